@@ -1,0 +1,32 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+)
+
+// Strike returns the exclusions with one more strike against node. The duration starts at base and doubles with each
+// strike up to limit (L2); the input is left as it is.
+func Strike(list []Exclusion, node, reason string, term int64, base, limit time.Duration, wall time.Time) []Exclusion {
+	list = slices.Clone(list)
+	i := slices.IndexFunc(list, func(e Exclusion) bool { return e.Node == node })
+	if i < 0 {
+		list = append(list, Exclusion{Node: node})
+		i = len(list) - 1
+	}
+	e := &list[i]
+	e.Strikes++
+	// Bound the shift before it overflows; limit is reached long before.
+	e.For = Duration(min(base<<min(e.Strikes-1, 20), limit))
+	e.Term, e.Reason, e.Served, e.Time = term, reason, false, wall
+	return list
+}
+
+// Serve returns the exclusions with those of the given nodes marked as served.
+func Serve(list []Exclusion, served func(Exclusion) bool) []Exclusion {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Served = list[i].Served || served(list[i])
+	}
+	return list
+}

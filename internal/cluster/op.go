@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+)
+
+// AnyVersion in a check asks only whether the znode exists. In a set or delete it would disable the version check:
+// the transactions of docs/protocol.md never do that.
+const AnyVersion int32 = -1
+
+// OpKind says what an [Op] does.
+type OpKind int
+
+// The kinds of [Op], as ZooKeeper's multi knows them.
+const (
+	OpCheck OpKind = iota
+	OpCreate
+	OpSet
+	OpDelete
+)
+
+func (k OpKind) String() string {
+	switch k {
+	case OpCheck:
+		return "check"
+	case OpCreate:
+		return "create"
+	case OpSet:
+		return "set"
+	case OpDelete:
+		return "delete"
+	}
+	return fmt.Sprintf("op(%d)", int(k))
+}
+
+// Op is one operation of a transaction. A transaction is a slice of them and is sent as one ZooKeeper multi: all of
+// it happens or nothing does.
+type Op struct {
+	Kind OpKind
+	// Path is absolute and includes the root.
+	Path string
+	// Version guards check, set and delete.
+	Version int32
+	// Data is written by create and set.
+	Data []byte
+	// Ephemeral and Sequential apply to create.
+	Ephemeral, Sequential bool
+}
+
+// Result is the outcome of one [Op] of a transaction that was applied.
+type Result struct {
+	// Path is the name that a create was given (with its sequence, if sequential).
+	Path string
+	// Version is the version after a set.
+	Version int32
+}
+
+// Stat is what ZooKeeper says of a znode.
+type Stat struct {
+	// Version counts the changes of the data; it starts at 0 with each create.
+	Version int32
+	// ChildVersion counts the changes of the list of children.
+	ChildVersion int32
+	// Owner is the session that owns an ephemeral, 0 for a persistent znode.
+	Owner int64
+	// Created and Modified are the transaction ids (czxid, mzxid).
+	Created, Modified int64
+}
+
+// Definite failures of one operation: nothing was applied.
+var (
+	ErrNoNode        = errors.New("no such znode")
+	ErrNodeExists    = errors.New("znode already exists")
+	ErrBadVersion    = errors.New("znode has changed since it was read")
+	ErrNotEmpty      = errors.New("znode has children")
+	ErrEphemeralLeaf = errors.New("an ephemeral znode cannot have children")
+	ErrNoAuth        = errors.New("not permitted by the znode's ACL")
+	ErrInvalid       = errors.New("refused by the server as invalid")
+)
+
+// Failures of a request as a whole.
+var (
+	// ErrNotSent: the request never left; it has no effect.
+	ErrNotSent = errors.New("not sent: no connection to ZooKeeper")
+	// ErrUnknown: the request was sent and no reply came. It may have been applied, may be applied later, or never.
+	// Unknown is not failure: read back, then adopt or undo what is there.
+	ErrUnknown = errors.New("outcome unknown: the connection was lost under way")
+	// ErrSessionEnded: the session is over (expired, closed or stolen); nothing more can be done in it.
+	ErrSessionEnded = errors.New("the ZooKeeper session has ended")
+)
+
+// TxError says which operation made a transaction fail. Nothing of the transaction was applied.
+type TxError struct {
+	// Index of Op in the transaction.
+	Index int
+	Op    Op
+	Err   error
+}
+
+func (e *TxError) Error() string {
+	return fmt.Sprintf("%s %s: %v", e.Op.Kind, e.Op.Path, e.Err)
+}
+
+func (e *TxError) Unwrap() error { return e.Err }
+
+// Hints tell which znodes may have changed since they were read. They carry no content: read again.
+type Hints struct {
+	// All is set after a reconnect, when watches may have been lost: everything must be read again.
+	All bool
+	// Paths whose data, existence or list of children may have changed.
+	Paths map[string]struct{}
+}
+
+// Add notes path.
+func (h *Hints) Add(path string) {
+	if h.Paths == nil {
+		h.Paths = make(map[string]struct{})
+	}
+	h.Paths[path] = struct{}{}
+}
+
+// Has tells whether path must be read again.
+func (h Hints) Has(path string) bool {
+	_, ok := h.Paths[path]
+	return h.All || ok
+}

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Paths knows where everything lies below one root: the only place that does (docs/protocol.md, Znodes).
+type Paths struct {
+	// Root is an absolute znode path without a trailing slash, such as /cluster. One root is one group.
+	Root string
+}
+
+// Nodes is the parent of the daemons' ephemerals.
+func (p Paths) Nodes() string { return p.Root + "/nodes" }
+
+// Node is the ephemeral that says who and where the daemon id is.
+func (p Paths) Node(id string) string { return p.Root + "/nodes/" + id }
+
+// Election is the parent of the incarnations.
+func (p Paths) Election() string { return p.Root + "/election" }
+
+// Incarnation is the ephemeral-sequential znode with that name.
+func (p Paths) Incarnation(name string) string { return p.Root + "/election/" + name }
+
+// Leader is the fence: its data says who last held leadership and how that ended.
+func (p Paths) Leader() string { return p.Root + "/leader" }
+
+// Elected is the elector's decision.
+func (p Paths) Elected() string { return p.Root + "/leader/elected" }
+
+// Current is the leader's ephemeral.
+func (p Paths) Current() string { return p.Root + "/leader/current" }
+
+// Policy is the policy in force in the whole group.
+func (p Paths) Policy() string { return p.Root + "/policy" }
+
+// Skeleton lists the persistent znodes that must exist before a daemon registers, parents first.
+func (p Paths) Skeleton() []string {
+	var all []string
+	for i, c := range p.Root {
+		if c == '/' && i > 0 {
+			all = append(all, p.Root[:i])
+		}
+	}
+	return append(all, p.Root, p.Nodes(), p.Election(), p.Leader())
+}
+
+const sequenceMark = "-n_"
+
+// Incarnation is one registration of a daemon: the name of its ephemeral-sequential znode, which is never reused.
+type Incarnation struct {
+	// Name is <id>-n_<seq>, as below election.
+	Name string
+	// ID is the daemon's.
+	ID string
+	// Seq is the sequence that ZooKeeper gave. It is 32 bits wide and wraps.
+	Seq int32
+}
+
+// ParseIncarnation takes the name of a child of election apart. The error says why a foreign znode is not one.
+func ParseIncarnation(name string) (Incarnation, error) {
+	i := strings.LastIndex(name, sequenceMark)
+	if i <= 0 {
+		return Incarnation{}, fmt.Errorf("%q is not an incarnation: want <id>%s<sequence>", name, sequenceMark)
+	}
+	digits := name[i+len(sequenceMark):]
+	seq, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || len(digits) < 10 || digits[0] == '+' {
+		return Incarnation{}, fmt.Errorf("%q is not an incarnation: %q is no ZooKeeper sequence", name, digits)
+	}
+	return Incarnation{Name: name, ID: name[:i], Seq: int32(seq)}, nil
+}
+
+// Older orders incarnations by sequence, oldest first, across the wrap of the 32-bit counter: the first is the elector.
+func Older(a, b Incarnation) int {
+	// The difference, not the values: after a wrap the younger ones are negative.
+	if d := a.Seq - b.Seq; d != 0 {
+		return cmp.Compare(d, 0)
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// ParseIncarnations turns the children of election into incarnations, oldest first. Foreign names are left out and
+// returned, so that they can be reported.
+func ParseIncarnations(names []string) (in []Incarnation, foreign []string) {
+	in = make([]Incarnation, 0, len(names))
+	for _, name := range names {
+		i, err := ParseIncarnation(name)
+		if err != nil {
+			foreign = append(foreign, name)
+			continue
+		}
+		in = append(in, i)
+	}
+	slices.SortFunc(in, Older)
+	return in, foreign
+}

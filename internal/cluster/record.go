@@ -1,0 +1,294 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// FormatVersion is the "v" that this build writes, and the newest that it reads.
+const FormatVersion = 1
+
+// Duration is a span of time that records show as text, such as "2.7s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err == nil && v < 0 {
+		err = errors.New("negative duration")
+	}
+	*d = Duration(v)
+	return err
+}
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// Header is common to all records: the format version and the fields that this build doesn't know. The latter are kept
+// when a record is written anew, so that an older daemon does not strip what a newer one wrote.
+type Header struct {
+	V       int                        `json:"v"`
+	Unknown map[string]json.RawMessage `json:"-"`
+}
+
+func (h *Header) header() *Header { return h }
+
+type record interface{ header() *Header }
+
+// Encode writes a record as JSON in the current format version.
+func Encode(r record) []byte {
+	h := r.header()
+	h.V = FormatVersion
+	data, err := json.Marshal(r)
+	if err != nil {
+		// Records are plain structs of marshalable fields; only a programming error gets here.
+		panic(fmt.Sprintf("cluster: encode %T: %v", r, err))
+	}
+	if len(h.Unknown) == 0 {
+		return data
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		panic(fmt.Sprintf("cluster: encode %T: %v", r, err))
+	}
+	for key, value := range h.Unknown {
+		if _, known := all[key]; !known {
+			all[key] = value
+		}
+	}
+	data, _ = json.Marshal(all)
+	return data
+}
+
+// Decode reads a record. path goes into the error, which is for an operator: the znode, the reason, what to do.
+func Decode(path string, data []byte, r record) error {
+	if len(data) == 0 {
+		return fmt.Errorf("znode %s is empty: not written by zkelectd", path)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("znode %s is not a zkelectd record: %w", path, err)
+	}
+	var probe struct {
+		V *int `json:"v"`
+	}
+	if err := json.Unmarshal(data, &probe); err != nil || probe.V == nil || *probe.V < 1 {
+		return fmt.Errorf("znode %s has no format version \"v\": not written by zkelectd", path)
+	}
+	if *probe.V > FormatVersion {
+		return fmt.Errorf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", path, *probe.V, FormatVersion)
+	}
+	if err := json.Unmarshal(data, r); err != nil {
+		return fmt.Errorf("znode %s is not a valid record: %w", path, err)
+	}
+	for _, key := range jsonKeys(reflect.TypeOf(r).Elem()) {
+		delete(all, key)
+	}
+	if len(all) > 0 {
+		r.header().Unknown = all
+	}
+	return nil
+}
+
+func jsonKeys(t reflect.Type) []string {
+	var keys []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			keys = append(keys, jsonKeys(f.Type)...)
+			continue
+		}
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+// Node is the record of nodes/<id>: who and where a daemon is.
+type Node struct {
+	Header
+	ID       string            `json:"id"`
+	Site     string            `json:"site"`
+	Priority int               `json:"priority"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	// Ineligible says why this daemon must not lead at present; empty if it may.
+	Ineligible string `json:"ineligible,omitempty"`
+	// Host, PID, Boot and Started identify the process for an operator, and for a restarted daemon that finds the
+	// ephemeral of its own predecessor. Boot is the kernel's boot id, Started the process' start in clock ticks.
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Boot    string `json:"boot,omitempty"`
+	Started uint64 `json:"started,omitempty"`
+	// SessionTimeout is the negotiated one.
+	SessionTimeout Duration `json:"session_timeout"`
+	API            string   `json:"api,omitempty"`
+	PolicyDigest   string   `json:"policy_digest,omitempty"`
+	Version        string   `json:"version,omitempty"`
+	// Since is for people: when the daemon registered, by its host's clock.
+	Since time.Time `json:"since"`
+}
+
+// Cause says why a decision was made.
+type Cause string
+
+// The causes of an election.
+const (
+	CauseFirst      Cause = "first"      // there was no decision before
+	CauseFailure    Cause = "failure"    // the elected daemon is gone
+	CauseStopped    Cause = "stopped"    // the elected daemon was stopped on request
+	CauseGaveUp     Cause = "gave-up"    // the elected daemon released: its task or its lease failed
+	CauseRevoked    Cause = "revoked"    // the elected daemon's leadership was revoked
+	CauseOverdue    Cause = "overdue"    // the takeover took too long
+	CausePreempt    Cause = "preempt"    // a better member may take over
+	CauseIneligible Cause = "ineligible" // the elected daemon may no longer lead
+	CauseRepair     Cause = "repair"     // the records had been deleted or damaged
+)
+
+// Elected is the record of leader/elected: the elector's decision. Every write is a new term.
+type Elected struct {
+	Header
+	Term        int64  `json:"term"`
+	Node        string `json:"node"`
+	Site        string `json:"site"`
+	Incarnation string `json:"incarnation"`
+	Cause       Cause  `json:"cause"`
+	// Reason is the cause in words.
+	Reason string `json:"reason"`
+	// By is the incarnation of the elector.
+	By string `json:"by"`
+	// PreviousNode and PreviousSite name who was elected before; empty the first time.
+	PreviousNode string `json:"previous_node,omitempty"`
+	PreviousSite string `json:"previous_site,omitempty"`
+	// Ranking has a verdict for each member, best first, then those that may not lead. RankingOmitted counts what was
+	// left out to keep the record small.
+	Ranking        []Verdict   `json:"ranking"`
+	RankingOmitted int         `json:"ranking_omitted,omitempty"`
+	Exclusions     []Exclusion `json:"exclusions,omitempty"`
+	PolicyRevision int64       `json:"policy_revision,omitempty"`
+	// Time is for people, by the elector's clock.
+	Time time.Time `json:"time"`
+}
+
+// Verdict is what a ranking says of one member.
+type Verdict struct {
+	Node        string `json:"node"`
+	Site        string `json:"site,omitempty"`
+	Incarnation string `json:"incarnation"`
+	// Rank is 1 for the best; 0 if the member may not lead.
+	Rank int `json:"rank"`
+	// Why is the verdict in words.
+	Why string `json:"why"`
+}
+
+// FenceState is how the last leadership stands.
+type FenceState string
+
+// The states of the fence.
+const (
+	FenceHeld     FenceState = "HELD"     // acquired, taking over
+	FenceReady    FenceState = "READY"    // leading
+	FenceReleased FenceState = "RELEASED" // given up with the child dead, nothing owed
+	FenceUnclean  FenceState = "UNCLEAN"  // given up, but the wait-out for an earlier holder had not been served
+	FenceRevoked  FenceState = "REVOKED"  // taken away by the elector: the holder's lease may still run
+)
+
+// Fence is the record in the data of leader: who last held leadership, in which term, how it ended.
+type Fence struct {
+	Header
+	Term        int64      `json:"term"`
+	Node        string     `json:"node"`
+	Site        string     `json:"site"`
+	Incarnation string     `json:"incarnation"`
+	State       FenceState `json:"state"`
+	// Owed is the wait-out that this holder took over unserved from those before it.
+	Owed Duration `json:"owed,omitempty"`
+	// WaitOut is W for this holder: how long a successor waits if its end is not known to be clean.
+	WaitOut Duration `json:"wait_out"`
+	// Kill (K) and Patience bound how long the elector waits before it revokes: K for a candidate that is overdue,
+	// Patience (stop timeout + D + K) for a leader that was replaced.
+	Kill     Duration `json:"kill"`
+	Patience Duration `json:"patience"`
+	// Reason is why it ended; Requested that an operator stopped the daemon, which is no strike.
+	Reason    string    `json:"reason,omitempty"`
+	Requested bool      `json:"requested,omitempty"`
+	Time      time.Time `json:"time"`
+}
+
+// CurrentState is the state of leader/current.
+type CurrentState string
+
+// The states of leader/current.
+const (
+	CurrentProgress CurrentState = "PROGRESS"
+	CurrentReady    CurrentState = "READY"
+)
+
+// Current is the record of leader/current, the leader's ephemeral.
+type Current struct {
+	Header
+	Term        int64        `json:"term"`
+	Node        string       `json:"node"`
+	Site        string       `json:"site"`
+	Incarnation string       `json:"incarnation"`
+	State       CurrentState `json:"state"`
+	API         string       `json:"api,omitempty"`
+	// Time is when it entered the state, by its host's clock; for people.
+	Time time.Time `json:"time"`
+}
+
+// Policy is the record of policy: how members are ranked, in the whole group.
+type Policy struct {
+	Header
+	// Revision rises with every publication.
+	Revision int64  `json:"revision"`
+	Type     string `json:"type"`
+	// Sites gives each site's priority, higher first; a site that is not listed has 0.
+	Sites map[string]int `json:"sites,omitempty"`
+	// By is the id of the daemon that published it, Time when, by its clock.
+	By   string    `json:"by"`
+	Time time.Time `json:"time"`
+}
+
+// Exclusion is a strike against a node, kept in the elected record so that every elector inherits it.
+type Exclusion struct {
+	Node    string `json:"node"`
+	Strikes int    `json:"strikes"`
+	// For is how long the node is excluded, from when an elector first saw the strike.
+	For Duration `json:"for"`
+	// Served is set once the exclusion has run out or was lifted; the strikes still count.
+	Served bool `json:"served,omitempty"`
+	// Term is the one whose attempt earned the last strike.
+	Term   int64     `json:"term"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+}
+
+// ReadSlot decodes what was read of the znode at path.
+func ReadSlot[T any, R interface {
+	*T
+	record
+}](path string, data []byte, stat Stat, exists bool) Slot[T] {
+	s := Slot[T]{Exists: exists, Stat: stat}
+	if !exists {
+		return s
+	}
+	var rec T
+	if s.Err = Decode(path, data, R(&rec)); s.Err == nil {
+		s.Record = rec
+	}
+	return s
+}
+
+// ReadFence is ReadSlot for the data of leader, which is created empty: that nobody has led yet is no damage.
+func ReadFence(path string, data []byte, stat Stat, exists bool) Slot[Fence] {
+	s := ReadSlot[Fence](path, data, stat, exists && len(data) > 0)
+	s.Stat = stat
+	return s
+}

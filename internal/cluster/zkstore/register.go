@@ -1,0 +1,129 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"zkelectd/internal/cluster"
+)
+
+// TakenError says that another session holds the id.
+type TakenError struct {
+	Path    string
+	Node    cluster.Slot[cluster.Node]
+	Session int64
+}
+
+func (e *TakenError) Error() string {
+	n := e.Node.Record
+	if e.Node.Err != nil {
+		return fmt.Sprintf("%v (session 0x%x holds it)", e.Node.Err, e.Session)
+	}
+	return fmt.Sprintf("node id %q is taken: %s belongs to host %s, pid %d, session 0x%x", n.ID, e.Path, n.Host, n.PID, e.Session)
+}
+
+// Prepare creates the persistent znodes that must exist before anything else.
+func Prepare(ctx context.Context, conn cluster.Conn, p cluster.Paths) error {
+	for _, path := range p.Skeleton() {
+		_, err := conn.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}})
+		if err == nil || errors.Is(err, cluster.ErrNodeExists) {
+			continue
+		}
+		// Where the parent may not be written but the znode is there, its owner has prepared it.
+		if _, _, readErr := conn.Get(ctx, path, false); readErr == nil {
+			continue
+		}
+		return fmt.Errorf("cannot create znode %s: %w; create it, or let this user create it", path, err)
+	}
+	return nil
+}
+
+// Register is REGISTER: it returns the new incarnation, or a *[TakenError] while another session holds the id. A reply
+// that was lost is read back, so that a registration is never left behind unnoticed.
+func Register(ctx context.Context, conn cluster.Conn, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
+	results, err := conn.Do(ctx, p.RegisterTx(node)...)
+	switch {
+	case err == nil:
+		name := strings.TrimPrefix(results[1].Path, p.Election()+"/")
+		return cluster.ParseIncarnation(name)
+	case errors.Is(err, cluster.ErrNodeExists):
+		return registered(ctx, conn, p, node.ID)
+	default:
+		return cluster.Incarnation{}, fmt.Errorf("cannot register below %s: %w", p.Root, err)
+	}
+}
+
+// registered finds out who holds the id: this very session, by a REGISTER whose reply was lost, or another.
+func registered(ctx context.Context, conn cluster.Conn, p cluster.Paths, id string) (cluster.Incarnation, error) {
+	path := p.Node(id)
+	data, stat, err := conn.Get(ctx, path, true)
+	if err != nil {
+		return cluster.Incarnation{}, fmt.Errorf("cannot read znode %s: %w", path, err)
+	}
+	if stat.Owner != conn.SessionID() {
+		return cluster.Incarnation{}, &TakenError{Path: path, Session: stat.Owner, Node: cluster.ReadSlot[cluster.Node](path, data, stat, true)}
+	}
+	names, _, err := conn.Children(ctx, p.Election(), false)
+	if err != nil {
+		return cluster.Incarnation{}, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
+	}
+	in, _ := cluster.ParseIncarnations(names)
+	for _, i := range in {
+		if i.ID != id {
+			continue
+		}
+		if _, stat, err := conn.Get(ctx, p.Incarnation(i.Name), false); err == nil && stat.Owner == conn.SessionID() {
+			return i, nil
+		}
+	}
+	return cluster.Incarnation{}, fmt.Errorf("znode %s is of this session, but no incarnation is: it was deleted", path)
+}
+
+// ReadAll reads everything once, without watches, for a command. Like a daemon's, the snapshot has the fence before
+// current and both before the members.
+func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths) (cluster.Snapshot, error) {
+	s := cluster.Snapshot{Leadership: true, Elector: true}
+	var names []string
+	read := func(path string, take func(data []byte, stat cluster.Stat, exists bool)) error {
+		data, stat, err := conn.Get(ctx, path, false)
+		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+			return fmt.Errorf("cannot read znode %s: %w", path, err)
+		}
+		take(data, stat, err == nil)
+		return nil
+	}
+	err := errors.Join(
+		read(p.Elected(), func(d []byte, st cluster.Stat, ok bool) {
+			s.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), d, st, ok)
+		}),
+		read(p.Leader(), func(d []byte, st cluster.Stat, ok bool) { s.Fence = cluster.ReadFence(p.Leader(), d, st, ok) }),
+		read(p.Current(), func(d []byte, st cluster.Stat, ok bool) {
+			s.Current = cluster.ReadSlot[cluster.Current](p.Current(), d, st, ok)
+		}),
+		read(p.Policy(), func(d []byte, st cluster.Stat, ok bool) {
+			s.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), d, st, ok)
+		}),
+	)
+	if err != nil {
+		return s, err
+	}
+	if names, _, err = conn.Children(ctx, p.Election(), false); errors.Is(err, cluster.ErrNoNode) {
+		return s, fmt.Errorf("znode %s does not exist: no zkelectd has ever run with this root; check zookeeper.root (--root)", p.Election())
+	} else if err != nil {
+		return s, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
+	}
+	in, _ := cluster.ParseIncarnations(names)
+	nodes := make(map[string]cluster.Slot[cluster.Node], len(in))
+	for _, i := range in {
+		path := p.Node(i.ID)
+		if err := read(path, func(d []byte, st cluster.Stat, ok bool) {
+			nodes[i.ID] = cluster.ReadSlot[cluster.Node](path, d, st, ok)
+		}); err != nil {
+			return s, err
+		}
+	}
+	s.Members = members(in, nodes)
+	return s, nil
+}

@@ -1,0 +1,307 @@
+package transition
+
+import (
+	"fmt"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// decide looks at everything the machine knows and does what is due. It is level-triggered, so an event that is missed
+// or comes late delays it at most until the next one.
+func (m *Machine) decide() {
+	m.lease()
+	if m.held && m.seen {
+		m.judge()
+	}
+	if !m.held && m.seen {
+		m.recover()
+	}
+	if m.held && m.quit != nil {
+		m.giveUp(*m.quit)
+	}
+	if m.held && m.stop == nil && m.ended == "" {
+		m.progress()
+	}
+	if m.stop != nil || m.ended != "" {
+		m.windDown()
+	}
+	m.renew()
+	m.acquire()
+	if m.quit != nil && m.ended == "" && m.Idle() {
+		m.end(m.quit.Reason)
+	}
+}
+
+// end marks the session as over and has it closed.
+func (m *Machine) end(reason string) {
+	if m.ended == "" {
+		m.ended = reason
+		m.do(EndSession{Reason: reason})
+	}
+}
+
+// lease stops the work in time, and kills it when time is up, whatever else is going on (S1).
+func (m *Machine) lease() {
+	if m.ended != "" && m.working() && !m.killed {
+		m.killed = true
+		m.do(KillTask{})
+		return
+	}
+	if !m.held {
+		return
+	}
+	switch {
+	case m.now >= m.deadline && m.working() && !m.killed:
+		m.killed = true
+		m.do(KillTask{})
+		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time"})
+	case m.now >= m.deadline-m.opt.Budget.Grace:
+		m.giveUp(Stop{Reason: "the lease could not be renewed: no answer from ZooKeeper"})
+	}
+}
+
+// judge compares what is held with what was read.
+func (m *Machine) judge() {
+	e := m.snap.Elected
+	switch {
+	case !m.snap.HoldsCurrent() && m.task == taskDone:
+		// RELEASE went through although its reply was lost, or current was taken away while the child was stopping.
+		m.released()
+		return
+	case !m.snap.HoldsCurrent():
+		m.replaced = true
+		m.giveUp(Stop{Reason: "current was taken away"})
+	case !e.Readable():
+		m.replaced = true
+		m.giveUp(Stop{Reason: "the decision was deleted or damaged"})
+	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term || e.Stat.Version != m.holding.Elected:
+		m.replaced = true
+		m.giveUp(Stop{Reason: fmt.Sprintf("replaced by %s in term %d: %s", e.Record.Node, e.Record.Term, e.Record.Reason), Requested: true})
+	}
+	if m.unknown == TxNone {
+		return
+	}
+	// The outcome of READY or RELEASE is in what was read: take the versions from there.
+	m.unknown = TxNone
+	m.holding.Fence, m.holding.Current = m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version
+	if !m.ready && m.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term {
+		m.declared()
+	}
+}
+
+// recover deals with a current of this session that the machine doesn't know it holds.
+func (m *Machine) recover() {
+	unknown := m.unknown
+	m.unknown = TxNone
+	if !m.snap.HoldsCurrent() || m.pending != TxNone || m.ended != "" || m.working() {
+		return
+	}
+	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.fence.Term &&
+		m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < m.sending+m.opt.Budget.Lease {
+		m.acquired(m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
+		return
+	}
+	// Left over from an ACQUIRE that came too late: give it back.
+	m.held, m.task, m.replaced = true, taskDone, true
+	m.term = m.snap.Current.Record.Term
+	if m.snap.Fence.Readable() {
+		m.fence = m.snap.Fence.Record
+	}
+	m.holding = cluster.Holding{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
+	m.giveUp(Stop{Reason: "left over from an attempt that came too late"})
+}
+
+// progress takes the takeover one step further (docs/protocol.md, Taking over).
+func (m *Machine) progress() {
+	switch m.task {
+	case taskNone, taskWait:
+		if m.now < m.waitOver {
+			m.task = taskWait
+			return
+		}
+		m.fence.Owed = 0 // served
+		m.task, m.prepared = taskPrepare, true
+		m.do(RunPreStart{Term: m.term, Deadline: m.deadline})
+	case taskUp:
+		if m.ready || m.pending != TxNone || m.unknown != TxNone || m.now < m.again {
+			return
+		}
+		fence, current := m.fence, m.current
+		fence.State, current.State = cluster.FenceReady, cluster.CurrentReady
+		fence.Time = m.opt.Wall()
+		current.Time = fence.Time
+		m.send(TxReady, m.opt.Paths.ReadyTx(m.holding, fence, current), m.deadline)
+	case taskRestart:
+		if m.now >= m.restart {
+			m.task = taskStart
+			m.do(StartChild{Term: m.term})
+		}
+	}
+}
+
+// windDown gets the work stopped, then post_stop run, then leadership released, in this order (S1).
+func (m *Machine) windDown() {
+	if m.working() {
+		if m.hurry && !m.killed {
+			m.killed = true
+			m.do(KillTask{})
+		}
+		if !m.stopped && !m.killed {
+			m.stopped = true
+			m.do(StopTask{Grace: max(0, min(m.opt.Budget.Stop, m.deadline-m.now))})
+		}
+		return
+	}
+	if m.task == taskClean {
+		return
+	}
+	m.task = taskDone
+	if m.prepared {
+		m.prepared, m.task = false, taskClean
+		m.do(RunPostStop{Term: m.term})
+		return
+	}
+	if m.ended != "" {
+		if m.held {
+			m.released()
+		}
+		return
+	}
+	if !m.held {
+		m.reset()
+		return
+	}
+	if m.pending == TxNone && m.unknown == TxNone && m.now >= m.again {
+		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.holding, m.ending()), m.now+m.opt.Budget.Lease)
+	}
+}
+
+// ending is the fence to leave behind: RELEASED only if nothing is owed any more.
+func (m *Machine) ending() cluster.Fence {
+	f := m.fence
+	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
+	f.State = cluster.FenceReleased
+	if f.Owed > 0 {
+		f.State = cluster.FenceUnclean
+	}
+	f.Reason, f.Requested, f.Time = m.stop.Reason, m.stop.Requested, m.opt.Wall()
+	return f
+}
+
+// renew keeps the lease. Once it is over it is never renewed: only a newer term brings a new one.
+func (m *Machine) renew() {
+	if !m.held || m.replaced || m.ended != "" || m.pending != TxNone || m.unknown != TxNone ||
+		m.now >= m.deadline || m.now < m.renewed+m.opt.Budget.Renew || m.now < m.again {
+		return
+	}
+	m.renewed = m.now
+	m.send(TxRenew, m.opt.Paths.RenewTx(m.holding), m.deadline)
+}
+
+// acquire sends ACQUIRE when this incarnation is elected and nobody holds current any more. Its own child is dead: the
+// machine is in standby.
+func (m *Machine) acquire() {
+	s := &m.snap
+	if m.held || m.stop != nil || m.ended != "" || m.quit != nil || m.pending != TxNone || m.task != taskNone || !m.seen {
+		return
+	}
+	if !m.elected() || !s.Leadership || s.Current.Exists {
+		return
+	}
+	if m.now < m.again && m.tried == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
+		return
+	}
+	b := m.opt.Budget
+	wall := m.opt.Wall()
+	m.fence = cluster.Fence{
+		Header: s.Fence.Record.Header,
+		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
+		State: cluster.FenceHeld, Owed: cluster.Duration(s.Owed(b.WaitOut)), WaitOut: cluster.Duration(b.WaitOut),
+		Kill: cluster.Duration(b.Kill), Patience: cluster.Duration(b.Patience()), Time: wall,
+	}
+	m.current = cluster.Current{
+		Term: m.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
+		State: cluster.CurrentProgress, API: m.opt.API, Time: wall,
+	}
+	m.holding = cluster.Holding{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
+	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.fence, m.current), m.now+b.Lease)
+}
+
+func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
+	m.pending, m.sending = tx, m.now
+	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
+}
+
+// acquired begins a term. The lease counts from the sending (docs/protocol.md, Leading, and the lease).
+func (m *Machine) acquired(fence, current int32) {
+	m.held, m.term, m.unknown = true, m.fence.Term, TxNone
+	m.holding.Fence, m.holding.Current = fence, current
+	m.renewed = m.sending
+	m.waitOver = m.now + time.Duration(m.fence.Owed)
+	m.deadline = m.sending + m.opt.Budget.Lease
+	m.do(Lease{Deadline: m.deadline})
+	reason := "elected"
+	if m.seen || m.snap.Elected.Readable() {
+		reason = m.snap.Elected.Record.Reason
+	}
+	phase := Preparing
+	if m.fence.Owed > 0 {
+		phase = WaitOut
+		reason = fmt.Sprintf("%s; waiting %s for an older lease to be over", reason, m.fence.Owed)
+	}
+	m.do(Announce{Phase: phase, Term: m.term, Reason: reason})
+}
+
+func (m *Machine) extend() {
+	if m.held && m.now < m.deadline {
+		m.deadline = m.sending + m.opt.Budget.Lease
+		m.do(Lease{Deadline: m.deadline})
+	}
+}
+
+func (m *Machine) declared() {
+	m.ready = true
+	m.do(Announce{Phase: Leading, Term: m.term, Reason: "the takeover is complete"})
+}
+
+// released ends the term; nothing of it runs any more.
+func (m *Machine) released() {
+	reason := m.ended
+	if m.stop != nil {
+		reason = m.stop.Reason
+	}
+	m.do(Lease{})
+	m.do(Announce{Phase: Standby, Term: m.term, Reason: reason})
+	m.reset()
+}
+
+// reset returns to standby; what was read and what is known of transactions stays.
+func (m *Machine) reset() {
+	*m = Machine{
+		opt: m.opt, out: m.out, now: m.now,
+		snap: m.snap, seen: m.seen, settled: m.settled, pending: m.pending, sending: m.sending,
+		tried: m.tried, again: m.again, quit: m.quit, hurry: m.hurry, ended: m.ended,
+	}
+}
+
+// childExited starts a child again that has exited by itself, or gives leadership up when it does so too often.
+func (m *Machine) childExited(status string) {
+	since := m.now - m.opt.RestartWindow
+	recent := m.exits[:0]
+	for _, at := range append(m.exits, m.now) {
+		if at > since {
+			recent = append(recent, at)
+		}
+	}
+	m.exits = recent
+	if len(recent) > m.opt.RestartMax {
+		m.task = taskDone
+		m.giveUp(Stop{Reason: fmt.Sprintf("the child %s, %d times within %s", status, len(recent), m.opt.RestartWindow)})
+		return
+	}
+	m.task = taskRestart
+	m.restart = m.now + m.opt.RestartBackoff
+	m.do(Note{Text: fmt.Sprintf("the child %s: starting it again in %s (%d of %d within %s)",
+		status, m.opt.RestartBackoff, len(recent), m.opt.RestartMax, m.opt.RestartWindow)})
+}

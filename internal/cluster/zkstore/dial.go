@@ -1,0 +1,180 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// DialFunc opens a connection to a server; TLS is one of these.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// errSecondSession is what go-zookeeper gets when it wants to open a session after the first: the requests that it has
+// queued must not run in another session than the one they were made for.
+var errSecondSession = errors.New("refused: a session is used once")
+
+// dial is go-zookeeper's dialer. It is called from one goroutine, once per attempt.
+func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
+	if err := s.pause(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.dialed = time.Now()
+	s.mu.Unlock()
+	limit := s.handshakeLimit()
+	ctx, cancel := context.WithTimeout(s.life, limit)
+	defer cancel()
+	conn, err := s.opt.Dial(ctx, network, addr)
+	if err != nil {
+		s.trouble(addr, err)
+		return nil, err
+	}
+	w := &wireConn{Conn: conn, s: s, addr: addr, limit: time.Now().Add(limit)}
+	if !s.adopt(w) {
+		conn.Close()
+		return nil, s.Err()
+	}
+	return w, nil
+}
+
+// handshakeLimit bounds connecting and the handshake. go-zookeeper allows ten times 2/3 T for each half of it, which
+// outlasts every lease.
+func (s *Session) handshakeLimit() time.Duration {
+	return max(s.opt.Timeout/3, 200*time.Millisecond)
+}
+
+// pause spreads the reconnects of a fleet, and waits longer while no server answers.
+func (s *Session) pause() error {
+	s.mu.Lock()
+	first, failures := s.attempts == 0, s.failures
+	s.attempts++
+	s.mu.Unlock()
+	if s.Err() != nil {
+		return s.Err()
+	}
+	if first {
+		return nil
+	}
+	wait := rand.N(max(s.opt.Timeout/20, time.Millisecond))
+	if rounds := failures / s.hosts.Len(); rounds > 0 {
+		step := min(50*time.Millisecond<<min(rounds-1, 5), time.Second)
+		wait += step/2 + rand.N(step/2)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.done:
+		return s.Err()
+	}
+}
+
+// wireConn is the socket under go-zookeeper. It reads the handshake along, keeps its deadlines, and refuses to open a
+// second session.
+type wireConn struct {
+	net.Conn
+	s     *Session
+	addr  string
+	limit time.Time // for the handshake
+
+	mu     sync.Mutex
+	asked  bool
+	shaken bool
+	packet []byte
+}
+
+func (w *wireConn) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	asked := w.asked
+	w.asked = true
+	w.mu.Unlock()
+	if !asked {
+		// The first write is the connect request, in one piece.
+		if id, ok := connectRequestSession(b); !ok || (id == 0 && w.s.SessionID() != 0) {
+			w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
+			return 0, errSecondSession
+		}
+	}
+	n, err := w.Conn.Write(b)
+	if err != nil && !asked {
+		w.s.trouble(w.addr, err)
+	}
+	return n, err
+}
+
+func (w *wireConn) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.shaken {
+		return n, err
+	}
+	if err != nil {
+		w.s.trouble(w.addr, fmt.Errorf("no connect response: %w", err))
+		return n, err
+	}
+	w.packet = append(w.packet, b[:n]...)
+	h, complete, err := parseHandshake(w.packet)
+	if err != nil {
+		w.s.trouble(w.addr, err)
+		return 0, err
+	}
+	if complete {
+		w.shaken, w.packet = true, nil
+		w.Conn.SetDeadline(time.Time{})
+		w.s.shook(h)
+	}
+	return n, nil
+}
+
+// SetReadDeadline keeps the limit of the handshake: go-zookeeper sets none at all for the body of the response.
+func (w *wireConn) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.shaken && (t.IsZero() || t.After(w.limit)) {
+		t = w.limit
+	}
+	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline keeps the limit of the handshake.
+func (w *wireConn) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.shaken && (t.IsZero() || t.After(w.limit)) {
+		t = w.limit
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+func (w *wireConn) Close() error {
+	w.s.dropped(w)
+	return w.Conn.Close()
+}
+
+// hosts hands the servers to go-zookeeper, in an order of its own for each session. Names are passed on unresolved, so
+// that every dial resolves them again.
+type hosts struct {
+	s       *Session
+	servers []string
+	next    int
+}
+
+func (h *hosts) Init([]string) error { return nil }
+func (h *hosts) Len() int            { return len(h.servers) }
+func (h *hosts) Connected()          {}
+
+// Next never asks go-zookeeper to wait, as the dialer does that, except when all is over: then it is the only way out of
+// the loop that connects.
+func (h *hosts) Next() (server string, wait bool) {
+	server = h.servers[h.next%len(h.servers)]
+	h.next++
+	return server, h.s.Err() != nil
+}

@@ -1,0 +1,392 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// Options are what a session needs.
+type Options struct {
+	// Servers are host:port.
+	Servers []string
+	// Timeout is T as requested; the server may clamp it, see [Session.Timeout].
+	Timeout time.Duration
+	// Scheme and Auth are credentials, such as "digest" and user:password. With them znodes are created for their
+	// creator only, without for everybody.
+	Scheme string
+	Auth   []byte
+	// Dial opens connections; nil for plain TCP.
+	Dial DialFunc
+	Log  *slog.Logger
+}
+
+// Session is one ZooKeeper session, used once: when it has ended it stays ended, and nothing is sent any more
+// (docs/protocol.md, Session). It implements [cluster.Conn].
+type Session struct {
+	opt   Options
+	acl   []zk.ACL
+	zk    *zk.Conn
+	hosts *hosts
+
+	life   context.Context // over when the session has ended
+	cancel context.CancelFunc
+	done   chan struct{}
+	wake   chan struct{}
+	up     chan struct{} // closed at the first handshake
+	owned  sync.WaitGroup
+
+	mu        sync.Mutex
+	err       error
+	shake     handshake
+	connected bool
+	conn      *wireConn
+	attempts  int
+	failures  int
+	dialed    time.Time
+	lost      time.Time
+	troubles  map[string]error
+	hints     cluster.Hints
+	armed     map[watch]bool
+}
+
+// watch is a znode and what about it is watched.
+type watch struct {
+	path     string
+	children bool
+}
+
+var _ cluster.Conn = (*Session)(nil)
+
+// Open establishes a session. It keeps trying until ctx is over, reporting trouble at growing intervals.
+func Open(ctx context.Context, opt Options) (*Session, error) {
+	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
+		return nil, errors.New("zkstore: servers and a session timeout are needed")
+	}
+	if opt.Dial == nil {
+		opt.Dial = (&net.Dialer{}).DialContext
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Session{
+		opt: opt, acl: zk.WorldACL(zk.PermAll),
+		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
+		troubles: make(map[string]error), armed: make(map[watch]bool),
+	}
+	if opt.Scheme != "" {
+		s.acl = zk.AuthACL(zk.PermAll)
+	}
+	s.life, s.cancel = context.WithCancel(context.Background())
+	s.hosts = &hosts{s: s, servers: slices.Clone(opt.Servers)}
+	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
+		s.hosts.servers[i], s.hosts.servers[j] = s.hosts.servers[j], s.hosts.servers[i]
+	})
+	conn, events, err := zk.Connect(opt.Servers, opt.Timeout, zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts),
+		zk.WithEventCallback(s.event), zk.WithLogger(logger{opt.Log}), zk.WithLogInfo(false))
+	if err != nil {
+		s.cancel()
+		return nil, err
+	}
+	s.zk = conn
+	s.owned.Go(func() { s.supervise(events) })
+	if err := s.established(ctx); err != nil {
+		s.end(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// established waits for the first handshake and authenticates.
+func (s *Session) established(ctx context.Context) error {
+	interval := 2 * time.Second
+	report := time.NewTimer(interval)
+	defer report.Stop()
+	for {
+		select {
+		case <-s.up:
+			return s.authenticate(ctx)
+		case <-s.done:
+			return s.Err()
+		case <-report.C:
+			s.opt.Log.Warn("no ZooKeeper server answers, still trying", "tried", s.tried())
+			interval = min(2*interval, time.Minute)
+			report.Reset(interval)
+		case <-ctx.Done():
+			return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.tried(), ctx.Err())
+		}
+	}
+}
+
+func (s *Session) authenticate(ctx context.Context) error {
+	if s.opt.Scheme == "" {
+		return nil
+	}
+	_, err := await(ctx, s, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(s.opt.Scheme, s.opt.Auth) })
+	if err != nil {
+		return fmt.Errorf("ZooKeeper did not take the %s credentials: %w", s.opt.Scheme, err)
+	}
+	return nil
+}
+
+// tried lists the servers with what was wrong with each.
+func (s *Session) tried() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, server := range s.opt.Servers {
+		if err := s.troubles[server]; err != nil {
+			all = append(all, fmt.Sprintf("%s: %v", server, err))
+		} else {
+			all = append(all, server+": no answer yet")
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// SessionID is what Stat.Owner shows on this session's ephemerals, 0 before it is established.
+func (s *Session) SessionID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shake.session
+}
+
+// Timeout is T as negotiated.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shake.timeout
+}
+
+// Password is the session's secret: with the id it can be closed or stolen from elsewhere. It must not be logged.
+func (s *Session) Password() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.shake.password)
+}
+
+// Connected tells whether a server is connected at this moment. It proves nothing about a lease.
+func (s *Session) Connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
+}
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err says why the session has ended, nil while it lives. It matches [cluster.ErrSessionEnded].
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Wake receives when there are hints to take.
+func (s *Session) Wake() <-chan struct{} { return s.wake }
+
+// TakeHints returns and clears what has been hinted.
+func (s *Session) TakeHints() cluster.Hints {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.hints
+	s.hints = cluster.Hints{}
+	return h
+}
+
+// Close ends the session on the server, so that its ephemerals vanish at once.
+func (s *Session) Close(ctx context.Context) error {
+	if s.Err() == nil {
+		closed := make(chan struct{})
+		s.owned.Go(func() {
+			defer close(closed)
+			s.zk.Close()
+		})
+		select {
+		case <-closed:
+		case <-s.done:
+		case <-ctx.Done():
+		}
+	}
+	s.end(errors.New("closed"))
+	finished := make(chan struct{})
+	go func() { // ends when the session's own goroutines have
+		s.owned.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the session: %w", ctx.Err())
+	}
+}
+
+// end makes the session over: the socket is closed hard, nothing is sent any more, and the library is told to stop.
+func (s *Session) end(reason error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	if !errors.Is(reason, cluster.ErrSessionEnded) {
+		reason = fmt.Errorf("%w: %w", cluster.ErrSessionEnded, reason)
+	}
+	s.err = reason
+	s.connected = false
+	conn := s.conn
+	s.mu.Unlock()
+	s.cancel()
+	close(s.done)
+	if conn != nil {
+		conn.Conn.Close()
+	}
+}
+
+// supervise owns the library's connection: it notices when that stops making progress, and stops it when the session
+// has ended. go-zookeeper deadlocks for good when it fails to send credentials on a reconnect; then it is abandoned.
+func (s *Session) supervise(events <-chan zk.Event) {
+	tick := time.NewTicker(max(s.opt.Timeout/4, 50*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-events:
+			// Only drained: the callback has seen them. The channel is closed when the library has stopped.
+		case <-tick.C:
+			if s.stuck() {
+				s.end(errors.New("the client library makes no progress"))
+			}
+		case <-s.done:
+			s.shutdown(events)
+			return
+		}
+	}
+}
+
+// stuck tells that the connection was lost and no other has been tried for long.
+func (s *Session) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn == nil && !s.lost.IsZero() && s.dialed.Before(s.lost) &&
+		time.Since(s.lost) > max(s.opt.Timeout/3, 500*time.Millisecond)
+}
+
+func (s *Session) shutdown(events <-chan zk.Event) {
+	stopped := make(chan struct{})
+	go func() { // ends within 3 s: Close waits no longer
+		s.zk.Close()
+		close(stopped)
+	}()
+	limit := time.NewTimer(5 * time.Second)
+	defer limit.Stop()
+	for {
+		select {
+		case _, open := <-events:
+			if !open {
+				<-stopped
+				return
+			}
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// event is called by the library for every event, and must not block.
+func (s *Session) event(ev zk.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
+		s.connected = true
+		// The library re-registers watches, but may fail to without a word: forget them, and read everything again.
+		clear(s.armed)
+		s.hints.All = true
+		s.signal()
+	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
+		s.owned.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
+	case ev.Type == zk.EventSession && ev.State == zk.StateDisconnected:
+		s.connected = false
+	case ev.Path != "":
+		if ev.Type != zk.EventNodeChildrenChanged {
+			delete(s.armed, watch{ev.Path, false})
+		}
+		if ev.Type != zk.EventNodeDataChanged && ev.Type != zk.EventNodeCreated {
+			delete(s.armed, watch{ev.Path, true})
+		}
+		s.hints.Add(ev.Path)
+		s.signal()
+	}
+}
+
+func (s *Session) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// adopt makes w the connection, unless the session has ended.
+func (s *Session) adopt(w *wireConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return false
+	}
+	s.conn = w
+	return true
+}
+
+// dropped notes that w is closed.
+func (s *Session) dropped(w *wireConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == w {
+		s.conn, s.lost, s.connected = nil, time.Now(), false
+	}
+}
+
+// shook notes a handshake that is complete.
+func (s *Session) shook(h handshake) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures = 0
+	clear(s.troubles)
+	if h.session == 0 {
+		return // expired: the library says so
+	}
+	if s.shake.session == 0 {
+		defer close(s.up)
+	}
+	s.shake = h
+}
+
+// trouble notes what is wrong with a server.
+func (s *Session) trouble(addr string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures++
+	s.troubles[addr] = err
+	for old := range maps.Keys(s.troubles) {
+		if !slices.Contains(s.opt.Servers, old) {
+			delete(s.troubles, old)
+		}
+	}
+}
+
+// logger passes the library's messages on; they are for debugging, as the session reports what matters itself.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Printf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }

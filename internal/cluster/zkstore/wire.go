@@ -1,0 +1,131 @@
+package zkstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// The few packets of ZooKeeper's wire format that go-zookeeper does not offer: the handshake, which it does not let
+// callers see, and the closing of a session from outside.
+
+const (
+	passwordLen   = 16
+	maxHandshake  = 1 << 10
+	opCloseOnWire = -11
+)
+
+// handshake is the server's answer to a connect request.
+type handshake struct {
+	timeout  time.Duration
+	session  int64
+	password []byte
+}
+
+// connectRequestSession reads the session id out of an encoded connect request, length prefix included.
+func connectRequestSession(packet []byte) (int64, bool) {
+	const at = 4 + 4 + 8 + 4 // length, protocol version, last zxid, timeout
+	if len(packet) < at+8 {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(packet[at:])), true
+}
+
+// parseHandshake reads a connect response, length prefix included. complete is false while bytes are missing.
+func parseHandshake(packet []byte) (h handshake, complete bool, err error) {
+	if len(packet) < 4 {
+		return h, false, nil
+	}
+	n := int(binary.BigEndian.Uint32(packet))
+	if n < 20 || n > maxHandshake {
+		return h, false, fmt.Errorf("not a ZooKeeper server: a connect response of %d bytes", n)
+	}
+	if len(packet) < 4+n {
+		return h, false, nil
+	}
+	body := packet[4 : 4+n]
+	h.timeout = time.Duration(binary.BigEndian.Uint32(body[4:])) * time.Millisecond
+	h.session = int64(binary.BigEndian.Uint64(body[8:]))
+	size := int(int32(binary.BigEndian.Uint32(body[16:])))
+	if size < 0 || 20+size > n {
+		return h, false, errors.New("not a ZooKeeper server: malformed connect response")
+	}
+	h.password = bytes.Clone(body[20 : 20+size])
+	return h, true, nil
+}
+
+func encodeConnect(timeout time.Duration, session int64, password []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(password)))
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint64(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(timeout.Milliseconds()))
+	b = binary.BigEndian.AppendUint64(b, uint64(session))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(password)))
+	return append(b, password...)
+}
+
+// ErrNoSuchSession says that a session to be closed had ended before, or that the password is not its own.
+var ErrNoSuchSession = errors.New("the session has ended already, or the password is wrong")
+
+// CloseSession ends a session from outside: its ephemerals vanish at once. Whoever calls it must know that nothing works
+// on the strength of that session any more (S1). It tries the servers in turn until ctx is over.
+func CloseSession(ctx context.Context, servers []string, session int64, password []byte) error {
+	var errs []error
+	for _, server := range servers {
+		err := closeSessionAt(ctx, server, session, password)
+		if err == nil || errors.Is(err, ErrNoSuchSession) {
+			return err
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", server, err))
+	}
+	return fmt.Errorf("cannot close session 0x%x: %w", session, errors.Join(errs...))
+}
+
+func closeSessionAt(ctx context.Context, server string, session int64, password []byte) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if _, err := conn.Write(encodeConnect(10*time.Second, session, password)); err != nil {
+		return err
+	}
+	var packet []byte
+	for {
+		h, complete, err := parseHandshake(packet)
+		if err != nil {
+			return err
+		}
+		if complete && h.session != session {
+			return ErrNoSuchSession
+		}
+		if complete {
+			break
+		}
+		buf := make([]byte, 256)
+		n, err := conn.Read(buf)
+		if err != nil {
+			return fmt.Errorf("no connect response: %w", err)
+		}
+		packet = append(packet, buf[:n]...)
+	}
+	b := binary.BigEndian.AppendUint32(nil, 8)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	op := int32(opCloseOnWire)
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	// The server answers once the ephemerals are gone, then hangs up.
+	if _, err := io.ReadFull(conn, make([]byte, 4+16)); err != nil {
+		return fmt.Errorf("no answer to closeSession: %w", err)
+	}
+	return nil
+}

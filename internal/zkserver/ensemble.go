@@ -1,0 +1,72 @@
+package zkserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Ensemble is a quorum of servers.
+type Ensemble struct{ Servers []*Server }
+
+// StartEnsemble starts n servers and waits until all serve.
+func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	var peers strings.Builder
+	for i := range n {
+		fmt.Fprintf(&peers, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[2*i], ports[2*i+1])
+	}
+	e := &Ensemble{}
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range n {
+		s, err := prepare(opt, peers.String())
+		if err == nil {
+			e.Servers = append(e.Servers, s)
+			err = os.WriteFile(filepath.Join(s.dir, "data", "myid"), fmt.Appendf(nil, "%d", i+1), 0o600)
+		}
+		if err != nil {
+			return nil, errors.Join(err, g.Wait(), e.Stop())
+		}
+		g.Go(func() error { return s.Restart(gctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+// Addrs are the addresses of all servers.
+func (e *Ensemble) Addrs() []string {
+	var addrs []string
+	for _, s := range e.Servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Leader finds the server that leads the quorum.
+func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
+	for _, s := range e.Servers {
+		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode: leader") {
+			return s, nil
+		}
+	}
+	return nil, errors.New("no ZooKeeper server leads the quorum")
+}
+
+// Stop ends all servers.
+func (e *Ensemble) Stop() error {
+	var errs []error
+	for _, s := range e.Servers {
+		errs = append(errs, s.Stop())
+	}
+	return errors.Join(errs...)
+}

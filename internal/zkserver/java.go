@@ -1,0 +1,56 @@
+package zkserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// debianJars is where Debian's packages put what ZooKeeper needs.
+const debianJars = "/usr/share/java"
+
+// ErrNotInstalled says that there is no ZooKeeper, and both ways to get one.
+var ErrNotInstalled = errors.New("no ZooKeeper server found: set ZOOKEEPER_HOME to an unpacked release, " +
+	"or install Debian's package with scripts/install-zookeeper.sh")
+
+// ErrNoJava says that there is no Java.
+var ErrNoJava = errors.New("no java found: install default-jre-headless, or set JAVA_HOME")
+
+// classpath finds a ZooKeeper: ZOOKEEPER_HOME, else Debian's package.
+func classpath(getenv func(string) string) (string, error) {
+	if home := getenv("ZOOKEEPER_HOME"); home != "" {
+		jars, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar"))
+		core, _ := filepath.Glob(filepath.Join(home, "lib", "zookeeper-[0-9]*.jar"))
+		if len(core) == 0 {
+			return "", fmt.Errorf("%w (ZOOKEEPER_HOME is %s, which has no lib/zookeeper-*.jar)", ErrNotInstalled, home)
+		}
+		return strings.Join(jars, ":"), nil
+	}
+	core := filepath.Join(debianJars, "zookeeper.jar")
+	if _, err := os.Stat(core); err != nil {
+		return "", ErrNotInstalled
+	}
+	// The manifest of Debian's jar names what it needs, but no binding for its logging.
+	return core + ":" + filepath.Join(debianJars, "slf4j-simple.jar"), nil
+}
+
+func javaCommand(getenv func(string) string) (string, error) {
+	if home := getenv("JAVA_HOME"); home != "" {
+		if path := filepath.Join(home, "bin", "java"); isExecutable(path) {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("java")
+	if err != nil {
+		return "", ErrNoJava
+	}
+	return path, nil
+}
+
+func isExecutable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}

@@ -1,0 +1,69 @@
+package zkserver
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// process is a Java process that dies with us, however we end.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has been reaped
+}
+
+func startJava(dir, log, config string, sync bool) (*process, error) {
+	java, err := javaCommand(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	path, err := classpath(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	force := "no"
+	if sync {
+		force = "yes"
+	}
+	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync="+force, "-Dzookeeper.jmx.log4j.disable=true",
+		"-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() { // ends when the server has
+		// The death signal follows the thread that forks, so that must live as long as the server.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+		close(p.done)
+	}()
+	return p, <-started
+}
+
+func (p *process) signal(sig syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, sig) }
+
+func (p *process) kill() {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *process) pause()  { p.signal(syscall.SIGSTOP) }
+func (p *process) resume() { p.signal(syscall.SIGCONT) }

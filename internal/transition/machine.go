@@ -205,3 +205,6 @@ func (m *Machine) giveUp(s Stop) {
 		m.stop = &s
 	}
 }
+
+// SetSite changes the site that the records of the next term name.
+func (m *Machine) SetSite(site string) { m.opt.Site = site }

@@ -1,0 +1,84 @@
+// Command zkelectd elects one leader in a fleet through ZooKeeper and runs the leader-only child there and nowhere else.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run()) }
+
+// run returns the exit status, so that tests can call it.
+func run() int {
+	err := root().Execute()
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		if code.err != nil {
+			fmt.Fprintln(os.Stderr, "zkelectd:", code.err)
+		}
+		return code.status
+	}
+	fmt.Fprintln(os.Stderr, "zkelectd:", err)
+	return 1
+}
+
+// exitCode is an error with an exit status; without err there is nothing to say.
+type exitCode struct {
+	status int
+	err    error
+}
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.err) }
+func (e exitCode) Unwrap() error { return e.err }
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "zkelectd",
+		Short: "Elects one leader in a fleet, by policy, and runs the leader-only child there",
+		Long: `zkelectd runs on every host of a fleet, agrees through Apache ZooKeeper on one
+leader, and starts the leader-only child process there and nowhere else.
+
+Settings come from flags, environment variables (ZKELECTD_...), a YAML file
+(--config) and defaults, in this order. See 'zkelectd check'.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(runCommand(), statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), checkCommand(),
+		versionCommand(), demoCommand(), demoChildCommand())
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "zkelectd", version()) },
+	}
+}
+
+// version comes from what the Go tool has put into the binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v, revision := info.Main.Version, ""
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	if revision != "" {
+		v += " " + revision
+	}
+	return v + " " + info.GoVersion
+}

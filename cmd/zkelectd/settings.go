@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+)
+
+// load makes the configuration of a command, whose child is the words after --.
+func load(cmd *cobra.Command, child []string) (config.Config, error) {
+	cfg, err := config.Load(config.Sources{
+		File: cmd.Flags().Lookup("config").Value.String(), Env: os.Environ(), Flags: cmd.Flags(), Command: child,
+	})
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		return cfg, fmt.Errorf("the configuration is refused:\n  %s", strings.ReplaceAll(faults.Error(), "\n", "\n  "))
+	}
+	return cfg, err
+}
+
+// client opens a session of its own for a command that reads the group.
+func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
+	limit := cfg.ZooKeeper.ConnectTimeout
+	if limit == 0 {
+		limit = 10 * time.Second // a person waits for the answer
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	s, err := zkstore.Open(ctx, zkstore.Options{
+		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		err = fmt.Errorf("%w; check --zk (or ZKELECTD_ZOOKEEPER_SERVERS)", err)
+	}
+	return s, cluster.Paths{Root: cfg.ZooKeeper.Root}, err
+}
+
+// withGroup runs f on a session that is closed afterwards.
+func withGroup(cmd *cobra.Command, f func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error) error {
+	cfg, err := load(cmd, nil)
+	if err != nil {
+		return err
+	}
+	s, paths, err := client(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Second)
+		defer cancel()
+		s.Close(ctx) // only read from; the server ends it anyway
+	}()
+	return f(cmd.Context(), s, paths)
+}
+
+// logger logs to standard error, at a level that a reload can change.
+func logger(cfg config.Config) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
+	opt := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), level
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opt)), level
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/status"
+)
+
+// leadership is a line of zkelectd watch.
+type leadership struct {
+	Time   time.Time `json:"time"`
+	Term   int64     `json:"term"`
+	Node   string    `json:"node"`
+	Site   string    `json:"site"`
+	State  string    `json:"state"`
+	Reason string    `json:"reason"`
+}
+
+func watchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Print a line of JSON for each change of leadership, beginning with the present one",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := json.NewEncoder(cmd.OutOrStdout())
+			var last leadership
+			return withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
+				return follow(ctx, s, p, func(g status.Group) error {
+					now := leadership{Term: g.Term, Node: g.Leader, Site: g.Site, State: g.State, Reason: g.Reason}
+					if now == last {
+						return nil
+					}
+					last = now
+					now.Time = time.Now()
+					return out.Encode(now)
+				})
+			})
+		},
+	}
+	config.RegisterFlags(cmd.Flags())
+	return cmd
+}
+
+func checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [flags] [-- command args...]",
+		Short: "Check a configuration and print the effective one",
+		Args:  childArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load(cmd, args)
+			if err != nil {
+				return err
+			}
+			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.Child.StopTimeout); err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
+			return err
+		},
+	}
+	config.RegisterFlags(cmd.Flags())
+	return cmd
+}

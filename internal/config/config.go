@@ -1,0 +1,118 @@
+// Package config loads, checks and prints the configuration. It is strict: whatever it does not understand is refused,
+// all faults at once, each with its source, key and reason.
+package config
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config is a configuration that has been checked.
+type Config struct {
+	Node      Node      `mapstructure:"node"`
+	ZooKeeper ZooKeeper `mapstructure:"zookeeper"`
+	Election  Election  `mapstructure:"election"`
+	Policy    Policy    `mapstructure:"policy"`
+	Child     Child     `mapstructure:"child"`
+	Hooks     Hooks     `mapstructure:"hooks"`
+	HTTP      HTTP      `mapstructure:"http"`
+	Log       Log       `mapstructure:"log"`
+}
+
+// Node is who and where this daemon is.
+type Node struct {
+	ID       string            `mapstructure:"id"`
+	Site     string            `mapstructure:"site"`
+	Priority int               `mapstructure:"priority"`
+	Labels   map[string]string `mapstructure:"labels"`
+}
+
+// ZooKeeper is where the group meets.
+type ZooKeeper struct {
+	Servers        []string      `mapstructure:"servers"`
+	Root           string        `mapstructure:"root"`
+	SessionTimeout time.Duration `mapstructure:"session_timeout"`
+	ConnectTimeout time.Duration `mapstructure:"connect_timeout"`
+}
+
+// Election is how this daemon acts as the elector.
+type Election struct {
+	Failback        Failback      `mapstructure:"failback"`
+	TakeoverTimeout time.Duration `mapstructure:"takeover_timeout"`
+	Exclusion       time.Duration `mapstructure:"exclusion"`
+	ForgiveAfter    time.Duration `mapstructure:"forgive_after"`
+}
+
+// Failback says whether a better member may replace a healthy leader.
+type Failback struct {
+	Mode  string        `mapstructure:"mode"`
+	Delay time.Duration `mapstructure:"delay"`
+}
+
+// Policy is how members are ranked.
+type Policy struct {
+	Type  string         `mapstructure:"type"`
+	Sites map[string]int `mapstructure:"sites"`
+}
+
+// Child is the leader-only child.
+type Child struct {
+	Command     []string          `mapstructure:"command"`
+	Env         map[string]string `mapstructure:"env"`
+	Dir         string            `mapstructure:"dir"`
+	Ready       Ready             `mapstructure:"ready"`
+	StopSignal  string            `mapstructure:"stop_signal"`
+	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
+	Restart     Restart           `mapstructure:"restart"`
+}
+
+// Signal is StopSignal as a number.
+func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.StopSignal)) }
+
+// Ready is how to find out that the child serves.
+type Ready struct {
+	Exec     []string      `mapstructure:"exec"`
+	HTTP     string        `mapstructure:"http"`
+	TCP      string        `mapstructure:"tcp"`
+	Notify   bool          `mapstructure:"notify"`
+	Delay    time.Duration `mapstructure:"delay"`
+	Interval time.Duration `mapstructure:"interval"`
+	Timeout  time.Duration `mapstructure:"timeout"`
+}
+
+// Restart bounds the restarts of a child that exits by itself.
+type Restart struct {
+	Max     int           `mapstructure:"max"`
+	Window  time.Duration `mapstructure:"window"`
+	Backoff time.Duration `mapstructure:"backoff"`
+}
+
+// Hooks are commands at the turns of leadership.
+type Hooks struct {
+	PreStart []string      `mapstructure:"pre_start"`
+	PostStop []string      `mapstructure:"post_stop"`
+	OnChange []string      `mapstructure:"on_change"`
+	Timeout  time.Duration `mapstructure:"timeout"`
+}
+
+// HTTP is the daemon's own listener.
+type HTTP struct {
+	Listen string `mapstructure:"listen"`
+}
+
+// Log is what is logged and how.
+type Log struct {
+	Level  string `mapstructure:"level"`
+	Format string `mapstructure:"format"`
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "localhost"
+	}
+	return name
+}

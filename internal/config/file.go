@@ -1,0 +1,160 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// found is a value with where it came from.
+type found struct {
+	source string
+	value  any
+}
+
+// readFile takes the settings out of a YAML file. It walks the nodes itself, which gives every fault its line and keeps
+// the case of the keys in maps, which viper would fold.
+func readFile(path string, faults *Faults) map[string]found {
+	out := make(map[string]found)
+	file, err := os.Open(path)
+	if err != nil {
+		faults.add(path, "", "cannot be read: %v", errors.Unwrap(err))
+		return out
+	}
+	defer file.Close()
+	decoder := yaml.NewDecoder(file)
+	var doc yaml.Node
+	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
+		return out
+	} else if err != nil {
+		faults.add(path, "", "is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return out
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		faults.add(path, "", "holds more than one YAML document")
+	}
+	w := walker{path: path, keys: keyByName(), out: out, faults: faults}
+	for k := range w.keys {
+		w.names = append(w.names, k)
+	}
+	w.section("", doc.Content[0])
+	return out
+}
+
+type walker struct {
+	path   string
+	keys   map[string]Key
+	names  []string
+	out    map[string]found
+	faults *Faults
+}
+
+func (w *walker) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", w.path, n.Line) }
+
+func (w *walker) section(prefix string, n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		w.faults.add(w.at(n), strings.TrimSuffix(prefix, "."), "must be a section of keys")
+		return
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := prefix+n.Content[i].Value, n.Content[i+1]
+		if seen[name] {
+			w.faults.add(w.at(n.Content[i]), name, "is given twice")
+			continue
+		}
+		seen[name] = true
+		key, known := w.keys[name]
+		switch {
+		case known:
+			v, err := fromNode(key.Kind, value)
+			if err != nil {
+				w.faults.add(w.at(value), name, "%v", err)
+				continue
+			}
+			w.out[name] = found{w.at(value), v}
+		case w.isSection(name):
+			w.section(name+".", value)
+		default:
+			hint := ""
+			if near := nearest(name, w.names); near != "" {
+				hint = fmt.Sprintf("; did you mean %s?", near)
+			}
+			w.faults.add(w.at(n.Content[i]), name, "is not a setting%s", hint)
+		}
+	}
+}
+
+func (w *walker) isSection(name string) bool {
+	for _, k := range w.names {
+		if strings.HasPrefix(k, name+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// fromNode reads a value of a kind out of YAML, without YAML's own guesses: 010 or yes are what they look like.
+func fromNode(k kind, n *yaml.Node) (any, error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch k {
+	case list:
+		if n.Kind != yaml.SequenceNode {
+			return nil, fmt.Errorf("must be a list, as in [a, b]")
+		}
+		items := make([]string, 0, len(n.Content))
+		for _, c := range n.Content {
+			if c.Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("must be a list of strings")
+			}
+			items = append(items, c.Value)
+		}
+		return items, nil
+	case texts, integers:
+		if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+			return fromPairs(k, nil)
+		}
+		if n.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("must be a map, as in {a: b}")
+		}
+		var pairs [][2]string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i+1].Kind != yaml.ScalarNode {
+				return nil, fmt.Errorf("%s: must be a single value", n.Content[i].Value)
+			}
+			pairs = append(pairs, [2]string{n.Content[i].Value, n.Content[i+1].Value})
+		}
+		return fromPairs(k, pairs)
+	}
+	if n.Kind != yaml.ScalarNode {
+		return nil, fmt.Errorf("must be a %s", k)
+	}
+	if n.Tag == "!!null" && k != text {
+		return nil, fmt.Errorf("must be a %s, not empty", k)
+	}
+	return fromText(k, n.Value)
+}
+
+// marshal turns settings into a node that prints as people write it.
+func marshal(v any) (*yaml.Node, error) {
+	if d, ok := v.(time.Duration); ok {
+		v = d.String()
+	}
+	n := new(yaml.Node)
+	err := n.Encode(v)
+	switch n.Kind {
+	case yaml.SequenceNode, yaml.MappingNode:
+		n.Style = yaml.FlowStyle
+	}
+	return n, err
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// kind is the type of a key's value.
+type kind string
+
+const (
+	text     kind = "string"
+	integer  kind = "integer"
+	boolean  kind = "boolean"
+	duration kind = "duration"
+	list     kind = "list of strings"
+	texts    kind = "map of strings"
+	integers kind = "map of integers"
+)
+
+// Key is one setting: the only place that knows its default, its meaning, and whether a reload takes it over.
+type Key struct {
+	Name    string
+	Kind    kind
+	Default any
+	Reload  bool
+	Doc     string
+}
+
+// Env is the environment variable that sets the key.
+func (k Key) Env() string { return envPrefix + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_")) }
+
+const envPrefix = "ZKELECTD_"
+
+// Keys lists every setting, in the order of the reference.
+func Keys() []Key {
+	none := []string{}
+	return []Key{
+		{"node.id", text, hostName(), false, "This daemon's name, unique in the group. Default: the host name."},
+		{"node.site", text, "default", true, "The site that the host belongs to."},
+		{"node.priority", integer, 100, true, "Ranks the nodes of a site; higher leads first."},
+		{"node.labels", texts, map[string]string{}, true, "Free labels, shown with the node."},
+		{"zookeeper.servers", list, []string{"127.0.0.1:2181"}, false, "The ensemble, as host:port."},
+		{"zookeeper.root", text, "/cluster", false, "The group's root znode; created if it does not exist. Daemons with the same root elect one leader."},
+		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to ask for; the server clamps it to 2 to 20 of its ticks. The lease is 45 % of what it grants."},
+		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; 0s tries for ever."},
+		{"election.failback.mode", text, "immediate", false, "Whether a better node replaces a healthy leader: immediate, delayed or manual (never by itself)."},
+		{"election.failback.delay", duration, 30 * time.Second, false, "For delayed: how long the better node must have been eligible without a break."},
+		{"election.takeover_timeout", duration, 30 * time.Second, false, "How long a takeover may last before the candidate is excluded and the next one elected."},
+		{"election.exclusion", duration, time.Minute, false, "How long a node is excluded after a first strike; doubles with each further one, up to an hour."},
+		{"election.forgive_after", duration, 5 * time.Minute, false, "A leader that has been ready for this long loses its strikes."},
+		{"policy.type", text, "priority", true, "How nodes are ranked: priority (site, then node.priority, then the incumbent, then the oldest)."},
+		{"policy.sites", integers, map[string]int{}, true, "Priority of each site, higher first; a site that is not listed has 0."},
+		{"child.command", list, none, false, "The leader-only child. Empty: the daemon only elects."},
+		{"child.env", texts, map[string]string{}, false, "Further environment variables of the child."},
+		{"child.dir", text, "", false, "The child's working directory. Default: the daemon's."},
+		{"child.ready.exec", list, none, false, "Ready when this command exits with 0. At most one of exec, http, tcp, notify and delay is set; with none the child is ready once started."},
+		{"child.ready.http", text, "", false, "Ready when this URL answers 2xx."},
+		{"child.ready.tcp", text, "", false, "Ready when this host:port accepts connections."},
+		{"child.ready.notify", boolean, false, false, "Ready when the child sends READY=1 to $NOTIFY_SOCKET (sd_notify)."},
+		{"child.ready.delay", duration, time.Duration(0), false, "Ready after this time."},
+		{"child.ready.interval", duration, 100 * time.Millisecond, false, "The time between two tries."},
+		{"child.ready.timeout", duration, 20 * time.Second, false, "A child that is not ready by then has failed."},
+		{"child.stop_signal", text, "TERM", false, "The signal that asks the child to stop."},
+		{"child.stop_timeout", duration, 2 * time.Second, false, "The child is killed, with its whole process group, this long after stop_signal, or when the lease ends if that is sooner."},
+		{"child.restart.max", integer, 3, false, "How often within the window a child that exits by itself is started again in place; then leadership is given up."},
+		{"child.restart.window", duration, time.Minute, false, "The window in which exits are counted."},
+		{"child.restart.backoff", duration, 500 * time.Millisecond, false, "The pause before each restart."},
+		{"hooks.pre_start", list, none, false, "Run before the child starts; if it fails, so does the takeover."},
+		{"hooks.post_stop", list, none, false, "Run after the child is dead, before leadership is released."},
+		{"hooks.on_change", list, none, false, "Run for each change of this daemon's role, with JSON on standard input; in order, one at a time."},
+		{"hooks.timeout", duration, 10 * time.Second, false, "A hook is killed after this time."},
+		{"http.listen", text, "", false, "host:port for status and metrics; empty for none."},
+		{"log.level", text, "info", true, "debug, info, warn or error."},
+		{"log.format", text, "text", false, "text or json."},
+	}
+}
+
+func keyByName() map[string]Key {
+	m := make(map[string]Key)
+	for _, k := range Keys() {
+		m[k.Name] = k
+	}
+	return m
+}

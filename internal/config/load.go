@@ -1,0 +1,245 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
+)
+
+// Sources are where settings come from, the later ones over the earlier: defaults, File, Env, Flags, Command.
+type Sources struct {
+	// File is a YAML file; empty for none.
+	File string
+	// Env is as of os.Environ.
+	Env []string
+	// Flags were made by [RegisterFlags]; nil for none.
+	Flags *pflag.FlagSet
+	// Command is what follows -- on the command line: child.command.
+	Command []string
+}
+
+// flags names the settings that have a flag.
+var flags = []struct{ flag, key, usage string }{
+	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
+	{"root", "zookeeper.root", "the group's root znode"},
+	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to ask for"},
+	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; 0s: never"},
+	{"id", "node.id", "this daemon's name in the group"},
+	{"site", "node.site", "the site of this host"},
+	{"priority", "node.priority", "rank within the site, higher first"},
+	{"label", "node.labels", "labels, key=value, separated by commas"},
+	{"http", "http.listen", "host:port for status and metrics"},
+	{"log-level", "log.level", "debug, info, warn or error"},
+	{"log-format", "log.format", "text or json"},
+}
+
+// RegisterFlags adds --config and a flag for each setting that is worth one.
+func RegisterFlags(fs *pflag.FlagSet) {
+	fs.Var(&onceValue{}, "config", "configuration file (YAML); none is needed")
+	keys := keyByName()
+	for _, f := range flags {
+		fs.String(f.flag, "", fmt.Sprintf("%s (default %v)", f.usage, shown(keys[f.key].Default)))
+	}
+}
+
+// onceValue is a string flag that refuses to be given twice: a second file would silently win.
+type onceValue struct {
+	value string
+	set   bool
+}
+
+func (v *onceValue) String() string { return v.value }
+func (v *onceValue) Type() string   { return "string" }
+func (v *onceValue) Set(s string) error {
+	if v.set {
+		return fmt.Errorf("given twice; settings come from one file")
+	}
+	v.value, v.set = s, true
+	return nil
+}
+
+// Load reads, merges and checks the sources. The error is [Faults]; Config is then zero.
+func Load(src Sources) (Config, error) {
+	var faults Faults
+	values := make(map[string]found)
+	if src.File != "" {
+		values = readFile(src.File, &faults)
+	}
+	readEnv(src.Env, values, &faults)
+	readFlags(src.Flags, values, &faults)
+	if len(src.Command) > 0 {
+		values["child.command"] = found{"command line", src.Command}
+	}
+	v := viper.New()
+	for _, k := range Keys() {
+		v.SetDefault(k.Name, k.Default)
+	}
+	for name, f := range values {
+		v.Set(name, f.value)
+	}
+	var cfg Config
+	if err := v.UnmarshalExact(&cfg); err != nil {
+		faults.add("", "", "%v", err)
+	}
+	cfg.check(func(key, format string, args ...any) {
+		source := values[key].source
+		if source == "" {
+			source = "default"
+		}
+		faults.add(source, key, format, args...)
+	})
+	if len(faults) > 0 {
+		return Config{}, faults.sorted()
+	}
+	return cfg, nil
+}
+
+// ours are set for the leader-only child, in which commands must work too.
+var ours = []string{"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT"}
+
+func readEnv(env []string, values map[string]found, faults *Faults) {
+	byEnv := make(map[string]Key)
+	var names []string
+	for _, k := range Keys() {
+		byEnv[k.Env()] = k
+		names = append(names, k.Env())
+	}
+	for _, kv := range env {
+		name, s, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(ours, name) {
+			continue
+		}
+		key, known := byEnv[name]
+		if !known {
+			hint := ""
+			if near := nearest(name, names); near != "" {
+				hint = fmt.Sprintf("; did you mean %s?", near)
+			}
+			faults.add(name, "", "is not a setting%s", hint)
+			continue
+		}
+		put(values, key, name, s, faults)
+	}
+}
+
+func readFlags(fs *pflag.FlagSet, values map[string]found, faults *Faults) {
+	if fs == nil {
+		return
+	}
+	keys := keyByName()
+	for _, f := range flags {
+		if flag := fs.Lookup(f.flag); flag != nil && flag.Changed {
+			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), faults)
+		}
+	}
+}
+
+func put(values map[string]found, key Key, source, s string, faults *Faults) {
+	v, err := fromText(key.Kind, s)
+	if err != nil {
+		faults.add(source, key.Name, "%v", err)
+		return
+	}
+	values[key.Name] = found{source, v}
+}
+
+// settings lists a configuration by key.
+func (c Config) settings() map[string]any {
+	out := make(map[string]any)
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			name := prefix + v.Type().Field(i).Tag.Get("mapstructure")
+			if f := v.Field(i); f.Kind() == reflect.Struct {
+				walk(name+".", f)
+			} else {
+				out[name] = f.Interface()
+			}
+		}
+	}
+	walk("", reflect.ValueOf(c))
+	return out
+}
+
+// Diff lists the keys in which two configurations differ: those that a reload takes over, and those that need a restart.
+func Diff(a, b Config) (reload, restart []string) {
+	before, after := a.settings(), b.settings()
+	for _, k := range Keys() {
+		x, y := before[k.Name], after[k.Name]
+		if reflect.DeepEqual(x, y) || (empty(x) && empty(y)) {
+			continue
+		}
+		if k.Reload {
+			reload = append(reload, k.Name)
+		} else {
+			restart = append(restart, k.Name)
+		}
+	}
+	return reload, restart
+}
+
+func empty(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Map, reflect.Slice:
+		return r.Len() == 0
+	}
+	return false
+}
+
+// YAML prints the whole configuration; loading it again gives the same one.
+func (c Config) YAML() string {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	sections := map[string]*yaml.Node{"": root}
+	settings := c.settings()
+	for _, k := range Keys() {
+		path, name := "", k.Name
+		if i := strings.LastIndexByte(k.Name, '.'); i >= 0 {
+			path, name = k.Name[:i], k.Name[i+1:]
+		}
+		value, err := marshal(settings[k.Name])
+		if err != nil {
+			continue // not reached: all settings are plain values
+		}
+		s := section(sections, path)
+		s.Content = append(s.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
+	}
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.Encode(root)
+	e.Close()
+	return b.String()
+}
+
+func section(sections map[string]*yaml.Node, path string) *yaml.Node {
+	if s, ok := sections[path]; ok {
+		return s
+	}
+	parent, name := "", path
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		parent, name = path[:i], path[i+1:]
+	}
+	s := &yaml.Node{Kind: yaml.MappingNode}
+	p := section(sections, parent)
+	p.Content = append(p.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, s)
+	sections[path] = s
+	return s
+}
+
+// shown is a default as the reference and --help show it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case string:
+		return v
+	case map[string]string, map[string]int:
+		return ""
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,177 @@
+// Package daemon puts the parts together: it runs one session after another, feeds what happens to the pure core, and
+// performs what the core decides. One goroutine, the loop, owns the core.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/hook"
+	"zkelectd/internal/status"
+	"zkelectd/internal/transition"
+)
+
+// Options are what a daemon needs.
+type Options struct {
+	Config config.Config
+	// Reload reads the configuration again, for SIGHUP; nil if it can't be.
+	Reload func() (config.Config, error)
+	Log    *slog.Logger
+	// Level is set by a reload of log.level; may be nil.
+	Level   *slog.LevelVar
+	Version string
+	// Stdout and Stderr are the child's; nil for the daemon's own.
+	Stdout, Stderr *os.File
+}
+
+// Daemon is one member of a group.
+type Daemon struct {
+	opt   Options
+	cfg   config.Config
+	log   *slog.Logger
+	paths cluster.Paths
+	me    identity
+	hooks *hook.Queue
+	view  atomic.Pointer[status.Daemon]
+
+	stops   chan string
+	reloads chan struct{}
+	quit    context.Context // over at the first Stop
+	cancel  context.CancelFunc
+	policy  *config.Policy // changed by a reload and not yet published
+}
+
+// New returns a daemon; Run makes it work.
+func New(opt Options) *Daemon {
+	d := &Daemon{
+		opt: opt, cfg: opt.Config, log: opt.Log.With("node", opt.Config.Node.ID),
+		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: self(),
+		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
+	}
+	d.quit, d.cancel = context.WithCancel(context.Background())
+	d.view.Store(&status.Daemon{Node: opt.Config.Node.ID, Phase: string(transition.Standby)})
+	return d
+}
+
+// View is what the daemon shows of itself, never nil.
+func (d *Daemon) View() status.Daemon {
+	v := *d.view.Load()
+	if v.LeaseEnds > 0 {
+		v.LeaseRemaining = max(0, v.LeaseEnds-boottime.Now())
+	}
+	return v
+}
+
+// Stop asks the daemon to give up leadership, close its session and end. Asked again, it kills its child at once.
+func (d *Daemon) Stop(reason string) {
+	select {
+	case d.stops <- reason:
+	default: // it has been told often enough
+	}
+	d.cancel()
+}
+
+// Reload asks the daemon to read its configuration again.
+func (d *Daemon) Reload() {
+	select {
+	case d.reloads <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until Stop, or until something fails for good. When ctx is over it behaves as after Stop.
+func (d *Daemon) Run(ctx context.Context) error {
+	detach := context.AfterFunc(ctx, func() { d.Stop("asked to stop") })
+	defer detach()
+	defer d.cancel()
+	d.hooks = hook.NewQueue(hook.QueueOptions{
+		Name: "on_change", Argv: d.cfg.Hooks.OnChange, Env: os.Environ(), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
+	})
+	defer func() {
+		limited, cancel := context.WithTimeout(context.Background(), d.cfg.Hooks.Timeout)
+		defer cancel()
+		d.hooks.Close(limited)
+	}()
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		began := time.Now()
+		err := d.session(ctx)
+		var fatal *FatalError
+		switch {
+		case errors.As(err, &fatal):
+			return fatal.Err
+		case d.quit.Err() != nil:
+			d.log.Info("stopped")
+			return nil
+		case err != nil:
+			d.log.Warn("the session is over, beginning a new one", "reason", err)
+		}
+		if time.Since(began) > 10*time.Second {
+			pause = 100 * time.Millisecond
+		}
+		// Apart, so that a fleet that lost its sessions together does not come back in step.
+		t := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-t.C:
+		case <-d.quit.Done():
+			t.Stop()
+		}
+	}
+}
+
+// session lives one session from opening to closing.
+func (d *Daemon) session(ctx context.Context) error {
+	opening, cancel := d.quit, context.CancelFunc(func() {})
+	if limit := d.cfg.ZooKeeper.ConnectTimeout; limit > 0 {
+		opening, cancel = context.WithTimeout(d.quit, limit)
+	}
+	defer cancel()
+	s, err := zkstore.Open(opening, zkstore.Options{
+		Servers: d.cfg.ZooKeeper.Servers, Timeout: d.cfg.ZooKeeper.SessionTimeout, Log: d.log,
+	})
+	if err != nil {
+		if d.quit.Err() == nil && opening.Err() != nil {
+			return &FatalError{err}
+		}
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := s.Close(closing); err != nil {
+			d.log.Warn("the session did not close cleanly", "err", err)
+		}
+	}()
+	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.Child.StopTimeout)
+	if err != nil {
+		return &FatalError{err}
+	}
+	in, err := d.register(d.quit, s)
+	if err != nil {
+		return err
+	}
+	d.log.Info(budget.String())
+	d.log.Info("registered", "incarnation", in.Name, "root", d.paths.Root)
+	l := d.newLoop(ctx, s, in, budget)
+	return l.run()
+}
+
+// announce tells people, and the on_change hook, of a turn.
+func (d *Daemon) announce(a transition.Announce) {
+	d.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
+	data, err := json.Marshal(status.Change{
+		Node: d.cfg.Node.ID, Site: d.cfg.Node.Site, Root: d.paths.Root, Term: a.Term, State: string(a.Phase), Reason: a.Reason, Time: time.Now(),
+	})
+	if err == nil {
+		d.hooks.Push(append(data, '\n'))
+	}
+}

@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+	"zkelectd/internal/transition"
+)
+
+// loop is one session's event loop. It alone touches the machine and the elector.
+type loop struct {
+	d       *Daemon
+	s       *zkstore.Session
+	self    cluster.Incarnation
+	budget  cluster.Budget
+	machine *transition.Machine
+	reader  *zkstore.Reader
+	elector *electorRole
+	task    *task
+
+	life    context.Context // of everything this loop has started but the task
+	cancel  context.CancelFunc
+	owned   sync.WaitGroup
+	events  chan transition.Event
+	inline  []transition.Event // to be taken in before anything else
+	results chan func()        // what other goroutines want done in the loop
+	timer   *time.Timer
+
+	snap    cluster.Snapshot
+	closing string
+}
+
+func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.Incarnation, budget cluster.Budget) *loop {
+	c := d.cfg
+	l := &loop{
+		d: d, s: s, self: self, budget: budget,
+		machine: transition.New(transition.Options{
+			Paths: d.paths, Self: self, Site: c.Node.Site, API: c.HTTP.Listen, Budget: budget, Wall: time.Now,
+			RestartMax: c.Child.Restart.Max, RestartWindow: c.Child.Restart.Window, RestartBackoff: c.Child.Restart.Backoff,
+		}),
+		reader: zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: d.paths, Self: self, Clock: boottime.Now, Log: d.log}),
+		events: make(chan transition.Event), results: make(chan func()),
+		timer: time.NewTimer(time.Hour),
+	}
+	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	l.elector = newElectorRole(l)
+	l.task = newTask(l)
+	return l
+}
+
+// run returns when nothing of this session works any more: the child is dead and leadership released.
+func (l *loop) run() error {
+	defer l.timer.Stop()
+	l.owned.Go(func() { l.reader.Run(l.life) })
+	defer func() {
+		l.cancel()
+		l.owned.Wait()
+		l.task.close()
+		l.publish()
+	}()
+	ended := l.s.Done()
+	stopped := l.d.stops
+	for {
+		select {
+		case snap := <-l.reader.Snapshots():
+			l.snap = snap
+			l.step(transition.Saw{Snapshot: snap})
+		case ev := <-l.events:
+			l.step(ev)
+		case f := <-l.results:
+			f()
+			l.step(transition.Tick{})
+		case <-l.timer.C:
+			l.step(transition.Tick{})
+		case <-ended:
+			ended = nil
+			l.step(transition.SessionEnded{Reason: l.s.Err().Error()})
+		case reason := <-stopped:
+			l.step(transition.Quit{Reason: reason})
+		case <-l.d.reloads:
+			l.reload()
+			l.step(transition.Tick{})
+		}
+		if l.machine.Phase() == transition.Ended {
+			return errors.New(l.closing)
+		}
+	}
+}
+
+// step feeds the machine one event, and what performing its actions brings about at once; then the elector looks.
+func (l *loop) step(ev transition.Event) {
+	l.inline = append(l.inline, ev)
+	for len(l.inline) > 0 {
+		next := l.inline[0]
+		l.inline = l.inline[1:]
+		if e, ok := next.(transition.SessionEnded); ok && l.closing == "" {
+			l.closing = e.Reason
+		}
+		for _, a := range l.machine.Step(boottime.Now(), next) {
+			l.perform(a)
+		}
+	}
+	now := boottime.Now()
+	wake := l.elector.look(now, l.snap)
+	if at := l.machine.Wake(); wake == 0 || (at != 0 && at < wake) {
+		wake = at
+	}
+	l.timer.Reset(time.Hour)
+	if wake > 0 {
+		l.timer.Reset(max(0, wake-now))
+	}
+	l.publish()
+}
+
+// perform does what the machine asks for. It never blocks for longer than it takes to start a process.
+func (l *loop) perform(a transition.Action) {
+	switch a := a.(type) {
+	case transition.Send:
+		l.send(a)
+	case transition.Lease:
+		l.task.lease(a.Deadline)
+	case transition.RunPreStart:
+		l.task.preStart(a.Term)
+	case transition.RunPostStop:
+		l.task.postStop(a.Term)
+	case transition.StartChild:
+		l.task.start(a.Term)
+	case transition.StopTask:
+		l.task.stop(a.Grace)
+	case transition.KillTask:
+		l.task.kill()
+	case transition.Reread:
+		l.reader.Reread()
+	case transition.EndSession:
+		l.closing = a.Reason
+	case transition.Announce:
+		l.d.announce(a)
+	case transition.Note:
+		l.d.log.Warn(a.Text)
+	}
+}
+
+func (l *loop) send(a transition.Send) {
+	timeout := max(0, a.Deadline-boottime.Now())
+	l.owned.Go(func() {
+		ctx, cancel := context.WithTimeout(l.life, timeout)
+		defer cancel()
+		results, err := l.s.Do(ctx, a.Ops...)
+		l.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
+	})
+}
+
+// report hands an event to the loop, unless that has ended.
+func (l *loop) report(ev transition.Event) {
+	select {
+	case l.events <- ev:
+	case <-l.life.Done():
+	}
+}
+
+// later runs f in the loop, unless that has ended.
+func (l *loop) later(f func()) {
+	select {
+	case l.results <- f:
+	case <-l.life.Done():
+	}
+}
+
+// publish shows where the daemon stands.
+func (l *loop) publish() {
+	phase := l.machine.Phase()
+	v := &status.Daemon{
+		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(phase),
+		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
+		Note: l.elector.note, At: l.snap.At,
+	}
+	if l.snap.Elected.Readable() {
+		v.Elected, v.ElectedTerm = l.snap.Elected.Record.Node, l.snap.Elected.Record.Term
+	}
+	l.d.view.Store(v)
+}

@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+)
+
+// FatalError is a failure that trying again would not mend: the daemon ends with it.
+type FatalError struct{ Err error }
+
+func (e *FatalError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FatalError) Unwrap() error { return e.Err }
+
+// register makes this daemon a member. An id that is taken may be that of this daemon's own past, whose session the
+// server has not given up yet: that is waited for. A daemon that lives is never pushed aside.
+func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Incarnation, error) {
+	if err := zkstore.Prepare(ctx, s, d.paths); err != nil {
+		if errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) {
+			return cluster.Incarnation{}, &FatalError{err}
+		}
+		return cluster.Incarnation{}, err
+	}
+	var limit <-chan time.Time
+	for {
+		in, err := zkstore.Register(ctx, s, d.paths, d.record(s))
+		var taken *zkstore.TakenError
+		if !errors.As(err, &taken) {
+			if errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) {
+				err = &FatalError{err}
+			}
+			return in, err
+		}
+		if d.me.lives(taken.Node.Record) {
+			return in, &FatalError{fmt.Errorf("%w: that process is running; give this daemon another node.id (--id)", taken)}
+		}
+		if limit == nil {
+			wait := max(time.Duration(taken.Node.Record.SessionTimeout), s.Timeout())*3/2 + time.Second
+			d.log.Warn("this node id is still registered: waiting for that session to end", "id", d.cfg.Node.ID,
+				"host", taken.Node.Record.Host, "pid", taken.Node.Record.PID, "session", fmt.Sprintf("0x%x", taken.Session), "wait", wait)
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		select {
+		case <-s.Wake(): // Register has left a watch on what is in the way
+			s.TakeHints()
+		case <-s.Done():
+			return in, s.Err()
+		case <-ctx.Done():
+			return in, ctx.Err()
+		case <-limit:
+			return in, &FatalError{fmt.Errorf("%w; it is alive: stop that daemon, or give this one another node.id (--id)", taken)}
+		}
+	}
+}
+
+// lives tells that a record is of another process on this host that is running. Of other hosts this can't be told.
+func (me identity) lives(n cluster.Node) bool {
+	if n.Host != me.host || n.Boot != me.boot || n.PID == me.pid {
+		return false
+	}
+	started, err := processStart(n.PID)
+	return err == nil && started == n.Started
+}
+
+// record is what this daemon says of itself.
+func (d *Daemon) record(s *zkstore.Session) cluster.Node {
+	return cluster.Node{
+		ID: d.cfg.Node.ID, Site: d.cfg.Node.Site, Priority: d.cfg.Node.Priority, Labels: d.cfg.Node.Labels,
+		Host: d.me.host, PID: d.me.pid, Boot: d.me.boot, Started: d.me.started,
+		SessionTimeout: cluster.Duration(s.Timeout()), API: d.cfg.HTTP.Listen, PolicyDigest: policyDigest(d.cfg.Policy), Version: d.opt.Version, Since: time.Now(),
+	}
+}

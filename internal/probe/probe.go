@@ -1,0 +1,139 @@
+// Package probe finds out whether a task is ready: by a command, HTTP, TCP, a notification of the task itself, or a
+// delay.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Readiness says how to find out; at most one of the first five is set, none means ready at once.
+type Readiness struct {
+	// Exec is a command that exits with 0 when the task is ready.
+	Exec []string
+	// HTTP is a URL that answers 2xx.
+	HTTP string
+	// TCP is a host:port that accepts connections.
+	TCP string
+	// Notify waits for READY=1 on a [Socket].
+	Notify bool
+	// Delay is simply waited out.
+	Delay time.Duration
+	// Interval separates two tries, and bounds each together with Timeout, which bounds the whole.
+	Interval, Timeout time.Duration
+}
+
+// Wait returns nil when the task is ready; an error that says what the last try met with when Timeout has passed; or
+// the context's error. env is the environment of Exec, socket that of Notify.
+func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error {
+	switch {
+	case r.Notify:
+		return r.bounded(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
+	case r.Delay > 0:
+		return sleep(ctx, r.Delay)
+	case len(r.Exec) > 0:
+		return r.poll(ctx, "exec "+r.Exec[0], func(ctx context.Context) error { return tryExec(ctx, r.Exec, env) })
+	case r.HTTP != "":
+		return r.poll(ctx, "http "+r.HTTP, func(ctx context.Context) error { return tryHTTP(ctx, r.HTTP) })
+	case r.TCP != "":
+		return r.poll(ctx, "tcp "+r.TCP, func(ctx context.Context) error { return tryTCP(ctx, r.TCP) })
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// bounded puts Timeout on f, and the last failure into the error.
+func (r Readiness) bounded(ctx context.Context, what string, f func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	err := f(limited)
+	if err == nil || ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	return fmt.Errorf("the child was not ready within %s (child.ready.%s: %w)", r.Timeout, what, err)
+}
+
+func (r Readiness) poll(ctx context.Context, what string, try func(context.Context) error) error {
+	return r.bounded(ctx, what, func(ctx context.Context) error {
+		for {
+			one, cancel := context.WithTimeout(ctx, max(r.Interval, time.Second))
+			err := try(one)
+			cancel()
+			if err == nil {
+				return nil
+			}
+			if sleep(ctx, r.Interval) != nil {
+				return err
+			}
+		}
+	})
+}
+
+func tryExec(ctx context.Context, argv, env []string) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// What the probe has started must not outlive it.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if text := strings.TrimSpace(string(out[:min(len(out), 200)])); text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}
+
+// client follows no redirect and keeps no connection: each try is one honest request.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func tryHTTP(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("answered %s", resp.Status)
+	}
+	return nil
+}
+
+func tryTCP(ctx context.Context, addr string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Immediate tells that there is nothing to wait for.
+func (r Readiness) Immediate() bool {
+	return len(r.Exec) == 0 && r.HTTP == "" && r.TCP == "" && !r.Notify && r.Delay == 0
+}

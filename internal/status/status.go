@@ -1,0 +1,188 @@
+// Package status is what is shown: of the whole group, made from a snapshot, and of one daemon, published by its loop.
+// It is read-only, so that all who show it agree.
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// Daemon is what one daemon shows of itself.
+type Daemon struct {
+	Node        string `json:"node"`
+	Site        string `json:"site"`
+	Root        string `json:"root"`
+	Incarnation string `json:"incarnation,omitempty"`
+	// Phase is the daemon's own, as in package transition.
+	Phase   string `json:"phase"`
+	Elector bool   `json:"elector"`
+	// Term is the one it holds, 0 if none.
+	Term int64 `json:"term,omitempty"`
+	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
+	LeaseEnds      time.Duration `json:"-"`
+	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
+	// Elected is the node of the newest decision that this daemon has seen.
+	Elected     string `json:"elected,omitempty"`
+	ElectedTerm int64  `json:"elected_term,omitempty"`
+	// Note says why nobody can be elected, where this daemon is the elector.
+	Note string `json:"note,omitempty"`
+	// At is when the snapshot was read, on CLOCK_BOOTTIME.
+	At time.Duration `json:"-"`
+}
+
+// Leads tells that the daemon is the READY leader and its lease is valid.
+func (d Daemon) Leads() bool { return d.Phase == "leading" && d.LeaseRemaining > 0 }
+
+// Change is a turn of one daemon, as the on_change hook gets it.
+type Change struct {
+	Node   string    `json:"node"`
+	Site   string    `json:"site"`
+	Root   string    `json:"root"`
+	Term   int64     `json:"term"`
+	State  string    `json:"state"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+}
+
+// Group is the whole group, as read from ZooKeeper.
+type Group struct {
+	Root string `json:"root"`
+	// State is READY, PROGRESS, WAITING (elected, not yet taken over) or NONE.
+	State string `json:"state"`
+	// Leader is the node that holds leadership or is to take it over; empty if there is none.
+	Leader string `json:"leader,omitempty"`
+	Site   string `json:"site,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+	// Since is when the state was entered, by the leader's clock.
+	Since *time.Time `json:"since,omitempty"`
+	// Cause and Reason are the elector's.
+	Cause   string   `json:"cause,omitempty"`
+	Reason  string   `json:"reason,omitempty"`
+	Elector string   `json:"elector,omitempty"`
+	Policy  string   `json:"policy,omitempty"`
+	Members []Member `json:"members"`
+	// Exclusions lists strikes, in force or served.
+	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
+	// Problems are records that can't be read and the like, in words.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Member is one registered daemon.
+type Member struct {
+	Node     string            `json:"node"`
+	Site     string            `json:"site"`
+	Priority int               `json:"priority"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	// Roles are leader, candidate, elector; none for a standby.
+	Roles []string `json:"roles"`
+	// Health is ok, or why the member may not lead.
+	Health      string     `json:"health"`
+	Host        string     `json:"host"`
+	PID         int        `json:"pid"`
+	Incarnation string     `json:"incarnation"`
+	Since       *time.Time `json:"since,omitempty"`
+	// Why is the verdict of the last decision.
+	Why string `json:"why,omitempty"`
+}
+
+// States of a group beside those of leader/current.
+const (
+	StateWaiting = "WAITING"
+	StateNone    = "NONE"
+)
+
+// Of makes the view of a group from a snapshot that has the members.
+func Of(root string, s cluster.Snapshot) Group {
+	g := Group{Root: root, State: StateNone, Members: []Member{}}
+	if s.Elected.Readable() {
+		e := s.Elected.Record
+		g.Cause, g.Reason, g.Exclusions = string(e.Cause), e.Reason, e.Exclusions
+		if _, alive := s.Member(e.Incarnation); alive && !over(s) {
+			g.State, g.Leader, g.Site, g.Term, g.Since = StateWaiting, e.Node, e.Site, e.Term, moment(e.Time)
+		}
+	}
+	if c := s.Current; c.Readable() {
+		g.State, g.Leader, g.Site, g.Term, g.Since = string(c.Record.State), c.Record.Node, c.Record.Site, c.Record.Term, moment(c.Record.Time)
+	}
+	if s.Policy.Readable() {
+		g.Policy = fmt.Sprintf("%s, revision %d, published by %s", s.Policy.Record.Type, s.Policy.Record.Revision, s.Policy.Record.By)
+	}
+	for i, m := range s.Members {
+		if i == 0 {
+			g.Elector = m.ID
+		}
+		g.Members = append(g.Members, member(s, m, i == 0))
+	}
+	slices.SortStableFunc(g.Members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Node, b.Node))
+	})
+	for _, err := range []error{s.Elected.Err, s.Fence.Err, s.Current.Err, s.Policy.Err} {
+		if err != nil {
+			g.Problems = append(g.Problems, err.Error())
+		}
+	}
+	return g
+}
+
+// over tells that the elected attempt has ended, so that the decision names nobody to wait for.
+func over(s cluster.Snapshot) bool {
+	if !s.Acquired() {
+		return false
+	}
+	f := s.Fence.Record.State
+	return f == cluster.FenceReleased || f == cluster.FenceUnclean || f == cluster.FenceRevoked
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
+	n := m.Node.Record
+	v := Member{
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: []string{}, Health: "ok",
+		Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: moment(n.Since),
+	}
+	switch {
+	case m.Node.Err != nil:
+		v.Health = m.Node.Err.Error()
+	case !m.Node.Exists:
+		v.Health = "its znode below nodes is missing"
+	case m.Superseded:
+		v.Health = "registered again since"
+	case n.Ineligible != "":
+		v.Health = n.Ineligible
+	}
+	holds := s.Current.Readable() && s.Current.Record.Incarnation == m.Name
+	switch elected := s.Elected.Readable() && s.Elected.Record.Incarnation == m.Name && !over(s); {
+	case holds && s.Current.Record.State == cluster.CurrentReady:
+		v.Roles = append(v.Roles, "leader")
+	case holds || elected:
+		v.Roles = append(v.Roles, "candidate")
+	}
+	if elector {
+		v.Roles = append(v.Roles, "elector")
+	}
+	for _, verdict := range s.Elected.Record.Ranking {
+		if verdict.Incarnation == m.Name {
+			v.Why = verdict.Why
+			if verdict.Rank > 0 {
+				v.Why = fmt.Sprintf("%d. %s", verdict.Rank, verdict.Why)
+			}
+		}
+	}
+	for _, x := range s.Elected.Record.Exclusions {
+		if x.Node == m.ID && !x.Served {
+			v.Health = fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
+		}
+	}
+	return v
+}

@@ -1,6 +1,50 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"os"
+	"os/signal"
+	"syscall"
 
-func demoCommand() *cobra.Command      { return &cobra.Command{Use: "demo", Hidden: true} }
-func demoChildCommand() *cobra.Command { return &cobra.Command{Use: "demo-child", Hidden: true} }
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/demo"
+)
+
+func demoCommand() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch four daemons on two sites elect, hand over, fail and recover, on a ZooKeeper server of their own",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			binary, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			err = demo.Run(ctx, demo.Options{Binary: binary, Once: once, Out: cmd.OutOrStdout()})
+			if err != nil && ctx.Err() != nil {
+				return exitCode{130, nil} // interrupted, and cleaned up
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "end after the tour: exit 0, or 1 if a step failed")
+	return cmd
+}
+
+// demoChildCommand is what the demo's daemons run as their leader-only child.
+func demoChildCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "demo-child", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return demo.Child(ctx, dir)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "where to write the address to")
+	return cmd
+}

@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,74 +64,16 @@ func showStatus(ctx context.Context, w io.Writer, s *zkstore.Session, p cluster.
 func group(ctx context.Context, s *zkstore.Session, p cluster.Paths) (status.Group, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	snap, err := zkstore.ReadAll(ctx, s, p)
+	snap, err := zkstore.ReadAll(ctx, s, p, false)
 	return status.Of(p.Root, snap), err
 }
 
 func render(g status.Group, output string) (string, error) {
-	var b strings.Builder
-	if output == "json" {
-		e := json.NewEncoder(&b)
-		e.SetIndent("", "  ")
-		err := e.Encode(g)
-		return b.String(), err
+	if output == "table" {
+		return g.Table(), nil
 	}
-	fmt.Fprintf(&b, "Group    %s\n", g.Root)
-	switch g.State {
-	case status.StateNone:
-		fmt.Fprintln(&b, "Leader   none")
-	case string(cluster.CurrentReady):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, ready since %s\n", quoted(g.Leader), quoted(g.Site), g.Term, since(g.Since))
-	case string(cluster.CurrentProgress):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, taking over since %s\n", quoted(g.Leader), quoted(g.Site), g.Term, since(g.Since))
-	default:
-		fmt.Fprintf(&b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", quoted(g.Leader), quoted(g.Site), g.Term)
-	}
-	if g.Reason != "" {
-		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, quoted(g.Reason))
-	}
-	if g.Policy != "" {
-		fmt.Fprintf(&b, "Policy   %s\n", quoted(g.Policy))
-	}
-	for _, p := range g.Problems {
-		fmt.Fprintf(&b, "Problem  %s\n", quoted(p))
-	}
-	fmt.Fprintln(&b)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
-	for _, m := range g.Members {
-		role := strings.Join(m.Roles, ", ")
-		if role == "" {
-			role = "standby"
-		}
-		why := m.Why
-		if why == "" {
-			why = "joined since"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", quoted(m.Node), quoted(m.Site), m.Priority, role, quoted(m.Health), quoted(m.Host), m.PID, quoted(why))
-	}
-	t.Flush()
-	if len(g.Members) == 0 {
-		fmt.Fprintln(&b, "no daemon is registered")
-	}
-	return b.String(), nil
-}
-
-// quoted keeps what others wrote into ZooKeeper from steering the terminal.
-func quoted(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func since(t *time.Time) string {
-	if t == nil {
-		return "an unknown time"
-	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	data, err := json.MarshalIndent(g, "", "  ")
+	return string(data) + "\n", err
 }
 
 func leaderCommand() *cobra.Command {
@@ -199,32 +138,5 @@ func withLeader(cmd *cobra.Command, f func(id string) error) error {
 
 // follow calls f with the group as it is, and again whenever it changes, until ctx is over.
 func follow(ctx context.Context, s *zkstore.Session, p cluster.Paths, f func(status.Group) error) error {
-	for {
-		// Watch first, then read: what changes in between is seen next time.
-		for _, path := range []string{p.Elected(), p.Leader(), p.Current(), p.Policy()} {
-			s.Get(ctx, path, true) // for the watch only
-		}
-		names, _, err := s.Children(ctx, p.Election(), true)
-		if err == nil {
-			in, _ := cluster.ParseIncarnations(names)
-			for _, i := range slices.Compact(in) {
-				s.Get(ctx, p.Node(i.ID), true)
-			}
-		}
-		g, err := group(ctx, s, p)
-		if err == nil {
-			err = f(g)
-		}
-		if err != nil && s.Err() == nil && s.Connected() {
-			return err
-		}
-		select {
-		case <-s.Wake():
-			s.TakeHints()
-		case <-s.Done():
-			return s.Err()
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	return zkstore.Follow(ctx, s, p, func(snap cluster.Snapshot) error { return f(status.Of(p.Root, snap)) })
 }

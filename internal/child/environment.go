@@ -22,9 +22,7 @@ var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "C
 // Environment makes the child's: base without what is the daemon's own, extra, and the fencing variables, which extra
 // can't override.
 func Environment(base []string, f Fencing, extra map[string]string) []string {
-	env := slices.DeleteFunc(slices.Clone(base), func(kv string) bool {
-		return slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(kv, p) })
-	})
+	env := Clean(base)
 	for key, value := range extra {
 		if !strings.HasPrefix(key, "ZKELECTD_") {
 			env = append(env, key+"="+value)
@@ -32,4 +30,11 @@ func Environment(base []string, f Fencing, extra map[string]string) []string {
 	}
 	return append(env, "ZKELECTD_NODE="+f.Node, "ZKELECTD_SITE="+f.Site, "ZKELECTD_GROUP="+f.Group,
 		"ZKELECTD_TERM="+f.Term, "ZKELECTD_ROOT="+f.Root)
+}
+
+// Clean is base without what is the daemon's own.
+func Clean(base []string) []string {
+	return slices.DeleteFunc(slices.Clone(base), func(kv string) bool {
+		return slices.ContainsFunc(private, func(p string) bool { return strings.HasPrefix(kv, p) })
+	})
 }

@@ -28,7 +28,7 @@ type Filter interface {
 	Allow(m cluster.Member, in Input) (ok bool, why string)
 }
 
-// Ranker gives a member a score, higher first, and the score in words.
+// Ranker gives a member a score, higher first, and the score in words; none if it is not worth any.
 type Ranker interface {
 	Name() string
 	Score(m cluster.Member, in Input) (score float64, words string)
@@ -118,7 +118,8 @@ func (p *Policy) judge(m cluster.Member, in Input) Entry {
 	}
 	for _, r := range p.rankers {
 		score, words := r.Score(m, in)
-		e.scores, e.words = append(e.scores, score), append(e.words, words)
+		e.scores = append(e.scores, score)
+		e.words = append(e.words, words)
 	}
 	return e
 }
@@ -136,7 +137,7 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 			v.Why = e.Refused
 		} else {
 			v.Rank = i + 1
-			v.Why = strings.Join(e.words, ", ")
+			v.Why = strings.Join(slices.DeleteFunc(slices.Clone(e.words), func(w string) bool { return w == "" }), ", ")
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -159,7 +160,7 @@ func (r Ranking) Difference(a, b string) string {
 	}
 	for i := range min(len(x.scores), len(y.scores)) {
 		if x.scores[i] != y.scores[i] {
-			return fmt.Sprintf("%s against %s", x.words[i], y.words[i])
+			return strings.TrimSuffix(x.words[i]+" against "+y.words[i], " against ")
 		}
 	}
 	return ""

@@ -77,7 +77,7 @@ func (incumbentRanker) Score(m cluster.Member, in Input) (float64, string) {
 	if m.Name == in.Incumbent {
 		return 1, "incumbent"
 	}
-	return 0, "not the incumbent"
+	return 0, ""
 }
 
 type oldestRanker struct{}

@@ -4,42 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 )
 
 // Socket receives notifications by the protocol of sd_notify(3). It must exist before the child starts, which finds it
-// by the environment variable NOTIFY_SOCKET.
+// by the environment variable NOTIFY_SOCKET. It lives in the abstract namespace, so that a daemon that is killed leaves
+// no file behind; who may send is decided by the kernel's word on the sender.
 type Socket struct {
-	dir   string
+	name  string
 	conn  *net.UnixConn
+	group chan int
+	once  sync.Once // guards the one send on group
 	ready chan struct{}
 	done  chan struct{}
-
-	mu    sync.Mutex
-	group int
 }
 
-// ListenNotify opens a socket in a private directory. status is called with the text of each STATUS=; it may be nil.
-// Close removes the socket.
+// ListenNotify opens a socket. status is called with the text of each STATUS=; it may be nil. Nothing is taken in before
+// Expect. Close removes the socket.
 func ListenNotify(status func(string)) (*Socket, error) {
-	dir, err := os.MkdirTemp("", "zkelectd-notify-") // mode 0700
+	name := fmt.Sprintf("@zkelectd-notify-%d-%016x", os.Getpid(), rand.Uint64())
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
-		return nil, fmt.Errorf("no directory for the notify socket: %w", err)
-	}
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
-	if err != nil {
-		os.RemoveAll(dir)
 		return nil, fmt.Errorf("no notify socket: %w", err)
 	}
-	s := &Socket{dir: dir, conn: conn, ready: make(chan struct{}), done: make(chan struct{})}
+	s := &Socket{name: name, conn: conn, group: make(chan int, 1), ready: make(chan struct{}), done: make(chan struct{})}
 	if err := s.askCredentials(); err != nil {
 		conn.Close()
-		os.RemoveAll(dir)
 		return nil, fmt.Errorf("no credentials on the notify socket: %w", err)
 	}
 	go s.receive(status)
@@ -59,25 +54,23 @@ func (s *Socket) askCredentials() error {
 }
 
 // Path is the value for NOTIFY_SOCKET.
-func (s *Socket) Path() string { return filepath.Join(s.dir, "notify") }
+func (s *Socket) Path() string { return s.name }
 
-// Expect names the process group whose notifications count; those of others are ignored.
+// Expect names the process group whose notifications count; it is called once.
 func (s *Socket) Expect(group int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.group = group
-}
-
-func (s *Socket) expected(pid int) bool {
-	group, err := syscall.Getpgid(pid)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.group == 0 || (err == nil && group == s.group)
+	s.once.Do(func() {
+		s.group <- group
+		close(s.group)
+	})
 }
 
 // receive ends when the socket is closed.
 func (s *Socket) receive(status func(string)) {
 	defer close(s.done)
+	expected, ok := <-s.group // what arrives before is kept by the kernel
+	if !ok {
+		return
+	}
 	data, control := make([]byte, 4096), make([]byte, 128)
 	var once sync.Once
 	for {
@@ -85,7 +78,7 @@ func (s *Socket) receive(status func(string)) {
 		if err != nil {
 			return
 		}
-		if pid, ok := sender(control[:nc]); !ok || !s.expected(pid) {
+		if cred := sender(control[:nc]); cred == nil || !belongs(cred, expected) {
 			continue
 		}
 		for line := range strings.SplitSeq(string(data[:n]), "\n") {
@@ -100,17 +93,27 @@ func (s *Socket) receive(status func(string)) {
 	}
 }
 
-func sender(control []byte) (pid int, ok bool) {
+// belongs tells whether the sender is of the group. One that has exited already, as shell commands do that only notify,
+// is believed if it ran as our own user.
+func belongs(cred *syscall.Ucred, group int) bool {
+	actual, err := syscall.Getpgid(int(cred.Pid))
+	if errors.Is(err, syscall.ESRCH) {
+		return int(cred.Uid) == os.Getuid()
+	}
+	return err == nil && actual == group
+}
+
+func sender(control []byte) *syscall.Ucred {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil {
-		return 0, false
+		return nil
 	}
 	for _, m := range messages {
 		if cred, err := syscall.ParseUnixCredentials(&m); err == nil {
-			return int(cred.Pid), true
+			return cred
 		}
 	}
-	return 0, false
+	return nil
 }
 
 func (s *Socket) wait(ctx context.Context) error {
@@ -122,9 +125,9 @@ func (s *Socket) wait(ctx context.Context) error {
 	}
 }
 
-// Close closes and removes the socket.
+// Close removes the socket.
 func (s *Socket) Close() {
 	s.conn.Close()
+	s.once.Do(func() { close(s.group) })
 	<-s.done
-	os.RemoveAll(s.dir)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -107,6 +108,10 @@ func (r *Reader) forget(h cluster.Hints) {
 	}
 	for path := range h.Paths {
 		delete(r.known, path)
+		if strings.HasPrefix(path, r.opt.Paths.Nodes()+"/") {
+			// A member that leaves takes its incarnation along: never judge the one without the other.
+			delete(r.known, r.opt.Paths.Election())
+		}
 	}
 }
 

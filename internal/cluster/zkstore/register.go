@@ -81,13 +81,13 @@ func registered(ctx context.Context, conn cluster.Conn, p cluster.Paths, id stri
 	return cluster.Incarnation{}, fmt.Errorf("znode %s is of this session, but no incarnation is: it was deleted", path)
 }
 
-// ReadAll reads everything once, without watches, for a command. Like a daemon's, the snapshot has the fence before
-// current and both before the members.
-func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths) (cluster.Snapshot, error) {
+// ReadAll reads everything once, for people who look on, with watches if asked. Like a daemon's, the snapshot has the
+// fence before current and both before the members.
+func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
 	s := cluster.Snapshot{Leadership: true, Elector: true}
-	var names []string
-	read := func(path string, take func(data []byte, stat cluster.Stat, exists bool)) error {
-		data, stat, err := conn.Get(ctx, path, false)
+	type take func(data []byte, stat cluster.Stat, exists bool)
+	read := func(path string, take take) error {
+		data, stat, err := conn.Get(ctx, path, watch)
 		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 			return fmt.Errorf("cannot read znode %s: %w", path, err)
 		}
@@ -109,8 +109,9 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths) (cluster.S
 	if err != nil {
 		return s, err
 	}
-	if names, _, err = conn.Children(ctx, p.Election(), false); errors.Is(err, cluster.ErrNoNode) {
-		return s, fmt.Errorf("znode %s does not exist: no zkelectd has ever run with this root; check zookeeper.root (--root)", p.Election())
+	names, _, err := conn.Children(ctx, p.Election(), watch)
+	if errors.Is(err, cluster.ErrNoNode) {
+		return s, fmt.Errorf("znode %s does not exist: no zkelectd has run with this root; check zookeeper.root (--root)", p.Election())
 	} else if err != nil {
 		return s, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
 	}
@@ -118,12 +119,18 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths) (cluster.S
 	nodes := make(map[string]cluster.Slot[cluster.Node], len(in))
 	for _, i := range in {
 		path := p.Node(i.ID)
-		if err := read(path, func(d []byte, st cluster.Stat, ok bool) {
+		err := read(path, func(d []byte, st cluster.Stat, ok bool) {
 			nodes[i.ID] = cluster.ReadSlot[cluster.Node](path, d, st, ok)
-		}); err != nil {
+		})
+		if err != nil {
 			return s, err
 		}
 	}
 	s.Members = members(in, nodes)
 	return s, nil
+}
+
+// transient tells that trying again may help.
+func transient(err error) bool {
+	return errors.Is(err, cluster.ErrNotSent) || errors.Is(err, cluster.ErrUnknown)
 }

@@ -310,7 +310,6 @@ func (s *Session) event(ev zk.Event) {
 	defer s.mu.Unlock()
 	switch {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
-		s.connected = true
 		// The library re-registers watches, but may fail to without a word: forget them, and read everything again.
 		clear(s.armed)
 		s.hints.All = true
@@ -370,7 +369,7 @@ func (s *Session) shook(h handshake) {
 	if s.shake.session == 0 {
 		defer close(s.up)
 	}
-	s.shake = h
+	s.shake, s.connected = h, true
 }
 
 // trouble notes what is wrong with a server.

@@ -1,0 +1,34 @@
+# Go where its installer puts it, if it is not on the PATH.
+export PATH := $(PATH):/usr/local/go/bin
+
+.PHONY: build demo test lint bench ci clean help
+
+build: ## build bin/zkelectd, one static binary
+	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
+
+demo: build ## watch four daemons on two sites elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
+	@scripts/install-zookeeper.sh
+	bin/zkelectd demo $(DEMO_ARGS)
+
+test: ## run every test, against real ZooKeeper servers, with the race detector
+	@scripts/install-tools.sh
+	@scripts/install-zookeeper.sh
+	go test -race -timeout 10m ./...
+
+lint: ## vet, staticcheck and formatting
+	go vet ./...
+	go tool staticcheck ./...
+	@unformatted=$$(gofmt -l cmd internal bench); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+
+bench: build ## measure handover, failover, traffic and footprint against this machine's own floor
+	@scripts/install-zookeeper.sh
+	go run ./bench $(BENCH_ARGS)
+
+ci: lint test ## what CI runs
+	$(MAKE) demo DEMO_ARGS=--once
+
+clean: ## remove what was built
+	rm -rf bin
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10

@@ -1,0 +1,193 @@
+// Package demo runs a small fleet on this host, on a real ZooKeeper server: four daemons on two sites, and a scripted
+// tour through their elections with measured times.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"zkelectd/internal/child"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+// Options of a demo.
+type Options struct {
+	// Binary is the zkelectd to run.
+	Binary string
+	// Once ends after the tour, instead of showing the fleet until ctx is over.
+	Once bool
+	Out  io.Writer
+}
+
+const root = "/demo"
+
+// node is one member of the fleet.
+type node struct {
+	id, site string
+	priority int
+}
+
+var nodes = []node{{"n1", "dc1", 100}, {"n2", "dc1", 90}, {"n3", "dc2", 100}, {"n4", "dc2", 90}}
+
+// fleet is what the demo has started.
+type fleet struct {
+	opt     Options
+	dir     string
+	server  *zkserver.Server
+	session *zkstore.Session
+	paths   cluster.Paths
+	daemons map[string]*child.Process
+	sites   map[string]int // the policy in the configuration files
+	views   chan status.Group
+	view    status.Group
+}
+
+// Run shows the demo. It leaves no process and no file behind. The error says which step of the tour failed.
+func Run(ctx context.Context, opt Options) (err error) {
+	f := &fleet{
+		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*child.Process),
+		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1),
+	}
+	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
+		return err
+	}
+	life, cancel := context.WithCancel(ctx)
+	following := make(chan struct{})
+	close(following)
+	defer func() {
+		cancel()
+		<-following
+		err = errors.Join(err, f.close())
+	}()
+	f.say("starting a ZooKeeper server of our own")
+	if f.server, err = zkserver.Start(ctx, zkserver.Options{Dir: filepath.Join(f.dir, "zookeeper")}); err != nil {
+		return err
+	}
+	f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	if err := zkstore.Prepare(ctx, f.session, f.paths); err != nil {
+		return err
+	}
+	following = make(chan struct{})
+	go func() { // ends with life
+		defer close(following)
+		zkstore.Follow(life, f.session, f.paths, f.saw)
+	}()
+	if err := f.tour(ctx); err != nil {
+		return err
+	}
+	if opt.Once {
+		return nil
+	}
+	return f.show(ctx)
+}
+
+// saw passes the newest view on.
+func (f *fleet) saw(s cluster.Snapshot) error {
+	select {
+	case <-f.views:
+	default:
+	}
+	f.views <- status.Of(root, s)
+	return nil
+}
+
+func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.Out, format+"\n", args...) }
+
+// show prints the fleet whenever it changes, until ctx is over.
+func (f *fleet) show(ctx context.Context) error {
+	f.say("\nThe fleet stays up; try it from another terminal, end with Ctrl-C:")
+	f.say("  %s status --zk %s --root %s --watch", f.opt.Binary, f.server.Addr(), root)
+	f.say("  kill -9 PID of a daemon, or edit %s/n1.yaml and kill -HUP its PID\n", f.dir)
+	last := ""
+	for {
+		if table := f.view.Table(); table != last {
+			f.say("%s", table)
+			last = table
+		}
+		select {
+		case f.view = <-f.views:
+		case <-ctx.Done():
+			f.say("stopping the fleet")
+			return nil
+		}
+	}
+}
+
+// close ends everything, leaders last so that nothing moves on the way.
+func (f *fleet) close() error {
+	for _, p := range f.daemons {
+		p.Stop(5 * time.Second)
+	}
+	for _, p := range f.daemons {
+		<-p.Dead()
+	}
+	if f.session != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		f.session.Close(ctx) // its server is stopped next
+	}
+	var err error
+	if f.server != nil {
+		err = f.server.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(f.dir))
+}
+
+// configure writes a node's configuration file.
+func (f *fleet) configure(n node) error {
+	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
+zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}
+election: {takeover_timeout: 2s, exclusion: 5s}
+policy: {sites: {dc1: %d, dc2: %d}}
+child:
+  command: ["%s", demo-child, --dir, "%s"]
+  ready: {notify: true}
+  stop_timeout: 1s
+`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.opt.Binary, f.dir)
+	return os.WriteFile(f.file(n), []byte(text), 0o600)
+}
+
+func (f *fleet) file(n node) string { return filepath.Join(f.dir, n.id+".yaml") }
+
+// start starts a node's daemon; its log goes to a file.
+func (f *fleet) start(n node) error {
+	if err := f.configure(n); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(f.dir, n.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p, err := child.Start(child.Options{
+		Command: []string{f.opt.Binary, "run", "--config", f.file(n)}, Env: child.Clean(os.Environ()),
+		Stdout: log, Stderr: log,
+	})
+	if err != nil {
+		return err
+	}
+	f.daemons[n.id] = p
+	return nil
+}
+
+// logs returns the last lines of a node's log, for a step that failed.
+func (f *fleet) logs(n node) string {
+	data, err := os.ReadFile(filepath.Join(f.dir, n.id+".log"))
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestRecordsKeepWhatTheyDoNotKnow(t *testing.T) {
+	const path = "/cluster/leader"
+	var f Fence
+	in := `{"v":1,"term":7,"node":"n1","state":"READY","wait_out":"2s","kill":"1s","patience":"5s","color":"red","deep":{"x":[1]}}`
+	if err := Decode(path, []byte(in), &f); err != nil {
+		t.Fatal(err)
+	}
+	if f.Term != 7 || f.State != FenceReady || time.Duration(f.WaitOut) != 2*time.Second {
+		t.Errorf("decoded %+v", f)
+	}
+	f.Term = 8
+	out := string(Encode(&f))
+	for _, want := range []string{`"color":"red"`, `"deep":{"x":[1]}`, `"term":8`, `"v":1`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s lacks %s", out, want)
+		}
+	}
+}
+
+func TestUnreadableRecordsNameTheZnode(t *testing.T) {
+	for name, data := range map[string]string{
+		"empty": "", "garbage": "\x00\xff", "list": "[]", "no version": `{"term":1}`, "text version": `{"v":"1"}`,
+		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
+		"negative duration": `{"v":1,"kill":"-1s"}`,
+	} {
+		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
+		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {
+			t.Errorf("%s: %+v", name, s.Err)
+		}
+		if s.Record.Term != 0 {
+			t.Errorf("%s: half of the record was taken: %+v", name, s.Record)
+		}
+	}
+	if s := ReadFence("/cluster/leader", nil, Stat{Version: 3}, true); s.Exists || s.Err != nil || s.Stat.Version != 3 {
+		t.Errorf("the fence that nobody has written yet: %+v", s)
+	}
+}
+
+func TestDecodeNeverPanics(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		data := rapid.SliceOf(rapid.Byte()).Draw(t, "data")
+		ReadSlot[Elected]("/x", data, Stat{}, true)
+		ReadSlot[Node]("/x", []byte(`{"v":1,"`+string(data)+`":`+string(data)+`}`), Stat{}, true)
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"v":1,"term":1,"ranking":[{"node":"a","rank":1}],"exclusions":[{"node":"b","for":"1m"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := ReadSlot[Elected]("/x", data, Stat{}, true)
+		if s.Err != nil {
+			return
+		}
+		if again := ReadSlot[Elected]("/x", Encode(&s.Record), Stat{}, true); again.Err != nil {
+			t.Errorf("%q reads, but not once written again: %v", data, again.Err)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// Each check closes a hole (docs/protocol.md, Transactions): this table is what keeps one from being dropped.
+func TestTransactionsCarryEveryCheck(t *testing.T) {
+	p := Paths{Root: "/c"}
+	snap := Snapshot{Self: Incarnation{Name: "n1-n_0000000001", ID: "n1"}}
+	snap.Elected = Slot[Elected]{Exists: true, Stat: Stat{Version: 3}}
+	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
+	h := Holding{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
+	fresh := snap
+	fresh.Elected = Slot[Elected]{}
+	self, other := "check /c/election/n1-n_0000000001@-1", "check /c/election/n2-n_0000000002@-1"
+	for name, c := range map[string]struct {
+		ops  []Op
+		want []string
+	}{
+		"REGISTER":    {p.RegisterTx(Node{ID: "n1"}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-n_@0 ephemeral sequential"}},
+		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-n_0000000002"}), []string{self, other, "check /c/leader@4", "create /c/leader/elected@0"}},
+		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-n_0000000002"}), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
+		"ACQUIRE":     {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
+		"READY":       {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
+		"RENEW":       {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
+		"RELEASE":     {p.ReleaseTx(h, Fence{}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
+		"REVOKE":      {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
+	} {
+		var got []string
+		for _, op := range c.ops {
+			s := fmt.Sprintf("%s %s@%d", op.Kind, op.Path, op.Version)
+			if op.Ephemeral {
+				s += " ephemeral"
+			}
+			if op.Sequential {
+				s += " sequential"
+			}
+			got = append(got, s)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
+		}
+	}
+}

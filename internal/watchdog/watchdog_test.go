@@ -1,0 +1,134 @@
+package watchdog
+
+import (
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+const (
+	takeover = 30 * time.Second
+	forgive  = 5 * time.Minute
+	own      = 4 * time.Second
+)
+
+func newWatchdog() *Watchdog {
+	return New(Options{Takeover: takeover, Forgive: forgive, OwnWaitOut: own})
+}
+
+func elected(id string, term int64) cluster.Snapshot {
+	return cluster.Snapshot{
+		Leadership: true,
+		Elected:    cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Incarnation: id, Term: term}},
+	}
+}
+
+func holds(s cluster.Snapshot, id string, term int64, state cluster.FenceState) cluster.Snapshot {
+	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{
+		Node: id, Incarnation: id, Term: term, State: state, Kill: cluster.Duration(time.Second), Patience: cluster.Duration(10 * time.Second),
+	}}
+	s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: term}, Record: cluster.Current{Incarnation: id}}
+	return s
+}
+
+func TestTakeoverOverdue(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 7)
+	if f := w.Observe(s, 0); f.Overdue != "" || f.Wake != takeover {
+		t.Errorf("at once: %q, wake %s", f.Overdue, f.Wake)
+	}
+	s = holds(s, "a", 7, cluster.FenceHeld)
+	if f := w.Observe(s, takeover-1); f.Overdue != "" {
+		t.Errorf("just before: %q", f.Overdue)
+	}
+	if f := w.Observe(s, takeover); f.Overdue == "" {
+		t.Error("not overdue when its time is up; acquiring must not begin it anew")
+	}
+	if f := w.Observe(elected("b", 8), takeover); f.Overdue != "" {
+		t.Errorf("the next candidate inherits the delay: %q", f.Overdue)
+	}
+}
+
+func TestReadyIsNeverOverdue(t *testing.T) {
+	w := newWatchdog()
+	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
+	w.Observe(s, 0)
+	if f := w.Observe(s, time.Hour); f.Overdue != "" || f.Revoke != "" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The candidate is not blamed for the time that its predecessor takes.
+func TestPredecessorsTimeIsNotCounted(t *testing.T) {
+	w := newWatchdog()
+	blocked := holds(elected("b", 8), "a", 7, cluster.FenceReady)
+	w.Observe(blocked, 0)
+	if f := w.Observe(blocked, time.Hour); f.Overdue != "" || f.Revoke == "" {
+		t.Errorf("blocked: overdue %q, revoke %q", f.Overdue, f.Revoke)
+	}
+	free := elected("b", 8)
+	w.Observe(free, time.Hour)
+	if f := w.Observe(free, time.Hour+takeover-1); f.Overdue != "" {
+		t.Errorf("freed: %q", f.Overdue)
+	}
+}
+
+func TestWaitOutIsAddedToTheTakeover(t *testing.T) {
+	w := newWatchdog()
+	s := elected("b", 8)
+	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, WaitOut: cluster.Duration(6 * time.Second)}}
+	w.Observe(s, 0)
+	s = holds(s, "b", 8, cluster.FenceHeld)
+	s.Fence.Record.Owed = cluster.Duration(6 * time.Second)
+	if f := w.Observe(s, takeover+5*time.Second); f.Overdue != "" {
+		t.Errorf("overdue while it waits out an older lease: %q", f.Overdue)
+	}
+	if f := w.Observe(s, takeover+6*time.Second); f.Overdue == "" {
+		t.Error("never overdue")
+	}
+}
+
+func TestReleaseOverdue(t *testing.T) {
+	w := newWatchdog()
+	s := holds(elected("b", 8), "a", 7, cluster.FenceReady)
+	w.Observe(s, 0)
+	if f := w.Observe(s, 10*time.Second-1); f.Revoke != "" {
+		t.Errorf("too early: %q", f.Revoke)
+	}
+	s.Elected.Record.Term = 9 // the next decision must not give the old holder its time again
+	if f := w.Observe(s, 10*time.Second); f.Revoke == "" {
+		t.Error("not revoked when its patience is over")
+	}
+}
+
+func TestStalledCandidateIsRevokedAfterK(t *testing.T) {
+	w := newWatchdog()
+	s := holds(elected("b", 8), "a", 7, cluster.FenceHeld)
+	s.Elected.Record.Cause = cluster.CauseOverdue
+	w.Observe(s, 0)
+	if f := w.Observe(s, time.Second); f.Revoke == "" {
+		t.Error("a candidate that was overdue is given more than K")
+	}
+}
+
+func TestExclusionsRunOutAndAreForgiven(t *testing.T) {
+	w := newWatchdog()
+	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
+	s.Elected.Record.Exclusions = []cluster.Exclusion{
+		{Node: "a", Strikes: 2, For: cluster.Duration(2 * time.Minute), Served: true},
+		{Node: "b", Strikes: 1, For: cluster.Duration(time.Minute)},
+	}
+	f := w.Observe(s, 0)
+	if len(f.Exclusions) != 2 || f.Exclusions[1].Served || f.Wake != time.Minute {
+		t.Errorf("at once: %+v, wake %s", f.Exclusions, f.Wake)
+	}
+	f = w.Observe(s, time.Minute)
+	if len(f.Exclusions) != 2 || !f.Exclusions[1].Served || f.Age[1] != time.Minute {
+		t.Errorf("after a minute: %+v %v", f.Exclusions, f.Age)
+	}
+	f = w.Observe(s, forgive)
+	if len(f.Exclusions) != 1 || f.Exclusions[0].Node != "b" {
+		t.Errorf("a leader of %s is not forgiven: %+v", forgive, f.Exclusions)
+	}
+}

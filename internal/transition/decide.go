@@ -65,8 +65,8 @@ func (m *Machine) lease() {
 func (m *Machine) judge() {
 	e := m.snap.Elected
 	switch {
-	case !m.snap.HoldsCurrent() && m.task == taskDone:
-		// RELEASE went through although its reply was lost, or current was taken away while the child was stopping.
+	case !m.snap.HoldsCurrent() && m.task == taskDone && !m.prepared:
+		// RELEASE went through although its reply was lost, or current was taken away: there is nothing to release.
 		m.released()
 		return
 	case !m.snap.HoldsCurrent():

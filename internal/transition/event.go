@@ -124,12 +124,11 @@ func (e TxDone) apply(m *Machine) {
 		m.applied(e)
 	case errors.Is(e.Err, cluster.ErrSessionEnded):
 		// SessionEnded follows, with the reason.
-	case errors.Is(e.Err, cluster.ErrNotSent):
-		m.again = m.now + m.opt.Budget.Renew/2
-	case errors.Is(e.Err, cluster.ErrUnknown):
-		m.again = m.now + m.opt.Budget.Renew/2
-		// RENEW changes nothing, so its outcome does not matter. The others are read back.
-		if e.Tx != TxRenew {
+	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown):
+		m.again = m.now + m.opt.Budget.Renew/4
+		if e.Tx == TxRenew {
+			m.renewed = 0 // it changes nothing, so its outcome does not matter: it is due again
+		} else if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.unknown = e.Tx
 		}
 	default:

@@ -1,0 +1,83 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", "zkelectd/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]pkg)
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(p.ImportPath, "zkelectd/")] = p
+	}
+}
+
+// The core is pure: this is what lets it be tested by the million schedules.
+func TestTheCoreIsPure(t *testing.T) {
+	all := packages(t)
+	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog"} {
+		p, ok := all["internal/"+name]
+		if !ok {
+			t.Fatalf("internal/%s is missing", name)
+		}
+		for _, dep := range p.Deps {
+			switch dep {
+			case "net", "os/exec", "net/http", "github.com/go-zookeeper/zk", "golang.org/x/sys/unix":
+				t.Errorf("internal/%s reaches %s", name, dep)
+			}
+		}
+	}
+	for _, name := range []string{"elector", "transition", "watchdog"} {
+		for _, dep := range all["internal/"+name].Deps {
+			for _, other := range []string{"elector", "transition", "watchdog"} {
+				if other != name && dep == "zkelectd/internal/"+other {
+					t.Errorf("internal/%s reaches internal/%s", name, other)
+				}
+			}
+		}
+	}
+}
+
+// Each foreign library, and the configuration, is seen in one place.
+func TestOnePlaceForEach(t *testing.T) {
+	allowed := map[string][]string{
+		"github.com/spf13/viper":       {"internal/config"},
+		"github.com/go-zookeeper/zk":   {"internal/cluster/zkstore"},
+		"zkelectd/internal/config":     {"cmd/zkelectd", "internal/daemon", "bench"},
+		"zkelectd/internal/daemon":     {"cmd/zkelectd", "bench"},
+		"zkelectd/internal/zkserver":   {"internal/demo", "bench"},
+		"zkelectd/internal/transition": {"internal/daemon"},
+		"zkelectd/internal/watchdog":   {"internal/daemon"},
+		"zkelectd/internal/elector":    {"internal/daemon"},
+	}
+	for name, p := range packages(t) {
+		for _, dep := range p.Imports {
+			if places, limited := allowed[dep]; limited && !slices.Contains(places, name) {
+				t.Errorf("%s imports %s, which only %v may", name, dep, places)
+			}
+		}
+	}
+}

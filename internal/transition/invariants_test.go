@@ -1,0 +1,176 @@
+package transition
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+)
+
+// world is what the shells would know: what runs, what is under way.
+type world struct {
+	m                   *Machine
+	now                 time.Duration
+	running, hook       bool
+	starting            bool
+	pending             Tx
+	lastSent            time.Duration
+	waitOver            time.Duration
+	acquireSent, leased time.Duration
+}
+
+// step feeds an event and checks every action against what must never happen (S1).
+func (w *world) step(t *rapid.T, ev Event) {
+	for _, a := range w.m.Step(w.now, ev) {
+		switch a := a.(type) {
+		case Send:
+			if w.pending != TxNone {
+				t.Fatalf("%s while %s is under way", a.Tx, w.pending)
+			}
+			if a.Tx == TxRelease && (w.running || w.starting) {
+				t.Fatal("RELEASE while the child lives")
+			}
+			if a.Tx == TxAcquire && (w.running || w.starting || w.hook) {
+				t.Fatal("ACQUIRE while something still works")
+			}
+			if a.Tx == TxRenew && w.now >= w.leased {
+				t.Fatal("RENEW after the end of the lease")
+			}
+			w.pending, w.lastSent = a.Tx, w.now
+		case Lease:
+			w.leased = a.Deadline
+		case RunPreStart:
+			if w.now < w.waitOver {
+				t.Fatal("the takeover begins before the wait-out is over")
+			}
+			w.hook = true
+		case RunPostStop:
+			if w.running || w.starting {
+				t.Fatal("post_stop while the child lives")
+			}
+			w.hook = true
+		case StartChild:
+			if w.running || w.starting || w.hook || !w.m.held || w.now >= w.leased {
+				t.Fatalf("child started: running %v, hook %v, held %v, lease over %v", w.running, w.hook, w.m.held, w.now >= w.leased)
+			}
+			w.starting = true
+		}
+	}
+	if w.running && w.leased != 0 && w.now >= w.leased && !w.m.killed {
+		t.Fatal("the child outlives its lease")
+	}
+}
+
+func TestNothingBreaksTheInvariants(t *testing.T) {
+	budget, err := cluster.NewBudget(6*time.Second, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{now: time.Hour, m: New(Options{
+			Paths: cluster.Paths{Root: "/c"}, Self: cluster.Incarnation{Name: "me", ID: "me"}, Budget: budget, Wall: time.Now,
+			RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 100 * time.Millisecond,
+		})}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			if w.starting { // the loop reports at once
+				w.starting = false
+				if rapid.Bool().Draw(t, "starts") {
+					w.running = true
+					w.step(t, ChildStarted{})
+				} else {
+					w.step(t, ChildFailed{Err: errors.New("no")})
+				}
+				continue
+			}
+			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "hook", "ready", "dead", "failed", "quit", "ended"}).Draw(t, "event") {
+			case "time":
+				w.now += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "passes"))
+				w.step(t, Tick{})
+			case "wake":
+				w.now = max(w.now, w.m.Wake())
+				w.step(t, Tick{})
+			case "saw":
+				w.step(t, Saw{Snapshot: w.snapshot(t)})
+			case "tx":
+				w.reply(t)
+			case "hook":
+				if w.hook {
+					w.hook = false
+					w.step(t, HookDone{Err: rapid.SampledFrom([]error{nil, nil, errors.New("hook")}).Draw(t, "hook fails")})
+				}
+			case "ready":
+				if w.running {
+					w.step(t, ChildReady{})
+				}
+			case "failed":
+				if w.running && !w.m.ready {
+					w.step(t, ChildFailed{Err: errors.New("never ready")})
+				}
+			case "dead":
+				if w.running {
+					w.running = false
+					w.step(t, ChildDead{Status: "exited"})
+				}
+			case "quit":
+				if rapid.IntRange(0, 9).Draw(t, "really quit") == 0 {
+					w.step(t, Quit{Reason: "stop"})
+				}
+			case "ended":
+				if rapid.IntRange(0, 9).Draw(t, "really ended") == 0 {
+					w.pending = TxNone
+					w.step(t, SessionEnded{Reason: "expired"})
+				}
+			}
+		}
+	})
+}
+
+// reply ends the transaction under way in one of the ways there are.
+func (w *world) reply(t *rapid.T) {
+	if w.pending == TxNone {
+		return
+	}
+	tx := w.pending
+	w.pending = TxNone
+	ev := done(tx)
+	switch rapid.SampledFrom([]string{"applied", "applied", "applied", "unknown", "not sent", "refused"}).Draw(t, "outcome") {
+	case "applied":
+		if tx == TxAcquire {
+			w.waitOver = w.now + time.Duration(w.m.fence.Owed)
+		}
+	case "unknown":
+		ev = TxDone{Tx: tx, Err: cluster.ErrUnknown}
+	case "not sent":
+		ev = TxDone{Tx: tx, Err: cluster.ErrNotSent}
+	case "refused":
+		ev = refused(tx, rapid.IntRange(0, 3).Draw(t, "index"), cluster.ErrBadVersion)
+	}
+	if ev.Err == nil && tx == TxAcquire {
+		w.leased = w.lastSent + w.m.opt.Budget.Lease
+	}
+	w.step(t, ev)
+}
+
+func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
+	who := func(label string) string { return rapid.SampledFrom([]string{"me", "me", "other"}).Draw(t, label) }
+	term := rapid.Int64Range(7, 9).Draw(t, "term")
+	e := who("elected")
+	s := cluster.Snapshot{
+		At: w.now, Self: w.m.opt.Self, Session: session, Leadership: true,
+		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
+	}
+	if rapid.Bool().Draw(t, "fenced") {
+		fence(who("holder"), rapid.Int64Range(6, 9).Draw(t, "fence term"), rapid.SampledFrom([]cluster.FenceState{
+			cluster.FenceHeld, cluster.FenceReady, cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceRevoked}).Draw(t, "state"))(&s)
+	}
+	switch rapid.SampledFrom([]string{"none", "mine", "other's"}).Draw(t, "current") {
+	case "mine":
+		current("me", session)(&s)
+	case "other's":
+		current("other", 1)(&s)
+	}
+	return s
+}

@@ -1,0 +1,456 @@
+package transition
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// script drives a machine and checks what it wants done, a line a step.
+type script struct {
+	t   *testing.T
+	m   *Machine
+	now time.Duration
+	b   cluster.Budget
+}
+
+func newScript(t *testing.T) *script {
+	b, err := cluster.NewBudget(6*time.Second, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &script{t: t, b: b, now: time.Hour, m: New(Options{
+		Paths: cluster.Paths{Root: "/c"}, Self: cluster.Incarnation{Name: "me", ID: "me"}, Site: "dc1", Budget: b, Wall: time.Now,
+		RestartMax: 2, RestartWindow: time.Minute, RestartBackoff: time.Second,
+	})}
+}
+
+// on feeds an event; want are the actions by name, transactions as their own, Reread and Announce left out.
+func (s *script) on(ev Event, want ...string) []Action {
+	s.t.Helper()
+	actions := s.m.Step(s.now, ev)
+	got := []string{}
+	for _, a := range actions {
+		switch a := a.(type) {
+		case Reread, Announce, Note:
+		case Send:
+			got = append(got, string(a.Tx))
+		default:
+			got = append(got, reflect.TypeOf(a).Name())
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		s.t.Errorf("on %T%+v: %v, want %v (phase %s)", ev, ev, got, want, s.m.Phase())
+	}
+	return actions
+}
+
+func (s *script) after(d time.Duration) { s.now += d }
+
+// sent finds the transaction in what a step wants done.
+func sent(t *testing.T, actions []Action) Send {
+	t.Helper()
+	for _, a := range actions {
+		if tx, ok := a.(Send); ok {
+			return tx
+		}
+	}
+	t.Fatal("nothing was sent")
+	return Send{}
+}
+
+const session = 0xbeef
+
+// saw is a snapshot of now in which me is elected in term 7.
+func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
+	snap := cluster.Snapshot{
+		At: s.now, Self: s.m.opt.Self, Session: session, Leadership: true,
+		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3}, Record: cluster.Elected{Node: "me", Incarnation: "me", Term: 7}},
+	}
+	for _, c := range change {
+		c(&snap)
+	}
+	return Saw{Snapshot: snap}
+}
+
+func fence(id string, term int64, state cluster.FenceState) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10}, Record: cluster.Fence{
+			Node: id, Incarnation: id, Term: term, State: state, WaitOut: cluster.Duration(4 * time.Second)}}
+	}
+}
+
+func current(id string, owner int64) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: owner}, Record: cluster.Current{Incarnation: id, Term: 7}}
+	}
+}
+
+func replacedBy(id string, term int64) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		s.Elected.Stat.Version++
+		s.Elected.Record.Node, s.Elected.Record.Incarnation, s.Elected.Record.Term = id, id, term
+	}
+}
+
+func done(tx Tx) TxDone {
+	return TxDone{Tx: tx, Results: []cluster.Result{{}, {}, {Version: 11}, {Version: 1}}}
+}
+
+func refused(tx Tx, index int, err error) TxDone {
+	return TxDone{Tx: tx, Err: &cluster.TxError{Index: index, Err: err}}
+}
+
+// lead takes the machine to READY without a debt.
+func (s *script) lead() {
+	s.t.Helper()
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	s.on(done(TxReady))
+	if s.m.Phase() != Leading {
+		s.t.Fatalf("phase %s", s.m.Phase())
+	}
+}
+
+func (s *script) mine() []func(*cluster.Snapshot) {
+	return []func(*cluster.Snapshot){fence("me", 7, cluster.FenceReady), current("me", session)}
+}
+
+func TestPlannedHandover(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(s.mine()...))
+	// S1: stop, dead, post_stop, and only then RELEASE.
+	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
+	s.on(ChildDead{Status: "exited"}, "RunPostStop")
+	release := sent(t, s.on(HookDone{}, "RELEASE"))
+	if f := released(t, release); f.State != cluster.FenceReleased || !f.Requested {
+		t.Errorf("left behind: %+v", f)
+	}
+	s.on(done(TxRelease), "Lease")
+	if s.m.Phase() != Standby || !s.m.Idle() {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// released decodes the fence that a transaction leaves behind.
+func released(t *testing.T, tx Send) cluster.Fence {
+	t.Helper()
+	for _, op := range tx.Ops {
+		if op.Kind == cluster.OpSet && op.Path == "/c/leader" {
+			return cluster.ReadFence(op.Path, op.Data, cluster.Stat{}, true).Record
+		}
+	}
+	t.Fatal("the fence is not written")
+	return cluster.Fence{}
+}
+
+func TestNobodyElseIsDisturbed(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(replacedBy("other", 8)))
+	// Elected, but the predecessor has not let go: wait by watch.
+	s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
+	if s.m.Phase() != Waiting || s.m.Wake() != 0 {
+		t.Errorf("phase %s, wake %s", s.m.Phase(), s.m.Wake())
+	}
+	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
+}
+
+func TestATermIsAcquiredOnce(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(fence("me", 7, cluster.FenceReleased)))
+	s.on(s.saw(fence("other", 9, cluster.FenceReleased)))
+}
+
+func TestWaitOut(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	for s.now < time.Hour+4*time.Second {
+		if s.m.Phase() != WaitOut {
+			t.Fatalf("phase %s before the older lease is over", s.m.Phase())
+		}
+		s.now = s.m.Wake()
+		for _, a := range s.m.Step(s.now, Tick{}) {
+			if tx, ok := a.(Send); ok { // RENEW
+				s.m.Step(s.now, done(tx.Tx))
+			}
+			if _, ok := a.(RunPreStart); ok && s.now < time.Hour+s.b.WaitOut {
+				t.Fatalf("the takeover begins after %s", s.now-time.Hour)
+			}
+		}
+	}
+	if s.m.Phase() != Preparing {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+func TestWaitOutThatWasNotServedIsPassedOn(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	release := sent(t, s.on(Quit{Reason: "stop"}, "RELEASE"))
+	if f := released(t, release); f.State != cluster.FenceUnclean || f.Owed == 0 {
+		t.Errorf("left behind: %+v", f)
+	}
+}
+
+func TestLease(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	sentAt := s.now
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.after(100 * time.Millisecond)
+	s.on(done(TxRenew), "Lease")
+	if got, want := s.m.Deadline(), sentAt+s.b.Renew+s.b.Lease; got != want {
+		t.Errorf("lease until %s, want D after the sending of RENEW, %s", got, want)
+	}
+	// From now on no answer: a graceful stop in time, then the end.
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.now = s.m.Deadline() - s.b.Grace
+	stop := s.on(Tick{}, "StopTask")[0].(StopTask)
+	if stop.Grace > s.b.Grace {
+		t.Errorf("stop within %s, the lease lasts %s", stop.Grace, s.b.Grace)
+	}
+	s.now = s.m.Deadline()
+	s.on(Tick{}, "KillTask")
+	s.on(ChildDead{Status: "was killed"}, "RunPostStop")
+	s.on(HookDone{})
+	// The late answer does not bring the lease back.
+	s.on(done(TxRenew), "RELEASE")
+	s.after(s.b.Renew)
+	s.on(Tick{})
+}
+
+func TestABlipChangesNothing(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrUnknown})
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent})
+	s.now = s.m.Deadline() - s.b.Grace - time.Millisecond
+	s.on(Tick{}, "RENEW")
+	s.on(done(TxRenew), "Lease")
+	if s.m.Phase() != Leading {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+func TestRefusedRenewStops(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(refused(TxRenew, 1, cluster.ErrBadVersion), "StopTask")
+	s.after(s.b.Renew)
+	s.on(Tick{}) // and is never sent again
+}
+
+func TestOwnIncarnationGoneEndsTheSession(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+func TestSessionEndKills(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(SessionEnded{Reason: "expired"}, "KillTask")
+	if s.m.Phase() == Ended {
+		t.Error("ended before the child is dead")
+	}
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+func TestLostReplies(t *testing.T) {
+	t.Run("ACQUIRE was applied", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		sentAt := s.now
+		stale := s.saw()
+		s.after(time.Second)
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.on(stale) // begun before: says nothing
+		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "Lease", "RunPreStart")
+		if s.m.Deadline() != sentAt+s.b.Lease {
+			t.Errorf("lease counts from %s", s.m.Deadline()-s.b.Lease)
+		}
+	})
+	t.Run("ACQUIRE was not applied", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.after(time.Second)
+		s.on(s.saw(), "ACQUIRE")
+	})
+	t.Run("ACQUIRE came too late: given back", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.after(s.b.Lease)
+		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "RELEASE")
+	})
+	t.Run("READY was applied", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		s.on(ChildReady{}, "READY")
+		s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})
+		s.after(time.Millisecond)
+		s.on(s.saw(s.mine()...))
+		if s.m.Phase() != Leading {
+			t.Errorf("phase %s", s.m.Phase())
+		}
+	})
+	t.Run("RELEASE was applied", func(t *testing.T) {
+		s := newScript(t)
+		s.lead()
+		s.on(Quit{Reason: "stop"}, "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
+		s.after(time.Millisecond)
+		s.on(s.saw(fence("me", 7, cluster.FenceReleased)), "Lease", "EndSession")
+	})
+	t.Run("RELEASE was not applied", func(t *testing.T) {
+		s := newScript(t)
+		s.lead()
+		s.on(Quit{Reason: "stop"}, "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
+		s.after(s.b.Renew)
+		s.on(s.saw(s.mine()...), "RELEASE")
+	})
+}
+
+func TestRefusedAcquireIsNotRepeatedAtOnce(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(refused(TxAcquire, 1, cluster.ErrBadVersion))
+	s.on(s.saw())
+	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
+}
+
+func TestCurrentTakenAway(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(fence("me", 7, cluster.FenceReady)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease") // there is nothing left to release
+	if !s.m.Idle() {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+func TestDecisionDeleted(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	gone := func(snap *cluster.Snapshot) { snap.Elected = cluster.Slot[cluster.Elected]{} }
+	s.on(s.saw(append(s.mine(), gone)...), "StopTask")
+}
+
+func TestChildThatExitsIsStartedAgainThenGivenUp(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	for range 2 {
+		s.on(ChildDead{Status: "exited with status 1"})
+		s.after(time.Second)
+		s.on(Tick{}, "StartChild", "RENEW")
+		s.on(done(TxRenew), "Lease")
+		s.on(ChildStarted{})
+		s.on(ChildReady{})
+		if s.m.Phase() != Leading {
+			t.Fatalf("phase %s", s.m.Phase())
+		}
+	}
+	s.on(ChildDead{Status: "exited with status 1"}, "RunPostStop")
+	release := sent(t, s.on(HookDone{}, "RELEASE"))
+	if f := released(t, release); f.Requested || !strings.Contains(f.Reason, "status 1, 3 times") {
+		t.Errorf("left behind: %+v", f)
+	}
+}
+
+func TestTakeoverThatFails(t *testing.T) {
+	start := func(t *testing.T) *script {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		return s
+	}
+	t.Run("pre_start", func(t *testing.T) {
+		s := start(t)
+		s.on(HookDone{Err: errors.New("no disk")}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+	})
+	t.Run("the child does not start", func(t *testing.T) {
+		s := start(t)
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildFailed{Err: errors.New("no such file")}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+	})
+	t.Run("the child exits before it is ready", func(t *testing.T) {
+		s := start(t)
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		s.on(ChildDead{Status: "exited with status 3"}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+	})
+	t.Run("the child is never ready", func(t *testing.T) {
+		s := start(t)
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		s.on(ChildFailed{Err: errors.New("not ready within 20s")}, "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+	})
+	t.Run("replaced on the way", func(t *testing.T) {
+		s := start(t)
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), replacedBy("other", 8)), "StopTask")
+	})
+}
+
+func TestQuit(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(replacedBy("other", 8)))
+	s.on(Quit{Reason: "stop"}, "EndSession")
+
+	s = newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW") // the child may use its stop timeout whole
+	s.on(done(TxRenew), "Lease")
+	s.on(Quit{Reason: "stop"}, "KillTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.on(done(TxRelease), "Lease", "EndSession")
+}

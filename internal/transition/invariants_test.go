@@ -2,6 +2,7 @@ package transition
 
 import (
 	"errors"
+	"flag"
 	"testing"
 	"time"
 
@@ -65,6 +66,10 @@ func (w *world) step(t *rapid.T, ev Event) {
 }
 
 func TestNothingBreaksTheInvariants(t *testing.T) {
+	// The rarest breakage that was tried took some hundreds of runs to show.
+	if err := flag.Set("rapid.checks", "5000"); err != nil {
+		t.Fatal(err)
+	}
 	budget, err := cluster.NewBudget(6*time.Second, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)

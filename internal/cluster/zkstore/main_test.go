@@ -1,0 +1,195 @@
+package zkstore
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/zkserver"
+)
+
+// shared is a server for the tests that do not hurt it.
+var shared *zkserver.Server
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	shared.Stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func open(t *testing.T, opt Options) *Session {
+	t.Helper()
+	if opt.Servers == nil {
+		opt.Servers = []string{shared.Addr()}
+	}
+	if opt.Timeout == 0 {
+		opt.Timeout = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := Open(ctx, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeSession(t, s) })
+	return s
+}
+
+func closeSession(t *testing.T, s *Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+var roots atomic.Int32
+
+// root makes a group of its own on the shared server.
+func root(t *testing.T, s cluster.Conn) cluster.Paths {
+	t.Helper()
+	p := cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))}
+	if err := Prepare(t.Context(), s, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }
+
+// proxy passes connections on to a server until told otherwise.
+type proxy struct {
+	t        *testing.T
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+	// mute drops what the server answers; after cuts the connection once that many more bytes came from the client.
+	mute bool
+	dead bool
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{t: t, listener: l, target: target}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+func (p *proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		dead := p.dead
+		p.mu.Unlock()
+		if dead {
+			c.Close()
+			continue
+		}
+		s, err := net.Dial("tcp", p.target)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, c, s)
+		p.mu.Unlock()
+		p.wg.Go(func() { io.Copy(s, c); s.Close() })
+		p.wg.Go(func() { p.answer(c, s); c.Close() })
+	}
+}
+
+func (p *proxy) answer(c, s net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := s.Read(buf)
+		p.mu.Lock()
+		mute := p.mute
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if mute {
+			continue
+		}
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut closes what is connected.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) set(mute, dead bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute, p.dead = mute, dead
+}
+
+func contains(t *testing.T, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v lacks %q", err, w)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package zkstore
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// scripted is a server that plays one script for each connection, the last one for all further ones.
+type scripted struct {
+	addr string
+	// fresh counts the connect requests that ask for a new session.
+	fresh atomic.Int32
+	conns atomic.Int32
+}
+
+func script(t *testing.T, scripts ...func(s *scripted, c net.Conn)) *scripted {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scripted{addr: l.Addr().String()}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, c)
+			mu.Unlock()
+			n := int(s.conns.Add(1)) - 1
+			wg.Go(func() {
+				defer c.Close()
+				scripts[min(n, len(scripts)-1)](s, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	return s
+}
+
+func packet(c net.Conn) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return nil, err
+	}
+	body := make([]byte, binary.BigEndian.Uint32(head))
+	_, err := io.ReadFull(c, body)
+	return append(head, body...), err
+}
+
+// response is a connect response.
+func response(session int64, timeout time.Duration) []byte {
+	return encodeResponse(session, timeout, make([]byte, passwordLen))
+}
+
+func encodeResponse(session int64, timeout time.Duration, password []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(20+len(password)))
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(timeout.Milliseconds()))
+	b = binary.BigEndian.AppendUint64(b, uint64(session))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(password)))
+	return append(b, password...)
+}
+
+// greet reads the connect request and answers with a session.
+func (s *scripted) greet(c net.Conn, session int64) error {
+	req, err := packet(c)
+	if err != nil {
+		return err
+	}
+	if id, ok := connectRequestSession(req); ok && id == 0 {
+		s.fresh.Add(1)
+	}
+	_, err = c.Write(response(session, 2*time.Second))
+	return err
+}
+
+func silent(_ *scripted, c net.Conn) { io.Copy(io.Discard, c) }
+
+// serve answers pings, and nothing else.
+func serve(s *scripted, c net.Conn) {
+	if s.greet(c, 0x1234) != nil {
+		return
+	}
+	pong(c)
+}
+
+func pong(c net.Conn) {
+	for {
+		req, err := packet(c)
+		if err != nil {
+			return
+		}
+		if int32(binary.BigEndian.Uint32(req[8:])) != 11 { // ping
+			continue
+		}
+		b := binary.BigEndian.AppendUint32(nil, 16)
+		b = append(b, 0xff, 0xff, 0xff, 0xfe)
+		c.Write(append(b, make([]byte, 12)...))
+	}
+}
+
+func TestSilentOrHalfHandshakeIsGivenUpInTime(t *testing.T) {
+	half := func(_ *scripted, c net.Conn) {
+		packet(c)
+		c.Write(response(0x1234, time.Second)[:13])
+		silent(nil, c)
+	}
+	for name, bad := range map[string]func(*scripted, net.Conn){"silent": silent, "half a response": half} {
+		t.Run(name, func(t *testing.T) {
+			server := script(t, bad, serve)
+			began := time.Now()
+			s := open(t, Options{Servers: []string{server.addr}, Timeout: 3 * time.Second})
+			// The library alone would wait ten times 2/3 T, or for ever.
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the second try came after %s", took)
+			}
+			if s.SessionID() != 0x1234 {
+				t.Errorf("session %x", s.SessionID())
+			}
+		})
+	}
+}
+
+func TestNotAZooKeeperServer(t *testing.T) {
+	server := script(t, func(_ *scripted, c net.Conn) {
+		packet(c)
+		c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := Open(ctx, Options{Servers: []string{server.addr}, Timeout: 3 * time.Second})
+	contains(t, err, "not a ZooKeeper server", server.addr)
+}
+
+func TestExpiredSessionIsNeverReplaced(t *testing.T) {
+	expired := func(s *scripted, c net.Conn) { s.greet(c, 0) }
+	first := make(chan net.Conn, 1)
+	server := script(t, func(s *scripted, c net.Conn) {
+		first <- c
+		serve(s, c)
+	}, expired)
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
+	(<-first).Close()
+	eventually(t, "the end of the session", ended(s))
+	closeSession(t, s)
+	if n := server.fresh.Load(); n != 1 {
+		t.Errorf("%d sessions were asked for", n)
+	}
+}
+
+func TestFrozenAfterTheHandshake(t *testing.T) {
+	server := script(t, func(s *scripted, c net.Conn) {
+		if s.greet(c, 0x1234) == nil {
+			silent(s, c)
+		}
+	}, serve)
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Get(ctx, "/", true); err == nil {
+		t.Error("a read was answered")
+	}
+	eventually(t, "a second connection", func() bool { return server.conns.Load() >= 2 && s.Connected() })
+	if s.Err() != nil {
+		t.Errorf("the session ended: %v", s.Err())
+	}
+}
+
+// After a failed sending of credentials on a reconnect the library deadlocks for good: the session must be given up.
+func TestStuckLibraryIsAbandoned(t *testing.T) {
+	s := &Session{opt: Options{Timeout: time.Second}, done: make(chan struct{})}
+	if s.stuck() {
+		t.Error("stuck before anything was lost")
+	}
+	s.lost = time.Now().Add(-time.Minute)
+	s.dialed = s.lost.Add(-time.Second)
+	if !s.stuck() {
+		t.Error("not stuck: the connection was lost a minute ago, and nothing has been dialled since")
+	}
+	s.dialed = time.Now()
+	if s.stuck() {
+		t.Error("stuck although it dials")
+	}
+}
+
+func TestCredentialsSurviveAReconnect(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}, Scheme: "digest", Auth: []byte("zkelectd:secret")})
+	p := root(t, s)
+	px.cut()
+	eventually(t, "the reconnect", s.Connected)
+	eventually(t, "a write as the creator", func() bool {
+		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("mine")})
+		return err == nil
+	})
+	if _, _, err := open(t, Options{}).Get(t.Context(), p.Leader(), false); err != cluster.ErrNoAuth {
+		t.Errorf("a stranger reads: %v", err)
+	}
+}
+
+func FuzzHandshake(f *testing.F) {
+	f.Add(response(0x1234, time.Second))
+	f.Add([]byte("HTTP/1.1 400 Bad Request"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, complete, err := parseHandshake(data)
+		if complete && err == nil && len(h.password) > maxHandshake {
+			t.Errorf("a password of %d bytes", len(h.password))
+		}
+	})
+}

@@ -143,6 +143,7 @@ func (r *Reader) read(ctx context.Context) bool {
 // decision made from the snapshot is fenced by versions at least as old as what it is based on.
 func (r *Reader) readDecision(ctx context.Context) error {
 	p := r.opt.Paths
+	inScope := r.inScope() // by what is known so far
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return r.fetch(ctx, p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
@@ -154,7 +155,7 @@ func (r *Reader) readDecision(ctx context.Context) error {
 			r.snap.SelfLost = !exists || stat.Owner != r.snap.Session
 		})
 	})
-	if r.inScope() {
+	if inScope {
 		g.Go(func() error { return r.readFence(ctx) })
 	}
 	return g.Wait()
@@ -295,13 +296,6 @@ func (r *Reader) readMembers(ctx context.Context) error {
 		return nil
 	}
 	p := r.opt.Paths
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(64)
-	g.Go(func() error {
-		return r.fetch(gctx, p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
-			r.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
-		})
-	})
 	wanted := make(map[string]bool, len(r.names))
 	for _, in := range r.names {
 		wanted[in.ID] = true
@@ -312,6 +306,13 @@ func (r *Reader) readMembers(ctx context.Context) error {
 			delete(r.known, p.Node(id))
 		}
 	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(64)
+	g.Go(func() error {
+		return r.fetch(gctx, p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
+			r.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
+		})
+	})
 	for id := range wanted {
 		path := p.Node(id)
 		if r.isKnown(path) {

@@ -1,0 +1,90 @@
+package clustertest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/zkserver"
+)
+
+var server *zkserver.Server
+
+func TestMain(m *testing.M) {
+	var err error
+	if server, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+const root = "/contract"
+
+func model(t testing.TB) clustertest.Env {
+	s := clustertest.NewServer()
+	c := s.Connect()
+	if _, err := c.Do(context.Background(), cluster.Op{Kind: cluster.OpCreate, Path: root}); err != nil {
+		t.Fatal(err)
+	}
+	return clustertest.Env{
+		Connect: func(testing.TB) cluster.Conn { return s.Connect() },
+		Expire:  func(_ testing.TB, c cluster.Conn) { s.Expire(c.SessionID()) },
+		Root:    root,
+	}
+}
+
+var roots atomic.Int32
+
+func real(t testing.TB) clustertest.Env {
+	connect := func(t testing.TB) cluster.Conn {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := s.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	e := clustertest.Env{
+		Connect: connect,
+		Expire: func(t testing.TB, c cluster.Conn) {
+			s := c.(*zkstore.Session)
+			if err := zkstore.CloseSession(context.Background(), []string{server.Addr()}, s.SessionID(), s.Password()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Root: fmt.Sprintf("%s%d", root, roots.Add(1)),
+	}
+	if _, err := connect(t).Do(context.Background(), cluster.Op{Kind: cluster.OpCreate, Path: e.Root, Data: []byte{}}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestModel(t *testing.T)           { clustertest.Contract(t, model) }
+func TestRealServer(t *testing.T)      { clustertest.Contract(t, real) }
+func TestModelIsLikeReal(t *testing.T) { clustertest.RandomPrograms(t, model, real) }

@@ -1,0 +1,136 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"zkelectd/internal/cluster"
+)
+
+// Server shares a [Tree] among sessions of several goroutines.
+type Server struct {
+	mu       sync.Mutex
+	tree     *Tree
+	sessions map[int64]*Session
+}
+
+// NewServer returns a server with an empty tree.
+func NewServer() *Server {
+	return &Server{tree: NewTree(), sessions: make(map[int64]*Session)}
+}
+
+// Session is a session with a [Server]. It implements [cluster.Conn].
+type Session struct {
+	server *Server
+	id     int64
+	wake   chan struct{}
+	done   chan struct{}
+	err    error
+	hints  cluster.Hints
+}
+
+var _ cluster.Conn = (*Session)(nil)
+
+// Connect begins a session.
+func (s *Server) Connect() *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &Session{server: s, id: s.tree.Open(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s.sessions[c.id] = c
+	return c
+}
+
+// Expire ends a session as the server does when its owner is silent for too long.
+func (s *Server) Expire(id int64) { s.end(id, errors.New("expired")) }
+
+func (s *Server) end(id int64, reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.sessions[id]
+	if c == nil {
+		return
+	}
+	delete(s.sessions, id)
+	c.err = fmt.Errorf("%w: %w", cluster.ErrSessionEnded, reason)
+	close(c.done)
+	s.hint(s.tree.End(id))
+}
+
+func (s *Server) hint(fired []Fired) {
+	for _, f := range fired {
+		c := s.sessions[f.Session]
+		if c == nil {
+			continue
+		}
+		c.hints.Add(f.Path)
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Get implements [cluster.Conn].
+func (c *Session) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if err := errors.Join(c.err, ctx.Err()); err != nil {
+		return nil, cluster.Stat{}, err
+	}
+	return c.server.tree.Get(c.id, path, watch)
+}
+
+// Children implements [cluster.Conn].
+func (c *Session) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if err := errors.Join(c.err, ctx.Err()); err != nil {
+		return nil, cluster.Stat{}, err
+	}
+	return c.server.tree.Children(c.id, path, watch)
+}
+
+// Do implements [cluster.Conn].
+func (c *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	if err := errors.Join(c.err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	results, fired, err := c.server.tree.Apply(c.id, ops)
+	c.server.hint(fired)
+	return results, err
+}
+
+// Wake implements [cluster.Conn].
+func (c *Session) Wake() <-chan struct{} { return c.wake }
+
+// TakeHints implements [cluster.Conn].
+func (c *Session) TakeHints() cluster.Hints {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	h := c.hints
+	c.hints = cluster.Hints{}
+	return h
+}
+
+// Done implements [cluster.Conn].
+func (c *Session) Done() <-chan struct{} { return c.done }
+
+// Err implements [cluster.Conn].
+func (c *Session) Err() error {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.err
+}
+
+// SessionID implements [cluster.Conn].
+func (c *Session) SessionID() int64 { return c.id }
+
+// Close implements [cluster.Conn].
+func (c *Session) Close(context.Context) error {
+	c.server.end(c.id, errors.New("closed"))
+	return nil
+}

@@ -1,0 +1,284 @@
+// Package clustertest is ZooKeeper in memory, for tests and simulation, and the contract test that holds it to the real
+// server.
+package clustertest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"zkelectd/internal/cluster"
+)
+
+// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic, and has no clock, no
+// network and no goroutine: its caller says when a request is applied and when a session ends. It is not safe for
+// concurrent use.
+type Tree struct {
+	nodes    map[string]*znode
+	sessions map[int64]map[string]struct{} // with their ephemerals
+	data     map[string]map[int64]struct{} // one-shot watches of data and existence
+	children map[string]map[int64]struct{} // one-shot watches of the list of children
+	zxid     int64
+	last     int64 // session id
+}
+
+type znode struct {
+	data     []byte
+	stat     cluster.Stat
+	children map[string]struct{}
+	creates  int32 // names sequential children, and wraps
+}
+
+// Fired is a watch that went off.
+type Fired struct {
+	Session int64
+	Path    string
+}
+
+// NewTree returns a tree with a root and nothing else.
+func NewTree() *Tree {
+	return &Tree{
+		nodes:    map[string]*znode{"/": {children: make(map[string]struct{})}},
+		sessions: make(map[int64]map[string]struct{}),
+		data:     make(map[string]map[int64]struct{}),
+		children: make(map[string]map[int64]struct{}),
+	}
+}
+
+// Open begins a session.
+func (t *Tree) Open() int64 {
+	t.last++
+	t.sessions[t.last] = make(map[string]struct{})
+	return t.last
+}
+
+// Alive tells whether a session has not ended.
+func (t *Tree) Alive(session int64) bool { return t.sessions[session] != nil }
+
+// End ends a session, as expiry and closeSession do: all its ephemerals vanish in one transaction.
+func (t *Tree) End(session int64) []Fired {
+	owned := t.sessions[session]
+	if owned == nil {
+		return nil
+	}
+	delete(t.sessions, session)
+	for _, watches := range []map[string]map[int64]struct{}{t.data, t.children} {
+		for path, who := range watches {
+			delete(who, session)
+			if len(who) == 0 {
+				delete(watches, path)
+			}
+		}
+	}
+	t.zxid++
+	var fired []Fired
+	for _, path := range slices.Sorted(maps.Keys(owned)) {
+		t.remove(path)
+		fired = t.fire(fired, path, true, true)
+	}
+	return fired
+}
+
+// Get reads a znode's data; with watch also where there is none.
+func (t *Tree) Get(session int64, path string, watch bool) ([]byte, cluster.Stat, error) {
+	if !valid(path) {
+		return nil, cluster.Stat{}, cluster.ErrInvalid
+	}
+	if watch {
+		arm(t.data, path, session)
+	}
+	n := t.nodes[path]
+	if n == nil {
+		return nil, cluster.Stat{}, cluster.ErrNoNode
+	}
+	return slices.Clone(n.data), n.read(), nil
+}
+
+// Children lists a znode's children, sorted.
+func (t *Tree) Children(session int64, path string, watch bool) ([]string, cluster.Stat, error) {
+	if !valid(path) {
+		return nil, cluster.Stat{}, cluster.ErrInvalid
+	}
+	n := t.nodes[path]
+	if n == nil {
+		return nil, cluster.Stat{}, cluster.ErrNoNode
+	}
+	if watch {
+		arm(t.children, path, session)
+	}
+	return slices.Sorted(maps.Keys(n.children)), n.read(), nil
+}
+
+func (n *znode) read() cluster.Stat {
+	s := n.stat
+	// The server counts creates, and shows creates and deletes.
+	s.ChildVersion = 2*n.creates - int32(len(n.children))
+	return s
+}
+
+func arm(watches map[string]map[int64]struct{}, path string, session int64) {
+	if watches[path] == nil {
+		watches[path] = make(map[int64]struct{})
+	}
+	watches[path][session] = struct{}{}
+}
+
+// Apply applies a transaction: all of it, or nothing with a *[cluster.TxError].
+func (t *Tree) Apply(session int64, ops []cluster.Op) ([]cluster.Result, []Fired, error) {
+	if !t.Alive(session) {
+		return nil, nil, cluster.ErrSessionEnded
+	}
+	t.zxid++
+	results := make([]cluster.Result, len(ops))
+	var undo []func()
+	var fired []Fired
+	for i, op := range ops {
+		result, back, err := t.apply(session, op)
+		if err != nil {
+			for _, back := range slices.Backward(undo) {
+				back()
+			}
+			t.zxid--
+			return nil, nil, &cluster.TxError{Index: i, Op: op, Err: err}
+		}
+		results[i] = result
+		undo = append(undo, back)
+	}
+	for i, op := range ops {
+		switch op.Kind {
+		case cluster.OpCreate:
+			fired = t.fire(fired, results[i].Path, true, false)
+		case cluster.OpSet:
+			fired = t.fire(fired, op.Path, false, false)
+		case cluster.OpDelete:
+			fired = t.fire(fired, op.Path, true, true)
+		}
+	}
+	return results, fired, nil
+}
+
+// apply does one operation and returns how to undo it.
+func (t *Tree) apply(session int64, op cluster.Op) (cluster.Result, func(), error) {
+	if !valid(op.Path) && !(op.Kind == cluster.OpCreate && op.Sequential && valid(op.Path+"0")) {
+		return cluster.Result{}, nil, cluster.ErrInvalid
+	}
+	if op.Kind == cluster.OpCreate {
+		return t.create(session, op)
+	}
+	n := t.nodes[op.Path]
+	switch {
+	case n == nil:
+		return cluster.Result{}, nil, cluster.ErrNoNode
+	case op.Version != cluster.AnyVersion && op.Version != n.stat.Version:
+		return cluster.Result{}, nil, cluster.ErrBadVersion
+	case op.Kind == cluster.OpSet:
+		data, stat := n.data, n.stat
+		n.data = slices.Clone(op.Data)
+		n.stat.Version++
+		n.stat.Modified = t.zxid
+		return cluster.Result{Version: n.stat.Version}, func() { n.data, n.stat = data, stat }, nil
+	case op.Kind == cluster.OpDelete && len(n.children) > 0:
+		return cluster.Result{}, nil, cluster.ErrNotEmpty
+	case op.Kind == cluster.OpDelete && op.Path == "/":
+		return cluster.Result{}, nil, cluster.ErrInvalid
+	case op.Kind == cluster.OpDelete:
+		t.remove(op.Path)
+		return cluster.Result{}, func() { t.put(op.Path, n) }, nil
+	}
+	return cluster.Result{}, func() {}, nil
+}
+
+func (t *Tree) create(session int64, op cluster.Op) (cluster.Result, func(), error) {
+	parent := t.nodes[above(op.Path)]
+	if parent == nil {
+		return cluster.Result{}, nil, cluster.ErrNoNode
+	}
+	path := op.Path
+	if op.Sequential {
+		path += fmt.Sprintf("%010d", parent.creates)
+	}
+	switch {
+	case t.nodes[path] != nil:
+		return cluster.Result{}, nil, cluster.ErrNodeExists
+	case parent.stat.Owner != 0:
+		return cluster.Result{}, nil, cluster.ErrEphemeralLeaf
+	}
+	n := &znode{data: slices.Clone(op.Data), children: make(map[string]struct{})}
+	n.stat.Created, n.stat.Modified = t.zxid, t.zxid
+	if op.Ephemeral {
+		n.stat.Owner = session
+	}
+	t.put(path, n)
+	parent.creates++
+	return cluster.Result{Path: path}, func() {
+		t.remove(path)
+		parent.creates--
+	}, nil
+}
+
+func (t *Tree) put(path string, n *znode) {
+	t.nodes[path] = n
+	t.nodes[above(path)].children[base(path)] = struct{}{}
+	if n.stat.Owner != 0 {
+		t.sessions[n.stat.Owner][path] = struct{}{}
+	}
+}
+
+func (t *Tree) remove(path string) {
+	n := t.nodes[path]
+	delete(t.nodes, path)
+	delete(t.nodes[above(path)].children, base(path))
+	if owned := t.sessions[n.stat.Owner]; owned != nil {
+		delete(owned, path)
+	}
+}
+
+// fire sets watches off, in the order of sessions: those of the znode's data and existence; those of its parent's list,
+// if it came or went; those of its own list, if it went.
+func (t *Tree) fire(fired []Fired, path string, listed, gone bool) []Fired {
+	fired = off(fired, t.data, path, path)
+	if gone {
+		fired = off(fired, t.children, path, path)
+	}
+	if listed {
+		fired = off(fired, t.children, above(path), above(path))
+	}
+	return fired
+}
+
+func off(fired []Fired, watches map[string]map[int64]struct{}, watched, path string) []Fired {
+	for _, session := range slices.Sorted(maps.Keys(watches[watched])) {
+		fired = append(fired, Fired{Session: session, Path: path})
+	}
+	delete(watches, watched)
+	return fired
+}
+
+func above(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
+
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// valid is ZooKeeper's PathUtils.validatePath.
+func valid(path string) bool {
+	if path == "/" {
+		return true
+	}
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || !utf8.ValidString(path) {
+		return false
+	}
+	for part := range strings.SplitSeq(path[1:], "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(path, func(r rune) bool {
+		return r <= 0x1f || (r >= 0x7f && r <= 0x9f) || (r >= 0xd800 && r <= 0xf8ff) || (r >= 0xfff0 && r <= 0xffff)
+	})
+}

@@ -58,7 +58,7 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.Child.StopTimeout); err != nil {
+			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.StopTimeout()); err != nil {
 				return err
 			}
 			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))

@@ -69,6 +69,14 @@ type Child struct {
 	Restart     Restart           `mapstructure:"restart"`
 }
 
+// StopTimeout is how long the leader-only work may take to stop; none without a child.
+func (c Config) StopTimeout() time.Duration {
+	if len(c.Child.Command) == 0 {
+		return 0
+	}
+	return c.Child.StopTimeout
+}
+
 // Signal is StopSignal as a number.
 func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.StopSignal)) }
 

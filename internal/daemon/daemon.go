@@ -48,7 +48,6 @@ type Daemon struct {
 	reloads chan struct{}
 	quit    context.Context // over at the first Stop
 	cancel  context.CancelFunc
-	policy  *config.Policy // changed by a reload and not yet published
 }
 
 // New returns a daemon; Run makes it work.
@@ -151,7 +150,7 @@ func (d *Daemon) session(ctx context.Context) error {
 			d.log.Warn("the session did not close cleanly", "err", err)
 		}
 	}()
-	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.Child.StopTimeout)
+	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.StopTimeout())
 	if err != nil {
 		return &FatalError{err}
 	}

@@ -22,8 +22,8 @@ func (e *FatalError) Unwrap() error { return e.Err }
 // server has not given up yet: that is waited for. A daemon that lives is never pushed aside.
 func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Incarnation, error) {
 	if err := zkstore.Prepare(ctx, s, d.paths); err != nil {
-		if errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) {
-			return cluster.Incarnation{}, &FatalError{err}
+		if refused(err) {
+			err = &FatalError{err}
 		}
 		return cluster.Incarnation{}, err
 	}
@@ -32,7 +32,7 @@ func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Inca
 		in, err := zkstore.Register(ctx, s, d.paths, d.record(s))
 		var taken *zkstore.TakenError
 		if !errors.As(err, &taken) {
-			if errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) {
+			if refused(err) {
 				err = &FatalError{err}
 			}
 			return in, err
@@ -59,6 +59,11 @@ func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Inca
 			return in, &FatalError{fmt.Errorf("%w; it is alive: stop that daemon, or give this one another node.id (--id)", taken)}
 		}
 	}
+}
+
+// refused tells that the server will never do what was asked of it.
+func refused(err error) bool {
+	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
 // lives tells that a record is of another process on this host that is running. Of other hosts this can't be told.

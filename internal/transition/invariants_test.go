@@ -13,14 +13,14 @@ import (
 
 // world is what the shells would know: what runs, what is under way.
 type world struct {
-	m                   *Machine
-	now                 time.Duration
-	running, hook       bool
-	starting            bool
-	pending             Tx
-	lastSent            time.Duration
-	waitOver            time.Duration
-	acquireSent, leased time.Duration
+	m             *Machine
+	now           time.Duration
+	running, hook bool
+	starting      bool
+	pending       Tx
+	lastSent      time.Duration
+	waitOver      time.Duration
+	leased        time.Duration
 }
 
 // step feeds an event and checks every action against what must never happen (S1).

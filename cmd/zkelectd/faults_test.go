@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+func read(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+func server(t *testing.T) *zkserver.Server {
+	t.Helper()
+	s, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+// While the session survives, a restart of ZooKeeper within the lease changes nothing.
+func TestZooKeeperRestartWithinTheLease(t *testing.T) {
+	t.Parallel()
+	zk := server(t)
+	f := newFleet(t, zk.Addr())
+	for _, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100, "zookeeper: {session_timeout: 60s}\n")
+		f.start(id)
+	}
+	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 2 && g.State == "READY" })
+	f.working(before.Leader, 1)
+	tenures := len(ledger(t, f.ledgerFile()))
+	zk.Kill()
+	if err := zk.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := f.until("the group is read again", leads(before.Leader))
+	if after.Term != before.Term || len(after.Members) != 2 {
+		t.Errorf("term %d, then %d with %d members", before.Term, after.Term, len(after.Members))
+	}
+	if all := f.sane(); len(all) != tenures || all[tenures-1].ended {
+		t.Errorf("tenures %+v", all)
+	}
+}
+
+// Without ZooKeeper the child is dead by the end of the lease; the daemon comes back by itself.
+func TestLostZooKeeperEndsTheLease(t *testing.T) {
+	t.Parallel()
+	zk := server(t)
+	f := newFleet(t, zk.Addr())
+	f.join("a")
+	f.working("a", 1)
+	zk.Pause()
+	lost := boottime.Now()
+	f.logged("a", "child ended")
+	zk.Resume()
+	f.working("a", 2)
+	f.until("a leads again", leads("a"))
+	all := f.sane()
+	// The lease of 1.8 s counts from before the loss; what is beyond is the machine's slowness.
+	if over := time.Duration(all[0].end) - lost; over > 2200*time.Millisecond {
+		t.Errorf("the child worked on for %s without ZooKeeper", over)
+	}
+}
+
+func TestEnsembleLosesItsLeader(t *testing.T) {
+	t.Parallel()
+	e, err := zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Stop() })
+	f := newFleet(t, e.Addrs()...)
+	for _, id := range []string{"a", "b", "c"} {
+		f.configure(id, "dc1", 100, "zookeeper: {session_timeout: 60s}\n")
+		f.start(id)
+	}
+	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 3 && g.State == "READY" })
+	zkLeader, err := e.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	zkLeader.Kill()
+	after := f.until("the group is read again", func(g status.Group) bool { return len(g.Members) == 3 && leads(before.Leader)(g) })
+	if after.Term != before.Term {
+		t.Errorf("term %d, then %d", before.Term, after.Term)
+	}
+	f.daemons[before.Leader].signal(syscall.SIGTERM)
+	f.until("another leader", func(g status.Group) bool { return g.State == "READY" && g.Leader != before.Leader })
+	f.sane()
+}
+
+// Whatever an operator deletes or damages by hand: the group finds back to one leader, and nobody crashes.
+func TestMeddling(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b", "c")
+	garbage := func(path string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("\x00garbage")}
+	}
+	remove := func(path string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
+	}
+	newer := func(path string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte(`{"v":99,"term":1}`)}
+	}
+	empty := func(path string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion}
+	}
+	p := f.paths
+	incarnation := func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		names, _, err := f.session.Children(ctx, p.Election(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, _ := cluster.ParseIncarnations(names)
+		for _, i := range in {
+			if i.ID == "a" {
+				return p.Incarnation(i.Name)
+			}
+		}
+		t.Fatal("a has no incarnation")
+		return ""
+	}
+	for _, c := range []struct {
+		name string
+		op   cluster.Op
+	}{
+		{"elected deleted", remove(p.Elected())},
+		{"elected damaged", garbage(p.Elected())},
+		{"elected by a newer version", newer(p.Elected())},
+		{"elected emptied", empty(p.Elected())},
+		{"the fence damaged", garbage(p.Leader())},
+		{"the fence emptied", empty(p.Leader())},
+		{"current deleted", remove(p.Current())},
+		{"current damaged", garbage(p.Current())},
+		{"policy damaged", garbage(p.Policy())},
+		{"policy deleted", remove(p.Policy())},
+		{"a node's record damaged", garbage(p.Node("b"))},
+		{"the leader's incarnation deleted", remove(incarnation())},
+	} {
+		if strings.Contains(c.name, "incarnation") {
+			f.until("a leads", leads("a"))
+			c.op = remove(incarnation())
+		}
+		f.write(c.op)
+		f.until("one leader after: "+c.name, func(g status.Group) bool {
+			return g.State == "READY" && len(g.Members) == 3
+		})
+	}
+	f.until("the end of all that", func(g status.Group) bool { return g.State == "READY" && len(g.Members) == 3 })
+	f.sane()
+}
+
+func TestRegistrationDeletedByHand(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Node("a"), Version: cluster.AnyVersion})
+	f.until("b leads: nobody knows who a is", leads("b"))
+	f.sane()
+}
+
+func TestUnreachableZooKeeper(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.start("a", "--zk", "127.0.0.1:1", "--id", "a", "--connect-timeout", "1s")
+	if code := f.exit("a"); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	if out := f.daemons["a"].output(); !strings.Contains(out, "no ZooKeeper server answers: 127.0.0.1:1") {
+		t.Errorf("%s", out)
+	}
+	f.start("b", "--zk", "127.0.0.1:1", "--id", "b")
+	f.logged("b", "still trying")
+	f.daemons["b"].signal(syscall.SIGTERM)
+	if code := f.exit("b"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+func TestRootThatMayNotBeWritten(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	owner := f.session
+	// An ephemeral can have no children, which stands in for a root that is closed to us.
+	if _, err := owner.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: "/leaf" + strings.ReplaceAll(f.paths.Root, "/", "-"), Ephemeral: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.start("a", "--zk", shared.Addr(), "--id", "a", "--root", "/leaf"+strings.ReplaceAll(f.paths.Root, "/", "-")+"/group")
+	if code := f.exit("a"); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	if out := f.daemons["a"].output(); !strings.Contains(out, "cannot create znode /leaf") {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestStopTimeoutBeyondTheLeaseIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 1, "child: {command: [ledger-child], stop_timeout: 10s}\n")
+	f.start("a")
+	if code := f.exit("a"); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	if out := f.daemons["a"].output(); !strings.Contains(out, "child.stop_timeout 10s does not fit the lease of 1.8s") {
+		t.Errorf("%s", out)
+	}
+}

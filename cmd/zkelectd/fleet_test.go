@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+)
+
+// fleet is a group of real daemons of one test.
+type fleet struct {
+	t       *testing.T
+	servers []string
+	dir     string
+	paths   cluster.Paths
+	session *zkstore.Session
+	daemons map[string]*process
+}
+
+// process is a running zkelectd.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+}
+
+var groups atomic.Int32
+
+const patience = 40 * time.Second
+
+func newFleet(t *testing.T, servers ...string) *fleet {
+	t.Helper()
+	if len(servers) == 0 {
+		servers = []string{shared.Addr()}
+	}
+	f := &fleet{
+		t: t, servers: servers, dir: t.TempDir(), daemons: make(map[string]*process),
+		paths: cluster.Paths{Root: fmt.Sprintf("/groups/g%d", groups.Add(1))},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var err error
+	if f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	return f
+}
+
+func (f *fleet) close() {
+	for _, p := range f.daemons {
+		p.cmd.Process.Signal(syscall.SIGCONT)
+		p.cmd.Process.Kill()
+		<-p.done
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f.session.Close(ctx)
+	if f.t.Failed() {
+		for id, p := range f.daemons {
+			data, _ := os.ReadFile(p.log)
+			f.t.Logf("--- %s\n%s", id, data)
+		}
+	}
+}
+
+func (f *fleet) ledgerFile() string    { return filepath.Join(f.dir, "ledger") }
+func (f *fleet) file(id string) string { return filepath.Join(f.dir, id+".yaml") }
+
+// configure writes a node's file; extra is YAML that may hold further sections.
+func (f *fleet) configure(id, site string, priority int, extra string) {
+	f.t.Helper()
+	text := fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\nzookeeper: {servers: [%s], root: %s%s}\n",
+		id, site, priority, strings.Join(f.servers, ", "), f.paths.Root, ", session_timeout: 4s")
+	if strings.Contains(extra, "zookeeper:") {
+		text = fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\n", id, site, priority)
+		extra = strings.ReplaceAll(extra, "zookeeper: {", fmt.Sprintf("zookeeper: {servers: [%s], root: %s, ", strings.Join(f.servers, ", "), f.paths.Root))
+	}
+	if !strings.Contains(extra, "child:") {
+		extra += fmt.Sprintf("\nchild: {command: [ledger-child], env: {LEDGER: %s}, stop_timeout: 1s}\n", f.ledgerFile())
+	}
+	extra = strings.ReplaceAll(extra, "LEDGERFILE", f.ledgerFile())
+	if err := os.WriteFile(f.file(id), []byte(text+extra), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// start starts a daemon with the configuration as it was written.
+func (f *fleet) start(id string, args ...string) *process {
+	f.t.Helper()
+	if len(args) == 0 {
+		args = []string{"--config", f.file(id)}
+	}
+	p := &process{cmd: exec.Command("zkelectd", append([]string{"run"}, args...)...), log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		p.cmd.Wait()
+	}()
+	f.daemons[id] = p
+	return p
+}
+
+// join configures and starts daemons of site dc1, each with a lower priority than the one before, and waits until all
+// are registered and the first leads.
+func (f *fleet) join(ids ...string) {
+	f.t.Helper()
+	for i, id := range ids {
+		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\n")
+		f.start(id)
+	}
+	f.until(ids[0]+" leads all", func(g status.Group) bool { return len(g.Members) == len(ids) && leads(ids[0])(g) })
+}
+
+func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
+
+func (p *process) output() string {
+	data, _ := os.ReadFile(p.log)
+	return string(data)
+}
+
+// exit waits for the end and returns the status.
+func (f *fleet) exit(id string) int {
+	f.t.Helper()
+	select {
+	case <-f.daemons[id].done:
+		return f.daemons[id].cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		f.t.Fatalf("%s does not end", id)
+		return -1
+	}
+}
+
+// until polls the group for a condition, and returns it as it then was.
+func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
+	f.t.Helper()
+	var g status.Group
+	f.eventually(what, func() bool {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+		g = status.Of(f.paths.Root, snap)
+		return err == nil && ok(g)
+	}, func() string { return g.Table() })
+	return g
+}
+
+func (f *fleet) eventually(what string, ok func() bool, state ...func() string) {
+	f.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			for _, s := range state {
+				f.t.Log(s())
+			}
+			f.t.Fatalf("did not happen: %s", what)
+		}
+	}
+}
+
+func leads(id string) func(status.Group) bool {
+	return func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && g.Leader == id }
+}
+
+func (f *fleet) logged(id, text string) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("%s logs %q", id, text), func() bool { return strings.Contains(f.daemons[id].output(), text) })
+}
+
+// working waits until the child of a node has begun.
+func (f *fleet) working(id string, times int) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("child %d of %s", times, id), func() bool {
+		n := 0
+		for _, t := range ledger(f.t, f.ledgerFile()) {
+			if t.node == id {
+				n++
+			}
+		}
+		return n >= times
+	})
+}
+
+// write changes a znode as an operator with too many rights would.
+func (f *fleet) write(ops ...cluster.Op) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	if _, err := f.session.Do(ctx, ops...); err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		f.t.Fatal(err)
+	}
+}
+
+// sane checks that nothing panicked, and S1.
+func (f *fleet) sane() []tenure {
+	f.t.Helper()
+	for id, p := range f.daemons {
+		if out := p.output(); strings.Contains(out, "panic:") || strings.Contains(out, "DATA RACE") {
+			f.t.Errorf("%s panicked or raced:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
+		}
+	}
+	all := ledger(f.t, f.ledgerFile())
+	alone(f.t, all)
+	return all
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+
+	"zkelectd/internal/zkserver"
+)
+
+// shared is the ZooKeeper server of all tests that do not hurt it; each has a root of its own.
+var shared *zkserver.Server
+
+// suite runs the tests around a server.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	// The race detector holds every exit up by a second, which children that have to stop in time don't have.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	var err error
+	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := s.m.Run()
+	shared.Stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+// The test binary plays the product and the product's child: what is tested is what is built, with the race detector.
+func TestMain(m *testing.M) {
+	testscript.Main(suite{m}, map[string]func(){
+		"zkelectd":     main,
+		"ledger-child": ledgerChild,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("ZK", shared.Addr())
+			env.Setenv("GORACE", os.Getenv("GORACE"))
+			return nil
+		},
+	})
+}

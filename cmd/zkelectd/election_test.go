@@ -33,6 +33,8 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b", "c")
 
+	f.working("a", 1)
+
 	// A file with faults is refused whole.
 	f.configure("c", "dc9", 500, "policy: {sites: {dc9: many}}\nlog: {level: loud}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
@@ -46,6 +48,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f.configure("c", "dc1", 500, "election: {takeover_timeout: 1m}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
 	f.until("c leads by its new priority", leads("c"))
+	f.working("c", 1)
 	f.logged("c", "these settings need a restart")
 	f.logged("c", "election.takeover_timeout")
 

@@ -66,7 +66,7 @@ func TestLostZooKeeperEndsTheLease(t *testing.T) {
 	f.working("a", 1)
 	zk.Pause()
 	lost := boottime.Now()
-	f.logged("a", "child ended")
+	f.logged("a", "no answer from ZooKeeper")
 	zk.Resume()
 	f.working("a", 2)
 	f.until("a leads again", leads("a"))

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"zkelectd/internal/config"
 )
 
 func main() { os.Exit(run()) }
@@ -21,12 +23,25 @@ func run() int {
 		return 0
 	case errors.As(err, &code):
 		if code.err != nil {
-			fmt.Fprintln(os.Stderr, "zkelectd:", code.err)
+			complain(code.err)
 		}
 		return code.status
 	}
-	fmt.Fprintln(os.Stderr, "zkelectd:", err)
+	complain(err)
 	return 1
+}
+
+// complain tells the operator what is wrong; of a configuration everything at once, a line each.
+func complain(err error) {
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		fmt.Fprintln(os.Stderr, "zkelectd: the configuration is refused:")
+		for _, f := range faults {
+			fmt.Fprintln(os.Stderr, " ", f)
+		}
+		return
+	}
+	fmt.Fprintln(os.Stderr, "zkelectd:", err)
 }
 
 // exitCode is an error with an exit status; without err there is nothing to say.

@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("ZK", shared.Addr())
+			env.Setenv("ROOT", fmt.Sprintf("/groups/s%d", groups.Add(1)))
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			return nil
 		},

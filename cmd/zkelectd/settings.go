@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,14 +16,9 @@ import (
 
 // load makes the configuration of a command, whose child is the words after --.
 func load(cmd *cobra.Command, child []string) (config.Config, error) {
-	cfg, err := config.Load(config.Sources{
+	return config.Load(config.Sources{
 		File: cmd.Flags().Lookup("config").Value.String(), Env: os.Environ(), Flags: cmd.Flags(), Command: child,
 	})
-	var faults config.Faults
-	if errors.As(err, &faults) {
-		return cfg, fmt.Errorf("the configuration is refused:\n  %s", strings.ReplaceAll(faults.Error(), "\n", "\n  "))
-	}
-	return cfg, err
 }
 
 // client opens a session of its own for a command that reads the group.

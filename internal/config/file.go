@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 			w.section(name+".", value)
 		default:
 			hint := ""
-			if near := nearest(name, w.names); near != "" {
+			if near := nearest(name, w.candidates()); near != "" {
 				hint = fmt.Sprintf("; did you mean %s?", near)
 			}
 			w.faults.add(w.at(n.Content[i]), name, "is not a setting%s", hint)
@@ -100,6 +101,20 @@ func (w *walker) isSection(name string) bool {
 		}
 	}
 	return false
+}
+
+// candidates are the names that a slip may have meant: keys and sections.
+func (w *walker) candidates() []string {
+	all := slices.Clone(w.names)
+	for _, name := range w.names {
+		for i, c := range name {
+			if c == '.' {
+				all = append(all, name[:i])
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // fromNode reads a value of a kind out of YAML, without YAML's own guesses: 010 or yes are what they look like.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -19,10 +20,15 @@ func (l *loop) reload() {
 		return
 	}
 	next, err := d.opt.Reload()
-	if err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			d.log.Error("reload refused, the running configuration stays", "fault", line)
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		for _, f := range faults {
+			d.log.Error("reload refused, the running configuration stays", "fault", f.String())
 		}
+		return
+	}
+	if err != nil {
+		d.log.Error("reload refused, the running configuration stays", "err", err)
 		return
 	}
 	changed, restart := config.Diff(d.cfg, next)

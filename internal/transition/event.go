@@ -162,6 +162,9 @@ func (m *Machine) refused(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
 		m.tried = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
+		m.again = m.now + m.opt.Budget.Renew
+	case TxRelease:
+		m.again = m.now + m.opt.Budget.Renew/4
 	case TxReady, TxRenew:
 		m.replaced = true
 		m.giveUp(Stop{Reason: string(e.Tx) + " was refused: " + e.Err.Error()})
@@ -170,7 +173,6 @@ func (m *Machine) refused(e TxDone) {
 	}
 	if e.Tx != TxRenew {
 		m.unknown = e.Tx
-		m.again = m.now + m.opt.Budget.Renew
 	}
 }
 

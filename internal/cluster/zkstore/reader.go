@@ -183,6 +183,7 @@ func (r *Reader) readCurrent(ctx context.Context) error {
 
 func (r *Reader) readLeadership(ctx context.Context) error {
 	p := r.opt.Paths
+	r.snap.FenceAlive = false
 	if !r.inScope() {
 		r.snap.Leadership = false
 		r.snap.Fence, r.snap.Current = cluster.Slot[cluster.Fence]{}, cluster.Slot[cluster.Current]{}
@@ -190,7 +191,6 @@ func (r *Reader) readLeadership(ctx context.Context) error {
 		delete(r.known, p.Current())
 		return nil
 	}
-	fresh := !r.known[p.Current()]
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.readFence(gctx) })
 	g.Go(func() error { return r.readCurrent(gctx) })
@@ -200,29 +200,26 @@ func (r *Reader) readLeadership(ctx context.Context) error {
 	r.snap.Leadership = true
 	f := r.snap.Fence.Record
 	if r.snap.Current.Exists || !r.snap.Fence.Readable() || (f.State != cluster.FenceHeld && f.State != cluster.FenceReady) {
-		r.snap.FenceAlive = false
 		return nil
 	}
-	return r.readHolder(ctx, fresh)
+	return r.readHolder(ctx)
 }
 
-// readHolder looks closer where the fence says held and current is not there: either the fence was read before a
-// RELEASE, then it is read again; or the holder's session ended, then its incarnation is gone too.
-func (r *Reader) readHolder(ctx context.Context, fresh bool) error {
+// readHolder looks closer where the fence says held and current is not there: read at different moments, they may be of
+// before and after an ACQUIRE or a RELEASE. So both are read again, the fence first. If it still is so, then either the
+// holder's session has ended, and its incarnation is gone too, or current was deleted under it.
+func (r *Reader) readHolder(ctx context.Context) error {
 	p := r.opt.Paths
-	if fresh {
-		delete(r.known, p.Leader())
-		if err := r.readFence(ctx); err != nil || !r.snap.Fence.Readable() {
-			return err
-		}
-		if s := r.snap.Fence.Record.State; s != cluster.FenceHeld && s != cluster.FenceReady {
-			return nil
-		}
-		// Whoever acquired meanwhile holds a current that this snapshot lacks.
-		delete(r.known, p.Current())
-		if err := r.readCurrent(ctx); err != nil || r.snap.Current.Exists {
-			return err
-		}
+	delete(r.known, p.Leader())
+	if err := r.readFence(ctx); err != nil || !r.snap.Fence.Readable() {
+		return err
+	}
+	if s := r.snap.Fence.Record.State; s != cluster.FenceHeld && s != cluster.FenceReady {
+		return nil
+	}
+	delete(r.known, p.Current())
+	if err := r.readCurrent(ctx); err != nil || r.snap.Current.Exists {
+		return err
 	}
 	_, _, err := r.opt.Conn.Get(ctx, p.Incarnation(r.snap.Fence.Record.Incarnation), false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {

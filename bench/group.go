@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
+	"zkelectd/internal/zkserver"
+)
+
+// group is a server with in-process daemons and an observer.
+type group struct {
+	server  *zkserver.Server
+	paths   cluster.Paths
+	session *zkstore.Session
+	daemons []*daemon.Daemon
+	wg      sync.WaitGroup
+}
+
+func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
+	server, err := zkserver.Start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	g := &group{server: server, paths: cluster.Paths{Root: "/bench"}}
+	if g.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, zkstore.Prepare(ctx, g.session, g.paths)
+}
+
+func (g *group) close() {
+	for _, d := range g.daemons {
+		d.Stop("the benchmark is over")
+	}
+	g.wg.Wait()
+	if g.session != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		g.session.Close(ctx)
+	}
+	g.server.Stop()
+}
+
+// join runs a daemon in this process.
+func (g *group) join(id, site string, timeout time.Duration, child ...string) (*daemon.Daemon, error) {
+	cfg, err := config.Load(config.Sources{Command: child, Env: []string{
+		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
+		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	d := daemon.New(daemon.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	g.daemons = append(g.daemons, d)
+	g.wg.Go(func() {
+		if err := d.Run(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: daemon", id, "ended:", err)
+		}
+	})
+	return d, nil
+}
+
+// until follows leader/current and calls f with it and the time at which its state was learnt, until f says true. It
+// reads as little as possible, so as not to disturb what it measures.
+func (g *group) until(ctx context.Context, f func(cluster.Slot[cluster.Current], time.Time) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	path := g.paths.Current()
+	for {
+		data, stat, err := g.session.Get(ctx, path, true)
+		if ctx.Err() != nil {
+			return fmt.Errorf("waiting for the leader: %w", ctx.Err())
+		}
+		if f(cluster.ReadSlot[cluster.Current](path, data, stat, err == nil), time.Now()) {
+			return nil
+		}
+		select {
+		case <-g.session.Wake():
+			g.session.TakeHints()
+		case <-ctx.Done():
+		}
+	}
+}
+
+// leads waits until a node is READY.
+func (g *group) leads(ctx context.Context, id string) error {
+	return g.until(ctx, func(c cluster.Slot[cluster.Current], _ time.Time) bool {
+		return c.Readable() && c.Record.Node == id && c.Record.State == cluster.CurrentReady
+	})
+}
+
+// gap waits until leadership has gone from one daemon and another one is READY, and returns how long nobody was.
+func (g *group) gap(ctx context.Context, from string) (time.Duration, error) {
+	var gone, ready time.Time
+	err := g.until(ctx, func(c cluster.Slot[cluster.Current], now time.Time) bool {
+		if gone.IsZero() && (!c.Exists || c.Record.Node != from) {
+			gone = now
+		}
+		ready = now
+		return c.Readable() && c.Record.Node != from && c.Record.State == cluster.CurrentReady
+	})
+	return ready.Sub(gone), err
+}

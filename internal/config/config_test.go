@@ -1,0 +1,270 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"pgregory.net/rapid"
+)
+
+func file(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "z.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func mustLoad(t testing.TB, src Sources) Config {
+	t.Helper()
+	c, err := Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	for name, src := range map[string]Sources{
+		"nothing": {}, "empty file": {File: file(t, "")}, "only comments": {File: file(t, "# nothing\n")}, "empty section": {File: file(t, "node:\n")},
+	} {
+		c := mustLoad(t, src)
+		host, _ := os.Hostname()
+		if c.Node.ID != host || c.Node.Priority != 100 || c.ZooKeeper.SessionTimeout != 6*time.Second || c.Policy.Type != "priority" ||
+			c.ZooKeeper.Servers[0] != "127.0.0.1:2181" || c.Child.Restart.Max != 3 || c.Log.Level != "info" {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func TestEverySourceOverridesTheOneBefore(t *testing.T) {
+	path := file(t, "node: {id: file, site: file, priority: 1}\nzookeeper: {root: /file, servers: [file:1]}\nchild: {command: [file]}\n")
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	RegisterFlags(fs)
+	if err := fs.Parse([]string{"--root", "/flag", "--label", "rack=r1,Zone=Z"}); err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, Sources{
+		File: path, Flags: fs, Command: []string{"app", "--x"},
+		Env: []string{"ZKELECTD_NODE_SITE=env", "ZKELECTD_ZOOKEEPER_ROOT=/env", "ZKELECTD_ZOOKEEPER_SERVERS=a:1,b", "ZKELECTD_POLICY_SITES=DC=3", "PATH=/bin"},
+	})
+	want := map[string]any{
+		"node.id": "file", "node.site": "env", "node.priority": 1, "zookeeper.root": "/flag", "zookeeper.servers": []string{"a:1", "b:2181"},
+		"child.command": []string{"app", "--x"}, "node.labels": map[string]string{"rack": "r1", "Zone": "Z"}, "policy.sites": map[string]int{"DC": 3},
+	}
+	for key, value := range want {
+		if got := c.settings()[key]; !reflect.DeepEqual(got, value) {
+			t.Errorf("%s is %v, want %v", key, got, value)
+		}
+	}
+}
+
+// In the child, commands must work although its fencing variables look like settings.
+func TestTheChildsVariablesAreNoSettings(t *testing.T) {
+	mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE=a", "ZKELECTD_SITE=b", "ZKELECTD_GROUP=c", "ZKELECTD_TERM=7", "ZKELECTD_ROOT=/x"}})
+}
+
+func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"nod: {id: a}":                                 "z.yaml:1: nod: is not a setting; did you mean node?",
+		"node: {idd: a}":                               "node.idd: is not a setting; did you mean node.id?",
+		"node:\n  priority: high":                      `z.yaml:2: node.priority: "high" is not an integer`,
+		"node: {priority: 99999999999}":                "node.priority",
+		"node: {priority: 1.5}":                        "node.priority",
+		"node: [a]":                                    "node: must be a section",
+		"node: {id: [a]}":                              "node.id: must be a string",
+		"node: {labels: [a]}":                          "node.labels: must be a map",
+		"node: {labels: {a: {b: c}}}":                  "node.labels: a: must be a single value",
+		"node: {id: a}\nnode: {id: b}":                 "already defined|is given twice",
+		"node: {id: a, id: b}":                         "already defined|is given twice",
+		"node: {id: a/b}":                              `node.id: "a/b" contains '/'`,
+		"node: {id: \"a\\u0000\"}":                     "node.id",
+		"node: {id: \"a\\u0085b\"}":                    "node.id",
+		"node: {id: \"\\uffff\"}":                      "node.id",
+		"node: {id: \"..\"}":                           "not allowed in a znode path",
+		"node: {id: ' a'}":                             "blank",
+		"node: {site: ''}":                             "node.site: \"\" is empty",
+		"node: {id: " + strings.Repeat("x", 129) + "}": "longer than 128 bytes",
+		"zookeeper: {servers: []}":                     "zookeeper.servers: is empty",
+		"zookeeper: {servers: ['a:b']}":                `"a:b" is not host:port`,
+		"zookeeper: {servers: a}":                      "zookeeper.servers: must be a list",
+		"zookeeper: {root: cluster}":                   "must begin with /",
+		"zookeeper: {root: /}":                         "must not be / itself",
+		"zookeeper: {root: /a/}":                       `write it as "/a"`,
+		"zookeeper: {root: /a//b}":                     `write it as "/a/b"`,
+		"zookeeper: {root: /zookeeper/x}":              "belongs to ZooKeeper itself",
+		"zookeeper: {session_timeout: 6}":              `"6" is not a duration: write a unit, as in 6s`,
+		"zookeeper: {session_timeout: -6s}":            "is not a duration",
+		"zookeeper: {session_timeout: 1ms}":            "is not between 400ms and 10m",
+		"zookeeper: {session_timeout: soon}":           "is not a duration",
+		"zookeeper: {session_timeout: }":               "must be a duration, not empty",
+		"election: {failback: {mode: never}}":          "election.failback.mode",
+		"election: {takeover_timeout: 0s}":             "must be more than 0s",
+		"policy: {type: coin}":                         `policy.type: "coin" is not a policy`,
+		"policy: {sites: {dc1: x}}":                    "policy.sites: dc1",
+		"policy: {sites: {'a/b': 1}}":                  "policy.sites",
+		"child: {env: {'A-B': c}}":                     "is not a name for a variable",
+		"child: {env: {ZKELECTD_TERM: '1'}}":           "are the daemon's",
+		"child: {command: ['']}":                       "the program, is empty",
+		"child: {ready: {http: 'x', tcp: 'a:1'}}":      "is set beside",
+		"child: {ready: {http: ftp://x}}":              "is not an http URL",
+		"child: {ready: {tcp: nowhere}}":               "child.ready.tcp",
+		"child: {ready: {notify: yes}}":                "neither true nor false",
+		"child: {stop_signal: NOPE}":                   "is not a signal",
+		"child: {restart: {max: -1}}":                  "must not be negative",
+		"http: {listen: x}":                            "http.listen",
+		"log: {level: loud}":                           "log.level",
+		"log: {format: xml}":                           "log.format",
+		"node: {id: a":                                 "is not YAML",
+		"a: b\n---\nc: d":                              "more than one YAML document",
+		"- a":                                          "must be a section",
+	} {
+		c, err := Load(Sources{File: file(t, text)})
+		var faults Faults
+		found := false
+		for _, w := range strings.Split(want, "|") {
+			found = found || err != nil && strings.Contains(err.Error(), w)
+		}
+		if !errors.As(err, &faults) || !found {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		if !reflect.DeepEqual(c, Config{}) {
+			t.Errorf("%q: half of it was taken", text)
+		}
+	}
+}
+
+func TestAllFaultsAtOnce(t *testing.T) {
+	_, err := Load(Sources{
+		File: file(t, "nodes: {}\nnode: {priority: x}\nlog: {level: loud}\n"),
+		Env:  []string{"ZKELECTD_NODE_SIT=a", "ZKELECTD_HOOKS_TIMEOUT=1"},
+	})
+	for _, want := range []string{"nodes: is not a setting", "node.priority", "log.level", "ZKELECTD_NODE_SIT: is not a setting; did you mean ZKELECTD_NODE_SITE?", "ZKELECTD_HOOKS_TIMEOUT: hooks.timeout"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	var faults Faults
+	if errors.As(err, &faults); len(faults) != 5 {
+		t.Errorf("%d faults", len(faults))
+	}
+	if _, err := Load(Sources{File: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestConfigMayBeGivenOnce(t *testing.T) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	RegisterFlags(fs)
+	if err := fs.Parse([]string{"--config", "a", "--config", "b"}); err == nil || !strings.Contains(err.Error(), "given twice") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	a := mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE_ID=a"}})
+	b := mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE_ID=b", "ZKELECTD_NODE_PRIORITY=7", "ZKELECTD_POLICY_SITES=x=1", "ZKELECTD_HOOKS_TIMEOUT=1s"}})
+	reload, restart := Diff(a, b)
+	if fmt.Sprint(reload) != "[node.priority policy.sites]" || fmt.Sprint(restart) != "[node.id hooks.timeout]" {
+		t.Errorf("reload %v, restart %v", reload, restart)
+	}
+	if reload, restart := Diff(a, a); len(reload)+len(restart) != 0 {
+		t.Errorf("differs from itself in %v %v", reload, restart)
+	}
+}
+
+// What check prints must load as the same configuration.
+func TestYAMLRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[A-Za-z0-9<>'": {},#&*!|%@-][A-Za-z0-9<>'": {},#&*!|%@-]{0,8}[a-z]`)
+		name := word.Filter(func(s string) bool { return checkName(s) == "" })
+		c := mustLoad(&testing.T{}, Sources{})
+		c.Node.ID, c.Node.Site = name.Draw(t, "id"), name.Draw(t, "site")
+		c.Node.Priority = int(rapid.Int32().Draw(t, "priority"))
+		c.Node.Labels = rapid.MapOf(word, word).Draw(t, "labels")
+		c.Policy.Sites = rapid.MapOf(name, rapid.IntRange(-5, 5)).Draw(t, "sites")
+		c.Child.Command = append([]string{"app"}, rapid.SliceOf(word).Draw(t, "command")...)
+		c.Child.Dir = word.Draw(t, "dir")
+		c.Hooks.Timeout = time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "timeout"))
+		path := filepath.Join(dir, "c.yaml")
+		if err := os.WriteFile(path, []byte(c.YAML()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Load(Sources{File: path})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, c.YAML())
+		}
+		if reload, restart := Diff(c, again); len(reload)+len(restart) != 0 {
+			t.Fatalf("%v %v differ:\n%s", reload, restart, c.YAML())
+		}
+	})
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add("node: {id: a, labels: {x: y}}\nchild: {command: [a, b]}\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("node: *x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		Load(Sources{File: file(t, text)})
+	})
+}
+
+var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
+
+const document = "../../docs/configuration.md"
+
+// The reference is made from the keys, so that it can't be out of date.
+func TestReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| key | type | default | reload | meaning |\n| --- | --- | --- | --- | --- |\n")
+	for _, k := range Keys() {
+		value := shown(k.Default)
+		if k.Name == "node.id" {
+			value = "" // the host's name
+		}
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		reload := ""
+		if k.Reload {
+			reload = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
+	}
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- reference:begin -->\n", "<!-- reference:end -->"
+	before, rest, ok := strings.Cut(string(data), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no markers for the reference", document)
+	}
+	if old == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is out of date: run go test ./internal/config -update", document)
+	}
+	if err := os.WriteFile(document, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExampleLoads(t *testing.T) {
+	c := mustLoad(t, Sources{File: "../../configs/zkelectd.yaml"})
+	if c.Child.Command[0] != "/usr/bin/app" {
+		t.Errorf("%+v", c.Child)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
+	"zkelectd/internal/httpapi"
 )
 
 func runCommand() *cobra.Command {
@@ -37,7 +39,7 @@ kills the child at once. SIGHUP reads the configuration again.`,
 			Config: cfg, Log: log, Level: level, Version: version(),
 			Reload: func() (config.Config, error) { return load(cmd, args) },
 		})
-		return serve(cmd.Context(), d)
+		return serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}))
 	}
 	return cmd
 }
@@ -50,8 +52,8 @@ func childArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// serve runs the daemon and turns signals into what they ask for.
-func serve(ctx context.Context, d *daemon.Daemon) error {
+// serve runs the daemon, and its listener if it has an address, and turns signals into what they ask for.
+func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Handler) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -61,6 +63,17 @@ func serve(ctx context.Context, d *daemon.Daemon) error {
 		defer close(done)
 		return d.Run(ctx)
 	})
+	if listen != "" {
+		g.Go(func() error {
+			serving, cancel := context.WithCancel(ctx)
+			defer cancel()
+			go func() { // ends with the daemon
+				<-done
+				cancel()
+			}()
+			return httpapi.Serve(serving, listen, handler)
+		})
+	}
 	g.Go(func() error {
 		for {
 			select {

@@ -1,0 +1,175 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("ROLE") == "notifier" {
+		notify(os.Getenv("NOTIFY_SOCKET"), os.Getenv("TEXT"))
+		os.Stdin.Read(make([]byte, 1)) // stay until the test has seen it
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func notify(name, text string) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Write([]byte(text))
+	return err
+}
+
+func quick(r Readiness) Readiness {
+	r.Interval = 5 * time.Millisecond
+	if r.Timeout == 0 {
+		r.Timeout = 20 * time.Second
+	}
+	return r
+}
+
+func TestReadyAfterSomeTries(t *testing.T) {
+	file := t.TempDir() + "/tries"
+	var tries atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if tries.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	for name, r := range map[string]Readiness{
+		"none":  {},
+		"delay": {Delay: 10 * time.Millisecond},
+		"exec":  {Exec: []string{"sh", "-c", "echo x >>" + file + "; [ $(wc -l <" + file + ") -ge 3 ]"}},
+		"http":  {HTTP: server.URL},
+		"tcp":   {TCP: strings.TrimPrefix(server.URL, "http://")},
+	} {
+		if err := Wait(t.Context(), quick(r), os.Environ(), nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if tries.Load() < 3 {
+		t.Errorf("%d tries", tries.Load())
+	}
+}
+
+func TestNeverReadySaysWhatTheLastTryMet(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/login", http.StatusFound)
+	}))
+	defer server.Close()
+	socket, err := ListenNotify(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	socket.Expect(1)
+	for want, r := range map[string]Readiness{
+		"child.ready.exec sh: exit status 4: not yet": {Exec: []string{"sh", "-c", "echo not yet; exit 4"}},
+		"answered 302 Found":                          {HTTP: server.URL},
+		"child.ready.tcp 127.0.0.1:1":                 {TCP: "127.0.0.1:1"},
+		"no READY=1 was received":                     {Notify: true},
+	} {
+		r.Timeout = 150 * time.Millisecond
+		err := Wait(t.Context(), quick(r), os.Environ(), socket)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "not ready within 150ms") {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, r := range map[string]Readiness{"tcp": {TCP: "127.0.0.1:1"}, "delay": {Delay: time.Hour}, "exec": {Exec: []string{"sleep", "1000"}}} {
+		if err := Wait(ctx, quick(r), os.Environ(), nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// notifier runs a process, in a group of its own, that sends text.
+func notifier(t *testing.T, socket *Socket, text string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ROLE=notifier", "NOTIFY_SOCKET="+socket.Path(), "TEXT="+text)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+func TestNotify(t *testing.T) {
+	said := make(chan string, 10)
+	socket, err := ListenNotify(func(s string) { said <- s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	child := notifier(t, socket, "garbage\x01\nREADY=0\nSTATUS=half way\nREADY=1\n=")
+	socket.Expect(child.Process.Pid)
+	if err := Wait(t.Context(), quick(Readiness{Notify: true}), nil, socket); err != nil {
+		t.Error(err)
+	}
+	if s := <-said; s != "half way" {
+		t.Errorf("status %q", s)
+	}
+}
+
+func TestStrangersCannotNotify(t *testing.T) {
+	said := make(chan string, 10)
+	socket, err := ListenNotify(func(s string) { said <- s })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	child := notifier(t, socket, "nothing")
+	socket.Expect(child.Process.Pid)
+	if err := notify(socket.Path(), "READY=1\nSTATUS=stranger"); err != nil { // from this process, which is of another group
+		t.Fatal(err)
+	}
+	again := notifier(t, socket, "READY=1")
+	_ = again
+	r := quick(Readiness{Notify: true, Timeout: 300 * time.Millisecond})
+	if err := Wait(t.Context(), r, nil, socket); err == nil {
+		t.Error("a stranger made the child ready")
+	}
+	select {
+	case s := <-said:
+		t.Errorf("a stranger's status %q was taken", s)
+	default:
+	}
+}
+
+func TestSocketThatNobodyUses(t *testing.T) {
+	socket, err := ListenNotify(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket.Close()
+}

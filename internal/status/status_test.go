@@ -1,0 +1,74 @@
+package status
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+func snapshot() cluster.Snapshot {
+	member := func(id string, seq int32) cluster.Member {
+		return cluster.Member{
+			Incarnation: cluster.Incarnation{Name: id + "-1", ID: id, Seq: seq},
+			Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
+		}
+	}
+	return cluster.Snapshot{
+		Members: []cluster.Member{member("b", 0), member("a", 1)},
+		Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{
+			Node: "a", Site: "dc1", Incarnation: "a-1", Term: 7, Cause: cluster.CauseFirst, Reason: "first election",
+			Ranking:    []cluster.Verdict{{Node: "a", Incarnation: "a-1", Rank: 1, Why: "priority 7"}},
+			Exclusions: []cluster.Exclusion{{Node: "b", Strikes: 2, Reason: "stalled"}},
+		}},
+	}
+}
+
+func ready(s cluster.Snapshot) cluster.Snapshot {
+	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a-1", Term: 7, State: cluster.FenceReady}}
+	s.Current = cluster.Slot[cluster.Current]{Exists: true, Record: cluster.Current{Node: "a", Site: "dc1", Incarnation: "a-1", Term: 7, State: cluster.CurrentReady}}
+	return s
+}
+
+func TestStates(t *testing.T) {
+	released := snapshot()
+	released.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Incarnation: "a-1", Term: 7, State: cluster.FenceReleased}}
+	gone := snapshot()
+	gone.Members = gone.Members[:1]
+	progress := ready(snapshot())
+	progress.Current.Record.State = cluster.CurrentProgress
+	for name, c := range map[string]struct {
+		s             cluster.Snapshot
+		state, leader string
+	}{
+		"empty":            {cluster.Snapshot{}, StateNone, ""},
+		"elected":          {snapshot(), StateWaiting, "a"},
+		"taking over":      {progress, "PROGRESS", "a"},
+		"leading":          {ready(snapshot()), "READY", "a"},
+		"released":         {released, StateNone, ""},
+		"elected but gone": {gone, StateNone, ""},
+	} {
+		if g := Of("/c", c.s); g.State != c.state || g.Leader != c.leader {
+			t.Errorf("%s: %s %q, want %s %q", name, g.State, g.Leader, c.state, c.leader)
+		}
+	}
+}
+
+func TestTableSaysWhoAndWhy(t *testing.T) {
+	s := ready(snapshot())
+	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
+	s.Members[0].Node.Record.Site = "evil\x1b[31m\tsite"
+	table := Of("/c", s).Table()
+	for _, want := range []string{
+		"Leader   a (site dc1), term 7", "Why      first: first election", "Problem  znode /c/policy is empty", "leader", "elector",
+		"1. priority 7", "strike 2: stalled",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	if strings.ContainsAny(table, "\x1b\t") {
+		t.Errorf("what others wrote steers the terminal:\n%q", table)
+	}
+}

@@ -60,7 +60,10 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	}
 
 	// The old child's end precedes the new child's start.
-	f.working("b", 1)
+	f.eventually("the child of b", func() bool {
+		all := ledger(t, f.ledgerFile())
+		return all[len(all)-1].node == "b"
+	})
 	all := f.sane()
 	last := all[max(0, len(all)-3):] // others may have led before all were there
 	for i, want := range []string{"a", "c", "b"} {
@@ -94,6 +97,7 @@ func TestSecondStopHurries(t *testing.T) {
 	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 40s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 14s}\n")
 	f.start("a")
 	f.until("a leads", leads("a"))
+	f.working("a", 1)
 	began := time.Now()
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.eventually("the stop is under way", func() bool { return f.until("", func(status.Group) bool { return true }).Leader == "a" })
@@ -115,6 +119,7 @@ func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 	f.until("a leads", leads("a"))
 	f.start("b")
 	f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.working("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.until("b leads", leads("b"))
 	f.logged("a", "did not stop in time and is killed")
@@ -206,9 +211,9 @@ func TestReadinessThatNeverComes(t *testing.T) {
 	f.configure("b", "dc1", 1, "")
 	f.start("a")
 	f.start("b")
-	g := f.until("b leads", leads("b"))
-	if !strings.Contains(g.Reason, "child.ready.tcp 127.0.0.1:1") || !strings.Contains(g.Reason, "connection refused") {
-		t.Errorf("the reason is %q", g.Reason)
+	g := f.until("b leads, a is excluded", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
+	if !strings.Contains(g.Exclusions[0].Reason, "child.ready.tcp 127.0.0.1:1") || !strings.Contains(g.Exclusions[0].Reason, "connection refused") {
+		t.Errorf("the reason is %q", g.Exclusions[0].Reason)
 	}
 	f.sane()
 }
@@ -238,9 +243,9 @@ func TestChildThatCrashesIsRestartedThenGivenUp(t *testing.T) {
 	f.working("a", 1)
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
-	g := f.until("b leads", leads("b"))
-	if !strings.Contains(g.Reason, "exited with status 3, 3 times") {
-		t.Errorf("the reason is %q", g.Reason)
+	g := f.until("b leads, a is excluded", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
+	if x := g.Exclusions[0]; !strings.Contains(x.Reason, "exited with status 3, 3 times") {
+		t.Errorf("the reason is %q", x.Reason)
 	}
 	all := f.sane()
 	if len(all) < 3 || all[0].term != all[1].term || all[1].term != all[2].term {

@@ -26,6 +26,8 @@ func ledgerChild() {
 	write := func(event string) {
 		fmt.Fprintf(file, "%d %s %s %s\n", boottime.Now().Nanoseconds(), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), event)
 	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM) // before it shows that it works
 	write("start")
 	mode := os.Getenv("MODE")
 	if mode == "grandchild" {
@@ -36,8 +38,6 @@ func ledgerChild() {
 		}
 		os.Exit(0)
 	}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
 	beat := time.NewTicker(10 * time.Millisecond)
 	var crash <-chan time.Time
 	if mode == "crash" {

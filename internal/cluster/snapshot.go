@@ -17,7 +17,7 @@ func (s Slot[T]) Readable() bool { return s.Exists && s.Err == nil }
 // Snapshot is what one daemon has read of the cluster. Elected and the fence are read before the members, so that a
 // decision made from it fails by its versions if anything moved under way.
 type Snapshot struct {
-	// At is when the reading began, on the reader's monotonic clock.
+	// At is on the reader's monotonic clock: whatever the reader's session had been told of by then is in the snapshot.
 	At time.Duration
 	// Self is the reader's incarnation; SelfLost that its znode is gone or foreign, which ends the session.
 	Self     Incarnation

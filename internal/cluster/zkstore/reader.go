@@ -74,10 +74,13 @@ func (r *Reader) Run(ctx context.Context) {
 	timer := time.NewTimer(jitter(netInterval))
 	defer timer.Stop()
 	for {
+		// The time comes before the hints: whatever happened by then is in what is read now, or hinted and read anew.
+		r.snap.At = r.opt.Clock()
+		r.forget(r.opt.Conn.TakeHints())
 		if r.read(ctx) {
 			r.publish()
 		} else {
-			// Hints are kept in known; a reconnect wakes, this is for a refusal without one.
+			// What could not be read stays unknown; a reconnect wakes, this is for a refusal without one.
 			timer.Reset(jitter(time.Second))
 		}
 		select {
@@ -86,7 +89,6 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-r.opt.Conn.Done():
 			return
 		case <-r.opt.Conn.Wake():
-			r.forget(r.opt.Conn.TakeHints())
 		case <-r.force:
 			p := r.opt.Paths
 			for _, path := range []string{p.Incarnation(r.opt.Self.Name), p.Elected(), p.Leader(), p.Current()} {
@@ -127,7 +129,6 @@ func (r *Reader) publish() {
 // read brings the snapshot up to date. False means that something could not be read; it stays unknown and is read
 // again.
 func (r *Reader) read(ctx context.Context) bool {
-	r.snap.At = r.opt.Clock()
 	for _, step := range []func(context.Context) error{r.readDecision, r.readLeadership, r.readOrder, r.readMembers} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {

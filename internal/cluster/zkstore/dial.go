@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,16 +44,29 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	return w, nil
 }
 
+// longestPace stands for T where the server has not answered yet and what was requested is longer.
+const longestPace = 15 * time.Second
+
+// pace is what reconnecting is timed by: T as negotiated, since what was requested may be far from it. s.mu is held.
+func (s *Session) pace() time.Duration {
+	if s.shake.timeout > 0 {
+		return s.shake.timeout
+	}
+	return min(s.opt.Timeout, longestPace)
+}
+
 // handshakeLimit bounds connecting and the handshake. go-zookeeper allows ten times 2/3 T for each half of it, which
 // outlasts every lease.
 func (s *Session) handshakeLimit() time.Duration {
-	return max(s.opt.Timeout/3, 200*time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.pace()/3, 200*time.Millisecond)
 }
 
 // pause spreads the reconnects of a fleet, and waits longer while no server answers.
 func (s *Session) pause() error {
 	s.mu.Lock()
-	first, failures := s.attempts == 0, s.failures
+	first, failures, pace := s.attempts == 0, s.failures, s.pace()
 	s.attempts++
 	s.mu.Unlock()
 	if s.Err() != nil {
@@ -61,7 +75,7 @@ func (s *Session) pause() error {
 	if first {
 		return nil
 	}
-	wait := rand.N(max(s.opt.Timeout/20, time.Millisecond))
+	wait := rand.N(max(pace/20, time.Millisecond))
 	if rounds := failures / s.hosts.Len(); rounds > 0 {
 		step := min(50*time.Millisecond<<min(rounds-1, 5), time.Second)
 		wait += step/2 + rand.N(step/2)
@@ -84,29 +98,52 @@ type wireConn struct {
 	addr  string
 	limit time.Time // for the handshake
 
-	mu     sync.Mutex
-	asked  bool
-	shaken bool
-	packet []byte
+	mu      sync.Mutex
+	asked   bool
+	shaken  bool
+	packet  []byte
+	closing []byte // the xid of closeSession once it was sent
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	asked := w.asked
 	w.asked = true
+	if asked && isClose(b) {
+		w.closing = bytes.Clone(b[4:8])
+	}
 	w.mu.Unlock()
-	if !asked {
-		// The first write is the connect request, in one piece.
-		if id, ok := connectRequestSession(b); !ok || (id == 0 && w.s.SessionID() != 0) {
-			w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
-			return 0, errSecondSession
-		}
+	if asked {
+		w.send(b)
+		return len(b), nil
+	}
+	if err := w.s.Err(); err != nil {
+		return 0, err
+	}
+	// The first write is the connect request, in one piece.
+	if id, ok := connectRequestSession(b); !ok || (id == 0 && w.s.SessionID() != 0) {
+		w.s.vanished()
+		w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
+		return 0, errSecondSession
 	}
 	n, err := w.Conn.Write(b)
-	if err != nil && !asked {
+	if err != nil {
 		w.s.trouble(w.addr, err)
 	}
 	return n, err
+}
+
+// send writes a request or closes the socket, and never fails: go-zookeeper deadlocks for good if it is told that
+// credentials could not be sent. It notices by reading as well, and then answers all that is pending. After the
+// session's end nothing is sent. Least of all the library's own closeSession, which would hand leadership on while the
+// child of a session that ended for this side only may still run (S1).
+func (w *wireConn) send(b []byte) {
+	if w.s.Err() == nil {
+		if _, err := w.Conn.Write(b); err == nil {
+			return
+		}
+	}
+	w.Conn.Close()
 }
 
 func (w *wireConn) Read(b []byte) (int, error) {
@@ -114,6 +151,9 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.shaken {
+		if w.closing != nil && answersClose(b[:n], w.closing) {
+			w.s.vanished()
+		}
 		return n, err
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/go-zookeeper/zk"
 
@@ -68,13 +67,25 @@ func (s *Session) Children(ctx context.Context, path string, watched bool) ([]st
 	return r.names, statOf(r.stat), err
 }
 
+// maxTx bounds a transaction: a server hangs up on a packet above jute.maxbuffer, by default 1 MiB, without a word.
+const maxTx = 1000 << 10
+
 // Do implements [cluster.Conn].
 func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w (%w)", cluster.ErrNotSent, err)
+	}
 	if !s.Connected() {
-		if err := s.Err(); err != nil {
-			return nil, err
-		}
 		return nil, cluster.ErrNotSent
+	}
+	size := 0
+	for i, op := range ops {
+		if size += len(op.Path) + len(op.Data); size > maxTx {
+			return nil, &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: more than %d bytes at once", cluster.ErrInvalid, maxTx)}
+		}
 	}
 	reqs := make([]any, len(ops))
 	for i, op := range ops {
@@ -119,22 +130,20 @@ func (s *Session) request(op cluster.Op) any {
 	}
 }
 
-// results finds the first operation that failed: those after it are answered with an error of their own, which says
-// nothing.
+// notTried is how the library shows the code that the server gives to operations after the one that failed.
+const notTried = "unknown error: -2"
+
+// results finds the operation that failed: the others are answered with errors too, which say nothing.
 func results(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.Result, error) {
-	out := make([]cluster.Result, len(ops))
 	for i, part := range parts {
-		if part.Error != nil && i < len(ops) {
-			if known := outcome(part.Error); !errors.Is(known, errOpaque) {
-				return nil, &cluster.TxError{Index: i, Op: ops[i], Err: known}
-			}
+		if part.Error == nil || part.Error.Error() == notTried || i >= len(ops) {
+			continue
 		}
-		if i < len(out) {
-			out[i].Path = part.String
-			if part.Stat != nil {
-				out[i].Version = part.Stat.Version
-			}
+		known := outcome(part.Error)
+		if errors.Is(known, cluster.ErrUnknown) {
+			known = part.Error // a code without a name, such as a quota's: refused all the same
 		}
+		return nil, &cluster.TxError{Index: i, Op: ops[i], Err: known}
 	}
 	if err != nil {
 		return nil, outcome(err)
@@ -142,20 +151,22 @@ func results(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.R
 	if len(parts) != len(ops) {
 		return nil, fmt.Errorf("%w: %d results for %d operations", cluster.ErrUnknown, len(parts), len(ops))
 	}
-	for _, part := range parts {
+	out := make([]cluster.Result, len(ops))
+	for i, part := range parts {
 		if part.Error != nil {
 			return nil, outcome(part.Error)
+		}
+		out[i].Path = part.String
+		if part.Stat != nil {
+			out[i].Version = part.Stat.Version
 		}
 	}
 	return out, nil
 }
 
-// errOpaque marks a code that the server uses for operations that were not tried.
-var errOpaque = errors.New("not tried")
-
-// outcome translates the library's errors: definite, not sent, or unknown.
+// outcome translates the library's errors: definite, not sent, or unknown. What is not known to be one of the first two
+// is unknown: taking it for a refusal would be believing that nothing was applied.
 func outcome(err error) error {
-	var network *net.OpError
 	switch {
 	case err == nil:
 		return nil
@@ -178,10 +189,10 @@ func outcome(err error) error {
 		return cluster.ErrSessionEnded
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
 		return cluster.ErrNotSent
-	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing), errors.As(err, &network):
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing):
 		return cluster.ErrUnknown
 	}
-	return fmt.Errorf("%w: %w", errOpaque, err)
+	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, err)
 }
 
 // await runs a call of the library, which takes no context, under one. The call's goroutine ends with the session at
@@ -201,6 +212,7 @@ func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, e
 		done <- reply{value, outcome(err)}
 	}()
 	var zero T
+	var over error
 	select {
 	case r := <-done:
 		if r.err != nil && s.Err() != nil {
@@ -208,10 +220,18 @@ func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, e
 		}
 		return r.value, r.err
 	case <-ctx.Done():
-		return zero, ctx.Err()
+		over = ctx.Err()
 	case <-s.done:
-		return zero, s.Err()
+		over = s.Err()
 	}
+	select {
+	case r := <-done:
+		if r.err == nil { // the reply is there: what it says is better than giving up
+			return r.value, nil
+		}
+	default:
+	}
+	return zero, over
 }
 
 // arm notes a watch before it is set, as it may fire before its setting has returned. False if it is armed already: the

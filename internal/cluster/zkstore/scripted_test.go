@@ -97,7 +97,7 @@ func (s *scripted) greet(c net.Conn, session int64) error {
 
 func silent(_ *scripted, c net.Conn) { io.Copy(io.Discard, c) }
 
-// serve answers pings, and nothing else.
+// serve answers pings and closeSession, and nothing else.
 func serve(s *scripted, c net.Conn) {
 	if s.greet(c, 0x1234) != nil {
 		return
@@ -111,12 +111,15 @@ func pong(c net.Conn) {
 		if err != nil {
 			return
 		}
-		if int32(binary.BigEndian.Uint32(req[8:])) != 11 { // ping
-			continue
+		b := append(binary.BigEndian.AppendUint32(nil, replyHeader), req[4:8]...) // a ping's xid is its own
+		b = append(b, make([]byte, 12)...)
+		switch int32(binary.BigEndian.Uint32(req[8:])) {
+		case 11: // ping
+			c.Write(b)
+		case opCloseOnWire:
+			c.Write(b)
+			return
 		}
-		b := binary.BigEndian.AppendUint32(nil, 16)
-		b = append(b, 0xff, 0xff, 0xff, 0xfe)
-		c.Write(append(b, make([]byte, 12)...))
 	}
 }
 

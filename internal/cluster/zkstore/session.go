@@ -58,6 +58,7 @@ type Session struct {
 	dialed    time.Time
 	lost      time.Time
 	troubles  map[string]error
+	gone      bool // the server has no such session any more
 	hints     cluster.Hints
 	armed     map[watch]bool
 }
@@ -135,6 +136,9 @@ func (s *Session) authenticate(ctx context.Context) error {
 		return nil
 	}
 	_, err := await(ctx, s, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(s.opt.Scheme, s.opt.Auth) })
+	if errors.Is(err, cluster.ErrNoAuth) {
+		return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", s.opt.Scheme)
+	}
 	if err != nil {
 		return fmt.Errorf("ZooKeeper did not take the %s credentials: %w", s.opt.Scheme, err)
 	}
@@ -206,104 +210,6 @@ func (s *Session) TakeHints() cluster.Hints {
 	return h
 }
 
-// Close ends the session on the server, so that its ephemerals vanish at once.
-func (s *Session) Close(ctx context.Context) error {
-	if s.Err() == nil {
-		closed := make(chan struct{})
-		s.owned.Go(func() {
-			defer close(closed)
-			s.zk.Close()
-		})
-		select {
-		case <-closed:
-		case <-s.done:
-		case <-ctx.Done():
-		}
-	}
-	s.end(errors.New("closed"))
-	finished := make(chan struct{})
-	go func() { // ends when the session's own goroutines have
-		s.owned.Wait()
-		close(finished)
-	}()
-	select {
-	case <-finished:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the session: %w", ctx.Err())
-	}
-}
-
-// end makes the session over: the socket is closed hard, nothing is sent any more, and the library is told to stop.
-func (s *Session) end(reason error) {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return
-	}
-	if !errors.Is(reason, cluster.ErrSessionEnded) {
-		reason = fmt.Errorf("%w: %w", cluster.ErrSessionEnded, reason)
-	}
-	s.err = reason
-	s.connected = false
-	conn := s.conn
-	s.mu.Unlock()
-	s.cancel()
-	close(s.done)
-	if conn != nil {
-		conn.Conn.Close()
-	}
-}
-
-// supervise owns the library's connection: it notices when that stops making progress, and stops it when the session
-// has ended. go-zookeeper deadlocks for good when it fails to send credentials on a reconnect; then it is abandoned.
-func (s *Session) supervise(events <-chan zk.Event) {
-	tick := time.NewTicker(max(s.opt.Timeout/4, 50*time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-events:
-			// Only drained: the callback has seen them. The channel is closed when the library has stopped.
-		case <-tick.C:
-			if s.stuck() {
-				s.end(errors.New("the client library makes no progress"))
-			}
-		case <-s.done:
-			s.shutdown(events)
-			return
-		}
-	}
-}
-
-// stuck tells that the connection was lost and no other has been tried for long.
-func (s *Session) stuck() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conn == nil && !s.lost.IsZero() && s.dialed.Before(s.lost) &&
-		time.Since(s.lost) > max(s.opt.Timeout/3, 500*time.Millisecond)
-}
-
-func (s *Session) shutdown(events <-chan zk.Event) {
-	stopped := make(chan struct{})
-	go func() { // ends within 3 s: Close waits no longer
-		s.zk.Close()
-		close(stopped)
-	}()
-	limit := time.NewTimer(5 * time.Second)
-	defer limit.Stop()
-	for {
-		select {
-		case _, open := <-events:
-			if !open {
-				<-stopped
-				return
-			}
-		case <-limit.C:
-			return
-		}
-	}
-}
-
 // event is called by the library for every event, and must not block.
 func (s *Session) event(ev zk.Event) {
 	s.mu.Lock()
@@ -315,6 +221,7 @@ func (s *Session) event(ev zk.Event) {
 		s.hints.All = true
 		s.signal()
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
+		s.gone = true
 		s.owned.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
 	case ev.Type == zk.EventSession && ev.State == zk.StateDisconnected:
 		s.connected = false

@@ -103,6 +103,7 @@ func TestUnansweredWriteEndsTheSession(t *testing.T) {
 		t.Errorf("without a reply: %v", err)
 	}
 	contains(t, s.Err(), "no reply in time")
+	px.set(false, false)
 }
 
 func TestConnectionLostUnderWayIsUnknown(t *testing.T) {
@@ -136,7 +137,7 @@ func TestServerRestartKeepsTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Stop()
+	t.Cleanup(func() { server.Stop() })
 	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 60 * time.Second})
 	p := root(t, s)
 	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
@@ -163,7 +164,7 @@ func TestFrozenServerHangsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Stop()
+	t.Cleanup(func() { server.Stop() })
 	s := open(t, Options{Servers: []string{server.Addr()}, Timeout: 2 * time.Second})
 	server.Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -18,6 +18,7 @@ const (
 	passwordLen   = 16
 	maxHandshake  = 1 << 10
 	opCloseOnWire = -11
+	replyHeader   = 4 + 8 + 4 // xid, zxid, error code
 )
 
 // handshake is the server's answer to a connect request.
@@ -75,9 +76,20 @@ var ErrNoSuchSession = errors.New("the session has ended already, or the passwor
 // CloseSession ends a session from outside: its ephemerals vanish at once. Whoever calls it must know that nothing works
 // on the strength of that session any more (S1). It tries the servers in turn until ctx is over.
 func CloseSession(ctx context.Context, servers []string, session int64, password []byte) error {
+	return closeAnywhere(ctx, (&net.Dialer{}).DialContext, servers, session, password)
+}
+
+// closeTimeout bounds the closing at one server, so that one that is silent leaves the others their turn.
+const closeTimeout = 5 * time.Second
+
+func closeAnywhere(ctx context.Context, dial DialFunc, servers []string, session int64, password []byte) error {
 	var errs []error
-	for _, server := range servers {
-		err := closeSessionAt(ctx, server, session, password)
+	for i, server := range servers {
+		share := closeTimeout
+		if limit, ok := ctx.Deadline(); ok {
+			share = min(share, time.Until(limit)/time.Duration(len(servers)-i))
+		}
+		err := closeSessionAt(ctx, share, dial, server, session, password)
 		if err == nil || errors.Is(err, ErrNoSuchSession) {
 			return err
 		}
@@ -86,14 +98,39 @@ func CloseSession(ctx context.Context, servers []string, session int64, password
 	return fmt.Errorf("cannot close session 0x%x: %w", session, errors.Join(errs...))
 }
 
-func closeSessionAt(ctx context.Context, server string, session int64, password []byte) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+func closeSessionAt(ctx context.Context, limit time.Duration, dial DialFunc, server string, session int64, password []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	conn, err := dial(ctx, "tcp", server)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+	if err := attach(conn, session, password); err != nil {
+		return err
+	}
+	b := binary.BigEndian.AppendUint32(nil, 8)
+	b = binary.BigEndian.AppendUint32(b, 1)
+	op := int32(opCloseOnWire)
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	// The server answers once the ephemerals are gone, then hangs up.
+	reply := make([]byte, 4+replyHeader)
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return fmt.Errorf("no answer to closeSession: %w", err)
+	}
+	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
+		return fmt.Errorf("closeSession was refused with code %d", code)
+	}
+	return nil
+}
+
+// attach takes a session over.
+func attach(conn net.Conn, session int64, password []byte) error {
 	if _, err := conn.Write(encodeConnect(10*time.Second, session, password)); err != nil {
 		return err
 	}
@@ -107,7 +144,7 @@ func closeSessionAt(ctx context.Context, server string, session int64, password 
 			return ErrNoSuchSession
 		}
 		if complete {
-			break
+			return nil
 		}
 		buf := make([]byte, 256)
 		n, err := conn.Read(buf)
@@ -116,16 +153,15 @@ func closeSessionAt(ctx context.Context, server string, session int64, password 
 		}
 		packet = append(packet, buf[:n]...)
 	}
-	b := binary.BigEndian.AppendUint32(nil, 8)
-	b = binary.BigEndian.AppendUint32(b, 1)
-	op := int32(opCloseOnWire)
-	b = binary.BigEndian.AppendUint32(b, uint32(op))
-	if _, err := conn.Write(b); err != nil {
-		return err
-	}
-	// The server answers once the ephemerals are gone, then hangs up.
-	if _, err := io.ReadFull(conn, make([]byte, 4+16)); err != nil {
-		return fmt.Errorf("no answer to closeSession: %w", err)
-	}
-	return nil
+}
+
+// isClose tells whether an encoded request is closeSession.
+func isClose(packet []byte) bool {
+	return len(packet) >= 12 && int32(binary.BigEndian.Uint32(packet[8:])) == opCloseOnWire
+}
+
+// answersClose tells whether a reply without its length prefix, which go-zookeeper reads apart, is the server's consent
+// to the closeSession with this xid. Where a reply comes in pieces it is missed, which costs only a second closing.
+func answersClose(reply, xid []byte) bool {
+	return len(reply) == replyHeader && bytes.Equal(reply[:4], xid) && binary.BigEndian.Uint32(reply[12:]) == 0
 }

@@ -1,0 +1,167 @@
+package zkstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func gone(t *testing.T, path string) bool {
+	t.Helper()
+	_, _, err := open(t, Options{}).Get(t.Context(), path, false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// Whatever has become of the connection, Close ends the session on the server.
+func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
+	for name, hurt := range map[string]func(*testing.T, *proxy, *Session, cluster.Paths){
+		"connected": func(*testing.T, *proxy, *Session, cluster.Paths) {},
+		"connection lost": func(t *testing.T, px *proxy, s *Session, _ cluster.Paths) {
+			px.set(false, true)
+			px.cut()
+			eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
+			px.set(false, false)
+		},
+		"over, as a write got no reply": func(t *testing.T, px *proxy, s *Session, p cluster.Paths) {
+			px.set(true, false)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := s.Do(ctx, create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrUnknown) {
+				t.Errorf("without a reply: %v", err)
+			}
+			px.set(false, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			px := newProxy(t, shared.Addr())
+			s := open(t, Options{Servers: []string{px.addr()}, Timeout: 60 * time.Second})
+			p := root(t, s)
+			if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
+				t.Fatal(err)
+			}
+			hurt(t, px, s, p)
+			closeSession(t, s)
+			if !gone(t, p.Root+"/mine") || !gone(t, p.Root+"/late") {
+				t.Error("the ephemerals are there after Close")
+			}
+		})
+	}
+}
+
+func TestCloseThatNobodyConfirmsSaysSo(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 2 * time.Second})
+	px.set(false, true)
+	px.cut()
+	eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
+	contains(t, s.Close(t.Context()), px.addr(), "ephemerals stay", s.Timeout().String())
+	px.set(false, false)
+}
+
+// A write that need not be sent must not cost the session, and with it leadership.
+func TestWriteWithoutTimeIsNotSent(t *testing.T) {
+	s := open(t, Options{})
+	p := root(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Do(ctx, create(p.Root+"/x", false))
+	if !errors.Is(err, cluster.ErrNotSent) || !errors.Is(err, context.Canceled) || s.Err() != nil {
+		t.Errorf("%v; session: %v", err, s.Err())
+	}
+}
+
+// refuse answers closeSession with an error code.
+func refuse(s *scripted, c net.Conn) {
+	if s.greet(c, 0x1234) != nil {
+		return
+	}
+	req, err := packet(c)
+	if err != nil {
+		return
+	}
+	b := binary.BigEndian.AppendUint32(nil, replyHeader)
+	b = append(b, req[4:8]...)
+	b = append(b, make([]byte, 8)...)
+	code := int32(-118) // session moved
+	c.Write(binary.BigEndian.AppendUint32(b, uint32(code)))
+}
+
+func TestRefusedCloseSessionIsNoSuccess(t *testing.T) {
+	server := script(t, refuse)
+	contains(t, CloseSession(t.Context(), []string{server.addr}, 0x1234, make([]byte, passwordLen)), "-118", server.addr)
+}
+
+func TestCloseSessionTriesTheOtherServers(t *testing.T) {
+	server := script(t, silent)
+	s := open(t, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	if err := CloseSession(ctx, []string{server.addr, shared.Addr()}, s.SessionID(), s.Password()); err != nil {
+		t.Error(err)
+	}
+}
+
+// slowClose is a connection whose closing takes long, as with TLS, and that counts what is written once it is told to.
+type slowClose struct {
+	net.Conn
+	closing chan struct{}
+	over    *atomic.Bool
+	late    *atomic.Int32
+	closes  *atomic.Int32
+}
+
+func (c slowClose) Write(b []byte) (int, error) {
+	if c.over.Load() {
+		c.late.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c slowClose) Close() error {
+	c.closes.Add(1)
+	<-c.closing
+	return c.Conn.Close()
+}
+
+// A session that ends for this side only must not be closed on the server behind the caller's back: the child may still
+// run (S1).
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	var late, closes atomic.Int32
+	var over atomic.Bool
+	closing := make(chan struct{})
+	s := open(t, Options{Timeout: 20 * time.Second, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return slowClose{conn, closing, &over, &late, &closes}, err
+	}})
+	p := root(t, s)
+	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
+		t.Fatal(err)
+	}
+	over.Store(true)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.end(errors.New("a write got no reply in time"))
+	}()
+	<-s.Done()
+	// The library is told to stop now, and wants to close the session while the socket is still open.
+	eventually(t, "its closeSession or the refusal", func() bool { return late.Load() > 0 || closes.Load() > 1 })
+	if n := late.Load(); n != 0 {
+		t.Errorf("%d packets were sent after the end", n)
+	}
+	if gone(t, p.Root+"/mine") {
+		t.Error("the ephemeral vanished with the end of this side")
+	}
+	over.Store(false)
+	close(closing)
+	<-ended
+}

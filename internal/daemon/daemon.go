@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
@@ -94,7 +95,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer detach()
 	defer d.cancel()
 	d.hooks = hook.NewQueue(hook.QueueOptions{
-		Name: "on_change", Argv: d.cfg.Hooks.OnChange, Env: os.Environ(), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
+		Name: "on_change", Argv: d.cfg.Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
 	})
 	defer func() {
 		limited, cancel := context.WithTimeout(context.Background(), d.cfg.Hooks.Timeout)

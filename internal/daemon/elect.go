@@ -57,7 +57,10 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		e.acting = true
 		e.l.d.log.Info("now elector", "members", len(snap.Members))
 	}
-	if e.busy || snap.At < e.settled || now < e.retry {
+	switch {
+	case e.busy || snap.At < e.settled:
+		return 0 // the outcome or a newer snapshot is on its way
+	case now < e.retry:
 		return e.retry
 	}
 	if !snap.Policy.Exists {

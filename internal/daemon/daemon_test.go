@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+var server *zkserver.Server
+
+func TestMain(m *testing.M) {
+	var err error
+	if server, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	server.Stop()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// run starts a daemon in this process and returns it with what Run will return.
+func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
+	t.Helper()
+	cfg, err := config.Load(config.Sources{Env: append(env, "ZKELECTD_NODE_ID="+id, "ZKELECTD_ZOOKEEPER_ROOT="+root,
+		"ZKELECTD_ZOOKEEPER_SERVERS="+server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	done := make(chan error, 1)
+	go func() { done <- d.Run(context.Background()) }()
+	t.Cleanup(func() { d.Stop("the test is over") })
+	return d, done
+}
+
+func until(t *testing.T, d *Daemon, what string, ok func(status.Daemon) bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !ok(d.View()) {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("did not happen: %s; the view is %+v", what, d.View())
+		}
+	}
+}
+
+// A daemon that ends leaves no goroutine behind: TestMain looks for them.
+func TestLifeOfTwoDaemons(t *testing.T) {
+	a, aDone := run(t, "/daemon", "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
+	until(t, a, "a leads", status.Daemon.Leads)
+	b, bDone := run(t, "/daemon", "b")
+	until(t, b, "b has seen the decision", func(v status.Daemon) bool { return v.Elected == "a" })
+	if v := a.View(); !v.Elector || v.Term == 0 || v.LeaseRemaining <= 0 || v.LeaseRemaining > 4500*time.Millisecond {
+		t.Errorf("the leader shows %+v", v)
+	}
+	if v := b.View(); v.Elector || v.Leads() || v.Phase != "standby" {
+		t.Errorf("the standby shows %+v", v)
+	}
+	a.Stop("stopped")
+	if err := <-aDone; err != nil {
+		t.Errorf("a ended with %v", err)
+	}
+	until(t, b, "b leads", status.Daemon.Leads)
+	if v := a.View(); v.Leads() {
+		t.Errorf("after its end a shows %+v", v)
+	}
+	b.Stop("stopped")
+	if err := <-bDone; err != nil {
+		t.Errorf("b ended with %v", err)
+	}
+}
+
+func TestStopBeforeThereIsAServer(t *testing.T) {
+	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Run(ctx); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestWhoLives(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	me := self()
+	started, err := processStart(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := cluster.Node{Host: me.host, Boot: me.boot, PID: cmd.Process.Pid, Started: started}
+	if !me.lives(other) {
+		t.Error("a live process of this host is taken for dead")
+	}
+	for name, n := range map[string]cluster.Node{
+		"this process' own past": {Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started},
+		"a pid that was reused":  {Host: me.host, Boot: me.boot, PID: other.PID, Started: started + 1},
+		"before the last boot":   {Host: me.host, Boot: "other", PID: other.PID, Started: started},
+		"of another host":        {Host: "other", Boot: me.boot, PID: other.PID, Started: started},
+		"a record without a pid": {Host: me.host, Boot: me.boot},
+	} {
+		if me.lives(n) {
+			t.Errorf("%s is taken for alive", name)
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if me.lives(other) {
+		t.Error("a dead process is taken for alive")
+	}
+}

@@ -80,7 +80,6 @@ func leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leader",
 		Short: "Print the READY leader's id; exit 0, or 1 if there is none, or 2 on an error",
-		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withLeader(cmd, func(id string) error {
 				if id == "" {
@@ -92,6 +91,7 @@ func leaderCommand() *cobra.Command {
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
+	slipsExit2(cmd)
 	return cmd
 }
 
@@ -99,9 +99,9 @@ func isLeaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "is-leader",
 		Short: "Exit 0 if the node (--id, default this host) is the READY leader, 1 if not, 2 if that can't be told",
-		Args:  cobra.NoArgs,
 	}
 	config.RegisterFlags(cmd.Flags())
+	slipsExit2(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, nil)
 		if err != nil {
@@ -115,6 +115,17 @@ func isLeaderCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// slipsExit2 keeps a slip on the command line from passing for the answer no, which is exit status 1.
+func slipsExit2(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitCode{2, err} })
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := cobra.NoArgs(cmd, args); err != nil {
+			return exitCode{2, err}
+		}
+		return nil
+	}
 }
 
 // withLeader reads who leads; "" if nobody does. What keeps it from knowing is exit status 2.

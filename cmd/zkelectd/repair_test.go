@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+)
+
+// snapshot reads the group as it is.
+func (f *fleet) snapshot() cluster.Snapshot {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return snap
+}
+
+// whole waits until every record of a leadership can be read and they agree: after damage, that is a repair.
+func (f *fleet) whole(what string) cluster.Snapshot {
+	f.t.Helper()
+	var snap cluster.Snapshot
+	f.eventually(what, func() bool {
+		snap = f.snapshot()
+		return snap.Ready() && snap.Current.Readable() && snap.Current.Record.State == cluster.CurrentReady &&
+			snap.Current.Record.Term == snap.Elected.Record.Term
+	}, func() string { return status.Of(f.paths.Root, snap).Table() })
+	return snap
+}
+
+// acquisitions counts, from what the daemons logged, how often each term was acquired.
+func (f *fleet) acquisitions() map[string]int {
+	terms := make(map[string]int)
+	for _, p := range f.daemons {
+		for line := range strings.Lines(p.output()) {
+			if strings.Contains(line, `msg="now preparing"`) || strings.Contains(line, `msg="now wait-out"`) {
+				_, rest, _ := strings.Cut(line, " term=")
+				term, _, _ := strings.Cut(rest, " ")
+				terms[term]++
+			}
+		}
+	}
+	return terms
+}
+
+func overwrite(path, data string) cluster.Op {
+	return cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte(data)}
+}
+
+func remove(path string) cluster.Op {
+	return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
+}
+
+// Each record of a leadership, damaged in each way, is repaired by a leadership of a newer term.
+func TestDamagedLeadershipIsRepaired(t *testing.T) {
+	for _, znode := range []string{"elected", "leader", "current"} {
+		for name, data := range map[string]string{"garbage": "\x00garbage", "empty": "", "newer": `{"v":99,"term":1}`, "foreign": `{"term":1}`} {
+			t.Run(znode+" "+name, func(t *testing.T) {
+				t.Parallel()
+				f := newFleet(t)
+				f.join("a", "b")
+				before := f.whole("a leadership").Elected.Record.Term
+				f.works("a")
+				f.write(overwrite(f.znode(znode), data))
+				if after := f.whole("a repaired one").Elected.Record.Term; znode != "current" && after <= before {
+					t.Errorf("term %d, then %d", before, after)
+				}
+				f.sane()
+			})
+		}
+	}
+}
+
+func (f *fleet) znode(name string) string {
+	return map[string]string{"elected": f.paths.Elected(), "leader": f.paths.Leader(), "current": f.paths.Current()}[name]
+}
+
+// Whatever part of a leadership an operator wipes at once: the next child must not start beside the old one, which
+// ignores TERM and so takes its time.
+func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
+	for name, wipe := range map[string]func(p cluster.Paths) []cluster.Op{
+		"elected": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Elected())} },
+		"current": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Current())} },
+		"fence":   func(p cluster.Paths) []cluster.Op { return []cluster.Op{overwrite(p.Leader(), "")} },
+		"elected and current": func(p cluster.Paths) []cluster.Op {
+			return []cluster.Op{remove(p.Elected()), remove(p.Current())}
+		},
+		"elected and fence": func(p cluster.Paths) []cluster.Op {
+			return []cluster.Op{remove(p.Elected()), overwrite(p.Leader(), "")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			const manual = "election: {failback: {mode: manual}, exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n"
+			f.configure("a", "dc1", 1, manual)
+			f.configure("b", "dc1", 2, manual)
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.works("a")
+			f.start("b")
+			f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+			old := f.child("a")
+			f.write(wipe(f.paths)...)
+			g := status.Of(f.paths.Root, f.whole("a leadership again"))
+			f.works(g.Leader)
+			f.gone(old)
+			f.sane()
+			for term, times := range f.acquisitions() {
+				if times != 1 {
+					t.Errorf("term %s was acquired %d times", term, times)
+				}
+			}
+		})
+	}
+}
+
+// A policy that can't be read is replaced by the elector's own, and a deleted one is published again.
+func TestDamagedPolicyStopsNobody(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.write(overwrite(f.paths.Policy(), "\x00garbage"))
+	elector := f.until("any", func(status.Group) bool { return true }).Elector
+	f.logged(elector, "the policy in ZooKeeper cannot be used, ranking by the own configuration")
+	f.logged(elector, "znode "+f.paths.Policy()+" is not a zkelectd record")
+	if !leads("a")(f.until("any", func(status.Group) bool { return true })) {
+		t.Error("the leader changed")
+	}
+	f.write(remove(f.paths.Policy()))
+	f.eventually("the policy is published again", func() bool { s := f.snapshot(); return s.Policy.Readable() })
+	f.sane()
+}
+
+// The leader's session ends on the server: its incarnation and current are gone, and it comes back with a new one.
+func TestLeaderLosesItsIncarnation(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.works("a")
+	before := f.snapshot()
+	old := before.Elected.Record.Incarnation
+	f.write(remove(f.paths.Incarnation(old)))
+	f.eventually("a has a new incarnation", func() bool {
+		s := f.snapshot()
+		_, alive := s.Member(old)
+		return !alive && len(s.Members) == 2
+	})
+	f.until("a leads again, as the better one", leads("a"))
+	if after := f.whole("a leadership"); after.Elected.Record.Term <= before.Elected.Record.Term || after.Elected.Record.Incarnation == old {
+		t.Errorf("term %d of %s, then %d of %s", before.Elected.Record.Term, old, after.Elected.Record.Term, after.Elected.Record.Incarnation)
+	}
+	if out := f.daemons["a"].output(); !strings.Contains(out, "its own incarnation is gone") {
+		t.Errorf("a does not say why:\n%s", out)
+	}
+	f.sane()
+}

@@ -33,7 +33,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b", "c")
 
-	f.working("a", 1)
+	f.works("a")
 
 	// A file with faults is refused whole.
 	f.configure("c", "dc9", 500, "policy: {sites: {dc9: many}}\nlog: {level: loud}\n")
@@ -48,7 +48,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f.configure("c", "dc1", 500, "election: {takeover_timeout: 1m}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
 	f.until("c leads by its new priority", leads("c"))
-	f.working("c", 1)
+	f.works("c")
 	f.logged("c", "these settings need a restart")
 	f.logged("c", "election.takeover_timeout")
 
@@ -60,10 +60,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	}
 
 	// The old child's end precedes the new child's start.
-	f.eventually("the child of b", func() bool {
-		all := ledger(t, f.ledgerFile())
-		return all[len(all)-1].node == "b"
-	})
+	f.works("b")
 	all := f.sane()
 	last := all[max(0, len(all)-3):] // others may have led before all were there
 	for i, want := range []string{"a", "c", "b"} {

@@ -173,7 +173,9 @@ func TestRegistrationDeletedByHand(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b")
 	f.write(cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Node("a"), Version: cluster.AnyVersion})
-	f.until("b leads: nobody knows who a is", leads("b"))
+	f.until("a leads again, registered anew", func(g status.Group) bool {
+		return leads("a")(g) && len(g.Members) == 2 && g.Elector == "b"
+	})
 	f.sane()
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,6 +95,15 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 		"elected and fence": func(p cluster.Paths) []cluster.Op {
 			return []cluster.Op{remove(p.Elected()), overwrite(p.Leader(), "")}
 		},
+		"fence and current": func(p cluster.Paths) []cluster.Op {
+			return []cluster.Op{overwrite(p.Leader(), ""), remove(p.Current())}
+		},
+		"all": func(p cluster.Paths) []cluster.Op {
+			return []cluster.Op{overwrite(p.Leader(), ""), remove(p.Current()), remove(p.Elected())}
+		},
+		"all damaged": func(p cluster.Paths) []cluster.Op {
+			return []cluster.Op{overwrite(p.Leader(), "x"), remove(p.Current()), overwrite(p.Elected(), "x")}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,8 +166,29 @@ func TestLeaderLosesItsIncarnation(t *testing.T) {
 	if after := f.whole("a leadership"); after.Elected.Record.Term <= before.Elected.Record.Term || after.Elected.Record.Incarnation == old {
 		t.Errorf("term %d of %s, then %d of %s", before.Elected.Record.Term, old, after.Elected.Record.Term, after.Elected.Record.Incarnation)
 	}
-	if out := f.daemons["a"].output(); !strings.Contains(out, "its own incarnation is gone") {
+	if out := f.daemons["a"].output(); !strings.Contains(out, "its own") {
 		t.Errorf("a does not say why:\n%s", out)
 	}
 	f.sane()
+}
+
+// Alone, with nobody else to lead, a daemon whose own registration was damaged must find back (L1).
+func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
+	for name, op := range map[string]func(string) cluster.Op{
+		"deleted": remove,
+		"damaged": func(path string) cluster.Op { return overwrite(path, "\x00garbage") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.join("a")
+			f.write(op(f.paths.Node("a")))
+			f.eventually("its record is back", func() bool {
+				s := f.snapshot()
+				return len(s.Members) == 1 && s.Members[0].Node.Readable()
+			}, func() string { return fmt.Sprint(f.until("", func(status.Group) bool { return true }).Table()) })
+			f.until("a leads", leads("a"))
+			f.sane()
+		})
+	}
 }

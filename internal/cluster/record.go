@@ -286,9 +286,10 @@ func ReadSlot[T any, R interface {
 	return s
 }
 
-// ReadFence is ReadSlot for the data of leader, which is created empty: that nobody has led yet is no damage.
+// ReadFence is ReadSlot for the data of leader, which is created empty: that nobody has led yet is no damage. Emptied
+// later it is, as a lease may run that it no longer tells of.
 func ReadFence(path string, data []byte, stat Stat, exists bool) Slot[Fence] {
-	s := ReadSlot[Fence](path, data, stat, exists && len(data) > 0)
+	s := ReadSlot[Fence](path, data, stat, exists && (len(data) > 0 || stat.Version > 0))
 	s.Stat = stat
 	return s
 }

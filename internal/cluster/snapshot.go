@@ -19,7 +19,8 @@ func (s Slot[T]) Readable() bool { return s.Exists && s.Err == nil }
 type Snapshot struct {
 	// At is on the reader's monotonic clock: whatever the reader's session had been told of by then is in the snapshot.
 	At time.Duration
-	// Self is the reader's incarnation; SelfLost that its znode is gone or foreign, which ends the session.
+	// Self is the reader's incarnation; SelfLost that its znode or that below nodes is gone, foreign or damaged, which ends
+	// the session: a registration is only ever made anew.
 	Self     Incarnation
 	SelfLost bool
 	// Session is the reader's, as shown by [Stat.Owner].

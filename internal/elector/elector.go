@@ -63,6 +63,7 @@ type Elector struct {
 	eligible  map[string]time.Duration
 	overTerm  int64
 	overSince time.Duration
+	highest   int64 // the highest term that was seen or given, should the records be wiped
 }
 
 // New returns an elector that has seen nothing.
@@ -83,10 +84,12 @@ type verdict struct {
 // Decide judges one snapshot. The snapshot must have been read by the elector (Snapshot.Elector).
 func (e *Elector) Decide(in Input) Decision {
 	s := &in.Snapshot
+	elected, fenced := s.Terms()
+	e.highest = max(e.highest, elected, fenced)
 	v := attempt(in)
 	exclusions := in.Exclusions
-	if term, _ := s.Terms(); v.over && term != e.overTerm {
-		e.overTerm, e.overSince = term, in.Now
+	if v.over && elected != e.overTerm {
+		e.overTerm, e.overSince = elected, in.Now
 	}
 	if v.strike {
 		rec := s.Elected.Record
@@ -106,6 +109,7 @@ func (e *Elector) Decide(in Input) Decision {
 	}
 	if v.over {
 		d.Elect = e.elect(in, v, ranking, best, exclusions)
+		e.highest = d.Elect.Term
 		return d
 	}
 	if in.Revoke != "" && s.Current.Exists {
@@ -126,6 +130,9 @@ func attempt(in Input) verdict {
 		return verdict{over: true, cause: cluster.CauseRepair, reason: "the decision had been deleted"}
 	case s.Elected.Err != nil:
 		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Elected.Err.Error()}
+	case s.Fence.Err != nil && s.Fence.Stat.Modified > s.Elected.Stat.Modified:
+		// The term may have been acquired, and must not be a second time.
+		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
 	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
 		return verdict{over: true, cause: cluster.CauseRepair, reason: "the decision is older than the last leadership"}
 	}
@@ -197,7 +204,7 @@ func (e *Elector) elect(in Input, v verdict, r policy.Ranking, best cluster.Memb
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
-		Term:           s.NextTerm(in.Wall),
+		Term:           max(s.NextTerm(in.Wall), e.highest+1),
 		Node:           best.ID,
 		Site:           best.Node.Record.Site,
 		Incarnation:    best.Name,

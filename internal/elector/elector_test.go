@@ -72,6 +72,8 @@ func TestRules(t *testing.T) {
 	}
 	unreadable := newGroup("a", "b")
 	unreadable.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: errors.New("znode /c/leader/elected is empty")}
+	wiped := newGroup("a", "b").leads("a", 7)
+	wiped.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("znode /c/leader is empty"), Stat: cluster.Stat{Modified: 5}}
 	sick := newGroup("a", "b").leads("a", 7)
 	sick.Members[0].Node.Record.Ineligible = "its disk is full"
 	for name, c := range map[string]struct {
@@ -90,6 +92,7 @@ func TestRules(t *testing.T) {
 		"(a) the elected is gone":                     {newGroup("b", "c").leads("a", 7), "", "b", cluster.CauseFailure, 0},
 		"(a) decision older than the last term":       {newGroup("a", "b").elected("a", 7).fence("b", 9, cluster.FenceReady).current("b"), "", "a", cluster.CauseRepair, 0},
 		"(a) term held by another":                    {newGroup("a", "b").elected("a", 7).fence("b", 7, cluster.FenceReady).current("b"), "", "a", cluster.CauseRepair, 0},
+		"(a) the fence was damaged since":             {wiped, "", "a", cluster.CauseRepair, 0},
 		"(b) gave up: a strike":                       {released(false), "", "b", cluster.CauseGaveUp, 1},
 		"(b) stopped on request: none":                {released(true), "", "b", cluster.CauseStopped, 0},
 		"(b) unclean end":                             {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), "", "b", cluster.CauseGaveUp, 1},
@@ -218,6 +221,16 @@ func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
 	}
 }
 
+// Terms grow although all records were lost within one second.
+func TestTermsGrowWhenAllIsWiped(t *testing.T) {
+	e := immediate()
+	first := e.Decide(newGroup("a").input(t))
+	second := e.Decide(newGroup("a").input(t))
+	if first.Elect == nil || second.Elect == nil || second.Elect.Term <= first.Elect.Term {
+		t.Errorf("%+v, then %+v", first.Elect, second.Elect)
+	}
+}
+
 // S3: once its decision is written, an elector has nothing more to decide.
 func TestDecidingAgainChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -244,7 +257,7 @@ func TestDecidingAgainChangesNothing(t *testing.T) {
 		if d.Elect == nil {
 			return
 		}
-		in.Snapshot.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: *d.Elect}
+		in.Snapshot.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: *d.Elect, Stat: cluster.Stat{Modified: 9}}
 		in.Exclusions, in.Age = d.Elect.Exclusions, make([]time.Duration, len(d.Elect.Exclusions))
 		if again := e.Decide(in); again.Elect != nil {
 			t.Fatalf("after %+v again %+v", d.Elect, again.Elect)

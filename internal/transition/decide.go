@@ -236,6 +236,7 @@ func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
 // acquired begins a term. The lease counts from the sending (docs/protocol.md, Leading, and the lease).
 func (m *Machine) acquired(fence, current int32) {
 	m.held, m.term, m.unknown = true, m.fence.Term, TxNone
+	m.last = m.term
 	m.holding.Fence, m.holding.Current = fence, current
 	m.renewed = m.sending
 	m.waitOver = m.now + time.Duration(m.fence.Owed)
@@ -281,7 +282,7 @@ func (m *Machine) reset() {
 	*m = Machine{
 		opt: m.opt, out: m.out, now: m.now,
 		snap: m.snap, seen: m.seen, settled: m.settled, pending: m.pending, sending: m.sending,
-		tried: m.tried, again: m.again, quit: m.quit, hurry: m.hurry, ended: m.ended,
+		tried: m.tried, again: m.again, last: m.last, quit: m.quit, hurry: m.hurry, ended: m.ended,
 	}
 }
 

@@ -105,7 +105,7 @@ func (e Saw) apply(m *Machine) {
 	}
 	m.snap, m.seen = e.Snapshot, true
 	if e.Snapshot.SelfLost {
-		m.end("its own incarnation is gone")
+		m.end("its own registration is gone or damaged")
 	}
 }
 

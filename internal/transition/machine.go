@@ -79,6 +79,7 @@ type Machine struct {
 
 	held     bool
 	term     int64
+	last     int64 // the last term that was acquired: none is twice, even if the fence forgets it
 	fence    cluster.Fence
 	current  cluster.Current
 	holding  cluster.Holding
@@ -195,7 +196,7 @@ func (m *Machine) working() bool { return m.running || m.task == taskPrepare }
 func (m *Machine) elected() bool {
 	elected, fenced := m.snap.Terms()
 	return m.snap.Elected.Readable() && m.snap.Elected.Record.Incarnation == m.opt.Self.Name &&
-		(!m.snap.Leadership || fenced < elected)
+		elected > m.last && (!m.snap.Leadership || fenced < elected)
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }

@@ -170,6 +170,17 @@ func TestATermIsAcquiredOnce(t *testing.T) {
 	s.on(s.saw(fence("other", 9, cluster.FenceReleased)))
 }
 
+// The fencing token is used once, even if somebody wipes the fence.
+func TestATermIsNotAcquiredAgainWhenTheFenceIsLost(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease")
+	s.on(s.saw())
+	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
+}
+
 func TestWaitOut(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")

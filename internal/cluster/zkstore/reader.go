@@ -30,7 +30,7 @@ type ReaderOptions struct {
 }
 
 // Reader keeps a snapshot of what this daemon must know, by watches. It reads again only what was hinted, so that the
-// cost of an event does not grow with the group: a follower watches its own incarnation, its predecessor and elected;
+// cost of an event does not grow with the group: a follower watches its own registration, its predecessor and elected;
 // whoever is elected or holds current watches the fence and current too; only the elector watches all members.
 type Reader struct {
 	opt   ReaderOptions
@@ -42,6 +42,8 @@ type Reader struct {
 
 	snap        cluster.Snapshot
 	predecessor string
+	unlisted    bool // the own incarnation is gone
+	unnamed     bool // the own znode below nodes is gone or damaged
 	nodes       map[string]cluster.Slot[cluster.Node]
 	names       []cluster.Incarnation
 }
@@ -140,7 +142,7 @@ func (r *Reader) read(ctx context.Context) bool {
 	return true
 }
 
-// readDecision reads elected, the own incarnation and (once it is in scope) the fence: before anything else, so that a
+// readDecision reads elected, the own registration and (once it is in scope) the fence: before anything else, so that a
 // decision made from the snapshot is fenced by versions at least as old as what it is based on.
 func (r *Reader) readDecision(ctx context.Context) error {
 	p := r.opt.Paths
@@ -153,13 +155,30 @@ func (r *Reader) readDecision(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		return r.fetch(ctx, p.Incarnation(r.opt.Self.Name), func(_ []byte, stat cluster.Stat, exists bool) {
-			r.snap.SelfLost = !exists || stat.Owner != r.snap.Session
+			r.unlisted = !exists || stat.Owner != r.snap.Session
+		})
+	})
+	g.Go(func() error {
+		path := p.Node(r.opt.Self.ID)
+		return r.fetch(ctx, path, func(data []byte, stat cluster.Stat, exists bool) {
+			s := cluster.ReadSlot[cluster.Node](path, data, stat, exists)
+			r.unnamed = !s.Readable() || stat.Owner != r.snap.Session
+			r.keep(r.opt.Self.ID, s)
 		})
 	})
 	if inScope {
 		g.Go(func() error { return r.readFence(ctx) })
 	}
-	return g.Wait()
+	err := g.Wait()
+	r.snap.SelfLost = r.unlisted || r.unnamed
+	return err
+}
+
+// keep notes the record of a node.
+func (r *Reader) keep(id string, s cluster.Slot[cluster.Node]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.nodes[id] = s
 }
 
 // inScope tells whether this daemon has to know the fence and current.
@@ -318,10 +337,7 @@ func (r *Reader) readMembers(ctx context.Context) error {
 		}
 		g.Go(func() error {
 			return r.fetch(gctx, path, func(data []byte, stat cluster.Stat, exists bool) {
-				s := cluster.ReadSlot[cluster.Node](path, data, stat, exists)
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				r.nodes[id] = s
+				r.keep(id, cluster.ReadSlot[cluster.Node](path, data, stat, exists))
 			})
 		})
 	}

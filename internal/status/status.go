@@ -60,9 +60,11 @@ type Group struct {
 	Term   int64  `json:"term,omitempty"`
 	// Since is when the state was entered, by the leader's clock.
 	Since *time.Time `json:"since,omitempty"`
-	// Cause and Reason are the elector's.
-	Cause   string   `json:"cause,omitempty"`
-	Reason  string   `json:"reason,omitempty"`
+	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Next is who has been elected to replace a leader that has not let go yet; empty if nobody has.
+	Next    string   `json:"next,omitempty"`
 	Elector string   `json:"elector,omitempty"`
 	Policy  string   `json:"policy,omitempty"`
 	Members []Member `json:"members"`
@@ -108,6 +110,11 @@ func Of(root string, s cluster.Snapshot) Group {
 	}
 	if c := s.Current; c.Readable() {
 		g.State, g.Leader, g.Site, g.Term, g.Since = string(c.Record.State), c.Record.Node, c.Record.Site, c.Record.Term, moment(c.Record.Time)
+		if e := s.Elected; e.Readable() && e.Record.Term != c.Record.Term {
+			// A handover is under way, or was while this was read: the reason is not this leader's.
+			g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)
+			g.Cause, g.Reason = "", ""
+		}
 	}
 	if s.Policy.Readable() {
 		g.Policy = fmt.Sprintf("%s, revision %d, published by %s", s.Policy.Record.Type, s.Policy.Record.Revision, s.Policy.Record.By)

@@ -55,6 +55,15 @@ func TestStates(t *testing.T) {
 	}
 }
 
+func TestHandoverUnderWay(t *testing.T) {
+	s := ready(snapshot())
+	s.Elected.Record.Term, s.Elected.Record.Node, s.Elected.Record.Reason = 8, "b", "b is better"
+	g := Of("/c", s)
+	if g.Leader != "a" || g.Term != 7 || g.Reason != "" || !strings.Contains(g.Table(), "Next     b, term 8 (first: b is better)") {
+		t.Errorf("%+v\n%s", g, g.Table())
+	}
+}
+
 func TestTableSaysWhoAndWhy(t *testing.T) {
 	s := ready(snapshot())
 	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}

@@ -26,6 +26,9 @@ func (g Group) Table() string {
 	if g.Reason != "" {
 		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, quoted(g.Reason))
 	}
+	if g.Next != "" {
+		fmt.Fprintf(&b, "Next     %s\n", quoted(g.Next))
+	}
 	if g.Policy != "" {
 		fmt.Fprintf(&b, "Policy   %s\n", quoted(g.Policy))
 	}

@@ -183,7 +183,9 @@ func (f *fleet) eventually(what string, ok func() bool, state ...func() string) 
 }
 
 func leads(id string) func(status.Group) bool {
-	return func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && g.Leader == id && g.Next == "" }
+	return func(g status.Group) bool {
+		return g.State == string(cluster.CurrentReady) && g.Leader == id && g.Next == ""
+	}
 }
 
 func (f *fleet) logged(id, text string) {

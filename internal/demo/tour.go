@@ -61,7 +61,9 @@ func (f *fleet) until(ctx context.Context, what string, ok func(status.Group) bo
 }
 
 func (f *fleet) leads(id string) func(status.Group) bool {
-	return func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && g.Leader == id && g.Next == "" }
+	return func(g status.Group) bool {
+		return g.State == string(cluster.CurrentReady) && g.Leader == id && g.Next == ""
+	}
 }
 
 // served asks the leader's child who it is: the proof is the work, not the record.

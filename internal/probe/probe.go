@@ -72,6 +72,7 @@ func (r Readiness) bounded(ctx context.Context, what string, f func(context.Cont
 
 func (r Readiness) poll(ctx context.Context, what string, try func(context.Context) error) error {
 	return r.bounded(ctx, what, func(ctx context.Context) error {
+		var last error
 		for {
 			one, cancel := context.WithTimeout(ctx, max(r.Interval, time.Second))
 			err := try(one)
@@ -79,6 +80,10 @@ func (r Readiness) poll(ctx context.Context, what string, try func(context.Conte
 			if err == nil {
 				return nil
 			}
+			if ctx.Err() != nil && last != nil {
+				return last // cut short by the end of the whole, this try says nothing
+			}
+			last = err
 			if sleep(ctx, r.Interval) != nil {
 				return err
 			}

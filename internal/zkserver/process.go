@@ -31,7 +31,8 @@ func startJava(dir, log, config string, sync bool) (*process, error) {
 	if sync {
 		force = "yes"
 	}
-	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+	// UsePerfData would leave a file in /tmp behind, as the server is killed.
+	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync="+force, "-Dzookeeper.jmx.log4j.disable=true",
 		"-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
 	cmd.Dir = dir

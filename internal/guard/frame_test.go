@@ -1,0 +1,98 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestFrameRoundTrip(t *testing.T) {
+	var pipe bytes.Buffer
+	all := []message{
+		{Kind: kindLease, At: 5 * time.Second},
+		{Kind: kindStart, Seq: 3, Spec: &Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo \"\x01<ü>\""}, Dir: "/", Env: []string{"A=b", "C="}, StopSignal: syscall.SIGUSR1, Capture: true}},
+		{Kind: kindStop, Seq: 3, Grace: time.Minute},
+		{Kind: kindSession, Session: &Credentials{Servers: []string{"a:1"}, ID: -0x7fffffffffffffff, Password: []byte{0, 1, 255}, Timeout: time.Second, File: "/f"}},
+		{Kind: kindSession},
+		{Kind: kindStarted, Seq: 3, Pid: 77, Error: "no"},
+		{Kind: kindExited, Seq: 3, Status: Success},
+		{Kind: kindDead, Seq: 3, Output: strings.Repeat("x", maxOutput)},
+	}
+	for _, m := range all {
+		if err := writeFrame(&pipe, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range all {
+		if got, err := readFrame(&pipe); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v, %v instead of %+v", got, err, m)
+		}
+	}
+	if _, err := readFrame(&pipe); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+func TestFrameLimits(t *testing.T) {
+	var pipe bytes.Buffer
+	long := message{Kind: kindStart, Error: strings.Repeat("x", maxFrame-100)}
+	if err := writeFrame(&pipe, long); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := readFrame(&pipe); err != nil || m.Error != long.Error {
+		t.Errorf("%d bytes, %v", len(m.Error), err)
+	}
+	long.Error += strings.Repeat("x", 100)
+	if err := writeFrame(&pipe, long); err == nil || !strings.Contains(err.Error(), "too long") || pipe.Len() > 0 {
+		t.Errorf("%v, %d bytes written", err, pipe.Len())
+	}
+	// Refused by its head, before anything is read or set aside for it.
+	if _, err := readFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff})); !errors.Is(err, errNonsense) {
+		t.Error(err)
+	}
+}
+
+func TestFramesThatMeanNothing(t *testing.T) {
+	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"beat","tune":1}`, `{"kind":"beat","at":"soon"}`, `{"kind":"beat"`} {
+		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errNonsense) || errors.Is(err, io.EOF) { // which would be hanging up
+			t.Errorf("%q: %+v, %v", body, m, err)
+		}
+	}
+	for name, cut := range map[string][]byte{"head": frame("{}")[:3], "body": frame(`{"kind":"beat"}`)[:9], "no body": frame("{}")[:4]} {
+		if _, err := readFrame(bytes.NewReader(cut)); err == nil {
+			t.Errorf("%s: half a frame is taken for a whole one", name)
+		}
+	}
+}
+
+// A daemon that has gone wild must not take its guard along: only the guard still keeps S1 then.
+func FuzzReadFrame(f *testing.F) {
+	f.Add(frame(`{"kind":"lease","at":5}`))
+	f.Add(frame(`{"kind":"start","seq":1,"spec":{"path":"/bin/true","argv":["true"],"env":null,"stop_signal":15}}`))
+	f.Add(frame(`{"kind":"session","session":{"servers":["a:1"],"id":1,"password":"AA==","timeout":1}}`))
+	f.Add(append(frame("{}"), frame("null")...))
+	f.Add(frame(""))
+	f.Add([]byte{0, 0, 0})
+	f.Add([]byte{0, 0x80, 0, 1, '{'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for r := bytes.NewReader(data); ; {
+			m, err := readFrame(r)
+			if err != nil {
+				break
+			}
+			// What was understood can be said again and means the same.
+			var pipe bytes.Buffer
+			if err := writeFrame(&pipe, m); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := readFrame(&pipe); err != nil || !reflect.DeepEqual(again, m) {
+				t.Fatalf("%+v became %+v, %v", m, again, err)
+			}
+		}
+	})
+}

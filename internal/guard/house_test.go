@@ -1,0 +1,213 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+const patience = 60 * time.Second
+
+// house is one guard with its daemon.
+type house struct {
+	t       *testing.T
+	dir     string
+	strings net.Listener
+	cmd     *exec.Cmd
+	exited  chan struct{}
+}
+
+// newHouse starts a guard. Whatever it has brought about is gone after the test.
+func newHouse(t *testing.T, env ...string) *house {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "guard") // short enough for the name of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, dir: dir, exited: make(chan struct{})}
+	if h.strings, err = net.Listen("unix", filepath.Join(dir, "strings")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.strings.Close() })
+	out, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	h.cmd = exec.Command(program)
+	h.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "HOUSE="+dir)
+	h.cmd.Env = append(h.cmd.Env, env...)
+	h.cmd.Stdout, h.cmd.Stderr = out, out
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with the guard, which the cleanup kills
+		h.cmd.Wait()
+		close(h.exited)
+	}()
+	t.Cleanup(h.raze)
+	return h
+}
+
+func (h *house) raze() {
+	log := read(filepath.Join(h.dir, "log"))
+	if strings.Contains(log, "DATA RACE") {
+		h.t.Error("a data race")
+	}
+	if h.t.Failed() {
+		h.t.Logf("the log says\n%s", log)
+	}
+	eventually(h.t, "the end of all", func() bool {
+		all := append(stamped([]string{"HOUSE=" + h.dir}), stamped([]string{workMark(h.dir)})...)
+		for _, pid := range all {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(all) == 0
+	})
+	<-h.exited
+}
+
+// remote is the test's hold on one run of the daemon.
+type remote struct {
+	*house
+	conn *rpc.Client
+	pid  int
+}
+
+// daemon is the next run of the daemon.
+func (h *house) daemon() *remote {
+	h.t.Helper()
+	h.strings.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
+	conn, err := h.strings.Accept()
+	if err != nil {
+		h.t.Fatalf("no daemon: %v", err)
+	}
+	d := &remote{house: h, conn: rpc.NewClient(conn)}
+	h.t.Cleanup(func() { d.conn.Close() })
+	d.pid = ask[int](d, "Pid", 0)
+	return d
+}
+
+// ask has the daemon do something and returns the answer.
+func ask[T any](d *remote, method string, arg any) T {
+	d.t.Helper()
+	answer, err := try[T](d, method, arg)
+	if err != nil {
+		d.t.Fatalf("%s: %v", method, err)
+	}
+	return answer
+}
+
+func try[T any](d *remote, method string, arg any) (T, error) {
+	var answer T
+	call := d.conn.Go("Daemon."+method, arg, &answer, make(chan *rpc.Call, 1))
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-call.Done:
+		return answer, call.Error
+	case <-limit.C:
+		var none T
+		return none, errors.New("no answer")
+	}
+}
+
+// shell is work that runs a script. In it $D is where it may leave its pids.
+func (h *house) shell(script string) WorkOptions {
+	return WorkOptions{Command: []string{"sh", "-c", script}, Env: h.env()}
+}
+
+func (h *house) env() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "D=" + h.dir, "ZKELECTD_TERM=7", workMark(h.dir)}
+}
+
+// work is running work with a lease: its main process, and one that has left the group and lost its parents.
+func (d *remote) work(lease time.Duration) (deadline time.Duration, pids []int) {
+	d.t.Helper()
+	deadline = ask[time.Duration](d, "Lease", lease)
+	main := ask[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
+	return deadline, []int{main, d.wrote("hidden")}
+}
+
+// wrote is the pid in a file, once it is there.
+func (h *house) wrote(name string) int {
+	h.t.Helper()
+	var pid int
+	eventually(h.t, name, func() bool {
+		text := read(filepath.Join(h.dir, name))
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return pid != 0 && strings.HasSuffix(text, "\n")
+	})
+	return pid
+}
+
+// dead waits until none of the processes is left, and returns when that was.
+func (h *house) dead(pids ...int) time.Duration {
+	h.t.Helper()
+	for _, pid := range pids {
+		eventually(h.t, "the death of "+strconv.Itoa(pid), func() bool { return !alive(pid) })
+	}
+	return boottime.Now()
+}
+
+// lives checks that all of the processes work until a time.
+func (h *house) lives(until time.Duration, pids ...int) {
+	h.t.Helper()
+	eventually(h.t, "the time", func() bool { return boottime.Now() > until })
+	for _, pid := range pids {
+		if !alive(pid) {
+			h.t.Errorf("%d is dead", pid)
+		}
+	}
+}
+
+// status is the guard's exit status, or -1 for a signal.
+func (h *house) status() int {
+	h.t.Helper()
+	select {
+	case <-h.exited:
+	case <-time.After(patience):
+		h.t.Fatal("the guard does not end")
+	}
+	return h.cmd.ProcessState.ExitCode()
+}
+
+func (h *house) signal(sig syscall.Signal) { h.cmd.Process.Signal(sig) }
+
+// burials are the sessions closed so far.
+func (h *house) burials() []burial {
+	h.t.Helper()
+	var all []burial
+	for line := range strings.Lines(read(filepath.Join(h.dir, "closed"))) {
+		var b burial
+		if err := json.Unmarshal([]byte(line), &b); err != nil {
+			h.t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// credentials are the session of every daemon here.
+func (h *house) credentials() Credentials {
+	return Credentials{Servers: []string{"a:1", "b:2"}, ID: 0x1234, Password: []byte("secret"), Timeout: 4 * time.Second, File: filepath.Join(h.dir, "session")}
+}

@@ -1,0 +1,176 @@
+package guard
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+// late is by how much work has outlived its lease. 100 ms are allowed on a quiet machine, this test runs on a busy one.
+func late(t *testing.T, dead, deadline time.Duration) {
+	t.Helper()
+	t.Logf("dead %s after the deadline", (dead - deadline).Round(100*time.Microsecond))
+	if dead > deadline+500*time.Millisecond {
+		t.Errorf("dead only %s after the deadline", dead-deadline)
+	}
+}
+
+func TestNoWorkWithoutALease(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	refused := func(when string) {
+		t.Helper()
+		if _, err := try[int](d, "Start", h.shell("echo $$ >$D/ran")); err == nil || err.Error() != "the lease is over" {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	refused("without a lease")
+	deadline := ask[time.Duration](d, "Lease", 20*time.Millisecond)
+	eventually(t, "its end", func() bool { return boottime.Now() > deadline })
+	refused("after its end")
+	ask[time.Duration](d, "Lease", time.Hour)
+	ask[time.Duration](d, "Lease", 0)
+	refused("after it was given back")
+	if read(h.dir+"/ran") != "" {
+		t.Error("it ran")
+	}
+	ask[time.Duration](d, "Lease", time.Hour)
+	ask[int](d, "Start", h.shell("exit 0"))
+}
+
+// S1, with a daemon that does nothing.
+func TestLeaseEndsTheWork(t *testing.T) {
+	t.Parallel()
+	for _, groups := range []string{"yes", "no"} {
+		h := newHouse(t, "GROUPS="+groups)
+		d := h.daemon()
+		deadline, pids := d.work(400 * time.Millisecond)
+		syscall.Kill(d.pid, syscall.SIGSTOP)
+		if dead := h.dead(pids...); dead < deadline {
+			t.Errorf("dead %s early", deadline-dead)
+		} else {
+			late(t, dead, deadline)
+		}
+		syscall.Kill(d.pid, syscall.SIGCONT)
+		if e := ask[Ending](d, "Dead", 0); len(e.Left) > 0 || !strings.Contains(e.Status, "killed") {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// The guard ends the work, and the daemon learns of it: it need not do without the guard.
+func TestEndOfTheLeaseIsReported(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	deadline := ask[time.Duration](d, "Lease", 300*time.Millisecond)
+	pid := ask[int](d, "Start", h.shell("trap '' TERM; while :; do sleep 0.01; done"))
+	e := ask[Ending](d, "Dead", 0)
+	late(t, boottime.Now(), deadline)
+	if alive(pid) || len(e.Left) > 0 || e.Status != "was killed by signal 9 (killed)" {
+		t.Errorf("%+v", e)
+	}
+	ask[time.Duration](d, "Lease", time.Hour)
+	ask[int](d, "Start", h.shell("exit 0")) // the guard goes on
+}
+
+func TestExtensionKeepsTheWork(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	first, pids := d.work(time.Second)
+	var last time.Duration
+	eventually(t, "twice the lease", func() bool {
+		last = ask[time.Duration](d, "Lease", time.Second)
+		return boottime.Now() > first+time.Second
+	})
+	h.lives(first+time.Second, pids...)
+	late(t, h.dead(pids...), last)
+}
+
+// A shorter lease than the last counts as well.
+func TestLeaseCanBeCutShort(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	_, pids := d.work(time.Hour)
+	deadline := ask[time.Duration](d, "Lease", 50*time.Millisecond)
+	late(t, h.dead(pids...), deadline)
+	ask[Ending](d, "Dead", 0)
+}
+
+// Nor may work go on that has no lease at all.
+func TestLeaseCanBeGivenBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	_, pids := d.work(time.Hour)
+	ask[time.Duration](d, "Lease", 0)
+	h.dead(pids...)
+	ask[Ending](d, "Dead", 0)
+}
+
+// A guard that is stopped confirms nothing. When it goes on in time, what was sent meanwhile counts.
+func TestGuardStoppedForLessThanTheLease(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	deadline, pids := d.work(2 * time.Second)
+	h.signal(syscall.SIGSTOP)
+	last := ask[time.Duration](d, "Lease", time.Hour)
+	eventually(t, "half of the lease", func() bool { return boottime.Now() > deadline-time.Second })
+	if at := ask[time.Duration](d, "Confirmed", 0); at != deadline {
+		t.Fatalf("%s is confirmed, not %s", at, deadline)
+	}
+	h.signal(syscall.SIGCONT)
+	eventually(t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == last })
+	h.lives(deadline+100*time.Millisecond, pids...)
+}
+
+// Guard and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
+// counts, though the timer of the old one has fired.
+func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	deadline, pids := d.work(300 * time.Millisecond)
+	h.signal(syscall.SIGSTOP)
+	ask[int](d, "Beat", time.Hour)
+	ask[time.Duration](d, "Lease", time.Hour)
+	syscall.Kill(d.pid, syscall.SIGSTOP)
+	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+20*time.Millisecond })
+	h.signal(syscall.SIGCONT)
+	h.lives(boottime.Now()+200*time.Millisecond, pids...)
+}
+
+// After a pause of the guard the deadline and what was sent before it are there at once.
+func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
+	near, far, err := socketpair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	d := &daemon{socket: near}
+	g := &guard{daemon: d, work: &work{}, inbox: make(chan letter, 3), lease: 1, silence: 2}
+	later := boottime.Now() + time.Hour
+	g.inbox <- letter{from: &daemon{}, msg: message{Kind: kindLease, At: 1}} // of a former daemon
+	g.inbox <- letter{from: d, msg: message{Kind: kindLease, At: later}}
+	g.inbox <- letter{from: d, msg: message{Kind: kindBeat, At: later + 1}}
+	g.drain()
+	if g.lease != later || g.silence != later+1 {
+		t.Errorf("%s, %s instead of %s", g.lease, g.silence, later)
+	}
+	if m, err := readFrame(far); err != nil || m.Kind != kindLeased || m.At != later {
+		t.Errorf("%+v, %v", m, err)
+	}
+	g.lease = 1
+	g.drain() // ends though nothing comes
+	if g.lease != 1 {
+		t.Error(g.lease)
+	}
+}

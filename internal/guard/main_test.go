@@ -1,0 +1,239 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/rpc"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/boottime"
+)
+
+// A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
+// program in another role. The tests lead them by the hand.
+func TestMain(m *testing.M) {
+	switch os.Getenv("ROLE") {
+	case "guard":
+		os.Setenv("ROLE", "daemon") // which the daemon gets
+		os.Exit(beGuard(os.Getenv("HOUSE")))
+	case "daemon":
+		os.Exit(beDaemon(os.Getenv("HOUSE")))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func beGuard(dir string) int {
+	if os.Getenv("GROUPS") == "no" {
+		hideGroups()
+	}
+	status, err := Run(Options{
+		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
+		Close: func(_ context.Context, c Credentials) error { return undertaken(dir, c) },
+		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return status
+}
+
+// hideGroups hides the control groups from this thread, which is the guard's, as far as that is allowed.
+func hideGroups() {
+	runtime.LockOSThread()
+	mount, _ := ownCgroup()
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil && mount != "" {
+		err = unix.Mount("none", mount, "tmpfs", unix.MS_RDONLY, "")
+	}
+	fmt.Fprintln(os.Stderr, "control groups hidden:", err)
+}
+
+// burial is what is written down when a session is closed.
+type burial struct {
+	Session Credentials
+	Left    []int // what still worked then
+	Daemon  bool  // its owner was still there
+}
+
+func undertaken(dir string, c Credentials) error {
+	b := burial{Session: c, Left: stamped([]string{workMark(dir)})}
+	for _, pid := range children()(os.Getpid()) {
+		b.Daemon = b.Daemon || alive(pid)
+	}
+	line, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "closed"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.Write(append(line, '\n'))
+	if err == nil && c.ID == unclosable {
+		err = errors.New("no server answers")
+	}
+	return err
+}
+
+// unclosable is the session that can't be closed.
+const unclosable = 13
+
+// workMark is in the environment of all the work of a house, and of nothing else.
+func workMark(dir string) string { return "ZKELECTD_ROOT=" + dir }
+
+// beDaemon does what the test asks for, until that hangs up.
+func beDaemon(dir string) int {
+	d := &Remote{signals: make(chan os.Signal, 8)}
+	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	var err error
+	if d.c, err = Connect(SocketFD, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	conn, err := net.Dial("unix", filepath.Join(dir, "strings"))
+	if err != nil {
+		return 0 // the test is over
+	}
+	s := rpc.NewServer()
+	if err := s.RegisterName("Daemon", d); err != nil {
+		panic(err)
+	}
+	s.ServeConn(conn)
+	return 0
+}
+
+// Remote is the daemon as the test moves it. Times are given from now, and returned as those of CLOCK_BOOTTIME.
+type Remote struct {
+	c       *Client
+	w       *Work
+	signals chan os.Signal
+}
+
+func (d *Remote) Pid(_ int, pid *int) error {
+	*pid = os.Getpid()
+	return nil
+}
+
+func (d *Remote) Lease(ahead time.Duration, at *time.Duration) error {
+	if ahead != 0 {
+		*at = boottime.Now() + ahead
+	}
+	d.c.Lease(*at)
+	return nil
+}
+
+// Confirmed is the lease that the guard has confirmed.
+func (d *Remote) Confirmed(_ int, at *time.Duration) error {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	*at = d.c.leased
+	return nil
+}
+
+func (d *Remote) Beat(ahead time.Duration, _ *int) error {
+	d.c.Beat(boottime.Now() + ahead)
+	return nil
+}
+
+func (d *Remote) Session(c Credentials, _ *int) error {
+	d.c.Session(c)
+	return nil
+}
+
+func (d *Remote) SessionClosed(_ int, _ *int) error {
+	d.c.SessionClosed()
+	return nil
+}
+
+func (d *Remote) Start(opt WorkOptions, pid *int) error {
+	w, err := d.c.Start(opt)
+	if err != nil {
+		return err
+	}
+	d.w, *pid = w, w.Pid()
+	return nil
+}
+
+func (d *Remote) Stop(grace time.Duration, _ *int) error {
+	d.w.Stop(grace)
+	return nil
+}
+
+func (d *Remote) Kill(_ int, _ *int) error {
+	d.w.Kill()
+	return nil
+}
+
+// Ending is how work has ended.
+type Ending struct {
+	Status, Output string
+	Left           []int // what was alive of it when it was called dead
+}
+
+func (d *Remote) Dead(_ int, e *Ending) error {
+	<-d.w.Dead()
+	e.Left = stamped(d.w.stamp)
+	<-d.w.Exited()
+	e.Status, e.Output = d.w.Status(), d.w.Output()
+	return nil
+}
+
+// Lost returns when the guard is lost.
+func (d *Remote) Lost(_ int, cause *string) error {
+	<-d.c.Life().Done()
+	if *cause = d.c.Err().Error(); !errors.Is(d.c.Err(), ErrLost) {
+		*cause = "something else: " + *cause
+	}
+	return nil
+}
+
+// Signal returns the next one that comes.
+func (d *Remote) Signal(_ int, sig *int) error {
+	*sig = int((<-d.signals).(syscall.Signal))
+	return nil
+}
+
+// Say sends the guard something as it is.
+func (d *Remote) Say(data []byte, _ *int) error {
+	_, err := d.c.socket.Write(data)
+	return err
+}
+
+// Begin starts work without looking whether some runs.
+func (d *Remote) Begin(opt WorkOptions, _ *int) error {
+	d.c.send(message{Kind: kindStart, Seq: 1000, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
+	return nil
+}
+
+func (d *Remote) HangUp(_ int, _ *int) error {
+	d.c.Close()
+	return nil
+}
+
+// End ends the daemon with a status, or by a panic for 2, once the answer is out.
+func (d *Remote) End(status int, _ *int) error {
+	time.AfterFunc(5*time.Millisecond, func() {
+		if status == 2 {
+			panic("so asked")
+		}
+		os.Exit(status)
+	})
+	return nil
+}

@@ -1,0 +1,148 @@
+package guard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roles are those that a session file names, with their pids.
+func roles(f SessionFile) map[string]int {
+	all := make(map[string]int)
+	for _, p := range f.Processes {
+		all[p.Role] = p.Pid
+	}
+	return all
+}
+
+func TestSessionFileFollowsTheSession(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	c := h.credentials()
+	ask[int](d, "Session", c)
+	f, err := ReadSession(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"guard": h.cmd.Process.Pid, "daemon": d.pid}
+	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) || f.Boot == "" || f.Boot != boot() {
+		t.Errorf("%+v", f)
+	}
+	if info, err := os.Stat(c.File); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	_, pids := d.work(time.Hour)
+	if f, err = ReadSession(c.File); err != nil {
+		t.Fatal(err)
+	}
+	want["leader-only work"] = pids[0]
+	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) {
+		t.Errorf("%+v", f)
+	}
+	if p, alive := f.Alive(); !alive || p.Pid != want[p.Role] {
+		t.Errorf("%+v, %t", p, alive)
+	}
+	ask[int](d, "Kill", 0)
+	ask[Ending](d, "Dead", 0)
+	ask[int](d, "SessionClosed", 0)
+	if _, err := ReadSession(c.File); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(h.dir, ".zkelectd*")); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+	ask[int](d, "Start", h.shell("exit 0"))
+	if _, err := os.Stat(c.File); !os.IsNotExist(err) {
+		t.Errorf("work has brought back the file: %v", err)
+	}
+}
+
+// Whose session it is must not be mistaken: an undertaker that errs one way closes it under live work, the other way never.
+func TestAlive(t *testing.T) {
+	own, ok := identify("daemon", os.Getpid())
+	if !ok || own.Started == 0 {
+		t.Fatalf("%+v", own)
+	}
+	zombie := exec.Command("true")
+	if err := zombie.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer zombie.Wait()
+	eventually(t, "its end", func() bool { return !alive(zombie.Process.Pid) })
+	dead, ok := identify("leader-only work", zombie.Process.Pid)
+	if !ok {
+		t.Fatal("a process that nobody has waited for is gone")
+	}
+	reused, other := own, Process{Role: "guard", Pid: 1 << 30, Started: 1}
+	reused.Started++
+	for name, c := range map[string]struct {
+		file  SessionFile
+		alive bool
+	}{
+		"lives":          {SessionFile{Boot: boot(), Processes: []Process{own}}, true},
+		"the last lives": {SessionFile{Boot: boot(), Processes: []Process{other, dead, reused, own}}, true},
+		"another boot":   {SessionFile{Boot: "of yesterday", Processes: []Process{own}}, false},
+		"a reused pid":   {SessionFile{Boot: boot(), Processes: []Process{reused}}, false},
+		"no such pid":    {SessionFile{Boot: boot(), Processes: []Process{other}}, false},
+		"a zombie":       {SessionFile{Boot: boot(), Processes: []Process{dead}}, false},
+		"nobody":         {SessionFile{Boot: boot()}, false},
+	} {
+		if p, alive := c.file.Alive(); alive != c.alive || alive && p != own {
+			t.Errorf("%s: %+v, %t", name, p, alive)
+		}
+	}
+}
+
+func TestSessionFileErrorsNameTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "session")
+	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := ReadSession(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %+v, %v", content, f, err)
+		}
+	}
+	missing := filepath.Join(dir, "no", "session")
+	if _, err := ReadSession(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+	if err := (SessionFile{}).Keep(missing); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Error(err)
+	}
+	if err := (SessionFile{}).Keep(dir); err == nil || !strings.Contains(err.Error(), dir) { // not over a directory
+		t.Error(err)
+	}
+	Forget("")
+	Forget(missing) // fine
+}
+
+// A reader sees the old file or the new one, and nobody else sees any.
+func TestKeepReplaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "session")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: -5, Password: []byte{0, 255}, Timeout: time.Second}, Boot: "b", Processes: []Process{{"guard", 1, 2}}}
+	if err := f.Keep(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadSession(path); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	Forget(path)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}

@@ -14,16 +14,28 @@ func (p Paths) RegisterTx(n Node) []Op {
 // ElectTx is ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither
 // the fence nor the decision has moved since snap was read.
 func (p Paths) ElectTx(snap Snapshot, next Elected) []Op {
-	write := Op{Kind: OpCreate, Path: p.Elected(), Data: Encode(&next)}
-	if snap.Elected.Exists {
-		write.Kind, write.Version = OpSet, snap.Elected.Stat.Version
+	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
+	fence := Op{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version}
+	if !snap.Elected.Exists {
+		// Versions begin anew with a create, so one of an elected that was deleted would pass for this one's. The fence,
+		// which is never deleted and whose version is in every transaction too, moves on instead.
+		write.Kind, write.Version = OpCreate, 0
+		fence.Kind, fence.Data = OpSet, fenceAgain(snap.Fence, next.Term)
 	}
-	return []Op{
-		p.alive(snap.Self.Name),
-		p.alive(next.Incarnation),
-		{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version},
-		write,
+	return []Op{p.alive(snap.Self.Name), p.alive(next.Incarnation), fence, write}
+}
+
+// fenceAgain is the content of a fence to be written anew with what it says: nobody has led, or what is owed is unknown.
+// The latter keeps the terms growing, should elected be lost as well.
+func fenceAgain(s Slot[Fence], next int64) []byte {
+	rec := s.Record
+	switch {
+	case s.Err != nil:
+		rec = Fence{Term: next - 1, State: FenceRevoked, Reason: "the record was damaged: " + s.Err.Error()}
+	case !s.Exists:
+		rec = Fence{State: FenceReleased, Reason: "nobody has led yet", Requested: true}
 	}
+	return Encode(&rec)
 }
 
 // AcquireTx is ACQUIRE: the candidate takes the fence and current in one step. The results at

@@ -141,7 +141,7 @@ func attempt(in Input) verdict {
 		switch fence.State {
 		case cluster.FenceReleased, cluster.FenceUnclean:
 			if fence.Requested {
-				return verdict{over: true, cause: cluster.CauseStopped, reason: rec.Node + " was stopped", barred: true}
+				return verdict{over: true, cause: cluster.CauseStopped, reason: rec.Node + " let go: " + fence.Reason, barred: true}
 			}
 			return verdict{over: true, cause: cluster.CauseGaveUp, reason: rec.Node + " gave up: " + fence.Reason, strike: true}
 		case cluster.FenceRevoked:
@@ -227,7 +227,14 @@ func (e *Elector) elect(in Input, v verdict, r policy.Ranking, best cluster.Memb
 
 // revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor to wait out.
 func revoke(in Input) *cluster.Fence {
-	f := in.Snapshot.Fence.Record
+	s := &in.Snapshot
+	f := s.Fence.Record
+	if !s.Fence.Readable() {
+		// What is known of the holder is in current. The term must not be forgotten with the fence.
+		c := s.Current.Record
+		elected, _ := s.Terms()
+		f = cluster.Fence{Term: max(c.Term, elected-1), Node: c.Node, Site: c.Site, Incarnation: c.Incarnation}
+	}
 	f.State, f.Reason, f.Time = cluster.FenceRevoked, in.Revoke, in.Wall
 	return &f
 }

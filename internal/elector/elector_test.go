@@ -221,6 +221,19 @@ func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
 	}
 }
 
+// Terms keep growing when the fence is damaged and elected is lost later: REVOKE writes down what current tells.
+func TestRevokeUnderADamagedFenceKeepsTheTerm(t *testing.T) {
+	g := newGroup("a", "b").elected("a", 9).current("b")
+	g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
+	g.Current.Record.Term = 7
+	in := g.input(t)
+	in.Revoke = "too slow"
+	d := immediate().Decide(in)
+	if d.Revoke == nil || d.Revoke.Term != 8 || d.Revoke.Incarnation != "b" {
+		t.Errorf("revoked %+v", d.Revoke)
+	}
+}
+
 // Terms grow although all records were lost within one second.
 func TestTermsGrowWhenAllIsWiped(t *testing.T) {
 	e := immediate()
@@ -263,4 +276,22 @@ func TestDecidingAgainChangesNothing(t *testing.T) {
 			t.Fatalf("after %+v again %+v", d.Elect, again.Elect)
 		}
 	})
+}
+
+// A pause of one node is not cut short by the amnesty that lets another one in.
+func TestAmnestyOfOneKeepsThePauseOfAnother(t *testing.T) {
+	e := immediate()
+	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
+	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8, Reason: "x"}}
+	in.Age = []time.Duration{100 * time.Millisecond}
+	d := e.Decide(in)
+	if d.Elect == nil || d.Elect.Node != "b" {
+		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
+	}
+	in.Snapshot.Elected.Record = *d.Elect
+	in.Exclusions = d.Elect.Exclusions
+	in.Age = make([]time.Duration, len(in.Exclusions))
+	if again := e.Decide(in); again.Elect != nil {
+		t.Errorf("%s is preempted at once by %s, whose pause is not over: %s", d.Elect.Node, again.Elect.Node, again.Elect.Reason)
+	}
 }

@@ -34,7 +34,8 @@ func (e *Elector) rank(in Input, v verdict, exclusions []cluster.Exclusion) (pol
 		wait := e.retries(in, lifted, pin.Excluded)
 		wake = earlier(wake, wait)
 		if r := in.Policy.Rank(pin); allowed(r) {
-			return r, lifted, wake
+			// Who must wait stays excluded, lest it preempt the one that is let in.
+			return r, cluster.Serve(exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" }), wake
 		}
 	}
 	return strict, exclusions, wake

@@ -105,6 +105,7 @@ func (m *Machine) recover() {
 	// Left over from an ACQUIRE that came too late: give it back.
 	m.held, m.task, m.replaced = true, taskDone, true
 	m.term = m.snap.Current.Record.Term
+	m.last = max(m.last, m.term)
 	if m.snap.Fence.Readable() {
 		m.fence = m.snap.Fence.Record
 	}
@@ -123,6 +124,9 @@ func (m *Machine) progress() {
 		m.fence.Owed = 0 // served
 		m.task, m.prepared = taskPrepare, true
 		m.do(RunPreStart{Term: m.term, Deadline: m.deadline})
+	case taskLaunch:
+		m.task = taskStart
+		m.do(StartChild{Term: m.term})
 	case taskUp:
 		if m.ready || m.pending != TxNone || m.unknown != TxNone || m.now < m.again {
 			return
@@ -180,7 +184,8 @@ func (m *Machine) windDown() {
 // ending is the fence to leave behind: RELEASED only if nothing is owed any more.
 func (m *Machine) ending() cluster.Fence {
 	f := m.fence
-	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
+	_, fenced := m.snap.Terms() // higher where the fence was lost and made anew
+	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
 	f.State = cluster.FenceReleased
 	if f.Owed > 0 {
 		f.State = cluster.FenceUnclean
@@ -206,6 +211,11 @@ func (m *Machine) acquire() {
 	if m.held || m.stop != nil || m.ended != "" || m.quit != nil || m.pending != TxNone || m.task != taskNone || !m.seen {
 		return
 	}
+	if s.Elected.Readable() && s.Elected.Record.Incarnation == m.opt.Self.Name && s.Elected.Record.Term < m.last {
+		// The records were wiped, and whoever made them anew knows no better: this incarnation can never acquire (L1).
+		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.last))
+		return
+	}
 	if !m.elected() || !s.Leadership || s.Current.Exists {
 		return
 	}
@@ -225,6 +235,7 @@ func (m *Machine) acquire() {
 		State: cluster.CurrentProgress, API: m.opt.API, Time: wall,
 	}
 	m.holding = cluster.Holding{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
+	m.moving = s.Fence.Stat.Version
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.fence, m.current), m.now+b.Lease)
 }
 
@@ -282,7 +293,7 @@ func (m *Machine) reset() {
 	*m = Machine{
 		opt: m.opt, out: m.out, now: m.now,
 		snap: m.snap, seen: m.seen, settled: m.settled, pending: m.pending, sending: m.sending,
-		tried: m.tried, again: m.again, last: m.last, quit: m.quit, hurry: m.hurry, ended: m.ended,
+		tried: m.tried, again: m.again, last: m.last, doubt: m.doubt, quit: m.quit, hurry: m.hurry, ended: m.ended,
 	}
 }
 

@@ -131,6 +131,9 @@ func (e TxDone) apply(m *Machine) {
 		} else if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.unknown = e.Tx
 		}
+		if m.unknown == TxAcquire {
+			m.doubt = doubt{m.fence.Term, m.moving}
+		}
 	default:
 		m.refused(e)
 	}
@@ -187,8 +190,7 @@ func (e HookDone) apply(m *Machine) {
 	case m.stop != nil || m.ended != "":
 		m.task = taskDone
 	default:
-		m.task = taskStart
-		m.do(StartChild{Term: m.term})
+		m.task = taskLaunch // unless the lease is nearly over by now
 	}
 }
 

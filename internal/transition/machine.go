@@ -48,6 +48,7 @@ const (
 	taskNone    task = iota
 	taskWait         // waiting out an older lease
 	taskPrepare      // pre_start runs
+	taskLaunch       // prepared, the child is to be started
 	taskStart        // started, not ready
 	taskUp           // ready
 	taskRestart      // exited by itself, waiting to be started again
@@ -73,6 +74,7 @@ type Machine struct {
 	settled time.Duration // when that one was over; snapshots begun earlier tell nothing
 	pending Tx            // the transaction under way
 	sending time.Duration // when it was sent
+	moving  int32         // the version of the fence that ACQUIRE replaces
 	tried   attempt       // the last ACQUIRE that was refused
 	again   time.Duration // not before this is anything sent again
 	unknown Tx            // the transaction whose outcome must be read back
@@ -80,6 +82,7 @@ type Machine struct {
 	held     bool
 	term     int64
 	last     int64 // the last term that was acquired: none is twice, even if the fence forgets it
+	doubt    doubt // the last ACQUIRE of unknown outcome
 	fence    cluster.Fence
 	current  cluster.Current
 	holding  cluster.Holding
@@ -104,6 +107,12 @@ type Machine struct {
 
 // attempt identifies an ACQUIRE by the versions that fence it.
 type attempt struct{ elected, fence int32 }
+
+// doubt identifies an ACQUIRE by its term, and the version of the fence that it would have moved.
+type doubt struct {
+	term  int64
+	fence int32
+}
 
 // New returns a machine in standby.
 func New(opt Options) *Machine { return &Machine{opt: opt} }
@@ -156,7 +165,7 @@ func (m *Machine) Phase() Phase {
 		return Declaring
 	case m.task == taskStart:
 		return Starting
-	case m.task == taskPrepare:
+	case m.task == taskPrepare, m.task == taskLaunch:
 		return Preparing
 	case m.task == taskWait:
 		return WaitOut
@@ -196,7 +205,12 @@ func (m *Machine) working() bool { return m.running || m.task == taskPrepare }
 func (m *Machine) elected() bool {
 	elected, fenced := m.snap.Terms()
 	return m.snap.Elected.Readable() && m.snap.Elected.Record.Incarnation == m.opt.Self.Name &&
-		elected > m.last && (!m.snap.Leadership || fenced < elected)
+		elected > m.last && (!m.snap.Leadership || (fenced < elected && !m.perhaps(elected)))
+}
+
+// perhaps tells that a term may have been acquired by an ACQUIRE whose reply was lost and whose fence was wiped since.
+func (m *Machine) perhaps(term int64) bool {
+	return m.doubt.term == term && m.doubt.fence != m.snap.Fence.Stat.Version
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }

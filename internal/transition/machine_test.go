@@ -124,6 +124,18 @@ func (s *script) mine() []func(*cluster.Snapshot) {
 	return []func(*cluster.Snapshot){fence("me", 7, cluster.FenceReady), current("me", session)}
 }
 
+// A hook that ends when the lease nearly has is not followed by the child: its start and post_stop would overlap.
+func TestNoStartWhenTheLeaseIsNearlyOver(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.after(1400 * time.Millisecond) // of 2.7 s, of which the stop is given half
+	s.on(HookDone{}, "RunPostStop", "RENEW")
+	if s.m.Phase() != Releasing {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
 func TestPlannedHandover(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -138,6 +150,17 @@ func TestPlannedHandover(t *testing.T) {
 	s.on(done(TxRelease), "Lease")
 	if s.m.Phase() != Standby || !s.m.Idle() {
 		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// A fence that was lost and made anew may know of a higher term: it is not taken back.
+func TestReleaseDoesNotTakeTheTermBack(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(fence("", 9, cluster.FenceRevoked), current("me", session), replacedBy("other", 10)), "StopTask")
+	s.on(ChildDead{Status: "exited"}, "RunPostStop")
+	if f := released(t, sent(t, s.on(HookDone{}, "RELEASE"))); f.Term != 9 {
+		t.Errorf("left behind: %+v", f)
 	}
 }
 
@@ -179,6 +202,18 @@ func TestATermIsNotAcquiredAgainWhenTheFenceIsLost(t *testing.T) {
 	s.on(HookDone{}, "Lease")
 	s.on(s.saw())
 	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
+}
+
+// Records that were wiped may begin below a term that was led: an incarnation that can't acquire makes way for a new one.
+func TestTermsThatFellBackEndTheSession(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(replacedBy("me", 3)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "Lease", "EndSession")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
 }
 
 func TestWaitOut(t *testing.T) {

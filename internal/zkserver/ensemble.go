@@ -20,14 +20,14 @@ func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
-	var peers strings.Builder
-	for i := range n {
-		fmt.Fprintf(&peers, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[2*i], ports[2*i+1])
-	}
 	e := &Ensemble{}
 	g, gctx := errgroup.WithContext(ctx)
 	for i := range n {
-		s, err := prepare(opt, peers.String())
+		peers, err := peersOf(opt, i, ports)
+		var s *Server
+		if err == nil {
+			s, err = prepare(opt, peers)
+		}
 		if err == nil {
 			e.Servers = append(e.Servers, s)
 			err = os.WriteFile(filepath.Join(s.dir, "data", "myid"), fmt.Appendf(nil, "%d", i+1), 0o600)
@@ -41,6 +41,24 @@ func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
 		return nil, errors.Join(err, e.Stop())
 	}
 	return e, nil
+}
+
+// peersOf says where the servers are, as one of them sees it.
+func peersOf(opt Options, self int, ports []int) (string, error) {
+	var peers strings.Builder
+	for i := 0; i < len(ports); i += 2 {
+		quorum, election := ports[i], ports[i+1]
+		if opt.Between != nil && i/2 != self {
+			var errs [2]error
+			quorum, errs[0] = opt.Between(self, i/2, quorum)
+			election, errs[1] = opt.Between(self, i/2, election)
+			if err := errors.Join(errs[:]...); err != nil {
+				return "", err
+			}
+		}
+		fmt.Fprintf(&peers, "server.%d=127.0.0.1:%d:%d\n", i/2+1, quorum, election)
+	}
+	return peers.String(), nil
 }
 
 // Addrs are the addresses of all servers.

@@ -22,6 +22,9 @@ type Options struct {
 	Tick time.Duration
 	// MinSession and MaxSession clamp session timeouts; default 2 and 600 ticks.
 	MinSession, MaxSession time.Duration
+	// Between, if set, is the port under which an ensemble's server from (counted from 0) reaches the port of server to, so
+	// that a test can part them.
+	Between func(from, to, port int) (int, error)
 	// Sync makes every write wait for the disk, as in production. Off by default: tests and demo need no durability.
 	Sync bool
 }
@@ -123,6 +126,18 @@ func (s *Server) Restart(ctx context.Context) error {
 		return err
 	}
 	return s.serving(ctx)
+}
+
+// Revive starts the server again if it is dead, and does not wait: without a quorum it would be in vain.
+func (s *Server) Revive() error {
+	if proc := s.process(); proc != nil {
+		select {
+		case <-proc.done:
+		default:
+			return nil
+		}
+	}
+	return s.launch()
 }
 
 func (s *Server) launch() error {

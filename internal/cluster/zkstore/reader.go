@@ -79,9 +79,15 @@ func (r *Reader) Run(ctx context.Context) {
 		// The time comes before the hints: whatever happened by then is in what is read now, or hinted and read anew.
 		r.snap.At = r.opt.Clock()
 		r.forget(r.opt.Conn.TakeHints())
-		if r.read(ctx) {
+		done := r.read(ctx)
+		hints := r.opt.Conn.TakeHints()
+		r.forget(hints)
+		switch {
+		case done && r.mixed(hints):
+			continue
+		case done:
 			r.publish()
-		} else {
+		default:
 			// What could not be read stays unknown; a reconnect wakes, this is for a refusal without one.
 			timer.Reset(jitter(time.Second))
 		}
@@ -103,6 +109,14 @@ func (r *Reader) Run(ctx context.Context) {
 	}
 }
 
+// mixed tells that what was read may be of before and after a change of the decision or of leadership. The server tells
+// of a change before it shows anything newer, so a snapshot without such a hint is of one moment. Versions alone would not
+// do: those of an elected that was deleted and made anew begin again.
+func (r *Reader) mixed(h cluster.Hints) bool {
+	p := r.opt.Paths
+	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current())
+}
+
 func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }
 
 func (r *Reader) forget(h cluster.Hints) {
@@ -116,6 +130,11 @@ func (r *Reader) forget(h cluster.Hints) {
 			// A member that leaves takes its incarnation along: never judge the one without the other.
 			delete(r.known, r.opt.Paths.Election())
 		}
+	}
+	if p := r.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
+		// They change together, and the watch of the other fires next: reading both now saves a round trip to a takeover.
+		delete(r.known, p.Leader())
+		delete(r.known, p.Current())
 	}
 }
 
@@ -278,10 +297,15 @@ func (r *Reader) readOrder(ctx context.Context) error {
 			return r.readOrder(ctx)
 		}
 		r.snap.Elector = true
-		// The fence and current are in scope from now on, and must be read before the members.
-		if err := r.readLeadership(ctx); err != nil {
-			r.snap.Elector = false
-			return err
+		// Its word counts from now on. What it knew of the decision as one of many is read again, lest a watch was lost: if
+		// elected was made anew meanwhile, the version would not tell. The fence and current are in scope now as well, and
+		// must be read before the members.
+		delete(r.known, p.Elected())
+		for _, step := range []func(context.Context) error{r.readDecision, r.readLeadership} {
+			if err := step(ctx); err != nil {
+				r.snap.Elector = false
+				return err
+			}
 		}
 	}
 	if r.isKnown(p.Election()) {

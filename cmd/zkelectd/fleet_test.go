@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -133,6 +134,39 @@ func (f *fleet) join(ids ...string) {
 }
 
 func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
+
+// daemon is the pid of the daemon below the guard.
+func (f *fleet) daemon(id string) int {
+	f.t.Helper()
+	guard := strconv.Itoa(f.daemons[id].cmd.Process.Pid)
+	var pid int
+	f.eventually("the daemon of "+id, func() bool {
+		lists, err := filepath.Glob("/proc/" + guard + "/task/*/children")
+		if err != nil {
+			return false
+		}
+		for _, list := range lists {
+			for child := range strings.FieldsSeq(read(list)) {
+				if args := strings.Split(read("/proc/"+child+"/cmdline"), "\x00"); len(args) > 1 && args[1] == daemonCommandName {
+					pid, err = strconv.Atoi(child)
+					return err == nil
+				}
+			}
+		}
+		return false
+	})
+	return pid
+}
+
+// crash ends a zkelectd as the loss of its host does: with nobody left to close its session.
+func (f *fleet) crash(id string) {
+	f.t.Helper()
+	daemon := f.daemon(id)
+	f.daemons[id].signal(syscall.SIGSTOP)
+	syscall.Kill(daemon, syscall.SIGKILL)
+	f.daemons[id].signal(syscall.SIGKILL)
+	f.exit(id)
+}
 
 func (p *process) output() string {
 	data, _ := os.ReadFile(p.log)

@@ -45,14 +45,14 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 	}
 }
 
-// A killed daemon can't release: nobody leads before its lease is over, which the session timeout covers.
-func TestKilledDaemonIsReplacedAfterItsLease(t *testing.T) {
+// A lost host can't release: nobody leads before its lease is over, which the session timeout covers.
+func TestLostHostIsReplacedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
 	f.works("a")
 	child := f.child("a")
-	f.daemons["a"].signal(syscall.SIGKILL)
+	f.crash("a")
 	killed := boottime.Now()
 	f.gone(child)
 	f.until("b leads", leads("b"))
@@ -150,7 +150,7 @@ func TestPreStartThatFailsIsAStrike(t *testing.T) {
 	post := f.dir + "/post"
 	f.configure("a", "dc1", 2, fmt.Sprintf("hooks: {pre_start: [sh, -c, \"echo no volume; exit 7\"], post_stop: [touch, %s]}\n", post))
 	f.start("a")
-	f.logged("a", "hooks.pre_start sh failed: exit status 7: no volume")
+	f.logged("a", "hooks.pre_start sh failed: exited with status 7: no volume")
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
 	g := f.until("b leads", leads("b"))

@@ -65,7 +65,7 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(runCommand(), statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), checkCommand(),
+	cmd.AddCommand(runCommand(), daemonCommand(), releaseCommand(), statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), checkCommand(),
 		versionCommand(), demoCommand(), demoChildCommand())
 	return cmd
 }

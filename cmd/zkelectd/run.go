@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/httpapi"
 )
 
@@ -24,25 +29,95 @@ func runCommand() *cobra.Command {
 When this daemon is elected it starts the leader-only child; everything after
 -- is its command.
 
+Run is two processes: a small guard, which this is, and the daemon, its child.
+The guard runs the leader-only child and kills it when leadership may have
+ended, whatever the daemon does. When the daemon dies, the guard closes its
+session, so that the next leader need not wait, and starts it again.
+
 SIGTERM and SIGINT stop the child, release leadership and end; a second one
-kills the child at once. SIGHUP reads the configuration again.`,
+kills the child at once. SIGHUP reads the configuration again. The exit status
+is the daemon's.`,
 		Args: childArgs,
 	}
 	config.RegisterFlags(cmd.Flags())
+	noRespawn := cmd.Flags().Bool("no-respawn", false, "end when the daemon dies, instead of starting it again")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := load(cmd, args)
+		if err != nil {
+			return err
+		}
+		log, _ := logger(cfg)
+		status, err := guard.Run(guard.Options{
+			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
+			Close: closeSession, Log: log.With("node", cfg.Node.ID, "process", "guard"),
+		})
+		if status != 0 || err != nil {
+			return exitCode{status, err}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// closeSession ends a session whose owner is dead, and so is its work.
+func closeSession(ctx context.Context, c guard.Credentials) error {
+	err := zkstore.CloseSession(ctx, c.Servers, c.ID, c.Password)
+	if errors.Is(err, zkstore.ErrNoSuchSession) {
+		return nil
+	}
+	return err
+}
+
+// daemonArgs are this process' arguments with the command exchanged.
+func daemonArgs(own []string) []string {
+	argv := slices.Clone(own)
+	if i := slices.Index(argv[1:], "run"); i >= 0 {
+		argv[1+i] = daemonCommandName
+	}
+	return argv
+}
+
+const daemonCommandName = "daemon"
+
+// daemonCommand is what the guard starts, with the flags of run.
+func daemonCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: daemonCommandName, Hidden: true, Args: childArgs}
+	config.RegisterFlags(cmd.Flags())
+	cmd.Flags().Bool("no-respawn", false, "") // the guard's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := load(cmd, args)
 		if err != nil {
 			return err
 		}
 		log, level := logger(cfg)
+		g, err := guard.Connect(guard.SocketFD, log)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
 		d := daemon.New(daemon.Options{
-			Config: cfg, Log: log, Level: level, Version: version(),
+			Config: cfg, Log: log, Level: level, Version: version(), Guard: g,
 			Reload: func() (config.Config, error) { return load(cmd, args) },
 		})
-		return serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}))
+		detach := context.AfterFunc(g.Life(), func() {
+			// The work is dead by then; nobody is left to end a daemon that is stuck.
+			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
+		})
+		defer detach()
+		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}))
+		if errors.Is(err, guard.ErrLost) {
+			return exitCode{statusLost, err}
+		}
+		return err
 	}
 	return cmd
 }
+
+// statusLost is the daemon's exit status without a guard, orphaned how long it may take to release and end.
+const (
+	statusLost = 3
+	orphaned   = 15 * time.Second
+)
 
 // childArgs takes only what follows --: a word before it is a slip.
 func childArgs(cmd *cobra.Command, args []string) error {

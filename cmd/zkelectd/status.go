@@ -58,7 +58,7 @@ func showStatus(ctx context.Context, w io.Writer, s *zkstore.Session, p cluster.
 	if err != nil {
 		return err
 	}
-	return show(g)
+	return show(withLease(ctx, g))
 }
 
 func group(ctx context.Context, s *zkstore.Session, p cluster.Paths) (status.Group, error) {

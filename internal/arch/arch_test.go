@@ -68,6 +68,7 @@ func TestOnePlaceForEach(t *testing.T) {
 		"github.com/go-zookeeper/zk":   {"internal/cluster/zkstore"},
 		"zkelectd/internal/config":     {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/daemon":     {"cmd/zkelectd", "bench"},
+		"zkelectd/internal/guard":      {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/zkserver":   {"internal/demo", "bench"},
 		"zkelectd/internal/transition": {"internal/daemon"},
 		"zkelectd/internal/watchdog":   {"internal/daemon"},

@@ -1,5 +1,6 @@
-// Package child runs the leader-only child: one process group that is started, stopped and killed whole, and that does
-// not outlive the process that started it.
+// Package child runs a process group that is started, stopped and killed whole and does not outlive the process that
+// started it, and makes the environments of children. Leader-only work, which must not outlive a lease either, is run by
+// package guard.
 package child
 
 import (

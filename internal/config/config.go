@@ -4,6 +4,8 @@ package config
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,6 +38,7 @@ type ZooKeeper struct {
 	Root           string        `mapstructure:"root"`
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
 	ConnectTimeout time.Duration `mapstructure:"connect_timeout"`
+	SessionFile    string        `mapstructure:"session_file"`
 }
 
 // Election is how this daemon acts as the elector.
@@ -67,6 +70,16 @@ type Child struct {
 	StopSignal  string            `mapstructure:"stop_signal"`
 	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
 	Restart     Restart           `mapstructure:"restart"`
+}
+
+// SessionFile is where the session's credentials are kept; empty for nowhere. getenv tells whether systemd has made a
+// runtime directory.
+func (c Config) SessionFile(getenv func(string) string) string {
+	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
+	if c.ZooKeeper.SessionFile != "" || dir == "" {
+		return c.ZooKeeper.SessionFile
+	}
+	return filepath.Join(dir, "session")
 }
 
 // StopTimeout is how long the leader-only work may take to stop; none without a child.

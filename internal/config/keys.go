@@ -44,6 +44,7 @@ func Keys() []Key {
 		{"zookeeper.root", text, "/cluster", false, "The group's root znode; created if it does not exist. Daemons with the same root elect one leader."},
 		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to ask for; the server clamps it to 2 to 20 of its ticks. The lease is 45 % of what it grants."},
 		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; 0s tries for ever."},
+		{"zookeeper.session_file", text, "", false, "Where the session's id and password are kept (mode 0600) for 'zkelectd release'. Default: session in systemd's $RUNTIME_DIRECTORY; without that, nowhere."},
 		{"election.failback.mode", text, "immediate", false, "Whether a better node replaces a healthy leader: immediate, delayed or manual (never by itself)."},
 		{"election.failback.delay", duration, 30 * time.Second, false, "For delayed: how long the better node must have been eligible without a break."},
 		{"election.takeover_timeout", duration, 30 * time.Second, false, "How long a takeover may last before the candidate is excluded and the next one elected."},

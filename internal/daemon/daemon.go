@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
@@ -31,8 +32,8 @@ type Options struct {
 	// Level is set by a reload of log.level; may be nil.
 	Level   *slog.LevelVar
 	Version string
-	// Stdout and Stderr are the child's; nil for the daemon's own.
-	Stdout, Stderr *os.File
+	// Guard runs the leader-only work.
+	Guard *guard.Client
 }
 
 // Daemon is one member of a group.
@@ -55,7 +56,7 @@ type Daemon struct {
 func New(opt Options) *Daemon {
 	d := &Daemon{
 		opt: opt, cfg: opt.Config, log: opt.Log.With("node", opt.Config.Node.ID),
-		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: self(),
+		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.Pid()),
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
 	d.quit, d.cancel = context.WithCancel(context.Background())
@@ -94,6 +95,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { d.Stop("asked to stop") })
 	defer detach()
 	defer d.cancel()
+	abandoned := context.AfterFunc(d.opt.Guard.Life(), func() { d.Stop("the guard is lost") })
+	defer abandoned()
 	d.hooks = hook.NewQueue(hook.QueueOptions{
 		Name: "on_change", Argv: d.cfg.Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
 	})
@@ -109,6 +112,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 		switch {
 		case errors.As(err, &fatal):
 			return fatal.Err
+		case d.opt.Guard.Err() != nil:
+			return d.opt.Guard.Err()
 		case d.quit.Err() != nil:
 			d.log.Info("stopped")
 			return nil
@@ -150,7 +155,11 @@ func (d *Daemon) session(ctx context.Context) error {
 		if err := s.Close(closing); err != nil {
 			d.log.Warn("the session did not close cleanly", "err", err)
 		}
+		d.opt.Guard.SessionClosed()
 	}()
+	d.opt.Guard.Session(guard.Credentials{
+		Servers: d.cfg.ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.cfg.SessionFile(os.Getenv),
+	})
 	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.StopTimeout())
 	if err != nil {
 		return &FatalError{err}

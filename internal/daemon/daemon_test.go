@@ -13,20 +13,38 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
 
-var server *zkserver.Server
+var (
+	server *zkserver.Server
+	warden *guard.Client
+)
 
+// The test process is the daemon of a guard, as in real life.
 func TestMain(m *testing.M) {
+	if os.Getenv("GUARDED") == "" {
+		os.Setenv("GUARDED", "yes")
+		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(status)
+	}
 	var err error
+	if warden, err = guard.Connect(guard.SocketFD, slog.Default()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	if server, err = zkserver.Start(context.Background(), zkserver.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
 	server.Stop()
+	warden.Close()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,7 +62,7 @@ func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
 	done := make(chan error, 1)
 	go func() { done <- d.Run(context.Background()) }()
 	t.Cleanup(func() { d.Stop("the test is over") })
@@ -96,7 +114,7 @@ func TestStopBeforeThereIsAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := d.Run(ctx); err != nil {
@@ -109,7 +127,7 @@ func TestWhoLives(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	me := self()
+	me := identify(os.Getpid())
 	started, err := processStart(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +137,7 @@ func TestWhoLives(t *testing.T) {
 		t.Error("a live process of this host is taken for dead")
 	}
 	for name, n := range map[string]cluster.Node{
-		"this process' own past": {Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started},
+		"its own past":           {Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started},
 		"a pid that was reused":  {Host: me.host, Boot: me.boot, PID: other.PID, Started: started + 1},
 		"before the last boot":   {Host: me.host, Boot: "other", PID: other.PID, Started: started},
 		"of another host":        {Host: "other", Boot: me.boot, PID: other.PID, Started: started},

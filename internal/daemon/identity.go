@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// identity tells this process from every other one, on this host and elsewhere.
+// identity tells a zkelectd, by its guard's process, from every other one on this host and elsewhere.
 type identity struct {
 	host    string
 	pid     int
@@ -16,12 +16,11 @@ type identity struct {
 	started uint64
 }
 
-func self() identity {
+func identify(pid int) identity {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	pid := os.Getpid()
 	started, _ := processStart(pid)
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return identity{host: host, pid: pid, boot: string(bytes.TrimSpace(boot)), started: started}

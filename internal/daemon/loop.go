@@ -50,18 +50,22 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 	}
 	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.elector = newElectorRole(l)
-	l.task = newTask(l)
+	l.task = &task{l: l}
 	return l
 }
 
 // run returns when nothing of this session works any more: the child is dead and leadership released.
 func (l *loop) run() error {
 	defer l.timer.Stop()
+	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it.
+	beat := time.NewTicker(l.budget.Session / 4)
+	defer beat.Stop()
+	l.beat()
+	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	defer func() {
 		l.cancel()
 		l.owned.Wait()
-		l.task.close()
 		l.publish()
 	}()
 	ended := l.s.Done()
@@ -78,6 +82,8 @@ func (l *loop) run() error {
 			l.step(transition.Tick{})
 		case <-l.timer.C:
 			l.step(transition.Tick{})
+		case <-beat.C:
+			l.beat()
 		case <-ended:
 			ended = nil
 			l.step(transition.SessionEnded{Reason: l.s.Err().Error()})
@@ -92,6 +98,8 @@ func (l *loop) run() error {
 		}
 	}
 }
+
+func (l *loop) beat() { l.d.opt.Guard.Beat(boottime.Now() + l.budget.Session) }
 
 // step feeds the machine one event, and what performing its actions brings about at once; then the elector looks.
 func (l *loop) step(ev transition.Event) {

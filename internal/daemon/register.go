@@ -66,7 +66,7 @@ func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
-// lives tells that a record is of another process on this host that is running. Of other hosts this can't be told.
+// lives tells that a record is of another zkelectd on this host that is running. Of other hosts this can't be told.
 func (me identity) lives(n cluster.Node) bool {
 	if n.Host != me.host || n.Boot != me.boot || n.PID == me.pid {
 		return false

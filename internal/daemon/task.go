@@ -3,77 +3,45 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/child"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/probe"
 	"zkelectd/internal/transition"
 )
 
-// task is the leader-only work of this host: the hooks and the child. Its lease is enforced by a timer of its own, so
-// that the work is over in time even while the loop is busy (S1).
+// task is the leader-only work of this host, the pre_start hook and the child. The guard runs it and ends it with the
+// lease (S1), so that it is over in time even while this process is busy, stopped or dead.
 type task struct {
 	l *loop
 
-	mu       sync.Mutex
-	process  *child.Process
-	cancel   context.CancelFunc // of the hook that runs; nil if none does
-	deadline time.Duration
-	timer    *time.Timer
+	mu   sync.Mutex
+	work *guard.Work
+	hook bool // it is the hook that runs
 }
 
-func newTask(l *loop) *task {
-	t := &task{l: l}
-	t.timer = time.AfterFunc(time.Hour, t.expire)
-	return t
+func (t *task) set(w *guard.Work, hook bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.work, t.hook = w, hook
 }
 
-func (t *task) close() { t.timer.Stop() }
+func (t *task) running() (w *guard.Work, hook bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.work, t.hook
+}
 
 // lease moves the deadline; 0 says that nothing works any more.
-func (t *task) lease(deadline time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.deadline = deadline
-	if deadline == 0 {
-		t.timer.Stop()
-		return
-	}
-	t.timer.Reset(max(0, deadline-boottime.Now()))
-}
-
-// expire kills the work at the lease's end. The timer's clock stands still while the host is suspended, the lease's
-// doesn't: so it looks again.
-func (t *task) expire() {
-	t.mu.Lock()
-	left := t.deadline - boottime.Now()
-	due := t.deadline != 0 && left <= 0
-	if t.deadline != 0 && left > 0 {
-		t.timer.Reset(left)
-	}
-	t.mu.Unlock()
-	if due {
-		t.kill()
-	}
-}
-
-func (t *task) set(p *child.Process, cancel context.CancelFunc) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.process, t.cancel = p, cancel
-}
-
-func (t *task) running() (*child.Process, context.CancelFunc) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.process, t.cancel
-}
+func (t *task) lease(deadline time.Duration) { t.l.d.opt.Guard.Lease(deadline) }
 
 // env is the child's and the hooks' environment.
 func (t *task) env(term int64) []string {
@@ -85,31 +53,65 @@ func (t *task) env(term int64) []string {
 
 // preStart runs the hook as part of the work: it is killed with it.
 func (t *task) preStart(term int64) {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.set(nil, cancel)
-	t.hook(ctx, cancel, "pre_start", t.l.d.cfg.Hooks.PreStart, term)
+	argv := t.l.d.cfg.Hooks.PreStart
+	if len(argv) == 0 {
+		t.l.inline = append(t.l.inline, transition.HookDone{})
+		return
+	}
+	w, err := t.l.d.opt.Guard.Start(guard.WorkOptions{Command: argv, Env: t.env(term), Capture: true})
+	if err != nil {
+		t.l.inline = append(t.l.inline, transition.HookDone{Err: t.hookFailed(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))})
+		return
+	}
+	t.set(w, true)
+	t.l.owned.Go(func() {
+		limit := time.NewTimer(t.l.d.cfg.Hooks.Timeout)
+		defer limit.Stop()
+		late := false
+		select {
+		case <-w.Dead():
+		case <-limit.C:
+			late = true
+			w.Kill()
+			<-w.Dead()
+		}
+		t.set(nil, false)
+		t.l.report(transition.HookDone{Err: t.hookFailed(t.judge(argv[0], w, late))})
+	})
+}
+
+// judge makes an error of how the hook went.
+func (t *task) judge(name string, w *guard.Work, late bool) error {
+	how := w.Status()
+	switch {
+	case how == guard.Success:
+		return nil
+	case late:
+		how = fmt.Sprintf("not done within %s", t.l.d.cfg.Hooks.Timeout)
+	}
+	if text := strings.TrimSpace(w.Output()); text != "" {
+		how += ": " + text
+	}
+	return fmt.Errorf("hooks.pre_start %s failed: %s", name, how)
+}
+
+func (t *task) hookFailed(err error) error {
+	if err != nil {
+		t.l.d.log.Error("hook failed", "err", err)
+	}
+	return err
 }
 
 // postStop runs the hook to its end or its timeout, also when the lease is over: it only undoes.
 func (t *task) postStop(term int64) {
-	t.hook(context.Background(), func() {}, "post_stop", t.l.d.cfg.Hooks.PostStop, term)
-}
-
-func (t *task) hook(ctx context.Context, cancel context.CancelFunc, name string, argv []string, term int64) {
+	argv := t.l.d.cfg.Hooks.PostStop
 	if len(argv) == 0 {
-		cancel()
-		t.set(nil, nil)
 		t.l.inline = append(t.l.inline, transition.HookDone{})
 		return
 	}
 	t.l.owned.Go(func() {
-		defer cancel()
-		err := hook.Run(ctx, name, argv, t.env(term), nil, t.l.d.cfg.Hooks.Timeout)
-		t.set(nil, nil)
-		if err != nil {
-			t.l.d.log.Error("hook failed", "err", err)
-		}
-		t.l.report(transition.HookDone{Err: err})
+		err := hook.Run(context.Background(), "post_stop", argv, t.env(term), nil, t.l.d.cfg.Hooks.Timeout)
+		t.l.report(transition.HookDone{Err: t.hookFailed(err)})
 	})
 }
 
@@ -120,13 +122,13 @@ func (t *task) start(term int64) {
 		t.l.inline = append(t.l.inline, transition.ChildReady{})
 		return
 	}
-	p, socket, err := t.launch(term)
+	w, socket, err := t.launch(term)
 	if err != nil {
 		t.l.inline = append(t.l.inline, transition.ChildFailed{Err: err})
 		return
 	}
-	t.set(p, nil)
-	t.l.d.log.Info("child started", "pid", p.Pid(), "term", term)
+	t.set(w, false)
+	t.l.d.log.Info("child started", "pid", w.Pid(), "term", term)
 	t.l.inline = append(t.l.inline, transition.ChildStarted{})
 	ready := probe.Readiness{
 		Exec: c.Ready.Exec, HTTP: c.Ready.HTTP, TCP: c.Ready.TCP, Notify: c.Ready.Notify, Delay: c.Ready.Delay,
@@ -134,15 +136,15 @@ func (t *task) start(term int64) {
 	}
 	waiting, cancel := context.WithCancel(context.Background())
 	t.l.owned.Go(func() {
-		<-p.Exited()
+		<-w.Exited()
 		cancel() // what is dead never gets ready
-		<-p.Dead()
+		<-w.Dead()
 		if socket != nil {
 			socket.Close()
 		}
-		t.set(nil, nil)
-		t.l.d.log.Info("child ended", "pid", p.Pid(), "term", term, "status", p.Status())
-		t.l.report(transition.ChildDead{Status: p.Status()})
+		t.set(nil, false)
+		t.l.d.log.Info("child ended", "pid", w.Pid(), "term", term, "status", w.Status())
+		t.l.report(transition.ChildDead{Status: w.Status()})
 	})
 	if ready.Immediate() {
 		t.l.inline = append(t.l.inline, transition.ChildReady{})
@@ -158,7 +160,7 @@ func (t *task) start(term int64) {
 	})
 }
 
-func (t *task) launch(term int64) (*child.Process, *probe.Socket, error) {
+func (t *task) launch(term int64) (*guard.Work, *probe.Socket, error) {
 	c := t.l.d.cfg.Child
 	env := t.env(term)
 	var socket *probe.Socket
@@ -169,37 +171,34 @@ func (t *task) launch(term int64) (*child.Process, *probe.Socket, error) {
 		}
 		env = append(env, "NOTIFY_SOCKET="+socket.Path())
 	}
-	p, err := child.Start(child.Options{
-		Command: c.Command, Dir: c.Dir, Env: env, StopSignal: c.Signal(),
-		Stdout: t.l.d.opt.Stdout, Stderr: t.l.d.opt.Stderr, Log: t.l.d.log,
-	})
-	if socket != nil && err != nil {
-		socket.Close()
+	w, err := t.l.d.opt.Guard.Start(guard.WorkOptions{Command: c.Command, Dir: c.Dir, Env: env, StopSignal: c.Signal()})
+	if err != nil {
+		if socket != nil {
+			socket.Close()
+		}
+		return nil, nil, fmt.Errorf("child.command %q cannot be started: %w", c.Command[0], err)
 	}
-	if socket != nil && err == nil {
-		socket.Expect(p.Pid())
+	if socket != nil {
+		socket.Expect(w.Pid())
 	}
-	return p, socket, err
+	return w, socket, nil
 }
 
-// stop asks the child to stop, and kills it after grace. A hook is simply killed: it has nothing to finish that a failed
-// takeover needs.
+// stop asks the child to stop, and has it killed after grace. A hook is simply killed: it has nothing to finish that a
+// failed takeover needs.
 func (t *task) stop(grace time.Duration) {
-	p, cancel := t.running()
-	if p != nil {
-		p.Stop(grace)
-	}
-	if cancel != nil {
-		cancel()
+	w, hook := t.running()
+	switch {
+	case w == nil:
+	case hook:
+		w.Kill()
+	default:
+		w.Stop(grace)
 	}
 }
 
 func (t *task) kill() {
-	p, cancel := t.running()
-	if p != nil {
-		p.Kill()
-	}
-	if cancel != nil {
-		cancel()
+	if w, _ := t.running(); w != nil {
+		w.Kill()
 	}
 }

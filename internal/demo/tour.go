@@ -27,7 +27,7 @@ func (f *fleet) tour(ctx context.Context) error {
 	}{
 		{"first election", f.firstElection},
 		{"planned move to dc2: edit the policy in one file, reload one daemon", f.plannedMove},
-		{"the leader's daemon is killed with -9", f.crash},
+		{"the leader's zkelectd is killed with -9", f.crash},
 		{"a candidate that stalls is excluded by the watchdog", f.stall},
 		{"return to the best daemon, once its exclusion is over", f.comeBack},
 	} {
@@ -140,7 +140,7 @@ func (f *fleet) crash(ctx context.Context) error {
 	if err := f.served(ctx, "n3"); err == nil {
 		return fmt.Errorf("the child of n3 still answers although its daemon is dead")
 	}
-	f.say("   from kill -9 to READY on %s: %s, most of it the session timeout of 4s (%s)", f.view.Leader, ms(took), f.view.Reason)
+	f.say("   from kill -9 to READY on %s: %s, without waiting for the session timeout of 4s (%s)", f.view.Leader, ms(took), f.view.Reason)
 	return f.served(ctx, "n4")
 }
 

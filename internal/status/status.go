@@ -60,6 +60,10 @@ type Group struct {
 	Term   int64  `json:"term,omitempty"`
 	// Since is when the state was entered, by the leader's clock.
 	Since *time.Time `json:"since,omitempty"`
+	// API is where the leader answers over HTTP, empty if nowhere; LeaseRemaining what it says is left of its lease, for who
+	// has asked it.
+	API            string        `json:"api,omitempty"`
+	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -110,6 +114,7 @@ func Of(root string, s cluster.Snapshot) Group {
 	}
 	if c := s.Current; c.Readable() {
 		g.State, g.Leader, g.Site, g.Term, g.Since = string(c.Record.State), c.Record.Node, c.Record.Site, c.Record.Term, moment(c.Record.Time)
+		g.API = c.Record.API
 		if e := s.Elected; e.Readable() && e.Record.Term != c.Record.Term {
 			// A handover is under way, or was while this was read: the reason is not this leader's.
 			g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)

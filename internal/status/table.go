@@ -23,6 +23,9 @@ func (g Group) Table() string {
 	default:
 		fmt.Fprintf(&b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", quoted(g.Leader), quoted(g.Site), g.Term)
 	}
+	if g.LeaseRemaining > 0 {
+		fmt.Fprintf(&b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
+	}
 	if g.Reason != "" {
 		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, quoted(g.Reason))
 	}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+// session is long, so that whatever happens soon has not waited for it to expire.
+const longSession = "zookeeper: {session_timeout: 30s}\n"
+
+func (f *fleet) joinLong(ids ...string) {
+	f.t.Helper()
+	for i, id := range ids {
+		f.configure(id, "dc1", 100-i, longSession)
+		f.start(id)
+		f.until(ids[0]+" leads", leads(ids[0]))
+	}
+	f.works(ids[0])
+}
+
+// The guard closes the session of a daemon that died, so that its successor does not wait; and starts the next.
+func TestKilledDaemonCostsNoSessionTimeout(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.joinLong("a", "b")
+	child := f.child("a")
+	killed := boottime.Now()
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.logged("a", "closed the dead daemon's session")
+	f.until("a leads again", leads("a"))
+	f.gone(child)
+	if took := boottime.Now() - killed; took > 15*time.Second {
+		t.Errorf("that took %s", took)
+	}
+	if all := f.sane(); len(all) < 2 {
+		t.Errorf("tenures %+v", all)
+	}
+}
+
+// When the guard dies the child dies with it, and the daemon lets go.
+func TestKilledGuardTakesAllAlong(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.joinLong("a", "b")
+	child, daemon := f.child("a"), f.daemon("a")
+	killed := boottime.Now()
+	f.daemons["a"].signal(syscall.SIGKILL)
+	f.until("b leads", leads("b"))
+	if took := boottime.Now() - killed; took > 15*time.Second {
+		t.Errorf("that took %s", took)
+	}
+	f.gone(child)
+	f.gone(daemon)
+	f.sane()
+}
+
+// A daemon that is stopped does not keep its child at work beyond the lease, nor the group without a leader.
+func TestStoppedDaemonLosesItsChildWithTheLease(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.works("a")
+	child, daemon := f.child("a"), f.daemon("a")
+	stopped := boottime.Now()
+	syscall.Kill(daemon, syscall.SIGSTOP)
+	f.gone(child)
+	if took := boottime.Now() - stopped; took > 2500*time.Millisecond { // the lease is 1.8 s
+		t.Errorf("the child lived on for %s", took)
+	}
+	f.until("b leads", leads("b"))
+	f.logged("a", "the daemon is hung and is killed")
+	f.until("a leads again", leads("a"))
+	f.sane()
+}
+
+// A guard that is stopped does not keep the child at work: the daemon ends it, and the guard.
+func TestStoppedGuardIsReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.works("a")
+	child := f.child("a")
+	f.daemons["a"].signal(syscall.SIGSTOP)
+	f.gone(child)
+	f.until("b leads", leads("b"))
+	if code := f.exit("a"); code != -1 {
+		t.Errorf("exit status %d", code)
+	}
+	f.sane()
+}
+
+func TestNoRespawn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 1, "")
+	f.start("a", "--config", f.file("a"), "--no-respawn")
+	f.until("a leads", leads("a"))
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	if code := f.exit("a"); code != 128+9 {
+		t.Errorf("exit status %d", code)
+	}
+	f.sane()
+}
+
+// What a service manager runs after a unit that was killed whole: the successor need not wait then either.
+func TestReleaseFromOutside(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	file := filepath.Join(f.dir, "session")
+	f.configure("a", "dc1", 2, strings.Replace(longSession, "{", "{session_file: "+file+", ", 1))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.configure("b", "dc1", 1, longSession)
+	f.start("b")
+	f.until("b is there", leads("a"))
+	f.works("a")
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	release := func() (string, error) {
+		out, err := exec.Command("zkelectd", "release", "--session-file", file).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := release(); err == nil || !strings.Contains(out, fmt.Sprintf("its guard still runs as process %d", f.daemons["a"].cmd.Process.Pid)) {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.crash("a")
+	f.eventually("the release", func() bool { // the child's death takes a moment
+		out, err := release()
+		return err == nil && strings.Contains(out, "closed session 0x")
+	})
+	f.until("b leads", leads("b"))
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the file is left: %v", err)
+	}
+	if out, err := release(); err != nil || out != "" {
+		t.Errorf("nothing to do: %v, %s", err, out)
+	}
+	f.daemons["b"].signal(syscall.SIGTERM)
+	f.exit("b")
+	f.sane()
+}

@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"strings"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/transition"
+)
+
+// breakage takes one check away from the core, from outside: the product has no switches. The zero value takes none.
+type breakage struct {
+	name string
+	// by names the promises whose checks may notice.
+	by string
+}
+
+// The breakages. Each must be caught, or the simulation proves nothing.
+const (
+	noOwnIncarnation = "no check of the own incarnation"
+	noElectedVersion = "no check of elected's version"
+	noFenceVersion   = "no check of the fence's version"
+	noWaitOut        = "no wait-out"
+	releasedUnclean  = "RELEASED where UNCLEAN is due"
+	releaseEarly     = "release before the child is dead"
+	weakRenew        = "RENEW that checks only the session"
+	forgetful        = "exclusions kept in memory only"
+	blaming          = "the candidate blamed for its predecessor's slow stop"
+	noAmnesty        = "no amnesty"
+	noRevoke         = "no REVOKE"
+)
+
+// sees is what the machine is shown of the cluster.
+func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
+	if b.name == noWaitOut && s.Fence.Exists {
+		s.Fence.Err = nil
+		s.Fence.Record.Owed = 0
+		if !s.Current.Exists {
+			s.Fence.Record.State = cluster.FenceReleased
+		}
+	}
+	return s
+}
+
+// sends is what becomes of the machine's transactions.
+func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
+	ops := append([]cluster.Op(nil), a.Ops...)
+	switch {
+	case b.name == noOwnIncarnation:
+		return l.h.w.blind(ops)
+	case b.name == weakRenew && a.Tx == transition.TxRenew:
+		return ops[:1]
+	case b.name == releasedUnclean && a.Tx == transition.TxRelease:
+		for i := range ops {
+			ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"UNCLEAN"`, `"RELEASED"`, 1))
+		}
+	}
+	return b.relax(l.h.w, ops)
+}
+
+// relax takes version checks away.
+func (b breakage) relax(w *world, ops []cluster.Op) []cluster.Op {
+	for i := range ops {
+		if (b.name == noElectedVersion && ops[i].Path == w.known.elected) || (b.name == noFenceVersion && ops[i].Path == w.known.leader) {
+			if ops[i].Kind != cluster.OpCreate {
+				ops[i].Version = cluster.AnyVersion
+			}
+		}
+	}
+	return ops
+}
+
+// judges is what the elector is shown of the cluster.
+func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
+	if b.name == forgetful {
+		s.Elected.Record.Exclusions = l.elector.kept
+	}
+	return s
+}
+
+// watches is what the watchdog is shown.
+func (b breakage) watches(l *loop, s cluster.Snapshot) cluster.Snapshot {
+	if b.name == blaming && s.Current.Exists && !s.Acquired() {
+		s.Current = cluster.Slot[cluster.Current]{}
+	}
+	return s
+}
+
+// decides is what becomes of the elector's decision.
+func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
+	switch {
+	case d.Elect != nil && b.name == noAmnesty:
+		for _, x := range s.Elected.Record.Exclusions {
+			for _, y := range d.Elect.Exclusions {
+				if x.Node == y.Node && !x.Served && y.Served && !l.served(x) {
+					d.Elect = nil
+					return
+				}
+			}
+		}
+		for _, y := range d.Elect.Exclusions {
+			if y.Served && y.Term == s.Elected.Record.Term {
+				d.Elect = nil
+				return
+			}
+		}
+	case d.Revoke != nil && b.name == noRevoke:
+		d.Revoke = nil
+	}
+}
+
+// served tells that an exclusion has run its time, which is no amnesty.
+func (l *loop) served(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.check.until[x.Node] }
+
+// elects is what becomes of ELECT.
+func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
+	l.h.w.check.decisions[decision{rec.Term, rec.By}] = rec
+	switch b.name {
+	case noOwnIncarnation:
+		ops = l.h.w.blind(ops)
+	case forgetful:
+		l.elector.kept = rec.Exclusions
+		bare := *rec
+		bare.Exclusions = nil
+		ops[len(ops)-1].Data = cluster.Encode(&bare)
+	}
+	return b.relax(l.h.w, ops)
+}
+
+func (b breakage) revokes(w *world, ops []cluster.Op) []cluster.Op {
+	if b.name == noOwnIncarnation {
+		ops = w.blind(ops)
+	}
+	return b.relax(w, ops)
+}
+
+// blind makes the first check, that of the own incarnation, always true.
+func (w *world) blind(ops []cluster.Op) []cluster.Op {
+	ops[0].Path = w.paths.Root
+	return ops
+}

@@ -1,0 +1,277 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// checker looks at every step for S1 and S2, and at the decisions for L2; converge is for the rest.
+type checker struct {
+	w       *world
+	working []*host
+
+	acquired  int64                         // the last term that was
+	fenced    int64                         // the term of the fence
+	owner     int64                         // the session of current
+	elected   int64                         // the last term that was decided
+	decisions map[decision]*cluster.Elected // as they were made
+	term      int64
+	free      time.Duration // since when nobody else's current stands in the way of term; never if negative
+	strikes   map[string]int
+	until     map[string]time.Duration
+	joined    map[string]time.Duration
+	terms     int
+}
+
+// decision tells apart what two electors decide for one term. One of them decides once for each.
+type decision struct {
+	term int64
+	by   string
+}
+
+func (c *checker) init(w *world) {
+	*c = checker{w: w, decisions: make(map[decision]*cluster.Elected), strikes: make(map[string]int), until: make(map[string]time.Duration), joined: make(map[string]time.Duration), free: -1}
+}
+
+// begins is S1.
+func (c *checker) begins(h *host) {
+	for _, other := range c.working {
+		c.w.fail("S1: work begins at %s in term %d while that of %s in term %d goes on", h.id, h.work.term, other.id, other.work.term)
+	}
+	c.working = append(c.working, h)
+}
+
+func (c *checker) ends(h *host) {
+	for i, other := range c.working {
+		if other == h {
+			c.working = append(c.working[:i], c.working[i+1:]...)
+			return
+		}
+	}
+}
+
+// applied is S2, and that terms rise.
+func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result) {
+	if !slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind != cluster.OpCheck }) {
+		return // RENEW changes nothing
+	}
+	w := c.w
+	elected := c.readElected()
+	fence := c.readFence()
+	for i, op := range ops {
+		switch {
+		case op.Kind == cluster.OpCheck:
+		case op.Path == w.known.current && op.Kind != cluster.OpDelete:
+			_, _, err := w.tree.Get(s.id, w.known.election+"/"+s.self, false)
+			switch {
+			case s.self == "" || err != nil:
+				w.fail("S2: %s writes current without a registration", s.h.id)
+			case !elected.Readable() || elected.Record.Incarnation != s.self:
+				w.fail("S2: %s writes current, elected is %s", s.self, elected.Record.Incarnation)
+			}
+			if op.Kind == cluster.OpCreate {
+				if fence.Record.Term <= c.acquired {
+					w.fail("S2: term %d is acquired after term %d", fence.Record.Term, c.acquired)
+				}
+				c.acquired = fence.Record.Term
+				c.terms++
+				w.ambush(s.h.id)
+			}
+		case op.Path == w.known.current && c.owner != s.id && fence.Record.State != cluster.FenceRevoked:
+			w.fail("S2: %s deletes the current of another", s.self)
+		case op.Path == w.known.leader && fence.Record.Term < c.fenced:
+			w.fail("S2: %s takes the fence from term %d back to %d", s.self, c.fenced, fence.Record.Term)
+		case op.Path == w.known.elected:
+			c.decided(elected.Record)
+			w.ambush(elected.Record.Node)
+		case op.Kind == cluster.OpCreate && op.Sequential:
+			c.joined[s.h.id] = w.now
+			s.self = results[i].Path[len(w.known.election)+1:]
+		}
+	}
+	c.changed()
+}
+
+// decided looks at a decision that took effect.
+func (c *checker) decided(rec cluster.Elected) {
+	w := c.w
+	if rec.Term <= c.elected {
+		w.fail("S2: term %d is decided after term %d", rec.Term, c.elected)
+	}
+	c.elected = rec.Term
+	full := c.decisions[decision{rec.Term, rec.By}]
+	if full == nil || w.traits.losing { // nobody is to blame for what he was not told
+		return
+	}
+	if limit := w.traits.takeover * 97 / 100; full.Cause == cluster.CauseOverdue && (c.free < 0 || w.now-c.free < limit) {
+		w.fail("L2: the candidate of term %d is blamed after %s, of which it could take over for less than %s", c.term, full.Reason, limit)
+	}
+	for _, x := range full.Exclusions {
+		if x.Strikes > c.strikes[x.Node] {
+			c.strikes[x.Node], c.until[x.Node] = x.Strikes, w.now+time.Duration(x.For)*97/100
+		}
+	}
+	spare := c.spare(full)
+	if spare != "" && w.now < c.until[rec.Node] {
+		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s may lead", rec.Node, rec.Term, c.until[rec.Node]-w.now, spare)
+	}
+	for _, x := range full.Exclusions {
+		if x.Served && spare == "" {
+			c.until[x.Node] = 0 // amnesty
+		}
+	}
+}
+
+// spare is a daemon other than the chosen one that is there and was never struck: of others only an elector knows since
+// when it has seen the exclusion.
+func (c *checker) spare(rec *cluster.Elected) string {
+	for _, h := range c.w.hosts {
+		since, ok := c.joined[h.id]
+		if !ok || h.id == rec.Node || h.id == rec.PreviousNode || c.strikes[h.id] > 0 || c.w.now-since < 3*h.timeout {
+			continue
+		}
+		if h.loop == nil || h.loop.machine == nil || h.leaving || !c.w.tree.Alive(h.loop.s.id) {
+			continue
+		}
+		if _, _, err := c.w.tree.Get(h.loop.s.id, c.w.known.election+"/"+h.loop.self.Name, false); err == nil {
+			return h.id
+		}
+	}
+	return ""
+}
+
+// changed keeps since when the elected candidate could take over.
+func (c *checker) changed() {
+	elected := c.readElected()
+	current := c.readCurrent()
+	blocked := current.Exists && current.Record.Incarnation != elected.Record.Incarnation
+	switch {
+	case blocked || !elected.Readable():
+		c.free = -1
+	case c.free < 0 || c.term != elected.Record.Term:
+		c.free = c.w.now
+	}
+	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
+}
+
+// meddled forgets what an operator has made the group forget.
+func (c *checker) meddled() {
+	elected, fence := c.readElected(), c.readFence()
+	if !elected.Readable() {
+		clear(c.strikes)
+		clear(c.until)
+		c.elected = 0
+		if !fence.Readable() {
+			c.acquired = 0
+		}
+	}
+	c.changed()
+}
+
+func (c *checker) readElected() cluster.Slot[cluster.Elected] {
+	data, stat, err := c.w.tree.Get(0, c.w.known.elected, false)
+	return cached(c.w.cache.elected, c.w.known.elected, data, stat, err == nil, cluster.ReadSlot[cluster.Elected])
+}
+
+func (c *checker) readFence() cluster.Slot[cluster.Fence] {
+	data, stat, err := c.w.tree.Get(0, c.w.known.leader, false)
+	return cached(c.w.cache.fence, c.w.known.leader, data, stat, err == nil, cluster.ReadFence)
+}
+
+func (c *checker) readCurrent() cluster.Slot[cluster.Current] {
+	data, stat, err := c.w.tree.Get(0, c.w.known.current, false)
+	return cached(c.w.cache.current, c.w.known.current, data, stat, err == nil, cluster.ReadSlot[cluster.Current])
+}
+
+// bound is by when, after the faults, there is a leader and nothing moves any more (L1 to L4, S3): expiry of what is lost,
+// a wait-out, an old holder's patience, and a few failed takeovers, each with the longest pause between two tries.
+func (w *world) bound() time.Duration {
+	var longest time.Duration
+	for _, h := range w.hosts {
+		longest = max(longest, h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
+	}
+	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
+	if w.traits.losing {
+		limit += netInterval * 5 / 4
+	}
+	if w.traits.stuck || w.traits.clings {
+		limit *= 2 // it is tried in between
+	}
+	return limit
+}
+
+// converge waits for a leader that is the best and stays so.
+func (w *world) converge() {
+	const quiet = 5 * time.Second
+	began := w.now
+	var since time.Duration = -1
+	var decision int64
+	why := ""
+	for w.failure == "" {
+		w.run(w.now + time.Second)
+		elected := w.check.readElected()
+		if why = w.unsettled(elected); why != "" {
+			since = -1
+		} else if since < 0 || decision != elected.Stat.Modified {
+			since, decision = w.now, elected.Stat.Modified
+		} else if w.now-since >= quiet {
+			return
+		}
+		if w.now-began > w.bound()+quiet {
+			if why == "" {
+				why = "S3: the decision keeps changing"
+			}
+			w.fail("%s, %s after the faults", why, w.bound())
+		}
+	}
+}
+
+// unsettled says what is missing for a leader at work that is the best one.
+func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
+	fence, current := w.check.readFence(), w.check.readCurrent()
+	rec := elected.Record
+	switch {
+	case !elected.Readable():
+		return "L1: nobody is elected"
+	case !fence.Readable() || fence.Record.Term != rec.Term || fence.Record.State != cluster.FenceReady || !current.Exists:
+		return "L1: " + rec.Node + " is elected and does not lead"
+	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
+		return "L1: the work of the leader is not there"
+	}
+	data, stat, err := w.tree.Get(0, w.known.policy, false)
+	slot := cached(w.cache.policy, w.known.policy, data, stat, err == nil, cluster.ReadSlot[cluster.Policy])
+	if !slot.Readable() {
+		return "L4: there is no policy"
+	}
+	compiled, err := policy.New(slot.Record)
+	if err != nil {
+		return err.Error()
+	}
+	in := policy.Input{Incumbent: rec.Incarnation, Excluded: make(map[string]string)}
+	for _, x := range rec.Exclusions {
+		if !x.Served {
+			in.Excluded[x.Node] = x.Reason
+		}
+	}
+	names, _, err := w.tree.Children(0, w.known.election, false)
+	if err != nil {
+		return err.Error()
+	}
+	all, _ := cluster.ParseIncarnations(names)
+	for _, i := range all {
+		path := w.known.nodes + "/" + i.ID
+		data, stat, err := w.tree.Get(0, path, false)
+		in.Members = append(in.Members, cluster.Member{Incarnation: i, Node: cached(w.cache.node, path, data, stat, err == nil, cluster.ReadSlot[cluster.Node])})
+	}
+	// One that clings to current to the end may not be.
+	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.clings) {
+		return "L1: not everybody is back"
+	}
+	if best, ok := compiled.Rank(in).Best(); !ok || best.Name != rec.Incarnation {
+		return "L4: " + rec.Node + " leads, the best is " + best.ID
+	}
+	return ""
+}

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/transition"
+	"zkelectd/internal/watchdog"
+)
+
+type electorRole struct {
+	core     *elector.Elector
+	watchdog *watchdog.Watchdog
+	compiled *policy.Policy
+	version  int32
+	busy     bool
+	settled  time.Duration
+	retry    time.Duration
+	kept     []cluster.Exclusion // by a breakage
+}
+
+// look is internal/daemon's electorRole.look.
+func (l *loop) look() time.Duration {
+	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
+	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
+		return 0
+	}
+	switch {
+	case e.busy || snap.At < e.settled:
+		return 0
+	case now < e.retry:
+		return e.retry
+	}
+	if !snap.Policy.Exists {
+		rec := h.w.traits.policy(0)
+		l.write([]cluster.Op{{Kind: cluster.OpCreate, Path: h.w.known.policy, Data: cluster.Encode(&rec)}})
+		return 0
+	}
+	snap = h.w.broken.judges(l, snap)
+	found := e.watchdog.Observe(h.w.broken.watches(l, snap), now)
+	d := e.core.Decide(elector.Input{
+		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: h.w.wall(),
+		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
+	})
+	h.w.broken.decides(l, &d, snap)
+	switch {
+	case d.Elect != nil:
+		h.w.log("%s: elects %s in term %d: %s", h.id, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
+		ops := h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect), d.Elect)
+		l.write(ops)
+	case d.Revoke != nil:
+		h.w.log("%s: revokes %s: %s", h.id, d.Revoke.Incarnation, d.Revoke.Reason)
+		l.write(h.w.broken.revokes(h.w, h.w.paths.RevokeTx(snap, *d.Revoke)))
+	}
+	if d.Wake == 0 || (found.Wake != 0 && found.Wake < d.Wake) {
+		return found.Wake
+	}
+	return d.Wake
+}
+
+func (l *loop) write(ops []cluster.Op) {
+	h, e := l.h, &l.elector
+	e.busy = true
+	done := false
+	finish := func(rep reply) {
+		if done {
+			return
+		}
+		done = true
+		l.soon(func() {
+			e.busy = false
+			e.settled = h.clock()
+			l.reader.reread()
+			if rep.err != nil {
+				e.retry = e.settled + h.budget.Renew/4
+			}
+			l.step(transition.Tick{})
+		})
+	}
+	h.w.at(h.when(h.clock()+h.timeout), func() {
+		h.process(l.s, func() {
+			if !done {
+				l.s.end("a write got no reply in time")
+			}
+		})
+	})
+	l.s.send(&request{ops: ops, done: finish})
+}
+
+func (l *loop) policy(snap cluster.Snapshot) *policy.Policy {
+	e := &l.elector
+	if e.compiled != nil && e.version == snap.Policy.Stat.Version {
+		return e.compiled
+	}
+	e.version = snap.Policy.Stat.Version
+	rec := snap.Policy.Record
+	if snap.Policy.Err != nil {
+		rec = l.h.w.traits.policy(0)
+	}
+	compiled, err := policy.New(rec)
+	if err != nil {
+		l.h.w.fail("policy: %v", err)
+		return e.compiled
+	}
+	e.compiled = compiled
+	return compiled
+}

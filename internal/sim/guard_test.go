@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"zkelectd/internal/transition"
+)
+
+// work is the leader-only work at a host.
+type work struct {
+	h     *host
+	term  int64
+	hook  bool
+	dying bool
+	run   int // of the daemon that started it
+}
+
+// crash is the death of the daemon. The guard, if it lives, ends the work, closes the session and starts the daemon again.
+func (h *host) crash(guarded bool) {
+	if !h.alive {
+		return
+	}
+	guarded = guarded && !h.unguarded
+	h.w.log("%s: the daemon dies, guarded: %v", h.id, guarded)
+	h.alive, h.paused, h.waiting = false, false, nil
+	var s *session
+	if h.loop != nil {
+		s = h.loop.s
+		s.ended = "dead"
+		s.silent()
+		h.loop.close()
+		h.loop = nil
+	}
+	if !guarded {
+		if h.work != nil {
+			h.dead("died with its host")
+		}
+		h.w.after(h.w.between(0, 2*h.timeout), h.start)
+		return
+	}
+	h.closer = s
+	if h.work == nil {
+		h.undertake()
+		return
+	}
+	h.kill()
+}
+
+// orphan is the death of the guard: the work dies with it, and the daemon ends when it has let go.
+func (h *host) orphan() {
+	if !h.alive || h.unguarded {
+		return
+	}
+	h.w.log("%s: the guard dies", h.id)
+	h.unguarded = true
+	if w := h.work; w != nil && !w.dying {
+		w.dying = true
+		h.w.after(h.w.between(0, 20*time.Millisecond), func() {
+			if h.work == w {
+				h.dead("died with its guard")
+			}
+		})
+	}
+	h.leave()
+}
+
+// leave has the daemon let go and end.
+func (h *host) leave() {
+	if h.leaving = true; h.loop == nil {
+		h.alive = false
+		h.w.after(h.w.between(0, 2*h.timeout), h.start)
+		return
+	}
+	l := h.loop
+	h.w.after(h.w.between(0, 20*time.Millisecond), func() { h.process(l.s, func() { l.step(quitEvent) }) })
+}
+
+// undertake is what the guard does once the daemon and its work are dead.
+func (h *host) undertake() {
+	if h.closer != nil {
+		h.bury(h.closer)
+		h.closer = nil
+	}
+	h.lease = 0
+	h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), h.start)
+}
+
+// pause is SIGSTOP of the daemon: the guard and the child go on.
+func (h *host) pause(d time.Duration) {
+	if !h.alive || h.paused {
+		return
+	}
+	run := h.run
+	h.paused = true
+	if h.loop != nil {
+		h.loop.s.silent()
+	}
+	// Its last sign of life was up to T/4 ago, and the guard waits T for the next.
+	h.w.after(h.w.between(h.timeout*3/4, h.timeout), func() {
+		if h.alive && h.run == run && h.paused && !h.unguarded {
+			h.crash(true)
+		}
+	})
+	h.w.after(d, func() {
+		if h.alive && h.run == run && h.paused {
+			h.resume()
+		}
+	})
+}
+
+func (h *host) resume() {
+	h.w.log("%s: the daemon goes on", h.id)
+	h.paused = false
+	if h.loop != nil {
+		if s := h.loop.s; h.w.tree.Alive(s.id) {
+			if s.up && h.net == netFine && !h.w.down {
+				s.touch()
+			}
+		} else {
+			h.waiting = append(h.waiting, func() { s.end("expired") })
+		}
+	}
+	waiting := h.waiting
+	h.waiting = nil
+	for _, do := range waiting {
+		do()
+	}
+}
+
+// extend is the guard being told of the lease.
+func (h *host) extend(deadline time.Duration) {
+	h.lease = deadline
+	if deadline == 0 {
+		return
+	}
+	h.w.at(h.when(deadline), func() {
+		if h.lease == deadline && h.work != nil && h.clock() >= h.lease {
+			h.w.log("%s: the lease ends, the guard kills the work", h.id)
+			h.kill()
+		}
+	})
+}
+
+// begins starts leader-only work.
+func (h *host) begins(term int64, hook bool) {
+	if h.work != nil {
+		h.w.fail("S1: %s starts work twice", h.id)
+		return
+	}
+	h.work = &work{h: h, term: term, hook: hook, run: h.run}
+	h.w.check.begins(h)
+}
+
+// kill ends the work: within K.
+func (h *host) kill() {
+	w := h.work
+	if w == nil || w.dying {
+		return
+	}
+	w.dying = true
+	most := 10 * time.Millisecond
+	if h.w.chance(h.w.traits.slowKill) {
+		most = time.Duration(float64(h.budget.Kill) / h.rate)
+	}
+	h.w.after(h.w.between(0, most), func() {
+		if h.work == w {
+			h.dead("was killed")
+		}
+	})
+}
+
+// dead is the end of the work.
+func (h *host) dead(how string) {
+	w := h.work
+	h.work = nil
+	h.w.log("%s: its work of term %d %s", h.id, w.term, how)
+	h.w.check.ends(h)
+	if !h.alive {
+		if h.closer != nil {
+			h.undertake()
+		}
+		return
+	}
+	if w.run != h.run || h.loop == nil {
+		return
+	}
+	l := h.loop
+	h.process(l.s, func() {
+		if w.hook {
+			l.step(transition.HookDone{Err: errors.New("hook " + how)})
+		} else {
+			l.childDead(how)
+		}
+	})
+}

@@ -1,0 +1,304 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// session is one ZooKeeper session, both ends of it, and the connection between them. Requests and replies stay in order
+// within a connection, as TCP keeps them; a connection that breaks loses what is under way, but a write may still arrive.
+type session struct {
+	w  *world
+	h  *host
+	id int64
+	T  time.Duration
+
+	epoch   int // of the connection
+	shook   int // the epoch of the last handshake: what was sent in an earlier one can't arrive any more
+	lost    int // an epoch of which something was lost, and so all that follows it
+	ghost   time.Duration
+	quiet   bool   // the server hears nothing
+	self    string // the incarnation that was registered in it, known to the client or not
+	up      bool   // as the client sees it
+	arrived time.Duration
+	replied time.Duration
+	held    []func()      // what a connection that hangs holds back
+	pending []*request    // sent and not answered
+	wrote   time.Duration // when the last write that passed the quorum had been sent: the server knows of the client since
+	expiry  int           // cancels an expiry that was planned
+	ended   string        // why it is over for the client
+	hints   cluster.Hints
+	wake    func()
+}
+
+// request is a read, a write or the closing of the session.
+type request struct {
+	ops             []cluster.Op
+	path            string
+	children, watch bool
+	sent            time.Duration
+	epoch           int
+	done            func(reply)
+	answered        bool
+}
+
+type reply struct {
+	results []cluster.Result
+	data    []byte
+	names   []string
+	stat    cluster.Stat
+	err     error
+}
+
+func (h *host) open() *session {
+	s := &session{w: h.w, h: h, id: h.w.tree.Open(), T: h.timeout, up: true, lost: -1, wake: func() {}}
+	s.wrote = h.w.now
+	h.w.sessions[s.id] = s
+	h.w.all = append(h.w.all, s)
+	return s
+}
+
+// latency of one message.
+func (s *session) latency() time.Duration {
+	t := &s.w.traits
+	most := t.latency[s.h.number]
+	d := s.w.between(most/4, most)
+	if s.w.chance(t.slow) {
+		d += s.w.between(0, s.T/3)
+	}
+	return d
+}
+
+// send sends a request; done gets the reply, or an error as zkstore would give it.
+func (s *session) send(r *request) {
+	switch {
+	case s.ended != "":
+		r.done(reply{err: cluster.ErrSessionEnded})
+		return
+	case !s.up:
+		r.done(reply{err: cluster.ErrNotSent})
+		return
+	}
+	r.sent, r.epoch = s.w.now, s.epoch
+	s.pending = append(s.pending, r)
+	s.arrived = max(s.arrived, s.w.now+s.latency())
+	s.w.at(s.arrived, func() { s.arrive(r) })
+}
+
+// arrive is the request at the server.
+func (s *session) arrive(r *request) {
+	w := s.w
+	switch {
+	case r.epoch == s.epoch && (s.h.net == netHangs || s.h.net == netCut || s.h.net == netStale && (r.ops != nil || len(s.held) > 0)):
+		// A server keeps the order of a session, so that what follows a write waits with it.
+		s.held = append(s.held, func() { s.arrive(r) })
+		return
+	case r.epoch != s.epoch || w.down:
+		s.haunt(r)
+		return
+	}
+	if s.h.net != netStale {
+		s.quiet = false // the server has heard of it
+		s.expiry++
+		if s.h.paused || s.h.loop == nil || s.h.loop.s != s {
+			s.silent()
+		}
+	}
+	var rep reply
+	switch {
+	case s.h.net == netStale && r.ops == nil:
+		rep = s.h.view.read(r) // it does not even know that the session has ended
+	case !w.tree.Alive(s.id):
+		rep.err = cluster.ErrSessionEnded
+	case r.ops != nil:
+		rep.results, rep.err = w.apply(s, r.ops)
+		s.wrote = max(s.wrote, r.sent)
+	case r.children:
+		rep.names, rep.stat, rep.err = w.tree.Children(s.id, r.path, r.watch)
+	default:
+		rep.data, rep.stat, rep.err = w.tree.Get(s.id, r.path, r.watch)
+	}
+	s.deliver(r.epoch, func() { s.answer(r, rep) })
+}
+
+// haunt is a request on a connection that is lost. The server may have it already, or get it yet: then a write takes effect
+// although nobody hears of it. It is void once the client has connected again, as the session has moved on.
+func (s *session) haunt(r *request) {
+	w := s.w
+	if r.ops == nil || w.down || r.epoch < s.shook || s.lost == r.epoch || !w.chance(w.traits.ghosts) {
+		s.lost = r.epoch
+		return
+	}
+	s.ghost = max(s.ghost, w.now+w.between(0, s.T))
+	w.at(s.ghost, func() {
+		if r.epoch >= s.shook && w.tree.Alive(s.id) && !w.down {
+			w.log("%s: a write of a lost connection arrives", s.h.id)
+			w.apply(s, r.ops)
+		}
+	})
+}
+
+// deliver brings something from the server to the client, in order.
+func (s *session) deliver(epoch int, do func()) {
+	s.replied = max(s.replied, s.w.now+s.latency())
+	s.w.at(s.replied, func() { s.receive(epoch, do) })
+}
+
+func (s *session) receive(epoch int, do func()) {
+	switch {
+	case epoch != s.epoch || s.ended != "":
+	case s.h.net == netHangs || s.h.net == netCut:
+		s.held = append(s.held, func() { s.receive(epoch, do) })
+	default:
+		s.h.process(s, do)
+	}
+}
+
+func (s *session) answer(r *request, rep reply) {
+	if r.answered {
+		return
+	}
+	r.answered = true
+	s.forget(r)
+	if rep.err == cluster.ErrSessionEnded {
+		s.end("expired")
+	}
+	r.done(rep)
+}
+
+func (s *session) forget(r *request) {
+	for i, p := range s.pending {
+		if p == r {
+			s.pending = append(s.pending[:i], s.pending[i+1:]...)
+			return
+		}
+	}
+}
+
+// fired tells a client that a watch went off. It may come late, but never after a reply that shows what it is about.
+func (s *session) fired(path string) {
+	if s.h.net == netStale {
+		return // its server is not told; the client reads everything again when it has another
+	}
+	if s.w.now < s.h.deaf || s.w.chance(s.w.traits.lostWatch) {
+		return
+	}
+	if s.w.chance(s.w.traits.lateWatch) {
+		s.replied = max(s.replied, s.w.now+s.w.between(0, s.T/2))
+	}
+	s.deliver(s.epoch, func() {
+		s.hints.Add(path)
+		s.wake()
+	})
+}
+
+// breaks ends the connection: the client notices after a while, and what was under way is of unknown outcome.
+func (s *session) breaks(notice time.Duration) {
+	s.epoch++
+	s.drop()
+	s.w.after(notice, func() { s.h.process(s, s.disconnected) })
+}
+
+// drop gives up what a hanging connection holds back. Some of it may have got through.
+func (s *session) drop() {
+	held := s.held
+	s.held = nil
+	for _, do := range held {
+		do()
+	}
+}
+
+func (s *session) disconnected() {
+	if s.ended != "" || !s.up {
+		return
+	}
+	s.up = false
+	lost := s.pending
+	s.pending = nil
+	for _, r := range lost {
+		if !r.answered {
+			r.answered = true
+			r.done(reply{err: cluster.ErrUnknown})
+		}
+	}
+	s.reconnect()
+}
+
+// reconnect tries until it succeeds or the server says that the session is over.
+func (s *session) reconnect() {
+	s.w.after(s.w.between(time.Millisecond, s.T/20+100*time.Millisecond), func() {
+		s.h.process(s, func() {
+			switch {
+			case s.ended != "" || s.up:
+			case s.h.net != netFine || s.w.down:
+				s.reconnect()
+			case !s.w.tree.Alive(s.id):
+				s.end("expired")
+			default:
+				s.epoch++
+				s.shook = s.epoch
+				s.up = true
+				s.pending = nil
+				s.touch()
+				s.hints.All = true
+				s.wake()
+			}
+		})
+	})
+}
+
+// touch is the server hearing of the client.
+func (s *session) touch() {
+	s.wrote, s.quiet = s.w.now, false
+	s.expiry++
+}
+
+// silent is the server hearing nothing more. It has heard of the client at some time since the last write that
+// passed the quorum was sent; it may expire the session up to 0.75 tick before T has passed since then, and a tick later.
+func (s *session) silent() {
+	w := s.w
+	if s.quiet || !w.tree.Alive(s.id) {
+		return
+	}
+	s.quiet = true
+	tick := s.T / 2
+	heard, limit := w.between(max(s.wrote, w.now-s.T/3), w.now), w.between(s.T-tick*3/4, s.T+tick)
+	if w.chance(0.3) { // the earliest possible
+		heard, limit = max(s.wrote, w.now-s.T/3), s.T-tick*3/4
+	}
+	s.expiry++
+	planned := s.expiry
+	w.at(heard+limit, func() { s.expire(planned) })
+}
+
+func (s *session) expire(planned int) {
+	switch {
+	case planned != s.expiry || !s.w.tree.Alive(s.id):
+	case s.w.down: // nobody is there to do it; a server that comes back gives every session its time again
+	default:
+		s.w.log("%s: session %d expires at the server", s.h.id, s.id)
+		s.w.close(s)
+	}
+}
+
+// end makes the session over for the client.
+func (s *session) end(reason string) {
+	if s.ended != "" {
+		return
+	}
+	s.ended = reason
+	s.epoch++
+	s.drop()
+	lost := s.pending
+	s.pending = nil
+	for _, r := range lost {
+		if !r.answered {
+			r.answered = true
+			r.done(reply{err: fmt.Errorf("%w: %w", cluster.ErrUnknown, cluster.ErrSessionEnded)})
+		}
+	}
+	s.h.sessionEnded(s, reason)
+	s.silent()
+}

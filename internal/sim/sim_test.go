@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/transition"
+)
+
+var (
+	oneSeed = flag.Uint64("sim.seed", 0, "replay this schedule and print its trace")
+	runFor  = flag.Duration("sim.for", 3*time.Second, "try new schedules for so long")
+	from    = flag.Uint64("sim.from", 0, "the first seed; 0 takes one from the clock")
+)
+
+// Schedules leave much garbage and little else.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	m.Run()
+}
+
+var quitEvent = transition.Quit{Reason: "stopped by the schedule"}
+
+// play runs one schedule to its end.
+func play(seed uint64, broken breakage, trace func(string)) *world {
+	w := newWorld(seed, broken, trace)
+	w.log("seed %d: %s", seed, w.traits)
+	w.plan()
+	w.run(w.traits.busy)
+	if w.failure == "" {
+		w.heal()
+		w.converge()
+	}
+	for _, h := range w.hosts {
+		if h.loop != nil {
+			h.loop.close()
+		}
+	}
+	return w
+}
+
+// report prints the trace of a schedule that failed.
+func report(t *testing.T, seed uint64) {
+	t.Helper()
+	var lines []string
+	w := play(seed, breakage{}, func(line string) { lines = append(lines, line) })
+	const most = 120
+	t.Errorf("%s\nreplay with: go test ./internal/sim -run TestSimulation -sim.seed=%d\n%s", w.failure, seed,
+		strings.Join(lines[max(0, len(lines)-most):], "\n"))
+}
+
+func TestSimulation(t *testing.T) {
+	if *oneSeed != 0 {
+		w := play(*oneSeed, breakage{}, func(line string) { fmt.Fprintln(os.Stdout, line) })
+		if w.failure != "" {
+			t.Error(w.failure)
+		}
+		return
+	}
+	seed := *from
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	first, began, events, terms := seed, time.Now(), 0, 0
+	faults := make(map[string]int)
+	for ; time.Since(began) < *runFor; seed++ {
+		w := play(seed, breakage{}, nil)
+		events += w.events
+		terms += w.check.terms
+		for k, n := range w.faults {
+			faults[k] += n
+		}
+		if w.failure != "" {
+			report(t, seed)
+			break
+		}
+	}
+	n := int(seed - first)
+	took := time.Since(began).Seconds()
+	t.Logf("seeds %d to %d: %d schedules of %d events on average, %.0f a second; %d leaderships", first, seed, n, events/max(1, n), float64(n)/took, terms)
+	for _, k := range slices.Sorted(maps.Keys(faults)) {
+		t.Logf("%8d  %s", faults[k], k)
+	}
+}
+
+// Schedules that once failed.
+func TestKnownSeeds(t *testing.T) {
+	for _, seed := range []uint64{} {
+		if w := play(seed, breakage{}, nil); w.failure != "" {
+			report(t, seed)
+		}
+	}
+}
+
+// The same seed is the same schedule.
+func TestReplay(t *testing.T) {
+	for seed := range uint64(20) {
+		var a, b []string
+		play(seed, breakage{}, func(line string) { a = append(a, line) })
+		play(seed, breakage{}, func(line string) { b = append(b, line) })
+		if !slices.Equal(a, b) {
+			t.Fatalf("seed %d differs from itself", seed)
+		}
+	}
+}
+
+// The simulation can fail: each check that is taken away is noticed.
+func TestBreakages(t *testing.T) {
+	const limit = 20_000
+	for _, b := range []breakage{
+		{noOwnIncarnation, "S1 S2"}, {noElectedVersion, "S1 S2"}, {noFenceVersion, "S1 S2"}, {noWaitOut, "S1"}, {releasedUnclean, "S1"},
+		{releaseEarly, "S1"}, {weakRenew, "S1"}, {forgetful, "L2"}, {blaming, "L2"}, {noAmnesty, "L1 L3"}, {noRevoke, "L1 L2"},
+	} {
+		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= limit; seed++ {
+				w := play(seed, b, nil)
+				if by, _, _ := strings.Cut(w.failure, ":"); w.failure != "" && strings.Contains(b.by, by) && play(seed, breakage{}, nil).failure == "" {
+					t.Logf("caught by seed %d: %s", seed, w.failure)
+					return
+				}
+			}
+			t.Errorf("not caught by %d schedules", limit)
+		})
+	}
+}

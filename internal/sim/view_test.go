@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// view is what a server knew when it lost the quorum: what it goes on answering for as long as it has not noticed.
+type view struct {
+	nodes map[string]reply
+	lists map[string]reply
+}
+
+// look takes in everything that daemons read.
+func (w *world) look() *view {
+	v := &view{make(map[string]reply), make(map[string]reply)}
+	get := func(path string) {
+		var r reply
+		if r.data, r.stat, r.err = w.tree.Get(0, path, false); r.err == nil {
+			v.nodes[path] = r
+		}
+	}
+	for _, path := range []string{w.known.leader, w.known.elected, w.known.current, w.known.policy} {
+		get(path)
+	}
+	for _, parent := range []string{w.known.nodes, w.known.election} {
+		var r reply
+		r.names, r.stat, r.err = w.tree.Children(0, parent, false)
+		v.lists[parent] = r
+		for _, name := range r.names {
+			get(parent + "/" + name)
+		}
+	}
+	return v
+}
+
+func (v *view) read(r *request) reply {
+	known := v.nodes
+	if r.children {
+		known = v.lists
+	}
+	rep, ok := known[r.path]
+	if !ok {
+		rep.err = cluster.ErrNoNode
+	}
+	return rep
+}
+
+// strand has the host's server lose the quorum without noticing it.
+func (h *host) strand(d time.Duration) {
+	if h.net != netFine || h.w.down {
+		return
+	}
+	h.net, h.view = netStale, h.w.look()
+	if h.loop != nil {
+		h.loop.s.silent()
+	}
+	h.w.after(d, h.connect)
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+)
+
+// world is one schedule: everything that happens follows from its seed.
+type world struct {
+	seed   uint64
+	rng    *rand.Rand
+	now    time.Duration // true time; each host's clock has a rate of its own
+	queue  queue
+	order  uint64
+	events int
+
+	tree  *clustertest.Tree
+	paths cluster.Paths
+	known paths
+	cache caches
+
+	traits   traits
+	broken   breakage
+	hosts    []*host
+	sessions map[int64]*session
+	all      []*session
+	down     bool // no server answers
+	calm     bool // the faults have stopped
+	faults   map[string]int
+	check    checker
+	trace    func(line string)
+	failure  string
+}
+
+// paths are those of the group, joined once.
+type paths struct{ nodes, election, leader, elected, current, policy string }
+
+func newWorld(seed uint64, broken breakage, trace func(string)) *world {
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
+		tree: clustertest.NewTree(), paths: cluster.Paths{Root: "/g"}, sessions: make(map[int64]*session), faults: make(map[string]int),
+	}
+	p := w.paths
+	w.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy()}
+	w.cache = newCaches()
+	w.traits = drawTraits(w.rng)
+	w.check.init(w)
+	setup := w.tree.Open()
+	for _, path := range p.Skeleton() {
+		w.tree.Apply(setup, []cluster.Op{{Kind: cluster.OpCreate, Path: path}})
+	}
+	w.tree.End(setup)
+	for i := range w.traits.hosts {
+		w.hosts = append(w.hosts, newHost(w, i))
+	}
+	return w
+}
+
+// at lets something happen at a time, or now if that is past. Ties are broken by the order of planning.
+func (w *world) at(at time.Duration, do func()) {
+	w.order++
+	w.queue.push(event{max(at, w.now), w.order, do})
+}
+
+func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
+
+// run lets things happen until a time, or until a promise is broken.
+func (w *world) run(until time.Duration) {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == "" {
+		e := w.queue.pop()
+		w.now = e.at
+		w.events++
+		e.do()
+	}
+	if w.failure == "" {
+		w.now = until
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
+		w.log("FAIL: %s", w.failure)
+	}
+}
+
+func (w *world) log(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf("%12.6f  ", w.now.Seconds()) + fmt.Sprintf(format, args...))
+	}
+}
+
+// chance is true with probability p.
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// between draws a duration.
+func (w *world) between(from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return from + time.Duration(w.rng.Int64N(int64(to-from)))
+}
+
+// wall is what records are dated with. It means nothing to the protocol, so it jumps.
+func (w *world) wall() time.Time {
+	return time.Unix(1_800_000_000, 0).Add(w.now + w.between(-w.traits.jumps, w.traits.jumps))
+}

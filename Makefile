@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build demo test lint bench ci clean help
+.PHONY: build demo test lint bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -13,7 +13,18 @@ demo: build ## watch four daemons on two sites elect, hand over, fail and recove
 test: ## run every test, against real ZooKeeper servers, with the race detector
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
-	go test -race -timeout 10m ./...
+	go test -race -timeout 10m $$(go list ./... | grep -v /internal/sim)
+	go test ./internal/sim # one goroutine a schedule: there is no race to detect
+
+FOR ?= 10m
+FAULTS ?= 200
+
+sim: ## try new schedules of the protocol for as long as told (FOR=10m), then take each check away and see it noticed
+	go test ./internal/sim -count=1 -v -timeout 0 -sim.for=$(FOR)
+
+faults: ## inject faults into real daemons on a real ensemble (FAULTS=200), and read in the ledger that no two worked at once
+	@scripts/install-zookeeper.sh
+	go test ./internal/faults -count=1 -v -timeout 0 -faults.n=$(FAULTS)
 
 lint: ## vet, staticcheck and formatting
 	go vet ./...
@@ -25,6 +36,8 @@ bench: build ## measure handover, failover, traffic and footprint against this m
 	go run ./bench $(BENCH_ARGS)
 
 ci: lint test ## what CI runs
+	$(MAKE) sim FOR=60s
+	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
 
 clean: ## remove what was built

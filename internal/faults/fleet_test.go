@@ -1,0 +1,322 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/zkserver"
+)
+
+const (
+	sessionTimeout = 2 * time.Second
+	takeover       = 5 * time.Second
+	restartPause   = 100 * time.Millisecond // of the service manager
+)
+
+// bound is by when there is one READY leader, the best: the expiry of a lost session with its tick, a wait-out, a takeover
+// that fails, the exclusions that follow, each with room for a slow machine.
+const bound = 60 * time.Second
+
+// fleet is an ensemble with four nodes on two sites.
+type fleet struct {
+	t        *testing.T
+	dir      string
+	binary   string
+	rng      *rand.Rand
+	ensemble *zkserver.Ensemble
+	between  map[[2]int][]*link // of the servers, by from and to
+	session  *zkstore.Session
+	paths    cluster.Paths
+	nodes    []*node
+	revision int
+}
+
+// node is a host: a zkelectd that is started again when it ends, as by a service manager.
+type node struct {
+	f     *fleet
+	id    string
+	site  string
+	prio  int
+	links []*link // to each server
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	pid  int // of the guard, 0 while none runs
+	over bool
+	wake chan struct{}
+}
+
+func newFleet(t *testing.T, binary string, seed uint64) *fleet {
+	dir, err := os.MkdirTemp("", "zkelectd-faults-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*link), paths: cluster.Paths{Root: "/faults"}}
+	t.Cleanup(f.close)
+	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{Between: func(from, to, port int) (int, error) {
+		l, err := newLink(fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return 0, err
+		}
+		f.between[[2]int{from, to}] = append(f.between[[2]int{from, to}], l)
+		return l.port(), nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.session, err = zkstore.Open(t.Context(), zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		n := &node{f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, wake: make(chan struct{})}
+		for _, addr := range f.ensemble.Addrs() {
+			l, err := newLink(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.links = append(n.links, l)
+		}
+		f.nodes = append(f.nodes, n)
+		n.configure(map[string]int{"dc1": 2, "dc2": 1})
+		n.wg.Go(n.supervise)
+	}
+	return f
+}
+
+func (f *fleet) close() {
+	for _, n := range f.nodes {
+		n.end()
+		for _, l := range n.links {
+			l.close()
+		}
+	}
+	if f.session != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		f.session.Close(ctx)
+	}
+	if f.ensemble != nil {
+		f.ensemble.Stop()
+	}
+	for _, links := range f.between {
+		for _, l := range links {
+			l.close()
+		}
+	}
+	if f.t.Failed() {
+		f.t.Logf("the ledger and the logs are in %s", f.dir)
+		return
+	}
+	os.RemoveAll(f.dir)
+}
+
+func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
+
+// configure writes the node's file; a reload makes its policy that of the group.
+func (n *node) configure(sites map[string]int) {
+	var servers []string
+	for _, l := range n.links {
+		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", l.port()))
+	}
+	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
+zookeeper: {servers: [%s], root: %s, session_timeout: %s}
+election: {takeover_timeout: %s, exclusion: 500ms, forgive_after: 2s}
+policy: {sites: {dc1: %d, dc2: %d}}
+child: {command: [%s], env: {LEDGER: %s, IGNORE: %s}, stop_timeout: 300ms}
+log: {level: debug}
+`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, takeover, sites["dc1"], sites["dc2"],
+		self, n.f.file("ledger"), n.f.file("ignore-"+n.id))
+	if err := os.WriteFile(n.f.file(n.id+".yaml"), []byte(text), 0o600); err != nil {
+		n.f.t.Fatal(err)
+	}
+}
+
+// supervise ends with end.
+func (n *node) supervise() {
+	for {
+		cmd := exec.Command(n.f.binary, "run", "--config", n.f.file(n.id+".yaml"))
+		log, err := os.OpenFile(n.f.file(n.id+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			n.f.t.Error(err)
+			return
+		}
+		cmd.Stdout, cmd.Stderr = log, log
+		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		n.mu.Lock()
+		if n.over {
+			n.mu.Unlock()
+			log.Close()
+			return
+		}
+		if err = cmd.Start(); err == nil {
+			n.pid = cmd.Process.Pid
+		}
+		n.mu.Unlock()
+		log.Close()
+		if err != nil {
+			n.f.t.Error(err)
+			return
+		}
+		cmd.Wait()
+		n.mu.Lock()
+		n.pid = 0
+		n.mu.Unlock()
+		pause := time.NewTimer(restartPause)
+		select {
+		case <-pause.C:
+		case <-n.wake:
+			pause.Stop()
+		}
+	}
+}
+
+// end stops the node for good.
+func (n *node) end() {
+	n.mu.Lock()
+	n.over = true
+	close(n.wake)
+	n.mu.Unlock()
+	if p := n.pids(); p.guard != 0 {
+		for _, pid := range []int{p.guard, p.daemon, p.child} {
+			if pid != 0 {
+				syscall.Kill(pid, syscall.SIGCONT)
+			}
+		}
+		syscall.Kill(p.guard, syscall.SIGTERM)
+		limit := time.AfterFunc(10*time.Second, func() {
+			syscall.Kill(p.guard, syscall.SIGKILL)
+			if p.daemon != 0 {
+				syscall.Kill(p.daemon, syscall.SIGKILL)
+			}
+		})
+		defer limit.Stop()
+	}
+	n.wg.Wait()
+}
+
+// pids are the node's processes, 0 for one that is not there.
+type pids struct{ guard, daemon, child int }
+
+func (n *node) pids() pids {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := pids{guard: n.pid}
+	if n.pid == 0 {
+		return p
+	}
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.guard))
+	if err != nil {
+		return p
+	}
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(data)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				continue
+			}
+			line, err := os.ReadFile("/proc/" + field + "/cmdline")
+			switch args := strings.Split(string(line), "\x00"); {
+			case err != nil:
+			case len(args) > 1 && args[1] == "daemon":
+				p.daemon = pid
+			case args[0] == self:
+				p.child = pid
+			}
+		}
+	}
+	return p
+}
+
+// leader is the node at work, or any.
+func (f *fleet) leader() *node {
+	for _, n := range f.nodes {
+		if n.pids().child != 0 {
+			return n
+		}
+	}
+	return f.any()
+}
+
+func (f *fleet) any() *node { return f.nodes[f.rng.IntN(len(f.nodes))] }
+
+// victim is mostly the leader.
+func (f *fleet) victim() *node {
+	if f.rng.Float64() < 0.6 {
+		return f.leader()
+	}
+	return f.any()
+}
+
+// settled says what is missing for one READY leader that is the best by the policy in force, with its child at work.
+func (f *fleet) settled(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+	switch {
+	case err != nil:
+		return err.Error()
+	case !snap.Ready():
+		return "nobody is READY"
+	case len(snap.Members) != len(f.nodes):
+		return fmt.Sprintf("%d of %d members are there", len(snap.Members), len(f.nodes))
+	case !snap.Policy.Readable():
+		return "there is no policy"
+	}
+	in := policy.Input{Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string)}
+	for _, x := range snap.Elected.Record.Exclusions {
+		if !x.Served {
+			in.Excluded[x.Node] = x.Reason
+		}
+	}
+	compiled, err := policy.New(snap.Policy.Record)
+	if err != nil {
+		return err.Error()
+	}
+	if best, ok := compiled.Rank(in).Best(); !ok || best.Name != snap.Elected.Record.Incarnation {
+		return fmt.Sprintf("%s leads, the best is %s", snap.Elected.Record.Node, best.ID)
+	}
+	for _, n := range f.nodes {
+		if n.id == snap.Elected.Record.Node && n.pids().child == 0 {
+			return "the leader has no child"
+		}
+	}
+	return ""
+}
+
+// converge waits until all is settled, and returns how long that took.
+func (f *fleet) converge(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		why := f.settled(ctx)
+		if why == "" {
+			return time.Since(began), nil
+		}
+		if time.Since(began) > bound {
+			return bound, fmt.Errorf("not settled %s after the faults: %s", bound, why)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}

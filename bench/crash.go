@@ -2,64 +2,176 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
+	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
 
-// node is a zkelectd process.
-type node struct{ cmd *exec.Cmd }
-
-func (g *group) spawn(binary, id string, timeout time.Duration) (*node, error) {
-	cmd := exec.Command(binary, "run", "--zk", g.server.Addr(), "--root", g.paths.Root, "--id", id, "--session-timeout", timeout.String(),
-		"--log-level", "error", "--", "sleep", "100000")
-	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms")
-	return &node{cmd}, cmd.Start()
+// pair starts two processes, a and b, of which a leads.
+func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string) (map[string]*node, error) {
+	nodes := make(map[string]*node)
+	for _, id := range []string{"a", "b"} {
+		var err error
+		if nodes[id], err = g.spawn(binary, id, timeout, env...); err != nil {
+			return nodes, err
+		}
+		if err := g.members(ctx, len(nodes)); err != nil {
+			return nodes, err
+		}
+		if err := g.leads(ctx, "a"); err != nil {
+			return nodes, err
+		}
+	}
+	return nodes, nil
 }
 
-func (n *node) kill() {
-	n.cmd.Process.Signal(syscall.SIGKILL)
-	n.cmd.Wait()
+// killedDaemon measures the time from kill -9 of the leader's daemon until the next is READY: the guard kills the child
+// and closes the session, so it has nothing to do with the session timeout.
+func killedDaemon(ctx context.Context, t *table, binary string, rounds int) error {
+	const timeout = 10 * time.Second
+	g, err := newGroup(ctx, zkserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	// The best node would come back at once: let the group keep whoever leads.
+	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	defer func() {
+		for _, n := range nodes {
+			n.kill()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	var whole []time.Duration
+	for i := range rounds {
+		leader := []string{"a", "b"}[i%2]
+		daemon, err := nodes[leader].daemon()
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		syscall.Kill(daemon, syscall.SIGKILL)
+		if _, err := g.gap(ctx, leader); err != nil {
+			return err
+		}
+		whole = append(whole, time.Since(began))
+		// A new guard, since the old one starts daemons that keep dying ever more slowly.
+		nodes[leader].stop()
+		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual"); err != nil {
+			return err
+		}
+		if err := g.members(ctx, 2); err != nil {
+			return err
+		}
+	}
+	slices.Sort(whole)
+	p99 := quantile(whole, 0.99)
+	t.add(fmt.Sprintf("daemon killed with -9 to next READY, p50 of %d", rounds), ms(quantile(whole, 0.5)), "session timeout "+timeout.String(), "", true)
+	t.add("daemon killed with -9 to next READY, p99", ms(p99), fmt.Sprintf("%.3f of the session timeout", float64(p99)/float64(timeout)), "<= 250 ms", p99 <= 250*time.Millisecond)
+	return nil
 }
 
-// crash measures what follows when the ephemerals of a leader that was killed with -9 vanish: the time until the next
-// is READY. The time before that is the session timeout.
-func crash(ctx context.Context, t *table, binary string, rounds int) error {
+// stoppedDaemon measures when the child is dead after SIGSTOP of its daemon, against the end of the lease.
+func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) error {
+	const timeout = 2 * time.Second
+	g, err := newGroup(ctx, zkserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	const api = "127.0.0.1:17979"
+	n, err := g.spawn(binary, "a", timeout, "ZKELECTD_HTTP_LISTEN="+api)
+	if err != nil {
+		return err
+	}
+	defer n.kill()
+	var late []time.Duration
+	var term int64
+	for range rounds {
+		// The guard has done away with the stopped daemon of the round before.
+		if err := g.until(ctx, func(c cluster.Slot[cluster.Current], _ time.Time) bool {
+			later := c.Readable() && c.Record.State == cluster.CurrentReady && c.Record.Term > term
+			if later {
+				term = c.Record.Term
+			}
+			return later
+		}); err != nil {
+			return err
+		}
+		daemon, err := n.daemon()
+		if err != nil {
+			return err
+		}
+		child, err := n.child()
+		if err != nil {
+			return err
+		}
+		ends, err := leaseEnds(ctx, api)
+		if err != nil {
+			return err
+		}
+		syscall.Kill(daemon, syscall.SIGSTOP)
+		if err := gone(ctx, child); err != nil {
+			return err
+		}
+		late = append(late, boottime.Now()-ends)
+	}
+	slices.Sort(late)
+	worst := late[len(late)-1]
+	t.add(fmt.Sprintf("daemon stopped: child dead after the lease's end, p50 of %d", rounds), ms(quantile(late, 0.5)), "lease "+(timeout*45/100).String(), "", true)
+	t.add("daemon stopped: child dead after the lease's end, worst", ms(worst), fmt.Sprintf("%.3f of the lease", float64(worst)/float64(timeout*45/100)), "<= 100 ms", worst <= 100*time.Millisecond)
+	return nil
+}
+
+// leaseEnds asks a daemon when its lease ends.
+func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/v1/status", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var d status.Daemon
+	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
+		return 0, err
+	}
+	return boottime.Now() + d.LeaseRemaining, nil
+}
+
+// lostHost measures what follows when the ephemerals of a leader vanish whose host is lost, so that nobody closes its
+// session: the time until the next is READY. The time before that is the session timeout.
+func lostHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = time.Second
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	names := []string{"a", "b"}
-	nodes := make(map[string]*node)
+	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
 	defer func() {
 		for _, n := range nodes {
 			n.kill()
 		}
 	}()
-	for _, id := range names {
-		if nodes[id], err = g.spawn(binary, id, timeout); err != nil {
-			return err
-		}
-		if err := g.members(ctx, len(nodes)); err != nil {
-			return err
-		}
-	}
-	if err := g.leads(ctx, "a"); err != nil {
+	if err != nil {
 		return err
 	}
 	var gaps, whole []time.Duration
 	for i := range rounds {
-		leader, next := names[i%2], names[(i+1)%2]
+		leader := []string{"a", "b"}[i%2]
 		began := time.Now()
 		nodes[leader].kill()
 		gap, err := g.gap(ctx, leader)
@@ -67,84 +179,16 @@ func crash(ctx context.Context, t *table, binary string, rounds int) error {
 			return err
 		}
 		gaps, whole = append(gaps, gap), append(whole, time.Since(began))
-		if nodes[leader], err = g.spawn(binary, leader, timeout); err != nil {
+		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual"); err != nil {
 			return err
 		}
 		if err := g.members(ctx, 2); err != nil {
 			return err
 		}
-		if err := g.leads(ctx, next); err != nil {
-			return err
-		}
 	}
 	slices.Sort(gaps)
 	slices.Sort(whole)
-	t.add(fmt.Sprintf("crash, ephemerals removed to READY, p50 of %d", rounds), ms(quantile(gaps, 0.5)), "kill -9 to READY: "+ms(quantile(whole, 0.5))+", session timeout "+timeout.String(), "", true)
-	t.add("crash, ephemerals removed to READY, p99", ms(quantile(gaps, 0.99)), fmt.Sprintf("%.3f of the whole failover", float64(quantile(gaps, 0.99))/float64(quantile(whole, 0.99))), "", true)
+	t.add(fmt.Sprintf("host lost: ephemerals removed to READY, p50 of %d", rounds), ms(quantile(gaps, 0.5)), "loss to READY: "+ms(quantile(whole, 0.5))+", session timeout "+timeout.String(), "", true)
+	t.add("host lost: ephemerals removed to READY, p99", ms(quantile(gaps, 0.99)), fmt.Sprintf("%.3f of the whole failover", float64(quantile(gaps, 0.99))/float64(quantile(whole, 0.99))), "", true)
 	return nil
-}
-
-// idle measures what a daemon costs while nothing happens, as a leader and as a standby.
-func idle(ctx context.Context, t *table, binary string) error {
-	const span = 20 * time.Second
-	g, err := newGroup(ctx, zkserver.Options{})
-	if err != nil {
-		return err
-	}
-	defer g.close()
-	var nodes []*node
-	for i, id := range []string{"leader", "standby"} {
-		n, err := g.spawn(binary, id, 6*time.Second)
-		if err != nil {
-			return err
-		}
-		defer n.kill()
-		nodes = append(nodes, n)
-		if err := g.members(ctx, i+1); err != nil {
-			return err
-		}
-	}
-	if err := g.leads(ctx, "leader"); err != nil {
-		return err
-	}
-	before := []float64{nodes[0].cpu(), nodes[1].cpu()}
-	select {
-	case <-time.After(span):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for i, role := range []string{"leader", "standby"} {
-		percent := (nodes[i].cpu() - before[i]) / span.Seconds() * 100
-		rss := nodes[i].rss()
-		t.add("idle "+role+", resident memory", fmt.Sprintf("%.1f MB", rss), "", "<= 25 MB", rss <= 25)
-		t.add("idle "+role+", processor", fmt.Sprintf("%.2f %% of a core", percent), fmt.Sprintf("over %s", span), "<= 0.2 %", percent <= 0.2)
-	}
-	return nil
-}
-
-// cpu is the processor time used so far, in seconds, in ticks of 10 ms.
-func (n *node) cpu() float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100
-}
-
-// rss is the resident memory in MB.
-func (n *node) rss() float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		var kb float64
-		if _, err := fmt.Sscanf(line, "VmRSS: %f kB", &kb); err == nil {
-			return kb / 1024
-		}
-	}
-	return 0
 }

@@ -12,11 +12,13 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/zkserver"
 )
 
-// group is a server with in-process daemons and an observer.
+// group is a server with an observer, and daemons in this process or in their own.
 type group struct {
+	guard   *guard.Client
 	server  *zkserver.Server
 	paths   cluster.Paths
 	session *zkstore.Session
@@ -50,16 +52,16 @@ func (g *group) close() {
 	g.server.Stop()
 }
 
-// join runs a daemon in this process.
-func (g *group) join(id, site string, timeout time.Duration, child ...string) (*daemon.Daemon, error) {
-	cfg, err := config.Load(config.Sources{Command: child, Env: []string{
+// join runs a daemon without a child in this process, under this process' own guard.
+func (g *group) join(id, site string, timeout time.Duration) (*daemon.Daemon, error) {
+	cfg, err := config.Load(config.Sources{Env: []string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
 	}})
 	if err != nil {
 		return nil, err
 	}
-	d := daemon.New(daemon.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d := daemon.New(daemon.Options{Config: cfg, Guard: g.guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	g.daemons = append(g.daemons, d)
 	g.wg.Go(func() {
 		if err := d.Run(context.Background()); err != nil {

@@ -13,16 +13,18 @@ import (
 // handover measures planned moves between two daemons whose child is trivial: from RELEASE of the old, as an observer
 // sees it, to READY of the new. The floor is what no implementation of the protocol can go below: its four writes, one
 // after the other, on the same server, measured in turn with the moves.
-func handover(ctx context.Context, t *table, rounds int) error {
+func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
 		return err
 	}
 	defer g.close()
 	for _, id := range []string{"a", "b"} {
-		if _, err := g.join(id, id, 20*time.Second, "sleep", "100000"); err != nil {
+		n, err := g.spawn(binary, id, 20*time.Second)
+		if err != nil {
 			return err
 		}
+		defer n.kill()
 	}
 	if err := g.publish(ctx, map[string]int{"a": 1}); err != nil {
 		return err

@@ -6,22 +6,41 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"time"
+
+	"zkelectd/internal/guard"
 )
 
+var verbose = flag.Bool("v", false, "show the errors that the daemons log, of which the killed ones cause many")
+
 func main() {
-	rounds := flag.Int("rounds", 50, "planned handovers to measure; a tenth as many crashes")
+	if os.Getenv(guarded) == "" {
+		// Daemons in this process need a guard, as in real life: this process is its daemon.
+		os.Setenv(guarded, "yes")
+		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+		os.Exit(status)
+	}
+	rounds := flag.Int("rounds", 50, "planned handovers and killed daemons to measure; a tenth as many stopped daemons and lost hosts")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd that runs as processes of its own")
-	only := flag.String("only", "handover,crash,packets,idle", "what to measure, separated by commas")
+	only := flag.String("only", "handover,daemon,stopped,host,packets,idle", "what to measure, separated by commas")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table; a goal that is missed is marked and is no failure.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	warden, err := guard.Connect(guard.SocketFD, slog.Default())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	t := &table{}
@@ -29,9 +48,11 @@ func main() {
 		name string
 		run  func() error
 	}{
-		{"handover", func() error { return handover(ctx, t, *rounds) }},
-		{"crash", func() error { return crash(ctx, t, *binary, max(3, *rounds/10)) }},
-		{"packets", func() error { return packets(ctx, t) }},
+		{"handover", func() error { return handover(ctx, t, *binary, *rounds) }},
+		{"daemon", func() error { return killedDaemon(ctx, t, *binary, *rounds) }},
+		{"stopped", func() error { return stoppedDaemon(ctx, t, *binary, max(5, *rounds/5)) }},
+		{"host", func() error { return lostHost(ctx, t, *binary, max(3, *rounds/10)) }},
+		{"packets", func() error { return packets(ctx, t, warden) }},
 		{"idle", func() error { return idle(ctx, t, *binary) }},
 	} {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {
@@ -44,6 +65,9 @@ func main() {
 	}
 	t.print(os.Stdout)
 }
+
+// guarded is set in the environment of the process that has its own guard.
+const guarded = "BENCH_GUARDED"
 
 // quantile of a sorted list.
 func quantile(sorted []time.Duration, q float64) time.Duration {

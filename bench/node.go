@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/zkserver"
+)
+
+// node is a zkelectd: cmd is its guard.
+type node struct{ cmd *exec.Cmd }
+
+// spawn starts a zkelectd at a site of its own name with a trivial child.
+func (g *group) spawn(binary, id string, timeout time.Duration, env ...string) (*node, error) {
+	cmd := exec.Command(binary, "run", "--zk", g.server.Addr(), "--root", g.paths.Root, "--id", id, "--site", id, "--session-timeout", timeout.String(),
+		"--log-level", "error", "--", "sleep", "100000")
+	if *verbose {
+		cmd.Stderr = os.Stderr
+	}
+	cmd.Env = append(append(os.Environ(), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms"), env...)
+	return &node{cmd}, cmd.Start()
+}
+
+// below finds the child process of the guard that a test picks by its command line.
+func (n *node) below(pick func(args []string) bool) (int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, list := range lists {
+		data, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for pid := range strings.FieldsSeq(string(data)) {
+			line, err := os.ReadFile("/proc/" + pid + "/cmdline")
+			if err == nil && pick(strings.Split(string(line), "\x00")) {
+				return strconv.Atoi(pid)
+			}
+		}
+	}
+	return 0, errors.New("the guard has no such child")
+}
+
+func (n *node) daemon() (int, error) {
+	return n.below(func(args []string) bool { return len(args) > 1 && args[1] == "daemon" })
+}
+
+func (n *node) child() (int, error) {
+	return n.below(func(args []string) bool { return args[0] == "sleep" })
+}
+
+// kill ends it as the loss of its host does: nobody is left to close its session.
+func (n *node) kill() {
+	n.cmd.Process.Signal(syscall.SIGSTOP)
+	if pid, err := n.daemon(); err == nil {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	n.cmd.Process.Signal(syscall.SIGKILL)
+	n.cmd.Wait()
+}
+
+// stop ends it as an operator does.
+func (n *node) stop() {
+	n.cmd.Process.Signal(syscall.SIGTERM)
+	n.cmd.Wait()
+}
+
+// gone waits until a process is dead.
+func gone(ctx context.Context, pid int) error {
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for {
+		s, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(s), ") Z ") {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// idle measures what a daemon costs while nothing happens, as a leader and as a standby.
+func idle(ctx context.Context, t *table, binary string) error {
+	const span = 20 * time.Second
+	g, err := newGroup(ctx, zkserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	type watched struct {
+		role          string
+		pid           int
+		memory, share float64 // goals
+		before        float64
+	}
+	var processes []watched
+	for i, role := range []string{"leader", "standby"} {
+		n, err := g.spawn(binary, role, 6*time.Second)
+		if err != nil {
+			return err
+		}
+		defer n.kill()
+		if err := g.members(ctx, i+1); err != nil {
+			return err
+		}
+		if err := g.leads(ctx, "leader"); err != nil {
+			return err
+		}
+		daemon, err := n.daemon()
+		if err != nil {
+			return err
+		}
+		processes = append(processes, watched{role + "'s daemon", daemon, 25, 0.2, 0}, watched{role + "'s guard", n.cmd.Process.Pid, 6, 0.05, 0})
+	}
+	for i := range processes {
+		processes[i].before = cpu(processes[i].pid)
+	}
+	select {
+	case <-time.After(span):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, p := range processes {
+		percent, memory := (cpu(p.pid)-p.before)/span.Seconds()*100, rss(p.pid)
+		t.add("idle "+p.role+", resident memory", fmt.Sprintf("%.1f MB", memory), "", fmt.Sprintf("<= %g MB", p.memory), memory <= p.memory)
+		t.add("idle "+p.role+", processor", fmt.Sprintf("%.2f %% of a core", percent), fmt.Sprintf("over %s", span), fmt.Sprintf("<= %g %%", p.share), percent <= p.share)
+	}
+	return nil
+}
+
+// cpu is the processor time that a process has used so far, in seconds, in ticks of 10 ms.
+func cpu(pid int) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100
+}
+
+// rss is a process' resident memory in MB.
+func rss(pid int) float64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		var kb float64
+		if _, err := fmt.Sscanf(line, "VmRSS: %f kB", &kb); err == nil {
+			return kb / 1024
+		}
+	}
+	return 0
+}

@@ -55,6 +55,7 @@ type guard struct {
 	groups   string // where to make control groups; empty for nowhere
 
 	daemon  *daemon // nil while none runs
+	late    *daemon // a dead one of which not all was read yet
 	work    *work   // nil while none runs
 	session *Credentials
 	lease   time.Duration // work may go on until then
@@ -74,6 +75,7 @@ type daemon struct {
 	pid    int
 	socket *os.File
 	began  time.Duration
+	ended  bool // nothing more comes from its socket
 	gone   bool // it says nothing any more: its work must end
 	doomed bool // it is to be killed
 }
@@ -124,7 +126,7 @@ func Run(opt Options) (int, error) {
 }
 
 func (g *guard) finished() bool {
-	return g.over && g.daemon == nil && g.work == nil && g.session == nil && !g.closing
+	return g.over && g.daemon == nil && g.late == nil && g.work == nil && g.session == nil && !g.closing
 }
 
 // spawn starts the daemon.
@@ -218,7 +220,13 @@ func (g *guard) reap() {
 func (g *guard) died(status syscall.WaitStatus) {
 	d := g.daemon
 	g.daemon, g.lease, g.silence = nil, 0, 0
-	d.socket.Close()
+	if d.ended {
+		d.socket.Close()
+	} else {
+		// Its death may overtake what it had said of its session, which is to be closed.
+		g.late = d
+		d.socket.SetReadDeadline(time.Now().Add(hangUp)) // somebody else may hold the far end open
+	}
 	g.status = status.ExitStatus()
 	if status.Signaled() {
 		g.status = 128 + int(status.Signal())
@@ -256,7 +264,7 @@ func (g *guard) advance() {
 			g.work = nil
 		}
 	}
-	if g.daemon == nil && g.work == nil {
+	if g.daemon == nil && g.late == nil && g.work == nil {
 		g.undertake()
 	}
 	if past(g.calm) {
@@ -343,6 +351,11 @@ func (g *guard) schedule() {
 // receive takes in a message. A daemon that hangs up is at its end; one that speaks nonsense is treated as dead.
 func (g *guard) receive(l letter) {
 	d := l.from
+	d.ended = l.err != nil
+	if d == g.late {
+		g.lastWords(l)
+		return
+	}
 	if d != g.daemon || d.gone {
 		return
 	}
@@ -357,6 +370,17 @@ func (g *guard) receive(l letter) {
 	default:
 		d.gone, d.doomed = true, true
 		g.log.Error("the daemon is taken for dead and killed", "pid", d.pid, "err", err)
+	}
+}
+
+// lastWords takes in what a dead daemon had said of its session, until nothing more comes.
+func (g *guard) lastWords(l letter) {
+	switch {
+	case l.err != nil:
+		g.late.socket.Close()
+		g.late = nil
+	case l.msg.Kind == kindSession && !g.late.gone:
+		g.session = l.msg.Session
 	}
 }
 

@@ -143,9 +143,12 @@ func (h *house) env() []string {
 // work is running work with a lease: its main process, and one that has left the group and lost its parents.
 func (d *remote) work(lease time.Duration) (deadline time.Duration, pids []int) {
 	d.t.Helper()
-	deadline = ask[time.Duration](d, "Lease", lease)
+	ask[time.Duration](d, "Lease", time.Hour) // on a busy machine it takes its time to start
 	main := ask[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
-	return deadline, []int{main, d.wrote("hidden")}
+	pids = []int{main, d.wrote("hidden")}
+	deadline = ask[time.Duration](d, "Lease", lease)
+	eventually(d.t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == deadline })
+	return deadline, pids
 }
 
 // wrote is the pid in a file, once it is there.

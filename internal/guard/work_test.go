@@ -53,7 +53,7 @@ func TestAllOfTheWorkDies(t *testing.T) {
 		"ignores TERM":                     {script: "trap '' TERM; echo $$ >$D/1; " + loop, order: "Stop", grace: 50 * time.Millisecond, status: killed},
 		"its child ignores TERM":           {script: "(trap '' TERM; sh -c 'echo $$ >$D/1; " + loop + "') & wait", order: "Stop", grace: 50 * time.Millisecond, status: terminated},
 		"leaves a child behind":            {script: "sh -c 'echo $$ >$D/1; exec sleep 1000' & until [ -s $D/1 ]; do sleep 0.01; done; exit 3", status: "exited with status 3"},
-		"ends on TERM, its child does not": {script: "(trap '' TERM; sh -c 'echo $$ >$D/1; exec sleep 1000') & trap 'exit 0' TERM; " + loop, order: "Stop", grace: time.Hour, status: "exited with status 0"},
+		"ends on TERM, its child does not": {script: "trap 'exit 0' TERM; (trap '' TERM; sh -c 'echo $$ >$D/1; exec sleep 1000') & " + loop, order: "Stop", grace: time.Hour, status: "exited with status 0"},
 		"no grace":                         {script: "echo $$ >$D/1; exec sleep 1000", order: "Stop", status: killed},
 		"killed":                           {script: "echo $$ >$D/1; exec sleep 1000", order: "Kill", status: killed},
 		"a child in another session":       {script: "setsid sh -c 'echo $$ >$D/1; exec sleep 1000' & " + loop, order: "Kill", status: killed},

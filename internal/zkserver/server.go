@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -255,16 +256,23 @@ func (s *Server) Stats(ctx context.Context) (map[string]int64, error) {
 	return stats, nil
 }
 
-// freePorts chooses n loopback ports that are free now.
+// freePorts chooses n loopback ports that are free now. They lie below the range from which the kernel takes the ports of
+// outgoing connections: one of those must not take a port before the server does, or while the server is down.
 func freePorts(n int) ([]int, error) {
+	const first, end, tries = 10_000, 32_000, 1000
 	ports := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	var last error
+	for range tries {
+		port := first + rand.IntN(end-first)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, err
+			last = err
+			continue
 		}
 		defer l.Close() // all at the end, so that they differ
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("no free port for a ZooKeeper server: %w", last)
 }

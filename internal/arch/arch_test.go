@@ -38,7 +38,7 @@ func packages(t *testing.T) map[string]pkg {
 // The core is pure: this is what lets it be tested by the million schedules.
 func TestTheCoreIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog"} {
+	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "history", "forecast"} {
 		p, ok := all["internal/"+name]
 		if !ok {
 			t.Fatalf("internal/%s is missing", name)
@@ -71,8 +71,8 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/guard":      {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/zkserver":   {"internal/demo", "bench"},
 		"zkelectd/internal/transition": {"internal/daemon"},
-		"zkelectd/internal/watchdog":   {"internal/daemon"},
-		"zkelectd/internal/elector":    {"internal/daemon"},
+		"zkelectd/internal/watchdog":   {"internal/daemon", "internal/forecast"},
+		"zkelectd/internal/elector":    {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},
 	}
 	for name, p := range packages(t) {
 		for _, dep := range p.Imports {

@@ -38,6 +38,12 @@ func (p Paths) Current() string { return p.Root + "/leader/current" }
 // Policy is the policy in force in the whole group.
 func (p Paths) Policy() string { return p.Root + "/policy" }
 
+// Control holds what operators have asked for.
+func (p Paths) Control() string { return p.Root + "/control" }
+
+// History holds the last terms.
+func (p Paths) History() string { return p.Root + "/history" }
+
 // Skeleton lists the persistent znodes that must exist before a daemon registers, parents first.
 func (p Paths) Skeleton() []string {
 	var all []string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"strings"
 	"time"
@@ -120,6 +121,12 @@ type Node struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Ineligible says why this daemon must not lead at present; empty if it may.
 	Ineligible string `json:"ineligible,omitempty"`
+	// Unhealthy says what is wrong with the host by its own health probe; empty if nothing is.
+	Unhealthy string `json:"unhealthy,omitempty"`
+	// Latency is the smoothed round trip of a request to ZooKeeper, in milliseconds, Score the smoothed output of the score
+	// probe; nil if not known.
+	Latency *float64 `json:"latency_ms,omitempty"`
+	Score   *float64 `json:"score,omitempty"`
 	// Host, PID, Boot and Started identify the process for an operator, and for a restarted daemon that finds the
 	// ephemeral of its own predecessor. Boot is the kernel's boot id, Started the process' start in clock ticks.
 	Host    string `json:"host"`
@@ -129,8 +136,12 @@ type Node struct {
 	// SessionTimeout is the negotiated one.
 	SessionTimeout Duration `json:"session_timeout"`
 	API            string   `json:"api,omitempty"`
-	PolicyDigest   string   `json:"policy_digest,omitempty"`
-	Version        string   `json:"version,omitempty"`
+	// PolicyDigest is of the rules in its own configuration ([Rules.Digest]).
+	PolicyDigest string `json:"policy_digest,omitempty"`
+	// Reloads counts how often the configuration was read again, Refused says why it was not taken over the last time.
+	Reloads int64  `json:"reloads,omitempty"`
+	Refused string `json:"reload_refused,omitempty"`
+	Version string `json:"version,omitempty"`
 	// Since is for people: when the daemon registered, by its host's clock.
 	Since time.Time `json:"since"`
 }
@@ -148,6 +159,11 @@ const (
 	CauseOverdue    Cause = "overdue"    // the takeover took too long
 	CausePreempt    Cause = "preempt"    // a better member may take over
 	CauseIneligible Cause = "ineligible" // the elected daemon may no longer lead
+	CauseUnhealthy  Cause = "unhealthy"  // the elected daemon's host fails its health probe
+	CauseMove       Cause = "move"       // an operator moved leadership
+	CauseStepDown   Cause = "step-down"  // an operator had the leader step down
+	CauseDrain      Cause = "drain"      // an operator drained the leader's node or site
+	CauseElect      Cause = "elect"      // an operator had the election run again
 	CauseRepair     Cause = "repair"     // the records had been deleted or damaged
 )
 
@@ -161,6 +177,9 @@ type Elected struct {
 	Cause       Cause  `json:"cause"`
 	// Reason is the cause in words.
 	Reason string `json:"reason"`
+	// Order is the number of the operator's order that it carries out, OrderBy who gave that; 0 and empty if nobody did.
+	Order   int64  `json:"order,omitempty"`
+	OrderBy string `json:"order_by,omitempty"`
 	// By is the incarnation of the elector.
 	By string `json:"by"`
 	// PreviousNode and PreviousSite name who was elected before; empty the first time.
@@ -172,8 +191,23 @@ type Elected struct {
 	RankingOmitted int         `json:"ranking_omitted,omitempty"`
 	Exclusions     []Exclusion `json:"exclusions,omitempty"`
 	PolicyRevision int64       `json:"policy_revision,omitempty"`
+	// Circumstances are what the ranking was made under, and is made again while the decision stands.
+	Circumstances Circumstances `json:"circumstances,omitzero"`
+	// Moves are the terms of the policy-driven moves that damping counts.
+	Moves []int64 `json:"moves,omitempty"`
 	// Time is for people, by the elector's clock.
 	Time time.Time `json:"time"`
+}
+
+// Circumstances say after what a leader is looked for. A decision that only follows policy keeps those of the one before,
+// lest the ranking turn round once it is written (S3).
+type Circumstances struct {
+	Cause Cause `json:"cause,omitempty"`
+	// Node and Site were the last leader's.
+	Node string `json:"node,omitempty"`
+	Site string `json:"site,omitempty"`
+	// Failed lists the sites on which leaders and candidates have failed since somebody last led.
+	Failed []string `json:"failed,omitempty"`
 }
 
 // Verdict is what a ranking says of one member.
@@ -216,9 +250,11 @@ type Fence struct {
 	Kill     Duration `json:"kill"`
 	Patience Duration `json:"patience"`
 	// Reason is why it ended; Requested that an operator stopped the daemon, which is no strike.
-	Reason    string    `json:"reason,omitempty"`
-	Requested bool      `json:"requested,omitempty"`
-	Time      time.Time `json:"time"`
+	Reason    string `json:"reason,omitempty"`
+	Requested bool   `json:"requested,omitempty"`
+	// Led tells, of a leadership that has ended, that it had been READY.
+	Led  bool      `json:"led,omitempty"`
+	Time time.Time `json:"time"`
 }
 
 // CurrentState is the state of leader/current.
@@ -247,13 +283,66 @@ type Current struct {
 type Policy struct {
 	Header
 	// Revision rises with every publication.
-	Revision int64  `json:"revision"`
-	Type     string `json:"type"`
-	// Sites gives each site's priority, higher first; a site that is not listed has 0.
-	Sites map[string]int `json:"sites,omitempty"`
-	// By is the id of the daemon that published it, Time when, by its clock.
+	Revision int64 `json:"revision"`
+	Rules
+	// By is the id of the daemon, or user@host of the operator, who published it, Time when, by that clock.
 	By   string    `json:"by"`
 	Time time.Time `json:"time"`
+}
+
+// Rules are what a policy consists of; docs/policies.md explains them.
+type Rules struct {
+	// Type names a preset. Rank, if it is not empty, spells the rankers out instead.
+	Type string   `json:"type"`
+	Rank []string `json:"rank,omitempty"`
+	// Expr is the ranking of the preset expr, Fallback the preset used when exec has no answer.
+	Expr     string `json:"expr,omitempty"`
+	Fallback string `json:"fallback,omitempty"`
+	// ExecTimeout is how long an election waits for the program of exec. Its command is each host's own: what is read from
+	// ZooKeeper never becomes a command.
+	ExecTimeout Duration   `json:"exec_timeout,omitempty"`
+	Strategies  []Strategy `json:"strategies,omitempty"`
+	// Sites gives each site's priority, higher first; a site that is not listed has 0.
+	Sites map[string]int `json:"sites,omitempty"`
+	// Hysteresis is by how many per cent a latency or score must be better than the incumbent's.
+	Hysteresis int `json:"hysteresis,omitempty"`
+
+	Filter        []string          `json:"filter,omitempty"`
+	MinPriority   int               `json:"min_priority,omitempty"` // 0: none
+	RequireLabels map[string]string `json:"require_labels,omitempty"`
+	Never         []string          `json:"never,omitempty"`
+	DisabledSites []string          `json:"disabled_sites,omitempty"`
+
+	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxMoves bounds
+	// how often that happens within MovesWindow, 0 for no bound.
+	Failback      string   `json:"failback,omitempty"`
+	FailbackDelay Duration `json:"failback_delay,omitempty"`
+	MaxMoves      int      `json:"max_moves,omitempty"`
+	MovesWindow   Duration `json:"moves_window,omitempty"`
+}
+
+// The failback modes: whether a better member may take over from a healthy leader.
+const (
+	FailbackImmediate = "immediate"
+	FailbackDelayed   = "delayed"
+	FailbackManual    = "manual"
+)
+
+// Digest identifies rules, for telling whether two sets are the same.
+func (r Rules) Digest() string {
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("cluster: rules are plain: %v", err))
+	}
+	h := fnv.New32a()
+	h.Write(data)
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// Strategy is a preset that decides where its condition holds; an empty one always does.
+type Strategy struct {
+	When string `json:"when,omitempty" mapstructure:"when" yaml:"when,omitempty"`
+	Use  string `json:"use" mapstructure:"use" yaml:"use"`
 }
 
 // Exclusion is a strike against a node, kept in the elected record so that every elector inherits it.

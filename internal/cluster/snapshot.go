@@ -37,10 +37,11 @@ type Snapshot struct {
 	// session ended is never taken for alive.
 	FenceAlive bool
 
-	// Elector tells that the reader has the lowest sequence; only then are the members and the policy read.
+	// Elector tells that the reader has the lowest sequence; only then are the members, the policy and control read.
 	Elector bool
 	Members []Member
 	Policy  Slot[Policy]
+	Control Slot[Control]
 }
 
 // Member is one incarnation with the record of its node.

@@ -10,21 +10,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// FailbackMode says whether a better member may take over from a healthy leader.
-type FailbackMode string
-
-// The failback modes.
-const (
-	FailbackImmediate FailbackMode = "immediate"
-	FailbackDelayed   FailbackMode = "delayed"
-	FailbackManual    FailbackMode = "manual"
-)
-
 // Options are the elector's settings.
 type Options struct {
-	Failback FailbackMode
-	// Delay is how long the better member must have been eligible without a break, under delayed failback.
-	Delay time.Duration
 	// Exclusion is the duration of a first strike, ExclusionMax the most that doubling makes of it.
 	Exclusion, ExclusionMax time.Duration
 }
@@ -40,6 +27,8 @@ type Input struct {
 	Overdue, Revoke string
 	Exclusions      []cluster.Exclusion
 	Age             []time.Duration
+	// Answer is that of the exec policy's program to [Elector.Question]; nil while there is none.
+	Answer *policy.Answer
 }
 
 // Decision is what the elector wants written, at most one of Elect and Revoke at a time.
@@ -48,8 +37,13 @@ type Decision struct {
 	Elect *cluster.Elected
 	// Revoke is the fence that takes current away from its holder, nil for none.
 	Revoke *cluster.Fence
-	// Ranking is how the members stand, for status.
-	Ranking policy.Ranking
+	// Control is the orders brought up to date, nil to leave them; only without Elect and Revoke.
+	Control *cluster.Control
+	// Ranking is how the members stand, under Circumstances.
+	Ranking       policy.Ranking
+	Circumstances cluster.Circumstances
+	// Holding says why a better member does not take over; empty if there is none, or if it does.
+	Holding string
 	// Note says why nothing was elected where there ought to be a leader; empty otherwise.
 	Note string
 	// Wake is when the decision may change with no event; 0 if never.
@@ -61,6 +55,11 @@ type Decision struct {
 type Elector struct {
 	opt       Options
 	eligible  map[string]time.Duration
+	moves     map[int64]time.Duration // since when policy-driven moves have been known, for damping
+	founded   time.Duration           // when the first decision of this elector was made, if nobody led then
+	decided   bool                    // it has decided before
+	orders    orders
+	stopping  map[string]bool // incarnations that have let go on request
 	overTerm  int64
 	overSince time.Duration
 	highest   int64 // the highest term that was seen or given, should the records be wiped
@@ -68,17 +67,7 @@ type Elector struct {
 
 // New returns an elector that has seen nothing.
 func New(opt Options) *Elector {
-	return &Elector{opt: opt, eligible: make(map[string]time.Duration)}
-}
-
-// verdict is what has become of the elected attempt.
-type verdict struct {
-	over   bool
-	cause  cluster.Cause
-	reason string
-	strike bool
-	// barred: the incarnation was stopped on request and must not be chosen again.
-	barred bool
+	return &Elector{opt: opt, eligible: make(map[string]time.Duration), moves: make(map[int64]time.Duration), stopping: make(map[string]bool)}
 }
 
 // Decide judges one snapshot. The snapshot must have been read by the elector (Snapshot.Elector).
@@ -87,29 +76,46 @@ func (e *Elector) Decide(in Input) Decision {
 	elected, fenced := s.Terms()
 	e.highest = max(e.highest, elected, fenced)
 	v := attempt(in)
-	exclusions := in.Exclusions
 	if v.over && elected != e.overTerm {
 		e.overTerm, e.overSince = elected, in.Now
 	}
-	if v.strike {
-		rec := s.Elected.Record
-		exclusions = cluster.Strike(exclusions, rec.Node, v.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
-	}
-	ranking, exclusions, wake := e.rank(in, v, exclusions)
-	d := Decision{Ranking: ranking, Wake: wake}
-	e.track(ranking, in.Now)
-
-	best, ok := ranking.Best()
-	switch {
-	case v.over && !ok:
-		d.Note = "no member may lead: " + refusals(ranking)
-		return d
-	case !v.over && ok:
-		v = e.preempt(in, ranking, best, &d)
-	}
-	if v.over {
-		d.Elect = e.elect(in, v, ranking, best, exclusions)
+	o := e.orders.standing(s, in.Now, in.Wall)
+	d := e.judge(in, v, &o)
+	if d.Elect != nil {
 		e.highest = d.Elect.Term
+	} else if d.Revoke == nil && o.changed {
+		d.Control = &o.Control
+	}
+	d.Wake = earlier(d.Wake, o.wake)
+	return d
+}
+
+// judge decides under the orders in force, and notes which of them have come to their end.
+func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
+	s := &in.Snapshot
+	b := e.ballot(in, v, o)
+	r := e.rank(b)
+	e.track(r.Ranking, in.Now)
+	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake}
+	if why := o.lost(r.Ranking, v, s, in.Wall); why != "" && v.over {
+		v.reason += "; " + why
+	}
+	e.recent(s.Elected.Record.Moves, in) // a move counts from when it was first seen
+	best, ok := r.Best()
+	switch {
+	case o.Pause != nil && o.Pause.Hard:
+		if v.over {
+			d.Note = fmt.Sprintf("paused hard %s: %s, and nobody is elected until 'zkelectd resume'", o.Pause.Order, v.reason)
+		}
+		return d
+	case v.over && !ok:
+		d.Note = "no member may lead: " + Refusals(r.Ranking)
+		return d
+	case v.over:
+		d.Elect = e.elect(b, r, v, best)
+		return d
+	}
+	if d.Elect = e.replace(b, r, best, o, &d); d.Elect != nil {
 		return d
 	}
 	if in.Revoke != "" && s.Current.Exists {
@@ -118,75 +124,11 @@ func (e *Elector) Decide(in Input) Decision {
 	return d
 }
 
-// attempt applies the rules (a) to (c): is the elected attempt over, why, and whose fault is it?
-func attempt(in Input) verdict {
-	s := &in.Snapshot
-	rec, fence := s.Elected.Record, s.Fence.Record
-	elected, fenced := s.Terms()
-	switch {
-	case !s.Elected.Exists && fenced == 0:
-		return verdict{over: true, cause: cluster.CauseFirst, reason: "first election"}
-	case !s.Elected.Exists:
-		return verdict{over: true, cause: cluster.CauseRepair, reason: "the decision had been deleted"}
-	case s.Elected.Err != nil:
-		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Elected.Err.Error()}
-	case s.Fence.Err != nil && s.Fence.Stat.Modified > s.Elected.Stat.Modified:
-		// The term may have been acquired, and must not be a second time.
-		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
-	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
-		return verdict{over: true, cause: cluster.CauseRepair, reason: "the decision is older than the last leadership"}
-	}
-	_, alive := s.Member(rec.Incarnation)
-	if s.Acquired() {
-		switch fence.State {
-		case cluster.FenceReleased, cluster.FenceUnclean:
-			if fence.Requested {
-				return verdict{over: true, cause: cluster.CauseStopped, reason: rec.Node + " let go: " + fence.Reason, barred: true}
-			}
-			return verdict{over: true, cause: cluster.CauseGaveUp, reason: rec.Node + " gave up: " + fence.Reason, strike: true}
-		case cluster.FenceRevoked:
-			return verdict{over: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " + fence.Reason, strike: true}
-		}
-	}
-	switch {
-	case !alive:
-		return verdict{over: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone"}
-	case s.Acquired() && !s.Current.Exists:
-		// Not the session's end, or the incarnation would be gone as well.
-		return verdict{over: true, cause: cluster.CauseRepair, reason: "current had been deleted under " + rec.Node}
-	case in.Overdue != "":
-		return verdict{over: true, cause: cluster.CauseOverdue, reason: rec.Node + " is " + in.Overdue, strike: true}
-	}
-	return verdict{}
-}
-
-// preempt applies rule (d).
-func (e *Elector) preempt(in Input, r policy.Ranking, best cluster.Member, d *Decision) verdict {
-	rec := in.Snapshot.Elected.Record
-	if best.Name == rec.Incarnation {
-		return verdict{}
-	}
-	if ok, why := r.Allows(rec.Incarnation); !ok {
-		return verdict{over: true, cause: cluster.CauseIneligible, reason: fmt.Sprintf("%s may no longer lead: %s", rec.Node, why)}
-	}
-	better := fmt.Sprintf("%s is better than %s: %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation))
-	switch e.opt.Failback {
-	case FailbackManual:
-		return verdict{}
-	case FailbackDelayed:
-		if due := e.eligible[best.Name] + e.opt.Delay; due > in.Now {
-			d.Wake = earlier(d.Wake, due)
-			return verdict{}
-		}
-	}
-	return verdict{over: true, cause: cluster.CausePreempt, reason: better}
-}
-
 // track keeps since when each member has been eligible without a break.
 func (e *Elector) track(r policy.Ranking, now time.Duration) {
 	next := make(map[string]time.Duration, len(r.Entries))
 	for _, entry := range r.Entries {
-		if entry.Refused != "" {
+		if !entry.Allowed() {
 			continue
 		}
 		since, known := e.eligible[entry.Member.Name]
@@ -198,9 +140,13 @@ func (e *Elector) track(r policy.Ranking, now time.Duration) {
 	e.eligible = next
 }
 
+// settling is how long a group that has just come up may take to find its best member without damping: its members join
+// one after the other.
+const settling = time.Minute
+
 // elect writes the decision down.
-func (e *Elector) elect(in Input, v verdict, r policy.Ranking, best cluster.Member, exclusions []cluster.Exclusion) *cluster.Elected {
-	s := &in.Snapshot
+func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cluster.Elected {
+	in, s := b.in, &b.in.Snapshot
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
@@ -210,17 +156,28 @@ func (e *Elector) elect(in Input, v verdict, r policy.Ranking, best cluster.Memb
 		Incarnation:    best.Name,
 		Cause:          v.cause,
 		Reason:         v.reason,
+		Order:          v.order.ID,
+		OrderBy:        v.order.By,
 		By:             s.Self.Name,
 		PreviousNode:   s.Elected.Record.Node,
 		PreviousSite:   s.Elected.Record.Site,
 		Ranking:        verdicts,
 		RankingOmitted: omitted,
-		Exclusions:     exclusions,
+		Exclusions:     r.exclusions,
 		PolicyRevision: in.Policy.Revision,
+		Circumstances:  b.circumstances,
+		Moves:          e.recent(s.Elected.Record.Moves, in),
 		Time:           in.Wall,
 	}
 	if next.PreviousNode == "" && s.Fence.Readable() {
 		next.PreviousNode, next.PreviousSite = s.Fence.Record.Node, s.Fence.Record.Site
+	}
+	if v.over && !e.decided {
+		e.founded = in.Now
+	}
+	e.decided = true
+	if v.cause == cluster.CausePreempt && (e.founded == 0 || in.Now-e.founded >= settling) {
+		next.Moves = append(next.Moves, next.Term)
 	}
 	return next
 }
@@ -235,6 +192,7 @@ func revoke(in Input) *cluster.Fence {
 		elected, _ := s.Terms()
 		f = cluster.Fence{Term: max(c.Term, elected-1), Node: c.Node, Site: c.Site, Incarnation: c.Incarnation}
 	}
+	f.Led = f.Led || f.State == cluster.FenceReady
 	f.State, f.Reason, f.Time = cluster.FenceRevoked, in.Revoke, in.Wall
 	return &f
 }

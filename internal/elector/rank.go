@@ -2,6 +2,7 @@ package elector
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,40 +11,98 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// rank ranks the members under the exclusions. If those leave nobody, they are lifted (L3): all but that of the last
-// failure, then all. What is returned as exclusions is what the next decision must record.
-func (e *Elector) rank(in Input, v verdict, exclusions []cluster.Exclusion) (policy.Ranking, []cluster.Exclusion, time.Duration) {
-	s := &in.Snapshot
-	pin := policy.Input{Members: s.Members, Barred: map[string]string{}}
-	if v.barred {
-		pin.Barred[s.Elected.Record.Incarnation] = "it is stopping on request"
-	}
-	if !v.over {
-		pin.Incumbent = s.Elected.Record.Incarnation
-	}
-	pin.Excluded = excluded(exclusions)
-	strict := in.Policy.Rank(pin)
-	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
-		return strict, exclusions, 0
-	}
-	wake := time.Duration(0)
-	last := latest(exclusions)
-	for _, spared := range []string{last, ""} {
-		lifted := cluster.Serve(exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
-		pin.Excluded = excluded(lifted)
-		wait := e.retries(in, lifted, pin.Excluded)
-		wake = earlier(wake, wait)
-		if r := in.Policy.Rank(pin); allowed(r) {
-			// Who must wait stays excluded, lest it preempt the one that is let in.
-			return r, cluster.Serve(exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" }), wake
-		}
-	}
-	return strict, exclusions, wake
+// ballot is what one ranking is made from.
+type ballot struct {
+	in            Input
+	over          bool
+	stopping      map[string]bool
+	circumstances cluster.Circumstances
+	exclusions    []cluster.Exclusion
+	ages          []time.Duration // of the exclusions that were known
+	cordons       []cluster.Cordon
+	move          *cluster.Move
 }
 
-func allowed(r policy.Ranking) bool {
-	_, ok := r.Best()
-	return ok
+// outcome is a ranking with the exclusions that the next decision must record, and when it may change by itself.
+type outcome struct {
+	policy.Ranking
+	exclusions []cluster.Exclusion
+	wake       time.Duration
+}
+
+func (b ballot) input() policy.Input {
+	s := &b.in.Snapshot
+	p := policy.Input{
+		Members: s.Members, Circumstances: b.circumstances, Barred: map[string]string{}, Excluded: excluded(b.exclusions),
+		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer,
+	}
+	for incarnation := range b.stopping {
+		p.Barred[incarnation] = "it is stopping on request"
+	}
+	if !b.over {
+		p.Incumbent = s.Elected.Record.Incarnation
+	}
+	return p
+}
+
+// ballot is made under the orders in force, with the strike that the end of the attempt has earned.
+func (e *Elector) ballot(in Input, v verdict, o *standing) ballot {
+	s := &in.Snapshot
+	e.stops(s)
+	b := ballot{in: in, over: v.over, stopping: e.stopping, circumstances: circumstances(s, v), cordons: o.Cordons, move: o.Move}
+	b.exclusions, b.ages = o.forgive(in.Exclusions, in.Age)
+	if v.strike {
+		rec := s.Elected.Record
+		b.exclusions = cluster.Strike(b.exclusions, rec.Node, v.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
+	}
+	return b
+}
+
+// stops remembers who has let go on request: its session is about to end, and until it has, whoever took over must not be
+// replaced by it again.
+func (e *Elector) stops(s *cluster.Snapshot) {
+	// One that was replaced lets go on request as well, of a term that is not the elected one.
+	if f := s.Fence.Record; s.Acquired() && f.Requested && (f.State == cluster.FenceReleased || f.State == cluster.FenceUnclean) {
+		e.stopping[f.Incarnation] = true
+	}
+	maps.DeleteFunc(e.stopping, func(incarnation string, _ bool) bool {
+		_, there := s.Member(incarnation)
+		return !there
+	})
+}
+
+// Question is what an exec policy's program is asked for the coming decision, and whether it is.
+func (e *Elector) Question(in Input) (policy.Input, bool) {
+	s := &in.Snapshot
+	v := attempt(in)
+	look := orders{seen: maps.Clone(e.orders.seen)} // to ask is not to look
+	o := look.standing(s, in.Now, in.Wall)
+	q := e.ballot(in, v, &o).input()
+	return q, in.Policy.WantsAnswer(q)
+}
+
+// rank ranks the members under the exclusions. If those leave nobody, they are lifted (L3): all but that of the last
+// failure, then all.
+func (e *Elector) rank(b ballot) outcome {
+	pin := b.input()
+	strict := outcome{Ranking: b.in.Policy.Rank(pin), exclusions: b.exclusions}
+	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
+		return strict
+	}
+	last := latest(b.exclusions)
+	for _, spared := range []string{last, ""} {
+		lifted := cluster.Serve(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
+		pin.Excluded = excluded(lifted)
+		wait := e.retries(b, lifted, pin.Excluded)
+		strict.wake = earlier(strict.wake, wait)
+		r := outcome{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
+		if _, ok := r.Best(); ok {
+			// Who must wait stays excluded, lest it preempt the one that is let in.
+			r.exclusions = cluster.Serve(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
+			return r
+		}
+	}
+	return strict
 }
 
 // excluded maps the excluded nodes to the reason.
@@ -67,19 +126,19 @@ func latest(list []cluster.Exclusion) string {
 
 // retries keeps those out for a moment whom the amnesty would let back in at once, time after time: a task that cannot
 // start anywhere must not burn terms. It returns when the first of them may try again.
-func (e *Elector) retries(in Input, list []cluster.Exclusion, out map[string]string) time.Duration {
+func (e *Elector) retries(b ballot, list []cluster.Exclusion, out map[string]string) time.Duration {
 	var wake time.Duration
 	for i, x := range list {
 		if _, already := out[x.Node]; already {
 			continue
 		}
-		age := in.Now - e.overSince // a strike that is not written down yet
-		if i < len(in.Age) && in.Exclusions[i].Term == x.Term {
-			age = in.Age[i]
+		age := b.in.Now - e.overSince // a strike that is not written down yet
+		if i < len(b.ages) && x.Term != b.in.Snapshot.Elected.Record.Term {
+			age = b.ages[i]
 		}
 		if wait := retryDelay(x.Strikes) - age; wait > 0 {
 			out[x.Node] = fmt.Sprintf("tries again after %s: %s", retryDelay(x.Strikes), x.Reason)
-			wake = earlier(wake, in.Now+wait)
+			wake = earlier(wake, b.in.Now+wait)
 		}
 	}
 	return wake
@@ -93,14 +152,14 @@ func retryDelay(strikes int) time.Duration {
 	return min(500*time.Millisecond<<min(strikes-2, 10), 30*time.Second)
 }
 
-// refusals says why nobody may lead.
-func refusals(r policy.Ranking) string {
+// Refusals says why nobody may lead.
+func Refusals(r policy.Ranking) string {
 	if len(r.Entries) == 0 {
 		return "no member is registered"
 	}
 	var all []string
 	for _, entry := range r.Entries[:min(len(r.Entries), 5)] {
-		all = append(all, entry.Member.ID+": "+entry.Refused)
+		all = append(all, entry.Member.ID+": "+entry.Refused())
 	}
 	if more := len(r.Entries) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))

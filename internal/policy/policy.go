@@ -16,152 +16,166 @@ type Input struct {
 	Members []cluster.Member
 	// Incumbent is the incarnation that is elected and whose attempt goes on; empty if there is none.
 	Incumbent string
+	// Circumstances are those of the election, or of the decision that stands.
+	Circumstances cluster.Circumstances
 	// Barred names incarnations that must not be chosen, with the reason.
 	Barred map[string]string
 	// Excluded names nodes that the watchdog has excluded, with the reason.
 	Excluded map[string]string
+	// Cordons are those in force, Move the one in force, nil for none.
+	Cordons []cluster.Cordon
+	Move    *cluster.Move
+	// Answer is that of the exec policy's program, nil while there is none.
+	Answer *Answer
 }
 
-// Filter says whether a member may lead; why is for people and only read where it may not.
-type Filter interface {
-	Name() string
-	Allow(m cluster.Member, in Input) (ok bool, why string)
+// Answer is the ranking of an exec policy's program, best first, by node id; or why there is none.
+type Answer struct {
+	Order []string
+	Err   string
 }
 
-// Ranker gives a member a score, higher first, and the score in words; none if it is not worth any.
+// Ranker gives each member of an input a score, higher first, and the score in words; none if it is not worth any.
 type Ranker interface {
 	Name() string
-	Score(m cluster.Member, in Input) (score float64, words string)
+	For(in Input) func(m cluster.Member) (score float64, words string)
 }
 
 // Policy ranks members. It is immutable.
 type Policy struct {
-	Revision int64
-	filters  []Filter
-	rankers  []Ranker
+	Revision   int64
+	Rules      cluster.Rules
+	filters    []filter
+	strategies []strategy
+	presets    map[string]preset
 }
 
 // New compiles a policy record. The error names the key at fault.
 func New(rec cluster.Policy) (*Policy, error) {
-	p := &Policy{Revision: rec.Revision, filters: []Filter{recordFilter{}, eligibleFilter{}, barredFilter{}, excludedFilter{}}}
-	switch rec.Type {
-	case "priority":
-		p.rankers = []Ranker{siteRanker(rec.Sites), priorityRanker{}, incumbentRanker{}, oldestRanker{}}
-	default:
-		return nil, fmt.Errorf("policy.type: %q is not a policy: want one of %s", rec.Type, strings.Join(Types(), ", "))
+	p := &Policy{Revision: rec.Revision, Rules: rec.Rules}
+	err := checkNumbers(rec.Rules)
+	if err != nil {
+		return nil, err
+	}
+	if p.presets, err = presets(rec.Rules); err != nil {
+		return nil, err
+	}
+	if p.strategies, err = compileStrategies(rec.Rules, p.presets); err != nil {
+		return nil, err
+	}
+	if p.filters, err = filters(rec.Rules); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
 
-// Types lists the values of policy.type.
-func Types() []string { return []string{"priority"} }
-
-// Ranking is the outcome, best first; those that may not lead come last.
-type Ranking struct {
-	Entries []Entry
-}
-
-// Entry is one member's place.
-type Entry struct {
-	Member cluster.Member
-	// Refused is why the member may not lead; empty if it may.
-	Refused string
-	// By names the filter that refused.
-	By     string
-	scores []float64
-	words  []string
-}
-
-// Best is the first that may lead.
-func (r Ranking) Best() (cluster.Member, bool) {
-	if len(r.Entries) == 0 || r.Entries[0].Refused != "" {
-		return cluster.Member{}, false
+// checkNumbers refuses what makes no sense, should somebody else have written the record.
+func checkNumbers(r cluster.Rules) error {
+	if !slices.Contains([]string{"", cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, r.Failback) {
+		return fmt.Errorf("election.failback.mode: %q is not one of immediate, delayed, manual", r.Failback)
 	}
-	return r.Entries[0].Member, true
-}
-
-// Allows tells whether the incarnation is a member that may lead.
-func (r Ranking) Allows(incarnation string) (ok bool, why string) {
-	for _, e := range r.Entries {
-		if e.Member.Name == incarnation {
-			return e.Refused == "", e.Refused
-		}
+	if r.MaxMoves < 0 {
+		return fmt.Errorf("election.max_moves: %d is negative", r.MaxMoves)
 	}
-	return false, "not a member"
+	if r.Hysteresis < 0 {
+		return fmt.Errorf("policy.hysteresis: %d is negative", r.Hysteresis)
+	}
+	return nil
 }
 
 // Rank orders the members. It is deterministic: the incarnation breaks the last tie.
 func (p *Policy) Rank(in Input) Ranking {
+	use, notes := p.choose(in)
+	rankers := append([]Ranker{moveRanker{}}, use.rankers...)
+	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
+	for i, r := range rankers {
+		scorers[i] = r.For(in)
+	}
+	filters := slices.Concat(p.filters, use.filters)
+	refusers := make([]func(cluster.Member) string, len(filters))
+	for i, f := range filters {
+		refusers[i] = f.bound(in)
+	}
 	entries := make([]Entry, 0, len(in.Members))
 	for _, m := range in.Members {
-		entries = append(entries, p.judge(m, in))
+		e := Entry{Member: m}
+		for i, refuses := range refusers {
+			if why := refuses(m); why != "" {
+				e.Refusals = append(e.Refusals, Refusal{filters[i].name, why})
+			}
+		}
+		for i, score := range scorers {
+			value, words := score(m)
+			e.Scores = append(e.Scores, Score{rankers[i].Name(), value, words})
+		}
+		entries = append(entries, e)
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		if (a.Refused == "") != (b.Refused == "") {
-			if a.Refused == "" {
+		if a.Allowed() != b.Allowed() {
+			if a.Allowed() {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(slices.Compare(b.scores, a.scores), cluster.Older(a.Member.Incarnation, b.Member.Incarnation))
+		return cmp.Or(compare(b.Scores, a.Scores), cluster.Older(a.Member.Incarnation, b.Member.Incarnation))
 	})
-	return Ranking{Entries: entries}
+	return Ranking{Entries: entries, Preset: use.name, Notes: notes}
 }
 
-func (p *Policy) judge(m cluster.Member, in Input) Entry {
-	e := Entry{Member: m}
-	for _, f := range p.filters {
-		if ok, why := f.Allow(m, in); !ok {
-			e.Refused, e.By = why, f.Name()
-			return e
+// choose finds the preset that decides: that of the first strategy whose condition holds, else the policy's type.
+func (p *Policy) choose(in Input) (use preset, notes []string) {
+	name := p.typeName()
+	for _, s := range p.strategies {
+		holds, err := s.holds(in)
+		if err != nil {
+			notes = append(notes, fmt.Sprintf("the strategy %q is passed over: %v", s.when, err))
+			continue
+		}
+		if holds {
+			name = s.use
+			break
 		}
 	}
-	for _, r := range p.rankers {
-		score, words := r.Score(m, in)
-		e.scores = append(e.scores, score)
-		e.words = append(e.words, words)
+	if name == execPreset && (in.Answer == nil || in.Answer.Err != "") {
+		why := "its program has not answered"
+		if in.Answer != nil {
+			why = in.Answer.Err
+		}
+		notes = append(notes, fmt.Sprintf("exec has no ranking, %s decides: %s", fallback(p.Rules), why))
+		name = fallback(p.Rules)
 	}
-	return e
+	return p.presets[name], notes
 }
 
-// maxVerdicts bounds the record in large groups: it must stay far below ZooKeeper's limit of 1 MB a znode.
-const maxVerdicts = 250
-
-// Verdicts puts the ranking in words for the elected record, and says how many members were left out.
-func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
-	n := min(len(r.Entries), maxVerdicts)
-	verdicts = make([]cluster.Verdict, 0, n)
-	for i, e := range r.Entries[:n] {
-		v := cluster.Verdict{Node: e.Member.ID, Site: e.Member.Node.Record.Site, Incarnation: e.Member.Name}
-		if e.Refused != "" {
-			v.Why = e.Refused
-		} else {
-			v.Rank = i + 1
-			v.Why = strings.Join(slices.DeleteFunc(slices.Clone(e.words), func(w string) bool { return w == "" }), ", ")
-		}
-		verdicts = append(verdicts, v)
+func (p *Policy) typeName() string {
+	if len(p.Rules.Rank) > 0 {
+		return listPreset
 	}
-	return verdicts, len(r.Entries) - n
+	return p.Rules.Type
 }
 
-// Difference says in words what puts a before b: the first ranker that tells them apart.
-func (r Ranking) Difference(a, b string) string {
-	var x, y *Entry
-	for i := range r.Entries {
-		switch r.Entries[i].Member.Name {
-		case a:
-			x = &r.Entries[i]
-		case b:
-			y = &r.Entries[i]
+// WantsAnswer tells that under this input the ranking is that of an exec policy's program.
+func (p *Policy) WantsAnswer(in Input) bool {
+	in.Answer = &Answer{}
+	use, _ := p.choose(in)
+	return use.name == execPreset
+}
+
+// Problems are what is odd about the policy among these members, though it can be used.
+func (p *Policy) Problems(members []cluster.Member) []string {
+	here := make(map[string]bool)
+	for _, m := range members {
+		here[m.Node.Record.Site] = true
+	}
+	var missing []string
+	for site := range p.Rules.Sites {
+		if !here[site] {
+			missing = append(missing, site)
 		}
 	}
-	if x == nil || y == nil {
-		return ""
+	if len(missing) == 0 || len(members) == 0 {
+		return nil
 	}
-	for i := range min(len(x.scores), len(y.scores)) {
-		if x.scores[i] != y.scores[i] {
-			return strings.TrimSuffix(x.words[i]+" against "+y.words[i], " against ")
-		}
-	}
-	return ""
+	slices.Sort(missing)
+	return []string{fmt.Sprintf("policy.sites names %s, where no member is", strings.Join(missing, ", "))}
 }

@@ -11,67 +11,95 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func member(id, site string, priority int, seq int32) cluster.Member {
+func member(id, site string, priority int, seq int32, more ...func(*cluster.Node)) cluster.Member {
+	n := cluster.Node{ID: id, Site: site, Priority: priority}
+	for _, change := range more {
+		change(&n)
+	}
 	return cluster.Member{
 		Incarnation: cluster.Incarnation{Name: id, ID: id, Seq: seq},
-		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},
+		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: n},
 	}
 }
 
-func compile(t testing.TB, sites map[string]int) *Policy {
+func score(v float64) func(*cluster.Node)   { return func(n *cluster.Node) { n.Score = &v } }
+func latency(v float64) func(*cluster.Node) { return func(n *cluster.Node) { n.Latency = &v } }
+
+func label(key, value string) func(*cluster.Node) {
+	return func(n *cluster.Node) { n.Labels = map[string]string{key: value} }
+}
+
+func policyOf(t rapid.TB, rules cluster.Rules) *Policy {
 	t.Helper()
-	p, err := New(cluster.Policy{Type: "priority", Sites: sites})
+	if rules.Type == "" {
+		rules.Type = "priority"
+	}
+	p, err := New(cluster.Policy{Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func order(r Ranking) []string {
+// places lists the ids, best first, those that may not lead in parentheses.
+func places(r Ranking) string {
 	var ids []string
 	for _, e := range r.Entries {
 		id := e.Member.ID
-		if e.Refused != "" {
+		if !e.Allowed() {
 			id = "(" + id + ")"
 		}
 		ids = append(ids, id)
 	}
-	return ids
+	return strings.Join(ids, " ")
+}
+
+// entry finds a member's place by its id.
+func entry(t rapid.TB, r Ranking, id string) Entry {
+	t.Helper()
+	e, ok := r.Find(id)
+	if !ok {
+		t.Fatalf("%s is not in the ranking", id)
+	}
+	return e
 }
 
 func TestPriority(t *testing.T) {
 	sites := map[string]int{"dc1": 200, "dc2": 100}
 	for name, c := range map[string]struct {
-		members   []cluster.Member
-		incumbent string
-		want      []string
+		members         []cluster.Member
+		incumbent, want string
 	}{
-		"the site comes first":             {[]cluster.Member{member("a", "dc2", 999, 1), member("b", "dc1", 1, 2)}, "", []string{"b", "a"}},
-		"then the node's priority":         {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 2, 2)}, "a", []string{"b", "a"}},
-		"then the incumbent":               {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, "b", []string{"b", "a"}},
-		"then the oldest":                  {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, "", []string{"a", "b"}},
-		"an unlisted site has 0":           {[]cluster.Member{member("a", "dc3", 9, 1), member("b", "dc2", 1, 2)}, "", []string{"b", "a"}},
-		"the oldest, across the wrap":      {[]cluster.Member{member("a", "dc1", 1, 2147483647), member("b", "dc1", 1, -2147483648)}, "", []string{"a", "b"}},
-		"negative priorities rank as well": {[]cluster.Member{member("a", "dc1", -5, 1), member("b", "dc1", -1, 2)}, "", []string{"b", "a"}},
+		"the site comes first":             {[]cluster.Member{member("a", "dc2", 999, 1), member("b", "dc1", 1, 2)}, "", "b a"},
+		"then the node's priority":         {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 2, 2)}, "a", "b a"},
+		"then the incumbent":               {[]cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, "b", "b a"},
+		"then the oldest":                  {[]cluster.Member{member("a", "dc1", 1, 2), member("b", "dc1", 1, 1)}, "", "b a"},
+		"an unlisted site has 0":           {[]cluster.Member{member("a", "dc3", 9, 1), member("b", "dc2", 1, 2)}, "", "b a"},
+		"the oldest, across the wrap":      {[]cluster.Member{member("a", "dc1", 1, -2147483648), member("b", "dc1", 1, 2147483647)}, "", "b a"},
+		"negative priorities rank as well": {[]cluster.Member{member("a", "dc1", -5, 1), member("b", "dc1", -1, 2)}, "", "b a"},
 	} {
-		if got := order(compile(t, sites).Rank(Input{Members: c.members, Incumbent: c.incumbent})); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		p := policyOf(t, cluster.Rules{Sites: sites})
+		if got := places(p.Rank(Input{Members: c.members, Incumbent: c.incumbent})); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
 func TestWhoMayNotLeadIsToldWhy(t *testing.T) {
-	missing, broken, sick, old := member("missing", "dc1", 1, 1), member("broken", "dc1", 1, 2), member("sick", "dc1", 1, 3), member("old", "dc1", 1, 4)
+	missing, broken, full, old := member("missing", "dc1", 1, 1), member("broken", "dc1", 1, 2), member("full", "dc1", 1, 3), member("old", "dc1", 1, 4)
 	missing.Node = cluster.Slot[cluster.Node]{}
 	broken.Node.Err = errors.New("znode /c/nodes/broken is empty")
-	sick.Node.Record.Ineligible = "its disk is full"
+	full.Node.Record.Ineligible = "its disk is full"
 	old.Superseded = true
+	sick := member("sick", "dc1", 1, 8, func(n *cluster.Node) { n.Unhealthy = "exit status 2" })
 	in := Input{
-		Members:  []cluster.Member{missing, broken, sick, old, member("struck", "dc1", 1, 5), member("leaving", "dc1", 1, 6), member("fine", "dc1", 1, 7)},
+		Members: []cluster.Member{missing, broken, full, old, member("struck", "dc1", 1, 5), member("leaving", "dc1", 1, 6),
+			member("fine", "dc1", 1, 7), sick, member("shut", "dc1", 1, 9)},
 		Excluded: map[string]string{"struck": "excluded for 1m"},
 		Barred:   map[string]string{"leaving": "it is stopping"},
+		Cordons:  []cluster.Cordon{{Order: cluster.Order{By: "ann@host", Reason: "new disk"}, Node: "shut"}},
 	}
-	r := compile(t, nil).Rank(in)
+	r := policyOf(t, cluster.Rules{}).Rank(in)
 	if best, ok := r.Best(); !ok || best.ID != "fine" {
 		t.Errorf("best is %v", best.ID)
 	}
@@ -80,7 +108,8 @@ func TestWhoMayNotLeadIsToldWhy(t *testing.T) {
 		t.Fatalf("%d verdicts for %d members", len(verdicts), len(in.Members))
 	}
 	want := map[string]string{
-		"missing": "missing", "broken": "is empty", "sick": "disk", "old": "older registration", "struck": "excluded", "leaving": "stopping", "fine": "priority 1",
+		"missing": "missing", "broken": "is empty", "full": "disk", "old": "older registration", "struck": "excluded", "leaving": "stopping",
+		"fine": "priority 1", "sick": "unhealthy: exit status 2", "shut": "cordoned by ann@host: new disk",
 	}
 	for _, v := range verdicts {
 		if !strings.Contains(v.Why, want[v.Node]) || (v.Rank > 0) != (v.Node == "fine") {
@@ -89,29 +118,35 @@ func TestWhoMayNotLeadIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestRankingDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var members []cluster.Member
-		for i := range rapid.IntRange(1, 12).Draw(t, "members") {
-			members = append(members, member(string(rune('a'+i)), rapid.SampledFrom([]string{"dc1", "dc2", "dc3"}).Draw(t, "site"),
-				rapid.IntRange(0, 2).Draw(t, "priority"), int32(i)))
-		}
-		p, err := New(cluster.Policy{Type: "priority", Sites: map[string]int{"dc1": 2, "dc2": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := Input{Members: members, Incumbent: rapid.SampledFrom(members).Draw(t, "incumbent").Name}
-		first := order(p.Rank(in))
-		in.Members = rapid.Permutation(members).Draw(t, "order")
-		if again := order(p.Rank(in)); !slices.Equal(first, again) {
-			t.Fatalf("%v, then %v", first, again)
-		}
-	})
+func TestEveryRefusalIsKept(t *testing.T) {
+	m := member("a", "dc1", 1, 1, func(n *cluster.Node) { n.Ineligible, n.Unhealthy = "its disk is full", "no route" })
+	r := policyOf(t, cluster.Rules{Never: []string{"a"}}).Rank(Input{Members: []cluster.Member{m}})
+	var filters []string
+	for _, refusal := range r.Entries[0].Refusals {
+		filters = append(filters, refusal.Filter)
+	}
+	if want := []string{"eligible", HealthFilter, "never"}; !slices.Equal(filters, want) || r.Entries[0].Refused() != "its disk is full" {
+		t.Errorf("refused by %v, first %q; want %v", filters, r.Entries[0].Refused(), want)
+	}
 }
 
-func TestAnUnknownTypeIsRefused(t *testing.T) {
-	if _, err := New(cluster.Policy{Type: "coin"}); err == nil || !strings.Contains(err.Error(), "policy.type") {
-		t.Errorf("%v", err)
+func TestTheDifferenceIsTheFirstRankerThatTellsApart(t *testing.T) {
+	sites := map[string]int{"dc1": 2, "dc2": 1}
+	for name, c := range map[string]struct {
+		a, b            cluster.Member
+		incumbent, want string
+	}{
+		"site":                {member("a", "dc1", 1, 1), member("b", "dc2", 9, 2), "", "site dc1 has 2 against site dc2 has 1"},
+		"priority":            {member("a", "dc1", 7, 1), member("b", "dc1", 3, 2), "", "priority 7 against priority 3"},
+		"incumbent":           {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "a", "incumbent"},
+		"not incumbent":       {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "b", "by incumbent: not incumbent"},
+		"oldest":              {member("a", "dc1", 1, 1), member("b", "dc1", 1, 2), "", "sequence 1 against sequence 2"},
+		"who is not a member": {member("a", "dc1", 1, 1), member("x", "dc1", 1, 2), "", ""},
+	} {
+		r := policyOf(t, cluster.Rules{Sites: sites}).Rank(Input{Members: []cluster.Member{c.a, c.b}, Incumbent: c.incumbent})
+		if got := r.Difference("a", "b"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -120,9 +155,42 @@ func TestLargeGroupsKeepTheRecordSmall(t *testing.T) {
 	for i := range 5000 {
 		in.Members = append(in.Members, member(strings.Repeat("n", 20), strings.Repeat("s", 20), 1, int32(i)))
 	}
-	verdicts, omitted := compile(t, nil).Rank(in).Verdicts()
+	verdicts, omitted := policyOf(t, cluster.Rules{}).Rank(in).Verdicts()
 	rec := cluster.Elected{Ranking: verdicts, RankingOmitted: omitted}
 	if size := len(cluster.Encode(&rec)); size > 256<<10 || len(verdicts)+omitted != 5000 {
 		t.Errorf("a record of %d bytes, %d verdicts and %d omitted", size, len(verdicts), omitted)
+	}
+}
+
+func TestNobodyIsBestOfNobody(t *testing.T) {
+	for name, in := range map[string]Input{
+		"no members":      {},
+		"all are refused": {Members: []cluster.Member{member("a", "dc1", 1, 1)}, Excluded: map[string]string{"a": "struck"}},
+	} {
+		for _, preset := range Types() {
+			if best, ok := policyOf(t, cluster.Rules{Type: preset, Expr: "1"}).Rank(in).Best(); ok {
+				t.Errorf("%s, %s: %s is the best", name, preset, best.ID)
+			}
+		}
+	}
+}
+
+func TestASiteWithoutMembersIsAProblem(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Sites: map[string]int{"dc1": 1, "dc9": 2, "dc7": 3}})
+	for name, c := range map[string]struct {
+		sites []string
+		want  string
+	}{
+		"some have none":  {[]string{"dc1"}, "policy.sites names dc7, dc9, where no member is"},
+		"all have one":    {[]string{"dc1", "dc7", "dc9", "dc5"}, ""},
+		"nobody is there": {nil, ""},
+	} {
+		var members []cluster.Member
+		for i, site := range c.sites {
+			members = append(members, member(site, site, 1, int32(i)))
+		}
+		if got := strings.Join(p.Problems(members), "\n"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

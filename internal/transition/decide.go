@@ -190,7 +190,7 @@ func (m *Machine) ending() cluster.Fence {
 	if f.Owed > 0 {
 		f.State = cluster.FenceUnclean
 	}
-	f.Reason, f.Requested, f.Time = m.stop.Reason, m.stop.Requested, m.opt.Wall()
+	f.Reason, f.Requested, f.Led, f.Time = m.stop.Reason, m.stop.Requested, m.ready, m.opt.Wall()
 	return f
 }
 

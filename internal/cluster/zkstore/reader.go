@@ -354,6 +354,11 @@ func (r *Reader) readMembers(ctx context.Context) error {
 			r.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
 		})
 	})
+	g.Go(func() error {
+		return r.fetch(gctx, p.Control(), func(data []byte, stat cluster.Stat, exists bool) {
+			r.snap.Control = cluster.ReadSlot[cluster.Control](p.Control(), data, stat, exists)
+		})
+	})
 	for id := range wanted {
 		path := p.Node(id)
 		if r.isKnown(path) {

@@ -105,6 +105,9 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool
 		read(p.Policy(), func(d []byte, st cluster.Stat, ok bool) {
 			s.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), d, st, ok)
 		}),
+		read(p.Control(), func(d []byte, st cluster.Stat, ok bool) {
+			s.Control = cluster.ReadSlot[cluster.Control](p.Control(), d, st, ok)
+		}),
 	)
 	if err != nil {
 		return s, err

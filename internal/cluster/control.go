@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Control is the record of control: what operators have asked for. Commands write it, fenced by its version; the elector
+// acts on it, so that they work from any host.
+type Control struct {
+	Header
+	// Last is the highest number of an order so far, LastOrder what it was and by whom, for somebody whose own crossed it.
+	Last      int64  `json:"last"`
+	LastOrder string `json:"last_order,omitempty"`
+
+	Pause *Pause `json:"pause,omitempty"`
+	Move  *Move  `json:"move,omitempty"`
+	// Elect asks for one election by policy alone, without failback, damping or a move.
+	Elect    *Order     `json:"elect,omitempty"`
+	Cordons  []Cordon   `json:"cordons,omitempty"`
+	Forgiven []Forgiven `json:"forgiven,omitempty"`
+	// Done are the orders that have ended lately, oldest first.
+	Done []Done `json:"done,omitempty"`
+}
+
+// Order is what all of them have.
+type Order struct {
+	// ID is its number, unique in the group.
+	ID int64 `json:"id"`
+	// By is who gave it, as user@host; Reason why, in that person's words.
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	// For is how long it holds, 0 without end. Left is what was left of that when an elector last wrote it down, for the
+	// next elector: no two clocks are compared.
+	For  Duration `json:"for,omitempty"`
+	Left Duration `json:"left,omitempty"`
+	// Time is for people, by the clock of who gave it.
+	Time time.Time `json:"time"`
+}
+
+// String says who gave the order and why.
+func (o Order) String() string {
+	if o.Reason == "" {
+		return "by " + o.By
+	}
+	return fmt.Sprintf("by %s: %s", o.By, o.Reason)
+}
+
+// Pause keeps policy from moving the leader; a hard one keeps a dead leader from being replaced, too.
+type Pause struct {
+	Order
+	Hard bool `json:"hard,omitempty"`
+}
+
+// Move puts a node, or a site, first. It holds until its time is over, its target may not lead, or another order ends it.
+type Move struct {
+	Order
+	Node string `json:"node,omitempty"`
+	Site string `json:"site,omitempty"`
+	// Force puts policy's constraints, cordons and health aside for the target.
+	Force bool `json:"force,omitempty"`
+}
+
+// Target is the node or site in words.
+func (m Move) Target() string { return target(m.Node, m.Site) }
+
+// Meets tells that a member is what the move asks for.
+func (m Move) Meets(id, site string) bool { return id == m.Node || (m.Site != "" && site == m.Site) }
+
+// Cordon keeps a node, or a site, from being chosen. A leader there goes on, unless Drain is set.
+type Cordon struct {
+	Order
+	Node string `json:"node,omitempty"`
+	Site string `json:"site,omitempty"`
+	// Drain has a leader there replaced; StepDown tells that it was asked to step down.
+	Drain    bool `json:"drain,omitempty"`
+	StepDown bool `json:"step_down,omitempty"`
+}
+
+// Target is the node or site in words.
+func (c Cordon) Target() string { return target(c.Node, c.Site) }
+
+// Meets tells that it concerns a member.
+func (c Cordon) Meets(id, site string) bool { return id == c.Node || (c.Site != "" && site == c.Site) }
+
+// Words say what the cordon is.
+func (c Cordon) Words() string {
+	what := "cordoned"
+	switch {
+	case c.StepDown:
+		what = "has stepped down"
+	case c.Drain:
+		what = "drained"
+	}
+	if c.Site != "" {
+		what = "site " + c.Site + " is " + what
+	}
+	return fmt.Sprintf("%s %s", what, c.Order)
+}
+
+func target(node, site string) string {
+	if node != "" {
+		return node
+	}
+	return "site " + site
+}
+
+// Forgiven lifts the strikes of a node, or of all where Node is empty, that were earned before Term.
+type Forgiven struct {
+	Order
+	Node string `json:"node,omitempty"`
+	Term int64  `json:"term"`
+}
+
+// Covers tells that a strike is lifted.
+func (f Forgiven) Covers(x Exclusion) bool {
+	return x.Term < f.Term && (f.Node == "" || f.Node == x.Node)
+}
+
+// Done is an order that has ended, and how.
+type Done struct {
+	ID      int64     `json:"id"`
+	What    string    `json:"what"`
+	Outcome string    `json:"outcome"`
+	Time    time.Time `json:"time"`
+}
+
+// maxDone and maxOrders bound the record: far below 1 MB even with long reasons.
+const (
+	maxDone   = 20
+	maxOrders = 500
+)
+
+// End notes how an order has ended.
+func (c *Control) End(id int64, what, outcome string, wall time.Time) {
+	c.Done = append(slices.Clone(c.Done), Done{id, what, outcome, wall})
+	c.Done = c.Done[max(0, len(c.Done)-maxDone):]
+}
+
+// Ended finds how an order has ended.
+func (c Control) Ended(id int64) (Done, bool) {
+	i := slices.IndexFunc(c.Done, func(d Done) bool { return d.ID == id })
+	if i < 0 {
+		return Done{}, false
+	}
+	return c.Done[i], true
+}
+
+// Next numbers an order. Left begins as For.
+func (c *Control) Next(o Order) Order {
+	c.Last++
+	o.ID, o.Left = c.Last, o.For
+	return o
+}
+
+// Full tells that no more cordons fit in.
+func (c Control) Full() bool { return len(c.Cordons)+len(c.Forgiven) >= maxOrders }
+
+// Each calls f for every order that may have an end.
+func (c *Control) Each(f func(*Order)) {
+	if c.Pause != nil {
+		f(&c.Pause.Order)
+	}
+	if c.Move != nil {
+		f(&c.Move.Order)
+	}
+	for i := range c.Cordons {
+		f(&c.Cordons[i].Order)
+	}
+}
+
+// Clone copies what may be changed.
+func (c Control) Clone() Control {
+	clone := func(p *Order) *Order {
+		if p == nil {
+			return nil
+		}
+		o := *p
+		return &o
+	}
+	if c.Pause != nil {
+		p := *c.Pause
+		c.Pause = &p
+	}
+	if c.Move != nil {
+		m := *c.Move
+		c.Move = &m
+	}
+	c.Elect = clone(c.Elect)
+	c.Cordons, c.Forgiven, c.Done = slices.Clone(c.Cordons), slices.Clone(c.Forgiven), slices.Clone(c.Done)
+	return c
+}

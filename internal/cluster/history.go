@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// History is the record of history: the last terms, oldest first.
+type History struct {
+	Header
+	Terms []PastTerm `json:"terms"`
+}
+
+// PastTerm is one decision and what became of it.
+type PastTerm struct {
+	Term     int64  `json:"term"`
+	Node     string `json:"node"`
+	Site     string `json:"site"`
+	Previous string `json:"previous,omitempty"`
+	Cause    Cause  `json:"cause"`
+	Reason   string `json:"reason"`
+	// By is who asked for it, where somebody did; Elector the incarnation that decided.
+	By      string `json:"by,omitempty"`
+	Elector string `json:"elector"`
+	// Outcome is READY, or why it never was.
+	Outcome string `json:"outcome"`
+	// ToReady is the time from the decision to READY, Leaderless how long nobody was READY before; both as the elector saw
+	// it, nil where it was not there to see.
+	ToReady    *Duration `json:"to_ready,omitempty"`
+	Leaderless *Duration `json:"leaderless,omitempty"`
+	// Ranking are the first of the verdicts.
+	Ranking        []Verdict     `json:"ranking,omitempty"`
+	RankingOmitted int           `json:"ranking_omitted,omitempty"`
+	PolicyRevision int64         `json:"policy_revision,omitempty"`
+	Circumstances  Circumstances `json:"circumstances,omitzero"`
+	// Time is the decision's, by the elector's clock.
+	Time time.Time `json:"time"`
+}
+
+// The bounds of the history: terms, bytes in ZooKeeper, bytes from which it is compressed, bytes that are unpacked.
+const (
+	MaxHistory     = 256
+	maxHistorySize = 480 << 10
+	plainHistory   = 32 << 10
+	maxUnpacked    = 16 << 20
+)
+
+// Find returns a term of the history.
+func (h History) Find(term int64) (PastTerm, bool) {
+	i := slices.IndexFunc(h.Terms, func(t PastTerm) bool { return t.Term == term })
+	if i < 0 {
+		return PastTerm{}, false
+	}
+	return h.Terms[i], true
+}
+
+// Add puts a term at its place, and drops the oldest beyond [MaxHistory]. One that is there already is left alone.
+func (h *History) Add(t PastTerm) {
+	if _, there := h.Find(t.Term); there {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(h.Terms, t.Term, func(p PastTerm, term int64) int { return int(p.Term - term) })
+	h.Terms = slices.Insert(slices.Clone(h.Terms), i, t)
+	h.Terms = h.Terms[max(0, len(h.Terms)-MaxHistory):]
+}
+
+// EncodeHistory writes the history, compressed when it is large, without the oldest terms if it would not fit.
+func EncodeHistory(h *History) []byte {
+	for {
+		data := Encode(h)
+		if len(data) > plainHistory {
+			data = pack(data)
+		}
+		if len(data) <= maxHistorySize || len(h.Terms) == 0 {
+			return data
+		}
+		h.Terms = h.Terms[(len(h.Terms)+3)/4:]
+	}
+}
+
+func pack(data []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(data); err != nil {
+		panic(fmt.Sprintf("cluster: writing to memory: %v", err))
+	}
+	if err := w.Close(); err != nil {
+		panic(fmt.Sprintf("cluster: writing to memory: %v", err))
+	}
+	return b.Bytes()
+}
+
+// DecodeHistory reads it.
+func DecodeHistory(path string, data []byte) (History, error) {
+	var h History
+	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err == nil {
+			data, err = io.ReadAll(io.LimitReader(r, maxUnpacked+1))
+		}
+		if err == nil && len(data) > maxUnpacked {
+			err = fmt.Errorf("it unpacks to more than %d bytes", maxUnpacked)
+		}
+		if err != nil {
+			return h, fmt.Errorf("znode %s cannot be unpacked: %w", path, err)
+		}
+	}
+	err := Decode(path, data, &h)
+	return h, err
+}

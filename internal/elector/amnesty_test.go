@@ -1,0 +1,70 @@
+package elector
+
+import (
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// L3, and no burning of terms: all that can't lead are tried again, but ever more slowly.
+func TestAmnestyTriesAgainEverMoreSlowly(t *testing.T) {
+	e := newElector()
+	g := newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceReleased)
+	in := g.input(t)
+	var waits []time.Duration
+	for range 6 {
+		began := in.Now
+		d := e.Decide(in)
+		for d.Elect == nil {
+			if d.Wake <= in.Now {
+				t.Fatalf("no leader, and no time to look again: %q", d.Note)
+			}
+			in.Now = d.Wake
+			d = e.Decide(in)
+		}
+		waits = append(waits, in.Now-began)
+		in.Snapshot.Elected.Record = *d.Elect
+		in.Snapshot.Fence.Record.Term = d.Elect.Term
+		in.Exclusions = d.Elect.Exclusions
+		in.Age = make([]time.Duration, len(in.Exclusions))
+	}
+	for i, want := range []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
+		if waits[i] != want {
+			t.Errorf("waits %v, want %s at %d", waits, want, i)
+		}
+	}
+}
+
+func TestAmnestySparesTheLastFailure(t *testing.T) {
+	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
+	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 1, For: cluster.Duration(time.Minute), Term: 8, Reason: "x"}}
+	in.Age = []time.Duration{time.Second}
+	d := newElector().Decide(in)
+	if d.Elect == nil || d.Elect.Node != "a" {
+		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
+	}
+	for _, x := range d.Elect.Exclusions {
+		if x.Served != (x.Node == "a") {
+			t.Errorf("%s: served %v", x.Node, x.Served)
+		}
+	}
+}
+
+// A pause of one node is not cut short by the amnesty that lets another one in.
+func TestAmnestyOfOneKeepsThePauseOfAnother(t *testing.T) {
+	e := newElector()
+	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
+	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8, Reason: "x"}}
+	in.Age = []time.Duration{100 * time.Millisecond}
+	d := e.Decide(in)
+	if d.Elect == nil || d.Elect.Node != "b" {
+		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
+	}
+	in.Snapshot.Elected.Record = *d.Elect
+	in.Exclusions = d.Elect.Exclusions
+	in.Age = make([]time.Duration, len(in.Exclusions))
+	if again := e.Decide(in); again.Elect != nil {
+		t.Errorf("%s is preempted at once by %s, whose pause is not over: %s", d.Elect.Node, again.Elect.Node, again.Elect.Reason)
+	}
+}

@@ -1,0 +1,128 @@
+package elector
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+// before gives the decision circumstances with sites that have failed already.
+func (g *group) before(failed ...string) *group {
+	g.Elected.Record.Circumstances = cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc0", Failed: failed}
+	return g
+}
+
+func TestCircumstancesOfAnElection(t *testing.T) {
+	two := func() *group { return newGroup("a", "b").sites("dc1", "dc2") }
+	led := func(g *group) *group { g.Fence.Record.Led = true; return g }
+	stopped := func(g *group) *group { g.Fence.Record.Requested = true; return g }
+	unhealthy := two().leads("a", 7).before("dc0")
+	unhealthy.node("a").Unhealthy = "sick"
+	drained := two().leads("a", 7).before("dc0").control(cluster.Control{Cordons: []cluster.Cordon{{Node: "a", Drain: true}}})
+	for name, c := range map[string]struct {
+		g       *group
+		overdue string
+		want    cluster.Circumstances
+	}{
+		"the first": {two(), "", cluster.Circumstances{Cause: cluster.CauseFirst}},
+		"the leader has failed": {newGroup("b").leads("a", 7).before("dc0"), "",
+			cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
+		"and then the candidate": {newGroup("a").elected("b", 8).before("dc0").fence("a", 7, cluster.FenceReady), "",
+			cluster.Circumstances{Cause: cluster.CauseFailure, Node: "b", Site: "dc1", Failed: []string{"dc0", "dc1"}}},
+		"on the same site": {newGroup("a").elected("b", 8).before("dc1").fence("a", 7, cluster.FenceReady), "",
+			cluster.Circumstances{Cause: cluster.CauseFailure, Node: "b", Site: "dc1", Failed: []string{"dc1"}}},
+		"the candidate gave up": {two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceReleased), "",
+			cluster.Circumstances{Cause: cluster.CauseGaveUp, Node: "a", Site: "dc1", Failed: []string{"dc0", "dc1"}}},
+		"the leader gave up": {led(two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceReleased)), "",
+			cluster.Circumstances{Cause: cluster.CauseGaveUp, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
+		"the leader was revoked": {led(two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceRevoked)), "",
+			cluster.Circumstances{Cause: cluster.CauseRevoked, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
+		"the candidate is overdue": {two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceHeld).current("a"), "late",
+			cluster.Circumstances{Cause: cluster.CauseOverdue, Node: "a", Site: "dc1", Failed: []string{"dc0", "dc1"}}},
+		"the leader was stopped": {led(stopped(two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceReleased))), "",
+			cluster.Circumstances{Cause: cluster.CauseStopped, Node: "a", Site: "dc1"}},
+		"the candidate was stopped": {stopped(two().elected("a", 7).before("dc0").fence("a", 7, cluster.FenceReleased)), "",
+			cluster.Circumstances{Cause: cluster.CauseStopped, Node: "a", Site: "dc1", Failed: []string{"dc0"}}},
+		"the leader is unhealthy": {unhealthy, "", cluster.Circumstances{Cause: cluster.CauseUnhealthy, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
+		"the leader is drained":   {drained, "", cluster.Circumstances{Cause: cluster.CauseDrain, Node: "a", Site: "dc1"}},
+		"of a lost decision, the fence tells": {func() *group {
+			g := two().fence("a", 7, cluster.FenceReady)
+			g.Fence.Record.Site = "dc9"
+			return g
+		}(), "", cluster.Circumstances{Cause: cluster.CauseRepair, Node: "a", Site: "dc9"}},
+	} {
+		in := c.g.input(t)
+		in.Overdue = c.overdue
+		given := slices.Clone(in.Snapshot.Elected.Record.Circumstances.Failed)
+		d := newElector().Decide(in)
+		if d.Elect == nil {
+			t.Errorf("%s: nobody is elected: %s", name, d.Note)
+			continue
+		}
+		if got := d.Elect.Circumstances; !reflect.DeepEqual(got, c.want) || !reflect.DeepEqual(d.Circumstances, c.want) {
+			t.Errorf("%s: %+v, shown %+v, want %+v", name, got, d.Circumstances, c.want)
+		}
+		if !slices.Equal(given, in.Snapshot.Elected.Record.Circumstances.Failed) {
+			t.Errorf("%s: changed the record it was given", name)
+		}
+	}
+}
+
+func TestADecisionThatOnlyFollowsPolicyKeepsTheCircumstances(t *testing.T) {
+	move := cluster.Control{Move: &cluster.Move{Order: by(1), Node: "c"}}
+	for name, c := range map[string]struct {
+		g     *group
+		cause cluster.Cause
+	}{
+		"preempt": {newGroup("a", "b", "c").leads("b", 7).before("dc5"), cluster.CausePreempt},
+		"move":    {newGroup("a", "b", "c").leads("a", 7).before("dc5").control(move), cluster.CauseMove},
+		"none":    {newGroup("a", "b", "c").leads("a", 7).before("dc5"), ""},
+	} {
+		d := newElector().Decide(c.g.input(t))
+		want := c.g.Elected.Record.Circumstances
+		if !reflect.DeepEqual(d.Circumstances, want) || (d.Elect != nil) != (c.cause != "") {
+			t.Errorf("%s: %+v of %+v, want %+v", name, d.Circumstances, d.Elect, want)
+		}
+		if d.Elect != nil && (d.Elect.Cause != c.cause || !reflect.DeepEqual(d.Elect.Circumstances, want)) {
+			t.Errorf("%s: by %s under %+v, want %+v", name, d.Elect.Cause, d.Elect.Circumstances, want)
+		}
+	}
+}
+
+func TestADecisionOfAnOlderVersionHasItsCircumstancesInCauseAndPredecessor(t *testing.T) {
+	g := newGroup("a").leads("a", 7)
+	g.Elected.Record.Cause, g.Elected.Record.PreviousNode, g.Elected.Record.PreviousSite = cluster.CauseFailure, "x", "dc9"
+	if got, want := newElector().Decide(g.input(t)).Circumstances, (cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc9"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// The rule of other-site holds until somebody has led, whatever becomes of the candidates, and stays in force with the decision.
+func TestOtherSiteGoesFromSiteToSite(t *testing.T) {
+	h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc3").leads("a", 7).house(t, cluster.Rules{Type: "other-site", Sites: map[string]int{"dc1": 3, "dc2": 2}})
+	h.remove("a")
+	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" || !h.write(d) {
+		t.Fatalf("elected %+v", d.Elect)
+	}
+	h.remove("c")
+	if rec := h.leader("d", cluster.CauseFailure); !slices.Equal(rec.Circumstances.Failed, []string{"dc1", "dc2"}) {
+		t.Errorf("failed: %v", rec.Circumstances.Failed)
+	}
+	h.remove("d")
+	h.in.Snapshot.Members = append(h.in.Snapshot.Members, newGroup("e").sites("dc2").Members...)
+	if rec := h.leader("b", cluster.CauseFailure); !slices.Equal(rec.Circumstances.Failed, []string{"dc3"}) {
+		t.Errorf("failed: %v", rec.Circumstances.Failed)
+	}
+}
+
+func TestStrategiesGoByTheCircumstances(t *testing.T) {
+	rules := cluster.Rules{Type: "first", Sites: map[string]int{"dc1": 1}, Strategies: []cluster.Strategy{{When: `cause == "failure" && previous.site == "dc1"`, Use: "other-site"}}}
+	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").house(t, rules)
+	h.leader("a", cluster.CauseFirst)
+	h.remove("a")
+	h.leader("c", cluster.CauseFailure)
+	h.remove("c")
+	h.leader("b", cluster.CauseFailure)
+}

@@ -1,0 +1,139 @@
+package elector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+	h.leader("a", cluster.CausePreempt)
+	h.in.Now += 2 * time.Hour
+	h.settle()
+	h.swap()
+	h.leader("b", cluster.CausePreempt)
+}
+
+func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules  cluster.Rules
+		leader string
+		cause  cluster.Cause
+	}{
+		"round-robin":  {cluster.Rules{Rank: []string{"round-robin"}}, "b", cluster.CauseElect},
+		"another site": {cluster.Rules{Rank: []string{"expr:member.site != previous.site", "node-id"}}, "b", cluster.CauseElect},
+		"a filter":     {cluster.Rules{Type: "node-id", Filter: []string{"member.id != previous.id"}}, "b", cluster.CauseElect},
+		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "expr"}}, Expr: "member.priority * -1"}, "c", cluster.CauseElect},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).house(t, c.rules)
+			o := by(1)
+			h.control(cluster.Control{Elect: &o})
+			h.leader(c.leader, c.cause)
+			o = by(2)
+			h.control(cluster.Control{Elect: &o})
+			n := len(h.terms)
+			if h.settle(); len(h.terms) > n+1 || h.orders().Elect != nil {
+				t.Errorf("the second: %d terms", len(h.terms)-n)
+			}
+		})
+	}
+}
+
+func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T) {
+	drain := cluster.Control{Pause: paused(false).Pause, Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}}
+	t.Run("drain", func(t *testing.T) {
+		h := newGroup("a", "b").leads("a", 7).house(t)
+		h.group().node("a").Ineligible = "full"
+		h.control(drain)
+		h.leader("b", cluster.CauseDrain)
+	})
+	t.Run("unhealthy", func(t *testing.T) {
+		h := newGroup("a", "b").leads("a", 7).house(t)
+		h.group().node("a").Ineligible, h.group().node("a").Unhealthy = "full", "sick"
+		h.control(paused(false))
+		h.leader("b", cluster.CauseUnhealthy)
+	})
+}
+
+func TestAPardonDoesNotCoverTheStrikesAfterIt(t *testing.T) {
+	h := newGroup("a", "b").leads("a", 7).house(t)
+	h.control(cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "a", Term: 7}}})
+	h.leader("a", "")
+	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
+	h.leader("b", cluster.CauseGaveUp)
+}
+
+func TestAMoveToAStoppingNodeIsOver(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t)
+	h.control(move(cluster.Move{Node: "b"}))
+	h.leader("b", "")
+	f := &h.in.Snapshot.Fence.Record
+	f.State, f.Requested = cluster.FenceReleased, true
+	h.leader("a", cluster.CauseStopped)
+	h.ended(1, "it is stopping on request")
+}
+
+func TestAStoppingNodeIsNotPreferredWhileItStops(t *testing.T) {
+	h := newGroup("a", "b").leads("a", 7).house(t)
+	f := &h.in.Snapshot.Fence.Record
+	f.State, f.Requested = cluster.FenceReleased, true
+	h.leader("b", cluster.CauseStopped)
+}
+
+func TestTheQuestionKnowsWhichOrdersAreOver(t *testing.T) {
+	g := newGroup("a", "b").leads("a", 7).control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, time.Minute), Node: "b"}}})
+	in := g.input(t, cluster.Rules{Type: "exec"})
+	e := newElector()
+	e.Decide(in)
+	in.Now += time.Minute
+	if q, _ := e.Question(in); len(q.Cordons) != 0 {
+		t.Errorf("asked under %+v", q.Cordons)
+	}
+}
+
+func TestTheQuestionKnowsTheStrike(t *testing.T) {
+	in := newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReleased).input(t, cluster.Rules{Type: "exec"})
+	if q, _ := newElector().Question(in); q.Excluded["a"] == "" {
+		t.Errorf("excluded: %v", q.Excluded)
+	}
+}
+
+func TestAnElectionThatNobodyMayWinSaysSo(t *testing.T) {
+	h := newGroup("a").leads("a", 7).house(t)
+	h.group().node("a").Unhealthy = "sick"
+	o := by(2)
+	h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "a", Force: true}, Elect: &o})
+	h.settle()
+	if d, _ := h.orders().Ended(2); strings.Contains(d.Outcome, "it is the best") || d.Outcome == "" {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
+	h := newGroup("a").leads("a", 7).house(t)
+	h.group().node("a").Unhealthy = "sick"
+	o := by(2)
+	h.control(cluster.Control{Elect: &o})
+	h.settle()
+	if d, _ := h.orders().Ended(2); d.Outcome == "" {
+		t.Errorf("%+v", h.orders())
+	}
+}
+
+func TestALeaderThatMayNotLeadGoesOnWithAWord(t *testing.T) {
+	h := newGroup("a").leads("a", 7).house(t)
+	h.group().node("a").Unhealthy = "sick"
+	if d := h.settle(); d.Holding == "" && d.Note == "" {
+		t.Error("not a word")
+	}
+}
+
+func TestALeaderThatWasReplacedMayLeadAgain(t *testing.T) {
+	h := newGroup("a", "b").elected("b", 8).fence("a", 7, cluster.FenceReleased).house(t)
+	h.in.Snapshot.Fence.Record.Requested = true
+	h.leader("a", cluster.CausePreempt)
+}

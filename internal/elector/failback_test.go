@@ -1,0 +1,109 @@
+package elector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}
+	h := newGroup("a", "b").leads("b", 7).house(t, rules)
+	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Holding, "a would be better than b (priority 100 against priority 99), but failback is manual") {
+		t.Errorf("moved by itself: %+v; held: %q", h.terms, d.Holding)
+	}
+	h.remove("b")
+	h.leader("a", cluster.CauseFailure)
+}
+
+func TestDelayedFailbackWaitsForABetterOneThatIsEligibleWithoutABreak(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(30 * time.Second)})
+	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Holding, "delayed until it has been eligible for 30s") {
+		t.Errorf("at once: wake %s, held %q", d.Wake, d.Holding)
+	}
+	h.in.Now += 20 * time.Second
+	h.group().node("a").Ineligible = "sick"
+	if d := h.settle(); d.Holding != "" {
+		t.Errorf("one that may not lead is held: %q", d.Holding)
+	}
+	h.group().node("a").Ineligible = ""
+	h.in.Now += 20 * time.Second
+	h.leader("b", "")
+	h.in.Now += 29 * time.Second
+	h.leader("b", "")
+	h.in.Now += time.Second
+	h.leader("a", cluster.CausePreempt)
+}
+
+func TestDelayedFailbackDoesNotDelayFailures(t *testing.T) {
+	h := newGroup("a", "b").leads("x", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)})
+	h.leader("a", cluster.CauseFailure)
+}
+
+// swap turns round whom policy prefers.
+func (h *house) swap() {
+	a, b := h.group().node("a"), h.group().node("b")
+	a.Priority, b.Priority = b.Priority, a.Priority
+}
+
+func TestDampingBoundsTheMovesOfPolicy(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: cluster.Duration(time.Hour)})
+	h.leader("a", cluster.CausePreempt)
+	h.swap()
+	rec := h.leader("b", cluster.CausePreempt)
+	if len(rec.Moves) != 2 || rec.Moves[1] != rec.Term {
+		t.Errorf("moves %v of term %d", rec.Moves, rec.Term)
+	}
+	h.swap()
+	d := h.settle()
+	if len(h.terms) != 2 || !strings.Contains(d.Holding, "election.max_moves allows no more") || d.Wake != h.in.Now+time.Hour {
+		t.Errorf("moved %d times; held: %q; wake %s", len(h.terms), d.Holding, d.Wake)
+	}
+	h.in.Now += time.Hour - 1
+	h.leader("b", "")
+	h.in.Now++
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != 1 {
+		t.Errorf("moves that no longer count are kept: %v", rec.Moves)
+	}
+}
+
+func TestDampingNeverHoldsWhatPolicyDoesNotMove(t *testing.T) {
+	damped := func() *house {
+		h := newGroup("a", "b", "c").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+		h.leader("a", cluster.CausePreempt)
+		h.swap()
+		h.leader("a", "")
+		return h
+	}
+	for name, c := range map[string]struct {
+		happens func(h *house)
+		cause   cluster.Cause
+	}{
+		"a failure":            {func(h *house) { h.remove("a") }, cluster.CauseFailure},
+		"an unhealthy leader":  {func(h *house) { h.group().node("a").Unhealthy = "sick" }, cluster.CauseUnhealthy},
+		"an ineligible leader": {func(h *house) { h.group().node("a").Ineligible = "full" }, cluster.CauseIneligible},
+		"a move":               {func(h *house) { h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "b"}}) }, cluster.CauseMove},
+		"a drain": {func(h *house) {
+			h.control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1), Node: "a", Drain: true}}})
+		}, cluster.CauseDrain},
+		"an election": {func(h *house) { o := by(1); h.control(cluster.Control{Elect: &o}) }, cluster.CauseElect},
+	} {
+		h := damped()
+		c.happens(h)
+		if rec := h.leader("b", c.cause); len(rec.Moves) != 1 {
+			t.Errorf("%s: counted among %v, or the moves were forgotten", name, rec.Moves)
+		}
+	}
+}
+
+func TestANewElectorDampsByTheMovesOfTheOneBefore(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+	h.leader("a", cluster.CausePreempt)
+	h.swap()
+	h.e, h.in.Now = newElector(), time.Minute
+	h.leader("a", "")
+	h.in.Now += time.Hour
+	h.leader("b", cluster.CausePreempt)
+}

@@ -1,0 +1,284 @@
+package elector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+func move(m cluster.Move) cluster.Control {
+	m.Order = by(1)
+	return cluster.Control{Last: 1, Move: &m}
+}
+
+func TestAMoveElectsItsTarget(t *testing.T) {
+	sick := newGroup("a", "b", "c").leads("a", 7)
+	sick.node("c").Unhealthy = "sick"
+	for name, c := range map[string]struct {
+		g      *group
+		move   cluster.Move
+		leader string
+		cause  cluster.Cause
+	}{
+		"to a node":                        {newGroup("a", "b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseMove},
+		"to who leads":                     {newGroup("a", "b", "c").leads("c", 7), cluster.Move{Node: "c"}, "c", ""},
+		"to a site, its best":              {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7), cluster.Move{Site: "dc2"}, "c", cluster.CauseMove},
+		"within the site, policy decides":  {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("d", 7), cluster.Move{Site: "dc2"}, "c", cluster.CausePreempt},
+		"to one whom only force lets lead": {sick, cluster.Move{Node: "c", Force: true}, "c", cluster.CauseMove},
+		"nobody leads":                     {newGroup("a", "b", "c"), cluster.Move{Node: "c"}, "c", cluster.CauseFirst},
+		"the leader is gone":               {newGroup("b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseFailure},
+	} {
+		h := c.g.house(t)
+		h.control(move(c.move))
+		rec := h.leader(c.leader, c.cause)
+		if c.cause == cluster.CauseMove && !strings.HasPrefix(rec.Reason, "moved to "+c.move.Target()+" by ann@host: new kernel") {
+			t.Errorf("%s: %q", name, rec.Reason)
+		}
+		if h.orders().Move == nil || len(h.orders().Done) > 0 {
+			t.Errorf("%s: the move does not hold on: %+v", name, h.orders())
+		}
+	}
+}
+
+func TestAMoveIsNotHeldByFailback(t *testing.T) {
+	for _, rules := range []cluster.Rules{
+		{Type: "priority", Failback: cluster.FailbackManual},
+		{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)},
+	} {
+		h := newGroup("a", "b").leads("a", 7).house(t, rules)
+		h.control(move(cluster.Move{Node: "b"}))
+		h.leader("b", cluster.CauseMove)
+	}
+}
+
+func TestAMoveEndsWhenItsTargetMayNotLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		move    cluster.Move
+		happens func(h *house)
+		cause   cluster.Cause
+		reason  string
+		outcome string
+	}{
+		"it is gone":             {cluster.Move{Node: "b"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel is over: it is gone", "it is gone"},
+		"it has given up":        {cluster.Move{Node: "b"}, func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, cluster.CauseGaveUp, "the move to b", "excluded for 1m0s after strike 1: b gave up: "},
+		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b may no longer lead: full", "full"},
+		"it is unhealthy":        {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy, "unhealthy: sick", "unhealthy: sick"},
+		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "it is gone"},
+		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there may lead"},
+	} {
+		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).house(t)
+		h.control(move(c.move))
+		h.leader("b", "")
+		c.happens(h)
+		if rec := h.leader("a", c.cause); !strings.Contains(rec.Reason, c.reason) {
+			t.Errorf("%s: %q, want %q", name, rec.Reason, c.reason)
+		}
+		h.ended(1, c.outcome)
+		if h.orders().Move != nil {
+			t.Errorf("%s: the move goes on: %+v", name, h.orders().Move)
+		}
+	}
+}
+
+func TestAMoveToASiteGoesOnWithTheOthersThere(t *testing.T) {
+	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).house(t)
+	h.control(move(cluster.Move{Site: "dc2"}))
+	h.leader("b", cluster.CauseMove)
+	h.remove("b")
+	if rec := h.leader("c", cluster.CauseFailure); h.orders().Move == nil || strings.Contains(rec.Reason, "is over") {
+		t.Errorf("the move is over: %q", rec.Reason)
+	}
+}
+
+func TestAMoveToWhoMayNotLeadMovesNobody(t *testing.T) {
+	for name, happens := range map[string]func(h *house){
+		"refused": func(h *house) { h.group().node("b").Ineligible = "full" },
+		"gone":    func(h *house) { h.remove("b") },
+	} {
+		h := newGroup("a", "b").leads("a", 7).house(t)
+		h.control(move(cluster.Move{Node: "b"}))
+		happens(h)
+		h.leader("a", "")
+		if _, over := h.orders().Ended(1); !over || h.orders().Move != nil {
+			t.Errorf("%s: not over: %+v", name, h.orders())
+		}
+	}
+}
+
+func TestCordonAndDrain(t *testing.T) {
+	for name, c := range map[string]struct {
+		cordon cluster.Cordon
+		leader string
+		cause  cluster.Cause
+		reason string
+		next   string // once the leader is gone
+	}{
+		"cordon: the leader goes on":       {cluster.Cordon{Node: "a"}, "a", "", "", "b"},
+		"cordon: a standby is passed over": {cluster.Cordon{Node: "b"}, "a", "", "", "c"},
+		"cordon a site":                    {cluster.Cordon{Site: "dc1"}, "a", "", "", "c"},
+		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a may no longer lead: drained by ann@host: new kernel", "c"},
+		"drain a site":                     {cluster.Cordon{Site: "dc1", Drain: true}, "c", cluster.CauseDrain, "site dc1 is drained", "d"},
+		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
+		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "has stepped down by ann@host", "c"},
+	} {
+		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
+		c.cordon.Order = by(1)
+		h.control(cluster.Control{Cordons: []cluster.Cordon{c.cordon}})
+		if rec := h.leader(c.leader, c.cause); !strings.Contains(rec.Reason, c.reason) {
+			t.Errorf("%s: %q, want %q", name, rec.Reason, c.reason)
+		}
+		h.remove(c.leader)
+		h.leader(c.next, cluster.CauseFailure)
+	}
+}
+
+func TestADrainedLeaderGoesOnWhereNobodyElseMayLead(t *testing.T) {
+	h := newGroup("a", "b").leads("a", 7).house(t)
+	h.group().node("b").Unhealthy = "sick"
+	h.control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1), Node: "a", Drain: true}}})
+	h.leader("a", "")
+	h.group().node("b").Unhealthy = ""
+	h.leader("b", cluster.CauseDrain)
+}
+
+func TestElectGoesByPolicyAlone(t *testing.T) {
+	day := cluster.Duration(24 * time.Hour)
+	damped := newGroup("a", "b").leads("b", 7)
+	damped.Elected.Record.Moves = []int64{5, 6}
+	failed := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).before("dc1")
+	for name, c := range map[string]struct {
+		g       *group
+		rules   cluster.Rules
+		move    *cluster.Move
+		leader  string
+		cause   cluster.Cause
+		outcome string
+	}{
+		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseElect, "a was elected"},
+		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseElect, "a was elected"},
+		"damping":               {damped, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: day}, nil, "a", cluster.CauseElect, "a was elected"},
+		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Order: by(1), Node: "b"}, "a", cluster.CauseElect, "a was elected"},
+		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads: it is the best"},
+		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads: it is the best"},
+		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseElect, "a was elected"},
+		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads: it is the best"},
+	} {
+		h := c.g.house(t, c.rules)
+		elect := by(2)
+		h.control(cluster.Control{Last: 2, Move: c.move, Elect: &elect})
+		rec := h.leader(c.leader, c.cause)
+		if c.cause == cluster.CauseElect && !strings.HasPrefix(rec.Reason, "election asked for by ann@host: new kernel: a is better than b") {
+			t.Errorf("%s: %q", name, rec.Reason)
+		}
+		h.ended(2, c.outcome)
+		if c.move != nil {
+			h.ended(1, "ended by an election")
+		}
+		if o := h.orders(); o.Elect != nil || o.Move != nil {
+			t.Errorf("%s: not over: %+v", name, o)
+		}
+	}
+}
+
+func TestElectHasCircumstancesOfItsOwn(t *testing.T) {
+	h := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
+	elect := by(1)
+	h.control(cluster.Control{Elect: &elect})
+	c := h.leader("a", cluster.CauseElect).Circumstances
+	if c.Cause != cluster.CauseElect || c.Node != "b" || c.Site != "dc2" || c.Failed != nil {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestForgivingLiftsAStrike(t *testing.T) {
+	for name, c := range map[string]struct {
+		f      cluster.Forgiven
+		leader string
+		cause  cluster.Cause
+	}{
+		"of the node":        {cluster.Forgiven{Node: "a", Term: 7}, "a", cluster.CausePreempt},
+		"of all":             {cluster.Forgiven{Term: 7}, "a", cluster.CausePreempt},
+		"of another node":    {cluster.Forgiven{Node: "c", Term: 9}, "b", ""},
+		"not of later terms": {cluster.Forgiven{Node: "a", Term: 6}, "b", ""},
+	} {
+		g := newGroup("a", "b", "c").leads("b", 7)
+		g.Elected.Record.Exclusions = []cluster.Exclusion{
+			{Node: "c", Strikes: 4, For: cluster.Duration(time.Hour), Term: 4, Reason: "x"},
+			{Node: "a", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "y"},
+		}
+		h := g.house(t)
+		h.in.Exclusions, h.in.Age = g.Elected.Record.Exclusions, make([]time.Duration, 2)
+		c.f.Order = by(1)
+		h.control(cluster.Control{Forgiven: []cluster.Forgiven{c.f}})
+		rec := h.leader(c.leader, c.cause)
+		for _, x := range rec.Exclusions {
+			if c.cause != "" && c.f.Covers(x) {
+				t.Errorf("%s: the strike of %s is still on record", name, x.Node)
+			}
+		}
+		if left := len(h.orders().Forgiven); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
+			t.Errorf("%s: %d pardons are left", name, left)
+		}
+	}
+}
+
+func TestAPardonForTheTermThatRunsIsKept(t *testing.T) {
+	for up, want := range map[int64]int{6: 0, 7: 1} {
+		h := newGroup("a", "b").leads("a", 7).house(t)
+		h.control(cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Term: up}}})
+		h.leader("a", "")
+		if left := len(h.orders().Forgiven); left != want {
+			t.Errorf("up to term %d: %d pardons are left, want %d", up, left, want)
+		}
+	}
+}
+
+func TestForgivingAStrikeKeepsTheAgesOfTheOthers(t *testing.T) {
+	in := newGroup("a", "b").elected("x", 9).fence("x", 9, cluster.FenceReady).input(t)
+	in.Exclusions = []cluster.Exclusion{
+		{Node: "c", Strikes: 1, For: cluster.Duration(time.Minute), Term: 6},
+		{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 7},
+		{Node: "b", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8},
+	}
+	in.Age = []time.Duration{0, 900 * time.Millisecond, 0}
+	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "c", Term: 7}}}}
+	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+100*time.Millisecond {
+		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
+	}
+}
+
+func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
+	g := newGroup("a", "b", "c").leads("a", 7).control(cluster.Control{
+		Move:     &cluster.Move{Order: by(1), Node: "b"},
+		Cordons:  []cluster.Cordon{{Order: by(2), Node: "c"}},
+		Forgiven: []cluster.Forgiven{{Order: by(3), Node: "b", Term: 7}},
+	})
+	in := g.input(t, cluster.Rules{Type: "exec"})
+	in.Exclusions = []cluster.Exclusion{{Node: "b", Term: 6}, {Node: "c", Term: 6}}
+	in.Snapshot.Elected.Record.Exclusions = in.Exclusions
+	e := newElector()
+	q, wanted := e.Question(in)
+	if !wanted || q.Incumbent != "a" || q.Move == nil || len(q.Cordons) != 1 || len(q.Members) != 3 || q.Excluded["c"] == "" || q.Excluded["b"] != "" {
+		t.Errorf("wanted %v: %+v", wanted, q)
+	}
+	in.Snapshot.Members = in.Snapshot.Members[1:]
+	if q, _ := e.Question(in); q.Incumbent != "" || q.Circumstances.Cause != cluster.CauseFailure || q.Circumstances.Node != "a" {
+		t.Errorf("after a failure: %+v", q)
+	}
+	if _, wanted := e.Question(g.input(t)); wanted {
+		t.Error("wanted although another preset decides")
+	}
+}
+
+func TestTheProgramsAnswerDecides(t *testing.T) {
+	h := newGroup("a", "b", "c").house(t, cluster.Rules{Type: "exec"})
+	h.in.Answer = &policy.Answer{Order: []string{"b", "c"}}
+	h.leader("b", cluster.CauseFirst)
+	h.in.Answer = &policy.Answer{Order: []string{"c", "b"}}
+	h.leader("c", cluster.CausePreempt)
+	h.in.Answer = &policy.Answer{Order: []string{"a"}}
+	h.leader("a", cluster.CauseIneligible)
+}

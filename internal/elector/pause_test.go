@@ -1,0 +1,207 @@
+package elector
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func paused(hard bool, lasts ...time.Duration) cluster.Control {
+	return cluster.Control{Last: 1, Pause: &cluster.Pause{Order: by(1, lasts...), Hard: hard}}
+}
+
+func unreadableControl() cluster.Slot[cluster.Control] {
+	return cluster.Slot[cluster.Control]{Exists: true, Err: errors.New("znode /c/control has format version 9")}
+}
+
+func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		leader  string
+		happens func(h *house)
+		want    string
+		cause   cluster.Cause
+		holding string
+	}{
+		"a better one":         {"b", func(*house) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy moves nobody: paused "},
+		"all is well":          {"a", func(*house) {}, "a", "", ""},
+		"the leader is gone":   {"a", func(h *house) { h.remove("a") }, "b", cluster.CauseFailure, ""},
+		"it gave up":           {"a", func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, "b", cluster.CauseGaveUp, ""},
+		"it is unhealthy":      {"a", func(h *house) { h.group().node("a").Unhealthy = "sick" }, "b", cluster.CauseUnhealthy, ""},
+		"it is not eligible":   {"a", func(h *house) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a may no longer lead: its disk is full, but policy moves nobody: paused "},
+		"the takeover is late": {"a", func(h *house) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
+	} {
+		for words, control := range map[string]cluster.Slot[cluster.Control]{
+			"by ann@host: new kernel":                            {Exists: true, Record: paused(false)},
+			"by zkelectd: znode /c/control has format version 9": unreadableControl(),
+		} {
+			h := newGroup("a", "b").leads(c.leader, 7).house(t)
+			h.in.Snapshot.Control = control
+			c.happens(h)
+			h.leader(c.want, c.cause)
+			d := h.settle()
+			if want := c.holding + words; d.Holding != want && (c.holding != "" || d.Holding != "") && c.cause == "" {
+				t.Errorf("%s: held: %q, want %q", name, d.Holding, want)
+			}
+		}
+	}
+}
+
+func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
+	elect := by(2)
+	for name, c := range map[string]struct {
+		control cluster.Control
+		leader  string
+		want    string
+		cause   cluster.Cause
+	}{
+		"move":      {cluster.Control{Move: &cluster.Move{Order: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
+		"drain":     {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
+		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
+		"elect":     {cluster.Control{Elect: &elect}, "b", "a", cluster.CauseElect},
+	} {
+		h := newGroup("a", "b", "c").leads(c.leader, 7).house(t)
+		c.control.Pause = paused(false).Pause
+		h.control(c.control)
+		if h.leader(c.want, c.cause); h.orders().Pause == nil {
+			t.Errorf("%s: ended the pause", name)
+		}
+	}
+}
+
+func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
+	elect := by(2)
+	for name, c := range map[string]struct {
+		g       *group
+		happens func(h *house)
+		note    string
+	}{
+		"all is well":        {newGroup("a", "b").leads("a", 7), func(*house) {}, ""},
+		"a better one":       {newGroup("a", "b").leads("b", 7), func(*house) {}, ""},
+		"the leader is gone": {newGroup("b").leads("a", 7), func(*house) {}, "paused hard by ann@host: new kernel: a is gone, and nobody is elected until 'zkelectd resume'"},
+		"it gave up":         {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), func(*house) {}, "a gave up"},
+		"nobody has led yet": {newGroup("a", "b"), func(*house) {}, "first election"},
+		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *house) { h.group().node("a").Unhealthy = "sick" }, ""},
+		"a drain": {newGroup("a", "b").leads("a", 7), func(h *house) {
+			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}
+		}, ""},
+		"a move":           {newGroup("a", "b").leads("a", 7), func(h *house) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Order: by(2), Node: "b"} }, ""},
+		"an election":      {newGroup("a", "b").leads("b", 7), func(h *house) { h.in.Snapshot.Control.Record.Elect = &elect }, ""},
+		"a holder is late": {newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b"), func(h *house) { h.in.Revoke = "late" }, ""},
+	} {
+		h := c.g.house(t)
+		h.control(paused(true))
+		c.happens(h)
+		d := h.decide()
+		if d.Elect != nil || d.Revoke != nil || d.Control != nil {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if (d.Note == "") != (c.note == "") || !strings.Contains(d.Note, c.note) {
+			t.Errorf("%s: noted %q, want %q", name, d.Note, c.note)
+		}
+	}
+}
+
+func TestAnOrderEndsByTheElectorsClock(t *testing.T) {
+	hour := time.Hour
+	for name, c := range map[string]struct {
+		control       cluster.Control
+		before, after string
+		cause, back   cluster.Cause
+	}{
+		"soft pause":  {paused(false, hour), "b", "a", "", cluster.CausePreempt},
+		"hard pause":  {paused(true, hour), "b", "a", "", cluster.CausePreempt},
+		"move":        {cluster.Control{Move: &cluster.Move{Order: by(1, hour), Node: "c"}}, "c", "a", cluster.CauseMove, cluster.CausePreempt},
+		"cordon":      {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Node: "a"}}}, "b", "a", "", cluster.CausePreempt},
+		"site cordon": {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Site: "dc1"}}}, "b", "a", "", cluster.CausePreempt},
+		"step-down":   {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Node: "b", Drain: true, StepDown: true}, {Order: by(2), Node: "a"}}}, "c", "b", cluster.CauseStepDown, cluster.CausePreempt},
+	} {
+		h := newGroup("a", "b", "c").leads("b", 7).house(t)
+		h.control(c.control)
+		h.leader(c.before, c.cause)
+		start := h.in.Now
+		for h.in.Now < start+hour {
+			d := h.settle()
+			if d.Wake <= h.in.Now || d.Wake > start+hour {
+				t.Fatalf("%s: at %s nothing is to come before the end, but at %s", name, h.in.Now-start, d.Wake-start)
+			}
+			h.in.Now = min(d.Wake, start+hour-1)
+			h.leader(c.before, "")
+			if h.in.Now == start+hour-1 {
+				h.in.Now++
+			}
+		}
+		h.leader(c.after, c.back)
+		h.ended(1, "its time is over")
+		if o := h.orders(); o.Pause != nil || o.Move != nil || len(o.Cordons) > 1 {
+			t.Errorf("%s: still there: %+v", name, o)
+		}
+		if d := h.settle(); d.Wake != 0 {
+			t.Errorf("%s: wakes at %s for nothing", name, d.Wake)
+		}
+	}
+}
+
+func TestWhatIsLeftOfAnOrderIsWrittenDownForTheNextElector(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t)
+	h.control(paused(false, time.Hour))
+	h.leader("b", "")
+	var written int
+	for range 5 {
+		h.in.Now += 6 * time.Minute
+		d := h.decide()
+		if h.write(d) {
+			written++
+		}
+		if d.Wake != h.in.Now+6*time.Minute {
+			t.Errorf("wakes after %s to write it down again", d.Wake-h.in.Now)
+		}
+	}
+	if left := time.Duration(h.orders().Pause.Left); left != 30*time.Minute || written != 5 {
+		t.Fatalf("%s is left after half an hour, written %d times", left, written)
+	}
+	h.in.Now += 6*time.Minute - 1
+	if d := h.decide(); d.Control != nil {
+		t.Errorf("written down before a tenth is over: %+v", d.Control.Pause)
+	}
+
+	h.e, h.in.Now = newElector(), time.Second
+	h.leader("b", "")
+	h.in.Now += 30*time.Minute - 1
+	h.leader("b", "")
+	h.in.Now++
+	h.leader("a", cluster.CausePreempt)
+	h.ended(1, "its time is over")
+}
+
+func TestShortOrdersAreNotWrittenDownAllTheTime(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t)
+	h.control(paused(false, 8*time.Second))
+	for _, c := range []struct {
+		after time.Duration
+		left  time.Duration
+	}{{0, 8 * time.Second}, {4 * time.Second, 8 * time.Second}, {5 * time.Second, 3 * time.Second}, {7 * time.Second, 3 * time.Second}} {
+		h.in.Now = time.Hour + c.after
+		h.settle()
+		if left := time.Duration(h.orders().Pause.Left); left != c.left {
+			t.Errorf("after %s: %s is left, want %s", c.after, left, c.left)
+		}
+	}
+}
+
+func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfOrders(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t)
+	h.control(paused(false, 10*time.Second))
+	h.leader("b", "")
+	readable := h.in.Snapshot.Control
+	h.in.Now += 8 * time.Second
+	h.in.Snapshot.Control = unreadableControl()
+	h.leader("b", "")
+	h.in.Now += 2 * time.Second
+	h.leader("b", "")
+	h.in.Snapshot.Control = readable
+	h.leader("a", cluster.CausePreempt)
+	h.ended(1, "its time is over")
+}

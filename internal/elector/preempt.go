@@ -1,0 +1,141 @@
+package elector
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// replace applies rule (d): may somebody else take over from the elected attempt, which goes on?
+func (e *Elector) replace(b ballot, r outcome, best cluster.Member, o *standing, d *Decision) *cluster.Elected {
+	rec := b.in.Snapshot.Elected.Record
+	if o.Elect != nil {
+		return e.rerun(b, o, d)
+	}
+	if best.Name == rec.Incarnation { // not the zero of a ranking without any
+		return nil
+	}
+	if entry, known := r.Find(rec.Incarnation); !known || !entry.Allowed() {
+		return e.dismiss(b, entry, o, d)
+	}
+	if o.Move != nil && o.Move.Meets(best.ID, best.Node.Record.Site) && !o.Move.Meets(rec.Node, rec.Site) {
+		return e.elect(b, r, verdict{
+			cause: cluster.CauseMove, order: o.Move.Order, reason: fmt.Sprintf("moved to %s %s", o.Move.Target(), o.Move.Order),
+		}, best)
+	}
+	if d.Holding = e.holds(b, best, o, d); d.Holding != "" {
+		d.Holding = fmt.Sprintf("%s would be better than %s (%s), but %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation), d.Holding)
+		return nil
+	}
+	return e.elect(b, r, verdict{
+		cause: cluster.CausePreempt, reason: fmt.Sprintf("%s is better than %s: %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
+	}, best)
+}
+
+// dismiss replaces a leader that may no longer lead, by an election under circumstances of its own.
+func (e *Elector) dismiss(b ballot, entry policy.Entry, o *standing, d *Decision) *cluster.Elected {
+	s := &b.in.Snapshot
+	v := dismissal(s.Elected.Record, entry, o)
+	if o.Pause != nil && v.cause == cluster.CauseIneligible {
+		d.Holding = fmt.Sprintf("%s, but policy moves nobody: paused %s", v.reason, o.Pause.Order)
+		return nil
+	}
+	b.over, b.circumstances = true, circumstances(s, v)
+	r := e.rank(b)
+	best, ok := r.Best()
+	if !ok || best.Name == s.Elected.Record.Incarnation {
+		d.Holding = v.reason + ", but nobody else may: " + Refusals(r.Ranking)
+		return nil
+	}
+	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
+	return e.elect(b, r, v, best)
+}
+
+// dismissal says why a leader may no longer lead. What a pause does not put off comes first.
+func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
+	v := verdict{over: true, cause: cluster.CauseIneligible}
+	why := entry.Refused()
+	for _, r := range slices.Backward(entry.Refusals) {
+		switch r.Filter {
+		case policy.HealthFilter:
+			v.cause, v.order, why = cluster.CauseUnhealthy, cluster.Order{}, r.Why
+		case policy.CordonFilter:
+			v.cause, v.order = o.drained(rec.Node, rec.Site)
+			why = r.Why
+		}
+	}
+	v.reason = fmt.Sprintf("%s may no longer lead: %s", rec.Node, why)
+	return v
+}
+
+// rerun holds the election that an operator has asked for, once, by policy alone.
+func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
+	rec := b.in.Snapshot.Elected.Record
+	if rec.Order == o.Elect.ID {
+		o.endElect(rec.Node+" was elected", b.in.Wall)
+		return nil
+	}
+	b.move, b.circumstances = nil, cluster.Circumstances{Cause: cluster.CauseElect, Node: rec.Node, Site: rec.Site}
+	r := e.rank(b)
+	best, ok := r.Best()
+	switch {
+	case !ok:
+		o.endElect("no member may lead: "+Refusals(r.Ranking), b.in.Wall)
+		return nil
+	case best.Name == rec.Incarnation:
+		o.endElect(rec.Node+" leads: it is the best", b.in.Wall)
+		return nil
+	}
+	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
+	return e.elect(b, r, verdict{
+		cause: cluster.CauseElect, order: *o.Elect,
+		reason: fmt.Sprintf("election asked for %s: %s is better than %s: %s", o.Elect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
+	}, best)
+}
+
+// holds says what keeps policy from moving a healthy leader, "" if nothing does.
+func (e *Elector) holds(b ballot, best cluster.Member, o *standing, d *Decision) string {
+	rules := b.in.Policy.Rules
+	if o.Pause != nil {
+		return "policy moves nobody: paused " + o.Pause.Order.String()
+	}
+	switch rules.Failback {
+	case cluster.FailbackManual:
+		return "failback is manual: 'zkelectd elect' moves it"
+	case cluster.FailbackDelayed:
+		delay := time.Duration(rules.FailbackDelay)
+		if due := e.eligible[best.Name] + delay; due > b.in.Now {
+			d.Wake = earlier(d.Wake, due)
+			return fmt.Sprintf("failback is delayed until it has been eligible for %s", delay)
+		}
+	}
+	recent := e.recent(b.in.Snapshot.Elected.Record.Moves, b.in)
+	if rules.MaxMoves <= 0 || len(recent) < rules.MaxMoves {
+		return ""
+	}
+	d.Wake = earlier(d.Wake, e.moves[recent[0]]+time.Duration(rules.MovesWindow))
+	return fmt.Sprintf("policy has moved the leader %d times within %s, election.max_moves allows no more", len(recent), time.Duration(rules.MovesWindow))
+}
+
+// recent are the policy-driven moves that still count, by when this elector has first seen them.
+func (e *Elector) recent(terms []int64, in Input) []int64 {
+	window := time.Duration(in.Policy.Rules.MovesWindow)
+	next := make(map[int64]time.Duration, len(terms))
+	var recent []int64
+	for _, term := range terms {
+		since, known := e.moves[term]
+		if !known {
+			since = in.Now
+		}
+		next[term] = since
+		if in.Now-since < window {
+			recent = append(recent, term)
+		}
+	}
+	e.moves = next
+	slices.SortFunc(recent, func(a, b int64) int { return int(next[a] - next[b]) })
+	return recent
+}

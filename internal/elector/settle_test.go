@@ -1,0 +1,190 @@
+package elector
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+var (
+	anyID    = rapid.SampledFrom([]string{"a", "b", "c", "d", "gone"})
+	anySite  = rapid.SampledFrom([]string{"dc1", "dc2"})
+	anyState = rapid.SampledFrom([]cluster.FenceState{cluster.FenceHeld, cluster.FenceReady, cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceRevoked})
+)
+
+func anyRules(t *rapid.T) cluster.Rules {
+	rules := cluster.Rules{
+		Type:       rapid.SampledFrom(policy.Types()).Draw(t, "type"),
+		Expr:       rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'elect' ? member.score : 1"}).Draw(t, "expr"),
+		Sites:      map[string]int{"dc1": rapid.IntRange(0, 1).Draw(t, "dc1")},
+		Failback:   rapid.SampledFrom([]string{"", cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback"),
+		MaxMoves:   rapid.IntRange(0, 2).Draw(t, "max moves"),
+		Hysteresis: rapid.SampledFrom([]int{0, 20}).Draw(t, "hysteresis"),
+		Never:      rapid.SliceOfN(anyID, 0, 1).Draw(t, "never"),
+		Strategies: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
+			return cluster.Strategy{
+				When: rapid.SampledFrom([]string{"cause == 'failure'", "len(failed_sites) > 1", "cause == 'elect'", "cause == 'preempt'"}).Draw(t, "when"),
+				Use:  rapid.SampledFrom(policy.Types()).Draw(t, "use"),
+			}
+		}), 0, 2).Draw(t, "strategies"),
+		FailbackDelay: cluster.Duration(time.Minute), MovesWindow: cluster.Duration(time.Hour),
+	}
+	if rapid.Bool().Draw(t, "spelled out") {
+		rules.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "oldest", "node-id", "other-site", "latency", "score", "round-robin", "expr:member.priority", "expr:member.site != previous.site"}), 1, 3).Draw(t, "rank")
+	}
+	return rules
+}
+
+func anyGroup(t *rapid.T) *group {
+	g := newGroup([]string{"a", "b", "c", "d"}[:rapid.IntRange(1, 4).Draw(t, "members")]...)
+	for i := range g.Members {
+		n := &g.Members[i].Node.Record
+		n.Site, n.Priority = anySite.Draw(t, "site"), rapid.IntRange(0, 2).Draw(t, "priority")
+		switch rapid.IntRange(0, 6).Draw(t, "state") {
+		case 0:
+			n.Unhealthy = "sick"
+		case 1:
+			n.Ineligible = "full"
+		case 2, 3:
+			v := float64(rapid.IntRange(0, 9).Draw(t, "measured"))
+			n.Score, n.Latency = &v, &v
+		}
+	}
+	if rapid.Bool().Draw(t, "decided") {
+		g.elected(anyID.Draw(t, "elected"), rapid.Int64Range(1, 9).Draw(t, "term")).before(rapid.SliceOfNDistinct(anySite, 0, 2, rapid.ID).Draw(t, "failed")...)
+		g.Elected.Record.Circumstances.Node = anyID.Draw(t, "before")
+		g.Elected.Record.Moves = rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 2, rapid.ID).Draw(t, "moves")
+		for i, id := range rapid.SliceOfNDistinct(anyID, 0, 3, rapid.ID).Draw(t, "struck") {
+			g.Elected.Record.Exclusions = cluster.Strike(g.Elected.Record.Exclusions, id, "x", int64(i), time.Minute, time.Hour, wall)
+		}
+	}
+	if rapid.Bool().Draw(t, "fenced") {
+		g.fence(anyID.Draw(t, "holder"), rapid.Int64Range(1, 9).Draw(t, "fence term"), anyState.Draw(t, "fence state"))
+		g.Fence.Record.Led = rapid.Bool().Draw(t, "led")
+		if g.Fence.Record.Site = "dc1"; rapid.IntRange(0, 9).Draw(t, "damaged") == 0 {
+			g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Stat: cluster.Stat{Modified: 1}}
+		}
+	}
+	if rapid.Bool().Draw(t, "current") {
+		g.current(anyID.Draw(t, "current of"))
+	}
+	return g
+}
+
+func anyOrders(t *rapid.T) cluster.Control {
+	var c cluster.Control
+	next := func() cluster.Order {
+		return c.Next(cluster.Order{By: "ann@host", For: cluster.Duration(rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "for"))})
+	}
+	either := func() (node, site string) {
+		if rapid.Bool().Draw(t, "a node") {
+			return anyID.Draw(t, "target"), ""
+		}
+		return "", anySite.Draw(t, "target site")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "paused") == 0 {
+		c.Pause = &cluster.Pause{Order: next(), Hard: rapid.Bool().Draw(t, "hard")}
+	}
+	if rapid.Bool().Draw(t, "moved") {
+		c.Move = &cluster.Move{Order: next(), Force: rapid.Bool().Draw(t, "force")}
+		c.Move.Node, c.Move.Site = either()
+	}
+	if rapid.Bool().Draw(t, "election") {
+		o := next()
+		c.Elect = &o
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "cordons") {
+		cordon := cluster.Cordon{Order: next(), Drain: rapid.Bool().Draw(t, "drain"), StepDown: rapid.Bool().Draw(t, "step down")}
+		cordon.Node, cordon.Site = either()
+		c.Cordons = append(c.Cordons, cordon)
+	}
+	if rapid.Bool().Draw(t, "forgiven") {
+		c.Forgiven = []cluster.Forgiven{{Order: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
+	}
+	return c
+}
+
+func anyHouse(t *rapid.T) *house {
+	g := anyGroup(t)
+	h := g.house(t, anyRules(t))
+	h.exclude(g.Elected.Record.Exclusions)
+	h.in.Overdue = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "overdue")
+	h.in.Revoke = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "revoke")
+	if rapid.Bool().Draw(t, "answered") {
+		h.in.Answer = &policy.Answer{Order: rapid.SliceOfNDistinct(anyID, 0, 5, rapid.ID).Draw(t, "answer")}
+	}
+	switch rapid.IntRange(0, 4).Draw(t, "control") {
+	case 0:
+	case 1:
+		h.in.Snapshot.Control = unreadableControl()
+	default:
+		h.control(anyOrders(t))
+	}
+	return h
+}
+
+// S3: with its decisions written, an elector soon has nothing more to decide, whatever operators have asked for.
+func TestDecisionsComeToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := anyHouse(t)
+		takesOver := rapid.Bool().Draw(t, "takes over")
+		for range 8 {
+			d := h.decide()
+			if !h.write(d) {
+				h.atRest(d)
+				return
+			}
+			if d.Elect != nil && takesOver {
+				h.lead()
+			}
+		}
+		t.Fatalf("does not come to rest: terms %+v, orders %+v", h.terms, h.orders())
+	})
+}
+
+// atRest checks what holds where there is nothing to write (L4).
+func (h *house) atRest(d Decision) {
+	if h.in.Revoke != "" && h.in.Snapshot.Current.Exists && (h.orders().Pause == nil || !h.orders().Pause.Hard) && d.Note == "" {
+		h.t.Fatalf("%s goes on although it is late", h.in.Snapshot.Current.Record.Node)
+	}
+	if o := h.orders(); o.Pause != nil && o.Pause.Hard {
+		if len(h.terms) > 0 {
+			h.t.Fatalf("elected under a hard pause: %+v", h.terms)
+		}
+		return
+	}
+	rec := h.in.Snapshot.Elected.Record
+	best, ok := d.Ranking.Best()
+	incumbent, known := d.Ranking.Find(rec.Incarnation)
+	switch {
+	case !ok:
+	case known && !incumbent.Allowed() && len(h.in.Policy.Rules.Strategies) > 0:
+		// The strategy for the circumstances of its dismissal may have nobody to offer.
+	case best.Name != rec.Incarnation && d.Holding == "":
+		h.t.Fatalf("%s leads, %s is better, and nothing holds it", rec.Node, best.ID)
+	case best.Name == rec.Incarnation && (d.Holding != "" || d.Note != ""):
+		h.t.Fatalf("the best leads: held %q, noted %q", d.Holding, d.Note)
+	case h.orders().Elect != nil:
+		h.t.Fatalf("the election does not end: %+v", h.orders())
+	}
+}
+
+// Nothing that time does to orders, delays and exclusions keeps the group from coming to rest, nor has it woken for nothing.
+func TestTimeBringsEveryGroupToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := anyHouse(t)
+		for range 200 {
+			d := h.settle()
+			if d.Wake == 0 {
+				return
+			}
+			h.pass(d.Wake - h.in.Now)
+		}
+		t.Fatalf("still wakes after %s: %d terms, orders %+v", h.in.Now, len(h.terms), h.orders())
+	})
+}

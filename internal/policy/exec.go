@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"zkelectd/internal/cluster"
+)
+
+// question is what an exec policy's program reads.
+type question struct {
+	V        int              `json:"v"`
+	Cause    cluster.Cause    `json:"cause"`
+	Previous questionLeader   `json:"previous"`
+	Failed   []string         `json:"failed_sites"`
+	Members  []questionMember `json:"members"`
+}
+
+type questionLeader struct {
+	Node string `json:"node,omitempty"`
+	Site string `json:"site,omitempty"`
+}
+
+type questionMember struct {
+	ID        string            `json:"id"`
+	Site      string            `json:"site"`
+	Priority  int               `json:"priority"`
+	Labels    map[string]string `json:"labels"`
+	Incumbent bool              `json:"incumbent"`
+	Latency   *float64          `json:"latency_ms,omitempty"`
+	Score     *float64          `json:"score,omitempty"`
+}
+
+// Ask puts an input into the words of an exec policy's program: the same for the same circumstances. Older registrations
+// of a node are left out.
+func Ask(in Input) []byte {
+	c := in.Circumstances
+	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
+	for _, m := range in.Members {
+		n := m.Node.Record
+		if m.Superseded || !m.Node.Readable() {
+			continue
+		}
+		labels := n.Labels
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		q.Members = append(q.Members, questionMember{m.ID, n.Site, n.Priority, labels, m.Name == in.Incumbent, n.Latency, n.Score})
+	}
+	slices.SortFunc(q.Members, func(a, b questionMember) int { return cmp.Compare(a.ID, b.ID) })
+	data, err := json.Marshal(q)
+	if err != nil {
+		// A latency or score that is no number; records can't hold one.
+		panic(fmt.Sprintf("policy: %v", err))
+	}
+	return append(data, '\n')
+}
+
+// Hear reads the program's answer: a JSON list of ids, best first. Who is left out does not lead.
+func Hear(data []byte, in Input) Answer {
+	var order []string
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&order); err != nil {
+		return Answer{Err: fmt.Sprintf("its answer is not a JSON list of node ids: %v", err)}
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Answer{Err: "its answer has more than one JSON list"}
+	}
+	for i, id := range order {
+		if !slices.ContainsFunc(in.Members, func(m cluster.Member) bool { return m.ID == id }) {
+			return Answer{Err: fmt.Sprintf("its answer names %q, which is not a member", id)}
+		}
+		if slices.Contains(order[:i], id) {
+			return Answer{Err: fmt.Sprintf("its answer names %q twice", id)}
+		}
+	}
+	return Answer{Order: order}
+}

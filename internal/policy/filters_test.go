@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestFilters(t *testing.T) {
+	cordon := func(c cluster.Cordon) []cluster.Cordon {
+		c.Order = cluster.Order{By: "ann@host"}
+		return []cluster.Cordon{{Node: "somebody"}, c}
+	}
+	for name, c := range map[string]struct {
+		rules cluster.Rules
+		in    Input
+		want  string
+		why   string // of b
+	}{
+		"none":                                   {cluster.Rules{}, Input{}, "b a c", ""},
+		"a cordoned node":                        {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Node: "b"})}, "a c (b)", "cordoned by ann@host"},
+		"a cordoned leader goes on":              {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b"})}, "b a c", ""},
+		"a drained one does not":                 {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true})}, "a c (b)", "drained by ann@host"},
+		"nor one that has stepped down":          {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true, StepDown: true})}, "a c (b)", "has stepped down by ann@host"},
+		"a cordoned site":                        {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "c (b) (a)", "site dc1 is cordoned"},
+		"a cordoned site, whose leader goes on":  {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "a c (b)", "site dc1 is cordoned"},
+		"a drained site":                         {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
+		"a cordon and a drain":                   {cluster.Rules{}, Input{Incumbent: "b", Cordons: append(cordon(cluster.Cordon{Node: "b"}), cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
+		"min_priority":                           {cluster.Rules{MinPriority: 6}, Input{}, "c (b) (a)", "priority 5 is below policy.min_priority 6"},
+		"min_priority is enough":                 {cluster.Rules{MinPriority: 5}, Input{}, "b c (a)", ""},
+		"a negative min_priority":                {cluster.Rules{MinPriority: -1}, Input{}, "b a c", ""},
+		"require_labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, Input{}, "a (b) (c)", "has not the label rack=r1"},
+		"several labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1", "disk": "ssd"}}, Input{}, "(b) (a) (c)", "disk=ssd"},
+		"never":                                  {cluster.Rules{Never: []string{"x", "b"}}, Input{Incumbent: "b"}, "a c (b)", "policy.never names it"},
+		"disabled_sites":                         {cluster.Rules{DisabledSites: []string{"dc1"}}, Input{Incumbent: "b"}, "c (b) (a)", "policy.disabled_sites names its site dc1"},
+		"an expression":                          {cluster.Rules{Filter: []string{"member.priority > 1", "member.id != 'b'"}}, Input{}, "c (b) (a)", "policy.filter says no: member.id != 'b'"},
+		"an expression fails for one of them":    {cluster.Rules{Filter: []string{"member.id != 'b' || int(member.labels.rack) > 0"}}, Input{}, "a c (b)", "policy.filter member.id != 'b' || int(member.labels.rack) > 0 fails: "},
+		"an expression tells unknown from small": {cluster.Rules{Filter: []string{"member.known_score && member.score < 1"}}, Input{}, "c (b) (a)", "says no"},
+	} {
+		c.in.Members = []cluster.Member{member("a", "dc1", 1, 1, label("rack", "r1")), member("b", "dc1", 5, 2), member("c", "dc2", 9, 3, label("rack", "r2"), score(0.5))}
+		c.rules.Sites = map[string]int{"dc1": 1}
+		r := policyOf(t, c.rules).Rank(c.in)
+		if got := places(r); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if why := entry(t, r, "b").Refused(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: b is refused by %q, want %q", name, why, c.why)
+		}
+	}
+}
+
+func TestAnUnhealthyMemberIsRefused(t *testing.T) {
+	sick := member("b", "dc1", 5, 2, func(n *cluster.Node) { n.Unhealthy = "disk full" })
+	r := policyOf(t, cluster.Rules{}).Rank(Input{Members: []cluster.Member{member("a", "dc1", 1, 1), sick}, Incumbent: "b"})
+	if got := places(r); got != "a (b)" || entry(t, r, "b").Refusals[0] != (Refusal{HealthFilter, "unhealthy: disk full"}) {
+		t.Errorf("%s, refused %v", got, entry(t, r, "b").Refusals)
+	}
+}
+
+func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
+	soft, hard := true, false
+	for name, c := range map[string]struct {
+		soft   bool
+		rules  cluster.Rules
+		change func(m *cluster.Member, in *Input)
+	}{
+		"ineligible":     {soft, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Record.Ineligible = "full" }},
+		"unhealthy":      {soft, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Record.Unhealthy = "sick" }},
+		"cordoned":       {soft, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Cordons = []cluster.Cordon{{Node: "b"}} }},
+		"drained":        {soft, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Cordons = []cluster.Cordon{{Site: "dc2", Drain: true}} }},
+		"min_priority":   {soft, cluster.Rules{MinPriority: 2}, nil},
+		"require_labels": {soft, cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, nil},
+		"never":          {soft, cluster.Rules{Never: []string{"b"}}, nil},
+		"disabled_sites": {soft, cluster.Rules{DisabledSites: []string{"dc2"}}, nil},
+		"filter":         {soft, cluster.Rules{Filter: []string{"member.id == 'a'"}}, nil},
+		"superseded":     {hard, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Superseded = true }},
+		"no record":      {hard, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Exists = false }},
+		"damaged record": {hard, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Err = errors.New("damaged") }},
+		"barred":         {hard, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Barred = map[string]string{"b": "stopping"} }},
+		"excluded":       {hard, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Excluded = map[string]string{"b": "struck"} }},
+	} {
+		target, other := member("b", "dc2", 1, 2), member("c", "dc1", 1, 3)
+		in := Input{Incumbent: "a"}
+		if c.change != nil {
+			c.change(&target, &in)
+		}
+		in.Members = []cluster.Member{member("a", "dc1", 9, 1, label("rack", "r1")), target, other}
+		p := policyOf(t, c.rules)
+		for _, move := range []cluster.Move{{Node: "b"}, {Site: "dc2"}} {
+			in.Move = &move
+			if entry(t, p.Rank(in), "b").Allowed() {
+				t.Errorf("%s: let in without force to %s", name, move.Target())
+			}
+			in.Move = &cluster.Move{Node: move.Node, Site: move.Site, Force: true}
+			best, _ := p.Rank(in).Best()
+			if want := map[bool]string{soft: "b", hard: "a"}[c.soft]; best.ID != want {
+				t.Errorf("%s: forced to %s, %s leads, want %s", name, move.Target(), best.ID, want)
+			}
+		}
+		in.Move = &cluster.Move{Node: "c", Force: true}
+		if entry(t, p.Rank(in), "b").Allowed() {
+			t.Errorf("%s: let in by the force for another", name)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+)
+
+var (
+	anySite = rapid.SampledFrom([]string{"dc1", "dc2", "dc3"})
+	anyExpr = rapid.SampledFrom([]string{
+		"member.priority", "member.site == previous.site", "int(member.labels.rack)", "member.latency / member.score",
+		"member.incumbent ? 2 : member.score", "count(members, .site == member.site)", "member.site in failed_sites",
+	})
+	anyFilter = rapid.SampledFrom([]string{"member.priority > 0", "int(member.labels.rack) < 3", "cause != 'failure' || member.site != previous.site"})
+	anyWhen   = rapid.SampledFrom([]string{"", "cause == 'failure'", "len(failed_sites) > 0", "int(previous.site) > 0", "any(members, .priority == 2)"})
+	anyNumber = rapid.SampledFrom([]float64{-2, -1, 0, 0.95, 1, 1.05, 2})
+)
+
+func anyMembers(t *rapid.T) []cluster.Member {
+	var members []cluster.Member
+	for i := range rapid.IntRange(1, 8).Draw(t, "members") {
+		m := member(string(rune('a'+i)), anySite.Draw(t, "site"), rapid.IntRange(0, 2).Draw(t, "priority"), int32(i*7%8))
+		n := &m.Node.Record
+		for _, value := range []**float64{&n.Score, &n.Latency} {
+			if rapid.Bool().Draw(t, "measured") {
+				v := anyNumber.Draw(t, "value")
+				*value = &v
+			}
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "state") {
+		case 0:
+			n.Unhealthy = "sick"
+		case 1:
+			n.Ineligible = "full"
+		case 2:
+			m.Superseded = true
+		case 3, 4, 5:
+			n.Labels = map[string]string{"rack": fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "rack"))}
+		}
+		members = append(members, m)
+	}
+	return members
+}
+
+func anyRules(t *rapid.T, preset string) cluster.Rules {
+	rules := cluster.Rules{
+		Type: preset, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
+		Hysteresis: rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"), MinPriority: rapid.IntRange(0, 1).Draw(t, "min_priority"),
+		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), Never: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
+		DisabledSites: rapid.SliceOfN(anySite, 0, 1).Draw(t, "disabled"),
+	}
+	if preset == listPreset {
+		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(Rankers()), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
+	}
+	return rules
+}
+
+func anyInput(t *rapid.T) Input {
+	members := anyMembers(t)
+	id := rapid.Map(rapid.SampledFrom(members), func(m cluster.Member) string { return m.ID })
+	in := Input{
+		Members: members,
+		Circumstances: cluster.Circumstances{
+			Cause: rapid.SampledFrom([]cluster.Cause{cluster.CauseFirst, cluster.CauseFailure}).Draw(t, "cause"),
+			Node:  id.Draw(t, "previous"), Site: anySite.Draw(t, "previous site"), Failed: rapid.SliceOfN(anySite, 0, 2).Draw(t, "failed"),
+		},
+	}
+	if rapid.Bool().Draw(t, "excluded") {
+		in.Excluded = map[string]string{id.Draw(t, "whom"): "struck"}
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "orders") {
+	case 0:
+		in.Cordons = []cluster.Cordon{{Node: id.Draw(t, "cordoned"), Drain: rapid.Bool().Draw(t, "drain")}}
+	case 1:
+		in.Cordons = []cluster.Cordon{{Site: anySite.Draw(t, "cordoned"), Drain: rapid.Bool().Draw(t, "drain")}}
+	case 2:
+		in.Move = &cluster.Move{Node: id.Draw(t, "moved to"), Force: rapid.Bool().Draw(t, "force")}
+	case 3:
+		in.Move = &cluster.Move{Site: anySite.Draw(t, "moved to"), Force: rapid.Bool().Draw(t, "force")}
+	}
+	if rapid.Bool().Draw(t, "answered") {
+		in.Answer = &Answer{Order: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "x"}), 0, 5, rapid.ID).Draw(t, "answer")}
+	}
+	return in
+}
+
+func TestRankingDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := anyRules(t, rapid.SampledFrom(append(Types(), listPreset)).Draw(t, "preset"))
+		rules.Strategies = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
+			return cluster.Strategy{When: anyWhen.Draw(t, "when"), Use: rapid.SampledFrom(Types()).Draw(t, "use")}
+		}), 0, 3).Draw(t, "strategies")
+		p, in := policyOf(t, rules), anyInput(t)
+		if rapid.Bool().Draw(t, "led") {
+			in.Incumbent = rapid.SampledFrom(in.Members).Draw(t, "incumbent").Name
+		}
+		r := p.Rank(in)
+		for i, e := range r.Entries {
+			if i > 0 && e.Allowed() && !r.Entries[i-1].Allowed() {
+				t.Fatalf("%s: one that may not lead comes before one that may", places(r))
+			}
+		}
+		in.Members = rapid.Permutation(in.Members).Draw(t, "order")
+		if again := p.Rank(in); places(again) != places(r) || again.Preset != r.Preset || len(r.Entries) != len(in.Members) {
+			t.Fatalf("%s by %s, then %s by %s", places(r), r.Preset, places(again), again.Preset)
+		}
+	})
+}
+
+// S3: whoever is best without an incumbent stays so once it is the incumbent.
+func TestTheBestStaysTheBestOnceItLeads(t *testing.T) {
+	for _, preset := range append(Types(), listPreset) {
+		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
+			p, in := policyOf(t, anyRules(t, preset)), anyInput(t)
+			best, ok := p.Rank(in).Best()
+			if !ok {
+				return
+			}
+			in.Incumbent = best.Name
+			if again, ok := p.Rank(in).Best(); !ok || again.Name != best.Name {
+				t.Fatalf("%s was the best, and is not once it leads: %s", best.ID, places(p.Rank(in)))
+			}
+		}))
+	}
+}
+
+// A leader that policy prefers to the incumbent does not lose its place to that one, nor to a third, by taking over.
+func TestWhoReplacesTheIncumbentIsNotReplacedInTurn(t *testing.T) {
+	for _, preset := range append(Types(), listPreset) {
+		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
+			p, in := policyOf(t, anyRules(t, preset)), anyInput(t)
+			in.Incumbent = rapid.SampledFrom(in.Members).Draw(t, "incumbent").Name
+			best, ok := p.Rank(in).Best()
+			if !ok {
+				return
+			}
+			in.Incumbent = best.Name
+			if again, ok := p.Rank(in).Best(); !ok || again.Name != best.Name {
+				t.Fatalf("%s was the best, and is not once it leads: %s", best.ID, places(p.Rank(in)))
+			}
+		}))
+	}
+}

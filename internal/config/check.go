@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/url"
 	"path"
@@ -13,6 +14,9 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 // check finds what is wrong with values of the right type; report takes the key and the reason.
@@ -22,13 +26,19 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 			report(key, "%q %s", name, why)
 		}
 	}
-	for site := range c.Policy.Sites {
-		if why := checkName(site); why != "" {
-			report("policy.sites", "%q %s", site, why)
+	for key, names := range map[string][]string{
+		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.never": c.Policy.Never, "policy.disabled_sites": c.Policy.DisabledSites,
+	} {
+		for _, name := range names {
+			if why := checkName(name); why != "" {
+				report(key, "%q %s", name, why)
+			}
 		}
 	}
 	c.checkZooKeeper(report)
 	c.checkElection(report)
+	c.checkPolicy(report)
+	c.checkProbes(report)
 	c.checkChild(report)
 	if c.HTTP.Listen != "" {
 		if _, _, err := net.SplitHostPort(c.HTTP.Listen); err != nil {
@@ -109,14 +119,90 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 }
 
 func (c *Config) checkElection(report func(string, string, ...any)) {
-	if !slices.Contains([]string{"immediate", "delayed", "manual"}, c.Election.Failback.Mode) {
+	if !slices.Contains([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, c.Election.Failback.Mode) {
 		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)
 	}
 	positive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
 	positive(report, "election.exclusion", c.Election.Exclusion)
 	positive(report, "election.forgive_after", c.Election.ForgiveAfter)
-	if c.Policy.Type != "priority" {
-		report("policy.type", "%q is not a policy: want priority", c.Policy.Type)
+	if c.Election.MaxMoves < 0 {
+		report("election.max_moves", "must not be negative")
+	}
+	positive(report, "election.moves_window", c.Election.MovesWindow)
+}
+
+func (c *Config) checkPolicy(report func(string, string, ...any)) {
+	p := &c.Policy
+	if p.Revision < 0 {
+		report("policy.revision", "must not be negative")
+	}
+	if p.Hysteresis < 0 || p.Hysteresis > 1000 {
+		report("policy.hysteresis", "%d is not between 0 and 1000 per cent", p.Hysteresis)
+	}
+	positive(report, "policy.exec.timeout", p.Exec.Timeout)
+	rules := c.Rules()
+	if policy.UsesExec(rules) && len(p.Exec.Command) == 0 {
+		report("policy.exec.command", "the policy exec needs a program")
+	}
+	if _, err := policy.New(cluster.Policy{Rules: rules}); err != nil {
+		// The key at fault leads the message; that of a list's item is the list's.
+		key, reason, _ := strings.Cut(err.Error(), ": ")
+		name, item, _ := strings.Cut(key, "[")
+		if item != "" {
+			reason = "[" + item + ": " + reason
+		}
+		report(name, "%s", reason)
+	}
+}
+
+// probes are the probes that are repeated, by their section.
+func (c *Config) probes() map[string]Check {
+	return map[string]Check{
+		"health": c.Health.Check, "child.live": c.Child.Live.Check,
+		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval, Timeout: c.Score.Timeout},
+	}
+}
+
+func (c *Config) checkProbes(report func(string, string, ...any)) {
+	for section, p := range c.probes() {
+		one(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
+		program(report, section+".exec", p.Exec)
+		address(report, section, p.HTTP, p.TCP)
+		positive(report, section+".interval", p.Interval)
+		positive(report, section+".timeout", p.Timeout)
+	}
+	for key, n := range map[string]int{"health.rise": c.Health.Rise, "health.fall": c.Health.Fall, "child.live.fall": c.Child.Live.Fall} {
+		if n < 1 {
+			report(key, "must be 1 or more")
+		}
+	}
+}
+
+// one refuses more than one way to probe.
+func one(report func(string, string, ...any), section string, used map[string]bool) {
+	var set []string
+	for name, is := range used {
+		if is {
+			set = append(set, name)
+		}
+	}
+	if slices.Sort(set); len(set) > 1 {
+		report(section+"."+set[1], "is set beside %s.%s: choose one", section, set[0])
+	}
+}
+
+func program(report func(string, string, ...any), key string, argv []string) {
+	if len(argv) > 0 && argv[0] == "" {
+		report(key, "its first word, the program, is empty")
+	}
+}
+
+func address(report func(string, string, ...any), section, link, hostPort string) {
+	if u, err := url.Parse(link); link != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		report(section+".http", "%q is not an http URL", link)
+	}
+	if _, _, err := net.SplitHostPort(hostPort); hostPort != "" && err != nil {
+		report(section+".tcp", "%q is not host:port", hostPort)
 	}
 }
 
@@ -131,32 +217,17 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 			report("child.env", "%q: names beginning with %s are the daemon's", name, envPrefix)
 		}
 	}
-	for key, argv := range map[string][]string{
-		"child.command": c.Child.Command, "child.ready.exec": c.Child.Ready.Exec, "hooks.pre_start": c.Hooks.PreStart,
-		"hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange,
-	} {
-		if len(argv) > 0 && argv[0] == "" {
-			report(key, "its first word, the program, is empty")
-		}
-	}
 	r := c.Child.Ready
-	var set []string
-	for name, used := range map[string]bool{
-		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
+	for key, argv := range map[string][]string{
+		"child.command": c.Child.Command, "child.ready.exec": r.Exec, "hooks.pre_start": c.Hooks.PreStart,
+		"hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange, "policy.exec.command": c.Policy.Exec.Command,
 	} {
-		if used {
-			set = append(set, name)
-		}
+		program(report, key, argv)
 	}
-	if slices.Sort(set); len(set) > 1 {
-		report("child.ready."+set[1], "is set beside child.ready.%s: choose one", set[0])
-	}
-	if u, err := url.Parse(r.HTTP); r.HTTP != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		report("child.ready.http", "%q is not an http URL", r.HTTP)
-	}
-	if _, _, err := net.SplitHostPort(r.TCP); r.TCP != "" && err != nil {
-		report("child.ready.tcp", "%q is not host:port", r.TCP)
-	}
+	one(report, "child.ready", map[string]bool{
+		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
+	})
+	address(report, "child.ready", r.HTTP, r.TCP)
 	positive(report, "child.ready.interval", r.Interval)
 	positive(report, "child.ready.timeout", r.Timeout)
 	positive(report, "child.restart.window", c.Child.Restart.Window)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cluster"
 )
 
 // Config is a configuration that has been checked.
@@ -18,10 +20,13 @@ type Config struct {
 	ZooKeeper ZooKeeper `mapstructure:"zookeeper"`
 	Election  Election  `mapstructure:"election"`
 	Policy    Policy    `mapstructure:"policy"`
+	Health    Health    `mapstructure:"health"`
+	Score     Score     `mapstructure:"score"`
 	Child     Child     `mapstructure:"child"`
 	Hooks     Hooks     `mapstructure:"hooks"`
 	HTTP      HTTP      `mapstructure:"http"`
 	Log       Log       `mapstructure:"log"`
+	Reload    Reload    `mapstructure:"reload"`
 }
 
 // Node is who and where this daemon is.
@@ -30,6 +35,7 @@ type Node struct {
 	Site     string            `mapstructure:"site"`
 	Priority int               `mapstructure:"priority"`
 	Labels   map[string]string `mapstructure:"labels"`
+	Never    bool              `mapstructure:"never"`
 }
 
 // ZooKeeper is where the group meets.
@@ -44,6 +50,8 @@ type ZooKeeper struct {
 // Election is how this daemon acts as the elector.
 type Election struct {
 	Failback        Failback      `mapstructure:"failback"`
+	MaxMoves        int           `mapstructure:"max_moves"`
+	MovesWindow     time.Duration `mapstructure:"moves_window"`
 	TakeoverTimeout time.Duration `mapstructure:"takeover_timeout"`
 	Exclusion       time.Duration `mapstructure:"exclusion"`
 	ForgiveAfter    time.Duration `mapstructure:"forgive_after"`
@@ -57,8 +65,61 @@ type Failback struct {
 
 // Policy is how members are ranked.
 type Policy struct {
-	Type  string         `mapstructure:"type"`
-	Sites map[string]int `mapstructure:"sites"`
+	Revision      int                `mapstructure:"revision"`
+	Type          string             `mapstructure:"type"`
+	Rank          []string           `mapstructure:"rank"`
+	Sites         map[string]int     `mapstructure:"sites"`
+	Strategies    []cluster.Strategy `mapstructure:"strategies"`
+	Expr          string             `mapstructure:"expr"`
+	Hysteresis    int                `mapstructure:"hysteresis"`
+	Exec          Exec               `mapstructure:"exec"`
+	Filter        []string           `mapstructure:"filter"`
+	MinPriority   int                `mapstructure:"min_priority"`
+	RequireLabels map[string]string  `mapstructure:"require_labels"`
+	Never         []string           `mapstructure:"never"`
+	DisabledSites []string           `mapstructure:"disabled_sites"`
+}
+
+// Exec is the program that ranks under the preset exec.
+type Exec struct {
+	Command  []string      `mapstructure:"command"`
+	Timeout  time.Duration `mapstructure:"timeout"`
+	Fallback string        `mapstructure:"fallback"`
+}
+
+// Health is how this host finds out whether it could lead.
+type Health struct {
+	Check `mapstructure:",squash"`
+	Rise  int `mapstructure:"rise"`
+	Fall  int `mapstructure:"fall"`
+}
+
+// Check is a probe that is repeated.
+type Check struct {
+	Exec     []string      `mapstructure:"exec"`
+	HTTP     string        `mapstructure:"http"`
+	TCP      string        `mapstructure:"tcp"`
+	Interval time.Duration `mapstructure:"interval"`
+	Timeout  time.Duration `mapstructure:"timeout"`
+}
+
+// Live is how to find out that the child still serves.
+type Live struct {
+	Check `mapstructure:",squash"`
+	Fall  int `mapstructure:"fall"`
+}
+
+// Score is where the number comes from that the policy score ranks by.
+type Score struct {
+	Exec     []string      `mapstructure:"exec"`
+	HTTP     string        `mapstructure:"http"`
+	Interval time.Duration `mapstructure:"interval"`
+	Timeout  time.Duration `mapstructure:"timeout"`
+}
+
+// Reload says when the configuration is read again.
+type Reload struct {
+	Watch bool `mapstructure:"watch"`
 }
 
 // Child is the leader-only child.
@@ -67,6 +128,7 @@ type Child struct {
 	Env         map[string]string `mapstructure:"env"`
 	Dir         string            `mapstructure:"dir"`
 	Ready       Ready             `mapstructure:"ready"`
+	Live        Live              `mapstructure:"live"`
 	StopSignal  string            `mapstructure:"stop_signal"`
 	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
 	Restart     Restart           `mapstructure:"restart"`

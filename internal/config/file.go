@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"zkelectd/internal/cluster"
 )
 
 // found is a value with where it came from.
@@ -150,6 +152,8 @@ func fromNode(k kind, n *yaml.Node) (any, error) {
 			pairs = append(pairs, [2]string{n.Content[i].Value, n.Content[i+1].Value})
 		}
 		return fromPairs(k, pairs)
+	case choices:
+		return strategies(n)
 	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("must be a %s", k)
@@ -158,6 +162,28 @@ func fromNode(k kind, n *yaml.Node) (any, error) {
 		return nil, fmt.Errorf("must be a %s, not empty", k)
 	}
 	return fromText(k, n.Value)
+}
+
+func strategies(n *yaml.Node) ([]cluster.Strategy, error) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("must be a list, as in [{when: 'cause == \"failure\"', use: other-site}, {use: priority}]")
+	}
+	list := make([]cluster.Strategy, 0, len(n.Content))
+	for i, c := range n.Content {
+		pairs, err := fromNode(texts, c)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		words := pairs.(map[string]string)
+		s := cluster.Strategy{When: words["when"], Use: words["use"]}
+		delete(words, "when")
+		delete(words, "use")
+		for word := range words {
+			return nil, fmt.Errorf("[%d]: %q is neither when nor use", i, word)
+		}
+		list = append(list, s)
+	}
+	return list, nil
 }
 
 // marshal turns settings into a node that prints as people write it.

@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 // kind is the type of a key's value.
@@ -16,6 +19,7 @@ const (
 	list     kind = "list of strings"
 	texts    kind = "map of strings"
 	integers kind = "map of integers"
+	choices  kind = "list of {when, use}"
 )
 
 // Key is one setting: the only place that knows its default, its meaning, and whether a reload takes it over.
@@ -40,18 +44,45 @@ func Keys() []Key {
 		{"node.site", text, "default", true, "The site that the host belongs to."},
 		{"node.priority", integer, 100, true, "Ranks the nodes of a site; higher leads first."},
 		{"node.labels", texts, map[string]string{}, true, "Free labels, shown with the node."},
+		{"node.never", boolean, false, true, "This daemon never leads: an observer, which still takes part as elector."},
 		{"zookeeper.servers", list, []string{"127.0.0.1:2181"}, false, "The ensemble, as host:port."},
 		{"zookeeper.root", text, "/cluster", false, "The group's root znode; created if it does not exist. Daemons with the same root elect one leader."},
 		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to ask for; the server clamps it to 2 to 20 of its ticks. The lease is 45 % of what it grants."},
 		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; 0s tries for ever."},
 		{"zookeeper.session_file", text, "", false, "Where the session's id and password are kept (mode 0600) for 'zkelectd release'. Default: session in systemd's $RUNTIME_DIRECTORY; without that, nowhere."},
-		{"election.failback.mode", text, "immediate", false, "Whether a better node replaces a healthy leader: immediate, delayed or manual (never by itself)."},
-		{"election.failback.delay", duration, 30 * time.Second, false, "For delayed: how long the better node must have been eligible without a break."},
+		{"election.failback.mode", text, cluster.FailbackImmediate, true, "Whether a better node replaces a healthy leader: immediate, delayed or manual (only 'zkelectd elect' or 'move' does). Part of the policy that holds for the whole group."},
+		{"election.failback.delay", duration, 30 * time.Second, true, "For delayed: how long the better node must have been eligible without a break."},
+		{"election.max_moves", integer, 6, true, "How often policy may move a healthy leader within the window; 0 for no bound. Failures and operators are never held back. Part of the policy."},
+		{"election.moves_window", duration, time.Hour, true, "The window in which such moves are counted."},
 		{"election.takeover_timeout", duration, 30 * time.Second, false, "How long a takeover may last before the candidate is excluded and the next one elected."},
 		{"election.exclusion", duration, time.Minute, false, "How long a node is excluded after a first strike; doubles with each further one, up to an hour."},
 		{"election.forgive_after", duration, 5 * time.Minute, false, "A leader that has been ready for this long loses its strikes."},
-		{"policy.type", text, "priority", true, "How nodes are ranked: priority (site, then node.priority, then the incumbent, then the oldest)."},
+		{"policy.revision", integer, 0, true, "A number that must rise with each change of the policy by a reload; 0 lets zkelectd count."},
+		{"policy.type", text, "priority", true, "How nodes are ranked: one of " + strings.Join(policy.Types(), ", ") + ". See docs/policies.md."},
+		{"policy.rank", list, none, true, "The rankers spelled out, the first decides; instead of policy.type. Of " + strings.Join(policy.Rankers(), ", ") + ", and expr:EXPRESSION."},
 		{"policy.sites", integers, map[string]int{}, true, "Priority of each site, higher first; a site that is not listed has 0."},
+		{"policy.strategies", choices, []cluster.Strategy{}, true, "A list of {when: CONDITION, use: TYPE}: the first whose condition holds ranks; without when it always holds; if none does, policy.type."},
+		{"policy.expr", text, "", true, "The expression that the type expr ranks by: a number, or true before false."},
+		{"policy.hysteresis", integer, 20, true, "By how many per cent a latency or score must be better than the leader's."},
+		{"policy.exec.command", list, none, true, "The program of the type exec: the snapshot as JSON on its standard input, the ranking as JSON on its output. Each host's own; never taken from ZooKeeper."},
+		{"policy.exec.timeout", duration, 2 * time.Second, true, "How long an election waits for it."},
+		{"policy.exec.fallback", text, policy.Types()[0], true, "The type that ranks when it fails."},
+		{"policy.filter", list, none, true, "Expressions about a member that must all hold for it to lead."},
+		{"policy.min_priority", integer, 0, true, "Nodes with a lower node.priority never lead; 0 for no bound."},
+		{"policy.require_labels", texts, map[string]string{}, true, "Nodes without these labels never lead."},
+		{"policy.never", list, none, true, "Ids of nodes that never lead."},
+		{"policy.disabled_sites", list, none, true, "Sites whose nodes do not lead."},
+		{"health.exec", list, none, false, "The host may lead while this command exits with 0. At most one of exec, http and tcp is set; with none the host is healthy."},
+		{"health.http", text, "", false, "Healthy when this URL answers 2xx."},
+		{"health.tcp", text, "", false, "Healthy when this host:port accepts connections."},
+		{"health.interval", duration, 5 * time.Second, false, "The time between two tries."},
+		{"health.timeout", duration, 2 * time.Second, false, "A try that takes longer has failed."},
+		{"health.rise", integer, 2, false, "Healthy again after so many tries in a row."},
+		{"health.fall", integer, 3, false, "Unhealthy after so many failed tries in a row. The very first try decides alone."},
+		{"score.exec", list, none, false, "The number that the type score ranks by is the first word of this command's output, higher first. At most one of exec and http is set."},
+		{"score.http", text, "", false, "Or the first word of what this URL answers."},
+		{"score.interval", duration, 10 * time.Second, false, "The time between two tries; the last few are averaged."},
+		{"score.timeout", duration, 2 * time.Second, false, "A try that takes longer has failed."},
 		{"child.command", list, none, false, "The leader-only child. Empty: the daemon only elects."},
 		{"child.env", texts, map[string]string{}, false, "Further environment variables of the child."},
 		{"child.dir", text, "", false, "The child's working directory. Default: the daemon's."},
@@ -62,6 +93,12 @@ func Keys() []Key {
 		{"child.ready.delay", duration, time.Duration(0), false, "Ready after this time."},
 		{"child.ready.interval", duration, 100 * time.Millisecond, false, "The time between two tries."},
 		{"child.ready.timeout", duration, 20 * time.Second, false, "A child that is not ready by then has failed."},
+		{"child.live.exec", list, none, false, "The child is alive while this command exits with 0. At most one of exec, http and tcp is set; with none only its exit counts."},
+		{"child.live.http", text, "", false, "Alive when this URL answers 2xx."},
+		{"child.live.tcp", text, "", false, "Alive when this host:port accepts connections."},
+		{"child.live.interval", duration, 5 * time.Second, false, "The time between two tries, from when the child is ready."},
+		{"child.live.timeout", duration, 2 * time.Second, false, "A try that takes longer has failed."},
+		{"child.live.fall", integer, 3, false, "After so many failed tries in a row leadership is given up, with a strike."},
 		{"child.stop_signal", text, "TERM", false, "The signal that asks the child to stop."},
 		{"child.stop_timeout", duration, 2 * time.Second, false, "The child is killed, with its whole process group, this long after stop_signal, or when the lease ends if that is sooner."},
 		{"child.restart.max", integer, 3, false, "How often within the window a child that exits by itself is started again in place; then leadership is given up."},
@@ -74,6 +111,7 @@ func Keys() []Key {
 		{"http.listen", text, "", false, "host:port for status and metrics; empty for none."},
 		{"log.level", text, "info", true, "debug, info, warn or error."},
 		{"log.format", text, "text", false, "text or json."},
+		{"reload.watch", boolean, false, false, "Read the configuration again whenever the file changes, as SIGHUP does."},
 	}
 }
 

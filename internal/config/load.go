@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+
+	"zkelectd/internal/cluster"
 )
 
 // Sources are where settings come from, the later ones over the earlier: defaults, File, Env, Flags, Command.
@@ -39,11 +41,22 @@ var flags = []struct{ flag, key, usage string }{
 }
 
 // RegisterFlags adds --config and a flag for each setting that is worth one.
-func RegisterFlags(fs *pflag.FlagSet) {
+func RegisterFlags(fs *pflag.FlagSet) { register(fs, "") }
+
+// RegisterConnection adds --config and the flags that say where the group is, for commands that only talk to it.
+func RegisterConnection(fs *pflag.FlagSet) { register(fs, "zookeeper.") }
+
+// setting is the annotation of a flag that sets a key; a command may have others of the same name.
+const setting = "setting"
+
+func register(fs *pflag.FlagSet, prefix string) {
 	fs.Var(&onceValue{}, "config", "configuration file (YAML); none is needed")
 	keys := keyByName()
 	for _, f := range flags {
-		fs.String(f.flag, "", fmt.Sprintf("%s (default %v)", f.usage, shown(keys[f.key].Default)))
+		if strings.HasPrefix(f.key, prefix) {
+			fs.String(f.flag, "", fmt.Sprintf("%s (default %v)", f.usage, shown(keys[f.key].Default)))
+			fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
+		}
 	}
 }
 
@@ -75,15 +88,8 @@ func Load(src Sources) (Config, error) {
 	if len(src.Command) > 0 {
 		values["child.command"] = found{"command line", src.Command}
 	}
-	v := viper.New()
-	for _, k := range Keys() {
-		v.SetDefault(k.Name, k.Default)
-	}
-	for name, f := range values {
-		v.Set(name, f.value)
-	}
-	var cfg Config
-	if err := v.UnmarshalExact(&cfg); err != nil {
+	cfg, err := merged(values)
+	if err != nil {
 		faults.add("", "", "%v", err)
 	}
 	cfg.check(func(key, format string, args ...any) {
@@ -97,6 +103,20 @@ func Load(src Sources) (Config, error) {
 		return Config{}, faults.sorted()
 	}
 	return cfg, nil
+}
+
+// merged puts values over the defaults.
+func merged(values map[string]found) (Config, error) {
+	v := viper.New()
+	for _, k := range Keys() {
+		v.SetDefault(k.Name, k.Default)
+	}
+	for name, f := range values {
+		v.Set(name, f.value)
+	}
+	var cfg Config
+	err := v.UnmarshalExact(&cfg)
+	return cfg, err
 }
 
 // ours are set for the leader-only child, in which commands must work too.
@@ -133,7 +153,7 @@ func readFlags(fs *pflag.FlagSet, values map[string]found, faults *Faults) {
 	}
 	keys := keyByName()
 	for _, f := range flags {
-		if flag := fs.Lookup(f.flag); flag != nil && flag.Changed {
+		if flag := fs.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
 			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), faults)
 		}
 	}
@@ -154,11 +174,14 @@ func (c Config) settings() map[string]any {
 	var walk func(prefix string, v reflect.Value)
 	walk = func(prefix string, v reflect.Value) {
 		for i := range v.NumField() {
-			name := prefix + v.Type().Field(i).Tag.Get("mapstructure")
-			if f := v.Field(i); f.Kind() == reflect.Struct {
-				walk(name+".", f)
-			} else {
-				out[name] = f.Interface()
+			name, squash, _ := strings.Cut(v.Type().Field(i).Tag.Get("mapstructure"), ",")
+			switch f := v.Field(i); {
+			case squash != "":
+				walk(prefix, f)
+			case f.Kind() == reflect.Struct:
+				walk(prefix+name+".", f)
+			default:
+				out[prefix+name] = f.Interface()
 			}
 		}
 	}
@@ -192,11 +215,15 @@ func empty(v any) bool {
 }
 
 // YAML prints the whole configuration; loading it again gives the same one.
-func (c Config) YAML() string {
+func (c Config) YAML() string { return yamlOf(c.settings(), func(string) bool { return true }) }
+
+func yamlOf(settings map[string]any, wanted func(key string) bool) string {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
-	settings := c.settings()
 	for _, k := range Keys() {
+		if !wanted(k.Name) {
+			continue
+		}
 		path, name := "", k.Name
 		if i := strings.LastIndexByte(k.Name, '.'); i >= 0 {
 			path, name = k.Name[:i], k.Name[i+1:]
@@ -214,6 +241,19 @@ func (c Config) YAML() string {
 	e.Encode(root)
 	e.Close()
 	return b.String()
+}
+
+// inline prints one value on one line.
+func inline(v any) string {
+	n, err := marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	text, err := yaml.Marshal(n)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return strings.Join(strings.Fields(string(text)), " ")
 }
 
 func section(sections map[string]*yaml.Node, path string) *yaml.Node {
@@ -238,7 +278,7 @@ func shown(v any) string {
 		return strings.Join(v, ",")
 	case string:
 		return v
-	case map[string]string, map[string]int:
+	case map[string]string, map[string]int, []cluster.Strategy:
 		return ""
 	}
 	return fmt.Sprint(v)

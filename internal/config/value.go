@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // fromText reads a value out of a word, as an environment variable or a flag gives it.
@@ -37,6 +39,12 @@ func fromText(k kind, s string) (any, error) {
 			return []string{}, nil
 		}
 		return strings.Split(s, ","), nil
+	case choices:
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(s), &doc); err != nil || len(doc.Content) != 1 {
+			return nil, fmt.Errorf("%q is not a list in YAML", s)
+		}
+		return strategies(doc.Content[0])
 	}
 	var pairs [][2]string
 	for item := range strings.SplitSeq(s, ",") {

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// Rules are what of the configuration holds for the whole group, once published.
+func (c Config) Rules() cluster.Rules {
+	p, e := c.Policy, c.Election
+	r := cluster.Rules{
+		Type: p.Type, Rank: p.Rank, Sites: p.Sites, Strategies: p.Strategies, Expr: p.Expr, Hysteresis: p.Hysteresis,
+		Filter: p.Filter, MinPriority: p.MinPriority, RequireLabels: p.RequireLabels, Never: p.Never, DisabledSites: p.DisabledSites,
+		Failback: e.Failback.Mode, MaxMoves: e.MaxMoves, MovesWindow: cluster.Duration(e.MovesWindow),
+	}
+	if e.Failback.Mode == cluster.FailbackDelayed {
+		r.FailbackDelay = cluster.Duration(e.Failback.Delay)
+	}
+	if policy.UsesExec(r) {
+		r.Fallback, r.ExecTimeout = p.Exec.Fallback, cluster.Duration(p.Exec.Timeout)
+	}
+	return r
+}
+
+// withRules is the inverse of Rules, as far as they tell.
+func (c Config) withRules(r cluster.Rules) Config {
+	p := &c.Policy
+	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
+	p.Filter, p.MinPriority, p.RequireLabels, p.Never, p.DisabledSites = r.Filter, r.MinPriority, r.RequireLabels, r.Never, r.DisabledSites
+	c.Election.Failback.Mode, c.Election.MaxMoves, c.Election.MovesWindow = r.Failback, r.MaxMoves, time.Duration(r.MovesWindow)
+	if r.FailbackDelay > 0 {
+		c.Election.Failback.Delay = time.Duration(r.FailbackDelay)
+	}
+	if r.Fallback != "" {
+		p.Exec.Fallback = r.Fallback
+	}
+	if r.ExecTimeout > 0 {
+		p.Exec.Timeout = time.Duration(r.ExecTimeout)
+	}
+	return c
+}
+
+// ofRules lists the keys that rules are made from.
+func ofRules(key string) bool {
+	switch key {
+	case "policy.revision", "policy.exec.command":
+		return false
+	case "election.max_moves", "election.moves_window":
+		return true
+	}
+	return strings.HasPrefix(key, "policy.") || strings.HasPrefix(key, "election.failback.")
+}
+
+func defaults() Config {
+	c, err := merged(nil)
+	if err != nil {
+		panic(fmt.Sprintf("config: the defaults do not fit: %v", err))
+	}
+	return c
+}
+
+// RulesYAML prints rules as the part of a configuration file that makes them.
+func RulesYAML(r cluster.Rules) string {
+	return yamlOf(defaults().withRules(r).settings(), ofRules)
+}
+
+// RulesDiff lists the keys in which rules differ, as "key: before -> after".
+func RulesDiff(before, after cluster.Rules) []string {
+	a, b := defaults().withRules(before).settings(), defaults().withRules(after).settings()
+	var lines []string
+	for _, k := range Keys() {
+		x, y := a[k.Name], b[k.Name]
+		if !ofRules(k.Name) || reflect.DeepEqual(x, y) || (empty(x) && empty(y)) {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s -> %s", k.Name, inline(x), inline(y)))
+	}
+	return slices.Clip(lines)
+}

@@ -69,7 +69,7 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 
 // publish makes a policy the one in force.
 func (g *group) publish(ctx context.Context, sites map[string]int) error {
-	rec := cluster.Policy{Revision: time.Now().UnixNano(), Type: "priority", Sites: sites, By: "bench", Time: time.Now()}
+	rec := cluster.Policy{Revision: time.Now().UnixNano(), Rules: cluster.Rules{Type: "priority", Sites: sites}, By: "bench", Time: time.Now()}
 	op := cluster.Op{Kind: cluster.OpSet, Path: g.paths.Policy(), Version: cluster.AnyVersion, Data: cluster.Encode(&rec)}
 	if _, err := g.session.Do(ctx, op); err == nil {
 		return nil

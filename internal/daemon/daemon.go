@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +45,12 @@ type Daemon struct {
 	paths cluster.Paths
 	me    identity
 	hooks *hook.Queue
-	view  atomic.Pointer[status.Daemon]
+	// vitals are found out by goroutines of their own; the others below belong to the loop.
+	vitals  *vitals
+	loads   int64  // how often the configuration was read again
+	refused string // why not, the last time
+	drift   string // how the own policy differs from that in force, as last seen
+	view    atomic.Pointer[status.Daemon]
 
 	stops   chan string
 	reloads chan struct{}
@@ -59,6 +65,7 @@ func New(opt Options) *Daemon {
 		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.Pid()),
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
+	d.vitals = newVitals(opt.Config)
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{Node: opt.Config.Node.ID, Phase: string(transition.Standby)})
 	return d
@@ -98,13 +105,18 @@ func (d *Daemon) Run(ctx context.Context) error {
 	abandoned := context.AfterFunc(d.opt.Guard.Life(), func() { d.Stop("the guard is lost") })
 	defer abandoned()
 	d.hooks = hook.NewQueue(hook.QueueOptions{
-		Name: "on_change", Argv: d.cfg.Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
+		Name: "hooks.on_change", Argv: d.cfg.Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
 	})
 	defer func() {
 		limited, cancel := context.WithTimeout(context.Background(), d.cfg.Hooks.Timeout)
 		defer cancel()
 		d.hooks.Close(limited)
 	}()
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	probes.Go(func() { d.watch(probing) })
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
 		err := d.session(ctx)

@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/watchdog"
@@ -29,22 +25,24 @@ type electorRole struct {
 	busy     bool  // a write is under way
 	settled  time.Duration
 	retry    time.Duration
-	note     string
+	note     string // why nobody can be elected
+	holding  string // why a better member is not
 	acting   bool
+	program  program
+	history  chronicle
 }
 
 func newElectorRole(l *loop) *electorRole {
 	c := l.d.cfg.Election
 	return &electorRole{
-		l: l,
-		core: elector.New(elector.Options{
-			Failback: elector.FailbackMode(c.Failback.Mode), Delay: c.Failback.Delay,
-			Exclusion: c.Exclusion, ExclusionMax: max(c.Exclusion, maxExclusion),
-		}),
+		l:    l,
+		core: elector.New(ElectorOptions(l.d.cfg)),
 		watchdog: watchdog.New(watchdog.Options{
 			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, OwnWaitOut: l.budget.WaitOut,
 		}),
 		version: -2,
+		program: program{l: l},
+		history: chronicle{l: l},
 	}
 }
 
@@ -57,6 +55,7 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		e.acting = true
 		e.l.d.log.Info("now elector", "members", len(snap.Members))
 	}
+	e.history.observe(snap, now)
 	switch {
 	case e.busy || snap.At < e.settled:
 		return 0 // the outcome or a newer snapshot is on its way
@@ -72,37 +71,59 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		return 0
 	}
 	found := e.watchdog.Observe(snap, now)
-	d := e.core.Decide(elector.Input{
+	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
-	})
-	e.report(d.Note)
-	switch {
-	case d.Elect != nil:
-		e.l.d.log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason", d.Elect.Reason)
-		e.write("ELECT", func(ctx context.Context) error {
-			_, err := e.l.s.Do(ctx, e.l.d.paths.ElectTx(snap, *d.Elect)...)
-			return err
-		})
-	case d.Revoke != nil:
-		e.l.d.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
-		e.write("REVOKE", func(ctx context.Context) error {
-			_, err := e.l.s.Do(ctx, e.l.d.paths.RevokeTx(snap, *d.Revoke)...)
-			return err
-		})
 	}
-	if d.Wake == 0 || (found.Wake != 0 && found.Wake < d.Wake) {
-		return found.Wake
+	ready, wake := e.program.consult(e.core, &in)
+	if !ready {
+		return earlier(wake, found.Wake)
 	}
-	return d.Wake
+	d := e.core.Decide(in)
+	e.report(d)
+	e.carryOut(d, snap)
+	return earlier(wake, earlier(d.Wake, found.Wake))
 }
 
-// report logs why nobody can be elected, once.
-func (e *electorRole) report(note string) {
-	if note != "" && note != e.note {
-		e.l.d.log.Warn("nobody can be elected", "reason", note)
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
 	}
-	e.note = note
+	return a
+}
+
+// carryOut writes what was decided.
+func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
+	var ops []cluster.Op
+	var what string
+	log, paths := e.l.d.log, e.l.d.paths
+	switch {
+	case d.Elect != nil:
+		log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason", d.Elect.Reason)
+		what, ops = "ELECT", paths.ElectTx(snap, *d.Elect)
+	case d.Revoke != nil:
+		log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
+		what, ops = "REVOKE", paths.RevokeTx(snap, *d.Revoke)
+	case d.Control != nil:
+		what, ops = "CONTROL", paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)
+	default:
+		return
+	}
+	e.write(what, func(ctx context.Context) error {
+		_, err := e.l.s.Do(ctx, ops...)
+		return err
+	})
+}
+
+// report logs why nobody can be elected, or a better member is not, once.
+func (e *electorRole) report(d elector.Decision) {
+	if d.Note != "" && d.Note != e.note {
+		e.l.d.log.Warn("nobody can be elected", "reason", d.Note)
+	}
+	if d.Holding != "" && d.Holding != e.holding {
+		e.l.d.log.Info("the leader stays", "reason", d.Holding)
+	}
+	e.note, e.holding = d.Note, d.Holding
 }
 
 // write runs one transaction. Its result is not fed back: the watch brings it round. A refusal only means that the
@@ -145,56 +166,4 @@ func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 		panic(fmt.Sprintf("daemon: a checked configuration has a policy that does not compile: %v", err))
 	}
 	return e.compiled
-}
-
-func policyRecord(c config.Config, revision int64) cluster.Policy {
-	return cluster.Policy{Revision: revision, Type: c.Policy.Type, Sites: c.Policy.Sites, By: c.Node.ID, Time: time.Now()}
-}
-
-// policyDigest identifies the policy of a configuration.
-func policyDigest(c config.Policy) string {
-	data, err := json.Marshal(struct {
-		Type  string
-		Sites map[string]int
-	}{c.Type, c.Sites})
-	if err != nil {
-		return ""
-	}
-	h := fnv.New32a()
-	h.Write(data)
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
-// publishPolicy makes the configuration's policy the one in force for the whole group.
-func (l *loop) publishPolicy(c config.Config) error {
-	path := l.d.paths.Policy()
-	for range 5 {
-		ctx, cancel := context.WithTimeout(l.life, l.budget.Session)
-		defer cancel()
-		data, stat, err := l.s.Get(ctx, path, false)
-		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-			return fmt.Errorf("cannot read znode %s: %w", path, err)
-		}
-		old := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
-		if old.Exists && old.Err != nil {
-			return fmt.Errorf("the policy is not replaced: %w", old.Err)
-		}
-		rec := policyRecord(c, old.Record.Revision+1)
-		rec.Header = old.Record.Header
-		op := cluster.Op{Kind: cluster.OpCreate, Path: path, Data: cluster.Encode(&rec)}
-		if old.Exists {
-			op.Kind, op.Version = cluster.OpSet, stat.Version
-		}
-		_, err = l.s.Do(ctx, op)
-		switch {
-		case err == nil:
-			l.d.log.Info("policy published", "revision", rec.Revision)
-			return nil
-		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-			// Somebody else was faster: look again.
-		default:
-			return fmt.Errorf("cannot write znode %s: %w", path, err)
-		}
-	}
-	return fmt.Errorf("znode %s keeps changing: reload again", path)
 }

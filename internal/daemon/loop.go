@@ -23,6 +23,7 @@ type loop struct {
 	reader  *zkstore.Reader
 	elector *electorRole
 	task    *task
+	node    publication
 
 	life    context.Context // of everything this loop has started but the task
 	cancel  context.CancelFunc
@@ -51,6 +52,7 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.elector = newElectorRole(l)
 	l.task = &task{l: l}
+	l.node = publication{l: l}
 	return l
 }
 
@@ -63,6 +65,7 @@ func (l *loop) run() error {
 	l.beat()
 	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
+	l.owned.Go(l.survey)
 	defer func() {
 		l.cancel()
 		l.owned.Wait()
@@ -89,6 +92,8 @@ func (l *loop) run() error {
 			l.step(transition.SessionEnded{Reason: l.s.Err().Error()})
 		case reason := <-stopped:
 			l.step(transition.Quit{Reason: reason})
+		case <-l.d.vitals.changed:
+			l.node.publish()
 		case <-l.d.reloads:
 			l.reload()
 			l.step(transition.Tick{})
@@ -186,7 +191,7 @@ func (l *loop) publish() {
 	v := &status.Daemon{
 		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(phase),
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
-		Note: l.elector.note, At: l.snap.At,
+		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At,
 	}
 	if l.snap.Elected.Readable() {
 		v.Elected, v.ElectedTerm = l.snap.Elected.Record.Node, l.snap.Elected.Record.Term

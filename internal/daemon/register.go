@@ -77,9 +77,16 @@ func (me identity) lives(n cluster.Node) bool {
 
 // record is what this daemon says of itself.
 func (d *Daemon) record(s *zkstore.Session) cluster.Node {
-	return cluster.Node{
-		ID: d.cfg.Node.ID, Site: d.cfg.Node.Site, Priority: d.cfg.Node.Priority, Labels: d.cfg.Node.Labels,
+	c := d.cfg.Node
+	n := cluster.Node{
+		ID: c.ID, Site: c.Site, Priority: c.Priority, Labels: c.Labels,
 		Host: d.me.host, PID: d.me.pid, Boot: d.me.boot, Started: d.me.started,
-		SessionTimeout: cluster.Duration(s.Timeout()), API: d.cfg.HTTP.Listen, PolicyDigest: policyDigest(d.cfg.Policy), Version: d.opt.Version, Since: time.Now(),
+		SessionTimeout: cluster.Duration(s.Timeout()), API: d.cfg.HTTP.Listen, PolicyDigest: d.cfg.Rules().Digest(), Version: d.opt.Version,
+		Reloads: d.loads, Refused: d.refused, Since: time.Now(),
 	}
+	if c.Never {
+		n.Ineligible = "an observer: node.never is set"
+	}
+	d.vitals.fill(&n)
+	return n
 }

@@ -110,7 +110,7 @@ func (t *task) postStop(term int64) {
 		return
 	}
 	t.l.owned.Go(func() {
-		err := hook.Run(context.Background(), "post_stop", argv, t.env(term), nil, t.l.d.cfg.Hooks.Timeout)
+		err := hook.Run(context.Background(), "hooks.post_stop", argv, t.env(term), nil, t.l.d.cfg.Hooks.Timeout)
 		t.l.report(transition.HookDone{Err: t.hookFailed(err)})
 	})
 }
@@ -148,13 +148,29 @@ func (t *task) start(term int64) {
 	})
 	if ready.Immediate() {
 		t.l.inline = append(t.l.inline, transition.ChildReady{})
+		t.l.owned.Go(func() { t.live(waiting, term) })
 		return
 	}
 	t.l.owned.Go(func() {
 		switch err := probe.Wait(waiting, ready, t.env(term), socket); {
 		case err == nil:
 			t.l.report(transition.ChildReady{})
+			t.live(waiting, term)
 		case !errors.Is(err, context.Canceled):
+			t.l.report(transition.ChildFailed{Err: err})
+		}
+	})
+}
+
+// live has leadership given up when the child is alive but serves no more.
+func (t *task) live(life context.Context, term int64) {
+	c := t.l.d.cfg.Child.Live
+	if target(c.Check).None() {
+		return
+	}
+	w := probe.Watch{Target: target(c.Check), Section: "child.live", Interval: c.Interval, Timeout: c.Timeout, Rise: 1, Fall: c.Fall}
+	w.Run(life, t.env(term), func(err error) {
+		if err != nil {
 			t.l.report(transition.ChildFailed{Err: err})
 		}
 	})

@@ -28,20 +28,20 @@ func read(path string) string {
 
 func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
-	if err := Run(t.Context(), "pre_start", shell("cat >"+file+"; echo $A >>"+file), []string{"A=b", "PATH=" + os.Getenv("PATH")}, []byte("in\n"), time.Minute); err != nil {
+	if err := Run(t.Context(), "hooks.pre_start", shell("cat >"+file+"; echo $A >>"+file), []string{"A=b", "PATH=" + os.Getenv("PATH")}, []byte("in\n"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if read(file) != "in\nb" {
 		t.Errorf("%q", read(file))
 	}
-	if err := Run(t.Context(), "pre_start", nil, nil, nil, time.Minute); err != nil {
+	if err := Run(t.Context(), "hooks.pre_start", nil, nil, nil, time.Minute); err != nil {
 		t.Errorf("no hook: %v", err)
 	}
 	for want, argv := range map[string][]string{
 		"hooks.pre_start sh failed: exit status 3: no disk": shell("echo no disk >&2; exit 3"),
 		"/no/such/hook": {"/no/such/hook"},
 	} {
-		if err := Run(t.Context(), "pre_start", argv, os.Environ(), nil, time.Minute); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Run(t.Context(), "hooks.pre_start", argv, os.Environ(), nil, time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestRun(t *testing.T) {
 
 func TestTimeoutKillsTheWholeGroup(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	err := Run(t.Context(), "post_stop", shell("trap '' TERM; sh -c 'echo $$ >"+file+"; exec sleep 1000' & wait"), os.Environ(), nil, 300*time.Millisecond)
+	err := Run(t.Context(), "hooks.post_stop", shell("trap '' TERM; sh -c 'echo $$ >"+file+"; exec sleep 1000' & wait"), os.Environ(), nil, 300*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "not done within 300ms") {
 		t.Errorf("%v", err)
 	}
@@ -73,7 +73,7 @@ func TestTimeoutKillsTheWholeGroup(t *testing.T) {
 func TestCancelCutsShort(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Run(ctx, "pre_start", shell("sleep 1000"), os.Environ(), nil, time.Minute); err == nil || !strings.Contains(err.Error(), "cut short") {
+	if err := Run(ctx, "hooks.pre_start", shell("sleep 1000"), os.Environ(), nil, time.Minute); err == nil || !strings.Contains(err.Error(), "cut short") {
 		t.Errorf("%v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestCancelCutsShort(t *testing.T) {
 func TestQueueRunsInOrderOneAtATime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
 	// A hook that finds the lock of another one has not been alone.
-	q := NewQueue(QueueOptions{Name: "on_change", Argv: shell(fmt.Sprintf("mkdir %s.lock || echo together >>%s; cat >>%s; rmdir %s.lock", file, file, file, file)),
+	q := NewQueue(QueueOptions{Name: "hooks.on_change", Argv: shell(fmt.Sprintf("mkdir %s.lock || echo together >>%s; cat >>%s; rmdir %s.lock", file, file, file, file)),
 		Env: os.Environ(), Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)})
 	var want strings.Builder
 	for i := range 20 {
@@ -98,7 +98,7 @@ func TestQueueRunsInOrderOneAtATime(t *testing.T) {
 func TestSlowQueueDropsTheOldest(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
-	q := NewQueue(QueueOptions{Name: "on_change", Argv: shell(fmt.Sprintf("while [ ! -e %s/go ]; do sleep 0.01; done; cat >>%s/out", dir, dir)),
+	q := NewQueue(QueueOptions{Name: "hooks.on_change", Argv: shell(fmt.Sprintf("while [ ! -e %s/go ]; do sleep 0.01; done; cat >>%s/out", dir, dir)),
 		Env: os.Environ(), Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range 3 * maxWaiting {
 		q.Push(fmt.Appendf(nil, "%d\n", i))
@@ -117,7 +117,7 @@ func TestSlowQueueDropsTheOldest(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForEver(t *testing.T) {
-	q := NewQueue(QueueOptions{Name: "on_change", Argv: shell("sleep 1000"), Env: os.Environ(), Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	q := NewQueue(QueueOptions{Name: "hooks.on_change", Argv: shell("sleep 1000"), Env: os.Environ(), Timeout: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	q.Push([]byte("x"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

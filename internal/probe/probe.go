@@ -91,14 +91,23 @@ func (r Readiness) poll(ctx context.Context, what string, try func(context.Conte
 	})
 }
 
-func tryExec(ctx context.Context, argv, env []string) error {
+func command(ctx context.Context, argv, env []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the probe has started must not outlive it.
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
+	return cmd
+}
+
+func output(ctx context.Context, argv, env []string) (string, error) {
+	out, err := command(ctx, argv, env).Output()
+	return string(out[:min(len(out), maxAnswer)]), err
+}
+
+func tryExec(ctx context.Context, argv, env []string) error {
+	out, err := command(ctx, argv, env).CombinedOutput()
 	if err == nil {
 		return nil
 	}

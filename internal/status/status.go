@@ -31,6 +31,10 @@ type Daemon struct {
 	ElectedTerm int64  `json:"elected_term,omitempty"`
 	// Note says why nobody can be elected, where this daemon is the elector.
 	Note string `json:"note,omitempty"`
+	// Holding says why a better member does not take over, where this daemon is the elector.
+	Holding string `json:"holding,omitempty"`
+	// Drift says how the policy of its own configuration differs from the one in force; empty if it does not.
+	Drift string `json:"drift,omitempty"`
 	// At is when the snapshot was read, on CLOCK_BOOTTIME.
 	At time.Duration `json:"-"`
 }
@@ -72,6 +76,8 @@ type Group struct {
 	Elector string   `json:"elector,omitempty"`
 	Policy  string   `json:"policy,omitempty"`
 	Members []Member `json:"members"`
+	// Orders are the operators' that are in force: pause, move, cordons, an election asked for.
+	Orders []Order `json:"orders,omitempty"`
 	// Exclusions lists strikes, in force or served.
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
 	// Problems are records that can't be read and the like, in words.
@@ -87,13 +93,31 @@ type Member struct {
 	// Roles are leader, candidate, elector; none for a standby.
 	Roles []string `json:"roles"`
 	// Health is ok, or why the member may not lead.
-	Health      string     `json:"health"`
+	Health string `json:"health"`
+	// Latency is in milliseconds; it and Score are nil if not known.
+	Latency *float64 `json:"latency_ms,omitempty"`
+	Score   *float64 `json:"score,omitempty"`
+	// Drift tells that its own configuration has another policy than the one in force.
+	Drift       bool       `json:"policy_drift,omitempty"`
 	Host        string     `json:"host"`
 	PID         int        `json:"pid"`
 	Incarnation string     `json:"incarnation"`
 	Since       *time.Time `json:"since,omitempty"`
 	// Why is the verdict of the last decision.
 	Why string `json:"why,omitempty"`
+}
+
+// Order is something that an operator has asked for.
+type Order struct {
+	ID int64 `json:"id"`
+	// Kind is pause, hard-pause, move, cordon, drain, step-down or elect; Target the node or site that is meant.
+	Kind   string    `json:"kind"`
+	Target string    `json:"target,omitempty"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+	// Left is about how long it will hold, by this host's clock; nil without end.
+	Left *time.Duration `json:"left_ns,omitempty"`
 }
 
 // States of a group beside those of leader/current.
@@ -121,9 +145,6 @@ func Of(root string, s cluster.Snapshot) Group {
 			g.Cause, g.Reason = "", ""
 		}
 	}
-	if s.Policy.Readable() {
-		g.Policy = fmt.Sprintf("%s, revision %d, published by %s", s.Policy.Record.Type, s.Policy.Record.Revision, s.Policy.Record.By)
-	}
 	for i, m := range s.Members {
 		if i == 0 {
 			g.Elector = m.ID
@@ -133,7 +154,9 @@ func Of(root string, s cluster.Snapshot) Group {
 	slices.SortStableFunc(g.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Node, b.Node))
 	})
-	for _, err := range []error{s.Elected.Err, s.Fence.Err, s.Current.Err, s.Policy.Err} {
+	g.Orders = orders(s)
+	g.policy(s)
+	for _, err := range []error{s.Elected.Err, s.Fence.Err, s.Current.Err, s.Policy.Err, s.Control.Err} {
 		if err != nil {
 			g.Problems = append(g.Problems, err.Error())
 		}
@@ -161,7 +184,8 @@ func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
 	n := m.Node.Record
 	v := Member{
 		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: []string{}, Health: "ok",
-		Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: moment(n.Since),
+		Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: moment(n.Since), Latency: n.Latency, Score: n.Score,
+		Drift: s.Policy.Readable() && n.PolicyDigest != "" && n.PolicyDigest != s.Policy.Record.Rules.Digest(),
 	}
 	switch {
 	case m.Node.Err != nil:
@@ -172,6 +196,13 @@ func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
 		v.Health = "registered again since"
 	case n.Ineligible != "":
 		v.Health = n.Ineligible
+	case n.Unhealthy != "":
+		v.Health = "unhealthy: " + n.Unhealthy
+	}
+	for _, c := range s.Control.Record.Cordons {
+		if v.Health == "ok" && c.Meets(m.ID, n.Site) {
+			v.Health = c.Words()
+		}
 	}
 	holds := s.Current.Readable() && s.Current.Record.Incarnation == m.Name
 	switch elected := s.Elected.Readable() && s.Elected.Record.Incarnation == m.Name && !over(s); {

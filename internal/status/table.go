@@ -17,26 +17,34 @@ func (g Group) Table() string {
 	case StateNone:
 		fmt.Fprintln(&b, "Leader   none")
 	case string(cluster.CurrentReady):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, ready since %s\n", quoted(g.Leader), quoted(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, ready since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
 	case string(cluster.CurrentProgress):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, taking over since %s\n", quoted(g.Leader), quoted(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, taking over since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
 	default:
-		fmt.Fprintf(&b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", quoted(g.Leader), quoted(g.Site), g.Term)
+		fmt.Fprintf(&b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Plain(g.Leader), Plain(g.Site), g.Term)
 	}
 	if g.LeaseRemaining > 0 {
 		fmt.Fprintf(&b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
 	}
 	if g.Reason != "" {
-		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, quoted(g.Reason))
+		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, Plain(g.Reason))
 	}
 	if g.Next != "" {
-		fmt.Fprintf(&b, "Next     %s\n", quoted(g.Next))
+		fmt.Fprintf(&b, "Next     %s\n", Plain(g.Next))
 	}
 	if g.Policy != "" {
-		fmt.Fprintf(&b, "Policy   %s\n", quoted(g.Policy))
+		fmt.Fprintf(&b, "Policy   %s\n", Plain(g.Policy))
+	}
+	for _, o := range g.Orders {
+		fmt.Fprintf(&b, "%-8s %s\n", "Order", Plain(o.String()))
+	}
+	for _, x := range g.Exclusions {
+		if !x.Served {
+			fmt.Fprintf(&b, "Excluded %s, strike %d, for %s: %s ('zkelectd forgive %s' lifts it)\n", Plain(x.Node), x.Strikes, x.For, Plain(x.Reason), Plain(x.Node))
+		}
 	}
 	for _, p := range g.Problems {
-		fmt.Fprintf(&b, "Problem  %s\n", quoted(p))
+		fmt.Fprintf(&b, "Problem  %s\n", Plain(p))
 	}
 	fmt.Fprintln(&b)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -50,7 +58,7 @@ func (g Group) Table() string {
 		if why == "" {
 			why = "joined since"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", quoted(m.Node), quoted(m.Site), m.Priority, role, quoted(m.Health), quoted(m.Host), m.PID, quoted(why))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", Plain(m.Node), Plain(m.Site), m.Priority, role, Plain(m.Health), Plain(m.Host), m.PID, Plain(why))
 	}
 	t.Flush()
 	if len(g.Members) == 0 {
@@ -59,8 +67,8 @@ func (g Group) Table() string {
 	return b.String()
 }
 
-// quoted keeps what others wrote into ZooKeeper from steering the terminal.
-func quoted(s string) string {
+// Plain keeps what others wrote into ZooKeeper from steering the terminal.
+func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return '?'

@@ -1,0 +1,105 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// orders lists what is in force.
+func orders(s cluster.Snapshot) []Order {
+	var all []Order
+	add := func(kind, target string, o cluster.Order) {
+		all = append(all, Order{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Left: left(o)})
+	}
+	c := s.Control.Record
+	if c.Pause != nil {
+		kind := "pause"
+		if c.Pause.Hard {
+			kind = "hard-pause"
+		}
+		add(kind, "", c.Pause.Order)
+	}
+	if c.Move != nil {
+		add("move", c.Move.Target(), c.Move.Order)
+	}
+	if c.Elect != nil {
+		add("elect", "", *c.Elect)
+	}
+	for _, cordon := range c.Cordons {
+		kind := "cordon"
+		switch {
+		case cordon.StepDown:
+			kind = "step-down"
+		case cordon.Drain:
+			kind = "drain"
+		}
+		add(kind, cordon.Target(), cordon.Order)
+	}
+	return all
+}
+
+// left is by the clock of who looks, and never more than an elector has last written down. Only the elector's own count
+// ends an order.
+func left(o cluster.Order) *time.Duration {
+	if o.For == 0 {
+		return nil
+	}
+	d := max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Left)))
+	return &d
+}
+
+// String is the order in one line.
+func (o Order) String() string {
+	text := strings.TrimSpace(o.Kind + " " + o.Target)
+	switch o.Kind {
+	case "pause":
+		text = "PAUSED, policy moves nobody"
+	case "hard-pause":
+		text = "PAUSED HARD, nobody is elected"
+	case "move":
+		text = "move to " + o.Target
+	}
+	text += ", by " + o.By
+	if o.Reason != "" {
+		text += " (" + o.Reason + ")"
+	}
+	if o.Left != nil {
+		return fmt.Sprintf("%s, about %s left", text, o.Left.Round(time.Second))
+	}
+	return text + ", until it is ended"
+}
+
+// policy shows the policy in force, and what is odd about it.
+func (g *Group) policy(s cluster.Snapshot) {
+	if !s.Policy.Readable() {
+		return
+	}
+	rec := s.Policy.Record
+	what := rec.Type
+	switch {
+	case len(rec.Strategies) > 0:
+		what = fmt.Sprintf("%d strategies, else %s", len(rec.Strategies), rec.Type)
+	case len(rec.Rank) > 0:
+		what = "rank " + strings.Join(rec.Rank, ", ")
+	}
+	g.Policy = fmt.Sprintf("%s, revision %d, published by %s", what, rec.Revision, rec.By)
+	compiled, err := policy.New(rec)
+	if err != nil {
+		g.Problems = append(g.Problems, "the policy in force cannot be used, each elector ranks by its own configuration: "+err.Error())
+		return
+	}
+	g.Problems = append(g.Problems, compiled.Problems(s.Members)...)
+	var drifted []string
+	for _, m := range g.Members {
+		if m.Drift {
+			drifted = append(drifted, m.Node)
+		}
+	}
+	if len(drifted) > 0 {
+		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (see 'zkelectd policy diff')", strings.Join(drifted, ", ")))
+	}
+}

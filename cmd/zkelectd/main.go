@@ -66,6 +66,8 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(runCommand(), daemonCommand(), releaseCommand(), statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), checkCommand(),
+		explainCommand(), whatifCommand(), historyCommand(), policyCommand(), reloadCommand(), moveCommand(), stepDownCommand(), electCommand(),
+		cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(), forgiveCommand(),
 		versionCommand(), demoCommand(), demoChildCommand())
 	return cmd
 }

@@ -104,13 +104,21 @@ func daemonCommand() *cobra.Command {
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
-		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}))
+		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
 		}
 		return err
 	}
 	return cmd
+}
+
+// watched is the file whose changes are taken over, "" for none.
+func watched(cmd *cobra.Command, cfg config.Config) string {
+	if !cfg.Reload.Watch {
+		return ""
+	}
+	return cmd.Flags().Lookup("config").Value.String()
 }
 
 // statusLost is the daemon's exit status without a guard, orphaned how long it may take to release and end.
@@ -127,8 +135,9 @@ func childArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// serve runs the daemon, and its listener if it has an address, and turns signals into what they ask for.
-func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Handler) error {
+// serve runs the daemon, its listener if it has an address, the watch of its file if that is asked for, and turns signals
+// into what they ask for.
+func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Handler, file string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -138,16 +147,17 @@ func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Ha
 		defer close(done)
 		return d.Run(ctx)
 	})
+	beside, cancel := context.WithCancel(ctx) // ends with the daemon
+	g.Go(func() error {
+		defer cancel()
+		<-done
+		return nil
+	})
 	if listen != "" {
-		g.Go(func() error {
-			serving, cancel := context.WithCancel(ctx)
-			defer cancel()
-			go func() { // ends with the daemon
-				<-done
-				cancel()
-			}()
-			return httpapi.Serve(serving, listen, handler)
-		})
+		g.Go(func() error { return httpapi.Serve(beside, listen, handler) })
+	}
+	if file != "" {
+		g.Go(func() error { return config.Watch(beside, file, d.Reload) })
 	}
 	g.Go(func() error {
 		for {

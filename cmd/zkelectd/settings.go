@@ -40,6 +40,17 @@ func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.P
 
 // withGroup runs f on a session that is closed afterwards.
 func withGroup(cmd *cobra.Command, f func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error) error {
+	return withConfig(cmd, func(ctx context.Context, g group) error { return f(ctx, g.session, g.paths) })
+}
+
+// group is a connection to one, with the configuration of the command.
+type group struct {
+	cfg     config.Config
+	session *zkstore.Session
+	paths   cluster.Paths
+}
+
+func withConfig(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
 	cfg, err := load(cmd, nil)
 	if err != nil {
 		return err
@@ -51,9 +62,16 @@ func withGroup(cmd *cobra.Command, f func(ctx context.Context, s *zkstore.Sessio
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Second)
 		defer cancel()
-		s.Close(ctx) // only read from; the server ends it anyway
+		s.Close(ctx) // the server ends it anyway
 	}()
-	return f(cmd.Context(), s, paths)
+	return f(cmd.Context(), group{cfg, s, paths})
+}
+
+// read reads the whole group once.
+func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return zkstore.ReadAll(ctx, g.session, g.paths, false)
 }
 
 // logger logs to standard error, at a level that a reload can change.

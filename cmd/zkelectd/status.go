@@ -23,8 +23,8 @@ func statusCommand() *cobra.Command {
 		Short: "Show the group: who leads and why, and every member",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return fmt.Errorf("-o %s: want table or json", output)
+			if err := checkOutput(output); err != nil {
+				return err
 			}
 			return withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
 				return showStatus(ctx, cmd.OutOrStdout(), s, p, output, watch)
@@ -32,7 +32,7 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
 	return cmd
 }
@@ -48,20 +48,20 @@ func showStatus(ctx context.Context, w io.Writer, s *zkstore.Session, p cluster.
 			fmt.Fprintln(w)
 		}
 		last = text
-		_, err = io.WriteString(w, text)
+		_, err = io.WriteString(w, paint(w, text))
 		return err
 	}
 	if watch {
 		return follow(ctx, s, p, show)
 	}
-	g, err := group(ctx, s, p)
+	g, err := look(ctx, s, p)
 	if err != nil {
 		return err
 	}
 	return show(withLease(ctx, g))
 }
 
-func group(ctx context.Context, s *zkstore.Session, p cluster.Paths) (status.Group, error) {
+func look(ctx context.Context, s *zkstore.Session, p cluster.Paths) (status.Group, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	snap, err := zkstore.ReadAll(ctx, s, p, false)
@@ -132,7 +132,7 @@ func slipsExit2(cmd *cobra.Command) {
 func withLeader(cmd *cobra.Command, f func(id string) error) error {
 	var leader string
 	err := withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
-		g, err := group(ctx, s, p)
+		g, err := look(ctx, s, p)
 		if err == nil && len(g.Problems) > 0 && g.State != string(cluster.CurrentReady) {
 			err = fmt.Errorf("%s", g.Problems[0])
 		}

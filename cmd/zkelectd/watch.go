@@ -47,24 +47,3 @@ func watchCommand() *cobra.Command {
 	config.RegisterFlags(cmd.Flags())
 	return cmd
 }
-
-func checkCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "check [flags] [-- command args...]",
-		Short: "Check a configuration and print the effective one",
-		Args:  childArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load(cmd, args)
-			if err != nil {
-				return err
-			}
-			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.StopTimeout()); err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
-			return err
-		},
-	}
-	config.RegisterFlags(cmd.Flags())
-	return cmd
-}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
+	"zkelectd/internal/policy"
+)
+
+func checkCommand() *cobra.Command {
+	var offline bool
+	cmd := &cobra.Command{
+		Use:   "check [flags] [-- command args...]",
+		Short: "Check a configuration and print the effective one",
+		Long: `Check refuses a configuration with every fault at once, or prints the effective one.
+If the group can be reached, it also warns of what is odd about the policy there: a site
+that no member has, or that no member may lead under it.`,
+		Args: childArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load(cmd, args)
+			if err != nil {
+				return err
+			}
+			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.StopTimeout()); err != nil {
+				return err
+			}
+			if !offline {
+				checkGroup(cmd.Context(), cmd.ErrOrStderr(), cfg)
+			}
+			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
+			return err
+		},
+	}
+	config.RegisterFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not look at the group")
+	return cmd
+}
+
+// checkGroup warns of what is odd about the configuration's policy in the group as it is. Where that cannot be reached
+// there is nothing to say.
+func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if cfg.ZooKeeper.ConnectTimeout == 0 {
+		cfg.ZooKeeper.ConnectTimeout = time.Second
+	}
+	s, paths, err := client(ctx, cfg)
+	if err != nil {
+		return
+	}
+	defer s.Close(ctx)
+	snap, err := group{cfg, s, paths}.read(ctx)
+	if err != nil {
+		return
+	}
+	compiled, err := policy.New(cluster.Policy{Rules: cfg.Rules()})
+	if err != nil {
+		return // refused with the configuration
+	}
+	warnings := compiled.Problems(snap.Members)
+	if err := daemon.Somebody(cfg, snap, cluster.Policy{Rules: cfg.Rules()}); err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	for _, text := range warnings {
+		fmt.Fprintln(w, "warning:", plain(text))
+	}
+}

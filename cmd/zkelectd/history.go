@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+)
+
+func historyCommand() *cobra.Command {
+	var n int
+	var output string
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "List the last terms: who led, why, by whom, and how long the group was without a leader",
+		Long: fmt.Sprintf(`History lists what the electors have written down, at most %d terms. The times are
+the elector's: TO READY from the decision to READY, LEADERLESS how long nobody was
+READY before; "-" where no elector has seen both ends.
+
+With --follow the new terms follow as they come; -o json prints one object a line then.`, cluster.MaxHistory),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			if n < 1 {
+				return fmt.Errorf("-n %d: want 1 or more", n)
+			}
+			return withConfig(cmd, func(ctx context.Context, g group) error {
+				return showHistory(ctx, cmd.OutOrStdout(), g, n, output, follow)
+			})
+		},
+	}
+	config.RegisterConnection(cmd.Flags())
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many, the last ones")
+	cmd.Flags().BoolVar(&follow, "follow", false, "go on with each new term")
+	outputFlag(cmd, &output)
+	return cmd
+}
+
+func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, follow bool) error {
+	h, err := readHistory(ctx, g, follow)
+	if err != nil {
+		return err
+	}
+	terms := h.Terms[max(0, len(h.Terms)-n):]
+	if output == "json" && !follow {
+		return printJSON(w, append([]cluster.PastTerm{}, terms...))
+	}
+	if err := printTerms(w, terms, output, true); err != nil || !follow {
+		return err
+	}
+	last := int64(0)
+	if len(terms) > 0 {
+		last = terms[len(terms)-1].Term
+	}
+	for {
+		select {
+		case <-g.session.Wake():
+			g.session.TakeHints()
+		case <-g.session.Done():
+			return g.session.Err()
+		case <-ctx.Done():
+			return nil
+		}
+		h, err := readHistory(ctx, g, true)
+		if err != nil {
+			if g.session.Err() == nil && ctx.Err() == nil {
+				continue // the connection; the session wakes us when it is back
+			}
+			return err
+		}
+		for _, t := range h.Terms {
+			if t.Term > last {
+				last = t.Term
+				if err := printTerms(w, []cluster.PastTerm{t}, output, false); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {
+	if output == "json" {
+		e := json.NewEncoder(w)
+		for _, t := range terms {
+			if err := e.Encode(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 5, 0, 2, ' ', 0)
+	if head {
+		fmt.Fprintln(t, "TERM\tTIME\tNODE\tSITE\tCAUSE\tBY\tTO READY\tLEADERLESS\tREASON")
+	}
+	for _, p := range terms {
+		by, reason := p.By, p.Reason
+		if by == "" {
+			by = "-"
+		}
+		if p.Outcome != string(cluster.CurrentReady) {
+			reason += " [" + p.Outcome + "]"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), p.Cause,
+			plain(by), span(p.ToReady), span(p.Leaderless), plain(reason))
+	}
+	return t.Flush()
+}
+
+func span(d *cluster.Duration) string {
+	if d == nil {
+		return "-"
+	}
+	v := time.Duration(*d)
+	if v < time.Second {
+		return v.Round(100 * time.Microsecond).String()
+	}
+	return v.Round(10 * time.Millisecond).String()
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
+)
+
+func reloadCommand() *cobra.Command {
+	var force bool
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have this host's daemon read its configuration again, and say how that went",
+		Long: `Reload sends SIGHUP to the daemon with this node id (--id, default: that of the
+configuration) on this host, and waits until it has read its configuration again. A
+changed policy is published for the whole group. A configuration with a fault, a
+policy.revision that does not rise, or a policy under which nobody may lead is refused,
+and the running one stays.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withConfig(cmd, func(ctx context.Context, g group) error {
+				if force {
+					rec, err := daemon.PublishPolicy(ctx, g.session, g.paths, daemon.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
+					if err != nil {
+						return err
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "policy revision %d is in force\n", rec.Revision)
+				}
+				rec, err := g.signalled(ctx, limit)
+				if err != nil {
+					return err
+				}
+				if rec.Refused != "" {
+					return fmt.Errorf("reload refused, the running configuration stays:\n%s", plainText(rec.Refused))
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s has read its configuration\n", plain(rec.ID))
+				return nil
+			})
+		},
+	}
+	config.RegisterFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", false, "publish the policy of --config first, even if no member may lead under it")
+	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to wait for the daemon")
+	return cmd
+}
+
+// signalled sends SIGHUP and waits for the daemon to say how it went.
+func (g group) signalled(ctx context.Context, limit time.Duration) (cluster.Node, error) {
+	before, err := g.node(ctx)
+	if err != nil {
+		return before, err
+	}
+	if host, err := os.Hostname(); err != nil || host != before.Host {
+		return before, fmt.Errorf("%s runs on host %s: reload it there", before.ID, before.Host)
+	}
+	if err := syscall.Kill(before.PID, syscall.SIGHUP); err != nil {
+		return before, fmt.Errorf("cannot signal process %d of %s: %w", before.PID, before.ID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		now, err := g.node(ctx)
+		if err == nil && now.Reloads > before.Reloads {
+			return now, nil
+		}
+		select {
+		case <-g.session.Wake():
+			g.session.TakeHints()
+		case <-g.session.Done():
+			return before, g.session.Err()
+		case <-ctx.Done():
+			return before, fmt.Errorf("%s has not answered within %s; see its log", before.ID, limit)
+		}
+	}
+}
+
+// node reads what the daemon with the configuration's id says of itself, and watches it.
+func (g group) node(ctx context.Context) (cluster.Node, error) {
+	path := g.paths.Node(g.cfg.Node.ID)
+	data, stat, err := g.session.Get(ctx, path, true)
+	if errors.Is(err, cluster.ErrNoNode) {
+		return cluster.Node{}, fmt.Errorf("no daemon %q is registered (znode %s); name it with --id", g.cfg.Node.ID, path)
+	}
+	if err != nil {
+		return cluster.Node{}, fmt.Errorf("cannot read znode %s: %w", path, err)
+	}
+	slot := cluster.ReadSlot[cluster.Node](path, data, stat, true)
+	return slot.Record, slot.Err
+}

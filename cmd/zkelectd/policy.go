@@ -17,7 +17,7 @@ import (
 
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Show, compare or publish the policy that holds for the whole group", Args: cobra.NoArgs}
-	cmd.AddCommand(policyShowCommand(), policyDiffCommand(), policyApplyCommand())
+	cmd.AddCommand(policyShowCommand(), policyDiffCommand(), policyApplyCommand(), policyTypesCommand())
 	return cmd
 }
 

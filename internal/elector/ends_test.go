@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
@@ -136,4 +137,15 @@ func TestALeaderThatWasReplacedMayLeadAgain(t *testing.T) {
 	h := newGroup("a", "b").elected("b", 8).fence("a", 7, cluster.FenceReleased).house(t)
 	h.in.Snapshot.Fence.Record.Requested = true
 	h.leader("a", cluster.CausePreempt)
+}
+
+func TestTheFallbackElectsButMovesNobody(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "exec"})
+	h.in.Answer = &policy.Answer{Err: "hangs"}
+	h.leader("b", "")
+	if d := h.settle(); !strings.Contains(d.Holding, "the policy's program has no ranking") {
+		t.Errorf("holding: %q", d.Holding)
+	}
+	h.remove("b")
+	h.leader("a", cluster.CauseFailure)
 }

@@ -26,7 +26,7 @@ func (e *Elector) replace(b ballot, r outcome, best cluster.Member, o *standing,
 			cause: cluster.CauseMove, order: o.Move.Order, reason: fmt.Sprintf("moved to %s %s", o.Move.Target(), o.Move.Order),
 		}, best)
 	}
-	if d.Holding = e.holds(b, best, o, d); d.Holding != "" {
+	if d.Holding = e.holds(b, r, best, o, d); d.Holding != "" {
 		d.Holding = fmt.Sprintf("%s would be better than %s (%s), but %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation), d.Holding)
 		return nil
 	}
@@ -97,10 +97,13 @@ func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 }
 
 // holds says what keeps policy from moving a healthy leader, "" if nothing does.
-func (e *Elector) holds(b ballot, best cluster.Member, o *standing, d *Decision) string {
+func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d *Decision) string {
 	rules := b.in.Policy.Rules
 	if o.Pause != nil {
 		return "policy moves nobody: paused " + o.Pause.Order.String()
+	}
+	if r.Unanswered {
+		return "the policy's program has no ranking"
 	}
 	switch rules.Failback {
 	case cluster.FailbackManual:

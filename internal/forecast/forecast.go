@@ -54,7 +54,7 @@ const maxSteps = 40
 
 // Run makes the forecast.
 func Run(q Question) Outcome {
-	s := changed(q.Snapshot, q.Change)
+	s := changed(q.Snapshot, q.Change, q.Wall)
 	out := Outcome{Problems: q.Policy.Problems(s.Members)}
 	core := elector.New(q.Options)
 	dog := watchdog.New(watchdog.Options{Takeover: time.Hour, Forgive: 1000 * time.Hour, OwnWaitOut: time.Second})
@@ -86,7 +86,7 @@ func retries(s cluster.Snapshot, d elector.Decision) bool {
 }
 
 // changed applies a change. What it is given is not modified.
-func changed(s cluster.Snapshot, c Change) cluster.Snapshot {
+func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	gone := func(m cluster.Member) bool {
 		return slices.Contains(c.Without, m.ID) || slices.Contains(c.WithoutSites, m.Node.Record.Site)
 	}
@@ -100,6 +100,9 @@ func changed(s cluster.Snapshot, c Change) cluster.Snapshot {
 	if len(s.Members) > 0 {
 		s.Self = s.Members[0].Incarnation
 	}
+	s.Elected.Record.Exclusions = cluster.Serve(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
+		return !x.Time.IsZero() && !wall.Before(x.Time.Add(time.Duration(x.For))) // only an elector knows for sure
+	})
 	control := s.Control.Record.Clone()
 	for i, id := range slices.Concat(c.Cordon, c.Drain) {
 		control.Cordons = append(control.Cordons, cluster.Cordon{Order: control.Next(hypothesis), Node: id, Drain: i >= len(c.Cordon)})

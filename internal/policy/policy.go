@@ -85,7 +85,7 @@ func checkNumbers(r cluster.Rules) error {
 
 // Rank orders the members. It is deterministic: the incarnation breaks the last tie.
 func (p *Policy) Rank(in Input) Ranking {
-	use, notes := p.choose(in)
+	use, notes, unanswered := p.choose(in)
 	rankers := append([]Ranker{moveRanker{}}, use.rankers...)
 	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
 	for i, r := range rankers {
@@ -119,11 +119,11 @@ func (p *Policy) Rank(in Input) Ranking {
 		}
 		return cmp.Or(compare(b.Scores, a.Scores), cluster.Older(a.Member.Incarnation, b.Member.Incarnation))
 	})
-	return Ranking{Entries: entries, Preset: use.name, Notes: notes}
+	return Ranking{Entries: entries, Preset: use.name, Notes: notes, Unanswered: unanswered}
 }
 
 // choose finds the preset that decides: that of the first strategy whose condition holds, else the policy's type.
-func (p *Policy) choose(in Input) (use preset, notes []string) {
+func (p *Policy) choose(in Input) (use preset, notes []string, unanswered bool) {
 	name := p.typeName()
 	for _, s := range p.strategies {
 		holds, err := s.holds(in)
@@ -142,9 +142,9 @@ func (p *Policy) choose(in Input) (use preset, notes []string) {
 			why = in.Answer.Err
 		}
 		notes = append(notes, fmt.Sprintf("exec has no ranking, %s decides: %s", fallback(p.Rules), why))
-		name = fallback(p.Rules)
+		name, unanswered = fallback(p.Rules), true
 	}
-	return p.presets[name], notes
+	return p.presets[name], notes, unanswered
 }
 
 func (p *Policy) typeName() string {
@@ -157,7 +157,7 @@ func (p *Policy) typeName() string {
 // WantsAnswer tells that under this input the ranking is that of an exec policy's program.
 func (p *Policy) WantsAnswer(in Input) bool {
 	in.Answer = &Answer{}
-	use, _ := p.choose(in)
+	use, _, _ := p.choose(in)
 	return use.name == execPreset
 }
 

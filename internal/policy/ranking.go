@@ -14,6 +14,9 @@ type Ranking struct {
 	// Preset is what has ranked; Notes say what did not go as written.
 	Preset string
 	Notes  []string
+	// Unanswered tells that the fallback has ranked, as exec has no ranking: good for an election, but no reason to move a
+	// leader, or a program that fails now and then would move it to and fro (S3).
+	Unanswered bool
 }
 
 // Entry is one member's place.

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/forecast"
+	"zkelectd/internal/operate"
+	"zkelectd/internal/status"
+)
+
+// run runs a command on the fleet's group.
+func (f *fleet) run(args ...string) (out string, err error) {
+	f.t.Helper()
+	cmd := exec.Command("zkelectd", append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
+	data, err := cmd.CombinedOutput()
+	return string(data), err
+}
+
+// refusedWith runs a command that must fail and say why.
+func (f *fleet) refusedWith(want string, args ...string) {
+	f.t.Helper()
+	if out, err := f.run(args...); err == nil || !strings.Contains(out, want) {
+		f.t.Errorf("%v: %v, %s, want %q", args, err, out, want)
+	}
+}
+
+func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	g := group{config.Config{}, f.session, f.paths}
+	crossed := false
+	_, err := give(t.Context(), g, func(q forecast.Question) (operate.Given, error) {
+		if !crossed {
+			crossed = true
+			if out, err := f.run("pause", "--reason", "mine"); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		return operate.Cordon(q, operate.Order{By: "ann@host"}, "b", "", false)
+	})
+	if err == nil || !strings.Contains(err.Error(), "there was another order at the same time, pause by ") {
+		t.Errorf("%v", err)
+	}
+	if c := f.snapshot().Control.Record; c.Pause == nil || c.Pause.Reason != "mine" || len(c.Cordons) != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The elector's own bookkeeping is no other operator.
+func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	g := group{config.Config{}, f.session, f.paths}
+	times := 0
+	_, err := give(t.Context(), g, func(q forecast.Question) (operate.Given, error) {
+		if times++; times == 1 {
+			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
+		}
+		return operate.Cordon(q, operate.Order{By: "ann@host"}, "b", "", false)
+	})
+	if err != nil || times != 2 {
+		t.Errorf("%v after %d times", err, times)
+	}
+}
+
+func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {delay: 1h, timeout: 1h}}\n")
+	f.start("c")
+	f.until("c is there", func(g status.Group) bool { return len(g.Members) == 3 })
+	type result struct {
+		out string
+		err error
+	}
+	moved := make(chan result, 1)
+	go func() {
+		out, err := f.run("move", "--to", "c", "--wait")
+		moved <- result{out, err}
+	}()
+	f.until("c takes over", func(g status.Group) bool { return g.Leader == "c" && g.State == string(cluster.CurrentProgress) })
+	f.daemons["c"].signal(syscall.SIGTERM)
+	f.exit("c")
+	f.until("a leads again", leads("a"))
+	r := <-moved
+	if r.err == nil || !strings.Contains(r.out, "the order is over: move to c: it is") {
+		t.Errorf("%v, %s", r.err, r.out)
+	}
+	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Order") {
+		t.Errorf("the move stands:\n%s", out)
+	}
+	f.sane()
+}
+
+// What cannot be read may be a pause: policy moves nobody, and a dead leader is replaced.
+func TestOrdersOfANewerVersionAreNotTouched(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b", "c")
+	newer := []byte(`{"v":9,"pause":{"until":"later"}}`)
+	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: newer})
+	const upgrade = "has format version 9, this zkelectd reads up to 1: upgrade this host"
+	f.refusedWith(upgrade, "move", "--to", "b")
+	f.refusedWith(upgrade, "resume")
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Problem  znode "+f.paths.Control()+" "+upgrade) {
+		t.Errorf("%v, %s", err, out)
+	}
+	if out, err := f.run("explain"); err != nil {
+		t.Errorf("%v, %s", err, out)
+	}
+	f.crash("a")
+	f.until("b leads", leads("b"))
+	f.start("a")
+	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 3 })
+	out, err := f.run("explain")
+	if err != nil || !strings.Contains(out, "Holding  a would be better than b") {
+		t.Errorf("%v, %s", err, out)
+	}
+	data, _, err := f.session.Get(context.Background(), f.paths.Control(), false)
+	if err != nil || string(data) != string(newer) {
+		t.Errorf("%s, %v", data, err)
+	}
+	f.sane()
+}
+
+// Nothing in force is replaced by what an older daemon makes of it.
+func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	newer := []byte(`{"v":9,"type":"quantum"}`)
+	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
+	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
+	f.refusedWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
+	f.refusedWith("reload refused", "reload", "--id", "b", "--session-timeout", "4s")
+	f.refusedWith("has format version 9", "policy", "show")
+	f.until("a still leads", leads("a"))
+	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
+		t.Errorf("%s, %v", data, err)
+	}
+	f.sane()
+}

@@ -148,9 +148,13 @@ func changes(q forecast.Question, out forecast.Outcome) []string {
 	} else {
 		lines = append(lines, fmt.Sprintf("if %s is lost, NOBODY leads", out.Leader.ID))
 	}
+	after := false // the leader
 	for _, entry := range r.Entries {
 		switch {
 		case entry.Member.Name == out.Leader.Name:
+			after = true
+		case entry.Allowed() && !after:
+			lines = append(lines, fmt.Sprintf("%s comes before %s (%s); see what holds it back", entry.Member.ID, out.Leader.ID, r.Difference(entry.Member.Name, out.Leader.Name)))
 		case !entry.Allowed():
 			var why []string
 			for _, refused := range entry.Refusals {

@@ -66,7 +66,7 @@ type Move struct {
 func (m Move) Target() string { return target(m.Node, m.Site) }
 
 // Meets tells that a member is what the move asks for.
-func (m Move) Meets(id, site string) bool { return id == m.Node || (m.Site != "" && site == m.Site) }
+func (m Move) Meets(id, site string) bool { return meets(m.Node, m.Site, id, site) }
 
 // Cordon keeps a node, or a site, from being chosen. A leader there goes on, unless Drain is set.
 type Cordon struct {
@@ -82,7 +82,7 @@ type Cordon struct {
 func (c Cordon) Target() string { return target(c.Node, c.Site) }
 
 // Meets tells that it concerns a member.
-func (c Cordon) Meets(id, site string) bool { return id == c.Node || (c.Site != "" && site == c.Site) }
+func (c Cordon) Meets(id, site string) bool { return meets(c.Node, c.Site, id, site) }
 
 // Words say what the cordon is.
 func (c Cordon) Words() string {
@@ -97,6 +97,11 @@ func (c Cordon) Words() string {
 		what = "site " + c.Site + " is " + what
 	}
 	return fmt.Sprintf("%s %s", what, c.Order)
+}
+
+// meets tells that a member is the node, or on the site, that is meant. Nobody is not: neither name may be empty.
+func meets(node, at, id, site string) bool {
+	return (node != "" && id == node) || (at != "" && site == at)
 }
 
 func target(node, site string) string {

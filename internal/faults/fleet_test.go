@@ -133,7 +133,7 @@ func (n *node) configure(sites map[string]int) {
 	}
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s}
-election: {takeover_timeout: %s, exclusion: 500ms, forgive_after: 2s}
+election: {takeover_timeout: %s, exclusion: 500ms, forgive_after: 2s, max_moves: 0}
 policy: {sites: {dc1: %d, dc2: %d}}
 child: {command: [%s], env: {LEDGER: %s, IGNORE: %s}, stop_timeout: 300ms}
 log: {level: debug}
@@ -279,7 +279,12 @@ func (f *fleet) settled(ctx context.Context) string {
 	case !snap.Policy.Readable():
 		return "there is no policy"
 	}
-	in := policy.Input{Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string)}
+	if c := snap.Control.Record; snap.Control.Err != nil || c.Pause != nil || c.Move != nil || c.Elect != nil || len(c.Cordons) > 0 {
+		return fmt.Sprintf("orders are in force: %+v %v", c, snap.Control.Err)
+	}
+	in := policy.Input{
+		Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string), Circumstances: snap.Elected.Record.Circumstances,
+	}
 	for _, x := range snap.Elected.Record.Exclusions {
 		if !x.Served {
 			in.Excluded[x.Node] = x.Reason

@@ -18,7 +18,7 @@ type fault struct {
 	inject func(f *fleet) (heal func(), err error)
 }
 
-var kinds = []fault{
+var kinds = append([]fault{
 	{"kill -9 of the daemon", kill(func(p pids) []int { return []int{p.daemon} })},
 	{"kill -9 of the guard", kill(func(p pids) []int { return []int{p.guard} })},
 	{"kill -9 of the child", kill(func(p pids) []int { return []int{p.child} })},
@@ -39,7 +39,7 @@ var kinds = []fault{
 	{"a server stands still", pauseServer},
 	{"policy changed", flip},
 	{"child ignores TERM", ignore},
-}
+}, orders...)
 
 func nothing() {}
 

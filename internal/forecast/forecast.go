@@ -70,6 +70,8 @@ func Run(q Question) Outcome {
 		case d.Elect != nil:
 			out.Steps = append(out.Steps, *d.Elect)
 			s = carriedOut(s, *d.Elect)
+		case d.Control != nil:
+			s.Control.Record = *d.Control
 		case d.Note != "" && d.Wake > now && retries(s, d):
 			now = d.Wake
 		default:
@@ -80,9 +82,12 @@ func Run(q Question) Outcome {
 	return out
 }
 
-// retries tells that somebody is only kept out for a moment after a strike.
+// retries tells that nobody may lead, and that somebody is only kept out for a moment after a strike.
 func retries(s cluster.Snapshot, d elector.Decision) bool {
-	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Allowed)
+	struck := func(e policy.Entry) bool {
+		return len(e.Refusals) == 1 && e.Refusals[0].Filter == policy.ExcludedFilter
+	}
+	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Allowed) && slices.ContainsFunc(d.Ranking.Entries, struck)
 }
 
 // changed applies a change. What it is given is not modified.

@@ -156,6 +156,11 @@ func Move(q forecast.Question, o Order, node, site string) (Given, error) {
 	before := d.next.Move
 	m := &cluster.Move{Order: d.number(), Node: node, Site: site, Force: o.Force}
 	d.next.Move = m
+	if asked := d.next.Elect; asked != nil {
+		d.say("ends the election asked for %s", asked)
+		d.next.End(asked.ID, "election", "ended by a move", q.Wall)
+		d.next.Elect = nil
+	}
 	out := d.foresee()
 	if !m.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
 		why := refused(out, *m)
@@ -274,7 +279,10 @@ func Uncordon(q forecast.Question, o Order, node, site string, all bool) (Given,
 	if len(d.given.Says) == 0 {
 		return Given{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
 	}
-	return d.hand("uncordon of " + strings.TrimSpace(node+site))
+	if all {
+		return d.hand("uncordon of all")
+	}
+	return d.hand("uncordon of " + cluster.Cordon{Node: node, Site: site}.Target())
 }
 
 // Pause keeps policy from moving the leader; hard keeps even a dead one from being replaced.

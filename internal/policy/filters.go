@@ -12,6 +12,8 @@ import (
 const (
 	HealthFilter = "health"
 	CordonFilter = "cordon"
+	// ExcludedFilter keeps out who has failed, for a while.
+	ExcludedFilter = "excluded"
 )
 
 // filter says why a member may not lead, "" if it may.
@@ -61,7 +63,7 @@ func filters(rules cluster.Rules) ([]filter, error) {
 	all := []filter{
 		plain("record", recordRefuses),
 		plain("barred", func(m cluster.Member, in Input) string { return in.Barred[m.Name] }),
-		plain("excluded", func(m cluster.Member, in Input) string { return in.Excluded[m.ID] }),
+		plain(ExcludedFilter, func(m cluster.Member, in Input) string { return in.Excluded[m.ID] }),
 	}
 	for _, f := range soft {
 		f.soft = true

@@ -58,7 +58,7 @@ var incumbentRanker = each{"incumbent", func(m cluster.Member, in Input) (float6
 
 // oldestRanker counts back from the first member, as differences of sequences stay right across the wrap of the counter.
 var oldestRanker = each{"oldest", func(m cluster.Member, in Input) (float64, string) {
-	return -float64(m.Seq - in.Members[0].Seq), fmt.Sprintf("sequence %d", m.Seq)
+	return 0 - float64(m.Seq-in.Members[0].Seq), fmt.Sprintf("sequence %d", m.Seq)
 }}
 
 // otherSiteRanker puts the sites on which somebody has failed behind the others.
@@ -95,7 +95,7 @@ func (o order) For(in Input) func(cluster.Member) (float64, string) {
 		}
 	}
 	return func(m cluster.Member) (float64, string) {
-		return -float64(place[m.ID]), fmt.Sprintf("%d. %s", place[m.ID]+1, o.word)
+		return 0 - float64(place[m.ID]), fmt.Sprintf("%d. %s", place[m.ID]+1, o.word)
 	}
 }
 
@@ -158,7 +158,7 @@ var execRanker = each{"exec", func(m cluster.Member, in Input) (float64, string)
 	if i < 0 {
 		return worst, ""
 	}
-	return -float64(i), fmt.Sprintf("%d. by the program", i+1)
+	return 0 - float64(i), fmt.Sprintf("%d. by the program", i+1)
 }}
 
 func execFilter() filter {

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// Scripts rely on it: every field that is printed is in docs/json.md, under its command.
+func TestTheJSONIsDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := strings.Split(string(data), "\n## ")
+	for command, v := range map[string]any{
+		"zkelectd status": status.Group{}, "zkelectd explain": explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd whatif": foreseen{},
+		"move": report{}, "zkelectd policy show": cluster.Policy{},
+	} {
+		text := ""
+		for _, s := range sections {
+			if strings.HasPrefix(s, "`"+command+"`") {
+				text = s
+			}
+		}
+		fields(reflect.TypeOf(v), func(name string) {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s: %q is not in docs/json.md", command, name)
+			}
+		})
+	}
+}
+
+// fields calls f with the name of every field of a type, and of those within.
+func fields(t reflect.Type, f func(name string)) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		fields(t.Elem(), f)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if name != "" && name != "-" {
+				f(name)
+			}
+			if name != "" && name != "-" || t.Field(i).Anonymous {
+				fields(t.Field(i).Type, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func fullControl() Control {
+	order := func(id int64) Order {
+		return Order{ID: id, By: "ann@host", Reason: "new kernel", For: Duration(time.Hour), Left: Duration(time.Minute), Time: noon}
+	}
+	elect := order(3)
+	return Control{
+		Last: 9, LastOrder: "pause by ann@host",
+		Pause: &Pause{Order: order(1), Hard: true}, Move: &Move{Order: order(2), Node: "a", Force: true}, Elect: &elect,
+		Cordons:  []Cordon{{Order: order(4), Node: "b"}, {Order: order(5), Site: "dc1", Drain: true}},
+		Forgiven: []Forgiven{{Order: order(6), Node: "c", Term: 7}},
+		Done:     []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
+	}
+}
+
+func TestOrdersAreNumberedInTurn(t *testing.T) {
+	c := Control{Last: 41}
+	given := Order{ID: 3, By: "ann@host", Reason: "why", For: Duration(time.Hour), Left: Duration(time.Second), Time: noon}
+	want := given
+	want.ID, want.Left = 42, given.For
+	if got := c.Next(given); got != want || c.Last != 42 {
+		t.Errorf("%+v, the last is %d", got, c.Last)
+	}
+	if got := c.Next(Order{}); got.ID != 43 || got.Left != 0 {
+		t.Errorf("then %+v", got)
+	}
+}
+
+func TestOnlyTheLastEndsAreKept(t *testing.T) {
+	var c Control
+	for i := range int64(50) {
+		before := slices.Clone(c.Done)
+		shared := c
+		c.End(i, fmt.Sprintf("order %d", i), "done", noon)
+		if len(before) > 0 && !slices.Equal(shared.Done, before) {
+			t.Fatalf("end %d changed what a copy holds: %+v", i, shared.Done)
+		}
+	}
+	if len(c.Done) != maxDone || c.Done[0].ID != 30 || c.Done[maxDone-1].ID != 49 {
+		t.Fatalf("%d kept: %+v", len(c.Done), c.Done)
+	}
+	want := Done{ID: 49, What: "order 49", Outcome: "done", Time: noon}
+	if got, ok := c.Ended(49); !ok || got != want {
+		t.Errorf("%+v %t", got, ok)
+	}
+	if got, ok := c.Ended(29); ok {
+		t.Errorf("one that was dropped is still known: %+v", got)
+	}
+}
+
+func TestEachVisitsWhatMayRunOut(t *testing.T) {
+	c := fullControl()
+	var seen []int64
+	c.Each(func(o *Order) {
+		seen = append(seen, o.ID)
+		o.Left = Duration(7 * time.Second)
+	})
+	if !slices.Equal(seen, []int64{1, 2, 4, 5}) {
+		t.Errorf("visited %v", seen)
+	}
+	for _, o := range []Order{c.Pause.Order, c.Move.Order, c.Cordons[0].Order, c.Cordons[1].Order} {
+		if time.Duration(o.Left) != 7*time.Second {
+			t.Errorf("order %d was visited as a copy", o.ID)
+		}
+	}
+	new(Control).Each(func(*Order) { t.Error("visited an order of an empty record") })
+}
+
+func TestACloneSharesNothingThatIsChanged(t *testing.T) {
+	c := fullControl()
+	d := c.Clone()
+	if !reflect.DeepEqual(c, d) {
+		t.Fatalf("%+v, of %+v", d, c)
+	}
+	d.Pause.Hard, d.Pause.Left = false, 0
+	d.Move.Node, d.Elect.By = "z", "z"
+	d.Cordons[0].Node, d.Forgiven[0].Node, d.Done[0].What = "z", "z", "z"
+	d.Cordons = append(d.Cordons[:1], Cordon{Node: "y"})
+	d.End(99, "x", "y", noon)
+	if !reflect.DeepEqual(c, fullControl()) {
+		t.Errorf("the original has changed: %+v", c)
+	}
+	if empty := (Control{}).Clone(); !reflect.DeepEqual(empty, Control{}) {
+		t.Errorf("of nothing: %+v", empty)
+	}
+}
+
+func TestWhomAnOrderConcerns(t *testing.T) {
+	for _, c := range []struct {
+		node, site, id, at string
+		want               bool
+	}{
+		{"a", "", "a", "dc1", true},
+		{"a", "", "b", "dc1", false},
+		{"", "dc1", "b", "dc1", true},
+		{"", "dc1", "b", "dc2", false},
+		{"a", "", "b", "", false},
+	} {
+		if got := (Move{Node: c.node, Site: c.site}).Meets(c.id, c.at); got != c.want {
+			t.Errorf("move %+v: %t", c, got)
+		}
+		if got := (Cordon{Node: c.node, Site: c.site}).Meets(c.id, c.at); got != c.want {
+			t.Errorf("cordon %+v: %t", c, got)
+		}
+	}
+}
+
+func TestAPardonCoversEarlierStrikesOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    Forgiven
+		x    Exclusion
+		want bool
+	}{
+		"earlier":             {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 6}, true},
+		"of the term itself":  {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 7}, false},
+		"later":               {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 8}, false},
+		"of another node":     {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "b", Term: 6}, false},
+		"of any":              {Forgiven{Term: 7}, Exclusion{Node: "b", Term: 6}, true},
+		"of any, but a later": {Forgiven{Term: 7}, Exclusion{Node: "b", Term: 7}, false},
+	} {
+		if got := c.f.Covers(c.x); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestOrdersInWords(t *testing.T) {
+	o := Order{By: "ann@host"}
+	why := Order{By: "ann@host", Reason: "new kernel"}
+	for want, got := range map[string]string{
+		"by ann@host":                                 o.String(),
+		"by ann@host: new kernel":                     why.String(),
+		"cordoned by ann@host":                        Cordon{Order: o, Node: "a"}.Words(),
+		"drained by ann@host: new kernel":             Cordon{Order: why, Node: "a", Drain: true}.Words(),
+		"has stepped down by ann@host":                Cordon{Order: o, Node: "a", Drain: true, StepDown: true}.Words(),
+		"site dc1 is cordoned by ann@host":            Cordon{Order: o, Site: "dc1"}.Words(),
+		"site dc1 is drained by ann@host: new kernel": Cordon{Order: why, Site: "dc1", Drain: true}.Words(),
+		"a": Cordon{Node: "a"}.Target(), "site dc1": Move{Site: "dc1"}.Target(),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestAFullRecordIsFarBelowTheLimitOfAZnode(t *testing.T) {
+	var c Control
+	for !c.Full() {
+		o := c.Next(Order{By: strings.Repeat("u", 128), Reason: strings.Repeat("r", 500), For: Duration(time.Hour), Time: noon})
+		if len(c.Cordons) > len(c.Forgiven) {
+			c.Forgiven = append(c.Forgiven, Forgiven{Order: o, Node: strings.Repeat("n", 128)})
+		} else {
+			c.Cordons = append(c.Cordons, Cordon{Order: o, Node: strings.Repeat("n", 128)})
+		}
+	}
+	if n := len(c.Cordons) + len(c.Forgiven); n != maxOrders {
+		t.Errorf("full with %d orders", n)
+	}
+	if n := len(Encode(&c)); n > 600<<10 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestControlKeepsWhatItDoesNotKnow(t *testing.T) {
+	c := fullControl()
+	c.Unknown = map[string]json.RawMessage{"color": json.RawMessage(`"red"`)}
+	s := ReadSlot[Control]("/c/control", Encode(&c), Stat{Version: 3}, true)
+	if s.Err != nil || !reflect.DeepEqual(s.Record, c) {
+		t.Errorf("%v, read %+v\nwant %+v", s.Err, s.Record, c)
+	}
+}
+
+func TestControlOfANewerVersionIsRefused(t *testing.T) {
+	s := ReadSlot[Control]("/c/control", []byte(`{"v":9,"last":5}`), Stat{}, true)
+	if s.Err == nil || !strings.Contains(s.Err.Error(), "/c/control has format version 9") || !strings.Contains(s.Err.Error(), "upgrade this host") || s.Record.Last != 0 {
+		t.Errorf("%v, %+v", s.Err, s.Record)
+	}
+}
+
+func FuzzDecodeControl(f *testing.F) {
+	c := fullControl()
+	f.Add(Encode(&c))
+	f.Add([]byte(`{"v":1,"last":1,"pause":null,"cordons":[{}],"forgiven":[{"for":"1m","left":"-1s"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := ReadSlot[Control]("/x", data, Stat{}, true)
+		if s.Err != nil {
+			return
+		}
+		if again := ReadSlot[Control]("/x", Encode(&s.Record), Stat{}, true); again.Err != nil {
+			t.Errorf("%q reads, but not once written again: %v", data, again.Err)
+		}
+	})
+}
+
+func TestRulesHaveOneDigest(t *testing.T) {
+	word := rapid.StringMatching(`[a-z]{1,3}`)
+	rapid.Check(t, func(t *rapid.T) {
+		sites := rapid.MapOf(word, rapid.IntRange(-3, 3)).Draw(t, "sites")
+		labels := rapid.MapOf(word, word).Draw(t, "labels")
+		a := Rules{Type: "priority", Sites: map[string]int{}, RequireLabels: map[string]string{}}
+		b := Rules{Type: "priority", Sites: map[string]int{}, RequireLabels: map[string]string{}}
+		keys := make([]string, 0, len(sites))
+		for k := range sites {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			a.Sites[k] = sites[k]
+		}
+		for _, k := range slices.Backward(keys) {
+			b.Sites[k] = sites[k]
+		}
+		for k, v := range labels {
+			a.RequireLabels[k], b.RequireLabels[k] = v, v
+		}
+		if a.Digest() != b.Digest() {
+			t.Fatalf("%s and %s", a.Digest(), b.Digest())
+		}
+		a.Sites["x"]++
+		if a.Digest() == b.Digest() {
+			t.Fatalf("a change makes no difference: %s", a.Digest())
+		}
+	})
+}
+
+func TestNilAndEmptyRulesAreTheSame(t *testing.T) {
+	none := Rules{Type: "priority"}
+	empty := Rules{
+		Type: "priority", Rank: []string{}, Strategies: []Strategy{}, Sites: map[string]int{}, Filter: []string{},
+		RequireLabels: map[string]string{}, Never: []string{}, DisabledSites: []string{},
+	}
+	if none.Digest() != empty.Digest() || len(none.Digest()) != 8 {
+		t.Errorf("%s and %s", none.Digest(), empty.Digest())
+	}
+}
+
+func TestEveryRuleCountsForTheDigest(t *testing.T) {
+	seen := map[string]string{(Rules{}).Digest(): "none"}
+	for i := range reflect.TypeFor[Rules]().NumField() {
+		var r Rules
+		field := reflect.ValueOf(&r).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("x")
+		case reflect.Int, reflect.Int64:
+			field.SetInt(3)
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		case reflect.Map:
+			field.Set(reflect.MakeMap(field.Type()))
+			field.SetMapIndex(reflect.ValueOf("x"), reflect.Zero(field.Type().Elem()))
+		}
+		name := reflect.TypeFor[Rules]().Field(i).Name
+		if other, taken := seen[r.Digest()]; taken {
+			t.Errorf("%s has the digest of %s", name, other)
+		}
+		seen[r.Digest()] = name
+	}
+}

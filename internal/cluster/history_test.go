@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const historyPath = "/c/history"
+
+func past(term int64) PastTerm {
+	ready, without := Duration(2*time.Second), Duration(0)
+	return PastTerm{
+		Term: term, Node: "a", Site: "dc1", Previous: "b", Cause: CauseFailure, Reason: fmt.Sprintf("reason %d", term), By: "ann@host",
+		Elector: "b-n_0000000001", Outcome: "READY", ToReady: &ready, Leaderless: &without, PolicyRevision: 3,
+		Circumstances: Circumstances{Cause: CauseFailure, Node: "b", Site: "dc2", Failed: []string{"dc2"}}, Time: noon,
+	}
+}
+
+func termsOf(h History) []int64 {
+	var terms []int64
+	for _, t := range h.Terms {
+		terms = append(terms, t.Term)
+	}
+	return terms
+}
+
+func TestTermsOfTheHistoryAreInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		terms := rapid.SliceOf(rapid.Int64Range(1, 400)).Draw(t, "terms")
+		var h History
+		known := make(map[int64]bool)
+		for i, term := range terms {
+			before := slices.Clone(h.Terms)
+			shared := h
+			h.Add(PastTerm{Term: term, Node: fmt.Sprint(i)})
+			known[term] = true
+			if !reflect.DeepEqual(before, slices.Clone(shared.Terms)) {
+				t.Fatal("a copy was changed")
+			}
+		}
+		got := termsOf(h)
+		if !slices.IsSorted(got) || len(got) != len(known) || len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Fatalf("%v of %v", got, terms)
+		}
+	})
+}
+
+func TestATermThatIsThereIsLeftAlone(t *testing.T) {
+	var h History
+	h.Add(PastTerm{Term: 7, Node: "a"})
+	h.Add(PastTerm{Term: 7, Node: "b"})
+	if got, ok := h.Find(7); !ok || got.Node != "a" || len(h.Terms) != 1 {
+		t.Errorf("%+v", h.Terms)
+	}
+	if _, ok := h.Find(8); ok {
+		t.Error("found a term that is not there")
+	}
+}
+
+func TestTheHistoryDropsItsOldest(t *testing.T) {
+	var h History
+	for term := range int64(MaxHistory + 10) {
+		h.Add(PastTerm{Term: term + 1})
+	}
+	h.Add(PastTerm{Term: 5})
+	got := termsOf(h)
+	if len(got) != MaxHistory || got[0] != 11 || got[len(got)-1] != MaxHistory+10 {
+		t.Errorf("%d terms from %d to %d", len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestHistoryRoundTrip(t *testing.T) {
+	for name, n := range map[string]int{"nothing": 0, "one": 1, "plain": 10, "packed": MaxHistory} {
+		var h History
+		for i := range n {
+			h.Add(past(int64(i + 1)))
+		}
+		h.Terms = slices.Clip(h.Terms)
+		data := EncodeHistory(&h)
+		if packed := bytes.HasPrefix(data, []byte{0x1f, 0x8b}); packed != (name == "packed") {
+			t.Errorf("%s: %d bytes, packed: %t", name, len(data), packed)
+		}
+		again, err := DecodeHistory(historyPath, data)
+		if err != nil || len(again.Terms) != n || (n > 0 && !reflect.DeepEqual(again.Terms, h.Terms)) {
+			t.Errorf("%s: %v, %d terms", name, err, len(again.Terms))
+		}
+	}
+}
+
+func TestHistoryKeepsWhatItDoesNotKnow(t *testing.T) {
+	h, err := DecodeHistory(historyPath, []byte(`{"v":1,"terms":[{"term":1}],"color":"red"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data := EncodeHistory(&h); !bytes.Contains(data, []byte(`"color":"red"`)) {
+		t.Errorf("%s", data)
+	}
+}
+
+func noise(r *rand.Rand, n int) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = letters[r.IntN(len(letters))]
+	}
+	return string(b)
+}
+
+// What does not compress must not outgrow the znode: the oldest terms go.
+func TestTheHistoryFitsIntoAZnode(t *testing.T) {
+	for name, c := range map[string]struct{ terms, size int }{
+		"long verdicts": {MaxHistory, 100}, "longer verdicts": {MaxHistory, 300}, "each too large": {3, 60_000},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		var h History
+		for i := range c.terms {
+			term := past(int64(i + 1))
+			for range 12 {
+				term.Ranking = append(term.Ranking, Verdict{Node: noise(r, 12), Site: noise(r, 8), Incarnation: noise(r, 24), Rank: 1, Why: noise(r, c.size)})
+			}
+			h.Add(term)
+		}
+		data := EncodeHistory(&h)
+		if len(data) >= 512<<10 {
+			t.Fatalf("%s: %d bytes", name, len(data))
+		}
+		again, err := DecodeHistory(historyPath, data)
+		if err != nil || len(again.Terms) != len(h.Terms) {
+			t.Fatalf("%s: %v, %d terms of %d", name, err, len(again.Terms), len(h.Terms))
+		}
+		if n := len(again.Terms); n > 0 && again.Terms[n-1].Term != int64(c.terms) {
+			t.Errorf("%s: the newest of %d terms is %d", name, n, again.Terms[n-1].Term)
+		}
+		if name == "longer verdicts" && len(again.Terms) < c.terms/8 {
+			t.Errorf("%s: only %d terms are left", name, len(again.Terms))
+		}
+	}
+}
+
+func packed(t testing.TB, parts ...[]byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestABombIsNotUnpacked(t *testing.T) {
+	blank := bytes.Repeat([]byte(" "), 1<<20)
+	parts := [][]byte{[]byte(`{"v":1,"terms":[]`)}
+	for range maxUnpacked >> 20 {
+		parts = append(parts, blank)
+	}
+	if h, err := DecodeHistory(historyPath, packed(t, append(slices.Clone(parts[:len(parts)-1]), []byte("}"))...)); err != nil {
+		t.Errorf("just below the bound: %v, %d terms", err, len(h.Terms))
+	}
+	data := packed(t, append(parts, []byte("}"))...)
+	if len(data) > 1<<20 {
+		t.Fatalf("a bomb of %d bytes", len(data))
+	}
+	_, err := DecodeHistory(historyPath, data)
+	if err == nil || !strings.Contains(err.Error(), historyPath) || !strings.Contains(err.Error(), "unpacks to more than 16777216 bytes") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGarbageIsNoHistory(t *testing.T) {
+	var h History
+	for i := range MaxHistory {
+		h.Add(past(int64(i + 1)))
+	}
+	whole := EncodeHistory(&h)
+	flipped := slices.Clone(whole)
+	flipped[len(flipped)/2] ^= 0xff
+	for name, data := range map[string][]byte{
+		"nothing": {}, "text": []byte("hello"), "a list": []byte("[]"), "no version": []byte(`{"terms":[]}`), "wrong type": []byte(`{"v":1,"terms":7}`),
+		"only the magic": {0x1f, 0x8b}, "half a header": whole[:7], "truncated": whole[:len(whole)/2], "without its end": whole[:len(whole)-1],
+		"damaged": flipped, "packed garbage": packed(t, []byte("hello")), "packed nothing": packed(t),
+	} {
+		if _, err := DecodeHistory(historyPath, data); err == nil || !strings.Contains(err.Error(), "znode "+historyPath) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestHistoryOfANewerVersionIsRefused(t *testing.T) {
+	text := []byte(`{"v":9,"terms":[{"term":1}]}`)
+	for name, data := range map[string][]byte{"plain": text, "packed": packed(t, text)} {
+		h, err := DecodeHistory(historyPath, data)
+		if err == nil || !strings.Contains(err.Error(), "format version 9") || !strings.Contains(err.Error(), "upgrade this host") || len(h.Terms) != 0 {
+			t.Errorf("%s: %v, %+v", name, err, h)
+		}
+	}
+}
+
+func FuzzDecodeHistory(f *testing.F) {
+	h := History{Terms: []PastTerm{past(1), past(2)}}
+	f.Add(EncodeHistory(&h))
+	f.Add(packed(f, EncodeHistory(&h)))
+	f.Add(packed(f, EncodeHistory(&h))[:40])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := DecodeHistory("/x", data)
+		if err != nil {
+			return
+		}
+		if _, err := DecodeHistory("/x", EncodeHistory(&h)); err != nil {
+			t.Errorf("%q reads, but not once written again: %v", data, err)
+		}
+	})
+}

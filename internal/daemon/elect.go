@@ -21,7 +21,7 @@ type electorRole struct {
 	core     *elector.Elector
 	watchdog *watchdog.Watchdog
 	compiled *policy.Policy
-	version  int32 // of the policy znode that compiled was made from, -1 for the own configuration
+	source   int64 // the change of the policy znode that compiled was made from
 	busy     bool  // a write is under way
 	settled  time.Duration
 	retry    time.Duration
@@ -40,7 +40,6 @@ func newElectorRole(l *loop) *electorRole {
 		watchdog: watchdog.New(watchdog.Options{
 			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, OwnWaitOut: l.budget.WaitOut,
 		}),
-		version: -2,
 		program: program{l: l},
 		history: chronicle{l: l},
 	}
@@ -148,10 +147,10 @@ func (e *electorRole) write(what string, do func(context.Context) error) {
 
 // policy is the one in force; the own configuration's where the record can't be used.
 func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
-	if e.compiled != nil && e.version == snap.Policy.Stat.Version {
+	if e.compiled != nil && e.source == snap.Policy.Stat.Modified {
 		return e.compiled
 	}
-	e.version = snap.Policy.Stat.Version
+	e.source = snap.Policy.Stat.Modified
 	rec, err := snap.Policy.Record, snap.Policy.Err
 	if err == nil {
 		if e.compiled, err = policy.New(rec); err == nil {

@@ -12,8 +12,8 @@ import (
 // orders keeps the time of what operators have asked for, by this elector's monotonic clock.
 type orders struct{ seen map[int64]span }
 
-// span is what was left of an order when it was first seen.
-type span struct{ since, left time.Duration }
+// span is what was left of an order, of the whole, when it was first seen.
+type span struct{ since, left, whole time.Duration }
 
 // standing are the orders in force at one moment, and what has become of those that no longer are.
 type standing struct {
@@ -39,8 +39,8 @@ func (t *orders) standing(s *cluster.Snapshot, now time.Duration, wall time.Time
 			return
 		}
 		at, known := t.seen[order.ID]
-		if !known {
-			at = span{now, time.Duration(order.Left)}
+		if !known || at.whole != time.Duration(order.For) { // another order, where control was deleted and made anew
+			at = span{now, time.Duration(order.Left), time.Duration(order.For)}
 		}
 		seen[order.ID] = at
 		left := at.left - (now - at.since)

@@ -46,8 +46,12 @@ func (e *Elector) dismiss(b ballot, entry policy.Entry, o *standing, d *Decision
 	b.over, b.circumstances = true, circumstances(s, v)
 	r := e.rank(b)
 	best, ok := r.Best()
-	if !ok || best.Name == s.Elected.Record.Incarnation {
+	switch {
+	case !ok:
 		d.Holding = v.reason + ", but nobody else may: " + Refusals(r.Ranking)
+		return nil
+	case best.Name == s.Elected.Record.Incarnation:
+		d.Holding = v.reason + ", but the election that follows would find it again"
 		return nil
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
@@ -74,7 +78,7 @@ func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
 // rerun holds the election that an operator has asked for, once, by policy alone.
 func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
-	if rec.Order == o.Elect.ID {
+	if rec.Cause == cluster.CauseElect && rec.Order == o.Elect.ID {
 		o.endElect(rec.Node+" was elected", b.in.Wall)
 		return nil
 	}

@@ -82,6 +82,8 @@ var (
 	term      = prometheus.NewDesc("zkelectd_term", "The term of the newest decision that this daemon has seen.", nil, nil)
 	lease     = prometheus.NewDesc("zkelectd_lease_remaining_seconds", "What is left of the lease; 0 without one.", nil, nil)
 	phase     = prometheus.NewDesc("zkelectd_phase", "1 for the phase that this daemon is in.", []string{"phase"}, nil)
+	drift     = prometheus.NewDesc("zkelectd_policy_drift", "1 if the policy in this daemon's configuration is not the one in force.", nil, nil)
+	holding   = prometheus.NewDesc("zkelectd_better_member_held", "1 if this daemon, as the elector, does not let a better member take over.", nil, nil)
 	build     = prometheus.NewDesc("zkelectd_build_info", "1, with the version.", []string{"version"}, nil)
 )
 
@@ -105,5 +107,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(term, float64(v.ElectedTerm))
 	gauge(lease, v.LeaseRemaining.Seconds())
 	gauge(phase, 1, v.Phase)
+	gauge(drift, flag(v.Drift != ""))
+	gauge(holding, flag(v.Elector && v.Holding != ""))
 	gauge(build, 1, c.opt.Version)
 }

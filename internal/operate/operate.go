@@ -44,7 +44,10 @@ func open(q forecast.Question, o Order) (*desk, error) {
 	if err := q.Snapshot.Control.Err; err != nil {
 		return nil, fmt.Errorf("the orders cannot be changed: %w", err)
 	}
-	return &desk{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}, nil
+	d := &desk{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
+	// Numbers go on where control was deleted: the decision may still name the last one.
+	d.next.Last = max(d.next.Last, q.Snapshot.Elected.Record.Order)
+	return d, nil
 }
 
 // number makes out the order itself.

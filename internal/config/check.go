@@ -20,7 +20,12 @@ import (
 )
 
 // check finds what is wrong with values of the right type; report takes the key and the reason.
-func (c *Config) check(report func(key, format string, args ...any)) {
+func (c *Config) check(tell func(key, format string, args ...any)) {
+	reported := make(map[string]bool)
+	report := func(key, format string, args ...any) {
+		reported[key] = true
+		tell(key, format, args...)
+	}
 	for key, name := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site} {
 		if why := checkName(name); why != "" {
 			report(key, "%q %s", name, why)
@@ -37,7 +42,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	}
 	c.checkZooKeeper(report)
 	c.checkElection(report)
-	c.checkPolicy(report)
+	c.checkPolicy(report, reported)
 	c.checkProbes(report)
 	c.checkChild(report)
 	if c.HTTP.Listen != "" {
@@ -131,7 +136,7 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 	positive(report, "election.moves_window", c.Election.MovesWindow)
 }
 
-func (c *Config) checkPolicy(report func(string, string, ...any)) {
+func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {
 	p := &c.Policy
 	if p.Revision < 0 {
 		report("policy.revision", "must not be negative")
@@ -151,7 +156,9 @@ func (c *Config) checkPolicy(report func(string, string, ...any)) {
 		if item != "" {
 			reason = "[" + item + ": " + reason
 		}
-		report(name, "%s", reason)
+		if !reported[name] {
+			report(name, "%s", reason)
+		}
 	}
 }
 

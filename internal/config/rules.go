@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -33,11 +34,14 @@ func (c Config) withRules(r cluster.Rules) Config {
 	p := &c.Policy
 	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
 	p.Filter, p.MinPriority, p.RequireLabels, p.Never, p.DisabledSites = r.Filter, r.MinPriority, r.RequireLabels, r.Never, r.DisabledSites
-	c.Election.Failback.Mode, c.Election.MaxMoves, c.Election.MovesWindow = r.Failback, r.MaxMoves, time.Duration(r.MovesWindow)
-	if r.FailbackDelay > 0 {
+	c.Election.Failback.Mode, c.Election.MaxMoves = cmp.Or(r.Failback, cluster.FailbackImmediate), r.MaxMoves
+	if r.MovesWindow > 0 {
+		c.Election.MovesWindow = time.Duration(r.MovesWindow)
+	}
+	if r.Failback == cluster.FailbackDelayed {
 		c.Election.Failback.Delay = time.Duration(r.FailbackDelay)
 	}
-	if r.Fallback != "" {
+	if policy.UsesExec(r) {
 		p.Exec.Fallback = r.Fallback
 	}
 	if r.ExecTimeout > 0 {

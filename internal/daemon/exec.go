@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"time"
 
@@ -23,7 +22,7 @@ const answerAge = 30 * time.Second
 type program struct {
 	l        *loop
 	busy     bool
-	question uint64 // that the answer is to
+	question string // that the answer is to
 	answer   *policy.Answer
 	since    time.Duration // of the answer
 	waiting  time.Duration // since when there has been none to the present question; 0 if there is
@@ -36,14 +35,10 @@ func (p *program) consult(core *elector.Elector, in *elector.Input) (ready bool,
 		p.waiting = 0
 		return true, 0
 	}
-	text := policy.Ask(ask)
-	h := fnv.New64a()
-	h.Write(text)
-	fmt.Fprint(h, in.Policy.Revision) // a new policy asks anew
-	key := h.Sum64()
+	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.Key(ask)) // a new policy asks anew
 	known := p.answer != nil && p.question == key
 	if !p.busy && (!known || in.Now-p.since >= answerAge) {
-		p.run(key, text, ask, time.Duration(in.Policy.Rules.ExecTimeout))
+		p.run(key, ask, time.Duration(in.Policy.Rules.ExecTimeout))
 	}
 	if known {
 		p.waiting, in.Answer = 0, p.answer
@@ -63,7 +58,7 @@ func (p *program) consult(core *elector.Elector, in *elector.Input) (ready bool,
 	return true, 0
 }
 
-func (p *program) run(key uint64, text []byte, ask policy.Input, timeout time.Duration) {
+func (p *program) run(key string, ask policy.Input, timeout time.Duration) {
 	argv := p.l.d.cfg.Policy.Exec.Command
 	p.busy = true
 	done := func(a policy.Answer) {
@@ -73,16 +68,16 @@ func (p *program) run(key uint64, text []byte, ask policy.Input, timeout time.Du
 		}
 	}
 	p.l.owned.Go(func() {
-		a := askProgram(p.l.life, argv, text, ask, timeout)
+		a := askProgram(p.l.life, argv, ask, timeout)
 		p.l.later(func() { done(a) })
 	})
 }
 
-func askProgram(ctx context.Context, argv []string, text []byte, ask policy.Input, timeout time.Duration) policy.Answer {
+func askProgram(ctx context.Context, argv []string, ask policy.Input, timeout time.Duration) policy.Answer {
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec.command is not set on this host"}
 	}
-	out, err := hook.Ask(ctx, "policy.exec.command", argv, child.Clean(os.Environ()), text, timeout)
+	out, err := hook.Ask(ctx, "policy.exec.command", argv, child.Clean(os.Environ()), policy.Ask(ask), timeout)
 	if err != nil {
 		return policy.Answer{Err: err.Error()}
 	}
@@ -92,7 +87,7 @@ func askProgram(ctx context.Context, argv []string, text []byte, ask policy.Inpu
 // Asker asks the program of a configuration, for a forecast.
 func Asker(c config.Config) func(policy.Input) *policy.Answer {
 	return func(in policy.Input) *policy.Answer {
-		a := askProgram(context.Background(), c.Policy.Exec.Command, policy.Ask(in), in, c.Policy.Exec.Timeout)
+		a := askProgram(context.Background(), c.Policy.Exec.Command, in, c.Policy.Exec.Timeout)
 		return &a
 	}
 }

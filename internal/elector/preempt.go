@@ -44,7 +44,7 @@ func (e *Elector) dismiss(b ballot, entry policy.Entry, o *standing, d *Decision
 		return nil
 	}
 	b.over, b.circumstances = true, circumstances(s, v)
-	r := e.rank(b)
+	r := b.strict() // no amnesty: who has just failed is no better than a leader that at least works
 	best, ok := r.Best()
 	switch {
 	case !ok:

@@ -81,11 +81,15 @@ func (e *Elector) Question(in Input) (policy.Input, bool) {
 	return q, in.Policy.WantsAnswer(q)
 }
 
+// strict ranks the members under the exclusions as they are.
+func (b ballot) strict() outcome {
+	return outcome{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
+}
+
 // rank ranks the members under the exclusions. If those leave nobody, they are lifted (L3): all but that of the last
 // failure, then all.
 func (e *Elector) rank(b ballot) outcome {
-	pin := b.input()
-	strict := outcome{Ranking: b.in.Policy.Rank(pin), exclusions: b.exclusions}
+	pin, strict := b.input(), b.strict()
 	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
 		return strict
 	}

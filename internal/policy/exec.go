@@ -36,6 +36,16 @@ type questionMember struct {
 	Score     *float64          `json:"score,omitempty"`
 }
 
+// Key tells questions apart that need an answer of their own. What nodes measure changes all the time, and does not.
+func Key(in Input) string {
+	members := slices.Clone(in.Members)
+	for i := range members {
+		members[i].Node.Record.Latency, members[i].Node.Record.Score = nil, nil
+	}
+	in.Members = members
+	return string(Ask(in))
+}
+
 // Ask puts an input into the words of an exec policy's program: the same for the same circumstances. Older registrations
 // of a node are left out.
 func Ask(in Input) []byte {

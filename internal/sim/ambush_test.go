@@ -17,8 +17,7 @@ func (w *world) cling() {
 		}
 		h.publish()
 	}
-	rec := w.traits.policy(0) // all sites alike
-	w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
+	w.publishPolicy(cluster.Rules{Type: "priority"}) // all sites alike
 }
 
 // ambush hits whoever works while somebody else is chosen or takes over: the moment at which most can go wrong.

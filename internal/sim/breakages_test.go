@@ -28,6 +28,15 @@ const (
 	blaming          = "the candidate blamed for its predecessor's slow stop"
 	noAmnesty        = "no amnesty"
 	noRevoke         = "no REVOKE"
+	undamped         = "policy's moves not counted"
+	fickle           = "new circumstances for each move by policy"
+	jumpy            = "no hysteresis"
+	pauseSoft        = "a hard pause taken for a soft one"
+	pauseNot         = "no pause"
+	noCordon         = "no cordons"
+	noMove           = "no operator's move"
+	hasty            = "no failback setting"
+	noElection       = "no election on request"
 )
 
 // sees is what the machine is shown of the cluster.
@@ -75,7 +84,36 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == forgetful {
 		s.Elected.Record.Exclusions = l.elector.kept
 	}
+	orders := s.Control.Record.Clone()
+	switch b.name {
+	case pauseSoft:
+		if orders.Pause != nil {
+			orders.Pause.Hard = false
+		}
+	case pauseNot:
+		orders.Pause = nil
+	case noCordon:
+		orders.Cordons = nil
+	case noMove:
+		orders.Move = nil
+	case noElection:
+		orders.Elect = nil
+	default:
+		return s
+	}
+	s.Control.Record = orders
 	return s
+}
+
+// ranks is what the policy is taken for.
+func (b breakage) ranks(r cluster.Rules) cluster.Rules {
+	switch b.name {
+	case jumpy:
+		r.Hysteresis = 0
+	case hasty:
+		r.Failback = ""
+	}
+	return r
 }
 
 // watches is what the watchdog is shown.
@@ -114,10 +152,20 @@ func (l *loop) served(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.chec
 
 // elects is what becomes of ELECT.
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
-	l.h.w.check.decisions[decision{rec.Term, rec.By}] = rec
+	l.h.w.check.decides(rec)
 	switch b.name {
 	case noOwnIncarnation:
 		ops = l.h.w.blind(ops)
+	case undamped:
+		bare := *rec
+		bare.Moves = nil
+		ops[len(ops)-1].Data = cluster.Encode(&bare)
+	case fickle:
+		if rec.Cause == cluster.CausePreempt {
+			anew := *rec
+			anew.Circumstances = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
+			ops[len(ops)-1].Data = cluster.Encode(&anew)
+		}
 	case forgetful:
 		l.elector.kept = rec.Exclusions
 		bare := *rec

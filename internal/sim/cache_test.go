@@ -9,6 +9,7 @@ type caches struct {
 	current map[version]cluster.Slot[cluster.Current]
 	node    map[version]cluster.Slot[cluster.Node]
 	policy  map[version]cluster.Slot[cluster.Policy]
+	control map[version]cluster.Slot[cluster.Control]
 }
 
 type version struct {
@@ -20,6 +21,7 @@ func newCaches() caches {
 	return caches{
 		make(map[version]cluster.Slot[cluster.Elected]), make(map[version]cluster.Slot[cluster.Fence]),
 		make(map[version]cluster.Slot[cluster.Current]), make(map[version]cluster.Slot[cluster.Node]), make(map[version]cluster.Slot[cluster.Policy]),
+		make(map[version]cluster.Slot[cluster.Control]),
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 // checker looks at every step for S1 and S2, and at the decisions for L2; converge is for the rest.
@@ -21,9 +20,22 @@ type checker struct {
 	term      int64
 	free      time.Duration // since when nobody else's current stands in the way of term; never if negative
 	strikes   map[string]int
+	struck    map[string]bool  // ever
+	earned    map[string]int64 // in which term the last strike was
 	until     map[string]time.Duration
 	joined    map[string]time.Duration
 	terms     int
+
+	deciding      map[string]bool
+	founded       map[string]time.Duration // when electors that began with an election did
+	circumstances cluster.Circumstances    // of the last decision
+	revision      int64                    // of the policy of the last decision
+	moves         []time.Duration          // when policy has moved the leader under it
+	control       int64                    // the change of control that was looked at last
+	paused        time.Duration            // since when policy moves nobody; never if negative
+	hard          time.Duration            // since when nobody is to be elected; never if negative
+	pardons       map[string]int64
+	held          map[int64]bool // the elections that were asked for, by the number of the order
 }
 
 // decision tells apart what two electors decide for one term. One of them decides once for each.
@@ -33,7 +45,11 @@ type decision struct {
 }
 
 func (c *checker) init(w *world) {
-	*c = checker{w: w, decisions: make(map[decision]*cluster.Elected), strikes: make(map[string]int), until: make(map[string]time.Duration), joined: make(map[string]time.Duration), free: -1}
+	*c = checker{
+		w: w, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected),
+		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
+		deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
+	}
 }
 
 // begins is S1.
@@ -102,6 +118,7 @@ func (c *checker) decided(rec cluster.Elected) {
 		w.fail("S2: term %d is decided after term %d", rec.Term, c.elected)
 	}
 	c.elected = rec.Term
+	c.heeded(rec)
 	full := c.decisions[decision{rec.Term, rec.By}]
 	if full == nil || w.traits.losing { // nobody is to blame for what he was not told
 		return
@@ -110,8 +127,9 @@ func (c *checker) decided(rec cluster.Elected) {
 		w.fail("L2: the candidate of term %d is blamed after %s, of which it could take over for less than %s", c.term, full.Reason, limit)
 	}
 	for _, x := range full.Exclusions {
-		if x.Strikes > c.strikes[x.Node] {
-			c.strikes[x.Node], c.until[x.Node] = x.Strikes, w.now+time.Duration(x.For)*97/100
+		c.struck[x.Node] = true
+		if x.Strikes > c.strikes[x.Node] && x.Term >= max(c.pardons[x.Node], c.pardons[""]) {
+			c.strikes[x.Node], c.earned[x.Node], c.until[x.Node] = x.Strikes, x.Term, w.now+time.Duration(x.For)*97/100
 		}
 	}
 	spare := c.spare(full)
@@ -125,12 +143,15 @@ func (c *checker) decided(rec cluster.Elected) {
 	}
 }
 
-// spare is a daemon other than the chosen one that is there and was never struck: of others only an elector knows since
-// when it has seen the exclusion.
+// spare is a daemon other than the chosen one that is there, may lead and was never struck: of others only an elector
+// knows since when it has seen the exclusion.
 func (c *checker) spare(rec *cluster.Elected) string {
 	for _, h := range c.w.hosts {
 		since, ok := c.joined[h.id]
-		if !ok || h.id == rec.Node || h.id == rec.PreviousNode || c.strikes[h.id] > 0 || c.w.now-since < 3*h.timeout {
+		if !ok || h.id == rec.Node || h.id == rec.PreviousNode || c.struck[h.id] || c.w.now-since < 3*h.timeout {
+			continue
+		}
+		if !slices.ContainsFunc(rec.Ranking, func(v cluster.Verdict) bool { return v.Node == h.id && v.Rank > 0 }) {
 			continue
 		}
 		if h.loop == nil || h.loop.machine == nil || h.leaving || !c.w.tree.Alive(h.loop.s.id) {
@@ -154,6 +175,7 @@ func (c *checker) changed() {
 	case c.free < 0 || c.term != elected.Record.Term:
 		c.free = c.w.now
 	}
+	c.ordered()
 	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
 }
 
@@ -162,8 +184,9 @@ func (c *checker) meddled() {
 	elected, fence := c.readElected(), c.readFence()
 	if !elected.Readable() {
 		clear(c.strikes)
+		clear(c.struck)
 		clear(c.until)
-		c.elected = 0
+		c.elected, c.moves, c.circumstances = 0, nil, cluster.Circumstances{}
 		if !fence.Readable() {
 			c.acquired = 0
 		}
@@ -176,6 +199,11 @@ func (c *checker) readElected() cluster.Slot[cluster.Elected] {
 	return cached(c.w.cache.elected, c.w.known.elected, data, stat, err == nil, cluster.ReadSlot[cluster.Elected])
 }
 
+func (c *checker) readControl() cluster.Slot[cluster.Control] {
+	data, stat, err := c.w.tree.Get(0, c.w.known.control, false)
+	return cached(c.w.cache.control, c.w.known.control, data, stat, err == nil, cluster.ReadSlot[cluster.Control])
+}
+
 func (c *checker) readFence() cluster.Slot[cluster.Fence] {
 	data, stat, err := c.w.tree.Get(0, c.w.known.leader, false)
 	return cached(c.w.cache.fence, c.w.known.leader, data, stat, err == nil, cluster.ReadFence)
@@ -184,94 +212,4 @@ func (c *checker) readFence() cluster.Slot[cluster.Fence] {
 func (c *checker) readCurrent() cluster.Slot[cluster.Current] {
 	data, stat, err := c.w.tree.Get(0, c.w.known.current, false)
 	return cached(c.w.cache.current, c.w.known.current, data, stat, err == nil, cluster.ReadSlot[cluster.Current])
-}
-
-// bound is by when, after the faults, there is a leader and nothing moves any more (L1 to L4, S3): expiry of what is lost,
-// a wait-out, an old holder's patience, and a few failed takeovers, each with the longest pause between two tries.
-func (w *world) bound() time.Duration {
-	var longest time.Duration
-	for _, h := range w.hosts {
-		longest = max(longest, h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
-	}
-	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
-	if w.traits.losing {
-		limit += netInterval * 5 / 4
-	}
-	if w.traits.stuck || w.traits.clings {
-		limit *= 2 // it is tried in between
-	}
-	return limit
-}
-
-// converge waits for a leader that is the best and stays so.
-func (w *world) converge() {
-	const quiet = 5 * time.Second
-	began := w.now
-	var since time.Duration = -1
-	var decision int64
-	why := ""
-	for w.failure == "" {
-		w.run(w.now + time.Second)
-		elected := w.check.readElected()
-		if why = w.unsettled(elected); why != "" {
-			since = -1
-		} else if since < 0 || decision != elected.Stat.Modified {
-			since, decision = w.now, elected.Stat.Modified
-		} else if w.now-since >= quiet {
-			return
-		}
-		if w.now-began > w.bound()+quiet {
-			if why == "" {
-				why = "S3: the decision keeps changing"
-			}
-			w.fail("%s, %s after the faults", why, w.bound())
-		}
-	}
-}
-
-// unsettled says what is missing for a leader at work that is the best one.
-func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
-	fence, current := w.check.readFence(), w.check.readCurrent()
-	rec := elected.Record
-	switch {
-	case !elected.Readable():
-		return "L1: nobody is elected"
-	case !fence.Readable() || fence.Record.Term != rec.Term || fence.Record.State != cluster.FenceReady || !current.Exists:
-		return "L1: " + rec.Node + " is elected and does not lead"
-	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
-		return "L1: the work of the leader is not there"
-	}
-	data, stat, err := w.tree.Get(0, w.known.policy, false)
-	slot := cached(w.cache.policy, w.known.policy, data, stat, err == nil, cluster.ReadSlot[cluster.Policy])
-	if !slot.Readable() {
-		return "L4: there is no policy"
-	}
-	compiled, err := policy.New(slot.Record)
-	if err != nil {
-		return err.Error()
-	}
-	in := policy.Input{Incumbent: rec.Incarnation, Excluded: make(map[string]string)}
-	for _, x := range rec.Exclusions {
-		if !x.Served {
-			in.Excluded[x.Node] = x.Reason
-		}
-	}
-	names, _, err := w.tree.Children(0, w.known.election, false)
-	if err != nil {
-		return err.Error()
-	}
-	all, _ := cluster.ParseIncarnations(names)
-	for _, i := range all {
-		path := w.known.nodes + "/" + i.ID
-		data, stat, err := w.tree.Get(0, path, false)
-		in.Members = append(in.Members, cluster.Member{Incarnation: i, Node: cached(w.cache.node, path, data, stat, err == nil, cluster.ReadSlot[cluster.Node])})
-	}
-	// One that clings to current to the end may not be.
-	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.clings) {
-		return "L1: not everybody is back"
-	}
-	if best, ok := compiled.Rank(in).Best(); !ok || best.Name != rec.Incarnation {
-		return "L4: " + rec.Node + " leads, the best is " + best.ID
-	}
-	return ""
 }

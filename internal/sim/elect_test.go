@@ -10,6 +10,9 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
+// tick has a loop look again.
+var tick = transition.Tick{}
+
 type electorRole struct {
 	core     *elector.Elector
 	watchdog *watchdog.Watchdog
@@ -18,6 +21,7 @@ type electorRole struct {
 	busy     bool
 	settled  time.Duration
 	retry    time.Duration
+	program  program
 	kept     []cluster.Exclusion // by a breakage
 }
 
@@ -34,30 +38,46 @@ func (l *loop) look() time.Duration {
 		return e.retry
 	}
 	if !snap.Policy.Exists {
-		rec := h.w.traits.policy(0)
+		rec := h.w.own(1)
 		l.write([]cluster.Op{{Kind: cluster.OpCreate, Path: h.w.known.policy, Data: cluster.Encode(&rec)}})
 		return 0
 	}
 	snap = h.w.broken.judges(l, snap)
 	found := e.watchdog.Observe(h.w.broken.watches(l, snap), now)
-	d := e.core.Decide(elector.Input{
+	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: h.w.wall(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
-	})
+	}
+	ready, wake := e.program.consult(e.core, &in)
+	if !ready {
+		return earlier(wake, found.Wake)
+	}
+	d := e.core.Decide(in)
 	h.w.broken.decides(l, &d, snap)
+	l.carryOut(d, snap)
+	return earlier(wake, earlier(d.Wake, found.Wake))
+}
+
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// carryOut writes what was decided.
+func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
+	h := l.h
 	switch {
 	case d.Elect != nil:
 		h.w.log("%s: elects %s in term %d: %s", h.id, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
-		ops := h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect), d.Elect)
-		l.write(ops)
+		l.write(h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect), d.Elect))
 	case d.Revoke != nil:
 		h.w.log("%s: revokes %s: %s", h.id, d.Revoke.Incarnation, d.Revoke.Reason)
 		l.write(h.w.broken.revokes(h.w, h.w.paths.RevokeTx(snap, *d.Revoke)))
+	case d.Control != nil:
+		l.write(h.w.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
 	}
-	if d.Wake == 0 || (found.Wake != 0 && found.Wake < d.Wake) {
-		return found.Wake
-	}
-	return d.Wake
 }
 
 func (l *loop) write(ops []cluster.Op) {
@@ -76,7 +96,7 @@ func (l *loop) write(ops []cluster.Op) {
 			if rep.err != nil {
 				e.retry = e.settled + h.budget.Renew/4
 			}
-			l.step(transition.Tick{})
+			l.step(tick)
 		})
 	}
 	h.w.at(h.when(h.clock()+h.timeout), func() {
@@ -97,13 +117,14 @@ func (l *loop) policy(snap cluster.Snapshot) *policy.Policy {
 	e.version = snap.Policy.Stat.Version
 	rec := snap.Policy.Record
 	if snap.Policy.Err != nil {
-		rec = l.h.w.traits.policy(0)
+		rec = l.h.w.own(0)
 	}
-	compiled, err := policy.New(rec)
+	rec.Rules = l.h.w.broken.ranks(rec.Rules)
+	p, err := compile(rec)
 	if err != nil {
 		l.h.w.fail("policy: %v", err)
 		return e.compiled
 	}
-	e.compiled = compiled
-	return compiled
+	e.compiled = p
+	return p
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -11,47 +12,46 @@ type faultKind struct {
 	name     string
 	meddling bool // an operator's doing
 	uniform  bool // only promised to be survived where all session timeouts are alike
+	order    bool // given to the group by its commands, or so it seems
 	do       func(w *world, h *host)
 }
 
-var faultKinds = []faultKind{
-	{"connection reset", false, false, func(_ *world, h *host) { h.reset() }},
-	{"partition", false, false, func(w *world, h *host) { h.cut(w.between(0, 2*h.timeout), w.between(0, h.timeout*2/3)) }},
-	{"hanging connection", false, false, func(w *world, h *host) { h.hang(w.between(0, 2*h.timeout)) }},
-	{"daemon paused", false, false, func(w *world, h *host) { h.pause(w.between(0, 2*h.timeout)) }},
-	{"daemon killed", false, false, func(w *world, h *host) { h.crash(true) }},
-	{"host lost", false, false, func(w *world, h *host) { h.crash(false) }},
-	{"daemon stopped", false, false, func(w *world, h *host) { h.quit() }},
-	{"guard killed", false, false, func(w *world, h *host) { h.orphan() }},
-	{"follower without quorum", false, false, func(w *world, h *host) { h.strand(w.between(0, 2*h.timeout)) }},
-	{"servers down", false, false, func(w *world, _ *host) { w.outage(w.between(0, 8*time.Second)) }},
-	{"child dies", false, false, func(w *world, h *host) {
+var faultKinds = slices.Concat(coreFaults, vitalsFaults, orderFaults)
+
+var coreFaults = []faultKind{
+	{name: "connection reset", do: func(_ *world, h *host) { h.reset() }},
+	{name: "partition", do: func(w *world, h *host) { h.cut(w.between(0, 2*h.timeout), w.between(0, h.timeout*2/3)) }},
+	{name: "hanging connection", do: func(w *world, h *host) { h.hang(w.between(0, 2*h.timeout)) }},
+	{name: "daemon paused", do: func(w *world, h *host) { h.pause(w.between(0, 2*h.timeout)) }},
+	{name: "daemon killed", do: func(w *world, h *host) { h.crash(true) }},
+	{name: "host lost", do: func(w *world, h *host) { h.crash(false) }},
+	{name: "daemon stopped", do: func(w *world, h *host) { h.quit() }},
+	{name: "guard killed", do: func(w *world, h *host) { h.orphan() }},
+	{name: "follower without quorum", do: func(w *world, h *host) { h.strand(w.between(0, 2*h.timeout)) }},
+	{name: "servers down", do: func(w *world, _ *host) { w.outage(w.between(0, 8*time.Second)) }},
+	{name: "child dies", do: func(w *world, h *host) {
 		if h.work != nil && !h.work.hook && !h.work.dying {
 			h.dead("exited")
 		}
 	}},
-	{"takeovers stall", false, false, func(w *world, h *host) { h.stalls = !h.stalls }},
-	{"child cannot start", false, false, func(w *world, h *host) { h.refuses = !h.refuses }},
-	{"child ignores TERM", false, false, func(w *world, h *host) { h.stubborn = !h.stubborn }},
-	{"undoing takes long", false, false, func(w *world, h *host) {
+	{name: "takeovers stall", do: func(w *world, h *host) { h.stalls = !h.stalls }},
+	{name: "child cannot start", do: func(w *world, h *host) { h.refuses = !h.refuses }},
+	{name: "child ignores TERM", do: func(w *world, h *host) { h.stubborn = !h.stubborn }},
+	{name: "undoing takes long", do: func(w *world, h *host) {
 		h.undoing = []time.Duration{0, time.Second, 4 * time.Second, 10 * time.Second}[w.rng.IntN(4)]
 	}},
-	{"policy changed", false, false, func(w *world, _ *host) {
-		rec := w.traits.policy(int64(w.rng.IntN(6)))
-		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
-	}},
-	{"priority changed", false, false, func(w *world, h *host) { h.reprioritise() }},
-	{"elected deleted", true, false, func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected}) }},
-	{"elected damaged", true, false, func(w *world, _ *host) {
+	{name: "priority changed", do: func(w *world, h *host) { h.reprioritise() }},
+	{name: "elected deleted", meddling: true, do: func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected}) }},
+	{name: "elected damaged", meddling: true, do: func(w *world, _ *host) {
 		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.elected, Data: []byte("garbage")})
 	}},
-	{"current deleted", true, false, func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) }},
-	{"current deleted under a leader cut off", true, false, func(w *world, _ *host) { w.rob() }},
-	{"fence emptied", true, true, func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader}) }},
-	{"fence damaged", true, true, func(w *world, _ *host) {
+	{name: "current deleted", meddling: true, do: func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) }},
+	{name: "current deleted under a leader cut off", meddling: true, do: func(w *world, _ *host) { w.rob() }},
+	{name: "fence emptied", meddling: true, uniform: true, do: func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader}) }},
+	{name: "fence damaged", meddling: true, uniform: true, do: func(w *world, _ *host) {
 		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":9}`)})
 	}},
-	{"incarnation of a standby deleted", true, false, func(w *world, h *host) { h.unregister() }},
+	{name: "incarnation of a standby deleted", meddling: true, do: func(w *world, h *host) { h.unregister() }},
 }
 
 // plan has faults happen until the busy time is over.
@@ -60,6 +60,7 @@ func (w *world) plan() {
 	if t.stuck {
 		w.hosts[w.rng.IntN(len(w.hosts))].stalls = true
 	}
+	w.noise()
 	if t.total == 0 {
 		return
 	}
@@ -95,94 +96,9 @@ func (w *world) heal() {
 			h.resume()
 		}
 	}
+	w.settleOrders()
 	if t.clings && (!t.stuck || t.hosts > 2) { // somebody must be well
 		w.cling()
-	}
-}
-
-// cut is a partition: what is under way waits, as TCP does, until the partition is over or the client gives up.
-func (h *host) cut(d, patience time.Duration) {
-	if h.net != netFine {
-		return
-	}
-	h.net = netCut
-	if h.loop != nil {
-		s := h.loop.s
-		s.silent()
-		epoch := s.epoch
-		h.w.after(patience, func() {
-			if h.net == netCut && s.epoch == epoch {
-				s.breaks(0)
-			}
-		})
-	}
-	h.w.after(d, h.connect)
-}
-
-// reset breaks the connection alone.
-func (h *host) reset() {
-	if h.loop != nil && h.net == netFine {
-		h.loop.s.silent()
-		h.loop.s.breaks(h.w.between(0, 20*time.Millisecond))
-	}
-}
-
-// hang is a server that is cut off from the others: it answers pings, so the client stays.
-func (h *host) hang(d time.Duration) {
-	if h.net != netFine {
-		return
-	}
-	h.net = netHangs
-	if h.loop != nil {
-		h.loop.s.silent()
-	}
-	h.w.after(d, h.connect)
-}
-
-// connect ends a partition. What waited arrives now.
-func (h *host) connect() {
-	was := h.net
-	h.net, h.view = netFine, nil
-	if was == netStale && h.loop != nil {
-		h.loop.s.breaks(h.w.between(0, 20*time.Millisecond)) // it gives up its clients when it has noticed
-	}
-	if h.loop == nil || was == netFine || was == netStale {
-		return
-	}
-	s := h.loop.s
-	if s.up && !h.paused {
-		s.touch()
-	}
-	held := s.held
-	s.held = nil
-	for _, do := range held {
-		do()
-	}
-}
-
-// outage takes all servers down. When they are back every session has its whole time again.
-func (w *world) outage(d time.Duration) {
-	if w.down {
-		return
-	}
-	w.down = true
-	for _, h := range w.hosts {
-		if h.loop != nil {
-			h.loop.s.breaks(w.between(0, 50*time.Millisecond))
-		}
-	}
-	w.after(d, w.restore)
-}
-
-func (w *world) restore() {
-	if !w.down {
-		return
-	}
-	w.log("the servers are back")
-	w.down = false
-	for _, s := range w.all {
-		s.wrote, s.quiet = w.now, false
-		s.silent()
 	}
 }
 
@@ -191,17 +107,6 @@ func (h *host) quit() {
 	if h.alive && !h.paused && h.loop != nil && h.loop.machine != nil {
 		h.leave()
 	}
-}
-
-// reprioritise is a reload of the daemon with another priority.
-func (h *host) reprioritise() {
-	h.prio = h.w.rng.IntN(3)
-	h.publish()
-}
-
-func (h *host) publish() {
-	rec := cluster.Node{ID: h.id, Site: h.site, Priority: h.prio, Host: h.id, SessionTimeout: cluster.Duration(h.timeout)}
-	h.w.meddle(cluster.Op{Kind: cluster.OpSet, Path: h.w.known.nodes + "/" + h.id, Data: cluster.Encode(&rec)})
 }
 
 // unregister deletes the incarnation of a daemon without a lease. Of one that has a lease it would say that the session,
@@ -222,10 +127,17 @@ func (w *world) meddle(op cluster.Op) {
 		return
 	}
 	op.Version = cluster.AnyVersion
+	w.operate([]cluster.Op{op})
+}
+
+// operate is a write from elsewhere than a daemon.
+func (w *world) operate(ops []cluster.Op) {
 	id := w.tree.Open()
-	_, fired, err := w.tree.Apply(id, []cluster.Op{op})
+	_, fired, err := w.tree.Apply(id, ops)
 	w.tree.End(id)
-	w.log("operator: %s %s: %v", op.Kind, op.Path, err)
+	if w.trace != nil {
+		w.log("operator: %s %v", describe(ops), err)
+	}
 	if err == nil {
 		w.check.meddled()
 		w.fire(fired)

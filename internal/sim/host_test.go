@@ -26,6 +26,7 @@ type host struct {
 	id      string
 	site    string
 	prio    int
+	vitals  vitals
 	timeout time.Duration
 	stop    time.Duration // the child's stop timeout
 	budget  cluster.Budget
@@ -63,6 +64,7 @@ func newHost(w *world, i int) *host {
 		w: w, number: i, id: fmt.Sprintf("n%d", i), site: fmt.Sprintf("dc%d", i%2), prio: w.rng.IntN(3),
 		timeout: t.timeouts[i], stop: t.stop, rate: 1 + (w.rng.Float64()-0.5)*cluster.Drift, offset: w.between(0, time.Hour),
 	}
+	h.vitals.draw(w)
 	var err error
 	if h.budget, err = cluster.NewBudget(h.timeout, h.stop); err != nil {
 		w.fail("budget: %v", err)
@@ -131,7 +133,7 @@ func (h *host) register() {
 }
 
 func (h *host) try(s *session) {
-	rec := cluster.Node{ID: h.id, Site: h.site, Priority: h.prio, Host: h.id, SessionTimeout: cluster.Duration(h.timeout)}
+	rec := h.record()
 	s.send(&request{ops: h.w.paths.RegisterTx(rec), done: func(rep reply) {
 		switch {
 		case rep.err == nil:

@@ -17,6 +17,7 @@ import (
 var (
 	oneSeed = flag.Uint64("sim.seed", 0, "replay this schedule and print its trace")
 	runFor  = flag.Duration("sim.for", 3*time.Second, "try new schedules for so long")
+	through = flag.Int("sim.failures", 1, "go on until so many schedules have failed")
 	from    = flag.Uint64("sim.from", 0, "the first seed; 0 takes one from the clock")
 )
 
@@ -68,7 +69,7 @@ func TestSimulation(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	first, began, events, terms := seed, time.Now(), 0, 0
+	first, began, events, terms, failed := seed, time.Now(), 0, 0, 0
 	faults := make(map[string]int)
 	for ; time.Since(began) < *runFor; seed++ {
 		w := play(seed, breakage{}, nil)
@@ -77,8 +78,15 @@ func TestSimulation(t *testing.T) {
 		for k, n := range w.faults {
 			faults[k] += n
 		}
-		if w.failure != "" {
+		if w.failure == "" {
+			continue
+		}
+		if failed++; *through == 1 {
 			report(t, seed)
+		} else {
+			t.Errorf("seed %d: %s", seed, w.failure)
+		}
+		if failed == *through {
 			break
 		}
 	}
@@ -117,6 +125,8 @@ func TestBreakages(t *testing.T) {
 	for _, b := range []breakage{
 		{noOwnIncarnation, "S1 S2"}, {noElectedVersion, "S1 S2"}, {noFenceVersion, "S1 S2"}, {noWaitOut, "S1"}, {releasedUnclean, "S1"},
 		{releaseEarly, "S1"}, {weakRenew, "S1"}, {forgetful, "L2"}, {blaming, "L2"}, {noAmnesty, "L1 L3"}, {noRevoke, "L1 L2"},
+		{undamped, "damping"}, {fickle, "S3 L4"}, {jumpy, "S3"}, {pauseSoft, "pause"}, {pauseNot, "pause"}, {noCordon, "L4"}, {noMove, "L4"},
+		{hasty, "failback"}, {noElection, "L4"},
 	} {
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()

@@ -40,6 +40,14 @@ type traits struct {
 	uniform bool
 	stuck   bool // a host never gets its child ready, to the end
 	clings  bool // a leader that is to be replaced never lets go, to the end
+
+	rules   []cluster.Rules // of the policies that are published, the first at the start
+	noise   bool            // in what the nodes measure, to the end
+	keeps   bool            // what operators asked for stays in force to the end
+	ill     bool            // so does what ails the nodes
+	mute    bool            // the exec policy's program fails, to the end
+	flaky   float64         // it fails now and then
+	patient bool            // it is watched for longer that nothing moves (S3)
 }
 
 func drawTraits(rng *rand.Rand) traits {
@@ -63,6 +71,14 @@ func drawTraits(rng *rand.Rand) traits {
 	if rng.Float64() < 0.3 {
 		t.jumps = time.Hour
 	}
+	drawPolicies(rng, &t)
+	if rng.Float64() < 0.05 { // long enough for damping to count, which it does not for an elector that has just begun
+		t.busy, t.gap = 3*time.Minute, 3*t.gap
+		for i := range t.rules {
+			t.rules[i].Failback, t.rules[i].MaxMoves, t.rules[i].MovesWindow = "", 1, cluster.Duration(time.Hour)
+		}
+	}
+	ordered := rng.Float64() < 0.5
 	same := all[rng.IntN(len(all))]
 	alike := rng.Float64() < 0.5
 	for i := range t.hosts {
@@ -77,8 +93,9 @@ func drawTraits(rng *rand.Rand) traits {
 		}
 	}
 	// Some worlds are about little but an operator's doing, with whoever works hit at the worst moment.
-	focused := rng.Float64() < 0.2
+	focused := rng.Float64() < 0.25
 	if focused {
+		ordered = ordered && rng.Float64() < 0.2
 		t.ambush, t.slowKill = 1, 1
 	}
 	for _, k := range faultKinds {
@@ -87,6 +104,9 @@ func drawTraits(rng *rand.Rand) traits {
 			x = rng.Float64()
 		}
 		if focused && !k.meddling && rng.Float64() < 0.8 {
+			x = 0
+		}
+		if k.order && !ordered {
 			x = 0
 		}
 		if k.meddling && rng.Float64() < 0.4 {
@@ -101,15 +121,11 @@ func drawTraits(rng *rand.Rand) traits {
 	return t
 }
 
-// policy is one of a few.
-func (t *traits) policy(revision int64) cluster.Policy {
-	return cluster.Policy{Revision: revision, Type: "priority", Sites: map[string]int{"dc0": int(revision % 3), "dc1": int(revision % 2)}, By: "sim"}
-}
-
 func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
 		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.ghosts, "slow_kill": t.slowKill, "ambush": t.ambush, "stuck": t.stuck, "clings": t.clings,
+		"rules": t.rules[0], "noise": t.noise, "keeps": t.keeps, "ill": t.ill, "mute": t.mute,
 	})
 	if err != nil {
 		return err.Error()

@@ -21,7 +21,7 @@ func (w *world) look() *view {
 			v.nodes[path] = r
 		}
 	}
-	for _, path := range []string{w.known.leader, w.known.elected, w.known.current, w.known.policy} {
+	for _, path := range []string{w.known.leader, w.known.elected, w.known.current, w.known.policy, w.known.control} {
 		get(path)
 	}
 	for _, parent := range []string{w.known.nodes, w.known.election} {

@@ -17,6 +17,7 @@ type world struct {
 	queue  queue
 	order  uint64
 	events int
+	still  int // events at one moment
 
 	tree  *clustertest.Tree
 	paths cluster.Paths
@@ -28,8 +29,10 @@ type world struct {
 	hosts    []*host
 	sessions map[int64]*session
 	all      []*session
-	down     bool // no server answers
-	calm     bool // the faults have stopped
+	down     bool                    // no server answers
+	calm     bool                    // the faults have stopped
+	rules    map[int64]cluster.Rules // as published, by revision
+	revision int64
 	faults   map[string]int
 	check    checker
 	trace    func(line string)
@@ -37,7 +40,7 @@ type world struct {
 }
 
 // paths are those of the group, joined once.
-type paths struct{ nodes, election, leader, elected, current, policy string }
+type paths struct{ nodes, election, leader, elected, current, policy, control string }
 
 func newWorld(seed uint64, broken breakage, trace func(string)) *world {
 	w := &world{
@@ -45,9 +48,10 @@ func newWorld(seed uint64, broken breakage, trace func(string)) *world {
 		tree: clustertest.NewTree(), paths: cluster.Paths{Root: "/g"}, sessions: make(map[int64]*session), faults: make(map[string]int),
 	}
 	p := w.paths
-	w.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy()}
+	w.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Control()}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng)
+	w.rules, w.revision = map[int64]cluster.Rules{0: w.traits.rules[0], 1: w.traits.rules[0]}, 1
 	w.check.init(w)
 	setup := w.tree.Open()
 	for _, path := range p.Skeleton() {
@@ -70,11 +74,17 @@ func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
 // run lets things happen until a time, or until a promise is broken.
 func (w *world) run(until time.Duration) {
+	at := time.Duration(-1)
 	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == "" {
 		e := w.queue.pop()
 		w.now = e.at
 		w.events++
 		e.do()
+		if w.still++; e.at != at {
+			at, w.still = e.at, 0
+		} else if w.still > 100_000 {
+			w.fail("L1: time stands still: something asks to be woken at once, again and again")
+		}
 	}
 	if w.failure == "" {
 		w.now = until

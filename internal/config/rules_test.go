@@ -1,0 +1,129 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// drawRules gives settings that make rules.
+func drawRules(t *rapid.T) Config {
+	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
+	name := word.Filter(func(s string) bool { return checkName(s) == "" })
+	preset := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
+	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || cause == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
+	c := defaults()
+	p := &c.Policy
+	p.Type = preset.Draw(t, "type")
+	p.Expr = rapid.SampledFrom([]string{"member.priority * 2", "member.priority >\n  3", `member.site == "x: y"`}).Draw(t, "expr")
+	p.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "expr: member.priority"}), 0, 3).Draw(t, "rank")
+	for range rapid.IntRange(0, 3).Draw(t, "strategies") {
+		p.Strategies = append(p.Strategies, cluster.Strategy{When: condition.Draw(t, "when"), Use: preset.Draw(t, "use")})
+	}
+	p.Sites = rapid.MapOf(name, rapid.IntRange(-5, 5)).Draw(t, "sites")
+	p.Hysteresis, p.MinPriority = rapid.IntRange(0, 1000).Draw(t, "hysteresis"), rapid.IntRange(-5, 5).Draw(t, "least")
+	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
+	p.RequireLabels = rapid.MapOf(word, word).Draw(t, "labels")
+	p.Never, p.DisabledSites = rapid.SliceOf(name).Draw(t, "never"), rapid.SliceOf(name).Draw(t, "disabled")
+	p.Exec.Fallback = rapid.SampledFrom([]string{"priority", "first", ""}).Draw(t, "fallback")
+	p.Exec.Timeout = time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "exec timeout"))
+	c.Election.Failback.Mode = rapid.SampledFrom([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback")
+	c.Election.Failback.Delay = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "delay"))
+	c.Election.MaxMoves = rapid.IntRange(0, 9).Draw(t, "moves")
+	c.Election.MovesWindow = time.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
+	return c
+}
+
+// command is each host's own, and no part of the rules.
+var ownCommand = []string{"ZKELECTD_POLICY_EXEC_COMMAND=/usr/bin/rank"}
+
+// What 'policy show' prints must be the same policy when it is applied.
+func TestRulesArePrintedSoThatTheyLoadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	rapid.Check(t, func(t *rapid.T) {
+		rules := drawRules(t).Rules()
+		text := RulesYAML(rules)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(Sources{File: path, Env: ownCommand})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if c.Rules().Digest() != rules.Digest() {
+			t.Fatalf("%+v\nof %+v\n%s", c.Rules(), rules, text)
+		}
+		if lines := RulesDiff(rules, c.Rules()); len(lines) != 0 {
+			t.Fatalf("%q", lines)
+		}
+		for _, foreign := range []string{"revision", "command", "node", "takeover_timeout"} {
+			if strings.Contains(text, foreign+":") {
+				t.Fatalf("%s is no part of the rules:\n%s", foreign, text)
+			}
+		}
+		if again := defaults().withRules(rules).Rules(); again.Digest() != rules.Digest() {
+			t.Fatalf("%+v\nof %+v", again, rules)
+		}
+	})
+}
+
+func TestRulesTellOnlyOfWhatIsInUse(t *testing.T) {
+	c := defaults()
+	c.Election.Failback.Delay, c.Policy.Exec.Fallback, c.Policy.Exec.Timeout = time.Hour, "first", time.Minute
+	if r := c.Rules(); r.FailbackDelay != 0 || r.Fallback != "" || r.ExecTimeout != 0 {
+		t.Errorf("%+v", r)
+	}
+	c.Election.Failback.Mode, c.Policy.Strategies = cluster.FailbackDelayed, []cluster.Strategy{{When: "len(members) > 1", Use: "exec"}}
+	if r := c.Rules(); time.Duration(r.FailbackDelay) != time.Hour || r.Fallback != "first" || time.Duration(r.ExecTimeout) != time.Minute || !policy.UsesExec(r) {
+		t.Errorf("%+v", r)
+	}
+	c.Policy.Exec.Command = []string{"/usr/bin/rank"}
+	r := c.Rules()
+	c.Policy.Exec.Command, c.Policy.Revision, c.Election.TakeoverTimeout = nil, 9, time.Hour
+	if !reflect.DeepEqual(r, c.Rules()) {
+		t.Error("what is each host's own changes the rules")
+	}
+}
+
+func TestRulesDiff(t *testing.T) {
+	a := defaults()
+	b := defaults()
+	b.Policy.Type, b.Policy.Sites, b.Policy.Never = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x y"}
+	b.Policy.Strategies = []cluster.Strategy{{When: "len(members) > 1", Use: "first"}}
+	b.Election.Failback.Mode, b.Election.Failback.Delay, b.Election.MaxMoves = cluster.FailbackDelayed, time.Minute, 0
+	want := []string{
+		"election.failback.mode: immediate -> delayed",
+		"election.failback.delay: 30s -> 1m0s",
+		"election.max_moves: 6 -> 0",
+		"policy.type: priority -> first",
+		"policy.sites: {} -> {dc1: 2, dc2: 1}",
+		"policy.strategies: [] -> [{when: len(members) > 1, use: first}]",
+		"policy.never: [] -> [x y]",
+	}
+	if got := RulesDiff(a.Rules(), b.Rules()); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got := RulesDiff(b.Rules(), b.Rules()); len(got) != 0 {
+		t.Errorf("differs from itself: %q", got)
+	}
+	for _, line := range RulesDiff(b.Rules(), a.Rules()) {
+		if strings.Contains(line, "\n") {
+			t.Errorf("more than a line: %q", line)
+		}
+	}
+	none, empty := a.Rules(), a.Rules()
+	none.Sites, none.Never, none.Strategies = nil, nil, nil
+	empty.Sites, empty.Never, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
+	if got := RulesDiff(none, empty); len(got) != 0 {
+		t.Errorf("nothing is not the same as nothing: %q", got)
+	}
+}

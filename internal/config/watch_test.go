@@ -1,0 +1,194 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// watching runs a watch and returns what it calls with the file's content at that time.
+func watching(t *testing.T, path string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, done := make(chan string, 100), make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, path, func() {
+			data, _ := os.ReadFile(path)
+			seen <- string(data)
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return seen
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrives writes again and again until the watch, which may just be starting, tells of that content.
+func arrives(t *testing.T, seen <-chan string, want string, change func()) {
+	t.Helper()
+	change()
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case got := <-seen:
+			if got == want {
+				return
+			}
+		case <-limit:
+			t.Fatalf("%q was not noticed", want)
+		}
+	}
+}
+
+// begun returns once the watch has noticed something, so that it is known to watch.
+func begun(t *testing.T, seen <-chan string, dir string, change func(i int)) {
+	t.Helper()
+	tick := time.NewTicker(2 * settle)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for i := 0; ; i++ {
+		change(i)
+		select {
+		case <-seen:
+			return
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("nothing is noticed in %s", dir)
+		}
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryWayOfWritingAFileIsNoticed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "z.yaml")
+	write(t, path, "first")
+	seen := watching(t, path)
+	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	arrives(t, seen, "in place", func() { write(t, path, "in place") })
+	arrives(t, seen, "renamed", func() {
+		write(t, path+".new", "renamed")
+		rename(t, path+".new", path)
+	})
+	arrives(t, seen, "gone and back", func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, "gone and back")
+	})
+	arrives(t, seen, "", func() { write(t, path, "") })
+}
+
+// Kubernetes swaps a link to the directory of the files.
+func TestTheSwapOfALinkIsNoticed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "z.yaml")
+	link := func(version, text string) {
+		if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, version, "z.yaml"), text)
+		if err := os.Symlink(version, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		rename(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
+	}
+	link("..1", "first")
+	if err := os.Symlink(filepath.Join("..data", "z.yaml"), path); err != nil {
+		t.Fatal(err)
+	}
+	seen := watching(t, path)
+	begun(t, seen, dir, func(i int) { link("..x"+strings.Repeat("x", i), strings.Repeat("x", i+1)) })
+	arrives(t, seen, "second", func() { link("..2", "second") })
+	if err := os.RemoveAll(filepath.Join(dir, "..1")); err != nil {
+		t.Fatal(err)
+	}
+	arrives(t, seen, "third", func() { link("..3", "third") })
+}
+
+func TestWhatChangesNothingIsNotTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "z.yaml")
+	write(t, path, "first")
+	seen := watching(t, path)
+	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	arrives(t, seen, "same", func() { write(t, path, "same") })
+	write(t, path, "same")
+	write(t, filepath.Join(dir, "other.yaml"), "other")
+	write(t, path+".new", "same")
+	rename(t, path+".new", path)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// What comes next is noticed once, and nothing was before it.
+	write(t, path, "next")
+	limit := time.After(30 * time.Second)
+	select {
+	case got := <-seen:
+		if got != "next" {
+			t.Errorf("told of %q", got)
+		}
+	case <-limit:
+		t.Error("a change is not noticed any more")
+	}
+	if len(seen) != 0 {
+		t.Errorf("told of %q as well", <-seen)
+	}
+}
+
+// A file that is written in many steps is read when it is left alone.
+func TestManyWritesAreOneChange(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "z.yaml")
+	write(t, path, "first")
+	seen := watching(t, path)
+	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	var text string
+	arrives(t, seen, strings.Repeat("line\n", 200), func() {
+		for range 200 {
+			text += "line\n"
+			write(t, path, text)
+		}
+	})
+	if len(seen) > 3 {
+		t.Errorf("told %d times of what was written in one go", len(seen))
+	}
+}
+
+func TestADirectoryThatIsNotThereCannotBeWatched(t *testing.T) {
+	err := Watch(t.Context(), "/no/such/directory/z.yaml", func() {})
+	if err == nil || !strings.Contains(err.Error(), "/no/such/directory/z.yaml cannot be watched (reload.watch)") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Watch(ctx, file(t, "x"), func() { t.Error("told of nothing") }); err != nil {
+		t.Error(err)
+	}
+}

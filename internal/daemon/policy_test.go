@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+)
+
+func configured(t *testing.T, env ...string) config.Config {
+	t.Helper()
+	c, err := config.Load(config.Sources{Env: append(env, "ZKELECTD_NODE_ID=n1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// ruled is a group of two with a policy in force, nil for none.
+func ruled(inForce *cluster.Policy) cluster.Snapshot {
+	var s cluster.Snapshot
+	for i, id := range []string{"a", "b"} {
+		s.Members = append(s.Members, cluster.Member{
+			Incarnation: cluster.Incarnation{Name: id + "-1", ID: id, Seq: int32(i)},
+			Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
+		})
+	}
+	if inForce != nil {
+		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: *inForce}
+	}
+	return s
+}
+
+func TestTheRevisionOfAProposal(t *testing.T) {
+	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	first := configured(t, "ZKELECTD_POLICY_TYPE=first")
+	other := configured(t, "ZKELECTD_POLICY_TYPE=node-id")
+	inForce := &cluster.Policy{Revision: 7, Rules: first.Rules(), By: "ann@host", Time: at}
+	const refused = "but revision 7, published by ann@host at 2026-05-04T12:00:00Z, is in force: a new policy needs a higher one"
+	for name, c := range map[string]struct {
+		inForce  *cluster.Policy
+		config   config.Config
+		explicit int
+		revision int64
+		by       string
+		want     string
+	}{
+		"the first of all":          {nil, first, 0, 1, "bob@host", ""},
+		"the first, named":          {nil, first, 30, 30, "bob@host", ""},
+		"the same":                  {inForce, first, 0, 7, "ann@host", ""},
+		"the same, equal revision":  {inForce, first, 7, 7, "ann@host", ""},
+		"the same, lower revision":  {inForce, first, 3, 7, "ann@host", ""},
+		"the same, higher revision": {inForce, first, 9, 9, "bob@host", ""},
+		"another":                   {inForce, other, 0, 8, "bob@host", ""},
+		"another, higher revision":  {inForce, other, 12, 12, "bob@host", ""},
+		"another, equal revision":   {inForce, other, 7, 0, "", "policy.revision is 7, " + refused},
+		"another, lower revision":   {inForce, other, 6, 0, "", "policy.revision is 6, " + refused},
+	} {
+		for _, force := range []bool{false, true} {
+			w := Proposal{Config: c.config, By: "bob@host", Explicit: c.explicit, Force: force}
+			next, err := w.Next(ruled(c.inForce))
+			if c.want != "" {
+				if err == nil || err.Error() != c.want {
+					t.Errorf("%s, forced %t: %v", name, force, err)
+				}
+				continue
+			}
+			if err != nil || next.Revision != c.revision || next.By != c.by || next.Rules.Digest() != c.config.Rules().Digest() || next.Time.IsZero() {
+				t.Errorf("%s, forced %t: %v, %+v", name, force, err, next)
+			}
+		}
+	}
+}
+
+func TestARevisionInTheFileDoesNotCountUnlessItIsMeant(t *testing.T) {
+	c := configured(t, "ZKELECTD_POLICY_TYPE=node-id", "ZKELECTD_POLICY_REVISION=50")
+	next, err := Proposal{Config: c, By: "bob@host"}.Next(ruled(&cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "first"}}))
+	if err != nil || next.Revision != 8 {
+		t.Errorf("%v, revision %d", err, next.Revision)
+	}
+}
+
+func TestAProposalKeepsWhatItDoesNotKnow(t *testing.T) {
+	s := ruled(nil)
+	s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":1,"revision":7,"type":"first","color":"red"}`), cluster.Stat{}, true)
+	next, err := Proposal{Config: configured(t), By: "bob@host"}.Next(s)
+	if err != nil || !strings.Contains(string(cluster.Encode(&next)), `"color":"red"`) {
+		t.Errorf("%v, %+v", err, next)
+	}
+}
+
+func TestAPolicyThatCannotBeReadIsNotReplaced(t *testing.T) {
+	for _, force := range []bool{false, true} {
+		s := ruled(nil)
+		s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":9}`), cluster.Stat{}, true)
+		_, err := Proposal{Config: configured(t), Explicit: 99, Force: force}.Next(s)
+		if !errors.Is(err, s.Policy.Err) || !strings.Contains(err.Error(), "the policy is not replaced: znode /c/policy has format version 9") {
+			t.Errorf("forced %t: %v", force, err)
+		}
+	}
+}
+
+func TestAPolicyUnderWhichNobodyMayLeadIsRefused(t *testing.T) {
+	c := configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")
+	w := Proposal{Config: c, By: "bob@host"}
+	_, err := w.Next(ruled(nil))
+	var nobody *Nobody
+	if !errors.As(err, &nobody) || !strings.Contains(nobody.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes it all the same") {
+		t.Errorf("%v", err)
+	}
+	w.Force = true
+	if next, err := w.Next(ruled(nil)); err != nil || next.Revision != 1 || next.Rules.MinPriority != 8 {
+		t.Errorf("forced: %v, %+v", err, next)
+	}
+	w.Force = false
+	if _, err := w.Next(cluster.Snapshot{}); err != nil {
+		t.Errorf("nobody is there: %v", err)
+	}
+	inForce := &cluster.Policy{Revision: 3, Rules: c.Rules()}
+	if next, err := w.Next(ruled(inForce)); err != nil || next.Revision != 3 {
+		t.Errorf("in force already: %v, %+v", err, next)
+	}
+	s := ruled(nil)
+	s.Members[1].Node.Record.Priority = 8
+	if _, err := w.Next(s); err != nil {
+		t.Errorf("one may lead: %v", err)
+	}
+}
+
+func TestAPauseDoesNotSpeakAgainstAPolicy(t *testing.T) {
+	for _, hard := range []bool{false, true} {
+		s := ruled(nil)
+		s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Hard: hard}}}
+		if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
+			t.Errorf("hard %t: %v", hard, err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+)
+
+func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
+	for name, c := range map[string]struct {
+		least  float64
+		values []float64
+		// moved has a y for each value that is worth publishing.
+		moved string
+		shown float64
+	}{
+		"the first":               {5, []float64{1}, "y", 1},
+		"the same":                {0, []float64{10, 10, 10}, "ynn", 10},
+		"a little":                {0, []float64{10, 12, 12}, "yny", 11.02},
+		"a tenth":                 {0, []float64{10, 14}, "yy", 11.2},
+		"downwards":               {0, []float64{10, 6}, "yy", 8.8},
+		"below the least":         {0.5, []float64{1, 2, 2}, "yny", 1.51},
+		"a tenth, not the least":  {3, []float64{10, 14, 14}, "ynn", 10},
+		"the least, not a tenth":  {0.5, []float64{100, 103}, "yn", 100},
+		"negative ones":           {0, []float64{-10, -11, -20}, "yny", -13.21},
+		"from nothing":            {0, []float64{0, 1}, "yy", 0.3},
+		"rounded to a thousandth": {0, []float64{1.23456}, "y", 1.235},
+	} {
+		var a average
+		if a.published() != nil {
+			t.Fatal("known before the first value")
+		}
+		moved := ""
+		for _, x := range c.values {
+			if a.add(x, c.least) {
+				moved += "y"
+			} else {
+				moved += "n"
+			}
+		}
+		if got := a.published(); moved != c.moved || got == nil || math.Abs(*got-c.shown) > 1e-9 {
+			t.Errorf("%s: moved %q, shows %v; want %q, %v", name, moved, *got, c.moved, c.shown)
+		}
+	}
+}
+
+func TestWhatIsPublishedIsNeverFarOff(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var a average
+		least := rapid.Float64Range(0, 5).Draw(t, "least")
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, x := range rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 50).Draw(t, "values") {
+			before := a.shown
+			moved := a.add(x, least)
+			low, high = min(low, x), max(high, x)
+			if !moved && a.shown != before {
+				t.Fatalf("shows %v instead of %v, and does not say so", a.shown, before)
+			}
+			if off := math.Abs(a.value - a.shown); off > max(least, math.Abs(a.shown)/10) {
+				t.Fatalf("%v is shown for %v", a.shown, a.value)
+			}
+			if a.value < low-1e-6 || a.value > high+1e-6 {
+				t.Fatalf("%v is outside of %v to %v", a.value, low, high)
+			}
+		}
+	})
+}
+
+func TestAnAverageFollows(t *testing.T) {
+	var a average
+	a.add(1, 0)
+	for range 50 {
+		a.add(100, 0)
+	}
+	if math.Abs(a.value-100) > 0.01 || math.Abs(*a.published()-100) > 10 {
+		t.Errorf("%v, shows %v", a.value, *a.published())
+	}
+}
+
+func TestVitalsAreInTheRecord(t *testing.T) {
+	var c config.Config
+	v := newVitals(c)
+	var n cluster.Node
+	if v.fill(&n); n.Unhealthy != "" || n.Latency != nil || n.Score != nil {
+		t.Errorf("a host without probes: %+v", n)
+	}
+	c.Health.TCP = "127.0.0.1:1"
+	v = newVitals(c)
+	if v.fill(&n); n.Unhealthy != "not probed yet" {
+		t.Errorf("before the first try: %+v", n)
+	}
+	for range 3 {
+		v.set(func() bool { return v.score.add(5, 0) })
+		v.set(func() bool { return v.latency.add(2.5, 0.5) })
+	}
+	if v.fill(&n); *n.Score != 5 || *n.Latency != 2.5 {
+		t.Errorf("%+v", n)
+	}
+	if len(v.changed) != 1 {
+		t.Error("there is nothing to publish")
+	}
+	<-v.changed
+	v.set(func() bool { return false })
+	if len(v.changed) != 0 {
+		t.Error("nothing has changed, and it is published")
+	}
+}

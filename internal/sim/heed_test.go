@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// heeded looks at whether a decision heeds failback, damping and pauses.
+func (c *checker) heeded(rec cluster.Elected) {
+	w := c.w
+	rules := w.rules[rec.PolicyRevision]
+	if c.revision != rec.PolicyRevision {
+		c.revision, c.moves = rec.PolicyRevision, nil
+	}
+	if c.hard >= 0 && c.known(c.hard) {
+		w.fail("pause: term %d is decided (%s) under a hard pause", rec.Term, rec.Reason)
+	}
+	if rec.Cause == cluster.CauseElect {
+		c.held[rec.Order] = true
+	}
+	last := c.circumstances
+	if c.circumstances = rec.Circumstances; rec.Cause != cluster.CausePreempt {
+		return
+	}
+	if last.Cause != "" && !reflect.DeepEqual(last, rec.Circumstances) {
+		w.fail("S3: policy moves the leader in term %d (%s) and looks for one under other circumstances from then on", rec.Term, rec.Reason)
+	}
+	switch joined, known := c.joined[rec.Node]; {
+	case c.paused >= 0 && c.known(c.paused):
+		w.fail("pause: policy moves the leader in term %d (%s) under a pause", rec.Term, rec.Reason)
+	case rules.Failback == cluster.FailbackManual:
+		w.fail("failback: policy moves the leader in term %d (%s) although failback is manual", rec.Term, rec.Reason)
+	case rules.Failback == cluster.FailbackDelayed && known && w.now-joined < time.Duration(rules.FailbackDelay)*97/100:
+		w.fail("failback: %s takes over in term %d, %s after it has come, failback is delayed by %s", rec.Node, rec.Term, w.now-joined, rules.FailbackDelay)
+	}
+	if at, founded := c.founded[rec.By]; founded && w.now-at < settling {
+		return
+	}
+	window := time.Duration(rules.MovesWindow) * 97 / 100
+	c.moves = append(slices.DeleteFunc(c.moves, func(at time.Duration) bool { return w.now-at >= window }), w.now)
+	if rules.MaxMoves > 0 && len(c.moves) > rules.MaxMoves {
+		w.fail("damping: policy moves the leader for the %d. time within %s in term %d, %d are allowed", len(c.moves), rules.MovesWindow, rec.Term, rules.MaxMoves)
+	}
+}
+
+// settling is for how long the moves of an elector that has begun with an election may not count, with what it takes a
+// decision to be written.
+const settling = 75 * time.Second
+
+// decides takes in what an elector is about to write.
+func (c *checker) decides(rec *cluster.Elected) {
+	c.decisions[decision{rec.Term, rec.By}] = rec
+	if c.deciding[rec.By] {
+		return
+	}
+	c.deciding[rec.By] = true
+	switch rec.Cause {
+	case cluster.CausePreempt, cluster.CauseMove, cluster.CauseElect:
+	default:
+		c.founded[rec.By] = c.w.now
+	}
+}
+
+// known tells that whoever is elector has heard of an order that was given at a time: nothing older is under way.
+func (c *checker) known(since time.Duration) bool {
+	return c.w.calm && c.w.now-max(since, c.w.traits.busy) > c.w.hearing()
+}
+
+// hearing is how long it takes, once the faults are over, until all know what there is to read.
+func (w *world) hearing() time.Duration {
+	if w.traits.losing {
+		return netInterval*5/4 + 15*time.Second
+	}
+	return 15 * time.Second
+}
+
+// ordered takes in what operators have asked for.
+func (c *checker) ordered() {
+	slot := c.readControl()
+	if slot.Stat.Modified == c.control && slot.Exists {
+		return
+	}
+	c.control = slot.Stat.Modified
+	for _, d := range slot.Record.Done {
+		if d.What == "election" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
+			c.w.fail("L4: the election of order %d is said to be over (%s) and was never held", d.ID, d.Outcome)
+		}
+	}
+	pause := slot.Record.Pause
+	endless := pause != nil && pause.For == 0 // one that ends does so before it is written down
+	since(&c.paused, slot.Err != nil || endless, c.w.now)
+	since(&c.hard, endless && pause.Hard, c.w.now)
+	for _, f := range slot.Record.Forgiven {
+		c.pardons[f.Node] = max(c.pardons[f.Node], f.Term)
+		for _, h := range c.w.hosts {
+			if f.Covers(cluster.Exclusion{Node: h.id, Term: c.earned[h.id]}) {
+				delete(c.strikes, h.id)
+				delete(c.until, h.id)
+			}
+		}
+	}
+}
+
+func since(at *time.Duration, holds bool, now time.Duration) {
+	switch {
+	case !holds:
+		*at = -1
+	case *at < 0:
+		*at = now
+	}
+}

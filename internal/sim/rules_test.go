@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// What policies are made of. Some expressions fail for some members: that is a verdict of these, no crash.
+var (
+	expressions = []string{
+		"member.score - member.latency", "member.priority", "member.id == previous.id", "member.id != previous.id",
+		"member.site in failed_sites ? 0 : 1", `[1, 2][member.priority]`, `cause == "failure" && member.site == previous.site`,
+	}
+	conditions = []string{
+		`cause == "failure"`, `previous.site == "dc0"`, "len(members) < 3", "len(failed_sites) > 0", `members[2].site == "dc0"`,
+	}
+	filters     = []string{"member.priority > 0", "member.known_latency and member.latency < 15", `member.site != "dc1"`}
+	lists       = [][]string{{"score", "site"}, {"other-site", "latency", "incumbent"}, {"expr:member.priority", "round-robin"}, {"priority"}}
+	hystereses  = []int{0, 20, 40}
+	delays      = []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second}
+	windows     = []time.Duration{10 * time.Second, 20 * time.Second, time.Hour}
+	execTimeout = time.Second
+)
+
+// drawPolicies draws those that are published in a world, and what there is to rank by.
+func drawPolicies(rng *rand.Rand, t *traits) {
+	t.noise = rng.Float64() < 0.2
+	plain, alike := rng.Float64() < 0.3, rng.Float64() < 0.5
+	kind := policy.Types()[rng.IntN(len(policy.Types()))]
+	for range 4 {
+		if !alike {
+			kind = policy.Types()[rng.IntN(len(policy.Types()))]
+		}
+		r := cluster.Rules{Type: "priority", Sites: map[string]int{"dc0": rng.IntN(3), "dc1": rng.IntN(2)}}
+		if !plain {
+			drawRules(rng, kind, &r)
+			if t.noise { // which only hysteresis keeps from moving the leader, and an expression has none
+				r.Hysteresis, r.Expr, r.Filter = one(rng, hystereses[1:]), one(rng, expressions[1:]), nil
+			}
+		}
+		t.rules = append(t.rules, r)
+	}
+	t.keeps, t.ill = rng.Float64() < 0.5, rng.Float64() < 0.3
+	t.mute, t.flaky, t.patient = rng.Float64() < 0.3, 0.2, rng.Float64() < 0.1
+}
+
+func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
+	chance := func(p float64) bool { return rng.Float64() < p }
+	r.Type, r.Expr, r.Hysteresis = kind, one(rng, expressions), one(rng, hystereses)
+	r.ExecTimeout = cluster.Duration(execTimeout)
+	if chance(0.5) {
+		r.Fallback = one(rng, []string{"first", "node-id", "latency", "expr"})
+	}
+	if chance(0.1) {
+		r.Rank = one(rng, lists)
+	}
+	for chance(0.2) {
+		r.Strategies = append(r.Strategies, cluster.Strategy{When: one(rng, conditions), Use: one(rng, policy.Types())})
+	}
+	switch rng.IntN(6) {
+	case 0:
+		r.Failback = cluster.FailbackManual
+	case 1, 2:
+		r.Failback, r.FailbackDelay = cluster.FailbackDelayed, cluster.Duration(one(rng, delays))
+	case 3:
+		r.Failback = cluster.FailbackImmediate
+	}
+	if chance(0.5) {
+		r.MaxMoves, r.MovesWindow = rng.IntN(7), cluster.Duration(one(rng, windows))
+	}
+	if chance(0.07) {
+		r.MinPriority = 1
+	}
+	if chance(0.07) {
+		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]
+	}
+	if chance(0.07) {
+		r.Never = []string{fmt.Sprintf("n%d", rng.IntN(3)), "n9"}
+	}
+	if chance(0.07) {
+		r.DisabledSites = []string{fmt.Sprintf("dc%d", rng.IntN(2))}
+	}
+	if chance(0.07) {
+		r.RequireLabels = map[string]string{"tier": "a"}
+	}
+}
+
+func one[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }
+
+// publishPolicy makes rules the policy in force.
+func (w *world) publishPolicy(rules cluster.Rules) {
+	w.revision++
+	w.rules[w.revision] = rules
+	rec := cluster.Policy{Revision: w.revision, Rules: rules, By: "sim"}
+	w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
+}
+
+// own is the policy in a daemon's configuration: of those that find none, or none that they can use.
+func (w *world) own(revision int64) cluster.Policy {
+	return cluster.Policy{Revision: revision, Rules: w.rules[0], By: "sim"}
+}
+
+// compiled keeps policies across worlds: to compile their expressions takes longer than much else.
+var (
+	compiled sync.Map
+	kept     atomic.Int32
+)
+
+func compile(rec cluster.Policy) (*policy.Policy, error) {
+	key := rec.Rules.Digest()
+	known, ok := compiled.Load(key)
+	if !ok {
+		p, err := policy.New(rec)
+		if err != nil {
+			return nil, err
+		}
+		if kept.Add(1) > 2000 { // as many as do no harm
+			compiled.Clear()
+			kept.Store(0)
+		}
+		known, _ = compiled.LoadOrStore(key, p)
+	}
+	p := *known.(*policy.Policy)
+	p.Revision = rec.Revision
+	return &p, nil
+}
+
+// inForce is the policy that electors rank by.
+func (w *world) inForce() (*policy.Policy, error) {
+	data, stat, err := w.tree.Get(0, w.known.policy, false)
+	slot := cached(w.cache.policy, w.known.policy, data, stat, err == nil, cluster.ReadSlot[cluster.Policy])
+	if !slot.Readable() {
+		return compile(w.own(0))
+	}
+	return compile(slot.Record)
+}

@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// bound is by when, after the faults, there is a leader and nothing moves any more (L1 to L4, S3): expiry of what is lost,
+// a wait-out, an old holder's patience, and a few failed takeovers, each with the longest pause between two tries.
+func (w *world) bound() time.Duration {
+	var longest time.Duration
+	for _, h := range w.hosts {
+		longest = max(longest, h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
+	}
+	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
+	if w.traits.losing {
+		limit += netInterval * 5 / 4
+	}
+	for _, rules := range w.rules {
+		if policy.UsesExec(rules) {
+			limit = max(limit, 2*answerAge+40*time.Second)
+		}
+		if rules.MovesWindow < cluster.Duration(time.Hour) {
+			limit = max(limit, 4*time.Duration(rules.MovesWindow)+40*time.Second)
+		}
+	}
+	limit += delays[len(delays)-1] + shortest + 6*execTimeout
+	if w.traits.stuck || w.traits.clings {
+		limit *= 2 // it is tried in between
+	}
+	return limit
+}
+
+// converge waits for a leader that is the best and stays so.
+func (w *world) converge() {
+	w.holdOut()
+	quiet := 5 * time.Second
+	if w.traits.patient && !w.traits.stuck && !w.traits.clings {
+		quiet = 45 * time.Second
+	}
+	began := w.now
+	var since time.Duration = -1
+	var decision int64
+	why := ""
+	for w.failure == "" {
+		w.run(w.now + time.Second)
+		elected := w.check.readElected()
+		if why = w.unsettled(elected); why != "" {
+			since = -1
+		} else if since < 0 || decision != elected.Stat.Modified {
+			since, decision = w.now, elected.Stat.Modified
+		} else if w.now-since >= quiet {
+			return
+		}
+		if w.now-began > w.bound()+quiet {
+			if why == "" {
+				why = "S3: the decision keeps changing"
+			}
+			w.fail("%s, %s after the faults", why, w.bound())
+		}
+	}
+}
+
+// holdOut has the leader fail under a hard pause that stays, and then ends that.
+func (w *world) holdOut() {
+	if pause := w.check.readControl().Record.Pause; pause == nil || !pause.Hard || pause.For > 0 {
+		return
+	}
+	w.run(w.traits.busy + w.hearing() + time.Second)
+	for _, h := range w.check.working {
+		h.crash(false)
+		break
+	}
+	w.run(w.now + 20*time.Second)
+	w.command(0, func(c *cluster.Control) { c.Pause = nil })
+}
+
+// unsettled says what is missing for a leader at work that is the best one, or of which something in force says that it
+// stays although it is not.
+func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
+	compiled, err := w.inForce()
+	if err != nil {
+		return err.Error()
+	}
+	in, err := w.members()
+	if err != nil {
+		return err.Error()
+	}
+	// One that clings to current to the end may not be.
+	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.clings) {
+		return "L1: not everybody is back"
+	}
+	control := w.check.readControl()
+	orders := control.Record
+	if orders.Pause != nil && orders.Pause.Hard {
+		return ""
+	}
+	in.Cordons, in.Move = orders.Cordons, orders.Move
+	rec := elected.Record
+	if in.Circumstances = rec.Circumstances; !w.leadable(compiled, in, rec) {
+		return ""
+	}
+	fence, current := w.check.readFence(), w.check.readCurrent()
+	switch {
+	case !elected.Readable():
+		return "L1: nobody is elected"
+	case !fence.Readable() || fence.Record.Term != rec.Term || fence.Record.State != cluster.FenceReady || !current.Exists:
+		return "L1: " + rec.Node + " is elected and does not lead"
+	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
+		return "L1: the work of the leader is not there"
+	case orders.Elect != nil:
+		return "L4: the election that was asked for is not over"
+	}
+	in.Incumbent = rec.Incarnation
+	for _, x := range rec.Exclusions {
+		if !x.Served {
+			in.Excluded[x.Node] = x.Reason
+		}
+	}
+	r := compiled.Rank(in)
+	best, ok := r.Best()
+	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, orders, control.Err != nil) {
+		return ""
+	}
+	return "L4: " + rec.Node + " leads, the best is " + best.ID
+}
+
+// stays tells that something keeps the leader although there is a better one.
+func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, orders cluster.Control, damaged bool) bool {
+	r, rules := p.Rank(in), p.Rules
+	best, _ := r.Best()
+	paused := orders.Pause != nil || damaged
+	if entry, _ := r.Find(rec.Incarnation); !entry.Allowed() {
+		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
+			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter
+		})
+		return (paused && !asked) || w.again(p, in, rec)
+	}
+	if m := orders.Move; m != nil && m.Meets(best.ID, best.Node.Record.Site) && !m.Meets(rec.Node, rec.Site) {
+		return false
+	}
+	damped := rules.MaxMoves > 0 && len(rec.Moves) >= rules.MaxMoves && rules.MovesWindow >= cluster.Duration(time.Hour)
+	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
+}
+
+// again tells that the election that would replace a leader that may not lead would find it again: what holds against it
+// holds under the circumstances of its own election alone.
+func (w *world) again(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
+	in.Incumbent = ""
+	for _, cause := range []cluster.Cause{cluster.CauseIneligible, cluster.CauseUnhealthy, cluster.CauseDrain, cluster.CauseStepDown} {
+		in.Circumstances = cluster.Circumstances{Cause: cause, Node: rec.Node, Site: rec.Site}
+		if cause == cluster.CauseUnhealthy {
+			in.Circumstances.Failed = []string{rec.Site}
+		}
+		if best, ok := p.Rank(in).Best(); ok && best.Name == rec.Incarnation {
+			return true
+		}
+	}
+	return false
+}
+
+// members is what there is to choose from.
+func (w *world) members() (policy.Input, error) {
+	in := policy.Input{Excluded: make(map[string]string)}
+	names, _, err := w.tree.Children(0, w.known.election, false)
+	if err != nil {
+		return in, err
+	}
+	all, _ := cluster.ParseIncarnations(names)
+	for _, i := range all {
+		path := w.known.nodes + "/" + i.ID
+		data, stat, err := w.tree.Get(0, path, false)
+		in.Members = append(in.Members, cluster.Member{Incarnation: i, Node: cached(w.cache.node, path, data, stat, err == nil, cluster.ReadSlot[cluster.Node])})
+	}
+	answer := w.answer(in)
+	in.Answer = &answer
+	return in, nil
+}
+
+// leadable tells that there is a member that policy and operators let lead, after the leader that there is, and that can.
+func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
+	after := cluster.Circumstances{Cause: cluster.CauseFailure, Node: rec.Node, Site: rec.Site}
+	if rec.Node == "" {
+		fence := w.check.readFence().Record
+		after.Node, after.Site = fence.Node, fence.Site
+	}
+	for _, c := range []cluster.Circumstances{in.Circumstances, after} {
+		in.Circumstances = c
+		able := slices.ContainsFunc(p.Rank(in).Entries, func(e policy.Entry) bool {
+			i := slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == e.Member.ID })
+			return e.Allowed() && !w.hosts[i].stalls && w.hosts[i].undoing != forever
+		})
+		if !able {
+			return false
+		}
+	}
+	return true
+}

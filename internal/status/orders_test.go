@@ -1,0 +1,191 @@
+package status
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func order(id int64, given time.Time, lasts, left time.Duration) cluster.Order {
+	return cluster.Order{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Left: cluster.Duration(left), Time: given}
+}
+
+func TestOrdersAreShown(t *testing.T) {
+	now := time.Now()
+	elect := cluster.Order{ID: 3, By: "bob@host", Time: now}
+	s := ready(snapshot())
+	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
+		Pause: &cluster.Pause{Order: order(1, now, 0, 0)}, Move: &cluster.Move{Order: order(2, now, time.Hour, time.Hour), Site: "dc2"}, Elect: &elect,
+		Cordons: []cluster.Cordon{
+			{Order: order(4, now, 0, 0), Node: "a"}, {Order: order(5, now, 0, 0), Site: "dc2", Drain: true}, {Order: order(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
+		},
+		Forgiven: []cluster.Forgiven{{Order: order(7, now, 0, 0), Node: "a"}},
+	}}
+	g := Of("/c", s)
+	var got []string
+	for _, o := range g.Orders {
+		got = append(got, o.String())
+		if !o.Time.Equal(now) {
+			t.Errorf("order %d is of %s", o.ID, o.Time)
+		}
+	}
+	want := []string{
+		"PAUSED, policy moves nobody, by ann@host (new kernel), until it is ended",
+		"move to site dc2, by ann@host (new kernel), about 1h0m0s left",
+		"elect, by bob@host, until it is ended",
+		"cordon a, by ann@host (new kernel), until it is ended",
+		"drain site dc2, by ann@host (new kernel), until it is ended",
+		"step-down b, by ann@host (new kernel), until it is ended",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	for i, o := range g.Orders {
+		if o.ID != int64(i+1) {
+			t.Errorf("%s is number %d", o, o.ID)
+		}
+	}
+	s.Control.Record.Pause.Hard = true
+	if o := Of("/c", s).Orders[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, nobody is elected, by ann@host") {
+		t.Errorf("%+v", o)
+	}
+	if orders := Of("/c", ready(snapshot())).Orders; len(orders) != 0 {
+		t.Errorf("without any: %+v", orders)
+	}
+}
+
+func TestOrdersAreInTheTable(t *testing.T) {
+	s := ready(snapshot())
+	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
+		Pause: &cluster.Pause{Order: cluster.Order{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Order: order(2, time.Now(), 0, 0), Node: "b"}},
+	}}
+	s.Elected.Record.Exclusions = nil
+	table := Of("/c", s).Table()
+	for _, want := range []string{"PAUSED, policy moves nobody", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	if strings.Contains(table, "\x1b") {
+		t.Errorf("what others wrote steers the terminal: %q", table)
+	}
+}
+
+// No clock is trusted for more than the elector has written down.
+func TestWhatIsLeftOfAnOrder(t *testing.T) {
+	now := time.Now()
+	const slack = 30 * time.Second
+	for name, c := range map[string]struct {
+		given      time.Time
+		lasts      time.Duration
+		left, want time.Duration
+	}{
+		"just given":                    {now, time.Hour, time.Hour, time.Hour},
+		"for a while":                   {now.Add(-10 * time.Minute), time.Hour, time.Hour, 50 * time.Minute},
+		"less is written down":          {now, time.Hour, 20 * time.Minute, 20 * time.Minute},
+		"by a clock that is fast":       {now.Add(24 * time.Hour), time.Hour, 40 * time.Minute, 40 * time.Minute},
+		"by a clock that is slow":       {now.Add(-24 * time.Hour), time.Hour, 40 * time.Minute, 0},
+		"over, but not yet for elector": {now.Add(-61 * time.Minute), time.Hour, time.Minute, 0},
+		"nothing is left":               {now, time.Hour, 0, 0},
+	} {
+		got := left(order(1, c.given, c.lasts, c.left))
+		if got == nil || *got > c.want || *got < max(0, c.want-slack) || *got > c.left {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+	if got := left(order(1, now, 0, 0)); got != nil {
+		t.Errorf("without an end %s is left", *got)
+	}
+}
+
+func TestOrdersThatCannotBeReadAreAProblem(t *testing.T) {
+	s := ready(snapshot())
+	s.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
+	g := Of("/c", s)
+	if len(g.Orders) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
+		t.Errorf("%+v, %q", g.Orders, g.Problems)
+	}
+	if !strings.Contains(g.Table(), "upgrade this host") {
+		t.Errorf("not in\n%s", g.Table())
+	}
+}
+
+func TestThePolicyIsShown(t *testing.T) {
+	for want, rules := range map[string]cluster.Rules{
+		"priority, revision 3, published by ann@host":                    {Type: "priority"},
+		"rank site, oldest, revision 3, published by ann@host":           {Type: "priority", Rank: []string{"site", "oldest"}},
+		"2 strategies, else priority, revision 3, published by ann@host": {Type: "priority", Strategies: []cluster.Strategy{{When: `cause == "failure"`, Use: "first"}, {Use: "score"}}},
+	} {
+		s := ready(snapshot())
+		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 3, By: "ann@host", Rules: rules}}
+		if g := Of("/c", s); g.Policy != want || len(g.Problems) != 0 {
+			t.Errorf("%q, want %q; problems %q", g.Policy, want, g.Problems)
+		}
+	}
+	if g := Of("/c", ready(snapshot())); g.Policy != "" {
+		t.Errorf("without one: %q", g.Policy)
+	}
+}
+
+func TestWhatIsWrongWithThePolicyIsAProblem(t *testing.T) {
+	for want, rules := range map[string]cluster.Rules{
+		`cannot be used, each elector ranks by its own configuration: policy.type: "coin" is not a policy`: {Type: "coin"},
+		"policy.sites names dc2, dc9, where no member is":                                                  {Type: "priority", Sites: map[string]int{"dc1": 1, "dc9": 2, "dc2": 0}},
+	} {
+		s := ready(snapshot())
+		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
+		if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], want) {
+			t.Errorf("%q, want %q", g.Problems, want)
+		}
+	}
+}
+
+func TestDriftIsAProblem(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 1}}
+	s := ready(snapshot())
+	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
+	for _, m := range []int{0, 1} {
+		s.Members[m].Node.Record.PolicyDigest = rules.Digest()
+	}
+	if g := Of("/c", s); len(g.Problems) != 0 || g.Members[0].Drift || g.Members[1].Drift {
+		t.Errorf("without drift: %q", g.Problems)
+	}
+	s.Members[0].Node.Record.PolicyDigest = "" // of a version that does not tell
+	if g := Of("/c", s); len(g.Problems) != 0 {
+		t.Errorf("not told: %q", g.Problems)
+	}
+	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
+	g := Of("/c", s)
+	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (see 'zkelectd policy diff')") || !g.Members[0].Drift || g.Members[1].Drift {
+		t.Errorf("of one: %q, %+v", g.Problems, g.Members)
+	}
+	s.Members[0].Node.Record.PolicyDigest = "00000000"
+	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "configuration of a, b is not") {
+		t.Errorf("of both: %q", g.Problems)
+	}
+	s.Policy = cluster.Slot[cluster.Policy]{}
+	if g := Of("/c", s); len(g.Problems) != 0 || g.Members[0].Drift {
+		t.Errorf("without a policy in force: %q", g.Problems)
+	}
+}
+
+func TestWhatAMemberPublishesIsShown(t *testing.T) {
+	latency, score := 1.5, -2.0
+	s := ready(snapshot())
+	s.Elected.Record.Exclusions = nil
+	b := &s.Members[0].Node.Record
+	b.Latency, b.Score, b.Unhealthy = &latency, &score, "no disk"
+	g := Of("/c", s)
+	m := g.Members[1]
+	if m.Node != "b" || m.Health != "unhealthy: no disk" || *m.Latency != latency || *m.Score != score || g.Members[0].Latency != nil || g.Members[0].Score != nil {
+		t.Errorf("%+v", g.Members)
+	}
+	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Order: order(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
+	g = Of("/c", s)
+	if g.Members[0].Health != "site dc1 is drained by ann@host: new kernel" || g.Members[1].Health != "unhealthy: no disk" {
+		t.Errorf("%q and %q", g.Members[0].Health, g.Members[1].Health)
+	}
+}

@@ -47,8 +47,11 @@ func TestOnlyTheLastEndsAreKept(t *testing.T) {
 		before := slices.Clone(c.Done)
 		shared := c
 		c.End(i, fmt.Sprintf("order %d", i), "done", noon)
-		if len(before) > 0 && !slices.Equal(shared.Done, before) {
+		if !slices.Equal(shared.Done, before) {
 			t.Fatalf("end %d changed what a copy holds: %+v", i, shared.Done)
+		}
+		if shared.End(i, "another", "done", noon); c.Done[len(c.Done)-1].What == "another" {
+			t.Fatalf("end %d of a copy changed the original", i)
 		}
 	}
 	if len(c.Done) != maxDone || c.Done[0].ID != 30 || c.Done[maxDone-1].ID != 49 {
@@ -110,6 +113,8 @@ func TestWhomAnOrderConcerns(t *testing.T) {
 		{"", "dc1", "b", "dc1", true},
 		{"", "dc1", "b", "dc2", false},
 		{"a", "", "b", "", false},
+		{"", "dc1", "", "", false},
+		{"a", "", "", "", false},
 	} {
 		if got := (Move{Node: c.node, Site: c.site}).Meets(c.id, c.at); got != c.want {
 			t.Errorf("move %+v: %t", c, got)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"reflect"
 	"strings"
 	"time"
@@ -277,72 +276,6 @@ type Current struct {
 	API         string       `json:"api,omitempty"`
 	// Time is when it entered the state, by its host's clock; for people.
 	Time time.Time `json:"time"`
-}
-
-// Policy is the record of policy: how members are ranked, in the whole group.
-type Policy struct {
-	Header
-	// Revision rises with every publication.
-	Revision int64 `json:"revision"`
-	Rules
-	// By is the id of the daemon, or user@host of the operator, who published it, Time when, by that clock.
-	By   string    `json:"by"`
-	Time time.Time `json:"time"`
-}
-
-// Rules are what a policy consists of; docs/policies.md explains them.
-type Rules struct {
-	// Type names a preset. Rank, if it is not empty, spells the rankers out instead.
-	Type string   `json:"type"`
-	Rank []string `json:"rank,omitempty"`
-	// Expr is the ranking of the preset expr, Fallback the preset used when exec has no answer.
-	Expr     string `json:"expr,omitempty"`
-	Fallback string `json:"fallback,omitempty"`
-	// ExecTimeout is how long an election waits for the program of exec. Its command is each host's own: what is read from
-	// ZooKeeper never becomes a command.
-	ExecTimeout Duration   `json:"exec_timeout,omitempty"`
-	Strategies  []Strategy `json:"strategies,omitempty"`
-	// Sites gives each site's priority, higher first; a site that is not listed has 0.
-	Sites map[string]int `json:"sites,omitempty"`
-	// Hysteresis is by how many per cent a latency or score must be better than the incumbent's.
-	Hysteresis int `json:"hysteresis,omitempty"`
-
-	Filter        []string          `json:"filter,omitempty"`
-	MinPriority   int               `json:"min_priority,omitempty"` // 0: none
-	RequireLabels map[string]string `json:"require_labels,omitempty"`
-	Never         []string          `json:"never,omitempty"`
-	DisabledSites []string          `json:"disabled_sites,omitempty"`
-
-	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxMoves bounds
-	// how often that happens within MovesWindow, 0 for no bound.
-	Failback      string   `json:"failback,omitempty"`
-	FailbackDelay Duration `json:"failback_delay,omitempty"`
-	MaxMoves      int      `json:"max_moves,omitempty"`
-	MovesWindow   Duration `json:"moves_window,omitempty"`
-}
-
-// The failback modes: whether a better member may take over from a healthy leader.
-const (
-	FailbackImmediate = "immediate"
-	FailbackDelayed   = "delayed"
-	FailbackManual    = "manual"
-)
-
-// Digest identifies rules, for telling whether two sets are the same.
-func (r Rules) Digest() string {
-	data, err := json.Marshal(r)
-	if err != nil {
-		panic(fmt.Sprintf("cluster: rules are plain: %v", err))
-	}
-	h := fnv.New32a()
-	h.Write(data)
-	return fmt.Sprintf("%08x", h.Sum32())
-}
-
-// Strategy is a preset that decides where its condition holds; an empty one always does.
-type Strategy struct {
-	When string `json:"when,omitempty" mapstructure:"when" yaml:"when,omitempty"`
-	Use  string `json:"use" mapstructure:"use" yaml:"use"`
 }
 
 // Exclusion is a strike against a node, kept in the elected record so that every elector inherits it.

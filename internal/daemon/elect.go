@@ -28,7 +28,7 @@ type electorRole struct {
 	note     string // why nobody can be elected
 	holding  string // why a better member is not
 	acting   bool
-	program  program
+	program  elector.Program
 	history  chronicle
 }
 
@@ -40,7 +40,6 @@ func newElectorRole(l *loop) *electorRole {
 		watchdog: watchdog.New(watchdog.Options{
 			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, OwnWaitOut: l.budget.WaitOut,
 		}),
-		program: program{l: l},
 		history: chronicle{l: l},
 	}
 }
@@ -74,7 +73,7 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
 	}
-	ready, wake := e.program.consult(e.core, &in)
+	ready, wake := e.consult(&in)
 	if !ready {
 		return earlier(wake, found.Wake)
 	}

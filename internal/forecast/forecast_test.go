@@ -128,6 +128,38 @@ func TestAnExcludedNodeIsPassedOver(t *testing.T) {
 	}
 }
 
+func TestAForecastDoesNotWaitForTheEndOfOrders(t *testing.T) {
+	for name, strikes := range map[string]int{"cordoned": 0, "cordoned and excluded": 4} {
+		s := led(four(), "a1")
+		var c cluster.Control
+		for _, m := range s.Members {
+			lasts := cluster.Duration(10 * time.Minute)
+			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(cluster.Order{By: "ann@host", For: lasts}), Node: m.ID})
+			if strikes > 0 {
+				s.Elected.Record.Exclusions = append(s.Elected.Record.Exclusions, cluster.Exclusion{Node: m.ID, Strikes: strikes, For: cluster.Duration(time.Hour), Term: 5})
+			}
+		}
+		s.Control = exists(c)
+		q := question(t, s)
+		q.Change.Without = []string{"a1"}
+		if out := foresee(t, q); out.Led() || !strings.Contains(out.Last.Note, "no member may lead") {
+			t.Errorf("%s: %q leads after %q", name, out.Leader.ID, causes(out))
+		}
+	}
+}
+
+// A move ends when its target may not lead, and what it has kept from happening happens then.
+func TestAForecastEndsOrdersAsTheElectorDoes(t *testing.T) {
+	s := led(four(), "a1")
+	s.Members[0].Node.Record.Unhealthy = "no disk"
+	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a1", Strikes: 1, For: cluster.Duration(time.Hour), Term: 5}}
+	by := cluster.Order{By: "ann@host"}
+	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Order: by}, Move: &cluster.Move{Order: by, Node: "a1", Force: true}})
+	if out := foresee(t, question(t, s)); out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseUnhealthy}) {
+		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
+	}
+}
+
 func TestAStrikeWhoseTimeIsOverKeepsNobodyOut(t *testing.T) {
 	for ago, leader := range map[time.Duration]string{
 		59 * time.Second: "b1", time.Minute: "a2", time.Hour: "a2", -time.Hour: "b1",

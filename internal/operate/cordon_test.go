@@ -102,21 +102,30 @@ func TestACordonTakesThePlaceOfAnOlderOne(t *testing.T) {
 
 func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
 	for name, c := range map[string]struct {
+		move       cluster.Move
 		node, site string
 		ends       bool
-	}{"the target": {"b1", "", true}, "another node": {"b2", "", false}, "its site": {"", "dc2", false}} {
+	}{
+		"the target":   {cluster.Move{Node: "b1"}, "b1", "", true},
+		"another node": {cluster.Move{Node: "b1"}, "b2", "", false},
+		"its site":     {cluster.Move{Node: "b1"}, "", "dc2", false},
+		"the site":     {cluster.Move{Site: "dc2"}, "", "dc2", true},
+		"another site": {cluster.Move{Site: "dc2"}, "", "dc1", false},
+		"a node there": {cluster.Move{Site: "dc2"}, "b2", "", false},
+	} {
 		h := group(t).leads("a1")
-		h.orders().Move = &cluster.Move{Order: ann(1), Node: "b1"}
-		h.orders().Last = 1
+		c.move.Order = ann(1)
+		h.orders().Move, h.orders().Last = &c.move, 1
 		given, err := h.gives(cordon(bob(), c.node, c.site, false))
 		if err != nil {
 			t.Fatal(err)
 		}
+		target := c.move.Target()
 		done, ended := given.Control.Ended(1)
-		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Says[0] == "ends the move to b1 by ann@host: new kernel") != c.ends {
+		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Says[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
 			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, given.Control.Move, given.Says)
 		}
-		if c.ends && (done.What != "move to b1" || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
+		if c.ends && (done.What != "move to "+target || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
 			t.Errorf("%s: ended as %+v", name, done)
 		}
 	}

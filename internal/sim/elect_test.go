@@ -21,7 +21,8 @@ type electorRole struct {
 	busy     bool
 	settled  time.Duration
 	retry    time.Duration
-	program  program
+	program  elector.Program
+	answered bool                // by the program, the last time
 	kept     []cluster.Exclusion // by a breakage
 }
 
@@ -48,7 +49,7 @@ func (l *loop) look() time.Duration {
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: h.w.wall(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
 	}
-	ready, wake := e.program.consult(e.core, &in)
+	ready, wake := l.consult(&in)
 	if !ready {
 		return earlier(wake, found.Wake)
 	}

@@ -39,7 +39,6 @@ func (l *loop) begin(in cluster.Incarnation) {
 		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour)}),
 		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, Forgive: 5 * time.Minute, OwnWaitOut: h.budget.WaitOut}),
 		version:  -2,
-		program:  program{l: l},
 	}
 	l.reader = newReader(l.s, in, l.offer)
 	l.reader.resume()

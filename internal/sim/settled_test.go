@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 )
 
@@ -21,7 +22,7 @@ func (w *world) bound() time.Duration {
 	}
 	for _, rules := range w.rules {
 		if policy.UsesExec(rules) {
-			limit = max(limit, 2*answerAge+40*time.Second)
+			limit = max(limit, 2*elector.AnswerAge+40*time.Second)
 		}
 		if rules.MovesWindow < cluster.Duration(time.Hour) {
 			limit = max(limit, 4*time.Duration(rules.MovesWindow)+40*time.Second)

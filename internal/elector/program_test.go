@@ -1,0 +1,71 @@
+package elector
+
+import (
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+func TestAnElectionWaitsForTheProgramAndNotForLong(t *testing.T) {
+	const timeout = 2 * time.Second
+	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
+	began := in.Now
+	e := newElector()
+	var p Program
+	ready, wake, ask := p.Consult(e, &in)
+	if ready || ask == nil || ask.Timeout != timeout || wake != began+2*timeout {
+		t.Fatalf("the first look: %v, wakes at %s, asks %v", ready, wake, ask)
+	}
+	if ready, _, again := p.Consult(e, &in); ready || again != nil {
+		t.Error("asked twice at once")
+	}
+	late := in
+	late.Now = began + 2*timeout
+	if ready, wake, _ := p.Consult(e, &late); !ready || wake != 0 || late.Answer == nil || late.Answer.Err == "" {
+		t.Errorf("an answer that does not come: %v, %+v", ready, late.Answer)
+	}
+	p.Answered(ask, policy.Answer{Order: []string{"b"}}, began)
+	if ready, wake, again := p.Consult(e, &in); !ready || again != nil || wake != began+AnswerAge || in.Answer == nil || in.Answer.Order[0] != "b" {
+		t.Errorf("once answered: %v, %+v", ready, in.Answer)
+	}
+}
+
+func TestAnOldAnswerCountsWhileItIsAskedAgain(t *testing.T) {
+	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	e := newElector()
+	var p Program
+	_, _, ask := p.Consult(e, &in)
+	p.Answered(ask, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	in.Now += AnswerAge
+	in.Answer = nil
+	ready, wake, ask := p.Consult(e, &in)
+	if !ready || ask == nil || in.Answer == nil || wake != 0 {
+		t.Errorf("%v, %+v, asks %v, wakes at %s: in the past it would spin", ready, in.Answer, ask, wake)
+	}
+	in.Answer = nil
+	if ready, wake, again := p.Consult(e, &in); !ready || wake != 0 || again != nil || in.Answer == nil {
+		t.Errorf("while it is asked: %v, %s, %v", ready, wake, again)
+	}
+}
+
+func TestWhatIsMeasuredIsNoOtherQuestion(t *testing.T) {
+	g := newGroup("a", "b").leads("a", 7)
+	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	e := newElector()
+	var p Program
+	_, _, ask := p.Consult(e, &in)
+	p.Answered(ask, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	x := 7.0
+	g.node("b").Latency = &x
+	in.Snapshot = g.Snapshot
+	if ready, _, again := p.Consult(e, &in); !ready || again != nil {
+		t.Error("a latency asks anew")
+	}
+	g.node("b").Priority = 500
+	in.Snapshot = g.Snapshot
+	if ready, _, again := p.Consult(e, &in); ready || again == nil {
+		t.Error("a priority does not")
+	}
+}

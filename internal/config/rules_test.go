@@ -127,3 +127,10 @@ func TestRulesDiff(t *testing.T) {
 		t.Errorf("nothing is not the same as nothing: %q", got)
 	}
 }
+
+func TestRulesOfAnOlderRecordLoad(t *testing.T) {
+	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
+	if c.Election.Failback.Mode != cluster.FailbackImmediate || c.Election.MovesWindow <= 0 {
+		t.Errorf("%+v", c.Election)
+	}
+}

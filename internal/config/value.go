@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"zkelectd/internal/cluster"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -40,6 +42,9 @@ func fromText(k kind, s string) (any, error) {
 		}
 		return strings.Split(s, ","), nil
 	case choices:
+		if s == "" {
+			return []cluster.Strategy{}, nil
+		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &doc); err != nil || len(doc.Content) != 1 {
 			return nil, fmt.Errorf("%q is not a list in YAML", s)

@@ -26,7 +26,7 @@ func Watch(ctx context.Context, path string, changed func()) error {
 		return fmt.Errorf("%s cannot be watched (reload.watch): %w", path, err)
 	}
 	last, _ := os.ReadFile(path)
-	timer := time.NewTimer(settle) // what was written since the daemon has read it is noticed, too
+	timer := time.NewTimer(settle)
 	defer timer.Stop()
 	for {
 		select {

@@ -102,6 +102,15 @@ func Somebody(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error 
 	if _, ok := out.Last.Ranking.Best(); ok || len(snap.Members) == 0 {
 		return nil
 	}
+	present := cluster.Policy{Rules: cluster.Rules{Type: policy.Types()[0]}} // with no constraints
+	if snap.Policy.Readable() {
+		present = snap.Policy.Record
+	}
+	if q.Policy, err = policy.New(present); err == nil {
+		if _, ok := forecast.Run(q).Last.Ranking.Best(); !ok {
+			return nil
+		}
+	}
 	return &Nobody{elector.Refusals(out.Last.Ranking)}
 }
 

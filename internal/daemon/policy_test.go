@@ -139,3 +139,18 @@ func TestAPauseDoesNotSpeakAgainstAPolicy(t *testing.T) {
 		}
 	}
 }
+
+// Where nobody may lead as it is, the policy is not at fault.
+func TestAnyPolicyIsWelcomeWhereNobodyMayLead(t *testing.T) {
+	s := ruled(nil)
+	for i := range s.Members {
+		s.Members[i].Node.Record.Unhealthy = "not probed yet"
+	}
+	if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
+		t.Errorf("without a policy in force: %v", err)
+	}
+	s = ruled(&cluster.Policy{Revision: 3, Rules: cluster.Rules{Type: "priority", MinPriority: 9}})
+	if _, err := (Proposal{Config: configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")}).Next(s); err != nil {
+		t.Errorf("under the one in force: %v", err)
+	}
+}

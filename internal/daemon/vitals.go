@@ -41,7 +41,7 @@ func (a *average) add(x, least float64) bool {
 	}
 	a.value += smoothing * (x - a.value)
 	moved := math.Abs(a.value - a.shown)
-	if moved < least || moved < math.Abs(a.shown)/10 {
+	if moved == 0 || moved < least || moved < math.Abs(a.shown)/10 {
 		return false
 	}
 	a.shown = a.value

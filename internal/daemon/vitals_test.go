@@ -20,6 +20,7 @@ func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
 	}{
 		"the first":               {5, []float64{1}, "y", 1},
 		"the same":                {0, []float64{10, 10, 10}, "ynn", 10},
+		"zero":                    {0, []float64{0, 0, 0}, "ynn", 0},
 		"a little":                {0, []float64{10, 12, 12}, "yny", 11.02},
 		"a tenth":                 {0, []float64{10, 14}, "yy", 11.2},
 		"downwards":               {0, []float64{10, 6}, "yy", 8.8},

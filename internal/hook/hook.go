@@ -4,6 +4,7 @@ package hook
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -50,7 +51,7 @@ func run(ctx context.Context, key string, argv, env []string, stdin []byte, time
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it is over, and what it has left holding its output is dead
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s %s was cut short: %w", key, argv[0], ctx.Err())

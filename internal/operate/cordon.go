@@ -36,7 +36,13 @@ func StepDown(q forecast.Question, o Order) (Given, error) {
 
 // shut adds a cordon, in place of an older one of the same target.
 func (d *desk) shut(c cluster.Cordon) error {
-	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(old cluster.Cordon) bool { return old.Node == c.Node && old.Site == c.Site })
+	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(old cluster.Cordon) bool {
+		if old.Node != c.Node || old.Site != c.Site || (c.StepDown && !old.StepDown) { // a step-down ends no cordon
+			return false
+		}
+		d.say("replaces: %s", old.Words())
+		return true
+	})
 	if d.next.Full() {
 		return errors.New("there are too many cordons: 'zkelectd uncordon' some first")
 	}

@@ -82,18 +82,17 @@ func Forgive(q forecast.Question, o Order, node string) (Given, error) {
 		}
 	}
 	if len(d.given.Says) == 0 {
-		return Given{}, fmt.Errorf("%s has no strikes", orAll(node))
+		if node == "" {
+			return Given{}, errors.New("no node has strikes")
+		}
+		return Given{}, fmt.Errorf("%s has no strikes", node)
 	}
 	if d.next.Full() {
 		return Given{}, errors.New("there are too many orders: 'zkelectd uncordon' some first")
 	}
 	d.next.Forgiven = append(d.next.Forgiven, cluster.Forgiven{Order: d.number(), Node: node, Term: rec.Term})
-	return d.hand("forgiving of " + orAll(node))
-}
-
-func orAll(node string) string {
 	if node == "" {
-		return "any node"
+		return d.hand("forgiving of all")
 	}
-	return node
+	return d.hand("forgiving of " + node)
 }

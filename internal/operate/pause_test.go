@@ -70,7 +70,7 @@ func TestForgive(t *testing.T) {
 		last string
 	}{
 		"one": {"b1", []string{"lifted: strike 2 of b1: stalled"}, "forgiving of b1 by bob@host"},
-		"all": {"", []string{"lifted: strike 2 of b1: stalled", "lifted: strike 1 of b2: its task failed"}, "forgiving of any node by bob@host"},
+		"all": {"", []string{"lifted: strike 2 of b1: stalled", "lifted: strike 1 of b2: its task failed"}, "forgiving of all by bob@host"},
 	} {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Elected.Record.Exclusions = strikes

@@ -60,7 +60,7 @@ func TestOrdersThatAreRefused(t *testing.T) {
 		"resume what goes on":      {led, resume(bob()), "the group is not paused"},
 		"elect when paused hard":   {hard, elect(bob()), paused},
 		"forgive nobody":           {led, forgive(bob(), "a1"), "a1 has no strikes"},
-		"forgive no strikes":       {led, forgive(bob(), ""), "has no strikes"},
+		"forgive no strikes":       {led, forgive(bob(), ""), "no node has strikes"},
 	} {
 		h := c.group(t)
 		if _, err := h.gives(c.give); err == nil || !strings.Contains(err.Error(), c.want) {

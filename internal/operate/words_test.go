@@ -81,3 +81,18 @@ func TestTheLastOrderNamesWhatIsUncordoned(t *testing.T) {
 		t.Errorf("a site: %v, %q", err, given.Control.LastOrder)
 	}
 }
+
+func TestAStepDownEndsNoCordon(t *testing.T) {
+	h := group(t).leads("a1")
+	h.orders().Cordons = []cluster.Cordon{{Order: ann(1), Node: "a1"}}
+	short := bob()
+	short.For = time.Minute
+	given, err := h.gives(stepDown(short))
+	if err != nil || len(given.Control.Cordons) != 2 {
+		t.Fatalf("%v, %+v", err, given.Control.Cordons)
+	}
+	given, err = h.gives(cordon(bob(), "a1", "", false))
+	if err != nil || given.Says[0] != "replaces: cordoned by ann@host: new kernel" || len(given.Control.Cordons) != 1 {
+		t.Errorf("%v, %q, %+v", err, given.Says, given.Control.Cordons)
+	}
+}

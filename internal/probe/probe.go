@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,16 +103,32 @@ func command(ctx context.Context, argv, env []string) *exec.Cmd {
 }
 
 func output(ctx context.Context, argv, env []string) (string, error) {
-	out, err := command(ctx, argv, env).Output()
-	return string(out[:min(len(out), maxAnswer)]), err
+	var out kept
+	cmd := command(ctx, argv, env)
+	cmd.Stdout = &out
+	err := cmd.Run()
+	return out.buf.String(), err
+}
+
+// kept keeps the beginning of what is written.
+type kept struct{ buf bytes.Buffer }
+
+func (k *kept) Write(p []byte) (int, error) {
+	if room := maxAnswer - k.buf.Len(); room > 0 {
+		k.buf.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
 }
 
 func tryExec(ctx context.Context, argv, env []string) error {
-	out, err := command(ctx, argv, env).CombinedOutput()
+	var out kept
+	cmd := command(ctx, argv, env)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
 	if err == nil {
 		return nil
 	}
-	if text := strings.TrimSpace(string(out[:min(len(out), 200)])); text != "" {
+	if text := strings.TrimSpace(string(out.buf.Bytes()[:min(out.buf.Len(), 200)])); text != "" {
 		return fmt.Errorf("%w: %s", err, text)
 	}
 	return err

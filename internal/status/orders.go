@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,20 @@ func orders(s cluster.Snapshot) []Order {
 			kind = "drain"
 		}
 		add(kind, cordon.Target(), cordon.Order)
+	}
+	return all
+}
+
+// exclusions are those on record, without the strikes that operators have lifted. Whether one has run out only the elector
+// knows for sure, and writes down with its next decision; until then the clock of who looks must do.
+func exclusions(s cluster.Snapshot) []cluster.Exclusion {
+	var all []cluster.Exclusion
+	for _, x := range s.Elected.Record.Exclusions {
+		if slices.ContainsFunc(s.Control.Record.Forgiven, func(f cluster.Forgiven) bool { return f.Covers(x) }) {
+			continue
+		}
+		x.Served = x.Served || (!x.Time.IsZero() && time.Since(x.Time) >= time.Duration(x.For))
+		all = append(all, x)
 	}
 	return all
 }

@@ -131,7 +131,7 @@ func Of(root string, s cluster.Snapshot) Group {
 	g := Group{Root: root, State: StateNone, Members: []Member{}}
 	if s.Elected.Readable() {
 		e := s.Elected.Record
-		g.Cause, g.Reason, g.Exclusions = string(e.Cause), e.Reason, e.Exclusions
+		g.Cause, g.Reason, g.Exclusions = string(e.Cause), e.Reason, exclusions(s)
 		if _, alive := s.Member(e.Incarnation); alive && !over(s) {
 			g.State, g.Leader, g.Site, g.Term, g.Since = StateWaiting, e.Node, e.Site, e.Term, moment(e.Time)
 		}
@@ -222,7 +222,7 @@ func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
 			}
 		}
 	}
-	for _, x := range s.Elected.Record.Exclusions {
+	for _, x := range exclusions(s) {
 		if x.Node == m.ID && !x.Served {
 			v.Health = fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 )
@@ -79,5 +80,29 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 	}
 	if strings.ContainsAny(table, "\x1b\t") {
 		t.Errorf("what others wrote steers the terminal:\n%q", table)
+	}
+}
+
+func TestAStrikeThatWasLiftedOrHasRunOutIsNotInForce(t *testing.T) {
+	for name, c := range map[string]struct {
+		x        cluster.Exclusion
+		forgiven []cluster.Forgiven
+		listed   bool
+		excluded bool
+	}{
+		"in force":     {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, nil, true, true},
+		"run out":      {cluster.Exclusion{Time: time.Now().Add(-2 * time.Hour), For: cluster.Duration(time.Hour)}, nil, true, false},
+		"lifted":       {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.Forgiven{{Node: "b", Term: 7}}, false, false},
+		"not lifted":   {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.Forgiven{{Node: "a", Term: 7}}, true, true},
+		"earned since": {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour), Term: 8}, []cluster.Forgiven{{Term: 7}}, true, true},
+	} {
+		s := snapshot()
+		c.x.Node, c.x.Strikes = "b", 1
+		s.Elected.Record.Exclusions = []cluster.Exclusion{c.x}
+		s.Control.Record.Forgiven = c.forgiven
+		g := Of("/c", s)
+		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Health, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
+			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())
+		}
 	}
 }

@@ -65,10 +65,26 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(runCommand(), daemonCommand(), releaseCommand(), statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), checkCommand(),
-		explainCommand(), whatifCommand(), historyCommand(), policyCommand(), reloadCommand(), moveCommand(), stepDownCommand(), electCommand(),
-		cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(), forgiveCommand(),
-		versionCommand(), demoCommand(), demoChildCommand())
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"run", "Run it:", []*cobra.Command{runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), checkCommand(), demoCommand(), demoChildCommand()}},
+		{"look", "See who leads, and why:", []*cobra.Command{
+			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
+		}},
+		{"order", "Ask for something:", []*cobra.Command{
+			moveCommand(), stepDownCommand(), electCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
+			forgiveCommand(), policyCommand(),
+		}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			cmd.AddCommand(c)
+		}
+	}
+	cmd.AddCommand(versionCommand())
 	return cmd
 }
 

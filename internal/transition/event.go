@@ -143,6 +143,7 @@ func (e TxDone) apply(m *Machine) {
 func (m *Machine) applied(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
+		m.again = 0 // what an earlier ACQUIRE had to wait for must not keep READY waiting
 		m.acquired(e.Results[cluster.ResultFence].Version, 0)
 	case TxReady:
 		m.holding.Fence = e.Results[cluster.ResultFence].Version

@@ -404,6 +404,18 @@ func TestRefusedAcquireIsNotRepeatedAtOnce(t *testing.T) {
 	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
 }
 
+// An ACQUIRE that was too early costs a round trip, and not the pause of the refused one as well.
+func TestARefusedAcquireDoesNotHoldReadyUp(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(refused(TxAcquire, 2, cluster.ErrBadVersion))
+	s.on(s.saw(fence("other", 6, cluster.FenceReleased)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+}
+
 func TestCurrentTakenAway(t *testing.T) {
 	s := newScript(t)
 	s.lead()

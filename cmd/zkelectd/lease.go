@@ -29,7 +29,7 @@ func withLease(ctx context.Context, g status.Group) status.Group {
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaseLimit)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/v1/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/leader", nil)
 	if err != nil {
 		return g
 	}

@@ -67,18 +67,14 @@ func New(opt Options) *Daemon {
 	}
 	d.vitals = newVitals(opt.Config)
 	d.quit, d.cancel = context.WithCancel(context.Background())
-	d.view.Store(&status.Daemon{Node: opt.Config.Node.ID, Phase: string(transition.Standby)})
+	d.view.Store(&status.Daemon{
+		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),
+	})
 	return d
 }
 
 // View is what the daemon shows of itself, never nil.
-func (d *Daemon) View() status.Daemon {
-	v := *d.view.Load()
-	if v.LeaseEnds > 0 {
-		v.LeaseRemaining = max(0, v.LeaseEnds-boottime.Now())
-	}
-	return v
-}
+func (d *Daemon) View() status.Daemon { return d.view.Load().Asked(boottime.Now()) }
 
 // Stop asks the daemon to give up leadership, close its session and end. Asked again, it kills its child at once.
 func (d *Daemon) Stop(reason string) {

@@ -153,3 +153,39 @@ func TestWhoLives(t *testing.T) {
 		t.Error("a dead process is taken for alive")
 	}
 }
+
+// Who asks must not take what a loop said before it got stuck for the truth.
+func TestAStuckLoopIsSeen(t *testing.T) {
+	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/stuck",
+		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=6s", "ZKELECTD_CHILD_STOP_TIMEOUT=1s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck, free := make(chan struct{}), make(chan struct{})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden, Reload: func() (config.Config, error) {
+		close(stuck)
+		<-free
+		return cfg, nil
+	}})
+	if v := d.View(); v.State() != "connecting" || v.NotReady() == "" {
+		t.Errorf("before it runs it shows %+v", v)
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.Run(context.Background()) }()
+	until(t, d, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.NotReady() == "" })
+	d.Reload()
+	<-stuck
+	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.Stuck() != "" })
+	if v := d.View(); v.Leads() || v.NotReady() == "" || v.State() != "stuck" {
+		t.Errorf("a stuck loop shows %+v", v)
+	}
+	close(free)
+	until(t, d, "turns again", func(v status.Daemon) bool { return v.Stuck() == "" })
+	d.Stop("stopped")
+	if err := <-done; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if v := d.View(); v.Leads() || v.Session || v.NotHealthy() == "" {
+		t.Errorf("after its end it shows %+v", v)
+	}
+}

@@ -34,6 +34,8 @@ type loop struct {
 	timer   *time.Timer
 
 	snap    cluster.Snapshot
+	heard   time.Duration // when the last read began that was answered
+	over    bool          // nothing of this session works any more
 	closing string
 }
 
@@ -59,16 +61,19 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 // run returns when nothing of this session works any more: the child is dead and leadership released.
 func (l *loop) run() error {
 	defer l.timer.Stop()
-	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it.
-	beat := time.NewTicker(l.budget.Session / 4)
+	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it. Nor must who
+	// asks take an old view for the truth: it is published with each beat.
+	beat := time.NewTicker(status.Pulse(l.budget.Session))
 	defer beat.Stop()
 	l.beat()
+	l.publish()
 	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	l.owned.Go(l.survey)
 	defer func() {
 		l.cancel()
 		l.owned.Wait()
+		l.over = true
 		l.publish()
 	}()
 	ended := l.s.Done()
@@ -76,7 +81,7 @@ func (l *loop) run() error {
 	for {
 		select {
 		case snap := <-l.reader.Snapshots():
-			l.snap = snap
+			l.snap, l.heard = snap, max(l.heard, snap.At)
 			l.step(transition.Saw{Snapshot: snap})
 		case ev := <-l.events:
 			l.step(ev)
@@ -87,6 +92,7 @@ func (l *loop) run() error {
 			l.step(transition.Tick{})
 		case <-beat.C:
 			l.beat()
+			l.publish()
 		case <-ended:
 			ended = nil
 			l.step(transition.SessionEnded{Reason: l.s.Err().Error()})
@@ -191,7 +197,8 @@ func (l *loop) publish() {
 	v := &status.Daemon{
 		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(phase),
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
-		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At,
+		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
+		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
 	}
 	if l.snap.Elected.Readable() {
 		v.Elected, v.ElectedTerm = l.snap.Elected.Record.Node, l.snap.Elected.Record.Term

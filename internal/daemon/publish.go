@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
 )
 
 // publication keeps nodes/<id> as this daemon is. One write is under way at a time.
@@ -56,17 +58,15 @@ func (p *publication) write(rec cluster.Node) error {
 	return err
 }
 
-// surveyEvery is how often the round trip to ZooKeeper is measured, and the policy in force looked at.
-const surveyEvery = 10 * time.Second
-
-// survey measures, and compares the own policy with the one in force, until the session is over.
+// survey measures the round trip to ZooKeeper, and compares the own policy with the one in force, until the session is
+// over.
 func (l *loop) survey() {
-	t := time.NewTicker(surveyEvery)
+	t := time.NewTicker(status.SurveyEvery)
 	defer t.Stop()
 	path := l.d.paths.Policy()
 	for {
 		ctx, cancel := context.WithTimeout(l.life, l.budget.Session)
-		began := time.Now()
+		began, asked := time.Now(), boottime.Now()
 		data, stat, err := l.s.Get(ctx, path, false)
 		took := time.Since(began)
 		cancel()
@@ -74,7 +74,10 @@ func (l *loop) survey() {
 			ms := float64(took) / float64(time.Millisecond)
 			l.d.vitals.set(func() bool { return l.d.vitals.latency.add(ms, 0.5) })
 			rec := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
-			l.later(func() { l.drift(rec) })
+			l.later(func() {
+				l.heard = max(l.heard, asked)
+				l.drift(rec)
+			})
 		}
 		select {
 		case <-t.C:

@@ -82,6 +82,13 @@ func (v *vitals) set(change func() bool) {
 	}
 }
 
+// ill says what is wrong with the host, "" if nothing is.
+func (v *vitals) ill() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.unhealthy
+}
+
 func (v *vitals) fill(n *cluster.Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,14 +1,12 @@
 // Package httpapi shows one daemon's published View over HTTP: to load balancers and probes, to people, to Prometheus.
-// It fails closed: what is stale or unknown is no.
+// It fails closed: what is stale or unknown is no. It only reads, and nothing that asks it can hold the election up.
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,90 +22,91 @@ type Options struct {
 	Version string
 }
 
+// reading are the methods that every path takes.
+var reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+
+// api answers from the view.
+type api struct{ opt Options }
+
+// route is a path and what serves it.
+type route struct {
+	path  string
+	serve http.HandlerFunc
+}
+
+func (a *api) routes() []route {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(&collector{a.opt})
+	return append(a.probes(),
+		route{"/v1/status", a.status},
+		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP},
+	)
+}
+
 // New returns the handler.
 func New(opt Options) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{opt})
+	a := &api{opt}
 	mux := http.NewServeMux()
-	answer := func(path string, yes func(status.Daemon) bool) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			v := opt.View()
-			code := http.StatusServiceUnavailable
-			if yes(v) {
-				code = http.StatusOK
-			}
-			respond(w, code, v)
-		})
+	for _, r := range a.routes() {
+		mux.HandleFunc(r.path, a.method(r.serve))
 	}
-	answer("/leader", status.Daemon.Leads)
-	answer("/replica", func(v status.Daemon) bool { return v.Phase == "standby" && v.Incarnation != "" })
-	answer("/health", func(v status.Daemon) bool { return v.Incarnation != "" && v.Phase != "ended" })
-	answer("/v1/status", func(status.Daemon) bool { return true })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return http.MaxBytesHandler(mux, 1<<10) // nothing that is read needs a body
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.respond(w, http.StatusNotFound, a.refusal("there is nothing at this path"))
+	})
+	return http.MaxBytesHandler(secure(mux), 1<<10) // nothing that is read needs a body
 }
 
-func respond(w http.ResponseWriter, code int, v status.Daemon) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(v) // a client that has gone is no concern
-}
-
-// Serve listens on addr until ctx is over.
-func Serve(ctx context.Context, addr string, handler http.Handler) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return fmt.Errorf("http.listen %s: %w; choose another address (--http)", addr, err)
-	}
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-	}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
-// collector derives the metrics from the view when they are scraped, so that they can't disagree with it.
-type collector struct{ opt Options }
-
-var (
-	isLeader  = prometheus.NewDesc("zkelectd_is_leader", "1 if this daemon is the READY leader and its lease is valid.", nil, nil)
-	isElector = prometheus.NewDesc("zkelectd_is_elector", "1 if this daemon is the elector.", nil, nil)
-	term      = prometheus.NewDesc("zkelectd_term", "The term of the newest decision that this daemon has seen.", nil, nil)
-	lease     = prometheus.NewDesc("zkelectd_lease_remaining_seconds", "What is left of the lease; 0 without one.", nil, nil)
-	phase     = prometheus.NewDesc("zkelectd_phase", "1 for the phase that this daemon is in.", []string{"phase"}, nil)
-	drift     = prometheus.NewDesc("zkelectd_policy_drift", "1 if the policy in this daemon's configuration is not the one in force.", nil, nil)
-	holding   = prometheus.NewDesc("zkelectd_better_member_held", "1 if this daemon, as the elector, does not let a better member take over.", nil, nil)
-	build     = prometheus.NewDesc("zkelectd_build_info", "1, with the version.", []string{"version"}, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	v := c.opt.View()
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	flag := func(b bool) float64 {
-		if b {
-			return 1
+// method lets through what reads, and tells of it.
+func (a *api) method(serve http.HandlerFunc) http.HandlerFunc {
+	allow := strings.Join(reading, ", ")
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !slices.Contains(reading, r.Method):
+			w.Header().Set("Allow", allow)
+			a.respond(w, http.StatusMethodNotAllowed, a.refusal(r.Method+" is not allowed here"))
+		case r.Method == http.MethodOptions:
+			w.Header().Set("Allow", allow)
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			serve(w, r)
 		}
-		return 0
 	}
-	gauge(isLeader, flag(v.Leads()))
-	gauge(isElector, flag(v.Elector))
-	gauge(term, float64(v.ElectedTerm))
-	gauge(lease, v.LeaseRemaining.Seconds())
-	gauge(phase, 1, v.Phase)
-	gauge(drift, flag(v.Drift != ""))
-	gauge(holding, flag(v.Elector && v.Holding != ""))
-	gauge(build, 1, c.opt.Version)
+}
+
+// secure sets what keeps a browser from making more of an answer than it is. There is no CORS: another origin's page may
+// not read any of it.
+func secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// stamp is in every answer: who answers, where it stands, and how old that knowledge is.
+type stamp struct {
+	Node  string `json:"node"`
+	Term  int64  `json:"term"`
+	State string `json:"state"`
+	// Age is that of the daemon's view.
+	Age time.Duration `json:"age_ns"`
+}
+
+func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.Newest(), v.State(), v.Age} }
+
+// failure is the answer where there is nothing else to say.
+type failure struct {
+	stamp
+	Error string `json:"error"`
+}
+
+func (a *api) refusal(why string) failure { return failure{stampOf(a.opt.View()), why} }
+
+func (a *api) respond(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	json.NewEncoder(w).Encode(body) // a client that has gone is no concern
 }

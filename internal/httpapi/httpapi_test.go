@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"context"
-	"io"
-	"net"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,93 +17,141 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func get(t *testing.T, v status.Daemon, method, path string) (int, string) {
-	t.Helper()
-	rec := httptest.NewRecorder()
-	New(Options{View: func() status.Daemon { return v }, Version: "v1"}).ServeHTTP(rec, httptest.NewRequest(method, path, nil))
-	return rec.Code, rec.Body.String()
+// standby is a daemon in order, just published.
+func standby() status.Daemon {
+	return status.Daemon{
+		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
+		SessionTimeout: 6 * time.Second, Published: 1, At: 1, Heard: 1, Elected: "b", ElectedTerm: 7,
+	}
 }
 
-func TestAnswersFailClosed(t *testing.T) {
-	leader := status.Daemon{Node: "a", Incarnation: "a-n_0000000000", Phase: "leading", Term: 7, LeaseRemaining: time.Second}
-	late := leader
+func leader() status.Daemon {
+	v := standby()
+	v.Phase, v.Term, v.Elected, v.LeaseRemaining = "leading", 7, "a", 1500*time.Millisecond
+	return v
+}
+
+// stuck is a leader whose loop has not turned for an hour.
+func stuck() status.Daemon {
+	v := leader()
+	v.Age = time.Hour
+	return v
+}
+
+func ask(handler http.Handler, method, path string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	handler.ServeHTTP(rec, httptest.NewRequest(method, path, nil))
+	return rec
+}
+
+func of(v status.Daemon) http.Handler {
+	return New(Options{View: func() status.Daemon { return v }, Version: "v1"})
+}
+
+func TestProbes(t *testing.T) {
+	connecting := status.Daemon{Node: "a", Phase: "standby", ElectedTerm: 7}
+	late := leader()
 	late.LeaseRemaining = 0
-	standby := status.Daemon{Node: "a", Incarnation: "a-n_0000000000", Phase: "standby"}
+	ill := standby()
+	ill.Unhealthy = "disk"
+	deaf := standby()
+	deaf.HeardAge = time.Hour
 	for _, c := range []struct {
-		name, path string
-		view       status.Daemon
-		want       int
+		name string
+		view status.Daemon
+		yes  string
 	}{
-		{"a leader", "/leader", leader, 200},
-		{"a leader whose lease is over", "/leader", late, 503},
-		{"a candidate", "/leader", status.Daemon{Incarnation: "x", Phase: "starting", LeaseRemaining: time.Second}, 503},
-		{"a standby", "/leader", standby, 503},
-		{"a standby", "/replica", standby, 200},
-		{"a leader", "/replica", leader, 503},
-		{"before there is a session", "/replica", status.Daemon{Phase: "standby"}, 503},
-		{"before there is a session", "/health", status.Daemon{Phase: "standby"}, 503},
-		{"a standby", "/health", standby, 200},
-		{"after the session", "/health", status.Daemon{Incarnation: "x", Phase: "ended"}, 503},
-		{"anything", "/v1/status", standby, 200},
+		{"a leader", leader(), "/leader /health /livez /readyz"},
+		{"a leader whose lease is over", late, "/health /livez /readyz"},
+		{"a leader whose loop is stuck", stuck(), ""},
+		{"a standby", standby(), "/replica /health /livez /readyz"},
+		{"an unhealthy standby", ill, "/livez /readyz"},
+		{"one that hears nothing", deaf, "/health /livez"},
+		{"before there is a session", connecting, "/livez"},
 	} {
-		for _, method := range []string{"GET", "HEAD"} {
-			if code, body := get(t, c.view, method, c.path); code != c.want || (method == "GET" && !strings.Contains(body, `"phase"`)) {
-				t.Errorf("%s %s of %s: %d %s", method, c.path, c.name, code, body)
+		for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz"} {
+			want := http.StatusServiceUnavailable
+			for yes := range strings.FieldsSeq(c.yes) {
+				if yes == path {
+					want = http.StatusOK
+				}
+			}
+			for _, method := range []string{"GET", "HEAD"} {
+				rec := ask(of(c.view), method, path)
+				var got map[string]any
+				err := json.Unmarshal(rec.Body.Bytes(), &got)
+				if rec.Code != want || err != nil || got["answer"] != (want == http.StatusOK) || (got["why"] == nil) != (want == http.StatusOK) {
+					t.Errorf("%s %s of %s: %d %s, want %d", method, path, c.name, rec.Code, rec.Body, want)
+				}
 			}
 		}
 	}
-	if code, _ := get(t, leader, "POST", "/leader"); code != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", code)
+}
+
+// Whatever the answer, it says who answers, and how old that is.
+func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
+	for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
+		for _, method := range []string{"GET", "POST"} {
+			rec := ask(of(stuck()), method, path)
+			var got map[string]any
+			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil {
+				t.Errorf("%s %s: %d %s: %v", method, path, rec.Code, rec.Body, err)
+			}
+			if got["node"] != "a" || got["term"] != 7.0 || got["state"] != "stuck" || got["age_ns"] != 3600e9 {
+				t.Errorf("%s %s: %v", method, path, got)
+			}
+			for name, want := range map[string]string{
+				"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
+				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Access-Control-Allow-Origin": "",
+			} {
+				if got := rec.Header().Get(name); got != want {
+					t.Errorf("%s %s: %s is %q, want %q", method, path, name, got, want)
+				}
+			}
+		}
 	}
-	if code, _ := get(t, leader, "GET", "/"); code != http.StatusNotFound {
-		t.Errorf("/: %d", code)
+}
+
+func TestMethods(t *testing.T) {
+	for _, r := range (&api{Options{View: leader}}).routes() {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"} {
+			want := http.StatusMethodNotAllowed
+			if method == "OPTIONS" {
+				want = http.StatusNoContent
+			}
+			rec := ask(of(leader()), method, r.path)
+			if rec.Code != want || rec.Header().Get("Allow") != "GET, HEAD, OPTIONS" {
+				t.Errorf("%s %s: %d, Allow %q", method, r.path, rec.Code, rec.Header().Get("Allow"))
+			}
+		}
+	}
+}
+
+func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		view  status.Daemon
+		code  int
+		state string
+	}{"a leader": {leader(), 200, "leading"}, "stuck": {stuck(), 503, "stuck"}, "connecting": {status.Daemon{Phase: "standby"}, 200, "connecting"}} {
+		rec := ask(of(c.view), "GET", "/v1/status")
+		var got full
+		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
+			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
+		}
 	}
 }
 
 func TestMetrics(t *testing.T) {
-	v := status.Daemon{Incarnation: "x", Phase: "leading", ElectedTerm: 7, LeaseRemaining: 1500 * time.Millisecond}
+	v := leader()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(&collector{Options{View: func() status.Daemon { return v }, Version: "v1"}})
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
-	_, body := get(t, v, "GET", "/metrics")
+	body := ask(of(v), "GET", "/metrics").Body.String()
 	for _, want := range []string{"zkelectd_is_leader 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_phase{phase="leading"} 1`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in\n%s", want, body)
 		}
-	}
-}
-
-func TestServe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := Serve(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--http") {
-		t.Errorf("a port in use: %v", err)
-	}
-	l.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, New(Options{View: func() status.Daemon { return status.Daemon{} }})) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(20 * time.Second); ; <-tick.C {
-		resp, err := client.Get("http://" + addr + "/v1/status")
-		if err == nil {
-			io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatal(err)
-		}
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("ended with %v", err)
 	}
 }

@@ -11,37 +11,6 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Daemon is what one daemon shows of itself.
-type Daemon struct {
-	Node        string `json:"node"`
-	Site        string `json:"site"`
-	Root        string `json:"root"`
-	Incarnation string `json:"incarnation,omitempty"`
-	// Phase is the daemon's own, as in package transition.
-	Phase   string `json:"phase"`
-	Elector bool   `json:"elector"`
-	// Term is the one it holds, 0 if none.
-	Term int64 `json:"term,omitempty"`
-	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
-	LeaseEnds      time.Duration `json:"-"`
-	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
-	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
-	// Elected is the node of the newest decision that this daemon has seen.
-	Elected     string `json:"elected,omitempty"`
-	ElectedTerm int64  `json:"elected_term,omitempty"`
-	// Note says why nobody can be elected, where this daemon is the elector.
-	Note string `json:"note,omitempty"`
-	// Holding says why a better member does not take over, where this daemon is the elector.
-	Holding string `json:"holding,omitempty"`
-	// Drift says how the policy of its own configuration differs from the one in force; empty if it does not.
-	Drift string `json:"drift,omitempty"`
-	// At is when the snapshot was read, on CLOCK_BOOTTIME.
-	At time.Duration `json:"-"`
-}
-
-// Leads tells that the daemon is the READY leader and its lease is valid.
-func (d Daemon) Leads() bool { return d.Phase == "leading" && d.LeaseRemaining > 0 }
-
 // Change is a turn of one daemon, as the on_change hook gets it.
 type Change struct {
 	Node   string    `json:"node"`

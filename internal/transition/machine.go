@@ -193,6 +193,9 @@ func (m *Machine) Deadline() time.Duration {
 	return m.deadline
 }
 
+// Running tells that the child's process group exists.
+func (m *Machine) Running() bool { return m.running }
+
 // Idle tells that nothing is held, nothing runs and nothing is under way: the session may be closed.
 func (m *Machine) Idle() bool {
 	return !m.held && !m.working() && m.task != taskClean && m.pending == TxNone

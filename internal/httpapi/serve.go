@@ -1,0 +1,98 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Serve listens on addr until ctx is over, and returns when all that it has begun has ended.
+func Serve(ctx context.Context, addr string, handler http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("http.listen %s: %w; choose another address (--http)", addr, err)
+	}
+	return serve(ctx, listener, handler, maxClients)
+}
+
+// maxClients bounds the connections: each costs a descriptor, and the daemon must never lack one for ZooKeeper or its child.
+const maxClients = 256
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, clients int) error {
+	base, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(&bounded{Listener: listener, free: clients}) }()
+	select {
+	case err := <-served:
+		server.Close()
+		return err
+	case <-ctx.Done():
+	}
+	// Whoever waits for an event is let go by the base context; the others have an answer coming, or not for long.
+	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer stop()
+	if server.Shutdown(limited) != nil {
+		server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// bounded turns away whoever comes when too many are connected: a load balancer takes that for a no, as it should.
+type bounded struct {
+	net.Listener
+	mu   sync.Mutex
+	free int
+}
+
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		conn, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if b.take() {
+			return &counted{Conn: conn, release: sync.OnceFunc(b.give)}, nil
+		}
+		conn.Close()
+	}
+}
+
+func (b *bounded) take() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free == 0 {
+		return false
+	}
+	b.free--
+	return true
+}
+
+func (b *bounded) give() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free++
+}
+
+// counted gives its place back once.
+type counted struct {
+	net.Conn
+	release func()
+}
+
+func (c *counted) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

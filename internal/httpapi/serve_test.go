@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/status"
+)
+
+func client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+}
+
+// fetch asks until there is an answer: the listener may not be there yet.
+func fetch(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(20 * time.Second); ; <-tick.C {
+		resp, err := c.Get(url)
+		if err == nil {
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			return resp.StatusCode, string(body)
+		}
+		if time.Now().After(limit) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listening serves handler on a port of its own until the test ends.
+func listening(t *testing.T, handler http.Handler, clients int) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, l, handler, clients) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serving ended with %v", err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := Serve(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--http") {
+		t.Errorf("a port in use: %v", err)
+	}
+	l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, addr, of(status.Daemon{})) }()
+	if code, body := fetch(t, client(), "http://"+addr+"/v1/status"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// An answer that is coming does not keep the daemon from ending.
+func TestServeEndsWithItsRequests(t *testing.T) {
+	entered, left := make(chan struct{}), make(chan struct{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- serve(ctx, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-r.Context().Done()
+			close(left)
+		}), 1)
+	}()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		if resp, err := client().Get("http://" + l.Addr().String()); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	<-entered
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	<-left
+	<-asked
+}
+
+func TestTooManyClientsAreTurnedAway(t *testing.T) {
+	addr := listening(t, of(leader()), 1)
+	first, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	speak := func(c net.Conn) (string, error) {
+		io.WriteString(c, "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n")
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		return bufio.NewReader(c).ReadString('\n')
+	}
+	if line, err := speak(first); !strings.Contains(line, "200") {
+		t.Fatalf("the first: %q %v", line, err)
+	}
+	second, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if line, err := speak(second); err == nil {
+		t.Errorf("the second, while the first is there, gets %q", line)
+	}
+	first.Close()
+	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
+		t.Errorf("once the first has left: %d", code)
+	}
+}
+
+func TestAHugeRequestIsRefused(t *testing.T) {
+	addr := listening(t, of(leader()), 4)
+	req, err := http.NewRequest("GET", "http://"+addr+"/leader", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Long", strings.Repeat("x", 64<<10))
+	resp, err := client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,168 @@
+package status
+
+import (
+	"fmt"
+	"time"
+)
+
+// Daemon is what one daemon shows of itself. Its loop publishes it; who asks sees it by [Daemon.Asked].
+type Daemon struct {
+	Node        string `json:"node"`
+	Site        string `json:"site"`
+	Root        string `json:"root"`
+	Incarnation string `json:"incarnation,omitempty"`
+	// Phase is the daemon's own, as in package transition.
+	Phase   string `json:"phase"`
+	Elector bool   `json:"elector"`
+	// Loop tells that a loop works; between two sessions there is none. Session tells that its session of ZooKeeper lives, as
+	// far as is known, Connected that a server is connected, which proves nothing about a lease.
+	Loop      bool `json:"loop"`
+	Session   bool `json:"session"`
+	Connected bool `json:"connected"`
+	// Unhealthy says what is wrong with the host by its own health probe; empty if nothing is.
+	Unhealthy string `json:"unhealthy,omitempty"`
+	// Child tells that a process of the leader-only child is there.
+	Child bool `json:"child"`
+	// Term is the one it holds, 0 if none.
+	Term int64 `json:"term,omitempty"`
+	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
+	LeaseEnds      time.Duration `json:"-"`
+	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
+	// Elected is the node of the newest decision that this daemon has seen.
+	Elected     string `json:"elected,omitempty"`
+	ElectedTerm int64  `json:"elected_term,omitempty"`
+	// Note says why nobody can be elected, where this daemon is the elector.
+	Note string `json:"note,omitempty"`
+	// Holding says why a better member does not take over, where this daemon is the elector.
+	Holding string `json:"holding,omitempty"`
+	// Drift says how the policy of its own configuration differs from the one in force; empty if it does not.
+	Drift string `json:"drift,omitempty"`
+	// At is when the snapshot was read, Heard when the last read began that a server has answered, Published when the loop
+	// made this view; all on CLOCK_BOOTTIME.
+	At        time.Duration `json:"-"`
+	Heard     time.Duration `json:"-"`
+	Published time.Duration `json:"-"`
+	// Age is that of the view, HeardAge how long ago ZooKeeper was last heard, both when asked.
+	Age      time.Duration `json:"age_ns"`
+	HeardAge time.Duration `json:"heard_age_ns,omitempty"`
+}
+
+// SurveyEvery is how often a daemon reads something of ZooKeeper although nothing has happened.
+const SurveyEvery = 10 * time.Second
+
+// Pulse is how often a loop publishes although nothing has happened.
+func Pulse(session time.Duration) time.Duration { return min(session/4, 5*time.Second) }
+
+// Asked is the view as of now, on the host's CLOCK_BOOTTIME.
+func (d Daemon) Asked(now time.Duration) Daemon {
+	d.Age, d.LeaseRemaining, d.HeardAge = now-d.Published, 0, 0
+	if d.LeaseEnds > 0 {
+		d.LeaseRemaining = max(0, d.LeaseEnds-now)
+	}
+	if d.Heard > 0 {
+		d.HeardAge = now - d.Heard
+	}
+	return d
+}
+
+// State is the phase, unless nobody can vouch for that: stuck, or connecting before there is a session.
+func (d Daemon) State() string {
+	switch {
+	case d.Stuck() != "":
+		return "stuck"
+	case !d.Loop:
+		return "connecting"
+	}
+	return d.Phase
+}
+
+// Newest is the term held, else that of the newest decision.
+func (d Daemon) Newest() int64 {
+	if d.Term != 0 {
+		return d.Term
+	}
+	return d.ElectedTerm
+}
+
+// Each of the following says why the answer is no, "" for yes. What is stale or unknown is no.
+
+// Stuck is about the loop: without a sign of life for two pulses it counts as stuck. Where there is none, nothing is held.
+func (d Daemon) Stuck() string {
+	if !d.Loop {
+		return ""
+	}
+	if limit := max(time.Second, 2*Pulse(d.SessionTimeout)); d.Published == 0 || d.Age < 0 || d.Age > limit {
+		return fmt.Sprintf("the loop has not turned for %s, more than %s", d.Age.Round(time.Millisecond), limit)
+	}
+	return ""
+}
+
+// NotReady is about the session: up, and what is known of the group as new as it can be.
+func (d Daemon) NotReady() string {
+	if why := d.NotRegistered(); why != "" {
+		return why
+	}
+	switch limit := SurveyEvery + d.SessionTimeout; {
+	case !d.Connected:
+		return "no ZooKeeper server is connected"
+	case d.At == 0:
+		return "the group has not been read yet"
+	case d.Heard == 0 || d.HeardAge > limit:
+		return fmt.Sprintf("ZooKeeper has not answered for %s, more than %s", d.HeardAge.Round(time.Millisecond), limit)
+	}
+	return ""
+}
+
+// NotRegistered is about being a member of the group, by a loop that turns.
+func (d Daemon) NotRegistered() string {
+	switch {
+	case d.Stuck() != "":
+		return d.Stuck()
+	case !d.Session:
+		return "there is no session"
+	case d.Phase == "ended":
+		return "the session is over"
+	case d.Incarnation == "":
+		return "this daemon is not registered"
+	}
+	return ""
+}
+
+// NotHealthy is about a member whose host may lead, by its own probe.
+func (d Daemon) NotHealthy() string {
+	if why := d.NotRegistered(); why != "" {
+		return why
+	}
+	if d.Unhealthy != "" {
+		return "this host is unhealthy: " + d.Unhealthy
+	}
+	return ""
+}
+
+// NotReplica is about a healthy standby whose knowledge is fresh.
+func (d Daemon) NotReplica() string {
+	switch why := d.NotReady(); {
+	case why != "":
+		return why
+	case d.Phase != "standby":
+		return "this daemon is " + d.Phase + ", no standby"
+	}
+	return d.NotHealthy()
+}
+
+// NotLeader is about the READY leader whose lease is valid now. The lease alone is proof; a connection is none.
+func (d Daemon) NotLeader() string {
+	switch why := d.NotRegistered(); {
+	case why != "":
+		return why
+	case d.Phase != "leading":
+		return "this daemon is " + d.Phase + ", not leading"
+	case d.LeaseRemaining <= 0:
+		return "the lease is over"
+	}
+	return ""
+}
+
+// Leads tells that the daemon is the READY leader and its lease is valid.
+func (d Daemon) Leads() bool { return d.NotLeader() == "" }

@@ -1,0 +1,81 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// standing is a daemon in order, as of a minute after boot.
+func standing(change func(*Daemon)) Daemon {
+	const now = time.Minute
+	d := Daemon{
+		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: 6 * time.Second,
+		Published: now - 100*time.Millisecond, At: now - 20*time.Second, Heard: now - 5*time.Second,
+	}
+	change(&d)
+	return d.Asked(now)
+}
+
+func leading(d *Daemon) {
+	d.Phase, d.Term, d.LeaseEnds = "leading", 7, time.Minute+time.Second
+}
+
+func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
+	both := func(a, b func(*Daemon)) func(*Daemon) { return func(d *Daemon) { a(d); b(d) } }
+	for name, c := range map[string]struct {
+		change func(*Daemon)
+		// yes are the questions that are answered with yes: leader, replica, health, live, ready.
+		yes, state string
+	}{
+		"a standby":                           {func(d *Daemon) {}, "replica health live ready", "standby"},
+		"a leader":                            {leading, "leader health live ready", "leading"},
+		"a leader without a connection":       {both(leading, func(d *Daemon) { d.Connected = false }), "leader health live", "leading"},
+		"a leader whose lease has just ended": {both(leading, func(d *Daemon) { d.LeaseEnds = time.Minute }), "health live ready", "leading"},
+		"a leader whose loop is stuck":        {both(leading, func(d *Daemon) { d.Published = time.Minute - 3001*time.Millisecond }), "", "stuck"},
+		"a loop that is late":                 {func(d *Daemon) { d.Published = time.Minute - 3*time.Second }, "replica health live ready", "standby"},
+		"a loop that has published nothing":   {func(d *Daemon) { d.Published = 0 }, "", "stuck"},
+		"a view of the future":                {func(d *Daemon) { d.Published = 2 * time.Minute }, "", "stuck"},
+		"a candidate":                         {func(d *Daemon) { leading(d); d.Phase = "starting" }, "health live ready", "starting"},
+		"nothing heard for a while":           {func(d *Daemon) { d.Heard = time.Minute - 17*time.Second }, "health live", "standby"},
+		"nothing heard ever":                  {func(d *Daemon) { d.Heard = 0 }, "health live", "standby"},
+		"before the first snapshot":           {func(d *Daemon) { d.At = 0 }, "health live", "standby"},
+		"without a connection":                {func(d *Daemon) { d.Connected = false }, "health live", "standby"},
+		"an unhealthy host":                   {func(d *Daemon) { d.Unhealthy = "disk" }, "live ready", "standby"},
+		"a session that has ended":            {both(leading, func(d *Daemon) { d.Session = false }), "live", "leading"},
+		"between sessions":                    {func(d *Daemon) { d.Loop, d.Session, d.Published = false, false, 1 }, "live", "connecting"},
+		"not registered":                      {func(d *Daemon) { d.Incarnation = "" }, "live", "standby"},
+		"at the session's end":                {func(d *Daemon) { d.Phase = "ended" }, "live", "ended"},
+	} {
+		d := standing(c.change)
+		var yes []string
+		for _, q := range []struct {
+			name string
+			why  func(Daemon) string
+		}{{"leader", Daemon.NotLeader}, {"replica", Daemon.NotReplica}, {"health", Daemon.NotHealthy}, {"live", Daemon.Stuck}, {"ready", Daemon.NotReady}} {
+			if q.why(d) == "" {
+				yes = append(yes, q.name)
+			}
+		}
+		if got := strings.Join(yes, " "); got != c.yes || d.State() != c.state || d.Leads() != strings.Contains(c.yes, "leader") {
+			t.Errorf("%s: yes to %q in state %s, want %q, %s", name, got, d.State(), c.yes, c.state)
+		}
+	}
+}
+
+func TestAPulseIsShortEnough(t *testing.T) {
+	for session, want := range map[time.Duration]time.Duration{400 * time.Millisecond: 100 * time.Millisecond, 6 * time.Second: 1500 * time.Millisecond, 10 * time.Minute: 5 * time.Second} {
+		if got := Pulse(session); got != want {
+			t.Errorf("of a session timeout of %s: %s, want %s", session, got, want)
+		}
+	}
+}
+
+func TestTheNewestTerm(t *testing.T) {
+	if got := (Daemon{ElectedTerm: 8}).Newest(); got != 8 {
+		t.Errorf("%d", got)
+	}
+	if got := (Daemon{Term: 7, ElectedTerm: 8}).Newest(); got != 7 {
+		t.Errorf("of one that holds 7: %d", got)
+	}
+}

@@ -45,10 +45,8 @@ func (c *Config) check(tell func(key, format string, args ...any)) {
 	c.checkPolicy(report, reported)
 	c.checkProbes(report)
 	c.checkChild(report)
-	if c.HTTP.Listen != "" {
-		if _, _, err := net.SplitHostPort(c.HTTP.Listen); err != nil {
-			report("http.listen", "%q is not host:port", c.HTTP.Listen)
-		}
+	if why := checkListen(c.HTTP.Listen); why != "" {
+		report("http.listen", "%q %s", c.HTTP.Listen, why)
 	}
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
@@ -83,6 +81,27 @@ func checkName(s string) string {
 		if r == '/' || r == utf8.RuneError || !unicode.IsPrint(r) || (r >= 0xF000 && r <= 0xF8FF) || r >= 0xFFF0 && r <= 0xFFFF {
 			return "contains " + strconv.QuoteRune(r) + ", which a znode path cannot hold"
 		}
+	}
+	return ""
+}
+
+// maxSocketPath is what the kernel allows, less what the socket is called while it is made.
+const maxSocketPath = 90
+
+func checkListen(addr string) string {
+	if file, ok := strings.CutPrefix(addr, "unix:"); ok {
+		switch {
+		case !path.IsAbs(file) || path.Clean(file) != file || file == "/":
+			return "is not unix:/ and the absolute path of a socket"
+		case len(file) > maxSocketPath:
+			return "is too long for a socket's path: at most " + strconv.Itoa(maxSocketPath) + " bytes"
+		case strings.ContainsRune(file, 0):
+			return "contains a NUL"
+		}
+		return ""
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" {
+		return "is neither host:port nor unix:/path"
 	}
 	return ""
 }

@@ -186,6 +186,14 @@ type HTTP struct {
 	Listen string `mapstructure:"listen"`
 }
 
+// Public is the address that other hosts may ask, "" if there is none.
+func (h HTTP) Public() string {
+	if strings.HasPrefix(h.Listen, "unix:") {
+		return ""
+	}
+	return h.Listen
+}
+
 // Log is what is logged and how.
 type Log struct {
 	Level  string `mapstructure:"level"`

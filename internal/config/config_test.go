@@ -74,6 +74,7 @@ func TestTheChildsVariablesAreNoSettings(t *testing.T) {
 }
 
 func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
+	long := strings.Repeat("x", 90)
 	for text, want := range map[string]string{
 		"nod: {id: a}":                                 "z.yaml:1: nod: is not a setting; did you mean node?",
 		"node: {idd: a}":                               "node.idd: is not a setting; did you mean node.id?",
@@ -121,7 +122,11 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"child: {ready: {notify: yes}}":                "neither true nor false",
 		"child: {stop_signal: NOPE}":                   "is not a signal",
 		"child: {restart: {max: -1}}":                  "must not be negative",
-		"http: {listen: x}":                            "http.listen",
+		"http: {listen: x}":                            `http.listen: "x" is neither host:port nor unix:/path`,
+		"http: {listen: unix:x}":                       "http.listen: \"unix:x\" is not unix:/",
+		"http: {listen: 'unix:/a/../b'}":               "http.listen",
+		"http: {listen: 'unix:/'}":                     "http.listen",
+		"http: {listen: unix:/" + long + "}":           "too long for a socket's path",
 		"log: {level: loud}":                           "log.level",
 		"log: {format: xml}":                           "log.format",
 		"node: {id: a":                                 "is not YAML",
@@ -159,6 +164,14 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}
 	if _, err := Load(Sources{File: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestASocketIsNoAddressForOtherHosts(t *testing.T) {
+	for listen, want := range map[string]string{"": "", "unix:/run/z/s": "", "10.0.0.1:80": "10.0.0.1:80"} {
+		if c := mustLoad(t, Sources{Env: []string{"ZKELECTD_HTTP_LISTEN=" + listen}}); c.HTTP.Listen != listen || c.HTTP.Public() != want {
+			t.Errorf("%q: %q, %q", listen, c.HTTP.Listen, c.HTTP.Public())
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func Keys() []Key {
 		{"hooks.post_stop", list, none, false, "Run after the child is dead, before leadership is released."},
 		{"hooks.on_change", list, none, false, "Run for each change of this daemon's role, with JSON on standard input; in order, one at a time."},
 		{"hooks.timeout", duration, 10 * time.Second, false, "A hook is killed after this time."},
-		{"http.listen", text, "", false, "host:port for status and metrics; empty for none."},
+		{"http.listen", text, "", false, "host:port or unix:/path (a socket of mode 0660) for probes, status, events and metrics; empty for none. See docs/http-api.md."},
 		{"log.level", text, "info", true, "debug, info, warn or error."},
 		{"log.format", text, "text", false, "text or json."},
 		{"reload.watch", boolean, false, false, "Read the configuration again whenever the file changes, as SIGHUP does."},

@@ -35,7 +35,7 @@ var flags = []struct{ flag, key, usage string }{
 	{"site", "node.site", "the site of this host"},
 	{"priority", "node.priority", "rank within the site, higher first"},
 	{"label", "node.labels", "labels, key=value, separated by commas"},
-	{"http", "http.listen", "host:port for status and metrics"},
+	{"http", "http.listen", "host:port or unix:/path for status and metrics"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},
 }

@@ -3,18 +3,17 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// Serve listens on addr until ctx is over, and returns when all that it has begun has ended.
+// Serve listens on addr, host:port or unix:/path, until ctx is over, and returns when all that it has begun has ended.
 func Serve(ctx context.Context, addr string, handler http.Handler) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	listener, err := listen(ctx, addr)
 	if err != nil {
-		return fmt.Errorf("http.listen %s: %w; choose another address (--http)", addr, err)
+		return err
 	}
 	return serve(ctx, listener, handler, maxClients)
 }

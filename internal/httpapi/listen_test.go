@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// overSocket asks by a unix socket.
+func overSocket(path string) *http.Client {
+	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}
+}
+
+func TestServeOnASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	// What a killed daemon has left behind is in nobody's way.
+	left, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.(*net.UnixListener).SetUnlinkOnClose(false)
+	left.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, "unix:"+path, of(leader())) }()
+	if code, body := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if err := Serve(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+		t.Errorf("a second one: %v", err)
+	}
+	if code, _ := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
+		t.Errorf("after a second one was refused: %d", code)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if names, _ := os.ReadDir(filepath.Dir(path)); len(names) > 0 {
+		t.Errorf("it leaves %v", names)
+	}
+}
+
+func TestOnlySocketsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("a file is there: %v", err)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "precious" {
+		t.Error("the file is gone")
+	}
+	if _, err := listen(t.Context(), "unix:"+filepath.Join(dir, "no", "s")); err == nil || !strings.Contains(err.Error(), "make the directory first") {
+		t.Errorf("without a directory: %v", err)
+	}
+}
+
+// A daemon that ends late must not take its successor's socket away.
+func TestASuccessorsSocketStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listen(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(path)
+	second, err := listen(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if _, err := os.Lstat(path); err != nil {
+		t.Error(err)
+	}
+	second.Close()
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("its own stays as well")
+	}
+}
+
+// Of many that begin at once over a stale socket one listens, and it can be reached.
+func TestOnlyOneGetsTheSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 20 {
+		left, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.(*net.UnixListener).SetUnlinkOnClose(false)
+		left.Close()
+		var all sync.WaitGroup
+		got := make(chan net.Listener, 8)
+		for range cap(got) {
+			all.Go(func() {
+				if l, err := listen(t.Context(), "unix:"+path); err == nil {
+					got <- l
+				}
+			})
+		}
+		all.Wait()
+		close(got)
+		if len(got) != 1 {
+			t.Errorf("%d listen", len(got))
+		}
+		if c, err := net.Dial("unix", path); err != nil {
+			t.Error(err)
+		} else {
+			c.Close()
+		}
+		for l := range got {
+			l.Close()
+		}
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -104,13 +106,20 @@ func daemonCommand() *cobra.Command {
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
-		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(httpapi.Options{View: d.View, Version: version()}), watched(cmd, cfg))
+		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(shown(d)), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
 		}
 		return err
 	}
 	return cmd
+}
+
+// shown is what the daemon shows over HTTP.
+func shown(d *daemon.Daemon) httpapi.Options {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return httpapi.Options{View: d.View, Totals: d.Totals, Version: version(), Registry: registry}
 }
 
 // watched is the file whose changes are taken over, "" for none.

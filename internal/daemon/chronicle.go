@@ -22,6 +22,9 @@ type chronicle struct {
 
 func (c *chronicle) observe(s cluster.Snapshot, now time.Duration) {
 	c.core.Observe(s, now)
+	for _, t := range c.core.Witnessed() {
+		c.l.d.tally.transition(t)
+	}
 	terms := c.core.Take()
 	if c.busy || now < c.retry || len(terms) == 0 {
 		return

@@ -51,6 +51,7 @@ type Daemon struct {
 	refused string // why not, the last time
 	drift   string // how the own policy differs from that in force, as last seen
 	view    atomic.Pointer[status.Daemon]
+	tally   *tally
 
 	stops   chan string
 	reloads chan struct{}
@@ -65,7 +66,7 @@ func New(opt Options) *Daemon {
 		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.Pid()),
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
-	d.vitals = newVitals(opt.Config)
+	d.vitals, d.tally = newVitals(opt.Config), newTally()
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{
 		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),
@@ -178,8 +179,12 @@ func (d *Daemon) session(ctx context.Context) error {
 	}
 	d.log.Info(budget.String())
 	d.log.Info("registered", "incarnation", in.Name, "root", d.paths.Root)
-	l := d.newLoop(ctx, s, in, budget)
-	return l.run()
+	d.tally.count(func(t *status.Totals) { t.Sessions++ })
+	err = d.newLoop(ctx, s, in, budget).run()
+	if d.quit.Err() == nil {
+		d.tally.count(func(t *status.Totals) { t.SessionsLost++ })
+	}
+	return err
 }
 
 // announce tells people, and the on_change hook, of a turn.

@@ -69,6 +69,9 @@ func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
 	return d, done
 }
 
+// fresh is the root of a group that has no past, however often the test is run.
+func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
+
 func until(t *testing.T, d *Daemon, what string, ok func(status.Daemon) bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -85,15 +88,26 @@ func until(t *testing.T, d *Daemon, what string, ok func(status.Daemon) bool) {
 
 // A daemon that ends leaves no goroutine behind: TestMain looks for them.
 func TestLifeOfTwoDaemons(t *testing.T) {
-	a, aDone := run(t, "/daemon", "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
+	root := fresh()
+	a, aDone := run(t, root, "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, a, "a leads", status.Daemon.Leads)
-	b, bDone := run(t, "/daemon", "b")
+	b, bDone := run(t, root, "b")
 	until(t, b, "b has seen the decision", func(v status.Daemon) bool { return v.Elected == "a" })
 	if v := a.View(); !v.Elector || v.Term == 0 || v.LeaseRemaining <= 0 || v.LeaseRemaining > 4500*time.Millisecond {
 		t.Errorf("the leader shows %+v", v)
 	}
 	if v := b.View(); v.Elector || v.Leads() || v.Phase != "standby" {
 		t.Errorf("the standby shows %+v", v)
+	}
+	until(t, a, "a counts both members", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
+	if n := a.Totals(); n.Sessions != 1 || n.SessionsLost != 0 || n.Transitions[status.Transition{Cause: "first", Result: "ready"}] != 1 || n.ReloadFailed {
+		t.Errorf("a has counted %+v", n)
+	}
+	if count, _, _ := a.Totals().Writes.Cumulative(); count < 2 { // ACQUIRE and READY
+		t.Errorf("%d writes", count)
+	}
+	if n := b.Totals(); len(n.Transitions) != 0 {
+		t.Errorf("b, which was not the elector, has counted %+v", n)
 	}
 	a.Stop("stopped")
 	if err := <-aDone; err != nil {
@@ -103,6 +117,7 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 	if v := a.View(); v.Leads() {
 		t.Errorf("after its end a shows %+v", v)
 	}
+	until(t, b, "b sees itself alone", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 1 })
 	b.Stop("stopped")
 	if err := <-bDone; err != nil {
 		t.Errorf("b ended with %v", err)

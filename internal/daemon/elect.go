@@ -3,12 +3,14 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/status"
 	"zkelectd/internal/watchdog"
 )
 
@@ -27,6 +29,7 @@ type electorRole struct {
 	retry    time.Duration
 	note     string // why nobody can be elected
 	holding  string // why a better member is not
+	sites    map[string]status.Standing
 	acting   bool
 	program  elector.Program
 	history  chronicle
@@ -121,7 +124,26 @@ func (e *electorRole) report(d elector.Decision) {
 	if d.Holding != "" && d.Holding != e.holding {
 		e.l.d.log.Info("the leader stays", "reason", d.Holding)
 	}
-	e.note, e.holding = d.Note, d.Holding
+	e.note, e.holding, e.sites = d.Note, d.Holding, standing(d.Ranking)
+}
+
+// standing counts who may lead, by site.
+func standing(r policy.Ranking) map[string]status.Standing {
+	sites := make(map[string]status.Standing)
+	for _, entry := range r.Entries {
+		site := entry.Member.Node.Record.Site
+		s := sites[site]
+		if entry.Allowed() {
+			s.Eligible++
+		} else {
+			s.Ineligible++
+		}
+		if slices.ContainsFunc(entry.Refusals, func(r policy.Refusal) bool { return r.Filter == policy.ExcludedFilter }) {
+			s.Excluded++
+		}
+		sites[site] = s
+	}
+	return sites
 }
 
 // write runs one transaction. Its result is not fed back: the watch brings it round. A refusal only means that the

@@ -35,6 +35,8 @@ type loop struct {
 
 	snap    cluster.Snapshot
 	heard   time.Duration // when the last read began that was answered
+	started int64         // the term of the last child that was started
+	again   int           // how often the connection was made anew, as counted
 	over    bool          // nothing of this session works any more
 	closing string
 }
@@ -149,6 +151,10 @@ func (l *loop) perform(a transition.Action) {
 	case transition.RunPostStop:
 		l.task.postStop(a.Term)
 	case transition.StartChild:
+		if a.Term == l.started {
+			l.d.tally.count(func(t *status.Totals) { t.Restarts++ })
+		}
+		l.started = a.Term
 		l.task.start(a.Term)
 	case transition.StopTask:
 		l.task.stop(a.Grace)
@@ -170,7 +176,12 @@ func (l *loop) send(a transition.Send) {
 	l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(l.life, timeout)
 		defer cancel()
+		began := time.Now()
 		results, err := l.s.Do(ctx, a.Ops...)
+		if err == nil {
+			took := time.Since(began)
+			l.d.tally.count(func(t *status.Totals) { t.Writes.Observe(took) })
+		}
 		l.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})
 }
@@ -202,6 +213,13 @@ func (l *loop) publish() {
 	}
 	if l.snap.Elected.Readable() {
 		v.Elected, v.ElectedTerm = l.snap.Elected.Record.Node, l.snap.Elected.Record.Term
+	}
+	if l.snap.Elector && !l.over {
+		v.Sites, v.Paused = l.elector.sites, l.snap.Control.Record.Pause != nil
+	}
+	if n := l.s.Reconnects(); n != l.again {
+		l.d.tally.count(func(t *status.Totals) { t.Reconnects += uint64(n - l.again) })
+		l.again = n
 	}
 	l.d.view.Store(v)
 }

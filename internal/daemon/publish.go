@@ -72,6 +72,7 @@ func (l *loop) survey() {
 		cancel()
 		if err == nil || errors.Is(err, cluster.ErrNoNode) {
 			ms := float64(took) / float64(time.Millisecond)
+			l.d.tally.count(func(t *status.Totals) { t.Reads.Observe(took) })
 			l.d.vitals.set(func() bool { return l.d.vitals.latency.add(ms, 0.5) })
 			rec := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
 			l.later(func() {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/status"
 )
 
 // reload reads the configuration again. One with any fault is refused whole, and so is one whose policy cannot be
@@ -85,5 +87,10 @@ func (l *loop) reloaded(err error) {
 	if err != nil {
 		d.refused = err.Error()
 	}
+	d.tally.count(func(t *status.Totals) {
+		if t.ReloadFailed = err != nil; err == nil {
+			t.Reloaded = time.Now()
+		}
+	})
 	l.node.publish()
 }

@@ -23,6 +23,7 @@ type Recorder struct {
 	seen     time.Duration   // when that was last seen
 	recorded int64           // the last term that was given out
 	waiting  []cluster.PastTerm
+	counted  []cluster.PastTerm // whose decision it has seen happen
 }
 
 // Observe takes in a snapshot, read by the elector, at its monotonic time now.
@@ -66,6 +67,14 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 // Take returns what is to be written, and keeps it until [Recorder.Written].
 func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
 
+// Witnessed returns the terms that have ended well or badly since it was last asked, of those whose decision was seen to
+// happen: each is witnessed once, while one that was there before may have been by another elector.
+func (r *Recorder) Witnessed() []cluster.PastTerm {
+	list := r.counted
+	r.counted = nil
+	return list
+}
+
 // Written forgets terms that Take returned.
 func (r *Recorder) Written(terms []cluster.PastTerm) {
 	last := terms[len(terms)-1].Term
@@ -80,6 +89,9 @@ func (r *Recorder) add(e cluster.Elected, outcome string, toReady, leaderless *c
 		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
 		PolicyRevision: e.PolicyRevision, Circumstances: e.Circumstances, Time: e.Time,
 	})
+	if r.decided > 0 {
+		r.counted = append(r.counted, r.waiting[len(r.waiting)-1])
+	}
 	if extra := len(r.waiting) - cluster.MaxHistory; extra > 0 {
 		r.waiting = r.waiting[extra:]
 	}

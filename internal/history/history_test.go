@@ -43,6 +43,9 @@ func TestAHandoverIsTimed(t *testing.T) {
 		t.Fatalf("of what was there at the first look: %+v", first)
 	}
 	r.Written(first)
+	if seen := r.Witnessed(); len(seen) != 0 {
+		t.Errorf("it has witnessed %+v, which was there before", seen)
+	}
 
 	g.elect(8, "b", cluster.CauseMove)
 	see(time.Minute)
@@ -56,7 +59,13 @@ func TestAHandoverIsTimed(t *testing.T) {
 	if len(moved) != 1 || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
 		t.Fatalf("%+v", moved)
 	}
+	if seen := r.Witnessed(); len(seen) != 1 || seen[0].Term != 8 {
+		t.Errorf("witnessed: %+v", seen)
+	}
 	see(time.Second)
+	if seen := r.Witnessed(); len(seen) != 0 {
+		t.Errorf("witnessed again: %+v", seen)
+	}
 	if len(r.Take()) != 1 {
 		t.Error("a term is given out twice")
 	}

@@ -18,9 +18,16 @@ import (
 // Options are what the handler shows.
 type Options struct {
 	// View returns the daemon's view as of now.
-	View    func() status.Daemon
+	View func() status.Daemon
+	// Totals returns what the daemon has counted; nil for nothing.
+	Totals  func() status.Totals
 	Version string
+	// Registry is where the metrics go, beside what is there already; nil for one of their own.
+	Registry *prometheus.Registry
 }
+
+// maxScrapes bounds how many metrics are collected at once.
+const maxScrapes = 4
 
 // reading are the methods that every path takes.
 var reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
@@ -35,11 +42,14 @@ type route struct {
 }
 
 func (a *api) routes() []route {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{a.opt})
+	registry := a.opt.Registry
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
+	registry.MustRegister(newCollector(a.opt))
 	return append(a.probes(),
 		route{"/v1/status", a.status},
-		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP},
+		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	)
 }
 

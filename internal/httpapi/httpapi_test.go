@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/status"
@@ -113,7 +111,7 @@ func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	for _, r := range (&api{Options{View: leader}}).routes() {
+	for _, r := range (&api{opt: Options{View: leader}}).routes() {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"} {
 			want := http.StatusMethodNotAllowed
 			if method == "OPTIONS" {
@@ -137,21 +135,6 @@ func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
 		var got full
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
 			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
-		}
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	v := leader()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(&collector{Options{View: func() status.Daemon { return v }, Version: "v1"}})
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("%v %v", problems, err)
-	}
-	body := ask(of(v), "GET", "/metrics").Body.String()
-	for _, want := range []string{"zkelectd_is_leader 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_phase{phase="leading"} 1`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %s in\n%s", want, body)
 		}
 	}
 }

@@ -1,42 +1,175 @@
 package httpapi
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"cmp"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
 
-// collector derives the metrics from the view when they are scraped, so that they can't disagree with it.
-type collector struct{ opt Options }
+	"github.com/prometheus/client_golang/prometheus"
 
-var (
-	isLeader  = prometheus.NewDesc("zkelectd_is_leader", "1 if this daemon is the READY leader and its lease is valid.", nil, nil)
-	isElector = prometheus.NewDesc("zkelectd_is_elector", "1 if this daemon is the elector.", nil, nil)
-	term      = prometheus.NewDesc("zkelectd_term", "The term of the newest decision that this daemon has seen.", nil, nil)
-	lease     = prometheus.NewDesc("zkelectd_lease_remaining_seconds", "What is left of the lease; 0 without one.", nil, nil)
-	phase     = prometheus.NewDesc("zkelectd_phase", "1 for the phase that this daemon is in.", []string{"phase"}, nil)
-	drift     = prometheus.NewDesc("zkelectd_policy_drift", "1 if the policy in this daemon's configuration is not the one in force.", nil, nil)
-	holding   = prometheus.NewDesc("zkelectd_better_member_held", "1 if this daemon, as the elector, does not let a better member take over.", nil, nil)
-	build     = prometheus.NewDesc("zkelectd_build_info", "1, with the version.", []string{"version"}, nil)
+	"zkelectd/internal/status"
 )
 
+// metric is one family: what it is called and means, and how it is derived. docs/metrics.md is made from these.
+type metric struct {
+	name   string
+	kind   string // gauge, counter or histogram
+	labels []string
+	help   string
+	derive func(s sight, emit emitter)
+}
+
+// sight is what the metrics are derived from when they are scraped, so that they can't disagree with the other answers.
+type sight struct {
+	status.Daemon
+	totals  status.Totals
+	version string
+}
+
+// emitter takes a value, with those of the labels.
+type emitter func(value any, labels ...string)
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// oneIf is a metric that is 1 or 0, value one that is always there.
+func oneIf(of func(s sight) bool) func(sight, emitter) {
+	return func(s sight, emit emitter) { emit(truth(of(s))) }
+}
+
+func value[T float64 | uint64 | status.Histogram](of func(s sight) T) func(sight, emitter) {
+	return func(s sight, emit emitter) {
+		switch v := any(of(s)).(type) {
+		case uint64:
+			emit(float64(v))
+		default:
+			emit(v)
+		}
+	}
+}
+
+// elector is a metric that only the elector has: the others don't know, and zeros would lie.
+func elector(derive func(sight, emitter)) func(sight, emitter) {
+	return func(s sight, emit emitter) {
+		if s.Elector && s.Stuck() == "" {
+			derive(s, emit)
+		}
+	}
+}
+
+const gauge, counter, histogram = "gauge", "counter", "histogram"
+
+var metrics = []metric{
+	{"zkelectd_is_leader", gauge, nil, "1 if this daemon is the READY leader and its lease is valid.", oneIf(func(s sight) bool { return s.Leads() })},
+	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector.", oneIf(func(s sight) bool { return s.Elector && s.NotRegistered() == "" })},
+	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", func(s sight, emit emitter) { emit(1.0, s.State()) }},
+	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", value(func(s sight) float64 { return float64(s.ElectedTerm) })},
+	{"zkelectd_lease_remaining_seconds", gauge, nil, "What is left of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},
+	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one. The lease is 45 % of it.", value(func(s sight) float64 { return s.SessionTimeout.Seconds() })},
+	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.Stuck() == "" })},
+	{"zkelectd_view_age_seconds", gauge, nil, "How long ago the daemon's loop has last told where it stands.", value(func(s sight) float64 { return s.Age.Seconds() })},
+	{"zkelectd_zookeeper_heard_age_seconds", gauge, nil, "How long ago the last read began that ZooKeeper has answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
+	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
+	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(func(s sight) bool { return s.Child })},
+	{"zkelectd_child_restarts_total", counter, nil, "Children that had exited by themselves and were started again in place.", value(func(s sight) uint64 { return s.totals.Restarts })},
+	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force.", oneIf(func(s sight) bool { return s.Drift != "" })},
+	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the configuration was read again and refused, so that an older one runs.", oneIf(func(s sight) bool { return !s.totals.ReloadFailed })},
+	{"zkelectd_config_last_reload_success_timestamp_seconds", gauge, nil, "When the running configuration was read.", value(func(s sight) float64 { return float64(s.totals.Reloaded.UnixMilli()) / 1000 })},
+	{"zkelectd_sessions_total", counter, nil, "Sessions of ZooKeeper in which this daemon has registered.", value(func(s sight) uint64 { return s.totals.Sessions })},
+	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although nobody had asked the daemon to stop: expired, closed from elsewhere, or given up.", value(func(s sight) uint64 { return s.totals.SessionsLost })},
+	{"zkelectd_session_reconnects_total", counter, nil, "How often a session went on with another connection.", value(func(s sight) uint64 { return s.totals.Reconnects })},
+	{"zkelectd_zookeeper_request_duration_seconds", histogram, []string{"operation"}, "How long ZooKeeper took to answer: a read every few seconds, and the writes of this daemon's own leadership.", func(s sight, emit emitter) {
+		emit(s.totals.Reads, "read")
+		emit(s.totals.Writes, "write")
+	}},
+	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members of the group that policy lets lead, and those that it does not. Elector only.", elector(members)},
+	{"zkelectd_excluded_members", gauge, []string{"site"}, "Members that may not lead because of strikes. Elector only.", elector(excluded)},
+	{"zkelectd_nobody_eligible", gauge, nil, "1 if nobody can be elected. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
+	{"zkelectd_better_member_held", gauge, nil, "1 if a better member than the leader does not take over: a pause, failback, damping or an order. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
+	{"zkelectd_paused", gauge, nil, "1 if an operator has paused the group. Elector only.", elector(oneIf(func(s sight) bool { return s.Paused }))},
+	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions seen as the elector, by cause, and whether the elected became READY (ready) or not (failed).", transitions},
+	{"zkelectd_transition_duration_seconds", histogram, nil, "From a decision to READY, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.ToReady })},
+	{"zkelectd_leaderless_seconds", histogram, nil, "For how long nobody was READY before a leader was, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.Leaderless })},
+	{"zkelectd_group_info", gauge, []string{"group", "node", "site"}, "1, with the group's root, and this daemon's node and site.", func(s sight, emit emitter) { emit(1.0, s.Root, s.Node, s.Site) }},
+	{"zkelectd_build_info", gauge, []string{"version", "goversion"}, "1, with the version.", func(s sight, emit emitter) { emit(1.0, s.version, runtime.Version()) }},
+}
+
+func members(s sight, emit emitter) {
+	for _, site := range slices.Sorted(maps.Keys(s.Sites)) {
+		emit(float64(s.Sites[site].Eligible), site, "true")
+		emit(float64(s.Sites[site].Ineligible), site, "false")
+	}
+}
+
+func excluded(s sight, emit emitter) {
+	for _, site := range slices.Sorted(maps.Keys(s.Sites)) {
+		emit(float64(s.Sites[site].Excluded), site)
+	}
+}
+
+func transitions(s sight, emit emitter) {
+	kinds := slices.SortedFunc(maps.Keys(s.totals.Transitions), func(a, b status.Transition) int {
+		return cmp.Or(strings.Compare(a.Cause, b.Cause), strings.Compare(a.Result, b.Result))
+	})
+	for _, k := range kinds {
+		emit(float64(s.totals.Transitions[k]), k.Cause, k.Result)
+	}
+}
+
+// collector implements prometheus.Collector.
+type collector struct {
+	opt   Options
+	descs []*prometheus.Desc // of each metric
+}
+
+func newCollector(opt Options) *collector {
+	c := &collector{opt: opt}
+	for _, m := range metrics {
+		c.descs = append(c.descs, prometheus.NewDesc(m.name, m.help, m.labels, nil))
+	}
+	return c
+}
+
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		out <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	v := c.opt.View()
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	s := sight{Daemon: c.opt.View(), version: c.opt.Version}
+	if c.opt.Totals != nil {
+		s.totals = c.opt.Totals()
 	}
-	flag := func(b bool) float64 {
-		if b {
-			return 1
+	for i, m := range metrics {
+		m.derive(s, func(v any, labels ...string) {
+			for j := range labels {
+				labels[j] = strings.ToValidUTF8(labels[j], "?") // a label that is not is refused, and others write the sites
+			}
+			out <- c.measure(i, v, labels)
+		})
+	}
+}
+
+func (c *collector) measure(i int, v any, labels []string) prometheus.Metric {
+	switch v := v.(type) {
+	case status.Histogram:
+		count, sum, buckets := v.Cumulative()
+		return prometheus.MustNewConstHistogram(c.descs[i], count, sum, buckets, labels...)
+	case float64:
+		kind := prometheus.GaugeValue
+		if metrics[i].kind == counter {
+			kind = prometheus.CounterValue
 		}
-		return 0
+		return prometheus.MustNewConstMetric(c.descs[i], kind, v, labels...)
 	}
-	gauge(isLeader, flag(v.Leads()))
-	gauge(isElector, flag(v.Elector))
-	gauge(term, float64(v.ElectedTerm))
-	gauge(lease, v.LeaseRemaining.Seconds())
-	gauge(phase, 1, v.Phase)
-	gauge(drift, flag(v.Drift != ""))
-	gauge(holding, flag(v.Elector && v.Holding != ""))
-	gauge(build, 1, c.opt.Version)
+	panic("httpapi: " + metrics[i].name + " has a value of another type")
 }

@@ -38,6 +38,9 @@ type Daemon struct {
 	Holding string `json:"holding,omitempty"`
 	// Drift says how the policy of its own configuration differs from the one in force; empty if it does not.
 	Drift string `json:"drift,omitempty"`
+	// Sites and Paused are what the elector sees: how many of each site's members may lead and may not; nil elsewhere.
+	Sites  map[string]Standing `json:"-"`
+	Paused bool                `json:"paused,omitempty"`
 	// At is when the snapshot was read, Heard when the last read began that a server has answered, Published when the loop
 	// made this view; all on CLOCK_BOOTTIME.
 	At        time.Duration `json:"-"`
@@ -47,6 +50,10 @@ type Daemon struct {
 	Age      time.Duration `json:"age_ns"`
 	HeardAge time.Duration `json:"heard_age_ns,omitempty"`
 }
+
+// Standing counts a site's members: those that policy lets lead, and the others; Excluded are those of the latter that have
+// strikes.
+type Standing struct{ Eligible, Ineligible, Excluded int }
 
 // SurveyEvery is how often a daemon reads something of ZooKeeper although nothing has happened.
 const SurveyEvery = 10 * time.Second

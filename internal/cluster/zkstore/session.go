@@ -55,12 +55,14 @@ type Session struct {
 	conn      *wireConn
 	attempts  int
 	failures  int
-	dialed    time.Time
-	lost      time.Time
-	troubles  map[string]error
-	gone      bool // the server has no such session any more
-	hints     cluster.Hints
-	armed     map[watch]bool
+	// reconnects counts the handshakes after the first.
+	reconnects int
+	dialed     time.Time
+	lost       time.Time
+	troubles   map[string]error
+	gone       bool // the server has no such session any more
+	hints      cluster.Hints
+	armed      map[watch]bool
 }
 
 // watch is a znode and what about it is watched.
@@ -188,6 +190,13 @@ func (s *Session) Connected() bool {
 	return s.connected
 }
 
+// Reconnects is how often the session went on with another connection.
+func (s *Session) Reconnects() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reconnects
+}
+
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
@@ -275,6 +284,9 @@ func (s *Session) shook(h handshake) {
 	}
 	if s.shake.session == 0 {
 		defer close(s.up)
+	}
+	if s.shake.session != 0 {
+		s.reconnects++
 	}
 	s.shake, s.connected = h, true
 }

@@ -151,6 +151,9 @@ func TestServerRestartKeepsTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the reconnect", s.Connected)
+	if n := s.Reconnects(); n != 1 {
+		t.Errorf("%d reconnects", n)
+	}
 	_, stat, err := s.Get(t.Context(), p.Root+"/mine", false)
 	if err != nil || stat.Owner != id || s.SessionID() != id {
 		t.Errorf("after the restart: owner %x, session %x, was %x, %v", stat.Owner, s.SessionID(), id, err)

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// tally counts for people. It outlives the sessions, and has no say in anything.
+type tally struct {
+	mu     sync.Mutex
+	totals status.Totals
+}
+
+func newTally() *tally {
+	return &tally{totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
+}
+
+// count changes the totals under the lock.
+func (t *tally) count(change func(*status.Totals)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.totals)
+}
+
+func (t *tally) transition(term cluster.PastTerm) {
+	t.count(func(s *status.Totals) {
+		kind := status.Transition{Cause: string(term.Cause), Result: "failed"}
+		if term.Outcome == string(cluster.CurrentReady) {
+			kind.Result = "ready"
+		}
+		s.Transitions[kind]++
+		if term.ToReady != nil {
+			s.ToReady.Observe(time.Duration(*term.ToReady))
+		}
+		if term.Leaderless != nil {
+			s.Leaderless.Observe(time.Duration(*term.Leaderless))
+		}
+	})
+}
+
+// Totals are what the daemon has counted so far.
+func (d *Daemon) Totals() status.Totals {
+	d.tally.mu.Lock()
+	defer d.tally.mu.Unlock()
+	s := d.tally.totals
+	s.Transitions = maps.Clone(s.Transitions)
+	s.ToReady, s.Leaderless, s.Reads, s.Writes = s.ToReady.Clone(), s.Leaderless.Clone(), s.Reads.Clone(), s.Writes.Clone()
+	return s
+}

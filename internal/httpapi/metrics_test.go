@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"zkelectd/internal/status"
+)
+
+// tallied is what a daemon may have seen.
+func tallied() status.Totals {
+	t := status.Totals{
+		Transitions: map[status.Transition]uint64{{Cause: "failure", Result: "ready"}: 2, {Cause: "overdue", Result: "failed"}: 1},
+		Sessions:    3, SessionsLost: 2, Reconnects: 5, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true,
+	}
+	t.ToReady.Observe(30 * time.Millisecond)
+	t.Leaderless.Observe(4 * time.Second)
+	t.Reads.Observe(time.Millisecond)
+	return t
+}
+
+// electing is a leader that is the elector too.
+func electing() status.Daemon {
+	v := leader()
+	v.Elector, v.Paused, v.Child, v.Holding, v.Drift = true, true, true, "paused", "it differs"
+	v.Sites = map[string]status.Standing{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
+	return v
+}
+
+func scrape(t *testing.T, v status.Daemon) string {
+	t.Helper()
+	rec := ask(New(Options{View: func() status.Daemon { return v }, Totals: tallied, Version: "v1"}), "GET", "/metrics")
+	if rec.Code != 200 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	return rec.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	silent := standby()
+	silent.Elector = true
+	silent.Age = time.Hour
+	for name, c := range map[string]struct {
+		view      status.Daemon
+		have, not []string
+	}{
+		"a leader that elects": {electing(), []string{
+			"zkelectd_is_leader 1", "zkelectd_is_elector 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_state{state="leading"} 1`,
+			`zkelectd_members{eligible="true",site="dc1"} 2`, `zkelectd_members{eligible="false",site="dc1"} 1`, `zkelectd_members{eligible="true",site="d?c2"} 1`,
+			`zkelectd_excluded_members{site="dc1"} 1`, "zkelectd_paused 1", "zkelectd_better_member_held 1", "zkelectd_nobody_eligible 0",
+			`zkelectd_transitions_total{cause="failure",result="ready"} 2`, `zkelectd_transitions_total{cause="overdue",result="failed"} 1`,
+			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_seconds_sum 4",
+			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5",
+			"zkelectd_child_up 1", "zkelectd_child_restarts_total 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
+			"zkelectd_policy_drift 1", `zkelectd_group_info{group="/c",node="a",site="dc1"} 1`, `zkelectd_build_info{goversion=`,
+		}, nil},
+		"a standby":                {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"a leader that is stuck":   {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
+		"an elector that is stuck": {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
+		"before there is any":      {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
+	} {
+		body := scrape(t, c.view)
+		for _, want := range c.have {
+			if !strings.Contains(body, "\n"+want) {
+				t.Errorf("%s: no %s in\n%s", name, want, body)
+			}
+		}
+		for _, no := range c.not {
+			if strings.Contains(body, no) {
+				t.Errorf("%s: %s is there", name, no)
+			}
+		}
+	}
+}
+
+// What is scraped is what the table says, named after Prometheus' conventions.
+func TestMetricsKeepTheConventions(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	New(Options{View: electing, Totals: tallied, Version: "v1", Registry: registry})
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, f := range families {
+		i := slices.IndexFunc(metrics, func(m metric) bool { return m.name == f.GetName() })
+		if i < 0 {
+			t.Errorf("%s is not in the table", f.GetName())
+			continue
+		}
+		seen[f.GetName()] = true
+		if kind := strings.ToLower(f.GetType().String()); kind != metrics[i].kind {
+			t.Errorf("%s is a %s, and said to be a %s", f.GetName(), kind, metrics[i].kind)
+		}
+	}
+	for _, m := range metrics {
+		if !seen[m.name] {
+			t.Errorf("%s is never there", m.name)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
+
+const document = "../../docs/metrics.md"
+
+// The reference is made from the table, so that it can't be out of date.
+func TestMetricsReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+	for _, m := range metrics {
+		labels := strings.Join(m.labels, "`, `")
+		if labels != "" {
+			labels = "`" + labels + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
+	}
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- reference:begin -->\n", "<!-- reference:end -->"
+	before, rest, ok := strings.Cut(string(data), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no markers for the reference", document)
+	}
+	if old == b.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is out of date: run go test ./internal/httpapi -update", document)
+	}
+	if err := os.WriteFile(document, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -52,6 +52,7 @@ type Daemon struct {
 	drift   string // how the own policy differs from that in force, as last seen
 	view    atomic.Pointer[status.Daemon]
 	tally   *tally
+	feed    *status.Feed
 
 	stops   chan string
 	reloads chan struct{}
@@ -67,6 +68,7 @@ func New(opt Options) *Daemon {
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
+	d.feed = status.NewFeed()
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{
 		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),
@@ -76,6 +78,9 @@ func New(opt Options) *Daemon {
 
 // View is what the daemon shows of itself, never nil.
 func (d *Daemon) View() status.Daemon { return d.view.Load().Asked(boottime.Now()) }
+
+// Feed has what has changed of it.
+func (d *Daemon) Feed() *status.Feed { return d.feed }
 
 // Stop asks the daemon to give up leadership, close its session and end. Asked again, it kills its child at once.
 func (d *Daemon) Stop(reason string) {
@@ -190,10 +195,11 @@ func (d *Daemon) session(ctx context.Context) error {
 // announce tells people, and the on_change hook, of a turn.
 func (d *Daemon) announce(a transition.Announce) {
 	d.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
-	data, err := json.Marshal(status.Change{
+	change := status.Change{
 		Node: d.cfg.Node.ID, Site: d.cfg.Node.Site, Root: d.paths.Root, Term: a.Term, State: string(a.Phase), Reason: a.Reason, Time: time.Now(),
-	})
-	if err == nil {
+	}
+	d.feed.Add(status.EventState, change)
+	if data, err := json.Marshal(change); err == nil {
 		d.hooks.Push(append(data, '\n'))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,11 +110,25 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 	if n := b.Totals(); len(n.Transitions) != 0 {
 		t.Errorf("b, which was not the elector, has counted %+v", n)
 	}
+	heard := b.Feed().Newest()
 	a.Stop("stopped")
 	if err := <-aDone; err != nil {
 		t.Errorf("a ended with %v", err)
 	}
 	until(t, b, "b leads", status.Daemon.Leads)
+	until(t, b, "b has read that it does", func(v status.Daemon) bool {
+		return v.Holder != nil && *v.Holder == status.Holder{Node: "b", Site: "default", Term: v.Term, State: "READY"}
+	})
+	var told []string
+	events, _, _ := b.Feed().Since(heard)
+	for _, e := range events {
+		told = append(told, e.Kind+" "+string(e.Data))
+	}
+	for _, want := range []string{`elected {"node":"b","site":"default",`, `leadership {"node":"b","site":"default",`, `"state":"READY"`, `"state":"leading"`, `"elector":true`} {
+		if !strings.Contains(strings.Join(told, "\n"), want) {
+			t.Errorf("no %s in\n%s", want, strings.Join(told, "\n"))
+		}
+	}
 	if v := a.View(); v.Leads() {
 		t.Errorf("after its end a shows %+v", v)
 	}

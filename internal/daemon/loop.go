@@ -212,8 +212,10 @@ func (l *loop) publish() {
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
 	}
 	if l.snap.Elected.Readable() {
-		v.Elected, v.ElectedTerm = l.snap.Elected.Record.Node, l.snap.Elected.Record.Term
+		e := l.snap.Elected.Record
+		v.Elected, v.ElectedSite, v.ElectedTerm, v.Cause, v.Reason = e.Node, e.Site, e.Term, string(e.Cause), e.Reason
 	}
+	v.Holder = holder(l.snap)
 	if l.snap.Elector && !l.over {
 		v.Sites, v.Paused = l.elector.sites, l.snap.Control.Record.Pause != nil
 	}
@@ -221,5 +223,18 @@ func (l *loop) publish() {
 		l.d.tally.count(func(t *status.Totals) { t.Reconnects += uint64(n - l.again) })
 		l.again = n
 	}
-	l.d.view.Store(v)
+	before := l.d.view.Swap(v)
+	l.d.feed.Changed(*before, *v)
+}
+
+// holder is who holds leadership, nil if this daemon does not know.
+func holder(s cluster.Snapshot) *status.Holder {
+	if !s.Leadership || s.Current.Err != nil {
+		return nil
+	}
+	if !s.Current.Exists {
+		return &status.Holder{State: status.StateNone}
+	}
+	c := s.Current.Record
+	return &status.Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State)}
 }

@@ -20,7 +20,9 @@ type Options struct {
 	// View returns the daemon's view as of now.
 	View func() status.Daemon
 	// Totals returns what the daemon has counted; nil for nothing.
-	Totals  func() status.Totals
+	Totals func() status.Totals
+	// Feed has what has changed; nil for none.
+	Feed    *status.Feed
 	Version string
 	// Registry is where the metrics go, beside what is there already; nil for one of their own.
 	Registry *prometheus.Registry
@@ -33,7 +35,15 @@ const maxScrapes = 4
 var reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 
 // api answers from the view.
-type api struct{ opt Options }
+type api struct {
+	opt       Options
+	listeners chan struct{} // one for each that follows the events
+	beat      time.Duration
+}
+
+func newAPI(opt Options) *api {
+	return &api{opt: opt, listeners: make(chan struct{}, maxListeners), beat: beatEvery}
+}
 
 // route is a path and what serves it.
 type route struct {
@@ -49,13 +59,15 @@ func (a *api) routes() []route {
 	registry.MustRegister(newCollector(a.opt))
 	return append(a.probes(),
 		route{"/v1/status", a.status},
+		route{"/v1/events", a.events},
 		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	)
 }
 
 // New returns the handler.
-func New(opt Options) http.Handler {
-	a := &api{opt}
+func New(opt Options) http.Handler { return newAPI(opt).handler() }
+
+func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
 		mux.HandleFunc(r.path, a.method(r.serve))

@@ -111,7 +111,7 @@ func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	for _, r := range (&api{opt: Options{View: leader}}).routes() {
+	for _, r := range newAPI(Options{View: leader}).routes() {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"} {
 			want := http.StatusMethodNotAllowed
 			if method == "OPTIONS" {
@@ -132,7 +132,7 @@ func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
 		state string
 	}{"a leader": {leader(), 200, "leading"}, "stuck": {stuck(), 503, "stuck"}, "connecting": {status.Daemon{Phase: "standby"}, 200, "connecting"}} {
 		rec := ask(of(c.view), "GET", "/v1/status")
-		var got full
+		var got status.Shown
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
 			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
 		}

@@ -38,13 +38,6 @@ func (a *api) probe(why func(status.Daemon) string) http.HandlerFunc {
 	}
 }
 
-// full is the whole view of the daemon.
-type full struct {
-	status.Daemon
-	Term  int64  `json:"term"`
-	State string `json:"state"`
-}
-
 // status shows all of it, also where it is stale: then with 503, so that no program takes it for the truth.
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	v := a.opt.View()
@@ -52,5 +45,5 @@ func (a *api) status(w http.ResponseWriter, _ *http.Request) {
 	if v.Stuck() != "" {
 		code = http.StatusServiceUnavailable
 	}
-	a.respond(w, code, full{v, v.Newest(), v.State()})
+	a.respond(w, code, v.Shown())
 }

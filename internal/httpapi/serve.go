@@ -27,7 +27,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, cli
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return base },
+		BaseContext: baseOf(base),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(&bounded{Listener: listener, free: clients}) }()
@@ -47,6 +47,11 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, cli
 		return err
 	}
 	return nil
+}
+
+// baseOf has every request end with ctx.
+func baseOf(ctx context.Context) func(net.Listener) context.Context {
+	return func(net.Listener) context.Context { return ctx }
 }
 
 // bounded turns away whoever comes when too many are connected: a load balancer takes that for a no, as it should.

@@ -29,9 +29,14 @@ type Daemon struct {
 	LeaseEnds      time.Duration `json:"-"`
 	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
 	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
-	// Elected is the node of the newest decision that this daemon has seen.
+	// Elected is the node of the newest decision that this daemon has seen, Cause and Reason are why.
 	Elected     string `json:"elected,omitempty"`
+	ElectedSite string `json:"elected_site,omitempty"`
 	ElectedTerm int64  `json:"elected_term,omitempty"`
+	Cause       string `json:"cause,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	// Holder is who holds leadership; nil where this daemon need not know.
+	Holder *Holder `json:"holder,omitempty"`
 	// Note says why nobody can be elected, where this daemon is the elector.
 	Note string `json:"note,omitempty"`
 	// Holding says why a better member does not take over, where this daemon is the elector.
@@ -91,6 +96,16 @@ func (d Daemon) Newest() int64 {
 	}
 	return d.ElectedTerm
 }
+
+// Shown is the whole view as others get it.
+type Shown struct {
+	Daemon
+	Term  int64  `json:"term"`
+	State string `json:"state"`
+}
+
+// Shown adds what is derived to the view.
+func (d Daemon) Shown() Shown { return Shown{d, d.Newest(), d.State()} }
 
 // Each of the following says why the answer is no, "" for yes. What is stale or unknown is no.
 

@@ -1,0 +1,196 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/status"
+)
+
+// event is one as a client gets it.
+type event struct{ id, kind, data string }
+
+// listener follows a stream.
+type listener struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	resp   *http.Response
+	lines  *bufio.Scanner
+}
+
+func follow(t *testing.T, addr, after string) *listener {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after != "" {
+		req.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{t, cancel, resp, bufio.NewScanner(resp.Body)}
+	t.Cleanup(l.close)
+	return l
+}
+
+func (l *listener) close() {
+	l.cancel()
+	l.resp.Body.Close()
+}
+
+// next is the next event but beats; over tells that the stream has ended.
+func (l *listener) next() (e event, over bool) {
+	l.t.Helper()
+	for l.lines.Scan() {
+		key, value, _ := strings.Cut(l.lines.Text(), ": ")
+		switch key {
+		case "id":
+			e.id = value
+		case "event":
+			e.kind = value
+		case "data":
+			e.data = value
+		case "":
+			if e.kind != "" && e.kind != eventBeat {
+				return e, false
+			}
+			e = event{}
+		}
+	}
+	return e, true
+}
+
+func (l *listener) expect(kind, data string) event {
+	l.t.Helper()
+	e, over := l.next()
+	if over || e.kind != kind || !strings.Contains(e.data, data) || e.id == "" {
+		l.t.Fatalf("%+v (over: %v), want %s with %s", e, over, kind, data)
+	}
+	return e
+}
+
+func streaming(feed *status.Feed) *api {
+	return newAPI(Options{View: leader, Feed: feed})
+}
+
+func TestEventsBeginWithTheViewAndGoOn(t *testing.T) {
+	feed := status.NewFeed()
+	feed.Add("x", "long ago")
+	addr := listening(t, streaming(feed).handler(), 8)
+	l := follow(t, addr, "")
+	if got := l.resp.Header.Get("Content-Type"); l.resp.StatusCode != 200 || got != "text/event-stream" {
+		t.Fatalf("%d %s", l.resp.StatusCode, got)
+	}
+	l.expect(status.EventDaemon, `"state":"leading"`)
+	feed.Add(status.EventState, "one")
+	first := l.expect(status.EventState, "one")
+	feed.Add(status.EventState, "two")
+	l.expect(status.EventState, "two")
+	l.close()
+
+	// A client that comes back misses nothing.
+	feed.Add(status.EventState, "three")
+	l = follow(t, addr, first.id)
+	l.expect(status.EventState, "two")
+	last := l.expect(status.EventState, "three")
+	l.close()
+
+	// After the daemon was started again it gets the whole view.
+	again := status.NewFeed()
+	again.Add(status.EventState, "four")
+	l = follow(t, listening(t, streaming(again).handler(), 8), last.id)
+	l.expect(status.EventDaemon, `"node":"a"`)
+	again.Add(status.EventState, "five")
+	l.expect(status.EventState, "five")
+}
+
+func TestWhoFallsBehindGetsTheView(t *testing.T) {
+	feed := status.NewFeed()
+	old := feed.Newest()
+	for range 1000 {
+		feed.Add("x", 1)
+	}
+	l := follow(t, listening(t, streaming(feed).handler(), 8), old)
+	e := l.expect(status.EventDaemon, `"node":"a"`)
+	if e.id != feed.Newest() {
+		t.Errorf("it goes on from %s, not from %s", e.id, feed.Newest())
+	}
+}
+
+// Beats tell of a loop that is stuck, from which no event comes.
+func TestBeats(t *testing.T) {
+	a := newAPI(Options{View: stuck, Feed: status.NewFeed()})
+	a.beat = time.Millisecond
+	l := follow(t, listening(t, a.handler(), 8), "")
+	for range 100 {
+		if !l.lines.Scan() {
+			t.Fatal(l.lines.Err())
+		}
+		if l.lines.Text() == "event: "+eventBeat {
+			l.lines.Scan()
+			if want := `data: {"node":"a","term":7,"state":"stuck","age_ns":3600000000000}`; l.lines.Text() != want {
+				t.Errorf("%s, want %s", l.lines.Text(), want)
+			}
+			return
+		}
+	}
+	t.Error("no beat")
+}
+
+func TestListenersAreBounded(t *testing.T) {
+	a := streaming(status.NewFeed())
+	a.listeners = make(chan struct{}, 1)
+	addr := listening(t, a.handler(), 8)
+	l := follow(t, addr, "")
+	l.expect(status.EventDaemon, "")
+	second := follow(t, addr, "")
+	if second.resp.StatusCode != http.StatusServiceUnavailable || second.resp.Header.Get("Retry-After") == "" {
+		t.Errorf("a second one: %d", second.resp.StatusCode)
+	}
+	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
+		t.Errorf("/leader meanwhile: %d", code)
+	}
+	l.close()
+	a.listeners <- struct{}{} // the place is free once the server has seen it
+	<-a.listeners
+	follow(t, addr, "").expect(status.EventDaemon, "")
+}
+
+// The server's limits on a request must not end a stream, its own end must.
+func TestAStreamOutlivesTheLimitsAndEndsWithTheDaemon(t *testing.T) {
+	feed := status.NewFeed()
+	server := httptest.NewUnstartedServer(streaming(feed).handler())
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	base, cancel := context.WithCancel(context.Background())
+	server.Config.BaseContext = baseOf(base)
+	server.Start()
+	defer server.Close()
+	l := follow(t, server.Listener.Addr().String(), "")
+	l.expect(status.EventDaemon, "")
+	late := time.NewTimer(200 * time.Millisecond)
+	<-late.C
+	feed.Add(status.EventState, "late")
+	l.expect(status.EventState, "late")
+	cancel()
+	if e, over := l.next(); !over {
+		t.Errorf("after the end: %+v", e)
+	}
+}
+
+func TestEventsNeedAFeed(t *testing.T) {
+	if rec := ask(of(leader()), "GET", "/v1/events"); rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d", rec.Code)
+	}
+	if rec := ask(streaming(status.NewFeed()).handler(), "HEAD", "/v1/events"); rec.Code != 200 || rec.Body.Len() > 0 {
+		t.Errorf("HEAD: %d %q", rec.Code, rec.Body)
+	}
+}

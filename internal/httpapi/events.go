@@ -41,7 +41,6 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stream{w: w, control: http.NewResponseController(w)}
-	s.control.SetReadDeadline(time.Time{}) // the server's would end it; nothing more is read
 	s.write("retry: 2000\n\n")
 	a.follow(s, r)
 }

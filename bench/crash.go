@@ -135,7 +135,7 @@ func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) err
 
 // leaseEnds asks a daemon when its lease ends.
 func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/v1/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/leader", nil)
 	if err != nil {
 		return 0, err
 	}

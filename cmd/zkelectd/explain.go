@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"text/tabwriter"
 
@@ -12,47 +11,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/forecast"
+	"zkelectd/internal/status"
 )
-
-// explanation is the output of explain.
-type explanation struct {
-	Leader string `json:"leader,omitempty"`
-	Site   string `json:"site,omitempty"`
-	Term   int64  `json:"term,omitempty"`
-	Cause  string `json:"cause,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	// Preset is what ranks, Revision that of the policy, Circumstances what the ranking is made under.
-	Preset        string                `json:"preset"`
-	Revision      int64                 `json:"policy_revision"`
-	Circumstances cluster.Circumstances `json:"circumstances"`
-	Notes         []string              `json:"notes,omitempty"`
-	Members       []explained           `json:"members"`
-	// Holding says why a better member does not take over; Changes what would change the outcome.
-	Holding string   `json:"holding,omitempty"`
-	Changes []string `json:"changes"`
-}
-
-// explained is one member's place.
-type explained struct {
-	Rank     int       `json:"rank"` // 0 if it may not lead
-	Node     string    `json:"node"`
-	Site     string    `json:"site"`
-	Refusals []refusal `json:"refusals,omitempty"`
-	Scores   []score   `json:"scores"`
-}
-
-type refusal struct {
-	Filter string `json:"filter"`
-	Why    string `json:"why"`
-}
-
-type score struct {
-	Ranker string   `json:"ranker"`
-	Value  *float64 `json:"value"` // null if there is none
-	Words  string   `json:"words,omitempty"`
-}
 
 func explainCommand() *cobra.Command {
 	var term int64
@@ -88,89 +49,15 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	if err != nil {
 		return err
 	}
-	e := explain(q)
+	e := forecast.Explain(q)
 	if output == "json" {
 		return printJSON(w, e)
 	}
-	_, err = io.WriteString(w, paint(w, e.table()))
+	_, err = io.WriteString(w, paint(w, explanationTable(e)))
 	return err
 }
 
-func explain(q forecast.Question) explanation {
-	out := forecast.Run(q)
-	r := out.Last.Ranking
-	e := explanation{
-		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []explained{}, Holding: out.Last.Holding, Changes: []string{},
-	}
-	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
-		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason
-	}
-	for _, step := range out.Steps {
-		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause), "about to be elected: "+step.Reason
-	}
-	for i, entry := range r.Entries {
-		m := explained{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []score{}}
-		if entry.Allowed() {
-			m.Rank = i + 1
-		}
-		for _, refused := range entry.Refusals {
-			m.Refusals = append(m.Refusals, refusal{refused.Filter, refused.Why})
-		}
-		for _, s := range entry.Scores {
-			m.Scores = append(m.Scores, score{s.Ranker, finite(s.Value), s.Words})
-		}
-		e.Members = append(e.Members, m)
-	}
-	e.Changes = changes(q, out)
-	return e
-}
-
-// finite is nil for what JSON can't hold.
-func finite(v float64) *float64 {
-	if math.IsInf(v, 0) || math.IsNaN(v) {
-		return nil
-	}
-	return &v
-}
-
-// changes say what would have another member lead.
-func changes(q forecast.Question, out forecast.Outcome) []string {
-	r := out.Last.Ranking
-	if !out.Led() {
-		return []string{"nobody leads: " + elector.Refusals(r)}
-	}
-	var lines []string
-	lost := q
-	lost.Change.Without = []string{out.Leader.ID}
-	if next := forecast.Run(lost); next.Led() {
-		lines = append(lines, fmt.Sprintf("if %s is lost, %s (%s) leads", out.Leader.ID, next.Leader.ID, next.Leader.Node.Record.Site))
-	} else {
-		lines = append(lines, fmt.Sprintf("if %s is lost, NOBODY leads", out.Leader.ID))
-	}
-	after := false // the leader
-	for _, entry := range r.Entries {
-		switch {
-		case entry.Member.Name == out.Leader.Name:
-			after = true
-		case entry.Allowed() && !after:
-			lines = append(lines, fmt.Sprintf("%s comes before %s (%s); see what holds it back", entry.Member.ID, out.Leader.ID, r.Difference(entry.Member.Name, out.Leader.Name)))
-		case !entry.Allowed():
-			var why []string
-			for _, refused := range entry.Refusals {
-				why = append(why, refused.Why)
-			}
-			lines = append(lines, fmt.Sprintf("%s may not lead: %s", entry.Member.ID, strings.Join(why, "; ")))
-		default:
-			if d := r.Difference(out.Leader.Name, entry.Member.Name); d != "" {
-				lines = append(lines, fmt.Sprintf("%s comes after %s: %s", entry.Member.ID, out.Leader.ID, d))
-			}
-		}
-	}
-	return lines
-}
-
-func (e explanation) table() string {
+func explanationTable(e status.Explanation) string {
 	var b strings.Builder
 	if e.Leader == "" {
 		fmt.Fprintln(&b, "Leader   none")
@@ -198,7 +85,7 @@ func (e explanation) table() string {
 	fmt.Fprintln(&b)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "RANK\tNODE\tSITE")
-	columns := e.columns()
+	columns := telling(e)
 	for _, i := range columns {
 		fmt.Fprint(t, "\t", strings.ToUpper(e.Members[0].Scores[i].Ranker))
 	}
@@ -233,8 +120,8 @@ func (e explanation) table() string {
 	return b.String()
 }
 
-// columns are the rankers that have something to say of any member.
-func (e explanation) columns() []int {
+// telling are the rankers that have something to say of any member.
+func telling(e status.Explanation) []int {
 	var list []int
 	if len(e.Members) == 0 {
 		return nil

@@ -16,7 +16,6 @@ import (
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/forecast"
 	"zkelectd/internal/operate"
-	"zkelectd/internal/policy"
 )
 
 // order is a command that asks the elector for something.
@@ -142,15 +141,7 @@ func give(ctx context.Context, g group, ask func(forecast.Question) (operate.Giv
 
 // question asks about the group as it is, under the policy in force.
 func (g group) question(snap cluster.Snapshot) (forecast.Question, error) {
-	q := forecast.Question{Snapshot: snap, Options: daemon.ElectorOptions(g.cfg), Wall: time.Now()}
-	rec := snap.Policy.Record
-	if !snap.Policy.Readable() {
-		rec = cluster.Policy{Rules: g.cfg.Rules()} // as an elector does
-	}
-	var err error
-	if q.Policy, err = policy.New(rec); err != nil {
-		q.Policy, err = policy.New(cluster.Policy{Rules: g.cfg.Rules()})
-	}
+	q, err := daemon.Question(g.cfg, snap)
 	q.Ask = daemon.Asker(g.cfg)
 	return q, err
 }

@@ -119,7 +119,7 @@ func daemonCommand() *cobra.Command {
 func shown(d *daemon.Daemon) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return httpapi.Options{View: d.View, Totals: d.Totals, Feed: d.Feed(), Version: version(), Registry: registry}
+	return httpapi.Options{View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Version: version(), Registry: registry}
 }
 
 // watched is the file whose changes are taken over, "" for none.

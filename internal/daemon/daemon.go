@@ -53,6 +53,8 @@ type Daemon struct {
 	view    atomic.Pointer[status.Daemon]
 	tally   *tally
 	feed    *status.Feed
+	// onlooker answers from goroutines of whoever asks.
+	onlooker *onlooker
 
 	stops   chan string
 	reloads chan struct{}
@@ -68,7 +70,7 @@ func New(opt Options) *Daemon {
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
-	d.feed = status.NewFeed()
+	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{
 		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),

@@ -65,8 +65,15 @@ func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
 	}
 	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
 	done := make(chan error, 1)
-	go func() { done <- d.Run(context.Background()) }()
-	t.Cleanup(func() { d.Stop("the test is over") })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		done <- d.Run(context.Background())
+	}()
+	t.Cleanup(func() {
+		d.Stop("the test is over")
+		<-ended
+	})
 	return d, done
 }
 

@@ -69,6 +69,7 @@ func (l *loop) run() error {
 	defer beat.Stop()
 	l.beat()
 	l.publish()
+	l.d.onlooker.source.Store(&source{l.s, l.d.paths, l.d.cfg})
 	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	l.owned.Go(l.survey)
@@ -76,6 +77,8 @@ func (l *loop) run() error {
 		l.cancel()
 		l.owned.Wait()
 		l.over = true
+		l.d.onlooker.source.Store(nil)
+		l.d.onlooker.seen.Store(nil)
 		l.publish()
 	}()
 	ended := l.s.Done()
@@ -84,6 +87,9 @@ func (l *loop) run() error {
 		select {
 		case snap := <-l.reader.Snapshots():
 			l.snap, l.heard = snap, max(l.heard, snap.At)
+			if snap.Elector {
+				l.d.onlooker.seen.Store(&snap)
+			}
 			l.step(transition.Saw{Snapshot: snap})
 		case ev := <-l.events:
 			l.step(ev)

@@ -119,6 +119,20 @@ func ElectorOptions(c config.Config) elector.Options {
 	return elector.Options{Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion)}
 }
 
+// Question is a forecast for the group as it is, under the policy that an elector with this configuration ranks by.
+func Question(c config.Config, snap cluster.Snapshot) (forecast.Question, error) {
+	q := forecast.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
+	rec := snap.Policy.Record
+	if !snap.Policy.Readable() {
+		rec = cluster.Policy{Rules: c.Rules()} // as an elector does
+	}
+	var err error
+	if q.Policy, err = policy.New(rec); err != nil {
+		q.Policy, err = policy.New(cluster.Policy{Rules: c.Rules()})
+	}
+	return q, err
+}
+
 func policyRecord(c config.Config, revision int64) cluster.Policy {
 	return cluster.Policy{Revision: max(revision, int64(c.Policy.Revision)), Rules: c.Rules(), By: c.Node.ID, Time: time.Now()}
 }

@@ -63,6 +63,7 @@ func (l *loop) apply(next config.Config, changed []string) {
 	if d.opt.Level != nil {
 		d.opt.Level.UnmarshalText([]byte(d.cfg.Log.Level)) // checked with the configuration
 	}
+	d.onlooker.source.Store(&source{l.s, d.paths, d.cfg})
 	if !reflect.DeepEqual(before.Policy, d.cfg.Policy) {
 		d.drift = ""
 	}

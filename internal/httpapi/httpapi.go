@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
 
@@ -22,7 +24,11 @@ type Options struct {
 	// Totals returns what the daemon has counted; nil for nothing.
 	Totals func() status.Totals
 	// Feed has what has changed; nil for none.
-	Feed    *status.Feed
+	Feed *status.Feed
+	// Group, History and Explain answer about the whole group, within a short time of their own; nil if nobody can.
+	Group   func(context.Context) (status.Group, error)
+	History func(context.Context) ([]cluster.PastTerm, error)
+	Explain func(context.Context) (status.Explanation, error)
 	Version string
 	// Registry is where the metrics go, beside what is there already; nil for one of their own.
 	Registry *prometheus.Registry
@@ -38,11 +44,13 @@ var reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
 type api struct {
 	opt       Options
 	listeners chan struct{} // one for each that follows the events
+	askers    chan struct{} // one for each that asks about the group
 	beat      time.Duration
 }
 
 func newAPI(opt Options) *api {
-	return &api{opt: opt, listeners: make(chan struct{}, maxListeners), beat: beatEvery}
+	opt.Group, opt.History, opt.Explain = known(opt.Group), known(opt.History), known(opt.Explain)
+	return &api{opt: opt, listeners: make(chan struct{}, maxListeners), askers: make(chan struct{}, maxAskers), beat: beatEvery}
 }
 
 // route is a path and what serves it.
@@ -58,7 +66,9 @@ func (a *api) routes() []route {
 	}
 	registry.MustRegister(newCollector(a.opt))
 	return append(a.probes(),
-		route{"/v1/status", a.status},
+		route{"/v1/status", a.bounded(a.status)},
+		route{"/v1/history", a.bounded(a.history)},
+		route{"/v1/explain", a.bounded(a.explain)},
 		route{"/v1/events", a.events},
 		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	)

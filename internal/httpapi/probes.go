@@ -37,13 +37,3 @@ func (a *api) probe(why func(status.Daemon) string) http.HandlerFunc {
 		a.respond(w, code, answer{stampOf(v), no == "", no, v.LeaseRemaining})
 	}
 }
-
-// status shows all of it, also where it is stale: then with 503, so that no program takes it for the truth.
-func (a *api) status(w http.ResponseWriter, _ *http.Request) {
-	v := a.opt.View()
-	code := http.StatusOK
-	if v.Stuck() != "" {
-		code = http.StatusServiceUnavailable
-	}
-	a.respond(w, code, v.Shown())
-}

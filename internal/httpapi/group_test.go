@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// informed knows the group.
+func informed() Options {
+	return Options{
+		View: leader,
+		Feed: status.NewFeed(),
+		Group: func(context.Context) (status.Group, error) {
+			return status.Group{Root: "/c", Leader: "a", State: "READY"}, nil
+		},
+		History: func(context.Context) ([]cluster.PastTerm, error) {
+			var all []cluster.PastTerm
+			for i := range 30 {
+				all = append(all, cluster.PastTerm{Term: int64(i + 1), Node: "<img onerror>"})
+			}
+			return all, nil
+		},
+		Explain: func(context.Context) (status.Explanation, error) {
+			return status.Explanation{Leader: "a", Changes: []string{"if a is lost, b leads"}}, nil
+		},
+		Version: "v1",
+	}
+}
+
+var errDown = errors.New("no ZooKeeper server is connected")
+
+// ignorant has lost ZooKeeper.
+func ignorant() Options {
+	return Options{
+		View:    leader,
+		Group:   func(context.Context) (status.Group, error) { return status.Group{}, errDown },
+		History: func(context.Context) ([]cluster.PastTerm, error) { return nil, errDown },
+		Explain: func(context.Context) (status.Explanation, error) { return status.Explanation{}, errDown },
+	}
+}
+
+func TestTheGroup(t *testing.T) {
+	late := informed()
+	late.View = stuck
+	empty := informed()
+	empty.History = func(context.Context) ([]cluster.PastTerm, error) { return nil, nil }
+	for _, c := range []struct {
+		name, path string
+		opt        Options
+		code       int
+		want       string
+	}{
+		{"status", "/v1/status", informed(), 200, `"group":{"root":"/c","state":"READY","leader":"a"`},
+		{"status", "/v1/status", informed(), 200, `"term":7,"state":"leading"`},
+		{"status without ZooKeeper", "/v1/status", ignorant(), 200, `"group_error":"no ZooKeeper server is connected"`},
+		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the loop has not turned`},
+		{"nobody knows", "/v1/status", Options{View: leader}, 200, `"group_error":"this daemon does not know"`},
+		{"history", "/v1/history", informed(), 200, `"terms":[{"term":11,`},
+		{"history, the last", "/v1/history?n=1", informed(), 200, `"terms":[{"term":30,`},
+		{"history, more than there are", "/v1/history?n=9223372036854775807", informed(), 200, `"terms":[{"term":1,`},
+		{"history, none yet", "/v1/history", empty, 200, `"terms":[]`},
+		{"history of no terms", "/v1/history?n=0", informed(), 400, "not a number from 1 on"},
+		{"history of many", "/v1/history?n=99999999999999999999", informed(), 400, "not a number from 1 on"},
+		{"history without ZooKeeper", "/v1/history", ignorant(), 503, errDown.Error()},
+		{"history of what is stuck", "/v1/history", late, 503, "has not turned"},
+		{"no history", "/v1/history", Options{View: leader}, 503, "does not know"},
+		{"explain", "/v1/explain", informed(), 200, `"changes":["if a is lost, b leads"]`},
+		{"explain a term", "/v1/explain?term=7", informed(), 200, `"past":{"term":7,`},
+		{"explain a term that is forgotten", "/v1/explain?term=31", informed(), 404, "term 31 is not in the history"},
+		{"explain nothing", "/v1/explain?term=x", informed(), 400, "not a number from 1 on"},
+		{"explain without ZooKeeper", "/v1/explain", ignorant(), 503, errDown.Error()},
+		{"explain a term without ZooKeeper", "/v1/explain?term=7", ignorant(), 503, errDown.Error()},
+		{"explain of what is stuck", "/v1/explain", late, 503, "has not turned"},
+	} {
+		rec := ask(New(c.opt), "GET", c.path)
+		var got map[string]any
+		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || !strings.Contains(rec.Body.String(), c.want) {
+			t.Errorf("%s: %d %s (%v), want %d with %s", c.name, rec.Code, rec.Body, err, c.code, c.want)
+		}
+		if got["node"] != "a" || got["term"] != 7.0 || got["state"] == nil || got["age_ns"] == nil {
+			t.Errorf("%s is not stamped: %v", c.name, got)
+		}
+		if strings.Contains(rec.Body.String(), "<img") {
+			t.Errorf("%s: markup is in it: %s", c.name, rec.Body)
+		}
+	}
+}
+
+// Questions that cost something must not pile up, and never keep a probe from its answer.
+func TestAskersAreBounded(t *testing.T) {
+	entered, free := make(chan struct{}), make(chan struct{})
+	opt := informed()
+	opt.Explain = func(context.Context) (status.Explanation, error) {
+		entered <- struct{}{}
+		<-free
+		return status.Explanation{}, nil
+	}
+	handler := New(opt)
+	codes := make(chan int)
+	for range maxAskers {
+		go func() { codes <- ask(handler, "GET", "/v1/explain").Code }()
+		<-entered
+	}
+	for _, path := range []string{"/v1/explain", "/v1/history", "/v1/status"} {
+		if rec := ask(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s when %d ask already: %d", path, maxAskers, rec.Code)
+		}
+	}
+	if rec := ask(handler, "GET", "/leader"); rec.Code != 200 {
+		t.Errorf("/leader meanwhile: %d", rec.Code)
+	}
+	close(free)
+	for range maxAskers {
+		if code := <-codes; code != 200 {
+			t.Errorf("one that was there: %d", code)
+		}
+	}
+	if rec := ask(handler, "GET", "/v1/history"); rec.Code != 200 {
+		t.Errorf("afterwards: %d", rec.Code)
+	}
+}

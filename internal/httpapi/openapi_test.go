@@ -1,0 +1,237 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"zkelectd/internal/status"
+)
+
+// openapi is what the test reads of docs/openapi.yaml.
+type openapi struct {
+	Paths map[string]map[string]struct {
+		Parameters []struct{ Name, In string }
+		Responses  map[string]response
+	}
+	Components struct {
+		Responses map[string]response
+		Schemas   map[string]struct {
+			Required   []string
+			Properties map[string]any
+		}
+	}
+}
+
+type response struct {
+	Ref         string `yaml:"$ref"`
+	Description string
+	Content     map[string]struct {
+		Schema struct {
+			Ref   string `yaml:"$ref"`
+			AnyOf []struct {
+				Ref string `yaml:"$ref"`
+			} `yaml:"anyOf"`
+		}
+	}
+}
+
+func description(t *testing.T) openapi {
+	t.Helper()
+	data, err := os.ReadFile("../../docs/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc openapi
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func (d openapi) resolve(r response) response {
+	if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
+		return d.Components.Responses[name]
+	}
+	return r
+}
+
+// schemas are those that an answer may have.
+func (r response) schemas(media string) []string {
+	s := r.Content[media].Schema
+	var names []string
+	for _, ref := range append(s.AnyOf, struct {
+		Ref string `yaml:"$ref"`
+	}{s.Ref}) {
+		if name, ok := strings.CutPrefix(ref.Ref, "#/components/schemas/"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// provoked asks for every answer that a path can give.
+func provoked(t *testing.T) map[string]*http.Response {
+	t.Helper()
+	late := informed()
+	late.View = stuck
+	silent := standby()
+	silent.Connected = false
+	other := informed()
+	other.View = func() status.Daemon { return standby() }
+	down := informed()
+	down.View = func() status.Daemon { return silent }
+	full := newAPI(informed())
+	full.askers, full.listeners = make(chan struct{}), make(chan struct{})
+	handlers := map[string]http.Handler{"leader": New(informed()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(ignorant())}
+	got := make(map[string]*http.Response)
+	for _, r := range newAPI(informed()).routes() {
+		for name, handler := range handlers {
+			for _, method := range reading {
+				for _, query := range []string{"", "?n=1", "?n=x", "?term=1", "?term=99", "?term=x"} {
+					if r.path == "/v1/events" && method == "GET" && name != "full" && name != "ignorant" {
+						continue // a stream: HEAD stands for it
+					}
+					rec := ask(handler, method, r.path+query)
+					got[fmt.Sprintf("%s %s %d %s%s", method, r.path, rec.Code, name, query)] = rec.Result()
+				}
+			}
+		}
+	}
+	return got
+}
+
+func TestTheHandlersDoWhatTheDocumentSays(t *testing.T) {
+	doc := description(t)
+	documented := make(map[string]bool)
+	for path, operations := range doc.Paths {
+		for method, o := range operations {
+			for code, r := range o.Responses {
+				if doc.resolve(r).Description == "" {
+					t.Errorf("%s %s %s is not described", method, path, code)
+				}
+				documented[strings.ToUpper(method)+" "+path+" "+code] = true
+			}
+		}
+	}
+	// What needs too many at once is provoked elsewhere, and a stream begins in the tests of the events.
+	produced := map[string]bool{"GET /metrics 503": true, "HEAD /metrics 503": true, "GET /v1/events 200": true}
+	for key, resp := range provoked(t) {
+		f := strings.Fields(key)
+		method, path, code := f[0], f[1], f[2]
+		produced[method+" "+path+" "+code] = true
+		r := doc.resolve(doc.Paths[path][strings.ToLower(method)].Responses[code])
+		media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+		if _, ok := r.Content[media]; method == "GET" && !ok {
+			t.Errorf("%s is %s, and not said to be", key, media)
+		}
+		if method == "GET" && media == "application/json" {
+			doc.matches(t, key, resp, r.schemas(media))
+		}
+	}
+	for _, missing := range slices.Sorted(maps.Keys(documented)) {
+		if !produced[missing] {
+			t.Errorf("documented, but never answered: %s", missing)
+		}
+	}
+	for _, extra := range slices.Sorted(maps.Keys(produced)) {
+		if !documented[extra] {
+			t.Errorf("answered, but not documented: %s", extra)
+		}
+	}
+}
+
+// matches tells that an answer has all that one of the schemas requires, and nothing else than that describes.
+func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas []string) {
+	t.Helper()
+	var body map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Errorf("%s: %v", key, err)
+		return
+	}
+	var faults []string
+	for _, name := range schemas {
+		fault := ""
+		s := d.Components.Schemas[name]
+		for _, required := range s.Required {
+			if _, ok := body[required]; !ok {
+				fault = "lacks " + required
+			}
+		}
+		for field := range body {
+			if _, ok := s.Properties[field]; !ok {
+				fault = "has " + field + ", which is not described"
+			}
+		}
+		if fault == "" {
+			return
+		}
+		faults = append(faults, "as "+name+" it "+fault)
+	}
+	t.Errorf("%s: %v", key, faults)
+}
+
+func TestTheSchemasAreTheTypes(t *testing.T) {
+	doc := description(t)
+	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}}
+	for name, v := range types {
+		var have []string
+		fields(reflect.TypeOf(v), &have)
+		slices.Sort(have)
+		want := slices.Sorted(maps.Keys(doc.Components.Schemas[name].Properties))
+		if have = slices.Compact(have); !slices.Equal(have, want) {
+			t.Errorf("%s has %v, and is described with %v", name, have, want)
+		}
+	}
+	if len(doc.Components.Schemas) != len(types) {
+		t.Errorf("%d schemas, %d types", len(doc.Components.Schemas), len(types))
+	}
+}
+
+func fields(t reflect.Type, names *[]string) {
+	for f := range t.Fields() {
+		if f.Anonymous {
+			fields(f.Type, names)
+		} else if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+			*names = append(*names, name)
+		}
+	}
+}
+
+// The document for people names every path and parameter, and no other paths.
+func TestThePagesNameWhatThereIs(t *testing.T) {
+	data, err := os.ReadFile("../../docs/http-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := description(t)
+	for _, r := range newAPI(informed()).routes() {
+		if !strings.Contains(string(data), "`"+r.path+"`") {
+			t.Errorf("docs/http-api.md does not name %s", r.path)
+		}
+		for _, p := range doc.Paths[r.path]["get"].Parameters {
+			if !strings.Contains(string(data), p.Name) {
+				t.Errorf("docs/http-api.md does not name the parameter %s", p.Name)
+			}
+		}
+	}
+	for _, kind := range []string{status.EventDaemon, status.EventState, status.EventElected, status.EventLeadership, eventBeat} {
+		if !strings.Contains(string(data), "`"+kind+"`") {
+			t.Errorf("docs/http-api.md does not name the event %s", kind)
+		}
+	}
+	for _, bound := range []int{maxClients, maxListeners, maxAskers, lastTerms} {
+		if !strings.Contains(string(data), strconv.Itoa(bound)) {
+			t.Errorf("docs/http-api.md does not name the bound of %d", bound)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/status"
@@ -224,5 +225,22 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 	}
 	if v := d.View(); v.Leads() || v.Session || v.NotHealthy() == "" {
 		t.Errorf("after its end it shows %+v", v)
+	}
+}
+
+// A session that ends by itself is counted, and nothing of it is taken for valid afterwards.
+func TestALostSessionIsCounted(t *testing.T) {
+	d, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
+	until(t, d, "leads", status.Daemon.Leads)
+	first, s := d.View(), d.onlooker.source.Load().session
+	if err := zkstore.CloseSession(t.Context(), []string{server.Addr()}, s.SessionID(), s.Password()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, d, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
+	if n := d.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 {
+		t.Errorf("it has counted %+v", n)
+	}
+	if v := d.View(); v.Term <= first.Term {
+		t.Errorf("term %d after %d", v.Term, first.Term)
 	}
 }

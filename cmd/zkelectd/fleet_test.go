@@ -101,6 +101,12 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 // start starts a daemon with the configuration as it was written.
 func (f *fleet) start(id string, args ...string) *process {
 	f.t.Helper()
+	return f.startWith(nil, id, args...)
+}
+
+// startWith starts it with more in its environment.
+func (f *fleet) startWith(env []string, id string, args ...string) *process {
+	f.t.Helper()
 	if len(args) == 0 {
 		args = []string{"--config", f.file(id)}
 	}
@@ -110,6 +116,7 @@ func (f *fleet) start(id string, args ...string) *process {
 		f.t.Fatal(err)
 	}
 	defer log.Close()
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		f.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Daemon struct {
 	loads   int64  // how often the configuration was read again
 	refused string // why not, the last time
 	drift   string // how the own policy differs from that in force, as last seen
+	service *service
 	view    atomic.Pointer[status.Daemon]
 	tally   *tally
 	feed    *status.Feed
@@ -71,6 +73,7 @@ func New(opt Options) *Daemon {
 	}
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
 	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
+	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{
 		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),
@@ -139,6 +142,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		if time.Since(began) > 10*time.Second {
 			pause = 100 * time.Millisecond
 		}
+		found := d.seeking("waiting to begin a new session")
 		// Apart, so that a fleet that lost its sessions together does not come back in step.
 		t := time.NewTimer(pause/2 + rand.N(pause))
 		select {
@@ -146,6 +150,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		case <-d.quit.Done():
 			t.Stop()
 		}
+		found()
 	}
 }
 
@@ -156,6 +161,8 @@ func (d *Daemon) session(ctx context.Context) error {
 		opening, cancel = context.WithTimeout(d.quit, limit)
 	}
 	defer cancel()
+	found := sync.OnceFunc(d.seeking("waiting for ZooKeeper at " + strings.Join(d.cfg.ZooKeeper.Servers, ", ")))
+	defer found()
 	s, err := zkstore.Open(opening, zkstore.Options{
 		Servers: d.cfg.ZooKeeper.Servers, Timeout: d.cfg.ZooKeeper.SessionTimeout, Log: d.log,
 	})
@@ -186,8 +193,11 @@ func (d *Daemon) session(ctx context.Context) error {
 	}
 	d.log.Info(budget.String())
 	d.log.Info("registered", "incarnation", in.Name, "root", d.paths.Root)
+	found()
 	d.tally.count(func(t *status.Totals) { t.Sessions++ })
-	err = d.newLoop(ctx, s, in, budget).run()
+	l := d.newLoop(ctx, s, in, budget)
+	d.service.ready(l.line())
+	err = l.run()
 	if d.quit.Err() == nil {
 		d.tally.count(func(t *status.Totals) { t.SessionsLost++ })
 	}

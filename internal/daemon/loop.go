@@ -65,7 +65,11 @@ func (l *loop) run() error {
 	defer l.timer.Stop()
 	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it. Nor must who
 	// asks take an old view for the truth: it is published with each beat.
-	beat := time.NewTicker(status.Pulse(l.budget.Session))
+	every := status.Pulse(l.budget.Session)
+	if watchdog := l.d.opt.Guard.Every(); watchdog > 0 {
+		every = min(every, watchdog)
+	}
+	beat := time.NewTicker(every)
 	defer beat.Stop()
 	l.beat()
 	l.publish()
@@ -210,9 +214,22 @@ func (l *loop) later(f func()) {
 
 // publish shows where the daemon stands.
 func (l *loop) publish() {
-	phase := l.machine.Phase()
-	v := &status.Daemon{
-		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(phase),
+	v := l.view()
+	if n := l.s.Reconnects(); n != l.again {
+		l.d.tally.count(func(t *status.Totals) { t.Reconnects += uint64(n - l.again) })
+		l.again = n
+	}
+	before := l.d.view.Swap(&v)
+	l.d.feed.Changed(*before, v)
+	l.d.service.status(line(v, l.snap, l.d.refused != ""))
+}
+
+// line is what the service manager shows.
+func (l *loop) line() string { return line(l.view(), l.snap, l.d.refused != "") }
+
+func (l *loop) view() status.Daemon {
+	v := status.Daemon{
+		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(l.machine.Phase()),
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
 		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
@@ -225,12 +242,7 @@ func (l *loop) publish() {
 	if l.snap.Elector && !l.over {
 		v.Sites, v.Paused = l.elector.sites, l.snap.Control.Record.Pause != nil
 	}
-	if n := l.s.Reconnects(); n != l.again {
-		l.d.tally.count(func(t *status.Totals) { t.Reconnects += uint64(n - l.again) })
-		l.again = n
-	}
-	before := l.d.view.Swap(v)
-	l.d.feed.Changed(*before, *v)
+	return v
 }
 
 // holder is who holds leadership, nil if this daemon does not know.

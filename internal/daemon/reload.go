@@ -15,6 +15,7 @@ import (
 // published.
 func (l *loop) reload() {
 	d := l.d
+	d.service.reloading()
 	if d.opt.Reload == nil {
 		l.reloaded(errors.New("this daemon has no configuration to read again"))
 		return
@@ -93,5 +94,6 @@ func (l *loop) reloaded(err error) {
 			t.Reloaded = time.Now()
 		}
 	})
+	d.service.ready(l.line())
 	l.node.publish()
 }

@@ -29,6 +29,7 @@ type Client struct {
 	log    *slog.Logger
 	socket *os.File
 	guard  int // its pid
+	every  time.Duration
 	timer  *time.Timer
 	life   context.Context // over when the guard is lost
 	lose   context.CancelCauseFunc
@@ -52,7 +53,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: os.Getppid()}
+	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: os.Getppid(), every: askedToBeat(log)}
 	c.life, c.lose = context.WithCancelCause(context.Background())
 	c.timer = time.AfterFunc(time.Hour, c.expire)
 	go c.read()
@@ -67,6 +68,9 @@ func (c *Client) Close() {
 
 // Pid is the guard's.
 func (c *Client) Pid() int { return c.guard }
+
+// Every is how often the service manager's watchdog has to hear of the daemon, by Beat or Waits; 0 for never.
+func (c *Client) Every() time.Duration { return c.every }
 
 // Life is over when the guard is lost. The work is dead or dying then, and none can be started.
 func (c *Client) Life() context.Context { return c.life }
@@ -195,6 +199,12 @@ func (c *Client) Lease(deadline time.Duration) { c.send(message{Kind: kindLease,
 
 // Beat promises that the daemon speaks again before until; 0 that it need not. A daemon that breaks it is killed.
 func (c *Client) Beat(until time.Duration) { c.send(message{Kind: kindBeat, At: until}) }
+
+// Waits says that the daemon is alive, though it has no session on which it could be told to be hung.
+func (c *Client) Waits() { c.send(message{Kind: kindWaits}) }
+
+// Notify has the guard tell the service manager something, in the words of sd_notify(3); without one it is lost.
+func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
 
 // Session hands over what it takes to close the session after the daemon's death, and keeps it in its File.
 func (c *Client) Session(s Credentials) {

@@ -23,6 +23,8 @@ const (
 	kindKill    kind = "kill"    // kill it now
 	kindLease   kind = "lease"   // work may go on until At
 	kindBeat    kind = "beat"    // the daemon speaks again before At
+	kindWaits   kind = "waits"   // the daemon has no session yet, and is alive
+	kindNotify  kind = "notify"  // tell the service manager Notify
 	kindSession kind = "session" // what to close after the daemon's death
 )
 
@@ -42,6 +44,7 @@ type message struct {
 	Grace   time.Duration `json:"grace,omitempty"`
 	Spec    *Spec         `json:"spec,omitempty"`
 	Session *Credentials  `json:"session,omitempty"`
+	Notify  string        `json:"notify,omitempty"`
 	Pid     int           `json:"pid,omitempty"`
 	Status  string        `json:"status,omitempty"`
 	Output  string        `json:"output,omitempty"`

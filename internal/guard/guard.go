@@ -53,6 +53,7 @@ type guard struct {
 	closings chan error
 	timer    *timer
 	groups   string // where to make control groups; empty for nowhere
+	service  *service
 
 	daemon  *daemon // nil while none runs
 	late    *daemon // a dead one of which not all was read yet
@@ -101,9 +102,10 @@ func Run(opt Options) (int, error) {
 	}
 	defer t.close()
 	g := &guard{
-		opt: opt, log: opt.Log, timer: t, groups: cgroupParent(),
+		opt: opt, log: opt.Log, timer: t, groups: cgroupParent(), service: openService(opt.Log),
 		signals: make(chan os.Signal, 16), inbox: make(chan letter), closings: make(chan error, 1),
 	}
+	defer g.service.close()
 	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGCHLD)
 	defer signal.Stop(g.signals)
 	clearCgroups(g.groups)
@@ -137,7 +139,7 @@ func (g *guard) spawn() error {
 	}
 	defer far.Close()
 	pid, err := syscall.ForkExec(g.opt.Path, g.opt.Argv, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd()},
+		Env: append(os.Environ(), g.service.environment()...), Files: []uintptr{0, 1, 2, far.Fd()},
 		// A group of its own, so that a terminal's signals come through the guard alone. No death signal: a daemon that
 		// outlives its guard kills what is left of the work and closes the session.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -190,6 +192,7 @@ func (g *guard) signalled(sig syscall.Signal) {
 	}
 	if sig != syscall.SIGHUP {
 		g.stopping = true
+		g.service.stop()
 	}
 	if g.daemon != nil {
 		syscall.Kill(g.daemon.pid, sig)
@@ -233,11 +236,13 @@ func (g *guard) died(status syscall.WaitStatus) {
 	}
 	if final := status.Exited() && g.status <= 1; final || g.stopping || !g.opt.Respawn {
 		g.over = true
+		g.service.stop()
 		if !final {
 			g.log.Error("the daemon is dead", "pid", d.pid, "how", ending(status))
 		}
 		return
 	}
+	g.service.say("STATUS=The daemon " + ending(status) + "; it is started again")
 	g.pause = min(max(respawnFirst, 2*g.pause), respawnMost)
 	if boottime.Now()-d.began > steady {
 		g.pause = respawnFirst
@@ -396,6 +401,11 @@ func (g *guard) obey(m message) error {
 		if enforced {
 			g.silence = m.At
 		}
+		g.service.alive()
+	case kindWaits:
+		g.service.alive()
+	case kindNotify:
+		g.service.say(m.Notify)
 	case kindSession:
 		g.session = m.Session
 		g.calm = boottime.Now() + calming

@@ -152,6 +152,28 @@ func (d *Remote) Beat(ahead time.Duration, _ *int) error {
 	return nil
 }
 
+func (d *Remote) Waits(_ int, _ *int) error {
+	d.c.Waits()
+	return nil
+}
+
+func (d *Remote) Notify(state string, _ *int) error {
+	d.c.Notify(state)
+	return nil
+}
+
+// Service is what the daemon has been told of the service manager: how often to beat, and its environment.
+func (d *Remote) Service(_ int, s *Service) error {
+	s.Every, s.Env = d.c.Every(), os.Environ()
+	return nil
+}
+
+// Service is the answer.
+type Service struct {
+	Every time.Duration
+	Env   []string
+}
+
 func (d *Remote) Session(c Credentials, _ *int) error {
 	d.c.Session(c)
 	return nil

@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build demo test lint bench sim faults ci clean help
+.PHONY: build demo test lint units bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -26,6 +26,9 @@ faults: ## inject faults into real daemons on a real ensemble (FAULTS=200), and 
 	@scripts/install-zookeeper.sh
 	go test ./internal/faults -count=1 -v -timeout 0 -faults.n=$(FAULTS)
 
+units: ## have systemd check the units: what it does not know, and what they leave open
+	scripts/check-units.sh
+
 lint: ## vet, staticcheck and formatting
 	go vet ./...
 	go tool staticcheck ./...
@@ -35,7 +38,7 @@ bench: build ## measure handover, failover, traffic and footprint against this m
 	@scripts/install-zookeeper.sh
 	go run ./bench $(BENCH_ARGS)
 
-ci: lint test ## what CI runs
+ci: lint units test ## what CI runs
 	$(MAKE) sim FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Makes the unit for one of several groups on a host out of the unit for the only one.
+exec sed -e '1c # One of several groups on this host: zkelectd@NAME reads /etc/zkelectd/NAME.yaml. Made from zkelectd.service by' \
+	-e '2i # scripts/instance-unit.sh.' \
+	-e 's|^Description=.*|Description=zkelectd, leader election for this host in %i|' \
+	-e 's|/etc/zkelectd\.yaml|/etc/zkelectd/%i.yaml|' \
+	-e 's|^RuntimeDirectory=.*|RuntimeDirectory=zkelectd-%i|' \
+	-e 's|systemctl edit zkelectd|&@NAME|'

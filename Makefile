@@ -1,10 +1,19 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build demo test lint units bench sim faults ci clean help
+.PHONY: build dist reproducible package-test demo test lint units bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
+
+dist: ## build the binaries, .deb and .rpm of the last commit for amd64 and arm64 below dist/
+	scripts/dist.sh
+
+reproducible: ## make dist twice, in different surroundings, and compare
+	scripts/check-reproducible.sh --keep
+
+package-test: ## install the packages in a throwaway copy of this machine, run what they bring, and remove them
+	scripts/test-package.sh
 
 demo: build ## watch four daemons on two sites elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
 	@scripts/install-zookeeper.sh
@@ -31,6 +40,7 @@ units: ## have systemd check the units: what it does not know, and what they lea
 
 lint: ## vet, staticcheck and formatting
 	go vet ./...
+	go vet -tags gen ./cmd/zkelectd
 	go tool staticcheck ./...
 	@unformatted=$$(gofmt -l cmd internal bench); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 
@@ -42,9 +52,10 @@ ci: lint units test ## what CI runs
 	$(MAKE) sim FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
+	$(MAKE) reproducible package-test
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14

@@ -85,6 +85,7 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		}
 	}
 	cmd.AddCommand(versionCommand())
+	cmd.AddCommand(buildCommands()...)
 	return cmd
 }
 

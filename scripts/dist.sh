@@ -1,0 +1,42 @@
+#!/bin/sh
+# Makes the binaries and packages of a commit below $DIST (default: dist). The same commit gives the same bytes, whatever
+# the machine, the folder, the time zone and the umask: see scripts/check-reproducible.sh.
+set -eu
+cd "$(dirname "$0")/.."
+umask 022
+export LC_ALL=C TZ=UTC CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off
+out=${DIST:-dist}
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+if [ -z "${VERSION:-}" ]; then
+	# A tag v1.2.3, or what is sorted before every release, by date.
+	VERSION=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null | sed 's/^v//') || true
+	[ -n "$VERSION" ] || VERSION="0.0.0~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
+fi
+if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
+	echo "the tree has changes that are not committed: they are in what is made, but not in its version" >&2
+fi
+export SOURCE_DATE_EPOCH VERSION
+
+rm -rf "$out"
+stage=$out/stage
+mkdir -p "$stage"
+go run -tags gen ./cmd/zkelectd gen man "$stage/man"
+go run -tags gen ./cmd/zkelectd gen completions "$stage/completions"
+gzip -9n "$stage"/man/*
+nfpm=$(go tool -n -modfile=deploy/package/nfpm.mod nfpm)
+for ARCH in amd64 arm64; do
+	STAGE=$out/stage/$ARCH
+	export ARCH STAGE
+	mkdir -p "$STAGE"
+	GOARCH=$ARCH GOOS=linux go build -ldflags='-s -w -buildid=' -o "$STAGE/zkelectd" ./cmd/zkelectd
+	cp "$STAGE/zkelectd" "$out/zkelectd-linux-$ARCH"
+	ln -s ../man "$STAGE/man"
+	ln -s ../completions "$STAGE/completions"
+	for kind in deb rpm; do
+		"$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/" >/dev/null
+	done
+done
+rm -rf "$stage"
+cd "$out"
+sha256sum -- * >SHA256SUMS
+cat SHA256SUMS

@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build dist reproducible package-test demo test lint units bench sim faults ci clean help
+.PHONY: build dist reproducible package-test systemd-test demo test lint units bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -14,6 +14,9 @@ reproducible: ## make dist twice, in different surroundings, and compare
 
 package-test: ## install the packages in a throwaway copy of this machine, run what they bring, and remove them
 	scripts/test-package.sh
+
+systemd-test: ## boot a real systemd in a throwaway copy of this machine, and try the units there
+	scripts/test-systemd.sh
 
 demo: build ## watch four daemons on two sites elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
 	@scripts/install-zookeeper.sh
@@ -52,7 +55,7 @@ ci: lint units test ## what CI runs
 	$(MAKE) sim FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
-	$(MAKE) reproducible package-test
+	$(MAKE) reproducible package-test systemd-test
 
 clean: ## remove what was built
 	rm -rf bin dist

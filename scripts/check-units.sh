@@ -39,7 +39,7 @@ for unit in "$work/zkelectd.service" "$work/zkelectd@g1.service"; do
 		exit 1
 	fi
 	said=$(systemd-analyze security --no-pager --offline=true --threshold=20 "$unit") || {
-		echo "$said" >&2
+		echo "$said" | grep -E '✗|Overall' >&2
 		exit 1
 	}
 	echo "$said" | tail -n 1

@@ -14,7 +14,7 @@ case "${1:-}" in
 	sudo=
 	[ "$(id -u)" -eq 0 ] || sudo="sudo -n"
 	$sudo unshare --mount true 2>/dev/null || skip "there is no right to mount"
-	exec $sudo unshare --mount --propagation private "$0" outside
+	exec $sudo unshare --mount --propagation private scripts/test-package.sh outside
 	;;
 outside) # in mounts of our own, which end with this process
 	arch=$(dpkg --print-architecture)

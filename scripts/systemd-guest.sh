@@ -1,0 +1,100 @@
+#!/bin/bash
+# What scripts/test-systemd.sh does once systemd is up: two members of one group on one host.
+set -u
+zk=127.0.0.1:21999
+group="--zk $zk --root /cluster"
+fail() {
+	echo "FAILED: $*"
+	systemctl status --no-pager --lines=20 zkelectd zkelectd@g2
+	journalctl --no-pager --output=cat --lines=40 -u "zkelectd*"
+	systemctl --force --force poweroff
+	exit 1
+}
+# until WHAT COMMAND...: it is to happen within 20 s.
+until_ok() {
+	local what=$1 i
+	shift
+	for ((i = 0; i < 200; i++)); do
+		if "$@" >/dev/null 2>&1; then
+			echo "ok: $what"
+			return
+		fi
+		sleep 0.1
+	done
+	fail "$what"
+}
+leads() { [ "$(zkelectd leader $group)" = "$1" ]; }
+says() { [[ "$(systemctl show -P StatusText "$1")" == $2 ]]; }
+main_pid() { systemctl show -P MainPID "$1"; }
+is_new() { [ "$(main_pid "$1")" != "$2" ] && systemctl is-active "$1"; }
+member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /cluster, session_timeout: 4s}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
+
+systemctl start systemd-journald.service
+dpkg --install /run/package.deb >/dev/null || fail "the package is not installed"
+cat >/run/systemd/system/zookeeper.service <<E
+[Service]
+ExecStart=/usr/bin/java -Xmx256m -XX:-UsePerfData -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar org.apache.zookeeper.server.ZooKeeperServerMain 21999 /tmp/zookeeper
+StandardError=null
+E
+systemctl daemon-reload
+member /etc/zkelectd.yaml n1 100
+member /etc/zkelectd/g2.yaml n2 90
+systemd-tmpfiles --create zkelectd.conf
+
+systemctl start --no-block zkelectd
+until_ok "without a server it says that it waits" says zkelectd "waiting for ZooKeeper at $zk"
+[ "$(systemctl is-active zkelectd)" = activating ] || fail "it is ready too early"
+systemctl start zookeeper
+until_ok "it leads" says zkelectd "leading, elector, term *"
+systemctl is-active zkelectd >/dev/null || fail "it is not active"
+systemctl start zkelectd@g2 || fail "the second member does not start"
+until_ok "the second is a standby" says zkelectd@g2 "standby; n1 (site default) is elected in term *"
+
+work=$(echo /sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-work-*)
+[ -n "$(cat "$work/cgroup.procs")" ] || fail "the child is not in a control group of its own: $work"
+[ "$(stat -c %U "/proc/$(head -n1 "$work/cgroup.procs")")" = zkelectd ] || fail "the child is not the user zkelectd's"
+echo "ok: the child is in a control group of its own"
+grep -z . "/proc/$(head -n1 "$work/cgroup.procs")/environ" | tr '\0' '\n' | grep -E '^(NOTIFY_SOCKET|WATCHDOG_|INVOCATION_ID|CREDENTIALS)' && fail "the child has systemd's variables"
+
+member /etc/zkelectd/g2.yaml n2 200
+systemctl reload zkelectd@g2 || fail "the reload fails"
+until_ok "a reload moves the leader" leads n2
+sed -i s/priority/prio/ /etc/zkelectd/g2.yaml
+systemctl reload zkelectd@g2 2>/dev/null && fail "a refused reload succeeds"
+leads n2 || fail "a refused reload moves the leader"
+journalctl --no-pager -u zkelectd@g2 | grep -q 'node.prio: is not a setting' || fail "the journal does not say why the reload was refused"
+echo "ok: a refused reload fails, and changes nothing"
+member /etc/zkelectd/g2.yaml n2 200
+
+before=$(main_pid zkelectd@g2)
+systemctl kill --signal=KILL --kill-who=all zkelectd@g2
+until_ok "a unit that is killed whole is replaced at once" leads n1
+journalctl --no-pager -u zkelectd@g2 | grep -q 'closed session 0x' || fail "nobody has released its session"
+until_ok "and is started again" is_new zkelectd@g2 "$before"
+until_ok "and leads again" leads n2
+
+before=$(main_pid zkelectd@g2)
+kill -STOP "$before"
+until_ok "a frozen guard is replaced" is_new zkelectd@g2 "$before"
+until_ok "and leads again" leads n2
+
+# Both processes stand still: nobody but systemd's watchdog is left to notice.
+mkdir -p /run/systemd/system/zkelectd@g2.service.d
+printf '[Service]\nWatchdogSec=3s\n' >/run/systemd/system/zkelectd@g2.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl restart zkelectd@g2 || fail "it does not restart"
+until_ok "it leads, with a watchdog of 3s" leads n2
+before=$(main_pid zkelectd@g2)
+systemctl kill --signal=STOP --kill-who=all zkelectd@g2
+until_ok "the watchdog ends a service that stands still" is_new zkelectd@g2 "$before"
+journalctl --no-pager -u zkelectd@g2 | grep -q "Failed with result 'watchdog'" || fail "it was not the watchdog"
+zkelectd forgive n2 $group >/dev/null || fail "there is no forgiving" # a leader that stood still is excluded for a while
+until_ok "and, forgiven, it leads again" leads n2
+
+systemctl stop zkelectd@g2 || fail "the stop fails"
+until_ok "a stop hands over" leads n1
+systemctl stop zkelectd || fail "the stop fails"
+[ "$(systemctl show -P Result zkelectd)" = success ] || fail "the stop is no success"
+[ -z "$(ls -d /run/zkelectd* 2>/dev/null)" ] || fail "the runtime directory is left"
+echo "all is well"
+systemctl --force --force poweroff

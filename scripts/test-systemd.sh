@@ -1,0 +1,68 @@
+#!/bin/bash
+# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces and a control group of its own), installs
+# the package there, and tries the units on a real ZooKeeper: start, reload, refusal, kill, a frozen guard, stop. Needs root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+skip() { echo "SKIPPED: the units run nowhere, $*" >&2; exit 0; }
+limit=120
+
+case "${1:-}" in
+"")
+	scripts/check-units.sh >/dev/null # installs systemd, if need be
+	scripts/install-zookeeper.sh
+	[ -x /lib/systemd/systemd ] || skip "there is no systemd here"
+	sudo=
+	[ "$(id -u)" -eq 0 ] || sudo="sudo -n"
+	$sudo unshare --mount --pid --fork true 2>/dev/null || skip "there is no right to make namespaces"
+	ls dist/*.deb >/dev/null 2>&1 || scripts/dist.sh >/dev/null
+	exec $sudo scripts/test-systemd.sh group
+	;;
+group) # the boot is to see a hierarchy of its own
+	cgroups=$(findmnt --noheadings --types cgroup2 --output TARGET --first-only) || skip "there is no cgroup2"
+	group=$cgroups/zkelectd-test-$$
+	mkdir "$group" 2>/dev/null || skip "there is no right to make control groups"
+	console=$(mktemp)
+	rm -f "$console.verdict"
+	trap 'for i in 1 2 3 4 5; do find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true; done; rm -f "$console"' EXIT
+	(echo "$BASHPID" >"$group/cgroup.procs" && exec timeout --signal=KILL "$limit" unshare --mount --propagation private --pid --fork --uts --ipc --cgroup \
+		--kill-child scripts/test-systemd.sh boot "$console") >"$console.boot" 2>&1 || true
+	cat "$console"
+	if ! grep -q '^all is well$' "$console"; then
+		tail -n 5 "$console.boot" >&2
+		echo "test-systemd: the units do not work, see above" >&2
+		exit 1
+	fi
+	rm -f "$console.boot"
+	;;
+boot) # process 1 of its namespace, and soon systemd
+	root=$(mktemp -d)
+	mount -t tmpfs -o mode=0755 none "$root"
+	mkdir "$root/upper" "$root/work" "$root/root"
+	mount -t overlay -o "lowerdir=/,upperdir=$root/upper,workdir=$root/work" none "$root/root"
+	deb=$(ls "$PWD"/dist/*_"$(dpkg --print-architecture)".deb)
+	script=$PWD/scripts/systemd-guest.sh
+	cd "$root/root"
+	mount -t proc proc proc
+	mount --bind /dev dev
+	mount --bind "$2" dev/console # what the guest says
+	mount -t tmpfs none dev/shm
+	mount -t sysfs -o ro sysfs sys
+	mount -t cgroup2 cgroup2 sys/fs/cgroup
+	mount -t tmpfs -o mode=755 none run
+	mount -t tmpfs -o mode=1777 none tmp
+	cp "$deb" run/package.deb
+	cp "$script" run/guest.sh
+	# Nothing of the machine's own is to start, least of all what would touch its kernel.
+	rm -rf etc/systemd/system/*.wants lib/systemd/system/*.target.wants
+	mkdir -p run/systemd/system run/old
+	printf '[Unit]\nDescription=There is a network\n' >run/systemd/system/network-online.target
+	printf '[Unit]\nDefaultDependencies=no\nWants=guest.service\n' >run/systemd/system/guest.target
+	printf '[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/bash /run/guest.sh\nStandardOutput=append:/dev/console\nStandardError=append:/dev/console\n' \
+		>run/systemd/system/guest.service
+	echo 0123456789abcdef0123456789abcdef >etc/machine-id
+	pivot_root . run/old
+	umount -l /run/old
+	export container=zkelectd-test
+	exec chroot . /lib/systemd/systemd --system --unit=guest.target --show-status=no
+	;;
+esac

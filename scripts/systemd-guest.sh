@@ -30,7 +30,7 @@ is_new() { [ "$(main_pid "$1")" != "$2" ] && systemctl is-active "$1"; }
 member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /cluster, session_timeout: 4s}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
 
 systemctl start systemd-journald.service
-dpkg --install /run/package.deb >/dev/null || fail "the package is not installed"
+dpkg --path-include='/usr/share/*' --install /run/package.deb >/dev/null || fail "the package is not installed"
 cat >/run/systemd/system/zookeeper.service <<E
 [Service]
 ExecStart=/usr/bin/java -Xmx256m -XX:-UsePerfData -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar org.apache.zookeeper.server.ZooKeeperServerMain 21999 /tmp/zookeeper
@@ -96,5 +96,13 @@ until_ok "a stop hands over" leads n1
 systemctl stop zkelectd || fail "the stop fails"
 [ "$(systemctl show -P Result zkelectd)" = success ] || fail "the stop is no success"
 [ -z "$(ls -d /run/zkelectd* 2>/dev/null)" ] || fail "the runtime directory is left"
+
+# As a new user would: what docs/getting-started.md says of the service.
+rm /etc/zkelectd.yaml
+sed -n '/^## As a service/,$p' /usr/share/doc/zkelectd/docs/getting-started.md | awk '/^```sh$/ {on=1; next} /^```$/ {if (on) exit} on' | sed "s/zk1:2181/$zk/" >/run/started.sh
+grep -q 'systemctl enable --now zkelectd' /run/started.sh || fail "the documentation has no such block"
+sh -eu /run/started.sh >/dev/null || fail "the documentation is wrong"
+until_ok "what the documentation says works" leads n1
+systemctl stop zkelectd || fail "the stop fails"
 echo "all is well"
 systemctl --force --force poweroff

@@ -110,13 +110,20 @@ func (f *fleet) startWith(env []string, id string, args ...string) *process {
 	if len(args) == 0 {
 		args = []string{"--config", f.file(id)}
 	}
-	p := &process{cmd: exec.Command("zkelectd", append([]string{"run"}, args...)...), log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
+	cmd := exec.Command("zkelectd", append([]string{"run"}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	return f.startCommand(id, cmd)
+}
+
+// startCommand starts what becomes a daemon.
+func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
+	f.t.Helper()
+	p := &process{cmd: cmd, log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	defer log.Close()
-	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		f.t.Fatal(err)

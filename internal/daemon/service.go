@@ -10,7 +10,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
-	"zkelectd/internal/transition"
 )
 
 // service is what the service manager (systemd) is told, through the guard. It belongs to the daemon's goroutine.
@@ -75,8 +74,7 @@ func line(v status.Daemon, snap cluster.Snapshot, refused bool) string {
 	}
 	if v.Term != 0 {
 		text += fmt.Sprintf(", term %d", v.Term)
-	}
-	if v.Phase != string(transition.Leading) {
+	} else {
 		text += "; " + leader(v, snap)
 	}
 	if refused {

@@ -4,6 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 umask 022
+command -v git >/dev/null 2>&1 || { echo "git is missing: the version and the dates are those of a commit" >&2; exit 1; }
 export LC_ALL=C TZ=UTC CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off
 out=${DIST:-dist}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)

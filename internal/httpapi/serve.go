@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -29,8 +28,10 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, cli
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: baseOf(base),
 	}
+	places := &bounded{Listener: listener, free: clients}
+	server.ConnState = places.turned
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(&bounded{Listener: listener, free: clients}) }()
+	go func() { served <- server.Serve(places) }()
 	select {
 	case err := <-served:
 		server.Close()
@@ -52,51 +53,4 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, cli
 // baseOf has every request end with ctx.
 func baseOf(ctx context.Context) func(net.Listener) context.Context {
 	return func(net.Listener) context.Context { return ctx }
-}
-
-// bounded turns away whoever comes when too many are connected: a load balancer takes that for a no, as it should.
-type bounded struct {
-	net.Listener
-	mu   sync.Mutex
-	free int
-}
-
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		conn, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if b.take() {
-			return &counted{Conn: conn, release: sync.OnceFunc(b.give)}, nil
-		}
-		conn.Close()
-	}
-}
-
-func (b *bounded) take() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.free == 0 {
-		return false
-	}
-	b.free--
-	return true
-}
-
-func (b *bounded) give() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.free++
-}
-
-// counted gives its place back once.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-func (c *counted) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

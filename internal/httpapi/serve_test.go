@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net"
@@ -106,34 +105,6 @@ func TestServeEndsWithItsRequests(t *testing.T) {
 	}
 	<-left
 	<-asked
-}
-
-func TestTooManyClientsAreTurnedAway(t *testing.T) {
-	addr := listening(t, of(leader()), 1)
-	first, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	speak := func(c net.Conn) (string, error) {
-		io.WriteString(c, "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n")
-		c.SetReadDeadline(time.Now().Add(20 * time.Second))
-		return bufio.NewReader(c).ReadString('\n')
-	}
-	if line, err := speak(first); !strings.Contains(line, "200") {
-		t.Fatalf("the first: %q %v", line, err)
-	}
-	second, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if line, err := speak(second); err == nil {
-		t.Errorf("the second, while the first is there, gets %q", line)
-	}
-	first.Close()
-	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
-		t.Errorf("once the first has left: %d", code)
-	}
 }
 
 func TestAHugeRequestIsRefused(t *testing.T) {

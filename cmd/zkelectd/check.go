@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +34,9 @@ that no member has, or that no member may lead under it.`,
 				return err
 			}
 			if !offline {
+				if err := daemon.Access(cfg, os.Getenv).Check(); err != nil {
+					return err
+				}
 				checkGroup(cmd.Context(), cmd.ErrOrStderr(), cfg)
 			}
 			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
@@ -52,11 +57,14 @@ func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
 		cfg.ZooKeeper.ConnectTimeout = time.Second
 	}
 	s, paths, err := client(ctx, cfg)
-	if err != nil {
-		return
+	var snap cluster.Snapshot
+	if err == nil {
+		defer s.Close(ctx)
+		snap, err = group{cfg, s, paths}.read(ctx)
 	}
-	defer s.Close(ctx)
-	snap, err := group{cfg, s, paths}.read(ctx)
+	if errors.Is(err, cluster.ErrNoAuth) {
+		fmt.Fprintln(w, "warning:", plain(err.Error()))
+	}
 	if err != nil {
 		return
 	}

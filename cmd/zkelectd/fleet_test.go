@@ -28,6 +28,7 @@ type fleet struct {
 	paths   cluster.Paths
 	session *zkstore.Session
 	daemons map[string]*process
+	env     []string // of daemons and commands, beside the test's own
 }
 
 // process is a running zkelectd.
@@ -125,6 +126,7 @@ func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
 	}
 	defer log.Close()
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env = append(os.Environ(), f.env...)
 	if err := p.cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 func (f *fleet) run(args ...string) (out string, err error) {
 	f.t.Helper()
 	cmd := exec.Command("zkelectd", append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
+	cmd.Env = append(os.Environ(), f.env...)
 	data, err := cmd.CombinedOutput()
 	return string(data), err
 }

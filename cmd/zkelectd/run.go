@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,6 +49,9 @@ is the daemon's.`,
 		if err != nil {
 			return err
 		}
+		if err := daemon.Access(cfg, os.Getenv).Check(); err != nil {
+			return err
+		}
 		log, _ := logger(cfg)
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
@@ -63,7 +67,13 @@ is the daemon's.`,
 
 // closeSession ends a session whose owner is dead, and so is its work.
 func closeSession(ctx context.Context, c guard.Credentials) error {
-	err := zkstore.CloseSession(ctx, c.Servers, c.ID, c.Password)
+	e := zkstore.Ended{Servers: c.Servers, Session: c.ID, Password: c.Password}
+	if len(c.Access) > 0 {
+		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
+			return fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
+		}
+	}
+	err := zkstore.CloseSession(ctx, e)
 	if errors.Is(err, zkstore.ErrNoSuchSession) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
 )
 
 // load makes the configuration of a command, whose child is the words after --.
@@ -29,13 +30,24 @@ func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.P
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	paths := cluster.Paths{Root: cfg.ZooKeeper.Root}
+	access := daemon.Access(cfg, os.Getenv)
+	if err := access.Check(); err != nil {
+		return nil, paths, err
+	}
 	s, err := zkstore.Open(ctx, zkstore.Options{
-		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Log: slog.New(slog.DiscardHandler),
+		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: access, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		err = fmt.Errorf("%w; check --zk (or ZKELECTD_ZOOKEEPER_SERVERS)", err)
+		return nil, paths, fmt.Errorf("%w; check --zk (or ZKELECTD_ZOOKEEPER_SERVERS)", err)
 	}
-	return s, cluster.Paths{Root: cfg.ZooKeeper.Root}, err
+	if access.Auth.Path != "" {
+		if err := s.Adopt(ctx, paths.Root); err != nil {
+			closeQuietly(ctx, s)
+			return nil, paths, err
+		}
+	}
+	return s, paths, nil
 }
 
 // withGroup runs f on a session that is closed afterwards.
@@ -59,12 +71,14 @@ func withConfig(cmd *cobra.Command, f func(ctx context.Context, g group) error) 
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Second)
-		defer cancel()
-		s.Close(ctx) // the server ends it anyway
-	}()
+	defer closeQuietly(cmd.Context(), s)
 	return f(cmd.Context(), group{cfg, s, paths})
+}
+
+func closeQuietly(ctx context.Context, s *zkstore.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	s.Close(ctx) // the server ends it anyway
 }
 
 // read reads the whole group once.

@@ -106,42 +106,6 @@ func checkListen(addr string) string {
 	return ""
 }
 
-func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
-	z := &c.ZooKeeper
-	if len(z.Servers) == 0 {
-		report("zookeeper.servers", "is empty: name at least one host:port")
-	}
-	for i, server := range z.Servers {
-		if !strings.Contains(server, ":") && server != "" {
-			server += ":2181"
-			z.Servers[i] = server
-		}
-		host, port, err := net.SplitHostPort(server)
-		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
-			report("zookeeper.servers", "%q is not host:port", server)
-		}
-	}
-	switch {
-	case !strings.HasPrefix(z.Root, "/"):
-		report("zookeeper.root", "%q must begin with /", z.Root)
-	case z.Root == "/":
-		report("zookeeper.root", "must not be / itself: name a znode for the group, as in /cluster")
-	case path.Clean(z.Root) != z.Root:
-		report("zookeeper.root", "%q: write it as %q", z.Root, path.Clean(z.Root))
-	case z.Root == "/zookeeper" || strings.HasPrefix(z.Root, "/zookeeper/"):
-		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
-	default:
-		for part := range strings.SplitSeq(z.Root[1:], "/") {
-			if why := checkName(part); why != "" {
-				report("zookeeper.root", "%q %s", part, why)
-			}
-		}
-	}
-	if z.SessionTimeout < 400*time.Millisecond || z.SessionTimeout > 10*time.Minute {
-		report("zookeeper.session_timeout", "%s is not between 400ms and 10m", z.SessionTimeout)
-	}
-}
-
 func (c *Config) checkElection(report func(string, string, ...any)) {
 	if !slices.Contains([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, c.Election.Failback.Mode) {
 		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)

@@ -38,15 +38,6 @@ type Node struct {
 	Never    bool              `mapstructure:"never"`
 }
 
-// ZooKeeper is where the group meets.
-type ZooKeeper struct {
-	Servers        []string      `mapstructure:"servers"`
-	Root           string        `mapstructure:"root"`
-	SessionTimeout time.Duration `mapstructure:"session_timeout"`
-	ConnectTimeout time.Duration `mapstructure:"connect_timeout"`
-	SessionFile    string        `mapstructure:"session_file"`
-}
-
 // Election is how this daemon acts as the elector.
 type Election struct {
 	Failback        Failback      `mapstructure:"failback"`

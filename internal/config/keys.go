@@ -50,6 +50,8 @@ func Keys() []Key {
 		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to ask for; the server clamps it to 2 to 20 of its ticks. The lease is 45 % of what it grants."},
 		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; 0s tries for ever."},
 		{"zookeeper.session_file", text, "", false, "Where the session's id and password are kept (mode 0600) for 'zkelectd release'. Default: session in systemd's $RUNTIME_DIRECTORY; without that, nowhere."},
+		{"zookeeper.auth.file", text, "", false, "A file that holds user:password for ZooKeeper's digest scheme, mode 0600 or 0400; a name without a slash is a systemd credential (LoadCredential=). See docs/security.md."},
+		{"zookeeper.acl", text, "open", false, "Who may use the znodes that are created: open (everybody), readable (the user of zookeeper.auth.file; others read) or private (that user alone)."},
 		{"election.failback.mode", text, cluster.FailbackImmediate, true, "Whether a better node replaces a healthy leader: immediate, delayed or manual (only 'zkelectd elect' or 'move' does). Part of the policy that holds for the whole group."},
 		{"election.failback.delay", duration, 30 * time.Second, true, "For delayed: how long the better node must have been eligible without a break."},
 		{"election.max_moves", integer, 6, true, "How often policy may move a healthy leader within the window; 0 for no bound. Failures and operators are never held back. Part of the policy."},

@@ -163,8 +163,9 @@ func (d *Daemon) session(ctx context.Context) error {
 	defer cancel()
 	found := sync.OnceFunc(d.seeking("waiting for ZooKeeper at " + strings.Join(d.cfg.ZooKeeper.Servers, ", ")))
 	defer found()
+	access := Access(d.cfg, os.Getenv)
 	s, err := zkstore.Open(opening, zkstore.Options{
-		Servers: d.cfg.ZooKeeper.Servers, Timeout: d.cfg.ZooKeeper.SessionTimeout, Log: d.log,
+		Servers: d.cfg.ZooKeeper.Servers, Timeout: d.cfg.ZooKeeper.SessionTimeout, Access: access, Log: d.log,
 	})
 	if err != nil {
 		if d.quit.Err() == nil && opening.Err() != nil {
@@ -182,6 +183,7 @@ func (d *Daemon) session(ctx context.Context) error {
 	}()
 	d.opt.Guard.Session(guard.Credentials{
 		Servers: d.cfg.ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.cfg.SessionFile(os.Getenv),
+		Access: kept(access),
 	})
 	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.StopTimeout())
 	if err != nil {

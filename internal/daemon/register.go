@@ -27,6 +27,7 @@ func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Inca
 		}
 		return cluster.Incarnation{}, err
 	}
+	d.audit(ctx, s)
 	var limit <-chan time.Time
 	for {
 		in, err := zkstore.Register(ctx, s, d.paths, d.record(s))
@@ -89,4 +90,16 @@ func (d *Daemon) record(s *zkstore.Session) cluster.Node {
 	}
 	d.vitals.fill(&n)
 	return n
+}
+
+// audit tells people when the tree is more open, or less, than the configuration says.
+func (d *Daemon) audit(ctx context.Context, s *zkstore.Session) {
+	odd, err := s.Audit(ctx, d.paths)
+	switch {
+	case err != nil:
+		d.log.Warn("the tree's ACLs can't be compared with zookeeper.acl", "err", err)
+	case len(odd.Znodes) > 0:
+		d.log.Warn("znodes have other ACLs than zookeeper.acl says, from before it was set or from other hosts",
+			"zookeeper.acl", d.cfg.ZooKeeper.ACL, "znodes", odd.Znodes, "advice", odd.Advice)
+	}
 }

@@ -59,6 +59,8 @@ type Credentials struct {
 	Timeout  time.Duration `json:"timeout"`
 	// File is where they are kept as well, see [SessionFile]; empty for nowhere.
 	File string `json:"file,omitempty"`
+	// Access is how to reach the servers, for whoever closes the session; nothing to the guard.
+	Access json.RawMessage `json:"access,omitempty"`
 }
 
 // maxFrame bounds a message: an environment and a command line, which the kernel bounds too.

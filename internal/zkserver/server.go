@@ -28,6 +28,8 @@ type Options struct {
 	Between func(from, to, port int) (int, error)
 	// Sync makes every write wait for the disk, as in production. Off by default: tests and demo need no durability.
 	Sync bool
+	// Settings are further lines of the configuration.
+	Settings []string
 }
 
 func (o *Options) defaults() {
@@ -110,7 +112,7 @@ syncLimit=25
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), extra)
+%s%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), lines(s.opt.Settings), extra)
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }
 
@@ -275,4 +277,12 @@ func freePorts(n int) ([]int, error) {
 		}
 	}
 	return nil, fmt.Errorf("no free port for a ZooKeeper server: %w", last)
+}
+
+func lines(settings []string) string {
+	var b strings.Builder
+	for _, line := range settings {
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }

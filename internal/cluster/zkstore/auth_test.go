@@ -32,7 +32,7 @@ func TestCredentialsThatCannotBeSentDoNotHang(t *testing.T) {
 	var broken atomic.Bool
 	var failed atomic.Int32
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Scheme: "digest", Auth: []byte("zkelectd:secret"),
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Access: Access{Auth: secret(t, "zkelectd:secret"), ACL: ACLPrivate},
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			return mutedAuth{conn, &broken, &failed}, err
@@ -56,7 +56,7 @@ func TestCredentialsThatCannotBeSentDoNotHang(t *testing.T) {
 func TestRefusedCredentialsEndOpen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, Scheme: "nonsense", Auth: []byte("secret")})
+	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identity: identity{scheme: "nonsense", secret: []byte("secret")}})
 	contains(t, err, "refused the nonsense credentials")
 	if ctx.Err() != nil {
 		t.Error("it took until the deadline")

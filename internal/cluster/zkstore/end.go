@@ -56,7 +56,7 @@ func (s *Session) closeElsewhere(ctx context.Context) error {
 	if gone || h.session == 0 {
 		return nil
 	}
-	err := closeAnywhere(ctx, s.opt.Dial, s.opt.Servers, h.session, h.password)
+	err := undertaker{s.opt.Dial, s.opt.identity, h.session, h.password}.closeAnywhere(ctx, s.opt.Servers)
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return fmt.Errorf("%w; its ephemerals stay until the server ends it, after up to %s", err, h.timeout)
 	}

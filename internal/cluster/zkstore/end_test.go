@@ -97,7 +97,7 @@ func refuse(s *scripted, c net.Conn) {
 
 func TestRefusedCloseSessionIsNoSuccess(t *testing.T) {
 	server := script(t, refuse)
-	contains(t, CloseSession(t.Context(), []string{server.addr}, 0x1234, make([]byte, passwordLen)), "-118", server.addr)
+	contains(t, CloseSession(t.Context(), Ended{Servers: []string{server.addr}, Session: 0x1234, Password: make([]byte, passwordLen)}), "-118", server.addr)
 }
 
 func TestCloseSessionTriesTheOtherServers(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCloseSessionTriesTheOtherServers(t *testing.T) {
 	s := open(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if err := CloseSession(ctx, []string{server.addr, shared.Addr()}, s.SessionID(), s.Password()); err != nil {
+	if err := CloseSession(ctx, Ended{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Error(err)
 	}
 }

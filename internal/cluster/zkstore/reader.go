@@ -3,6 +3,7 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -42,8 +43,9 @@ type Reader struct {
 
 	snap        cluster.Snapshot
 	predecessor string
-	unlisted    bool // the own incarnation is gone
-	unnamed     bool // the own znode below nodes is gone or damaged
+	refused     string // what was logged of a refusal
+	unlisted    bool   // the own incarnation is gone
+	unnamed     bool   // the own znode below nodes is gone or damaged
 	nodes       map[string]cluster.Slot[cluster.Node]
 	names       []cluster.Incarnation
 }
@@ -153,12 +155,23 @@ func (r *Reader) read(ctx context.Context) bool {
 	for _, step := range []func(context.Context) error{r.readDecision, r.readLeadership, r.readOrder, r.readMembers} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
-				r.opt.Log.Debug("reading the cluster failed", "err", err)
+				r.complain(err)
 			}
 			return false
 		}
 	}
+	r.refused = ""
 	return true
+}
+
+// complain logs what could not be read. Most of it passes; a refusal does not, and is told to people, once.
+func (r *Reader) complain(err error) {
+	if !errors.Is(err, cluster.ErrNoAuth) || err.Error() == r.refused {
+		r.opt.Log.Debug("reading the group failed", "err", err)
+		return
+	}
+	r.refused = err.Error()
+	r.opt.Log.Error("this daemon may not read the group, and takes no part until it may", "err", err)
 }
 
 // readDecision reads elected, the own registration and (once it is in scope) the fence: before anything else, so that a
@@ -317,7 +330,7 @@ func (r *Reader) readOrder(ctx context.Context) error {
 func (r *Reader) list(ctx context.Context, watch bool) error {
 	names, _, err := r.opt.Conn.Children(ctx, r.opt.Paths.Election(), watch)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot list znode %s: %w", r.opt.Paths.Election(), err)
 	}
 	in, foreign := cluster.ParseIncarnations(names)
 	if len(foreign) > 0 && watch {
@@ -365,9 +378,14 @@ func (r *Reader) readMembers(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			return r.fetch(gctx, path, func(data []byte, stat cluster.Stat, exists bool) {
+			err := r.fetch(gctx, path, func(data []byte, stat cluster.Stat, exists bool) {
 				r.keep(id, cluster.ReadSlot[cluster.Node](path, data, stat, exists))
 			})
+			if errors.Is(err, cluster.ErrNoAuth) {
+				r.keep(id, closed(err)) // without a watch: it is read again each time
+				return nil
+			}
+			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -384,7 +402,7 @@ func (r *Reader) fetch(ctx context.Context, path string, take func(data []byte, 
 	}
 	data, stat, err := r.opt.Conn.Get(ctx, path, true)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-		return err
+		return fmt.Errorf("cannot read znode %s: %w", path, err)
 	}
 	take(data, stat, err == nil)
 	r.mu.Lock()

@@ -32,8 +32,12 @@ func Prepare(ctx context.Context, conn cluster.Conn, p cluster.Paths) error {
 			continue
 		}
 		// Where the parent may not be written but the znode is there, its owner has prepared it.
-		if _, _, readErr := conn.Get(ctx, path, false); readErr == nil {
+		_, _, readErr := conn.Get(ctx, path, false)
+		if readErr == nil {
 			continue
+		}
+		if errors.Is(readErr, cluster.ErrNoAuth) {
+			return fmt.Errorf("cannot read znode %s: %w", path, readErr)
 		}
 		return fmt.Errorf("cannot create znode %s: %w; create it, or let this user create it", path, err)
 	}
@@ -125,12 +129,21 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool
 		err := read(path, func(d []byte, st cluster.Stat, ok bool) {
 			nodes[i.ID] = cluster.ReadSlot[cluster.Node](path, d, st, ok)
 		})
+		if errors.Is(err, cluster.ErrNoAuth) {
+			nodes[i.ID], err = closed(err), nil
+		}
 		if err != nil {
 			return s, err
 		}
 	}
 	s.Members = members(in, nodes)
 	return s, nil
+}
+
+// closed is the record of a member that may not be read. It must not keep the group from being seen, nor from electing
+// another.
+func closed(err error) cluster.Slot[cluster.Node] {
+	return cluster.Slot[cluster.Node]{Exists: true, Err: err}
 }
 
 // transient tells that trying again may help.

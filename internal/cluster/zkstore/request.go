@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -42,7 +43,7 @@ func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, c
 	if err != nil && arm && !errors.Is(err, cluster.ErrNoNode) {
 		s.disarm(w)
 	}
-	return r.data, statOf(r.stat), err
+	return r.data, statOf(r.stat), s.denied(err)
 }
 
 // Children implements [cluster.Conn].
@@ -64,7 +65,7 @@ func (s *Session) Children(ctx context.Context, path string, watched bool) ([]st
 	if err != nil && arm {
 		s.disarm(w)
 	}
-	return r.names, statOf(r.stat), err
+	return r.names, statOf(r.stat), s.denied(err)
 }
 
 // maxTx bounds a transaction: a server hangs up on a packet above jute.maxbuffer, by default 1 MiB, without a word.
@@ -107,7 +108,12 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 		}
 		return nil, err
 	}
-	return results(ops, r.parts, r.err)
+	out, err := results(ops, r.parts, r.err)
+	var refused *cluster.TxError
+	if errors.As(err, &refused) && errors.Is(err, cluster.ErrNoAuth) {
+		refused.Err = s.denied(fmt.Errorf("%w%s", refused.Err, governed(refused.Op)))
+	}
+	return out, err
 }
 
 func (s *Session) request(op cluster.Op) any {
@@ -128,6 +134,14 @@ func (s *Session) request(op cluster.Op) any {
 	default:
 		return &zk.DeleteRequest{Path: op.Path, Version: op.Version}
 	}
+}
+
+// governed names the znode whose ACL decides, where that is not the one of the operation.
+func governed(op cluster.Op) string {
+	if op.Kind != cluster.OpCreate && op.Kind != cluster.OpDelete {
+		return ""
+	}
+	return ", that of its parent " + op.Path[:max(1, strings.LastIndexByte(op.Path, '/'))]
 }
 
 // notTried is how the library shows the code that the server gives to operations after the one that failed.

@@ -18,21 +18,6 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Options are what a session needs.
-type Options struct {
-	// Servers are host:port.
-	Servers []string
-	// Timeout is T as requested; the server may clamp it, see [Session.Timeout].
-	Timeout time.Duration
-	// Scheme and Auth are credentials, such as "digest" and user:password. With them znodes are created for their
-	// creator only, without for everybody.
-	Scheme string
-	Auth   []byte
-	// Dial opens connections; nil for plain TCP.
-	Dial DialFunc
-	Log  *slog.Logger
-}
-
 // Session is one ZooKeeper session, used once: when it has ended it stays ended, and nothing is sent any more
 // (docs/protocol.md, Session). It implements [cluster.Conn].
 type Session struct {
@@ -78,6 +63,12 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
 		return nil, errors.New("zkstore: servers and a session timeout are needed")
 	}
+	if opt.identity.scheme == "" {
+		var err error
+		if opt.identity, err = opt.Access.Auth.read(); err != nil {
+			return nil, err
+		}
+	}
 	if opt.Dial == nil {
 		opt.Dial = (&net.Dialer{}).DialContext
 	}
@@ -85,12 +76,9 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Session{
-		opt: opt, acl: zk.WorldACL(zk.PermAll),
+		opt: opt, acl: opt.Access.ACL.list(),
 		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
 		troubles: make(map[string]error), armed: make(map[watch]bool),
-	}
-	if opt.Scheme != "" {
-		s.acl = zk.AuthACL(zk.PermAll)
 	}
 	s.life, s.cancel = context.WithCancel(context.Background())
 	s.hosts = &hosts{s: s, servers: slices.Clone(opt.Servers)}
@@ -131,20 +119,6 @@ func (s *Session) established(ctx context.Context) error {
 			return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.tried(), ctx.Err())
 		}
 	}
-}
-
-func (s *Session) authenticate(ctx context.Context) error {
-	if s.opt.Scheme == "" {
-		return nil
-	}
-	_, err := await(ctx, s, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(s.opt.Scheme, s.opt.Auth) })
-	if errors.Is(err, cluster.ErrNoAuth) {
-		return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", s.opt.Scheme)
-	}
-	if err != nil {
-		return fmt.Errorf("ZooKeeper did not take the %s credentials: %w", s.opt.Scheme, err)
-	}
-	return nil
 }
 
 // tried lists the servers with what was wrong with each.

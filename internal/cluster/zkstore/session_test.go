@@ -49,10 +49,10 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 	if _, err := owner.Do(t.Context(), create(path, true)); err != nil {
 		t.Fatal(err)
 	}
-	if err := CloseSession(t.Context(), []string{shared.Addr()}, owner.SessionID(), []byte("wrong password!!")); !errors.Is(err, ErrNoSuchSession) {
+	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("with a wrong password: %v", err)
 	}
-	if err := CloseSession(t.Context(), []string{shared.Addr()}, owner.SessionID(), owner.Password()); err != nil {
+	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
@@ -62,7 +62,7 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
 		t.Errorf("a write after the end: %v", err)
 	}
-	if err := CloseSession(t.Context(), []string{shared.Addr()}, owner.SessionID(), owner.Password()); !errors.Is(err, ErrNoSuchSession) {
+	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); !errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("closed twice: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestNothingRunsInASecondSession(t *testing.T) {
 	if _, err := s.Do(t.Context(), create(p.Root+"/queued", true)); !errors.Is(err, cluster.ErrNotSent) {
 		t.Errorf("a write without a connection: %v", err)
 	}
-	if err := CloseSession(t.Context(), []string{shared.Addr()}, s.SessionID(), s.Password()); err != nil {
+	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	px.set(false, false)
@@ -233,7 +233,7 @@ func TestArmedWatchesAreNotSetAgain(t *testing.T) {
 
 func TestPasswordIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Scheme: "digest", Auth: []byte("user:secret")})
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: secret(t, "user:secret"), ACL: ACLPrivate}})
 	root(t, s)
 	closeSession(t, s)
 	if bytes.Contains(log.Bytes(), s.Password()) || bytes.Contains(log.Bytes(), []byte("secret")) {

@@ -18,6 +18,8 @@ const (
 	passwordLen   = 16
 	maxHandshake  = 1 << 10
 	opCloseOnWire = -11
+	opAuthOnWire  = 100
+	xidAuth       = -4
 	replyHeader   = 4 + 8 + 4 // xid, zxid, error code
 )
 
@@ -73,60 +75,103 @@ func encodeConnect(timeout time.Duration, session int64, password []byte) []byte
 // ErrNoSuchSession says that a session to be closed had ended before, or that the password is not its own.
 var ErrNoSuchSession = errors.New("the session has ended already, or the password is wrong")
 
+// Ended is a session to be closed.
+type Ended struct {
+	Servers  []string
+	Session  int64
+	Password []byte
+	Access   Access
+}
+
 // CloseSession ends a session from outside: its ephemerals vanish at once. Whoever calls it must know that nothing works
 // on the strength of that session any more (S1). It tries the servers in turn until ctx is over.
-func CloseSession(ctx context.Context, servers []string, session int64, password []byte) error {
-	return closeAnywhere(ctx, (&net.Dialer{}).DialContext, servers, session, password)
+func CloseSession(ctx context.Context, e Ended) error {
+	// Only a server that is told to wants to know who asks; so a file that is gone does not stand in the way.
+	who, unread := e.Access.Auth.read()
+	u := undertaker{dial: (&net.Dialer{}).DialContext, who: who, session: e.Session, password: e.Password}
+	err := u.closeAnywhere(ctx, e.Servers)
+	if err != nil && !errors.Is(err, ErrNoSuchSession) {
+		return errors.Join(err, unread)
+	}
+	return err
+}
+
+// undertaker closes a session over connections of its own.
+type undertaker struct {
+	dial     DialFunc
+	who      identity
+	session  int64
+	password []byte
 }
 
 // closeTimeout bounds the closing at one server, so that one that is silent leaves the others their turn.
 const closeTimeout = 5 * time.Second
 
-func closeAnywhere(ctx context.Context, dial DialFunc, servers []string, session int64, password []byte) error {
+func (u undertaker) closeAnywhere(ctx context.Context, servers []string) error {
 	var errs []error
 	for i, server := range servers {
 		share := closeTimeout
 		if limit, ok := ctx.Deadline(); ok {
 			share = min(share, time.Until(limit)/time.Duration(len(servers)-i))
 		}
-		err := closeSessionAt(ctx, share, dial, server, session, password)
+		err := u.closeAt(ctx, share, server)
 		if err == nil || errors.Is(err, ErrNoSuchSession) {
 			return err
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", server, err))
 	}
-	return fmt.Errorf("cannot close session 0x%x: %w", session, errors.Join(errs...))
+	return fmt.Errorf("cannot close session 0x%x: %w", u.session, errors.Join(errs...))
 }
 
-func closeSessionAt(ctx context.Context, limit time.Duration, dial DialFunc, server string, session int64, password []byte) error {
+func (u undertaker) closeAt(ctx context.Context, limit time.Duration, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := dial(ctx, "tcp", server)
+	conn, err := u.dial(ctx, "tcp", server)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := attach(conn, session, password); err != nil {
+	if err := attach(conn, u.session, u.password); err != nil {
 		return err
 	}
-	b := binary.BigEndian.AppendUint32(nil, 8)
-	b = binary.BigEndian.AppendUint32(b, 1)
-	op := int32(opCloseOnWire)
-	b = binary.BigEndian.AppendUint32(b, uint32(op))
-	if _, err := conn.Write(b); err != nil {
-		return err
+	if u.who.scheme != "" {
+		if err := ask(conn, xidAuth, opAuthOnWire, encodeAuth(u.who)); err != nil {
+			return fmt.Errorf("authentication: %w", err)
+		}
 	}
 	// The server answers once the ephemerals are gone, then hangs up.
-	reply := make([]byte, 4+replyHeader)
-	if _, err := io.ReadFull(conn, reply); err != nil {
-		return fmt.Errorf("no answer to closeSession: %w", err)
-	}
-	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
-		return fmt.Errorf("closeSession was refused with code %d", code)
+	if err := ask(conn, 1, opCloseOnWire, nil); err != nil {
+		return fmt.Errorf("closeSession: %w", err)
 	}
 	return nil
+}
+
+// ask sends one request and waits for the server's consent.
+func ask(conn net.Conn, xid, op int32, body []byte) error {
+	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+len(body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(xid))
+	b = binary.BigEndian.AppendUint32(b, uint32(op))
+	if _, err := conn.Write(append(b, body...)); err != nil {
+		return err
+	}
+	reply := make([]byte, 4+replyHeader)
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return fmt.Errorf("no answer: %w", err)
+	}
+	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
+		return fmt.Errorf("refused with code %d", code)
+	}
+	return nil
+}
+
+func encodeAuth(who identity) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0) // a type that no server looks at
+	for _, part := range [][]byte{[]byte(who.scheme), who.secret} {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
+	}
+	return b
 }
 
 // attach takes a session over.

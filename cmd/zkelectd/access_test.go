@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+)
+
+// password must be found nowhere but in its file.
+const password = "hunter2-of-the-tree"
+
+// newClosedFleet is a fleet whose tree is its user's, with a root of its own.
+func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
+	t.Helper()
+	f := newFleet(t)
+	if err := f.session.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.paths.Root = "/closed" + strings.ReplaceAll(f.paths.Root, "/", "-")
+	auth := filepath.Join(f.dir, "auth")
+	if err := os.WriteFile(auth, []byte("zkelectd:"+password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + auth, "ZKELECTD_LOG_LEVEL=debug"}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var err error
+	f.session, err = zkstore.Open(ctx, zkstore.Options{
+		Servers: f.servers, Timeout: time.Minute, Access: zkstore.Access{Auth: zkstore.AuthFile{Path: auth}, ACL: acl},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// keepsSecret looks for the password where it must not be.
+func (f *fleet) keepsSecret(pids ...int) {
+	f.t.Helper()
+	for id, p := range f.daemons {
+		if strings.Contains(p.output(), password) {
+			f.t.Errorf("%s has logged the password:\n%s", id, p.output())
+		}
+	}
+	for _, pid := range pids {
+		for _, file := range []string{"cmdline", "environ"} {
+			if strings.Contains(read(fmt.Sprintf("/proc/%d/%s", pid, file)), password) {
+				f.t.Errorf("the password is in %s of process %d", file, pid)
+			}
+		}
+	}
+}
+
+func (f *fleet) stranger(args ...string) (string, error) {
+	env := f.env
+	f.env = nil
+	defer func() { f.env = env }()
+	return f.run(args...)
+}
+
+func TestGroupInAClosedTree(t *testing.T) {
+	t.Parallel()
+	f := newClosedFleet(t, zkstore.ACLPrivate)
+	file := filepath.Join(f.dir, "session")
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 30s, acl: private, session_file: %s-%s}\n", file, id))
+		f.start(id)
+		f.until("a leads", leads("a"))
+	}
+	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.works("a")
+	child := f.child("a")
+	f.keepsSecret(child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
+	if env := read(fmt.Sprintf("/proc/%d/environ", child)); strings.Contains(env, "AUTH_FILE") {
+		t.Errorf("the child is told of the file: %q", env)
+	}
+	if kept := read(file + "-a"); strings.Contains(kept, password) || !strings.Contains(kept, `"path":`) {
+		t.Errorf("kept of the session: %s", kept)
+	}
+
+	// The guard closes an authenticated session: nobody waits for 30 s.
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.until("b leads", func(g status.Group) bool {
+		return g.Leader == "b" || g.Term > 0 && strings.Contains(g.Reason, "let go")
+	})
+	f.until("a leads again", leads("a"))
+
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := f.run("move", "--to", "b", "--wait"); err != nil || !strings.Contains(out, "b (dc1) leads") {
+		t.Errorf("%v: %s", err, out)
+	}
+	// What the command has created is closed too, although it was given the credentials alone.
+	stranger := newFleet(t).session
+	for _, path := range []string{f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Elected(), f.paths.Current(), f.paths.Leader(), f.paths.Node("a")} {
+		if _, _, err := stranger.Get(t.Context(), path, false); err == nil {
+			t.Errorf("a stranger reads %s", path)
+		}
+	}
+	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x"}} {
+		out, err := f.stranger(args...)
+		if (err == nil) != (args[0] == "check") || !strings.Contains(out, "znode "+f.paths.Root) || !strings.Contains(out, "set zookeeper.auth.file") {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+	f.daemons["b"].signal(syscall.SIGTERM)
+	if code := f.exit("b"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	f.until("a leads after a release", leads("a"))
+
+	// All of it killed: the next one need not wait either.
+	f.crash("a")
+	f.eventually("the release", func() bool {
+		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
+		return err == nil && strings.Contains(string(out), "closed session 0x")
+	})
+	f.keepsSecret()
+	f.sane()
+}
+
+func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
+	t.Parallel()
+	f := newClosedFleet(t, zkstore.ACLReadable)
+	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 30s, acl: readable}\n")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	if out, err := f.stranger("status"); err != nil || !strings.Contains(out, "Leader   a") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, args := range [][]string{{"pause"}, {"elect"}, {"cordon", "a"}} {
+		if out, err := f.stranger(args...); err == nil || !strings.Contains(out, "znode "+f.paths.Control()) || !strings.Contains(out, "set zookeeper.auth.file") {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+	stranger := newFleet(t).session
+	_, err := stranger.Do(t.Context(), remove(f.paths.Current()))
+	if err == nil || !strings.Contains(err.Error(), "not permitted") {
+		t.Errorf("current is deleted by a stranger: %v", err)
+	}
+	f.sane()
+}
+
+func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
+	t.Parallel()
+	f := newClosedFleet(t, zkstore.ACLPrivate)
+	if err := zkstore.Prepare(t.Context(), f.session, f.paths); err != nil {
+		t.Fatal(err)
+	}
+	wrong, loose := filepath.Join(f.dir, "wrong"), filepath.Join(f.dir, "loose")
+	for path, mode := range map[string]os.FileMode{wrong: 0o400, loose: 0o644} {
+		if err := os.WriteFile(path, []byte("zkelectd:wrong-"+password), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, c := range map[string]struct{ env, want string }{
+		"wrong": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + wrong, `user \"zkelectd\" of zookeeper.auth.file ` + wrong},
+		"none":  {"ZKELECTD_NODE_ID=none", "set zookeeper.auth.file"},
+		"loose": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + loose, "zookeeper.auth.file: " + loose + " has mode 0644"},
+		"name":  {"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "$CREDENTIALS_DIRECTORY is not set"},
+	} {
+		f.env = []string{c.env}
+		f.configure(id, "dc1", 1, "")
+		p := f.start(id)
+		if code := f.exit(id); code != 1 {
+			t.Errorf("%s: exit status %d", id, code)
+		}
+		if out := strings.ReplaceAll(p.output(), `\"`, `"`); !strings.Contains(out, strings.ReplaceAll(c.want, `\"`, `"`)) {
+			t.Errorf("%s lacks %q:\n%s", id, c.want, out)
+		}
+	}
+	f.keepsSecret()
+
+	// A credential of systemd's has a mode of its own, and is fine.
+	if err := os.WriteFile(filepath.Join(f.dir, "zk"), []byte("zkelectd:"+password+"\n"), 0o440); err != nil {
+		t.Fatal(err)
+	}
+	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "CREDENTIALS_DIRECTORY=" + f.dir}
+	f.start("name")
+	f.until("it leads", leads("name"))
+	f.works("name")
+	if env := read(fmt.Sprintf("/proc/%d/environ", f.child("name"))); strings.Contains(env, "CREDENTIALS") {
+		t.Errorf("the child is told of the credentials: %q", env)
+	}
+	// It was not told of acl: private, and says that the tree is not as it should be.
+	f.logged("name", "setAcl -R "+f.paths.Root+" world:anyone:cdrwa")
+	if _, _, err := newFleet(t).session.Get(t.Context(), f.paths.Nodes(), false); err == nil {
+		t.Error("it has opened the tree")
+	}
+	f.sane()
+}

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"net"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ZooKeeper is where the group meets.
+type ZooKeeper struct {
+	Servers        []string      `mapstructure:"servers"`
+	Root           string        `mapstructure:"root"`
+	SessionTimeout time.Duration `mapstructure:"session_timeout"`
+	ConnectTimeout time.Duration `mapstructure:"connect_timeout"`
+	SessionFile    string        `mapstructure:"session_file"`
+	Auth           Auth          `mapstructure:"auth"`
+	ACL            string        `mapstructure:"acl"`
+}
+
+// Auth is how daemons and commands prove who they are.
+type Auth struct {
+	File string `mapstructure:"file"`
+}
+
+// acls are what zookeeper.acl may be.
+var acls = []string{"open", "readable", "private"}
+
+// SecretFile is where a file lies that a setting names. A name without a slash is that of a credential which systemd has
+// put into $CREDENTIALS_DIRECTORY.
+func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
+	dir := getenv("CREDENTIALS_DIRECTORY")
+	if name == "" || dir == "" || strings.Contains(name, "/") {
+		return name, false
+	}
+	return filepath.Join(dir, name), true
+}
+
+func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
+	z := &c.ZooKeeper
+	z.checkServers(report)
+	z.checkRoot(report)
+	if z.SessionTimeout < 400*time.Millisecond || z.SessionTimeout > 10*time.Minute {
+		report("zookeeper.session_timeout", "%s is not between 400ms and 10m", z.SessionTimeout)
+	}
+	switch {
+	case !slices.Contains(acls, z.ACL):
+		report("zookeeper.acl", "%q is not one of %s", z.ACL, strings.Join(acls, ", "))
+	case z.ACL != acls[0] && z.Auth.File == "":
+		report("zookeeper.acl", "%q needs zookeeper.auth.file: the creator has to be somebody", z.ACL)
+	}
+}
+
+func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
+	if len(z.Servers) == 0 {
+		report("zookeeper.servers", "is empty: name at least one host:port")
+	}
+	for i, server := range z.Servers {
+		if !strings.Contains(server, ":") && server != "" {
+			server += ":2181"
+			z.Servers[i] = server
+		}
+		host, port, err := net.SplitHostPort(server)
+		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
+			report("zookeeper.servers", "%q is not host:port", server)
+		}
+	}
+}
+
+func (z *ZooKeeper) checkRoot(report func(string, string, ...any)) {
+	switch {
+	case !strings.HasPrefix(z.Root, "/"):
+		report("zookeeper.root", "%q must begin with /", z.Root)
+	case z.Root == "/":
+		report("zookeeper.root", "must not be / itself: name a znode for the group, as in /cluster")
+	case path.Clean(z.Root) != z.Root:
+		report("zookeeper.root", "%q: write it as %q", z.Root, path.Clean(z.Root))
+	case z.Root == "/zookeeper" || strings.HasPrefix(z.Root, "/zookeeper/"):
+		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
+	default:
+		for part := range strings.SplitSeq(z.Root[1:], "/") {
+			if why := checkName(part); why != "" {
+				report("zookeeper.root", "%q %s", part, why)
+			}
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestZooKeeperAccessIsChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
+		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
+		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
+		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
+	} {
+		_, err := Load(Sources{File: file(t, text)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	c := mustLoad(t, Sources{
+		File: file(t, "zookeeper: {auth: {file: /etc/zk}, acl: private}"), Env: []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=/run/zk"},
+	})
+	if c.ZooKeeper.Auth.File != "/run/zk" || c.ZooKeeper.ACL != "private" {
+		t.Errorf("%+v", c.ZooKeeper)
+	}
+	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
+		t.Errorf("the default is %+v", c.ZooKeeper)
+	}
+}
+
+func TestSecretFile(t *testing.T) {
+	for _, c := range []struct {
+		name, dir, file string
+		systemd         bool
+	}{
+		{"", "/run/credentials/u", "", false},
+		{"zk", "/run/credentials/u", "/run/credentials/u/zk", true},
+		{"zk", "", "zk", false},
+		{"/etc/zk", "/run/credentials/u", "/etc/zk", false},
+		{"./zk", "/run/credentials/u", "./zk", false},
+	} {
+		file, systemd := SecretFile(c.name, func(string) string { return c.dir })
+		if file != c.file || systemd != c.systemd {
+			t.Errorf("%+v: %q, %t", c, file, systemd)
+		}
+	}
+}

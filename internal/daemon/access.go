@@ -1,0 +1,25 @@
+package daemon
+
+import (
+	"encoding/json"
+
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+)
+
+// Access is how a configuration gets at its tree. getenv tells where systemd has put the unit's credentials.
+func Access(c config.Config, getenv func(string) string) zkstore.Access {
+	z := c.ZooKeeper
+	a := zkstore.Access{ACL: zkstore.ACL(z.ACL)}
+	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
+	return a
+}
+
+// kept is what the guard hands back to close a session after the daemon's death: names of files, and no secret.
+func kept(a zkstore.Access) json.RawMessage {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil // not reached: these are plain strings
+	}
+	return data
+}

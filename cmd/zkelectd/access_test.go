@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
 )
 
 // password must be found nowhere but in its file.
@@ -197,5 +198,66 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 	if _, _, err := newFleet(t).session.Get(t.Context(), f.paths.Nodes(), false); err == nil {
 		t.Error("it has opened the tree")
 	}
+	f.sane()
+}
+
+// Daemons, commands, the guard's undertaker and release all go through TLS, with a certificate of their own.
+func TestGroupOverTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca, err := zkserver.NewAuthority(dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var certs []zkserver.Certificate
+	for _, name := range []string{"zk.example", "host"} {
+		c, err := ca.Issue(name, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		certs = append(certs, c)
+	}
+	server, err := zkserver.Start(t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: certs[0].Chain, CA: ca.CA, Clients: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	f := newFleet(t, server.Addr()) // the test itself looks on without
+	f.servers = []string{server.SecureAddr()}
+	file := filepath.Join(f.dir, "session")
+	f.env = []string{
+		"ZKELECTD_ZOOKEEPER_TLS_ENABLED=true", "ZKELECTD_ZOOKEEPER_TLS_CA=" + ca.CA, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=zk.example",
+		"ZKELECTD_ZOOKEEPER_TLS_CERT=host.crt", "ZKELECTD_ZOOKEEPER_TLS_KEY=host.key", "CREDENTIALS_DIRECTORY=" + dir,
+	}
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("zookeeper: {session_timeout: 60s, session_file: %s-%s}\n", file, id))
+		f.start(id)
+		f.until("a leads", leads("a"))
+	}
+	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
+	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := f.run("elect", "--wait"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.until("a leads again", leads("a"))
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.logged("a", "closed the dead daemon's session")
+	f.until("a leads once more", leads("a"))
+	f.crash("a")
+	f.eventually("the release", func() bool { // it is told of nothing but the file
+		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
+		return err == nil && strings.Contains(string(out), "closed session 0x")
+	})
+	f.until("b leads", leads("b"))
+	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=other.example", "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=1s")
+	f.refusedWith("set zookeeper.tls.server_name to one that it has", "status")
+	f.configure("c", "dc1", 1, "")
+	f.start("c")
+	if code := f.exit("c"); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+	f.logged("c", "other.example")
 	f.sane()
 }

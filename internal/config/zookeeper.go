@@ -19,11 +19,21 @@ type ZooKeeper struct {
 	SessionFile    string        `mapstructure:"session_file"`
 	Auth           Auth          `mapstructure:"auth"`
 	ACL            string        `mapstructure:"acl"`
+	TLS            TLS           `mapstructure:"tls"`
 }
 
 // Auth is how daemons and commands prove who they are.
 type Auth struct {
 	File string `mapstructure:"file"`
+}
+
+// TLS is how the connection to ZooKeeper is secured.
+type TLS struct {
+	Enabled    bool   `mapstructure:"enabled"`
+	CA         string `mapstructure:"ca"`
+	Cert       string `mapstructure:"cert"`
+	Key        string `mapstructure:"key"`
+	ServerName string `mapstructure:"server_name"`
 }
 
 // acls are what zookeeper.acl may be.
@@ -33,7 +43,13 @@ var acls = []string{"open", "readable", "private"}
 // put into $CREDENTIALS_DIRECTORY.
 func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
 	dir := getenv("CREDENTIALS_DIRECTORY")
-	if name == "" || dir == "" || strings.Contains(name, "/") {
+	switch {
+	case strings.Contains(name, "/"):
+		if path, err := filepath.Abs(name); err == nil {
+			return path, false // 'zkelectd release' may run elsewhere
+		}
+		return name, false
+	case name == "" || dir == "":
 		return name, false
 	}
 	return filepath.Join(dir, name), true
@@ -51,6 +67,21 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 		report("zookeeper.acl", "%q is not one of %s", z.ACL, strings.Join(acls, ", "))
 	case z.ACL != acls[0] && z.Auth.File == "":
 		report("zookeeper.acl", "%q needs zookeeper.auth.file: the creator has to be somebody", z.ACL)
+	}
+	z.TLS.check(report)
+}
+
+func (t TLS) check(report func(string, string, ...any)) {
+	for key, value := range map[string]string{"ca": t.CA, "cert": t.Cert, "key": t.Key, "server_name": t.ServerName} {
+		if value != "" && !t.Enabled {
+			report("zookeeper.tls."+key, "has no effect: set zookeeper.tls.enabled as well")
+		}
+	}
+	switch {
+	case t.Cert != "" && t.Key == "":
+		report("zookeeper.tls.cert", "needs zookeeper.tls.key")
+	case t.Key != "" && t.Cert == "":
+		report("zookeeper.tls.key", "needs zookeeper.tls.cert")
 	}
 }
 

@@ -1,16 +1,22 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 func TestZooKeeperAccessIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"zookeeper: {acl: closed, auth: {file: /a}}": `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
-		"zookeeper: {acl: private}":                  `zookeeper.acl: "private" needs zookeeper.auth.file`,
-		"zookeeper: {acl: readable}":                 `zookeeper.acl: "readable" needs zookeeper.auth.file`,
-		"zookeeper: {auth: secret}":                  "zookeeper.auth: must be a section",
+		"zookeeper: {acl: closed, auth: {file: /a}}":  `z.yaml:1: zookeeper.acl: "closed" is not one of open, readable, private`,
+		"zookeeper: {acl: private}":                   `zookeeper.acl: "private" needs zookeeper.auth.file`,
+		"zookeeper: {acl: readable}":                  `zookeeper.acl: "readable" needs zookeeper.auth.file`,
+		"zookeeper: {tls: {ca: /ca}}":                 "zookeeper.tls.ca: has no effect: set zookeeper.tls.enabled",
+		"zookeeper: {tls: {server_name: zk}}":         "zookeeper.tls.server_name: has no effect",
+		"zookeeper: {tls: {enabled: true, cert: /c}}": "zookeeper.tls.cert: needs zookeeper.tls.key",
+		"zookeeper: {tls: {enabled: true, key: /k}}":  "zookeeper.tls.key: needs zookeeper.tls.cert",
+		"zookeeper: {auth: secret}":                   "zookeeper.auth: must be a section",
 	} {
 		_, err := Load(Sources{File: file(t, text)})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -29,6 +35,10 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 }
 
 func TestSecretFile(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, dir, file string
 		systemd         bool
@@ -37,7 +47,7 @@ func TestSecretFile(t *testing.T) {
 		{"zk", "/run/credentials/u", "/run/credentials/u/zk", true},
 		{"zk", "", "zk", false},
 		{"/etc/zk", "/run/credentials/u", "/etc/zk", false},
-		{"./zk", "/run/credentials/u", "./zk", false},
+		{"./zk", "/run/credentials/u", filepath.Join(here, "zk"), false},
 	} {
 		file, systemd := SecretFile(c.name, func(string) string { return c.dir })
 		if file != c.file || systemd != c.systemd {

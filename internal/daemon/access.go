@@ -12,6 +12,10 @@ func Access(c config.Config, getenv func(string) string) zkstore.Access {
 	z := c.ZooKeeper
 	a := zkstore.Access{ACL: zkstore.ACL(z.ACL)}
 	a.Auth.Path, a.Auth.Systemd = config.SecretFile(z.Auth.File, getenv)
+	a.TLS = zkstore.TLS{Enabled: z.TLS.Enabled, ServerName: z.TLS.ServerName}
+	a.TLS.CA, _ = config.SecretFile(z.TLS.CA, getenv)
+	a.TLS.Cert, _ = config.SecretFile(z.TLS.Cert, getenv)
+	a.TLS.Key, _ = config.SecretFile(z.TLS.Key, getenv)
 	return a
 }
 

@@ -33,8 +33,12 @@ func classpath(getenv func(string) string) (string, error) {
 	if _, err := os.Stat(core); err != nil {
 		return "", ErrNotInstalled
 	}
-	// The manifest of Debian's jar names what it needs, but no binding for its logging.
-	return core + ":" + filepath.Join(debianJars, "slf4j-simple.jar"), nil
+	// The manifest of Debian's jar names what it needs, but no binding for its logging, and not all of what TLS needs.
+	jars := []string{core}
+	for _, name := range []string{"slf4j-simple", "netty-codec", "netty-resolver", "netty-transport-native-unix-common"} {
+		jars = append(jars, filepath.Join(debianJars, name+".jar"))
+	}
+	return strings.Join(jars, ":"), nil
 }
 
 func javaCommand(getenv func(string) string) (string, error) {

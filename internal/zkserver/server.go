@@ -30,6 +30,8 @@ type Options struct {
 	Sync bool
 	// Settings are further lines of the configuration.
 	Settings []string
+	// TLS opens a second port, which speaks TLS; nil for none.
+	TLS *TLS
 }
 
 func (o *Options) defaults() {
@@ -50,6 +52,7 @@ type Server struct {
 	dir     string
 	private bool // dir is ours to remove
 	port    int
+	secure  int // the port for TLS
 	config  string
 
 	mu   sync.Mutex
@@ -87,12 +90,12 @@ func prepare(opt Options, extra string) (*Server, error) {
 		}
 		s.dir, s.private = dir, true
 	}
-	ports, err := freePorts(1)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	s.port = ports[0]
-	return s, s.configure(extra)
+	s.port, s.secure = ports[0], ports[1]
+	return s, s.configure(opt.TLS.settings(s.secure) + extra)
 }
 
 func (s *Server) configure(extra string) error {

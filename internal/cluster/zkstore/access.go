@@ -22,7 +22,7 @@ type Options struct {
 	// Timeout is T as requested; the server may clamp it, see [Session.Timeout].
 	Timeout time.Duration
 	Access  Access
-	// Dial opens connections; nil for plain TCP.
+	// Dial opens connections; nil for what Access says.
 	Dial DialFunc
 	Log  *slog.Logger
 
@@ -34,6 +34,7 @@ type Options struct {
 type Access struct {
 	Auth AuthFile `json:"auth,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
+	TLS  TLS      `json:"tls,omitzero"`
 }
 
 // AuthFile holds one line, user:password, for ZooKeeper's digest scheme.
@@ -67,6 +68,10 @@ func (a ACL) list() []zk.ACL {
 // Check reads the files that are named and says what is wrong with them.
 func (a Access) Check() error {
 	_, err := a.Auth.read()
+	if a.TLS.Enabled {
+		_, tlsErr := a.TLS.config()
+		err = errors.Join(err, tlsErr)
+	}
 	return err
 }
 
@@ -89,8 +94,7 @@ func (f AuthFile) read() (identity, error) {
 		return identity{}, fmt.Errorf("zookeeper.auth.file: %s "+format, append([]any{f.Path}, args...)...)
 	}
 	if !f.Systemd && !strings.Contains(f.Path, "/") {
-		return bad("has no slash, so it names a credential of a systemd unit, but $CREDENTIALS_DIRECTORY is not set: " +
-			"add LoadCredential= to the unit, or write a path")
+		return identity{}, noCredential("zookeeper.auth.file", f.Path)
 	}
 	file, err := os.Open(f.Path)
 	if err != nil {
@@ -116,6 +120,12 @@ func (f AuthFile) read() (identity, error) {
 		return bad("does not hold one line, user:password")
 	}
 	return identity{scheme: "digest", secret: []byte(line), user: user, file: f.Path}, nil
+}
+
+// noCredential refuses a name that would be a file in whatever directory this process happens to be in.
+func noCredential(key, name string) error {
+	return fmt.Errorf("%s: %s has no slash, so it names a credential of a systemd unit, but $CREDENTIALS_DIRECTORY is not set: "+
+		"add LoadCredential= to the unit, or write a path", key, name)
 }
 
 // advice says what to do about a znode that this identity may not touch. The server takes every password; a wrong one only

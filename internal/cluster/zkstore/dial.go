@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -13,7 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// DialFunc opens a connection to a server; TLS is one of these.
+// DialFunc opens a connection to a server.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // errSecondSession is what go-zookeeper gets when it wants to open a session after the first: the requests that it has
@@ -157,7 +158,11 @@ func (w *wireConn) Read(b []byte) (int, error) {
 		return n, err
 	}
 	if err != nil {
-		w.s.trouble(w.addr, fmt.Errorf("no connect response: %w", err))
+		hint := ""
+		if !w.s.opt.Access.TLS.Enabled && errors.Is(err, io.EOF) {
+			hint = "; a port for TLS hangs up like this: zookeeper.tls.enabled"
+		}
+		w.s.trouble(w.addr, fmt.Errorf("no connect response: %w%s", err, hint))
 		return n, err
 	}
 	w.packet = append(w.packet, b[:n]...)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +69,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		}
 	}
 	if opt.Dial == nil {
-		opt.Dial = (&net.Dialer{}).DialContext
+		opt.Dial = opt.Access.dialer()
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)

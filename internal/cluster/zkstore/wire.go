@@ -88,7 +88,7 @@ type Ended struct {
 func CloseSession(ctx context.Context, e Ended) error {
 	// Only a server that is told to wants to know who asks; so a file that is gone does not stand in the way.
 	who, unread := e.Access.Auth.read()
-	u := undertaker{dial: (&net.Dialer{}).DialContext, who: who, session: e.Session, password: e.Password}
+	u := undertaker{dial: e.Access.dialer(), who: who, session: e.Session, password: e.Password}
 	err := u.closeAnywhere(ctx, e.Servers)
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return errors.Join(err, unread)

@@ -1,0 +1,229 @@
+package zkstore
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/zkserver"
+)
+
+// trust is a CA with what it has signed, and another one that nobody trusts.
+type trust struct {
+	t         *testing.T
+	ca, other *zkserver.Authority
+}
+
+func newTrust(t *testing.T) trust {
+	t.Helper()
+	dir := t.TempDir()
+	ca, err := zkserver.NewAuthority(dir, "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := zkserver.NewAuthority(dir, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust{t, ca, other}
+}
+
+func (tr trust) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
+	tr.t.Helper()
+	c, err := by.Issue(name, time.Now().Add(lasts))
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	return c
+}
+
+// serve starts a server that speaks TLS.
+func (tr trust) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
+	tr.t.Helper()
+	s, err := zkserver.Start(tr.t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, Clients: clients}})
+	if err != nil {
+		tr.t.Fatal(err)
+	}
+	tr.t.Cleanup(func() { s.Stop() })
+	return s
+}
+
+// refused opens a session that must not come about, and checks that the error names the server and the reasons.
+func (tr trust) refused(addr string, access TLS, reasons ...string) {
+	tr.t.Helper()
+	access.Enabled = true
+	ctx, cancel := context.WithTimeout(tr.t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	s, err := Open(ctx, Options{Servers: []string{addr}, Timeout: 10 * time.Second, Access: Access{TLS: access}})
+	if err == nil {
+		closeSession(tr.t, s)
+	}
+	contains(tr.t, err, append(reasons, addr)...)
+}
+
+func TestServerThatDemandsCertificates(t *testing.T) {
+	tr := newTrust(t)
+	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), true)
+	addr := server.SecureAddr()
+	own := tr.issue(tr.ca, "n1", time.Hour)
+	good := TLS{Enabled: true, CA: tr.ca.CA, Cert: own.Cert, Key: own.Key}
+	access := Access{TLS: good, Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
+
+	s := open(t, Options{Servers: []string{addr}, Access: access})
+	p := root(t, s)
+	all := furnish(t, s, p)
+	named := good
+	named.ServerName = "zk"
+	friend := open(t, Options{Servers: []string{addr}, Access: Access{TLS: named, Auth: access.Auth}})
+	for _, path := range all {
+		if _, _, err := friend.Get(t.Context(), path, false); err != nil {
+			t.Error(err)
+		}
+	}
+	// To ZooKeeper a certificate is an identity as well: the creator's own opens what it made, another one nothing.
+	for name, c := range map[string]zkserver.Certificate{"n1": own, "n2": tr.issue(tr.ca, "n2", time.Hour)} {
+		bare := open(t, Options{Servers: []string{addr}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA, Cert: c.Cert, Key: c.Key}}})
+		if _, _, err := bare.Get(t.Context(), p.Leader(), false); (err == nil) != (name == "n1") {
+			t.Errorf("with the certificate of %s and no password: %v", name, err)
+		}
+	}
+	// What ends a session of somebody dead goes the same way.
+	e := Ended{Servers: []string{addr}, Session: s.SessionID(), Password: s.Password()}
+	if err := CloseSession(t.Context(), e); err == nil || s.Err() != nil {
+		t.Errorf("closed without TLS: %v, %v", err, s.Err())
+	}
+	e.Access = access
+	if err := CloseSession(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end", ended(s))
+
+	tr.refused(addr, TLS{CA: tr.ca.CA}, "TLS: the server refused us", "want of a certificate: set zookeeper.tls.cert", "remote error")
+	foreign, old := tr.issue(tr.other, "foreign", time.Hour), tr.issue(tr.ca, "old", -time.Hour)
+	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: foreign.Cert, Key: foreign.Key}, "zookeeper.tls.cert "+foreign.Cert, "of a CA that the server trusts")
+	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: old.Cert, Key: old.Key}, "zookeeper.tls.cert "+old.Cert, "is it valid")
+	tr.refused(addr, TLS{CA: tr.other.CA, Cert: own.Cert, Key: own.Key}, "no CA that signed the server's certificate", "zookeeper.tls.ca "+tr.other.CA)
+	tr.refused(addr, TLS{Cert: own.Cert, Key: own.Key}, "the system's roots: set zookeeper.tls.ca")
+	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: own.Cert, Key: own.Key, ServerName: "elsewhere"}, "for another name", "zookeeper.tls.server_name", "elsewhere")
+	tr.refused(server.Addr(), good, "TLS: ", "secureClientPort") // the port without TLS
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := Open(ctx, Options{Servers: []string{addr}, Timeout: 10 * time.Second})
+	contains(t, err, addr, "zookeeper.tls.enabled") // the port for TLS
+}
+
+func TestServersCertificate(t *testing.T) {
+	tr := newTrust(t)
+	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
+	px := newProxy(t, server.SecureAddr())
+	s := open(t, Options{Servers: []string{px.addr()}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}})
+	p := root(t, s)
+	// A connection that breaks is made anew.
+	px.cut()
+	eventually(t, "a write after the cut", func() bool {
+		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
+		return err == nil
+	})
+	expired := tr.serve(tr.issue(tr.ca, "expired", -time.Minute), false)
+	tr.refused(expired.SecureAddr(), TLS{CA: tr.ca.CA}, "TLS: the server's certificate has expired", "x509")
+}
+
+func TestTLSFilesAreChecked(t *testing.T) {
+	tr := newTrust(t)
+	own, other := tr.issue(tr.ca, "own", time.Hour), tr.issue(tr.ca, "else", time.Hour)
+	loose := filepath.Join(t.TempDir(), "loose")
+	if err := os.WriteFile(loose, []byte("key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]TLS{
+		"zookeeper.tls.ca: /no/ca cannot be read: no such file":  {CA: "/no/ca"},
+		"zookeeper.tls.ca: ca has no slash":                      {CA: "ca"},
+		"zookeeper.tls.ca: " + own.Key + " holds no certificate": {CA: own.Key},
+		"zookeeper.tls.cert: /no/cert cannot be read":            {Cert: "/no/cert", Key: own.Key},
+		"zookeeper.tls.key: /no/key cannot be read":              {Cert: own.Cert, Key: "/no/key"},
+		"zookeeper.tls.key: " + loose + " has mode 0644":         {Cert: own.Cert, Key: loose},
+		own.Cert + " and " + other.Key + " are no pair":          {Cert: own.Cert, Key: other.Key},
+		"zookeeper.tls.cert and .key: " + own.Key:                {Cert: own.Key, Key: own.Key},
+	} {
+		c.Enabled = true
+		contains(t, Access{TLS: c}.Check(), want)
+		_, err := c.dial(t.Context(), "tcp", shared.Addr())
+		contains(t, err, want)
+		c.Enabled = false
+		if err := (Access{TLS: c}).Check(); err != nil {
+			t.Errorf("not in use: %v", err)
+		}
+	}
+	if err := (Access{TLS: TLS{Enabled: true, CA: tr.ca.CA, Cert: own.Cert, Key: own.Key}}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A session that is over must not send, and a farewell could wait for a server that takes nothing any more.
+func TestClosingUnderTLSSendsNothing(t *testing.T) {
+	tr := newTrust(t)
+	own := tr.issue(tr.ca, "zk", time.Hour)
+	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	heard := make(chan []byte, 1)
+	go func() {
+		defer close(heard)
+		raw, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer raw.Close()
+		if err := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{pair}, MaxVersion: tls.VersionTLS12}).Handshake(); err == nil {
+			after, _ := io.ReadAll(raw)
+			heard <- after
+		}
+	}()
+	conn, err := TLS{Enabled: true, CA: tr.ca.CA}.dial(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if after, shaken := <-heard; !shaken || len(after) > 0 {
+		t.Errorf("handshake %t, then %d bytes", shaken, len(after))
+	}
+}
+
+// A CA or certificate that was renewed counts from the next connection on, without a restart.
+func TestRenewedFilesAreRead(t *testing.T) {
+	tr := newTrust(t)
+	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	access := TLS{Enabled: true, CA: ca}
+	for _, c := range []struct {
+		by   *zkserver.Authority
+		good bool
+	}{{tr.other, false}, {tr.ca, true}} {
+		data, err := os.ReadFile(c.by.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(ca, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := access.dial(t.Context(), "tcp", server.SecureAddr())
+		if (err == nil) != c.good {
+			t.Errorf("trusting %s: %v", c.by.CA, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}

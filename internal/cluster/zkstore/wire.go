@@ -114,7 +114,7 @@ func (u undertaker) closeAnywhere(ctx context.Context, servers []string) error {
 		if limit, ok := ctx.Deadline(); ok {
 			share = min(share, time.Until(limit)/time.Duration(len(servers)-i))
 		}
-		err := u.closeAt(ctx, share, server)
+		err := u.closeWithin(ctx, share, server)
 		if err == nil || errors.Is(err, ErrNoSuchSession) {
 			return err
 		}
@@ -123,9 +123,22 @@ func (u undertaker) closeAnywhere(ctx context.Context, servers []string) error {
 	return fmt.Errorf("cannot close session 0x%x: %w", u.session, errors.Join(errs...))
 }
 
-func (u undertaker) closeAt(ctx context.Context, limit time.Duration, server string) error {
+// closeTries is how often a server is asked that hangs up. One that speaks TLS does so now and then before its answer is
+// out, and whether a session has ended must not be a matter of luck.
+const closeTries = 5
+
+func (u undertaker) closeWithin(ctx context.Context, limit time.Duration, server string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	for range closeTries {
+		if err = u.closeAt(ctx, server); !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return err
+}
+
+func (u undertaker) closeAt(ctx context.Context, server string) error {
 	conn, err := u.dial(ctx, "tcp", server)
 	if err != nil {
 		return err

@@ -292,6 +292,10 @@ type Exclusion struct {
 	Time   time.Time `json:"time"`
 }
 
+// MaxRecord bounds a record, to half of what a server takes at once. Fields that are not known are kept when it is written
+// anew: of a larger one nothing could be written any more, and it would be there for good.
+const MaxRecord = 500 << 10
+
 // ReadSlot decodes what was read of the znode at path.
 func ReadSlot[T any, R interface {
 	*T
@@ -299,6 +303,10 @@ func ReadSlot[T any, R interface {
 }](path string, data []byte, stat Stat, exists bool) Slot[T] {
 	s := Slot[T]{Exists: exists, Stat: stat}
 	if !exists {
+		return s
+	}
+	if len(data) > MaxRecord {
+		s.Err = fmt.Errorf("znode %s holds %d bytes, more than a zkelectd record can have (%d)", path, len(data), MaxRecord)
 		return s
 	}
 	var rec T

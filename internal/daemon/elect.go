@@ -31,6 +31,7 @@ type electorRole struct {
 	holding  string // why a better member is not
 	sites    map[string]status.Standing
 	acting   bool
+	denied   string // what was logged of a refusal by ZooKeeper
 	program  elector.Program
 	history  chronicle
 }
@@ -159,11 +160,21 @@ func (e *electorRole) write(what string, do func(context.Context) error) {
 			e.settled = boottime.Now()
 			e.l.reader.Reread()
 			if err != nil {
-				e.l.d.log.Debug("not written", "what", what, "err", err)
+				e.complain(what, err)
 				e.retry = e.settled + e.l.budget.Renew/4
 			}
 		})
 	})
+}
+
+// complain logs why something was not written. What will not pass by itself is told to people, once.
+func (e *electorRole) complain(what string, err error) {
+	if !refused(err) || err.Error() == e.denied {
+		e.l.d.log.Debug("not written", "what", what, "err", err)
+		return
+	}
+	e.denied = err.Error()
+	e.l.d.log.Error("the elector's decision is refused by ZooKeeper, and nobody new can lead", "what", what, "err", err)
 }
 
 // policy is the one in force; the own configuration's where the record can't be used.

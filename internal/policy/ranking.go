@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"zkelectd/internal/cluster"
 )
@@ -84,13 +85,32 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	n := min(len(r.Entries), maxVerdicts)
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
-		v := cluster.Verdict{Node: e.Member.ID, Site: e.Member.Node.Record.Site, Incarnation: e.Member.Name, Why: e.Refused()}
+		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Why: clip(e.Refused())}
 		if e.Allowed() {
-			v.Rank, v.Why = i+1, e.words()
+			v.Rank, v.Why = i+1, clip(e.words())
 		}
 		verdicts = append(verdicts, v)
 	}
 	return verdicts, len(r.Entries) - n
+}
+
+// maxWords bounds what a verdict quotes of a member's record: whatever is in there, a decision with maxVerdicts of them must
+// not outgrow [cluster.MaxRecord], or nobody could read it.
+const maxWords = 200
+
+// clip shortens a quotation to what takes maxWords bytes in JSON.
+func clip(s string) string {
+	taken := 0
+	for i, r := range s {
+		cost := utf8.RuneLen(r)
+		if r < ' ' || strings.ContainsRune(`"\<>&`, r) || r == utf8.RuneError {
+			cost = 6 // as JSON escapes it
+		}
+		if taken += cost; taken > maxWords {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 func (e Entry) words() string {

@@ -43,9 +43,11 @@ type Reader struct {
 
 	snap        cluster.Snapshot
 	predecessor string
-	refused     string // what was logged of a refusal
-	unlisted    bool   // the own incarnation is gone
-	unnamed     bool   // the own znode below nodes is gone or damaged
+	refused     string          // what was logged of a refusal
+	foreign     int             // how many foreign znodes were last logged
+	forged      map[string]bool // incarnations without a session
+	unlisted    bool            // the own incarnation is gone
+	unnamed     bool            // the own znode below nodes is gone or damaged
 	nodes       map[string]cluster.Slot[cluster.Node]
 	names       []cluster.Incarnation
 }
@@ -56,7 +58,7 @@ func NewReader(opt ReaderOptions) *Reader {
 		opt:   opt,
 		out:   make(chan cluster.Snapshot, 1),
 		force: make(chan struct{}, 1),
-		known: make(map[string]bool),
+		known: make(map[string]bool), forged: make(map[string]bool),
 		nodes: make(map[string]cluster.Slot[cluster.Node]),
 		snap:  cluster.Snapshot{Self: opt.Self, Session: opt.Conn.SessionID()},
 	}
@@ -287,7 +289,9 @@ func (r *Reader) readOrder(ctx context.Context) error {
 	if !r.snap.Elector {
 		if r.predecessor != "" {
 			gone := false
-			err := r.fetch(ctx, p.Incarnation(r.predecessor), func(_ []byte, _ cluster.Stat, exists bool) { gone = !exists })
+			err := r.fetch(ctx, p.Incarnation(r.predecessor), func(_ []byte, stat cluster.Stat, exists bool) {
+				gone = !exists || r.isForged(r.predecessor, stat)
+			})
 			if err != nil || !gone {
 				return err
 			}
@@ -327,17 +331,31 @@ func (r *Reader) readOrder(ctx context.Context) error {
 	return r.list(ctx, true)
 }
 
+// isForged tells that an incarnation belongs to no session. No daemon makes such a one: it would never end, and whoever
+// waited for that would never elect.
+func (r *Reader) isForged(name string, stat cluster.Stat) bool {
+	if stat.Owner != 0 {
+		return false
+	}
+	r.forged[name] = true
+	r.opt.Log.Warn("an incarnation without a session is passed over: delete it", "znode", r.opt.Paths.Incarnation(name))
+	return true
+}
+
 func (r *Reader) list(ctx context.Context, watch bool) error {
 	names, _, err := r.opt.Conn.Children(ctx, r.opt.Paths.Election(), watch)
 	if err != nil {
 		return fmt.Errorf("cannot list znode %s: %w", r.opt.Paths.Election(), err)
 	}
 	in, foreign := cluster.ParseIncarnations(names)
-	if len(foreign) > 0 && watch {
-		r.opt.Log.Warn("foreign znodes among the incarnations are ignored", "znode", r.opt.Paths.Election(),
-			"count", len(foreign), "first", foreign[0])
+	if watch && (len(foreign) > 2*r.foreign || len(foreign) == 0) {
+		r.foreign = len(foreign)
+		if len(foreign) > 0 {
+			r.opt.Log.Warn("foreign znodes among the incarnations are ignored: delete them", "znode", r.opt.Paths.Election(),
+				"count", len(foreign), "first", foreign[0])
+		}
 	}
-	r.names = in
+	r.names = slices.DeleteFunc(in, func(i cluster.Incarnation) bool { return r.forged[i.Name] })
 	if watch {
 		r.known[r.opt.Paths.Election()] = true
 	}
@@ -379,7 +397,7 @@ func (r *Reader) readMembers(ctx context.Context) error {
 		}
 		g.Go(func() error {
 			err := r.fetch(gctx, path, func(data []byte, stat cluster.Stat, exists bool) {
-				r.keep(id, cluster.ReadSlot[cluster.Node](path, data, stat, exists))
+				r.keep(id, nodeSlot(path, data, stat, exists))
 			})
 			if errors.Is(err, cluster.ErrNoAuth) {
 				r.keep(id, closed(err)) // without a watch: it is read again each time

@@ -127,7 +127,7 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool
 	for _, i := range in {
 		path := p.Node(i.ID)
 		err := read(path, func(d []byte, st cluster.Stat, ok bool) {
-			nodes[i.ID] = cluster.ReadSlot[cluster.Node](path, d, st, ok)
+			nodes[i.ID] = nodeSlot(path, d, st, ok)
 		})
 		if errors.Is(err, cluster.ErrNoAuth) {
 			nodes[i.ID], err = closed(err), nil
@@ -138,6 +138,15 @@ func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool
 	}
 	s.Members = members(in, nodes)
 	return s, nil
+}
+
+// nodeSlot is the record of a member. One that no session owns is of no daemon: it would never take over, nor go away.
+func nodeSlot(path string, data []byte, stat cluster.Stat, exists bool) cluster.Slot[cluster.Node] {
+	s := cluster.ReadSlot[cluster.Node](path, data, stat, exists)
+	if exists && s.Err == nil && stat.Owner == 0 {
+		s.Record, s.Err = cluster.Node{}, fmt.Errorf("znode %s belongs to no session: not made by zkelectd, delete it", path)
+	}
+	return s
 }
 
 // closed is the record of a member that may not be read. It must not keep the group from being seen, nor from electing

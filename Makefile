@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build dist reproducible package-test systemd-test demo test lint units bench sim faults ci clean help
+.PHONY: build dist reproducible package-test systemd-test release-check demo test lint units bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -55,7 +55,8 @@ ci: lint units test ## what CI runs
 	$(MAKE) sim FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
-	$(MAKE) reproducible package-test systemd-test
+
+release-check: reproducible package-test systemd-test ## what a release has to pass besides: needs root, overlays and control groups
 
 clean: ## remove what was built
 	rm -rf bin dist

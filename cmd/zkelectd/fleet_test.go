@@ -126,7 +126,10 @@ func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
 	}
 	defer log.Close()
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), f.env...)
+	if p.cmd.Env == nil {
+		p.cmd.Env = os.Environ()
+	}
+	p.cmd.Env = append(p.cmd.Env, f.env...)
 	if err := p.cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
 )
 
 // The session timeout is longer than the test waits: who leads after a stop does so because of the RELEASE.
@@ -218,4 +219,26 @@ func TestRefusedReloadChangesNothing(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
+}
+
+// Who stops a daemon while ZooKeeper is down must not wait until it is back.
+func TestStopWithoutServers(t *testing.T) {
+	t.Parallel()
+	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	f := newFleet(t, server.Addr())
+	f.join("a")
+	f.works("a")
+	child := f.child("a")
+	server.Kill()
+	f.daemons["a"].signal(syscall.SIGTERM)
+	f.gone(child)
+	if code := f.exit("a"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	f.logged("a", "it ends with the session")
+	f.sane()
 }

@@ -166,6 +166,10 @@ func (m *Machine) windDown() {
 		m.do(RunPostStop{Term: m.term})
 		return
 	}
+	if m.quit != nil && m.pending == TxNone && m.now >= m.unheard() {
+		m.do(Note{Text: "leadership could not be released, as ZooKeeper does not answer: it ends with the session"})
+		m.end(m.quit.Reason)
+	}
 	if m.ended != "" {
 		if m.held {
 			m.released()
@@ -180,6 +184,10 @@ func (m *Machine) windDown() {
 		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.holding, m.ending()), m.now+m.opt.Budget.Lease)
 	}
 }
+
+// unheard is when a daemon that is to end no longer waits for ZooKeeper to take its RELEASE: its work is dead, and the
+// session that it leaves behind is about to expire.
+func (m *Machine) unheard() time.Duration { return m.deadline + m.opt.Budget.Session }
 
 // ending is the fence to leave behind: RELEASED only if nothing is owed any more.
 func (m *Machine) ending() cluster.Fence {

@@ -139,6 +139,9 @@ func (m *Machine) Wake() time.Duration {
 		want(m.deadline)
 		want(m.deadline - m.opt.Budget.Grace)
 		want(m.renewed + m.opt.Budget.Renew)
+		if m.quit != nil {
+			want(m.unheard())
+		}
 	}
 	want(m.again)
 	switch m.task {

@@ -512,3 +512,27 @@ func TestQuit(t *testing.T) {
 	s.on(HookDone{}, "RELEASE")
 	s.on(done(TxRelease), "Lease", "EndSession")
 }
+
+// A daemon that is to end does not wait for ever for servers that are gone.
+func TestQuitWithoutZooKeeper(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	unsent := TxDone{Tx: TxRelease, Err: cluster.ErrNotSent}
+	s.on(unsent)
+	s.after(s.b.Lease)
+	s.on(Tick{}, "RELEASE")
+	s.on(unsent)
+	s.after(s.b.Session - time.Millisecond)
+	if wake := s.m.Wake(); wake == 0 || wake > s.now+s.b.Session {
+		t.Errorf("wakes at %s", wake)
+	}
+	s.on(Tick{}, "RELEASE")
+	s.after(time.Second)
+	s.on(unsent, "EndSession", "Lease")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}

@@ -28,7 +28,7 @@ type link struct {
 
 	mu    sync.Mutex
 	conns map[*net.TCPConn]bool
-	done  bool
+	done  chan struct{} // closed with the link
 }
 
 func newLink(target string) (*link, error) {
@@ -36,7 +36,7 @@ func newLink(target string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{target: target, listener: listener, conns: make(map[*net.TCPConn]bool)}
+	l := &link{target: target, listener: listener, conns: make(map[*net.TCPConn]bool), done: make(chan struct{})}
 	l.wg.Go(l.accept)
 	return l, nil
 }
@@ -75,10 +75,13 @@ func (l *link) serve(c *net.TCPConn) {
 func (l *link) keep(c *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.done {
+	select {
+	case <-l.done:
+		return false
+	default:
 		l.conns[c] = true
+		return true
 	}
-	return !l.done
 }
 
 func (l *link) drop(c *net.TCPConn) {
@@ -104,7 +107,12 @@ func (l *link) copy(from, to *net.TCPConn, back bool) {
 			l.swallow(from)
 			return
 		case m == slow:
-			time.Sleep(time.Duration(l.delay.Load())) // this is the fault, not a wait for something
+			late := time.NewTimer(time.Duration(l.delay.Load()))
+			select {
+			case <-late.C:
+			case <-l.done:
+				late.Stop()
+			}
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -145,7 +153,7 @@ func (l *link) reset(hard bool) {
 func (l *link) close() {
 	l.listener.Close()
 	l.mu.Lock()
-	l.done = true
+	close(l.done)
 	l.mu.Unlock()
 	l.reset(false)
 	l.wg.Wait()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/racelog"
 	"zkelectd/internal/status"
 )
 
@@ -271,21 +271,11 @@ func (f *fleet) write(ops ...cluster.Op) {
 	}
 }
 
-// raced tells that the race detector has found something in a log, but for what go-zookeeper v1.0.4 does at a reconnect: it
-// reads the last zxid while a first reply may set it.
-func raced(log string) bool {
-	reports := strings.Split(log, "WARNING: DATA RACE")
-	return slices.ContainsFunc(reports[1:], func(report string) bool {
-		text, _, _ := strings.Cut(report, "==================")
-		return !strings.Contains(text, "zk.(*Conn).sendSetWatches")
-	})
-}
-
 // sane checks that nothing panicked, and S1.
 func (f *fleet) sane() []tenure {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if out := p.output(); strings.Contains(out, "panic:") || raced(out) {
+		if out := p.output(); strings.Contains(out, "panic:") || racelog.Found(out) {
 			f.t.Errorf("%s panicked or raced:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
 		}
 	}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
+
+	"zkelectd/internal/reference"
 )
 
 func file(t testing.TB, text string) string {
@@ -232,10 +233,6 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
-
-const document = "../../docs/configuration.md"
-
 // The reference is made from the keys, so that it can't be out of date.
 func TestReference(t *testing.T) {
 	var b strings.Builder
@@ -254,25 +251,7 @@ func TestReference(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
 	}
-	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- reference:begin -->\n", "<!-- reference:end -->"
-	before, rest, ok := strings.Cut(string(data), begin)
-	old, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no markers for the reference", document)
-	}
-	if old == b.String() {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is out of date: run go test ./internal/config -update", document)
-	}
-	if err := os.WriteFile(document, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	reference.Check(t, "../../docs/configuration.md", b.String())
 }
 
 func TestExampleLoads(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"zkelectd/internal/racelog"
 )
 
 var (
@@ -148,7 +150,7 @@ func (f *fleet) report(injected map[string]int, took []time.Duration, lasted tim
 		if err != nil {
 			f.t.Error(err)
 		}
-		if strings.Contains(string(log), "panic:") || raced(string(log)) {
+		if strings.Contains(string(log), "panic:") || racelog.Found(string(log)) {
 			f.t.Errorf("the log of %s has a panic or a data race", n.id)
 		}
 	}
@@ -160,16 +162,6 @@ func (f *fleet) report(injected map[string]int, took []time.Duration, lasted tim
 	f.t.Logf("%d faults in %s, %d tenures, %d overlaps; without a leader %s in all, %s at most; settled after %s (median), %s at most",
 		sum(injected), lasted.Round(time.Second), len(all), len(check(all)), total.Round(time.Millisecond), longest.Round(time.Millisecond),
 		took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
-}
-
-// raced tells that the race detector has found something in a log, but for what go-zookeeper v1.0.4 does at a reconnect: it
-// reads the last zxid while a first reply may set it.
-func raced(log string) bool {
-	reports := strings.Split(log, "WARNING: DATA RACE")
-	return slices.ContainsFunc(reports[1:], func(report string) bool {
-		text, _, _ := strings.Cut(report, "==================")
-		return !strings.Contains(text, "zk.(*Conn).sendSetWatches")
-	})
 }
 
 func sum(m map[string]int) (n int) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/racelog"
 )
 
 const patience = 60 * time.Second
@@ -70,7 +71,7 @@ func newHouse(t *testing.T, env ...string) *house {
 
 func (h *house) raze() {
 	log := read(filepath.Join(h.dir, "log"))
-	if strings.Contains(log, "DATA RACE") {
+	if racelog.Found(log) {
 		h.t.Error("a data race")
 	}
 	if h.t.Failed() {

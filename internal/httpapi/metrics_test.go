@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"zkelectd/internal/reference"
 	"zkelectd/internal/status"
 )
 
@@ -115,10 +114,6 @@ func TestMetricsKeepTheConventions(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
-
-const document = "../../docs/metrics.md"
-
 // The reference is made from the table, so that it can't be out of date.
 func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
@@ -130,23 +125,5 @@ func TestMetricsReference(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
-	data, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- reference:begin -->\n", "<!-- reference:end -->"
-	before, rest, ok := strings.Cut(string(data), begin)
-	old, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no markers for the reference", document)
-	}
-	if old == b.String() {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is out of date: run go test ./internal/httpapi -update", document)
-	}
-	if err := os.WriteFile(document, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	reference.Check(t, "../../docs/metrics.md", b.String())
 }

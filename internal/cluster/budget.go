@@ -66,3 +66,11 @@ func (b Budget) String() string {
 	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, kill margin %s, "+
 		"worst-case failover of a lost host %s plus the takeover", b.Session, round(b.Lease), round(b.Renew), round(b.Kill), round(b.Failover))
 }
+
+// Earlier is the earlier of two times at which to look again, 0 standing for never.
+func Earlier(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

@@ -79,19 +79,12 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 	}
 	ready, wake := e.consult(&in)
 	if !ready {
-		return earlier(wake, found.Wake)
+		return cluster.Earlier(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
 	e.report(d)
 	e.carryOut(d, snap)
-	return earlier(wake, earlier(d.Wake, found.Wake))
-}
-
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
+	return cluster.Earlier(wake, cluster.Earlier(d.Wake, found.Wake))
 }
 
 // carryOut writes what was decided.

@@ -138,10 +138,7 @@ func (l *loop) step(ev transition.Event) {
 		}
 	}
 	now := boottime.Now()
-	wake := l.elector.look(now, l.snap)
-	if at := l.machine.Wake(); wake == 0 || (at != 0 && at < wake) {
-		wake = at
-	}
+	wake := cluster.Earlier(l.elector.look(now, l.snap), l.machine.Wake())
 	l.timer.Reset(time.Hour)
 	if wake > 0 {
 		l.timer.Reset(max(0, wake-now))

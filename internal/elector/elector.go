@@ -86,7 +86,7 @@ func (e *Elector) Decide(in Input) Decision {
 	} else if d.Revoke == nil && o.changed {
 		d.Control = &o.Control
 	}
-	d.Wake = earlier(d.Wake, o.wake)
+	d.Wake = cluster.Earlier(d.Wake, o.wake)
 	return d
 }
 
@@ -195,11 +195,4 @@ func revoke(in Input) *cluster.Fence {
 	f.Led = f.Led || f.State == cluster.FenceReady
 	f.State, f.Reason, f.Time = cluster.FenceRevoked, in.Revoke, in.Wall
 	return &f
-}
-
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
 }

@@ -115,7 +115,7 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	case cluster.FailbackDelayed:
 		delay := time.Duration(rules.FailbackDelay)
 		if due := e.eligible[best.Name] + delay; due > b.in.Now {
-			d.Wake = earlier(d.Wake, due)
+			d.Wake = cluster.Earlier(d.Wake, due)
 			return fmt.Sprintf("failback is delayed until it has been eligible for %s", delay)
 		}
 	}
@@ -123,7 +123,7 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	if rules.MaxMoves <= 0 || len(recent) < rules.MaxMoves {
 		return ""
 	}
-	d.Wake = earlier(d.Wake, e.moves[recent[0]]+time.Duration(rules.MovesWindow))
+	d.Wake = cluster.Earlier(d.Wake, e.moves[recent[0]]+time.Duration(rules.MovesWindow))
 	return fmt.Sprintf("policy has moved the leader %d times within %s, election.max_moves allows no more", len(recent), time.Duration(rules.MovesWindow))
 }
 

@@ -51,19 +51,12 @@ func (l *loop) look() time.Duration {
 	}
 	ready, wake := l.consult(&in)
 	if !ready {
-		return earlier(wake, found.Wake)
+		return cluster.Earlier(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
 	h.w.broken.decides(l, &d, snap)
 	l.carryOut(d, snap)
-	return earlier(wake, earlier(d.Wake, found.Wake))
-}
-
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
+	return cluster.Earlier(wake, cluster.Earlier(d.Wake, found.Wake))
 }
 
 // carryOut writes what was decided.

@@ -91,10 +91,7 @@ func (l *loop) step(ev transition.Event) {
 		}
 		return
 	}
-	wake := l.look()
-	if at := l.machine.Wake(); wake == 0 || (at != 0 && at < wake) {
-		wake = at
-	}
+	wake := cluster.Earlier(l.look(), l.machine.Wake())
 	l.wakeAt(wake)
 }
 

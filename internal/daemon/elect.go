@@ -33,7 +33,7 @@ type electorRole struct {
 	acting   bool
 	denied   string // what was logged of a refusal by ZooKeeper
 	program  elector.Program
-	history  chronicle
+	history  historyWriter
 }
 
 func newElectorRole(l *loop) *electorRole {
@@ -44,7 +44,7 @@ func newElectorRole(l *loop) *electorRole {
 		watchdog: watchdog.New(watchdog.Options{
 			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, OwnWaitOut: l.budget.WaitOut,
 		}),
-		history: chronicle{l: l},
+		history: historyWriter{l: l},
 	}
 }
 

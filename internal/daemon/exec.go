@@ -36,11 +36,11 @@ func askProgram(ctx context.Context, argv []string, ask policy.Input, timeout ti
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec.command is not set on this host"}
 	}
-	out, err := hook.Ask(ctx, "policy.exec.command", argv, child.Clean(os.Environ()), policy.Ask(ask), timeout)
+	out, err := hook.Ask(ctx, "policy.exec.command", argv, child.Clean(os.Environ()), policy.QuestionJSON(ask), timeout)
 	if err != nil {
 		return policy.Answer{Err: err.Error()}
 	}
-	return policy.Hear(out, ask)
+	return policy.ParseAnswer(out, ask)
 }
 
 // Asker asks the program of a configuration, for a forecast.

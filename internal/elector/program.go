@@ -35,7 +35,7 @@ func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Durat
 		p.waiting = 0
 		return true, 0, nil
 	}
-	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.Key(question)) // a new policy asks anew
+	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.QuestionKey(question)) // a new policy asks anew
 	known, timeout := p.answer != nil && p.question == key, time.Duration(in.Policy.Rules.ExecTimeout)
 	if !p.busy && (!known || in.Now-p.since >= AnswerAge) {
 		p.busy, ask = true, &Ask{question, timeout, key}

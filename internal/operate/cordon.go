@@ -12,7 +12,7 @@ import (
 
 // StepDown has the leader give up; it is not chosen for as long as the order holds.
 func StepDown(q forecast.Question, o Order) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.moving()
 	}
@@ -23,7 +23,7 @@ func StepDown(q forecast.Question, o Order) (Given, error) {
 	if node == "" {
 		return Given{}, errors.New("nobody leads")
 	}
-	if err := d.shut(cluster.Cordon{Node: node, Drain: true, StepDown: true}); err != nil {
+	if err := d.cordon(cluster.Cordon{Node: node, Drain: true, StepDown: true}); err != nil {
 		return Given{}, err
 	}
 	out := d.foresee()
@@ -31,11 +31,11 @@ func StepDown(q forecast.Question, o Order) (Given, error) {
 		return Given{}, fmt.Errorf("nobody else may lead: %s", elector.Refusals(out.Last.Ranking))
 	}
 	d.say("%s (%s) steps down and is not chosen%s; %s (%s) takes over", node, site, d.lasting(), out.Leader.ID, out.Leader.Node.Record.Site)
-	return d.hand("step-down of " + node)
+	return d.finish("step-down of " + node)
 }
 
-// shut adds a cordon, in place of an older one of the same target.
-func (d *desk) shut(c cluster.Cordon) error {
+// cordon adds a cordon, in place of an older one of the same target.
+func (d *draft) cordon(c cluster.Cordon) error {
 	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(old cluster.Cordon) bool {
 		if old.Node != c.Node || old.Site != c.Site || (c.StepDown && !old.StepDown) { // a step-down ends no cordon
 			return false
@@ -58,7 +58,7 @@ func (d *desk) shut(c cluster.Cordon) error {
 
 // Cordon keeps a node or site from being chosen; drain has a leader there replaced, too.
 func Cordon(q forecast.Question, o Order, node, site string, drain bool) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.target(node, site)
 	}
@@ -69,7 +69,7 @@ func Cordon(q forecast.Question, o Order, node, site string, drain bool) (Given,
 		return Given{}, err
 	}
 	c := cluster.Cordon{Node: node, Site: site, Drain: drain}
-	if err := d.shut(c); err != nil {
+	if err := d.cordon(c); err != nil {
 		return Given{}, err
 	}
 	leader, at := d.leader()
@@ -77,10 +77,10 @@ func Cordon(q forecast.Question, o Order, node, site string, drain bool) (Given,
 	switch there := c.Meets(leader, at); {
 	case !drain && there:
 		d.say("%s is not chosen any more%s; %s, which leads, goes on", c.Target(), d.lasting(), leader)
-		return d.hand("cordon of " + c.Target())
+		return d.finish("cordon of " + c.Target())
 	case !drain:
 		d.say("%s is not chosen any more%s", c.Target(), d.lasting())
-		return d.hand("cordon of " + c.Target())
+		return d.finish("cordon of " + c.Target())
 	case there && out.Led() && !c.Meets(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.say("%s is not chosen any more%s, and leadership moves from %s (%s) to %s (%s)", c.Target(), d.lasting(), leader, at,
 			out.Leader.ID, out.Leader.Node.Record.Site)
@@ -91,12 +91,12 @@ func Cordon(q forecast.Question, o Order, node, site string, drain bool) (Given,
 	default:
 		d.say("%s is not chosen any more%s; nobody there leads", c.Target(), d.lasting())
 	}
-	return d.hand("drain of " + c.Target())
+	return d.finish("drain of " + c.Target())
 }
 
 // Uncordon lifts the cordons of a node or site, or all.
 func Uncordon(q forecast.Question, o Order, node, site string, all bool) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err != nil {
 		return Given{}, err
 	}
@@ -112,7 +112,7 @@ func Uncordon(q forecast.Question, o Order, node, site string, all bool) (Given,
 		return Given{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
 	}
 	if all {
-		return d.hand("uncordon of all")
+		return d.finish("uncordon of all")
 	}
-	return d.hand("uncordon of " + cluster.Cordon{Node: node, Site: site}.Target())
+	return d.finish("uncordon of " + cluster.Cordon{Node: node, Site: site}.Target())
 }

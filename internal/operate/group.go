@@ -11,7 +11,7 @@ import (
 
 // Pause keeps policy from moving the leader; hard keeps even a dead one from being replaced.
 func Pause(q forecast.Question, o Order, hard bool) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err != nil {
 		return Given{}, err
 	}
@@ -21,15 +21,15 @@ func Pause(q forecast.Question, o Order, hard bool) (Given, error) {
 	d.next.Pause = &cluster.Pause{Order: d.number(), Hard: hard}
 	if hard {
 		d.say("paused hard%s: nobody is elected, not even for a leader that dies", d.lasting())
-		return d.hand("hard pause")
+		return d.finish("hard pause")
 	}
 	d.say("paused%s: policy moves nobody; a leader that dies is still replaced", d.lasting())
-	return d.hand("pause")
+	return d.finish("pause")
 }
 
 // Resume ends a pause.
 func Resume(q forecast.Question, o Order) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err != nil {
 		return Given{}, err
 	}
@@ -40,12 +40,12 @@ func Resume(q forecast.Question, o Order) (Given, error) {
 	d.say("ended: the pause %s", p.Order)
 	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)
 	d.next.Pause = nil
-	return d.hand("resume")
+	return d.finish("resume")
 }
 
 // Elect has the election run once by policy alone, without failback, damping and moves.
 func Elect(q forecast.Question, o Order) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.moving()
 	}
@@ -66,12 +66,12 @@ func Elect(q forecast.Question, o Order) (Given, error) {
 	default:
 		d.say("%s (%s) takes over", out.Leader.ID, out.Leader.Node.Record.Site)
 	}
-	return d.hand("election")
+	return d.finish("election")
 }
 
 // Forgive lifts the strikes of a node, or of all where node is empty.
 func Forgive(q forecast.Question, o Order, node string) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err != nil {
 		return Given{}, err
 	}
@@ -92,7 +92,7 @@ func Forgive(q forecast.Question, o Order, node string) (Given, error) {
 	}
 	d.next.Forgiven = append(d.next.Forgiven, cluster.Forgiven{Order: d.number(), Node: node, Term: rec.Term})
 	if node == "" {
-		return d.hand("forgiving of all")
+		return d.finish("forgiving of all")
 	}
-	return d.hand("forgiving of " + node)
+	return d.finish("forgiving of " + node)
 }

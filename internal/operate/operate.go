@@ -31,37 +31,37 @@ type Given struct {
 	Says []string
 }
 
-// desk is where an order is made out.
-type desk struct {
+// draft is an order that is being made out.
+type draft struct {
 	q     forecast.Question
 	order Order
 	next  cluster.Control
 	given Given
 }
 
-func open(q forecast.Question, o Order) (*desk, error) {
+func newDraft(q forecast.Question, o Order) (*draft, error) {
 	if err := q.Snapshot.Control.Err; err != nil {
 		return nil, fmt.Errorf("the orders cannot be changed: %w", err)
 	}
-	d := &desk{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
+	d := &draft{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
 	// Numbers go on where control was deleted: the decision may still name the last one.
 	d.next.Last = max(d.next.Last, q.Snapshot.Elected.Record.Order)
 	return d, nil
 }
 
 // number makes out the order itself.
-func (d *desk) number() cluster.Order {
+func (d *draft) number() cluster.Order {
 	o := d.next.Next(cluster.Order{By: d.order.By, Reason: d.order.Reason, For: cluster.Duration(d.order.For), Time: d.q.Wall})
 	d.given.ID = o.ID
 	return o
 }
 
-func (d *desk) say(format string, args ...any) {
+func (d *draft) say(format string, args ...any) {
 	d.given.Says = append(d.given.Says, fmt.Sprintf(format, args...))
 }
 
-// hand finishes the order; what goes into the record for others who give one at the same time.
-func (d *desk) hand(what string) (Given, error) {
+// finish completes the order; what goes into the record for others who give one at the same time.
+func (d *draft) finish(what string) (Given, error) {
 	if d.given.ID == 0 {
 		d.number()
 	}
@@ -71,21 +71,21 @@ func (d *desk) hand(what string) (Given, error) {
 }
 
 // foresee is what would come of the orders as they are made out.
-func (d *desk) foresee() forecast.Outcome {
+func (d *draft) foresee() forecast.Outcome {
 	q := d.q
 	q.Snapshot.Control.Exists, q.Snapshot.Control.Record = true, d.next.Clone()
 	return forecast.Run(q)
 }
 
 // moving refuses what a hard pause would keep from happening.
-func (d *desk) moving() error {
+func (d *draft) moving() error {
 	if p := d.next.Pause; p != nil && p.Hard {
 		return fmt.Errorf("the group is paused hard %s: 'zkelectd resume' first", p.Order)
 	}
 	return nil
 }
 
-func (d *desk) lasting() string {
+func (d *draft) lasting() string {
 	if d.order.For == 0 {
 		return ""
 	}
@@ -93,7 +93,7 @@ func (d *desk) lasting() string {
 }
 
 // leader is the node that leads or is to.
-func (d *desk) leader() (node, site string) {
+func (d *draft) leader() (node, site string) {
 	s := &d.q.Snapshot
 	if s.Current.Readable() {
 		return s.Current.Record.Node, s.Current.Record.Site
@@ -107,7 +107,7 @@ func (d *desk) leader() (node, site string) {
 }
 
 // target checks that somebody is meant.
-func (d *desk) target(node, site string) error {
+func (d *draft) target(node, site string) error {
 	if (node == "") == (site == "") {
 		return errors.New("name a node or a site, one of them")
 	}
@@ -148,7 +148,7 @@ func refused(out forecast.Outcome, m cluster.Move) string {
 
 // Move puts a node or a site first.
 func Move(q forecast.Question, o Order, node, site string) (Given, error) {
-	d, err := open(q, o)
+	d, err := newDraft(q, o)
 	if err == nil {
 		err = errors.Join(d.target(node, site), d.moving())
 	}
@@ -183,5 +183,5 @@ func Move(q forecast.Question, o Order, node, site string) (Given, error) {
 	default:
 		d.say("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID, out.Leader.Node.Record.Site, d.lasting())
 	}
-	return d.hand("move to " + m.Target())
+	return d.finish("move to " + m.Target())
 }

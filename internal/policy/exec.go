@@ -36,19 +36,19 @@ type questionMember struct {
 	Score     *float64          `json:"score,omitempty"`
 }
 
-// Key tells questions apart that need an answer of their own. What nodes measure changes all the time, and does not.
-func Key(in Input) string {
+// QuestionKey tells questions apart that need an answer of their own. What nodes measure changes all the time, and does not.
+func QuestionKey(in Input) string {
 	members := slices.Clone(in.Members)
 	for i := range members {
 		members[i].Node.Record.Latency, members[i].Node.Record.Score = nil, nil
 	}
 	in.Members = members
-	return string(Ask(in))
+	return string(QuestionJSON(in))
 }
 
-// Ask puts an input into the words of an exec policy's program: the same for the same circumstances. Older registrations
+// QuestionJSON puts an input into the words of an exec policy's program: the same for the same circumstances. Older registrations
 // of a node are left out.
-func Ask(in Input) []byte {
+func QuestionJSON(in Input) []byte {
 	c := in.Circumstances
 	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
 	for _, m := range in.Members {
@@ -71,8 +71,8 @@ func Ask(in Input) []byte {
 	return append(data, '\n')
 }
 
-// Hear reads the program's answer: a JSON list of ids, best first. Who is left out does not lead.
-func Hear(data []byte, in Input) Answer {
+// ParseAnswer reads the program's answer: a JSON list of ids, best first. Who is left out does not lead.
+func ParseAnswer(data []byte, in Input) Answer {
 	var order []string
 	d := json.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(&order); err != nil {

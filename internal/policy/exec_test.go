@@ -20,14 +20,14 @@ func TestTheProgramIsToldWhatCounts(t *testing.T) {
 	want := `{"v":1,"cause":"failure","previous":{"node":"x","site":"dc3"},"failed_sites":["dc3"],"members":[` +
 		`{"id":"a","site":"dc1","priority":1,"labels":{},"incumbent":false,"latency_ms":0.5},` +
 		`{"id":"b","site":"dc2","priority":5,"labels":{"rack":"r1"},"incumbent":true,"score":2.5}]}` + "\n"
-	if got := string(Ask(in)); got != want {
+	if got := string(QuestionJSON(in)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	slices.Reverse(in.Members)
-	if got := string(Ask(in)); got != want {
+	if got := string(QuestionJSON(in)); got != want {
 		t.Errorf("in another order of the members: %s", got)
 	}
-	if got, want := string(Ask(Input{})), `{"v":1,"cause":"","previous":{},"failed_sites":[],"members":[]}`+"\n"; got != want {
+	if got, want := string(QuestionJSON(Input{})), `{"v":1,"cause":"","previous":{},"failed_sites":[],"members":[]}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -51,7 +51,7 @@ func TestTheProgramsAnswerIsAListOfMembers(t *testing.T) {
 		`["a", "x"]`:       {nil, `names "x", which is not a member`},
 		`["a", "b", "a"]`:  {nil, `names "a" twice`},
 	} {
-		got := Hear([]byte(text), in)
+		got := ParseAnswer([]byte(text), in)
 		if !slices.Equal(got.Order, c.order) || (got.Err == "") != (c.err == "") || !strings.Contains(got.Err, c.err) {
 			t.Errorf("%q: %+v, want %+v", text, got, c)
 		}

@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/history"
 )
 
-// chronicle writes the history while this daemon is the elector. It has no say in anything: what fails is tried again
+// historyWriter writes the history while this daemon is the elector. It has no say in anything: what fails is tried again
 // later.
-type chronicle struct {
+type historyWriter struct {
 	l     *loop
 	core  history.Recorder
 	busy  bool
@@ -20,41 +20,41 @@ type chronicle struct {
 	said  string // the last failure
 }
 
-func (c *chronicle) observe(s cluster.Snapshot, now time.Duration) {
-	c.core.Observe(s, now)
-	for _, t := range c.core.Witnessed() {
-		c.l.d.tally.transition(t)
+func (w *historyWriter) observe(s cluster.Snapshot, now time.Duration) {
+	w.core.Observe(s, now)
+	for _, t := range w.core.Witnessed() {
+		w.l.d.tally.transition(t)
 	}
-	terms := c.core.Take()
-	if c.busy || now < c.retry || len(terms) == 0 {
+	terms := w.core.Take()
+	if w.busy || now < w.retry || len(terms) == 0 {
 		return
 	}
-	c.busy = true
-	c.l.owned.Go(func() {
-		err := c.write(terms)
-		c.l.later(func() {
-			c.busy = false
+	w.busy = true
+	w.l.owned.Go(func() {
+		err := w.write(terms)
+		w.l.later(func() {
+			w.busy = false
 			if err != nil {
-				c.retry = boottime.Now() + 10*time.Second
-				if c.said != err.Error() {
-					c.said = err.Error()
-					c.l.d.log.Warn("the history is not written", "znode", c.l.d.paths.History(), "err", err)
+				w.retry = boottime.Now() + 10*time.Second
+				if w.said != err.Error() {
+					w.said = err.Error()
+					w.l.d.log.Warn("the history is not written", "znode", w.l.d.paths.History(), "err", err)
 				}
 				return
 			}
-			c.said = ""
-			c.core.Written(terms)
+			w.said = ""
+			w.core.Written(terms)
 		})
 	})
 }
 
 // write adds terms to what is there. Another elector may do the same.
-func (c *chronicle) write(terms []cluster.PastTerm) error {
-	ctx, cancel := context.WithTimeout(c.l.life, c.l.budget.Session)
+func (w *historyWriter) write(terms []cluster.PastTerm) error {
+	ctx, cancel := context.WithTimeout(w.l.life, w.l.budget.Session)
 	defer cancel()
-	path := c.l.d.paths.History()
+	path := w.l.d.paths.History()
 	for {
-		data, stat, err := c.l.s.Get(ctx, path, false)
+		data, stat, err := w.l.s.Get(ctx, path, false)
 		op := cluster.Op{Kind: cluster.OpSet, Path: path, Version: stat.Version}
 		var h cluster.History
 		switch {
@@ -75,7 +75,7 @@ func (c *chronicle) write(terms []cluster.PastTerm) error {
 			return nil
 		}
 		op.Data = cluster.EncodeHistory(&h)
-		_, err = c.l.s.Do(ctx, op)
+		_, err = w.l.s.Do(ctx, op)
 		if !errors.Is(err, cluster.ErrBadVersion) && !errors.Is(err, cluster.ErrNodeExists) {
 			return err
 		}

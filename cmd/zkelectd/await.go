@@ -97,6 +97,8 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 
 // readHistory reads the history, empty if there is none yet.
 func readHistory(ctx context.Context, g group, watch bool) (cluster.History, error) {
+	ctx, cancel := brief(ctx)
+	defer cancel()
 	data, _, err := g.session.Get(ctx, g.paths.History(), watch)
 	if errors.Is(err, cluster.ErrNoNode) {
 		return cluster.History{}, nil

@@ -117,7 +117,7 @@ func give(ctx context.Context, g group, ask func(forecast.Question) (operate.Giv
 			return operate.Given{}, fmt.Errorf("not done: there was another order at the same time, %s; see 'zkelectd status', and give yours again if it still holds", c.LastOrder)
 		}
 		last = snap.Control.Record.Last
-		q, err := g.question(snap)
+		q, err := g.question(ctx, snap)
 		if err != nil {
 			return operate.Given{}, err
 		}
@@ -125,7 +125,7 @@ func give(ctx context.Context, g group, ask func(forecast.Question) (operate.Giv
 		if err != nil {
 			return given, err
 		}
-		_, err = g.session.Do(ctx, g.paths.ControlTx("", snap.Control, given.Control)...)
+		err = g.write(ctx, g.paths.ControlTx("", snap.Control, given.Control)...)
 		switch {
 		case err == nil:
 			return given, nil
@@ -140,9 +140,9 @@ func give(ctx context.Context, g group, ask func(forecast.Question) (operate.Giv
 }
 
 // question asks about the group as it is, under the policy in force.
-func (g group) question(snap cluster.Snapshot) (forecast.Question, error) {
+func (g group) question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
 	q, err := daemon.Question(g.cfg, snap)
-	q.Ask = daemon.Asker(g.cfg)
+	q.Ask = daemon.Asker(ctx, g.cfg)
 	return q, err
 }
 

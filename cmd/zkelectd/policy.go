@@ -115,9 +115,9 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 				printLines(w, lines)
 				p := daemon.Proposal{Config: cfg, By: whoami(), Explicit: cfg.Policy.Revision, Force: force}
 				if dry {
-					return foreseePolicy(w, g, snap, p)
+					return foreseePolicy(ctx, w, g, snap, p)
 				}
-				rec, err := daemon.PublishPolicy(ctx, g.session, g.paths, p)
+				rec, err := g.publish(ctx, p)
 				if err != nil {
 					return err
 				}
@@ -133,12 +133,12 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 }
 
 // foreseePolicy says what would come of a policy.
-func foreseePolicy(w io.Writer, g group, snap cluster.Snapshot, p daemon.Proposal) error {
+func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p daemon.Proposal) error {
 	rec, err := p.Next(snap)
 	if err != nil {
 		return err
 	}
-	q, err := g.question(snap)
+	q, err := g.question(ctx, snap)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ and the running one stays.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withConfig(cmd, func(ctx context.Context, g group) error {
 				if force {
-					rec, err := daemon.PublishPolicy(ctx, g.session, g.paths, daemon.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
+					rec, err := g.publish(ctx, daemon.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
 					if err != nil {
 						return err
 					}
@@ -86,6 +86,8 @@ func (g group) signalled(ctx context.Context, limit time.Duration) (cluster.Node
 
 // node reads what the daemon with the configuration's id says of itself, and watches it.
 func (g group) node(ctx context.Context) (cluster.Node, error) {
+	ctx, cancel := brief(ctx)
+	defer cancel()
 	path := g.paths.Node(g.cfg.Node.ID)
 	data, stat, err := g.session.Get(ctx, path, true)
 	if errors.Is(err, cluster.ErrNoNode) {

@@ -83,9 +83,29 @@ func closeQuietly(ctx context.Context, s *zkstore.Session) {
 
 // read reads the whole group once.
 func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := brief(ctx)
 	defer cancel()
 	return zkstore.ReadAll(ctx, g.session, g.paths, false)
+}
+
+// brief bounds what a command asks of ZooKeeper at once: a person waits for the answer.
+func brief(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 10*time.Second)
+}
+
+// write sends one transaction.
+func (g group) write(ctx context.Context, ops ...cluster.Op) error {
+	ctx, cancel := brief(ctx)
+	defer cancel()
+	_, err := g.session.Do(ctx, ops...)
+	return err
+}
+
+// publish makes a policy the one in force.
+func (g group) publish(ctx context.Context, p daemon.Proposal) (cluster.Policy, error) {
+	ctx, cancel := brief(ctx)
+	defer cancel()
+	return daemon.PublishPolicy(ctx, g.session, g.paths, p)
 }
 
 // logger logs to standard error, at a level that a reload can change.

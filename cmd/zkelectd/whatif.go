@@ -53,7 +53,7 @@ and exits with 1 if one of them would leave no leader.`,
 				if err != nil {
 					return err
 				}
-				q, err := g.supposing(snap, file, change)
+				q, err := g.supposing(ctx, snap, file, change)
 				if err != nil {
 					return err
 				}
@@ -77,8 +77,8 @@ and exits with 1 if one of them would leave no leader.`,
 }
 
 // supposing asks about the group under changes. Names that nothing has are slips.
-func (g group) supposing(snap cluster.Snapshot, file string, change forecast.Change) (forecast.Question, error) {
-	q, err := g.question(snap)
+func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string, change forecast.Change) (forecast.Question, error) {
+	q, err := g.question(ctx, snap)
 	if err != nil {
 		return q, err
 	}

@@ -43,10 +43,10 @@ func askProgram(ctx context.Context, argv []string, ask policy.Input, timeout ti
 	return policy.ParseAnswer(out, ask)
 }
 
-// Asker asks the program of a configuration, for a forecast.
-func Asker(c config.Config) func(policy.Input) *policy.Answer {
+// Asker asks the program of a configuration, for a forecast, while ctx lasts.
+func Asker(ctx context.Context, c config.Config) func(policy.Input) *policy.Answer {
 	return func(in policy.Input) *policy.Answer {
-		a := askProgram(context.Background(), c.Policy.Exec.Command, in, c.Policy.Exec.Timeout)
+		a := askProgram(ctx, c.Policy.Exec.Command, in, c.Policy.Exec.Timeout)
 		return &a
 	}
 }

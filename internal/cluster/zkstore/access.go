@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -83,49 +82,25 @@ type identity struct {
 	file   string
 }
 
-// maxAuth bounds what is read of a file that may be anything.
-const maxAuth = 4 << 10
-
 func (f AuthFile) read() (identity, error) {
 	if f.Path == "" {
 		return identity{}, nil
 	}
-	bad := func(format string, args ...any) (identity, error) {
-		return identity{}, fmt.Errorf("zookeeper.auth.file: %s "+format, append([]any{f.Path}, args...)...)
+	const key, line = "zookeeper.auth.file", 4 << 10
+	others := ^fs.FileMode(0o600) & fs.ModePerm
+	if f.Systemd {
+		others = 0
 	}
-	if !f.Systemd && !strings.Contains(f.Path, "/") {
-		return identity{}, noCredential("zookeeper.auth.file", f.Path)
-	}
-	file, err := os.Open(f.Path)
+	data, err := readFile(key, f.Path, others)
 	if err != nil {
-		return bad("cannot be read: %v", errors.Unwrap(err))
+		return identity{}, err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return bad("cannot be read: %v", err)
-	case !info.Mode().IsRegular():
-		return bad("is no regular file")
-	case !f.Systemd && info.Mode().Perm()&^0o600 != 0:
-		return bad("has mode %#o, so that others may get at the password: chmod 0600 it", info.Mode().Perm())
+	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	user, password, ok := strings.Cut(text, ":")
+	if !ok || user == "" || password == "" || len(data) > line || strings.ContainsAny(text, "\r\n\x00") {
+		return identity{}, fmt.Errorf("%s: %s does not hold one line, user:password", key, f.Path)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxAuth+1))
-	if err != nil {
-		return bad("cannot be read: %v", err)
-	}
-	line := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	user, password, ok := strings.Cut(line, ":")
-	if !ok || user == "" || password == "" || len(data) > maxAuth || strings.ContainsAny(line, "\r\n\x00") {
-		return bad("does not hold one line, user:password")
-	}
-	return identity{scheme: "digest", secret: []byte(line), user: user, file: f.Path}, nil
-}
-
-// noCredential refuses a name that would be a file in whatever directory this process happens to be in.
-func noCredential(key, name string) error {
-	return fmt.Errorf("%s: %s has no slash, so it names a credential of a systemd unit, but $CREDENTIALS_DIRECTORY is not set: "+
-		"add LoadCredential= to the unit, or write a path", key, name)
+	return identity{scheme: "digest", secret: []byte(text), user: user, file: f.Path}, nil
 }
 
 // advice says what to do about a znode that this identity may not touch. The server takes every password; a wrong one only

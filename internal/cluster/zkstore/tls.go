@@ -1,7 +1,6 @@
 package zkstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 )
@@ -39,9 +37,9 @@ func (a Access) dialer() DialFunc {
 func (t TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		data, err := os.ReadFile(t.CA)
+		data, err := readFile("zookeeper.tls.ca", t.CA, 0)
 		if err != nil {
-			return nil, unreadable("zookeeper.tls.ca", t.CA, err)
+			return nil, err
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(data) {
@@ -51,11 +49,11 @@ func (t TLS) config() (*tls.Config, error) {
 	if t.Cert == "" {
 		return c, nil
 	}
-	cert, err := os.ReadFile(t.Cert)
+	cert, err := readFile("zookeeper.tls.cert", t.Cert, 0)
 	if err != nil {
-		return nil, unreadable("zookeeper.tls.cert", t.Cert, err)
+		return nil, err
 	}
-	key, err := readKey(t.Key)
+	key, err := readFile("zookeeper.tls.key", t.Key, 0o007)
 	if err != nil {
 		return nil, err
 	}
@@ -65,29 +63,6 @@ func (t TLS) config() (*tls.Config, error) {
 	}
 	c.Certificates = []tls.Certificate{pair}
 	return c, nil
-}
-
-func readKey(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, unreadable("zookeeper.tls.key", path, err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, unreadable("zookeeper.tls.key", path, err)
-	}
-	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		return nil, fmt.Errorf("zookeeper.tls.key: %s has mode %#o, so that everybody may get at the key: chmod 0600 it", path, mode)
-	}
-	return io.ReadAll(file)
-}
-
-func unreadable(key, path string, err error) error {
-	if !strings.Contains(path, "/") {
-		return noCredential(key, path)
-	}
-	return fmt.Errorf("%s: %s cannot be read: %w", key, path, cmp.Or(errors.Unwrap(err), err))
 }
 
 // dial opens a connection and shakes hands.

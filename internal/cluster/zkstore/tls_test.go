@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,7 +146,17 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	if err := os.WriteFile(loose, []byte("key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	here := t.TempDir()
+	t.Chdir(here) // what lies there must not pass for a credential
+	if err := os.Symlink(tr.ca.CA, "ca"); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(here, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, c := range map[string]TLS{
+		"zookeeper.tls.ca: " + fifo + " is no regular file":      {CA: fifo},
 		"zookeeper.tls.ca: /no/ca cannot be read: no such file":  {CA: "/no/ca"},
 		"zookeeper.tls.ca: ca has no slash":                      {CA: "ca"},
 		"zookeeper.tls.ca: " + own.Key + " holds no certificate": {CA: own.Key},

@@ -38,7 +38,7 @@ func packages(t *testing.T) map[string]pkg {
 // The core is pure: this is what lets it be tested by the million schedules.
 func TestTheCoreIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "history", "forecast"} {
+	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "history", "forecast", "operate"} {
 		p, ok := all["internal/"+name]
 		if !ok {
 			t.Fatalf("internal/%s is missing", name)

@@ -48,7 +48,7 @@ func Keys() []Key {
 		{"zookeeper.servers", list, []string{"127.0.0.1:2181"}, false, "The ensemble, as host:port."},
 		{"zookeeper.root", text, "/cluster", false, "The group's root znode; created if it does not exist. Daemons with the same root elect one leader."},
 		{"zookeeper.session_timeout", duration, 6 * time.Second, false, "The session timeout to ask for; the server clamps it to 2 to 20 of its ticks. The lease is 45 % of what it grants."},
-		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; 0s tries for ever."},
+		{"zookeeper.connect_timeout", duration, time.Duration(0), false, "How long to try for a first connection before giving up; with 0s the daemon tries for ever, and a command for 10s."},
 		{"zookeeper.session_file", text, "", false, "Where the session's id and password are kept (mode 0600) for 'zkelectd release'. Default: session in systemd's $RUNTIME_DIRECTORY; without that, nowhere."},
 		{"zookeeper.auth.file", text, "", false, "A file that holds user:password for ZooKeeper's digest scheme, mode 0600 or 0400; a name without a slash is a systemd credential (LoadCredential=). See docs/security.md."},
 		{"zookeeper.acl", text, "open", false, "Who may use the znodes that are created: open (everybody), readable (the user of zookeeper.auth.file; others read) or private (that user alone)."},

@@ -30,7 +30,7 @@ var flags = []struct{ flag, key, usage string }{
 	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
 	{"root", "zookeeper.root", "the group's root znode"},
 	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to ask for"},
-	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; 0s: never"},
+	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; 0s: a daemon never does, a command after 10s"},
 	{"id", "node.id", "this daemon's name in the group"},
 	{"site", "node.site", "the site of this host"},
 	{"priority", "node.priority", "rank within the site, higher first"},
@@ -54,7 +54,11 @@ func register(fs *pflag.FlagSet, prefix string) {
 	keys := keyByName()
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
-			fs.String(f.flag, "", fmt.Sprintf("%s (default %v)", f.usage, shown(keys[f.key].Default)))
+			usage := f.usage
+			if value := shown(keys[f.key].Default); value != "" {
+				usage += fmt.Sprintf(" (default %s)", value)
+			}
+			fs.String(f.flag, "", usage)
 			fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
 		}
 	}

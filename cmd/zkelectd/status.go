@@ -31,7 +31,7 @@ func statusCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterFlags(cmd.Flags())
+	config.RegisterConnection(cmd.Flags())
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
 	return cmd
@@ -90,7 +90,7 @@ func leaderCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterFlags(cmd.Flags())
+	config.RegisterConnection(cmd.Flags())
 	slipsExit2(cmd)
 	return cmd
 }

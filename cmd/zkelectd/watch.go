@@ -44,6 +44,6 @@ func watchCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterFlags(cmd.Flags())
+	config.RegisterConnection(cmd.Flags())
 	return cmd
 }

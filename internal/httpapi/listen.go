@@ -45,8 +45,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("%w; make the directory first (RuntimeDirectory= in a unit)", err)
 	}
 	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", dir.Name(), err)
+	if err := lock(ctx, dir); err != nil {
+		return nil, err
 	}
 	if err := clearStale(ctx, path); err != nil {
 		return nil, err
@@ -74,6 +74,28 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// lockLimit is how long another that begins at the same time may take.
+const lockLimit = 5 * time.Second
+
+// lock waits for the lock on a directory, which is given up with dir.
+func lock(ctx context.Context, dir *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("another process holds the lock on %s: stop it, or choose another directory (--http)", dir.Name())
+		}
+	}
 }
 
 // clearStale removes a socket that nobody listens to, and nothing else.

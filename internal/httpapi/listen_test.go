@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // overSocket asks by a unix socket.
@@ -126,5 +128,22 @@ func TestOnlyOneGetsTheSocket(t *testing.T) {
 		for l := range got {
 			l.Close()
 		}
+	}
+}
+
+// Somebody who keeps the directory locked must not keep the daemon from ending.
+func TestALockIsNotWaitedForWithoutEnd(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Serve(ctx, "unix:"+filepath.Join(dir.Name(), "s"), of(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
+		t.Errorf("%v", err)
 	}
 }

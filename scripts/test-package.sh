@@ -29,6 +29,7 @@ outside) # in mounts of our own, which end with this process
 	mkdir "$work/root/run/packages"
 	cp dist/*_"$arch".deb "$work/root/run/packages/package.deb"
 	cp "dist/"*."$(uname -m)".rpm "$work/root/run/packages/package.rpm"
+	cp dist/zkelectd-linux-arm64 "$work/root/run/packages/arm64"
 	cp scripts/test-package.sh "$work/root/run/packages/test.sh"
 	chroot "$work/root" /run/packages/test.sh deb
 	# What remains is the user, and what the package manager keeps for itself.
@@ -59,19 +60,22 @@ deb)
 	dpkg --purge zkelectd >/dev/null
 	;;
 rpm)
-	if ! command -v rpm >/dev/null 2>&1; then
-		export DEBIAN_FRONTEND=noninteractive
-		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends rpm; } >/dev/null 2>&1 ||
-			{ echo "SKIPPED: the .rpm is not installed anywhere, rpm cannot be had" >&2; exit 0; }
-	fi
+	export DEBIAN_FRONTEND=noninteractive
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends rpm zsh fish qemu-user-static; } >/dev/null 2>&1 ||
+		{ echo "SKIPPED: the .rpm is not installed anywhere, rpm, shells and an emulator cannot be had" >&2; exit 0; }
 	# Of the dependencies Debian's rpm knows nothing.
 	rpm --install --nodeps /run/packages/package.rpm
 	zkelectd version >/dev/null
+	fish -c 'complete -C "zkelectd mo"' | grep -q '^move' || fail "fish does not complete"
+	zsh -fc 'autoload -Uz compinit && fpath=(/usr/share/zsh/site-functions $fpath) && compinit -u -D && [ "$_comps[zkelectd]" = _zkelectd ]' ||
+		fail "zsh does not complete"
+	qemu-aarch64-static /run/packages/arm64 check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null ||
+		fail "the binary for arm64 does not run"
 	# As packed, but for what the tmpfiles have set.
 	said=$(rpm --verify --nodeps zkelectd | grep -v ' /etc/zkelectd$' || true)
 	[ -z "$said" ] || fail "the .rpm is not as packed: $said"
 	rpm --erase --nodeps zkelectd
 	if [ -e /usr/bin/zkelectd ] || [ -e /etc/zkelectd ]; then fail "the .rpm leaves something behind"; fi
-	echo "the .rpm is installed, runs, and is removed"
+	echo "the .rpm is installed, runs, completes in zsh and fish, and is removed; the binary for arm64 runs"
 	;;
 esac

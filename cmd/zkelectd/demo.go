@@ -34,17 +34,19 @@ func demoCommand() *cobra.Command {
 	return cmd
 }
 
-// demoChildCommand is what the demo's daemons run as their leader-only child.
+// demoChildCommand is what daemons that only show what they do run as their leader-only child.
 func demoChildCommand() *cobra.Command {
-	var dir string
+	var opt demo.ChildOptions
 	cmd := &cobra.Command{
 		Use: "demo-child", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return demo.Child(ctx, dir)
+			opt.Out = cmd.OutOrStdout()
+			return demo.Child(ctx, opt)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "where to write the address to")
+	cmd.Flags().StringVar(&opt.Dir, "dir", "", "serve HTTP, and write the address to this directory")
+	cmd.Flags().DurationVar(&opt.Every, "every", 0, "print a line with node and term this often")
 	return cmd
 }

@@ -16,14 +16,33 @@ type answer struct {
 	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
 }
 
-func (a *api) probes() []route {
-	return []route{
-		{"/leader", a.probe(status.Daemon.NotLeader)},
-		{"/replica", a.probe(status.Daemon.NotReplica)},
-		{"/health", a.probe(status.Daemon.NotHealthy)},
-		{"/livez", a.probe(status.Daemon.Stuck)},
-		{"/readyz", a.probe(status.Daemon.NotReady)},
+// questions are what can be asked with yes or no; each says why not.
+var questions = []struct {
+	path string
+	no   func(status.Daemon) string
+}{
+	{"/leader", status.Daemon.NotLeader},
+	{"/replica", status.Daemon.NotReplica},
+	{"/health", status.Daemon.NotHealthy},
+	{"/livez", status.Daemon.Stuck},
+	{"/readyz", status.Daemon.NotReady},
+}
+
+// ProbePaths are the paths that are answered with yes or no.
+func ProbePaths() []string {
+	paths := make([]string, len(questions))
+	for i, q := range questions {
+		paths[i] = q.path
 	}
+	return paths
+}
+
+func (a *api) probes() []route {
+	routes := make([]route, len(questions))
+	for i, q := range questions {
+		routes[i] = route{q.path, a.probe(q.no)}
+	}
+	return routes
 }
 
 // probe answers 200, or 503 with the reason.

@@ -1,0 +1,16 @@
+# An application with zkelectd around it: the application's image, and the binary. The application is what CMD says, as it
+# was before; it runs on the leader alone.
+#
+#   docker build -f deploy/sidecar.Dockerfile --build-arg APP_IMAGE=your/app:1.2.3 -t your/app-ha:1.2.3 .
+ARG ZKELECTD_IMAGE=zkelectd:dev
+ARG APP_IMAGE=debian:12.11-slim
+FROM ${ZKELECTD_IMAGE} AS zkelectd
+
+FROM ${APP_IMAGE}
+COPY --from=zkelectd /zkelectd /usr/local/bin/zkelectd
+ENV ZKELECTD_HTTP_LISTEN=:7980
+EXPOSE 7980
+USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["zkelectd", "probe", "/livez"]
+ENTRYPOINT ["zkelectd", "run", "--"]
+CMD ["sleep", "infinity"]

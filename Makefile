@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build dist reproducible package-test systemd-test release-check demo test lint units bench sim faults ci clean help
+.PHONY: build dist reproducible package-test systemd-test release-check demo test alerts lint units bench sim faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -22,11 +22,16 @@ demo: build ## watch four daemons on two sites elect, hand over, fail and recove
 	@scripts/install-zookeeper.sh
 	bin/zkelectd demo $(DEMO_ARGS)
 
-test: ## run every test, against real ZooKeeper servers, with the race detector
+test: alerts ## run every test, against real ZooKeeper servers, with the race detector
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
 	go test -race -timeout 10m $$(go list ./... | grep -v /internal/sim)
 	go test ./internal/sim # one goroutine a schedule: there is no race to detect
+
+alerts: ## have Prometheus' own tool check the alerts, and try each: that it fires when it should, and only then
+	@scripts/install-prometheus.sh
+	promtool check rules deploy/prometheus/alerts.yml
+	promtool test rules deploy/prometheus/alerts_test.yml
 
 FOR ?= 10m
 FAULTS ?= 200

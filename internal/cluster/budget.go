@@ -28,13 +28,16 @@ type Budget struct {
 	Failover time.Duration
 }
 
+// Lease is D, as it follows from a session timeout.
+func Lease(session time.Duration) time.Duration { return session * 45 / 100 }
+
 // NewBudget computes the figures, or says in figures why they can't hold (S1): the child must be able to stop within
 // the lease that is left when the decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
 	tick := session / 2 // a client can't see the tick; the server clamps T to at least two
 	b := Budget{
 		Session: session,
-		Lease:   session * 45 / 100,
+		Lease:   Lease(session),
 		Kill:    session * 15 / 100,
 		Stop:    stop,
 		// The server notices within a tick after T.

@@ -166,6 +166,12 @@ const (
 	CauseRepair     Cause = "repair"     // the records had been deleted or damaged
 )
 
+// Causes are all of them.
+var Causes = []Cause{
+	CauseFirst, CauseFailure, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
+	CauseIneligible, CauseUnhealthy, CauseMove, CauseStepDown, CauseDrain, CauseElect, CauseRepair,
+}
+
 // Elected is the record of leader/elected: the elector's decision. Every write is a new term.
 type Elected struct {
 	Header

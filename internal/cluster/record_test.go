@@ -1,6 +1,11 @@
 package cluster
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,4 +73,28 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%q reads, but not once written again: %v", data, again.Err)
 		}
 	})
+}
+
+// A cause that is left out would not be counted from the start, and the metrics would not show its first time.
+func TestCausesAreAll(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "record.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Cause
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Cause" {
+				text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, Cause(text))
+			}
+		}
+		return true
+	})
+	if !slices.Equal(all, Causes) || len(all) < 14 {
+		t.Errorf("declared are %q, listed %q", all, Causes)
+	}
 }

@@ -237,7 +237,8 @@ func (l *loop) view() status.Daemon {
 	}
 	v.Holder = holder(l.snap)
 	if l.snap.Elector && !l.over {
-		v.Sites, v.Paused = l.elector.sites, l.snap.Control.Record.Pause != nil
+		pause := l.snap.Control.Record.Pause
+		v.Sites, v.Paused, v.Frozen = l.elector.sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
 }

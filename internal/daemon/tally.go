@@ -16,7 +16,13 @@ type tally struct {
 }
 
 func newTally() *tally {
-	return &tally{totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
+	t := &tally{totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
+	for _, cause := range cluster.Causes {
+		for _, result := range []string{status.ResultReady, status.ResultFailed} {
+			t.totals.Transitions[status.Transition{Cause: string(cause), Result: result}] = 0
+		}
+	}
+	return t
 }
 
 // count changes the totals under the lock.
@@ -28,9 +34,9 @@ func (t *tally) count(change func(*status.Totals)) {
 
 func (t *tally) transition(term cluster.PastTerm) {
 	t.count(func(s *status.Totals) {
-		kind := status.Transition{Cause: string(term.Cause), Result: "failed"}
+		kind := status.Transition{Cause: string(term.Cause), Result: status.ResultFailed}
 		if term.Outcome == string(cluster.CurrentReady) {
-			kind.Result = "ready"
+			kind.Result = status.ResultReady
 		}
 		s.Transitions[kind]++
 		if term.ToReady != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
 
@@ -71,12 +72,13 @@ var metrics = []metric{
 	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", func(s sight, emit emitter) { emit(1.0, s.State()) }},
 	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", value(func(s sight) float64 { return float64(s.ElectedTerm) })},
 	{"zkelectd_lease_remaining_seconds", gauge, nil, "What is left of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},
-	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one. The lease is 45 % of it.", value(func(s sight) float64 { return s.SessionTimeout.Seconds() })},
+	{"zkelectd_lease_seconds", gauge, nil, "How long a lease is when it has just been renewed; 0 before there is a session.", value(func(s sight) float64 { return cluster.Lease(s.SessionTimeout).Seconds() })},
+	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one.", value(func(s sight) float64 { return s.SessionTimeout.Seconds() })},
 	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.Stuck() == "" })},
 	{"zkelectd_view_age_seconds", gauge, nil, "How long ago the daemon's loop has last told where it stands.", value(func(s sight) float64 { return s.Age.Seconds() })},
 	{"zkelectd_zookeeper_heard_age_seconds", gauge, nil, "How long ago the last read began that ZooKeeper has answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
-	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(func(s sight) bool { return s.Child })},
+	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(child)},
 	{"zkelectd_child_restarts_total", counter, nil, "Children that had exited by themselves and were started again in place.", value(func(s sight) uint64 { return s.totals.Restarts })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force.", oneIf(func(s sight) bool { return s.Drift != "" })},
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the configuration was read again and refused, so that an older one runs.", oneIf(func(s sight) bool { return !s.totals.ReloadFailed })},
@@ -93,12 +95,16 @@ var metrics = []metric{
 	{"zkelectd_nobody_eligible", gauge, nil, "1 if nobody can be elected. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
 	{"zkelectd_better_member_held", gauge, nil, "1 if a better member than the leader does not take over: a pause, failback, damping or an order. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
 	{"zkelectd_paused", gauge, nil, "1 if an operator has paused the group. Elector only.", elector(oneIf(func(s sight) bool { return s.Paused }))},
+	{"zkelectd_paused_hard", gauge, nil, "1 if that pause is a hard one: not even a dead leader is replaced. Elector only.", elector(oneIf(func(s sight) bool { return s.Frozen }))},
 	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions seen as the elector, by cause, and whether the elected became READY (ready) or not (failed).", transitions},
 	{"zkelectd_transition_duration_seconds", histogram, nil, "From a decision to READY, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.ToReady })},
 	{"zkelectd_leaderless_seconds", histogram, nil, "For how long nobody was READY before a leader was, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.Leaderless })},
 	{"zkelectd_group_info", gauge, []string{"group", "node", "site"}, "1, with the group's root, and this daemon's node and site.", func(s sight, emit emitter) { emit(1.0, s.Root, s.Node, s.Site) }},
 	{"zkelectd_build_info", gauge, []string{"version", "goversion"}, "1, with the version.", func(s sight, emit emitter) { emit(1.0, s.version, runtime.Version()) }},
 }
+
+// child is what the loop has last told. Of one that is stuck that is true for as long as its lease: the guard sees to it.
+func child(s sight) bool { return s.Child && (s.Stuck() == "" || s.LeaseRemaining > 0) }
 
 func members(s sight, emit emitter) {
 	for _, site := range slices.Sorted(maps.Keys(s.Sites)) {

@@ -29,7 +29,7 @@ func tallied() status.Totals {
 // electing is a leader that is the elector too.
 func electing() status.Daemon {
 	v := leader()
-	v.Elector, v.Paused, v.Child, v.Holding, v.Drift = true, true, true, "paused", "it differs"
+	v.Elector, v.Paused, v.Frozen, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
 	v.Sites = map[string]status.Standing{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }
@@ -47,6 +47,8 @@ func TestMetrics(t *testing.T) {
 	silent := standby()
 	silent.Elector = true
 	silent.Age = time.Hour
+	hung, dead := stuck(), stuck()
+	hung.Child, dead.Child, dead.LeaseRemaining = true, true, 0
 	for name, c := range map[string]struct {
 		view      status.Daemon
 		have, not []string
@@ -54,17 +56,19 @@ func TestMetrics(t *testing.T) {
 		"a leader that elects": {electing(), []string{
 			"zkelectd_is_leader 1", "zkelectd_is_elector 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_state{state="leading"} 1`,
 			`zkelectd_members{eligible="true",site="dc1"} 2`, `zkelectd_members{eligible="false",site="dc1"} 1`, `zkelectd_members{eligible="true",site="d?c2"} 1`,
-			`zkelectd_excluded_members{site="dc1"} 1`, "zkelectd_paused 1", "zkelectd_better_member_held 1", "zkelectd_nobody_eligible 0",
+			`zkelectd_excluded_members{site="dc1"} 1`, "zkelectd_paused 1", "zkelectd_paused_hard 1", "zkelectd_lease_seconds 2.7", "zkelectd_better_member_held 1", "zkelectd_nobody_eligible 0",
 			`zkelectd_transitions_total{cause="failure",result="ready"} 2`, `zkelectd_transitions_total{cause="overdue",result="failed"} 1`,
 			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_seconds_sum 4",
 			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5",
 			"zkelectd_child_up 1", "zkelectd_child_restarts_total 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
 			"zkelectd_policy_drift 1", `zkelectd_group_info{group="/c",node="a",site="dc1"} 1`, `zkelectd_build_info{goversion=`,
 		}, nil},
-		"a standby":                {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
-		"a leader that is stuck":   {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
-		"an elector that is stuck": {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
-		"before there is any":      {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
+		"a standby":                          {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"a leader that is stuck":             {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
+		"an elector that is stuck":           {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
+		"its child, until the lease is over": {hung, []string{"zkelectd_child_up 1"}, nil},
+		"its child, afterwards":              {dead, []string{"zkelectd_child_up 0"}, nil},
+		"before there is any":                {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
 	} {
 		body := scrape(t, c.view)
 		for _, want := range c.have {

@@ -8,7 +8,8 @@ import (
 // Totals are what a daemon has counted since it began, over all its sessions.
 type Totals struct {
 	// Transitions, ToReady and Leaderless are of the decisions that it has seen as the elector: how many, how long from one
-	// to READY, and for how long nobody was READY before.
+	// to READY, and for how long nobody was READY before. Each kind is there from the start, with 0: of a counter that
+	// begins with 1, Prometheus sees no increase.
 	Transitions map[Transition]uint64
 	ToReady     Histogram
 	Leaderless  Histogram
@@ -27,8 +28,14 @@ type Totals struct {
 	ReloadFailed bool
 }
 
-// Transition is a kind of decision, and what became of it: ready or failed.
+// Transition is a kind of decision, and what became of it: [ResultReady] or [ResultFailed].
 type Transition struct{ Cause, Result string }
+
+// What becomes of a decision.
+const (
+	ResultReady  = "ready"
+	ResultFailed = "failed"
+)
 
 // Buckets are the upper bounds of every histogram, in seconds: from one write to ZooKeeper to the loss of a site.
 var Buckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/page"
 	"zkelectd/internal/status"
 )
 
@@ -81,6 +82,12 @@ func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
 		mux.HandleFunc(r.path, a.method(r.serve))
+	}
+	for path, serve := range page.Handlers() {
+		if path == "/" {
+			path = "/{$}" // and nothing below it
+		}
+		mux.HandleFunc(path, a.method(serve))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusNotFound, a.refusal("there is nothing at this path"))

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/page"
 	"zkelectd/internal/status"
 )
 
@@ -88,7 +89,7 @@ func TestProbes(t *testing.T) {
 
 // Whatever the answer, it says who answers, and how old that is.
 func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
-	for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
+	for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
 		for _, method := range []string{"GET", "POST"} {
 			rec := ask(of(stuck()), method, path)
 			var got map[string]any
@@ -135,6 +136,22 @@ func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
 		var got status.Shown
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
 			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
+		}
+	}
+}
+
+func TestThePageIsThere(t *testing.T) {
+	for path := range page.Handlers() {
+		for method, want := range map[string]int{"GET": 200, "HEAD": 200, "OPTIONS": 204, "POST": 405, "DELETE": 405} {
+			rec := ask(of(stuck()), method, path)
+			if rec.Code != want || (want >= 204) != (rec.Header().Get("Allow") == "GET, HEAD, OPTIONS") {
+				t.Errorf("%s %s: %d, Allow %q", method, path, rec.Code, rec.Header().Get("Allow"))
+			}
+		}
+	}
+	for _, path := range []string{"/index.html", "/page.go", "/page.css/", "/favicon.ico"} {
+		if rec := ask(of(leader()), "GET", path); rec.Code != 404 || rec.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s", path, rec.Code, rec.Header().Get("Content-Type"))
 		}
 	}
 }

@@ -28,6 +28,8 @@ type Daemon struct {
 	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
 	LeaseEnds      time.Duration `json:"-"`
 	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	// Lease is how long it lasts from each renewal.
+	Lease          time.Duration `json:"lease_ns,omitempty"`
 	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
 	// Elected is the node of the newest decision that this daemon has seen, Cause and Reason are why.
 	Elected     string `json:"elected,omitempty"`

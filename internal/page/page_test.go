@@ -1,0 +1,73 @@
+package page
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func get(serve http.HandlerFunc, etag string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	rec := httptest.NewRecorder()
+	serve(rec, r)
+	return rec
+}
+
+func TestEveryFileIsServedSafely(t *testing.T) {
+	all := Handlers()
+	for _, path := range []string{"/", "/page.css", "/page.js", "/icon.svg"} {
+		if all[path] == nil {
+			t.Errorf("%s is not served", path)
+		}
+	}
+	for path, serve := range all {
+		rec := get(serve, "")
+		h := rec.Header()
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin", "Content-Security-Policy": policy,
+		} {
+			if h.Get(name) != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, h.Get(name), want)
+			}
+		}
+		if rec.Code != http.StatusOK || rec.Body.Len() == 0 || h.Get("Content-Type") == "" {
+			t.Errorf("%s: %d, %d bytes of %q", path, rec.Code, rec.Body.Len(), h.Get("Content-Type"))
+		}
+		if again := get(serve, h.Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+			t.Errorf("%s, known already: %d, %d bytes", path, again.Code, again.Body.Len())
+		}
+	}
+}
+
+// What a name in ZooKeeper could become markup by, and what the policy forbids.
+var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\b|new Function|<script>|<style|\sstyle=|\son[a-z]+=|https?://`)
+
+func TestTheFilesHaveNoMarkupOfOthersAndNothingFromOutside(t *testing.T) {
+	all := Handlers()
+	refers := regexp.MustCompile(`(?:href|src)="([^"#]+)"|from '\./([^']+)'`)
+	named := map[string]bool{"/": true}
+	for path, serve := range all {
+		text := strings.ReplaceAll(get(serve, "").Body.String(), `xmlns="http://www.w3.org/2000/svg"`, "")
+		if bad := forbidden.FindString(text); bad != "" {
+			t.Errorf("%s has %q", path, bad)
+		}
+		for _, m := range refers.FindAllStringSubmatch(text, -1) {
+			name := "/" + m[1] + m[2]
+			named[name] = true
+			if all[name] == nil {
+				t.Errorf("%s refers to %s, which is not there", path, name)
+			}
+		}
+	}
+	for path := range all {
+		if !named[path] {
+			t.Errorf("nothing refers to %s", path)
+		}
+	}
+}

@@ -52,7 +52,8 @@ is the daemon's.`,
 		if err := daemon.Access(cfg, os.Getenv).Check(); err != nil {
 			return err
 		}
-		log, _ := logger(cfg)
+		log, _, flush := logger(cfg)
+		defer flush()
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
 			Close: closeSession, Log: log.With("node", cfg.Node.ID, "process", "guard"),
@@ -101,7 +102,8 @@ func daemonCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		log, level := logger(cfg)
+		log, level, flush := logger(cfg)
+		defer flush()
 		g, err := guard.Connect(guard.SocketFD, log)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
+	"zkelectd/internal/lossy"
 )
 
 // load makes the configuration of a command, whose child is the words after --.
@@ -108,13 +109,15 @@ func (g group) publish(ctx context.Context, p daemon.Proposal) (cluster.Policy, 
 	return daemon.PublishPolicy(ctx, g.session, g.paths, p)
 }
 
-// logger logs to standard error, at a level that a reload can change.
-func logger(cfg config.Config) (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
+// logger logs to standard error, at a level that a reload can change, and waits for no reader but at the end: flush.
+func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush func()) {
+	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
+	out := lossy.New(os.Stderr, func(lost int64) { log.Warn("lines are missing here: nobody read them in time", "lines", lost) })
+	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opt)), level
+		log = slog.New(slog.NewJSONHandler(out, opt))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opt)), level
+	return log, level, func() { out.Close(time.Second) }
 }

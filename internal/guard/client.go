@@ -17,6 +17,7 @@ import (
 
 // Timing of the daemon's side.
 const (
+	sendLimit   = time.Second           // a guard that takes nothing for so long is hung
 	answerLimit = 5 * time.Second       // a guard that does not start anything for so long is hung
 	overdue     = 50 * time.Millisecond // a guard has killed by then what the lease no longer covers
 )
@@ -166,19 +167,18 @@ func (c *Client) abandon(cause error) {
 	c.running = nil
 	c.timer.Stop()
 	c.mu.Unlock()
-	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
 	left := descendants(c.guard, os.Getpid()) // before its death leaves them to others
 	if os.Getppid() == c.guard && c.guard != 1 {
 		syscall.Kill(c.guard, syscall.SIGKILL)
 	}
-	if w == nil {
-		return
+	if w != nil {
+		select {
+		case w.started <- cause:
+		default:
+		}
+		go w.mourn(left) // ends when nothing of it is left
 	}
-	select {
-	case w.started <- cause:
-	default:
-	}
-	go w.mourn(left) // ends when nothing of it is left
+	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
 }
 
 // send tells the guard something. What is wrong shows on the reading side.

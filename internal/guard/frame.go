@@ -111,3 +111,23 @@ func socketpair() (near, far *os.File, err error) {
 	}
 	return os.NewFile(uintptr(fds[0]), "daemon"), os.NewFile(uintptr(fds[1]), "guard"), nil
 }
+
+// instant writes what there is room for, and fails with the rest.
+type instant struct{ *os.File }
+
+func (i instant) Write(data []byte) (n int, err error) {
+	raw, err := i.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if late := raw.Write(func(fd uintptr) bool {
+		n, err = unix.Write(int(fd), data)
+		return true // as it is: no waiting for room
+	}); late != nil {
+		return 0, late
+	}
+	if err == nil && n < len(data) {
+		err = io.ErrShortWrite
+	}
+	return max(0, n), err
+}

@@ -57,6 +57,25 @@ func TestFrameLimits(t *testing.T) {
 	}
 }
 
+// Nobody takes anything: it ends at once, and says so.
+func TestInstantWritesDoNotWait(t *testing.T) {
+	near, far, err := socketpair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	for err == nil {
+		err = writeFrame(instant{near}, message{Kind: kindDead, Output: strings.Repeat("x", maxOutput)})
+	}
+	if !errors.Is(err, io.ErrShortWrite) && !errors.Is(err, syscall.EAGAIN) {
+		t.Error(err)
+	}
+	if m, err := readFrame(far); err != nil || m.Kind != kindDead {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 func TestFramesThatMeanNothing(t *testing.T) {
 	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"beat","tune":1}`, `{"kind":"beat","at":"soon"}`, `{"kind":"beat"`} {
 		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errNonsense) || errors.Is(err, io.EOF) { // which would be hanging up

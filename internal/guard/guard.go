@@ -26,7 +26,8 @@ type Options struct {
 	Respawn bool
 	// Close ends a session on the server.
 	Close func(ctx context.Context, c Credentials) error
-	Log   *slog.Logger
+	// Log must not wait for whoever reads it, see package lossy: whatever holds the guard up holds up the end of the work.
+	Log *slog.Logger
 }
 
 // SocketFD is where the daemon finds its end of the socket.
@@ -37,7 +38,6 @@ const (
 	respawnFirst = 100 * time.Millisecond
 	respawnMost  = 10 * time.Second
 	steady       = time.Minute     // a daemon that has lived for so long begins anew with the first pause
-	sendLimit    = time.Second     // a daemon that reads nothing for so long is hung
 	hangUp       = 2 * time.Second // so long may a daemon that has hung up take to end
 	closeMost    = 5 * time.Second
 	calming      = 2 * time.Second      // when nothing much happens any more
@@ -444,17 +444,13 @@ func (g *guard) start(m message) {
 	g.tell(message{Kind: kindStarted, Seq: m.Seq, Pid: w.pid})
 }
 
-// tell sends a message to the daemon. One that does not take it is hung.
+// tell sends a message to the daemon. One that has let the socket fill is hung, and is not waited for.
 func (g *guard) tell(m message) {
 	d := g.daemon
 	if d == nil || d.gone {
 		return
 	}
-	err := d.socket.SetWriteDeadline(time.Now().Add(sendLimit))
-	if err == nil {
-		err = writeFrame(d.socket, m)
-	}
-	if err != nil {
+	if err := writeFrame(instant{d.socket}, m); err != nil {
 		d.gone, d.doomed = true, true
 	}
 }

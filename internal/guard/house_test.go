@@ -32,6 +32,12 @@ type house struct {
 // newHouse starts a guard. Whatever it has brought about is gone after the test.
 func newHouse(t *testing.T, env ...string) *house {
 	t.Helper()
+	return newHouseLogging(t, nil, env...)
+}
+
+// newHouseLogging starts a guard with a log of the test's own, or nil for a file.
+func newHouseLogging(t *testing.T, out *os.File, env ...string) *house {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "guard") // short enough for the name of a socket
 	if err != nil {
 		t.Fatal(err)
@@ -49,11 +55,12 @@ func newHouse(t *testing.T, env ...string) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.strings.Close() })
-	out, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
+	if out == nil {
+		if out, err = os.Create(filepath.Join(dir, "log")); err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
 	}
-	defer out.Close()
 	h.cmd = exec.Command(program)
 	h.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "HOUSE="+dir)
 	h.cmd.Env = append(h.cmd.Env, env...)

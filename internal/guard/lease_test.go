@@ -1,10 +1,13 @@
 package guard
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 )
@@ -60,6 +63,50 @@ func TestLeaseEndsTheWork(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
+}
+
+// S1, with a log that nobody reads, or whose reader is gone: it holds up neither the guard, when the daemon is stopped, nor
+// the daemon, when the guard is.
+func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ readerGone, guardStopped bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+		r, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if test.readerGone {
+			r.Close()
+		} else {
+			fill(t, out)
+		}
+		h := newHouseLogging(t, out)
+		out.Close()
+		d := h.daemon()
+		deadline, pids := d.work(400 * time.Millisecond)
+		if test.guardStopped {
+			h.signal(syscall.SIGSTOP)
+		} else {
+			syscall.Kill(d.pid, syscall.SIGSTOP)
+		}
+		late(t, h.dead(pids...), deadline)
+	}
+}
+
+// fill leaves no room in a pipe.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw.Write(func(fd uintptr) bool {
+		for {
+			if _, err := unix.Write(int(fd), []byte{'\n'}); err != nil {
+				return true
+			}
+		}
+	})
 }
 
 // The guard ends the work, and the daemon learns of it: it need not do without the guard.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/lossy"
 )
 
 // A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
@@ -42,12 +43,17 @@ func beGuard(dir string) int {
 	status, err := Run(Options{
 		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
 		Close: func(_ context.Context, c Credentials) error { return undertaken(dir, c) },
-		Log:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Log:   newLog(),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return status
+}
+
+// newLog is a log as the product has it.
+func newLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(lossy.New(os.Stderr, func(int64) {}), nil))
 }
 
 // hideGroups hides the control groups from this thread, which is the guard's, as far as that is allowed.
@@ -103,7 +109,7 @@ func beDaemon(dir string) int {
 	d := &Remote{signals: make(chan os.Signal, 8)}
 	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	var err error
-	if d.c, err = Connect(SocketFD, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	if d.c, err = Connect(SocketFD, newLog()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -1,7 +1,7 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build dist reproducible package-test systemd-test release-check demo test alerts lint units bench sim faults ci clean help
+.PHONY: build dist reproducible package-test systemd-test release-check demo test alerts lint units bench sim fuzz faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -33,11 +33,15 @@ alerts: ## have Prometheus' own tool check the alerts, and try each: that it fir
 	promtool check rules deploy/prometheus/alerts.yml
 	promtool test rules deploy/prometheus/alerts_test.yml
 
-FOR ?= 10m
 FAULTS ?= 200
 
+sim: FOR ?= 10m
 sim: ## try new schedules of the protocol for as long as told (FOR=10m), then take each check away and see it noticed
 	go test ./internal/sim -count=1 -v -timeout 0 -sim.for=$(FOR)
+
+fuzz: FOR ?= 60s
+fuzz: ## feed every decoder with random input for as long as told in all (FOR=60s); a finding is kept as a test
+	FOR=$(FOR) scripts/fuzz.sh
 
 faults: ## inject faults into real daemons on a real ensemble (FAULTS=200), and read in the ledger that no two worked at once
 	@scripts/install-zookeeper.sh
@@ -58,6 +62,7 @@ bench: build ## measure handover, failover, traffic and footprint against this m
 
 ci: lint units test ## what CI runs
 	$(MAKE) sim FOR=60s
+	$(MAKE) fuzz FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
 

@@ -63,11 +63,11 @@ func explanationTable(e status.Explanation) string {
 		fmt.Fprintln(&b, "Leader   none")
 	} else {
 		fmt.Fprintf(&b, "Leader   %s (site %s), term %d\n", plain(e.Leader), plain(e.Site), e.Term)
-		fmt.Fprintf(&b, "Why      %s: %s\n", e.Cause, plain(e.Reason))
+		fmt.Fprintf(&b, "Why      %s: %s\n", plain(e.Cause), plain(e.Reason))
 	}
 	fmt.Fprintf(&b, "Policy   %s, revision %d\n", e.Preset, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
-		fmt.Fprintf(&b, "Ranked   after: %s", c.Cause)
+		fmt.Fprintf(&b, "Ranked   after: %s", plain(string(c.Cause)))
 		if c.Node != "" {
 			fmt.Fprintf(&b, " of %s (%s)", plain(c.Node), plain(c.Site))
 		}
@@ -150,7 +150,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 		return printJSON(w, t)
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", plain(t.Node), plain(t.Site), t.Term, plain(t.Outcome))
-	fmt.Fprintf(w, "Why      %s: %s\n", t.Cause, plain(t.Reason))
+	fmt.Fprintf(w, "Why      %s: %s\n", plain(string(t.Cause)), plain(t.Reason))
 	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, plain(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RANK\tNODE\tSITE\tVERDICT")

@@ -111,7 +111,7 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		if p.Outcome != string(cluster.CurrentReady) {
 			reason += " [" + p.Outcome + "]"
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), p.Cause,
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), plain(string(p.Cause)),
 			plain(by), span(p.ToReady), span(p.Leaderless), plain(reason))
 	}
 	return t.Flush()

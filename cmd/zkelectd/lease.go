@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"time"
@@ -38,10 +36,5 @@ func withLease(ctx context.Context, g status.Group) status.Group {
 		return g
 	}
 	defer resp.Body.Close()
-	var d status.Daemon
-	// The address may be another daemon's by now, or another program's.
-	if json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&d) == nil && d.Node == g.Leader && d.Term == g.Term {
-		g.LeaseRemaining = d.LeaseRemaining
-	}
-	return g
+	return g.Leased(resp.Body)
 }

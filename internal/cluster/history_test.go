@@ -211,19 +211,3 @@ func TestHistoryOfANewerVersionIsRefused(t *testing.T) {
 		}
 	}
 }
-
-func FuzzDecodeHistory(f *testing.F) {
-	h := History{Terms: []PastTerm{past(1), past(2)}}
-	f.Add(EncodeHistory(&h))
-	f.Add(packed(f, EncodeHistory(&h)))
-	f.Add(packed(f, EncodeHistory(&h))[:40])
-	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := DecodeHistory("/x", data)
-		if err != nil {
-			return
-		}
-		if _, err := DecodeHistory("/x", EncodeHistory(&h)); err != nil {
-			t.Errorf("%q reads, but not once written again: %v", data, err)
-		}
-	})
-}

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,11 +47,7 @@ type record interface{ header() *Header }
 func Encode(r record) []byte {
 	h := r.header()
 	h.V = FormatVersion
-	data, err := json.Marshal(r)
-	if err != nil {
-		// Records are plain structs of marshalable fields; only a programming error gets here.
-		panic(fmt.Sprintf("cluster: encode %T: %v", r, err))
-	}
+	data := plain(r)
 	if len(h.Unknown) == 0 {
 		return data
 	}
@@ -62,8 +60,19 @@ func Encode(r record) []byte {
 			all[key] = value
 		}
 	}
-	data, _ = json.Marshal(all)
-	return data
+	return plain(all)
+}
+
+// plain is JSON without the escapes for HTML, which would make six bytes of a "<" each time that a record is written anew.
+func plain(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		// Records are plain structs of marshalable fields; only a programming error gets here.
+		panic(fmt.Sprintf("cluster: encode %T: %v", v, err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // Decode reads a record. path goes into the error, which is for an operator: the znode, the reason, what to do.
@@ -87,8 +96,12 @@ func Decode(path string, data []byte, r record) error {
 	if err := json.Unmarshal(data, r); err != nil {
 		return fmt.Errorf("znode %s is not a valid record: %w", path, err)
 	}
-	for _, key := range jsonKeys(reflect.TypeOf(r).Elem()) {
-		delete(all, key)
+	known := jsonKeys(reflect.TypeOf(r).Elem())
+	for key := range all {
+		// As JSON reads them, without regard to case: a "Term" that were kept could overrule the "term" that is written next.
+		if slices.ContainsFunc(known, func(name string) bool { return strings.EqualFold(name, key) }) {
+			delete(all, key)
+		}
 	}
 	if len(all) > 0 {
 		r.header().Unknown = all
@@ -302,6 +315,9 @@ type Exclusion struct {
 // anew: of a larger one nothing could be written any more, and it would be there for good.
 const MaxRecord = 500 << 10
 
+// suspicious is from how many bytes on it is tried whether a record fits once it is written anew. A smaller one does.
+const suspicious = 4 << 10
+
 // ReadSlot decodes what was read of the znode at path.
 func ReadSlot[T any, R interface {
 	*T
@@ -316,9 +332,15 @@ func ReadSlot[T any, R interface {
 		return s
 	}
 	var rec T
-	if s.Err = Decode(path, data, R(&rec)); s.Err == nil {
-		s.Record = rec
+	if s.Err = Decode(path, data, R(&rec)); s.Err != nil {
+		return s
 	}
+	// An empty verdict is two bytes as a stranger writes it, and fifty as we do.
+	if len(data) > suspicious && len(Encode(R(&rec))) > MaxRecord {
+		s.Err = fmt.Errorf("znode %s holds a record that would be longer than %d bytes if it were written anew", path, MaxRecord)
+		return s
+	}
+	s.Record = rec
 	return s
 }
 

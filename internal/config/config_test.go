@@ -228,8 +228,26 @@ func FuzzLoad(f *testing.F) {
 	f.Add("node: {id: a, labels: {x: y}}\nchild: {command: [a, b]}\n")
 	f.Add("a: &a [*a]\n")
 	f.Add("node: *x\n")
+	f.Add("policy: {type: expr, expr: 'member.priority', sites: {dc1: 2}, strategies: [{when: 'true', use: first}]}\nzookeeper: {session_timeout: 6s}\n")
+	f.Add("--- {}\n--- {}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		Load(Sources{File: file(t, text)})
+		c, err := Load(Sources{File: file(t, text)})
+		var faults Faults
+		switch {
+		case err == nil:
+			// What was taken can be printed, and that file means the same.
+			again, err := Load(Sources{File: file(t, c.YAML())})
+			if err != nil {
+				t.Fatalf("%q: %v\n%s", text, err, c.YAML())
+			}
+			if reload, restart := Diff(c, again); len(reload)+len(restart) != 0 {
+				t.Errorf("%q: %v %v differ:\n%s", text, reload, restart, c.YAML())
+			}
+		case !errors.As(err, &faults) || len(faults) == 0:
+			t.Errorf("%q: %v", text, err)
+		case !reflect.DeepEqual(c, Config{}):
+			t.Errorf("%q is refused, and half taken: %+v", text, c)
+		}
 	})
 }
 

@@ -146,3 +146,35 @@ func TestKeepReplaces(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Whatever is in the file: it is refused with its name, or names a session that can be kept again.
+func FuzzReadSession(f *testing.F) {
+	f.Add([]byte(`{"session":{"servers":["a:1"],"id":7,"password":"AAE=","timeout":1,"access":{"acl":"private"}},"boot":"b","processes":[{"role":"guard","pid":1,"started":2}]}`))
+	f.Add([]byte(`{"session":{"servers":[],"id":7}}`))
+	f.Add([]byte(`{"session":{"servers":["a"],"id":-1},"processes":[{"pid":-1}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "session")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadSession(path)
+		if err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("%q: %v", data, err)
+			}
+			return
+		}
+		read.Alive()
+		if err := read.Keep(path); err != nil {
+			t.Fatal(err)
+		}
+		once, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ReadSession(path)
+		if err != nil || again.Session.ID != read.Session.ID || !reflect.DeepEqual(again.Processes, read.Processes) {
+			t.Errorf("%q became %s, %v", data, once, err)
+		}
+	})
+}

@@ -81,16 +81,30 @@ func (s *Socket) receive(status func(string)) {
 		if cred := sender(control[:nc]); cred == nil || !belongs(cred, expected) {
 			continue
 		}
-		for line := range strings.SplitSeq(string(data[:n]), "\n") {
-			key, value, _ := strings.Cut(line, "=")
-			switch {
-			case key == "READY" && value == "1":
-				once.Do(func() { close(s.ready) })
-			case key == "STATUS" && status != nil:
-				status(value)
+		ready, texts := notified(string(data[:n]))
+		if ready {
+			once.Do(func() { close(s.ready) })
+		}
+		for _, text := range texts {
+			if status != nil {
+				status(text)
 			}
 		}
 	}
+}
+
+// notified reads one notification: whether it says READY, and the texts of its STATUS.
+func notified(message string) (ready bool, texts []string) {
+	for line := range strings.SplitSeq(message, "\n") {
+		key, value, _ := strings.Cut(line, "=")
+		switch {
+		case key == "READY" && value == "1":
+			ready = true
+		case key == "STATUS":
+			texts = append(texts, value)
+		}
+	}
+	return ready, texts
 }
 
 // belongs tells whether the sender is of the group. One that has exited already, as shell commands do that only notify,

@@ -100,13 +100,22 @@ func (t Target) Measure(ctx context.Context, section string, env []string) (floa
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
+	n, err := number(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	return n, nil
+}
+
+// number is the first word of a text. Sums and ratios of it are numbers, too.
+func number(text string) (float64, error) {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if fields := strings.Fields(word); len(fields) > 0 {
 		word = fields[0]
 	}
 	n, err := strconv.ParseFloat(word, 64)
 	if err != nil || n != n || n > 1e300 || n < -1e300 {
-		return 0, fmt.Errorf("%s: %.40q is not a number", what, word)
+		return 0, fmt.Errorf("%.40q is not a number", word)
 	}
 	return n, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"zkelectd/internal/cluster"
 )
@@ -27,7 +28,7 @@ func (g Group) Table() string {
 		fmt.Fprintf(&b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
 	}
 	if g.Reason != "" {
-		fmt.Fprintf(&b, "Why      %s: %s\n", g.Cause, Plain(g.Reason))
+		fmt.Fprintf(&b, "Why      %s: %s\n", Plain(g.Cause), Plain(g.Reason))
 	}
 	if g.Next != "" {
 		fmt.Fprintf(&b, "Next     %s\n", Plain(g.Next))
@@ -67,10 +68,10 @@ func (g Group) Table() string {
 	return b.String()
 }
 
-// Plain keeps what others wrote into ZooKeeper from steering the terminal.
+// Plain keeps what others wrote into ZooKeeper from steering the terminal, or from breaking or turning round a line.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

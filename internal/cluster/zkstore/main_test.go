@@ -2,6 +2,7 @@ package zkstore
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,10 @@ import (
 var shared *zkserver.Server
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		os.Exit(m.Run()) // what is fuzzed here needs no server, and each process that fuzzes would have one
+	}
 	var err error
 	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
 		fmt.Fprintln(os.Stderr, err)

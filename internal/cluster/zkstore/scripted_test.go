@@ -222,14 +222,3 @@ func TestCredentialsSurviveAReconnect(t *testing.T) {
 		t.Errorf("a stranger reads: %v", err)
 	}
 }
-
-func FuzzHandshake(f *testing.F) {
-	f.Add(response(0x1234, time.Second))
-	f.Add([]byte("HTTP/1.1 400 Bad Request"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		h, complete, err := parseHandshake(data)
-		if complete && err == nil && len(h.password) > maxHandshake {
-			t.Errorf("a password of %d bytes", len(h.password))
-		}
-	})
-}

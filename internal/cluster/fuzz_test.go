@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// rewritten holds of every record: one that is refused leaves nothing behind, and what is read can be written anew, reads
+// the same, and neither outgrows a znode nor has a key twice in JSON's eyes, which do not see case.
+func rewritten[T any, R interface {
+	*T
+	record
+}](t *testing.T, data []byte) {
+	t.Helper()
+	s := ReadSlot[T, R]("/c/x", data, Stat{}, true)
+	if s.Err != nil {
+		if !strings.Contains(s.Err.Error(), "/c/x") {
+			t.Errorf("%q: the error names no znode: %v", data, s.Err)
+		}
+		var none T
+		if left, right := Encode(R(&s.Record)), Encode(R(&none)); string(left) != string(right) {
+			t.Errorf("%q is refused, and half taken: %s", data, left)
+		}
+		return
+	}
+	once := Encode(R(&s.Record))
+	if len(once) > 2*MaxRecord {
+		t.Errorf("%d bytes become %d", len(data), len(once))
+	}
+	again := ReadSlot[T, R]("/c/x", once, Stat{}, true)
+	if again.Err != nil {
+		t.Fatalf("%q reads, but not once written again: %v", data, again.Err)
+	}
+	if twice := Encode(R(&again.Record)); string(twice) != string(once) {
+		t.Errorf("%q is written as %s, then as %s", data, once, twice)
+	}
+	for key := range keys(t, once) {
+		for _, known := range jsonKeys(reflect.TypeFor[T]()) {
+			if key != known && strings.EqualFold(key, known) {
+				t.Errorf("%s has %q beside %q", once, key, known)
+			}
+		}
+	}
+}
+
+func keys(t *testing.T, data []byte) map[string]json.RawMessage {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func FuzzRecords(f *testing.F) {
+	c := fullControl()
+	f.Add(Encode(&c))
+	for _, text := range []string{
+		`{"v":1,"term":1,"ranking":[{"node":"a","rank":1}],"exclusions":[{"node":"b","for":"1m"}]}`,
+		`{"v":1,"id":"a","site":"dc1","priority":7,"labels":{"a":"b"},"latency_ms":0.7,"session_timeout":"6s","since":"2026-05-04T12:00:00Z"}`,
+		`{"v":1,"term":7,"node":"n1","state":"READY","owed":"1s","wait_out":"2s","kill":"1s","patience":"5s","color":"red"}`,
+		`{"v":1,"last":1,"pause":null,"cordons":[{}],"forgiven":[{"for":"1m","left":"-1s"}]}`,
+		`{"v":1,"revision":3,"type":"priority","strategies":[{"when":"true","use":"first"}],"sites":{"dc1":2},"Term":9}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		rewritten[Node](t, data)
+		rewritten[Elected](t, data)
+		rewritten[Fence](t, data)
+		rewritten[Current](t, data)
+		rewritten[Policy](t, data)
+		rewritten[Control](t, data)
+	})
+}
+
+func FuzzHistory(f *testing.F) {
+	h := History{Terms: []PastTerm{past(1), past(2)}}
+	f.Add(EncodeHistory(&h))
+	f.Add(packed(f, EncodeHistory(&h)))
+	f.Add(packed(f, EncodeHistory(&h))[:40])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := DecodeHistory("/c/x", data)
+		if err != nil {
+			if !strings.Contains(err.Error(), "/c/x") || len(h.Terms) > 0 {
+				t.Errorf("%q: %d terms are left, %v", data, len(h.Terms), err)
+			}
+			return
+		}
+		once := EncodeHistory(&h)
+		if len(once) > maxHistorySize {
+			t.Errorf("%d bytes become %d", len(data), len(once))
+		}
+		again, err := DecodeHistory("/c/x", once)
+		if err != nil {
+			t.Fatalf("%q reads, but not once written again: %v", data, err)
+		}
+		if twice := EncodeHistory(&again); string(twice) != string(once) {
+			t.Errorf("%q is written as %q, then as %q", data, once, twice)
+		}
+	})
+}
+
+// Every name below election is an incarnation or foreign, and none is lost.
+func FuzzIncarnations(f *testing.F) {
+	f.Add("a-n_0000000001\na-n_0000000002\nfoo\n-n_0000000003\nb-n_-2147483648")
+	f.Fuzz(func(t *testing.T, text string) {
+		names := make(map[string]int)
+		for name := range strings.SplitSeq(text, "\n") {
+			names[name]++
+		}
+		in, foreign := ParseIncarnations(strings.Split(text, "\n"))
+		for _, i := range in {
+			if names[i.Name]--; i.ID == "" || !strings.HasPrefix(i.Name, i.ID+sequenceMark) {
+				t.Errorf("%q is of %q", i.Name, i.ID)
+			}
+		}
+		for _, name := range foreign {
+			names[name]--
+		}
+		for name, n := range names {
+			if n != 0 {
+				t.Errorf("%q is there %d times more than it comes out", name, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func fuzzed() Input {
+	return Input{
+		Members: []cluster.Member{
+			member("a", "dc1", 100, 0, score(1.5), latency(0.3)), member("b", "dc2", 0, 1, label("rack", "r1")), member("c", "dc2", -7, 2),
+		},
+		Incumbent:     "b",
+		Circumstances: cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1", Failed: []string{"dc1"}},
+	}
+}
+
+// patience is how long a ranking of three members may take at the very most, on a machine that does other things too.
+const patience = 10 * time.Second
+
+// ranked holds of every policy: it is refused with the key at fault, or ranks all members, alike in any order of them, soon.
+func ranked(t *testing.T, rules cluster.Rules) {
+	t.Helper()
+	began := time.Now()
+	p, err := New(cluster.Policy{Rules: rules})
+	if err != nil {
+		if key, _, ok := strings.Cut(err.Error(), ":"); !ok || !(strings.HasPrefix(key, "policy.") || strings.HasPrefix(key, "election.")) || p != nil {
+			t.Errorf("%+v: %v", rules, err)
+		}
+		return
+	}
+	in := fuzzed()
+	first := p.Rank(in)
+	if len(first.Entries) != len(in.Members) {
+		t.Errorf("%+v: %d entries", rules, len(first.Entries))
+	}
+	in.Members[0], in.Members[2] = in.Members[2], in.Members[0]
+	if again := p.Rank(in); places(again) != places(first) {
+		t.Errorf("%+v: %s, then %s", rules, places(first), places(again))
+	}
+	verdicts, _ := first.Verdicts()
+	if n := len(cluster.Encode(&cluster.Elected{Ranking: verdicts})); n > 4<<10 {
+		t.Errorf("%+v: verdicts of %d bytes", rules, n)
+	}
+	if took := time.Since(began); took > patience {
+		t.Errorf("%+v: it took %s", rules, took)
+	}
+}
+
+func FuzzExpression(f *testing.F) {
+	for _, text := range []string{
+		"member.priority", `member.labels["rack"] == "r1"`, "count(members, .site == member.site)", "member.site in failed_sites ? -1 : 7",
+		`int(member.labels.rack) ?? 3`, `sum(map(filter(1..10, # > 3), # * 2))`, `let x = member.score; x > 1 and not (x matches "a+")`,
+		`member.id | upper() | len()`, `members[-1]?.id[0:1]`, "1/0", "2**1000", "{a: [1, 2]}.a[0]",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ranked(t, cluster.Rules{Type: "priority", Filter: []string{text}})
+		ranked(t, cluster.Rules{Type: exprPreset, Expr: text})
+		ranked(t, cluster.Rules{Rank: []string{"site", exprPrefix + text}})
+		ranked(t, cluster.Rules{Type: "priority", Strategies: []cluster.Strategy{{When: text, Use: "first"}}})
+	})
+}
+
+// A policy comes out of a znode, or a file.
+func FuzzPolicy(f *testing.F) {
+	for _, text := range []string{
+		`{"v":1,"revision":3,"type":"priority","sites":{"dc1":2},"min_priority":1,"require_labels":{"rack":"r1"},"never":["c"]}`,
+		`{"v":1,"type":"exec","fallback":"latency","hysteresis":50,"disabled_sites":["dc1"],"failback":"delayed","failback_delay":"1m"}`,
+		`{"v":1,"rank":["site","score","expr:member.priority","oldest"],"max_moves":3,"moves_window":"1h"}`,
+		`{"v":1,"type":"expr","expr":"member.priority","strategies":[{"when":"cause == 'failure'","use":"other-site"},{"use":"round-robin"}]}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s := cluster.ReadSlot[cluster.Policy]("/c/policy", data, cluster.Stat{}, true); s.Err == nil {
+			ranked(t, s.Record.Rules)
+		}
+	})
+}
+
+// What a program answers is a list of members, each once, or nothing at all.
+func FuzzParseAnswer(f *testing.F) {
+	f.Add([]byte(`["b", "a"]`))
+	f.Add([]byte(`["a", null]`))
+	f.Add([]byte(`[] {}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a := ParseAnswer(data, fuzzed())
+		if a.Err != "" && a.Order != nil {
+			t.Errorf("%q: %v although %s", data, a.Order, a.Err)
+		}
+		seen := make(map[string]bool)
+		for _, id := range a.Order {
+			if seen[id] || !strings.Contains("abc", id) || id == "" {
+				t.Errorf("%q: %q", data, a.Order)
+			}
+			seen[id] = true
+		}
+	})
+}

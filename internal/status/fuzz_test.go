@@ -1,0 +1,69 @@
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"zkelectd/internal/cluster"
+)
+
+// An answer may come from anybody: it never makes more of the group than a lease that the leader can have.
+func FuzzLeased(f *testing.F) {
+	f.Add(`{"node":"a","term":7,"lease_remaining_ns":1500000000,"session_timeout_ns":6000000000}`)
+	f.Add(`{"node":"b","term":7,"lease_remaining_ns":1500000000,"session_timeout_ns":6000000000}`)
+	f.Add(`{"node":"a","term":7,"lease_remaining_ns":-1,"session_timeout_ns":9223372036854775807} {`)
+	f.Fuzz(func(t *testing.T, answer string) {
+		before := Group{Leader: "a", Term: 7}
+		after := before.Leased(strings.NewReader(answer))
+		if after.LeaseRemaining < 0 || (after.LeaseRemaining > 0 && !strings.Contains(answer, "a")) {
+			t.Errorf("%q: %s", answer, after.LeaseRemaining)
+		}
+		after.LeaseRemaining = 0
+		if after.Table(); after.Leader != before.Leader || after.Term != before.Term {
+			t.Errorf("%q: %+v", answer, after)
+		}
+	})
+}
+
+// What stands in records reaches a terminal as text, and as nothing that a terminal would obey.
+func FuzzTable(f *testing.F) {
+	f.Add("n1", "\x1b[2J\x1b]0;title\x07", "a\rb\u009b31m\u202e")
+	f.Add("<img onerror=x>", "\x00\xff", "\u2028\x7f")
+	f.Fuzz(func(t *testing.T, id, site, words string) {
+		readable := cluster.Stat{Owner: 1}
+		s := cluster.Snapshot{
+			Members: []cluster.Member{{Incarnation: cluster.Incarnation{Name: id + "-n_0000000001", ID: id, Seq: 1}, Node: cluster.Slot[cluster.Node]{
+				Exists: true, Stat: readable, Record: cluster.Node{ID: id, Site: site, Host: words, Unhealthy: words, Ineligible: words, Refused: words, PolicyDigest: words}}}},
+			Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: id, Site: site, Incarnation: id + "-n_0000000001",
+				Cause: cluster.Cause(words), Reason: words, OrderBy: words, By: words, Ranking: []cluster.Verdict{{Node: id, Site: site, Why: words}},
+				Exclusions: []cluster.Exclusion{{Node: words, Reason: words, For: 1}}}},
+			Control: cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Order: cluster.Order{By: words, Reason: words}},
+				Cordons: []cluster.Cordon{{Node: id, Order: cluster.Order{By: words}}, {Site: site, Order: cluster.Order{Reason: words}}}}},
+			Current: cluster.Slot[cluster.Current]{Exists: true, Stat: readable, Record: cluster.Current{Term: 7, Node: id, Site: site, State: cluster.CurrentReady}},
+			Policy:  cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{By: words, Rules: cluster.Rules{Type: words}}},
+		}
+		table := Of("/c", s).Table()
+		for _, r := range table {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Fatalf("%q %q %q: the table holds %q:\n%q", id, site, words, r, table)
+			}
+		}
+	})
+}
+
+func TestALeaseIsTheLeadersOwn(t *testing.T) {
+	const own = `{"node":"a","term":7,"lease_remaining_ns":1500000000,"session_timeout_ns":6000000000}`
+	for name, c := range map[string]struct {
+		answer string
+		left   time.Duration
+	}{
+		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
+		"below zero": {strings.Replace(own, "15", "-15", 1), 0}, "beyond the session": {strings.Replace(own, "15", "75", 1), 0}, "cut": {own[:40], 0}, "a page": {"<html>", 0},
+	} {
+		if got := (Group{Leader: "a", Term: 7}).Leased(strings.NewReader(c.answer)).LeaseRemaining; got != c.left {
+			t.Errorf("%s: %s, want %s", name, got, c.left)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+#!/bin/bash
+# Fuzzes every FuzzXxx of the module in turn, FOR (default 60s) in all. A finding ends it with its reproducer and how to replay
+# it: a file to keep, as a test that go test runs from then on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+total=${FOR:-60s}
+case $total in
+*[0-9]s) total=${total%s} ;;
+*[0-9]m) total=$((${total%m} * 60)) ;;
+*[0-9]h) total=$((${total%h} * 3600)) ;;
+*) echo "fuzz: FOR is $total: want a time in all, as in 90s, 10m or 2h" >&2 && exit 1 ;;
+esac
+
+mapfile -t all < <(grep -rE --include='*_test.go' --only-matching '^func Fuzz[A-Za-z0-9_]+\(' cmd internal bench | sort)
+[ "${#all[@]}" -gt 0 ] || { echo "fuzz: there is nothing to fuzz" >&2; exit 1; }
+milliseconds=$((total * 1000 / ${#all[@]}))
+echo "fuzzing ${#all[@]} functions, ${milliseconds} ms each"
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for found in "${all[@]}"; do
+	package=./$(dirname "${found%%:*}")
+	name=${found#*:func }
+	name=${name%(}
+	if ! go test -run='^$' -fuzz="^$name\$" -fuzztime="${milliseconds}ms" -fuzzminimizetime=5s "$package" >"$log" 2>&1 ||
+		grep -q 'no fuzz tests to fuzz' "$log"; then
+		cat "$log"
+		reproducer=$(sed -n 's/^ *Failing input written to //p' "$log")
+		echo "fuzz: $name in $package fails"
+		if [ -n "$reproducer" ]; then
+			echo "its input: $package/$reproducer"
+			echo "replay it: go test $package -run '^$name\$/^$(basename "$reproducer")\$'"
+		else
+			echo "replay it: go test $package -run '^$name\$'"
+		fi
+		exit 1
+	fi
+	executed=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+	printf '%-48s %9s inputs\n' "${package#./internal/} $name" "${executed:-0}"
+done

@@ -28,17 +28,22 @@ func (f *fleet) ask(id, path string) (int, string) {
 }
 
 func (f *fleet) request(ctx context.Context, id, path string) (*http.Response, error) {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", f.socket(id))
-		},
-	}}
+	client := &http.Client{Transport: f.transport(id)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+id+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	return client.Do(req)
+}
+
+// transport leads to a daemon's socket.
+func (f *fleet) transport(id string) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", f.socket(id))
+		},
+	}
 }
 
 func (f *fleet) socket(id string) string { return filepath.Join(f.dir, id) }

@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+)
+
+const dashboardFile = "../../deploy/grafana/zkelectd.json"
+
+// The dashboard asks for what is exported, of the chosen source and group. cmd/zkelectd has a Prometheus answer it.
+func TestTheDashboardIsMadeOfWhatIsExported(t *testing.T) {
+	data, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type source struct{ Type, UID string }
+	var dashboard struct {
+		SchemaVersion int
+		Templating    struct {
+			List []struct{ Name, Type string }
+		}
+		Panels []struct {
+			ID         int
+			Type       string
+			Title      string
+			Datasource source
+			Targets    []struct {
+				Expr       string
+				Datasource source
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &dashboard); err != nil {
+		t.Fatalf("%s: %v", dashboardFile, err)
+	}
+	if dashboard.SchemaVersion < 39 {
+		t.Errorf("its schema is of version %d", dashboard.SchemaVersion)
+	}
+	for _, name := range []string{"datasource", "group"} {
+		if !slices.ContainsFunc(dashboard.Templating.List, func(v struct{ Name, Type string }) bool { return v.Name == name }) {
+			t.Errorf("there is no variable %s", name)
+		}
+	}
+	chosen := source{"prometheus", "${datasource}"}
+	seen := make(map[int]bool)
+	for _, p := range dashboard.Panels {
+		if seen[p.ID] || p.ID == 0 {
+			t.Errorf("%q has the id %d, of another or none", p.Title, p.ID)
+		}
+		seen[p.ID] = true
+		if p.Type != "row" && (len(p.Targets) == 0 || p.Datasource != chosen) {
+			t.Errorf("%q asks nothing, or not the chosen source but %v", p.Title, p.Datasource)
+		}
+		for _, q := range p.Targets {
+			if q.Datasource != chosen {
+				t.Errorf("%q asks %v", p.Title, q.Datasource)
+			}
+			for _, name := range unknown(q.Expr, nil) {
+				t.Errorf("%q: no daemon exports %s", p.Title, name)
+			}
+		}
+	}
+}

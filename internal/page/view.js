@@ -6,7 +6,7 @@ import { known } from './source.js';
 const manyMembers = 24; // from here on there is a search
 const firstRanks = 20; // rows of the ranking that are shown at first
 
-let hooks = { order: null, connect: () => {} };
+let hooks = {};
 let allRanks = false;
 
 // view draws everything that is known. The controls call what is in controls: order(kind, target), connect().
@@ -34,7 +34,7 @@ const ago = (ms) => el('span', { 'data-since': ms });
 
 // orderButton opens the dialog; who hears instead of seeing it gets the target's name.
 function orderButton(text, kind, target, name) {
-  return hooks.order && el('button', { type: 'button', 'data-act': `${kind} ${target || ''}`, 'aria-label': name, onclick: () => hooks.order(kind, target) }, text);
+  return el('button', { type: 'button', 'data-act': `${kind} ${JSON.stringify(target) || ''}`, 'aria-label': name, onclick: () => hooks.order(kind, target) }, text);
 }
 
 function header() {
@@ -152,10 +152,10 @@ function controls(d) {
 // address is the leader's page, "" where it can't be told. What the leader publishes is checked: it may be anything.
 function address(g) {
   if (!g.api) return '';
-  const [, host, port] = /^(.*):([0-9]{1,5})$/.exec(g.api) || [];
+  const [, scheme, host, port] = /^(https:\/\/)?(.*):([0-9]{1,5})$/.exec(g.api) || [];
   const own = (g.members.find((m) => m.node === g.leader) || {}).host;
   const name = ['', '0.0.0.0', '[::]'].includes(host) ? own : host;
-  return /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)$/.test(name || '') ? `${location.protocol}//${name}:${port}/` : '';
+  return /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)$/.test(name || '') ? `${scheme || 'http://'}${name}:${port}/` : '';
 }
 
 function problems() {
@@ -197,7 +197,7 @@ function siteColumn(s) {
       el('h3', null, now.site || 'no site'),
       el('p', { class: 'muted' }, `${now.able} of ${now.all} may lead`),
       ...now.orders.map(standing),
-      now.site ? orderButton('Order…', 'site', now.site, `Order for site ${now.site}`) : null,
+      now.site ? orderButton('Order…', 'site', { site: now.site }, `Order for site ${now.site}`) : null,
     ]);
     list(ul, now.members.map(steady), (m) => m.incarnation, memberCard);
     column.classList.toggle('long', now.members.length > 12);
@@ -237,7 +237,7 @@ function memberCard(m) {
       role ? chip(`role ${role}`, role) : null,
       m.roles.includes('elector') ? chip('role elector', 'elector') : null,
       m.policy_drift ? chip('held', 'policy drift') : null,
-      orderButton('Order…', 'node', m.node, `Order for ${m.node}`)),
+      orderButton('Order…', 'node', { node: m.node }, `Order for ${m.node}`)),
     el('p', { class: 'health' }, health(m)),
     rank || m.health === 'ok' ? el('p', { class: 'verdict' }, verdict) : null,
     el('p', { class: 'muted figures' }, facts.join(' · ')));
@@ -258,13 +258,20 @@ function orderWords(o) {
 const kinds = { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': 'moved to', 'elect': 'election asked for', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
 const endings = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'elect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
 
+// targetOf is what an order to end another is for. A site is told in words; a node may have such a name, too.
+function targetOf(o, g) {
+  if (!['cordon', 'drain', 'step-down'].includes(o.kind)) return undefined;
+  const [, site] = /^site (.*)$/s.exec(o.target) || [];
+  return site && !g.members.some((m) => m.node === o.target) ? { site } : { node: o.target };
+}
+
 function orders() {
   const g = known.group;
   if (!g) return;
   const rows = [
-    ...(g.orders || []).map((o) => ({ what: `${kinds[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: lasting(o).ends, end: endings[o.kind], target: o.target })),
+    ...(g.orders || []).map((o) => ({ what: `${kinds[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: lasting(o).ends, end: endings[o.kind], target: targetOf(o, g) })),
     ...(g.exclusions || []).map((x) => ({
-      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'forgive', target: x.node,
+      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'forgive', target: { node: x.node },
     })),
   ];
   draw(byID('orders-body'), rows, () => {
@@ -292,7 +299,7 @@ function ranking() {
     const rankers = [...new Set(e.members.flatMap((m) => (m.scores || []).filter((s) => s.words || s.value).map((s) => s.ranker)))];
     const shown = allRanks ? e.members : e.members.slice(0, firstRanks);
     const c = e.circumstances || {};
-    const after = c.cause ? `, after: ${c.cause} of ${c.node}${c.site ? ` (${c.site})` : ''}` : '';
+    const after = c.cause && c.node ? `, after: ${c.cause} of ${c.node}${c.site ? ` (${c.site})` : ''}` : '';
     return [
       el('p', { class: 'muted' }, `Now, by policy ${e.preset}, revision ${e.policy_revision}${after}${(c.failed || []).length ? `; failed: ${c.failed.join(', ')}` : ''}.`),
       ...(e.notes || []).map((n) => el('p', { class: 'note' }, n)),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ that no member has, or that no member may lead under it.`,
 				return err
 			}
 			if !offline {
-				if err := daemon.Access(cfg, os.Getenv).Check(); err != nil {
+				if err := checkFiles(cfg); err != nil {
 					return err
 				}
 				checkGroup(cmd.Context(), cmd.ErrOrStderr(), cfg)

@@ -209,7 +209,7 @@ func TestRefusedReloadChangesNothing(t *testing.T) {
 	// The next reload is taken in after it: what it finds is what the refused one left.
 	f.configure("b", "dc1", 99, "election: {exclusion: 1s}\n")
 	f.daemons["b"].signal(syscall.SIGHUP)
-	f.logged("b", "reloaded, nothing has changed")
+	f.logged("b", "reloaded, no setting has changed")
 	s := f.snapshot()
 	if s.Elected.Record.Term != term || s.Policy.Record.Revision != 1 {
 		t.Errorf("term %d, then %d; policy %+v", term, s.Elected.Record.Term, s.Policy.Record)

@@ -12,7 +12,8 @@ import (
 // leaseLimit bounds the question: status is about the group, and must not wait for one host of it.
 const leaseLimit = 500 * time.Millisecond
 
-// withLease asks the leader what is left of its lease, which only it knows. One that does not answer is no failure.
+// withLease asks the leader what is left of its lease, which only it knows. One that does not answer is no failure. One
+// that speaks TLS (https://) is not asked: a command does not know whom to trust there.
 func withLease(ctx context.Context, g status.Group) status.Group {
 	host, port, err := net.SplitHostPort(g.API)
 	if err != nil {

@@ -11,10 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/operate"
 )
 
@@ -50,7 +48,7 @@ func (o *order) waiting(usage string) {
 func (o *order) forcing(usage string) { o.cmd.Flags().BoolVar(&o.force, "force", false, usage) }
 
 // does sets what the command asks for, and when that has come about; arrived may be nil for what cannot be waited for.
-func (o *order) does(ask func(q forecast.Question, by operate.Order, args []string) (operate.Given, error), arrived arrival) *cobra.Command {
+func (o *order) does(ask func(args []string) operate.Request, arrived arrival) *cobra.Command {
 	o.cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.lasts < 0 || (cmd.Flags().Changed("for") && o.lasts == 0) {
 			return errors.New("--for must be more than 0s; leave it out for an order without end")
@@ -58,9 +56,13 @@ func (o *order) does(ask func(q forecast.Question, by operate.Order, args []stri
 		if err := checkOutput(o.output); err != nil {
 			return err
 		}
+		request := ask(args)
+		request.Order = operate.Order{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
+		if err := request.Check(); err != nil {
+			return err
+		}
 		return withConfig(cmd, func(ctx context.Context, g group) error {
-			by := operate.Order{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
-			given, err := give(ctx, g, func(q forecast.Question) (operate.Given, error) { return ask(q, by, args) })
+			given, err := g.desk().Give(ctx, request.Give)
 			if err != nil {
 				return err
 			}
@@ -104,46 +106,9 @@ func (r *report) finish() error {
 	return printJSON(r.out, r)
 }
 
-// give has an order made out for the group as it is, and writes it. Of two operators at once one wins, and the other is
-// told by whom.
-func give(ctx context.Context, g group, ask func(forecast.Question) (operate.Given, error)) (operate.Given, error) {
-	last := int64(-1)
-	for {
-		snap, err := g.read(ctx)
-		if err != nil {
-			return operate.Given{}, err
-		}
-		if c := snap.Control.Record; last >= 0 && c.Last != last {
-			return operate.Given{}, fmt.Errorf("not done: there was another order at the same time, %s; see 'zkelectd status', and give yours again if it still holds", c.LastOrder)
-		}
-		last = snap.Control.Record.Last
-		q, err := g.question(ctx, snap)
-		if err != nil {
-			return operate.Given{}, err
-		}
-		given, err := ask(q)
-		if err != nil {
-			return given, err
-		}
-		err = g.write(ctx, g.paths.ControlTx("", snap.Control, given.Control)...)
-		switch {
-		case err == nil:
-			return given, nil
-		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-			// The elector keeps its time in it, or another operator was faster.
-		case errors.Is(err, cluster.ErrUnknown):
-			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", g.paths.Control(), err)
-		default:
-			return given, fmt.Errorf("cannot write znode %s: %w", g.paths.Control(), err)
-		}
-	}
-}
-
-// question asks about the group as it is, under the policy in force.
-func (g group) question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
-	q, err := daemon.Question(g.cfg, snap)
-	q.Ask = daemon.Asker(ctx, g.cfg)
-	return q, err
+// desk is where a command gives its orders.
+func (g group) desk() daemon.Desk {
+	return daemon.Desk{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: patient, Write: patient}
 }
 
 // whoami is user@host.

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"errors"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/operate"
 )
 
@@ -22,8 +18,8 @@ another move; then policy decides again.`)
 	o.lasting(0, "how long the target stays first (default: without end)")
 	o.waiting("follow it until the target is READY")
 	o.forcing("put policy, cordons and health aside for the target")
-	return o.does(func(q forecast.Question, by operate.Order, _ []string) (operate.Given, error) {
-		return operate.Move(q, by, node, site)
+	return o.does(func([]string) operate.Request {
+		return operate.Request{Kind: operate.KindMove, Node: node, Site: site}
 	}, func(s cluster.Snapshot, g operate.Given) (bool, error) {
 		m := g.Control.Move
 		if s.Ready() && m.Meets(s.Current.Record.Node, s.Current.Record.Site) {
@@ -34,17 +30,12 @@ another move; then policy decides again.`)
 	})
 }
 
-// stepDownFor is how long a node that has stepped down is not chosen.
-const stepDownFor = 10 * time.Minute
-
 func stepDownCommand() *cobra.Command {
 	o := newOrder("step-down", "Have the leader give up, and the next best take over", `Step-down has the present leader stop its child and let go; the best of the others
 takes over. The old leader is not chosen for --for; 'zkelectd uncordon' ends that.`)
-	o.lasting(stepDownFor, "how long the old leader is not chosen")
+	o.lasting(operate.StepDownFor, "how long the old leader is not chosen")
 	o.waiting("follow it until the next leader is READY")
-	return o.does(func(q forecast.Question, by operate.Order, _ []string) (operate.Given, error) {
-		return operate.StepDown(q, by)
-	}, elsewhere)
+	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindStepDown} }, elsewhere)
 }
 
 // elsewhere waits until somebody leads whom the order's cordon does not concern.
@@ -65,9 +56,7 @@ func electCommand() *cobra.Command {
 	o := newOrder("elect", "Run the election again, by policy alone", `Elect has the elector look for the best member now, whatever failback and
 election.max_moves say, and without a move that is in force.`)
 	o.waiting("follow it until the leader is READY")
-	return o.does(func(q forecast.Question, by operate.Order, _ []string) (operate.Given, error) {
-		return operate.Elect(q, by)
-	}, func(s cluster.Snapshot, g operate.Given) (bool, error) {
+	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindElect} }, func(s cluster.Snapshot, g operate.Given) (bool, error) {
 		_, over := s.Control.Record.Ended(g.ID)
 		return over && s.Ready(), nil
 	})
@@ -79,8 +68,8 @@ func cordonCommand() *cobra.Command {
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().StringVar(&site, "site", "", "a whole site")
 	o.lasting(0, "lift it by itself after this time (default: never)")
-	return o.does(func(q forecast.Question, by operate.Order, args []string) (operate.Given, error) {
-		return operate.Cordon(q, by, one(args), site, false)
+	return o.does(func(args []string) operate.Request {
+		return operate.Request{Kind: operate.KindCordon, Node: one(args), Site: site}
 	}, nil)
 }
 
@@ -93,8 +82,8 @@ func drainCommand() *cobra.Command {
 	o.lasting(0, "lift it by itself after this time (default: never)")
 	o.waiting("follow it until somebody else is READY")
 	o.forcing("cordon it also when nobody else may lead")
-	return o.does(func(q forecast.Question, by operate.Order, args []string) (operate.Given, error) {
-		return operate.Cordon(q, by, one(args), site, true)
+	return o.does(func(args []string) operate.Request {
+		return operate.Request{Kind: operate.KindDrain, Node: one(args), Site: site}
 	}, elsewhere)
 }
 
@@ -105,11 +94,8 @@ func uncordonCommand() *cobra.Command {
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().StringVar(&site, "site", "", "that of a whole site")
 	o.cmd.Flags().BoolVar(&all, "all", false, "all of them")
-	return o.does(func(q forecast.Question, by operate.Order, args []string) (operate.Given, error) {
-		if !all && (one(args) == "") == (site == "") {
-			return operate.Given{}, errors.New("name a node, --site or --all")
-		}
-		return operate.Uncordon(q, by, one(args), site, all)
+	return o.does(func(args []string) operate.Request {
+		return operate.Request{Kind: operate.KindUncordon, Node: one(args), Site: site, All: all}
 	}, nil)
 }
 
@@ -120,15 +106,11 @@ that dies, or fails its health probe, is still replaced, unless the pause is --h
 Operators' own orders (move, drain, ...) act all the same, but for a hard pause.`)
 	o.cmd.Flags().BoolVar(&hard, "hard", false, "elect nobody at all, not even when the leader dies")
 	o.lasting(0, "end it by itself after this time (default: 'zkelectd resume' does)")
-	return o.does(func(q forecast.Question, by operate.Order, _ []string) (operate.Given, error) {
-		return operate.Pause(q, by, hard)
-	}, nil)
+	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindPause, Hard: hard} }, nil)
 }
 
 func resumeCommand() *cobra.Command {
-	return newOrder("resume", "End a pause", "").does(func(q forecast.Question, by operate.Order, _ []string) (operate.Given, error) {
-		return operate.Resume(q, by)
-	}, nil)
+	return newOrder("resume", "End a pause", "").does(func([]string) operate.Request { return operate.Request{Kind: operate.KindResume} }, nil)
 }
 
 func forgiveCommand() *cobra.Command {
@@ -136,11 +118,8 @@ func forgiveCommand() *cobra.Command {
 	o := newOrder("forgive NODE | --all", "Lift the strikes of a node, or of all", "")
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().BoolVar(&all, "all", false, "of every node")
-	return o.does(func(q forecast.Question, by operate.Order, args []string) (operate.Given, error) {
-		if (one(args) == "") != all {
-			return operate.Given{}, errors.New("name a node or --all, one of them")
-		}
-		return operate.Forgive(q, by, one(args))
+	return o.does(func(args []string) operate.Request {
+		return operate.Request{Kind: operate.KindForgive, Node: one(args), All: all}
 	}, nil)
 }
 

@@ -49,7 +49,7 @@ is the daemon's.`,
 		if err != nil {
 			return err
 		}
-		if err := daemon.Access(cfg, os.Getenv).Check(); err != nil {
+		if err := checkFiles(cfg); err != nil {
 			return err
 		}
 		log, _, flush := logger(cfg)
@@ -109,16 +109,38 @@ func daemonCommand() *cobra.Command {
 			return err
 		}
 		defer g.Close()
+		at, err := readFront(cfg)
+		if err != nil {
+			return err
+		}
+		gate := httpapi.NewGate(at.web, log)
+		admit := func() { // the loop's, once that runs
+			gate.Use(at.tokens)
+			at.open(log)
+		}
+		admit()
 		d := daemon.New(daemon.Options{
-			Config: cfg, Log: log, Level: level, Version: version(), Guard: g,
-			Reload: func() (config.Config, error) { return load(cmd, args) },
+			Config: cfg, Log: log, Level: level, Version: version(), Guard: g, Secure: at.web.Secure(),
+			Reload: func() (config.Config, error) {
+				next, err := load(cmd, args)
+				if err != nil {
+					return next, err
+				}
+				again, err := readFront(next)
+				if err == nil {
+					at.tokens, at.named = again.tokens, again.named
+				}
+				return next, err
+			},
+			Taken: admit,
 		})
 		detach := context.AfterFunc(g.Life(), func() {
 			// The work is dead by then; nobody is left to end a daemon that is stuck.
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
-		err = serve(cmd.Context(), d, cfg.HTTP.Listen, httpapi.New(shown(d)), watched(cmd, cfg))
+		listener := httpapi.Listener{Addr: cfg.HTTP.Listen, Web: at.web, Log: log}
+		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, gate)), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
 		}
@@ -127,11 +149,14 @@ func daemonCommand() *cobra.Command {
 	return cmd
 }
 
-// shown is what the daemon shows over HTTP.
-func shown(d *daemon.Daemon) httpapi.Options {
+// shown is what the daemon shows, and takes orders by, over HTTP.
+func shown(d *daemon.Daemon, gate *httpapi.Gate) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return httpapi.Options{View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Version: version(), Registry: registry}
+	return httpapi.Options{
+		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Order: d.Order, Gate: gate,
+		Version: version(), Registry: registry,
+	}
 }
 
 // watched is the file whose changes are taken over, "" for none.
@@ -158,7 +183,7 @@ func childArgs(cmd *cobra.Command, args []string) error {
 
 // serve runs the daemon, its listener if it has an address, the watch of its file if that is asked for, and turns signals
 // into what they ask for.
-func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Handler, file string) error {
+func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Listener, handler http.Handler, file string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -174,8 +199,8 @@ func serve(ctx context.Context, d *daemon.Daemon, listen string, handler http.Ha
 		<-done
 		return nil
 	})
-	if listen != "" {
-		g.Go(func() error { return httpapi.Serve(beside, listen, handler) })
+	if listener.Addr != "" {
+		g.Go(func() error { return listener.Serve(beside, handler) })
 	}
 	if file != "" {
 		g.Go(func() error { return config.Watch(beside, file, d.Reload) })

@@ -89,17 +89,12 @@ func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	return zkstore.ReadAll(ctx, g.session, g.paths, false)
 }
 
-// brief bounds what a command asks of ZooKeeper at once: a person waits for the answer.
-func brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 10*time.Second)
-}
+// patient is how long a command waits for one answer of ZooKeeper: a person waits for its own.
+const patient = 10 * time.Second
 
-// write sends one transaction.
-func (g group) write(ctx context.Context, ops ...cluster.Op) error {
-	ctx, cancel := brief(ctx)
-	defer cancel()
-	_, err := g.session.Do(ctx, ops...)
-	return err
+// brief bounds what a command asks of ZooKeeper at once.
+func brief(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, patient)
 }
 
 // publish makes a policy the one in force.

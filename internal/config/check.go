@@ -45,9 +45,7 @@ func (c *Config) check(tell func(key, format string, args ...any)) {
 	c.checkPolicy(report, reported)
 	c.checkProbes(report)
 	c.checkChild(report)
-	if why := checkListen(c.HTTP.Listen); why != "" {
-		report("http.listen", "%q %s", c.HTTP.Listen, why)
-	}
+	c.HTTP.check(report)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
 	}
@@ -89,7 +87,7 @@ func checkName(s string) string {
 const maxSocketPath = 90
 
 func checkListen(addr string) string {
-	if file, ok := strings.CutPrefix(addr, "unix:"); ok {
+	if file, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		switch {
 		case !path.IsAbs(file) || path.Clean(file) != file || file == "/":
 			return "is not unix:/ and the absolute path of a socket"

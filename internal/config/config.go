@@ -174,15 +174,37 @@ type Hooks struct {
 
 // HTTP is the daemon's own listener.
 type HTTP struct {
-	Listen string `mapstructure:"listen"`
+	Listen    string `mapstructure:"listen"`
+	TokenFile string `mapstructure:"token_file"`
+	WebConfig string `mapstructure:"web_config"`
 }
 
-// Public is the address that other hosts may ask, "" if there is none.
-func (h HTTP) Public() string {
-	if strings.HasPrefix(h.Listen, "unix:") {
+// Public is the address that other hosts may ask, with https:// before it if it speaks TLS; "" if there is none.
+func (h HTTP) Public(secure bool) string {
+	switch {
+	case strings.HasPrefix(h.Listen, unixPrefix):
 		return ""
+	case secure && h.Listen != "":
+		return "https://" + h.Listen
 	}
 	return h.Listen
+}
+
+// unixPrefix begins an address that is a socket's path.
+const unixPrefix = "unix:"
+
+func (h HTTP) check(report func(string, string, ...any)) {
+	if why := checkListen(h.Listen); why != "" {
+		report("http.listen", "%q %s", h.Listen, why)
+	}
+	for key, value := range map[string]string{"http.token_file": h.TokenFile, "http.web_config": h.WebConfig} {
+		if value != "" && h.Listen == "" {
+			report(key, "has no effect: set http.listen as well")
+		}
+	}
+	if h.WebConfig != "" && strings.HasPrefix(h.Listen, unixPrefix) {
+		report("http.web_config", "is for host:port: who may use a socket is a matter of the file")
+	}
 }
 
 // Log is what is logged and how.

@@ -170,8 +170,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 
 func TestASocketIsNoAddressForOtherHosts(t *testing.T) {
 	for listen, want := range map[string]string{"": "", "unix:/run/z/s": "", "10.0.0.1:80": "10.0.0.1:80"} {
-		if c := mustLoad(t, Sources{Env: []string{"ZKELECTD_HTTP_LISTEN=" + listen}}); c.HTTP.Listen != listen || c.HTTP.Public() != want {
-			t.Errorf("%q: %q, %q", listen, c.HTTP.Listen, c.HTTP.Public())
+		if c := mustLoad(t, Sources{Env: []string{"ZKELECTD_HTTP_LISTEN=" + listen}}); c.HTTP.Listen != listen || c.HTTP.Public(false) != want {
+			t.Errorf("%q: %q, %q", listen, c.HTTP.Listen, c.HTTP.Public(false))
 		}
 	}
 }

@@ -35,7 +35,9 @@ var flags = []struct{ flag, key, usage string }{
 	{"site", "node.site", "the site of this host"},
 	{"priority", "node.priority", "rank within the site, higher first"},
 	{"label", "node.labels", "labels, key=value, separated by commas"},
-	{"http", "http.listen", "host:port or unix:/path for status and metrics"},
+	{"http", "http.listen", "host:port or unix:/path for status, metrics and orders"},
+	{"http-token-file", "http.token_file", "file with a line name:token for each who may give orders over HTTP"},
+	{"http-web-config", "http.web_config", "web configuration file (TLS, client certificates) of the HTTP API"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},
 }

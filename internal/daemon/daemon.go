@@ -30,6 +30,10 @@ type Options struct {
 	Config config.Config
 	// Reload reads the configuration again, for SIGHUP; nil if it can't be.
 	Reload func() (config.Config, error)
+	// Taken is called by the loop for each reload that was taken over, also without a change; may be nil.
+	Taken func()
+	// Secure tells that the HTTP API speaks TLS.
+	Secure bool
 	Log    *slog.Logger
 	// Level is set by a reload of log.level; may be nil.
 	Level   *slog.LevelVar
@@ -57,6 +61,7 @@ type Daemon struct {
 	feed    *status.Feed
 	// onlooker answers from goroutines of whoever asks.
 	onlooker *onlooker
+	errands  chan errand
 
 	stops   chan string
 	reloads chan struct{}
@@ -73,6 +78,7 @@ func New(opt Options) *Daemon {
 	}
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
 	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
+	d.errands = make(chan errand)
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{

@@ -46,7 +46,7 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 	l := &loop{
 		d: d, s: s, self: self, budget: budget,
 		machine: transition.New(transition.Options{
-			Paths: d.paths, Self: self, Site: c.Node.Site, API: c.HTTP.Public(), Budget: budget, Wall: time.Now,
+			Paths: d.paths, Self: self, Site: c.Node.Site, API: c.HTTP.Public(d.opt.Secure), Budget: budget, Wall: time.Now,
 			RestartMax: c.Child.Restart.Max, RestartWindow: c.Child.Restart.Window, RestartBackoff: c.Child.Restart.Backoff,
 		}),
 		reader: zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: d.paths, Self: self, Clock: boottime.Now, Log: d.log}),
@@ -77,6 +77,7 @@ func (l *loop) run() error {
 	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	l.owned.Go(l.survey)
+	l.owned.Go(l.serveErrands)
 	defer func() {
 		l.cancel()
 		l.owned.Wait()

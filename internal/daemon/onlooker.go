@@ -49,7 +49,10 @@ type glance[T any] struct {
 
 func newOnlooker() *onlooker { return &onlooker{busy: make(chan struct{}, 1)} }
 
-var errNoSession = errors.New("there is no session with ZooKeeper")
+var (
+	errNoSession    = errors.New("there is no session with ZooKeeper")
+	errNotConnected = errors.New("no ZooKeeper server is connected")
+)
 
 // look returns what g has, or has it read.
 func look[T any](ctx context.Context, o *onlooker, g *glance[T], read func(context.Context, *source) (T, error)) (T, error) {
@@ -70,7 +73,7 @@ func look[T any](ctx context.Context, o *onlooker, g *glance[T], read func(conte
 		return g.what, g.err
 	}
 	if !src.session.Connected() {
-		return none, errors.New("no ZooKeeper server is connected") // a read would wait for one
+		return none, errNotConnected // a read would wait for one
 	}
 	what, err := read(ctx, src)
 	if errors.Is(err, context.Canceled) {

@@ -30,7 +30,7 @@ func (l *loop) reload() {
 		d.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
 	}
 	if len(changed) == 0 {
-		d.log.Info("reloaded, nothing has changed")
+		d.log.Info("reloaded, no setting has changed")
 		l.reloaded(nil)
 		return
 	}
@@ -58,7 +58,7 @@ func (l *loop) apply(next config.Config, changed []string) {
 	d := l.d
 	before := d.cfg
 	d.cfg.Node.Priority, d.cfg.Node.Site, d.cfg.Node.Labels, d.cfg.Node.Never = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Never
-	d.cfg.Policy, d.cfg.Log.Level = next.Policy, next.Log.Level
+	d.cfg.Policy, d.cfg.Log.Level, d.cfg.HTTP.TokenFile = next.Policy, next.Log.Level, next.HTTP.TokenFile
 	d.cfg.Election.Failback, d.cfg.Election.MaxMoves, d.cfg.Election.MovesWindow = next.Election.Failback, next.Election.MaxMoves, next.Election.MovesWindow
 	d.log.Info("reloaded", "keys", strings.Join(changed, ", "))
 	if d.opt.Level != nil {
@@ -79,6 +79,9 @@ func (l *loop) reloaded(err error) {
 	var faults config.Faults
 	switch {
 	case err == nil:
+		if d.opt.Taken != nil {
+			d.opt.Taken()
+		}
 	case errors.As(err, &faults):
 		for _, f := range faults {
 			d.log.Error("reload refused, the running configuration stays", "fault", f.String())

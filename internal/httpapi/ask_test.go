@@ -53,7 +53,7 @@ func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, l, of(standby()), maxClients) }()
+	go func() { done <- Listener{}.serve(ctx, l, of(standby()), maxClients) }()
 	if got := asked(t, socket, "/livez"); got != "yes" {
 		t.Errorf("%s: %s", socket, got)
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"slices"
@@ -63,6 +64,9 @@ func (b *bounded) forget(c *counted) {
 
 // turned is told by the server what becomes of a connection. It calls one active once it has read a whole question.
 func (b *bounded) turned(conn net.Conn, state http.ConnState) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
 	c, ok := conn.(*counted)
 	if !ok {
 		return

@@ -1,10 +1,11 @@
-// Package httpapi shows one daemon's published View over HTTP: to load balancers and probes, to people, to Prometheus.
-// It fails closed: what is stale or unknown is no. It only reads, and nothing that asks it can hold the election up.
+// Package httpapi shows one daemon's published View over HTTP: to load balancers and probes, to people, to Prometheus. Who may
+// gives orders by it. It fails closed: what is stale or unknown is no. Nothing that asks it can hold the election up.
 package httpapi
 
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/operate"
 	"zkelectd/internal/page"
 	"zkelectd/internal/status"
 )
@@ -30,6 +32,10 @@ type Options struct {
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (status.Explanation, error)
+	// Order gives an order; nil if nobody can. The error is as of daemon.Order.
+	Order func(context.Context, operate.Request) (operate.Given, error)
+	// Gate knows who may; nil for whoever can open a socket.
+	Gate    *Gate
 	Version string
 	// Registry is where the metrics go, beside what is there already; nil for one of their own.
 	Registry *prometheus.Registry
@@ -38,26 +44,38 @@ type Options struct {
 // maxScrapes bounds how many metrics are collected at once.
 const maxScrapes = 4
 
-// reading are the methods that every path takes.
-var reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+// reading and writing are the methods that paths take.
+var (
+	reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	writing = []string{http.MethodPost, http.MethodOptions}
+)
 
 // api answers from the view.
 type api struct {
 	opt       Options
 	listeners chan struct{} // one for each that follows the events
 	askers    chan struct{} // one for each that asks about the group
+	givers    chan struct{} // one for each that gives an order
+	origins   *http.CrossOriginProtection
 	beat      time.Duration
 }
 
 func newAPI(opt Options) *api {
 	opt.Group, opt.History, opt.Explain = known(opt.Group), known(opt.History), known(opt.Explain)
-	return &api{opt: opt, listeners: make(chan struct{}, maxListeners), askers: make(chan struct{}, maxAskers), beat: beatEvery}
+	if opt.Gate == nil {
+		opt.Gate = NewGate(Web{}, slog.New(slog.DiscardHandler))
+	}
+	return &api{
+		opt: opt, listeners: make(chan struct{}, maxListeners), askers: make(chan struct{}, maxAskers),
+		givers: make(chan struct{}, maxOrders), origins: http.NewCrossOriginProtection(), beat: beatEvery,
+	}
 }
 
-// route is a path and what serves it.
+// route is a path, the methods that it takes, and what serves it.
 type route struct {
-	path  string
-	serve http.HandlerFunc
+	path    string
+	methods []string
+	serve   http.HandlerFunc
 }
 
 func (a *api) routes() []route {
@@ -66,12 +84,13 @@ func (a *api) routes() []route {
 		registry = prometheus.NewRegistry()
 	}
 	registry.MustRegister(newCollector(a.opt))
-	return append(a.probes(),
-		route{"/v1/status", a.bounded(a.status)},
-		route{"/v1/history", a.bounded(a.history)},
-		route{"/v1/explain", a.bounded(a.explain)},
-		route{"/v1/events", a.events},
-		route{"/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+	return append(append(a.probes(), a.orders()...),
+		route{"/v1/status", reading, a.bounded(a.status)},
+		route{"/v1/history", reading, a.bounded(a.history)},
+		route{"/v1/explain", reading, a.bounded(a.explain)},
+		route{"/v1/events", reading, a.events},
+		route{"/v1/whoami", reading, a.whoami},
+		route{"/metrics", reading, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	)
 }
 
@@ -81,33 +100,33 @@ func New(opt Options) http.Handler { return newAPI(opt).handler() }
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
-		mux.HandleFunc(r.path, a.method(r.serve))
+		mux.HandleFunc(r.path, a.method(r))
 	}
 	for path, serve := range page.Handlers() {
 		if path == "/" {
 			path = "/{$}" // and nothing below it
 		}
-		mux.HandleFunc(path, a.method(serve))
+		mux.HandleFunc(path, a.method(route{path, reading, serve}))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusNotFound, a.refusal("there is nothing at this path"))
 	})
-	return http.MaxBytesHandler(secure(mux), 1<<10) // nothing that is read needs a body
+	return http.MaxBytesHandler(secure(mux), maxBody)
 }
 
-// method lets through what reads, and tells of it.
-func (a *api) method(serve http.HandlerFunc) http.HandlerFunc {
-	allow := strings.Join(reading, ", ")
+// method lets through the methods of a route, and tells of them.
+func (a *api) method(to route) http.HandlerFunc {
+	allow := strings.Join(to.methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !slices.Contains(reading, r.Method):
+		case !slices.Contains(to.methods, r.Method):
 			w.Header().Set("Allow", allow)
 			a.respond(w, http.StatusMethodNotAllowed, a.refusal(r.Method+" is not allowed here"))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", allow)
 			w.WriteHeader(http.StatusNoContent)
 		default:
-			serve(w, r)
+			to.serve(w, r)
 		}
 	}
 }

@@ -35,14 +35,14 @@ func TestServeOnASocket(t *testing.T) {
 	left.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, "unix:"+path, of(leader())) }()
+	go func() { done <- serveAt(ctx, "unix:"+path, of(leader())) }()
 	if code, body := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if err := Serve(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if err := serveAt(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens there") {
 		t.Errorf("a second one: %v", err)
 	}
 	if code, _ := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
@@ -143,7 +143,7 @@ func TestALockIsNotWaitedForWithoutEnd(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Serve(ctx, "unix:"+filepath.Join(dir.Name(), "s"), of(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
+	if err := serveAt(ctx, "unix:"+filepath.Join(dir.Name(), "s"), of(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
 		t.Errorf("%v", err)
 	}
 }

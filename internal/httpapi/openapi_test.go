@@ -14,14 +14,20 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"zkelectd/internal/operate"
 	"zkelectd/internal/status"
 )
 
 // openapi is what the test reads of docs/openapi.yaml.
 type openapi struct {
 	Paths map[string]map[string]struct {
-		Parameters []struct{ Name, In string }
-		Responses  map[string]response
+		Parameters  []struct{ Name, In string }
+		RequestBody struct {
+			Content map[string]struct {
+				Schema struct{ Properties map[string]any }
+			}
+		} `yaml:"requestBody"`
+		Responses map[string]response
 	}
 	Components struct {
 		Responses map[string]response
@@ -94,9 +100,12 @@ func provoked(t *testing.T) map[string]*http.Response {
 	full.askers, full.listeners = make(chan struct{}), make(chan struct{})
 	handlers := map[string]http.Handler{"leader": New(informed()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(ignorant())}
 	got := make(map[string]*http.Response)
+	for key, resp := range ordering(t) {
+		got[key] = resp
+	}
 	for _, r := range newAPI(informed()).routes() {
 		for name, handler := range handlers {
-			for _, method := range reading {
+			for _, method := range slices.DeleteFunc(slices.Clone(r.methods), func(m string) bool { return m == "POST" }) {
 				for _, query := range []string{"", "?n=1", "?n=x", "?term=1", "?term=99", "?term=x"} {
 					if r.path == "/v1/events" && method == "GET" && name != "full" && name != "ignorant" {
 						continue // a stream: HEAD stands for it
@@ -131,10 +140,10 @@ func TestTheHandlersDoWhatTheDocumentSays(t *testing.T) {
 		produced[method+" "+path+" "+code] = true
 		r := doc.resolve(doc.Paths[path][strings.ToLower(method)].Responses[code])
 		media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-		if _, ok := r.Content[media]; method == "GET" && !ok {
+		if _, ok := r.Content[media]; (method == "GET" || method == "POST") && !ok {
 			t.Errorf("%s is %s, and not said to be", key, media)
 		}
-		if method == "GET" && media == "application/json" {
+		if (method == "GET" || method == "POST") && media == "application/json" {
 			doc.matches(t, key, resp, r.schemas(media))
 		}
 	}
@@ -182,7 +191,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestTheSchemasAreTheTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}}
+	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}, "Ordered": ordered{}, "Whoami": identity{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)
@@ -207,6 +216,23 @@ func fields(t reflect.Type, names *[]string) {
 	}
 }
 
+func TestTheBodiesOfOrdersAreWhatIsTaken(t *testing.T) {
+	doc := description(t)
+	for _, kind := range operate.Kinds() {
+		for name := range doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties {
+			if name != fieldReason && !kind.Takes(name) {
+				t.Errorf("%s is said to have %s", kind, name)
+			}
+		}
+		for _, name := range []string{operate.FieldNode, operate.FieldSite, operate.FieldAll, operate.FieldHard, operate.FieldFor, operate.FieldForce, fieldReason} {
+			_, said := doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties[name]
+			if (kind.Takes(name) || name == fieldReason) && !said {
+				t.Errorf("%s is not said to have %s", kind, name)
+			}
+		}
+	}
+}
+
 // The document for people names every path and parameter, and no other paths.
 func TestThePagesNameWhatThereIs(t *testing.T) {
 	data, err := os.ReadFile("../../docs/http-api.md")
@@ -217,6 +243,11 @@ func TestThePagesNameWhatThereIs(t *testing.T) {
 	for _, r := range newAPI(informed()).routes() {
 		if !strings.Contains(string(data), "`"+r.path+"`") {
 			t.Errorf("docs/http-api.md does not name %s", r.path)
+		}
+		for name := range doc.Paths[r.path]["post"].RequestBody.Content["application/json"].Schema.Properties {
+			if !strings.Contains(string(data), "`"+name+"`") {
+				t.Errorf("docs/http-api.md does not name the field %s", name)
+			}
 		}
 		for _, p := range doc.Paths[r.path]["get"].Parameters {
 			if !strings.Contains(string(data), p.Name) {
@@ -229,7 +260,7 @@ func TestThePagesNameWhatThereIs(t *testing.T) {
 			t.Errorf("docs/http-api.md does not name the event %s", kind)
 		}
 	}
-	for _, bound := range []int{maxClients, maxListeners, maxAskers, lastTerms} {
+	for _, bound := range []int{maxClients, maxListeners, maxAskers, lastTerms, minToken, maxGuesses, operate.MaxReason} {
 		if !strings.Contains(string(data), strconv.Itoa(bound)) {
 			t.Errorf("docs/http-api.md does not name the bound of %d", bound)
 		}

@@ -40,7 +40,7 @@ func ProbePaths() []string {
 func (a *api) probes() []route {
 	routes := make([]route, len(questions))
 	for i, q := range questions {
-		routes[i] = route{q.path, a.probe(q.no)}
+		routes[i] = route{q.path, reading, a.probe(q.no)}
 	}
 	return routes
 }

@@ -3,35 +3,58 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	toolkit "github.com/prometheus/exporter-toolkit/web"
 )
 
-// Serve listens on addr, host:port or unix:/path, until ctx is over, and returns when all that it has begun has ended.
-func Serve(ctx context.Context, addr string, handler http.Handler) error {
-	listener, err := listen(ctx, addr)
+// Listener is where to listen, and how.
+type Listener struct {
+	// Addr is host:port or unix:/path.
+	Addr string
+	Web  Web
+	Log  *slog.Logger
+}
+
+// Serve listens until ctx is over, and returns when all that it has begun has ended.
+func (l Listener) Serve(ctx context.Context, handler http.Handler) error {
+	listener, err := listen(ctx, l.Addr)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, listener, handler, maxClients)
+	return l.serve(ctx, listener, handler, maxClients)
 }
 
 // maxClients bounds the connections: each costs a descriptor, and the daemon must never lack one for ZooKeeper or its child.
 const maxClients = 256
 
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, clients int) error {
+func (l Listener) serve(ctx context.Context, listener net.Listener, handler http.Handler, clients int) error {
+	defer listener.Close()
+	if l.Log == nil {
+		l.Log = slog.New(slog.DiscardHandler)
+	}
 	base, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		BaseContext: baseOf(base),
+		BaseContext: baseOf(base), ConnContext: withPeer, ErrorLog: log.New(complaints{l.Log}, "", 0),
 	}
 	places := &bounded{Listener: listener, free: clients}
 	server.ConnState = places.turned
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(places) }()
+	go func() {
+		if l.Web.path == "" {
+			served <- server.Serve(places)
+			return
+		}
+		served <- toolkit.Serve(places, server, &toolkit.FlagConfig{WebConfigFile: &l.Web.path}, l.Log)
+	}()
 	select {
 	case err := <-served:
 		server.Close()
@@ -53,4 +76,17 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, cli
 // baseOf has every request end with ctx.
 func baseOf(ctx context.Context) func(net.Listener) context.Context {
 	return func(net.Listener) context.Context { return ctx }
+}
+
+// complaints are the server's own messages. That a client and we could not agree on TLS is the client's to tell.
+type complaints struct{ log *slog.Logger }
+
+func (c complaints) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if strings.Contains(text, "TLS handshake error") {
+		c.log.Debug(text)
+	} else {
+		c.log.Warn(text)
+	}
+	return len(line), nil
 }

@@ -16,6 +16,10 @@ func client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 }
 
+func serveAt(ctx context.Context, addr string, handler http.Handler) error {
+	return Listener{Addr: addr}.Serve(ctx, handler)
+}
+
 // fetch asks until there is an answer: the listener may not be there yet.
 func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
@@ -43,7 +47,7 @@ func listening(t *testing.T, handler http.Handler, clients int) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, l, handler, clients) }()
+	go func() { done <- Listener{}.serve(ctx, l, handler, clients) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -59,13 +63,13 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	if err := Serve(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--http") {
+	if err := serveAt(t.Context(), addr, http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "--http") {
 		t.Errorf("a port in use: %v", err)
 	}
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, addr, of(status.Daemon{})) }()
+	go func() { done <- serveAt(ctx, addr, of(status.Daemon{})) }()
 	if code, body := fetch(t, client(), "http://"+addr+"/v1/status"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
@@ -85,7 +89,7 @@ func TestServeEndsWithItsRequests(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve(ctx, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		done <- Listener{}.serve(ctx, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			close(entered)
 			<-r.Context().Done()
 			close(left)

@@ -62,10 +62,14 @@ func (d *draft) say(format string, args ...any) {
 
 // finish completes the order; what goes into the record for others who give one at the same time.
 func (d *draft) finish(what string) (Given, error) {
-	if d.given.ID == 0 {
+	adds := d.given.ID != 0
+	if !adds {
 		d.number()
 	}
 	d.next.LastOrder = fmt.Sprintf("%s by %s", what, d.order.By)
+	if adds && len(cluster.Encode(&d.next)) > maxControl {
+		return Given{}, errors.New("there are too many orders with long reasons: 'zkelectd uncordon' some first")
+	}
 	d.given.Control = d.next
 	return d.given, nil
 }
@@ -109,7 +113,7 @@ func (d *draft) leader() (node, site string) {
 // target checks that somebody is meant.
 func (d *draft) target(node, site string) error {
 	if (node == "") == (site == "") {
-		return errors.New("name a node or a site, one of them")
+		return errNamed
 	}
 	var known []string
 	for _, m := range d.q.Snapshot.Members {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/secretfile"
 )
 
 // Options are what a session needs.
@@ -87,11 +87,7 @@ func (f AuthFile) read() (identity, error) {
 		return identity{}, nil
 	}
 	const key, line = "zookeeper.auth.file", 4 << 10
-	others := ^fs.FileMode(0o600) & fs.ModePerm
-	if f.Systemd {
-		others = 0
-	}
-	data, err := readFile(key, f.Path, others)
+	data, err := secretfile.Read(key, f.Path, secretfile.Private(f.Systemd))
 	if err != nil {
 		return identity{}, err
 	}

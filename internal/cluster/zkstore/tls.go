@@ -10,6 +10,8 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"zkelectd/internal/secretfile"
 )
 
 // TLS is how connections to the servers are secured. The files are read for each connection, so that a certificate that
@@ -37,7 +39,7 @@ func (a Access) dialer() DialFunc {
 func (t TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		data, err := readFile("zookeeper.tls.ca", t.CA, 0)
+		data, err := secretfile.Read("zookeeper.tls.ca", t.CA, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -49,11 +51,11 @@ func (t TLS) config() (*tls.Config, error) {
 	if t.Cert == "" {
 		return c, nil
 	}
-	cert, err := readFile("zookeeper.tls.cert", t.Cert, 0)
+	cert, err := secretfile.Read("zookeeper.tls.cert", t.Cert, 0)
 	if err != nil {
 		return nil, err
 	}
-	key, err := readFile("zookeeper.tls.key", t.Key, 0o007)
+	key, err := secretfile.Read("zookeeper.tls.key", t.Key, 0o007)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-package zkstore
+// Package secretfile reads the files that settings name: passwords, tokens, keys and certificates.
+package secretfile
 
 import (
 	"cmp"
@@ -14,9 +15,18 @@ import (
 // maxFile bounds what is read of a file that may be anything.
 const maxFile = 1 << 20
 
-// readFile reads what a setting names. Of its mode no bit of others may be set. It is read while a connection is awaited, so
-// what is no regular file, and could keep the reader waiting, is refused.
-func readFile(key, path string, others fs.FileMode) ([]byte, error) {
+// Private are the bits that the mode of a file with a secret may not have. Those of systemd's credentials are systemd's
+// affair, which lets nobody else into their directory.
+func Private(systemd bool) fs.FileMode {
+	if systemd {
+		return 0
+	}
+	return ^fs.FileMode(0o600) & fs.ModePerm
+}
+
+// Read reads what the setting key names. Of its mode no bit of others may be set. It is read where somebody waits, so what
+// is no regular file, and could keep the reader waiting, is refused.
+func Read(key, path string, others fs.FileMode) ([]byte, error) {
 	bad := func(format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s "+format, append([]any{key, path}, args...)...)
 	}

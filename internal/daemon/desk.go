@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/forecast"
+	"zkelectd/internal/operate"
+)
+
+// Desk is where orders are given: a session, and how long to wait for it. A write that is not answered within Write ends the
+// session.
+type Desk struct {
+	Conn        cluster.Conn
+	Paths       cluster.Paths
+	Config      config.Config
+	Read, Write time.Duration
+}
+
+// Question asks about the group as it is, under the policy in force.
+func (d Desk) Question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
+	q, err := Question(d.Config, snap)
+	q.Ask = Asker(ctx, d.Config)
+	return q, err
+}
+
+// Give has an order made out for the group as it is, and writes it. Of two operators at once one wins, and the other is
+// told by whom. The error matches [cluster.ErrUnknown] where the order may have been given.
+func (d Desk) Give(ctx context.Context, ask func(forecast.Question) (operate.Given, error)) (operate.Given, error) {
+	last := int64(-1)
+	for {
+		snap, err := d.look(ctx)
+		if err != nil {
+			return operate.Given{}, err
+		}
+		if c := snap.Control.Record; last >= 0 && c.Last != last {
+			return operate.Given{}, &operate.RefusedError{Err: fmt.Errorf("not done: there was another order at the same time, %s; "+
+				"see 'zkelectd status', and give yours again if it still holds", c.LastOrder)}
+		}
+		last = snap.Control.Record.Last
+		q, err := d.Question(ctx, snap)
+		if err != nil {
+			return operate.Given{}, err
+		}
+		given, err := ask(q)
+		if err != nil {
+			return given, err
+		}
+		err = d.write(ctx, d.Paths.ControlTx("", snap.Control, given.Control)...)
+		switch {
+		case err == nil:
+			return given, nil
+		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
+			// The elector keeps its time in it, or another operator was faster.
+		case errors.Is(err, cluster.ErrUnknown):
+			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", d.Paths.Control(), err)
+		default:
+			return given, fmt.Errorf("cannot write znode %s: %w", d.Paths.Control(), err)
+		}
+	}
+}
+
+func (d Desk) look(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Read)
+	defer cancel()
+	return zkstore.ReadAll(ctx, d.Conn, d.Paths, false)
+}
+
+func (d Desk) write(ctx context.Context, ops ...cluster.Op) error {
+	ctx, cancel := context.WithTimeout(ctx, d.Write)
+	defer cancel()
+	_, err := d.Conn.Do(ctx, ops...)
+	return err
+}
+
+// errand is a request on its way to the loop's session.
+type errand struct {
+	ctx     context.Context // of who asks
+	request operate.Request
+	done    chan<- errandDone
+}
+
+type errandDone struct {
+	given operate.Given
+	err   error
+}
+
+// Order gives an order on the daemon's own session, one after another. It matches [operate.RefusedError] if the group is not
+// such that it can be met, and [cluster.ErrUnknown] if it may have been given all the same.
+func (d *Daemon) Order(ctx context.Context, r operate.Request) (operate.Given, error) {
+	if err := r.Check(); err != nil {
+		return operate.Given{}, err
+	}
+	if why := d.View().NotReady(); why != "" {
+		return operate.Given{}, errors.New(why) // it fails closed: what is stale decides nothing
+	}
+	done := make(chan errandDone, 1)
+	select {
+	case d.errands <- errand{ctx, r, done}:
+	case <-d.quit.Done():
+		return operate.Given{}, errors.New("this daemon is stopping")
+	case <-ctx.Done():
+		return operate.Given{}, fmt.Errorf("other orders are still under way: %w", ctx.Err())
+	}
+	select {
+	case end := <-done:
+		return end.given, end.err
+	case <-ctx.Done():
+		return operate.Given{}, fmt.Errorf("%w: the order is still under way (%w)", cluster.ErrUnknown, ctx.Err())
+	}
+}
+
+// serveErrands gives orders until the session is over. It is a goroutine of its own: neither the loop nor the lease waits
+// for it. A write has as long as the session itself, since giving up on it earlier would end a session that lives.
+func (l *loop) serveErrands() {
+	for {
+		select {
+		case e := <-l.d.errands:
+			given, err := l.errand(e)
+			e.done <- errandDone{given, err}
+		case <-l.life.Done():
+			return
+		}
+	}
+}
+
+func (l *loop) errand(e errand) (operate.Given, error) {
+	src := l.d.onlooker.source.Load()
+	if src == nil || src.session != l.s {
+		return operate.Given{}, errNoSession
+	}
+	if !l.s.Connected() {
+		return operate.Given{}, errNotConnected
+	}
+	desk := Desk{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
+	given, err := desk.Give(l.life, func(q forecast.Question) (operate.Given, error) {
+		if err := e.ctx.Err(); err != nil {
+			return operate.Given{}, err // nobody would learn of it
+		}
+		return e.request.Give(q)
+	})
+	if err == nil {
+		o := e.request.Order
+		l.d.log.Info("order given", "order", given.ID, "what", e.request.Kind, "by", o.By, "reason", o.Reason, "says", given.Says)
+	}
+	return given, err
+}

@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/status"
+)
+
+// Gate finds out who asks, and whether he may give orders.
+type Gate struct {
+	log     *slog.Logger
+	web     Web
+	tokens  atomic.Pointer[Tokens]
+	guesses *guesses
+}
+
+// NewGate returns a gate that knows the certificates and users of a web configuration, and no token yet.
+func NewGate(web Web, log *slog.Logger) *Gate {
+	g := &Gate{log: log, web: web, guesses: newGuesses()}
+	g.Use(Tokens{})
+	return g
+}
+
+// Use has the gate know these tokens, and no others.
+func (g *Gate) Use(t Tokens) { g.tokens.Store(&t) }
+
+// How somebody has shown who he is.
+const (
+	byToken       = "token"
+	byCertificate = "certificate"
+	bySocket      = "socket"
+	byPassword    = "password"
+)
+
+// asker is who asks; code and why are the refusal of an order from him, 0 if he may give it.
+type asker struct {
+	name, how string
+	code      int
+	why       string
+}
+
+// who looks at what a request brings along: a token decides, where there is one; then a certificate, a socket, a password.
+func (g *Gate) who(r *http.Request) asker {
+	if scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return g.bearer(r, strings.TrimSpace(secret))
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		name, err := g.web.holder(r.TLS)
+		if err != nil {
+			return asker{code: http.StatusUnauthorized, why: "the certificate is not accepted: " + err.Error()}
+		}
+		return asker{name: shortened(name), how: byCertificate}
+	}
+	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
+		return asker{name: shortened(localUser(peer.Uid)), how: bySocket}
+	}
+	if name, _, ok := r.BasicAuth(); ok && g.web.named(name) {
+		return asker{name: shortened(name), how: byPassword, code: http.StatusForbidden,
+			why: "a password of http.web_config lets read; orders need a client certificate"}
+	}
+	return asker{code: http.StatusUnauthorized, why: g.wanting(r)}
+}
+
+// wanting says what would do.
+func (g *Gate) wanting(r *http.Request) string {
+	switch {
+	case len(g.tokens.Load().all) > 0:
+		return "orders need a token of http.token_file (Authorization: Bearer), or a client certificate"
+	case r.TLS != nil:
+		return "orders need a client certificate, or http.token_file"
+	}
+	return "this daemon takes no orders here: set http.token_file, or client certificates in http.web_config"
+}
+
+func (g *Gate) bearer(r *http.Request, secret string) asker {
+	name := ""
+	tried := g.guesses.try(r.RemoteAddr, time.Now(), func() bool {
+		name = g.tokens.Load().owner(secret)
+		return name != ""
+	})
+	switch {
+	case !tried:
+		return asker{code: http.StatusTooManyRequests, why: "too many wrong tokens from this address: wait a moment"}
+	case name == "":
+		g.log.Warn("a wrong token over HTTP", "from", r.RemoteAddr, "path", r.URL.Path)
+		return asker{code: http.StatusUnauthorized, why: "this token is not in http.token_file"}
+	}
+	return asker{name: name, how: byToken}
+}
+
+// shortened keeps a name that others have chosen from doing harm where it is shown.
+func shortened(name string) string {
+	name = status.Plain(strings.ToValidUTF8(name, "?"))
+	if r := []rune(name); len(r) > maxName {
+		return string(r[:maxName])
+	}
+	return name
+}
+
+const maxName = 64
+
+// peerKey is where a request's context has the credentials of a socket's other end.
+type peerKey struct{}
+
+// withPeer notes who is at the other end of a unix socket, as the kernel says.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	c, ok := conn.(*counted)
+	if !ok {
+		return ctx
+	}
+	u, ok := c.Conn.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	if peer, err := peerOf(u); err == nil {
+		return context.WithValue(ctx, peerKey{}, peer)
+	}
+	return ctx
+}
+
+func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { peer, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return peer, errors.Join(err, inner)
+}
+
+// localUser is user@host.
+func localUser(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	name := "uid " + id
+	if u, err := user.LookupId(id); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return name + "@" + host
+}

@@ -1,0 +1,195 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operate"
+)
+
+const (
+	// maxBody bounds an order, in bytes.
+	maxBody = 64 << 10
+	// maxOrders bounds those that are being given at once: the daemon gives one after another.
+	maxOrders = 4
+	// orderLimit is how long who gives an order waits for the answer. It is less than the answer may take to be written.
+	orderLimit = 8 * time.Second
+)
+
+// ordered is the answer to an order: as the command prints it with -o json.
+type ordered struct {
+	stamp
+	Order int64    `json:"order"`
+	Says  []string `json:"says"`
+	By    string   `json:"by"`
+}
+
+// orders are the paths of orders, one for each kind.
+func (a *api) orders() []route {
+	var all []route
+	for _, kind := range operate.Kinds() {
+		all = append(all, route{"/v1/" + string(kind), writing, func(w http.ResponseWriter, r *http.Request) { a.order(w, r, kind) }})
+	}
+	return all
+}
+
+// order gives one, for somebody who may.
+func (a *api) order(w http.ResponseWriter, r *http.Request, kind operate.Kind) {
+	if err := a.origins.Check(r); err != nil {
+		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
+		return
+	}
+	by := a.opt.Gate.who(r)
+	if by.code != 0 {
+		a.turnAway(w, by)
+		return
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		a.respond(w, http.StatusUnsupportedMediaType, a.refusal("the body must have Content-Type: application/json"))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		a.respond(w, http.StatusRequestEntityTooLarge, a.refusal(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		return
+	case err != nil:
+		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive"))
+		return
+	}
+	request, err := decodeOrder(kind, body)
+	if err != nil {
+		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
+		return
+	}
+	request.Order.By = by.name
+	a.give(w, r, request)
+}
+
+// turnAway refuses who may not.
+func (a *api) turnAway(w http.ResponseWriter, by asker) {
+	switch by.code {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "5")
+	}
+	a.respond(w, by.code, a.refusal(by.why))
+}
+
+// give has the daemon give the order. It fails closed: of a group that is not known as it is now, nothing is asked.
+func (a *api) give(w http.ResponseWriter, r *http.Request, request operate.Request) {
+	if !a.turns(w) {
+		return
+	}
+	if a.opt.Order == nil {
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon gives no orders"))
+		return
+	}
+	select {
+	case a.givers <- struct{}{}:
+		defer func() { <-a.givers }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many give orders at once"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), orderLimit)
+	defer cancel()
+	given, err := a.opt.Order(ctx, request)
+	var refused *operate.RefusedError
+	switch {
+	case err == nil:
+		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Says, request.Order.By})
+	case errors.As(err, &refused):
+		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
+	case errors.Is(err, cluster.ErrUnknown):
+		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is not known whether the order was given, see /v1/status: "+err.Error()))
+	default:
+		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
+	}
+}
+
+// decodeOrder reads the fields that a kind has, and no others: what is misspelt must not be left out in silence.
+func decodeOrder(kind operate.Kind, body []byte) (operate.Request, error) {
+	r := operate.Request{Kind: kind}
+	var lasts cluster.Duration
+	fields := map[string]any{
+		operate.FieldNode: &r.Node, operate.FieldSite: &r.Site, operate.FieldAll: &r.All, operate.FieldHard: &r.Hard,
+		operate.FieldFor: &lasts, operate.FieldForce: &r.Order.Force, fieldReason: &r.Order.Reason,
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return r, errors.New("the body is not a JSON object")
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		switch {
+		case err != nil || !ok:
+			return r, errors.New("the body is not JSON")
+		case name != fieldReason && !kind.Takes(name):
+			return r, fmt.Errorf("%s has no field %q", kind, name)
+		case seen[name]:
+			return r, fmt.Errorf("%s: is given twice", name)
+		}
+		seen[name] = true
+		if err := d.Decode(fields[name]); err != nil {
+			return r, fmt.Errorf("%s: %s", name, wants(fields[name]))
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return r, errors.New("the body is not JSON")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return r, errors.New("something follows the JSON object")
+	}
+	r.Order.For = time.Duration(lasts)
+	if seen[operate.FieldFor] && lasts <= 0 {
+		return r, errors.New("for: must be more than 0s; leave it out for an order without end")
+	}
+	if kind == operate.KindStepDown && !seen[operate.FieldFor] {
+		r.Order.For = operate.StepDownFor
+	}
+	return r, r.Check()
+}
+
+// fieldReason is of every kind.
+const fieldReason = "reason"
+
+// wants says what a field must be.
+func wants(field any) string {
+	switch field.(type) {
+	case *bool:
+		return "must be true or false"
+	case *cluster.Duration:
+		return `must be a duration, as in "2h"`
+	}
+	return "must be a string"
+}
+
+// identity is who the asker is.
+type identity struct {
+	stamp
+	Name string `json:"name"`
+	How  string `json:"how"`
+	// Orders tells whether he may give orders, Why why not.
+	Orders bool   `json:"orders"`
+	Why    string `json:"why,omitempty"`
+}
+
+// whoami is never an error: nobody in particular may ask as well.
+func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
+	by := a.opt.Gate.who(r)
+	a.respond(w, http.StatusOK, identity{stampOf(a.opt.View()), by.name, by.how, by.code == 0, by.why})
+}

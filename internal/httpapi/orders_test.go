@@ -1,0 +1,256 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/operate"
+	"zkelectd/internal/status"
+)
+
+const annsToken = "0123456789abcdef"
+
+// gateOf lets in who has a line in the file.
+func gateOf(t testing.TB, lines ...string) *Gate {
+	t.Helper()
+	var tokens Tokens
+	for _, line := range lines {
+		if why := tokens.add(line); why != "" {
+			t.Fatal(why)
+		}
+	}
+	g := NewGate(Web{}, slog.New(slog.DiscardHandler))
+	g.Use(tokens)
+	return g
+}
+
+// commanded takes orders from ann, and answers as it is told to.
+func commanded(t testing.TB, give func(context.Context, operate.Request) (operate.Given, error)) Options {
+	opt := informed()
+	opt.Gate, opt.Order = gateOf(t, "ann:"+annsToken), give
+	return opt
+}
+
+func given(context.Context, operate.Request) (operate.Given, error) {
+	return operate.Given{ID: 7, Says: []string{"done"}}, nil
+}
+
+func failing(err error) func(context.Context, operate.Request) (operate.Given, error) {
+	return func(context.Context, operate.Request) (operate.Given, error) { return operate.Given{}, err }
+}
+
+// command sends an order, with the headers changed.
+func command(handler http.Handler, kind operate.Kind, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/v1/"+string(kind), strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+annsToken)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	handler.ServeHTTP(rec, r)
+	return rec
+}
+
+// plainest is the shortest body of a kind that will do.
+func plainest(kind operate.Kind) string {
+	if kind.Takes(operate.FieldNode) {
+		return `{"node":"b"}`
+	}
+	return "{}"
+}
+
+// ordering asks for every answer to an order.
+func ordering(t *testing.T) map[string]*http.Response {
+	t.Helper()
+	got := make(map[string]*http.Response)
+	late := commanded(t, given)
+	late.View = stuck
+	full := newAPI(commanded(t, given))
+	full.givers = make(chan struct{})
+	locked := commanded(t, given)
+	handlers := map[string]http.Handler{
+		"given":   New(commanded(t, given)),
+		"refused": New(commanded(t, failing(&operate.RefusedError{Err: errors.New("b may not lead")}))),
+		"down":    New(commanded(t, failing(errDown))),
+		"unknown": New(commanded(t, failing(cluster.ErrUnknown))),
+		"stuck":   New(late),
+		"full":    full.handler(),
+		"nobody":  New(informed()),
+		"nothing": New(commanded(t, nil)),
+		"locked":  New(locked),
+	}
+	for range maxGuesses {
+		command(handlers["locked"], operate.KindElect, "{}", "Authorization", "Bearer wrong")
+	}
+	for _, kind := range operate.Kinds() {
+		add := func(name string, rec *httptest.ResponseRecorder) {
+			got[fmt.Sprintf("POST /v1/%s %d %s", kind, rec.Code, name)] = rec.Result()
+		}
+		for name, handler := range handlers {
+			add(name, command(handler, kind, plainest(kind)))
+		}
+		for name, headers := range map[string][]string{
+			"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
+			"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
+		} {
+			add(name, command(New(commanded(t, given)), kind, plainest(kind), headers...))
+		}
+		add("slip", command(handlers["given"], kind, "{"))
+		add("large", command(handlers["given"], kind, `{"reason":"`+strings.Repeat("x", maxBody)+`"}`))
+	}
+	return got
+}
+
+func TestOrdersAreGivenByWhoMay(t *testing.T) {
+	var asked []operate.Request
+	handler := New(commanded(t, func(_ context.Context, r operate.Request) (operate.Given, error) {
+		asked = append(asked, r)
+		return given(t.Context(), r)
+	}))
+	for _, kind := range operate.Kinds() {
+		asked = nil
+		rec := command(handler, kind, plainest(kind))
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"order":7,"says":["done"],"by":"ann"}`) || len(asked) != 1 ||
+			asked[0].Kind != kind || asked[0].Order.By != "ann" {
+			t.Errorf("%s: %d %s, asked %+v", kind, rec.Code, rec.Body, asked)
+		}
+	}
+	asked = nil
+	for name, c := range map[string]struct {
+		headers []string
+		code    int
+	}{
+		"no token":                 {[]string{"Authorization", ""}, 401},
+		"a wrong token":            {[]string{"Authorization", "Bearer " + annsToken + "0"}, 401},
+		"a token's beginning":      {[]string{"Authorization", "Bearer " + annsToken[:15]}, 401},
+		"an empty token":           {[]string{"Authorization", "Bearer "}, 401},
+		"a name":                   {[]string{"Authorization", "Bearer ann"}, 401},
+		"an unknown password":      {[]string{"Authorization", "Basic YW5uOmFubg=="}, 401},
+		"another site's page":      {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"another origin":           {[]string{"Origin", "https://evil.example"}, 403},
+		"a form":                   {[]string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
+		"text":                     {[]string{"Content-Type", "text/plain; charset=application/json"}, 415},
+		"no content type":          {[]string{"Content-Type", ""}, 415},
+		"the origin of this place": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
+	} {
+		rec := command(handler, operate.KindElect, "{}", c.headers...)
+		if rec.Code != c.code || (c.code == 401) != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") || strings.Contains(rec.Body.String(), annsToken) {
+			t.Errorf("%s: %d %v %s", name, rec.Code, rec.Header(), rec.Body)
+		}
+	}
+	if len(asked) != 1 {
+		t.Errorf("%d orders reached the daemon", len(asked))
+	}
+}
+
+// Of an order nothing is passed over: what is misspelt would be done otherwise than meant.
+func TestBodiesOfOrders(t *testing.T) {
+	for body, want := range map[string]string{
+		``:                                 "the body is not a JSON object",
+		`null`:                             "the body is not a JSON object",
+		`[]`:                               "the body is not a JSON object",
+		`"node"`:                           "the body is not a JSON object",
+		`{`:                                "the body is not JSON",
+		`{"node"}`:                         "node: must be a string",
+		`{"node":"b"`:                      "the body is not JSON",
+		`{"node":"b",}`:                    "the body is not JSON",
+		`{"node":"b"}{}`:                   "something follows",
+		`{"node":"b"} x`:                   "something follows",
+		`{"node":5}`:                       "node: must be a string",
+		`{"node":"b","Site":"x"}`:          `move has no field "Site"`,
+		`{"node":"b","hard":true}`:         `move has no field "hard"`,
+		`{"node":"b","dry_run":true}`:      `move has no field "dry_run"`,
+		`{"node":"b","node":"c"}`:          "node: is given twice",
+		`{"node":"b","site":"dc1"}`:        "name a node or a site, one of them",
+		`{}`:                               "name a node or a site, one of them",
+		`{"node":""}`:                      "name a node or a site, one of them",
+		`{"node":"b","force":"yes"}`:       "force: must be true or false",
+		`{"node":"b","for":7200}`:          "for: must be a duration",
+		`{"node":"b","for":"2"}`:           "for: must be a duration",
+		`{"node":"b","for":"0s"}`:          "for: must be more than 0s",
+		`{"node":"b","for":"-2h"}`:         "for: must be a duration",
+		`{"node":"b","for":"9999999999h"}`: "for: must be a duration",
+		`{"node":"b","reason":["x"]}`:      "reason: must be a string",
+		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
+		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
+	} {
+		rec := command(New(commanded(t, given)), operate.KindMove, body)
+		if rec.Code != 400 || !strings.Contains(rec.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
+			t.Errorf("%.60s: %d %s, want %s", body, rec.Code, rec.Body, want)
+		}
+	}
+	for _, c := range []struct {
+		kind operate.Kind
+		body string
+		want operate.Request
+	}{
+		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, operate.Request{Site: "dc2", Order: operate.Order{Reason: long(500), For: 2 * 3600e9, Force: true}}},
+		{"step-down", `{}`, operate.Request{Order: operate.Order{For: operate.StepDownFor}}},
+		{"pause", ` {"hard":true} `, operate.Request{Hard: true}},
+		{"uncordon", `{"all":true}`, operate.Request{All: true}},
+		{"forgive", `{"node":"b"}`, operate.Request{Node: "b"}},
+	} {
+		c.want.Kind = c.kind
+		if got, err := decodeOrder(c.kind, []byte(c.body)); err != nil || got != c.want {
+			t.Errorf("%s %s: %+v %v", c.kind, c.body, got, err)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+func FuzzOrderBody(f *testing.F) {
+	for _, kind := range operate.Kinds() {
+		f.Add(string(kind), plainest(kind))
+	}
+	f.Add("move", `{"site":"dc2","for":"2h","reason":"why","force":true}`)
+	f.Add("pause", `{"hard":true,"for":"1ns"}`)
+	f.Fuzz(func(t *testing.T, kind, body string) {
+		r, err := decodeOrder(operate.Kind(kind), []byte(body))
+		if err != nil {
+			return
+		}
+		if r.Check() != nil || r.Order.For < 0 || r.Order.By != "" || len(r.Order.Reason) > operate.MaxReason ||
+			(r.Hard && !r.Kind.Takes(operate.FieldHard)) || (r.Order.Force && !r.Kind.Takes(operate.FieldForce)) {
+			t.Errorf("%s %q: %+v", kind, body, r)
+		}
+	})
+}
+
+func TestWhoami(t *testing.T) {
+	handler := New(commanded(t, given))
+	for authorization, want := range map[string]string{
+		"Bearer " + annsToken: `"name":"ann","how":"token","orders":true}`,
+		"bearer " + annsToken: `"name":"ann","how":"token","orders":true}`,
+		"Bearer wrong":        `"name":"","how":"","orders":false,"why":"this token is not in http.token_file"}`,
+		"":                    `"name":"","how":"","orders":false,"why":"orders need a token`,
+	} {
+		r := httptest.NewRequest("GET", "/v1/whoami", nil)
+		r.Header.Set("Authorization", authorization)
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), want) {
+			t.Errorf("%q: %d %s", authorization, rec.Code, rec.Body)
+		}
+	}
+}
+
+// A loop that is stuck may have lost everything: no order is given on what it last knew.
+func TestAStuckDaemonTakesNoOrders(t *testing.T) {
+	opt := commanded(t, func(context.Context, operate.Request) (operate.Given, error) {
+		t.Error("the daemon was asked")
+		return operate.Given{}, nil
+	})
+	opt.View = func() status.Daemon { return stuck() }
+	if rec := command(New(opt), operate.KindElect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}

@@ -41,12 +41,17 @@ type PastTerm struct {
 	Time time.Time `json:"time"`
 }
 
-// The bounds of the history: terms, bytes in ZooKeeper, bytes from which it is compressed, bytes that are unpacked.
+// The bounds of the history as we write it: terms, bytes in ZooKeeper, bytes from which it is compressed.
 const (
 	MaxHistory     = 256
 	maxHistorySize = 480 << 10
 	plainHistory   = 32 << 10
-	maxUnpacked    = 16 << 20
+)
+
+// What is read of it, should others write more than we do: terms, and bytes once it is unpacked.
+const (
+	maxTermsRead = 1024
+	maxUnpacked  = 2 << 20
 )
 
 // Find returns a term of the history.
@@ -72,10 +77,11 @@ func (h *History) Add(t PastTerm) {
 func EncodeHistory(h *History) []byte {
 	for {
 		data := Encode(h)
+		readable := len(data) <= maxUnpacked
 		if len(data) > plainHistory {
 			data = pack(data)
 		}
-		if len(data) <= maxHistorySize || len(h.Terms) == 0 {
+		if (readable && len(data) <= maxHistorySize) || len(h.Terms) == 0 {
 			return data
 		}
 		h.Terms = h.Terms[(len(h.Terms)+3)/4:]
@@ -109,6 +115,14 @@ func DecodeHistory(path string, data []byte) (History, error) {
 			return h, fmt.Errorf("znode %s cannot be unpacked: %w", path, err)
 		}
 	}
-	err := Decode(path, data, &h)
-	return h, err
+	if len(data) > maxUnpacked {
+		return h, fmt.Errorf("znode %s holds %d bytes, more than a history can have (%d)", path, len(data), maxUnpacked)
+	}
+	if err := Decode(path, data, &h); err != nil {
+		return History{}, err
+	}
+	if len(h.Terms) > maxTermsRead {
+		return History{}, fmt.Errorf("znode %s holds %d terms, more than a history can have (%d)", path, len(h.Terms), maxTermsRead)
+	}
+	return h, nil
 }

@@ -178,8 +178,41 @@ func TestABombIsNotUnpacked(t *testing.T) {
 		t.Fatalf("a bomb of %d bytes", len(data))
 	}
 	_, err := DecodeHistory(historyPath, data)
-	if err == nil || !strings.Contains(err.Error(), historyPath) || !strings.Contains(err.Error(), "unpacks to more than 16777216 bytes") {
+	if err == nil || !strings.Contains(err.Error(), historyPath) || !strings.Contains(err.Error(), "unpacks to more than 2097152 bytes") {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAHistoryOfAnotherSizeIsRefused(t *testing.T) {
+	terms := func(n int, text string) []byte {
+		return []byte(`{"v":1,"terms":[{"term":1,"reason":"` + text + `"}` + strings.Repeat(`,{"term":1}`, n-1) + `]}`)
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"as many as can be": {terms(1024, ""), ""}, "too many": {terms(1025, ""), "holds 1025 terms, more than a history can have (1024)"},
+		"too many, packed": {packed(t, terms(1025, "")), "holds 1025 terms"}, "too long": {terms(1, strings.Repeat("x", 2<<20)), "more than a history can have (2097152)"},
+		"too long, packed": {packed(t, terms(1, strings.Repeat("x", 2<<20))), "unpacks to more than 2097152 bytes"},
+	} {
+		h, err := DecodeHistory(historyPath, c.data)
+		if (c.want == "") != (err == nil) || (err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), historyPath) || len(h.Terms) > 0)) {
+			t.Errorf("%s: %v, %d terms", name, err, len(h.Terms))
+		}
+	}
+}
+
+// What compresses well fits into the znode, and must not be more than can be read of it again.
+func TestWhatIsWrittenOfAHistoryCanBeRead(t *testing.T) {
+	var h History
+	for i := range MaxHistory {
+		term := past(int64(i + 1))
+		term.Reason = strings.Repeat("x", 20_000)
+		h.Add(term)
+	}
+	again, err := DecodeHistory(historyPath, EncodeHistory(&h))
+	if err != nil || len(again.Terms) < 50 || again.Terms[len(again.Terms)-1].Term != MaxHistory {
+		t.Errorf("%v, %d terms", err, len(again.Terms))
 	}
 }
 

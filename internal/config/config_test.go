@@ -224,6 +224,17 @@ func TestYAMLRoundTrip(t *testing.T) {
 	})
 }
 
+// A device, a log or a core named by a slip must not be read into memory, however long it is.
+func TestALargeFileIsNoConfiguration(t *testing.T) {
+	comment := "# " + strings.Repeat("x", maxFile-3) + "\n"
+	mustLoad(t, Sources{File: file(t, comment)})
+	for _, path := range []string{file(t, comment+"\n"), "/dev/zero"} {
+		if _, err := Load(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path+": is larger than 1048576 bytes") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add("node: {id: a, labels: {x: y}}\nchild: {command: [a, b]}\n")
 	f.Add("a: &a [*a]\n")

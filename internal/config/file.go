@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,9 @@ type found struct {
 	value  any
 }
 
+// maxFile bounds what is read of a file that may be anything.
+const maxFile = 1 << 20
+
 // readFile takes the settings out of a YAML file. It walks the nodes itself, which gives every fault its line and keeps
 // the case of the keys in maps, which viper would fold.
 func readFile(path string, faults *Faults) map[string]found {
@@ -30,7 +34,16 @@ func readFile(path string, faults *Faults) map[string]found {
 		return out
 	}
 	defer file.Close()
-	decoder := yaml.NewDecoder(file)
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		faults.add(path, "", "cannot be read: %v", err)
+		return out
+	case len(data) > maxFile:
+		faults.add(path, "", "is larger than %d bytes: it is no configuration", maxFile)
+		return out
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
 		return out

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -38,6 +39,7 @@ type exprGroup struct {
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
 	Members  []exprMember `expr:"members"`
+	Turn     func() bool  `expr:"__turn"` // see [turns]
 }
 
 type exprEnv struct {
@@ -46,11 +48,12 @@ type exprEnv struct {
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
 	Members  []exprMember `expr:"members"`
+	Turn     func() bool  `expr:"__turn"` // see [turns]
 }
 
 func memberOf(m cluster.Member, in Input) exprMember {
 	n := m.Node.Record
-	e := exprMember{ID: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Incumbent: m.Name == in.Incumbent}
+	e := exprMember{ID: m.ID, Site: seen(n.Site), Priority: n.Priority, Labels: seenLabels(n.Labels), Incumbent: m.Name == in.Incumbent}
 	if n.Score != nil {
 		e.Score, e.KnownScore = *n.Score, true
 	}
@@ -62,7 +65,7 @@ func memberOf(m cluster.Member, in Input) exprMember {
 
 func groupOf(in Input) exprGroup {
 	c := in.Circumstances
-	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed}
+	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Turn: turns(1)}
 	for _, m := range in.Members {
 		g.Members = append(g.Members, memberOf(m, in))
 	}
@@ -71,29 +74,7 @@ func groupOf(in Input) exprGroup {
 }
 
 func envOf(g exprGroup, m exprMember) exprEnv {
-	return exprEnv{Member: m, Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members}
-}
-
-// Functions that make a ranking depend on when it is made, or on the order of a map, which is none.
-var disabled = []string{"now", "date", "timezone", "keys", "values", "toPairs"}
-
-// compile type-checks an expression.
-func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error) {
-	options := append([]expr.Option{expr.Env(env)}, more...)
-	for _, name := range disabled {
-		options = append(options, expr.DisableBuiltin(name))
-	}
-	program, err := expr.Compile(text, options...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s", key, oneLine(err))
-	}
-	return program, nil
-}
-
-// oneLine keeps the position that the error names, and drops the drawing of it.
-func oneLine(err error) string {
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return first
+	return exprEnv{Member: m, Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Turn: turns(len(g.Members))}
 }
 
 // compileFilter makes a filter of an expression. One that fails for a member is that member's verdict, no crash.
@@ -102,7 +83,7 @@ func compileFilter(key, text string) (filter, error) {
 	return filter{name: "filter " + text, bind: func(in Input) func(cluster.Member) string {
 		group := groupOf(in)
 		return func(m cluster.Member) string {
-			got, err := expr.Run(program, envOf(group, memberOf(m, in)))
+			got, err := run(program, envOf(group, memberOf(m, in)))
 			if err != nil {
 				return fmt.Sprintf("policy.filter %s fails: %s", text, oneLine(err))
 			}
@@ -125,6 +106,9 @@ func compileRanker(key, text string) (Ranker, error) {
 	if err != nil {
 		var asBool error
 		if program, asBool = compile(key, text, exprEnv{}, expr.AsBool()); asBool != nil {
+			if errors.As(asBool, new(tooMuch)) {
+				err = asBool // it is a truth, and refused for another reason
+			}
 			return nil, err
 		}
 	}
@@ -136,7 +120,7 @@ func (r exprRanker) Name() string { return exprPreset }
 func (r exprRanker) For(in Input) func(cluster.Member) (float64, string) {
 	group := groupOf(in)
 	return func(m cluster.Member) (float64, string) {
-		got, err := expr.Run(r.program, envOf(group, memberOf(m, in)))
+		got, err := run(r.program, envOf(group, memberOf(m, in)))
 		if err != nil {
 			return worst, fmt.Sprintf("%s fails: %s", r.text, oneLine(err))
 		}
@@ -185,7 +169,7 @@ func (s strategy) holds(in Input) (bool, error) {
 	if s.program == nil {
 		return true, nil
 	}
-	got, err := expr.Run(s.program, groupOf(in))
+	got, err := run(s.program, groupOf(in))
 	if err != nil {
 		return false, fmt.Errorf("it fails: %s", oneLine(err))
 	}

@@ -1,0 +1,155 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// everywhere are the rules that have an expression, by the key that it is refused under.
+func everywhere(text string) map[string]cluster.Rules {
+	return map[string]cluster.Rules{
+		"policy.filter[0]":          {Type: "priority", Filter: []string{text}},
+		"policy.expr":               {Type: exprPreset, Expr: text},
+		"policy.rank[1]":            {Rank: []string{"site", exprPrefix + text}},
+		"policy.strategies[0].when": {Type: "priority", Strategies: []cluster.Strategy{{When: text, Use: "first"}}},
+	}
+}
+
+func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
+	const loops = "any(members, any(members, any(members, true)))"
+	for text, want := range map[string]string{
+		"true or '" + strings.Repeat("x", maxText) + "' == ''": fmt.Sprintf("more than %d", maxText),
+		"1 == 1" + strings.Repeat(" and 1 == 1", maxNodes/2):   "exceeds maximum allowed nodes",
+		loops: "more than 2 loops (any ...) are in one another",
+		"any(filter(map(members, .priority), # > 1), # > 2)": "more than 2 loops (any ...)",
+		"count(1..1000000) > 1":                              "a range must be written with its numbers, and have at most 100",
+		"count(1..member_count, true) > 1":                   "unknown name",
+		"count(-200..-1, true) > 1":                          "a range must be written",
+		"len(1..len(members)) > 1":                           "a range must be written",
+		"any(members, .id in map(1..len(members), 'a'))":     "a range must be written",
+		"let a = 'x'; a == 'y'":                              "let is not offered",
+		"cause + cause == 'x'":                               "+ is for numbers",
+		"first(failed_sites) + 'a' == 'x'":                   "+ is for numbers",
+		"members == members":                                 "== is for numbers and texts",
+		"[members] != [members]":                             "!= is for numbers and texts",
+		"members in [members]":                               "in looks for a number or a text",
+		"cause matches previous.id":                          "a pattern must be written as it is",
+		"cause matches 'a{900}b{900}c{900}'":                 "is too large: it repeats too much",
+		"repeat('x', 1000000) == ''":                         "unknown name repeat",
+		"replace(cause, '', 'xxxx') == ''":                   "unknown name replace",
+		"join(map(members, .id)) == ''":                      "unknown name join",
+		"reduce(members, 1, 1) == 1":                         "unknown name reduce",
+		"len(concat(members, members)) == 1":                 "unknown name concat",
+		"len(flatten([members, members])) == 1":              "unknown name flatten",
+		"string(members) == ''":                              "unknown name string",
+		"toJSON(members) == ''":                              "unknown name toJSON",
+		"fromJSON(cause) == 1":                               "unknown name fromJSON",
+		"len(groupBy(members, .site)) == 1":                  "unknown name groupBy",
+		"len(uniq(members)) == 1":                            "unknown name uniq",
+		"now().Unix() > 1":                                   "unknown name now",
+		"__turn()":                                           "unknown name __turn",
+	} {
+		for key, rules := range everywhere(text) {
+			_, err := New(cluster.Policy{Rules: rules})
+			if err == nil || !strings.HasPrefix(err.Error(), key+": ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%.80s as %s: %v, want %s", text, key, err, want)
+			}
+		}
+	}
+}
+
+func TestExpressionsThatPeopleWriteAreTaken(t *testing.T) {
+	for _, text := range []string{
+		`cause == "failure" && previous.site == "dc1"`, `cause in ["move", "elect"]`, `count(members, .site == previous.site) > 1 + 1`,
+		`first(failed_sites) == "dc1"`, `any(members, any(split(.labels.roles ?? "", ","), # == "db"))`, `all(1..100, # > 0)`,
+		`cause matches "^(over|gave)-?.*$"`, `len(filter(members, .priority >= 100)) * 2 > len(members)`, `upper(cause) startsWith "F"`,
+		`sortBy(members, .priority)[0].id == "a"`, `max(map(members, .score)) > 1.5 + 0.5`, `sum(members, .priority) > 3`, `mean(map(members, .latency)) < 2`,
+		"(1..3)[0] == 1", `members[0].labels["rack"] == "r1" or members[0].labels.rack == nil`,
+	} {
+		for key, rules := range everywhere(text) {
+			p, err := New(cluster.Policy{Rules: rules})
+			if err != nil {
+				t.Errorf("%s as %s: %v", text, key, err)
+				continue
+			}
+			for _, e := range p.Rank(fuzzed()).Entries {
+				if why := e.Refused(); strings.Contains(why, "fails") {
+					t.Errorf("%s as %s: %s", text, key, why)
+				}
+			}
+		}
+	}
+}
+
+// large is a group as large as a policy may meet.
+func large(n int) Input {
+	var in Input
+	for i := range n {
+		in.Members = append(in.Members, member(fmt.Sprintf("n%03d", i), fmt.Sprintf("dc%d", i%3), i%7, int32(i), label("rack", "r1")))
+	}
+	return in
+}
+
+// A loop in a loop is quadratic, and cubic for all members: beyond a bound it fails, in words, rather than holding the elector up.
+func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
+	const text = "count(members, any(members, .id == 'nobody')) == 0"
+	for n, fails := range map[int]bool{3: false, 95: false, 400: true} {
+		p := policyOf(t, cluster.Rules{Filter: []string{text}})
+		began := time.Now()
+		best, ok := p.Rank(large(n)).Best()
+		if took := time.Since(began); took > patience {
+			t.Errorf("%d members: %s", n, took)
+		}
+		if ok == fails {
+			t.Errorf("%d members: %s leads: %t", n, best.ID, ok)
+		}
+		if why := p.Rank(large(n)).Entries[0].Refused(); strings.Contains(why, "its loops take too many turns") != fails {
+			t.Errorf("%d members: %s", n, why)
+		}
+	}
+}
+
+func TestListsTakeBoundedMemory(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Filter: []string{"len(map(members, filter(members, true))) > 0"}})
+	if why := p.Rank(large(400)).Entries[0].Refused(); !strings.Contains(why, "memory budget exceeded") && !strings.Contains(why, "too many turns") {
+		t.Error(why)
+	}
+	in := large(1)
+	p = policyOf(t, cluster.Rules{Filter: []string{"all(members, " + strings.Repeat("len(map(1..100, [#, #])) > 0 and ", 20) + "true)"}})
+	if why := p.Rank(in).Entries[0].Refused(); why != "" {
+		t.Error(why)
+	}
+}
+
+// What a stranger has published may be of any length.
+func TestExpressionsSeeTheBeginningOfATextOnly(t *testing.T) {
+	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 0, label("junk", strings.Repeat("x,", 200_000)))}}
+	p := policyOf(t, cluster.Rules{Filter: []string{`len(member.labels.junk) == 1024 and all(split(member.labels.junk, ","), true)`}})
+	if why := p.Rank(in).Entries[0].Refused(); why != "" {
+		t.Error(why)
+	}
+	if n := len(in.Members[0].Node.Record.Labels["junk"]); n != 400_000 {
+		t.Errorf("the record was changed: %d", n)
+	}
+}
+
+func TestTheLimitsAreDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(data)), " ")
+	for _, want := range []string{
+		"`" + strings.Join(functions, "`, `") + "`", fmt.Sprintf("%d bytes", maxText), fmt.Sprintf("%d operators and operands", maxNodes),
+		fmt.Sprintf("at most %d numbers", maxRange), fmt.Sprintf("first %d bytes", maxSeen), "1,000,000 turns", "100,000 items",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/policies.md does not say %q", want)
+		}
+	}
+}

@@ -201,12 +201,15 @@ func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
 	return v
 }
 
+// longestLease is more than any is: session timeouts end at ten minutes.
+const longestLease = 10 * time.Minute
+
 // Leased takes what is left of the lease out of an answer of the leader's, if it is that: the address may be another daemon's
 // by now, or another program's.
 func (g Group) Leased(answer io.Reader) Group {
 	var d Daemon
 	err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d)
-	if err == nil && d.Node == g.Leader && d.Term == g.Term && d.LeaseRemaining > 0 && d.LeaseRemaining < d.SessionTimeout {
+	if err == nil && d.Node == g.Leader && d.Term == g.Term && d.LeaseRemaining > 0 && d.LeaseRemaining < longestLease {
 		g.LeaseRemaining = d.LeaseRemaining
 	}
 	return g

@@ -5,8 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -44,6 +48,21 @@ func (f *fleet) transport(id string) *http.Transport {
 			return (&net.Dialer{}).DialContext(ctx, "unix", f.socket(id))
 		},
 	}
+}
+
+// door is where programs that know no sockets reach that of a daemon, whether it runs or not.
+func (f *fleet) door(id string) string {
+	f.t.Helper()
+	to := &url.URL{Scheme: "http", Host: "zkelectd"}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+		},
+		Transport: f.transport(id), ErrorLog: log.New(io.Discard, "", 0),
+	})
+	f.t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
 }
 
 func (f *fleet) socket(id string) string { return filepath.Join(f.dir, id) }

@@ -3,11 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -31,13 +27,7 @@ func (f *fleet) watched(rules string, ids ...string) monitor {
 	f.t.Helper()
 	var targets []string
 	for _, id := range ids {
-		to := &url.URL{Scheme: "http", Host: id}
-		door := &httputil.ReverseProxy{
-			Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: f.transport(id), ErrorLog: log.New(io.Discard, "", 0),
-		}
-		server := httptest.NewServer(door)
-		f.t.Cleanup(server.Close)
-		targets = append(targets, server.Listener.Addr().String())
+		targets = append(targets, f.door(id))
 	}
 	config := filepath.Join(f.dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n"+

@@ -161,7 +161,9 @@ async function read() {
   if (history.body.terms) known.terms = history.body.terms;
   if (explain.body.explanation) known.explanation = explain.body.explanation;
   known.explainError = explain.body.error || '';
-  if (history.code === 200) [shape, shapedAt] = [now, moment()];
+  // The elector writes the history after the decision: until it has the term, it is asked for again.
+  const newest = (known.terms || []).at(-1);
+  if (history.code === 200 && (!body.group.term || (newest && newest.term >= body.group.term && newest.outcome))) [shape, shapedAt] = [now, moment()];
 }
 
 // follow takes a group over, and notes since when nobody leads.
@@ -174,7 +176,7 @@ function follow(group) {
 // readLease asks for what is left of the lease, which only its holder knows. It counts from when it was asked for: so the page
 // never shows more than there is.
 async function readLease() {
-  const leads = known.status && known.group && known.group.leader === known.status.node;
+  const leads = known.status && known.status.phase === 'leading' && known.group && known.group.leader === known.status.node;
   if (!leads || !open) {
     known.lease = null;
     return;

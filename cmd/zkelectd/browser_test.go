@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+)
+
+// tab is a daemon's page in a real browser.
+type tab struct {
+	f   *fleet
+	ctx context.Context
+
+	mu       sync.Mutex
+	messages []string // of the browser's console
+}
+
+// open opens a page. It is closed with the test.
+func (f *fleet) open(addr string) *tab {
+	f.t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(f.t.TempDir()))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // root may not have one
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	ctx, leave := chromedp.NewContext(ctx)
+	t := &tab{f: f, ctx: ctx}
+	var listening sync.WaitGroup
+	f.t.Cleanup(func() {
+		if f.t.Failed() {
+			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+			f.t.Logf("the page shows:\n%s\nand its console:\n%s", text, strings.Join(t.console(), "\n"))
+		}
+		chromedp.Cancel(ctx) // waits for the browser's end
+		leave()
+		stop()
+		cancel()
+		listening.Wait()
+	})
+	t.do(chromedp.Steps()) // starts the browser
+	console := chromedp.Console(ctx)
+	listening.Go(func() {
+		for m, err := range console {
+			if err != nil {
+				return
+			}
+			t.mu.Lock()
+			t.messages = append(t.messages, m.String())
+			t.mu.Unlock()
+		}
+	})
+	t.do(chromedp.EmulateViewport(1200, 800), chromedp.Navigate("http://"+addr+"/"))
+	return t
+}
+
+// do acts, in a limited time.
+func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	t.f.t.Helper()
+	if err := within(t.ctx, func(ctx context.Context) error { return chromedp.Do(ctx, steps...) }); err != nil {
+		t.f.t.Fatal(err)
+	}
+}
+
+// within limits what is done in a tab. The first thing done there starts the browser, whose life the context is, and so has
+// no limit of its own.
+func within(ctx context.Context, do func(context.Context) error) error {
+	if c := chromedp.FromContext(ctx); c == nil || c.Target == nil {
+		return do(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return do(limited)
+}
+
+// evaluate asks the page.
+func evaluate[T any](t *tab, js string) T {
+	t.f.t.Helper()
+	var v T
+	if err := within(t.ctx, func(ctx context.Context) (err error) {
+		v, err = chromedp.Run(ctx, chromedp.Evaluate[T](js))
+		return err
+	}); err != nil {
+		t.f.t.Fatalf("%s: %v", js, err)
+	}
+	return v
+}
+
+// until waits for what the page shows.
+func (t *tab) until(what, js string) {
+	t.f.t.Helper()
+	t.f.eventually(what, func() bool { return evaluate[bool](t, js) })
+}
+
+// shows waits for a text in an element.
+func (t *tab) shows(selector, text string) {
+	t.f.t.Helper()
+	t.until(fmt.Sprintf("%s shows %q", selector, text), fmt.Sprintf("(document.querySelector(%q)?.innerText || '').includes(%q)", selector, text))
+}
+
+// click clicks as a user does: what is hidden or covered can't be clicked.
+func (t *tab) click(selector string) {
+	t.f.t.Helper()
+	t.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (t *tab) console() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string{}, t.messages...)
+}
+
+// quiet tells that nothing was refused by the page's policy, and nothing went wrong in it.
+func (t *tab) quiet() {
+	t.f.t.Helper()
+	if said := t.console(); len(said) > 0 {
+		t.f.t.Errorf("the console has:\n%s", strings.Join(said, "\n"))
+	}
+}
+
+// prefers has the browser say what its user prefers.
+func (t *tab) prefers(name, value string) {
+	t.f.t.Helper()
+	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: name, Value: value}}}
+	if err := within(t.ctx, func(ctx context.Context) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, params)
+		return err
+	}); err != nil {
+		t.f.t.Fatal(err)
+	}
+}
+
+// spoken is what a screen reader finds: each node's role and name.
+func (t *tab) spoken() []string {
+	t.f.t.Helper()
+	var all []string
+	if err := within(t.ctx, func(ctx context.Context) error {
+		tree, err := chromedp.Call(ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		for _, n := range tree.Nodes {
+			if !n.Ignored && n.Role != nil {
+				all = append(all, text(n.Role)+" "+text(n.Name))
+			}
+		}
+		return err
+	}); err != nil {
+		t.f.t.Fatal(err)
+	}
+	return all
+}
+
+func text(v *accessibility.Value) string {
+	if v == nil {
+		return ""
+	}
+	var s string
+	json.Unmarshal(v.Value, &s) // a name is a string
+	return s
+}

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// paged starts daemons of site dc1 with a page, each with a lower priority than the one before; leadership stays where it is.
+func (f *fleet) paged(ids ...string) {
+	f.t.Helper()
+	for i, id := range ids {
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
+		f.start(id)
+		f.answers(id, "/readyz", 200)
+	}
+	f.until(ids[0]+" leads", func(g status.Group) bool { return len(g.Members) == len(ids) && leads(ids[0])(g) })
+}
+
+const (
+	vouched = "Number(document.querySelector('#lease')?.getAttribute('aria-valuenow') || 0) > 0"
+	grey    = "document.body.classList.contains('stale')"
+)
+
+func TestThePageFollowsAFailover(t *testing.T) {
+	f := newFleet(t)
+	f.paged("a", "b")
+	p := f.open(f.door("b"))
+	p.shows("#leader", "a")
+	p.shows("#leader", "READY")
+	p.shows("#live", "live")
+	p.shows("#members", "2, of which 2 may lead")
+	p.shows("#why", "incumbent")
+	p.shows("#history", "first election")
+	if evaluate[bool](p, vouched) {
+		t.Error("b vouches for the lease of a")
+	}
+	evaluate[int](p, "window.loaded = 1")
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	p.shows("#leader .name", "b")
+	p.shows("#leader", "READY")
+	p.until("b vouches for its lease", vouched)
+	p.until("the change is said", "document.querySelector('#said').textContent.startsWith('b, site dc1, READY')")
+	p.until("the history has it", "document.querySelectorAll('#history li').length === 2")
+	p.until("the title has it", "document.title.startsWith('b READY')")
+	if evaluate[int](p, "window.loaded") != 1 {
+		t.Error("it was loaded again")
+	}
+	p.quiet()
+	f.sane()
+}
+
+// Nothing old looks new: neither where the daemon is gone, nor where it stands still, which cuts no connection.
+func TestThePageSaysThatItIsNotLive(t *testing.T) {
+	f := newFleet(t)
+	f.paged("a")
+	p := f.open(f.door("a"))
+	p.until("a vouches for its lease", vouched)
+	evaluate[int](p, "window.loaded = 1")
+
+	daemon := f.daemon("a")
+	syscall.Kill(daemon, syscall.SIGSTOP)
+	p.until("the lease is over at once", "!("+vouched+")")
+	p.shows("#banner", "Not live since")
+	p.until("it is grey", grey)
+	syscall.Kill(daemon, syscall.SIGKILL) // the guard starts another
+
+	p.shows("#live", "live")
+	p.until("a leads again", vouched)
+	f.daemons["a"].signal(syscall.SIGTERM)
+	f.exit("a")
+	p.shows("#banner", "Not live since")
+	p.until("it vouches for nothing", grey+" && !("+vouched+") && document.title.startsWith('(not live)')")
+	f.start("a")
+	p.until("it is live again by itself", vouched+" && document.querySelector('#banner').hidden && !"+grey)
+	if evaluate[int](p, "window.loaded") != 1 {
+		t.Error("it was loaded again")
+	}
+}
+
+// Without a session who leads is not known; that nobody does is something else, and told loudly.
+func TestThePageWithoutALeader(t *testing.T) {
+	alone := newFleet(t)
+	alone.servers = []string{"127.0.0.1:1"}
+	alone.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", alone.socket("a")))
+	alone.start("a")
+	alone.answers("a", "/livez", 200)
+	p := alone.open(alone.door("a"))
+	p.shows("#leader", "Not known")
+	p.shows("#banner", "cannot read the group: there is no session with ZooKeeper")
+	p.quiet()
+
+	f := newFleet(t)
+	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {disabled_sites: [dc1]}\n", f.socket("a")))
+	f.start("a")
+	f.answers("a", "/readyz", 200)
+	p = f.open(f.door("a"))
+	p.shows("#leader", "No leader")
+	p.shows("#leader", "since")
+	p.shows("#why", "dc1")
+	p.quiet()
+}
+
+// Who may is the daemon's business: the page tries, and shows what it is told.
+func TestThePageGivesOrders(t *testing.T) {
+	const token = "a-token-for-this-test"
+	f := newFleet(t)
+	addr := freeAddr(t)
+	tokens := filepath.Join(f.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("night-shift:"+token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 2, fmt.Sprintf("http: {listen: '%s', token_file: '%s'}\n", addr, tokens))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.configure("b", "dc1", 1, "")
+	f.start("b")
+	f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+	p := f.open(addr)
+	p.until("b may be chosen", "document.querySelectorAll('.member').length === 2")
+
+	p.click(".controls button")
+	p.shows("dialog", "Leadership moves from a to b, and stays there until the order ends.")
+	p.shows("dialog", "This page may not give orders: orders need a token of http.token_file")
+	p.click("dialog .do")
+	p.shows("dialog .refusal", "Refused (401): orders need a token")
+	if g := f.until("any", func(status.Group) bool { return true }); len(g.Orders) > 0 || !leads("a")(g) {
+		t.Errorf("it has an effect: %s", g.Table())
+	}
+	p.click("dialog .refusal button")
+	p.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "a-guess-is-not-enough"), chromedp.Click(chromedp.CSS("dialog .do")))
+	p.shows("dialog .refusal", "Refused: this token is not in http.token_file")
+	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token), chromedp.Click(chromedp.CSS("dialog .do")))
+	p.shows("#permission", "Orders as night-shift")
+
+	p.click(".controls button")
+	p.do(chromedp.SendKeys(chromedp.CSS("dialog input[list]"), "2h"), chromedp.SendKeys(chromedp.CSS("dialog input[maxlength]"), "disk <works>"), chromedp.Click(chromedp.CSS("dialog .do")))
+	p.shows("#notice", "moves leadership from a (dc1) to b (dc1) for 2h0m0s")
+	p.shows("#leader .name", "b")
+	p.shows("#orders", "moved to b")
+	p.shows("#orders", "night-shift")
+	p.shows("#orders", "disk <works>")
+	p.shows("#orders", "1 h 59 min left")
+	f.until("b leads", leads("b"))
+	p.shows("#history", "by night-shift")
+
+	// What can't be met as the group is, is told in the daemon's words, and may then be insisted on.
+	p.click(".site-head button")
+	p.shows("dialog", "site dc1 is not chosen any more")
+	p.click("dialog .do")
+	p.shows("dialog .refusal", "Refused (409): nobody else may lead")
+	p.shows("dialog", "give it all the same (force)")
+	p.do(chromedp.KeyEvent(kb.Escape))
+
+	p.click("#orders [aria-label='End: moved to b']")
+	p.shows("dialog", "The move ends.")
+	p.click("dialog .do")
+	p.shows("#leader .name", "a")
+	p.shows("#orders", "None: policy alone decides.")
+	for _, c := range []struct{ press, shows string }{{"[data-act='pause ']", "paused"}, {"[data-act='resume ']", "None"}} {
+		p.click(".controls " + c.press)
+		p.click("dialog .do")
+		p.shows("#orders", c.shows)
+	}
+
+	p.do(chromedp.Reload())
+	p.shows("#permission", "Orders as night-shift")
+	p.click("#permission")
+	p.click("dialog .actions button") // forgets it
+	p.shows("#permission", "Use a token…")
+	for _, m := range p.console() { // a browser notes each refusal; 503 is that of /leader, where the lease has just gone
+		if !strings.Contains(m, "status of 401") && !strings.Contains(m, "status of 409") && !strings.Contains(m, "status of 503") {
+			t.Errorf("the console has %s", m)
+		}
+	}
+	f.sane()
+}
+
+// freeAddr is an address that nobody listens to.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Whoever may write to ZooKeeper chooses names and reasons. They are shown, and do nothing.
+func TestThePageShowsMarkupAsText(t *testing.T) {
+	const (
+		id     = `<img src=x onerror=window.hacked=1>`
+		site   = `"><svg onload=window.hacked=2>`
+		label  = `<script>window.hacked=3<\script>`
+		reason = `</p><script>window.hacked=4</script><img src=x onerror=window.hacked=5>`
+	)
+	f := newFleet(t)
+	if err := os.WriteFile(f.file("a"), fmt.Appendf(nil, "node: {id: '%s', site: '%s', labels: {x: '%s'}}\nzookeeper: {servers: ['%s'], root: %s}\n"+
+		"http: {listen: 'unix:%s'}\nchild: {command: [sleep, infinity]}\n", id, site, label, shared.Addr(), f.paths.Root, f.socket("a")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.start("a")
+	f.until("it leads", leads(id))
+	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
+	if out, err := f.run("pause", "--reason", reason, "--for", "1h"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := f.open(f.door("a"))
+	p.shows("#leader .name", id)
+	p.shows("#leader", reason)
+	p.shows("#members", site)
+	p.shows("#members", label)
+	p.shows("#orders", reason)
+	p.shows("#why", id)
+	p.shows("#history", id)
+	p.click("#members .member button")
+	p.shows("dialog", id)
+	if n := evaluate[int](p, "document.querySelectorAll('main img, main svg, main b, main i, script:not([src]), dialog img').length"); n > 0 {
+		t.Errorf("%d elements are made of names", n)
+	}
+	if evaluate[bool](p, "'hacked' in window") {
+		t.Error("a name was run")
+	}
+	p.quiet()
+	p.do(chromedp.KeyEvent(kb.Escape))
+	p.narrow()
+}
+
+// narrow tells that nothing sticks out on any screen.
+func (t *tab) narrow() {
+	t.f.t.Helper()
+	for _, width := range []int64{360, 700, 1200} {
+		t.do(chromedp.EmulateViewport(width, 800))
+		if got := evaluate[int64](t, "document.documentElement.scrollWidth"); got > width {
+			t.f.t.Errorf("at %d it is %d wide", width, got)
+		}
+	}
+}
+
+// A large group on any screen, in any light, by keyboard and by ear.
+func TestThePageIsForEverybody(t *testing.T) {
+	f := newFleet(t)
+	f.paged("a")
+	const many = 500
+	for i := range many {
+		n := cluster.Node{ID: fmt.Sprintf("host-%03d", i), Site: fmt.Sprintf("dc%d", 1+i%3), Host: "host.example.com", PID: i}
+		if i%50 == 0 {
+			n.Unhealthy = "the disk is full"
+		}
+		f.write(f.paths.RegisterTx(n)...)
+	}
+	if out, err := f.run("cordon", "host-001", "--for", "2h"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := f.open(f.door("a"))
+	p.shows("#members", fmt.Sprintf("%d, of which %d may lead", many+1, many+1-10-1))
+	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
+	p.until("the order is there", "document.querySelectorAll('#orders tbody tr').length === 1")
+	p.narrow()
+
+	for _, scheme := range []string{"light", "dark"} {
+		p.prefers("prefers-color-scheme", scheme)
+		for _, state := range []string{"", "stale"} {
+			if faint := evaluate[[]string](p, fmt.Sprintf(faintText, state)); len(faint) > 0 {
+				t.Errorf("in the %s it is hard to read, %s: %q", scheme, state, faint)
+			}
+		}
+	}
+
+	p.byEar()
+	p.do(chromedp.SendKeys(chromedp.CSS("#search"), "host-042"))
+	p.until("one is found", "document.querySelectorAll('.member').length === 1")
+	p.byKeyboard()
+	p.quiet()
+}
+
+func (t *tab) byEar() {
+	t.f.t.Helper()
+	heard := t.spoken()
+	for _, want := range []string{
+		"banner ", "main ", "contentinfo ", "region Leader", "region Members", "region Orders and exclusions", "region Ranking", "region Last terms", "region Site dc1",
+		"heading Leader", "heading dc1", "meter Lease", "button Move…", "button Order for host-001", "button Order for site dc1", "searchbox Find", "columnheader Rank",
+		"table The members, best first", "alert ",
+	} {
+		if !slices.Contains(heard, want) && want != "alert " {
+			t.f.t.Errorf("nobody hears of %q", want)
+		}
+	}
+	for _, nameless := range []string{"button ", "link ", "searchbox ", "textbox ", "combobox ", "region ", "table ", "meter "} {
+		if slices.Contains(heard, nameless) {
+			t.f.t.Errorf("a %shas no name", nameless)
+		}
+	}
+}
+
+// byKeyboard goes through the page with the tab key alone.
+func (t *tab) byKeyboard() {
+	t.f.t.Helper()
+	evaluate[bool](t, "document.activeElement.blur() || true")
+	var reached []string
+	for range 60 {
+		t.do(chromedp.KeyEvent(kb.Tab))
+		reached = append(reached, evaluate[string](t, `(() => {
+			const e = document.activeElement, outline = getComputedStyle(e).outlineStyle;
+			return (e.getAttribute('aria-label') || e.innerText || e.id) + (outline === 'none' ? ' unseen' : '');
+		})()`))
+	}
+	for _, want := range []string{"Skip to the leader", "Use a token…", "Move…", "Step down…", "Pause…", "search", "Order for site dc1", "Order for host-042", "End: cordoned host-001"} {
+		if !slices.Contains(reached, want) && !(want == "Use a token…" && slices.ContainsFunc(reached, func(s string) bool { return strings.HasPrefix(s, "Orders as ") })) {
+			t.f.t.Errorf("the keyboard does not reach %q, but %q", want, reached)
+		}
+	}
+	t.do(chromedp.Focus(chromedp.CSS(".controls button")), chromedp.KeyEvent(kb.Enter))
+	t.shows("dialog h2", "Move leadership")
+	t.do(chromedp.KeyEvent(kb.Escape))
+	t.until("the dialog is closed, and the focus where it was", "!document.querySelector('dialog') && document.activeElement.innerText === 'Move…'")
+}
+
+// faintText returns the texts whose contrast is below 4.5, with a class of the body set.
+const faintText = `((state) => {
+	if (state) document.body.classList.add(state);
+	const numbers = (c) => { const n = c.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
+	const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c[3] === 1) return c; } return numbers(getComputedStyle(document.documentElement).backgroundColor); };
+	const faint = new Set();
+	const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walker.nextNode()) {
+		const e = walker.currentNode.parentElement;
+		if (!walker.currentNode.data.trim() || !e.getClientRects().length) continue;
+		const a = light(numbers(getComputedStyle(e).color)), b = light(behind(e));
+		const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (contrast < 4.5) faint.add(e.className + ' ' + walker.currentNode.data.slice(0, 30) + ' ' + contrast.toFixed(2));
+	}
+	if (state) document.body.classList.remove(state);
+	return [...faint].slice(0, 10);
+})('%s')`

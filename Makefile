@@ -1,10 +1,13 @@
 # Go where its installer puts it, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build dist reproducible package-test systemd-test release-check demo test alerts lint units bench sim fuzz faults ci clean help
+.PHONY: build image dist reproducible package-test systemd-test release-check compose-test deploy-check demo test alerts lint units bench sim fuzz faults ci clean help
 
 build: ## build bin/zkelectd, one static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
+
+image: build ## build the image zkelectd:dev, from scratch, with the Docker engine of this machine
+	docker build --quiet --file deploy/Dockerfile --tag zkelectd:dev .
 
 dist: ## build the binaries, .deb and .rpm of the last commit for amd64 and arm64 below dist/
 	scripts/dist.sh
@@ -17,6 +20,13 @@ package-test: ## install the packages in a throwaway copy of this machine, run w
 
 systemd-test: ## boot a real systemd in a throwaway copy of this machine, and try the units there
 	scripts/test-systemd.sh
+
+compose-test: build ## run deploy/docker-compose.yml: a leader, a site cut off, healed, down (COMPOSE="docker compose" or docker-compose)
+	scripts/test-compose.sh
+
+deploy-check: ## read the files of deploy/ as Compose and Kubernetes do
+	go -C deploy/check vet ./...
+	go -C deploy/check test ./...
 
 demo: build ## watch four daemons on two sites elect, hand over, fail and recover (DEMO_ARGS=--once ends after the tour)
 	@scripts/install-zookeeper.sh
@@ -55,17 +65,18 @@ lint: ## vet, staticcheck and formatting
 	go vet ./...
 	go vet -tags gen ./cmd/zkelectd
 	go tool staticcheck ./...
-	@unformatted=$$(gofmt -l cmd internal bench); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l cmd internal bench deploy); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 
 bench: build ## measure handover, failover, traffic and footprint against this machine's own floor
 	@scripts/install-zookeeper.sh
 	go run ./bench $(BENCH_ARGS)
 
-ci: lint units test ## what CI runs
+ci: lint units deploy-check test ## what CI runs
 	$(MAKE) sim FOR=60s
 	$(MAKE) fuzz FOR=60s
 	$(MAKE) faults FAULTS=40
 	$(MAKE) demo DEMO_ARGS=--once
+	$(MAKE) compose-test
 
 release-check: reproducible package-test systemd-test ## what a release has to pass besides: needs root, overlays and control groups
 

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// nodes and services are those of the file; Grafana is looked at by people.
+var (
+	nodes    = []string{"n1", "n2", "n3", "n4"}
+	services = append([]string{"zk1", "zk2", "zk3", "prometheus"}, nodes...)
+)
+
+// stack is one project of its own.
+type stack struct {
+	compose []string
+	dir     string
+	project string
+	ids     map[string]string // of the containers, by service
+}
+
+func newStack(compose []string, dir string) *stack {
+	return &stack{compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), ids: make(map[string]string)}
+}
+
+// run runs a command in the folder of the file, and returns what it prints to standard output.
+func (s *stack) run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = s.dir
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
+	for _, name := range append([]string{"prometheus"}, nodes...) {
+		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // of the kernel's choice
+	}
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(out.String()+complaint.String()))
+	}
+	return out.String(), nil
+}
+
+func (s *stack) docker(ctx context.Context, args ...string) (string, error) {
+	return s.run(ctx, append([]string{"docker"}, args...)...)
+}
+
+func (s *stack) up(ctx context.Context) error {
+	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"up", "-d"}, services)...); err != nil {
+		return err
+	}
+	for _, service := range services {
+		id, err := s.run(ctx, slices.Concat(s.compose, []string{"ps", "-q", service})...)
+		if err != nil {
+			return err
+		}
+		s.ids[service] = strings.TrimSpace(id)
+	}
+	return nil
+}
+
+// site cuts off and heals, as docs/containers.md has it.
+func (s *stack) site(ctx context.Context, what, site string) error {
+	_, err := s.run(ctx, "./site.sh", what, site)
+	return err
+}
+
+// stop stops a service, and returns its exit status.
+func (s *stack) stop(ctx context.Context, service string) (status int, err error) {
+	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"stop", service})...); err != nil {
+		return 0, err
+	}
+	out, err := s.docker(ctx, "inspect", "--format", "{{.State.ExitCode}}", s.ids[service])
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(out, &status)
+	delete(s.ids, service)
+	return status, err
+}
+
+// said is what all the children have said until now; it is an error if two were at work at once.
+func (s *stack) said(ctx context.Context) ([]line, error) {
+	var all []line
+	for _, node := range nodes {
+		id, err := s.run(ctx, "docker", "ps", "-aq", "--no-trunc", "--filter", "label=com.docker.compose.project="+s.project,
+			"--filter", "label=com.docker.compose.service="+node)
+		if err != nil {
+			return nil, err
+		}
+		log, err := s.docker(ctx, "logs", strings.TrimSpace(id))
+		if err != nil {
+			return nil, err
+		}
+		lines, err := parse(log)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, lines...)
+	}
+	return all, exclusive(all)
+}
+
+// work is what has been said in one term.
+func (s *stack) work(ctx context.Context, term int64) (span, error) {
+	lines, err := s.said(ctx)
+	if err != nil {
+		return span{}, err
+	}
+	for _, t := range terms(lines) {
+		if t.term == term {
+			return t, nil
+		}
+	}
+	return span{}, fmt.Errorf("nobody works in term %d", term)
+}
+
+// leads waits until a node works, or anybody if it is empty, in the given term or a later one.
+func (s *stack) leads(ctx context.Context, node string, from int64) (found span, err error) {
+	err = await(ctx, node+" to work", func() (bool, error) {
+		lines, err := s.said(ctx)
+		if err != nil {
+			return false, err
+		}
+		if all := terms(lines); len(all) > 0 {
+			found = all[len(all)-1]
+		}
+		return found.term > 0 && found.term >= from && (node == "" || node == found.node), nil
+	})
+	return found, err
+}
+
+// probe asks a node as its own health check does.
+func (s *stack) probe(ctx context.Context, node, path string) error {
+	_, err := s.docker(ctx, "exec", s.ids[node], "/zkelectd", "probe", path)
+	return err
+}
+
+func (s *stack) yes(ctx context.Context, node, path string) error {
+	return await(ctx, path+" of "+node, func() (bool, error) { return s.probe(ctx, node, path) == nil, ctx.Err() })
+}
+
+func (s *stack) no(ctx context.Context, node, path string) error {
+	err := s.probe(ctx, node, path)
+	if err == nil {
+		return fmt.Errorf("%s says yes on %s", path, node)
+	}
+	if !strings.Contains(err.Error(), path+": no: ") {
+		return err
+	}
+	return nil
+}
+
+// container is what is read of docker inspect.
+type container struct {
+	Config     struct{ Image, User string }
+	State      struct{ Health struct{ Status string } }
+	HostConfig struct {
+		ReadonlyRootfs              bool
+		CapDrop, SecurityOpt        []string
+		Memory, NanoCpus, PidsLimit int64
+	}
+}
+
+func (s *stack) inspect(ctx context.Context, service string) (container, error) {
+	out, err := s.docker(ctx, "inspect", s.ids[service])
+	if err != nil {
+		return container{}, err
+	}
+	var all []container
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 {
+		return container{}, fmt.Errorf("docker inspect of %s: %d containers, %w", service, len(all), err)
+	}
+	return all[0], nil
+}
+
+// hardened looks whether the engine has been told what the file says.
+func (s *stack) hardened(ctx context.Context) error {
+	for service := range s.ids {
+		c, err := s.inspect(ctx, service)
+		if err != nil {
+			return err
+		}
+		h := c.HostConfig
+		switch {
+		case !h.ReadonlyRootfs:
+			err = errors.New("can write to its root")
+		case !slices.Equal(h.CapDrop, []string{"ALL"}):
+			err = errors.New("has capabilities")
+		case !slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }):
+			err = errors.New("can get new privileges")
+		case h.Memory == 0 || h.NanoCpus == 0 || h.PidsLimit == 0:
+			err = fmt.Errorf("has no limit of memory (%d), processors (%d) or processes (%d)", h.Memory, h.NanoCpus, h.PidsLimit)
+		case c.Config.User == "" || strings.HasPrefix(c.Config.User, "0") || strings.HasPrefix(c.Config.User, "root"):
+			err = fmt.Errorf("runs as %q", c.Config.User)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %w", service, err)
+		}
+	}
+	return nil
+}
+
+func (s *stack) healthy(ctx context.Context) error {
+	for service := range s.ids {
+		err := await(ctx, service+" to be healthy", func() (bool, error) {
+			c, err := s.inspect(ctx, service)
+			return c.State.Health.Status == "healthy", err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell prints what may explain a failure.
+func (s *stack) tell() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, args := range [][]string{{"ps"}, append([]string{"logs", "--no-color", "--tail", "12"}, services...)} {
+		out, err := s.run(ctx, slices.Concat(s.compose, args)...)
+		fmt.Fprintln(os.Stderr, out)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}
+
+// remove takes everything away, and looks that nothing is left.
+func (s *stack) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"--profile", "monitoring", "down", "--volumes", "--remove-orphans"})...); err != nil {
+		return err
+	}
+	for _, kind := range []string{"container", "network", "volume"} {
+		args := []string{kind, "ls", "--quiet", "--filter", "label=com.docker.compose.project=" + s.project}
+		if kind == "container" {
+			args = append(args, "--all")
+		}
+		left, err := s.docker(ctx, args...)
+		if err != nil {
+			return err
+		}
+		if left != "" {
+			return fmt.Errorf("a %s is left: %s", kind, left)
+		}
+	}
+	return nil
+}
+
+// await asks again and again until done says so, an error comes, or ctx is over.
+func await(ctx context.Context, what string, done func() (bool, error)) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if ctx.Err() != nil {
+			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+		}
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const peaceful = `
+time=2026-11-21T23:15:45.866Z level=INFO msg="child started" node=n1 pid=117 term=5
+2026-11-21T23:15:45.8Z begins node=n1 site=dc1 term=5
+2026-11-21T23:15:46.3Z works node=n1 site=dc1 term=5
+2026-11-21T23:15:47.123456789Z begins node=n3 site=dc2 term=6
+2026-11-21T23:15:46.9Z ends node=n1 site=dc1 term=5
+`
+
+func TestOneAtATime(t *testing.T) {
+	lines, err := parse(peaceful)
+	if err != nil || len(lines) != 4 {
+		t.Fatalf("%v, %v", lines, err)
+	}
+	if err := exclusive(lines); err != nil {
+		t.Error(err)
+	}
+	spans := terms(lines)
+	if len(spans) != 2 || spans[0].node != "n1" || spans[0].to.Sub(spans[0].from).String() != "1.1s" || spans[1].term != 6 {
+		t.Errorf("%v", spans)
+	}
+}
+
+func TestTwoAtOnceAreSeen(t *testing.T) {
+	for what, more := range map[string]string{
+		"an old term goes on":       "2026-11-21T23:15:47.2Z works node=n1 site=dc1 term=5",
+		"two nodes in the same one": "2026-11-21T23:15:47.2Z works node=n4 site=dc2 term=6",
+	} {
+		lines, err := parse(peaceful + more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := exclusive(lines); err == nil || !strings.Contains(err.Error(), "two worked at once") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

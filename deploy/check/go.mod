@@ -1,0 +1,3 @@
+module zkelectd/deploy/check
+
+go 1.26

@@ -1,0 +1,29 @@
+#!/bin/bash
+# Runs deploy/docker-compose.yml as it stands: up, a site cut off and healed, a leader stopped, down (deploy/check/compose).
+# Where ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are not set, stand-ins take the place of the public images. COMPOSE is the
+# command, "docker compose" or docker-compose.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+skip() { echo "SKIPPED: the compose file runs nowhere, $*" >&2; exit 0; }
+
+command -v docker >/dev/null 2>&1 || skip "there is no docker"
+timeout 20 docker info >/dev/null 2>&1 || skip "no Docker engine answers"
+if [ -z "${COMPOSE:-}" ]; then
+	if docker compose version >/dev/null 2>&1; then
+		COMPOSE="docker compose"
+	else
+		if ! command -v docker-compose >/dev/null 2>&1; then
+			echo "installing docker-compose" >&2
+			apt-get update -qq
+			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker-compose >/dev/null
+		fi
+		COMPOSE=docker-compose
+	fi
+fi
+if [ -z "${ZOOKEEPER_IMAGE:-}" ] || [ -z "${PROMETHEUS_IMAGE:-}" ]; then
+	eval "$(scripts/standins.sh)"
+fi
+export ZKELECTD_IMAGE=zkelectd:test
+docker build --quiet --file deploy/Dockerfile --tag "$ZKELECTD_IMAGE" . >/dev/null 2>&1
+echo "$COMPOSE, with $ZOOKEEPER_IMAGE and $PROMETHEUS_IMAGE; Grafana is not run"
+go -C deploy/check run ./compose -compose "$COMPOSE" -dir "$PWD/deploy"

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -227,4 +230,43 @@ func TestStopTimeoutBeyondTheLeaseIsRefused(t *testing.T) {
 	if out := f.daemons["a"].output(); !strings.Contains(out, "child.stop_timeout 10s does not fit the lease of 1.8s") {
 		t.Errorf("%s", out)
 	}
+}
+
+// docs/operations.md, The ensemble is lost with its data: the daemons come back by themselves, and the tokens go on growing.
+func TestEnsembleThatHasForgottenEverything(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	zk, err := zkserver.Start(t.Context(), zkserver.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { zk.Stop() })
+	f := newFleet(t, zk.Addr())
+	f.join("a", "b")
+	f.working("a", 1)
+	before := f.until("a leads", leads("a"))
+	if out, err := f.run("pause", "--reason", "it will be forgotten"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	zk.Kill()
+	// The old lease has to be over before an ensemble that knows nothing of it may serve.
+	f.eventually("the child is dead", func() bool {
+		return !slices.ContainsFunc(ledger(t, f.ledgerFile()), func(one tenure) bool { return !one.ended })
+	})
+	if err := os.RemoveAll(filepath.Join(dir, "data", "version-2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := zk.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var after status.Group
+	f.eventually("the group is there again", func() bool {
+		out, err := f.run("status", "-o", "json")
+		return err == nil && json.Unmarshal([]byte(out), &after) == nil && len(after.Members) == 2 && leads("a")(after)
+	})
+	if after.Term <= before.Term || len(after.Orders) != 0 {
+		t.Errorf("term %d after %d, orders %v", after.Term, before.Term, after.Orders)
+	}
+	f.working("a", 2)
+	f.sane()
 }

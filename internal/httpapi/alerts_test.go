@@ -125,3 +125,26 @@ func TestEveryAlertIsTried(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is woken up finds what to do, and nothing of what is gone.
+func TestEveryAlertHasItsRunbook(t *testing.T) {
+	const runbook = "../../docs/operations.md"
+	data, err := os.ReadFile(runbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alerts, sections []string
+	for _, r := range rules(t) {
+		if r.Alert != "" {
+			alerts = append(alerts, r.Alert)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^### (Zkelectd\w+)\n\n\*\*Means\*\* (?s:.*?)\n\n\*\*Look\*\* (?s:.*?)\n\n\*\*Do\*\* `).FindAllStringSubmatch(string(data), -1) {
+		sections = append(sections, m[1])
+	}
+	slices.Sort(alerts)
+	slices.Sort(sections)
+	if !slices.Equal(alerts, sections) {
+		t.Errorf("%s has sections (Means, Look, Do) of\n%q, and the alerts are\n%q", runbook, sections, alerts)
+	}
+}

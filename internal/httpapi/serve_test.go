@@ -41,20 +41,31 @@ func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 // listening serves handler on a port of its own until the test ends.
 func listening(t *testing.T, handler http.Handler, clients int) string {
 	t.Helper()
+	return listeningWith(t, Web{}, handler, clients)
+}
+
+func listeningWith(t *testing.T, web Web, handler http.Handler, clients int) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	serving(t, Listener{Web: web}, l, handler, clients)
+	return l.Addr().String()
+}
+
+// serving serves until the test ends.
+func serving(t *testing.T, how Listener, l net.Listener, handler http.Handler, clients int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Listener{}.serve(ctx, l, handler, clients) }()
+	go func() { done <- how.serve(ctx, l, handler, clients) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("serving ended with %v", err)
 		}
 	})
-	return l.Addr().String()
 }
 
 func TestServe(t *testing.T) {

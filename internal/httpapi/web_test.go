@@ -1,0 +1,292 @@
+package httpapi
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/zkserver"
+)
+
+// estate is a daemon's listener under TLS, with those who sign certificates.
+type estate struct {
+	t         *testing.T
+	dir       string
+	operators *zkserver.Authority // whose certificates give orders
+	server    zkserver.Certificate
+	roots     *x509.CertPool
+}
+
+func newEstate(t *testing.T) *estate {
+	t.Helper()
+	e := &estate{t: t, dir: t.TempDir(), roots: x509.NewCertPool()}
+	hosts := e.authority("hosts")
+	e.operators = e.authority("operators")
+	e.server = e.issue(hosts, "host", time.Hour)
+	data, err := os.ReadFile(hosts.CA)
+	if err != nil || !e.roots.AppendCertsFromPEM(data) {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (e *estate) authority(name string) *zkserver.Authority {
+	e.t.Helper()
+	a, err := zkserver.NewAuthority(e.dir, name)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return a
+}
+
+func (e *estate) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
+	e.t.Helper()
+	c, err := by.Issue(name, time.Now().Add(lasts))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return c
+}
+
+// write writes a web configuration: the host's certificate, and more.
+func (e *estate) write(more string) string {
+	e.t.Helper()
+	path := filepath.Join(e.dir, "web.yml")
+	text := "tls_server_config:\n  cert_file: host.crt\n  key_file: host.key\n" + more
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	return path
+}
+
+const operatorsGive = "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: operators.pem\n"
+
+// serve serves the API with a web configuration.
+func (e *estate) serve(more string, clients int) (addr string) {
+	e.t.Helper()
+	web, err := ReadWeb(e.write(more))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	opt := commanded(e.t, given)
+	opt.Gate = NewGate(web, slog.New(slog.DiscardHandler))
+	opt.Gate.Use(gateTokens(e.t, "ann:"+annsToken))
+	return listeningWith(e.t, web, New(opt), clients)
+}
+
+func gateTokens(t *testing.T, lines ...string) Tokens { return *gateOf(t, lines...).tokens.Load() }
+
+// client shows a certificate, or none.
+func (e *estate) client(certs ...zkserver.Certificate) *http.Client {
+	e.t.Helper()
+	conf := &tls.Config{RootCAs: e.roots}
+	for _, c := range certs {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		// Whatever the server says that it wants.
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
+	e.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+// order asks for an election; 0 with the reason if the connection does not come about.
+func order(c *http.Client, url, authorization string) (int, string) {
+	req, _ := http.NewRequest("POST", url+"/v1/elect", strings.NewReader("{}"))
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", authorization)
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func TestClientCertificatesGiveOrders(t *testing.T) {
+	e := newEstate(t)
+	url := "https://" + e.serve(operatorsGive, 16)
+	foreign := e.authority("foreign")
+	ann := e.issue(e.operators, "ann@dc1", time.Hour)
+	for name, c := range map[string]struct {
+		client *http.Client
+		token  string
+		code   int
+		want   string
+	}{
+		"an operator":                    {e.client(ann), "", 200, `"by":"ann@dc1"`},
+		"nobody":                         {e.client(), "", 401, "orders need a token"},
+		"a token under TLS":              {e.client(), "Bearer " + annsToken, 200, `"by":"ann"`},
+		"an operator with a wrong token": {e.client(ann), "Bearer wrong", 401, "this token is not in"},
+		"another CA's":                   {e.client(e.issue(foreign, "eve", time.Hour)), "", 0, "unknown certificate authority"},
+		"expired":                        {e.client(e.issue(e.operators, "old", -time.Hour)), "", 0, "expired certificate"},
+		"the host's own":                 {e.client(e.server), "", 0, "unknown certificate authority"},
+		"the CA of the host is unknown":  {&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "", 0, "certificate signed by unknown authority"},
+	} {
+		if code, body := order(c.client, url, c.token); code != c.code || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+	}
+	if code, body := order(client(), strings.Replace(url, "https", "http", 1), "Bearer "+annsToken); code != 400 {
+		t.Errorf("in clear text: %d %s", code, body)
+	}
+	resp, err := e.client(ann).Get(url + "/v1/whoami")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `"name":"ann@dc1","how":"certificate","orders":true`) || resp.ProtoMajor != 2 {
+		t.Errorf("%s %s", resp.Proto, body)
+	}
+}
+
+// A connection may be older than the operator's dismissal.
+func TestACertificateIsCheckedForEachOrder(t *testing.T) {
+	e := newEstate(t)
+	url := "https://" + e.serve(operatorsGive, 16)
+	ann := e.client(e.issue(e.operators, "ann", time.Hour))
+	if code, body := order(ann, url, ""); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	for more, want := range map[string]string{
+		strings.Replace(operatorsGive, "operators", "hosts", 1):       "unknown authority",
+		"  client_auth_type: VerifyClientCertIfGiven\n":               "needs client_ca_file",
+		operatorsGive + "  client_allowed_sans: [bob]\n":              "could not find allowed SANs",
+		strings.Replace(operatorsGive, "operators", "nobody", 1):      "no such file",
+		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "holds no certificate",
+	} {
+		e.write(more)
+		if code, body := order(ann, url, ""); code != 401 || !strings.Contains(body, "the certificate is not accepted: ") || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", more, code, body)
+		}
+	}
+	e.write(operatorsGive + "  client_allowed_sans: [ann]\n")
+	if code, body := order(ann, url, ""); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// The password is for reading: whoever scrapes need not be one who moves the leader.
+func TestPasswordsOnlyRead(t *testing.T) {
+	e := newEstate(t)
+	const hash = "$2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES"
+	url := "https://" + e.serve(operatorsGive+"basic_auth_users: {prom: "+hash+"}\n", 16)
+	for password, want := range map[string]int{"open sesame": 200, "wrong": 401} {
+		req, _ := http.NewRequest("GET", url+"/leader", nil)
+		req.SetBasicAuth("prom", password)
+		resp, err := e.client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d", password, resp.StatusCode)
+		}
+	}
+	basic := "Basic cHJvbTpvcGVuIHNlc2FtZQ=="
+	if code, body := order(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config lets read") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, _ := order(e.client(), url, "Bearer "+annsToken); code != 401 {
+		t.Errorf("a token instead of the password: %d", code)
+	}
+	if code, body := order(e.client(e.issue(e.operators, "ann", time.Hour)), url, basic); code != 200 || !strings.Contains(body, `"by":"ann"`) {
+		t.Errorf("a certificate beside the password: %d %s", code, body)
+	}
+}
+
+func TestWebConfigsAreChecked(t *testing.T) {
+	e := newEstate(t)
+	for more, want := range map[string]string{
+		"  client_auth_type: VerifyClientCertIfGiven\n":               "client_auth_type VerifyClientCertIfGiven needs client_ca_file",
+		"  client_auth_type: RequireAndVerifyClientCert\n":            "needs client_ca_file",
+		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "holds no certificate in PEM",
+		strings.Replace(operatorsGive, "operators", "nobody", 1):      "no such file",
+		"  key_file: x\n":                    "key_file",
+		"  cipher: x\n":                      "cipher",
+		"basic_auth_users: {prom: sesame}\n": "crypto/bcrypt",
+		"tls_server_confi: {}\n":             "tls_server_confi",
+		strings.Replace(operatorsGive, "VerifyClientCertIfGiven", "Please", 1): "Please",
+	} {
+		path := e.write(more)
+		if _, err := ReadWeb(path); err == nil || !strings.HasPrefix(err.Error(), "http.web_config: "+path) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v", more, err)
+		}
+	}
+	if _, err := ReadWeb(filepath.Join(e.dir, "no")); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("%v", err)
+	}
+	os.Remove(filepath.Join(e.dir, "host.key"))
+	if _, err := ReadWeb(e.write("")); err == nil || !strings.Contains(err.Error(), "host.key") {
+		t.Errorf("without a key: %v", err)
+	}
+	plain := filepath.Join(e.dir, "plain.yml")
+	if err := os.WriteFile(plain, []byte("http_server_config: {http2: false}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if web, err := ReadWeb(plain); err != nil || web.Secure() {
+		t.Errorf("without TLS: %v, secure %v", err, web.Secure())
+	}
+}
+
+// Under TLS as without it: clients that keep a connection for nothing, or never shake hands, keep nobody else out.
+func TestWhoAsksNothingGivesWayUnderTLS(t *testing.T) {
+	e := newEstate(t)
+	const places = 4
+	addr := e.serve("", places)
+	for i := range 3 * places {
+		_ = dialed(t, addr)
+		idle := tls.Client(dialed(t, addr), &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"})
+		io.WriteString(idle, question)
+		if line, err := bufio.NewReader(idle).ReadString('\n'); !strings.Contains(line, "200") {
+			t.Fatalf("%d: one that asks: %q %v", i, line, err)
+		}
+	}
+}
+
+// Whoever opens the socket is who the kernel says.
+func TestOrdersOverASocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := listen(t.Context(), unixPrefix+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving(t, Listener{}, l, New(commanded(t, given)), 4)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := fmt.Sprintf(`"by":"%s@%s"`, userName(t), host)
+	if code, body := order(overSocket(path), "http://n1", ""); code != 200 || !strings.Contains(body, me) {
+		t.Errorf("%d %s, want %s", code, body, me)
+	}
+	if code, body := order(overSocket(path), "http://n1", "Bearer "+annsToken); code != 200 || !strings.Contains(body, `"by":"ann"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := order(overSocket(path), "http://n1", "Bearer wrong"); code != 401 {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func userName(t *testing.T) string {
+	t.Helper()
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Username
+}

@@ -45,16 +45,16 @@ func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
 }
 
 // keepsSecret looks for the password where it must not be.
-func (f *fleet) keepsSecret(pids ...int) {
+func (f *fleet) keepsSecret(secret string, pids ...int) {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if strings.Contains(p.output(), password) {
+		if strings.Contains(p.output(), secret) {
 			f.t.Errorf("%s has logged the password:\n%s", id, p.output())
 		}
 	}
 	for _, pid := range pids {
 		for _, file := range []string{"cmdline", "environ"} {
-			if strings.Contains(read(fmt.Sprintf("/proc/%d/%s", pid, file)), password) {
+			if strings.Contains(read(fmt.Sprintf("/proc/%d/%s", pid, file)), secret) {
 				f.t.Errorf("the password is in %s of process %d", file, pid)
 			}
 		}
@@ -80,7 +80,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
 	f.works("a")
 	child := f.child("a")
-	f.keepsSecret(child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
+	f.keepsSecret(password, child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
 	if env := read(fmt.Sprintf("/proc/%d/environ", child)); strings.Contains(env, "AUTH_FILE") {
 		t.Errorf("the child is told of the file: %q", env)
 	}
@@ -126,7 +126,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
 		return err == nil && strings.Contains(string(out), "closed session 0x")
 	})
-	f.keepsSecret()
+	f.keepsSecret(password)
 	f.sane()
 }
 
@@ -180,7 +180,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", id, c.want, out)
 		}
 	}
-	f.keepsSecret()
+	f.keepsSecret(password)
 
 	// A credential of systemd's has a mode of its own, and is fine.
 	if err := os.WriteFile(filepath.Join(f.dir, "zk"), []byte("zkelectd:"+password+"\n"), 0o440); err != nil {

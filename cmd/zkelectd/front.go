@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
@@ -36,7 +37,8 @@ func checkFiles(cfg config.Config) error {
 // open warns of tokens that others can listen to on their way.
 func (f front) open(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(f.listen)
-	if ip := net.ParseIP(host); !f.named || err != nil || f.web.Secure() || host == "localhost" || ip.IsLoopback() {
+	socket := strings.HasPrefix(f.listen, "unix:")
+	if ip := net.ParseIP(host); !f.named || socket || err != nil || f.web.Secure() || host == "localhost" || ip.IsLoopback() {
 		return
 	}
 	log.Warn("the tokens of http.token_file pass over the network in clear text: set http.web_config for TLS", "http.listen", f.listen)

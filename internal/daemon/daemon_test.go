@@ -59,8 +59,8 @@ func TestMain(m *testing.M) {
 // run starts a daemon in this process and returns it with what Run will return.
 func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
 	t.Helper()
-	cfg, err := config.Load(config.Sources{Env: append(env, "ZKELECTD_NODE_ID="+id, "ZKELECTD_ZOOKEEPER_ROOT="+root,
-		"ZKELECTD_ZOOKEEPER_SERVERS="+server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s")})
+	cfg, err := config.Load(config.Sources{Env: append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
+		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,10 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 	if count, _, _ := a.Totals().Writes.Cumulative(); count < 2 { // ACQUIRE and READY
 		t.Errorf("%d writes", count)
 	}
-	if n := b.Totals(); len(n.Transitions) != 0 {
-		t.Errorf("b, which was not the elector, has counted %+v", n)
+	for what, n := range b.Totals().Transitions {
+		if n != 0 {
+			t.Errorf("b, which was not the elector, has counted %d of %+v", n, what)
+		}
 	}
 	heard := b.Feed().Newest()
 	a.Stop("stopped")
@@ -216,6 +218,9 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.Stuck() != "" })
 	if v := d.View(); v.Leads() || v.NotReady() == "" || v.State() != "stuck" {
 		t.Errorf("a stuck loop shows %+v", v)
+	}
+	if _, err := d.Order(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the loop has not turned") {
+		t.Errorf("a stuck loop takes an order: %v", err)
 	}
 	close(free)
 	until(t, d, "turns again", func(v status.Daemon) bool { return v.Stuck() == "" })

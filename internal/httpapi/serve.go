@@ -50,6 +50,7 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 	served := make(chan error, 1)
 	go func() {
 		if l.Web.path == "" {
+			l.Log.Info("Listening on", "address", address(listener)) // as the toolkit says
 			served <- server.Serve(places)
 			return
 		}
@@ -76,6 +77,14 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 // baseOf has every request end with ctx.
 func baseOf(ctx context.Context) func(net.Listener) context.Context {
 	return func(net.Listener) context.Context { return ctx }
+}
+
+// address is where it can be reached: a socket was made under another name.
+func address(l net.Listener) string {
+	if s, ok := l.(*socket); ok {
+		return unixPrefix + s.path
+	}
+	return l.Addr().String()
 }
 
 // complaints are the server's own messages. That a client and we could not agree on TLS is the client's to tell.

@@ -1,0 +1,128 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/operate"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+var pausing = operate.Request{Kind: operate.KindPause, Order: operate.Order{By: "ann"}}
+
+func TestOrdersAreGivenOnTheDaemonsSession(t *testing.T) {
+	root := fresh()
+	a, _ := run(t, root, "a")
+	until(t, a, "a leads", status.Daemon.Leads)
+	var refused *operate.RefusedError
+	if _, err := a.Order(t.Context(), operate.Request{Kind: operate.KindResume}); !errors.As(err, &refused) || err.Error() != "the group is not paused" {
+		t.Errorf("%v", err)
+	}
+	given, err := a.Order(t.Context(), pausing)
+	if err != nil || given.ID != 1 || len(given.Says) != 1 {
+		t.Errorf("%+v %v", given, err)
+	}
+	until(t, a, "it is seen", func(v status.Daemon) bool { return v.Paused })
+	if _, err := a.Order(t.Context(), operate.Request{Kind: operate.KindMove}); err == nil || errors.As(err, &refused) {
+		t.Errorf("a slip: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Order(gone, operate.Request{Kind: operate.KindResume}); err == nil {
+		t.Error("an order of somebody who has gone is given")
+	}
+}
+
+// Many at once are given one after another, none twice and none under another's number.
+func TestOrdersStandInLine(t *testing.T) {
+	a, _ := run(t, fresh(), "a")
+	until(t, a, "a leads", status.Daemon.Leads)
+	var all sync.WaitGroup
+	numbers := make(chan int64, 8)
+	for range cap(numbers) {
+		all.Go(func() {
+			given, err := a.Order(t.Context(), pausing)
+			if err != nil {
+				t.Error(err)
+			}
+			numbers <- given.ID
+		})
+	}
+	all.Wait()
+	close(numbers)
+	seen := make(map[int64]bool)
+	for n := range numbers {
+		if n < 1 || n > 8 || seen[n] {
+			t.Errorf("order %d", n)
+		}
+		seen[n] = true
+	}
+}
+
+func TestWithoutASessionNoOrderIsGiven(t *testing.T) {
+	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
+	if _, err := d.Order(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A server that says nothing any more keeps who gives an order waiting, but not the loop, and a lease that was granted holds.
+func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
+	silent, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Stop()
+	a, _ := run(t, fresh(), "a", "ZKELECTD_ZOOKEEPER_SERVERS="+silent.Addr())
+	until(t, a, "a leads", status.Daemon.Leads)
+	silent.Pause()
+	for quiet := false; !quiet; { // a process does not stop at once
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := silent.Ask(ctx, "srvr")
+		quiet = err != nil
+		cancel()
+	}
+	began := time.Now()
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Order(t.Context(), pausing)
+		done <- err
+	}()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case err := <-done:
+			waiting = false
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, cluster.ErrUnknown) {
+				t.Errorf("%v", err)
+			}
+		case <-tick.C:
+			if v := a.View(); v.Stuck() != "" || !v.Leads() {
+				t.Fatalf("while the order waits: %s, %s", v.Stuck(), v.NotLeader())
+			}
+		}
+	}
+	if took := time.Since(began); took > 2*lookLimit {
+		t.Errorf("it took %s", took)
+	}
+	silent.Resume()
+	until(t, a, "a leads on", func(v status.Daemon) bool { return v.Leads() && v.NotReady() == "" })
+	if n := a.Totals(); n.SessionsLost != 0 {
+		t.Errorf("%d sessions were lost", n.SessionsLost)
+	}
+	if given, err := a.Order(t.Context(), pausing); err != nil || given.ID != 1 {
+		t.Errorf("afterwards: %+v %v", given, err)
+	}
+}

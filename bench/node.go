@@ -20,7 +20,12 @@ type node struct{ cmd *exec.Cmd }
 
 // spawn starts a zkelectd at a site of its own name with a trivial child.
 func (g *group) spawn(binary, id string, timeout time.Duration, env ...string) (*node, error) {
-	cmd := exec.Command(binary, "run", "--zk", g.server.Addr(), "--root", g.paths.Root, "--id", id, "--site", id, "--session-timeout", timeout.String(),
+	return g.spawnAt(g.server.Addr(), binary, id, timeout, env...)
+}
+
+// spawnAt has it reach the server by another address.
+func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...string) (*node, error) {
+	cmd := exec.Command(binary, "run", "--zk", addr, "--root", g.paths.Root, "--id", id, "--site", id, "--session-timeout", timeout.String(),
 		"--log-level", "error", "--", "sleep", "100000")
 	if *verbose {
 		cmd.Stderr = os.Stderr

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/zkserver"
+)
+
+// load measures what a group asks of ZooKeeper while nothing happens: requests by role, and what the servers keep by size.
+func load(ctx context.Context, t *table, binary string, warden *guard.Client) error {
+	if err := requests(ctx, t, binary); err != nil {
+		return err
+	}
+	var first [2]float64
+	for _, size := range []int{10, 100, 500} {
+		kept, err := keptAt(ctx, warden, size)
+		if err != nil {
+			return fmt.Errorf("%d members: %w", size, err)
+		}
+		each := [2]float64{float64(kept["zk_znode_count"]) / float64(size), float64(kept["zk_watch_count"]) / float64(size)}
+		if first[0] == 0 {
+			first = each
+		}
+		t.add(fmt.Sprintf("znodes of a group of %d", size), strconv.FormatInt(kept["zk_znode_count"], 10), fmt.Sprintf("%.2f a member, %.2f times that at 10", each[0], each[0]/first[0]), "<= 1.1", each[0] <= 1.1*first[0])
+		t.add(fmt.Sprintf("watches of a group of %d", size), strconv.FormatInt(kept["zk_watch_count"], 10), fmt.Sprintf("%.2f a member, %.2f times that at 10", each[1], each[1]/first[1]), "<= 1.1", each[1] <= 1.1*first[1])
+	}
+	return nil
+}
+
+// requests counts those of each role, against a session that only pings.
+func requests(ctx context.Context, t *table, binary string) error {
+	const timeout, span = 6 * time.Second, 60 * time.Second
+	g, err := newGroup(ctx, production)
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	idle, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{g.server.Addr()}, Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		limited, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		idle.Close(limited)
+	}()
+	// The first elects, the second has the better site; the third stands by.
+	sessions := map[string]int64{"a session that only pings": idle.SessionID()}
+	for i, role := range []string{"elector", "leader", "standby"} {
+		n, err := g.spawn(binary, role, timeout)
+		if err != nil {
+			return err
+		}
+		defer n.kill()
+		if err := g.members(ctx, i+1); err != nil {
+			return err
+		}
+		_, stat, err := g.session.Get(ctx, g.paths.Node(role), false)
+		if err != nil {
+			return err
+		}
+		sessions[role] = stat.Owner
+	}
+	if err := g.publish(ctx, map[string]int{"leader": 1}); err != nil {
+		return err
+	}
+	if err := g.leads(ctx, "leader"); err != nil {
+		return err
+	}
+	before, err := received(ctx, g.server)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	select {
+	case <-time.After(span):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := received(ctx, g.server)
+	if err != nil {
+		return err
+	}
+	rate := func(role string) float64 {
+		return float64(after[sessions[role]]-before[sessions[role]]) / time.Since(began).Seconds()
+	}
+	floor := rate("a session that only pings")
+	t.add("requests of a session that only pings", fmt.Sprintf("%.2f a second", floor), "session timeout "+timeout.String(), "", true)
+	for _, role := range []string{"standby", "elector", "leader"} {
+		t.add("requests of the "+role, fmt.Sprintf("%.2f a second", rate(role)), fmt.Sprintf("%.1f of such a session", rate(role)/floor), "", true)
+	}
+	return nil
+}
+
+// connection is a line of the server's list: how much it has received in which session.
+var connection = regexp.MustCompile(`recved=(\d+),.*?sid=0x([0-9a-f]+)`)
+
+// received is how many packets a server has got in each session.
+func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, error) {
+	answer, err := server.Ask(ctx, "cons")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int64]int64)
+	for _, m := range connection.FindAllStringSubmatch(answer, -1) {
+		session, err := strconv.ParseUint(m[2], 16, 64)
+		if err != nil {
+			return nil, err
+		}
+		count, err := strconv.ParseInt(m[1], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		all[int64(session)] = count
+	}
+	return all, nil
+}
+
+// keptAt is what a server keeps for a group of a size, less what it keeps without.
+func keptAt(ctx context.Context, warden *guard.Client, size int) (map[string]int64, error) {
+	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * sessionTimeout})
+	if err != nil {
+		return nil, err
+	}
+	g.guard = warden
+	defer g.close()
+	before, err := g.server.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCounter(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	for i := range size {
+		if _, err := g.join(fmt.Sprintf("n%03d", i), "dc1", sessionTimeout); err != nil {
+			return nil, err
+		}
+		if err := g.members(ctx, i+1); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := c.settled(ctx); err != nil {
+		return nil, err
+	}
+	after, err := g.server.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for key := range after {
+		after[key] -= before[key]
+	}
+	return after, nil
+}

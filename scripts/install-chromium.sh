@@ -14,4 +14,4 @@ fi
 echo "installing chromium" >&2
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
-$sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+$sudo apt-get install -y -qq --no-install-recommends chromium fonts-inter >/dev/null

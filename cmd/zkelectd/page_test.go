@@ -1,7 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,7 +42,7 @@ const (
 	grey    = "document.body.classList.contains('stale')"
 )
 
-func TestThePageFollowsAFailover(t *testing.T) {
+func TestAFailoverInABrowser(t *testing.T) {
 	f := newFleet(t)
 	f.paged("a", "b")
 	p := f.open(f.door("b"))
@@ -62,7 +71,7 @@ func TestThePageFollowsAFailover(t *testing.T) {
 }
 
 // Nothing old looks new: neither where the daemon is gone, nor where it stands still, which cuts no connection.
-func TestThePageSaysThatItIsNotLive(t *testing.T) {
+func TestStalenessInABrowser(t *testing.T) {
 	f := newFleet(t)
 	f.paged("a")
 	p := f.open(f.door("a"))
@@ -90,7 +99,7 @@ func TestThePageSaysThatItIsNotLive(t *testing.T) {
 }
 
 // Without a session who leads is not known; that nobody does is something else, and told loudly.
-func TestThePageWithoutALeader(t *testing.T) {
+func TestNoLeaderInABrowser(t *testing.T) {
 	alone := newFleet(t)
 	alone.servers = []string{"127.0.0.1:1"}
 	alone.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", alone.socket("a")))
@@ -113,7 +122,7 @@ func TestThePageWithoutALeader(t *testing.T) {
 }
 
 // Who may is the daemon's business: the page tries, and shows what it is told.
-func TestThePageGivesOrders(t *testing.T) {
+func TestOrdersInABrowser(t *testing.T) {
 	const token = "a-token-for-this-test"
 	f := newFleet(t)
 	addr := freeAddr(t)
@@ -198,8 +207,97 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
+var picture = flag.String("page.png", "", "write the picture of the page to this file")
+
+// The picture in the documentation is of a real fleet, on the day of a failover and some work.
+func TestPictureInABrowser(t *testing.T) {
+	f := newFleet(t)
+	f.paths.Root = "/trading/matcher"
+	sites := map[string]string{"match-fra-1": "frankfurt", "match-fra-2": "frankfurt", "match-ams-1": "amsterdam", "match-ams-2": "amsterdam", "match-ams-3": "amsterdam"}
+	for i, id := range []string{"match-fra-1", "match-fra-2", "match-ams-1", "match-ams-2", "match-ams-3"} {
+		f.configure(id, sites[id], 100-10*i, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {sites: {frankfurt: 200, amsterdam: 100}}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
+		f.start(id)
+		f.answers(id, "/readyz", 200)
+	}
+	f.until("all are there", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
+	f.ordered("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
+	f.ordered("elect", "--wait")
+	syscall.Kill(f.daemon("match-fra-1"), syscall.SIGKILL)
+	f.until("the next one leads", leads("match-fra-2"))
+	f.answers("match-fra-1", "/replica", 200)
+	f.ordered("drain", "match-ams-2", "--for", "2h", "--reason", "disk replacement")
+	p := f.open(f.door("match-fra-2"))
+	p.shows("#orders", "match-ams-2")
+	p.shows("#leader", "match-fra-1 would be better")
+	p.until("the history has it", "document.querySelectorAll('#history li').length === 4")
+	p.prefers("prefers-reduced-motion", "reduce") // the lease's bar does not lag behind
+	p.until("the lease is shown", vouched)
+	var shot []byte
+	if err := within(p.ctx, func(ctx context.Context) (err error) {
+		shot, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if *picture == "" {
+		return
+	}
+	if err := os.WriteFile(*picture, fewColors(t, shot), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fewColors makes a picture smaller: of colors that are much the same, as those of letters' edges, the most frequent is taken.
+func fewColors(t *testing.T, data []byte) []byte {
+	t.Helper()
+	whole, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[color.Color]int)
+	size := whole.Bounds()
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			seen[whole.At(x, y)]++
+		}
+	}
+	var colors color.Palette
+	near := make(map[[3]uint32]bool)
+	for _, c := range slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return cmp.Compare(seen[b], seen[a]) }) {
+		r, g, b, _ := c.RGBA()
+		if k := [3]uint32{r >> 12, g >> 12, b >> 12}; len(colors) < 256 && (len(colors) < 64 || !near[k]) {
+			near[k] = true
+			colors = append(colors, c)
+		}
+	}
+	small := image.NewPaletted(size, colors)
+	draw.Draw(small, size, whole, size.Min, draw.Src)
+	var b bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, small); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestThePictureOfThePage(t *testing.T) {
+	data, err := os.ReadFile("../../docs/page.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := png.DecodeConfig(bytes.NewReader(data)); err != nil || c.Width != 1200 || len(data) > 200_000 {
+		t.Errorf("docs/page.png: %d wide, %d bytes, %v", c.Width, len(data), err)
+	}
+}
+
+func (f *fleet) ordered(args ...string) {
+	f.t.Helper()
+	if out, err := f.run(args...); err != nil {
+		f.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // Whoever may write to ZooKeeper chooses names and reasons. They are shown, and do nothing.
-func TestThePageShowsMarkupAsText(t *testing.T) {
+func TestMarkupInABrowser(t *testing.T) {
 	const (
 		id     = `<img src=x onerror=window.hacked=1>`
 		site   = `"><svg onload=window.hacked=2>`
@@ -214,9 +312,7 @@ func TestThePageShowsMarkupAsText(t *testing.T) {
 	f.start("a")
 	f.until("it leads", leads(id))
 	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
-	if out, err := f.run("pause", "--reason", reason, "--for", "1h"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.ordered("pause", "--reason", reason, "--for", "1h")
 	p := f.open(f.door("a"))
 	p.shows("#leader .name", id)
 	p.shows("#leader", reason)
@@ -250,7 +346,7 @@ func (t *tab) narrow() {
 }
 
 // A large group on any screen, in any light, by keyboard and by ear.
-func TestThePageIsForEverybody(t *testing.T) {
+func TestAccessInABrowser(t *testing.T) {
 	f := newFleet(t)
 	f.paged("a")
 	const many = 500
@@ -261,9 +357,7 @@ func TestThePageIsForEverybody(t *testing.T) {
 		}
 		f.write(f.paths.RegisterTx(n)...)
 	}
-	if out, err := f.run("cordon", "host-001", "--for", "2h"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.ordered("cordon", "host-001", "--for", "2h")
 	p := f.open(f.door("a"))
 	p.shows("#members", fmt.Sprintf("%d, of which %d may lead", many+1, many+1-10-1))
 	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))

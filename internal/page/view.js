@@ -91,7 +91,7 @@ function leader() {
   const holding = (e && e.term === g.term && e.holding) || s.holding || '';
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next,
-    holding, note: s.note || '', paused: pause(g), here: s.node, unled: known.unledSince, link: address(g), elector: g.elector,
+    holding, note: s.note || '', paused: pause(g), here: s.node, live: live(), unled: known.unledSince, link: address(g), elector: g.elector,
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
   draw(body, data, leaderCard);
@@ -106,7 +106,7 @@ function leaderCard(d) {
   let who;
   if (d.leader) {
     who = el('div', { class: 'who' }, el('p', { class: 'name' }, d.leader), el('p', { class: 'place' }, d.site ? `site ${d.site}` : 'no site'),
-      chip(`state ${d.state.toLowerCase()}`, stateWords(d.state)));
+      chip(`state ${d.state.toLowerCase()}`, (d.live ? '' : 'last seen ') + stateWords(d.state)));
     fact('Term', String(d.term));
     if (d.since) fact(d.state === 'READY' ? 'In office' : 'For', ago(Date.parse(d.since)), el('span', { class: 'muted' }, ` since ${clockTime(Date.parse(d.since))}`));
     fact('Elector', d.elector || 'none');
@@ -335,7 +335,8 @@ function history() {
 export function tick() {
   const now = daemonTime();
   for (const e of document.querySelectorAll('[data-until]')) put(e, words(Number(e.dataset.until) - now));
-  for (const e of document.querySelectorAll('[data-since]')) put(e, words(now - Number(e.dataset.since)));
+  // What is not known to go on does not grow.
+  if (live()) for (const e of document.querySelectorAll('[data-since]')) put(e, words(now - Number(e.dataset.since)));
   const meter = byID('lease');
   if (meter) drawLease(meter);
 }
@@ -349,7 +350,7 @@ function drawLease(meter) {
   const share = total > 0 ? Math.min(1, Math.max(0, left / total)) : 0;
   meter.firstElementChild.style.transform = `scaleX(${share})`;
   meter.className = `meter ${share > 0.4 ? 'good' : share > 0 ? 'tight' : 'over'}`;
-  const text = left > 0 ? `${(left / 1000).toFixed(1)} s of ${(total / 1000).toFixed(1)} s left` : !live() ? 'not vouched for' : l && !l.holds && l.why ? l.why : 'not confirmed';
+  const text = left > 0 ? `${(left / 1000).toFixed(1)} s of ${(total / 1000).toFixed(1)} s` : !live() ? 'not vouched for' : l && !l.holds && l.why ? l.why : 'not confirmed';
   meter.setAttribute('aria-valuemax', (total / 1000).toFixed(1));
   meter.setAttribute('aria-valuenow', (Math.max(0, left) / 1000).toFixed(1));
   meter.setAttribute('aria-valuetext', text);

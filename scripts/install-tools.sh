@@ -1,20 +1,21 @@
 #!/bin/sh
-# Makes sure of what the tests need beside Go and ZooKeeper: a C compiler, for the race detector.
+# Makes sure of what the tests need beside Go and ZooKeeper: a C compiler, for the race detector,
+# and curl, for the commands in docs/http-api.md.
 set -eu
 
 if ! command -v go >/dev/null 2>&1 && [ ! -x /usr/local/go/bin/go ]; then
 	echo "Go is missing: install Go 1.26 or newer from https://go.dev/dl/" >&2
 	exit 1
 fi
-if command -v gcc >/dev/null 2>&1; then
+if command -v gcc >/dev/null 2>&1 && command -v curl >/dev/null 2>&1; then
 	exit 0
 fi
 sudo=
 [ "$(id -u)" -eq 0 ] || sudo="sudo -n"
 if ! command -v apt-get >/dev/null 2>&1 || ! $sudo true 2>/dev/null; then
-	echo "The race detector needs a C compiler: install gcc" >&2
+	echo "The race detector needs a C compiler, and a test curl: install gcc and curl" >&2
 	exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
-$sudo apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null
+$sudo apt-get install -y -qq --no-install-recommends gcc libc6-dev curl >/dev/null

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,4 +64,52 @@ func TestGettingStarted(t *testing.T) {
 			t.Errorf("%s ends with status %d", id, code)
 		}
 	}
+}
+
+// What docs/http-api.md shows of orders is what happens.
+func TestDocumentedOrders(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	tokens := f.tokens("night-shift:" + nightsToken)
+	for id, site := range map[string]string{"n1": "dc1", "n2": "dc1", "n3": "dc2"} {
+		listen, priority := "127.0.0.1:0", 100
+		if id == "n2" {
+			listen, priority = "unix:"+f.socket(id), 1
+		}
+		f.configure(id, site, priority, "http: {listen: '"+listen+"', "+tokens+"}\npolicy: {sites: {dc1: 200, dc2: 100}}\n")
+		f.start(id)
+	}
+	f.until("n1 leads", func(g status.Group) bool { return len(g.Members) == 3 && leads("n1")(g) })
+	data, err := os.ReadFile("../../docs/http-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(data), "\n## Who may give orders\n")
+	_, text, _ = strings.Cut(text, "\n```\n$ ")
+	text, _, _ = strings.Cut(text, "\n```\n")
+	shown := strings.Split(strings.ReplaceAll(text, "\\\n", ""), "\n$ ")
+	if len(shown) != 3 {
+		t.Fatalf("%d commands", len(shown))
+	}
+	here := strings.NewReplacer("n1:7980", f.address("n1"), "/run/zkelectd/api.sock", f.socket("n2"))
+	// Who and when are the example's own.
+	own := regexp.MustCompile(`"(term|age_ns)":\d+|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
+	for _, s := range shown {
+		script, want, _ := strings.Cut(s, "\n")
+		cmd := exec.Command("sh", "-euc", here.Replace(script))
+		cmd.Env = append(os.Environ(), "TOKEN="+nightsToken)
+		out, err := cmd.CombinedOutput()
+		if err != nil || own.ReplaceAllString(strings.TrimSpace(string(out)), "$1$2$3") != own.ReplaceAllString(want, "$1$2$3") {
+			t.Errorf("%s: %v\n%s\nnot\n%s", script, err, out, want)
+		}
+	}
+	f.eventually("the user of the socket is named", func() bool {
+		c := f.snapshot().Control.Record.Cordons
+		return len(c) == 1 && strings.HasSuffix(c[0].By, "@"+host)
+	})
+	f.until("n3 leads", leads("n3"))
 }

@@ -214,7 +214,7 @@ func TestOrdersUnderTLS(t *testing.T) {
 	}
 	const read, refused = "a has read its configuration", "reload refused"
 	configure(f.tokens("night-shift:" + nightsToken))
-	reload(read)
+	reload(read + ": taken over: http.token_file")
 	if code := pause(nobody, nightsToken); code != 200 {
 		t.Errorf("a token that was set by a reload: %d", code)
 	}
@@ -225,7 +225,7 @@ func TestOrdersUnderTLS(t *testing.T) {
 		t.Errorf("the token from before a reload that was refused: %d", code)
 	}
 	f.tokens("day-shift:" + strings.Repeat("d", 16))
-	reload(read)
+	reload(read + ": no setting has changed")
 	f.logged("a", "reloaded, no setting has changed")
 	if old, now := pause(nobody, nightsToken), pause(nobody, strings.Repeat("d", 16)); old != 401 || now != 200 {
 		t.Errorf("the token that was taken away: %d, the new one: %d", old, now)

@@ -31,7 +31,7 @@ type order struct {
 func newOrder(use, short, long string) *order {
 	o := &order{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
 	config.RegisterConnection(o.cmd.Flags())
-	o.cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the others: shown by status and history")
+	o.cmd.Flags().StringVar(&o.reason, "reason", "", fmt.Sprintf("why, for the others: shown by status and history; at most %d bytes", operate.MaxReason))
 	outputFlag(o.cmd, &o.output)
 	return o
 }

@@ -43,8 +43,12 @@ and the running one stays.`,
 				if rec.Refused != "" {
 					return fmt.Errorf("reload refused, the running configuration stays:\n%s", plainText(rec.Refused))
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s has read its configuration\n", plain(rec.ID))
-				return nil
+				said := plain(rec.ID) + " has read its configuration"
+				if rec.Reloaded != "" { // as older daemons do not say
+					said += ": " + plain(rec.Reloaded)
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+				return err
 			})
 		},
 	}

@@ -150,10 +150,12 @@ type Node struct {
 	API            string   `json:"api,omitempty"`
 	// PolicyDigest is of the rules in its own configuration ([Rules.Digest]).
 	PolicyDigest string `json:"policy_digest,omitempty"`
-	// Reloads counts how often the configuration was read again, Refused says why it was not taken over the last time.
-	Reloads int64  `json:"reloads,omitempty"`
-	Refused string `json:"reload_refused,omitempty"`
-	Version string `json:"version,omitempty"`
+	// Reloads counts how often the configuration was read again. Of the last time, Refused says why it was not taken over,
+	// Reloaded else what has changed.
+	Reloads  int64  `json:"reloads,omitempty"`
+	Refused  string `json:"reload_refused,omitempty"`
+	Reloaded string `json:"reloaded,omitempty"`
+	Version  string `json:"version,omitempty"`
 	// Since is for people: when the daemon registered, by its host's clock.
 	Since time.Time `json:"since"`
 }

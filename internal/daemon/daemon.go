@@ -54,11 +54,13 @@ type Daemon struct {
 	vitals  *vitals
 	loads   int64  // how often the configuration was read again
 	refused string // why not, the last time
-	drift   string // how the own policy differs from that in force, as last seen
-	service *service
-	view    atomic.Pointer[status.Daemon]
-	tally   *tally
-	feed    *status.Feed
+	// reloaded is what the last one has changed, in words.
+	reloaded string
+	drift    string // how the own policy differs from that in force, as last seen
+	service  *service
+	view     atomic.Pointer[status.Daemon]
+	tally    *tally
+	feed     *status.Feed
 	// onlooker answers from goroutines of whoever asks.
 	onlooker *onlooker
 	errands  chan errand

@@ -83,7 +83,7 @@ func (d *Daemon) record(s *zkstore.Session) cluster.Node {
 		ID: c.ID, Site: c.Site, Priority: c.Priority, Labels: c.Labels,
 		Host: d.me.host, PID: d.me.pid, Boot: d.me.boot, Started: d.me.started,
 		SessionTimeout: cluster.Duration(s.Timeout()), API: d.cfg.HTTP.Public(d.opt.Secure), PolicyDigest: d.cfg.Rules().Digest(), Version: d.opt.Version,
-		Reloads: d.loads, Refused: d.refused, Since: time.Now(),
+		Reloads: d.loads, Refused: d.refused, Reloaded: d.reloaded, Since: time.Now(),
 	}
 	if c.Never {
 		n.Ineligible = "an observer: node.never is set"

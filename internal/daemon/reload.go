@@ -31,11 +31,12 @@ func (l *loop) reload() {
 	}
 	if len(changed) == 0 {
 		d.log.Info("reloaded, no setting has changed")
+		d.reloaded = difference(changed, restart)
 		l.reloaded(nil)
 		return
 	}
 	if next.Policy.Revision == d.cfg.Policy.Revision && next.Rules().Digest() == d.cfg.Rules().Digest() {
-		l.apply(next, changed)
+		l.apply(next, changed, restart)
 		return
 	}
 	l.owned.Go(func() {
@@ -48,13 +49,13 @@ func (l *loop) reload() {
 				return
 			}
 			l.d.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
-			l.apply(next, changed)
+			l.apply(next, changed, restart)
 		})
 	})
 }
 
 // apply takes over what can be changed while running.
-func (l *loop) apply(next config.Config, changed []string) {
+func (l *loop) apply(next config.Config, changed, restart []string) {
 	d := l.d
 	before := d.cfg
 	d.cfg.Node.Priority, d.cfg.Node.Site, d.cfg.Node.Labels, d.cfg.Node.Never = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Never
@@ -68,7 +69,20 @@ func (l *loop) apply(next config.Config, changed []string) {
 	if !reflect.DeepEqual(before.Policy, d.cfg.Policy) {
 		d.drift = ""
 	}
+	d.reloaded = difference(changed, restart)
 	l.reloaded(nil)
+}
+
+// difference says what a reload has changed.
+func difference(changed, restart []string) string {
+	text := "no setting has changed"
+	if len(changed) > 0 {
+		text = "taken over: " + strings.Join(changed, ", ")
+	}
+	if len(restart) > 0 {
+		text += "; a restart is needed for " + strings.Join(restart, ", ")
+	}
+	return text
 }
 
 // reloaded notes how a reload went: in the log, and for who has asked for it in nodes/<id>.
@@ -90,7 +104,7 @@ func (l *loop) reloaded(err error) {
 		d.log.Error("reload refused, the running configuration stays", "err", err)
 	}
 	if err != nil {
-		d.refused = err.Error()
+		d.refused, d.reloaded = err.Error(), ""
 	}
 	d.tally.count(func(t *status.Totals) {
 		if t.ReloadFailed = err != nil; err == nil {

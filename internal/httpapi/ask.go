@@ -12,30 +12,37 @@ import (
 	"strings"
 )
 
-// Ask asks the daemon that listens on addr, as Serve takes it, one of the probes. A nil error is a yes; all else is a no,
-// with the reason.
-func Ask(ctx context.Context, addr, path string) error {
+// Ask asks the daemon that listens here one of the probes. A nil error is a yes; all else is a no, with the reason.
+func (l Listener) Ask(ctx context.Context, path string) error {
 	if !slices.Contains(ProbePaths(), path) {
 		return fmt.Errorf("%q is not one of %s", path, strings.Join(ProbePaths(), ", "))
 	}
-	network, target := "tcp", addr
-	if file, isPath := strings.CutPrefix(addr, unixPrefix); isPath {
+	network, target := "tcp", l.Addr
+	if file, isPath := strings.CutPrefix(l.Addr, unixPrefix); isPath {
 		network, target = "unix", file
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
-		// Whatever the URL says: addr may be a path, or all addresses of this host.
+		// Whatever the URL says: the address may be a path, or all addresses of this host.
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, target)
 		},
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://zkelectd"+path, nil)
+	scheme := "http://"
+	if l.Web.Secure() {
+		var err error
+		if transport.TLSClientConfig, err = l.Web.pinned(); err != nil {
+			return err
+		}
+		scheme = "https://"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"zkelectd"+path, nil)
 	if err != nil {
 		return err
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return fmt.Errorf("nobody answers on http.listen %s: %w", addr, err)
+		return fmt.Errorf("nobody answers on http.listen %s: %w", l.Addr, err)
 	}
 	defer response.Body.Close()
 	return readAnswer(response)
@@ -43,6 +50,9 @@ func Ask(ctx context.Context, addr, path string) error {
 
 // readAnswer is nil for a yes. Two things must say so, the status and the body: another program on that port is no daemon.
 func readAnswer(response *http.Response) error {
+	if response.StatusCode == http.StatusUnauthorized {
+		return errors.New("http.web_config wants a password (basic_auth_users), which a probe has none of")
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
 		return fmt.Errorf("the answer broke off: %w", err)

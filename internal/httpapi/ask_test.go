@@ -17,7 +17,7 @@ func asked(t *testing.T, addr, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := Ask(ctx, addr, path); err != nil {
+	if err := (Listener{Addr: addr}).Ask(ctx, path); err != nil {
 		return err.Error()
 	}
 	return "yes"
@@ -85,7 +85,36 @@ func TestAskFailsClosed(t *testing.T) {
 	silent := listening(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), maxClients)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := Ask(ctx, silent, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+	if err := (Listener{Addr: silent}).Ask(ctx, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
 		t.Errorf("a daemon that does not answer: %v", err)
+	}
+}
+
+// Under TLS the daemon is known by its certificate; where more is wanted than a probe has, it says what.
+func TestAskUnderTLS(t *testing.T) {
+	e := newEstate(t)
+	ask := func(addr string, web Web) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		return fmt.Sprint(Listener{Addr: addr, Web: web}.Ask(ctx, "/livez"))
+	}
+	web := Web{e.write(operatorsGive)}
+	addr := e.serve(operatorsGive, maxClients)
+	if got := ask(addr, web); got != "<nil>" {
+		t.Error(got)
+	}
+	strict := strings.Replace(operatorsGive, "VerifyClientCertIfGiven", "RequireAndVerifyClientCert", 1)
+	for more, want := range map[string]string{
+		strict: "certificate required",
+		"basic_auth_users: {prom: $2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES}\n": "wants a password",
+	} {
+		e.write(more)
+		if got := ask(addr, web); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", more, got)
+		}
+	}
+	other := newEstate(t)
+	if got := ask(addr, Web{other.write("")}); !strings.Contains(got, "what answers has not the certificate of") {
+		t.Error(got)
 	}
 }

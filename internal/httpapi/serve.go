@@ -87,15 +87,17 @@ func address(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// complaints are the server's own messages. That a client and we could not agree on TLS is the client's to tell.
+// complaints are the server's own messages. Most tell what strangers do, who may do that without end; a panic is ours.
 type complaints struct{ log *slog.Logger }
 
 func (c complaints) Write(line []byte) (int, error) {
-	text := strings.TrimSpace(string(line))
-	if strings.Contains(text, "TLS handshake error") {
-		c.log.Debug(text)
-	} else {
-		c.log.Warn(text)
+	text, level := strings.TrimSpace(string(line)), slog.LevelDebug
+	switch {
+	case strings.Contains(text, "panic"):
+		level = slog.LevelError
+	case strings.Contains(text, "Accept error"):
+		level = slog.LevelWarn
 	}
+	c.log.Log(context.Background(), level, text)
 	return len(line), nil
 }

@@ -1,11 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -65,6 +66,35 @@ func (w Web) Secure() bool {
 	return err == nil && c.TLSConfig.IsEnabled()
 }
 
+// pinned trusts the listener's own certificate and no other: whoever can read its file is on the same host.
+func (w Web) pinned() (*tls.Config, error) {
+	c, err := w.read()
+	if err != nil {
+		return nil, err
+	}
+	text := []byte(c.TLSConfig.TLSCert)
+	if c.TLSConfig.TLSCertPath != "" {
+		if text, err = secretfile.Read(webKey+": cert_file", c.TLSConfig.TLSCertPath, 0); err != nil {
+			return nil, err
+		}
+	}
+	own, _ := pem.Decode(text)
+	if own == nil {
+		return nil, fmt.Errorf("%s: %s: the certificate is no PEM", webKey, w.path)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		// Not by name and CA, which this host need not know, but below.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if !bytes.Equal(s.PeerCertificates[0].Raw, own.Bytes) {
+				return fmt.Errorf("what answers has not the certificate of %s", w.path)
+			}
+			return nil
+		},
+	}, nil
+}
+
 // named tells that it has a user of that name, whose password the toolkit has checked.
 func (w Web) named(user string) bool {
 	if w.path == "" {
@@ -109,8 +139,8 @@ func clientCAs(c toolkit.Config) (*x509.CertPool, error) {
 	text := []byte(c.TLSConfig.ClientCAsText)
 	if c.TLSConfig.ClientCAs != "" {
 		var err error
-		if text, err = os.ReadFile(c.TLSConfig.ClientCAs); err != nil {
-			return nil, fmt.Errorf("client_ca_file: %w", err)
+		if text, err = secretfile.Read("client_ca_file", c.TLSConfig.ClientCAs, 0); err != nil {
+			return nil, err
 		}
 	}
 	pool := x509.NewCertPool()

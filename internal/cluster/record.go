@@ -317,6 +317,14 @@ type Exclusion struct {
 // anew: of a larger one nothing could be written any more, and it would be there for good.
 const MaxRecord = 500 << 10
 
+// maxTerm is more than terms get to, which begin at Unix seconds. The one after the last int64 would be below all others, and
+// with it the fencing token.
+const maxTerm = 1 << 53
+
+func (e *Elected) term() int64 { return e.Term }
+func (f *Fence) term() int64   { return f.Term }
+func (c *Current) term() int64 { return c.Term }
+
 // suspicious is from how many bytes on it is tried whether a record fits once it is written anew. A smaller one does.
 const suspicious = 4 << 10
 
@@ -335,6 +343,10 @@ func ReadSlot[T any, R interface {
 	}
 	var rec T
 	if s.Err = Decode(path, data, R(&rec)); s.Err != nil {
+		return s
+	}
+	if of, ok := any(&rec).(interface{ term() int64 }); ok && (of.term() < 0 || of.term() > maxTerm) {
+		s.Err = fmt.Errorf("znode %s holds term %d, which no group gets to", path, of.term())
 		return s
 	}
 	// An empty verdict is two bytes as a stranger writes it, and fifty as we do.

@@ -71,7 +71,7 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 	for name, data := range map[string]string{
 		"empty": "", "garbage": "\x00\xff", "list": "[]", "no version": `{"term":1}`, "text version": `{"v":"1"}`,
 		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
-		"negative duration": `{"v":1,"kill":"-1s"}`,
+		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`,
 	} {
 		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
 		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {

@@ -4,5 +4,6 @@ exec sed -e '1c # One of several groups on this host: zkelectd@NAME reads /etc/z
 	-e '2i # scripts/instance-unit.sh.' \
 	-e 's|^Description=.*|Description=zkelectd, leader election for this host in %i|' \
 	-e 's|/etc/zkelectd\.yaml|/etc/zkelectd/%i.yaml|' \
+	-e 's|/etc/zkelectd/zookeeper\.auth|/etc/zkelectd/%i.auth|' \
 	-e 's|^RuntimeDirectory=.*|RuntimeDirectory=zkelectd-%i|' \
 	-e 's|systemctl edit zkelectd|&@NAME|'

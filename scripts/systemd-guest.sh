@@ -27,7 +27,7 @@ leads() { [ "$(zkelectd leader $group)" = "$1" ]; }
 says() { [[ "$(systemctl show -P StatusText "$1")" == $2 ]]; }
 main_pid() { systemctl show -P MainPID "$1"; }
 is_new() { [ "$(main_pid "$1")" != "$2" ] && systemctl is-active "$1"; }
-member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /cluster, session_timeout: 4s}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
+member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /cluster, session_timeout: 4s, auth: {file: zookeeper}}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
 
 systemctl start systemd-journald.service
 dpkg --path-include='/usr/share/*' --install /run/package.deb >/dev/null || fail "the package is not installed"
@@ -39,6 +39,7 @@ E
 systemctl daemon-reload
 member /etc/zkelectd.yaml n1 100
 member /etc/zkelectd/g2.yaml n2 90
+(umask 077 && echo user:secret >/etc/zkelectd/g2.auth)
 systemd-tmpfiles --create zkelectd.conf
 
 systemctl start --no-block zkelectd
@@ -55,6 +56,11 @@ work=$(echo /sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-work-*)
 [ "$(stat -c %U "/proc/$(head -n1 "$work/cgroup.procs")")" = zkelectd ] || fail "the child is not the user zkelectd's"
 echo "ok: the child is in a control group of its own"
 grep -z . "/proc/$(head -n1 "$work/cgroup.procs")/environ" | tr '\0' '\n' | grep -E '^(NOTIFY_SOCKET|WATCHDOG_|INVOCATION_ID|CREDENTIALS)' && fail "the child has systemd's variables"
+
+credential() { cat "/run/credentials/$1/zookeeper" 2>/dev/null; }
+[ -e /run/credentials/zkelectd.service/zookeeper ] && [ -z "$(credential zkelectd.service)" ] || fail "the credential that is not there is not empty"
+[ "$(credential zkelectd@g2.service)" = user:secret ] || fail "the credential of the instance is $(credential zkelectd@g2.service)"
+echo "ok: a credential that is missing is none, and that of an instance is read"
 
 member /etc/zkelectd/g2.yaml n2 200
 systemctl reload zkelectd@g2 || fail "the reload fails"

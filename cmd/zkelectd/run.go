@@ -19,6 +19,7 @@ import (
 
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/coredump"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/httpapi"
@@ -54,6 +55,9 @@ is the daemon's.`,
 		}
 		log, _, flush := logger(cfg)
 		defer flush()
+		if err := coredump.Forbid(); err != nil {
+			log.Warn("a core of the guard could show how to close its session", "err", err)
+		}
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
 			Close: closeSession, Log: log.With("node", cfg.Node.ID, "process", "guard"),
@@ -104,6 +108,9 @@ func daemonCommand() *cobra.Command {
 		}
 		log, level, flush := logger(cfg)
 		defer flush()
+		if err := coredump.Forbid(); err != nil {
+			log.Warn("a core of the daemon could show its passwords and keys", "err", err)
+		}
 		g, err := guard.Connect(guard.SocketFD, log)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/coredump"
 )
 
 // Spec is a piece of leader-only work: the child, or the hook before it.
@@ -69,11 +70,14 @@ func (w *work) exec() error {
 		Dir: w.spec.Dir, Env: w.spec.Env, Files: files,
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: w.group != nil, CgroupFD: w.group.fd()},
 	}
-	w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
-	if err != nil && w.group != nil {
-		attr.Sys.UseCgroupFD = false // not possible here after all
+	err = coredump.Inherited(func() (err error) {
 		w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
-	}
+		if err != nil && w.group != nil {
+			attr.Sys.UseCgroupFD = false // not possible here after all
+			w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
+		}
+		return err
+	})
 	if err != nil {
 		return &os.PathError{Op: "exec", Path: w.spec.Path, Err: err}
 	}

@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (a ACL) list() []zk.ACL {
 
 // Check reads the files that are named and says what is wrong with them.
 func (a Access) Check() error {
-	_, err := a.Auth.read()
+	_, err := a.who()
 	if a.TLS.Enabled {
 		_, tlsErr := a.TLS.config()
 		err = errors.Join(err, tlsErr)
@@ -82,6 +83,16 @@ type identity struct {
 	file   string
 }
 
+// who is as whom a session comes. Where a znode's creator has to be somebody, it may not be nobody.
+func (a Access) who() (identity, error) {
+	i, err := a.Auth.read()
+	if err == nil && a.Auth.Path != "" && i.scheme == "" && a.ACL != "" && a.ACL != ACLOpen {
+		err = fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: is the file there that LoadCredential= names?", a.ACL, a.Auth.Path)
+	}
+	return i, err
+}
+
+// read returns nobody for a credential of the unit that is empty: so the units stand in for a file that is not there.
 func (f AuthFile) read() (identity, error) {
 	if f.Path == "" {
 		return identity{}, nil
@@ -90,6 +101,9 @@ func (f AuthFile) read() (identity, error) {
 	data, err := secretfile.Read(key, f.Path, secretfile.Private(f.Systemd))
 	if err != nil {
 		return identity{}, err
+	}
+	if f.Systemd && len(bytes.TrimSpace(data)) == 0 {
+		return identity{file: f.Path}, nil
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	user, password, ok := strings.Cut(text, ":")
@@ -102,7 +116,10 @@ func (f AuthFile) read() (identity, error) {
 // advice says what to do about a znode that this identity may not touch. The server takes every password; a wrong one only
 // makes somebody else, who has no rights.
 func (i identity) advice() string {
-	if i.scheme == "" {
+	switch {
+	case i.scheme == "" && i.file != "":
+		return fmt.Sprintf("this session has no credentials: %s is empty, is the file there that LoadCredential= names?", i.file)
+	case i.scheme == "":
 		return "this session has no credentials: set zookeeper.auth.file"
 	}
 	return fmt.Sprintf("user %q of zookeeper.auth.file %s has no right to it: is the password the one that the tree was made with?", i.user, i.file)

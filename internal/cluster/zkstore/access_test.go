@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"zkelectd/internal/zkserver"
 )
@@ -60,6 +61,19 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	}
 	if err := (Access{}).Check(); err != nil {
 		t.Errorf("none: %v", err)
+	}
+	// The units have an empty one stand in for a file that is not there: that is nobody, who can't own a closed tree.
+	nobody := write("nothing", "", 0o440)
+	nobody.Systemd = true
+	if who, err := nobody.read(); err != nil || who.scheme != "" || !strings.Contains(who.advice(), nobody.Path+" is empty") {
+		t.Errorf("an empty credential: %+v, %v", who, err)
+	}
+	if err := (Access{Auth: nobody, ACL: ACLOpen}).Check(); err != nil {
+		t.Errorf("an empty credential for an open tree: %v", err)
+	}
+	contains(t, Access{Auth: nobody, ACL: ACLPrivate}.Check(), `zookeeper.acl: "private" needs credentials`, nobody.Path+" is empty")
+	if _, err := Open(t.Context(), Options{Servers: []string{shared.Addr()}, Timeout: time.Second, Access: Access{Auth: nobody, ACL: ACLReadable}}); err == nil {
+		t.Error("nobody opens a session that is to own what it creates")
 	}
 }
 

@@ -64,7 +64,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	}
 	if opt.identity.scheme == "" {
 		var err error
-		if opt.identity, err = opt.Access.Auth.read(); err != nil {
+		if opt.identity, err = opt.Access.who(); err != nil {
 			return nil, err
 		}
 	}

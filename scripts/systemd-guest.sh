@@ -57,6 +57,7 @@ work=$(echo /sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-work-*)
 echo "ok: the child is in a control group of its own"
 grep -z . "/proc/$(head -n1 "$work/cgroup.procs")/environ" | tr '\0' '\n' | grep -E '^(NOTIFY_SOCKET|WATCHDOG_|INVOCATION_ID|CREDENTIALS)' && fail "the child has systemd's variables"
 
+
 credential() { cat "/run/credentials/$1/zookeeper" 2>/dev/null; }
 [ -e /run/credentials/zkelectd.service/zookeeper ] && [ -z "$(credential zkelectd.service)" ] || fail "the credential that is not there is not empty"
 [ "$(credential zkelectd@g2.service)" = user:secret ] || fail "the credential of the instance is $(credential zkelectd@g2.service)"

@@ -65,6 +65,7 @@ boot) # process 1 of its namespace, and soon systemd
 	echo 0123456789abcdef0123456789abcdef >etc/machine-id
 	pivot_root . run/old
 	umount -l /run/old
+	mount --make-rshared / # as a booted system has it; in what it takes for a container systemd leaves that to its host
 	export container=zkelectd-test
 	exec chroot . /lib/systemd/systemd --system --unit=guest.target --show-status=no
 	;;

@@ -7,7 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"zkelectd/internal/config"
 )
 
 // Where it is started with a umask of 0 and cores allowed: what it makes is its user's alone, no core may show its secrets,
@@ -66,4 +69,36 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 		t.Errorf("made were %q, %v", seen, err)
 	}
 	f.sane()
+}
+
+func TestToldToReload(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	cmd := reloadCommand()
+	cmd.SetOut(&out)
+	for _, pid := range []string{"", "x", "1", "-7", "0"} {
+		if err := told(cmd, pid); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
+			t.Errorf("process %q: %v", pid, err)
+		}
+	}
+	main := exec.Command("sleep", "100") // which ends by SIGHUP
+	if err := main.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := told(cmd, fmt.Sprint(main.Process.Pid)); err != nil || !strings.Contains(out.String(), "is in its log") {
+		t.Errorf("%v, %s", err, out.String())
+	}
+	if err := main.Wait(); err == nil || err.Error() != "signal: hangup" {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestAReloadUsesCredentialsWhereItCan(t *testing.T) {
+	t.Parallel()
+	nowhere := func(string) string { return "" }
+	for _, cfg := range []config.Config{{}, {ZooKeeper: config.ZooKeeper{Auth: config.Auth{File: "/nonexistent"}, ACL: "private"}}} {
+		if as, asked := forReload(cfg, nowhere); !asked || as.ZooKeeper.Auth.File != cfg.ZooKeeper.Auth.File {
+			t.Errorf("%+v, %t", as.ZooKeeper, asked)
+		}
+	}
 }

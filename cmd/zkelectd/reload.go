@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
 )
@@ -28,7 +31,15 @@ policy.revision that does not rise, or a policy under which nobody may lead is r
 and the running one stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			cfg, err := load(cmd, nil)
+			if err != nil {
+				return err
+			}
+			cfg, asked := forReload(cfg, os.Getenv)
+			if !asked {
+				return told(cmd, os.Getenv("MAINPID"))
+			}
+			return inGroup(cmd, cfg, func(ctx context.Context, g group) error {
 				if force {
 					rec, err := g.publish(ctx, daemon.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
 					if err != nil {
@@ -56,6 +67,30 @@ and the running one stays.`,
 	cmd.Flags().BoolVar(&force, "force", false, "publish the policy of --config first, even if no member may lead under it")
 	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to wait for the daemon")
 	return cmd
+}
+
+// forReload is how a reload gets at the group. Systemd, as of Debian 12, keeps a unit's credentials from its ExecReload=: then
+// it reads as anybody does, and where nobody may, the daemon can't be asked how it went.
+func forReload(cfg config.Config, getenv func(string) string) (as config.Config, asked bool) {
+	if getenv("MAINPID") == "" || !errors.Is(daemon.Access(cfg, getenv).Check(), fs.ErrPermission) {
+		return cfg, true
+	}
+	anybody := cfg
+	anybody.ZooKeeper.Auth.File, anybody.ZooKeeper.ACL = "", string(zkstore.ACLOpen)
+	return anybody, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && daemon.Access(anybody, getenv).Check() == nil
+}
+
+// told has the unit's main process reload, whose configuration has no fault by itself.
+func told(cmd *cobra.Command, main string) error {
+	pid, err := strconv.Atoi(main)
+	if err != nil || pid <= 1 {
+		return fmt.Errorf("$MAINPID is %q, no process", main)
+	}
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		return fmt.Errorf("cannot signal process %d, the unit's main process: %w", pid, err)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "the daemon is told to read its configuration; how that goes is in its log, as the credentials can't be read from here")
+	return nil
 }
 
 // signalled sends SIGHUP and waits for the daemon to say how it went.

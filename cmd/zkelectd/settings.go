@@ -68,6 +68,11 @@ func withConfig(cmd *cobra.Command, f func(ctx context.Context, g group) error) 
 	if err != nil {
 		return err
 	}
+	return inGroup(cmd, cfg, f)
+}
+
+// inGroup calls f with a session to the group of a configuration.
+func inGroup(cmd *cobra.Command, cfg config.Config, f func(ctx context.Context, g group) error) error {
 	s, paths, err := client(cmd.Context(), cfg)
 	if err != nil {
 		return err

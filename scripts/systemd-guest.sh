@@ -104,12 +104,21 @@ systemctl stop zkelectd || fail "the stop fails"
 [ "$(systemctl show -P Result zkelectd)" = success ] || fail "the stop is no success"
 [ -z "$(ls -d /run/zkelectd* 2>/dev/null)" ] || fail "the runtime directory is left"
 
-# As a new user would: what docs/getting-started.md says of the service.
-rm /etc/zkelectd.yaml
-sed -n '/^## As a service/,$p' /usr/share/doc/zkelectd/docs/getting-started.md | awk '/^```sh$/ {on=1; next} /^```$/ {if (on) exit} on' | sed "s/zk1:2181/$zk/" >/run/started.sh
-grep -q 'systemctl enable --now zkelectd' /run/started.sh || fail "the documentation has no such block"
-sh -eu /run/started.sh >/dev/null || fail "the documentation is wrong"
-until_ok "what the documentation says works" leads n1
-systemctl stop zkelectd || fail "the stop fails"
+. /run/guest-unit.sh
+
+# As a new user would: what the documentation says of the service.
+# as_told FILE SECTION: its first block of commands.
+as_told() {
+	rm /etc/zkelectd.yaml
+	sed -n "/^## $2/,\$p" "/usr/share/doc/zkelectd/docs/$1" | awk '/^```sh$/ {on=1; next} /^```$/ {if (on) exit} on' | sed "s/zk1:2181/$zk/" >/run/told.sh
+	grep -q 'systemctl enable --now zkelectd' /run/told.sh || fail "$1 has no such block"
+	sh -eu /run/told.sh >/dev/null || fail "$1 is wrong"
+	until_ok "what $1 says works" leads n1
+	systemctl stop zkelectd || fail "the stop fails"
+}
+as_told getting-started.md "As a service"
+rm -r /run/systemd/system/app.service* /etc/polkit-1/rules.d
+as_told systemd.md "From nothing to failover"
+journalctl --no-pager -u app.service | grep -q 'Started app.service' || fail "the unit was not started"
 echo "all is well"
 systemctl --force --force poweroff

@@ -4,11 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "SKIPPED: the units run nowhere, $*" >&2; exit 0; }
-limit=120
+limit=300
 
 case "${1:-}" in
 "")
 	scripts/check-units.sh >/dev/null # installs systemd, if need be
+	scripts/install-dbus.sh
 	scripts/install-zookeeper.sh
 	[ -x /lib/systemd/systemd ] || skip "there is no systemd here"
 	sudo=
@@ -55,6 +56,7 @@ boot) # process 1 of its namespace, and soon systemd
 	mount -t tmpfs -o mode=1777 none tmp
 	cp "$deb" run/package.deb
 	cp "$script" run/guest.sh
+	cp "${script%.sh}-unit.sh" run/guest-unit.sh
 	# Nothing of the machine's own is to start, least of all what would touch its kernel.
 	rm -rf etc/systemd/system/*.wants lib/systemd/system/*.target.wants
 	mkdir -p run/systemd/system run/old

@@ -22,7 +22,8 @@ func checkCommand() *cobra.Command {
 		Short: "Check a configuration and print the effective one",
 		Long: `Check refuses a configuration with every fault at once, or prints the effective one.
 If the group can be reached, it also warns of what is odd about the policy there: a site
-that no member has, or that no member may lead under it.`,
+that no member has, or that no member may lead under it. Of child.unit it makes sure
+that systemd knows it and that it is tied to the leadership of this host.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(cmd, args)
@@ -36,6 +37,11 @@ that no member has, or that no member may lead under it.`,
 				if err := checkFiles(cfg); err != nil {
 					return err
 				}
+				if cfg.Child.Unit != "" {
+					if _, err := daemon.CheckUnit(cmd.Context(), cfg); err != nil {
+						return err
+					}
+				}
 				checkGroup(cmd.Context(), cmd.ErrOrStderr(), cfg)
 			}
 			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
@@ -43,7 +49,7 @@ that no member has, or that no member may lead under it.`,
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&offline, "offline", false, "do not look at the group")
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not look at the group, nor at child.unit")
 	return cmd
 }
 

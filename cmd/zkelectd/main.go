@@ -69,7 +69,7 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
+		{"run", "Run it:", []*cobra.Command{runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
 		{"look", "See who leads, and why:", []*cobra.Command{
 			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},

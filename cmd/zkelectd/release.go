@@ -14,6 +14,9 @@ import (
 	"zkelectd/internal/guard"
 )
 
+// unitEnd is how long a unit may take to die once it is killed.
+const unitEnd = 5 * time.Second
+
 func releaseCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -22,8 +25,8 @@ func releaseCommand() *cobra.Command {
 		Long: `Release closes the ZooKeeper session of a zkelectd that was killed together with
 its guard, so that the next leader need not wait for the session to expire. It
 is meant for ExecStopPost= in a systemd unit. It refuses while the guard, the
-daemon or the leader-only work still runs. Without a file there is nothing to
-do.`,
+daemon or the leader-only work still runs; a unit (child.unit) it ends itself.
+Without a file there is nothing to do.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "where zkelectd keeps its session (zookeeper.session_file)")
@@ -40,6 +43,9 @@ do.`,
 		}
 		if p, alive := f.Alive(); alive {
 			return fmt.Errorf("the session is not closed: its %s still runs as process %d; stop that first", p.Role, p.Pid)
+		}
+		if err := f.EndUnit(unitEnd); err != nil {
+			return fmt.Errorf("the session is not closed: %w", err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), max(f.Session.Timeout, time.Second))
 		defer cancel()

@@ -45,6 +45,7 @@ func (c *Config) check(tell func(key, format string, args ...any)) {
 	c.checkPolicy(report, reported)
 	c.checkProbes(report)
 	c.checkChild(report)
+	c.checkUnit(report)
 	c.HTTP.check(report)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
@@ -191,6 +192,23 @@ func address(report func(string, string, ...any), section, link, hostPort string
 	}
 	if _, _, err := net.SplitHostPort(hostPort); hostPort != "" && err != nil {
 		report(section+".tcp", "%q is not host:port", hostPort)
+	}
+}
+
+// unitName is what systemd allows, without templates that name no instance.
+var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service$`)
+
+func (c *Config) checkUnit(report func(string, string, ...any)) {
+	if c.Child.Unit == "" {
+		return
+	}
+	if !unitName.MatchString(c.Child.Unit) || len(c.Child.Unit) > 255 {
+		report("child.unit", "%q is not the name of a service, as in app.service", c.Child.Unit)
+	}
+	for key, set := range map[string]bool{"child.command": len(c.Child.Command) > 0, "child.dir": c.Child.Dir != "", "child.ready.notify": c.Child.Ready.Notify} {
+		if set {
+			report(key, "is set beside child.unit: how the unit is run, and when it has started, is systemd's affair")
+		}
 	}
 }
 

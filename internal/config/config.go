@@ -116,6 +116,7 @@ type Reload struct {
 // Child is the leader-only child.
 type Child struct {
 	Command     []string          `mapstructure:"command"`
+	Unit        string            `mapstructure:"unit"`
 	Env         map[string]string `mapstructure:"env"`
 	Dir         string            `mapstructure:"dir"`
 	Ready       Ready             `mapstructure:"ready"`
@@ -125,19 +126,29 @@ type Child struct {
 	Restart     Restart           `mapstructure:"restart"`
 }
 
-// SessionFile is where the session's credentials are kept; empty for nowhere. getenv tells whether systemd has made a
-// runtime directory.
+// SessionFile is where the session's credentials are kept; empty for nowhere.
 func (c Config) SessionFile(getenv func(string) string) string {
-	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
-	if c.ZooKeeper.SessionFile != "" || dir == "" {
+	if c.ZooKeeper.SessionFile != "" {
 		return c.ZooKeeper.SessionFile
 	}
-	return filepath.Join(dir, "session")
+	return runtimeFile(getenv, "session")
+}
+
+// Permit is the file that exists while child.unit may run; empty where there can be none.
+func (c Config) Permit(getenv func(string) string) string { return runtimeFile(getenv, "leader.env") }
+
+// runtimeFile is a file in the runtime directory that systemd has made, if it has; getenv tells.
+func runtimeFile(getenv func(string) string, name string) string {
+	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, name)
 }
 
 // StopTimeout is how long the leader-only work may take to stop; none without a child.
 func (c Config) StopTimeout() time.Duration {
-	if len(c.Child.Command) == 0 {
+	if len(c.Child.Command) == 0 && c.Child.Unit == "" {
 		return 0
 	}
 	return c.Child.StopTimeout

@@ -91,6 +91,7 @@ func Keys() []Key {
 		{"score.interval", duration, 10 * time.Second, false, "The time between two tries; the last few are averaged."},
 		{"score.timeout", duration, 2 * time.Second, false, "A try that takes longer has failed."},
 		{"child.command", list, none, false, "The leader-only child. Empty: the daemon only elects."},
+		{"child.unit", text, "", false, "A systemd service, as in app.service, that is started on the leader and nowhere else, instead of child.command. See docs/systemd.md."},
 		{"child.env", texts, map[string]string{}, false, "Further environment variables of the child."},
 		{"child.dir", text, "", false, "The child's working directory. Default: the daemon's."},
 		{"child.ready.exec", list, none, false, "Ready when this command exits with 0. At most one of exec, http, tcp, notify and delay is set; with none the child is ready once started."},

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +24,19 @@ type task struct {
 	mu   sync.Mutex
 	work *guard.Work
 	hook bool // it is the hook that runs
+	unit *unitRun
+}
+
+func (t *task) setUnit(r *unitRun) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unit = r
+}
+
+func (t *task) runningUnit() *unitRun {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unit
 }
 
 func (t *task) set(w *guard.Work, hook bool) {
@@ -45,10 +56,7 @@ func (t *task) lease(deadline time.Duration) { t.l.d.opt.Guard.Lease(deadline) }
 
 // env is the child's and the hooks' environment.
 func (t *task) env(term int64) []string {
-	c := t.l.d.cfg
-	return child.Environment(os.Environ(), child.Fencing{
-		Node: c.Node.ID, Site: c.Node.Site, Group: path.Base(c.ZooKeeper.Root), Term: strconv.FormatInt(term, 10), Root: c.ZooKeeper.Root,
-	}, c.Child.Env)
+	return child.Environment(os.Environ(), t.fencing(term), t.l.d.cfg.Child.Env)
 }
 
 // preStart runs the hook as part of the work: it is killed with it.
@@ -118,6 +126,10 @@ func (t *task) postStop(term int64) {
 // start starts the child and watches over its readiness and its end.
 func (t *task) start(term int64) {
 	c := t.l.d.cfg.Child
+	if c.Unit != "" {
+		t.startUnit(term)
+		return
+	}
 	if len(c.Command) == 0 {
 		t.l.inline = append(t.l.inline, transition.ChildReady{})
 		return
@@ -130,10 +142,6 @@ func (t *task) start(term int64) {
 	t.set(w, false)
 	t.l.d.log.Info("child started", "pid", w.Pid(), "term", term)
 	t.l.inline = append(t.l.inline, transition.ChildStarted{})
-	ready := probe.Readiness{
-		Exec: c.Ready.Exec, HTTP: c.Ready.HTTP, TCP: c.Ready.TCP, Notify: c.Ready.Notify, Delay: c.Ready.Delay,
-		Interval: c.Ready.Interval, Timeout: c.Ready.Timeout,
-	}
 	waiting, cancel := context.WithCancel(context.Background())
 	t.l.owned.Go(func() {
 		<-w.Exited()
@@ -146,20 +154,34 @@ func (t *task) start(term int64) {
 		t.l.d.log.Info("child ended", "pid", w.Pid(), "term", term, "status", w.Status())
 		t.l.report(transition.ChildDead{Status: w.Status()})
 	})
-	if ready.Immediate() {
-		t.l.inline = append(t.l.inline, transition.ChildReady{})
+	if t.readiness().Immediate() {
+		t.l.inline = append(t.l.inline, transition.ChildReady{}) // whatever becomes of it
 		t.l.owned.Go(func() { t.live(waiting, term) })
 		return
 	}
-	t.l.owned.Go(func() {
-		switch err := probe.Wait(waiting, ready, t.env(term), socket); {
-		case err == nil:
-			t.l.report(transition.ChildReady{})
-			t.live(waiting, term)
-		case !errors.Is(err, context.Canceled):
-			t.l.report(transition.ChildFailed{Err: err})
-		}
-	})
+	t.l.owned.Go(func() { t.serving(waiting, term, socket) })
+}
+
+func (t *task) readiness() probe.Readiness {
+	c := t.l.d.cfg.Child.Ready
+	return probe.Readiness{
+		Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP, Notify: c.Notify, Delay: c.Delay, Interval: c.Interval, Timeout: c.Timeout,
+	}
+}
+
+// serving reports when the work is ready, and when it serves no more, for as long as it lives.
+func (t *task) serving(life context.Context, term int64, socket *probe.Socket) {
+	var err error
+	if ready := t.readiness(); !ready.Immediate() {
+		err = probe.Wait(life, ready, t.env(term), socket)
+	}
+	switch {
+	case err == nil:
+		t.l.report(transition.ChildReady{})
+		t.live(life, term)
+	case !errors.Is(err, context.Canceled):
+		t.l.report(transition.ChildFailed{Err: err})
+	}
 }
 
 // live has leadership given up when the child is alive but serves no more.
@@ -204,7 +226,9 @@ func (t *task) launch(term int64) (*guard.Work, *probe.Socket, error) {
 // failed takeover needs.
 func (t *task) stop(grace time.Duration) {
 	w, hook := t.running()
-	switch {
+	switch u := t.runningUnit(); {
+	case u != nil:
+		u.stop(grace)
 	case w == nil:
 	case hook:
 		w.Kill()
@@ -214,7 +238,9 @@ func (t *task) stop(grace time.Duration) {
 }
 
 func (t *task) kill() {
-	if w, _ := t.running(); w != nil {
+	if u := t.runningUnit(); u != nil {
+		u.kill()
+	} else if w, _ := t.running(); w != nil {
 		w.Kill()
 	}
 }

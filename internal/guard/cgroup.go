@@ -17,7 +17,10 @@ type cgroup struct {
 	file *os.File
 }
 
-const cgroupPrefix = "zkelectd-work-"
+const (
+	cgroupPrefix = "zkelectd-work-"
+	killFile     = "cgroup.kill" // since Linux 5.14
+)
 
 // cgroupParent is the directory to make control groups in, if it was delegated; empty otherwise.
 func cgroupParent() string {
@@ -60,7 +63,7 @@ func newCgroup(parent string, seq int) *cgroup {
 	}
 	var err error
 	if c.file, err = os.Open(c.dir); err == nil {
-		_, err = os.Stat(filepath.Join(c.dir, "cgroup.kill")) // since Linux 5.14
+		_, err = os.Stat(filepath.Join(c.dir, killFile))
 	}
 	if err != nil {
 		c.close()
@@ -117,7 +120,7 @@ func (c *cgroup) fd() int {
 func (c *cgroup) kill() {
 	if c != nil {
 		// Where it fails, the walk of the descendants finds what is left.
-		os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
+		os.WriteFile(filepath.Join(c.dir, killFile), []byte("1"), 0)
 	}
 }
 

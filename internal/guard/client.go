@@ -236,6 +236,9 @@ func (c *Client) keep() {
 		return
 	}
 	f := SessionFile{Session: *s, Boot: boot()}
+	if w != nil {
+		f.Unit = w.unit
+	}
 	owners := []struct {
 		role string
 		pid  int

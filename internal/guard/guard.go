@@ -265,6 +265,9 @@ func (g *guard) advance() {
 		g.judge(w)
 		g.reap()
 		if w.sweep(g.spare()) {
+			if w.unit != nil {
+				g.tell(message{Kind: kindExited, Seq: w.seq, Status: w.outcome()})
+			}
 			g.tell(message{Kind: kindDead, Seq: w.seq, Output: w.close()})
 			g.work = nil
 		}
@@ -294,9 +297,9 @@ func (g *guard) judge(w *work) {
 		return
 	case g.daemon == nil, g.daemon.gone:
 	case g.expired():
-		g.log.Error("the lease has ended: killing the work", "pid", w.pid)
+		g.log.Error("the lease has ended: killing the work", w.who())
 	case past(w.killAt):
-		g.log.Warn("the child did not stop in time and is killed", "pid", w.pid)
+		g.log.Warn("the child did not stop in time and is killed", w.who())
 	default:
 		return
 	}
@@ -410,7 +413,7 @@ func (g *guard) obey(m message) error {
 		g.session = m.Session
 		g.calm = boottime.Now() + calming
 	case kindStart:
-		if m.Spec == nil || len(m.Spec.Argv) == 0 || w != nil {
+		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || w != nil {
 			return fmt.Errorf("%w: start %d out of turn", errNonsense, m.Seq)
 		}
 		g.start(m)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // SessionFile is what is kept of a session for an undertaker outside (zkelectd release): its credentials, and whose it
@@ -17,6 +18,8 @@ type SessionFile struct {
 	Boot string `json:"boot"`
 	// Processes are the guard, the daemon, and the main process of the work.
 	Processes []Process `json:"processes"`
+	// Unit is the work of the last leadership, if it was one: it has to be ended, unless the host was restarted.
+	Unit *Unit `json:"unit,omitempty"`
 }
 
 // Process names a process of one boot for good.
@@ -88,6 +91,14 @@ func (f SessionFile) Alive() (Process, bool) {
 		}
 	}
 	return Process{}, false
+}
+
+// EndUnit ends the unit that its guard can't end any more.
+func (f SessionFile) EndUnit(limit time.Duration) error {
+	if f.Unit == nil || f.Boot != boot() {
+		return nil
+	}
+	return f.Unit.Await(limit)
 }
 
 // Forget removes a session file; none is fine.

@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"syscall"
@@ -12,8 +13,10 @@ import (
 	"zkelectd/internal/coredump"
 )
 
-// Spec is a piece of leader-only work: the child, or the hook before it.
+// Spec is a piece of leader-only work: the child, or the hook before it, or a unit.
 type Spec struct {
+	// Unit is what systemd runs instead of a program; of the others only Env counts then.
+	Unit *Unit `json:"unit,omitempty"`
 	// Path is the program, found by whoever asks; Argv its arguments with the name first.
 	Path string   `json:"path"`
 	Argv []string `json:"argv"`
@@ -38,17 +41,38 @@ type work struct {
 	pause  time.Duration
 	output *capture // nil unless asked for
 	group  *cgroup  // nil where there can be none
+	unit   *end     // nil unless it is a unit
 }
 
 // launch starts the work. It must be called on the thread that lives as long as the guard, because the death signal that
 // ties the work to this process follows the thread that forked it.
 func launch(seq int, spec *Spec, groups string) (*work, error) {
+	if spec.Unit != nil {
+		return launchUnit(seq, spec)
+	}
 	w := &work{seq: seq, spec: spec, group: newCgroup(groups, seq)}
 	if err := w.exec(); err != nil {
 		w.close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// launchUnit lets systemd start a unit.
+func launchUnit(seq int, spec *Spec) (*work, error) {
+	e, err := newEnd(*spec.Unit)
+	if err == nil {
+		err = spec.Unit.allow(os.Getpid(), spec.Env)
+	}
+	return &work{seq: seq, spec: spec, unit: e}, err
+}
+
+// who names the work in the log.
+func (w *work) who() slog.Attr {
+	if w.unit != nil {
+		return slog.String("unit", w.spec.Unit.Name)
+	}
+	return slog.Int("pid", w.pid)
 }
 
 func (w *work) exec() error {
@@ -98,6 +122,9 @@ func (w *work) stop(grace time.Duration) {
 	}
 	if w.killAt == 0 && !w.reaped {
 		w.killAt = boottime.Now() + grace
+		if w.unit != nil {
+			return // systemd has been asked
+		}
 		syscall.Kill(-w.pid, w.spec.StopSignal)
 		// A stopped process can't handle the signal before it goes on.
 		syscall.Kill(-w.pid, syscall.SIGCONT)
@@ -108,10 +135,14 @@ func (w *work) stop(grace time.Duration) {
 // Whatever has left its group or lost its parents has become a child of this process, which is their subreaper; only
 // spare, the daemon, is none of the work.
 func (w *work) sweep(spare int) (dead bool) {
-	if !w.doomed && !w.reaped {
+	if !w.ending() || boottime.Now() < w.next {
 		return false
 	}
-	if now := boottime.Now(); now < w.next {
+	if w.unit != nil {
+		if w.unit.sweep(w.doomed) {
+			return true
+		}
+		w.later()
 		return false
 	}
 	if !w.reaped {
@@ -128,17 +159,41 @@ func (w *work) sweep(spare int) (dead bool) {
 	for _, pid := range left {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	w.pause = min(max(time.Millisecond, 2*w.pause), 20*time.Millisecond)
-	w.next = boottime.Now() + w.pause
+	w.later()
 	return false
 }
 
+// Pauses between two sweeps.
+const (
+	sweepLeast = time.Millisecond
+	sweepMost  = 20 * time.Millisecond
+)
+
+func (w *work) later() {
+	w.pause = min(max(sweepLeast, 2*w.pause), sweepMost)
+	w.next = boottime.Now() + w.pause
+}
+
+// ending tells that the work has to be swept up. Nobody but who looks learns of the end of a unit.
+func (w *work) ending() bool { return w.doomed || w.reaped || w.unit != nil && w.killAt != 0 }
+
 // due is when the work has to be looked at again; 0 for not by itself.
 func (w *work) due() time.Duration {
-	if w.doomed || w.reaped {
+	switch {
+	case w.doomed || w.reaped:
 		return max(1, w.next)
+	case w.ending():
+		return max(1, min(w.next, w.killAt))
 	}
 	return w.killAt
+}
+
+// outcome says how a unit ended, as far as the guard had a hand in it.
+func (w *work) outcome() string {
+	if w.doomed {
+		return "was killed"
+	}
+	return "has stopped"
 }
 
 // Success is the Status of work that has ended well.

@@ -134,10 +134,6 @@ func keptAt(ctx context.Context, warden *guard.Client, size int) (map[string]int
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCounter(ctx, g)
-	if err != nil {
-		return nil, err
-	}
 	for i := range size {
 		if _, err := g.join(fmt.Sprintf("n%03d", i), "dc1", sessionTimeout); err != nil {
 			return nil, err
@@ -146,15 +142,34 @@ func keptAt(ctx context.Context, warden *guard.Client, size int) (map[string]int
 			return nil, err
 		}
 	}
-	if _, err := c.settled(ctx); err != nil {
-		return nil, err
-	}
-	after, err := g.server.Stats(ctx)
-	if err != nil {
-		return nil, err
-	}
+	after, err := steady(ctx, g.server)
 	for key := range after {
 		after[key] -= before[key]
 	}
-	return after, nil
+	return after, err
+}
+
+// steady waits until the last member has set its watches.
+func steady(ctx context.Context, server *zkserver.Server) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var last map[string]int64
+	for same := 0; same < 10; {
+		now, err := server.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if same++; last["zk_watch_count"] != now["zk_watch_count"] || last["zk_znode_count"] != now["zk_znode_count"] {
+			same = 0
+		}
+		last = now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return last, nil
 }

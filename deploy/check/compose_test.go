@@ -1,0 +1,126 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// project is deploy/docker-compose.yml as Compose v2 reads it, with every profile.
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	dir, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
+		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}}, Environment: types.Mapping{},
+	}, func(o *loader.Options) {
+		o.SetProjectName("zkelectd", true)
+		o.Profiles = []string{"*"}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestComposeServicesAreHardened(t *testing.T) {
+	p := project(t)
+	if len(p.Services) != 9 {
+		t.Errorf("there are %d services", len(p.Services))
+	}
+	for name, s := range p.Services {
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.CapAdd) > 0 || s.Privileged || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+			t.Errorf("%s may do more than it needs", name)
+		}
+		if s.MemLimit == 0 || s.CPUS == 0 || s.PidsLimit == 0 {
+			t.Errorf("%s lacks a limit: memory %d, processors %g, processes %d", name, s.MemLimit, s.CPUS, s.PidsLimit)
+		}
+		if uid, _, _ := strings.Cut(s.User, ":"); uid == "" || uid == "0" {
+			t.Errorf("%s runs as %q", name, s.User)
+		}
+		if s.HealthCheck == nil || len(s.HealthCheck.Test) < 2 {
+			t.Errorf("%s has no health check", name)
+		}
+		for _, port := range s.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s can be reached from other hosts, at port %s", name, port.Published)
+			}
+		}
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			if _, err := os.Stat(v.Source); err != nil || !v.ReadOnly {
+				t.Errorf("%s mounts %s: %v, read-only %t", name, v.Source, err, v.ReadOnly)
+			}
+		}
+	}
+}
+
+// Public images are known by their exact version, and only they: the product's own is built here.
+func TestComposeImagesAreExact(t *testing.T) {
+	for name, s := range project(t).Services {
+		if s.Image == "zkelectd:dev" {
+			continue
+		}
+		pinned(t, s.Image)
+		if strings.HasPrefix(s.Image, "zkelectd") {
+			t.Errorf("%s: nobody has an image %s", name, s.Image)
+		}
+	}
+}
+
+// Each site can be left alone: what joins the sites is one network.
+func TestComposeSitesMeetInOneNetwork(t *testing.T) {
+	sites := make(map[string]int)
+	for name, s := range project(t).Services {
+		site := s.Labels["zkelectd.site"]
+		for network := range s.Networks {
+			if network != "backbone" && network != site {
+				t.Errorf("%s, of the site %q, is on the network %s", name, site, network)
+			}
+		}
+		if _, joined := s.Networks["backbone"]; !joined {
+			t.Errorf("%s is cut off from the beginning", name)
+		}
+		if env := s.Environment["ZKELECTD_NODE_SITE"]; env != nil && *env != site {
+			t.Errorf("%s says that it is in %s, and is in %s", name, *env, site)
+		}
+		sites[site]++
+	}
+	if sites["dc1"] != 3 || sites["dc2"] != 3 {
+		t.Errorf("the sites are %v", sites)
+	}
+}
+
+// The daemon takes what its service is given, on top of what the image sets.
+func TestComposeSettingsAreTheDaemons(t *testing.T) {
+	nodes := 0
+	for _, s := range project(t).Services {
+		if s.Image != "zkelectd:dev" {
+			continue
+		}
+		nodes++
+		env := map[string]string{"ZKELECTD_HTTP_LISTEN": ":7980"}
+		for name, value := range s.Environment {
+			env[name] = *value
+		}
+		if len(s.Command) < 3 || s.Command[0] != "run" || s.Command[1] != "--" {
+			t.Fatalf("the command is %v", s.Command)
+		}
+		accepted(t, env, s.Command[2:])
+		if test := s.HealthCheck.Test; len(test) != 4 || test[2] != "probe" || !probes.MatchString(test[3]) {
+			t.Errorf("the health check is %v", test)
+		}
+	}
+	if nodes != 4 {
+		t.Errorf("there are %d nodes", nodes)
+	}
+}

@@ -1,0 +1,183 @@
+package check
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// manifests are the objects of deploy/kubernetes. A field that the API does not have, or has twice, is an error.
+type manifests struct {
+	service *corev1.Service
+	budget  *policyv1.PodDisruptionBudget
+	set     *appsv1.StatefulSet
+	secret  *corev1.Secret
+}
+
+func readManifests(t *testing.T) manifests {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	files, err := filepath.Glob("../kubernetes/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	var m manifests
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(data))); ; {
+			text := make([]byte, len(data))
+			n, err := r.Read(text)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, _, err := decoder.Decode(text[:n], nil, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			switch o := object.(type) {
+			case *corev1.Service:
+				m.service = o
+			case *policyv1.PodDisruptionBudget:
+				m.budget = o
+			case *appsv1.StatefulSet:
+				m.set = o
+			case *corev1.Secret:
+				m.secret = o
+			default:
+				t.Errorf("%s: nobody expects a %T", file, o)
+			}
+		}
+	}
+	if m.service == nil || m.budget == nil || m.set == nil || m.secret == nil {
+		t.Fatal("something is missing")
+	}
+	return m
+}
+
+// What names another object names one that is there.
+func TestKubernetesObjectsFitTogether(t *testing.T) {
+	m := readManifests(t)
+	pod := labels.Set(m.set.Spec.Template.Labels)
+	for what, s := range map[string]*metav1.LabelSelector{
+		"the set": m.set.Spec.Selector, "the budget": m.budget.Spec.Selector,
+		"the service": {MatchLabels: m.service.Spec.Selector},
+	} {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil || selector.Empty() || !selector.Matches(pod) {
+			t.Errorf("%s selects %v, the pods are %v", what, selector, pod)
+		}
+	}
+	if m.set.Spec.ServiceName != m.service.Name || m.service.Spec.ClusterIP != corev1.ClusterIPNone {
+		t.Errorf("the set's service is %s, the headless one is %s", m.set.Spec.ServiceName, m.service.Name)
+	}
+	spec := m.set.Spec.Template.Spec
+	for _, c := range spec.Containers {
+		ports := make(map[string]int32)
+		for _, p := range c.Ports {
+			ports[p.Name] = p.ContainerPort
+		}
+		for _, p := range m.service.Spec.Ports {
+			if ports[p.TargetPort.StrVal] != p.Port {
+				t.Errorf("the service's port %s is not one of %v", p.Name, ports)
+			}
+		}
+		for what, p := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
+			if p == nil || p.HTTPGet == nil || !probes.MatchString(p.HTTPGet.Path) || ports[p.HTTPGet.Port.StrVal] == 0 {
+				t.Errorf("the %s probe is %v", what, p)
+			}
+		}
+		for _, mount := range c.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
+				t.Errorf("there is no volume %s", mount.Name)
+			}
+		}
+	}
+	for _, v := range spec.Volumes {
+		if v.Secret != nil && v.Secret.SecretName != m.secret.Name {
+			t.Errorf("there is no secret %s", v.Secret.SecretName)
+		}
+	}
+}
+
+// The pod security standard "restricted", and what goes beyond: a read-only root, limits, an exact image.
+func TestKubernetesPodsAreRestricted(t *testing.T) {
+	spec := readManifests(t).set.Spec.Template.Spec
+	is := func(b *bool, want bool) bool { return b != nil && *b == want }
+	p := spec.SecurityContext
+	if p == nil || !is(p.RunAsNonRoot, true) || p.RunAsUser == nil || *p.RunAsUser == 0 ||
+		p.SeccompProfile == nil || p.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("the pod's security context is %v", p)
+	}
+	if !is(spec.AutomountServiceAccountToken, false) {
+		t.Error("the pods have a token for the API server, which they don't need")
+	}
+	if !is(spec.EnableServiceLinks, false) {
+		t.Error("a service may put variables into the environment, which are refused as settings")
+	}
+	if spec.TerminationGracePeriodSeconds == nil || *spec.TerminationGracePeriodSeconds < 15 {
+		t.Error("there may be no time to hand over")
+	}
+	for _, c := range spec.Containers {
+		pinned(t, c.Image)
+		s := c.SecurityContext
+		if s == nil || !is(s.AllowPrivilegeEscalation, false) || !is(s.ReadOnlyRootFilesystem, true) || s.Capabilities == nil ||
+			!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			t.Errorf("the security context of %s is %v", c.Name, s)
+		}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if c.Resources.Limits.Name(name, "").IsZero() || c.Resources.Requests.Name(name, "").IsZero() {
+				t.Errorf("%s has no limit or no request of %s", c.Name, name)
+			}
+		}
+	}
+}
+
+// The daemon takes what the pod is given, with what the cluster fills in.
+func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
+	m := readManifests(t)
+	dir := t.TempDir()
+	for name, value := range m.secret.StringData {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o440); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range m.set.Spec.Template.Spec.Containers {
+		env := make(map[string]string)
+		for _, e := range c.Env {
+			switch {
+			case e.Name == "CREDENTIALS_DIRECTORY":
+				env[e.Name] = dir
+			case e.ValueFrom == nil:
+				env[e.Name] = e.Value
+			default:
+				env[e.Name] = map[string]string{
+					"metadata.name": "app-0", "metadata.labels['topology.kubernetes.io/zone']": "eu-1a",
+				}[e.ValueFrom.FieldRef.FieldPath]
+			}
+		}
+		accepted(t, env, c.Args)
+	}
+}

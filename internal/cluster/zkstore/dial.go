@@ -103,7 +103,8 @@ type wireConn struct {
 	asked   bool
 	shaken  bool
 	packet  []byte
-	closing []byte // the xid of closeSession once it was sent
+	frames  framing // of what comes after the handshake
+	closing []byte  // the xid of closeSession once it was sent
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
@@ -154,6 +155,10 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	if w.shaken {
 		if w.closing != nil && answersClose(b[:n], w.closing) {
 			w.s.vanished()
+		}
+		if bad := w.frames.pass(b[:n]); bad != nil {
+			w.s.trouble(w.addr, bad)
+			return 0, bad
 		}
 		return n, err
 	}

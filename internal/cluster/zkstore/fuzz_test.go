@@ -99,3 +99,28 @@ func FuzzPassingPackets(f *testing.F) {
 		}
 	})
 }
+
+// However a stream is cut, its lengths are those that are checked.
+func FuzzFraming(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 16, 19: 0, 20: 0, 21: 0, 22: 0, 23: 17}, byte(3))
+	f.Add([]byte{0, 0, 0, 15}, byte(1))
+	f.Add([]byte{0x7f, 0, 0, 0}, byte(0))
+	f.Fuzz(func(t *testing.T, stream []byte, piece byte) {
+		var whole, pieces framing
+		want := whole.pass(stream)
+		var got error
+		for rest := stream; len(rest) > 0 && got == nil; {
+			n := min(int(piece)+1, len(rest))
+			got = pieces.pass(rest[:n])
+			rest = rest[n:]
+		}
+		if (want == nil) != (got == nil) || (want == nil && pieces.left != whole.left) {
+			t.Errorf("%x: %v in one piece, %v in pieces of %d", stream, want, got, int(piece)+1)
+		}
+		if left, size := stream, uint32(0); len(left) >= 4 {
+			if size = binary.BigEndian.Uint32(left); want == nil && (size < replyHeader || size > maxReply) {
+				t.Errorf("%x passes", stream)
+			}
+		}
+	})
+}

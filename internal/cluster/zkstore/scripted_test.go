@@ -157,6 +157,27 @@ func TestNotAZooKeeperServer(t *testing.T) {
 	contains(t, err, "not a ZooKeeper server", server.addr)
 }
 
+// What answers as no server does is hung up on, and the next connection is another chance: go-zookeeper would panic.
+func TestAReplyOfNoLengthIsRefused(t *testing.T) {
+	for name, reply := range map[string][]byte{
+		"an event that is shorter than its header": {0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff}, "empty": {0, 0, 0, 0}, "of gigabytes": {0xff, 0xff, 0xff, 0xff}, "of two": {0x7f, 0xff, 0xff, 0xff, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := script(t, func(s *scripted, c net.Conn) {
+				if s.greet(c, 0x1234) == nil {
+					c.Write(reply)
+					silent(s, c)
+				}
+			}, serve)
+			s := open(t, Options{Servers: []string{server.addr}, Timeout: 4 * time.Second})
+			eventually(t, "a second connection", func() bool { return server.conns.Load() >= 2 && s.Connected() })
+			if s.Err() != nil {
+				t.Errorf("the session ended: %v", s.Err())
+			}
+		})
+	}
+}
+
 func TestExpiredSessionIsNeverReplaced(t *testing.T) {
 	expired := func(s *scripted, c net.Conn) { s.greet(c, 0) }
 	first := make(chan net.Conn, 1)

@@ -62,6 +62,38 @@ func parseHandshake(packet []byte) (h handshake, complete bool, err error) {
 	return h, true, nil
 }
 
+// maxReply is far more than a reply of ZooKeeper's, whose server takes in 1 MB at once.
+const maxReply = 16 << 20
+
+// framing follows the lengths of what passes.
+type framing struct {
+	head []byte
+	left int
+}
+
+// pass refuses what go-zookeeper would read in good faith: a reply that is shorter than its own header, over which it
+// panics, or one of gigabytes, for which it would set memory aside.
+func (f *framing) pass(b []byte) error {
+	for len(b) > 0 {
+		if f.left > 0 {
+			n := min(f.left, len(b))
+			f.left, b = f.left-n, b[n:]
+			continue
+		}
+		n := min(4-len(f.head), len(b))
+		f.head, b = append(f.head, b[:n]...), b[n:]
+		if len(f.head) < 4 {
+			return nil
+		}
+		size := binary.BigEndian.Uint32(f.head)
+		if size < replyHeader || size > maxReply {
+			return fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", size)
+		}
+		f.head, f.left = f.head[:0], int(size)
+	}
+	return nil
+}
+
 func encodeConnect(timeout time.Duration, session int64, password []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(password)))
 	b = binary.BigEndian.AppendUint32(b, 0)

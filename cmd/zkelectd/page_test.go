@@ -80,7 +80,7 @@ func TestStalenessInABrowser(t *testing.T) {
 
 	daemon := f.daemon("a")
 	syscall.Kill(daemon, syscall.SIGSTOP)
-	p.until("the lease is over at once", "!("+vouched+")")
+	p.until("the lease is over, long before the page can know that nobody answers", "!("+vouched+") && !"+grey)
 	p.shows("#banner", "Not live since")
 	p.until("it is grey", grey)
 	syscall.Kill(daemon, syscall.SIGKILL) // the guard starts another
@@ -361,6 +361,7 @@ func TestAccessInABrowser(t *testing.T) {
 	p := f.open(f.door("a"))
 	p.shows("#members", fmt.Sprintf("%d, of which %d may lead", many+1, many+1-10-1))
 	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
+	p.until("who can't lead comes first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
 	p.until("the order is there", "document.querySelectorAll('#orders tbody tr').length === 1")
 	p.narrow()
 

@@ -70,6 +70,7 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/daemon":     {"cmd/zkelectd", "bench"},
 		"zkelectd/internal/guard":      {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/zkserver":   {"internal/demo", "bench"},
+		"zkelectd/internal/page":       {"internal/httpapi"},
 		"zkelectd/internal/transition": {"internal/daemon"},
 		"zkelectd/internal/watchdog":   {"internal/daemon", "internal/forecast"},
 		"zkelectd/internal/elector":    {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},

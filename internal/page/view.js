@@ -199,14 +199,18 @@ function siteColumn(s) {
       ...now.orders.map(standing),
       now.site ? orderButton('Order…', 'site', { site: now.site }, `Order for site ${now.site}`) : null,
     ]);
-    list(ul, now.members.map(steady), (m) => m.incarnation, memberCard);
-    column.classList.toggle('long', now.members.length > 12);
+    const long = now.members.length > 12;
+    list(ul, (long ? now.members.toSorted((a, b) => noteworthy(b) - noteworthy(a)) : now.members).map(steady), (m) => m.incarnation, memberCard);
+    column.classList.toggle('long', long);
     // A list that scrolls must be reachable by keyboard.
-    if (now.members.length > 12) ul.tabIndex = 0;
+    if (long) ul.tabIndex = 0;
     else ul.removeAttribute('tabindex');
   };
   return column;
 }
+
+// noteworthy is more for who comes first in a long list: with a role, then unable to lead.
+const noteworthy = (m) => (m.roles.length ? 2 : m.health === 'ok' ? 0 : 1);
 
 // lasting has the time an order ends instead of what is left, which is another each time.
 function lasting(o) {
@@ -317,7 +321,8 @@ function ranking() {
 function changes(e) {
   const all = e.changes || [];
   if (!all.length) return null;
-  return el('details', { open: all.length <= 8 }, el('summary', null, 'What would change it'), el('ul', null, ...all.slice(0, 60).map((c) => el('li', null, c))));
+  return el('details', { open: all.length <= 8 }, el('summary', null, 'What would change it'), el('ul', null, ...all.slice(0, 60).map((c) => el('li', null, c)),
+    all.length > 60 ? el('li', null, `and ${all.length - 60} more: zkelectd explain`) : null));
 }
 
 function history() {

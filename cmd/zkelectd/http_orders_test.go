@@ -232,6 +232,14 @@ func TestOrdersUnderTLS(t *testing.T) {
 	}
 	os.Chmod(filepath.Join(f.dir, "tokens"), 0o644)
 	reload("has mode 0644")
+	os.Chmod(filepath.Join(f.dir, "tokens"), 0o600)
+	if err := os.Rename(web, web+".old"); err != nil {
+		t.Fatal(err)
+	}
+	reload("http.web_config: " + web + " cannot be read")
+	if err := os.Rename(web+".old", web); err != nil {
+		t.Fatal(err)
+	}
 
 	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Leader   a") || strings.Contains(out, "Lease") {
 		t.Errorf("%v\n%s", err, out)

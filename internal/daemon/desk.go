@@ -138,9 +138,13 @@ func (l *loop) errand(e errand) (operate.Given, error) {
 		return operate.Given{}, errNotConnected
 	}
 	desk := Desk{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
-	given, err := desk.Give(l.life, func(q forecast.Question) (operate.Given, error) {
+	ctx, cancel := context.WithCancel(l.life)
+	defer cancel()
+	gone := context.AfterFunc(e.ctx, cancel)
+	given, err := desk.Give(ctx, func(q forecast.Question) (operate.Given, error) {
+		gone() // from here on it is given, whoever leaves: a write that is not waited for ends the session
 		if err := e.ctx.Err(); err != nil {
-			return operate.Given{}, err // nobody would learn of it
+			return operate.Given{}, err
 		}
 		return e.request.Give(q)
 	})

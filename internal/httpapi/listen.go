@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &socket{Listener: listener, path: path}
+	s.close = sync.OnceValue(s.remove) // the next one's file may have the number of this one's
 	if err = os.Chmod(hidden, socketMode); err == nil {
 		err = os.Link(hidden, path)
 	}
@@ -122,14 +124,17 @@ func clearStale(ctx context.Context, path string) error {
 	return fmt.Errorf("cannot tell whether another process listens there: %w", err)
 }
 
-// socket takes its file away with it, unless that is another's by now.
+// socket takes its file away with it, once, unless that is another's by now.
 type socket struct {
 	net.Listener
-	path string
-	file os.FileInfo
+	path  string
+	file  os.FileInfo
+	close func() error
 }
 
-func (s *socket) Close() error {
+func (s *socket) Close() error { return s.close() }
+
+func (s *socket) remove() error {
 	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
 		os.Remove(s.path)
 	}

@@ -90,6 +90,11 @@ func TestASuccessorsSocketStays(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
 	}
+	first.(*socket).file = second.(*socket).file // as where the kernel gives the number again
+	first.Close()
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
 	second.Close()
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("its own stays as well")

@@ -30,7 +30,7 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 50, "planned handovers and killed daemons to measure; a tenth as many stopped daemons and lost hosts")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd that runs as processes of its own")
-	only := flag.String("only", "handover,daemon,stopped,host,packets,idle,failover,load", "what to measure, separated by commas")
+	only := flag.String("only", "handover,daemon,stopped,host,packets,idle,failover,load,disturb", "what to measure, separated by commas")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table; a goal that is missed is marked and is no failure.")
 		flag.PrintDefaults()
@@ -55,6 +55,7 @@ func main() {
 		{"packets", func() error { return packets(ctx, t, warden) }},
 		{"idle", func() error { return idle(ctx, t, *binary) }},
 		{"failover", func() error { return failover(ctx, t, *binary, max(10, *rounds/2)) }},
+		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
 		{"load", func() error { return load(ctx, t, *binary, warden) }},
 	} {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+const (
+	disturbSpan = 10 * time.Second // of each phase, then come its moves
+	slowClients = 1000
+	floodRate   = 10_000 // requests a second, as far as the machine gives them
+	flooders    = 32     // connections
+)
+
+// calm is what was measured of a leader while it was disturbed, or not.
+type calm struct {
+	least    time.Duration // what was left of the lease
+	renewals int
+	samples  int
+	moves    time.Duration // RELEASE to READY, p50
+	lost     int           // leaderships that nobody has ended
+	rate     float64       // requests that were answered a second
+}
+
+// disturb measures whether HTTP clients disturb the lease: slow ones, which send a request by the byte, and many.
+func disturb(ctx context.Context, t *table, binary string, rounds int) error {
+	g, err := newGroup(ctx, zkserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	apis := make(map[string]string)
+	for i, id := range []string{"a", "b"} {
+		if apis[id], err = freeAddr(); err != nil {
+			return err
+		}
+		n, err := g.spawn(binary, id, 6*time.Second, "ZKELECTD_HTTP_LISTEN="+apis[id])
+		if err != nil {
+			return err
+		}
+		defer n.kill()
+		if err := g.members(ctx, i+1); err != nil {
+			return err
+		}
+	}
+	if err := g.publish(ctx, map[string]int{"a": 1}); err != nil {
+		return err
+	}
+	if err := g.leads(ctx, "a"); err != nil {
+		return err
+	}
+	quiet, err := g.disturbed(ctx, apis, rounds, func(context.Context) float64 { return 0 })
+	if err != nil {
+		return err
+	}
+	slow, err := g.disturbed(ctx, apis, rounds, func(ctx context.Context) float64 { return crawl(ctx, apis) })
+	if err != nil {
+		return err
+	}
+	flood, err := g.disturbed(ctx, apis, rounds, func(ctx context.Context) float64 { return inundate(ctx, apis) })
+	if err != nil {
+		return err
+	}
+	slow.against(t, quiet, fmt.Sprintf("%d slow clients", slowClients))
+	flood.against(t, quiet, fmt.Sprintf("%.0f requests/s on /leader", flood.rate))
+	return nil
+}
+
+func (c calm) against(t *table, quiet calm, what string) {
+	ratio := float64(c.least) / float64(quiet.least)
+	t.add(what+": least of the lease that was left", ms(c.least), fmt.Sprintf("%.2f of the quiet phase's, %d samples", ratio, c.samples), ">= 0.5", ratio >= 0.5)
+	ratio = float64(c.renewals) / float64(quiet.renewals)
+	t.add(what+": renewals of the lease", fmt.Sprint(c.renewals), fmt.Sprintf("%.2f of the quiet phase's", ratio), ">= 0.8", ratio >= 0.8)
+	t.add(what+": planned handover, p50", ms(c.moves), fmt.Sprintf("%.2f of the quiet phase's", float64(c.moves)/float64(quiet.moves)), "", true)
+	t.add(what+": leaderships lost", fmt.Sprint(c.lost), fmt.Sprintf("quiet phase: %d", quiet.lost), "0", c.lost == 0)
+}
+
+// disturbed watches the lease of the leader a, then moves leadership to and fro, while clients do what they do.
+func (g *group) disturbed(ctx context.Context, apis map[string]string, rounds int, clients func(context.Context) float64) (calm, error) {
+	busy, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var c calm
+	wg.Go(func() { c.rate = clients(busy) })
+	err := c.watch(ctx, apis["a"])
+	if err == nil {
+		err = c.move(ctx, g, rounds)
+	}
+	cancel()
+	wg.Wait()
+	return c, err
+}
+
+// watch asks the leader for its lease on one connection, which is never the idlest. A renewal moves its end.
+func (c *calm) watch(ctx context.Context, api string) error {
+	ctx, cancel := context.WithTimeout(ctx, disturbSpan)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var end time.Duration
+	var term int64
+	for c.least = time.Hour; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if c.samples == 0 {
+				return fmt.Errorf("the leader at %s has not answered once in %s", api, disturbSpan)
+			}
+			return nil
+		}
+		asked := boottime.Now()
+		d, err := leaderOf(ctx, client, api)
+		if err != nil {
+			continue // a flood may keep an asker away, never the lease
+		}
+		c.samples++
+		if d.Term != term {
+			if term != 0 {
+				c.lost++
+			}
+			term = d.Term
+		}
+		c.least = min(c.least, d.LeaseRemaining)
+		if ends := asked + d.LeaseRemaining; ends > end+100*time.Millisecond {
+			c.renewals, end = c.renewals+1, ends
+		}
+	}
+}
+
+func leaderOf(ctx context.Context, client *http.Client, api string) (status.Daemon, error) {
+	var d status.Daemon
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/leader", nil)
+	if err != nil {
+		return d, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return d, err
+	}
+	defer resp.Body.Close()
+	return d, json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&d)
+}
+
+func (c *calm) move(ctx context.Context, g *group, rounds int) error {
+	var gaps []time.Duration
+	for i := range 2 * ((rounds + 1) / 2) { // back to a in the end
+		from, to := "a", "b"
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		before, err := g.term(ctx)
+		if err != nil {
+			return err
+		}
+		if err := g.publish(ctx, map[string]int{to: 1}); err != nil {
+			return err
+		}
+		gap, err := g.gap(ctx, from)
+		if err != nil {
+			return err
+		}
+		after, err := g.term(ctx)
+		if err != nil {
+			return err
+		}
+		gaps = append(gaps, gap)
+		c.lost += int(after - before - 1) // a move is one term
+	}
+	slices.Sort(gaps)
+	c.moves = quantile(gaps, 0.5)
+	return nil
+}
+
+func (g *group) term(ctx context.Context) (int64, error) {
+	path := g.paths.Elected()
+	data, stat, err := g.session.Get(ctx, path, false)
+	if err != nil {
+		return 0, err
+	}
+	s := cluster.ReadSlot[cluster.Elected](path, data, stat, true)
+	return s.Record.Term, s.Err
+}
+
+// crawl keeps clients at their requests that send a header every half second, and come back when they are hung up on.
+func crawl(ctx context.Context, apis map[string]string) float64 {
+	var wg sync.WaitGroup
+	for i := range slowClients {
+		api := apis[[]string{"a", "b"}[i%2]]
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				dawdle(ctx, api)
+				pause(ctx, time.Second)
+			}
+		})
+	}
+	wg.Wait()
+	return 0
+}
+
+func dawdle(ctx context.Context, api string) {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", api)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for text := "GET /leader HTTP/1.1\r\n"; ctx.Err() == nil; text = "X-Slow: yes\r\n" {
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
+		if _, err := io.WriteString(conn, text); err != nil {
+			return
+		}
+		pause(ctx, 500*time.Millisecond)
+	}
+}
+
+// inundate asks as often as floodRate says, and returns how often it was answered a second.
+func inundate(ctx context.Context, apis map[string]string) float64 {
+	var answered atomic.Int64
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i := range flooders {
+		api := apis[[]string{"a", "b"}[i%2]]
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				pour(ctx, api, &answered)
+				pause(ctx, 10*time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(answered.Load()) / time.Since(began).Seconds()
+}
+
+func pour(ctx context.Context, api string, answered *atomic.Int64) {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", api)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	const batch = 10
+	reader := bufio.NewReader(conn)
+	for next := time.Now(); ctx.Err() == nil; {
+		for range batch {
+			conn.SetDeadline(time.Now().Add(2 * time.Second))
+			if _, err := io.WriteString(conn, "GET /leader HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+				return
+			}
+			resp, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			answered.Add(1)
+		}
+		// What the machine does not give is not made up for.
+		next = next.Add(batch * flooders * time.Second / floodRate)
+		if late := time.Since(next); late > 0 {
+			next = time.Now()
+			continue
+		}
+		pause(ctx, time.Until(next))
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// freeAddr is an address that the kernel has just given, and taken back.
+func freeAddr() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

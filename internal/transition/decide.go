@@ -57,6 +57,9 @@ func (m *Machine) lease() {
 		m.do(KillTask{})
 		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time"})
 	case m.now >= m.deadline-m.opt.Budget.Grace:
+		if m.stop == nil && m.working() {
+			m.do(Note{Text: "ZooKeeper does not answer, and the lease runs out: stopping the work before it ends"})
+		}
 		m.giveUp(Stop{Reason: "the lease could not be renewed: no answer from ZooKeeper"})
 	}
 }

@@ -264,8 +264,11 @@ func TestLease(t *testing.T) {
 	s.after(s.b.Renew)
 	s.on(Tick{}, "RENEW")
 	s.now = s.m.Deadline() - s.b.Grace
-	stop := s.on(Tick{}, "StopTask")[0].(StopTask)
-	if stop.Grace > s.b.Grace {
+	actions := s.on(Tick{}, "StopTask")
+	if why, ok := actions[0].(Note); !ok || !strings.Contains(why.Text, "ZooKeeper does not answer") {
+		t.Errorf("why it stops is not said: %v", actions)
+	}
+	if stop := actions[1].(StopTask); stop.Grace > s.b.Grace {
 		t.Errorf("stop within %s, the lease lasts %s", stop.Grace, s.b.Grace)
 	}
 	s.now = s.m.Deadline()

@@ -65,6 +65,13 @@ func tour(ctx context.Context, s *stack) error {
 	}
 	fmt.Printf("Prometheus has the alerts, sees one leader, and a lease of %s\n", lease)
 
+	for _, section := range []string{"### Look", "## Around an application"} {
+		if err := s.documented(ctx, section); err != nil {
+			return err
+		}
+	}
+	fmt.Println("what docs/containers.md says works: looking, and a sidecar")
+
 	cut := time.Now()
 	if err := s.site(ctx, "cut", "dc1"); err != nil {
 		return err

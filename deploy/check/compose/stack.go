@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,32 @@ func (s *stack) up(ctx context.Context) error {
 			return err
 		}
 		s.ids[service] = strings.TrimSpace(id)
+	}
+	return nil
+}
+
+// documented runs the commands of a section of docs/containers.md, with the names of this project.
+func (s *stack) documented(ctx context.Context, section string) error {
+	data, err := os.ReadFile(filepath.Join(s.dir, "../docs/containers.md"))
+	if err != nil {
+		return err
+	}
+	_, text, found := strings.Cut(string(data), "\n"+section+"\n")
+	_, text, shell := strings.Cut(text, "\n```sh\n")
+	block, _, closed := strings.Cut(text, "\n```\n")
+	if !found || !shell || !closed {
+		return fmt.Errorf("docs/containers.md has no commands below %q", section)
+	}
+	port, err := s.run(ctx, slices.Concat(s.compose, []string{"port", "n1", "7980"})...)
+	if err != nil {
+		return err
+	}
+	here := strings.NewReplacer("docker compose", strings.Join(s.compose, " "), "127.0.0.1:7981", strings.TrimSpace(port),
+		"zkelectd_", s.project+"_", "app-1", s.project+"-app-1", "app-2", s.project+"-app-2", "app-ha:1.0.0", s.project+"-app:test",
+		"debian:12.11-slim", os.Getenv("ZOOKEEPER_IMAGE"), "-f sidecar", "--build-arg ZKELECTD_IMAGE="+os.Getenv("ZKELECTD_IMAGE")+" -f sidecar")
+	out, err := s.run(ctx, "sh", "-euc", here.Replace(block))
+	if err != nil {
+		return fmt.Errorf("docs/containers.md, %s: %w\n%s", section, err, out)
 	}
 	return nil
 }
@@ -238,6 +265,8 @@ func (s *stack) tell() {
 func (s *stack) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	s.docker(ctx, "rm", "--force", s.project+"-app-1", s.project+"-app-2") // left by a documented command that failed
+	s.docker(ctx, "rmi", s.project+"-app:test")
 	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"--profile", "monitoring", "down", "--volumes", "--remove-orphans"})...); err != nil {
 		return err
 	}

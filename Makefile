@@ -35,6 +35,7 @@ demo: build ## watch four daemons on two sites elect, hand over, fail and recove
 
 test: alerts ## run every test, against real ZooKeeper servers, with the race detector
 	@scripts/install-tools.sh
+	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
 	go test -race -timeout 10m $$(go list ./... | grep -v /internal/sim)

@@ -164,6 +164,27 @@ until_ok "a unit that does not stop in time is killed: n1 works" works n1
 said zkelectd@g2 "did not stop in time and is killed" || fail "it was not killed"
 sane
 
+# A unit that never says that it has started fails the takeover; a restart of the service is none of a unit's.
+printf '[Service]\nType=notify\n' >"$units/app@.service.d/zz.conf"
+systemctl daemon-reload
+unit_member /etc/zkelectd/g2.yaml n2 200 app@g2.service
+sed -i 's/stop_timeout/ready: {timeout: 1s}, &/' /etc/zkelectd/g2.yaml
+systemctl restart zkelectd@g2 || fail "it does not restart"
+until_ok "a unit that does not start in time" said zkelectd@g2 "cannot start app@g2.service: not done in time"
+until_ok "leaves leadership to n1" works n1
+rm "$units/app@.service.d/zz.conf"
+systemctl daemon-reload
+unit_member /etc/zkelectd/g2.yaml n2 200 app@g2.service
+forgiven
+systemctl restart zkelectd@g2 || fail "it does not restart"
+until_ok "n2 works again" works n2
+systemctl restart zkelectd@g2 || fail "it does not restart"
+until_ok "and after a restart of its service" works n2
+unit_member /etc/zkelectd/g2.yaml n2 50 app@g2.service
+systemctl reload zkelectd@g2 || fail "the reload fails"
+until_ok "n1 works" works n1
+sane
+
 # What is wrong with a unit is said.
 ln -s /dev/null $units/veiled.service
 printf '[Service]\nExecStart=/run/app\n' >$units/bare.service

@@ -117,7 +117,7 @@ as_told() {
 	systemctl stop zkelectd || fail "the stop fails"
 }
 as_told getting-started.md "As a service"
-rm -r /run/systemd/system/app.service* /etc/polkit-1/rules.d
+rm -r /run/systemd/system/app.service* /etc/polkit-1/rules.d/50-zkelectd.rules
 as_told systemd.md "From nothing to failover"
 journalctl --no-pager -u app.service | grep -q 'Started app.service' || fail "the unit was not started"
 echo "all is well"

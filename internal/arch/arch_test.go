@@ -64,16 +64,19 @@ func TestTheCoreIsPure(t *testing.T) {
 // Each foreign library, and the configuration, is seen in one place.
 func TestOnePlaceForEach(t *testing.T) {
 	allowed := map[string][]string{
-		"github.com/spf13/viper":       {"internal/config"},
-		"github.com/go-zookeeper/zk":   {"internal/cluster/zkstore"},
-		"zkelectd/internal/config":     {"cmd/zkelectd", "internal/daemon", "bench"},
-		"zkelectd/internal/daemon":     {"cmd/zkelectd", "bench"},
-		"zkelectd/internal/guard":      {"cmd/zkelectd", "internal/daemon", "bench"},
-		"zkelectd/internal/zkserver":   {"internal/demo", "bench"},
-		"zkelectd/internal/page":       {"internal/httpapi"},
-		"zkelectd/internal/transition": {"internal/daemon"},
-		"zkelectd/internal/watchdog":   {"internal/daemon", "internal/forecast"},
-		"zkelectd/internal/elector":    {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},
+		"github.com/spf13/viper":                {"internal/config"},
+		"github.com/go-zookeeper/zk":            {"internal/cluster/zkstore"},
+		"github.com/coreos/go-systemd/v22/dbus": {"internal/unit"},
+		"github.com/godbus/dbus/v5":             {"internal/unit"},
+		"zkelectd/internal/unit":                {"internal/daemon"},
+		"zkelectd/internal/config":              {"cmd/zkelectd", "internal/daemon", "bench"},
+		"zkelectd/internal/daemon":              {"cmd/zkelectd", "bench"},
+		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "bench"},
+		"zkelectd/internal/zkserver":            {"internal/demo", "bench"},
+		"zkelectd/internal/page":                {"internal/httpapi"},
+		"zkelectd/internal/transition":          {"internal/daemon"},
+		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/forecast"},
+		"zkelectd/internal/elector":             {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},
 	}
 	for name, p := range packages(t) {
 		for _, dep := range p.Imports {

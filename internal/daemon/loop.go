@@ -231,6 +231,7 @@ func (l *loop) view() status.Daemon {
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: l.budget.Lease, Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
 		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
+		Unit: l.d.cfg.Child.Unit,
 	}
 	if l.snap.Elected.Readable() {
 		e := l.snap.Elected.Record

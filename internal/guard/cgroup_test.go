@@ -129,3 +129,19 @@ func TestNextGuardClears(t *testing.T) {
 		h.dead(pids...)
 	}
 }
+
+// Without control groups the log says so, once, and what to do.
+func TestNoGroupsAreMentioned(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "GROUPS=no")
+	d := h.daemon()
+	ask[time.Duration](d, "Lease", time.Hour)
+	for range 2 {
+		ask[int](d, "Start", h.shell("exit 0"))
+		ask[Ending](d, "Dead", 0)
+	}
+	said := func() int { return strings.Count(read(filepath.Join(h.dir, "log")), "Delegate=yes") }
+	if len(h.groups()) == 0 && cgroupParent() == "" || strings.Contains(read(filepath.Join(h.dir, "log")), "control groups hidden: <nil>") {
+		eventually(t, "the advice", func() bool { return said() == 1 })
+	}
+}

@@ -227,13 +227,13 @@ func (c *Client) SessionClosed() {
 	}
 }
 
-// keep brings the session file up to date.
-func (c *Client) keep() {
+// keep brings the session file up to date, or says in the log that it could not.
+func (c *Client) keep() error {
 	c.mu.Lock()
 	s, w := c.session, c.running
 	c.mu.Unlock()
 	if s == nil || s.File == "" {
-		return
+		return nil
 	}
 	f := SessionFile{Session: *s, Boot: boot()}
 	if w != nil {
@@ -254,7 +254,9 @@ func (c *Client) keep() {
 			f.Processes = append(f.Processes, p)
 		}
 	}
-	if err := f.Keep(s.File); err != nil {
+	err := f.Keep(s.File)
+	if err != nil {
 		c.log.Error("'zkelectd release' will not find this session", "err", err)
 	}
+	return err
 }

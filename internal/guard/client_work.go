@@ -77,7 +77,10 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.keep()
+	if err := c.keep(); err != nil && opt.Unit != nil {
+		w.Kill() // nobody would end it if guard and daemon were killed at once
+		return nil, err
+	}
 	return w, nil
 }
 

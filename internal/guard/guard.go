@@ -46,14 +46,15 @@ const (
 
 // guard is level-triggered: after each event, advance does what is due. One goroutine, on one thread, does it all.
 type guard struct {
-	opt      Options
-	log      *slog.Logger
-	signals  chan os.Signal
-	inbox    chan letter
-	closings chan error
-	timer    *timer
-	groups   string // where to make control groups; empty for nowhere
-	service  *service
+	opt       Options
+	log       *slog.Logger
+	signals   chan os.Signal
+	inbox     chan letter
+	closings  chan error
+	timer     *timer
+	groups    string // where to make control groups; empty for nowhere
+	ungrouped bool   // it was said that there can be none
+	service   *service
 
 	daemon  *daemon // nil while none runs
 	late    *daemon // a dead one of which not all was read yet
@@ -443,6 +444,11 @@ func (g *guard) start(m message) {
 		return
 	}
 	g.work = w
+	if w.group == nil && w.unit == nil && !g.ungrouped {
+		g.ungrouped = true
+		g.log.Info("the child has no control group of its own: what hides from its parents is searched for in /proc",
+			"hint", "in a systemd unit set Delegate=yes, and neither RestrictNamespaces= nor ProtectControlGroups=")
+	}
 	g.calm = boottime.Now() + calming
 	g.tell(message{Kind: kindStarted, Seq: m.Seq, Pid: w.pid})
 }

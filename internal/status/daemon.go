@@ -23,6 +23,8 @@ type Daemon struct {
 	Unhealthy string `json:"unhealthy,omitempty"`
 	// Child tells that a process of the leader-only child is there.
 	Child bool `json:"child"`
+	// Unit is the systemd unit that is the leader-only work, "" for a command.
+	Unit string `json:"unit,omitempty"`
 	// Term is the one it holds, 0 if none.
 	Term int64 `json:"term,omitempty"`
 	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.

@@ -173,7 +173,7 @@ func job(ctx context.Context, what string, begin func(*systemd.Conn, chan<- stri
 	case result := <-done:
 		return result, nil
 	case <-ctx.Done():
-		return "", explain(ctx, what, ctx.Err())
+		return "", fmt.Errorf("%s: not done in time: %w", what, ctx.Err())
 	}
 }
 

@@ -98,8 +98,8 @@ func (w *work) exec() error {
 		w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
 		if err != nil && w.group != nil {
 			attr.Sys.UseCgroupFD = false // not possible here after all
-		w.group.close()
-		w.group = nil
+			w.group.close()
+			w.group = nil
 			w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
 		}
 		return err

@@ -43,7 +43,7 @@ test: alerts ## run every test, against real ZooKeeper servers, with the race de
 
 alerts: ## have Prometheus' own tool check the alerts, and try each: that it fires when it should, and only then
 	@scripts/install-prometheus.sh
-	promtool check rules deploy/prometheus/alerts.yml
+	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/alerts_test.yml
 
 FAULTS ?= 200

@@ -55,10 +55,14 @@ func value[T float64 | uint64 | status.Histogram](of func(s sight) T) func(sight
 	}
 }
 
+// elects tells that the daemon is the elector as far as anybody knows now. One that is cut off learns last that there is
+// another, and would go on counting members that are gone.
+func elects(s sight) bool { return s.Elector && s.NotReady() == "" }
+
 // elector is a metric that only the elector has: the others don't know, and zeros would lie.
 func elector(derive func(sight, emitter)) func(sight, emitter) {
 	return func(s sight, emit emitter) {
-		if s.Elector && s.Stuck() == "" {
+		if elects(s) {
 			derive(s, emit)
 		}
 	}
@@ -68,7 +72,7 @@ const gauge, counter, histogram = "gauge", "counter", "histogram"
 
 var metrics = []metric{
 	{"zkelectd_is_leader", gauge, nil, "1 if this daemon is the READY leader and its lease is valid.", oneIf(func(s sight) bool { return s.Leads() })},
-	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector.", oneIf(func(s sight) bool { return s.Elector && s.NotRegistered() == "" })},
+	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", oneIf(elects)},
 	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", func(s sight, emit emitter) { emit(1.0, s.State()) }},
 	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", value(func(s sight) float64 { return float64(s.ElectedTerm) })},
 	{"zkelectd_lease_remaining_seconds", gauge, nil, "What is left of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},

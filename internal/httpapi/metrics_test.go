@@ -47,6 +47,8 @@ func TestMetrics(t *testing.T) {
 	silent := standby()
 	silent.Elector = true
 	silent.Age = time.Hour
+	cut, deaf := electing(), electing()
+	cut.Connected, deaf.HeardAge = false, time.Minute
 	hung, dead := stuck(), stuck()
 	hung.Child, dead.Child, dead.LeaseRemaining = true, true, 0
 	for name, c := range map[string]struct {
@@ -68,6 +70,8 @@ func TestMetrics(t *testing.T) {
 		"an elector that is stuck":           {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
 		"its child, until the lease is over": {hung, []string{"zkelectd_child_up 1"}, nil},
 		"its child, afterwards":              {dead, []string{"zkelectd_child_up 0"}, nil},
+		"an elector that is cut off":         {cut, []string{"zkelectd_is_elector 0", "zkelectd_is_leader 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"an elector that hears nothing":      {deaf, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_members"}},
 		"before there is any":                {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
 	} {
 		body := scrape(t, c.view)

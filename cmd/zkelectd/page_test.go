@@ -39,6 +39,7 @@ func (f *fleet) paged(ids ...string) {
 
 const (
 	vouched = "Number(document.querySelector('#lease')?.getAttribute('aria-valuenow') || 0) > 0"
+	live    = "document.querySelector('#live').innerText === 'live'"
 	grey    = "document.body.classList.contains('stale')"
 )
 
@@ -48,7 +49,7 @@ func TestAFailoverInABrowser(t *testing.T) {
 	p := f.open(f.door("b"))
 	p.shows("#leader", "a")
 	p.shows("#leader", "READY")
-	p.shows("#live", "live")
+	p.until("it is live", live)
 	p.shows("#members", "2, of which 2 may lead")
 	p.shows("#why", "incumbent")
 	p.shows("#history", "first election")
@@ -78,14 +79,15 @@ func TestStalenessInABrowser(t *testing.T) {
 	p.until("a vouches for its lease", vouched)
 	evaluate[int](p, "window.loaded = 1")
 
-	daemon := f.daemon("a")
+	daemon, guard := f.daemon("a"), f.daemons["a"]
+	guard.signal(syscall.SIGSTOP) // it would end a daemon that stands still
 	syscall.Kill(daemon, syscall.SIGSTOP)
 	p.until("the lease is over, long before the page can know that nobody answers", "!("+vouched+") && !"+grey)
 	p.shows("#banner", "Not live since")
 	p.until("it is grey", grey)
-	syscall.Kill(daemon, syscall.SIGKILL) // the guard starts another
-
-	p.shows("#live", "live")
+	syscall.Kill(daemon, syscall.SIGKILL)
+	guard.signal(syscall.SIGCONT) // it starts another one
+	p.until("it is live", live)
 	p.until("a leads again", vouched)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
@@ -212,7 +214,7 @@ var picture = flag.String("page.png", "", "write the picture of the page to this
 // The picture in the documentation is of a real fleet, on the day of a failover and some work.
 func TestPictureInABrowser(t *testing.T) {
 	f := newFleet(t)
-	f.paths.Root = "/trading/matcher"
+	f.paths.Root = "/trading" + strings.TrimPrefix(f.paths.Root, "/groups")
 	sites := map[string]string{"match-fra-1": "frankfurt", "match-fra-2": "frankfurt", "match-ams-1": "amsterdam", "match-ams-2": "amsterdam", "match-ams-3": "amsterdam"}
 	for i, id := range []string{"match-fra-1", "match-fra-2", "match-ams-1", "match-ams-2", "match-ams-3"} {
 		f.configure(id, sites[id], 100-10*i, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {sites: {frankfurt: 200, amsterdam: 100}}\nelection: {failback: {mode: manual}}\n", f.socket(id)))

@@ -29,6 +29,7 @@ export function drawAll() {
 
 const chip = (kind, text) => el('span', { class: `chip ${kind}` }, text);
 const live = () => known.stale.why === '';
+const today = () => new Date().toDateString(); // a time of day becomes a date with the next day
 const until = (ms) => el('span', { 'data-until': ms });
 const ago = (ms) => el('span', { 'data-since': ms });
 
@@ -49,7 +50,8 @@ function header() {
   byID('live').className = live() ? 'on' : 'off';
   document.body.classList.toggle('stale', !live() && known.stale.why !== 'connecting');
   document.title = `${live() ? '' : '(not live) '}${headline()} · ${s ? s.root : 'zkelectd'}`;
-  put(byID('footer'), s && known.group && known.group.policy ? `Policy ${known.group.policy}. In a terminal: zkelectd status, explain, history.` : 'In a terminal: zkelectd status, explain, history.');
+  const policy = known.group && known.group.policy ? `Policy ${known.group.policy}. ` : '';
+  put(byID('footer'), `${policy}Times are of ${Intl.DateTimeFormat().resolvedOptions().timeZone}. In a terminal: zkelectd status, explain, history.`);
 }
 
 // headline is who leads, in a few words.
@@ -91,7 +93,7 @@ function leader() {
   const holding = (e && e.term === g.term && e.holding) || s.holding || '';
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next,
-    holding, note: s.note || '', paused: pause(g), here: s.node, live: live(), unled: known.unledSince, link: address(g), elector: g.elector,
+    holding, note: s.note || '', paused: pause(g), here: s.node, live: live(), today: today(), unled: known.unledSince, link: address(g), elector: g.elector,
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
   draw(body, data, leaderCard);
@@ -278,7 +280,7 @@ function orders() {
       what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'forgive', target: { node: x.node },
     })),
   ];
-  draw(byID('orders-body'), rows, () => {
+  draw(byID('orders-body'), [rows, today()], () => {
     if (!rows.length) return el('p', { class: 'muted' }, 'None: policy alone decides.');
     return table('What is in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', clockTime(r.at),
@@ -327,8 +329,8 @@ function changes(e) {
 
 function history() {
   if (!known.terms) return;
-  const terms = known.terms.toReversed();
-  list(byID('history-body'), terms.length ? terms : [], (t) => t.term, (t) => el('li', { class: t.outcome === 'READY' ? 'ready' : 'failed' },
+  const terms = known.terms.toReversed().map((t) => ({ ...t, today: today() }));
+  list(byID('history-body'), terms, (t) => t.term, (t) => el('li', { class: t.outcome === 'READY' ? 'ready' : 'failed' },
     el('p', { class: 'turn' }, el('strong', null, t.node), t.site ? el('span', { class: 'muted' }, ` ${t.site}`) : null,
       t.previous && t.previous !== t.node ? el('span', { class: 'muted' }, ` after ${t.previous}`) : null, ' ', chip('cause', t.cause)),
     el('p', null, t.reason),

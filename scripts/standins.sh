@@ -4,6 +4,11 @@
 # of Grafana, which Debian does not have. What it prints is for eval: the names of the images.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+command -v apt-get >/dev/null 2>&1 || {
+	echo "standins: this is no Debian: pull the images of deploy/docker-compose.yml, and set ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE" >&2
+	exit 1
+}
+[ "$(id -u)" -eq 0 ] || exec sudo -n scripts/standins.sh
 
 # An image is as old as what made it.
 tag=$(sha256sum scripts/standins.sh scripts/install-prometheus.sh | sha256sum | cut -c1-12)

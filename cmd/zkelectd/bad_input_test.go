@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// A port that another program has ends the daemon, which says which setting and address; the group hears nothing of it that stays.
+func TestAPortInUseEndsTheDaemonWithAReason(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: '%s'}\n", taken.Addr()))
+	began := boottime.Now()
+	out, err := f.run("run", "--config", f.file("a"))
+	if err == nil || !strings.Contains(out, "http.listen") || !strings.Contains(out, taken.Addr().String()) || !strings.Contains(out, "address already in use") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if took := boottime.Now() - began; took > patience/2 {
+		t.Errorf("it took %s to say so", took)
+	}
+	if strings.Contains(out, "child started") || strings.Contains(out, "panic") {
+		t.Errorf("it has led all the same: %s", out)
+	}
+	f.configure("a", "dc1", 100, "")
+	f.start("a")
+	f.until("it leads with another", leads("a"))
+	f.sane()
+}
+
+// Metrics of a daemon without a loop, as there is none while no server answers, and of one that stands still: they are there
+// or they are not, and never say what was true before.
+func TestMetricsWhileTheLoopDoesNotTurn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, id := range []string{"a", "b"} {
+		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket(id)))
+		f.start(id)
+		f.answers(id, "/readyz", 200)
+	}
+	f.until("a leads", leads("a"))
+	metric := func(id, line string) {
+		f.eventually(fmt.Sprintf("%s of %s", line, id), func() bool {
+			code, body := f.ask(id, "/metrics")
+			return code == 200 && strings.Contains(body, "\n"+line+"\n")
+		}, func() string { _, body := f.ask(id, "/metrics"); return body })
+	}
+	metric("a", "zkelectd_is_leader 1")
+
+	daemon := f.daemon("a")
+	syscall.Kill(daemon, syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if resp, err := f.request(ctx, "a", "/metrics"); err == nil {
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		t.Errorf("a daemon that stands still answers: %.200s, %v", body, err)
+	}
+	metric("b", "zkelectd_is_leader 1") // it takes over, and can be asked all the while
+	f.gone(daemon)
+	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) })
+	metric("a", "zkelectd_session_up 1")
+
+	nowhere, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nowhere.Close()
+	f.start("c", "--zk", nowhere.Addr().String(), "--root", f.paths.Root, "--id", "c", "--http", "unix:"+f.socket("c"))
+	for _, line := range []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 0", `zkelectd_state{state="connecting"} 1`} {
+		metric("c", line)
+	}
+	f.sane()
+}

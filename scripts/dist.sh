@@ -24,6 +24,7 @@ mkdir -p "$stage"
 go run -tags gen ./cmd/zkelectd gen man "$stage/man"
 go run -tags gen ./cmd/zkelectd gen completions "$stage/completions"
 gzip -9n "$stage"/man/*
+scripts/licences.sh >"$stage/copyright"
 nfpm=$(go tool -n -modfile=deploy/package/nfpm.mod nfpm)
 for ARCH in amd64 arm64; do
 	STAGE=$out/stage/$ARCH
@@ -33,6 +34,7 @@ for ARCH in amd64 arm64; do
 	cp "$STAGE/zkelectd" "$out/zkelectd-linux-$ARCH"
 	ln -s ../man "$STAGE/man"
 	ln -s ../completions "$STAGE/completions"
+	cp "$stage/copyright" "$STAGE/copyright" # of a link the package would have a link
 	for kind in deb rpm; do
 		"$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/" >/dev/null
 	done

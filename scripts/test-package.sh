@@ -48,6 +48,9 @@ deb)
 	for f in $(dpkg -L zkelectd); do [ -e "$f" ] || fail "$f is not installed"; done
 	zkelectd version
 	zkelectd check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null
+	for said in "Apache License" github.com/go-zookeeper/zk "The Go Authors"; do
+		grep -q "$said" /usr/share/doc/zkelectd/copyright || fail "the copyright does not speak of $said"
+	done
 	getent passwd zkelectd >/dev/null || fail "there is no user zkelectd"
 	[ "$(stat -c '%a %U:%G' /etc/zkelectd)" = "750 root:zkelectd" ] || fail "/etc/zkelectd is $(stat -c '%a %U:%G' /etc/zkelectd)"
 	gzip -dc /usr/share/man/man1/zkelectd-run.1.gz | grep -q 'the host name' || fail "the manual of run is odd"

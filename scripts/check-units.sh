@@ -30,6 +30,15 @@ diff -u deploy/systemd/zkelectd@.service "$work/zkelectd@.service" >&2 || {
 for unit in zkelectd.service zkelectd@.service; do
 	sed -e "s|/usr/bin/zkelectd|/bin/true|; s|man:zkelectd(1) ||" "deploy/systemd/$unit" >"$work/$unit"
 done
+# A unit as the leader-only work, with its drop-in.
+printf '[Service]\nExecStart=/bin/true\n' >"$work/app.service"
+mkdir "$work/app.service.d"
+sed -e "s|/usr/bin/zkelectd|/bin/true|" deploy/systemd/app.service.d/zkelectd.conf >"$work/app.service.d/zkelectd.conf"
+said=$(systemd-analyze verify "$work/app.service" 2>&1) || { echo "$said" >&2; exit 1; }
+if echo "$said" | grep -q 'app.service\|zkelectd'; then
+	echo "$said" >&2
+	exit 1
+fi
 for unit in "$work/zkelectd.service" "$work/zkelectd@g1.service"; do
 	[ -e "$unit" ] || cp "$work/zkelectd@.service" "$unit"
 	# It complains about what it does not know and still succeeds, so anything it says of ours is a failure.

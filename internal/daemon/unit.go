@@ -83,7 +83,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ours(u, c.Permit(os.Getenv)); err != nil {
+	if err := ours(u, c.Permit(os.Getenv), guard.OwnService()); err != nil {
 		return nil, err
 	}
 	if !u.Idle() {
@@ -195,9 +195,8 @@ func CheckUnit(ctx context.Context, c config.Config) (unit.Unit, error) {
 	return u, nil
 }
 
-// ours tells what keeps the unit from being tied to this very daemon.
-func ours(u unit.Unit, permit string) error {
-	own := guard.OwnService()
+// ours tells what keeps the unit from being tied to this very daemon, whose permit and service are given.
+func ours(u unit.Unit, permit, own string) error {
 	switch {
 	case permit == "":
 		return errors.New("child.unit: zkelectd itself has to be a systemd service with RuntimeDirectory=, where the unit's permit is kept")

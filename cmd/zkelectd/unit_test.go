@@ -1,0 +1,26 @@
+package main
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A unit that can't be started fails the takeover, says why, and leaves leadership to the next. That a unit runs, and ends
+// with its lease, is tried under a real systemd (scripts/systemd-guest-unit.sh).
+func TestUnitThatCannotStart(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, "child: {unit: app.service, stop_timeout: 1s}\n")
+	f.configure("b", "dc1", 90, "")
+	f.startWith([]string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + filepath.Join(f.dir, "none")}, "a")
+	f.logged("a", "cannot reach systemd over D-Bus (is dbus.service running?)")
+	f.start("b")
+	f.until("b leads", leads("b"))
+	f.works("b")
+	f.daemons["a"].signal(syscall.SIGTERM)
+	if code := f.exit("a"); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+	f.sane()
+}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces and a control group of its own), installs
+# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces, a network and a control group of its own), installs
 # the package there, and tries the units on a real ZooKeeper: start, reload, refusal, kill, a frozen guard, stop. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,7 +25,7 @@ group) # the boot is to see a hierarchy of its own
 	console=$(mktemp)
 	mkdir "$console.root"
 	trap 'for i in 1 2 3 4 5; do find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true; done; rm -f "$console" "$console.boot"; rmdir "$console.root"' EXIT
-	(echo "$BASHPID" >"$group/cgroup.procs" && exec timeout --signal=KILL "$limit" unshare --mount --propagation private --pid --fork --uts --ipc --cgroup \
+	(echo "$BASHPID" >"$group/cgroup.procs" && exec timeout --signal=KILL "$limit" unshare --mount --propagation private --net --pid --fork --uts --ipc --cgroup \
 		--kill-child scripts/test-systemd.sh boot "$console") >"$console.boot" 2>&1 || true
 	if grep -q '^no overlay$' "$console"; then skip "the kernel mounts no overlay here"; fi
 	cat "$console"

@@ -26,7 +26,7 @@ type tab struct {
 // open opens a page. It is closed with the test.
 func (f *fleet) open(addr string) *tab {
 	f.t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(f.t.TempDir()), chromedp.Flag("disable-lcd-text", true))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.Flag("disable-lcd-text", true))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // root may not have one
 	}

@@ -4,6 +4,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,8 @@ type fleet struct {
 	paths   cluster.Paths
 	daemons map[string]*child.Process
 	sites   map[string]int // the policy in the configuration files
+	pages   map[string]int // the ports of the daemons' HTTP
+	token   string         // for orders over HTTP
 	views   chan status.Group
 	view    status.Group
 }
@@ -55,7 +58,7 @@ type fleet struct {
 func Run(ctx context.Context, opt Options) (err error) {
 	f := &fleet{
 		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*child.Process),
-		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1),
+		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), token: rand.Text(),
 	}
 	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
 		return err
@@ -68,6 +71,9 @@ func Run(ctx context.Context, opt Options) (err error) {
 		<-following
 		err = errors.Join(err, f.close())
 	}()
+	if err := f.open(); err != nil {
+		return err
+	}
 	f.say("starting a ZooKeeper server of our own")
 	if f.server, err = zkserver.Start(ctx, zkserver.Options{Dir: filepath.Join(f.dir, "zookeeper")}); err != nil {
 		return err
@@ -108,6 +114,7 @@ func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.Out, format+
 // show prints the fleet whenever it changes, until ctx is over.
 func (f *fleet) show(ctx context.Context) error {
 	f.say("\nThe fleet stays up; try it from another terminal, end with Ctrl-C:")
+	f.say("  http://127.0.0.1:%d/ is the page; its orders take the token %s", f.pages["n4"], f.token)
 	f.say("  %s status --zk %s --root %s --watch", f.opt.Binary, f.server.Addr(), root)
 	f.say("  kill -9 PID of a daemon, or edit %s/n1.yaml and kill -HUP its PID\n", f.dir)
 	last := ""
@@ -145,17 +152,33 @@ func (f *fleet) close() error {
 	return errors.Join(err, os.RemoveAll(f.dir))
 }
 
+// open finds ports for the daemons' HTTP, and makes a token for orders.
+func (f *fleet) open() error {
+	ports, err := zkserver.FreePorts(len(nodes))
+	if err != nil {
+		return err
+	}
+	f.pages = make(map[string]int)
+	for i, n := range nodes {
+		f.pages[n.id] = ports[i]
+	}
+	return os.WriteFile(f.tokens(), []byte("demo:"+f.token+"\n"), 0o600)
+}
+
+func (f *fleet) tokens() string { return filepath.Join(f.dir, "tokens") }
+
 // configure writes a node's configuration file.
 func (f *fleet) configure(n node) error {
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: ["%s"], root: %s, session_timeout: 4s}
 election: {takeover_timeout: 2s, exclusion: 5s}
 policy: {sites: {dc1: %d, dc2: %d}}
+http: {listen: "127.0.0.1:%d", token_file: "%s"}
 child:
   command: ["%s", demo-child, --dir, "%s"]
   ready: {notify: true}
   stop_timeout: 1s
-`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.opt.Binary, f.dir)
+`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.pages[n.id], f.tokens(), f.opt.Binary, f.dir)
 	return os.WriteFile(f.file(n), []byte(text), 0o600)
 }
 

@@ -16,7 +16,7 @@ type Ensemble struct{ Servers []*Server }
 
 // StartEnsemble starts n servers and waits until all serve.
 func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
-	ports, err := freePorts(2 * n)
+	ports, err := FreePorts(2 * n)
 	if err != nil {
 		return nil, err
 	}

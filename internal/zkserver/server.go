@@ -90,7 +90,7 @@ func prepare(opt Options, extra string) (*Server, error) {
 		}
 		s.dir, s.private = dir, true
 	}
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +261,9 @@ func (s *Server) Stats(ctx context.Context) (map[string]int64, error) {
 	return stats, nil
 }
 
-// freePorts chooses n loopback ports that are free now. They lie below the range from which the kernel takes the ports of
+// FreePorts chooses n loopback ports that are free now. They lie below the range from which the kernel takes the ports of
 // outgoing connections: one of those must not take a port before the server does, or while the server is down.
-func freePorts(n int) ([]int, error) {
+func FreePorts(n int) ([]int, error) {
 	const first, end, tries = 10_000, 32_000, 1000
 	ports := make([]int, 0, n)
 	var last error

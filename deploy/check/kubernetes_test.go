@@ -158,26 +158,23 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 // The daemon takes what the pod is given, with what the cluster fills in.
 func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
 	m := readManifests(t)
-	dir := t.TempDir()
-	for name, value := range m.secret.StringData {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(value), 0o440); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, c := range m.set.Spec.Template.Spec.Containers {
 		env := make(map[string]string)
 		for _, e := range c.Env {
-			switch {
-			case e.Name == "CREDENTIALS_DIRECTORY":
-				env[e.Name] = dir
-			case e.ValueFrom == nil:
-				env[e.Name] = e.Value
-			default:
+			env[e.Name] = e.Value
+			if e.ValueFrom != nil {
 				env[e.Name] = map[string]string{
 					"metadata.name": "app-0", "metadata.labels['topology.kubernetes.io/zone']": "eu-1a",
 				}[e.ValueFrom.FieldRef.FieldPath]
 			}
 		}
 		accepted(t, env, c.Args)
+		where := env["CREDENTIALS_DIRECTORY"]
+		if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return v.MountPath == where }) {
+			t.Errorf("nothing is mounted at %s", where)
+		}
+		if file := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]; m.secret.StringData[file] == "" {
+			t.Errorf("the secret has no %q", file)
+		}
 	}
 }

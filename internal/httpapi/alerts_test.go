@@ -148,3 +148,15 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		t.Errorf("%s has sections (Means, Look, Do) of\n%q, and the alerts are\n%q", runbook, sections, alerts)
 	}
 }
+
+func TestDocumentsNameMetricsThatExist(t *testing.T) {
+	for _, name := range []string{"metrics.md", "operations.md", "sizing.md", "http-api.md"} {
+		data, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, metric := range unknown(string(data), nil) {
+			t.Errorf("docs/%s: no daemon exports %s", name, metric)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces, a network and a control group of its own), installs
-# the package there, and tries the units on a real ZooKeeper: start, reload, refusal, kill, a frozen guard, stop. Needs root.
+# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces, a network and a control group of its
+# own), installs the package there, and tries the units on a real ZooKeeper: start, reload, refusal, kill, a frozen guard,
+# stop; and the same with units as the leader-only work. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "SKIPPED: the units run nowhere, $*" >&2; exit 0; }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,43 @@ func TestStoppedDaemonLosesItsChildWithTheLease(t *testing.T) {
 	f.until("b leads", leads("b"))
 	f.logged("a", "the daemon is hung and is killed")
 	f.until("a leads again", leads("a"))
+	f.sane()
+}
+
+// Nor does a log that nobody reads.
+func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	pid := filepath.Join(f.dir, "pid") // the log does not tell
+	f.configure("a", "dc1", 100, fmt.Sprintf("child: {command: [sh, -c, 'echo $$ >%s; exec ledger-child'], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s}\n", pid))
+	f.configure("b", "dc1", 90, "")
+	full := filepath.Join(f.dir, "full")
+	if err := syscall.Mkfifo(full, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := syscall.Open(full, syscall.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pipe)
+	for err == nil {
+		_, err = syscall.Write(pipe, []byte{'\n'})
+	}
+	f.startCommand("a", exec.Command("sh", "-c", fmt.Sprintf("exec zkelectd run --config %s 2<>%s", f.file("a"), full)))
+	f.until("a leads", leads("a"))
+	f.start("b")
+	f.works("a")
+	child, err := strconv.Atoi(strings.TrimSpace(read(pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := boottime.Now()
+	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
+	f.gone(child)
+	if took := boottime.Now() - stopped; took > 2500*time.Millisecond { // the lease is 1.8 s
+		t.Errorf("the child lived on for %s", took)
+	}
+	f.until("b leads", leads("b"))
 	f.sane()
 }
 

@@ -41,16 +41,16 @@ func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 // listening serves handler on a port of its own until the test ends.
 func listening(t *testing.T, handler http.Handler, clients int) string {
 	t.Helper()
-	return listeningWith(t, Web{}, handler, clients)
+	return listeningWith(t, Listener{}, handler, clients)
 }
 
-func listeningWith(t *testing.T, web Web, handler http.Handler, clients int) string {
+func listeningWith(t *testing.T, how Listener, handler http.Handler, clients int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving(t, Listener{Web: web}, l, handler, clients)
+	serving(t, how, l, handler, clients)
 	return l.Addr().String()
 }
 

@@ -4,16 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 if ! command -v systemd-analyze >/dev/null 2>&1; then
-	sudo=
-	[ "$(id -u)" -eq 0 ] || sudo="sudo -n"
-	if ! command -v apt-get >/dev/null 2>&1 || ! $sudo true 2>/dev/null; then
-		echo "SKIPPED: the units are not checked, there is no systemd-analyze and no way to install systemd" >&2
-		exit 0
-	fi
-	echo "installing systemd, for systemd-analyze" >&2
-	export DEBIAN_FRONTEND=noninteractive
-	$sudo apt-get update -qq
-	$sudo apt-get install -y -qq --no-install-recommends systemd >/dev/null
+	scripts/apt-install.sh "SKIPPED: the units are not checked, there is no systemd-analyze" systemd || exit 0
 fi
 
 work=$(mktemp -d)

@@ -10,12 +10,4 @@ fi
 if command -v gcc >/dev/null 2>&1 && command -v curl >/dev/null 2>&1; then
 	exit 0
 fi
-sudo=
-[ "$(id -u)" -eq 0 ] || sudo="sudo -n"
-if ! command -v apt-get >/dev/null 2>&1 || ! $sudo true 2>/dev/null; then
-	echo "The race detector needs a C compiler, and a test curl: install gcc and curl" >&2
-	exit 1
-fi
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -qq
-$sudo apt-get install -y -qq --no-install-recommends gcc libc6-dev curl >/dev/null
+exec "${0%/*}/apt-install.sh" "The race detector needs a C compiler, and a test curl" gcc libc6-dev curl

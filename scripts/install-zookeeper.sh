@@ -19,25 +19,11 @@ if [ -n "${ZOOKEEPER_HOME:-}" ] && ! have_zookeeper; then
 	exit 1
 fi
 
-sudo=
-if [ "$(id -u)" -ne 0 ]; then
-	sudo="sudo -n"
-fi
-if ! command -v apt-get >/dev/null 2>&1 || ! $sudo true 2>/dev/null; then
-	echo "No ZooKeeper server or no Java found. Either install Debian's packages as root:" >&2
-	echo "  apt-get install zookeeper default-jre-headless" >&2
-	echo "or install a Java and set ZOOKEEPER_HOME to an unpacked ZooKeeper release." >&2
-	exit 1
-fi
-echo "installing Java and Debian's ZooKeeper" >&2
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -qq
-if [ -n "${ZOOKEEPER_HOME:-}" ]; then
-	$sudo apt-get install -y -qq --no-install-recommends default-jre-headless >/dev/null
-else
-	# The package would pull in a whole Java desktop; its library and a headless Java are all that is used.
-	$sudo apt-get install -y -qq --no-install-recommends default-jre-headless libzookeeper-java libslf4j-java >/dev/null
-fi
+# The package zookeeper would pull in a whole Java desktop; its library and a headless Java are all that is used.
+packages="default-jre-headless"
+[ -n "${ZOOKEEPER_HOME:-}" ] || packages="$packages libzookeeper-java libslf4j-java"
+# shellcheck disable=SC2086
+"${0%/*}/apt-install.sh" "No ZooKeeper server (also by ZOOKEEPER_HOME, an unpacked release) or no Java found" $packages
 have_zookeeper && have_java || {
 	echo "ZooKeeper or Java is still missing after the installation" >&2
 	exit 1

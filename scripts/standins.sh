@@ -21,8 +21,7 @@ trap 'rm -rf "$work"' EXIT
 make_zookeeper() {
 	echo "making an image of Debian's ZooKeeper, which takes a minute" >&2
 	if ! command -v mmdebstrap >/dev/null 2>&1; then
-		apt-get update -qq
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mmdebstrap >/dev/null
+		scripts/apt-install.sh "Stand-ins are made by mmdebstrap" mmdebstrap
 	fi
 	# Unpacked is enough for Java; nothing is configured, and nothing of the packages runs.
 	local root=$work/root

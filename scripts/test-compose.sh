@@ -13,9 +13,7 @@ if [ -z "${COMPOSE:-}" ]; then
 		COMPOSE="docker compose"
 	else
 		if ! command -v docker-compose >/dev/null 2>&1; then
-			echo "installing docker-compose" >&2
-			apt-get update -qq
-			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker-compose >/dev/null
+			scripts/apt-install.sh "The compose file is run by docker compose or docker-compose" docker-compose
 		fi
 		COMPOSE=docker-compose
 	fi

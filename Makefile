@@ -38,7 +38,7 @@ test: alerts ## run every test, against real ZooKeeper servers, with the race de
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	go test -race -timeout 10m $$(go list ./... | grep -v /internal/sim)
+	go test -race -timeout 20m $$(go list ./... | grep -v /internal/sim)
 	go test ./internal/sim # one goroutine a schedule: there is no race to detect
 
 alerts: ## have Prometheus' own tool check the alerts, and try each: that it fires when it should, and only then

@@ -18,12 +18,14 @@ echo "fuzzing ${#all[@]} functions, ${milliseconds} ms each"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+# Before Go 1.27 the end of the time itself may be called a failure (https://go.dev/issue/75804): no finding, and no input.
+only_late() { grep -q '^ *context deadline exceeded$' "$log" && ! grep -q 'Failing input written to\|panic' "$log"; }
 for found in "${all[@]}"; do
 	package=./$(dirname "${found%%:*}")
 	name=${found#*:func }
 	name=${name%(}
-	if ! go test -run='^$' -fuzz="^$name\$" -fuzztime="${milliseconds}ms" -fuzzminimizetime=5s "$package" >"$log" 2>&1 ||
-		grep -q 'no fuzz tests to fuzz' "$log"; then
+	if { ! go test -run='^$' -fuzz="^$name\$" -fuzztime="${milliseconds}ms" -fuzzminimizetime=5s "$package" >"$log" 2>&1 &&
+		! only_late; } || grep -q 'no fuzz tests to fuzz' "$log"; then
 		cat "$log"
 		reproducer=$(sed -n 's/^ *Failing input written to //p' "$log")
 		echo "fuzz: $name in $package fails"

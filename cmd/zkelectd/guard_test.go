@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/status"
 )
 
 // session is long, so that whatever happens soon has not waited for it to expire.
@@ -116,6 +117,15 @@ func TestLogThatNobodyReads(t *testing.T) {
 	}
 	f.until("b leads", leads("b"))
 	f.sane()
+	// Nor does the last word, which nobody reads either, keep a process from its end.
+	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 2 })
+	last := f.daemon("a")
+	killed := boottime.Now()
+	f.daemons["a"].signal(syscall.SIGKILL)
+	f.gone(last)
+	if took := boottime.Now() - killed; took > 10*time.Second { // 3 s are granted
+		t.Errorf("its daemon took %s to end", took)
+	}
 }
 
 // A guard that is stopped does not keep the child at work: the daemon ends it, and the guard.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/lossy"
 )
 
 func main() { os.Exit(run()) }
@@ -31,17 +33,20 @@ func run() int {
 	return 1
 }
 
-// complain tells the operator what is wrong; of a configuration everything at once, a line each.
+// complain tells the operator what is wrong; of a configuration everything at once, a line each. A daemon that nobody
+// listens to ends all the same.
 func complain(err error) {
+	out := lossy.New(os.Stderr, func(int64) {})
+	defer out.Close(2 * time.Second)
 	var faults config.Faults
 	if errors.As(err, &faults) {
-		fmt.Fprintln(os.Stderr, "zkelectd: the configuration is refused:")
+		fmt.Fprintln(out, "zkelectd: the configuration is refused:")
 		for _, f := range faults {
-			fmt.Fprintln(os.Stderr, " ", f)
+			fmt.Fprintln(out, " ", f)
 		}
 		return
 	}
-	fmt.Fprintln(os.Stderr, "zkelectd:", err)
+	fmt.Fprintln(out, "zkelectd:", err)
 }
 
 // exitCode is an error with an exit status; without err there is nothing to say.

@@ -3,11 +3,13 @@ package guard
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/rpc"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -202,7 +204,24 @@ func (h *house) status() int {
 	return h.cmd.ProcessState.ExitCode()
 }
 
-func (h *house) signal(sig syscall.Signal) { h.cmd.Process.Signal(sig) }
+// signal sends the guard a signal. A stop has come into effect then: as long as one thread alone has been told, another may
+// still confirm a lease.
+func (h *house) signal(sig syscall.Signal) {
+	h.t.Helper()
+	h.cmd.Process.Signal(sig)
+	if sig == syscall.SIGSTOP {
+		eventually(h.t, "the stop", func() bool { return !running(h.cmd.Process.Pid) })
+	}
+}
+
+// running tells that a thread of a process is neither stopped nor dead.
+func running(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is in order
+	return slices.ContainsFunc(threads, func(file string) bool {
+		_, state, _ := strings.Cut(read(file), ") ")
+		return state != "" && !strings.ContainsRune("TtZX", rune(state[0]))
+	})
+}
 
 // burials are the sessions closed so far.
 func (h *house) burials() []burial {

@@ -107,7 +107,7 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 	for name, fail := range map[string]func(*house, *remote){
 		"the daemon is killed":      func(_ *house, d *remote) { syscall.Kill(d.pid, syscall.SIGKILL) },
 		"the guard is killed":       func(h *house, _ *remote) { h.signal(syscall.SIGKILL) },
-		"the daemon hangs up":       func(_ *house, d *remote) { ask[int](d, "HangUp", 0) },
+		"the daemon hangs up":       func(_ *house, d *remote) { d.last("HangUp", 0) },
 		"the unit is to die":        func(_ *house, d *remote) { ask[int](d, "Kill", 0) },
 		"it may stop, and does not": func(_ *house, d *remote) { ask[int](d, "Stop", 50*time.Millisecond) },
 	} {

@@ -240,7 +240,7 @@ func (l *loop) view() status.Daemon {
 	v.Holder = holder(l.snap)
 	if l.snap.Elector && !l.over {
 		pause := l.snap.Control.Record.Pause
-		v.Sites, v.Paused, v.Frozen = l.elector.sites, pause != nil, pause != nil && pause.Hard
+		v.Sites, v.Paused, v.PausedHard = l.elector.sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
 }

@@ -99,7 +99,7 @@ var metrics = []metric{
 	{"zkelectd_nobody_eligible", gauge, nil, "1 if nobody can be elected. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
 	{"zkelectd_better_member_held", gauge, nil, "1 if a better member than the leader does not take over: a pause, failback, damping or an order. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
 	{"zkelectd_paused", gauge, nil, "1 if an operator has paused the group. Elector only.", elector(oneIf(func(s sight) bool { return s.Paused }))},
-	{"zkelectd_paused_hard", gauge, nil, "1 if that pause is a hard one: not even a dead leader is replaced. Elector only.", elector(oneIf(func(s sight) bool { return s.Frozen }))},
+	{"zkelectd_paused_hard", gauge, nil, "1 if that pause is a hard one: not even a dead leader is replaced. Elector only.", elector(oneIf(func(s sight) bool { return s.PausedHard }))},
 	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions seen as the elector, by cause, and whether the elected became READY (ready) or not (failed).", transitions},
 	{"zkelectd_transition_duration_seconds", histogram, nil, "From a decision to READY, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.ToReady })},
 	{"zkelectd_leaderless_seconds", histogram, nil, "For how long nobody was READY before a leader was, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.Leaderless })},

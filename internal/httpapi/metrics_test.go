@@ -29,7 +29,7 @@ func tallied() status.Totals {
 // electing is a leader that is the elector too.
 func electing() status.Daemon {
 	v := leader()
-	v.Elector, v.Paused, v.Frozen, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
+	v.Elector, v.Paused, v.PausedHard, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
 	v.Sites = map[string]status.Standing{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }

@@ -50,8 +50,8 @@ type Daemon struct {
 	// Sites and Paused are what the elector sees: how many of each site's members may lead and may not; nil elsewhere.
 	Sites  map[string]Standing `json:"-"`
 	Paused bool                `json:"paused,omitempty"`
-	// Frozen tells that the pause is a hard one.
-	Frozen bool `json:"-"`
+	// PausedHard tells that the pause is a hard one.
+	PausedHard bool `json:"-"`
 	// At is when the snapshot was read, Heard when the last read began that a server has answered, Published when the loop
 	// made this view; all on CLOCK_BOOTTIME.
 	At        time.Duration `json:"-"`

@@ -116,14 +116,14 @@ func daemonCommand() *cobra.Command {
 			return err
 		}
 		defer g.Close()
-		at, err := readFront(cfg)
+		at, err := readAPIAccess(cfg)
 		if err != nil {
 			return err
 		}
 		gate := httpapi.NewGate(at.web, log)
 		admit := func() { // the loop's, once that runs
 			gate.Use(at.tokens)
-			at.open(log)
+			at.warn(log)
 		}
 		admit()
 		d := daemon.New(daemon.Options{
@@ -133,7 +133,7 @@ func daemonCommand() *cobra.Command {
 				if err != nil {
 					return next, err
 				}
-				again, err := readFront(next)
+				again, err := readAPIAccess(next)
 				if err == nil {
 					at.tokens, at.named = again.tokens, again.named
 				}

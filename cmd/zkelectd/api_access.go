@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+
+	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
+	"zkelectd/internal/httpapi"
+)
+
+// apiAccess is who gets at the HTTP API, and how: what stands in the files that a configuration names.
+type apiAccess struct {
+	public string // where other hosts reach it, "" for nowhere
+	web    httpapi.Web
+	tokens httpapi.Tokens
+	named  bool // there is a token file
+}
+
+func readAPIAccess(cfg config.Config) (apiAccess, error) {
+	path, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
+	web, err := httpapi.ReadWeb(path)
+	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
+	tokens, tokenErr := httpapi.ReadTokens(path, systemd)
+	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
+}
+
+// checkFiles tells what is wrong with the files that a configuration names.
+func checkFiles(cfg config.Config) error {
+	_, err := readAPIAccess(cfg)
+	return errors.Join(daemon.Access(cfg, os.Getenv).Check(), err)
+}
+
+// warn tells of tokens that others can listen to on their way.
+func (a apiAccess) warn(log *slog.Logger) {
+	host, _, err := net.SplitHostPort(a.public)
+	if ip := net.ParseIP(host); !a.named || err != nil || a.web.Secure() || host == "localhost" || ip.IsLoopback() {
+		return
+	}
+	log.Warn("the tokens of http.token_file pass over the network in clear text: set http.web_config for TLS", "http.listen", a.public)
+}

@@ -45,7 +45,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	if err != nil {
 		return err
 	}
-	q, err := g.desk().Question(ctx, snap)
+	q, err := g.orders().Question(ctx, snap)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (o *order) does(ask func(args []string) operate.Request, arrived arrival) *
 			return err
 		}
 		return withConfig(cmd, func(ctx context.Context, g group) error {
-			given, err := g.desk().Give(ctx, request.Give)
+			given, err := g.orders().Give(ctx, request.Give)
 			if err != nil {
 				return err
 			}
@@ -106,9 +106,9 @@ func (r *report) finish() error {
 	return printJSON(r.out, r)
 }
 
-// desk is where a command gives its orders.
-func (g group) desk() daemon.Desk {
-	return daemon.Desk{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: patient, Write: patient}
+// orders is how a command gives them.
+func (g group) orders() daemon.OrderWriter {
+	return daemon.OrderWriter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerLimit, Write: answerLimit}
 }
 
 // whoami is user@host.

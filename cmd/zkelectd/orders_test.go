@@ -38,7 +38,7 @@ func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	crossed := false
-	_, err := g.desk().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
+	_, err := g.orders().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
 		if !crossed {
 			crossed = true
 			if out, err := f.run("pause", "--reason", "mine"); err != nil {
@@ -62,7 +62,7 @@ func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	times := 0
-	_, err := g.desk().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
+	_, err := g.orders().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
 		if times++; times == 1 {
 			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
 		}

@@ -138,7 +138,7 @@ func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snaps
 	if err != nil {
 		return err
 	}
-	q, err := g.desk().Question(ctx, snap)
+	q, err := g.orders().Question(ctx, snap)
 	if err != nil {
 		return err
 	}

@@ -94,12 +94,12 @@ func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	return zkstore.ReadAll(ctx, g.session, g.paths, false)
 }
 
-// patient is how long a command waits for one answer of ZooKeeper: a person waits for its own.
-const patient = 10 * time.Second
+// answerLimit is how long a command waits for one answer of ZooKeeper: a person waits for its own.
+const answerLimit = 10 * time.Second
 
 // brief bounds what a command asks of ZooKeeper at once.
 func brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, patient)
+	return context.WithTimeout(ctx, answerLimit)
 }
 
 // publish makes a policy the one in force.

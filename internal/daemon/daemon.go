@@ -63,7 +63,7 @@ type Daemon struct {
 	feed     *status.Feed
 	// onlooker answers from goroutines of whoever asks.
 	onlooker *onlooker
-	errands  chan errand
+	requests chan orderRequest
 
 	stops   chan string
 	reloads chan struct{}
@@ -80,7 +80,7 @@ func New(opt Options) *Daemon {
 	}
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
 	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
-	d.errands = make(chan errand)
+	d.requests = make(chan orderRequest)
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{

@@ -77,7 +77,7 @@ func (l *loop) run() error {
 	defer l.d.opt.Guard.Beat(0)
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	l.owned.Go(l.survey)
-	l.owned.Go(l.serveErrands)
+	l.owned.Go(l.serveRequests)
 	defer func() {
 		l.cancel()
 		l.owned.Wait()

@@ -13,9 +13,9 @@ import (
 	"zkelectd/internal/operate"
 )
 
-// Desk is where orders are given: a session, and how long to wait for it. A write that is not answered within Write ends the
+// OrderWriter gives orders on a session, and waits so long for it. A write that is not answered within Write ends the
 // session.
-type Desk struct {
+type OrderWriter struct {
 	Conn        cluster.Conn
 	Paths       cluster.Paths
 	Config      config.Config
@@ -23,18 +23,18 @@ type Desk struct {
 }
 
 // Question asks about the group as it is, under the policy in force.
-func (d Desk) Question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
-	q, err := Question(d.Config, snap)
-	q.Ask = Asker(ctx, d.Config)
+func (w OrderWriter) Question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
+	q, err := Question(w.Config, snap)
+	q.Ask = Asker(ctx, w.Config)
 	return q, err
 }
 
 // Give has an order made out for the group as it is, and writes it. Of two operators at once one wins, and the other is
 // told by whom. The error matches [cluster.ErrUnknown] where the order may have been given.
-func (d Desk) Give(ctx context.Context, ask func(forecast.Question) (operate.Given, error)) (operate.Given, error) {
+func (w OrderWriter) Give(ctx context.Context, ask func(forecast.Question) (operate.Given, error)) (operate.Given, error) {
 	last := int64(-1)
 	for {
-		snap, err := d.look(ctx)
+		snap, err := w.look(ctx)
 		if err != nil {
 			return operate.Given{}, err
 		}
@@ -43,7 +43,7 @@ func (d Desk) Give(ctx context.Context, ask func(forecast.Question) (operate.Giv
 				"see 'zkelectd status', and give yours again if it still holds", c.LastOrder)}
 		}
 		last = snap.Control.Record.Last
-		q, err := d.Question(ctx, snap)
+		q, err := w.Question(ctx, snap)
 		if err != nil {
 			return operate.Given{}, err
 		}
@@ -51,41 +51,41 @@ func (d Desk) Give(ctx context.Context, ask func(forecast.Question) (operate.Giv
 		if err != nil {
 			return given, err
 		}
-		err = d.write(ctx, d.Paths.ControlTx("", snap.Control, given.Control)...)
+		err = w.write(ctx, w.Paths.ControlTx("", snap.Control, given.Control)...)
 		switch {
 		case err == nil:
 			return given, nil
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// The elector keeps its time in it, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", d.Paths.Control(), err)
+			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", w.Paths.Control(), err)
 		default:
-			return given, fmt.Errorf("cannot write znode %s: %w", d.Paths.Control(), err)
+			return given, fmt.Errorf("cannot write znode %s: %w", w.Paths.Control(), err)
 		}
 	}
 }
 
-func (d Desk) look(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.Read)
+func (w OrderWriter) look(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Read)
 	defer cancel()
-	return zkstore.ReadAll(ctx, d.Conn, d.Paths, false)
+	return zkstore.ReadAll(ctx, w.Conn, w.Paths, false)
 }
 
-func (d Desk) write(ctx context.Context, ops ...cluster.Op) error {
-	ctx, cancel := context.WithTimeout(ctx, d.Write)
+func (w OrderWriter) write(ctx context.Context, ops ...cluster.Op) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Write)
 	defer cancel()
-	_, err := d.Conn.Do(ctx, ops...)
+	_, err := w.Conn.Do(ctx, ops...)
 	return err
 }
 
-// errand is a request on its way to the loop's session.
-type errand struct {
+// orderRequest is a request on its way to the loop's session.
+type orderRequest struct {
 	ctx     context.Context // of who asks
 	request operate.Request
-	done    chan<- errandDone
+	done    chan<- orderReply
 }
 
-type errandDone struct {
+type orderReply struct {
 	given operate.Given
 	err   error
 }
@@ -99,13 +99,13 @@ func (d *Daemon) Order(ctx context.Context, r operate.Request) (operate.Given, e
 	if why := d.View().NotReady(); why != "" {
 		return operate.Given{}, errors.New(why) // it fails closed: what is stale decides nothing
 	}
-	done := make(chan errandDone, 1)
+	done := make(chan orderReply, 1)
 	select {
-	case d.errands <- errand{ctx, r, done}:
+	case d.requests <- orderRequest{ctx, r, done}:
 	case <-d.quit.Done():
-		return operate.Given{}, errors.New("this daemon is stopping")
+		return operate.Given{}, errors.New("this daemon is stopping: ask another one")
 	case <-ctx.Done():
-		return operate.Given{}, fmt.Errorf("other orders are still under way: %w", ctx.Err())
+		return operate.Given{}, fmt.Errorf("other orders are still under way, give it again: %w", ctx.Err())
 	}
 	select {
 	case end := <-done:
@@ -115,21 +115,21 @@ func (d *Daemon) Order(ctx context.Context, r operate.Request) (operate.Given, e
 	}
 }
 
-// serveErrands gives orders until the session is over. It is a goroutine of its own: neither the loop nor the lease waits
+// serveRequests gives orders until the session is over. It is a goroutine of its own: neither the loop nor the lease waits
 // for it. A write has as long as the session itself, since giving up on it earlier would end a session that lives.
-func (l *loop) serveErrands() {
+func (l *loop) serveRequests() {
 	for {
 		select {
-		case e := <-l.d.errands:
-			given, err := l.errand(e)
-			e.done <- errandDone{given, err}
+		case e := <-l.d.requests:
+			given, err := l.serveRequest(e)
+			e.done <- orderReply{given, err}
 		case <-l.life.Done():
 			return
 		}
 	}
 }
 
-func (l *loop) errand(e errand) (operate.Given, error) {
+func (l *loop) serveRequest(e orderRequest) (operate.Given, error) {
 	src := l.d.onlooker.source.Load()
 	if src == nil || src.session != l.s {
 		return operate.Given{}, errNoSession
@@ -137,11 +137,11 @@ func (l *loop) errand(e errand) (operate.Given, error) {
 	if !l.s.Connected() {
 		return operate.Given{}, errNotConnected
 	}
-	desk := Desk{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
+	orders := OrderWriter{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
 	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
 	gone := context.AfterFunc(e.ctx, cancel)
-	given, err := desk.Give(ctx, func(q forecast.Question) (operate.Given, error) {
+	given, err := orders.Give(ctx, func(q forecast.Question) (operate.Given, error) {
 		gone() // from here on it is given, whoever leaves: a write that is not waited for ends the session
 		if err := e.ctx.Err(); err != nil {
 			return operate.Given{}, err

@@ -152,7 +152,9 @@ func (m *Machine) applied(e TxDone) {
 	case TxRenew:
 		m.extend()
 	case TxRelease:
-		m.released()
+		if m.held { // what was read may have told of it before its reply did
+			m.released()
+		}
 	}
 }
 

@@ -153,6 +153,26 @@ func TestPlannedHandover(t *testing.T) {
 	}
 }
 
+// What is read may tell of a release before its reply does: people and hooks hear of it once.
+func TestReleaseThatIsSeenBeforeItsReply(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
+	s.on(ChildDead{Status: "exited"}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	told := 0
+	for _, ev := range []Event{s.saw(fence("", 7, cluster.FenceReleased), replacedBy("other", 8)), done(TxRelease)} {
+		for _, a := range s.m.Step(s.now, ev) {
+			if _, ok := a.(Announce); ok {
+				told++
+			}
+		}
+	}
+	if told != 1 || !s.m.Idle() {
+		t.Errorf("it is told %d times", told)
+	}
+}
+
 // A fence that was lost and made anew may know of a higher term: it is not taken back.
 func TestReleaseDoesNotTakeTheTermBack(t *testing.T) {
 	s := newScript(t)

@@ -97,7 +97,7 @@ export function orderDialog(what, target) {
   const kind = el('select', { 'data-act': 'kind' }, ...choices.map((k) => el('option', { value: k }, kinds[k].name)));
   const to = el('select', null, ...targets(g));
   const lasts = el('input', { list: 'durations', placeholder: 'until it is ended', autocomplete: 'off', spellcheck: 'false', pattern: '([0-9.]+(h|m|s))+' });
-  const reason = el('input', { maxlength: 400, autocomplete: 'off', placeholder: 'shown to everybody' });
+  const reason = el('input', { maxlength: 500, autocomplete: 'off', placeholder: 'shown to everybody' });
   const hard = el('input', { type: 'checkbox' });
   const force = el('input', { type: 'checkbox' });
   const does = el('p', { class: 'does', 'aria-live': 'polite' });

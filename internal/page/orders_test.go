@@ -1,0 +1,31 @@
+package page
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/operate"
+)
+
+// The page's orders are those that the daemon takes, within its limits.
+func TestOrdersAreTheDaemons(t *testing.T) {
+	text := get(Handlers()["/orders.js"], "").Body.String()
+	var kinds []operate.Kind
+	for _, found := range regexp.MustCompile(`(?m)^  '([a-z-]+)': \{ name: `).FindAllStringSubmatch(text, -1) {
+		kinds = append(kinds, operate.Kind(found[1]))
+	}
+	slices.Sort(kinds)
+	if want := operate.Kinds(); !slices.Equal(kinds, want) {
+		t.Errorf("the page gives %v, the daemon takes %v", kinds, want)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("maxlength: %d,", operate.MaxReason), fmt.Sprintf("(%.0f min if nothing is said)", operate.StepDownFor.Minutes()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}

@@ -43,11 +43,13 @@ func disturb(ctx context.Context, t *table, binary string, rounds int) error {
 		return err
 	}
 	defer g.close()
+	ports, err := zkserver.FreePorts(2)
+	if err != nil {
+		return err
+	}
 	apis := make(map[string]string)
 	for i, id := range []string{"a", "b"} {
-		if apis[id], err = freeAddr(); err != nil {
-			return err
-		}
+		apis[id] = fmt.Sprintf("127.0.0.1:%d", ports[i])
 		n, err := g.spawn(binary, id, 6*time.Second, "ZKELECTD_HTTP_LISTEN="+apis[id])
 		if err != nil {
 			return err
@@ -282,14 +284,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// freeAddr is an address that the kernel has just given, and taken back.
-func freeAddr() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

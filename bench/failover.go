@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/link"
 	"zkelectd/internal/zkserver"
 )
 
@@ -39,7 +40,7 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 // stoppedHost stops the leader as an operator does.
 func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *cable, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, nil)
+	whole, err := losses(ctx, binary, timeout, rounds, func(_ *link.Link, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, nil)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error
 
 // lostAfter loses the leader's host: what is left is the session, until the server ends it.
 func lostAfter(ctx context.Context, t *table, binary string, timeout time.Duration, rounds int) error {
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *cable, n *node) { n.kill() }, nil)
+	whole, err := losses(ctx, binary, timeout, rounds, func(_ *link.Link, n *node) { n.kill() }, nil)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	lease := cluster.Lease(timeout)
 	var dead []time.Duration
-	whole, err := losses(ctx, binary, timeout, rounds, func(c *cable, _ *node) { c.cut.Store(true) }, &dead)
+	whole, err := losses(ctx, binary, timeout, rounds, func(l *link.Link, _ *node) { l.Set(link.BlackHole) }, &dead)
 	if err != nil {
 		return err
 	}
@@ -79,28 +80,28 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 
 // losses loses the leader of two, again and again, and returns how long it took until the other was READY, sorted. With
 // dead it also notes after how long the old leader's child was dead.
-func losses(ctx context.Context, binary string, timeout time.Duration, rounds int, lose func(*cable, *node), dead *[]time.Duration) ([]time.Duration, error) {
+func losses(ctx context.Context, binary string, timeout time.Duration, rounds int, lose func(*link.Link, *node), dead *[]time.Duration) ([]time.Duration, error) {
 	const keep = "ZKELECTD_ELECTION_FAILBACK_MODE=manual" // whoever leads
 	g, err := newGroup(ctx, production)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	nodes, cables := make(map[string]*node), make(map[string]*cable)
+	nodes, links := make(map[string]*node), make(map[string]*link.Link)
 	start := func(id string) error {
 		var err error
-		if cables[id], err = newCable(g.server.Addr()); err != nil {
+		if links[id], err = link.New(g.server.Addr()); err != nil {
 			return err
 		}
-		nodes[id], err = g.spawnAt(cables[id].addr(), binary, id, timeout, keep)
+		nodes[id], err = g.spawnAt(fmt.Sprintf("127.0.0.1:%d", links[id].Port()), binary, id, timeout, keep)
 		return err
 	}
 	end := func(id string) {
 		if nodes[id] != nil {
 			nodes[id].kill()
 		}
-		if cables[id] != nil {
-			cables[id].close()
+		if links[id] != nil {
+			links[id].Close()
 		}
 	}
 	defer end("a")
@@ -125,7 +126,7 @@ func losses(ctx context.Context, binary string, timeout time.Duration, rounds in
 			return nil, err
 		}
 		began := time.Now()
-		lose(cables[leader], nodes[leader])
+		lose(links[leader], nodes[leader])
 		if dead != nil {
 			if err := gone(ctx, child); err != nil {
 				return nil, err

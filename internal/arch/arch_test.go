@@ -74,6 +74,7 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/zkserver":            {"internal/demo", "bench"},
 		"zkelectd/internal/page":                {"internal/httpapi"},
+		"zkelectd/internal/link":                {"bench"},
 		"zkelectd/internal/transition":          {"internal/daemon"},
 		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/forecast"},
 		"zkelectd/internal/elector":             {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},

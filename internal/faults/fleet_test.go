@@ -16,6 +16,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/link"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/zkserver"
 )
@@ -37,7 +38,7 @@ type fleet struct {
 	binary   string
 	rng      *rand.Rand
 	ensemble *zkserver.Ensemble
-	between  map[[2]int][]*link // of the servers, by from and to
+	between  map[[2]int][]*link.Link // of the servers, by from and to
 	session  *zkstore.Session
 	paths    cluster.Paths
 	nodes    []*node
@@ -50,7 +51,7 @@ type node struct {
 	id    string
 	site  string
 	prio  int
-	links []*link // to each server
+	links []*link.Link // to each server
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
@@ -64,15 +65,15 @@ func newFleet(t *testing.T, binary string, seed uint64) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*link), paths: cluster.Paths{Root: "/faults"}}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*link.Link), paths: cluster.Paths{Root: "/faults"}}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{Between: func(from, to, port int) (int, error) {
-		l, err := newLink(fmt.Sprintf("127.0.0.1:%d", port))
+		l, err := link.New(fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return 0, err
 		}
 		f.between[[2]int{from, to}] = append(f.between[[2]int{from, to}], l)
-		return l.port(), nil
+		return l.Port(), nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func newFleet(t *testing.T, binary string, seed uint64) *fleet {
 	for i := range 4 {
 		n := &node{f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, wake: make(chan struct{})}
 		for _, addr := range f.ensemble.Addrs() {
-			l, err := newLink(addr)
+			l, err := link.New(addr)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +101,7 @@ func (f *fleet) close() {
 	for _, n := range f.nodes {
 		n.end()
 		for _, l := range n.links {
-			l.close()
+			l.Close()
 		}
 	}
 	if f.session != nil {
@@ -113,7 +114,7 @@ func (f *fleet) close() {
 	}
 	for _, links := range f.between {
 		for _, l := range links {
-			l.close()
+			l.Close()
 		}
 	}
 	if f.t.Failed() {
@@ -129,7 +130,7 @@ func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 func (n *node) configure(sites map[string]int) {
 	var servers []string
 	for _, l := range n.links {
-		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", l.port()))
+		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", l.Port()))
 	}
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"zkelectd/internal/link"
 	"zkelectd/internal/zkserver"
 )
 
@@ -26,11 +27,11 @@ var kinds = append([]fault{
 	{"SIGSTOP of the daemon", stop(func(p pids) int { return p.daemon })},
 	{"SIGSTOP of the guard", stop(func(p pids) int { return p.guard })},
 	{"SIGSTOP of the child", stop(func(p pids) int { return p.child })},
-	{"daemon cut off from all servers", onLinks(true, refuse)},
-	{"daemon cut off from one server", onLinks(false, refuse)},
-	{"black hole between daemon and servers", onLinks(true, blackHole)},
-	{"half-open connections", onLinks(true, halfOpen)},
-	{"slow connections", onLinks(true, slow)},
+	{"daemon cut off from all servers", onLinks(true, link.Refuse)},
+	{"daemon cut off from one server", onLinks(false, link.Refuse)},
+	{"black hole between daemon and servers", onLinks(true, link.BlackHole)},
+	{"half-open connections", onLinks(true, link.HalfOpen)},
+	{"slow connections", onLinks(true, link.Slow)},
 	{"connections reset", reset},
 	{"one server parted from the others", part},
 	{"rolling restart of the servers", roll},
@@ -94,7 +95,7 @@ func state(stat string) string {
 	return ""
 }
 
-func onLinks(all bool, m mode) func(*fleet) (func(), error) {
+func onLinks(all bool, m link.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		links := f.victim().links
 		if !all {
@@ -102,14 +103,14 @@ func onLinks(all bool, m mode) func(*fleet) (func(), error) {
 			links = links[i : i+1]
 		}
 		for _, l := range links {
-			l.delay.Store(int64(time.Duration(5+f.rng.IntN(195)) * time.Millisecond))
-			l.set(m)
+			l.Delay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
+			l.Set(m)
 		}
 		return func() {
 			for _, l := range links {
-				l.set(pass)
-				if m != slow {
-					l.reset(false) // what was swallowed is missing from the stream
+				l.Set(link.Pass)
+				if m != link.Slow {
+					l.Reset(false) // what was swallowed is missing from the stream
 				}
 			}
 		}, nil
@@ -118,7 +119,7 @@ func onLinks(all bool, m mode) func(*fleet) (func(), error) {
 
 func reset(f *fleet) (func(), error) {
 	for _, l := range f.victim().links {
-		l.reset(true)
+		l.Reset(true)
 	}
 	return nothing, nil
 }
@@ -126,19 +127,19 @@ func reset(f *fleet) (func(), error) {
 // part cuts one server off from the other two; its clients stay connected to it.
 func part(f *fleet) (func(), error) {
 	alone := f.rng.IntN(3)
-	var links []*link
+	var links []*link.Link
 	for pair, between := range f.between {
 		if pair[0] == alone || pair[1] == alone {
 			links = append(links, between...)
 		}
 	}
 	for _, l := range links {
-		l.set(blackHole)
+		l.Set(link.BlackHole)
 	}
 	return func() {
 		for _, l := range links {
-			l.set(pass)
-			l.reset(false)
+			l.Set(link.Pass)
+			l.Reset(false)
 		}
 	}, nil
 }

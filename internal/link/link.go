@@ -1,4 +1,5 @@
-package faults
+// Package link is a network path that can be made to fail: for the fault campaign and the measurements.
+package link
 
 import (
 	"net"
@@ -7,19 +8,20 @@ import (
 	"time"
 )
 
-// mode is what a link does to what passes.
-type mode int32
+// Mode is what a link does to what passes.
+type Mode int32
 
+// The modes.
 const (
-	pass      mode = iota
-	refuse         // connections are closed, and new ones refused
-	blackHole      // nothing comes through, and nobody is told
-	halfOpen       // only what goes to the target comes through
-	slow           // everything takes up to the link's delay longer
+	Pass      Mode = iota
+	Refuse         // connections are closed, and new ones refused
+	BlackHole      // nothing comes through, and nobody is told
+	HalfOpen       // only what goes to the target comes through
+	Slow           // everything takes the link's delay longer
 )
 
-// link is a network path to a port that can be made to fail.
-type link struct {
+// Link is a network path to a port. Whoever has made it closes it.
+type Link struct {
 	target   string
 	listener net.Listener
 	mode     atomic.Int32
@@ -31,19 +33,21 @@ type link struct {
 	done  chan struct{} // closed with the link
 }
 
-func newLink(target string) (*link, error) {
+// New returns a link to target, host:port, that lets all pass.
+func New(target string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	l := &link{target: target, listener: listener, conns: make(map[*net.TCPConn]bool), done: make(chan struct{})}
+	l := &Link{target: target, listener: listener, conns: make(map[*net.TCPConn]bool), done: make(chan struct{})}
 	l.wg.Go(l.accept)
 	return l, nil
 }
 
-func (l *link) port() int { return l.listener.Addr().(*net.TCPAddr).Port }
+// Port is that on the loopback address where the link begins.
+func (l *Link) Port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 
-func (l *link) accept() {
+func (l *Link) accept() {
 	for {
 		c, err := l.listener.Accept()
 		if err != nil {
@@ -53,8 +57,8 @@ func (l *link) accept() {
 	}
 }
 
-func (l *link) serve(c *net.TCPConn) {
-	if !l.keep(c) || mode(l.mode.Load()) == refuse {
+func (l *Link) serve(c *net.TCPConn) {
+	if !l.keep(c) || Mode(l.mode.Load()) == Refuse {
 		l.drop(c)
 		return
 	}
@@ -72,7 +76,7 @@ func (l *link) serve(c *net.TCPConn) {
 }
 
 // keep notes a connection, unless the link is closed.
-func (l *link) keep(c *net.TCPConn) bool {
+func (l *Link) keep(c *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -84,7 +88,7 @@ func (l *link) keep(c *net.TCPConn) bool {
 	}
 }
 
-func (l *link) drop(c *net.TCPConn) {
+func (l *Link) drop(c *net.TCPConn) {
 	l.mu.Lock()
 	delete(l.conns, c)
 	l.mu.Unlock()
@@ -92,7 +96,7 @@ func (l *link) drop(c *net.TCPConn) {
 }
 
 // copy moves bytes until either end is closed.
-func (l *link) copy(from, to *net.TCPConn, back bool) {
+func (l *Link) copy(from, to *net.TCPConn, back bool) {
 	defer l.drop(from)
 	defer l.drop(to)
 	buf := make([]byte, 32<<10)
@@ -101,12 +105,12 @@ func (l *link) copy(from, to *net.TCPConn, back bool) {
 		if err != nil {
 			return
 		}
-		switch m := mode(l.mode.Load()); {
-		case m == blackHole, m == halfOpen && back:
+		switch m := Mode(l.mode.Load()); {
+		case m == BlackHole, m == HalfOpen && back:
 			// What was swallowed leaves a hole in the stream: nothing may follow.
 			l.swallow(from)
 			return
-		case m == slow:
+		case m == Slow:
 			late := time.NewTimer(time.Duration(l.delay.Load()))
 			select {
 			case <-late.C:
@@ -121,7 +125,7 @@ func (l *link) copy(from, to *net.TCPConn, back bool) {
 }
 
 // swallow reads away until the connection is closed.
-func (l *link) swallow(from *net.TCPConn) {
+func (l *Link) swallow(from *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	for {
 		if _, err := from.Read(buf); err != nil {
@@ -130,16 +134,19 @@ func (l *link) swallow(from *net.TCPConn) {
 	}
 }
 
-// set changes what the link does.
-func (l *link) set(m mode) {
+// Delay is what Slow adds from now on.
+func (l *Link) Delay(d time.Duration) { l.delay.Store(int64(d)) }
+
+// Set changes what the link does.
+func (l *Link) Set(m Mode) {
 	l.mode.Store(int32(m))
-	if m == refuse {
-		l.reset(false)
+	if m == Refuse {
+		l.Reset(false)
 	}
 }
 
-// reset breaks what is connected; hard says so with a RST.
-func (l *link) reset(hard bool) {
+// Reset breaks what is connected; hard says so with a RST.
+func (l *Link) Reset(hard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
@@ -150,11 +157,12 @@ func (l *link) reset(hard bool) {
 	}
 }
 
-func (l *link) close() {
+// Close ends the link and all that goes over it.
+func (l *Link) Close() {
 	l.listener.Close()
 	l.mu.Lock()
 	close(l.done)
 	l.mu.Unlock()
-	l.reset(false)
+	l.Reset(false)
 	l.wg.Wait()
 }

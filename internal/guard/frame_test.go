@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"reflect"
 	"strings"
 	"syscall"
@@ -114,4 +115,29 @@ func FuzzReadFrame(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A daemon that ends in peace may not have read all that it was told. It is not killed for that.
+func TestHangingUpBeforeAllIsRead(t *testing.T) {
+	near, far, err := socketpair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	d := &daemon{socket: near}
+	g := &guard{daemon: d, log: slog.New(slog.DiscardHandler)}
+	g.tell(message{Kind: kindLeased})
+	far.Close()
+	g.tell(message{Kind: kindLeased})
+	if d.gone {
+		t.Error("it is gone before all that it has said is read")
+	}
+	_, err = readFrame(near)
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	g.receive(letter{from: d, err: err})
+	if !d.gone || d.doomed {
+		t.Errorf("gone %t, to be killed %t", d.gone, d.doomed)
+	}
 }

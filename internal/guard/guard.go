@@ -374,7 +374,7 @@ func (g *guard) receive(l letter) {
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), hungUp(err):
 		d.gone, g.silence = true, boottime.Now()+hangUp
 	default:
 		d.gone, d.doomed = true, true
@@ -459,7 +459,13 @@ func (g *guard) tell(m message) {
 	if d == nil || d.gone {
 		return
 	}
-	if err := writeFrame(instant{d.socket}, m); err != nil {
+	if err := writeFrame(instant{d.socket}, m); err != nil && !hungUp(err) {
 		d.gone, d.doomed = true, true
 	}
+}
+
+// hungUp tells that a daemon has closed the socket, maybe before it had read all that it was told: that is no fault, and its
+// end is to be its own. Whoever writes leaves it to whoever reads.
+func hungUp(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

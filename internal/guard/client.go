@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,9 +18,9 @@ import (
 
 // Timing of the daemon's side.
 const (
-	sendLimit   = time.Second           // a guard that takes nothing for so long is hung
-	answerLimit = 5 * time.Second       // a guard that does not start anything for so long is hung
-	overdue     = 50 * time.Millisecond // a guard has killed by then what the lease no longer covers
+	sendLimit   = time.Second            // a guard that takes nothing for so long is hung
+	answerLimit = 5 * time.Second        // a guard that does not start anything for so long is hung
+	overdue     = 150 * time.Millisecond // a guard has killed by then what the lease no longer covers
 )
 
 // ErrLost says that the guard is dead or hung, and that the work has been killed without it.
@@ -32,43 +33,91 @@ type Client struct {
 	guard  int // its pid
 	every  time.Duration
 	timer  *time.Timer
+	owners []Process       // the guard and this process
 	life   context.Context // over when the guard is lost
 	lose   context.CancelCauseFunc
+	word   word
 
 	writing sync.Mutex
 
 	mu      sync.Mutex
 	seq     int
 	running *Work
+	hold    *Hold // of work that is started
+	keeper  *proof
+	alarm   string
 	leased  time.Duration // the deadline that the guard has confirmed
+	allowed time.Duration // the deadline that it was told last; 0 for none
 	doubted bool          // it is over, and the guard has been given a last moment
 	session *Credentials
+	undo    []Spec
 }
 
-// Connect takes the daemon's end of the socket, at fd. Whoever calls it is a child of the guard. Close ends it.
+// word is what the keeper says when the guard is dead.
+type word struct {
+	pipe  *os.File
+	dead  chan struct{} // closed when it has said that all of the work is
+	ended chan struct{} // closed when it says nothing any more
+}
+
+// Connect takes the daemon's end of the socket, at fd, and of the keeper's pipe behind it. It must be called in a child of
+// the guard. Close ends it.
 func Connect(fd int, log *slog.Logger) (*Client, error) {
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+	// Not the parent's pid: a guard that has just died would be taken for whoever adopts this process.
+	guard, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
 		return nil, fmt.Errorf("there is no guard at file descriptor %d: %w; start zkelectd with 'zkelectd run'", fd, err)
 	}
-	unix.CloseOnExec(fd)
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
+	for _, f := range []int{fd, fd + 1} {
+		unix.CloseOnExec(f)
+		if err := unix.SetNonblock(f, true); err != nil {
+			return nil, os.NewSyscallError("fcntl", err)
+		}
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: os.Getppid(), every: askedToBeat(log)}
+	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), every: askedToBeat(log)}
+	// The guard comes first: whoever is told that it still runs stops it, and the daemon with it.
+	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
+		p, ok := Identify(owner.Role, owner.Pid)
+		if !ok {
+			return nil, fmt.Errorf("when the %s, process %d, was started cannot be read: has it ended, or is /proc not mounted?", owner.Role, owner.Pid)
+		}
+		c.owners = append(c.owners, p)
+	}
+	c.word = word{os.NewFile(uintptr(fd+1), "keeper"), make(chan struct{}), make(chan struct{})}
 	c.life, c.lose = context.WithCancelCause(context.Background())
 	c.timer = time.AfterFunc(time.Hour, c.expire)
 	go c.read()
+	go c.word.read()
 	return c, nil
+}
+
+// read ends with the pipe.
+func (w *word) read() {
+	defer close(w.ended)
+	var said [1]byte
+	if n, err := w.pipe.Read(said[:]); err == nil && n == 1 && said[0] == wordDead {
+		close(w.dead)
+	}
 }
 
 // Close hangs up, which the guard takes for the daemon's end.
 func (c *Client) Close() {
 	c.timer.Stop()
 	c.socket.Close()
+	c.word.pipe.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.keeper != nil {
+		c.keeper.close()
+		c.keeper = nil
+	}
 }
 
 // Pid is the guard's.
 func (c *Client) Pid() int { return c.guard }
+
+// Owners are the guard and the daemon, which is this process.
+func (c *Client) Owners() (guard, daemon Process) { return c.owners[0], c.owners[1] }
 
 // Every is how often the service manager's watchdog has to hear of the daemon, by Beat or Waits; 0 for never.
 func (c *Client) Every() time.Duration { return c.every }
@@ -78,6 +127,23 @@ func (c *Client) Life() context.Context { return c.life }
 
 // Err is an [ErrLost] with the reason once Life is over, nil before.
 func (c *Client) Err() error { return context.Cause(c.life) }
+
+// Containment is what holds the work; empty until the guard has said it.
+func (c *Client) Containment() Containment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hold == nil {
+		return ""
+	}
+	return c.hold.Containment
+}
+
+// Alarm says what of the work can't be killed, and why; empty if nothing is known to be so.
+func (c *Client) Alarm() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.alarm
+}
 
 // read ends with the socket.
 func (c *Client) read() {
@@ -97,12 +163,15 @@ func (c *Client) take(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.running
-	if m.Kind == kindLeased {
+	switch {
+	case m.Kind == kindLeased:
 		c.leased = m.At
 		c.watch()
 		return
-	}
-	if w == nil || w.seq != m.Seq || c.Err() != nil {
+	case m.Kind == kindKept:
+		c.kept(m.Hold)
+		return
+	case w == nil || w.seq != m.Seq || c.Err() != nil:
 		return
 	}
 	switch m.Kind {
@@ -113,16 +182,34 @@ func (c *Client) take(m message) {
 			return
 		}
 		w.pid = m.Pid
+		w.take(m.Hold)
 		w.started <- nil
-		c.watch()
 	case kindExited:
 		w.status = m.Status
 		close(w.exited)
+	case kindAlarm:
+		c.alarm = m.Error
+		w.alarmed(m.Error)
 	case kindDead:
 		w.output = m.Output
-		c.running = nil
+		c.running, c.alarm = nil, ""
+		w.close()
 		close(w.dead)
 	}
+}
+
+// kept takes in who the keeper is, while it lives. mu is held.
+func (c *Client) kept(h *Hold) {
+	c.hold = h
+	if h == nil {
+		return
+	}
+	p, err := newProof(*h)
+	if err != nil {
+		c.log.Warn("should the guard be lost, the end of the work can't be proven, and its session is left to expire", "err", err)
+		return
+	}
+	c.keeper = p
 }
 
 // watch sets the timer that looks after the guard. mu is held.
@@ -130,8 +217,17 @@ func (c *Client) watch() {
 	c.doubted = false
 	c.timer.Stop()
 	if enforced && c.running != nil && c.leased != 0 && c.Err() == nil {
-		c.timer.Reset(max(0, c.leased+overdue-boottime.Now()))
+		c.timer.Reset(max(0, c.deadline()+overdue-boottime.Now()))
 	}
+}
+
+// deadline is when the work must be over: what the guard has confirmed, or less where it was told so since. A lease that was
+// given back leaves the last confirmed one in force. mu is held.
+func (c *Client) deadline() time.Duration {
+	if c.allowed == 0 {
+		return c.leased
+	}
+	return min(c.leased, c.allowed)
 }
 
 // expire finds work that outlives what the guard has confirmed of its lease: then the guard is hung, and the daemon kills
@@ -140,9 +236,11 @@ func (c *Client) expire() {
 	c.mu.Lock()
 	due := c.running != nil && c.leased != 0 && c.Err() == nil
 	switch {
-	case due && boottime.Now() < c.leased+overdue:
+	case due && boottime.Now() < c.deadline()+overdue:
 		c.watch()
 		due = false
+	case due && c.alarm != "":
+		due = false // the guard does what it can: what can't be killed by it can't be killed by this process either
 	case due && !c.doubted:
 		// After a pause of this process a confirmation may wait to be read.
 		c.doubted, due = true, false
@@ -155,7 +253,7 @@ func (c *Client) expire() {
 }
 
 // abandon does without the guard: for good, since a guard that is merely slow must not start anything later. The guard
-// is killed, then everything below it but this process.
+// is killed; its keeper, and this process, kill the work.
 func (c *Client) abandon(cause error) {
 	c.mu.Lock()
 	if c.Err() != nil {
@@ -164,21 +262,35 @@ func (c *Client) abandon(cause error) {
 	}
 	c.lose(cause)
 	w := c.running
-	c.running = nil
 	c.timer.Stop()
 	c.mu.Unlock()
-	left := descendants(c.guard, os.Getpid()) // before its death leaves them to others
-	if os.Getppid() == c.guard && c.guard != 1 {
+	if os.Getppid() == c.guard { // which may be process 1 of a container
+		c.killBelow(w)
 		syscall.Kill(c.guard, syscall.SIGKILL)
 	}
 	if w != nil {
-		select {
-		case w.started <- cause:
-		default:
-		}
-		go w.mourn(left) // ends when nothing of it is left
+		go w.mourn(cause) // ends when nothing of it is left
 	}
 	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
+}
+
+// killBelow kills what is found below a guard that is hung, before its death leaves that to others. It spares the keeper,
+// which has to tell how it went, and this process.
+func (c *Client) killBelow(w *Work) {
+	var keeper int
+	c.mu.Lock()
+	if c.hold != nil {
+		keeper = c.hold.Keeper.Pid
+	}
+	c.mu.Unlock()
+	for again, tries := w != nil, 0; again && tries < eagerTries; tries++ {
+		again = false
+		for _, pid := range descendants(c.guard, os.Getpid()) {
+			if s, err := readStat(pid); pid != keeper && err == nil && !s.zombie {
+				again = syscall.Kill(pid, syscall.SIGKILL) == nil || again
+			}
+		}
+	}
 }
 
 // send tells the guard something. What is wrong shows on the reading side.
@@ -194,8 +306,16 @@ func (c *Client) send(m message) {
 	}
 }
 
-// Lease allows work until deadline, of CLOCK_BOOTTIME; 0 allows none.
-func (c *Client) Lease(deadline time.Duration) { c.send(message{Kind: kindLease, At: deadline}) }
+// Lease allows work until deadline, of CLOCK_BOOTTIME; 0 allows none. Whoever shortens a lease must do so from one place,
+// so that an older deadline is not sent after it. From here on this side too enforces a deadline that is shorter than the
+// last one, whether or not the guard confirms it.
+func (c *Client) Lease(deadline time.Duration) {
+	c.mu.Lock()
+	c.allowed = deadline
+	c.watch()
+	c.mu.Unlock()
+	c.send(message{Kind: kindLease, At: deadline})
+}
 
 // Beat promises that the daemon speaks again before until; 0 that it need not. A daemon that breaks it is killed.
 func (c *Client) Beat(until time.Duration) { c.send(message{Kind: kindBeat, At: until}) }
@@ -206,13 +326,54 @@ func (c *Client) Waits() { c.send(message{Kind: kindWaits}) }
 // Notify has the guard tell the service manager something, in the words of sd_notify(3); without one it is lost.
 func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
 
+// Owe says what has to be run after the work, should this daemon not live to do it: by the guard, before it closes the
+// session, or, where that is dead too, at the next start or by 'zkelectd release' (A5 in docs/protocol.md). None clears it.
+// The error says that what the latter two go by could not be written.
+func (c *Client) Owe(undo ...Spec) error {
+	c.mu.Lock()
+	c.undo = undo
+	c.mu.Unlock()
+	c.send(message{Kind: kindOwe, Undo: undo})
+	return c.keep()
+}
+
 // Session hands over what it takes to close the session after the daemon's death, and keeps it in its File.
 func (c *Client) Session(s Credentials) {
 	c.mu.Lock()
 	c.session = &s
 	c.mu.Unlock()
+	if s.File != "" {
+		if err := os.WriteFile(markFile(s.File), []byte(markDead), 0o600); err != nil { // no work is there yet
+			c.log.Error("'zkelectd release' may not be able to tell that no work runs", "err", err)
+		}
+	}
 	c.keep()
 	c.send(message{Kind: kindSession, Session: &s})
+}
+
+// Access replaces how to reach the servers, for the process that closes the session after the daemon's death.
+func (c *Client) Access(access json.RawMessage) {
+	c.amend(func(s *Credentials) { s.Access = access })
+}
+
+// Leave hands over what releases leadership, to be sent before the session is closed; nil for nothing.
+func (c *Client) Leave(tx json.RawMessage) {
+	c.amend(func(s *Credentials) { s.Leave = tx })
+}
+
+// amend changes what was handed over with the session, if there is one.
+func (c *Client) amend(change func(*Credentials)) {
+	c.mu.Lock()
+	if c.session == nil {
+		c.mu.Unlock()
+		return
+	}
+	s := *c.session
+	change(&s)
+	c.session = &s
+	c.mu.Unlock()
+	c.send(message{Kind: kindSession, Session: &s})
+	c.keep()
 }
 
 // SessionClosed says that there is nothing to close any more.
@@ -223,35 +384,32 @@ func (c *Client) SessionClosed() {
 	c.mu.Unlock()
 	c.send(message{Kind: kindSession})
 	if s != nil {
-		Forget(s.File)
+		Forget(*s)
 	}
 }
 
 // keep brings the session file up to date, or says in the log that it could not.
 func (c *Client) keep() error {
 	c.mu.Lock()
-	s, w := c.session, c.running
+	s, w, undo := c.session, c.running, c.undo
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: c.owners, Undo: undo}
+	if c.hold != nil && s != nil {
+		h := *c.hold
+		h.Mark = markFile(s.File)
+		f.Hold = &h
+	}
 	c.mu.Unlock()
 	if s == nil || s.File == "" {
 		return nil
 	}
-	f := SessionFile{Session: *s, Boot: boot()}
+	f.Session = *s
 	if w != nil {
-		f.Unit = w.unit
-	}
-	owners := []struct {
-		role string
-		pid  int
-	}{{"guard", c.guard}, {"daemon", os.Getpid()}}
-	if w != nil && w.pid != 0 {
-		owners = append(owners, struct {
-			role string
-			pid  int
-		}{"leader-only work", w.pid})
-	}
-	for _, o := range owners {
-		if p, ok := identify(o.role, o.pid); ok {
-			f.Processes = append(f.Processes, p)
+		f.Unit, f.Stamp = w.unit, w.stamp
+		if w.hold != nil {
+			f.Hold = w.hold
+		}
+		if p, ok := Identify("leader-only work", w.pid); ok && w.pid != 0 {
+			f.Work = &p
 		}
 	}
 	err := f.Keep(s.File)

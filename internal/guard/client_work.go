@@ -1,10 +1,15 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"syscall"
 	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/memlock"
 )
 
 // WorkOptions say what to run.
@@ -17,8 +22,8 @@ type WorkOptions struct {
 	StopSignal syscall.Signal
 	// Capture keeps the beginning of the output for Output instead of passing it on.
 	Capture bool
-	// Unit is permitted instead of a command being started. Env becomes its environment. Whoever starts it has to report its
-	// end by Kill, and to ask systemd for a stop beside Stop.
+	// Unit is permitted instead of a command being started. The caller has to report its end by Kill, and to ask systemd
+	// for a stop beside Stop.
 	Unit *Unit
 }
 
@@ -26,7 +31,10 @@ type WorkOptions struct {
 type Work struct {
 	c       *Client
 	unit    *Unit    // nil unless it is one
-	stamp   []string // the variables by which its processes are known, wherever they hide
+	stamp   []string // the variables by which its processes may be found, wherever they hide
+	hold    *Hold    // nil until it is started
+	proof   *proof
+	lost    time.Duration // when the guard was
 	seq     int
 	pid     int
 	status  string
@@ -34,9 +42,11 @@ type Work struct {
 	started chan error
 	exited  chan struct{}
 	dead    chan struct{}
+	alarm   chan error
 }
 
-// Start has the guard start work, for which there must be a lease, and waits until it runs. There is one at a time.
+// Start has the guard start work, for which there must be a lease, and waits until it runs. There is one at a time. It
+// returns an error only when nothing of the work runs.
 func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	var path string
 	var err error
@@ -48,24 +58,17 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	if opt.StopSignal == 0 {
 		opt.StopSignal = syscall.SIGTERM
 	}
-	w := &Work{c: c, unit: opt.Unit, started: make(chan error, 1), exited: make(chan struct{}), dead: make(chan struct{})}
+	w := &Work{
+		c: c, unit: opt.Unit, started: make(chan error, 1), exited: make(chan struct{}), dead: make(chan struct{}), alarm: make(chan error, 1),
+	}
 	if opt.Unit == nil {
 		w.stamp = stamp(opt.Env) // nothing escapes from a unit's control group
 	}
-	c.mu.Lock()
-	if err := c.Err(); err != nil || c.running != nil {
-		defer c.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("process %d still runs", c.running.pid)
+	spec := &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Capture: opt.Capture, Unit: opt.Unit}
+	if err := c.begin(w, spec); err != nil {
+		return nil, err
 	}
-	c.seq++
-	w.seq, c.running = c.seq, w
-	c.mu.Unlock()
-	c.send(message{Kind: kindStart, Seq: w.seq, Spec: &Spec{
-		Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Capture: opt.Capture, Unit: opt.Unit,
-	}})
+	c.send(message{Kind: kindStart, Seq: w.seq, Spec: spec})
 	limit := time.NewTimer(answerLimit)
 	defer limit.Stop()
 	select {
@@ -77,6 +80,7 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
+	memlock.Refresh() // from here on this process may have to act
 	if err := c.keep(); err != nil && opt.Unit != nil {
 		w.Kill() // nobody would end it if guard and daemon were killed at once
 		return nil, err
@@ -84,10 +88,61 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	return w, nil
 }
 
+// begin makes w the work, and has the guard watched from here on.
+func (c *Client) begin(w *Work, spec *Spec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if c.running != nil {
+		return fmt.Errorf("process %d still runs", c.running.pid)
+	}
+	if c.session != nil && c.session.File != "" && spec.Unit == nil {
+		spec.Mark = markFile(c.session.File)
+	}
+	c.seq++
+	w.seq, c.running = c.seq, w
+	c.watch()
+	return nil
+}
+
+// take takes in what holds the work. Without a proof the keeper's word is still one. The client's mu is held.
+func (w *Work) take(h *Hold) {
+	w.hold = h
+	if h == nil {
+		return
+	}
+	var err error
+	if w.proof, err = newProof(*h); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is over already
+		w.c.log.Warn("should the guard be lost, the end of the work may not be proven", "err", err)
+	}
+}
+
+func (w *Work) close() {
+	if w.proof != nil {
+		w.proof.close()
+		w.proof = nil
+	}
+}
+
+func (w *Work) alarmed(text string) {
+	if text == "" {
+		return
+	}
+	select {
+	case w.alarm <- errors.New(text):
+	default:
+	}
+}
+
 // Pid is the main process', and the group's id.
 func (w *Work) Pid() int { return w.pid }
 
-// Runs tells that something of the unit runs.
+// Alarm receives an error when something of the work turns out not to be killable. It must be stopped then.
+func (w *Work) Alarm() <-chan error { return w.alarm }
+
+// Runs reports whether something of the unit runs, or may run.
 func (w *Work) Runs() bool { return w.unit.Runs() }
 
 // Exited is closed when the main process has ended. What it left behind is killed.
@@ -110,33 +165,37 @@ func (w *Work) Stop(grace time.Duration) {
 // Kill ends the work at once. It returns at once; Dead tells.
 func (w *Work) Kill() { w.c.send(message{Kind: kindKill, Seq: w.seq}) }
 
-// mourn kills the work in the guard's stead and waits for its end. left are those that were found below the guard; what
-// had left the group before the guard died is known by its environment.
-func (w *Work) mourn(left []int) {
-	var ending *end
-	if w.unit != nil {
-		ending, _ = newEnd(*w.unit) // the guard could make one, too
+// mourn waits for the end of work whose guard is lost, and kills what it can find. It does not end before the kernel says
+// that nothing of the work is left: the session must not be closed, nor anything released, while something may run (A3).
+func (w *Work) mourn(cause error) {
+	w.lost = boottime.Now()
+	ending, _ := w.ending()
+	if ending != nil {
+		defer ending.close()
 	}
-	// Twice in a row, since one may be born behind the back of a search.
-	for clean, pause := 0, time.Millisecond; clean < 2; pause = min(2*pause, 20*time.Millisecond) {
-		clean++
-		for _, pid := range append(stamped(w.stamp), left...) {
-			if s, err := readStat(pid); err == nil && !s.zombie {
-				syscall.Kill(pid, syscall.SIGKILL)
-				clean = 0
-			}
+	warned := false
+	for pause := sweepLeast; ; pause = min(2*pause, sweepMost) {
+		err := w.end(ending)
+		if err == nil {
+			break
 		}
-		if w.pid != 0 && !groupGone(w.pid) {
-			syscall.Kill(-w.pid, syscall.SIGKILL)
-			clean = 0
+		if pause == sweepMost && !warned {
+			warned = true
+			w.c.log.Error("the work may still run: nothing is released, and the session is left to expire; stop what is left of it", "reason", err)
 		}
-		if ending != nil && !ending.sweep(true) {
-			clean = 0
+		for _, pid := range stamped(w.stamp) {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		if clean < 2 {
-			time.Sleep(pause) // bounded by the kernel: nothing survives SIGKILL but uninterruptible I/O
+		w.c.rouse()
+		select {
+		case <-w.c.word.dead:
+		case <-time.After(pause):
 		}
 	}
+	w.c.mu.Lock()
+	w.c.running = nil
+	w.close()
+	w.c.mu.Unlock()
 	select {
 	case <-w.exited:
 	default:
@@ -144,4 +203,74 @@ func (w *Work) mourn(left []int) {
 		close(w.exited)
 	}
 	close(w.dead)
+	select {
+	case w.started <- cause:
+	default:
+	}
+}
+
+// rouse has a keeper that is stopped go on: without a guard it ends the work as soon as it runs. The kernel does so only
+// where the guard's death leaves the keeper's process group without a parent in the session.
+func (c *Client) rouse() {
+	c.mu.Lock()
+	h := c.hold
+	c.mu.Unlock()
+	if h == nil {
+		return
+	}
+	if s, err := readStat(h.Keeper.Pid); err == nil && s.started == h.Keeper.Started {
+		syscall.Kill(h.Keeper.Pid, syscall.SIGCONT)
+	}
+}
+
+// ending is how to end a unit; nil for other work.
+func (w *Work) ending() (*end, error) {
+	if w.unit == nil {
+		return nil, nil
+	}
+	return newEnd(*w.unit) // the guard could make one, too
+}
+
+// end returns nil once all of the work is dead.
+func (w *Work) end(ending *end) error {
+	if w.unit != nil {
+		if ending != nil && ending.sweep(true) {
+			return nil
+		}
+		return fmt.Errorf("the unit %s may still run", w.unit.Name)
+	}
+	select {
+	case <-w.c.word.dead:
+		return nil
+	default:
+	}
+	p := w.proof
+	if p == nil {
+		p = w.c.keeper
+	}
+	if p == nil {
+		return errors.New("the keeper, which would say so, has not")
+	}
+	err := p.kill()
+	if err == nil && p.hold.Containment == CgroupContainment {
+		err = w.left()
+	}
+	return err
+}
+
+// left says what may be left of work whose control group is empty: nothing, unless something was moved to another group,
+// which the keeper alone would find. It has a moment to say so, if it lives.
+func (w *Work) left() error {
+	if w.proof == nil {
+		return errors.New("its control group is not known")
+	}
+	select {
+	case <-w.c.word.ended:
+		return nil
+	default:
+	}
+	if boottime.Now() < w.lost+dying {
+		return errors.New("the keeper has not said yet that nothing is left")
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"net/rpc"
 	"os"
 	"path/filepath"
@@ -226,4 +227,37 @@ func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	})
 	h.daemon()
 	d.checkBurial(pids)
+}
+
+// What the daemon has handed over last, to release leadership, is there when its session is closed.
+func TestTheLastReleaseIsHandedOver(t *testing.T) {
+	t.Parallel()
+	for name, handed := range map[string][]string{"as leader": {`[1]`, `[2]`}, "no more": {`[1]`, `null`}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			d := h.daemon()
+			c := h.credentials()
+			ask[int](d, "Leave", json.RawMessage(handed[0])) // without a session there is nothing to release
+			ask[int](d, "Session", c)
+			f, err := ReadSession(c.File)
+			if err != nil || f.Session.Leave != nil {
+				t.Errorf("%s, %v", f.Session.Leave, err)
+			}
+			for _, tx := range handed {
+				if c.Leave = json.RawMessage(tx); tx == "null" {
+					c.Leave = nil
+				}
+				ask[int](d, "Leave", c.Leave)
+				if f, err := ReadSession(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
+					t.Errorf("the file says %+v (%v), want %+v", f.Session, err, c)
+				}
+			}
+			syscall.Kill(d.pid, syscall.SIGKILL)
+			eventually(t, "the end of the session", func() bool { return len(h.burials()) > 0 })
+			if got := h.burials()[0].Session; !reflect.DeepEqual(got, c) {
+				t.Errorf("the guard has %+v, want %+v", got, c)
+			}
+		})
+	}
 }

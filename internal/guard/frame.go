@@ -26,6 +26,8 @@ const (
 	kindWaits   kind = "waits"   // the daemon has no session yet, and is alive
 	kindNotify  kind = "notify"  // tell the service manager Notify
 	kindSession kind = "session" // what to close after the daemon's death
+	kindOwe     kind = "owe"     // what to run before that: Undo
+	kindConfig  kind = "config"  // what to offer the next daemon: Config
 )
 
 // The messages of the guard.
@@ -34,9 +36,13 @@ const (
 	kindExited  kind = "exited"  // its main process has ended: Status
 	kindDead    kind = "dead"    // no process of it is left
 	kindLeased  kind = "leased"  // At is enforced now
+	kindKept    kind = "kept"    // who the keeper is: Hold
+	kindHeard   kind = "heard"   // the keeper is at it, if it was told to kill
+	kindAlarm   kind = "alarm"   // something of the work can't be killed: Error; empty once that is over
 )
 
-// message is what passes between the daemon and the guard. Times are CLOCK_BOOTTIME, which both share.
+// message is what passes between the daemon and the guard, and between the guard and its keeper. Times are
+// CLOCK_BOOTTIME, which all share.
 type message struct {
 	Kind    kind          `json:"kind"`
 	Seq     int           `json:"seq,omitempty"`
@@ -44,11 +50,17 @@ type message struct {
 	Grace   time.Duration `json:"grace,omitempty"`
 	Spec    *Spec         `json:"spec,omitempty"`
 	Session *Credentials  `json:"session,omitempty"`
+	Undo    []Spec        `json:"undo,omitempty"`
+	Config  []byte        `json:"config,omitempty"`
 	Notify  string        `json:"notify,omitempty"`
 	Pid     int           `json:"pid,omitempty"`
 	Status  string        `json:"status,omitempty"`
 	Output  string        `json:"output,omitempty"`
 	Error   string        `json:"error,omitempty"`
+	// Dir is the control group that the keeper puts the work into.
+	Dir string `json:"dir,omitempty"`
+	// Hold says, of work that was started, what holds it.
+	Hold *Hold `json:"hold,omitempty"`
 }
 
 // Credentials are what it takes to close a session from outside.
@@ -59,8 +71,10 @@ type Credentials struct {
 	Timeout  time.Duration `json:"timeout"`
 	// File is where they are kept as well, see [SessionFile]; empty for nowhere.
 	File string `json:"file,omitempty"`
-	// Access is how to reach the servers, for whoever closes the session; nothing to the guard.
+	// Access is how to reach the servers, and Leave what releases the leadership that is held, to be sent before the session is
+	// closed. The guard does not read them.
 	Access json.RawMessage `json:"access,omitempty"`
+	Leave  json.RawMessage `json:"leave,omitempty"`
 }
 
 // maxFrame bounds a message: an environment and a command line, which the kernel bounds too.
@@ -110,6 +124,13 @@ func socketpair() (near, far *os.File, err error) {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "daemon"), os.NewFile(uintptr(fds[1]), "guard"), nil
+}
+
+// shutdown tells the other side that nothing more comes.
+func shutdown(socket *os.File) {
+	if raw, err := socket.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
 }
 
 // instant writes what there is room for, and fails with the rest.

@@ -20,7 +20,14 @@ import (
 	"zkelectd/internal/racelog"
 )
 
-const patience = 60 * time.Second
+// patience is how long a test waits for what has to happen: less where each of many changes of the code is tried, most of
+// which keep it from happening (scripts/mutants).
+var patience = func() time.Duration {
+	if os.Getenv("MUTANT") != "" {
+		return 15 * time.Second
+	}
+	return time.Minute
+}()
 
 // house is one guard with its daemon.
 type house struct {
@@ -29,6 +36,7 @@ type house struct {
 	strings net.Listener
 	cmd     *exec.Cmd
 	exited  chan struct{}
+	born    map[int]uint64 // when processes of the work started: their pids may be used again
 }
 
 // newHouse starts a guard. Whatever it has brought about is gone after the test.
@@ -49,10 +57,15 @@ func newHouseLogging(t *testing.T, out *os.File, env ...string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
+		copied := filepath.Join(dir, "program") // another user may not get at the program that the tests are
+		copyProgram(t, copied)
+		program = copied
+	}
 	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, dir: dir, exited: make(chan struct{})}
+	h := &house{t: t, dir: dir, exited: make(chan struct{}), born: make(map[int]uint64)}
 	if h.strings, err = net.Listen("unix", filepath.Join(dir, "strings")); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +79,21 @@ func newHouseLogging(t *testing.T, out *os.File, env ...string) *house {
 	h.cmd = exec.Command(program)
 	h.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "HOUSE="+dir)
 	h.cmd.Env = append(h.cmd.Env, env...)
+	for _, kv := range env {
+		if id, ok := strings.CutPrefix(kv, "USER_ID="); ok {
+			user, err := strconv.Atoi(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+			if err := errors.Join(os.Chown(dir, user, user), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "strings"), 0o777)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if slices.Contains(env, "FIRST=yes") { // as in a container
+		h.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	}
 	h.cmd.Stdout, h.cmd.Stderr = out, out
 	if err := h.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -155,10 +183,17 @@ func (d *remote) work(lease time.Duration) (deadline time.Duration, pids []int) 
 	d.t.Helper()
 	ask[time.Duration](d, "Lease", time.Hour) // on a busy machine it takes its time to start
 	main := ask[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
-	pids = []int{main, d.wrote("hidden")}
+	pids = []int{main, d.seen("hidden")}
+	d.note(pids...)
+	return d.confirmed(lease), pids
+}
+
+// confirmed gives the work a lease, and returns its end once guard and keeper know it: the guard tells the keeper first.
+func (d *remote) confirmed(lease time.Duration) (deadline time.Duration) {
+	d.t.Helper()
 	deadline = ask[time.Duration](d, "Lease", lease)
 	eventually(d.t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == deadline })
-	return deadline, pids
+	return deadline
 }
 
 // wrote is the pid in a file, once it is there.
@@ -173,11 +208,59 @@ func (h *house) wrote(name string) int {
 	return pid
 }
 
+// seen is the pid that a process of the work has here, from the one in a file, which is that in its own namespace.
+func (h *house) seen(name string) (pid int) {
+	h.t.Helper()
+	own := h.wrote(name)
+	eventually(h.t, name, func() bool {
+		for _, p := range stamped([]string{workMark(h.dir)}) {
+			if innermost(p) == own {
+				pid = p
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// keeper is the keeper's pid.
+func (h *house) keeper() (pid int) {
+	h.t.Helper()
+	eventually(h.t, "the keeper", func() bool {
+		for _, p := range listed(h.cmd.Process.Pid) {
+			if slices.Contains(commandLine(p), keeperArgument) {
+				pid = p
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// contained are all containments.
+var contained = []Containment{CgroupContainment, PidnsContainment, KeeperContainment}
+
+// note remembers processes that are alive.
+func (h *house) note(pids ...int) {
+	for _, pid := range pids {
+		if s, err := readStat(pid); err == nil {
+			h.born[pid] = s.started
+		}
+	}
+}
+
+// alive reports whether a process lives; one that was noted is told from others that get its pid.
+func (h *house) alive(pid int) bool {
+	s, err := readStat(pid)
+	born, noted := h.born[pid]
+	return err == nil && !s.zombie && (!noted || s.started == born)
+}
+
 // dead waits until none of the processes is left, and returns when that was.
 func (h *house) dead(pids ...int) time.Duration {
 	h.t.Helper()
 	for _, pid := range pids {
-		eventually(h.t, "the death of "+strconv.Itoa(pid), func() bool { return !alive(pid) })
+		eventually(h.t, "the death of "+strconv.Itoa(pid), func() bool { return !h.alive(pid) })
 	}
 	return boottime.Now()
 }
@@ -214,7 +297,28 @@ func (h *house) signal(sig syscall.Signal) {
 	}
 }
 
-// running tells that a thread of a process is neither stopped nor dead.
+// stop stops processes; it has come into effect when it returns.
+func (h *house) stop(pids ...int) {
+	h.t.Helper()
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	for _, pid := range pids {
+		eventually(h.t, "the stop", func() bool { return !running(pid) })
+	}
+}
+
+// killAtOnce kills processes none of which sees another die. The guard must be the last: with it goes what its children's
+// process groups have for a parent in the session, and the kernel wakes those that are stopped in such a group.
+func (h *house) killAtOnce(pids ...int) {
+	h.t.Helper()
+	h.stop(pids...)
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// running reports whether a thread of a process is neither stopped nor dead.
 func running(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is in order
 	return slices.ContainsFunc(threads, func(file string) bool {

@@ -12,11 +12,12 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// late is by how much work has outlived its lease. 100 ms are allowed on a quiet machine, this test runs on a busy one.
+// late checks that the lease has ended the work. Without that it would live on; the bound is wide for the sake of machines that
+// do much else. How long it takes is measured by bench.
 func late(t *testing.T, dead, deadline time.Duration) {
 	t.Helper()
 	t.Logf("dead %s after the deadline", (dead - deadline).Round(100*time.Microsecond))
-	if dead > deadline+500*time.Millisecond {
+	if dead > deadline+1500*time.Millisecond {
 		t.Errorf("dead only %s after the deadline", dead-deadline)
 	}
 }
@@ -48,8 +49,8 @@ func TestNoWorkWithoutALease(t *testing.T) {
 // S1, with a daemon that does nothing.
 func TestLeaseEndsTheWork(t *testing.T) {
 	t.Parallel()
-	for _, groups := range []string{"yes", "no"} {
-		h := newHouse(t, "GROUPS="+groups)
+	for _, c := range contained {
+		h := newHouse(t, "CONTAINMENT="+string(c))
 		d := h.daemon()
 		deadline, pids := d.work(400 * time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
@@ -178,7 +179,7 @@ func TestGuardStoppedForLessThanTheLease(t *testing.T) {
 	h.lives(deadline+100*time.Millisecond, pids...)
 }
 
-// Guard and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
+// Guard, keeper and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
 // counts, though the timer of the old one has fired.
 func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
 	t.Parallel()
@@ -189,8 +190,11 @@ func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
 	ask[int](d, "Beat", time.Hour)
 	ask[time.Duration](d, "Lease", time.Hour)
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+20*time.Millisecond })
+	keeper := h.keeper()
+	syscall.Kill(keeper, syscall.SIGSTOP)
+	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+2*keeperLag })
 	h.signal(syscall.SIGCONT)
+	syscall.Kill(keeper, syscall.SIGCONT)
 	h.lives(boottime.Now()+200*time.Millisecond, pids...)
 }
 
@@ -219,5 +223,35 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 	g.drain() // ends though nothing comes
 	if g.lease != 1 {
 		t.Error(g.lease)
+	}
+	// One deadline is enough; without any that has passed, nothing is hurried.
+	for name, c := range map[string]struct{ lease, silence, want time.Duration }{
+		"the lease is over": {1, later, 7}, "the daemon is silent": {later, 1, 7}, "neither": {later, later, later},
+	} {
+		g.lease, g.silence = c.lease, c.silence
+		g.inbox <- letter{from: d, msg: message{Kind: kindLease, At: 7}}
+		if g.drain(); g.lease != c.want {
+			t.Errorf("%s: the lease ends at %s", name, g.lease)
+		}
+		for len(g.inbox) > 0 {
+			<-g.inbox
+		}
+	}
+}
+
+// A keeper that stood still while the lease ended does not begin the work then, not even for a moment.
+func TestAKeeperThatIsLateStartsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d := h.daemon()
+	keeper := h.keeper()
+	ask[time.Duration](d, "Lease", 300*time.Millisecond)
+	h.stop(keeper)
+	// Where that takes long the daemon gives up on the guard.
+	if _, err := try[int](d, "Start", h.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
+		t.Error("it was started")
+	}
+	if read(h.dir+"/ran") != "" {
+		t.Error("it ran")
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/lossy"
@@ -26,24 +27,41 @@ import (
 // A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
 // program in another role. The tests lead them by the hand.
 func TestMain(m *testing.M) {
+	BeKeeper()
 	switch os.Getenv("ROLE") {
 	case "guard":
 		os.Setenv("ROLE", "daemon") // which the daemon gets
+		if os.Getenv("FIRST") == "yes" {
+			if err := ownProc(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}
 		os.Exit(beGuard(os.Getenv("HOUSE")))
 	case "daemon":
 		os.Exit(beDaemon(os.Getenv("HOUSE")))
+	case "forker":
+		os.Exit(fork(os.Getenv("HOUSE")))
+	case "unit":
+		user, err := strconv.Atoi(os.Getenv("USER_ID"))
+		if err = errors.Join(err, Entrust(user, user)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case "root":
+		syscall.Setresuid(0, 0, 0)
+		syscall.Exec("/bin/sleep", []string{"sleep", "1000"}, os.Environ())
 	}
 	goleak.VerifyTestMain(m)
 }
 
 func beGuard(dir string) int {
-	if os.Getenv("GROUPS") == "no" {
-		hideGroups()
-	}
 	status, err := Run(Options{
 		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
-		Close: func(_ context.Context, c Credentials) error { return undertaken(dir, c) },
-		Log:   newLog(),
+		Containment: Containment(os.Getenv("CONTAINMENT")),
+		Close:       func(_ context.Context, c Credentials) (string, error) { return "", undertaken(dir, c) },
+		Log:         newLog(),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -56,20 +74,6 @@ func newLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(lossy.New(os.Stderr, func(int64) {}), nil))
 }
 
-// hideGroups hides the control groups from this thread, which is the guard's, as far as that is allowed.
-func hideGroups() {
-	runtime.LockOSThread()
-	mount, _ := ownCgroup()
-	err := unix.Unshare(unix.CLONE_NEWNS)
-	if err == nil {
-		err = unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	}
-	if err == nil && mount != "" {
-		err = unix.Mount("none", mount, "tmpfs", unix.MS_RDONLY, "")
-	}
-	fmt.Fprintln(os.Stderr, "control groups hidden:", err)
-}
-
 // burial is what is written down when a session is closed.
 type burial struct {
 	Session Credentials
@@ -79,8 +83,8 @@ type burial struct {
 
 func undertaken(dir string, c Credentials) error {
 	b := burial{Session: c, Left: stamped([]string{workMark(dir)})}
-	for _, pid := range children()(os.Getpid()) {
-		b.Daemon = b.Daemon || alive(pid)
+	for _, pid := range stamped([]string{"ROLE=daemon", "HOUSE=" + dir}) {
+		b.Daemon = b.Daemon || alive(pid) && !slices.Contains(commandLine(pid), keeperArgument)
 	}
 	line, err := json.Marshal(b)
 	if err != nil {
@@ -96,6 +100,10 @@ func undertaken(dir string, c Credentials) error {
 		err = errors.New("no server answers")
 	}
 	return err
+}
+
+func commandLine(pid int) []string {
+	return strings.Split(read(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00")
 }
 
 // unclosable is the session that can't be closed.
@@ -185,6 +193,12 @@ func (d *Remote) Session(c Credentials, _ *int) error {
 	return nil
 }
 
+// Leave hands over what releases leadership.
+func (d *Remote) Leave(tx json.RawMessage, _ *int) error {
+	d.c.Leave(tx)
+	return nil
+}
+
 func (d *Remote) SessionClosed(_ int, _ *int) error {
 	d.c.SessionClosed()
 	return nil
@@ -196,6 +210,12 @@ func (d *Remote) Start(opt WorkOptions, pid *int) error {
 		return err
 	}
 	d.w, *pid = w, w.Pid()
+	return nil
+}
+
+// Alarm is what of the work can't be killed.
+func (d *Remote) Alarm(_ int, why *string) error {
+	*why = d.c.Alarm()
 	return nil
 }
 

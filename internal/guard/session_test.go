@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,17 +43,28 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if f, err = ReadSession(c.File); err != nil {
 		t.Fatal(err)
 	}
-	want["leader-only work"] = pids[0]
+	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Stamp, workMark(h.dir)) {
+		t.Errorf("%+v", f)
+	}
 	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) {
 		t.Errorf("%+v", f)
 	}
-	if p, alive := f.Alive(); !alive || p.Pid != want[p.Role] {
-		t.Errorf("%+v, %t", p, alive)
+	if err := f.End(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
+		t.Error(err)
+	}
+	if f.Hold == nil || f.Hold.Containment != CgroupContainment || f.Hold.Keeper.Pid != h.keeper() || f.Hold.Group == "" || f.Hold.Inode == 0 {
+		t.Errorf("held by %+v", f.Hold)
+	}
+	if text := read(markFile(c.File)); text != markRunning {
+		t.Errorf("marked %q", text)
 	}
 	ask[int](d, "Kill", 0)
 	ask[Ending](d, "Dead", 0)
 	ask[int](d, "SessionClosed", 0)
 	if _, err := ReadSession(c.File); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(markFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(h.dir, ".zkelectd*")); len(left) > 0 {
@@ -65,8 +77,8 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 }
 
 // Whose session it is must not be mistaken: an undertaker that errs one way closes it under live work, the other way never.
-func TestAlive(t *testing.T) {
-	own, ok := identify("daemon", os.Getpid())
+func TestEndedProcesses(t *testing.T) {
+	own, ok := Identify("daemon", os.Getpid())
 	if !ok || own.Started == 0 {
 		t.Fatalf("%+v", own)
 	}
@@ -76,7 +88,7 @@ func TestAlive(t *testing.T) {
 	}
 	defer zombie.Wait()
 	eventually(t, "its end", func() bool { return !alive(zombie.Process.Pid) })
-	dead, ok := identify("leader-only work", zombie.Process.Pid)
+	dead, ok := Identify("leader-only work", zombie.Process.Pid)
 	if !ok {
 		t.Fatal("a process that nobody has waited for is gone")
 	}
@@ -86,16 +98,19 @@ func TestAlive(t *testing.T) {
 		file  SessionFile
 		alive bool
 	}{
-		"lives":          {SessionFile{Boot: boot(), Processes: []Process{own}}, true},
-		"the last lives": {SessionFile{Boot: boot(), Processes: []Process{other, dead, reused, own}}, true},
-		"another boot":   {SessionFile{Boot: "of yesterday", Processes: []Process{own}}, false},
-		"a reused pid":   {SessionFile{Boot: boot(), Processes: []Process{reused}}, false},
-		"no such pid":    {SessionFile{Boot: boot(), Processes: []Process{other}}, false},
-		"a zombie":       {SessionFile{Boot: boot(), Processes: []Process{dead}}, false},
-		"nobody":         {SessionFile{Boot: boot()}, false},
+		"lives":             {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{own}}, true},
+		"the last lives":    {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{other, dead, reused, own}}, true},
+		"another boot":      {SessionFile{Boot: "of yesterday", Namespace: namespace(), Processes: []Process{own}}, false},
+		"a reused pid":      {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{reused}}, false},
+		"no such pid":       {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{other}}, false},
+		"a zombie":          {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{dead}}, false},
+		"nobody":            {SessionFile{Boot: boot(), Namespace: namespace()}, true},
+		"no boot":           {SessionFile{Namespace: namespace(), Processes: []Process{other}}, true},
+		"no namespace":      {SessionFile{Boot: boot(), Processes: []Process{other}}, true},
+		"another namespace": {SessionFile{Boot: boot(), Namespace: "pid:[1]", Processes: []Process{other}}, true},
 	} {
-		if p, alive := c.file.Alive(); alive != c.alive || alive && p != own {
-			t.Errorf("%s: %+v, %t", name, p, alive)
+		if err := c.file.End(0); (err != nil) != c.alive {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -103,7 +118,7 @@ func TestAlive(t *testing.T) {
 func TestSessionFileErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "session")
-	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`} {
+	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`, `{"session":{"servers":["a:1"],"id":5},"work":{"pid":1}}`} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -121,8 +136,27 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 	if err := (SessionFile{}).Keep(dir); err == nil || !strings.Contains(err.Error(), dir) { // not over a directory
 		t.Error(err)
 	}
-	Forget("")
-	Forget(missing) // fine
+	Forget(Credentials{})
+	Forget(Credentials{File: missing}) // fine
+}
+
+// What is in the file is run and killed: nobody else may have written it.
+func TestSessionFileOfAnotherUserIsNotBelieved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "session")
+	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, Undo: []Spec{{Path: "/bin/true", Argv: []string{"true"}}}}
+	for name, change := range map[string]func() error{
+		"another user":   func() error { return os.Chown(path, 65534, 65534) },
+		"group may":      func() error { return os.Chmod(path, 0o660) },
+		"everybody may":  func() error { return os.Chmod(path, 0o602) },
+		"a link to ours": func() error { return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)) },
+	} {
+		if err := errors.Join(f.Keep(path), change()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadSession(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // A reader sees the old file or the new one, and nobody else sees any.
@@ -141,9 +175,38 @@ func TestKeepReplaces(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	Forget(path)
+	Forget(Credentials{ID: -6, File: path}) // the one before
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+	Forget(Credentials{ID: -5, File: path})
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Error(err)
+	}
+}
+
+// A note that somebody has removed does not say that nothing ran.
+func TestAMissingMarkProvesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, "CONTAINMENT=keeper")
+	d := h.daemon()
+	c := h.credentials()
+	ask[int](d, "Session", c)
+	if text := read(markFile(c.File)); text != markDead {
+		t.Errorf("marked %q before any work", text)
+	}
+	_, pids := d.bare(time.Hour)
+	if err := os.Remove(markFile(c.File)); err != nil {
+		t.Fatal(err)
+	}
+	h.killAtOnce(d.pid, h.keeper(), h.cmd.Process.Pid)
+	h.dead(pids[0])
+	f, err := ReadSession(c.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.End(0); err == nil || !h.alive(pids[2]) {
+		t.Errorf("%v, while the work lives: %t", err, h.alive(pids[2]))
 	}
 }
 
@@ -164,7 +227,6 @@ func FuzzReadSession(f *testing.F) {
 			}
 			return
 		}
-		read.Alive()
 		if err := read.Keep(path); err != nil {
 			t.Fatal(err)
 		}

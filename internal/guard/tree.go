@@ -10,39 +10,75 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// descendants lists the processes below a process, without spare and what is below that. A zombie counts: until it is
-// reaped it may have threads that run, and what it leaves behind may not have been seen yet.
-func descendants(root, spare int) []int {
-	below := children()
+// offspring lists the direct children of this process without opening anything: the lists of its first thread, to which
+// the kernel gives orphans, and of the thread that starts processes.
+type offspring struct {
+	lists []int // descriptors of /proc/self/task/TID/children
+	text  []byte
+}
+
+// newOffspring must be called on the thread that starts processes.
+func newOffspring() (*offspring, error) {
+	o := &offspring{text: make([]byte, 64<<10)}
+	threads := []int{os.Getpid()}
+	if tid := unix.Gettid(); tid != os.Getpid() {
+		threads = append(threads, tid)
+	}
+	for _, tid := range threads {
+		fd, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/children", tid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			o.close()
+			return nil, fmt.Errorf("cannot list child processes (is /proc mounted, and CONFIG_PROC_CHILDREN set?): %w", err)
+		}
+		o.lists = append(o.lists, fd)
+	}
+	return o, nil
+}
+
+func (o *offspring) close() {
+	for _, fd := range o.lists {
+		unix.Close(fd)
+	}
+}
+
+// each calls f for the children found. Some may be missed while others end: that there are none is for wait4 to say.
+func (o *offspring) each(f func(pid int)) {
+	for _, fd := range o.lists {
+		n, err := unix.Pread(fd, o.text, 0)
+		if err != nil {
+			continue
+		}
+		pid := 0
+		for _, c := range o.text[:n] {
+			if c >= '0' && c <= '9' {
+				pid = 10*pid + int(c-'0')
+			} else if pid != 0 {
+				f(pid)
+				pid = 0
+			}
+		}
+	}
+}
+
+// descendants lists the processes below a process, without spare and what is below that, as far as they can be found: it
+// serves to kill, and proves nothing. A zombie counts: until it is reaped it may have threads that run.
+func descendants(root int, spare ...int) []int {
 	var all []int
 	next := []int{root}
 	for len(next) > 0 {
 		pid := next[0]
 		next = next[1:]
-		for _, c := range below(pid) {
-			if c != spare {
+		for _, c := range listed(pid) {
+			if !slices.Contains(spare, c) {
 				next, all = append(next, c), append(all, c)
 			}
 		}
 	}
 	return all
-}
-
-// children returns how to look up the children of a process: in the lists of its threads where the kernel has them, else
-// in a table of all processes.
-func children() func(pid int) []int {
-	if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); err == nil {
-		return listed
-	}
-	table := make(map[int][]int)
-	for _, pid := range processes() {
-		if s, err := readStat(pid); err == nil {
-			table[s.parent] = append(table[s.parent], pid)
-		}
-	}
-	return func(pid int) []int { return table[pid] }
 }
 
 func listed(pid int) []int {
@@ -66,9 +102,9 @@ func listed(pid int) []int {
 }
 
 type stat struct {
-	zombie        bool
-	parent, group int
-	started       uint64 // in clock ticks since boot: with the pid it names a process for good
+	zombie  bool
+	parent  int
+	started uint64 // in clock ticks since boot: with the pid it names a process for good
 }
 
 func readStat(pid int) (stat, error) {
@@ -77,17 +113,87 @@ func readStat(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// pid (name) state ppid pgrp …; the name may hold anything, so count from its end.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 {
-		return stat{}, fmt.Errorf("%s is too short", path)
+	s, err := parseStat(data)
+	if err != nil {
+		return stat{}, fmt.Errorf("%s: %w", path, err)
 	}
-	s := stat{zombie: fields[0] == "Z" || fields[0] == "X"}
-	var errs [3]error
-	s.parent, errs[0] = strconv.Atoi(fields[1])
-	s.group, errs[1] = strconv.Atoi(fields[2])
-	s.started, errs[2] = strconv.ParseUint(fields[19], 10, 64)
-	return s, errors.Join(errs[:]...)
+	return s, nil
+}
+
+func parseStat(data []byte) (stat, error) {
+	// pid (name) state ppid pgrp …; the name may hold anything, so count from its end.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 20 {
+		return stat{}, errors.New("too short")
+	}
+	state := fields[0][0]
+	parent, noParent := strconv.Atoi(string(fields[1]))
+	started, noStart := strconv.ParseUint(string(fields[19]), 10, 64)
+	return stat{zombie: state == 'Z' || state == 'X', parent: parent, started: started}, errors.Join(noParent, noStart)
+}
+
+// Process names a process of one boot for good.
+type Process struct {
+	Role    string `json:"role"`
+	Pid     int    `json:"pid"`
+	Started uint64 `json:"started"`
+}
+
+// Identify names a running process.
+func Identify(role string, pid int) (Process, bool) {
+	s, err := readStat(pid)
+	return Process{role, pid, s.started}, err == nil
+}
+
+// Check returns an error unless the process runs, and parent is its parent, or 0.
+func (p Process) Check(parent int) error {
+	s, err := readStat(p.Pid)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the %s, process %d, does not run: %w", p.Role, p.Pid, err)
+	case s.zombie:
+		return fmt.Errorf("the %s, process %d, is dead", p.Role, p.Pid)
+	case s.started != p.Started:
+		return fmt.Errorf("the %s has ended, and process %d is another by now", p.Role, p.Pid)
+	case parent != 0 && s.parent != parent:
+		return fmt.Errorf("the %s, process %d, is not below process %d, but below %d", p.Role, p.Pid, parent, s.parent)
+	}
+	return nil
+}
+
+// ended returns nil if the kernel says that the process has ended: there is none with that pid, another one has it, or all
+// of its threads are gone. An error says that it runs, or that this could not be found out.
+func (p Process) ended() error {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("whether the %s (process %d) has ended cannot be told: %w", p.Role, p.Pid, err)
+	}
+	defer unix.Close(fd)
+	if exited(fd) {
+		return nil
+	}
+	s, err := readStat(p.Pid)
+	switch {
+	case err != nil:
+		return fmt.Errorf("whether the %s (process %d) has ended cannot be told: %w", p.Role, p.Pid, err)
+	case s.started != p.Started:
+		return nil
+	}
+	return fmt.Errorf("the %s still runs as process %d", p.Role, p.Pid)
+}
+
+// exited reports whether all threads of the process behind a pidfd have ended.
+func exited(pidfd int) bool {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	if err == nil {
+		return n == 1 && fds[0].Revents&unix.POLLIN != 0
+	}
+	// A process that may have no files open may not poll either.
+	return errors.Is(unix.PidfdSendSignal(pidfd, 0, nil, 0), unix.ESRCH)
 }
 
 // processes are the ids of all there are.
@@ -105,7 +211,7 @@ func processes() []int {
 	return all
 }
 
-// stamp picks out of an environment what tells one piece of work from every other: node, root and term.
+// stamp picks out of an environment what distinguishes one piece of work from every other: node, root and term.
 func stamp(env []string) []string {
 	var marks []string
 	for _, kv := range env {
@@ -116,7 +222,8 @@ func stamp(env []string) []string {
 	return marks
 }
 
-// stamped lists the processes with all these variables in their environment. Without any nothing is.
+// stamped lists the processes with all these variables in their environment, as far as that can be read: it serves to
+// kill, and proves nothing. Without any marks nothing is.
 func stamped(marks []string) []int {
 	if len(marks) == 0 {
 		return nil
@@ -133,17 +240,4 @@ func stamped(marks []string) []int {
 		}
 	}
 	return all
-}
-
-// groupGone tells that no live process of a process group is left.
-func groupGone(group int) bool {
-	if err := syscall.Kill(-group, 0); errors.Is(err, syscall.ESRCH) {
-		return true
-	}
-	for _, pid := range processes() {
-		if s, err := readStat(pid); err == nil && s.group == group && !s.zombie {
-			return false
-		}
-	}
-	return true
 }

@@ -8,22 +8,39 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 )
 
 // Unit is leader-only work that systemd runs. It starts the unit only while there is a permit; the guard takes the permit
-// away and kills the unit's control group, which the unit entrusts to it as it starts (see [Admit]). For that neither
+// away and kills the unit's control group, which the unit entrusts to it as it starts (see [Entrust]). For that neither
 // systemd nor D-Bus is needed, so that the unit ends with the lease as a child does (S1).
 type Unit struct {
 	Name string `json:"name"`
 	// Group is its control group, below where the hierarchy is mounted.
 	Group string `json:"group"`
-	// Permit is a file that exists while the unit may run; the unit takes its environment from it.
+	// Permit is a directory that exists while the unit may run, see [Permit].
 	Permit string `json:"permit"`
 }
+
+// Permit returns the permit of a unit that belongs to the zkelectd of this process; empty if there can be none.
+//
+// It is a control group without processes. systemd looks for it, and for [PermitFile] in it, each time that it starts a
+// process of the unit, so nothing starts once the guard has removed it. This user can make and remove it, but nothing else
+// can be there than what the kernel puts there: no FIFO that systemd would wait for, and no text that it would go by.
+func Permit() string {
+	parent := cgroupParent()
+	if parent == "" {
+		return ""
+	}
+	return filepath.Join(parent, "zkelectd-permit")
+}
+
+// PermitFile is the file in a permit that the unit has as an EnvironmentFile=. Its lines are no assignments.
+const PermitFile = eventsFile
 
 // lull is how long nothing may have run in a control group that still exists before the unit counts as dead: systemd may
 // be about to start the next of its processes.
@@ -41,35 +58,20 @@ func (u Unit) dir() (string, error) {
 	return filepath.Join(mount, u.Group), nil
 }
 
-// permitHead begins a permit: whose it is.
-const permitHead = "# The permit of guard "
-
-// allow writes the permit, in one step.
-func (u Unit) allow(guard int, env []string) error {
-	s, err := readStat(guard)
-	if err != nil {
-		return err
+// allow makes the permit.
+func (u Unit) allow() error {
+	if err := os.Mkdir(u.Permit, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot make the permit, a control group: %w", err)
 	}
-	text := fmt.Appendf(nil, permitHead+"%d %d: %s may run while this file exists.\n", guard, s.started, u.Name)
-	for _, kv := range env {
-		key, value, _ := strings.Cut(kv, "=")
-		text = append(text, key+`="`+quoting.Replace(value)+"\"\n"...)
-	}
-	temp := u.Permit + ".new"
-	if err := os.WriteFile(temp, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temp, u.Permit)
+	return nil
 }
-
-// quoting is what systemd.exec(5) asks for within double quotes.
-var quoting = strings.NewReplacer(`"`, `\"`, `\`, `\\`, "`", "\\`", `$`, `\$`)
 
 // end keeps a unit from starting, kills it, and finds out when it is dead. The permit goes first: what systemd starts
 // after that fails, and what it had started before is found in the control group.
 type end struct {
 	unit    Unit
 	dir     string
+	group   *cgroup // nil until it was found
 	revoked bool
 	quiet   time.Duration // since when nothing runs; 0 if something does
 }
@@ -79,21 +81,35 @@ func newEnd(u Unit) (*end, error) {
 	return &end{unit: u, dir: dir}, err
 }
 
-// sweep takes the permit away, kills if so asked, and tells that the unit is dead.
+// prepare opens what the end needs, as soon as systemd has made the control group, and again for as long as the unit has not
+// entrusted it: then it can be watched, and not killed.
+func (e *end) prepare() {
+	if e.group != nil && e.group.kills >= 0 {
+		return
+	}
+	if group, err := openUnitGroup(e.dir); err == nil {
+		e.close()
+		e.group = group
+	}
+}
+
+func (e *end) close() {
+	e.group.close()
+	e.group = nil
+}
+
+// sweep takes the permit away, kills if so asked, and reports whether the unit is dead.
 func (e *end) sweep(kill bool) (dead bool) {
+	e.prepare()
+	if kill {
+		e.group.kill()
+	}
 	if !e.revoked {
 		err := os.Remove(e.unit.Permit)
 		e.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
 	}
-	group := &cgroup{dir: e.dir}
-	if _, err := os.Stat(e.dir); errors.Is(err, fs.ErrNotExist) {
-		return e.revoked
-	}
-	if group.populated() {
+	if !e.empty() {
 		e.quiet = 0
-		if kill {
-			group.kill()
-		}
 		return false
 	}
 	now := boottime.Now()
@@ -103,12 +119,43 @@ func (e *end) sweep(kill bool) (dead bool) {
 	return e.revoked && now-e.quiet > lull
 }
 
+// empty reports whether the kernel says that nothing runs in the unit's control group: it is not populated, or there is
+// none. One that was made anew is another.
+func (e *end) empty() bool {
+	if e.group != nil && e.group.populated() {
+		return false
+	}
+	again, err := openUnitGroup(e.dir)
+	if err != nil {
+		return Hold{Group: e.dir}.removed(err) == nil
+	}
+	e.close()
+	e.group = again
+	return !again.populated()
+}
+
+// openUnitGroup opens a unit's control group. Whoever may not write its cgroup.kill can still see whether it is empty.
+func openUnitGroup(dir string) (*cgroup, error) {
+	c := &cgroup{dir: dir}
+	var err error
+	if c.file, err = os.Open(dir); err != nil {
+		return nil, err
+	}
+	if c.events, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		c.file.Close()
+		return nil, fmt.Errorf("cannot read whether anything runs in the control group %s: %w", dir, err)
+	}
+	c.kills, _ = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0) // -1 where it may not be written
+	return c, nil
+}
+
 // Await ends the unit in the stead of a guard that is dead, and waits for that, for no longer than limit.
 func (u Unit) Await(limit time.Duration) error {
 	e, err := newEnd(u)
 	if err != nil {
 		return err
 	}
+	defer e.close()
 	for over := boottime.Now() + limit; !e.sweep(true); time.Sleep(sweepLeast) {
 		if boottime.Now() > over {
 			return fmt.Errorf("%s does not end: something of it still runs in %s", u.Name, e.dir)
@@ -117,10 +164,14 @@ func (u Unit) Await(limit time.Duration) error {
 	return nil
 }
 
-// Runs tells that something runs in the unit's control group.
+// Runs reports whether something runs in the unit's control group, or may run there.
 func (u Unit) Runs() bool {
-	dir, err := u.dir()
-	return err == nil && (&cgroup{dir: dir}).populated()
+	e, err := newEnd(u)
+	if err != nil {
+		return true
+	}
+	defer e.close()
+	return !e.empty()
 }
 
 // Entrusted tells that this process may end the unit.
@@ -136,39 +187,34 @@ func (u Unit) Entrusted() error {
 	return f.Close()
 }
 
-// Admit is what the unit runs as root before anything else: it refuses without the permit of a guard that is alive, and
-// entrusts the unit's control group to the guard's user.
-func Admit(permit string) error {
-	f, err := os.Open(permit)
-	if err != nil {
-		return fmt.Errorf("this host does not lead: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	var pid int
-	var started uint64
-	if _, err := fmt.Fscanf(f, permitHead+"%d %d:", &pid, &started); err != nil {
-		return fmt.Errorf("%s is no permit: %w", permit, err)
-	}
-	if s, err := readStat(pid); err != nil || s.zombie || s.started != started {
-		return fmt.Errorf("this host does not lead: %s is of guard %d, which is dead", permit, pid)
-	}
+// OwnGroup returns the control group of the unit that this process belongs to, below where the hierarchy is mounted.
+func OwnGroup() (string, error) {
 	mount, own := ownCgroup()
 	own = strings.TrimSuffix(own, "/.control") // where systemd puts what is not the service itself, with Delegate=
 	if mount == "" || path.Base(own) == "/" {
-		return errors.New("there is no control group of version 2 to entrust to the guard")
+		return "", errors.New("there is no control group of version 2 to entrust to the guard")
 	}
-	owner := info.Sys().(*syscall.Stat_t)
-	return os.Chown(filepath.Join(mount, own, killFile), int(owner.Uid), int(owner.Gid))
+	return own, nil
+}
+
+// Entrust allows a guard's user to kill all of the unit that this process, which is root's, belongs to.
+func Entrust(uid, gid int) error {
+	own, err := OwnGroup()
+	if err != nil {
+		return err
+	}
+	mount, _ := ownCgroup()
+	return os.Chown(filepath.Join(mount, own, killFile), uid, gid)
 }
 
 // OwnService is the name of the systemd service that this process is a part of, "" for none.
 func OwnService() string {
 	_, own := ownCgroup()
-	for _, name := range strings.Split(own, "/") {
+	return serviceOf(own)
+}
+
+func serviceOf(group string) string {
+	for _, name := range strings.Split(group, "/") {
 		if strings.HasSuffix(name, ".service") {
 			return name
 		}

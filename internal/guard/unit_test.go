@@ -20,21 +20,19 @@ type unitGroup struct {
 	unit Unit
 }
 
-// newUnitGroup returns nil where no control groups can be made.
 func newUnitGroup(t *testing.T) *unitGroup {
 	t.Helper()
 	mount, own := ownCgroup()
-	if !divisible(t) {
-		t.Log("no control groups here")
-		return nil
-	}
-	u := Unit{Name: "app.service", Group: filepath.Join(own, fmt.Sprintf("unit-test-%d-%d", os.Getpid(), boottime.Now())), Permit: filepath.Join(t.TempDir(), "leader.env")}
+	divisible(t)
+	name := fmt.Sprintf("unit-test-%d-%d", os.Getpid(), boottime.Now())
+	u := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: Permit() + "-" + name}
 	g := &unitGroup{t: t, dir: filepath.Join(mount, u.Group), unit: u}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		(&cgroup{dir: g.dir}).kill()
+		os.Remove(u.Permit)
+		g.kill()
 		eventually(t, "the end of the unit", func() bool {
 			err := os.Remove(g.dir)
 			return err == nil || os.IsNotExist(err)
@@ -61,7 +59,10 @@ func (g *unitGroup) run(script string) int {
 		cmd.Wait()
 		close(done)
 	}()
-	g.t.Cleanup(func() { <-done })
+	g.t.Cleanup(func() {
+		g.kill()
+		<-done
+	})
 	return cmd.Process.Pid
 }
 
@@ -69,10 +70,15 @@ func (g *unitGroup) run(script string) int {
 func (g *unitGroup) start(d *remote, lease time.Duration) (deadline time.Duration, pid int) {
 	g.t.Helper()
 	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", WorkOptions{Unit: &g.unit, Env: []string{"ZKELECTD_TERM=7", `A=a "b" $c \d` + "`e"}})
+	ask[int](d, "Start", WorkOptions{Unit: &g.unit})
 	pid = g.run("trap '' TERM; setsid sleep 1000 & while :; do sleep 0.01; done")
 	eventually(g.t, "the unit", func() bool { return g.unit.Runs() })
 	return ask[time.Duration](d, "Lease", lease), pid
+}
+
+// kill kills all of the unit.
+func (g *unitGroup) kill() {
+	os.WriteFile(filepath.Join(g.dir, killFile), []byte("1"), 0)
 }
 
 func (g *unitGroup) permitted() bool {
@@ -88,9 +94,6 @@ func TestUnitEndsWithItsLease(t *testing.T) {
 		"the guard is stopped":  func(h *house, _ *remote) { h.signal(syscall.SIGSTOP) },
 	} {
 		g := newUnitGroup(t)
-		if g == nil {
-			return
-		}
 		h := newHouse(t)
 		d := h.daemon()
 		deadline, pid := g.start(d, 400*time.Millisecond)
@@ -112,9 +115,6 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 		"it may stop, and does not": func(_ *house, d *remote) { ask[int](d, "Stop", 50*time.Millisecond) },
 	} {
 		g := newUnitGroup(t)
-		if g == nil {
-			return
-		}
 		h := newHouse(t)
 		d := h.daemon()
 		_, pid := g.start(d, time.Hour)
@@ -128,14 +128,11 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 func TestUnitStops(t *testing.T) {
 	t.Parallel()
 	g := newUnitGroup(t)
-	if g == nil {
-		return
-	}
 	h := newHouse(t)
 	d := h.daemon()
 	_, pid := g.start(d, time.Hour)
-	if text := read(g.unit.Permit); !strings.Contains(text, "ZKELECTD_TERM=\"7\"\n") || !strings.Contains(text, `A="a \"b\" \$c \\d`+"\\`e\"\n") {
-		t.Errorf("the permit says\n%s", text)
+	if text := read(filepath.Join(g.unit.Permit, PermitFile)); text == "" || strings.Contains(text, "=") {
+		t.Errorf("the permit, an EnvironmentFile=, has the text %q", text)
 	}
 	if err := g.unit.Entrusted(); err != nil {
 		t.Error(err)
@@ -145,7 +142,7 @@ func TestUnitStops(t *testing.T) {
 	if !alive(pid) {
 		t.Error("it is killed already")
 	}
-	(&cgroup{dir: g.dir}).kill() // as systemd would
+	g.kill() // as systemd would
 	if e := ask[Ending](d, "Dead", 0); e.Status != "has stopped" {
 		t.Errorf("%+v", e)
 	}
@@ -157,9 +154,6 @@ func TestUnitStops(t *testing.T) {
 func TestUnitThatIsAboutToStart(t *testing.T) {
 	t.Parallel()
 	g := newUnitGroup(t)
-	if g == nil {
-		return
-	}
 	e, err := newEnd(g.unit)
 	if err != nil {
 		t.Fatal(err)
@@ -180,9 +174,6 @@ func TestUnitThatIsAboutToStart(t *testing.T) {
 func TestUnitOfTheDead(t *testing.T) {
 	t.Parallel()
 	g := newUnitGroup(t)
-	if g == nil {
-		return
-	}
 	h := newHouse(t, "RESPAWN=no")
 	d := h.daemon()
 	ask[int](d, "Session", h.credentials())
@@ -194,18 +185,17 @@ func TestUnitOfTheDead(t *testing.T) {
 	syscall.Kill(d.pid, syscall.SIGSTOP)
 	h.signal(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	h.dead(d.pid, h.cmd.Process.Pid)
 	f, err := ReadSession(h.credentials().File)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range f.Processes {
+		eventually(t, "the end of the "+p.Role, func() bool { return p.ended() == nil })
+	}
 	if !alive(pid) {
 		t.Error("who has killed it?")
 	}
-	if err := Admit(g.unit.Permit); err == nil || !strings.Contains(err.Error(), "which is dead") {
-		t.Errorf("the permit of a dead guard: %v", err)
-	}
-	if err := f.EndUnit(time.Minute); err != nil {
+	if err := f.End(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if alive(pid) || g.permitted() {
@@ -219,16 +209,121 @@ func TestUnitsThatAreNone(t *testing.T) {
 			t.Errorf("%q is taken for a control group", group)
 		}
 	}
-	for name, permit := range map[string]string{"none": "", "empty": "\n", "other": "A=b\n", "no guard": permitHead + "4194300 1: x\n",
-		"another's number": fmt.Sprintf(permitHead+"%d 1: x\n", os.Getpid())} {
-		file := filepath.Join(t.TempDir(), "leader.env")
-		if permit != "" {
-			if err := os.WriteFile(file, []byte(permit), 0o600); err != nil {
+}
+
+// The permit is where the daemon's user can make it, and nothing else than the kernel's files.
+func TestPermitHoldsNothingOfItsUser(t *testing.T) {
+	t.Parallel()
+	g := newUnitGroup(t)
+	if err := g.unit.allow(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.unit.allow(); err != nil {
+		t.Errorf("a permit that a dead guard has left: %v", err)
+	}
+	if !g.permitted() {
+		t.Error("there is no permit")
+	}
+	for what, err := range map[string]error{
+		"a FIFO": syscall.Mkfifo(filepath.Join(g.unit.Permit, "x"), 0o600), "a link": os.Symlink("/etc/passwd", filepath.Join(g.unit.Permit, "x")),
+		"a file": os.WriteFile(filepath.Join(g.unit.Permit, "x"), []byte("LD_PRELOAD=x\n"), 0o600), "another name": os.Rename(filepath.Join(g.unit.Permit, "cgroup.procs"), filepath.Join(g.unit.Permit, PermitFile)),
+	} {
+		if err == nil {
+			t.Errorf("%s can be put there", what)
+		}
+	}
+}
+
+// The guard opens the unit's control group as soon as it is there, which may be before the unit has entrusted it (Admit).
+// What could not be killed then must be killed later.
+func TestUnitIsEntrustedLate(t *testing.T) {
+	t.Parallel()
+	g := newUnitGroup(t)
+	pid := g.run("exec sleep 1000")
+	e, err := newEnd(g.unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	e.prepare()
+	syscall.Close(e.group.kills) // as openUnitGroup leaves it where cgroup.kill may not be written
+	e.group.kills = -1
+	eventually(t, "the end of the unit", func() bool { return e.sweep(true) })
+	if alive(pid) {
+		t.Errorf("%d survives", pid)
+	}
+}
+
+// A unit gives its control group to the user of the guard, also where systemd keeps what comes before the service beside it.
+func TestAUnitEntrustsItsGroup(t *testing.T) {
+	const user = 65534
+	for _, below := range []string{"", ".control"} {
+		g := newUnitGroup(t)
+		dir := filepath.Join(g.dir, below)
+		if below != "" {
+			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
+			defer func() { eventually(t, "the end of the control group", func() bool { return os.Remove(dir) == nil }) }()
 		}
-		if err := Admit(file); err == nil || !strings.Contains(err.Error(), "this host does not lead") && !strings.Contains(err.Error(), "is no permit") {
-			t.Errorf("%s: %v", name, err)
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "ROLE=unit", fmt.Sprint("USER_ID=", user))
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+		out, err := cmd.CombinedOutput()
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		info, err := os.Stat(filepath.Join(g.dir, killFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := info.Sys().(*syscall.Stat_t); s.Uid != user || s.Gid != user {
+			t.Errorf("%q: it is user %d's, group %d's", below, s.Uid, s.Gid)
+		}
+	}
+}
+
+// A unit whose permit can't be taken away may be started at any moment: it is not dead.
+func TestUnitWithAPermitIsNotDead(t *testing.T) {
+	g := newUnitGroup(t)
+	if err := g.unit.allow(); err != nil {
+		t.Fatal(err)
+	}
+	inside := filepath.Join(g.unit.Permit, "group") // what has one can't be removed
+	if err := os.Mkdir(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(inside)
+	e, err := newEnd(g.unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.close()
+	began := boottime.Now()
+	eventually(t, "some time", func() bool {
+		if e.sweep(true) {
+			t.Fatal("it is called dead")
+		}
+		return boottime.Now() > began+lull+lull/2
+	})
+	if err := os.Remove(inside); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end", func() bool { return e.sweep(true) })
+	if g.permitted() {
+		t.Error("the permit is there")
+	}
+}
+
+func TestServiceOfAControlGroup(t *testing.T) {
+	for group, want := range map[string]string{"": "", "/": "", "/system.slice": "", "/system.slice/zkelectd.service": "zkelectd.service", "/a.slice/b.service/c": "b.service"} {
+		if got := serviceOf(group); got != want {
+			t.Errorf("%s: %q, not %q", group, got, want)
 		}
 	}
 }

@@ -1,70 +1,31 @@
 package guard
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/coredump"
+	"zkelectd/internal/memlock"
 )
 
-// Spec is a piece of leader-only work: the child, or the hook before it, or a unit.
-type Spec struct {
-	// Unit is what systemd runs instead of a program; of the others only Env counts then.
-	Unit *Unit `json:"unit,omitempty"`
-	// Path is the program, found by whoever asks; Argv its arguments with the name first.
-	Path string   `json:"path"`
-	Argv []string `json:"argv"`
-	Dir  string   `json:"dir,omitempty"`
-	// Env is the complete environment.
-	Env []string `json:"env"`
-	// StopSignal asks the process group to end.
-	StopSignal syscall.Signal `json:"stop_signal"`
-	// Capture keeps the beginning of what it prints, for an error message, instead of passing it on.
-	Capture bool `json:"capture,omitempty"`
-}
-
-// work is what runs on the strength of a lease: one process group and whatever comes of it.
+// work is what runs on the strength of a lease, as the guard sees it: a task of the keeper's, or a unit of systemd's.
 type work struct {
 	seq    int
 	spec   *Spec
 	pid    int
+	status string        // how the main process has ended
+	limit  time.Duration // of an undo, which has no lease
 	killAt time.Duration // when the grace of a stop is over
 	doomed bool          // to be killed
-	reaped bool          // the main process has ended
+	since  time.Duration // when the first attempt to kill was made
+	unkept bool          // its keeper is dead
+	alarm  string        // what of it can't be killed
 	next   time.Duration // when to sweep again
 	pause  time.Duration
-	output *capture // nil unless asked for
-	group  *cgroup  // nil where there can be none
-	unit   *end     // nil unless it is a unit
-}
-
-// launch starts the work. It must be called on the thread that lives as long as the guard, because the death signal that
-// ties the work to this process follows the thread that forked it.
-func launch(seq int, spec *Spec, groups string) (*work, error) {
-	if spec.Unit != nil {
-		return launchUnit(seq, spec)
-	}
-	w := &work{seq: seq, spec: spec, group: newCgroup(groups, seq)}
-	if err := w.exec(); err != nil {
-		w.close()
-		return nil, err
-	}
-	return w, nil
-}
-
-// launchUnit lets systemd start a unit.
-func launchUnit(seq int, spec *Spec) (*work, error) {
-	e, err := newEnd(*spec.Unit)
-	if err == nil {
-		err = spec.Unit.allow(os.Getpid(), spec.Env)
-	}
-	return &work{seq: seq, spec: spec, unit: e}, err
+	group  *cgroup // nil where there is none
+	unit   *end    // nil unless it is a unit
 }
 
 // who names the work in the log.
@@ -75,119 +36,216 @@ func (w *work) who() slog.Attr {
 	return slog.Int("pid", w.pid)
 }
 
-func (w *work) exec() error {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	files := []uintptr{null.Fd(), 1, 2}
-	if w.spec.Capture {
-		var out *os.File
-		if w.output, out, err = newCapture(); err != nil {
-			return err
-		}
-		defer out.Close()
-		files[1], files[2] = out.Fd(), out.Fd()
-	}
-	attr := &syscall.ProcAttr{
-		Dir: w.spec.Dir, Env: w.spec.Env, Files: files,
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: w.group != nil, CgroupFD: w.group.fd()},
-	}
-	err = coredump.Inherited(func() (err error) {
-		w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
-		if err != nil && w.group != nil {
-			attr.Sys.UseCgroupFD = false // not possible here after all
-			w.group.close()
-			w.group = nil
-			w.pid, err = syscall.ForkExec(w.spec.Path, w.spec.Argv, attr)
-		}
-		return err
-	})
-	if err != nil {
-		return &os.PathError{Op: "exec", Path: w.spec.Path, Err: err}
-	}
-	return nil
-}
-
-// close lets go of what belonged to the work, of which nothing is left, and returns what it printed.
-func (w *work) close() string {
-	w.group.close()
-	return w.output.close()
-}
-
-// stop asks the group to end within grace.
-func (w *work) stop(grace time.Duration) {
-	if grace <= 0 {
-		w.doomed = true
-		return
-	}
-	if w.killAt == 0 && !w.reaped {
-		w.killAt = boottime.Now() + grace
-		if w.unit != nil {
-			return // systemd has been asked
-		}
-		syscall.Kill(-w.pid, w.spec.StopSignal)
-		// A stopped process can't handle the signal before it goes on.
-		syscall.Kill(-w.pid, syscall.SIGCONT)
-	}
-}
-
-// sweep kills what is left of the work, once it is doomed or its main process has ended, and tells that nothing is.
-// Whatever has left its group or lost its parents has become a child of this process, which is their subreaper; only
-// spare, the daemon, is none of the work.
-func (w *work) sweep(spare int) (dead bool) {
-	if !w.ending() || boottime.Now() < w.next {
-		return false
-	}
-	if w.unit != nil {
-		if w.unit.sweep(w.doomed) {
-			return true
-		}
-		w.later()
-		return false
-	}
-	if !w.reaped {
-		syscall.Kill(-w.pid, syscall.SIGKILL)
-	}
-	left := descendants(os.Getpid(), spare)
-	populated := w.group.populated()
-	if w.reaped && len(left) == 0 && !populated {
-		return true
-	}
-	if populated {
-		w.group.kill()
-	}
-	for _, pid := range left {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
-	w.later()
-	return false
-}
-
-// Pauses between two sweeps.
-const (
-	sweepLeast = time.Millisecond
-	sweepMost  = 20 * time.Millisecond
-)
-
-func (w *work) later() {
-	w.pause = min(max(sweepLeast, 2*w.pause), sweepMost)
-	w.next = boottime.Now() + w.pause
-}
-
-// ending tells that the work has to be swept up. Nobody but who looks learns of the end of a unit.
-func (w *work) ending() bool { return w.doomed || w.reaped || w.unit != nil && w.killAt != 0 }
+// ending reports whether the work has to be swept up. Only a look shows the end of a unit that was asked to stop.
+func (w *work) ending() bool { return w.doomed || w.unit != nil && w.killAt != 0 }
 
 // due is when the work has to be looked at again; 0 for not by itself.
 func (w *work) due() time.Duration {
 	switch {
-	case w.doomed || w.reaped:
+	case w.doomed:
 		return max(1, w.next)
-	case w.ending():
+	case w.unit != nil && w.killAt != 0:
 		return max(1, min(w.next, w.killAt))
+	case w.status == "":
+		return w.killAt
 	}
-	return w.killAt
+	return 0
+}
+
+// start has work started, if there is a lease for it.
+func (g *guard) start(m message) {
+	err := errNoLease
+	if !enforced || g.lease != 0 && !past(g.lease) {
+		g.work = &work{seq: m.Seq, spec: m.Spec}
+		err = g.launch(g.work)
+	}
+	if err != nil {
+		g.finish(g.work)
+		g.tell(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+		return
+	}
+	memlock.Refresh()
+	if g.work.unit != nil {
+		g.tell(message{Kind: kindStarted, Seq: m.Seq})
+	}
+}
+
+// launch has systemd or the keeper start the work.
+func (g *guard) launch(w *work) (err error) {
+	if w.spec.Unit != nil {
+		w.unit, err = newEnd(*w.spec.Unit)
+		if err == nil {
+			err = w.spec.Unit.allow()
+		}
+		return err
+	}
+	if g.keeper == nil {
+		return errNoKeeper
+	}
+	m := message{Kind: kindStart, Seq: w.seq, Spec: w.spec, At: g.deadline()}
+	if g.opt.Containment == CgroupContainment {
+		if w.group, err = newCgroup(g.groups, w.seq); err != nil {
+			return err
+		}
+		m.Dir = w.group.dir
+	}
+	g.keeper.heard = false
+	return g.keeper.hand(m)
+}
+
+// hold says what holds the work.
+func (g *guard) hold(w *work) *Hold {
+	h := &Hold{Containment: g.opt.Containment, Keeper: g.keeper.Process, Mark: w.spec.Mark}
+	if w.group != nil {
+		h.Group, h.Inode = w.group.dir, w.group.inode
+	}
+	return h
+}
+
+// stop ends the work as a message says.
+func (g *guard) stop(w *work, m message) {
+	switch {
+	case m.Grace <= 0: // of a kill it is 0
+		w.doomed = true
+	case w.killAt == 0:
+		w.killAt = boottime.Now() + m.Grace
+		if w.unit == nil { // else systemd has been asked
+			g.keeper.tell(m)
+		}
+	}
+}
+
+// judge dooms the work that may not go on, and kills it: S1. It logs after that.
+func (g *guard) judge(w *work) {
+	if w.doomed {
+		return
+	}
+	var why string
+	switch {
+	case past(w.limit):
+		why = "what undoes leadership is not done in time and is killed"
+	case w.limit != 0:
+		return
+	case g.daemon == nil, g.daemon.gone:
+		w.doomed = true
+		g.kill(w)
+		return
+	case g.expired():
+		why = "the lease has ended: killing the work"
+	case w.status == "" && past(w.killAt):
+		why = "the child did not stop in time and is killed"
+	default:
+		return
+	}
+	w.doomed = true
+	g.kill(w)
+	g.log.Error(why, w.who())
+}
+
+// sweep kills what is doomed until it is dead.
+func (g *guard) sweep(w *work) {
+	if !w.ending() || boottime.Now() < w.next {
+		return
+	}
+	w.next = boottime.Now() + longer(&w.pause)
+	switch {
+	case w.unit != nil:
+		if w.unit.sweep(w.doomed) {
+			g.tell(message{Kind: kindExited, Seq: w.seq, Status: w.outcome()})
+			g.dead(w, "")
+		}
+	case w.unkept && g.gone(w):
+		if w.status == "" {
+			g.tell(message{Kind: kindExited, Seq: w.seq, Status: "was killed with its keeper"})
+		}
+		g.dead(w, "")
+	default:
+		g.kill(w)
+	}
+}
+
+// gone reports whether the kernel says that nothing is left of work whose keeper is dead: the namespace has ended with the
+// keeper, or neither the control group nor this process, which adopts all orphans, has any process left (A3).
+func (g *guard) gone(w *work) bool {
+	if g.opt.Containment == PidnsContainment {
+		return true
+	}
+	return g.childless && !w.group.populated()
+}
+
+// kill kills the work by all means. The keeper is asked first, and helped if it does not act; nothing has to be opened for
+// what comes first.
+func (g *guard) kill(w *work) {
+	if w.unit != nil {
+		w.unit.sweep(true)
+		return
+	}
+	w.group.kill()
+	if w.since == 0 {
+		w.since = boottime.Now()
+		g.keeper.tell(message{Kind: kindKill, Seq: w.seq})
+	}
+	waited := boottime.Now() - w.since
+	switch k := g.keeper; {
+	case k == nil:
+		g.killOrphans()
+	case waited < helpAfter:
+	case waited > keeperHung && !k.heard:
+		syscall.Kill(k.pid, syscall.SIGKILL) // what is left becomes this process' own
+	default:
+		for _, pid := range descendants(k.pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		syscall.Kill(k.pid, syscall.SIGCONT)
+	}
+}
+
+// killOrphans kills what a dead keeper has left behind: everything below this process but the daemon.
+func (g *guard) killOrphans() {
+	var spare int
+	if g.daemon != nil {
+		spare = g.daemon.pid
+	}
+	g.children.each(func(pid int) {
+		if pid != spare {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	for _, pid := range descendants(os.Getpid(), spare) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// dead reports work of which nothing is left.
+func (g *guard) dead(w *work, output string) {
+	g.finish(w)
+	if w.limit == 0 {
+		g.tell(message{Kind: kindDead, Seq: w.seq, Output: output})
+	}
+}
+
+// finish releases what belonged to work of which nothing is left, or nothing came.
+func (g *guard) finish(w *work) {
+	g.work = nil
+	if w == nil {
+		return
+	}
+	if w.unit != nil {
+		w.unit.close()
+	}
+	if err := w.group.remove(); err != nil {
+		g.log.Warn("a control group is left behind", "err", err)
+	}
+	w.group.close()
+}
+
+// alarm says that something of the work can't be killed: then nothing is released, and no session closed.
+func (g *guard) alarm(w *work, text string) {
+	if text != w.alarm && text != "" {
+		g.log.Error("the work can't be ended by force; nothing is released while it runs", "reason", text)
+	}
+	w.alarm = text
+	g.tell(message{Kind: kindAlarm, Seq: w.seq, Error: text})
 }
 
 // outcome says how a unit ended, as far as the guard had a hand in it.
@@ -196,64 +254,4 @@ func (w *work) outcome() string {
 		return "was killed"
 	}
 	return "has stopped"
-}
-
-// Success is the Status of work that has ended well.
-const Success = "exited with status 0"
-
-// ending says how a main process ended, as in "exited with status 3".
-func ending(status syscall.WaitStatus) string {
-	if status.Signaled() {
-		return fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), status.Signal())
-	}
-	return fmt.Sprintf("exited with status %d", status.ExitStatus())
-}
-
-// maxOutput bounds what is kept of captured output.
-const maxOutput = 4096
-
-// capture keeps the beginning of what is written into a pipe, and reads the rest away.
-type capture struct {
-	file *os.File
-	done chan struct{}
-	mu   sync.Mutex
-	text []byte
-}
-
-func newCapture() (*capture, *os.File, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	c := &capture{file: r, done: make(chan struct{})}
-	go c.run()
-	return c, w, nil
-}
-
-// run ends when the pipe does.
-func (c *capture) run() {
-	defer close(c.done)
-	buf := make([]byte, 1024)
-	for {
-		n, err := c.file.Read(buf)
-		c.mu.Lock()
-		c.text = append(c.text, buf[:min(n, maxOutput-len(c.text))]...)
-		c.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// close returns what was captured. Everyone who could write is dead, so the pipe's end is near.
-func (c *capture) close() string {
-	if c == nil {
-		return ""
-	}
-	if err := c.file.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
-		c.file.Close()
-	}
-	<-c.done
-	c.file.Close()
-	return string(c.text)
 }

@@ -1,0 +1,46 @@
+package boottime
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unlike CLOCK_MONOTONIC the clock goes on while the host is suspended: a lease must not outlive a suspension. The two show
+// the same until then, so what is asked for is looked at.
+func TestTheClockGoesOnWhileSuspended(t *testing.T) {
+	const suspended = time.Hour
+	var asked []int32
+	real := getTime
+	t.Cleanup(func() { getTime = real })
+	getTime = func(clock int32, ts *unix.Timespec) error {
+		asked = append(asked, clock)
+		err := real(clock, ts)
+		if clock == unix.CLOCK_BOOTTIME {
+			*ts = unix.NsecToTimespec(ts.Nano() + int64(suspended))
+		}
+		return err
+	}
+	var monotonic unix.Timespec
+	if err := real(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
+		t.Fatal(err)
+	}
+	if now := Now(); now < time.Duration(monotonic.Nano())+suspended || len(asked) != 1 || asked[0] != unix.CLOCK_BOOTTIME {
+		t.Errorf("after a suspension of %s the clock shows %s, CLOCK_MONOTONIC %s; clocks asked for: %v", suspended, now, time.Duration(monotonic.Nano()), asked)
+	}
+}
+
+func TestTheClockIsThatOfTheKernel(t *testing.T) {
+	var before, after unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &before); err != nil {
+		t.Fatal(err)
+	}
+	now := Now()
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &after); err != nil {
+		t.Fatal(err)
+	}
+	if now < time.Duration(before.Nano()) || now > time.Duration(after.Nano()) {
+		t.Errorf("the clock shows %s between %s and %s", now, time.Duration(before.Nano()), time.Duration(after.Nano()))
+	}
+}

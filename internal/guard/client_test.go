@@ -1,0 +1,363 @@
+package guard
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/boottime"
+)
+
+// client is a daemon's side whose guard and keeper are the test.
+type client struct {
+	*Client
+	t     *testing.T
+	guard *os.File
+	word  *os.File // the keeper's end
+	text  *safeLog
+	file  string // of the session
+}
+
+// safeLog is a log that can be read while it is written.
+type safeLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *safeLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func newClient(t *testing.T) *client {
+	t.Helper()
+	c := &client{t: t, text: new(safeLog), file: filepath.Join(t.TempDir(), "session")}
+	near, far, err := socketpair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	pipe, word, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	c.guard, c.word = near, word
+	fd, err := unix.FcntlInt(far.Fd(), unix.F_DUPFD_CLOEXEC, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Dup3(int(pipe.Fd()), fd+1, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.text, nil))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		near.Close()
+		word.Write([]byte{wordDead}) // ends what mourns
+		word.Close()
+		<-c.Client.word.ended
+		c.Close()
+	})
+	return c
+}
+
+// gets is the client's next message, which must be of a kind.
+func (c *client) gets(want kind) message {
+	c.t.Helper()
+	c.guard.SetReadDeadline(time.Now().Add(patience))
+	m, err := readFrame(c.guard)
+	if err != nil || m.Kind != want {
+		c.t.Fatalf("not %s but %+v, %v", want, m, err)
+	}
+	return m
+}
+
+func (c *client) says(m message) {
+	c.t.Helper()
+	if err := writeFrame(c.guard, m); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// starts has work started, which the guard answers with m.
+func (c *client) starts(opt WorkOptions, m message) (w *Work, sent message, err error) {
+	c.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w, err = c.Start(opt)
+	}()
+	sent = c.gets(kindStart)
+	m.Kind, m.Seq = kindStarted, sent.Seq
+	c.says(m)
+	<-done
+	return w, sent, err
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// What the daemon says goes to the guard as it is.
+func TestWhatAClientSays(t *testing.T) {
+	c := newClient(t)
+	at := boottime.Now() + time.Hour
+	c.Lease(at)
+	if m := c.gets(kindLease); m.At != at {
+		t.Errorf("%+v", m)
+	}
+	c.Beat(at + 1)
+	if m := c.gets(kindBeat); m.At != at+1 {
+		t.Errorf("%+v", m)
+	}
+	c.Waits()
+	c.gets(kindWaits)
+	c.Notify("READY=1")
+	if m := c.gets(kindNotify); m.Notify != "READY=1" {
+		t.Errorf("%+v", m)
+	}
+	c.KeepConfig([]byte("good"))
+	if m := c.gets(kindConfig); string(m.Config) != "good" {
+		t.Errorf("%+v", m)
+	}
+	undo := Spec{Path: "/bin/true", Argv: []string{"true"}}
+	if err := c.Owe(undo); err != nil {
+		t.Error(err)
+	}
+	if m := c.gets(kindOwe); !reflect.DeepEqual(m.Undo, []Spec{undo}) {
+		t.Errorf("%+v", m)
+	}
+	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}
+	c.Session(own)
+	if m := c.gets(kindSession); m.Session == nil || m.Session.ID != 5 {
+		t.Errorf("%+v", m)
+	}
+	f, err := ReadSession(c.file)
+	if err != nil || f.Session.ID != 5 || f.Boot != boot() || f.Namespace != namespace() || len(f.Undo) != 1 || f.Hold != nil || f.Work != nil || f.Unit != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if text := read(markFile(c.file)); text != markDead {
+		t.Errorf("the mark says %q", text)
+	}
+	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.Pid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
+		t.Errorf("%+v", p)
+	}
+	if text := c.text.String(); text != "" {
+		t.Errorf("the log says %s", text)
+	}
+	os.Remove(c.file)
+	os.Mkdir(c.file, 0o700) // it can't be replaced
+	if err := c.Owe(); err == nil || !strings.Contains(c.text.String(), "will not find this session") {
+		t.Errorf("%v; the log says %s", err, c.text)
+	}
+	c.gets(kindOwe)
+	os.Remove(c.file)
+	c.Owe()
+	c.gets(kindOwe)
+	c.SessionClosed()
+	if m := c.gets(kindSession); m.Session != nil {
+		t.Errorf("%+v", m)
+	}
+	for _, path := range []string{c.file, markFile(c.file)} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	c.SessionClosed() // none
+	c.gets(kindSession)
+	c.Session(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
+	if c.gets(kindSession); !strings.Contains(c.text.String(), "may not be able to tell that no work runs") {
+		t.Errorf("the log says %s", c.text)
+	}
+}
+
+// A piece of work from its start to its end, as the guard tells it.
+func TestTheWorkOfAClient(t *testing.T) {
+	c := newClient(t)
+	if c.Containment() != "" || c.Alarm() != "" || c.Err() != nil {
+		t.Errorf("%s, %s, %v", c.Containment(), c.Alarm(), c.Err())
+	}
+	_, keeper := sleeper(t)
+	c.says(message{Kind: kindKept, Hold: &Hold{Containment: KeeperContainment, Keeper: keeper}})
+	eventually(t, "the keeper", func() bool { return c.Containment() == KeeperContainment })
+	c.Session(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
+	c.gets(kindSession)
+	if f, err := ReadSession(c.file); err != nil || f.Hold == nil || f.Hold.Keeper != keeper || f.Hold.Mark != markFile(c.file) || f.Work != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+	c.Lease(boottime.Now() + time.Hour)
+	c.gets(kindLease)
+
+	_, p := sleeper(t)
+	opt := WorkOptions{Command: []string{"sleep", "1"}, Dir: "/", Env: []string{"A=b", "ZKELECTD_TERM=7"}, Capture: true}
+	if _, _, err := c.starts(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
+		t.Errorf("not started: %v", err)
+	}
+	hold := &Hold{Containment: KeeperContainment, Keeper: keeper, Mark: "mark"}
+	w, sent, err := c.starts(opt, message{Pid: p.Pid, Hold: hold})
+	if err != nil || w.Pid() != p.Pid {
+		t.Fatal(w, err)
+	}
+	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
+	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
+		s.StopSignal != syscall.SIGTERM || !s.Capture || s.Mark != markFile(c.file) || s.Unit != nil {
+		t.Errorf("sent %+v", s)
+	}
+	if f, err := ReadSession(c.file); err != nil || f.Work == nil || f.Work.Pid != p.Pid || f.Work.Started != p.Started || f.Hold.Mark != "mark" || !slices.Equal(f.Stamp, opt.Env[1:]) {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := c.Start(opt); err == nil || !strings.Contains(err.Error(), "still runs") {
+		t.Errorf("a second one: %v", err)
+	}
+	w.Stop(time.Minute)
+	if m := c.gets(kindStop); m.Seq != sent.Seq || m.Grace != time.Minute {
+		t.Errorf("%+v", m)
+	}
+	w.Kill()
+	if m := c.gets(kindKill); m.Seq != sent.Seq {
+		t.Errorf("%+v", m)
+	}
+	for _, kind := range []kind{kindExited, kindDead, kindAlarm, kindStarted} { // of other work
+		c.says(message{Kind: kind, Seq: sent.Seq - 1, Error: "other"})
+	}
+	for range 2 {
+		c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt"})
+	}
+	eventually(t, "the alarm", func() bool { return c.Alarm() == "hurt" })
+	if err := <-w.Alarm(); err.Error() != "hurt" {
+		t.Error(err)
+	}
+	c.says(message{Kind: kindAlarm, Seq: sent.Seq})
+	eventually(t, "its end", func() bool { return c.Alarm() == "" })
+	c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt again"})
+	c.says(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
+	<-w.Exited()
+	if w.Status() != "exited with status 3" || isClosed(w.Dead()) {
+		t.Errorf("%s", w.Status())
+	}
+	c.says(message{Kind: kindDead, Seq: sent.Seq, Output: "words"})
+	<-w.Dead()
+	if w.Output() != "words" || c.Alarm() != "" || isClosed(c.Life().Done()) {
+		t.Errorf("%s, %s", w.Output(), c.Alarm())
+	}
+	opt.StopSignal = syscall.SIGUSR1
+	if _, next, err := c.starts(opt, message{Pid: p.Pid, Hold: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
+		t.Errorf("the next one: %v, %d, %+v", err, next.Seq, next.Spec)
+	}
+}
+
+// A guard that does not end work with what it has confirmed, or was told last, is lost after a last moment; unless it says
+// that it can't.
+func TestWhenAGuardIsLost(t *testing.T) {
+	ms := time.Millisecond
+	for name, c := range map[string]struct {
+		confirmed, told time.Duration // ends of the lease from now; told 0 for the same
+		alarm           string
+		lost            bool
+	}{
+		"it has confirmed it":           {confirmed: 50 * ms, lost: true},
+		"it was told of a shorter one":  {confirmed: time.Hour, told: 50 * ms, lost: true},
+		"it was told of a longer one":   {confirmed: 50 * ms, told: time.Hour, lost: true},
+		"it can't":                      {confirmed: 50 * ms, alarm: "hurt"},
+		"the lease goes on":             {confirmed: time.Hour},
+		"it has not confirmed anything": {told: 50 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newClient(t)
+			now := boottime.Now()
+			w, sent, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.alarm != "" {
+				cl.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: c.alarm})
+				eventually(t, "the alarm", func() bool { return cl.Alarm() != "" })
+			}
+			if c.told != 0 {
+				cl.Lease(now + c.told)
+			} else {
+				cl.Lease(now + c.confirmed)
+			}
+			if c.confirmed != 0 {
+				cl.says(message{Kind: kindLeased, At: now + c.confirmed})
+			}
+			deadline := now + 50*ms
+			if !c.lost {
+				eventually(t, "some time", func() bool { return boottime.Now() > deadline+overdue+100*ms })
+				if cl.Err() != nil {
+					t.Error(cl.Err())
+				}
+				return
+			}
+			<-cl.Life().Done()
+			if early := deadline + overdue + settle - boottime.Now(); early > 0 {
+				t.Errorf("lost %s early", early)
+			}
+			if !strings.Contains(cl.Err().Error(), "it has not ended the work with the lease") || isClosed(w.Dead()) {
+				t.Errorf("%v, dead: %t", cl.Err(), isClosed(w.Dead()))
+			}
+			if _, err := cl.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
+				t.Errorf("started: %v", err)
+			}
+		})
+	}
+}
+
+// A lost guard's work is dead when the keeper says so, and not before, whatever the guard still says.
+func TestTheWordOfTheKeeper(t *testing.T) {
+	for _, c := range []struct {
+		word string
+		dead bool
+	}{{string(rune(wordDead)), true}, {"x", false}, {"", false}} {
+		cl := newClient(t)
+		w, _, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Hold: &Hold{Containment: KeeperContainment, Keeper: deadKeeper(t)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shutdown(cl.guard)
+		<-cl.Life().Done()
+		eventually(t, "the warning", func() bool { return strings.Contains(cl.text.String(), "the work may still run") })
+		if isClosed(w.Dead()) || isClosed(w.Exited()) {
+			t.Error("dead without a word")
+		}
+		cl.word.WriteString(c.word)
+		if !c.dead {
+			cl.word.Close()
+			<-cl.Client.word.ended
+			began := boottime.Now()
+			eventually(t, "some time", func() bool { return boottime.Now() > began+3*sweepMost })
+			if isClosed(w.Dead()) {
+				t.Errorf("%q: dead", c.word)
+			}
+			close(cl.Client.word.dead) // ends what mourns
+		}
+		<-w.Dead()
+		<-w.Exited()
+		if w.Status() != "was killed with the guard" || strings.Count(cl.text.String(), "the work may still run") != 1 {
+			t.Errorf("%s; the log says %s", w.Status(), cl.text)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package guard
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// says checks that an error says all of these, or that there is none where there is nothing to say.
+func says(t *testing.T, what string, err error, words ...string) {
+	t.Helper()
+	if (err == nil) != (len(words) == 0) {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%s: %v does not say %q", what, err, w)
+		}
+	}
+}
+
+// sleeper is a process that is gone after the test, with a group of its own.
+func sleeper(t *testing.T, change ...func(*exec.Cmd)) (*exec.Cmd, Process) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	for _, c := range change {
+		c(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	p, ok := Identify("keeper", cmd.Process.Pid)
+	if !ok {
+		t.Fatal("it can't be identified")
+	}
+	return cmd, p
+}
+
+// deadKeeper is a process that has ended and was waited for.
+func deadKeeper(t *testing.T) Process {
+	t.Helper()
+	cmd, p := sleeper(t)
+	cmd.Process.Kill()
+	cmd.Wait()
+	return p
+}
+
+// Only the keeper's own word shows the end of work that nothing but a keeper held (A3).
+func TestOnlyTheKeepersMarkProvesTheEnd(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "work")
+	h := Hold{Containment: KeeperContainment, Mark: mark}
+	says(t, "none", h.end(), "only the keeper could tell")
+	for text, dead := range map[string]bool{markDead: true, markRunning: false, "": false, "dead": false, markDead + "x": false} {
+		if err := os.WriteFile(mark, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if dead {
+			says(t, text, h.end())
+		} else {
+			says(t, text, h.end(), "it was killed before it did")
+		}
+	}
+	says(t, "a mark that can't be read", Hold{Containment: KeeperContainment, Mark: t.TempDir()}.end(), "is a directory", "it was killed before it did")
+}
+
+// A control group is known by path and inode: another one at the same path is not ours, and one that was removed was empty.
+func TestAControlGroupIsEndedFromOutside(t *testing.T) {
+	c, err := newCgroup(cgroupParent(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	inside := func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() }
+	cmd, p := sleeper(t, inside)
+	h := Hold{Containment: CgroupContainment, Group: c.dir, Inode: c.inode + 1}
+	says(t, "another's", h.end())
+	if !alive(p.Pid) {
+		t.Fatal("another's work was killed")
+	}
+	h.Inode = c.inode
+	before := len(descriptors("self"))
+	says(t, "with a process", h.end(), "processes still run in the control group "+c.dir)
+	cmd.Wait()
+	eventually(t, "its end", func() bool { return h.end() == nil })
+	if after := len(descriptors("self")); after > before {
+		t.Errorf("%d descriptors were open, now %d", before, after)
+	}
+	if err := c.remove(); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "removed", h.end())
+	if _, err := newProof(h); err == nil {
+		t.Error("a proof of a group that is gone")
+	}
+}
+
+// A proof does the same with what it holds open.
+func TestAControlGroupIsEndedByItsProof(t *testing.T) {
+	c, err := newCgroup(cgroupParent(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	_, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
+	proof, err := newProof(Hold{Containment: CgroupContainment, Group: c.dir, Inode: c.inode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proof.close()
+	says(t, "with a process", proof.kill(), "processes still run in the control group "+c.dir)
+	p.dies(t)
+	eventually(t, "its end", func() bool { return proof.kill() == nil })
+	if err := c.remove(); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "removed", proof.kill())
+}
+
+func (p Process) dies(t *testing.T) {
+	t.Helper()
+	eventually(t, "the death of a process", func() bool { return !alive(p.Pid) })
+}
+
+// Where no control groups are mounted, that there is no such directory proves nothing.
+func TestAMissingGroupProvesNothingWithoutItsHierarchy(t *testing.T) {
+	dir := t.TempDir()
+	says(t, "elsewhere", Hold{Containment: CgroupContainment, Group: filepath.Join(dir, "a", "b")}.end(), "no such file", "no control groups are mounted at "+dir)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "below a file", Hold{Containment: CgroupContainment, Group: filepath.Join(file, "b")}.end(), "not a directory")
+	says(t, "not mounted at all", Hold{Containment: CgroupContainment, Group: "/no/such/hierarchy"}.end(), "no control groups are mounted at /")
+	says(t, "a plain directory", Hold{Containment: CgroupContainment, Group: dir}.end(), "cannot use the control group")
+	c := &cgroup{dir: "x", events: -1, kills: -1}
+	says(t, "it can't be killed", (&proof{hold: Hold{Containment: CgroupContainment}, group: c, pidfd: -1}).kill(), "cannot kill the control group x")
+}
+
+// Where they are mounted it does, however much of the path was removed: only what is empty can be.
+func TestAGroupThatWasRemovedWithThoseAboveItWasEmpty(t *testing.T) {
+	divisible(t)
+	group := filepath.Join(cgroupParent(), "zkelectd-none", "none", "none")
+	says(t, group, Hold{Containment: CgroupContainment, Group: group}.end())
+}
+
+// Whether the host was restarted must be known: else what runs would pass for what was before (S1).
+func TestWithoutABootIDNothingIsCalledDead(t *testing.T) {
+	real := bootID
+	t.Cleanup(func() { bootID = real })
+	bootID = filepath.Join(t.TempDir(), "none")
+	says(t, "no boot id", SessionFile{Boot: "b"}.End(0), bootID+" cannot be read")
+	says(t, "never any", SessionFile{}.End(0), bootID+" cannot be read")
+}
+
+// All of a PID namespace is dead once its first process is.
+func TestANamespaceEndsWithItsFirstProcess(t *testing.T) {
+	cmd, p := sleeper(t)
+	h := Hold{Containment: PidnsContainment, Keeper: p}
+	says(t, "from a file, alive", h.end(), "the keeper still runs as process")
+	before := len(descriptors("self"))
+	proof, err := newProof(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proof.close(); len(descriptors("self")) > before {
+		t.Error("a proof that is closed holds something open")
+	}
+	if proof, err = newProof(h); err != nil {
+		t.Fatal(err)
+	}
+	defer proof.close()
+	says(t, "alive", proof.kill(), "processes still run in the PID namespace of process")
+	p.dies(t)
+	says(t, "dead", proof.kill())
+	cmd.Wait()
+	says(t, "reaped", proof.kill())
+	says(t, "from a file, dead", h.end())
+	if _, err := newProof(h); err == nil || !strings.Contains(err.Error(), "cannot watch the keeper") {
+		t.Errorf("a proof by a process that is gone: %v", err)
+	}
+}
+
+// A namespace whose first process can't be signaled is not taken for dead (A3).
+func TestANamespaceThatCannotBeKilledIsNotDead(t *testing.T) {
+	r, w, err := os.Pipe() // nothing to read, and no process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	p := &proof{hold: Hold{Containment: PidnsContainment, Keeper: Process{Pid: 77}}, pidfd: int(r.Fd())}
+	says(t, "no process", p.kill(), "cannot kill the first process of the PID namespace, 77")
+}
+
+// From outside nobody but the keeper can tell that all of the work is dead.
+func TestTheKeeperAloneProvesNothingFromOutside(t *testing.T) {
+	proof, err := newProof(Hold{Containment: KeeperContainment, Keeper: deadKeeper(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, "a keeper that is dead", proof.kill(), "only the keeper can tell")
+	proof.close()
+	standardsOpen(t)
+}
+
+// An undertaker from outside kills what it can find, and says what still runs instead of closing the session (S1).
+func TestTheUndertakerKillsWhatIsLeft(t *testing.T) {
+	dir := t.TempDir()
+	mark := filepath.Join(dir, "work")
+	if err := os.WriteFile(mark, []byte(markDead), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stamped := "ZKELECTD_ROOT=" + dir
+	main, work := sleeper(t)
+	hidden, other := sleeper(t, func(cmd *exec.Cmd) { cmd.Env = []string{stamped} })
+	keeper, lives := sleeper(t)
+	gone := []Process{deadKeeper(t)}
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: gone, Work: &work, Hold: &Hold{Containment: KeeperContainment, Keeper: lives, Mark: mark}, Stamp: []string{stamped}}
+	says(t, "while the keeper is at it", f.End(0), "the keeper still runs as process")
+	if !alive(work.Pid) || !alive(other.Pid) {
+		t.Error("killed in the keeper's stead")
+	}
+	keeper.Process.Kill()
+	keeper.Wait()
+
+	reused := work
+	reused.Started++
+	f.Work, f.Stamp = &reused, nil
+	says(t, "a pid that is another's by now", f.End(0))
+	if !alive(work.Pid) {
+		t.Error("another's process was killed")
+	}
+	f.Boot = "of yesterday"
+	f.Work, f.Stamp = &work, []string{stamped}
+	says(t, "after a restart of the host", f.End(0))
+	if !alive(work.Pid) || !alive(other.Pid) {
+		t.Error("killed what was started after the restart")
+	}
+	f.Boot = boot()
+	f.Processes = []Process{other}
+	says(t, "while its owner runs", f.End(0), "still runs as process")
+	if !alive(work.Pid) {
+		t.Error("killed while its owner may be at work")
+	}
+	f.Processes = gone
+	says(t, "at last", f.End(patience))
+	main.Wait()
+	hidden.Wait()
+
+	if err := os.WriteFile(mark, []byte(markRunning), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	says(t, "without the keeper's word", f.End(300*time.Millisecond), "it was killed before it did")
+	if took := time.Since(began); took < 250*time.Millisecond || took > patience/2 {
+		t.Errorf("gave up after %s", took)
+	}
+	f.Hold = nil
+	says(t, "none has ever run", f.End(0))
+}
+
+// The owners of a session have a moment to die, however long the work may take, and no longer than was asked for.
+func TestTheUndertakerDoesNotWaitForOwners(t *testing.T) {
+	_, owner := sleeper(t)
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{deadKeeper(t), owner}}
+	for limit, most := range map[time.Duration]time.Duration{0: dying / 2, time.Hour: patience / 2} {
+		began := time.Now()
+		says(t, "an owner that runs", f.End(limit), "the keeper still runs as process", "stop that first")
+		if took := time.Since(began); took > most || took < min(limit, dying) {
+			t.Errorf("given %s it took %s", limit, took)
+		}
+	}
+	cmd, dies := sleeper(t)
+	f.Processes = []Process{dies}
+	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
+	says(t, "an owner that is dying", f.End(time.Hour))
+}
+
+// Under a PID namespace the keeper is what has to be dead.
+func TestTheUndertakerWaitsForTheNamespace(t *testing.T) {
+	keeper, p := sleeper(t)
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{deadKeeper(t)}, Hold: &Hold{Containment: PidnsContainment, Keeper: p}}
+	says(t, "it runs", f.End(0), "the keeper still runs as process")
+	keeper.Process.Kill()
+	keeper.Wait()
+	says(t, "it is dead", f.End(0))
+}

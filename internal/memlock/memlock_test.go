@@ -1,0 +1,297 @@
+package memlock
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// Protection is for the life of a process, so the process is another one: this program in a role.
+func TestMain(m *testing.M) {
+	switch os.Getenv("ROLE") {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "realtime":
+		beRealtime()
+	case "policy":
+		fmt.Println(policies())
+	case "child":
+		fmt.Println(strings.TrimSpace(read(scoreFile)))
+	case "protected":
+		beProtected()
+	}
+}
+
+// outcome is what a protected process finds out about itself.
+type outcome struct {
+	State     State
+	Err       string
+	Log       string
+	Rehearsed bool
+	Threads   int
+	Soft      uint64 // RLIMIT_MEMLOCK
+	Child     string // the score of a child
+	Unlocked  []string
+	Large     bool // the program does not fit into 4 MB
+}
+
+func beProtected() {
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	if text := os.Getenv("LIMIT"); text != "" {
+		limit, err := strconv.ParseUint(text, 10, 64)
+		must(err)
+		must(unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: min(limit, 4096), Max: limit}))
+	}
+	if text := os.Getenv("SCORE"); text != "" {
+		must(os.WriteFile(scoreFile, []byte(text), 0))
+	}
+	var log bytes.Buffer
+	var o outcome
+	o.State = Protect(Options{
+		Score: ScoreGuard, Procs: 2, Threads: 12, Heap: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Rehearse: func() { o.Rehearsed = true },
+	})
+	if o.State.Err != nil {
+		o.Err, o.State.Err = o.State.Err.Error(), nil
+	}
+	o.Log = log.String()
+	// The heap grows and shrinks under locks.
+	for range 20 {
+		b := bytes.Repeat([]byte{1}, 4<<20)
+		runtime.KeepAlive(b)
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	must(err)
+	o.Threads = len(tasks)
+	var limit unix.Rlimit
+	must(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit))
+	o.Soft = limit.Cur
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{"ROLE=child"}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	must(Run(cmd))
+	o.Child = strings.TrimSpace(out.String())
+	o.Unlocked, o.Large = unlockedProgram(), programSize() > 4<<20
+	must(json.NewEncoder(os.Stdout).Encode(o))
+}
+
+func programSize() (size uintptr) {
+	all, err := mappings()
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range all {
+		if m.file {
+			size += m.to - m.from
+		}
+	}
+	return size
+}
+
+// unlockedProgram are the mappings of the program that are not locked as a whole.
+func unlockedProgram() []string {
+	var found []string
+	var head string
+	var size, rss int64
+	for line := range strings.Lines(read("/proc/self/smaps")) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch key {
+		case "Size":
+			size, _ = kilobytes(value)
+		case "Rss":
+			rss, _ = kilobytes(value)
+		case "VmFlags":
+			if fields := strings.Fields(head); len(fields) > 5 && strings.HasPrefix(fields[5], "/") &&
+				strings.HasPrefix(fields[1], "r") && (!strings.Contains(value+" ", " lo ") || rss < size) {
+				found = append(found, head)
+			}
+		default:
+			if strings.Contains(key, "-") && !strings.Contains(key, "Anon") {
+				head = strings.TrimSpace(line)
+			}
+		}
+	}
+	return found
+}
+
+func read(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+func protected(t *testing.T, env ...string) outcome {
+	t.Helper()
+	return protectedAs(t, nil, env...)
+}
+
+// unprivileged has no CAP_IPC_LOCK.
+var unprivileged = &syscall.Credential{Uid: 65534, Gid: 65534}
+
+func protectedAs(t *testing.T, user *syscall.Credential, env ...string) outcome {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(append(os.Environ(), "ROLE=protected"), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, errs.String())
+	}
+	var o outcome
+	if err := json.Unmarshal(out, &o); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%+v", o)
+	if !o.Rehearsed {
+		t.Error("nothing was rehearsed")
+	}
+	return o
+}
+
+// mustBeRoot fails the test that cannot do without.
+func mustBeRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test locks memory without a limit, and gives the right to that up: run it as root")
+	}
+}
+
+func TestAllIsLocked(t *testing.T) {
+	t.Parallel()
+	mustBeRoot(t)
+	o := protected(t)
+	if o.State.Mode != modeAll || o.State.Locked < 1<<20 || len(o.Unlocked) > 0 {
+		t.Errorf("mode %s, %d bytes, not locked: %q", o.State.Mode, o.State.Locked, o.Unlocked)
+	}
+	if strings.Contains(o.Err, "locked") {
+		t.Error(o.Err)
+	}
+}
+
+// A limit is never exceeded, since the Go runtime could not map memory then; what was touched is locked, and what to set is
+// said once.
+func TestWithinALimit(t *testing.T) {
+	t.Parallel()
+	mustBeRoot(t)
+	for limit, mode := range map[int64]string{64 << 10: modeTouched, 2 << 20: modeTouched, 8 << 20: modeProgram} {
+		o := protectedAs(t, unprivileged, fmt.Sprint("LIMIT=", limit))
+		if mode == modeProgram && o.State.Mode == modeTouched && o.Large {
+			mode = modeTouched // the race detector's program
+		}
+		if o.State.Mode != mode || o.State.Locked > limit || o.State.Locked < limit/4 || o.Soft != uint64(limit) {
+			t.Errorf("limit %d: mode %s, %d bytes, soft limit %d", limit, o.State.Mode, o.State.Locked, o.Soft)
+		}
+		said := strings.Contains(o.Log, "LimitMEMLOCK=infinity") && strings.Contains(o.Log, "IPC_LOCK")
+		if n := strings.Count(o.Log, "level=WARN"); n > 1 || said != (mode == modeTouched) {
+			t.Errorf("limit %d: %d warnings: %s", limit, n, o.Log)
+		}
+		if mode == modeProgram && len(o.Unlocked) > 0 {
+			t.Errorf("limit %d: not locked: %q", limit, o.Unlocked)
+		}
+	}
+}
+
+// A program that may not lock at all runs all the same.
+func TestNothingPermitted(t *testing.T) {
+	t.Parallel()
+	mustBeRoot(t)
+	if o := protectedAs(t, unprivileged, "LIMIT=0"); o.State.Locked != 0 || !strings.Contains(o.Err, "LimitMEMLOCK=infinity") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A score of its own may always be lowered to where it was not raised from; children get what this process was started with.
+func TestScoreIsNotInherited(t *testing.T) {
+	t.Parallel()
+	if o := protected(t, "SCORE=300"); o.State.Score > 0 || o.Child != "300" {
+		t.Errorf("own score %d, the child's %s", o.State.Score, o.Child)
+	}
+	if o := protected(t); o.Child != "0" {
+		t.Errorf("the child's score is %s", o.Child)
+	}
+}
+
+func TestThreadsExistBeforehand(t *testing.T) {
+	t.Parallel()
+	if o := protected(t); o.Threads < 12 {
+		t.Errorf("%d threads", o.Threads)
+	}
+}
+
+// What the rehearsal kills waits, whatever program it is.
+func TestRehearsalWaits(t *testing.T) {
+	path, env := Rehearsal()
+	cmd := exec.Command(path)
+	cmd.Env = env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGKILL)
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+}
+
+func beRealtime() {
+	startThreads(4)
+	if err := Realtime(os.Getpid()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(policies())
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env, cmd.Stdout = []string{"ROLE=policy"}, os.Stdout
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// policies lists the scheduling policies of the threads that exist.
+func policies() map[uint32]bool {
+	found := make(map[uint32]bool)
+	tasks, _ := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		tid, _ := strconv.Atoi(task.Name())
+		if attr, err := unix.SchedGetAttr(tid, 0); err == nil {
+			found[attr.Policy] = true
+		}
+	}
+	return found
+}
+
+func TestRealtimeIsNotInherited(t *testing.T) {
+	t.Parallel()
+	mustBeRoot(t)
+	for user, want := range map[*syscall.Credential]string{
+		nil:          fmt.Sprintf("map[%d:true]\nmap[%d:true]\n", unix.SCHED_RR, unix.SCHED_NORMAL),
+		unprivileged: "no real-time priority: sched_setattr: operation not permitted: set LimitRTPRIO=1",
+	} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), "ROLE=realtime")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%v: %s instead of %s", err, out, want)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package memlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Realtime gives all threads of a process the lowest real-time priority, so that no ordinary process delays them. What
+// they start is ordinary again, later threads included: call it after [Protect], which starts those that are needed. It
+// takes CAP_SYS_NICE, or an RLIMIT_RTPRIO of at least 1.
+func Realtime(pid int) error {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return err
+	}
+	attr := unix.SchedAttr{
+		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("no real-time priority: %w: set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit "+
+				"sched_setattr in its SystemCallFilter=, or use --ulimit rtprio=1 for a container", os.NewSyscallError("sched_setattr", err))
+		}
+	}
+	return nil
+}

@@ -1,6 +1,10 @@
 package zkserver
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"net"
+)
 
 // TLS is what a server needs for its secure port. The files are PEM.
 type TLS struct {
@@ -33,3 +37,17 @@ ssl.clientAuth=%s
 
 // SecureAddr is host:port for clients that speak TLS.
 func (s *Server) SecureAddr() string { return fmt.Sprintf("127.0.0.1:%d", s.secure) }
+
+// secureListens reports whether the port for TLS accepts connections, or is not wanted. The server opens it after the other one.
+func (s *Server) secureListens(ctx context.Context) bool {
+	if s.opt.TLS == nil {
+		return true
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", s.SecureAddr())
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

@@ -54,6 +54,7 @@ type Server struct {
 	port    int
 	secure  int // the port for TLS
 	config  string
+	extra   string // of the configuration
 
 	mu   sync.Mutex
 	proc *process
@@ -95,10 +96,34 @@ func prepare(opt Options, extra string) (*Server, error) {
 		return nil, err
 	}
 	s.port, s.secure = ports[0], ports[1]
-	return s, s.configure(opt.TLS.settings(s.secure) + extra)
+	s.extra = opt.TLS.settings(s.secure) + extra
+	return s, s.configure()
 }
 
-func (s *Server) configure(extra string) error {
+// SetMaxSession changes the longest session timeout that the server grants from its next start on.
+func (s *Server) SetMaxSession(timeout time.Duration) error {
+	s.opt.MaxSession = timeout
+	return s.configure()
+}
+
+// Wipe kills the server and removes all of its data, so that it comes back empty.
+func (s *Server) Wipe() error {
+	s.Kill()
+	data := filepath.Join(s.dir, "data")
+	id, err := os.ReadFile(filepath.Join(data, "myid"))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.RemoveAll(data); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(data, 0o700); err != nil || len(id) == 0 {
+		return err
+	}
+	return os.WriteFile(filepath.Join(data, "myid"), id, 0o600)
+}
+
+func (s *Server) configure() error {
 	data := filepath.Join(s.dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
@@ -115,7 +140,7 @@ syncLimit=25
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), lines(s.opt.Settings), extra)
+%s%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), lines(s.opt.Settings), s.extra)
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }
 
@@ -166,7 +191,7 @@ func (s *Server) serving(ctx context.Context) error {
 	proc := s.process()
 	for {
 		// A server without a quorum answers "not currently serving requests".
-		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") {
+		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") && s.secureListens(ctx) {
 			return nil
 		}
 		select {

@@ -1,18 +1,12 @@
 package zkstore
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"zkelectd/internal/cluster"
-	"zkelectd/internal/secretfile"
 )
 
 // Options are what a session needs.
@@ -26,23 +20,16 @@ type Options struct {
 	Dial DialFunc
 	Log  *slog.Logger
 
-	identity identity // read from Access
+	identities identities // read from Access
 }
 
-// Access is how to get at a tree. It names files and holds no secret, so that it can be kept, and what it names is read
-// when it is needed: a file that was replaced counts from the next session or connection on.
+// Access is how to connect to a group's tree, and who may use what is created there. It names files and holds no secret, so
+// it can be kept. The files are read when they are needed: a replaced certificate counts from the next connection on,
+// replaced credentials from the next session or [Session.Present] on.
 type Access struct {
 	Auth AuthFile `json:"auth,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
 	TLS  TLS      `json:"tls,omitzero"`
-}
-
-// AuthFile holds one line, user:password, for ZooKeeper's digest scheme.
-type AuthFile struct {
-	Path string `json:"path,omitempty"`
-	// Systemd says that it is a credential of the unit. Systemd lets nobody else into their directory, and gives them
-	// modes of its own.
-	Systemd bool `json:"systemd,omitempty"`
 }
 
 // ACL is what others may do with the znodes that a session creates.
@@ -55,19 +42,28 @@ const (
 	ACLPrivate  ACL = "private"
 )
 
-func (a ACL) list() []zk.ACL {
-	switch a {
-	case ACLPrivate:
-		return zk.AuthACL(zk.PermAll)
-	case ACLReadable:
-		return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)
+// Open reports whether everybody may do everything.
+func (a ACL) Open() bool { return a == "" || a == ACLOpen }
+
+// list names each identity instead of using ZooKeeper's scheme auth, which stands for all that the connection has ever
+// presented: an identity that was removed from the file, or a TLS certificate, would keep its rights.
+func (a ACL) list(who identities) []zk.ACL {
+	if a.Open() {
+		return zk.WorldACL(zk.PermAll)
 	}
-	return zk.WorldACL(zk.PermAll)
+	var list []zk.ACL
+	for _, i := range who.all {
+		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.id()})
+	}
+	if a == ACLReadable {
+		list = append(list, zk.WorldACL(zk.PermRead)...)
+	}
+	return list
 }
 
-// Check reads the files that are named and says what is wrong with them.
+// Check reads the files that are named and returns what is wrong with them.
 func (a Access) Check() error {
-	_, err := a.who()
+	_, err := a.identities()
 	if a.TLS.Enabled {
 		_, tlsErr := a.TLS.config()
 		err = errors.Join(err, tlsErr)
@@ -75,75 +71,14 @@ func (a Access) Check() error {
 	return err
 }
 
-// identity is who a session is to the server. It must not be logged.
-type identity struct {
-	scheme string
-	secret []byte
-	user   string
-	file   string
-}
-
-// who is as whom a session comes. Where a znode's creator has to be somebody, it may not be nobody.
-func (a Access) who() (identity, error) {
-	i, err := a.Auth.read()
-	if err == nil && a.Auth.Path != "" && i.scheme == "" && a.ACL != "" && a.ACL != ACLOpen {
-		err = fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: is the file there that LoadCredential= names?", a.ACL, a.Auth.Path)
-	}
-	return i, err
-}
-
-// read returns nobody for a credential of the unit that is empty: so the units stand in for a file that is not there.
-func (f AuthFile) read() (identity, error) {
-	if f.Path == "" {
-		return identity{}, nil
-	}
-	const key, line = "zookeeper.auth.file", 4 << 10
-	data, err := secretfile.Read(key, f.Path, secretfile.Private(f.Systemd))
-	if err != nil {
-		return identity{}, err
-	}
-	if f.Systemd && len(bytes.TrimSpace(data)) == 0 {
-		return identity{file: f.Path}, nil
-	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	user, password, ok := strings.Cut(text, ":")
-	if !ok || user == "" || password == "" || len(data) > line || strings.ContainsAny(text, "\r\n\x00") {
-		return identity{}, fmt.Errorf("%s: %s does not hold one line, user:password", key, f.Path)
-	}
-	return identity{scheme: "digest", secret: []byte(text), user: user, file: f.Path}, nil
-}
-
-// advice says what to do about a znode that this identity may not touch. The server takes every password; a wrong one only
-// makes somebody else, who has no rights.
-func (i identity) advice() string {
+// identities returns who a session presents itself as. An ACL that is not open needs at least one identity.
+func (a Access) identities() (identities, error) {
+	who, err := a.Auth.read()
 	switch {
-	case i.scheme == "" && i.file != "":
-		return fmt.Sprintf("this session has no credentials: %s is empty, is the file there that LoadCredential= names?", i.file)
-	case i.scheme == "":
-		return "this session has no credentials: set zookeeper.auth.file"
+	case err != nil || len(who.all) > 0 || a.ACL.Open():
+		return who, err
+	case a.Auth.Path == "":
+		return who, fmt.Errorf("zookeeper.acl: %q needs zookeeper.auth.file", a.ACL)
 	}
-	return fmt.Sprintf("user %q of zookeeper.auth.file %s has no right to it: is the password the one that the tree was made with?", i.user, i.file)
-}
-
-// denied completes a refusal with what to do about it.
-func (s *Session) denied(err error) error {
-	if errors.Is(err, cluster.ErrNoAuth) {
-		return fmt.Errorf("%w (%s)", err, s.opt.identity.advice())
-	}
-	return err
-}
-
-func (s *Session) authenticate(ctx context.Context) error {
-	i := s.opt.identity
-	if i.scheme == "" {
-		return nil
-	}
-	_, err := await(ctx, s, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(i.scheme, i.secret) })
-	if errors.Is(err, cluster.ErrNoAuth) {
-		return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", i.scheme)
-	}
-	if err != nil {
-		return fmt.Errorf("ZooKeeper did not take the %s credentials: %w", i.scheme, err)
-	}
-	return nil
+	return who, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: is the file there that LoadCredential= names?", a.ACL, a.Auth.Path)
 }

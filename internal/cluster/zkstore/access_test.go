@@ -1,11 +1,12 @@
 package zkstore
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,17 +32,19 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 		return AuthFile{Path: path}
 	}
 	for want, f := range map[string]AuthFile{
-		"cannot be read: no such file":        {Path: filepath.Join(dir, "missing")},
-		"is no regular file":                  {Path: dir},
-		"fifo is no regular file":             {Path: fifo},
-		"mode 0644":                           write("others", "user:hunter2", 0o644),
-		"mode 0640":                           write("group", "user:hunter2", 0o640),
-		"$CREDENTIALS_DIRECTORY is not set":   {Path: "zookeeper"},
-		"does not hold one line, user:passwo": write("empty", "", 0o600),
-		"does not hold one line":              write("two", "user:hunter2\nuser:hunter2\n", 0o600),
-		"not hold one line":                   write("word", "hunter2", 0o600),
-		"hold one line":                       write("nobody", ":hunter2", 0o600),
-		"one line, user":                      write("long", "user:"+strings.Repeat("hunter2", 1000), 0o600),
+		"cannot be read: no such file":      {Path: filepath.Join(dir, "missing")},
+		"is no regular file":                {Path: dir},
+		"fifo is no regular file":           {Path: fifo},
+		"mode 0644":                         write("others", "user:hunter2", 0o644),
+		"mode 0640":                         write("group", "user:hunter2", 0o640),
+		"$CREDENTIALS_DIRECTORY is not set": {Path: "zookeeper"},
+		"holds no line user:password":       write("empty", "\n# a comment\n", 0o600),
+		"line 3 repeats an earlier one":     write("two", "user:hunter2\n\nuser:hunter2\n", 0o600),
+		"line 2 is not user:password":       write("word", "user:hunter2\nhunter2", 0o600),
+		"line 1 is not user:password":       write("nobody", ":hunter2", 0o600),
+		"not printable ASCII":               write("locale", "user:hunter2é", 0o600),
+		"more than 8 lines":                 write("many", lines(9, "user:hunter2-"), 0o600),
+		"is longer than 4096 bytes":         write("long", "user:"+strings.Repeat("hunter2", 1000), 0o600),
 	} {
 		err := Access{Auth: f}.Check()
 		contains(t, err, want, "zookeeper.auth.file: "+f.Path)
@@ -50,7 +53,8 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 		}
 	}
 	for _, mode := range []os.FileMode{0o600, 0o400} {
-		if who, err := write("right", "user:a:b\r\n", mode).read(); err != nil || string(who.secret) != "user:a:b" || who.user != "user" {
+		who, err := write("right", "# the new one\nuser:a:b\r\n\nuser:old\n", mode).read()
+		if err != nil || len(who.all) != 2 || string(who.all[0].secret) != "user:a:b" || who.all[1].user != "user" {
 			t.Errorf("%#o: %+v, %v", mode, who, err)
 		}
 	}
@@ -65,16 +69,26 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	// The units have an empty one stand in for a file that is not there: that is nobody, who can't own a closed tree.
 	nobody := write("nothing", "", 0o440)
 	nobody.Systemd = true
-	if who, err := nobody.read(); err != nil || who.scheme != "" || !strings.Contains(who.advice(), nobody.Path+" is empty") {
+	if who, err := nobody.read(); err != nil || len(who.all) > 0 || !strings.Contains(who.advice(), nobody.Path+" is empty") {
 		t.Errorf("an empty credential: %+v, %v", who, err)
 	}
 	if err := (Access{Auth: nobody, ACL: ACLOpen}).Check(); err != nil {
 		t.Errorf("an empty credential for an open tree: %v", err)
 	}
 	contains(t, Access{Auth: nobody, ACL: ACLPrivate}.Check(), `zookeeper.acl: "private" needs credentials`, nobody.Path+" is empty")
+	contains(t, Access{ACL: ACLPrivate}.Check(), `zookeeper.acl: "private" needs zookeeper.auth.file`)
 	if _, err := Open(t.Context(), Options{Servers: []string{shared.Addr()}, Timeout: time.Second, Access: Access{Auth: nobody, ACL: ACLReadable}}); err == nil {
 		t.Error("nobody opens a session that is to own what it creates")
 	}
+}
+
+// lines makes n different lines.
+func lines(n int, begin string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, begin+strconv.Itoa(i))
+	}
+	return b.String()
 }
 
 // What is kept for closing a session later names the file, and does not hold what is in it.
@@ -130,19 +144,7 @@ func TestSessionPasswordsAreNoSecret(t *testing.T) {
 		t.Fatal(exists, err)
 	}
 	s.end(errors.New("dead")) // alive, it could take its session back in time
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: guessed(stat.EphemeralOwner)}); err != nil {
+	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: zkserver.SessionPassword(stat.EphemeralOwner)}); err != nil {
 		t.Errorf("the password was not guessed (%v): docs/security.md can be milder", err)
 	}
-}
-
-// guessed is java.util.Random, seeded as ZooKeeperServer.generatePasswd does.
-func guessed(session int64) []byte {
-	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
-	seed := (uint64(session^0xB3415C00) ^ multiplier) & mask
-	var password []byte
-	for len(password) < passwordLen {
-		seed = (seed*multiplier + 0xB) & mask
-		password = binary.LittleEndian.AppendUint32(password, uint32(seed>>16))
-	}
-	return password
 }

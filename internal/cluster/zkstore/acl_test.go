@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
+
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/zkserver"
 )
 
 // secret makes a file with credentials.
@@ -125,7 +128,7 @@ func TestMemberThatMayNotBeReadIsNotInTheWay(t *testing.T) {
 	}
 }
 
-func TestAuditNamesWhatIsMoreOpenThanItShouldBe(t *testing.T) {
+func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
 	auth := secret(t, "zkelectd:right")
 	free := open(t, Options{})
 	p := root(t, free)
@@ -133,19 +136,19 @@ func TestAuditNamesWhatIsMoreOpenThanItShouldBe(t *testing.T) {
 	if _, err := owner.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Control(), Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	odd, err := owner.Audit(t.Context(), p)
-	if err != nil || strings.Join(odd.Znodes, " ") != strings.Join([]string{p.Root, p.Nodes(), p.Election(), p.Leader()}, " ") {
-		t.Errorf("%+v, %v", odd, err)
+	found, err := owner.Audit(t.Context(), p)
+	if err != nil || !found.Open || strings.Join(found.Odd, " ") != strings.Join([]string{p.Root, p.Nodes(), p.Election(), p.Leader()}, " ") {
+		t.Errorf("%+v, %v", found, err)
 	}
-	if want := "setAcl -R " + p.Root + " auth::cdrwa,world:anyone:r"; !strings.Contains(odd.Advice, want) {
-		t.Errorf("%q lacks %q", odd.Advice, want)
+	if !strings.Contains(found.Advice, "zkelectd acl apply") {
+		t.Errorf("the advice is %q", found.Advice)
 	}
-	if odd, err = free.Audit(t.Context(), p); err != nil || len(odd.Znodes) != 1 || odd.Znodes[0] != p.Control() {
-		t.Errorf("%+v, %v", odd, err)
+	if found, err = free.Audit(t.Context(), p); err != nil || len(found.Odd) != 1 || found.Odd[0] != p.Control() {
+		t.Errorf("%+v, %v", found, err)
 	}
 	own := root(t, owner)
-	if odd, err = owner.Audit(t.Context(), own); err != nil || len(odd.Znodes) != 0 || odd.Advice != "" {
-		t.Errorf("a tree as it should be: %+v, %v", odd, err)
+	if found, err = owner.Audit(t.Context(), own); err != nil || len(found.Odd) != 0 || found.Advice != "" || found.Open {
+		t.Errorf("a tree as it should be: %+v, %v", found, err)
 	}
 	_, err = free.Audit(t.Context(), root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}})))
 	contains(t, err, "cannot read the ACL of znode /test", "zookeeper.auth.file")
@@ -169,5 +172,38 @@ func TestAdoptedACL(t *testing.T) {
 	contains(t, stranger.Adopt(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
 	if err := stranger.Adopt(t.Context(), "/no/such/root"); err != nil {
 		t.Errorf("a root that is not there: %v", err)
+	}
+}
+
+// In an open tree one setAcl by a stranger locks the group out, and only ZooKeeper's superuser can undo it, as
+// docs/operations.md says.
+func TestALockedOutGroupNeedsTheSuperuser(t *testing.T) {
+	super := zk.DigestACL(zk.PermAll, "super", "hunter2")[0].ID
+	server, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"DigestAuthenticationProvider.superDigest=" + super}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	servers := []string{server.Addr()}
+	member := open(t, Options{Servers: servers})
+	p := root(t, member)
+	stranger := open(t, Options{Servers: servers, Access: Access{Auth: secret(t, "stranger:secret"), ACL: ACLPrivate}})
+	register := func() error {
+		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1"})
+		return err
+	}
+	if _, err := stranger.zk.SetACL(p.Election(), stranger.creates(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = member.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {
+		t.Fatalf("a member undoes it itself: %v", err)
+	}
+	contains(t, register(), "not permitted by the znode's ACL, that of its parent "+p.Election())
+	operator := open(t, Options{Servers: servers, Access: Access{Auth: secret(t, "super:hunter2")}})
+	if _, err := operator.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := register(); err != nil {
+		t.Errorf("the superuser does not undo it: %v", err)
 	}
 }

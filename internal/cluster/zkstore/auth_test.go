@@ -56,7 +56,7 @@ func TestCredentialsThatCannotBeSentDoNotHang(t *testing.T) {
 func TestRefusedCredentialsEndOpen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identity: identity{scheme: "nonsense", secret: []byte("secret")}})
+	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identities: identities{all: []identity{{scheme: "nonsense", secret: []byte("secret")}}}})
 	contains(t, err, "refused the nonsense credentials")
 	if ctx.Err() != nil {
 		t.Error("it took until the deadline")

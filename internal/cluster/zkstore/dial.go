@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 )
 
@@ -23,12 +24,12 @@ var errSecondSession = errors.New("refused: a session is used once")
 
 // dial is go-zookeeper's dialer. It is called from one goroutine, once per attempt.
 func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
+	s.mu.Lock()
+	s.dialed = time.Now() // before the pause, which may be longer than what counts as stuck
+	s.mu.Unlock()
 	if err := s.pause(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.dialed = time.Now()
-	s.mu.Unlock()
 	limit := s.handshakeLimit()
 	ctx, cancel := context.WithTimeout(s.life, limit)
 	defer cancel()
@@ -101,6 +102,8 @@ type wireConn struct {
 
 	mu      sync.Mutex
 	asked   bool
+	sent    time.Duration // when the connect request was, of CLOCK_BOOTTIME
+	known   bool          // it says that the client has seen something
 	shaken  bool
 	packet  []byte
 	frames  framing // of what comes after the handshake
@@ -128,6 +131,9 @@ func (w *wireConn) Write(b []byte) (int, error) {
 		w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
 		return 0, errSecondSession
 	}
+	w.mu.Lock()
+	w.sent, w.known = boottime.Now(), connectRequestZxid(b) > 0
+	w.mu.Unlock()
 	n, err := w.Conn.Write(b)
 	if err != nil {
 		w.s.trouble(w.addr, err)
@@ -168,6 +174,9 @@ func (w *wireConn) Read(b []byte) (int, error) {
 			hint = "; a port for TLS hangs up like this: zookeeper.tls.enabled"
 		}
 		w.s.trouble(w.addr, fmt.Errorf("no connect response: %w%s", err, hint))
+		if w.known {
+			w.s.hungUp(w.addr, err)
+		}
 		return n, err
 	}
 	w.packet = append(w.packet, b[:n]...)
@@ -179,7 +188,7 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	if complete {
 		w.shaken, w.packet = true, nil
 		w.Conn.SetDeadline(time.Time{})
-		w.s.shook(h)
+		w.s.shook(h, w.addr, w.sent)
 	}
 	return n, nil
 }

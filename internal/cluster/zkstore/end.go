@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,12 +12,29 @@ import (
 	"zkelectd/internal/cluster"
 )
 
+// CloseWith has Close send a transaction before, in the session; none takes that back.
+func (s *Session) CloseWith(ops ...cluster.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = ops
+}
+
+// Ended returns what it takes to close the session where Close could not.
+func (s *Session) Ended() Ended {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Ended{Servers: s.opt.Servers, Session: s.shake.session, Password: slices.Clone(s.shake.password), Access: s.opt.Access, Last: &Last{Ops: s.last}}
+}
+
 // Close ends the session on the server, so that its ephemerals vanish at once: through its connection, or, where that is
 // lost or the session has ended for this side only (a write without a reply), through one of its own. Whoever calls it
 // must know that nothing works on the strength of the session any more (S1). An error says that the server did not
 // confirm it; then the ephemerals stay until the server ends the session.
 func (s *Session) Close(ctx context.Context) error {
-	if s.Connected() {
+	s.mu.Lock()
+	plainly := s.connected && len(s.last) == 0
+	s.mu.Unlock()
+	if plainly {
 		s.farewell(ctx)
 	}
 	s.end(errors.New("closed"))
@@ -51,12 +69,18 @@ func (s *Session) farewell(ctx context.Context) {
 // closeElsewhere closes a session that the server may still have. This side must be over, lest it take the session back.
 func (s *Session) closeElsewhere(ctx context.Context) error {
 	s.mu.Lock()
-	gone, h := s.gone, s.shake
+	gone, h, last := s.gone, s.shake, &Last{Ops: s.last}
 	s.mu.Unlock()
 	if gone || h.session == 0 {
 		return nil
 	}
-	err := undertaker{s.opt.Dial, s.opt.identity, h.session, h.password}.closeAnywhere(ctx, s.opt.Servers)
+	err := undertaker{dial: s.opt.Dial, who: s.identities(), session: h.session, password: h.password, last: last}.closeAnywhere(ctx, s.opt.Servers)
+	switch {
+	case last.Applied:
+		s.opt.Log.Info("leadership is released with the end of the session")
+	case last.Refused != nil:
+		s.opt.Log.Warn("leadership is not released with the end of the session", "reason", last.Refused)
+	}
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return fmt.Errorf("%w; its ephemerals stay until the server ends it, after up to %s", err, h.timeout)
 	}
@@ -82,7 +106,7 @@ func (s *Session) end(reason error) {
 		reason = fmt.Errorf("%w: %w", cluster.ErrSessionEnded, reason)
 	}
 	s.err = reason
-	s.connected = false
+	s.disconnected()
 	conn := s.conn
 	s.mu.Unlock()
 	s.cancel()
@@ -95,16 +119,17 @@ func (s *Session) end(reason error) {
 // supervise owns the library's connection: it notices when that stops making progress, and stops it when the session
 // has ended. A library that is stuck is abandoned.
 func (s *Session) supervise(events <-chan zk.Event) {
-	tick := time.NewTicker(max(min(s.opt.Timeout, longestPace)/4, 50*time.Millisecond))
+	tick := time.NewTicker(s.interval())
 	defer tick.Stop()
 	for {
 		select {
 		case <-events:
 			// Only drained: the callback has seen them. The channel is closed when the library has stopped.
 		case <-tick.C:
-			if s.stuck() {
+			if s.stuck(time.Now()) {
 				s.end(errors.New("the client library makes no progress"))
 			}
+			s.probe()
 		case <-s.done:
 			s.shutdown(events)
 			return
@@ -112,12 +137,17 @@ func (s *Session) supervise(events <-chan zk.Event) {
 	}
 }
 
-// stuck tells that the connection was lost and no other has been tried for long.
-func (s *Session) stuck() bool {
+// interval is how often supervise looks.
+func (s *Session) interval() time.Duration {
+	return max(min(s.opt.Timeout, longestPace)/4, 50*time.Millisecond)
+}
+
+// stuck reports whether the connection was lost and no other has been tried for long.
+func (s *Session) stuck(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conn == nil && !s.lost.IsZero() && s.dialed.Before(s.lost) &&
-		time.Since(s.lost) > max(s.pace()/3, 500*time.Millisecond)
+	idle := s.conn == nil && !s.lost.IsZero() && s.dialed.Before(s.lost)
+	return idle && now.Sub(s.lost) > max(s.pace()/3, 500*time.Millisecond)
 }
 
 func (s *Session) shutdown(events <-chan zk.Event) {

@@ -56,8 +56,9 @@ func played(t *testing.T, data []byte) DialFunc {
 
 // A session counts as closed when a server has attached to it and said so, whatever else is on that port.
 func FuzzCloseSession(f *testing.F) {
-	yes := make([]byte, 4+replyHeader)
+	yes := append([]byte{0, 0, 0, replyHeader}, make([]byte, replyHeader)...)
 	f.Add(append(response(7, time.Second), yes...))
+	f.Add(append(response(7, time.Second), append(yes, yes...)...))
 	f.Add(append(response(0, time.Second), yes...))
 	f.Add(response(7, time.Second))
 	f.Add([]byte("HTTP/1.1 400 Bad Request"))

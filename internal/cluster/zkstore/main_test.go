@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,20 +19,31 @@ import (
 )
 
 // shared is a server for the tests that do not hurt it.
-var shared *zkserver.Server
+var shared lazyServer
+
+// lazyServer is a server that is started once it is needed.
+type lazyServer struct {
+	once   sync.Once
+	server *zkserver.Server
+	err    error
+}
+
+// Addr is where the server listens.
+func (l *lazyServer) Addr() string {
+	l.once.Do(func() {
+		l.server, l.err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond})
+	})
+	if l.err != nil {
+		panic(l.err)
+	}
+	return l.server.Addr()
+}
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // what is fuzzed here needs no server, and each process that fuzzes would have one
-	}
-	var err error
-	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	code := m.Run()
-	shared.Stop()
+	if shared.server != nil {
+		shared.server.Stop()
+	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -2,9 +2,12 @@ package zkstore
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,14 +26,47 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
+	if outcome(nil) != nil {
+		t.Error("no error is one")
+	}
 	for err, want := range map[error]error{
 		zk.ErrNoServer: cluster.ErrNotSent, zk.ErrSessionMoved: cluster.ErrNotSent, zk.ErrSessionExpired: cluster.ErrSessionEnded,
 		zk.ErrNoNode: cluster.ErrNoNode, zk.ErrNodeExists: cluster.ErrNodeExists, zk.ErrBadVersion: cluster.ErrBadVersion,
-		zk.ErrNotEmpty: cluster.ErrNotEmpty, zk.ErrNoAuth: cluster.ErrNoAuth, zk.ErrInvalidACL: cluster.ErrInvalid,
+		zk.ErrNotEmpty: cluster.ErrNotEmpty, zk.ErrNoChildrenForEphemerals: cluster.ErrEphemeralLeaf,
+		zk.ErrNoAuth: cluster.ErrNoAuth, zk.ErrAuthFailed: cluster.ErrNoAuth, zk.ErrInvalidACL: cluster.ErrInvalid,
+		zk.ErrBadArguments: cluster.ErrInvalid, zk.ErrInvalidPath: cluster.ErrInvalid, zk.ErrInvalidFlags: cluster.ErrInvalid,
 	} {
 		if got := outcome(err); !errors.Is(got, want) || errors.Is(got, cluster.ErrUnknown) {
 			t.Errorf("%v: %v", err, got)
 		}
+	}
+}
+
+// A reply that does not fit the request says nothing of what was applied; one that does has a result for each operation.
+func TestResultsAreThoseOfTheOperations(t *testing.T) {
+	ops := []cluster.Op{{Path: "/a"}, {Path: "/b"}}
+	parts := []zk.MultiResponse{{String: "/a_0000000001"}, {Stat: &zk.Stat{Version: 7}}}
+	got, err := results(ops, parts, nil)
+	if want := []cluster.Result{{Path: "/a_0000000001"}, {Version: 7}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	untried := errors.New(notTried)
+	for name, c := range map[string]struct {
+		parts []zk.MultiResponse
+		err   error
+	}{
+		"too few": {parts[:1], nil}, "too many": {append(slices.Clone(parts), zk.MultiResponse{}), nil}, "none": {nil, nil}, "no reply": {nil, zk.ErrConnectionClosed},
+		"one more that failed": {append(slices.Clone(parts), zk.MultiResponse{Error: zk.ErrNoNode}), nil}, "only untried": {[]zk.MultiResponse{{Error: untried}, {Error: untried}}, nil},
+	} {
+		if got, err := results(ops, c.parts, c.err); !errors.Is(err, cluster.ErrUnknown) || got != nil {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := results(ops, nil, zk.ErrSessionExpired); !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("the session is over: %v", err)
+	}
+	if _, err := results(ops, nil, nil); err == nil {
+		t.Error("no results at all")
 	}
 }
 
@@ -84,5 +120,56 @@ func TestPaceFollowsTheNegotiatedTimeout(t *testing.T) {
 	fresh := &Session{opt: Options{Timeout: time.Hour}}
 	if limit := fresh.handshakeLimit(); limit > longestPace/3 {
 		t.Errorf("first handshake limit %s", limit)
+	}
+}
+
+// Every version that a decision was made from is sent: without one a stale decision would be carried out.
+func TestRequestsCarryTheirVersions(t *testing.T) {
+	s := &Session{acl: zk.WorldACL(zk.PermAll)}
+	data := []byte("x")
+	for _, c := range []struct {
+		op   cluster.Op
+		want any
+	}{
+		{cluster.Op{Kind: cluster.OpCheck, Path: "/a", Version: 5}, &zk.CheckVersionRequest{Path: "/a", Version: 5}},
+		{cluster.Op{Kind: cluster.OpSet, Path: "/a", Version: 6, Data: data}, &zk.SetDataRequest{Path: "/a", Version: 6, Data: data}},
+		{cluster.Op{Kind: cluster.OpDelete, Path: "/a", Version: 7}, &zk.DeleteRequest{Path: "/a", Version: 7}},
+		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Data: data}, &zk.CreateRequest{Path: "/a", Data: data, Acl: s.acl}},
+		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Ephemeral: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagEphemeral}},
+		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagSequence}},
+		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Ephemeral: true, Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagEphemeral | zk.FlagSequence}},
+	} {
+		if got := s.request(c.op); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v, not %+v", c.op, got, c.want)
+		}
+	}
+}
+
+// A call that fails while the session ends has failed for both reasons, whichever of the two is seen first.
+func TestACallWhileTheSessionEnds(t *testing.T) {
+	ended := fmt.Errorf("%w: expired", cluster.ErrSessionEnded)
+	s := bareSession(t, io.Discard)
+	_, err := await(t.Context(), s, func() (int, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.err = ended // before anybody is told
+		return 0, zk.ErrConnectionClosed
+	})
+	if !errors.Is(err, cluster.ErrSessionEnded) || !errors.Is(err, cluster.ErrUnknown) {
+		t.Errorf("a failure at the end: %v", err)
+	}
+	if n, err := await(t.Context(), s, func() (int, error) { return 7, nil }); n != 0 || !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("after the end: %d, %v", n, err)
+	}
+	s = bareSession(t, io.Discard)
+	forever := make(chan struct{})
+	defer close(forever)
+	_, err = await(t.Context(), s, func() (int, error) {
+		s.end(ended)
+		<-forever
+		return 7, nil
+	})
+	if !errors.Is(err, cluster.ErrSessionEnded) {
+		t.Errorf("no answer at the end: %v", err)
 	}
 }

@@ -78,7 +78,13 @@ func registered(ctx context.Context, conn cluster.Conn, p cluster.Paths, id stri
 		if i.ID != id {
 			continue
 		}
-		if _, stat, err := conn.Get(ctx, p.Incarnation(i.Name), false); err == nil && stat.Owner == conn.SessionID() {
+		path := p.Incarnation(i.Name)
+		_, stat, err := conn.Get(ctx, path, false)
+		switch {
+		case errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrNoAuth): // its own may be read
+		case err != nil:
+			return cluster.Incarnation{}, fmt.Errorf("cannot read znode %s: %w", path, err)
+		case stat.Owner == conn.SessionID():
 			return i, nil
 		}
 	}

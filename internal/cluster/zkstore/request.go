@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -128,7 +129,7 @@ func (s *Session) request(op cluster.Op) any {
 		if op.Sequential {
 			flags |= zk.FlagSequence
 		}
-		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.acl, Flags: flags}
+		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.creates(), Flags: flags}
 	case cluster.OpSet:
 		return &zk.SetDataRequest{Path: op.Path, Data: op.Data, Version: op.Version}
 	default:
@@ -272,5 +273,6 @@ func statOf(st *zk.Stat) cluster.Stat {
 	}
 	return cluster.Stat{
 		Version: st.Version, ChildVersion: st.Cversion, Owner: st.EphemeralOwner, Created: st.Czxid, Modified: st.Mzxid,
+		Time: time.UnixMilli(st.Mtime),
 	}
 }

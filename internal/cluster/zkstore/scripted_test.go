@@ -214,18 +214,40 @@ func TestFrozenAfterTheHandshake(t *testing.T) {
 
 // After a failed sending of credentials on a reconnect the library deadlocks for good: the session must be given up.
 func TestStuckLibraryIsAbandoned(t *testing.T) {
-	s := &Session{opt: Options{Timeout: time.Second}, done: make(chan struct{})}
-	if s.stuck() {
-		t.Error("stuck before anything was lost")
+	now := time.Now()
+	for name, c := range map[string]struct {
+		timeout, granted, lost time.Duration // lost is how long ago
+		dialed                 time.Duration // after that
+		connected, stuck       bool
+	}{
+		"nothing was lost":                 {timeout: time.Second},
+		"lost long ago":                    {timeout: time.Second, lost: time.Minute, dialed: -1, stuck: true},
+		"connected again":                  {timeout: time.Second, lost: time.Minute, dialed: -1, connected: true},
+		"it has dialed since":              {timeout: time.Second, lost: time.Minute, dialed: 1},
+		"it dialed then":                   {timeout: time.Second, lost: time.Minute},
+		"it has half a second":             {timeout: time.Second, lost: 500 * time.Millisecond, dialed: -1},
+		"and no more":                      {timeout: time.Second, lost: 500*time.Millisecond + 1, dialed: -1, stuck: true},
+		"with a long session more":         {timeout: 9 * time.Second, lost: 3 * time.Second, dialed: -1},
+		"a third of it":                    {timeout: 9 * time.Second, lost: 3*time.Second + 1, dialed: -1, stuck: true},
+		"of what was granted":              {timeout: 9 * time.Second, granted: 12 * time.Second, lost: 4 * time.Second, dialed: -1},
+		"of what was granted, and no more": {timeout: 9 * time.Second, granted: 3 * time.Second, lost: time.Second + 1, dialed: -1, stuck: true},
+	} {
+		s := &Session{opt: Options{Timeout: c.timeout}, shake: handshake{timeout: c.granted}}
+		if c.lost != 0 {
+			s.lost = now.Add(-c.lost)
+			s.dialed = s.lost.Add(c.dialed)
+		}
+		if c.connected {
+			s.conn = new(wireConn)
+		}
+		if s.stuck(now) != c.stuck {
+			t.Errorf("%s: stuck: %t", name, !c.stuck)
+		}
 	}
-	s.lost = time.Now().Add(-time.Minute)
-	s.dialed = s.lost.Add(-time.Second)
-	if !s.stuck() {
-		t.Error("not stuck: the connection was lost a minute ago, and nothing has been dialled since")
-	}
-	s.dialed = time.Now()
-	if s.stuck() {
-		t.Error("stuck although it dials")
+	for timeout, want := range map[time.Duration]time.Duration{20 * time.Millisecond: 50 * time.Millisecond, 4 * time.Second: time.Second, time.Hour: longestPace / 4} {
+		if got := (&Session{opt: Options{Timeout: timeout}}).interval(); got != want {
+			t.Errorf("with %s it looks every %s", timeout, got)
+		}
 	}
 }
 
@@ -241,5 +263,47 @@ func TestCredentialsSurviveAReconnect(t *testing.T) {
 	})
 	if _, _, err := open(t, Options{}).Get(t.Context(), p.Leader(), false); !errors.Is(err, cluster.ErrNoAuth) {
 		t.Errorf("a stranger reads: %v", err)
+	}
+}
+
+// A znode that is made while a watch is set on its absence is read, or not, like any other.
+func TestAZnodeMadeWhileItIsLookedFor(t *testing.T) {
+	const (
+		statLen = 68
+		noNode  = -101
+		noAuth  = -102
+	)
+	for code, want := range map[int32]error{0: nil, noAuth: cluster.ErrNoAuth, noNode: cluster.ErrNoNode} {
+		var reads atomic.Int32
+		server := script(t, func(s *scripted, c net.Conn) {
+			if s.greet(c, 0x1234) != nil {
+				return
+			}
+			for {
+				req, err := packet(c)
+				if err != nil {
+					return
+				}
+				answer, body := int32(0), []byte(nil)
+				switch op := int32(binary.BigEndian.Uint32(req[8:])); {
+				case op == 3: // exists
+					body = make([]byte, statLen)
+				case op == 4 && reads.Add(1) == 1: // getData
+					answer = noNode
+				case op == 4:
+					if answer = code; code == 0 {
+						body = append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)
+					}
+				}
+				b := binary.BigEndian.AppendUint32(nil, uint32(replyHeader+len(body)))
+				b = append(append(b, req[4:8]...), make([]byte, 8)...)
+				c.Write(append(binary.BigEndian.AppendUint32(b, uint32(answer)), body...))
+			}
+		})
+		s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
+		data, _, err := s.Get(t.Context(), "/a", true)
+		if !errors.Is(err, want) || (err == nil) != (string(data) == "x") || reads.Load() != 2 {
+			t.Errorf("%v: %q, %v, after %d reads", want, data, err, reads.Load())
+		}
 	}
 }

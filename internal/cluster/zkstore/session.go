@@ -21,7 +21,6 @@ import (
 // (docs/protocol.md, Session). It implements [cluster.Conn].
 type Session struct {
 	opt   Options
-	acl   []zk.ACL
 	zk    *zk.Conn
 	hosts *hosts
 
@@ -32,7 +31,12 @@ type Session struct {
 	up     chan struct{} // closed at the first handshake
 	owned  sync.WaitGroup
 
+	presenting sync.Mutex // held while identities are presented
+	presented  identities
+
 	mu        sync.Mutex
+	who       identities // whom znodes are created for, by acl
+	acl       []zk.ACL
 	err       error
 	shake     handshake
 	connected bool
@@ -41,12 +45,25 @@ type Session struct {
 	failures  int
 	// reconnects counts the handshakes after the first.
 	reconnects int
-	dialed     time.Time
-	lost       time.Time
-	troubles   map[string]error
-	gone       bool // the server has no such session any more
-	hints      cluster.Hints
-	armed      map[watch]bool
+	// smallest and longest are of the timeouts that were granted; onShrink is called for one below base.
+	smallest Shrunk
+	longest  time.Duration
+	base     time.Duration
+	onShrink func(Shrunk)
+	// hangUps counts the connect requests in a row on which servers hung up, the last of them at hangUpAt; apart is when
+	// the connection was lost.
+	hangUps  int
+	hangUpAt string
+	apart    time.Time
+	probing  bool
+	refused  int // how many probes in a row found that servers have the session but refuse it
+	dialed   time.Time
+	lost     time.Time
+	troubles map[string]error
+	gone     bool // the server has no such session any more
+	last     []cluster.Op
+	hints    cluster.Hints
+	armed    map[watch]bool
 }
 
 // watch is a znode and what about it is watched.
@@ -62,9 +79,9 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
 		return nil, errors.New("zkstore: servers and a session timeout are needed")
 	}
-	if opt.identity.scheme == "" {
+	if len(opt.identities.all) == 0 {
 		var err error
-		if opt.identity, err = opt.Access.who(); err != nil {
+		if opt.identities, err = opt.Access.identities(); err != nil {
 			return nil, err
 		}
 	}
@@ -75,7 +92,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Session{
-		opt: opt, acl: opt.Access.ACL.list(),
+		opt: opt, who: opt.identities, acl: opt.Access.ACL.list(opt.identities),
 		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
 		troubles: make(map[string]error), armed: make(map[watch]bool),
 	}
@@ -107,7 +124,7 @@ func (s *Session) established(ctx context.Context) error {
 	for {
 		select {
 		case <-s.up:
-			return s.authenticate(ctx)
+			return s.present(ctx, s.identities())
 		case <-s.done:
 			return s.Err()
 		case <-report.C:
@@ -142,11 +159,11 @@ func (s *Session) SessionID() int64 {
 	return s.shake.session
 }
 
-// Timeout is T as negotiated.
+// Timeout returns the smallest session timeout that was granted so far: any reconnect may grant another.
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shake.timeout
+	return s.smallest.Timeout
 }
 
 // Password is the session's secret: with the id it can be closed or stolen from elsewhere. It must not be logged.
@@ -206,7 +223,7 @@ func (s *Session) event(ev zk.Event) {
 		s.gone = true
 		s.owned.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
 	case ev.Type == zk.EventSession && ev.State == zk.StateDisconnected:
-		s.connected = false
+		s.disconnected()
 	case ev.Path != "":
 		if ev.Type != zk.EventNodeChildrenChanged {
 			delete(s.armed, watch{ev.Path, false})
@@ -242,15 +259,19 @@ func (s *Session) dropped(w *wireConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == w {
-		s.conn, s.lost, s.connected = nil, time.Now(), false
+		s.conn, s.lost = nil, time.Now()
+		s.disconnected()
 	}
 }
 
-// shook notes a handshake that is complete.
-func (s *Session) shook(h handshake) {
+// shook notes a handshake that is complete. Nothing is sent on the connection before it returns.
+func (s *Session) shook(h handshake, addr string, asked time.Duration) {
+	if h.session != 0 {
+		s.granted(Shrunk{Server: addr, Timeout: h.timeout, Asked: asked})
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures = 0
+	s.failures, s.hangUps, s.refused = 0, 0, 0
 	clear(s.troubles)
 	if h.session == 0 {
 		return // expired: the library says so

@@ -231,6 +231,33 @@ func TestArmedWatchesAreNotSetAgain(t *testing.T) {
 	}
 }
 
+// A watch that was not set must be set the next time; one on what does not exist is set.
+func TestWatchesOfFailedReads(t *testing.T) {
+	owner, s := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:secret"), ACL: ACLPrivate}}), open(t, Options{})
+	p := root(t, owner)
+	armed := func(path string, children bool) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.armed[watch{path, children}]
+	}
+	for _, c := range []struct {
+		path           string
+		want           error
+		data, children bool
+	}{{p.Leader(), cluster.ErrNoAuth, false, false}, {p.Root + "/none", cluster.ErrNoNode, true, false}, {"/", nil, true, true}} {
+		for _, watched := range []bool{false, true} {
+			_, _, err := s.Get(t.Context(), c.path, watched)
+			_, _, listErr := s.Children(t.Context(), c.path, watched)
+			if !errors.Is(err, c.want) || !errors.Is(listErr, c.want) {
+				t.Errorf("%s: %v, %v", c.path, err, listErr)
+			}
+			if armed(c.path, false) != (watched && c.data) || armed(c.path, true) != (watched && c.children) {
+				t.Errorf("%s, watched: %t: armed: %t, %t", c.path, watched, armed(c.path, false), armed(c.path, true))
+			}
+		}
+	}
+}
+
 func TestPasswordIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: secret(t, "user:secret"), ACL: ACLPrivate}})
@@ -266,4 +293,31 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 		}
 	}
 	eventually(t, "the reconnect", s.Connected)
+}
+
+// The limit of terms rests on the time of a write as the server has recorded it: the same for every reader, and newer with each
+// write of the data.
+func TestAZnodeCarriesTheTimeOfItsLastWrite(t *testing.T) {
+	s, other := open(t, Options{}), open(t, Options{})
+	p := root(t, s)
+	stat := func(s *Session) cluster.Stat {
+		t.Helper()
+		_, stat, err := s.Get(t.Context(), p.Leader(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stat
+	}
+	created := stat(s)
+	if age := time.Since(created.Time); age < -time.Second || age > time.Minute {
+		t.Errorf("written %s ago", age)
+	}
+	eventually(t, "a later time", func() bool {
+		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCheck, Path: p.Root, Version: cluster.AnyVersion},
+			cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
+		return err == nil && stat(s).Time.After(created.Time)
+	})
+	if mine, theirs := stat(s), stat(other); mine != theirs {
+		t.Errorf("one reads %v, another %v", mine, theirs)
+	}
 }

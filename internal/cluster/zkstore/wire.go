@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"zkelectd/internal/boottime"
 )
 
 // The few packets of ZooKeeper's wire format that go-zookeeper does not offer: the handshake, which it does not let
@@ -37,6 +39,15 @@ func connectRequestSession(packet []byte) (int64, bool) {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(packet[at:])), true
+}
+
+// connectRequestZxid returns the last zxid that the client of an encoded connect request has seen, 0 if it is malformed.
+func connectRequestZxid(packet []byte) int64 {
+	const at = 4 + 4 // length, protocol version
+	if len(packet) < at+8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(packet[at:]))
 }
 
 // parseHandshake reads a connect response, length prefix included. complete is false while bytes are missing.
@@ -113,6 +124,8 @@ type Ended struct {
 	Session  int64
 	Password []byte
 	Access   Access
+	// Last is what the session is to end with; nil for nothing.
+	Last *Last
 }
 
 // CloseSession ends a session from outside: its ephemerals vanish at once. Whoever calls it must know that nothing works
@@ -120,8 +133,11 @@ type Ended struct {
 func CloseSession(ctx context.Context, e Ended) error {
 	// Only a server that is told to wants to know who asks; so a file that is gone does not stand in the way.
 	who, unread := e.Access.Auth.read()
-	u := undertaker{dial: e.Access.dialer(), who: who, session: e.Session, password: e.Password}
+	u := undertaker{dial: e.Access.dialer(), who: who, session: e.Session, password: e.Password, last: e.Last}
 	err := u.closeAnywhere(ctx, e.Servers)
+	if e.Last != nil && e.Last.Refused != nil {
+		e.Last.Refused = errors.Join(e.Last.Refused, unread)
+	}
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return errors.Join(err, unread)
 	}
@@ -131,9 +147,11 @@ func CloseSession(ctx context.Context, e Ended) error {
 // undertaker closes a session over connections of its own.
 type undertaker struct {
 	dial     DialFunc
-	who      identity
+	who      identities
 	session  int64
 	password []byte
+	timeout  time.Duration // to ask for; 0 for the default
+	last     *Last         // to be sent before; nil for nothing
 }
 
 // closeTimeout bounds the closing at one server, so that one that is silent leaves the others their turn.
@@ -178,37 +196,68 @@ func (u undertaker) closeAt(ctx context.Context, server string) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := attach(conn, u.session, u.password); err != nil {
+	if _, err := u.attach(conn); err != nil {
 		return err
 	}
-	if u.who.scheme != "" {
-		if err := ask(conn, xidAuth, opAuthOnWire, encodeAuth(u.who)); err != nil {
+	for _, i := range u.who.all {
+		if err := ask(conn, xidAuth, opAuthOnWire, encodeAuth(i)); err != nil {
 			return fmt.Errorf("authentication: %w", err)
 		}
 	}
+	if err := u.last.send(conn); err != nil {
+		return err
+	}
 	// The server answers once the ephemerals are gone, then hangs up.
-	if err := ask(conn, 1, opCloseOnWire, nil); err != nil {
+	if err := ask(conn, 2, opCloseOnWire, nil); err != nil {
 		return fmt.Errorf("closeSession: %w", err)
 	}
 	return nil
 }
 
+// attachAt takes the session over at a server and hangs up. It returns the timeout that was granted.
+func (u undertaker) attachAt(ctx context.Context, server string) (Shrunk, error) {
+	conn, err := u.dial(ctx, "tcp", server)
+	if err != nil {
+		return Shrunk{}, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	asked := boottime.Now()
+	h, err := u.attach(conn)
+	return Shrunk{Server: server, Timeout: h.timeout, Asked: asked}, err
+}
+
 // ask sends one request and waits for the server's consent.
 func ask(conn net.Conn, xid, op int32, body []byte) error {
+	_, err := exchange(conn, xid, op, body)
+	return err
+}
+
+// exchange sends one request and returns what follows the header of the reply to it.
+func exchange(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+len(body)))
 	b = binary.BigEndian.AppendUint32(b, uint32(xid))
 	b = binary.BigEndian.AppendUint32(b, uint32(op))
 	if _, err := conn.Write(append(b, body...)); err != nil {
-		return err
+		return nil, err
 	}
-	reply := make([]byte, 4+replyHeader)
+	var size [4]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
+	}
+	n := binary.BigEndian.Uint32(size[:])
+	if n < replyHeader || n > maxLastReply {
+		return nil, fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", n)
+	}
+	reply := make([]byte, n)
 	if _, err := io.ReadFull(conn, reply); err != nil {
-		return fmt.Errorf("no answer: %w", err)
+		return nil, fmt.Errorf("no answer: %w", err)
 	}
-	if code := int32(binary.BigEndian.Uint32(reply[16:])); code != 0 {
-		return fmt.Errorf("refused with code %d", code)
+	if code := int32(binary.BigEndian.Uint32(reply[12:])); code != 0 {
+		return nil, fmt.Errorf("refused with code %d", code)
 	}
-	return nil
+	return reply[replyHeader:], nil
 }
 
 func encodeAuth(who identity) []byte {
@@ -219,27 +268,31 @@ func encodeAuth(who identity) []byte {
 	return b
 }
 
-// attach takes a session over.
-func attach(conn net.Conn, session int64, password []byte) error {
-	if _, err := conn.Write(encodeConnect(10*time.Second, session, password)); err != nil {
-		return err
+// attach takes the session over, as a client that has seen nothing: no server refuses it for what it has seen.
+func (u undertaker) attach(conn net.Conn) (handshake, error) {
+	timeout := u.timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	if _, err := conn.Write(encodeConnect(timeout, u.session, u.password)); err != nil {
+		return handshake{}, err
 	}
 	var packet []byte
 	for {
 		h, complete, err := parseHandshake(packet)
 		if err != nil {
-			return err
+			return h, err
 		}
-		if complete && h.session != session {
-			return ErrNoSuchSession
+		if complete && h.session != u.session {
+			return h, ErrNoSuchSession
 		}
 		if complete {
-			return nil
+			return h, nil
 		}
 		buf := make([]byte, 256)
 		n, err := conn.Read(buf)
 		if err != nil {
-			return fmt.Errorf("no connect response: %w", err)
+			return h, fmt.Errorf("no connect response: %w", err)
 		}
 		packet = append(packet, buf[:n]...)
 	}

@@ -1,0 +1,350 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// follower is a collector over a scene, which notes what is read, and where reads can be made to fail.
+type follower struct {
+	*scene
+	collector *Collector
+	log       strings.Builder
+	reads     []string
+	watched   map[string]bool // of the last reads
+	failing   map[string]error
+	lost      bool // all hints are
+}
+
+func newFollower(t *testing.T) *follower {
+	f := &follower{scene: newScene(t), failing: make(map[string]error), watched: make(map[string]bool)}
+	f.collector = NewCollector(CollectorOptions{
+		Source: f, Paths: f.p, Self: f.self, Session: f.SessionID(), Clock: func() time.Duration { return 1 },
+		Log: slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	return f
+}
+
+// newElector is a follower whose predecessor has gone.
+func newElector(t *testing.T) *follower {
+	f := newFollower(t)
+	f.leave("elector-n_0000000000")
+	return f
+}
+
+func (f *follower) Read(ctx context.Context, reads []*Read) {
+	for _, r := range reads {
+		f.reads = append(f.reads, strings.TrimPrefix(r.Path, f.p.Root+"/"))
+		f.watched[r.Path] = r.Watch
+		if err := f.failing[r.Path]; err != nil {
+			r.Err = err
+			continue
+		}
+		f.scene.Read(ctx, []*Read{r})
+	}
+}
+
+func (f *follower) TakeHints() cluster.Hints {
+	if f.lost {
+		f.lost = false
+		f.scene.TakeHints()
+		return cluster.Hints{All: true}
+	}
+	return f.scene.TakeHints()
+}
+
+// join registers another daemon, leave has one go with its incarnation.
+func (f *follower) join(id string) cluster.Incarnation {
+	f.t.Helper()
+	in, err := Register(f.t.Context(), f.admin, f.p, cluster.Node{ID: id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return in
+}
+
+func (f *follower) leave(incarnation string) {
+	f.t.Helper()
+	in, err := cluster.ParseIncarnation(incarnation)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(in.Name), Version: cluster.AnyVersion},
+		cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node(in.ID), Version: cluster.AnyVersion})
+}
+
+func (f *follower) set(path string, data string) {
+	f.t.Helper()
+	f.do(cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte(data)})
+}
+
+func (f *follower) create(path string) {
+	f.t.Helper()
+	f.do(cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte("{}")})
+}
+
+// collects brings the snapshot up to date, which must be possible, and checks what was read for it.
+func (f *follower) collects(what string, want ...string) cluster.Snapshot {
+	f.t.Helper()
+	f.reads = nil
+	snap, complete := f.collector.Collect(f.t.Context())
+	if !complete {
+		f.t.Errorf("%s: not all could be read", what)
+	}
+	slices.Sort(f.reads)
+	slices.Sort(want)
+	if !slices.Equal(f.reads, want) {
+		f.t.Errorf("%s: read %q, not %q", what, f.reads, want)
+	}
+	return snap
+}
+
+// Whoever is neither elected nor the elector reads and watches its own registration, the one before it, and elected.
+func TestWhatAFollowerReads(t *testing.T) {
+	f := newFollower(t)
+	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"))
+	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a"}
+	first := append(slices.Clone(own), "election", "election/elector-n_0000000000", "election/elector-n_0000000000") // with a watch then
+	if snap := f.collects("at first", first...); snap.Elector || snap.Leadership || snap.SelfLost || snap.Elected.Record.Term != 6 {
+		t.Errorf("%+v", snap)
+	}
+	for _, path := range []string{f.p.Elected(), f.p.Node("a"), f.p.Incarnation(f.self.Name), f.p.Incarnation("elector-n_0000000000")} {
+		if !f.watched[path] {
+			t.Errorf("%s is not watched", path)
+		}
+	}
+	if f.watched[f.p.Election()] {
+		t.Error("the whole group is watched")
+	}
+	f.collects("nothing new")
+	f.do(f.fence(cluster.FenceHeld, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current()})
+	b := f.join("b")
+	f.collects("what is none of its business")
+	f.do(f.elect(cluster.OpSet, 7, b.Name))
+	f.collects("another decision", "leader/elected")
+	f.collector.ForgetLeadership()
+	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected")
+	f.collector.ForgetAll()
+	f.collects("all was forgotten", append(own, "election/elector-n_0000000000")...)
+	f.lost = true
+	f.collects("hints were lost", append(own, "election/elector-n_0000000000")...)
+	f.do(f.elect(cluster.OpSet, 8, f.self.Name))
+	if snap := f.collects("its own election", "leader", "leader/current", "leader/elected"); !snap.Leadership || !snap.Current.Exists {
+		t.Errorf("%+v", snap)
+	}
+	f.collector.ForgetLeadership()
+	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected", "leader", "leader/current")
+	f.set(f.p.Leader(), "{}")
+	f.collects("the fence", "leader", "leader/current")
+	f.set(f.p.Current(), "{}")
+	f.collects("current", "leader", "leader/current")
+	f.do(f.elect(cluster.OpSet, 9, b.Name))
+	if snap := f.collects("the election of another", "leader/elected"); snap.Leadership || snap.Current.Exists || snap.Fence.Exists {
+		t.Errorf("%+v", snap)
+	}
+	f.set(f.p.Leader(), "{}")
+	f.collects("a former watch")
+	f.do(f.elect(cluster.OpSet, 10, f.self.Name))
+	f.collects("elected again", "leader", "leader/current", "leader/elected")
+	f.do(f.elect(cluster.OpSet, 11, b.Name))
+	f.collects("the election of another", "leader/elected")
+	f.leave("elector-n_0000000000")
+	if snap := f.collects("its predecessor has gone", "control", "election", "election", "election/elector-n_0000000000",
+		"leader", "leader/current", "leader/elected", "nodes/b", "policy"); !snap.Elector || len(snap.Members) != 2 {
+		t.Errorf("%+v", snap)
+	}
+	if f.log.Len() != 0 {
+		t.Errorf("nothing is wrong, and the log says %s", f.log.String())
+	}
+}
+
+// Whoever holds current has to know about leadership until it is gone, whoever is elected; and whether the holder of the fence
+// lives is known of this moment only.
+func TestWhatAHolderReads(t *testing.T) {
+	f := newFollower(t)
+	current := cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}"), Ephemeral: true}
+	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceHeld, f.self.Name))
+	if snap, _ := f.collector.Collect(t.Context()); !snap.FenceAlive || snap.HoldsCurrent() {
+		t.Errorf("%+v", snap)
+	}
+	if _, err := f.Session.Do(t.Context(), current); err != nil {
+		t.Fatal(err)
+	}
+	if snap, _ := f.collector.Collect(t.Context()); snap.FenceAlive || !snap.HoldsCurrent() {
+		t.Errorf("%+v", snap)
+	}
+	f.do(f.elect(cluster.OpSet, 7, "x-n_0000000009"))
+	if snap := f.collects("another is elected", "leader/elected"); !snap.HoldsCurrent() {
+		t.Errorf("%+v", snap)
+	}
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
+	f.collector.Collect(t.Context())
+	if snap := f.collects("current is gone"); snap.Leadership {
+		t.Errorf("%+v", snap)
+	}
+}
+
+// Nor is a holder judged by what could not be read the second time.
+func TestAHolderIsNotJudgedByWhatCannotBeRead(t *testing.T) {
+	for _, path := range []string{"leader", "leader/current"} {
+		f := newFollower(t)
+		f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceHeld, f.self.Name))
+		f.before[f.p.Current()] = func() {
+			if path == "leader" {
+				f.failing[f.p.Leader()] = cluster.ErrNotSent
+				return
+			}
+			f.before[f.p.Leader()] = func() { f.failing[f.p.Current()] = cluster.ErrNotSent }
+		}
+		if snap, complete := f.collector.Collect(t.Context()); complete || snap.FenceAlive || len(f.before) > 0 || f.reads[len(f.reads)-1] != path {
+			t.Errorf("%s: complete: %t, alive: %t, %q", path, complete, snap.FenceAlive, f.reads)
+		}
+	}
+}
+
+// The elector watches everybody, and reads only what has changed.
+func TestWhatTheElectorReads(t *testing.T) {
+	f := newElector(t)
+	b := f.join("b")
+	f.do(f.elect(cluster.OpCreate, 6, b.Name))
+	snap := f.collects("at first", "control", "election", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "leader/elected",
+		"nodes/a", "nodes/b", "policy")
+	if !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Members[0].Name != f.self.Name || snap.Members[1].Node.Record.ID != "b" || snap.Policy.Exists {
+		t.Errorf("%+v", snap)
+	}
+	for _, path := range []string{f.p.Election(), f.p.Node("b"), f.p.Policy(), f.p.Control(), f.p.Leader(), f.p.Current()} {
+		if !f.watched[path] {
+			t.Errorf("%s is not watched", path)
+		}
+	}
+	f.collects("nothing new")
+	f.create(f.p.Policy())
+	if snap := f.collects("a policy", "policy"); !snap.Policy.Exists || snap.Control.Exists {
+		t.Errorf("%+v", snap)
+	}
+	f.create(f.p.Control())
+	if snap := f.collects("control", "control"); !snap.Control.Exists {
+		t.Errorf("%+v", snap)
+	}
+	f.set(f.p.Node("b"), `{"v":1,"id":"b","site":"north"}`)
+	if snap := f.collects("a member has changed", "election", "nodes/b"); snap.Members[1].Node.Record.Site != "north" {
+		t.Errorf("%+v", snap.Members)
+	}
+	c := f.join("c")
+	f.collects("a newcomer", "election", "nodes/c")
+	f.leave(c.Name)
+	if snap := f.collects("it has gone", "election"); len(snap.Members) != 2 || len(f.collector.nodes) != 2 {
+		t.Errorf("%+v", snap.Members)
+	}
+	f.join("c")
+	if snap := f.collects("it is back", "election", "nodes/c"); len(snap.Members) != 3 || !snap.Members[2].Node.Readable() {
+		t.Errorf("%+v", snap.Members)
+	}
+	second := cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation("b-n_0000000099"), Ephemeral: true}
+	f.do(second)
+	snap = f.collects("a second incarnation of one", "election")
+	for _, m := range snap.Members {
+		if m.Superseded != (m.Name == b.Name) || !m.Node.Readable() {
+			t.Errorf("%+v", m)
+		}
+	}
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(b.Name), Version: cluster.AnyVersion},
+		cluster.Op{Kind: cluster.OpDelete, Path: second.Path, Version: cluster.AnyVersion})
+	f.collects("both are gone, its node is not", "election")
+	f.do(second)
+	if snap := f.collects("it is back", "election", "nodes/b"); len(snap.Members) != 3 || !snap.Members[2].Node.Readable() {
+		t.Errorf("%+v", snap.Members)
+	}
+	f.collector.ForgetAll()
+	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy")
+}
+
+// A refusal is told to people once, until it is over; what passes by itself is not, nor the end of the session.
+func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
+	f := newFollower(t)
+	failed := func(what string, err error, level string) {
+		t.Helper()
+		f.log.Reset()
+		f.failing[f.p.Elected()] = err
+		f.collector.ForgetLeadership()
+		if _, complete := f.collector.Collect(t.Context()); complete {
+			t.Errorf("%s: complete", what)
+		}
+		if text := f.log.String(); strings.Count(text, "level=") != min(1, len(level)) || !strings.Contains(text, level) || level != "" && !strings.Contains(text, f.p.Elected()) {
+			t.Errorf("%s: the log says %q, not at %q", what, text, level)
+		}
+	}
+	failed("no connection", cluster.ErrNotSent, "DEBUG")
+	failed("the end", cluster.ErrSessionEnded, "")
+	failed("a refusal", cluster.ErrNoAuth, "ERROR")
+	failed("it again", cluster.ErrNoAuth, "DEBUG")
+	f.failing = map[string]error{}
+	f.collects("that alone is read again", "leader/elected", "election", "election/elector-n_0000000000", "election/elector-n_0000000000")
+	failed("a new refusal", cluster.ErrNoAuth, "ERROR")
+	f.failing = map[string]error{}
+	f.collector.Collect(t.Context())
+	f.collector.ForgetAll()
+	f.reads, f.failing[f.p.Incarnation(f.self.Name)] = nil, cluster.ErrNotSent
+	f.before[f.p.Node("a")] = func() { f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009")) }
+	if _, complete := f.collector.Collect(t.Context()); complete || len(f.reads) != 3 || len(f.before) != 0 {
+		t.Errorf("a failure is not waited out: %t, %q", complete, f.reads) // though elected has changed
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.log.Reset()
+	f.failing[f.p.Elected()] = cluster.ErrNotSent
+	if _, complete := f.collector.Collect(ctx); complete || f.log.Len() != 0 {
+		t.Errorf("nobody waits for it any more: %t, %s", complete, f.log.String())
+	}
+}
+
+// Whatever an elector can't read, it does not decide; but for a single member, who is in nobody's way.
+func TestAnElectorThatCannotReadAll(t *testing.T) {
+	f := newElector(t)
+	f.join("b")
+	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"), f.fence(cluster.FenceReady, "x-n_0000000009"))
+	for _, path := range []string{
+		f.p.Elected(), f.p.Leader(), f.p.Current(), f.p.Election(), f.p.Policy(), f.p.Control(), f.p.Node("a"), f.p.Node("b"),
+		f.p.Incarnation(f.self.Name), f.p.Incarnation("x-n_0000000009"),
+	} {
+		for _, err := range []error{cluster.ErrNotSent, context.Canceled, cluster.ErrNoAuth} {
+			f.collector = NewCollector(f.collector.opt)
+			f.failing = map[string]error{path: err}
+			snap, complete := f.collector.Collect(t.Context())
+			if before := []string{f.p.Leader(), f.p.Current(), f.p.Incarnation("x-n_0000000009")}; snap.Elector && slices.Contains(before, path) {
+				t.Errorf("%s, %v: it is the elector without having read that", path, err)
+			}
+			if complete != (path == f.p.Node("b") && err == cluster.ErrNoAuth) {
+				t.Errorf("%s, %v: complete: %t: %+v", path, err, complete, snap)
+			}
+			f.failing = nil
+			if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.Elector || len(snap.Members) != 2 || snap.FenceAlive {
+				t.Errorf("after %s, %v: %t, %+v", path, err, complete, snap)
+			}
+		}
+	}
+	f.failing = map[string]error{f.p.Node("b"): cluster.ErrNoAuth}
+	f.set(f.p.Node("b"), "{}")
+	f.collector.Collect(t.Context())
+	f.do(f.fence(cluster.FenceReleased, "x-n_0000000009"))
+	f.collector.Collect(t.Context())
+	snap := f.collects("a member that may not be read", "nodes/b")
+	if m := snap.Members[1]; m.Node.Readable() || !m.Node.Exists || !errors.Is(m.Node.Err, cluster.ErrNoAuth) || !strings.Contains(m.Node.Err.Error(), f.p.Node("b")) {
+		t.Errorf("%+v", m)
+	}
+	// Of two failures the one that is no consequence is told.
+	f.collector = NewCollector(f.collector.opt)
+	f.failing = map[string]error{f.p.Elected(): context.Canceled, f.p.Node("a"): cluster.ErrNotSent, f.p.Incarnation(f.self.Name): cluster.ErrUnknown}
+	f.log.Reset()
+	f.collector.Collect(t.Context())
+	if text := f.log.String(); !strings.Contains(text, "cannot read znode "+f.p.Incarnation(f.self.Name)) {
+		t.Errorf("the log says %s", text)
+	}
+}

@@ -1,0 +1,196 @@
+package zkstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// leader makes s a holder of leadership, and returns its LEAVE.
+func leader(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
+	t.Helper()
+	all := furnish(t, s, p)
+	self := strings.TrimPrefix(all[5], p.Election()+"/")
+	_, stat, err := s.Get(t.Context(), p.Leader(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.LeaveTx(cluster.Holding{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
+}
+
+// left reports whether LEAVE has taken effect.
+func left(t *testing.T, s *Session, p cluster.Paths) bool {
+	t.Helper()
+	data, stat, err := s.Get(t.Context(), p.Leader(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := cluster.ReadFence(p.Leader(), data, stat, true)
+	return f.Readable() && f.Record.State == cluster.FenceReleased && f.Record.Term == 7
+}
+
+// The release for a holder that is dead is sent with the holder's own rights, and does not keep its session open.
+func TestALastTransaction(t *testing.T) {
+	access := Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
+	reader := open(t, Options{Access: access})
+	for name, c := range map[string]struct {
+		change func(*Ended)
+		want   error
+		op     string
+	}{
+		"applied":         {func(*Ended) {}, nil, ""},
+		"another version": {func(e *Ended) { e.Last.Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
+		"current is gone": {func(e *Ended) { e.Last.Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"left already":    {func(e *Ended) { e.Last.Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"no credentials":  {func(e *Ended) { e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone") }, cluster.ErrNoAuth, "cannot be read"},
+		"never sent":      {func(e *Ended) { e.Last.Ops[0].Kind = cluster.OpCreate }, errCannotSend, "create "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Options{Access: access})
+			p := root(t, s)
+			s.CloseWith(leader(t, s, p)...)
+			e := s.Ended()
+			s.end(errors.New("dead")) // alive, it would take its session back
+			c.change(&e)
+			if err := CloseSession(t.Context(), e); err != nil {
+				t.Fatalf("whatever becomes of the release, the session is closed: %v", err)
+			}
+			if e.Last.Applied != (c.want == nil) || left(t, reader, p) != (c.want == nil) || !errors.Is(e.Last.Refused, c.want) {
+				t.Errorf("applied %v: %v, want %v", e.Last.Applied, e.Last.Refused, c.want)
+			}
+			if c.want != nil {
+				contains(t, e.Last.Refused, c.op)
+			}
+			for _, path := range []string{p.Current(), p.Node("n1")} {
+				if _, _, err := reader.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+		})
+	}
+}
+
+// hangsUp is a connection that is lost when the answer to a request with this xid comes.
+type hangsUp struct {
+	net.Conn
+	xid  uint32
+	done *atomic.Bool
+	next *atomic.Bool
+}
+
+func (c hangsUp) Write(b []byte) (int, error) {
+	if len(b) > 8 && binary.BigEndian.Uint32(b[4:]) == c.xid && !c.done.Load() {
+		c.next.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c hangsUp) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.next.Swap(false) {
+		c.done.Store(true)
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// A release whose reply was lost is not taken for one that was refused.
+func TestALastTransactionOfUnknownOutcome(t *testing.T) {
+	s := open(t, Options{})
+	p := root(t, s)
+	last := &Last{Ops: leader(t, s, p)}
+	e := s.Ended()
+	s.end(errors.New("dead"))
+	var done, next atomic.Bool
+	dials := 0
+	u := undertaker{session: e.Session, password: e.Password, last: last, dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials++
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return hangsUp{conn, 1, &done, &next}, err
+	}}
+	if err := u.closeAnywhere(t.Context(), e.Servers); err != nil {
+		t.Fatal(err)
+	}
+	if dials != 2 || !last.Applied || last.Refused != nil {
+		t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Refused)
+	}
+	if !left(t, open(t, Options{}), p) {
+		t.Error("it has not left")
+	}
+}
+
+// A session whose owner lives, but can't release any more, ends with the release, however it ended.
+func TestCloseReleases(t *testing.T) {
+	for name, end := range map[string]func(*Session){
+		"connected":             func(*Session) {},
+		"over for this side":    func(s *Session) { s.end(errors.New("a write got no reply")) },
+		"the server has it not": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Options{Timeout: 60 * time.Second})
+			p := root(t, s)
+			ops := leader(t, s, p)
+			s.CloseWith(ops...)
+			if end == nil {
+				s.end(errors.New("dead"))
+				e := s.Ended()
+				e.Last = nil
+				if err := CloseSession(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				end(s)
+			}
+			closeSession(t, s)
+			if left(t, open(t, Options{}), p) != (end != nil) {
+				t.Error("released:", end == nil)
+			}
+			if !gone(t, p.Current()) {
+				t.Error("current is there after Close")
+			}
+		})
+	}
+	t.Run("taken back", func(t *testing.T) {
+		s := open(t, Options{})
+		p := root(t, s)
+		s.CloseWith(leader(t, s, p)...)
+		s.CloseWith()
+		closeSession(t, s)
+		if left(t, open(t, Options{}), p) {
+			t.Error("released")
+		}
+	})
+}
+
+// What is no answer to a transaction is not taken for a success.
+func TestRefusals(t *testing.T) {
+	ops := []cluster.Op{{Kind: cluster.OpDelete, Path: "/a"}, {Kind: cluster.OpSet, Path: "/b"}}
+	result := func(codes ...int32) []byte {
+		var b []byte
+		for _, code := range codes {
+			b = append(binary.BigEndian.AppendUint32(b, 0xffffffff), 0)
+			b = binary.BigEndian.AppendUint32(b, uint32(code))
+			b = binary.BigEndian.AppendUint32(b, uint32(code))
+		}
+		return b
+	}
+	for _, c := range []struct {
+		reply []byte
+		want  string
+	}{
+		{nil, "too short"}, {[]byte{0, 0, 0, 2}, "too short"}, {result(), "too short"},
+		{result(0, -103), "set /b: " + cluster.ErrBadVersion.Error()}, {result(-101, -2), "delete /a: " + cluster.ErrNoNode.Error()},
+		{result(0, -125), "set /b: refused with code -125"}, {result(0, 0), "does not say why"}, {result(0), "does not say why"},
+	} {
+		contains(t, refusal(ops, c.reply), c.want)
+	}
+}

@@ -1,0 +1,107 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// refusing is a connection on which reads and lists of some znodes fail.
+type refusing struct {
+	cluster.Conn
+	failing map[string]error
+}
+
+func (r *refusing) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	if err := r.failing[path]; err != nil {
+		return nil, cluster.Stat{}, err
+	}
+	return r.Conn.Get(ctx, path, watch)
+}
+
+func (r *refusing) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+	if err := r.failing[path]; err != nil {
+		return nil, cluster.Stat{}, err
+	}
+	return r.Conn.Children(ctx, path, watch)
+}
+
+// A registration is found again as it is; what could not be read is no reason to believe that it is gone.
+func TestARegistrationIsReadBack(t *testing.T) {
+	s := newScene(t)
+	conn := &refusing{Conn: s.Session}
+	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a"}) }
+	own := s.p.Incarnation(s.self.Name)
+	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {
+		conn.failing = map[string]error{path: cluster.ErrNotSent}
+		in, err := again()
+		if contains(t, err, words, path); !errors.Is(err, cluster.ErrNotSent) || in.Name != "" {
+			t.Errorf("%s: %+v, %v", path, in, err)
+		}
+	}
+	conn.failing = nil
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("a-n_0000000000"), Ephemeral: true}) // another's, and older
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("b-n_0000000077"), Ephemeral: true})
+	for _, err := range []error{nil, cluster.ErrNoAuth} {
+		conn.failing = map[string]error{s.p.Incarnation("a-n_0000000000"): err}
+		if in, err := again(); err != nil || in != s.self {
+			t.Errorf("%+v, %v", in, err)
+		}
+	}
+	conn.failing = map[string]error{own: cluster.ErrNoNode} // between the list and the look
+	if in, err := again(); in.Name != "" {
+		t.Errorf("%+v, %v", in, err)
+	} else {
+		contains(t, err, s.p.Node("a"), "it was deleted")
+	}
+	var taken *TakenError
+	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector"}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
+		t.Errorf("%v", err)
+	}
+	_, err := Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a"})
+	contains(t, err, "cannot register below /none")
+}
+
+// Dials follow one another after pauses that grow with the rounds in which no server answered; the first comes at once.
+func TestPausesBetweenDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bareSession(t, io.Discard, "a:1", "b:2")
+		s.hosts = &hosts{s: s, servers: s.opt.Servers}
+		const jitter = agedTimeout / 20
+		for _, c := range []struct {
+			failures    int
+			least, most time.Duration
+		}{
+			{0, 0, 1}, {0, 0, jitter}, {1, 0, jitter}, {2, 25 * time.Millisecond, 50*time.Millisecond + jitter},
+			{3, 25 * time.Millisecond, 50*time.Millisecond + jitter}, {4, 50 * time.Millisecond, 100*time.Millisecond + jitter},
+			{8, 200 * time.Millisecond, 400*time.Millisecond + jitter}, {100, 500 * time.Millisecond, time.Second + jitter},
+		} {
+			s.failures = c.failures
+			for range 20 {
+				began := time.Now()
+				if err := s.pause(); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < c.least || took >= c.most {
+					t.Errorf("after %d failures it takes %s", c.failures, took)
+				}
+				if s.attempts == 1 {
+					break
+				}
+			}
+		}
+		began := time.Now()
+		go s.end(errors.New("closed"))
+		if err := s.pause(); !errors.Is(err, cluster.ErrSessionEnded) || time.Since(began) > time.Millisecond {
+			t.Errorf("at its end: %v, after %s", err, time.Since(began))
+		}
+		if err := s.pause(); !errors.Is(err, cluster.ErrSessionEnded) {
+			t.Errorf("after its end: %v", err)
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package zkstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// flaky is a connection to a group in memory, whose reads can be made to fail and are counted.
+type flaky struct {
+	cluster.Conn
+	fails, reads atomic.Int32
+	during       atomic.Pointer[func()] // done once, while something is read
+}
+
+func (f *flaky) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	f.reads.Add(1)
+	if during := f.during.Swap(nil); during != nil {
+		(*during)()
+	}
+	if f.fails.Load() > 0 {
+		return nil, cluster.Stat{}, cluster.ErrNotSent
+	}
+	return f.Conn.Get(ctx, path, watch)
+}
+
+// running is a reader that runs, in a bubble of its own.
+func running(t *testing.T, test func(s *scene, conn *flaky, r *Reader, stop context.CancelFunc, over <-chan struct{})) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		conn := &flaky{Conn: s.Session}
+		start := time.Now()
+		r := NewReader(ReaderOptions{Conn: conn, Paths: s.p, Self: s.self, Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }})
+		ctx, stop := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			r.Run(ctx)
+		}()
+		test(s, conn, r, stop, over)
+		stop()
+		<-over
+	})
+}
+
+// What is not taken is replaced by what is newer. Nothing is read without a reason, and what was asked for at once.
+func TestReaderKeepsTheNewest(t *testing.T) {
+	running(t, func(s *scene, conn *flaky, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+		if snap := <-r.Snapshots(); snap.Self != s.self || snap.Session != s.SessionID() || snap.SelfLost || snap.Elected.Exists {
+			t.Errorf("%+v", snap)
+		}
+		s.do(s.elect(cluster.OpCreate, 6, "x-n_0000000009"))
+		synctest.Wait()
+		s.do(s.elect(cluster.OpSet, 7, "x-n_0000000009"))
+		synctest.Wait()
+		if snap := <-r.Snapshots(); snap.Elected.Record.Term != 7 {
+			t.Errorf("term %d", snap.Elected.Record.Term)
+		}
+		select {
+		case snap := <-r.Snapshots():
+			t.Errorf("another one: %+v", snap)
+		default:
+		}
+		for range 3 { // none of them waits
+			r.Reread()
+		}
+		synctest.Wait()
+		before := conn.reads.Load()
+		<-r.Snapshots()
+		r.Reread()
+		synctest.Wait()
+		<-r.Snapshots()
+		if n := conn.reads.Load() - before; n != 2 { // elected, and its own incarnation
+			t.Errorf("%d reads for one request", n)
+		}
+		before = conn.reads.Load()
+		reread := r.Reread
+		conn.during.Store(&reread)
+		s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009"))
+		synctest.Wait()
+		<-r.Snapshots()
+		if n := conn.reads.Load() - before; n != 3 { // elected first
+			t.Errorf("%d reads for a change and a request meanwhile", n)
+		}
+	})
+}
+
+// Once in a while all is read again; what could not be read, soon.
+func TestReaderReadsAgain(t *testing.T) {
+	running(t, func(_ *scene, conn *flaky, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+		<-r.Snapshots()
+		for range 3 {
+			before, began := conn.reads.Load(), time.Now()
+			if snap := <-r.Snapshots(); snap.At < 3*netInterval/4 {
+				t.Errorf("of %s", snap.At)
+			}
+			if took := time.Since(began); took < 3*netInterval/4 || took > 5*netInterval/4 {
+				t.Errorf("after %s", took)
+			}
+			if n := conn.reads.Load() - before; n != 4 {
+				t.Errorf("%d reads for all", n)
+			}
+		}
+		conn.fails.Store(1)
+		r.Reread()
+		synctest.Wait()
+		began := time.Now()
+		conn.fails.Store(0)
+		<-r.Snapshots()
+		if took := time.Since(began); took < 3*time.Second/4 || took > 5*time.Second/4 {
+			t.Errorf("after %s", took)
+		}
+	})
+}
+
+// A reader ends with its context, and with the session.
+func TestReaderEnds(t *testing.T) {
+	running(t, func(_ *scene, _ *flaky, r *Reader, stop context.CancelFunc, over <-chan struct{}) {
+		<-r.Snapshots()
+		stop()
+		<-over
+	})
+	running(t, func(s *scene, _ *flaky, r *Reader, _ context.CancelFunc, over <-chan struct{}) {
+		<-r.Snapshots()
+		s.Session.Close(t.Context())
+		<-over
+	})
+}
+
+// A fleet does not read in step, nor much too late.
+func TestJitter(t *testing.T) {
+	least, most := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := jitter(time.Second)
+		least, most = min(least, d), max(most, d)
+	}
+	if least < 750*time.Millisecond || least > 850*time.Millisecond || most < 1150*time.Millisecond || most >= 1250*time.Millisecond {
+		t.Errorf("from %s to %s", least, most)
+	}
+}
+
+// Reads are made at the same time, as many as may be, and the first failure gives up the others; what the server answers
+// is none.
+func TestParallelReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t)
+		conn := &slow{Conn: s.Session, proceed: make(chan struct{})}
+		reads := make([]*Read, maxReads+5)
+		for i := range reads {
+			reads[i] = &Read{Path: "/none"}
+		}
+		reads[0] = &Read{Path: s.p.Election(), List: true}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			parallel{conn}.Read(t.Context(), reads)
+		}()
+		synctest.Wait()
+		if n := conn.under.Load(); n != maxReads {
+			t.Errorf("%d reads are under way", n)
+		}
+		close(conn.proceed)
+		<-done
+		if len(reads[0].Names) != 2 || reads[0].Err != nil || reads[0].Stat.ChildVersion == 0 {
+			t.Errorf("%+v", reads[0])
+		}
+		for _, r := range reads[1:] {
+			if r.Err != cluster.ErrNoNode {
+				t.Errorf("%+v", r)
+			}
+		}
+		conn.refused, conn.proceed = cluster.ErrNoAuth, make(chan struct{})
+		close(conn.proceed)
+		all := []*Read{{Path: "/a"}, {Path: "/b"}}
+		parallel{conn}.Read(t.Context(), all)
+		if all[0].Err != cluster.ErrNoAuth || all[1].Err != cluster.ErrNoAuth {
+			t.Errorf("%v, %v", all[0].Err, all[1].Err)
+		}
+		for _, refusal := range []error{nil, cluster.ErrNoAuth} { // which is an answer, and ends nothing
+			conn.proceed, conn.fail, conn.refusal, conn.refused = make(chan struct{}), "/fails", "/fails", refusal
+			both := make(chan struct{})
+			all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
+			go func() {
+				defer close(both)
+				parallel{conn}.Read(t.Context(), all)
+			}()
+			synctest.Wait()
+			close(conn.proceed)
+			<-both
+			if all[0].Err != cluster.ErrNoNode || all[1].Err != cmp.Or(refusal, cluster.ErrNoNode) {
+				t.Errorf("%v, %v", all[0].Err, all[1].Err)
+			}
+		}
+		conn.refused, conn.refusal = cluster.ErrNotSent, ""
+		conn.proceed = make(chan struct{})
+		conn.fail = "/fails"
+		all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
+		parallel{conn}.Read(t.Context(), all)
+		if all[0].Err != context.Canceled || all[1].Err != cluster.ErrNotSent {
+			t.Errorf("%v, %v", all[0].Err, all[1].Err)
+		}
+	})
+}
+
+// slow is a connection whose answers wait.
+type slow struct {
+	cluster.Conn
+	under   atomic.Int32
+	proceed chan struct{}
+	fail    string // what does not wait
+	refusal string // what alone is refused; empty for all
+	refused error
+}
+
+func (s *slow) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	s.under.Add(1)
+	if path != s.fail {
+		select {
+		case <-s.proceed:
+		case <-ctx.Done():
+			return nil, cluster.Stat{}, ctx.Err()
+		}
+	}
+	if s.refused != nil && (s.refusal == "" || s.refusal == path) {
+		return nil, cluster.Stat{}, s.refused
+	}
+	return s.Conn.Get(ctx, path, watch)
+}
+
+func (s *slow) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+	s.under.Add(1)
+	<-s.proceed
+	return s.Conn.Children(ctx, path, watch)
+}
+
+// Whoever follows a group sees it at once, and each change, until nobody wants to know any more, or nobody can.
+func TestFollow(t *testing.T) {
+	stopped := errors.New("seen enough")
+	for name, c := range map[string]struct {
+		end  func(s *scene, stop context.CancelFunc)
+		seen error // what the third look returns
+		want func(s *scene) error
+	}{
+		"it is told to stop": {end: func(_ *scene, stop context.CancelFunc) { stop() }, want: func(*scene) error { return nil }},
+		"it has seen enough": {end: func(s *scene, _ context.CancelFunc) { s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009")) }, seen: stopped, want: func(*scene) error { return stopped }},
+		"the session ends":   {end: func(s *scene, _ context.CancelFunc) { s.Session.Close(s.t.Context()) }, want: func(s *scene) error { return s.Session.Err() }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			looks, result := 0, make(chan error, 1)
+			var term int64
+			go func() {
+				result <- Follow(ctx, s.Session, s.p, func(snap cluster.Snapshot) error {
+					looks++
+					if term = snap.Elected.Record.Term; looks == 3 {
+						return c.seen
+					}
+					return nil
+				})
+			}()
+			synctest.Wait()
+			if looks != 1 {
+				t.Errorf("%s: %d looks at first", name, looks)
+			}
+			s.do(s.elect(cluster.OpCreate, 7, "x-n_0000000009"))
+			synctest.Wait()
+			if looks != 2 || term != 7 {
+				t.Errorf("%s: %d looks, term %d", name, looks, term)
+			}
+			c.end(s, stop)
+			if err := <-result; err != c.want(s) {
+				t.Errorf("%s: %v, not %v", name, err, c.want(s))
+			}
+		})
+	}
+}

@@ -1,0 +1,446 @@
+package zkstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// bareSession is a session without the library: what it notes can be seen call by call.
+func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
+	t.Helper()
+	s := &Session{
+		opt:  Options{Servers: servers, Timeout: agedTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
+		troubles: make(map[string]error), armed: make(map[watch]bool),
+	}
+	s.life, s.cancel = context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		s.cancel()
+		s.owned.Wait()
+	})
+	return s
+}
+
+// A session is asked for anew only where nothing else explains that servers hang up, and no lease can be in force.
+func TestWhenASessionIsProbed(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		change func(*Session)
+		probed bool
+	}{
+		"hung up on, for long":         {func(*Session) {}, true},
+		"more often":                   {func(s *Session) { s.hangUps++ }, true},
+		"not often enough":             {func(s *Session) { s.hangUps-- }, false},
+		"a lease may be in force":      {func(s *Session) { s.longest++ }, false},
+		"it has ended":                 {func(s *Session) { s.err = errors.New("closed") }, false},
+		"it is connected":              {func(s *Session) { s.connected = true }, false},
+		"a probe is under way":         {func(s *Session) { s.probing = true }, false},
+		"it was never established":     {func(s *Session) { s.shake.session = 0 }, false},
+		"its id is one like any other": {func(s *Session) { s.shake.session = 1 }, true},
+	} {
+		s := &Session{hangUps: 3, longest: time.Second, apart: now.Add(-time.Second - 1), shake: handshake{session: 7}}
+		c.change(s)
+		if s.suspect(now) != c.probed {
+			t.Errorf("%s: probed: %t", name, !c.probed)
+		}
+	}
+}
+
+// Only servers that say again and again that they have the session and refuse it, or once that they don't, end it.
+func TestWhatAProbeFindsOut(t *testing.T) {
+	const hangUp, refuse, none = "hangs up", "has it", "does not have it"
+	for _, c := range []struct {
+		answers []string
+		ended   string // what the end says; empty for none
+		refused int
+		warned  int
+	}{
+		{[]string{hangUp, hangUp, hangUp}, "", 0, 0},
+		{[]string{refuse}, "", 1, 1},
+		{[]string{refuse, refuse}, "", 2, 2},
+		{[]string{refuse, refuse, hangUp, refuse, refuse}, "", 2, 4},
+		{[]string{refuse, refuse, refuse}, "the servers refuse the session", 3, 2},
+		{[]string{none}, "the servers no longer have the session", 0, 0},
+	} {
+		answers := make(chan string, 1)
+		asked := make(chan []byte, 10)
+		granted := agedTimeout // less each time
+		server := script(t, func(_ *scripted, conn net.Conn) {
+			req, err := packet(conn)
+			if err != nil {
+				return
+			}
+			asked <- req
+			switch <-answers {
+			case refuse:
+				granted -= time.Millisecond
+				conn.Write(response(0x1234, granted))
+				pong(conn)
+			case none:
+				conn.Write(response(0, 0))
+			}
+		})
+		log := new(strings.Builder)
+		s := bareSession(t, log, server.addr)
+		s.shake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: agedTimeout}
+		s.smallest, s.longest = Shrunk{Timeout: agedTimeout}, agedTimeout
+		for _, answer := range c.answers {
+			s.hangUps, s.hangUpAt = hangUpsBeforeProbe, server.addr
+			if s.probe(); s.hangUps != 0 {
+				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
+			}
+			s.hangUps = hangUpsBeforeProbe
+			s.probe() // one at a time
+			answers <- answer
+			s.owned.Wait()
+			s.hangUps = 0
+			s.probe() // not before they have hung up again
+			s.owned.Wait()
+			if s.probing {
+				t.Errorf("%q: it still probes", c.answers)
+			}
+		}
+		if s.refused != c.refused || len(asked) != len(c.answers) {
+			t.Errorf("%q: refused %d times, asked %d times", c.answers, s.refused, len(asked))
+		}
+		if want := encodeConnect(agedTimeout, 0x1234, s.shake.password); !bytes.Equal(<-asked, want) {
+			t.Errorf("not asked for %x", want)
+		}
+		if want := agedTimeout - time.Duration(strings.Count(fmt.Sprint(c.answers), refuse))*time.Millisecond; s.Timeout() != want {
+			t.Errorf("%q: the timeout is %s, not %s", c.answers, s.Timeout(), want)
+		}
+		switch {
+		case c.ended == "" && s.err != nil:
+			t.Errorf("%q: ended: %v", c.answers, s.err)
+		case c.ended != "":
+			contains(t, s.err, c.ended, "wiped, or restored from a backup")
+			contains(t, errors.New(log.String()), "level=ERROR", "server="+server.addr, "session=0x1234", "wiped, or restored from a backup")
+		}
+		if s.gone != slices.Contains(c.answers, none) {
+			t.Errorf("%q: gone: %t", c.answers, s.gone)
+		}
+		if n := strings.Count(log.String(), "cannot find out why"); n != strings.Count(fmt.Sprint(c.answers), hangUp) {
+			t.Errorf("%q: %d failures: %s", c.answers, n, log)
+		}
+		if n := strings.Count(log.String(), "level=WARN"); n != c.warned {
+			t.Errorf("%q: %d warnings: %s", c.answers, n, log)
+		}
+	}
+}
+
+// Only a server that ends the connection without a word has hung up.
+func TestWhatIsAHangUp(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	for _, err := range []error{errors.New("any"), context.DeadlineExceeded, syscall.ECONNREFUSED} {
+		if s.hungUp("a:1", err); s.hangUps != 0 {
+			t.Errorf("%v counts", err)
+		}
+	}
+	s.hungUp("a:1", fmt.Errorf("read: %w", io.EOF))
+	s.hungUp("b:2", &net.OpError{Op: "read", Err: syscall.ECONNRESET})
+	if s.hangUps != 2 || s.hangUpAt != "b:2" {
+		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hangUpAt)
+	}
+}
+
+// A connection without an answer is a trouble, with a hint where TLS may be the reason; and a hang-up, where the server may
+// have refused what the client has seen.
+func TestAConnectionWithoutAnAnswer(t *testing.T) {
+	for _, tls := range []bool{false, true} {
+		for _, known := range []bool{false, true} {
+			for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
+				s := bareSession(t, io.Discard, "a:1")
+				s.opt.Access.TLS.Enabled = tls
+				w := &wireConn{Conn: broken{err: err}, s: s, addr: "a:1", known: known}
+				if _, got := w.Read(make([]byte, 1)); got != err {
+					t.Errorf("%v, not %v", got, err)
+				}
+				trouble := s.troubles["a:1"]
+				contains(t, trouble, "no connect response", err.Error())
+				if hint := strings.Contains(trouble.Error(), "zookeeper.tls.enabled"); hint != (!tls && err == io.EOF) {
+					t.Errorf("TLS %t, %v: %v", tls, err, trouble)
+				}
+				if hungUp := s.hangUps == 1; hungUp != (known && err != syscall.EIO) {
+					t.Errorf("known %t, %v: %d hang-ups", known, err, s.hangUps)
+				}
+			}
+		}
+	}
+}
+
+// broken is a connection that can't be read.
+type broken struct {
+	net.Conn
+	err error
+}
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+// What the server no longer has is not closed again, nor what it never had; what it may have is.
+func TestWhatIsLeftToClose(t *testing.T) {
+	for name, c := range map[string]struct {
+		id      int64
+		gone    bool
+		dialled bool
+	}{
+		"established": {0x1234, false, true}, "gone": {0x1234, true, false}, "never established": {0, false, false}, "neither": {0, true, false},
+	} {
+		dialled := false
+		s := bareSession(t, io.Discard, "a:1")
+		s.opt.Dial = func(context.Context, string, string) (net.Conn, error) {
+			dialled = true
+			return nil, syscall.ECONNREFUSED
+		}
+		s.shake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
+		err := s.closeElsewhere(t.Context())
+		if dialled != c.dialled || (err != nil) != c.dialled {
+			t.Errorf("%s: dialled: %t, %v", name, dialled, err)
+		}
+		if c.dialled {
+			contains(t, err, "a:1", "connection refused", "ephemerals stay", "7s")
+		}
+	}
+}
+
+// A session that another has closed meanwhile is closed.
+func TestSessionThatIsGoneCountsAsClosed(t *testing.T) {
+	for name, answer := range map[string]func(net.Conn){
+		"it is closed":   func(c net.Conn) { c.Write(response(0x1234, agedTimeout)); pong(c) },
+		"it has expired": func(c net.Conn) { c.Write(response(0, 0)) },
+	} {
+		server := script(t, func(_ *scripted, c net.Conn) {
+			if _, err := packet(c); err == nil {
+				answer(c)
+			}
+		})
+		s := bareSession(t, io.Discard, server.addr)
+		s.shake = handshake{session: 0x1234, password: make([]byte, passwordLen)}
+		if err := s.closeElsewhere(t.Context()); err != nil || !s.gone {
+			t.Errorf("%s: %v, gone: %t", name, err, s.gone)
+		}
+	}
+}
+
+// What is noted of handshakes: the first one establishes the session, each other is a reconnect, and one without a session
+// is the end, which the library tells.
+func TestWhatAHandshakeChanges(t *testing.T) {
+	s := bareSession(t, io.Discard, "a:1", "b:2")
+	established := func() bool {
+		select {
+		case <-s.up:
+			return true
+		default:
+			return false
+		}
+	}
+	fail := func() {
+		s.trouble("a:1", errors.New("refused"))
+		s.hungUp("a:1", io.EOF)
+		s.refused = 2
+	}
+	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {
+		t.Helper()
+		if established() != up || s.Connected() != connected || s.Reconnects() != reconnects || s.Timeout() != granted {
+			t.Errorf("%s: up: %t, connected: %t, reconnects: %d, timeout: %s", what, established(), s.Connected(), s.Reconnects(), s.Timeout())
+		}
+		if s.failures != 0 || s.hangUps != 0 || s.refused != 0 || len(s.troubles) != 0 {
+			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refused, s.troubles)
+		}
+	}
+	check("at first", false, false, 0, 0)
+	fail()
+	s.shook(handshake{}, "a:1", 1)
+	check("without a session", false, false, 0, 0)
+	s.shook(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
+	check("the first", true, true, 0, 4)
+	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallest != (Shrunk{Server: "a:1", Timeout: 4, Asked: 1}) {
+		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallest)
+	}
+	if s.granted(Shrunk{Server: "b:2", Timeout: 4, Asked: 2}); s.smallest.Server != "a:1" {
+		t.Errorf("granted %+v", s.smallest)
+	}
+	fail()
+	s.shook(handshake{session: 1, timeout: 5}, "b:2", 2)
+	check("another", true, true, 1, 4)
+	s.shook(handshake{session: 1, timeout: 3}, "b:2", 3)
+	check("a smaller one", true, true, 2, 3)
+	if s.longest != 5 || s.smallest != (Shrunk{Server: "b:2", Timeout: 3, Asked: 3}) {
+		t.Errorf("longest %s, smallest %+v", s.longest, s.smallest)
+	}
+	fail()
+	s.shook(handshake{}, "a:1", 4)
+	check("its end", true, true, 2, 3)
+}
+
+// OnShrink tells of what was granted below the base, at once and later, and of nothing else.
+func TestWhatIsTooShort(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	var told []Shrunk
+	tell := func(g Shrunk) { told = append(told, g) }
+	s.granted(Shrunk{Timeout: 5}) // nobody listens
+	s.OnShrink(5, tell)
+	s.granted(Shrunk{Timeout: 5})
+	s.granted(Shrunk{Timeout: 9})
+	if len(told) != 0 {
+		t.Errorf("told of %+v", told)
+	}
+	s.granted(Shrunk{Server: "a:1", Timeout: 4, Asked: 7})
+	s.OnShrink(6, tell)
+	s.granted(Shrunk{Server: "b:2", Timeout: 5, Asked: 8}) // no smaller than before, and below the base
+	if want := []Shrunk{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(told, want) {
+		t.Errorf("told of %+v, not %+v", told, want)
+	}
+	if s.longest != 9 || s.Timeout() != 4 {
+		t.Errorf("longest %s, smallest %s", s.longest, s.Timeout())
+	}
+}
+
+// The connection that counts is the last one that was adopted; a session that has ended adopts none, and closes what it has.
+func TestWhichConnectionCounts(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	socket := func() (*wireConn, net.Conn) {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		return &wireConn{Conn: near, s: s}, far
+	}
+	first, _ := socket()
+	second, far := socket()
+	if !s.adopt(first) || !s.adopt(second) {
+		t.Fatal("a session that lives adopts nothing")
+	}
+	s.connected = true
+	if s.dropped(first); s.conn != second || !s.Connected() || !s.lost.IsZero() || !s.apart.IsZero() {
+		t.Error("the loss of a former connection counts")
+	}
+	before := time.Now()
+	if s.dropped(second); s.conn != nil || s.Connected() || s.lost.Before(before) || s.apart.Before(before) {
+		t.Error("the loss of the connection does not count")
+	}
+	apart := s.apart
+	if s.disconnected(); s.apart != apart {
+		t.Error("lost twice")
+	}
+	s.adopt(second)
+	s.connected = true
+	s.end(errors.New("the first reason"))
+	s.end(errors.New("the second reason"))
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection is not closed: %v", err)
+	}
+	select {
+	case <-s.Done():
+	default:
+		t.Error("not done")
+	}
+	if s.Connected() || s.life.Err() == nil || s.adopt(first) || s.conn == first {
+		t.Error("it goes on after its end")
+	}
+	if err := s.Err(); !errors.Is(err, cluster.ErrSessionEnded) || !strings.HasSuffix(err.Error(), "the first reason") {
+		t.Error(err)
+	}
+	s = bareSession(t, io.Discard)
+	whole := fmt.Errorf("%w: in words of its own", cluster.ErrSessionEnded)
+	if s.end(whole); s.Err() != whole {
+		t.Error(s.Err())
+	}
+}
+
+// What is wrong is told of each server of the configuration, in its order.
+func TestWhatWasTried(t *testing.T) {
+	s := bareSession(t, io.Discard, "b:2", "a:1")
+	s.trouble("c:3", errors.New("of no interest"))
+	s.trouble("a:1", errors.New("refused"))
+	if text := s.tried(); text != "b:2: no answer yet; a:1: refused" || len(s.troubles) != 1 || s.failures != 2 {
+		t.Errorf("%q, %v, %d", text, s.troubles, s.failures)
+	}
+}
+
+// Whoever waits for a session is told so at growing intervals, and why when that is over.
+func TestWhatIsSaidWhileNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := bareSession(t, &log, "a:1")
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
+		defer cancel()
+		began, result := time.Now(), make(chan error, 1)
+		var told []time.Duration
+		s.opt.Log = slog.New(slog.NewTextHandler(writer(func(b []byte) {
+			log.Write(b)
+			told = append(told, time.Since(began)/time.Second)
+		}), nil))
+		go func() { result <- s.established(ctx) }()
+		contains(t, <-result, "no ZooKeeper server answers", "a:1: no answer yet", "deadline exceeded")
+		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(told, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
+			t.Errorf("told after %d s: %s", told, log.String())
+		}
+		s.end(errors.New("expired"))
+		contains(t, s.established(t.Context()), "expired")
+	})
+}
+
+// writer is a function that is written to.
+type writer func([]byte)
+
+func (w writer) Write(b []byte) (int, error) {
+	w(b)
+	return len(b), nil
+}
+
+// Open keeps trying, and says so, until it must not.
+func TestOpenNeedsServersAndATimeout(t *testing.T) {
+	for _, opt := range []Options{{Timeout: time.Second}, {Servers: []string{"a:1"}}, {Servers: []string{"a:1"}, Timeout: -1}} {
+		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are needed") {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+}
+
+// Events of the session itself: after a handshake all is to be read again, a loss is noted, and an expiry is the end.
+func TestWhatEventsOfTheSessionDo(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	s.armed[watch{"/a", false}] = true
+	s.connected = true
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateConnecting})
+	if len(s.wake) != 0 || len(s.armed) != 1 || s.TakeHints().All || !s.Connected() {
+		t.Error("an event of no interest does something")
+	}
+	for _, state := range []zk.State{zk.StateHasSession, zk.StateExpired, zk.StateDisconnected} { // in which a watch fires
+		s.event(zk.Event{Type: zk.EventNodeDataChanged, State: state, Path: "/b"})
+		if h := s.TakeHints(); h.All || !h.Has("/b") || len(s.armed) != 1 || !s.Connected() || s.gone {
+			t.Errorf("a watch that fires in state %s changes the session", state)
+		}
+	}
+	<-s.wake
+	for range 2 { // the second one finds that nobody has taken the first
+		s.event(zk.Event{Type: zk.EventSession, State: zk.StateHasSession})
+	}
+	if len(s.wake) != 1 || len(s.armed) != 0 || !s.TakeHints().All || s.TakeHints().All {
+		t.Error("not all is read again after a handshake")
+	}
+	s.connected = true
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateDisconnected})
+	if s.Connected() || s.apart.IsZero() || s.gone || s.Err() != nil {
+		t.Error("the loss is not noted")
+	}
+	s.event(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
+	s.owned.Wait()
+	if !s.gone || s.Err() == nil {
+		t.Error("the expiry is not the end")
+	}
+	contains(t, s.Err(), "expired, or closed from elsewhere")
+}

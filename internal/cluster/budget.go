@@ -8,9 +8,13 @@ import (
 // Drift is r: the bound on how much the clock rates of two hosts differ (docs/protocol.md, Clocks).
 const Drift = 0.01
 
-// Budget holds the figures that follow from a negotiated session timeout (docs/protocol.md, Leading and the lease).
+// MinKill is the least K. A kill needs its time however short the session timeout is: on two cores at load 8 the last
+// process was seen to die up to 193 ms after the lease's end.
+const MinKill = 300 * time.Millisecond
+
+// Budget holds the figures that follow from a session timeout (docs/protocol.md, Leading and the lease).
 type Budget struct {
-	// Session is T, as negotiated.
+	// Session is T, as granted.
 	Session time.Duration
 	// Lease is D: how long leadership lasts from when a successful ACQUIRE or RENEW was sent.
 	Lease time.Duration
@@ -24,32 +28,44 @@ type Budget struct {
 	Grace time.Duration
 	// Stop is the child's stop timeout.
 	Stop time.Duration
-	// Failover is the worst case from the loss of the leader's host to the election of the next.
+	// Failover is the worst case from the loss of the leader's host to the election of the next, which may have to wait for
+	// WaitOut.
 	Failover time.Duration
 }
 
 // Lease is D, as it follows from a session timeout.
 func Lease(session time.Duration) time.Duration { return session * 45 / 100 }
 
+// kill is K, as it follows from a session timeout.
+func kill(session time.Duration) time.Duration { return max(session*15/100, MinKill) }
+
+// tick is the longest tick that a server with this session timeout can have: it clamps T to at least two ticks, and a
+// client can't see the tick.
+func tick(session time.Duration) time.Duration { return session / 2 }
+
+// expiry is the earliest moment at which a server may end a session, counted from when a request that it has processed
+// was sent.
+func expiry(session time.Duration) time.Duration {
+	return session - tick(session)*3/4 - time.Duration(float64(session)*Drift)
+}
+
+// SafeLease returns how long work may go on after the sending of a request that made the server count by this session
+// timeout: D, or less where D and K do not fit, down to 0.
+func SafeLease(session time.Duration) time.Duration {
+	return max(0, min(Lease(session), expiry(session)-kill(session)))
+}
+
 // NewBudget computes the figures, or says in figures why they can't hold (S1): the child must be able to stop within
 // the lease that is left when the decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
-	tick := session / 2 // a client can't see the tick; the server clamps T to at least two
-	b := Budget{
-		Session: session,
-		Lease:   Lease(session),
-		Kill:    session * 15 / 100,
-		Stop:    stop,
-		// The server notices within a tick after T.
-		Failover: session + tick,
-	}
+	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
 	b.WaitOut = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))
-	expiry := session - tick*3/4 - time.Duration(float64(session)*Drift)
-	if b.Lease+b.Kill > expiry {
-		return Budget{}, fmt.Errorf("lease %s + kill %s exceed %s, the earliest at which the server may end a session of %s",
-			b.Lease, b.Kill, expiry, session)
+	if limit := expiry(session); b.Lease+b.Kill > limit {
+		return Budget{}, fmt.Errorf("a session timeout of %s is too short: the lease of %s and the %s that a kill may take exceed %s, "+
+			"the earliest at which the server may end such a session; raise zookeeper.session_timeout (and the server's maxSessionTimeout) to %s",
+			session, b.Lease, b.Kill, limit, minSession)
 	}
 	if stop > b.Lease-b.Renew {
 		// For stop above D/2 the renewal comes every D/6, so 5/6 D must cover it.
@@ -61,13 +77,29 @@ func NewBudget(session, stop time.Duration) (Budget, error) {
 	return b, nil
 }
 
+// minSession is advised where the session timeout is too short: from there on K is 15 % of it.
+const minSession = MinKill * 100 / 15
+
+// Granted returns the budget of a session whose timeout is longer than the one that the budget was computed from.
+func (b Budget) Granted(session time.Duration) Budget {
+	b.Session = session
+	// The server notices within a tick after T.
+	b.Failover = session + tick(session)
+	return b
+}
+
 // Patience is how long an elector lets a replaced holder with this budget keep current (L2).
 func (b Budget) Patience() time.Duration { return b.Stop + b.Lease + b.Kill }
 
-func (b Budget) String() string {
+// Text shows the figures to people. Where the end of a session is not trusted, the loss of a host costs the wait-out, too.
+func (b Budget) Text(trustSessionEnd bool) string {
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, kill margin %s, "+
-		"worst-case failover of a lost host %s plus the takeover", b.Session, round(b.Lease), round(b.Renew), round(b.Kill), round(b.Failover))
+	failover := round(b.Failover).String()
+	if !trustSessionEnd {
+		failover = fmt.Sprintf("%s (%s until its session ends, %s until every lease is over)", round(b.Failover+b.WaitOut), failover, round(b.WaitOut))
+	}
+	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, kill margin %s, worst-case failover of a lost host %s plus the takeover",
+		b.Session, round(b.Lease), round(b.Renew), round(b.Kill), failover)
 }
 
 // Earlier is the earlier of two times at which to look again, 0 standing for never.

@@ -21,6 +21,12 @@ func TestBudgetHoldsItsInequalities(t *testing.T) {
 		if b.Lease+b.Kill > session-tick*3/4-session/100 {
 			t.Errorf("D + K = %s reaches into the expiry", b.Lease+b.Kill)
 		}
+		if b.Kill < MinKill || b.Kill < session*15/100 {
+			t.Errorf("K = %s of a session of %s", b.Kill, session)
+		}
+		if b.Lease != SafeLease(session) {
+			t.Errorf("D = %s, but %s is safe", b.Lease, SafeLease(session))
+		}
 		if float64(b.WaitOut) < float64(b.Lease+b.Kill)*(1+Drift)/(1-Drift)-1 {
 			t.Errorf("W = %s does not cover D + K = %s", b.WaitOut, b.Lease+b.Kill)
 		}
@@ -49,4 +55,34 @@ func TestBudgetRefusesAStopThatOutlastsTheLease(t *testing.T) {
 	if _, err := NewBudget(26800*time.Millisecond, 10*time.Second); err != nil {
 		t.Errorf("the advice is refused: %v", err)
 	}
+}
+
+// A kill takes its time however short the session is.
+func TestBudgetRefusesASessionThatLeavesNoTimeForAKill(t *testing.T) {
+	for _, session := range []time.Duration{400 * time.Millisecond, time.Second, 1800 * time.Millisecond} {
+		_, err := NewBudget(session, 0)
+		if err == nil {
+			t.Errorf("a session timeout of %s was accepted", session)
+			continue
+		}
+		for _, want := range []string{session.String(), "300ms", "zookeeper.session_timeout", "to 2s"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the refusal lacks %q: %v", want, err)
+			}
+		}
+	}
+	if b, err := NewBudget(2*time.Second, 0); err != nil || b.Kill != MinKill {
+		t.Errorf("what is advised: %+v, %v", b, err)
+	}
+}
+
+// Whatever timeout a server grants, work that stops when SafeLease is over is dead before the session can end.
+func TestSafeLeaseLeavesTimeForTheKill(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		session := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "session"))
+		lease := SafeLease(session)
+		if lease < 0 || lease > Lease(session) || lease > 0 && lease+max(session*15/100, MinKill) > session-session/2*3/4-session/100 {
+			t.Errorf("a lease of %s in a session of %s", lease, session)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -150,6 +151,47 @@ func (c Control) Ended(id int64) (Done, bool) {
 		return Done{}, false
 	}
 	return c.Done[i], true
+}
+
+// MaxOrder is the highest number of an order that is believed. JSON's readers can represent it, and one more.
+const MaxOrder = 1 << 52
+
+// MaxOrderTime bounds for how long an order or an exclusion may hold: a longer one could overflow when it is added to a time.
+const MaxOrderTime = 10 * 365 * 24 * time.Hour
+
+func plausibleOrder(id int64, holds Duration) error {
+	if id < 0 || id > MaxOrder {
+		return fmt.Errorf("order %d, which no group gets to (at most %d)", id, int64(MaxOrder))
+	}
+	if time.Duration(holds) > MaxOrderTime {
+		return fmt.Errorf("order %d for %s, longer than an order can hold (%s)", id, holds, MaxOrderTime)
+	}
+	return nil
+}
+
+func (c *Control) plausible(Stat) error {
+	err := plausibleOrder(c.Last, 0)
+	c.Each(func(o *Order) { err = errors.Join(err, plausibleOrder(o.ID, max(o.For, o.Left))) })
+	if c.Elect != nil {
+		err = errors.Join(err, plausibleOrder(c.Elect.ID, 0))
+	}
+	return err
+}
+
+// Continue makes the numbers go on after last, the order that a decision names, so that none is used twice after control was
+// deleted. Only a forged decision names the highest number: then they begin anew.
+func (c *Control) Continue(last int64) {
+	if last < MaxOrder {
+		c.Last = max(c.Last, last)
+	}
+}
+
+// Exhausted returns an error if no number is left for another order. Only a forged record leads to that.
+func (c *Control) Exhausted() error {
+	if c.Last < MaxOrder {
+		return nil
+	}
+	return fmt.Errorf("no order can have a number above %d: not written by zkelectd", c.Last)
 }
 
 // Next numbers an order. Left begins as For.

@@ -41,6 +41,38 @@ func TestOrdersAreNumberedInTurn(t *testing.T) {
 	}
 }
 
+// Numbers go on after the last that is known, as long as there are any.
+func TestNumbersGoOnAndEnd(t *testing.T) {
+	for _, c := range []struct{ last, decided, want int64 }{
+		{5, 9, 9}, {9, 5, 9}, {0, MaxOrder - 1, MaxOrder - 1}, {3, MaxOrder, 3}, {3, MaxOrder + 1, 3},
+	} {
+		control := Control{Last: c.last}
+		if control.Continue(c.decided); control.Last != c.want {
+			t.Errorf("after %d and %d comes %d", c.last, c.decided, control.Last)
+		}
+	}
+	if err := (&Control{Last: MaxOrder - 1}).Exhausted(); err != nil {
+		t.Error(err)
+	}
+	if (&Control{Last: MaxOrder}).Exhausted() == nil {
+		t.Error("there is none after the last")
+	}
+}
+
+// Numbers and durations that no order has are damage, in whatever order they are.
+func TestOrdersThatOverflowAreDamage(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`"last":0`: true, `"last":4503599627370496`: true, `"last":4503599627370497`: false, `"last":-1`: false,
+		`"move":{"id":4503599627370497}`: false, `"pause":{"id":-1}`: false, `"elect":{"id":-1}`: false, `"elect":{"id":7}`: true,
+		`"cordons":[{"id":1},{"id":2,"for":"87600h"}]`: true, `"cordons":[{"id":1},{"id":2,"for":"87601h"}]`: false,
+		`"pause":{"id":1,"for":"1h","left":"87601h"}`: false,
+	} {
+		if s := ReadSlot[Control]("/c/control", []byte(`{"v":1,`+text+`}`), Stat{}, true); s.Readable() != ok {
+			t.Errorf("%s: %v", text, s.Err)
+		}
+	}
+}
+
 func TestOnlyTheLastEndsAreKept(t *testing.T) {
 	var c Control
 	for i := range int64(50) {

@@ -15,7 +15,7 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 		i = len(list) - 1
 	}
 	e := &list[i]
-	e.Strikes++
+	e.Strikes = min(e.Strikes+1, maxStrikes)
 	// Bound the shift before it overflows; limit is reached long before.
 	e.For = Duration(min(base<<min(e.Strikes-1, 20), limit))
 	e.Term, e.Reason, e.Served, e.Time = term, reason, false, wall

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ type PastTerm struct {
 	// it, nil where it was not there to see.
 	ToReady    *Duration `json:"to_ready,omitempty"`
 	Leaderless *Duration `json:"leaderless,omitempty"`
+	// Wait says how long, and why, its work had to wait for that of an earlier leader; empty if it did not.
+	Wait string `json:"wait,omitempty"`
 	// Ranking are the first of the verdicts.
 	Ranking        []Verdict     `json:"ranking,omitempty"`
 	RankingOmitted int           `json:"ranking_omitted,omitempty"`
@@ -63,14 +66,29 @@ func (h History) Find(term int64) (PastTerm, bool) {
 	return h.Terms[i], true
 }
 
-// Add puts a term at its place, and drops the oldest beyond [MaxHistory]. One that is there already is left alone.
-func (h *History) Add(t PastTerm) {
-	if _, there := h.Find(t.Term); there {
-		return
+// Merge adds the terms that an elector has seen, and drops the oldest beyond [MaxHistory]. newest is the newest term that the
+// elector knows: an entry of a newer term is forged, and so is another decision in a term that the elector has seen. Such entries
+// are dropped, as they could push out or replace what really happened. Merge reports whether the history has changed.
+func (h *History) Merge(terms []PastTerm, newest int64) (changed bool) {
+	merged := slices.DeleteFunc(slices.Clone(h.Terms), func(p PastTerm) bool {
+		i := slices.IndexFunc(terms, func(t PastTerm) bool { return t.Term == p.Term })
+		return p.Term <= 0 || p.Term > newest || (i >= 0 && !terms[i].sameDecision(p))
+	})
+	changed = len(merged) < len(h.Terms)
+	for _, t := range terms {
+		if !slices.ContainsFunc(merged, func(p PastTerm) bool { return p.Term == t.Term }) {
+			merged, changed = append(merged, t), true
+		}
 	}
-	i, _ := slices.BinarySearchFunc(h.Terms, t.Term, func(p PastTerm, term int64) int { return int(p.Term - term) })
-	h.Terms = slices.Insert(slices.Clone(h.Terms), i, t)
-	h.Terms = h.Terms[max(0, len(h.Terms)-MaxHistory):]
+	slices.SortStableFunc(merged, func(a, b PastTerm) int { return cmp.Compare(a.Term, b.Term) })
+	merged = slices.CompactFunc(merged, func(a, b PastTerm) bool { return a.Term == b.Term })
+	h.Terms = merged[max(0, len(merged)-MaxHistory):]
+	return changed
+}
+
+// sameDecision reports whether two accounts are of one decision. Two electors may have seen different ends of it.
+func (t PastTerm) sameDecision(of PastTerm) bool {
+	return t.Term == of.Term && t.Node == of.Node && t.Elector == of.Elector && t.Time.Equal(of.Time)
 }
 
 // EncodeHistory writes the history, compressed when it is large, without the oldest terms if it would not fit.

@@ -3,7 +3,9 @@ package cluster
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -33,33 +35,47 @@ func termsOf(h History) []int64 {
 	return terms
 }
 
+// add merges a term that no other one is newer than.
+func (h *History) add(t PastTerm) { h.Merge([]PastTerm{t}, math.MaxInt64) }
+
 func TestTermsOfTheHistoryAreInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := rapid.SliceOf(rapid.Int64Range(1, 400)).Draw(t, "terms")
 		var h History
 		known := make(map[int64]bool)
-		for i, term := range terms {
+		for _, term := range terms {
 			before := slices.Clone(h.Terms)
 			shared := h
-			h.Add(PastTerm{Term: term, Node: fmt.Sprint(i)})
+			if h.Merge([]PastTerm{{Term: term}}, 400) == known[term] && len(h.Terms) < MaxHistory {
+				t.Fatalf("term %d changes it: %t", term, known[term])
+			}
 			known[term] = true
 			if !reflect.DeepEqual(before, slices.Clone(shared.Terms)) {
 				t.Fatal("a copy was changed")
 			}
 		}
 		got := termsOf(h)
-		if !slices.IsSorted(got) || len(got) != len(known) || len(slices.Compact(slices.Clone(got))) != len(got) {
+		if !slices.IsSorted(got) || len(got) != min(len(known), MaxHistory) || len(slices.Compact(slices.Clone(got))) != len(got) {
 			t.Fatalf("%v of %v", got, terms)
 		}
 	})
 }
 
+// Of two accounts of one decision the first stays; one of another decision, in the same term, is forged.
 func TestATermThatIsThereIsLeftAlone(t *testing.T) {
 	var h History
-	h.Add(PastTerm{Term: 7, Node: "a"})
-	h.Add(PastTerm{Term: 7, Node: "b"})
-	if got, ok := h.Find(7); !ok || got.Node != "a" || len(h.Terms) != 1 {
+	h.add(PastTerm{Term: 7, Node: "a", Elector: "e", Time: noon, Outcome: "READY"})
+	if h.Merge([]PastTerm{{Term: 7, Node: "a", Elector: "e", Time: noon.Local(), Outcome: "never READY"}}, 9) || h.Terms[0].Outcome != "READY" {
 		t.Errorf("%+v", h.Terms)
+	}
+	for name, other := range map[string]PastTerm{
+		"node": {Term: 7, Node: "b", Elector: "e", Time: noon}, "elector": {Term: 7, Node: "a", Elector: "f", Time: noon},
+		"time": {Term: 7, Node: "a", Elector: "e", Time: noon.Add(1)},
+	} {
+		forged := h
+		if !forged.Merge([]PastTerm{other}, 9) || len(forged.Terms) != 1 || !forged.Terms[0].sameDecision(other) {
+			t.Errorf("another %s: %+v", name, forged.Terms)
+		}
 	}
 	if _, ok := h.Find(8); ok {
 		t.Error("found a term that is not there")
@@ -69,20 +85,38 @@ func TestATermThatIsThereIsLeftAlone(t *testing.T) {
 func TestTheHistoryDropsItsOldest(t *testing.T) {
 	var h History
 	for term := range int64(MaxHistory + 10) {
-		h.Add(PastTerm{Term: term + 1})
+		h.add(PastTerm{Term: term + 1})
 	}
-	h.Add(PastTerm{Term: 5})
+	h.add(PastTerm{Term: 5})
 	got := termsOf(h)
 	if len(got) != MaxHistory || got[0] != 11 || got[len(got)-1] != MaxHistory+10 {
 		t.Errorf("%d terms from %d to %d", len(got), got[0], got[len(got)-1])
 	}
 }
 
+// Forged terms, whichever they are and in whatever order, suppress none of the real ones.
+func TestForgedTermsDoNotSuppressLaterOnes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const newest = 1000
+		var h History
+		for i, term := range rapid.SliceOfN(rapid.OneOf(rapid.Int64(), rapid.Int64Range(newest-300, newest+600)), 0, maxTermsRead).Draw(t, "forged") {
+			h.Terms = append(h.Terms, PastTerm{Term: term, Node: fmt.Sprint("evil", i)})
+		}
+		for term := int64(newest); term < newest+10; term++ {
+			happened := past(term)
+			h.Merge([]PastTerm{happened}, term)
+			if last := h.Terms[len(h.Terms)-1]; !last.sameDecision(happened) || !slices.IsSorted(termsOf(h)) || len(h.Terms) > MaxHistory {
+				t.Fatalf("the last of %v is %+v", termsOf(h), last)
+			}
+		}
+	})
+}
+
 func TestHistoryRoundTrip(t *testing.T) {
 	for name, n := range map[string]int{"nothing": 0, "one": 1, "plain": 10, "packed": MaxHistory} {
 		var h History
 		for i := range n {
-			h.Add(past(int64(i + 1)))
+			h.add(past(int64(i + 1)))
 		}
 		h.Terms = slices.Clip(h.Terms)
 		data := EncodeHistory(&h)
@@ -127,7 +161,7 @@ func TestTheHistoryFitsIntoAZnode(t *testing.T) {
 			for range 12 {
 				term.Ranking = append(term.Ranking, Verdict{Node: noise(r, 12), Site: noise(r, 8), Incarnation: noise(r, 24), Rank: 1, Why: noise(r, c.size)})
 			}
-			h.Add(term)
+			h.add(term)
 		}
 		data := EncodeHistory(&h)
 		if len(data) >= 512<<10 {
@@ -143,6 +177,16 @@ func TestTheHistoryFitsIntoAZnode(t *testing.T) {
 		if name == "longer verdicts" && len(again.Terms) < c.terms/8 {
 			t.Errorf("%s: only %d terms are left", name, len(again.Terms))
 		}
+	}
+}
+
+// What a newer version has added beside the terms may be what does not fit: then there is nothing left to drop.
+func TestAHistoryWithoutTermsIsWrittenAsItIs(t *testing.T) {
+	h := History{Header: Header{Unknown: map[string]json.RawMessage{"x": json.RawMessage(`"` + noise(rand.New(rand.NewPCG(1, 2)), 700<<10) + `"`)}}}
+	h.add(past(1))
+	again, err := DecodeHistory(historyPath, EncodeHistory(&h))
+	if err != nil || len(again.Terms) != 0 || len(again.Unknown["x"]) != 700<<10+2 {
+		t.Errorf("%v, %d terms", err, len(again.Terms))
 	}
 }
 
@@ -208,7 +252,7 @@ func TestWhatIsWrittenOfAHistoryCanBeRead(t *testing.T) {
 	for i := range MaxHistory {
 		term := past(int64(i + 1))
 		term.Reason = strings.Repeat("x", 20_000)
-		h.Add(term)
+		h.add(term)
 	}
 	again, err := DecodeHistory(historyPath, EncodeHistory(&h))
 	if err != nil || len(again.Terms) < 50 || again.Terms[len(again.Terms)-1].Term != MaxHistory {
@@ -219,7 +263,7 @@ func TestWhatIsWrittenOfAHistoryCanBeRead(t *testing.T) {
 func TestGarbageIsNoHistory(t *testing.T) {
 	var h History
 	for i := range MaxHistory {
-		h.Add(past(int64(i + 1)))
+		h.add(past(int64(i + 1)))
 	}
 	whole := EncodeHistory(&h)
 	flipped := slices.Clone(whole)

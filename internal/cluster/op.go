@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 )
 
 // AnyVersion in a check asks only whether the znode exists. In a set or delete it would disable the version check:
@@ -37,15 +41,47 @@ func (k OpKind) String() string {
 // Op is one operation of a transaction. A transaction is a slice of them and is sent as one ZooKeeper multi: all of
 // it happens or nothing does.
 type Op struct {
-	Kind OpKind
+	Kind OpKind `json:"kind"`
 	// Path is absolute and includes the root.
-	Path string
+	Path string `json:"path"`
 	// Version guards check, set and delete.
-	Version int32
+	Version int32 `json:"version"`
 	// Data is written by create and set.
-	Data []byte
+	Data []byte `json:"data,omitempty"`
 	// Ephemeral and Sequential apply to create.
-	Ephemeral, Sequential bool
+	Ephemeral  bool `json:"ephemeral,omitempty"`
+	Sequential bool `json:"sequential,omitempty"`
+}
+
+// EncodeTx returns a transaction as text, for those who may have to send it in place of the daemon; nil for none.
+func EncodeTx(ops []Op) json.RawMessage {
+	if len(ops) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(ops)
+	if err != nil {
+		panic(fmt.Sprintf("cluster: operations are plain: %v", err))
+	}
+	return data
+}
+
+// DecodeTx reads what EncodeTx has returned. No text is no transaction.
+func DecodeTx(text json.RawMessage) ([]Op, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var ops []Op
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&ops); err != nil {
+		return nil, fmt.Errorf("not a transaction: %w", err)
+	}
+	for _, op := range ops {
+		if op.Kind < OpCheck || op.Kind > OpDelete || !strings.HasPrefix(op.Path, "/") {
+			return nil, fmt.Errorf("not a transaction: %s %q", op.Kind, op.Path)
+		}
+	}
+	return ops, nil
 }
 
 // Result is the outcome of one [Op] of a transaction that was applied.
@@ -66,6 +102,9 @@ type Stat struct {
 	Owner int64
 	// Created and Modified are the transaction ids (czxid, mzxid).
 	Created, Modified int64
+	// Time is when the data was written last, by the clock of the ZooKeeper server that ordered the write. Every reader of the
+	// same version gets the same time.
+	Time time.Time
 }
 
 // Definite failures of one operation: nothing was applied.

@@ -55,6 +55,15 @@ func (p Paths) Skeleton() []string {
 	return append(all, p.Root, p.Nodes(), p.Election(), p.Leader())
 }
 
+// Lasting lists every persistent znode that the group has or may have, parents first. Further ones are the ephemerals:
+// current, and the children of nodes and election.
+func (p Paths) Lasting() []string {
+	return []string{p.Root, p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Policy(), p.Control(), p.History()}
+}
+
+// ACLProbe is the beginning of an ephemeral's name by which 'zkelectd acl apply' tries an ACL before it sets it.
+func (p Paths) ACLProbe() string { return p.Root + "/acl-probe-" }
+
 const sequenceMark = "-n_"
 
 // Incarnation is one registration of a daemon: the name of its ephemeral-sequential znode, which is never reused.
@@ -81,13 +90,24 @@ func ParseIncarnation(name string) (Incarnation, error) {
 	return Incarnation{Name: name, ID: name[:i], Seq: int32(seq)}, nil
 }
 
-// Older orders incarnations by sequence, oldest first, across the wrap of the 32-bit counter: the first is the elector.
-func Older(a, b Incarnation) int {
-	// The difference, not the values: after a wrap the younger ones are negative.
-	if d := a.Seq - b.Seq; d != 0 {
-		return cmp.Compare(d, 0)
+// OldestFirst sorts a list by the sequence of its incarnations: the first is the elector. The counter is 32 bits wide and
+// wraps, so all sequences are on a circle, and the oldest comes after the widest gap. Every daemon that sees the same names gets
+// the same order, even if forged sequences are all over the circle; comparing two by their difference would be no order then.
+func OldestFirst[T any](list []T, incarnation func(T) Incarnation) {
+	seq := func(i int) uint32 { return uint32(incarnation(list[i]).Seq) }
+	slices.SortFunc(list, func(a, b T) int {
+		x, y := incarnation(a), incarnation(b)
+		return cmp.Or(cmp.Compare(uint32(x.Seq), uint32(y.Seq)), cmp.Compare(x.Name, y.Name))
+	})
+	first, widest := 0, uint32(0)
+	for i := range list {
+		gap := seq(i) - seq((i+len(list)-1)%len(list)) // over the wrap, for the first
+		if gap > widest {
+			first, widest = i, gap
+		}
 	}
-	return cmp.Compare(a.Name, b.Name)
+	sorted := slices.Concat(list[first:], list[:first])
+	copy(list, sorted)
 }
 
 // ParseIncarnations turns the children of election into incarnations, oldest first. Foreign names are left out and
@@ -102,6 +122,6 @@ func ParseIncarnations(names []string) (in []Incarnation, foreign []string) {
 		}
 		in = append(in, i)
 	}
-	slices.SortFunc(in, Older)
+	OldestFirst(in, func(i Incarnation) Incarnation { return i })
 	return in, foreign
 }

@@ -32,6 +32,17 @@ func (d *Duration) UnmarshalText(text []byte) error {
 
 func (d Duration) String() string { return time.Duration(d).String() }
 
+// NewerVersionError says that a record was written in a format that this build does not know. It is no damage: such a
+// record is left alone (docs/protocol.md, Records of a newer version).
+type NewerVersionError struct {
+	Path    string
+	Version int
+}
+
+func (e *NewerVersionError) Error() string {
+	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path, e.Version, FormatVersion)
+}
+
 // Header is common to all records: the format version and the fields that this build doesn't know. The latter are kept
 // when a record is written anew, so that an older daemon does not strip what a newer one wrote.
 type Header struct {
@@ -91,7 +102,7 @@ func Decode(path string, data []byte, r record) error {
 		return fmt.Errorf("znode %s has no format version \"v\": not written by zkelectd", path)
 	}
 	if *probe.V > FormatVersion {
-		return fmt.Errorf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", path, *probe.V, FormatVersion)
+		return &NewerVersionError{Path: path, Version: *probe.V}
 	}
 	if err := json.Unmarshal(data, r); err != nil {
 		return fmt.Errorf("znode %s is not a valid record: %w", path, err)
@@ -156,6 +167,11 @@ type Node struct {
 	Refused  string `json:"reload_refused,omitempty"`
 	Reloaded string `json:"reloaded,omitempty"`
 	Version  string `json:"version,omitempty"`
+	// ACL is the setting by which it creates znodes, and Identities name the credentials that it presents to ZooKeeper, as
+	// user and a short hash. OpenTree reports that everybody who reaches ZooKeeper may change the group's znodes.
+	ACL        string   `json:"acl,omitempty"`
+	Identities []string `json:"identities,omitempty"`
+	OpenTree   bool     `json:"open_tree,omitempty"`
 	// Since is for people: when the daemon registered, by its host's clock.
 	Since time.Time `json:"since"`
 }
@@ -273,7 +289,12 @@ type Fence struct {
 	Reason    string `json:"reason,omitempty"`
 	Requested bool   `json:"requested,omitempty"`
 	// Led tells, of a leadership that has ended, that it had been READY.
-	Led  bool      `json:"led,omitempty"`
+	Led bool `json:"led,omitempty"`
+	// Lost says, of a release, that the holder did not live, or not keep its session, to write it: it was written for it,
+	// its work being dead, when its session was closed.
+	Lost bool `json:"lost,omitempty"`
+	// Wait says how long, and why, this holder waits or has waited before its work; empty if it need not.
+	Wait string    `json:"wait,omitempty"`
 	Time time.Time `json:"time"`
 }
 
@@ -317,14 +338,6 @@ type Exclusion struct {
 // anew: of a larger one nothing could be written any more, and it would be there for good.
 const MaxRecord = 500 << 10
 
-// maxTerm is more than terms get to, which begin at Unix seconds. The one after the last int64 would be below all others, and
-// with it the fencing token.
-const maxTerm = 1 << 53
-
-func (e *Elected) term() int64 { return e.Term }
-func (f *Fence) term() int64   { return f.Term }
-func (c *Current) term() int64 { return c.Term }
-
 // suspicious is from how many bytes on it is tried whether a record fits once it is written anew. A smaller one does.
 const suspicious = 4 << 10
 
@@ -345,9 +358,11 @@ func ReadSlot[T any, R interface {
 	if s.Err = Decode(path, data, R(&rec)); s.Err != nil {
 		return s
 	}
-	if of, ok := any(&rec).(interface{ term() int64 }); ok && (of.term() < 0 || of.term() > maxTerm) {
-		s.Err = fmt.Errorf("znode %s holds term %d, which no group gets to", path, of.term())
-		return s
+	if of, ok := any(&rec).(interface{ plausible(Stat) error }); ok {
+		if err := of.plausible(stat); err != nil {
+			s.Err = fmt.Errorf("znode %s holds %w", path, err)
+			return s
+		}
 	}
 	// An empty verdict is two bytes as a stranger writes it, and fifty as we do.
 	if len(data) > suspicious && len(Encode(R(&rec))) > MaxRecord {
@@ -355,13 +370,5 @@ func ReadSlot[T any, R interface {
 		return s
 	}
 	s.Record = rec
-	return s
-}
-
-// ReadFence is ReadSlot for the data of leader, which is created empty: that nobody has led yet is no damage. Emptied
-// later it is, as a lease may run that it no longer tells of.
-func ReadFence(path string, data []byte, stat Stat, exists bool) Slot[Fence] {
-	s := ReadSlot[Fence](path, data, stat, exists && (len(data) > 0 || stat.Version > 0))
-	s.Stat = stat
 	return s
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -71,7 +72,9 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 	for name, data := range map[string]string{
 		"empty": "", "garbage": "\x00\xff", "list": "[]", "no version": `{"term":1}`, "text version": `{"v":"1"}`,
 		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
-		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`,
+		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`, "term 2^53": `{"v":1,"term":9007199254740992}`,
+		"a wait that overflows": `{"v":1,"wait_out":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"wait_out":"24h"}`,
+		"a debt of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a patience of a day": `{"v":1,"patience":"24h"}`,
 	} {
 		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
 		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {
@@ -81,10 +84,13 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 			t.Errorf("%s: half of the record was taken: %+v", name, s.Record)
 		}
 	}
-	if s := ReadFence("/cluster/leader", nil, Stat{}, true); s.Exists || s.Err != nil {
+	if s := ReadFence("/cluster/leader", nil, Stat{ChildVersion: 5}, true); !s.Exists || s.Readable() || s.Stat.ChildVersion != 5 || !errors.Is(s.Err, ErrNeverWritten) {
 		t.Errorf("the fence that nobody has written yet: %+v", s)
 	}
-	if s := ReadFence("/cluster/leader", nil, Stat{Version: 3}, true); !s.Exists || s.Err == nil || s.Stat.Version != 3 {
+	if s := ReadFence("/cluster/leader", nil, Stat{}, false); s.Exists || s.Err != nil {
+		t.Errorf("the leader that was deleted: %+v", s)
+	}
+	if s := ReadFence("/cluster/leader", nil, Stat{Version: 3}, true); !s.Exists || s.Err == nil || errors.Is(s.Err, ErrNeverWritten) || s.Stat.Version != 3 {
 		t.Errorf("the fence that was emptied: %+v", s)
 	}
 }
@@ -118,5 +124,51 @@ func TestCausesAreAll(t *testing.T) {
 	})
 	if !slices.Equal(all, Causes) || len(all) < 14 {
 		t.Errorf("declared are %q, listed %q", all, Causes)
+	}
+}
+
+// Names that are no fields of ours, however short, are kept.
+func TestOddNamesAreKept(t *testing.T) {
+	var f Fence
+	if err := Decode("/c/leader", []byte(`{"v":1,"":5,"-":6}`), &f); err != nil {
+		t.Fatal(err)
+	}
+	if out := string(Encode(&f)); !strings.Contains(out, `"":5`) || !strings.Contains(out, `"-":6`) {
+		t.Errorf("%s", out)
+	}
+	var plain Fence
+	if err := Decode("/c/leader", []byte(`{"v":1}`), &plain); err != nil || plain.Unknown != nil {
+		t.Errorf("%v, %v", plain.Unknown, err)
+	}
+}
+
+// A record may have 512000 bytes, as it is read and as it would be written.
+func TestTheLongestRecord(t *testing.T) {
+	const most = 512_000
+	sized := func(n int, filler string) []byte {
+		head := `{"v":1,"term":0,"node":"","site":"","incarnation":"","state":"","time":"0001-01-01T00:00:00Z","api":"`
+		return []byte(head + strings.Repeat(filler, n-len(head)-2) + `"}`)
+	}
+	if s := ReadSlot[Current]("/c", sized(most, "x"), Stat{}, true); s.Err != nil || len(Encode(&s.Record)) != most {
+		t.Errorf("%v, %d bytes when written", s.Err, len(Encode(&s.Record)))
+	}
+	if s := ReadSlot[Current]("/c", sized(most+1, "x"), Stat{}, true); s.Err == nil || !strings.Contains(s.Err.Error(), "holds 512001 bytes, more than a zkelectd record can have (512000)") {
+		t.Error(s.Err)
+	}
+}
+
+func TestDurationsAreText(t *testing.T) {
+	var d Duration
+	if err := d.UnmarshalText([]byte("-1s")); err == nil || err.Error() != "negative duration" {
+		t.Error(err)
+	}
+	if err := d.UnmarshalText([]byte("x")); err == nil || strings.Contains(err.Error(), "negative") {
+		t.Error(err)
+	}
+	if err := d.UnmarshalText([]byte("0s")); err != nil || d.String() != "0s" {
+		t.Error(err, d)
+	}
+	if d = Duration(2700 * time.Millisecond); d.String() != "2.7s" {
+		t.Error(d)
 	}
 }

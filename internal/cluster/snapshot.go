@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Slot is a znode with its record as it was read.
 type Slot[T any] struct {
@@ -13,6 +16,16 @@ type Slot[T any] struct {
 
 // Readable tells that the record is there and was understood.
 func (s Slot[T]) Readable() bool { return s.Exists && s.Err == nil }
+
+// Newer returns the error of a record in a format that this build does not know, nil for any other. Such a record is no
+// damage: it must be neither written over nor repaired, and nothing is decided without it.
+func (s Slot[T]) Newer() error {
+	var newer *NewerVersionError
+	if errors.As(s.Err, &newer) {
+		return s.Err
+	}
+	return nil
+}
 
 // Snapshot is what one daemon has read of the cluster. Elected and the fence are read before the members, so that a
 // decision made from it fails by its versions if anything moved under way.
@@ -30,9 +43,8 @@ type Snapshot struct {
 
 	// Leadership tells that Fence and Current were read: by the elector and by whoever is elected or holds current.
 	Leadership bool
-	// Fence does not exist, in this sense, while the data of leader is empty; its Stat is valid all the same.
-	Fence   Slot[Fence]
-	Current Slot[Current]
+	Fence      Slot[Fence]
+	Current    Slot[Current]
 	// FenceAlive tells that the incarnation named by the fence exists. It is read after current, so that a holder whose
 	// session ended is never taken for alive.
 	FenceAlive bool
@@ -78,14 +90,24 @@ func (s *Snapshot) Terms() (elected, fence int64) {
 	return elected, fence
 }
 
-// NextTerm is the term of the next decision. Where no term is known it is Unix seconds, so that fencing tokens keep
-// growing even after an ensemble has been wiped.
-func (s *Snapshot) NextTerm(wall time.Time) int64 {
+// HighestTerm returns the highest term that any record of a leadership holds, 0 where there is none to be read.
+func (s *Snapshot) HighestTerm() int64 {
 	elected, fence := s.Terms()
-	if elected == 0 && fence == 0 {
-		return wall.Unix()
+	if s.Current.Readable() {
+		return max(elected, fence, s.Current.Record.Term)
 	}
-	return max(elected, fence) + 1
+	return max(elected, fence)
+}
+
+// Newer returns the error of the first record of the leadership that has a newer format: elected, the fence or current.
+// Whoever reads one neither elects, revokes, acquires nor repairs.
+func (s *Snapshot) Newer() error {
+	for _, err := range []error{s.Elected.Newer(), s.Fence.Newer(), s.Current.Newer()} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Acquired tells that the elected incarnation has taken hold of leadership in the elected term.
@@ -94,29 +116,54 @@ func (s *Snapshot) Acquired() bool {
 		s.Fence.Record.Term == s.Elected.Record.Term && s.Fence.Record.Incarnation == s.Elected.Record.Incarnation
 }
 
+// Waiting says how long, and why, a candidate that has acquired waits before its work; empty if none does.
+func (s *Snapshot) Waiting() string {
+	if f := s.Fence.Record; s.Acquired() && f.State == FenceHeld {
+		return f.Wait
+	}
+	return ""
+}
+
 // Ready tells that the elected incarnation leads: the fence and current both say so.
 func (s *Snapshot) Ready() bool {
 	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists
 }
 
-// Owed is the wait-out W that a candidate owes before its child may start (docs/protocol.md, Taking over), own being
-// the one for the reader's figures, used where the fence can't tell.
-func (s *Snapshot) Owed(own time.Duration) time.Duration {
+// Trust says what a candidate takes for proof that the work of the last holder has ended.
+type Trust struct {
+	// WaitOut is W for the candidate's own figures.
+	WaitOut time.Duration
+	// SessionEnd is set if the end of the holder's session counts as proof. A stranger who reaches the servers can end any
+	// session, so without it only a release does.
+	SessionEnd bool
+}
+
+// Owed returns the wait-out W that a candidate owes before its child may start (docs/protocol.md, Taking over), and why;
+// 0 and nothing for none.
+func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	f := s.Fence.Record
+	full := max(time.Duration(f.WaitOut), time.Duration(f.Owed), t.WaitOut)
 	switch {
-	case !s.Fence.Exists:
-		return 0
-	case s.Fence.Err != nil:
-		return own
+	case !s.Fence.Readable():
+		return t.WaitOut, "absence and damage of the fence prove nothing"
 	case f.State == FenceReleased:
-		return 0
+		return 0, ""
 	case f.State == FenceUnclean:
-		return time.Duration(f.Owed)
-	case (f.State == FenceReady || f.State == FenceHeld) && !s.FenceAlive:
+		wait, why = time.Duration(f.Owed), f.Node+" had not served what it owed to an earlier holder, or could not undo its leadership"
+	case f.Node == "": // the elector has made the fence, and knew of no holder
+		wait, why = full, "whether somebody led here before is not known"
+	case f.State != FenceReady && f.State != FenceHeld: // REVOKED
+		wait, why = full, "the lease of "+f.Node+", which did not release, may still run"
+	case s.FenceAlive:
+		wait, why = full, "current was taken away from "+f.Node+", whose lease may still run"
+	case t.SessionEnd:
 		// The session is over, so the lease is: only what this holder itself owed remains. READY owes nothing.
-		return time.Duration(f.Owed)
+		wait, why = time.Duration(f.Owed), f.Node+" had not served what it owed to an earlier holder"
 	default:
-		// REVOKED, or current was deleted under a live holder: its lease may still run.
-		return max(time.Duration(f.WaitOut), time.Duration(f.Owed), own)
+		wait, why = full, "the end of "+f.Node+"'s session does not prove that its work ended"
 	}
+	if wait == 0 {
+		return 0, ""
+	}
+	return wait, why
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -9,35 +10,50 @@ import (
 func TestOwedWaitOut(t *testing.T) {
 	const own, holder, debt = 5 * time.Second, 7 * time.Second, 3 * time.Second
 	fence := func(state FenceState, owed time.Duration) Slot[Fence] {
-		return Slot[Fence]{Exists: true, Record: Fence{State: state, Owed: Duration(owed), WaitOut: Duration(holder)}}
+		return Slot[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), WaitOut: Duration(holder)}}
 	}
 	for name, c := range map[string]struct {
-		fence Slot[Fence]
-		alive bool
-		want  time.Duration
+		fence   Slot[Fence]
+		alive   bool
+		want    time.Duration
+		trusted time.Duration // where the end of a session counts
+		why     string
 	}{
-		"nobody has led yet":                     {Slot[Fence]{}, false, 0},
-		"unreadable":                             {Slot[Fence]{Exists: true, Err: errors.New("x")}, false, own},
-		"released":                               {fence(FenceReleased, 0), true, 0},
-		"released by one that is gone":           {fence(FenceReleased, 0), false, 0},
-		"unclean":                                {fence(FenceUnclean, debt), false, debt},
-		"ready, session over":                    {fence(FenceReady, 0), false, 0},
-		"held clean, session over":               {fence(FenceHeld, 0), false, 0},
-		"held with a debt unserved":              {fence(FenceHeld, debt), false, debt},
-		"ready, current deleted under it":        {fence(FenceReady, 0), true, holder},
-		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder},
-		"revoked":                                {fence(FenceRevoked, 0), true, holder},
-		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder},
-		"a state of a later version":             {fence("NEW", 0), false, holder},
+		"deleted":                                {Slot[Fence]{}, false, own, own, "prove nothing"},
+		"never written":                          {Slot[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "prove nothing"},
+		"damaged: ":                              {Slot[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "prove nothing"},
+		"damaged, whatever is left of it":        {Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "prove nothing"},
+		"released":                               {fence(FenceReleased, 0), true, 0, 0, ""},
+		"released by one that is gone":           {fence(FenceReleased, 0), false, 0, 0, ""},
+		"unclean":                                {fence(FenceUnclean, debt), false, debt, debt, "n1 had not served"},
+		"unclean, with nothing owed":             {fence(FenceUnclean, 0), false, 0, 0, ""},
+		"ready, session over":                    {fence(FenceReady, 0), false, holder, 0, "the end of n1's session does not prove that its work ended"},
+		"held clean, session over":               {fence(FenceHeld, 0), false, holder, 0, "the end of n1's session"},
+		"held with a debt unserved":              {fence(FenceHeld, debt), false, holder, debt, "the end of n1's session"},
+		"held with a debt longer than a lease":   {fence(FenceHeld, 2*holder), false, 2 * holder, 2 * holder, "the end of n1's session"},
+		"ready, current deleted under it":        {fence(FenceReady, 0), true, holder, holder, "current was taken away from n1"},
+		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was taken away from n1"},
+		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},
+		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder, holder, "the lease of n1"},
+		"revoked, of nobody that is known":       {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "whether somebody led here before is not known"},
+		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
 	} {
 		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}
-		if got := s.Owed(own); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
+		got, why := s.Owed(Trust{WaitOut: own})
+		if got != c.want || !strings.Contains(why, c.why) || (why == "") != (c.want == 0) {
+			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
 		}
+		if got, why := s.Owed(Trust{WaitOut: own, SessionEnd: true}); got != c.trusted || (why == "") != (c.trusted == 0) {
+			t.Errorf("%s, where the end of a session is trusted: %s (%s), want %s", name, got, why, c.trusted)
+		}
+	}
+	short := Snapshot{Fence: fence(FenceReady, 0)}
+	if got, _ := short.Owed(Trust{WaitOut: 2 * holder}); got != 2*holder {
+		t.Errorf("a candidate whose own lease is longer waits for %s", got)
 	}
 }
 
-func TestNextTermAlwaysGrows(t *testing.T) {
+func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	elected := func(term int64) Slot[Elected] { return Slot[Elected]{Exists: true, Record: Elected{Term: term}} }
 	fence := func(term int64) Slot[Fence] { return Slot[Fence]{Exists: true, Record: Fence{Term: term}} }
@@ -51,9 +67,42 @@ func TestNextTermAlwaysGrows(t *testing.T) {
 		{Snapshot{Elected: elected(5), Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(12), Fence: fence(9)}, 13},
 		{Snapshot{Elected: Slot[Elected]{Exists: true, Err: errors.New("x")}, Fence: fence(9)}, 10},
+		{Snapshot{Elected: elected(5), Fence: fence(9), Current: Slot[Current]{Exists: true, Record: Current{Term: 20}}}, 21},
 	} {
-		if got := c.s.NextTerm(wall); got != c.want {
+		var m Memory
+		m.See(&c.s)
+		if got := m.Next(wall); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.s, got, c.want)
 		}
+		if m.See(&Snapshot{}); m.Next(wall) != c.want && m.Term != 0 {
+			t.Errorf("%+v: forgotten when all is deleted: %d, want %d", c.s, m.Next(wall), c.want)
+		}
+	}
+}
+
+func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
+	s := Snapshot{Members: []Member{{Incarnation: Incarnation{Name: "a-n_1", ID: "a"}}, {Incarnation: Incarnation{Name: "b-n_2", ID: "b"}}}}
+	if m, ok := s.Member("b-n_2"); !ok || m.ID != "b" {
+		t.Errorf("%+v, %v", m, ok)
+	}
+	if m, ok := s.Member("b-n_3"); ok || m.ID != "" {
+		t.Errorf("%+v, %v", m, ok)
+	}
+}
+
+// Each record of the leadership may be of a newer version.
+func TestNewerInEachRecord(t *testing.T) {
+	newer := []byte(`{"v":2}`)
+	for name, s := range map[string]Snapshot{
+		"elected": {Elected: ReadSlot[Elected]("/c/leader/elected", newer, Stat{}, true)},
+		"fence":   {Fence: ReadFence("/c/leader", newer, Stat{}, true)},
+		"current": {Current: ReadSlot[Current]("/c/leader/current", newer, Stat{}, true)},
+	} {
+		if s.Newer() == nil {
+			t.Errorf("%s of a newer version is not seen", name)
+		}
+	}
+	if err := (&Snapshot{}).Newer(); err != nil {
+		t.Error(err)
 	}
 }

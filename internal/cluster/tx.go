@@ -12,30 +12,19 @@ func (p Paths) RegisterTx(n Node) []Op {
 }
 
 // ElectTx is ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither
-// the fence nor the decision has moved since snap was read.
-func (p Paths) ElectTx(snap Snapshot, next Elected) []Op {
+// the fence nor the decision has moved since snap was read. fence is what [Memory.FenceAnew] returns, nil to leave the fence.
+func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
-	fence := Op{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version}
 	if !snap.Elected.Exists {
-		// Versions begin anew with a create, so one of an elected that was deleted would pass for this one's. The fence,
-		// which is never deleted and whose version is in every transaction too, moves on instead.
 		write.Kind, write.Version = OpCreate, 0
-		fence.Kind, fence.Data = OpSet, fenceAgain(snap.Fence, next.Term)
 	}
-	return []Op{p.alive(snap.Self.Name), p.alive(next.Incarnation), fence, write}
-}
-
-// fenceAgain is the content of a fence to be written anew with what it says: nobody has led, or what is owed is unknown.
-// The latter keeps the terms growing, should elected be lost as well.
-func fenceAgain(s Slot[Fence], next int64) []byte {
-	rec := s.Record
-	switch {
-	case s.Err != nil:
-		rec = Fence{Term: next - 1, State: FenceRevoked, Reason: "the record was damaged: " + s.Err.Error()}
-	case !s.Exists:
-		rec = Fence{State: FenceReleased, Reason: "nobody has led yet", Requested: true}
+	ops := []Op{p.alive(snap.Self.Name), p.alive(next.Incarnation)}
+	if fence == nil {
+		ops = append(ops, Op{Kind: OpCheck, Path: p.Leader(), Version: snap.Fence.Stat.Version})
+	} else {
+		ops = append(ops, p.writeFence(snap.Fence, *fence, fence.Term)...)
 	}
-	return Encode(&rec)
+	return append(ops, write)
 }
 
 // AcquireTx is ACQUIRE: the candidate takes the fence and current in one step. The results at
@@ -86,6 +75,15 @@ func (p Paths) ReleaseTx(h Holding, fence Fence) []Op {
 	}
 }
 
+// LeaveTx is LEAVE: RELEASE for a holder that does not live to send it, sent just before its session is closed, once its work
+// is dead. It deletes the own incarnation instead of checking it, so that an elector sees the release and the member's end at once,
+// as it sees the end of a session.
+func (p Paths) LeaveTx(h Holding, fence Fence) []Op {
+	ops := p.ReleaseTx(h, fence)
+	ops[0].Kind = OpDelete
+	return ops
+}
+
 // RevokeTx is REVOKE: the elector takes current away from a holder that does not let go (L2). fence must be REVOKED.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	return []Op{
@@ -105,6 +103,16 @@ func (p Paths) ControlTx(self string, read Slot[Control], next Control) []Op {
 	}
 	if self == "" {
 		return []Op{write}
+	}
+	return []Op{p.alive(self), write}
+}
+
+// HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take terms that the
+// next one has added for forged.
+func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op {
+	write := Op{Kind: OpSet, Path: p.History(), Version: stat.Version, Data: EncodeHistory(&next)}
+	if !exists {
+		write.Kind, write.Version = OpCreate, 0
 	}
 	return []Op{p.alive(self), write}
 }

@@ -13,6 +13,7 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap.Elected = Slot[Elected]{Exists: true, Stat: Stat{Version: 3}}
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
 	h := Holding{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
+	snap.Fence.Exists = true
 	fresh := snap
 	fresh.Elected = Slot[Elected]{}
 	self, other := "check /c/election/n1-n_0000000001@-1", "check /c/election/n2-n_0000000002@-1"
@@ -21,12 +22,15 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		want []string
 	}{
 		"REGISTER":    {p.RegisterTx(Node{ID: "n1"}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-n_@0 ephemeral sequential"}},
-		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-n_0000000002"}), []string{self, other, "set /c/leader@4", "create /c/leader/elected@0"}},
-		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-n_0000000002"}), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
+		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-n_0000000002"}, &Fence{}), []string{self, other, "set /c/leader@4", "create /c/leader/elected@0"}},
+		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
 		"ACQUIRE":     {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
 		"READY":       {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
 		"RENEW":       {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
 		"RELEASE":     {p.ReleaseTx(h, Fence{}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
+		"history":     {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
+		"its first":   {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
+		"LEAVE":       {p.LeaveTx(h, Fence{}), []string{"delete /c/election/n1-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
 		"REVOKE":      {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
 	} {
 		var got []string
@@ -43,15 +47,5 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
 		}
-	}
-}
-
-// Terms keep growing when the fence is damaged and elected lost, then elected is lost again.
-func TestFirstElectOverADamagedFenceKeepsTheTerm(t *testing.T) {
-	p := Paths{Root: "/c"}
-	snap := Snapshot{Fence: ReadFence(p.Leader(), []byte("garbage"), Stat{Version: 4}, true)}
-	ops := p.ElectTx(snap, Elected{Term: 9, Incarnation: "n2-n_0000000002"})
-	if f := ReadFence(p.Leader(), ops[2].Data, Stat{Version: 5}, true); f.Record.Term != 8 || f.Record.State != FenceRevoked {
-		t.Errorf("the fence says %+v", f.Record)
 	}
 }

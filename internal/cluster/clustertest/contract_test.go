@@ -85,6 +85,56 @@ func real(t testing.TB) clustertest.Env {
 	return e
 }
 
+// losing is a server of its own, which can come back empty.
+func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	own, err := zkserver.Start(ctx, zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { own.Stop() })
+	e := clustertest.Env{Root: root, Connect: func(t testing.TB) cluster.Conn {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{own.Addr()}, Timeout: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			s.Close(ctx) // the server may not have it any more
+		})
+		return s
+	}}
+	if _, err := e.Connect(t).Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: root, Data: []byte{}}); err != nil {
+		t.Fatal(err)
+	}
+	return e, func(t testing.TB) {
+		if err := own.Wipe(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := own.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func losingModel(t testing.TB) (clustertest.Env, func(testing.TB)) {
+	s := clustertest.NewServer()
+	e := clustertest.Env{Root: root, Connect: func(testing.TB) cluster.Conn { return s.Connect() }}
+	if _, err := e.Connect(t).Do(context.Background(), cluster.Op{Kind: cluster.OpCreate, Path: root}); err != nil {
+		t.Fatal(err)
+	}
+	return e, func(testing.TB) { s.Lose() }
+}
+
+func TestModelThatLosesItsData(t *testing.T)      { clustertest.ContractOfLoss(t, losingModel) }
+func TestRealServerThatLosesItsData(t *testing.T) { clustertest.ContractOfLoss(t, losing) }
+
 func TestModel(t *testing.T)           { clustertest.Contract(t, model) }
 func TestRealServer(t *testing.T)      { clustertest.Contract(t, real) }
 func TestModelIsLikeReal(t *testing.T) { clustertest.RandomPrograms(t, model, real) }

@@ -29,6 +29,8 @@ type Session struct {
 	done   chan struct{}
 	err    error
 	hints  cluster.Hints
+
+	refused bool // the server hangs up on it
 }
 
 var _ cluster.Conn = (*Session)(nil)
@@ -58,6 +60,18 @@ func (s *Server) end(id int64, reason error) {
 	s.hint(s.tree.End(id))
 }
 
+// Lose ends all servers, which come back empty. Sessions of before get no connection any more, as their clients have seen
+// what is newer.
+func (s *Server) Lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tree.Lose()
+	for id, c := range s.sessions {
+		delete(s.sessions, id)
+		c.refused = true
+	}
+}
+
 func (s *Server) hint(fired []Fired) {
 	for _, f := range fired {
 		c := s.sessions[f.Session]
@@ -76,7 +90,7 @@ func (s *Server) hint(fired []Fired) {
 func (c *Session) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	if err := errors.Join(c.err, ctx.Err()); err != nil {
+	if err := errors.Join(c.failure(), ctx.Err()); err != nil {
 		return nil, cluster.Stat{}, err
 	}
 	return c.server.tree.Get(c.id, path, watch)
@@ -86,7 +100,7 @@ func (c *Session) Get(ctx context.Context, path string, watch bool) ([]byte, clu
 func (c *Session) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	if err := errors.Join(c.err, ctx.Err()); err != nil {
+	if err := errors.Join(c.failure(), ctx.Err()); err != nil {
 		return nil, cluster.Stat{}, err
 	}
 	return c.server.tree.Children(c.id, path, watch)
@@ -96,12 +110,20 @@ func (c *Session) Children(ctx context.Context, path string, watch bool) ([]stri
 func (c *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	if err := errors.Join(c.err, ctx.Err()); err != nil {
+	if err := errors.Join(c.failure(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	results, fired, err := c.server.tree.Apply(c.id, ops)
 	c.server.hint(fired)
 	return results, err
+}
+
+// failure is why no request can be sent.
+func (c *Session) failure() error {
+	if c.err == nil && c.refused {
+		return cluster.ErrNotSent
+	}
+	return c.err
 }
 
 // Wake implements [cluster.Conn].

@@ -7,15 +7,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"zkelectd/internal/cluster"
 )
 
-// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic, and has no clock, no
-// network and no goroutine: its caller says when a request is applied and when a session ends. It is not safe for
+// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic, and has no clock of its own,
+// no network and no goroutine: its caller says when a request is applied and when a session ends. It is not safe for
 // concurrent use.
 type Tree struct {
+	// Clock, if set, is what [cluster.Stat.Time] is taken from.
+	Clock func() time.Time
+
 	nodes    map[string]*znode
 	sessions map[int64]map[string]struct{} // with their ephemerals
 	data     map[string]map[int64]struct{} // one-shot watches of data and existence
@@ -79,6 +83,14 @@ func (t *Tree) End(session int64) []Fired {
 		fired = t.fire(fired, path, true, true)
 	}
 	return fired
+}
+
+// Lose empties the tree, as servers do that come back without their data: all znodes, sessions and watches are gone, and
+// transactions are counted from the beginning. Ids of sessions are not used again.
+func (t *Tree) Lose() {
+	last, clock := t.last, t.Clock
+	*t = *NewTree()
+	t.last, t.Clock = last, clock
 }
 
 // Get reads a znode's data; with watch also where there is none.
@@ -177,7 +189,7 @@ func (t *Tree) apply(session int64, op cluster.Op) (cluster.Result, func(), erro
 		data, stat := n.data, n.stat
 		n.data = slices.Clone(op.Data)
 		n.stat.Version++
-		n.stat.Modified = t.zxid
+		n.stat.Modified, n.stat.Time = t.zxid, t.time()
 		return cluster.Result{Version: n.stat.Version}, func() { n.data, n.stat = data, stat }, nil
 	case op.Kind == cluster.OpDelete && len(n.children) > 0:
 		return cluster.Result{}, nil, cluster.ErrNotEmpty
@@ -206,7 +218,7 @@ func (t *Tree) create(session int64, op cluster.Op) (cluster.Result, func(), err
 		return cluster.Result{}, nil, cluster.ErrEphemeralLeaf
 	}
 	n := &znode{data: slices.Clone(op.Data), children: make(map[string]struct{})}
-	n.stat.Created, n.stat.Modified = t.zxid, t.zxid
+	n.stat.Created, n.stat.Modified, n.stat.Time = t.zxid, t.zxid, t.time()
 	if op.Ephemeral {
 		n.stat.Owner = session
 	}
@@ -216,6 +228,13 @@ func (t *Tree) create(session int64, op cluster.Op) (cluster.Result, func(), err
 		t.remove(path)
 		parent.creates--
 	}, nil
+}
+
+func (t *Tree) time() time.Time {
+	if t.Clock == nil {
+		return time.Time{}
+	}
+	return t.Clock()
 }
 
 func (t *Tree) put(path string, n *znode) {

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Only a fence that can be read is ever taken at its word (S1).
+func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
+	wall := time.Unix(1_800_000_000, 0)
+	const path = "/c/leader"
+	released := Fence{Term: 7, State: FenceReleased, WaitOut: Duration(2 * time.Second)}
+	remembered := Memory{Term: 12, Fence: Fence{
+		Term: 12, Node: "a", State: FenceReleased, WaitOut: Duration(9 * time.Second), Patience: Duration(4 * time.Second),
+	}}
+	member := Member{Node: Slot[Node]{Exists: true, Record: Node{SessionTimeout: Duration(20 * time.Second)}}}
+	for name, c := range map[string]struct {
+		fence   Slot[Fence]
+		elected bool
+		memory  Memory
+		members []Member
+		want    *Fence // state, term, wait and patience count
+	}{
+		"readable":                        {fence: ReadFence(path, Encode(&released), Stat{}, true), elected: true},
+		"readable, elected deleted":       {fence: ReadFence(path, Encode(&released), Stat{}, true), want: &released},
+		"deleted, nothing known":          {want: &Fence{Term: 19, State: FenceRevoked}},
+		"never written, nothing known":    {fence: ReadFence(path, nil, Stat{}, true), want: &Fence{Term: 19, State: FenceRevoked}},
+		"emptied":                         {fence: ReadFence(path, nil, Stat{Version: 1}, true), elected: true, want: &Fence{Term: 19, State: FenceRevoked}},
+		"damaged":                         {fence: ReadFence(path, []byte("x"), Stat{Version: 1}, true), elected: true, want: &Fence{Term: 19, State: FenceRevoked}},
+		"deleted, the last one is known":  {memory: remembered, want: &Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(9 * time.Second), Patience: Duration(4 * time.Second)}},
+		"damaged, a member's W is longer": {fence: ReadFence(path, []byte("x"), Stat{Version: 1}, true), memory: remembered, members: []Member{member}, want: &Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(WaitOut(20 * time.Second)), Patience: Duration(4 * time.Second)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{Fence: c.fence, Members: c.members}
+			s.Elected.Exists = c.elected
+			got := c.memory.FenceAnew(&s, 20, wall)
+			if (got == nil) != (c.want == nil) {
+				t.Fatalf("%+v", got)
+			}
+			if got == nil {
+				return
+			}
+			if got.State != c.want.State || got.Term != c.want.Term || got.WaitOut < c.want.WaitOut || (c.want.Patience > 0 && got.Patience != c.want.Patience) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if again := ReadFence(path, Encode(got), Stat{}, true); again.Err != nil {
+				t.Errorf("it cannot be read again: %v", again.Err)
+			}
+			after := Snapshot{Fence: Slot[Fence]{Exists: true, Record: *got}}
+			for _, trust := range []bool{false, true} {
+				const own = 3 * time.Second
+				if wait, _ := after.Owed(Trust{own, trust}); got.State != FenceReleased && wait < own {
+					t.Errorf("a candidate waits for %s only", wait)
+				}
+			}
+		})
+	}
+}
+
+// What an election writes over a fence that is lost says what is known of the last holder, and why.
+func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
+	wall := time.Unix(1_800_000_000, 0).UTC()
+	seen := Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{
+		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), WaitOut: Duration(7 * time.Second),
+		Kill: Duration(time.Second), Patience: Duration(4 * time.Second)}}}
+	known := func(m *Memory) { m.See(&seen) }
+	unknown := func(*Memory) {}
+	want := Fence{
+		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, WaitOut: Duration(8 * time.Second),
+		Kill: Duration(time.Second), Patience: Duration(4 * time.Second), Time: wall,
+	}
+	long := Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
+	for name, c := range map[string]struct {
+		see    func(*Memory)
+		s      Snapshot
+		change func(*Fence)
+	}{
+		"deleted":       {known, Snapshot{}, func(f *Fence) { f.Reason = "the znode leader had been deleted" }},
+		"never written": {known, Snapshot{Fence: ReadFence("/c/leader", nil, Stat{}, true)}, func(f *Fence) { f.Reason = "nobody is known to have led here" }},
+		"damaged": {known, Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
+			f.Reason = "the record was damaged: no JSON"
+		}},
+		"nobody known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
+			w := WaitOut(20 * time.Second)
+			*f = Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(w), Patience: Duration(2 * w), Time: wall, Reason: "the znode leader had been deleted"}
+		}},
+		"nobody known, the longest session": {unknown, long, func(f *Fence) {
+			*f = Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(WaitOut(MaxWait)), Patience: Duration(min(2*WaitOut(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader had been deleted"}
+		}},
+	} {
+		var m Memory
+		c.see(&m)
+		w := want
+		c.change(&w)
+		if got := m.FenceAnew(&c.s, 20, wall); !reflect.DeepEqual(*got, w) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, *got, w)
+		}
+	}
+}
+
+// The longest wait that is known of is that of any record that can be read, and is never more than a record may hold.
+func TestTheLongestWaitCounts(t *testing.T) {
+	fence := func(wait, owed time.Duration) Snapshot {
+		return Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{WaitOut: Duration(wait), Owed: Duration(owed)}}}
+	}
+	damaged := fence(time.Second, time.Second)
+	damaged.Fence.Err = errors.New("damaged")
+	for name, c := range map[string]struct {
+		m    Memory
+		s    Snapshot
+		want time.Duration
+	}{
+		"nothing":           {Memory{}, Snapshot{}, 0},
+		"its wait":          {Memory{}, fence(3, 2), 3},
+		"its debt":          {Memory{}, fence(2, 3), 3},
+		"the last wait":     {Memory{Fence: Fence{WaitOut: 5, Owed: 2}}, fence(3, 2), 5},
+		"the last debt":     {Memory{Fence: Fence{WaitOut: 2, Owed: 5}}, fence(3, 2), 5},
+		"not a damaged one": {Memory{}, damaged, 0},
+		"not too long":      {Memory{Fence: Fence{WaitOut: Duration(time.Hour)}}, Snapshot{}, MaxWait},
+	} {
+		if got := c.m.LeaseWait(&c.s); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	// A session for which there is no budget is shorter than any lease, and no lease is longer than it.
+	if got := WaitOut(100 * time.Millisecond); got != 100*time.Millisecond {
+		t.Errorf("of a session that is too short: %s", got)
+	}
+	b, err := NewBudget(20*time.Second, 0)
+	if got := WaitOut(20 * time.Second); err != nil || got != b.WaitOut {
+		t.Errorf("%s, want %s", got, b.WaitOut)
+	}
+}
+
+func TestWaitsThatOverflowAreDamage(t *testing.T) {
+	node := func(text string) error {
+		return ReadSlot[Node]("/c/nodes/a", []byte(`{"v":1,"session_timeout":"`+text+`"}`), Stat{}, true).Err
+	}
+	if err := node("2562047h"); err == nil || !strings.Contains(err.Error(), "session_timeout") || node("10m") != nil {
+		t.Errorf("session timeouts: %v, %v", err, node("10m"))
+	}
+	f := Fence{WaitOut: Duration(MaxWait), Owed: Duration(MaxWait), Kill: Duration(MaxWait), Patience: Duration(MaxWait)}
+	if s := ReadFence("/c/leader", Encode(&f), Stat{}, true); s.Err != nil {
+		t.Errorf("the longest waits are refused: %v", s.Err)
+	}
+	for name, f := range map[string]Fence{
+		"wait_out": {WaitOut: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "patience": {Patience: Duration(MaxWait) + 1},
+	} {
+		if err := f.plausible(Stat{}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNewerRecordsAreNoDamage(t *testing.T) {
+	newer := []byte(`{"v":2,"term":7}`)
+	s := Snapshot{Fence: ReadFence("/c/leader", newer, Stat{}, true)}
+	var typed *NewerVersionError
+	if err := s.Newer(); !errors.As(err, &typed) || typed.Version != 2 || typed.Path != "/c/leader" {
+		t.Errorf("%v", err)
+	}
+	for _, data := range []string{"", "x", `{"v":0}`, `{"v":1,"term":-1}`} {
+		if s := ReadFence("/c/leader", []byte(data), Stat{Version: 1}, true); s.Err == nil || s.Newer() != nil {
+			t.Errorf("%q: %v", data, s.Newer())
+		}
+	}
+	if _, err := DecodeHistory("/c/history", pack([]byte(`{"v":3,"terms":[]}`))); !errors.As(err, &typed) || typed.Version != 3 {
+		t.Errorf("a packed history: %v", err)
+	}
+}
+
+// The versions of a leader that is created again are above those that any term just before can have written.
+func TestANewLeaderSkipsVersions(t *testing.T) {
+	p := Paths{Root: "/c"}
+	for name, read := range map[string]Slot[Fence]{"deleted": {}, "never written": ReadFence(p.Leader(), nil, Stat{}, true)} {
+		var before int32
+		for term := range int64(termCycle) {
+			fence := Fence{Term: 1800000000/termCycle*termCycle + term, State: FenceRevoked}
+			ops := p.writeFence(read, fence, fence.Term)
+			if !read.Exists {
+				if ops[0].Kind != OpCreate || ops[0].Path != p.Leader() {
+					t.Fatalf("%s: begins with %v", name, ops[0].Kind)
+				}
+				ops = ops[1:]
+			}
+			for i, op := range ops {
+				if op.Kind != OpSet || op.Version != int32(i) || op.Path != p.Leader() {
+					t.Fatalf("%s: %+v, want version %d", name, op, i)
+				}
+			}
+			if last := ops[len(ops)-1]; string(last.Data) != string(Encode(&fence)) {
+				t.Fatalf("%s: ends with %s", name, last.Data)
+			}
+			version := int32(len(ops))
+			if term > 0 && version != before+termWrites {
+				t.Errorf("%s: the fence of term %d has version %d after %d", name, fence.Term, version, before)
+			}
+			before = version
+		}
+	}
+	fence := Fence{Term: 999, State: FenceRevoked}
+	damaged := ReadFence(p.Leader(), []byte("x"), Stat{Version: 9}, true)
+	if ops := p.writeFence(damaged, fence, fence.Term); len(ops) != 1 || ops[0].Version != 9 || string(ops[0].Data) != string(Encode(&fence)) {
+		t.Errorf("a damaged fence: %+v", ops)
+	}
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The figures of docs/protocol.md: what a session timeout and a stop timeout make of the lease.
+func TestBudgetFigures(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		session, stop time.Duration
+		want          Budget
+	}{
+		{10 * time.Second, 2 * time.Second, Budget{
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Failover: 15 * time.Second,
+			Grace: 2 * time.Second, Renew: 2500 * ms / 3, WaitOut: 6121212121,
+		}},
+		{20 * time.Second, 6 * time.Second, Budget{
+			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Failover: 30 * time.Second,
+			Grace: 4500 * ms, Renew: 1500 * ms, WaitOut: 12242424242,
+		}},
+		{10 * time.Second, 0, Budget{
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Failover: 15 * time.Second, Renew: 1500 * ms, WaitOut: 6121212121,
+		}},
+	} {
+		got, err := NewBudget(c.session, c.stop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("T = %s, stop %s:\n got %+v\nwant %+v", c.session, c.stop, got, c.want)
+		}
+		if p, want := got.Patience(), c.stop+got.Lease+got.Kill; p != want {
+			t.Errorf("patience %s, want %s", p, want)
+		}
+	}
+	b, err := NewBudget(10*time.Second, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const figures = "session timeout 10s (negotiated), lease 4.5s renewed every 830ms, kill margin 1.5s, worst-case failover of a lost host "
+	for trusted, want := range map[bool]string{
+		true:  figures + "15s plus the takeover",
+		false: figures + "21.12s (15s until its session ends, 6.12s until every lease is over) plus the takeover",
+	} {
+		if got := b.Text(trusted); got != want {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// The longest stop that fits, and what the refusal of a longer one advises.
+func TestTheLongestStop(t *testing.T) {
+	const session = 10 * time.Second
+	longest := Lease(session) - Lease(session)/6 // renewed every D/6
+	if _, err := NewBudget(session, longest); err != nil {
+		t.Errorf("%s is refused: %v", longest, err)
+	}
+	_, err := NewBudget(session, longest+1)
+	if err == nil {
+		t.Fatalf("%s is accepted", longest+1)
+	}
+	_, err = NewBudget(session, 4*time.Second)
+	if err == nil || !strings.Contains(err.Error(), "shorten it to at most 3.75s,") || !strings.HasSuffix(err.Error(), " to 10.8s") {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewBudget(6170*time.Millisecond, 4*time.Second); err == nil || !strings.Contains(err.Error(), "at most 2.31s,") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A strike excludes its node for twice as long as the one before, up to the limit, and leaves the others as they are.
+func TestStrikesDouble(t *testing.T) {
+	wall := time.Unix(1_800_000_000, 0)
+	others := []Exclusion{{Node: "a", Strikes: 1, For: Duration(time.Second), Term: 3, Reason: "old", Served: true}, {Node: "c", Strikes: 5}}
+	before := append([]Exclusion(nil), others...)
+	for node, at := range map[string]int{"a": 0, "b": 2} {
+		list := others
+		first := 1
+		if node == "a" {
+			first = 2
+		}
+		for strikes := first; strikes < 70; strikes++ {
+			list = Strike(list, node, "failed", int64(10+strikes), time.Minute, time.Hour, wall)
+			want := time.Hour
+			if strikes < 7 {
+				want = time.Minute << (strikes - 1)
+			}
+			if got := (Exclusion{Node: node, Strikes: strikes, For: Duration(want), Term: int64(10 + strikes), Reason: "failed", Time: wall}); !reflect.DeepEqual(list[at], got) {
+				t.Fatalf("%s:\n got %+v\nwant %+v", node, list[at], got)
+			}
+		}
+		if len(list) != max(2, at+1) || !reflect.DeepEqual(list[1], before[1]) {
+			t.Errorf("the others: %+v", list)
+		}
+	}
+	served := Serve(others, func(x Exclusion) bool { return x.Node == "b" })
+	if !served[0].Served || served[1].Served {
+		t.Errorf("%+v", served)
+	}
+	if all := Serve(others, func(Exclusion) bool { return true }); !all[1].Served || len(all) != 2 {
+		t.Errorf("%+v", all)
+	}
+	if !reflect.DeepEqual(others, before) {
+		t.Errorf("the list that was given is changed: %+v", others)
+	}
+}
+
+func TestEarlier(t *testing.T) {
+	for _, c := range [][3]time.Duration{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 2, 1}, {2, 1, 1}, {1, 1, 1}, {5, 1, 1}, {1, 5, 1}} {
+		if got := Earlier(c[0], c[1]); got != c[2] {
+			t.Errorf("Earlier(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// An order that has ended is found wherever it is in the list.
+func TestEndedOrdersAreFound(t *testing.T) {
+	c := Control{Done: []Done{{ID: 3, Outcome: "x"}, {ID: 5, Outcome: "y"}}}
+	for id, want := range map[int64]string{3: "x", 5: "y", 4: ""} {
+		if got, ok := c.Ended(id); got.Outcome != want || ok != (want != "") {
+			t.Errorf("%d: %+v, %v", id, got, ok)
+		}
+	}
+	c.Cordons, c.Forgiven = make([]Cordon, maxOrders-2), make([]Forgiven, 1)
+	if c.Full() {
+		t.Error("full too early")
+	}
+	if c.Forgiven = append(c.Forgiven, Forgiven{}); !c.Full() || maxOrders != 500 {
+		t.Errorf("never full, or at %d", maxOrders)
+	}
+}

@@ -1,0 +1,49 @@
+package cluster
+
+import "testing"
+
+// Who leads and who holds current: each part of it counts.
+func TestWhoHoldsLeadership(t *testing.T) {
+	const session = 7
+	for name, c := range map[string]struct {
+		change                 func(*Snapshot)
+		acquired, ready, holds bool
+	}{
+		"a leader":                    {func(*Snapshot) {}, true, true, true},
+		"a candidate":                 {func(s *Snapshot) { s.Fence.Record.State = FenceHeld }, true, false, true},
+		"no current":                  {func(s *Snapshot) { s.Current.Exists, s.Current.Stat.Owner = false, session }, true, false, false},
+		"current of another session":  {func(s *Snapshot) { s.Current.Stat.Owner = 8 }, true, true, false},
+		"leadership was not read":     {func(s *Snapshot) { s.Leadership = false }, true, true, false},
+		"a fence of another term":     {func(s *Snapshot) { s.Fence.Record.Term = 2 }, false, false, true},
+		"a fence of another":          {func(s *Snapshot) { s.Fence.Record.Incarnation = "b" }, false, false, true},
+		"a fence that is damaged":     {func(s *Snapshot) { s.Fence.Err = ErrInvalid }, false, false, true},
+		"a decision that is damaged":  {func(s *Snapshot) { s.Elected.Err = ErrInvalid }, false, false, true},
+		"neither decision, nor fence": {func(s *Snapshot) { s.Elected, s.Fence = Slot[Elected]{}, Slot[Fence]{} }, false, false, true},
+	} {
+		s := Snapshot{
+			Session: session, Leadership: true,
+			Elected: Slot[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
+			Fence:   Slot[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: FenceReady}},
+			Current: Slot[Current]{Exists: true, Stat: Stat{Owner: session}},
+		}
+		c.change(&s)
+		if s.Acquired() != c.acquired || s.Ready() != c.ready || s.HoldsCurrent() != c.holds {
+			t.Errorf("%s: acquired %v, ready %v, holds current %v", name, s.Acquired(), s.Ready(), s.HoldsCurrent())
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	var h Hints
+	if h.Has("/a") {
+		t.Error("hints at what was not added")
+	}
+	h.Add("/a")
+	h.Add("/b")
+	if !h.Has("/a") || !h.Has("/b") || h.Has("/c") {
+		t.Errorf("%v", h)
+	}
+	if h.All = true; !h.Has("/c") {
+		t.Error("not all")
+	}
+}

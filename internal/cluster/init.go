@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Traces are what may show that somebody leads in a group, or has led.
+type Traces struct {
+	Snapshot Snapshot
+	// Nodes and Incarnations are the names of the znodes below nodes and election.
+	Nodes, Incarnations []string
+	// History reports whether there is one.
+	History bool
+}
+
+// InUseError says that a group is in use, or has been, so that nobody can vouch for its having no leader.
+type InUseError struct {
+	Root  string
+	Found []string
+}
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("the group %s is in use, or has been: %s; it is not initialized. Just start its daemons: the first leader waits "+
+		"for a lease that might still run, some seconds. To begin anew, stop all daemons, delete everything below %s, and run this again",
+		e.Root, strings.Join(e.Found, "; "), e.Root)
+}
+
+// InUse returns an [InUseError] with everything that shows a life in the group, nil if nothing does.
+func (p Paths) InUse(t Traces) error {
+	var found []string
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if n := len(t.Incarnations); n > 0 {
+		say("znode %s has %d incarnations (such as %s)", p.Election(), n, t.Incarnations[0])
+	}
+	if n := len(t.Nodes); n > 0 {
+		say("znode %s has %d nodes (such as %s)", p.Nodes(), n, t.Nodes[0])
+	}
+	s := &t.Snapshot
+	if s.Elected.Exists {
+		say("znode %s exists", p.Elected())
+	}
+	if s.Current.Exists {
+		say("znode %s exists", p.Current())
+	}
+	if t.History {
+		say("znode %s exists", p.History())
+	}
+	switch f := s.Fence; {
+	case errors.Is(f.Err, ErrNeverWritten):
+	case f.Err != nil:
+		say("%v", f.Err)
+	case f.Exists && (f.Record.Term != 0 || f.Record.State != FenceReleased):
+		say("znode %s holds term %d of %s, %s", p.Leader(), f.Record.Term, f.Record.Node, f.Record.State)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return &InUseError{Root: p.Root, Found: found}
+}
+
+// InitTx writes a clean fence into a group in which nobody leads by the word of by. It fails with ErrBadVersion if a daemon
+// has elected meanwhile: an election over a fence that was never written writes it.
+func (p Paths) InitTx(read Slot[Fence], by string, wall time.Time) []Op {
+	f := Fence{State: FenceReleased, Reason: "initialized by " + by, Requested: true, Time: wall}
+	return p.writeFence(read, f, wall.Unix()) // where the terms begin
+}

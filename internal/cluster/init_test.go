@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever shows that somebody leads, or has led, keeps a group from being called clean (A1): each trace alone is enough.
+func TestEachTraceOfALifeKeepsAGroupFromBeingInitialized(t *testing.T) {
+	p := Paths{Root: "/c"}
+	fresh := Snapshot{Fence: ReadFence(p.Leader(), nil, Stat{}, true)}
+	fence := func(data string, version int32) Snapshot {
+		return Snapshot{Fence: ReadFence(p.Leader(), []byte(data), Stat{Version: version}, true)}
+	}
+	elected, current := fresh, fresh
+	elected.Elected.Exists, current.Current.Exists = true, true
+	for name, c := range map[string]struct {
+		traces Traces
+		want   []string
+	}{
+		"nothing at all":      {Traces{}, nil},
+		"a new group":         {Traces{Snapshot: fresh}, nil},
+		"initialized already": {Traces{Snapshot: fence(`{"v":1,"state":"RELEASED"}`, 1)}, nil},
+		"one incarnation":     {Traces{Snapshot: fresh, Incarnations: []string{"a-n_0000000001"}}, []string{"znode /c/election has 1 incarnations (such as a-n_0000000001)"}},
+		"incarnations":        {Traces{Snapshot: fresh, Incarnations: []string{"a", "b"}}, []string{"znode /c/election has 2 incarnations (such as a)"}},
+		"one node":            {Traces{Snapshot: fresh, Nodes: []string{"a"}}, []string{"znode /c/nodes has 1 nodes (such as a)"}},
+		"nodes":               {Traces{Snapshot: fresh, Nodes: []string{"a", "b"}}, []string{"znode /c/nodes has 2 nodes (such as a)"}},
+		"a decision":          {Traces{Snapshot: elected}, []string{"znode /c/leader/elected exists"}},
+		"a holder":            {Traces{Snapshot: current}, []string{"znode /c/leader/current exists"}},
+		"a history":           {Traces{Snapshot: fresh, History: true}, []string{"znode /c/history exists"}},
+		"a term":              {Traces{Snapshot: fence(`{"v":1,"state":"RELEASED","term":1,"node":"a"}`, 1)}, []string{"znode /c/leader holds term 1 of a, RELEASED"}},
+		"no clean end":        {Traces{Snapshot: fence(`{"v":1,"state":"REVOKED","node":"a"}`, 1)}, []string{"znode /c/leader holds term 0 of a, REVOKED"}},
+		"an emptied fence":    {Traces{Snapshot: fence("", 1)}, []string{"znode /c/leader is empty: not written by zkelectd"}},
+		"two":                 {Traces{Snapshot: elected, History: true}, []string{"znode /c/leader/elected exists", "znode /c/history exists"}},
+	} {
+		err := p.InUse(c.traces)
+		if c.want == nil {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		var used *InUseError
+		if !errors.As(err, &used) || used.Root != "/c" || !slices.Equal(used.Found, c.want) || !strings.Contains(err.Error(), strings.Join(c.want, "; ")) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// What an operator's word writes is a clean end that somebody asked for, and nobody's.
+func TestWhatInitializes(t *testing.T) {
+	p, wall := Paths{Root: "/c"}, time.Unix(1_800_000_000, 0).UTC()
+	ops := p.InitTx(Slot[Fence]{Exists: true, Stat: Stat{Version: 3}}, "ann@host", wall)
+	if len(ops) != 1 || ops[0].Kind != OpSet || ops[0].Version != 3 {
+		t.Fatalf("%+v", ops)
+	}
+	want := Fence{State: FenceReleased, Reason: "initialized by ann@host", Requested: true, Time: wall}
+	want.V = FormatVersion
+	if got := ReadFence(p.Leader(), ops[0].Data, Stat{}, true); got.Err != nil || !reflect.DeepEqual(got.Record, want) {
+		t.Errorf("%+v, want %+v", got.Record, want)
+	}
+}

@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// What was refused, where and why, is what a log says of a transaction.
+func TestRefusalsNameTheOperation(t *testing.T) {
+	err := error(&TxError{Index: 1, Op: Op{Kind: OpSet, Path: "/c/leader"}, Err: ErrBadVersion})
+	if err.Error() != "set /c/leader: znode has changed since it was read" || !errors.Is(err, ErrBadVersion) {
+		t.Error(err)
+	}
+	if got := OpKind(9).String(); got != "op(9)" {
+		t.Errorf("an unknown kind is called %q", got)
+	}
+}
+
+// Every record goes into the transaction that writes it.
+func TestTransactionsCarryTheirRecords(t *testing.T) {
+	p := Paths{Root: "/c"}
+	node, next, fence, current, control := Node{ID: "n1"}, Elected{Term: 8}, Fence{Term: 8}, Current{Term: 8}, Control{Last: 8}
+	var s Snapshot
+	s.Fence.Exists = true
+	for name, c := range map[string]struct {
+		op   Op
+		want []byte
+	}{
+		"REGISTER":            {p.RegisterTx(node)[0], Encode(&node)},
+		"ELECT":               {p.ElectTx(s, next, nil)[3], Encode(&next)},
+		"ELECT over a fence":  {p.ElectTx(s, next, &fence)[2], Encode(&fence)},
+		"ACQUIRE, the fence":  {p.AcquireTx(s, fence, current)[ResultFence], Encode(&fence)},
+		"ACQUIRE, current":    {p.AcquireTx(s, fence, current)[ResultCurrent], Encode(&current)},
+		"READY, the fence":    {p.ReadyTx(Holding{}, fence, current)[ResultFence], Encode(&fence)},
+		"READY, current":      {p.ReadyTx(Holding{}, fence, current)[ResultCurrent], Encode(&current)},
+		"RELEASE":             {p.ReleaseTx(Holding{}, fence)[1], Encode(&fence)},
+		"LEAVE":               {p.LeaveTx(Holding{}, fence)[1], Encode(&fence)},
+		"REVOKE":              {p.RevokeTx(s, fence)[2], Encode(&fence)},
+		"control":             {p.ControlTx("", Slot[Control]{}, control)[0], Encode(&control)},
+		"control, an elector": {p.ControlTx("n1", Slot[Control]{}, control)[1], Encode(&control)},
+	} {
+		if string(c.op.Data) != string(c.want) {
+			t.Errorf("%s carries %q, want %q", name, c.op.Data, c.want)
+		}
+	}
+	if data := p.RegisterTx(node)[1].Data; data == nil {
+		t.Error("an incarnation without data: some servers refuse that")
+	}
+}
+
+// A transaction that is sent for a dead daemon is the one that it has handed over, or none.
+func TestATransactionAsText(t *testing.T) {
+	p := Paths{Root: "/c"}
+	ops := p.LeaveTx(Holding{Self: "n1-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
+	if again, err := DecodeTx(EncodeTx(ops)); err != nil || !reflect.DeepEqual(again, ops) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if text := EncodeTx(nil); text != nil {
+		t.Errorf("no transaction is %q", text)
+	}
+	if ops, err := DecodeTx(nil); err != nil || ops != nil {
+		t.Errorf("no text is %+v, %v", ops, err)
+	}
+	for _, text := range []string{"{}", "x", `[{"kind":7,"path":"/c"}]`, `[{"kind":-1,"path":"/c"}]`, `[{"kind":2,"path":"c"}]`, `[{"kind":2,"path":"/c","acl":1}]`} {
+		if ops, err := DecodeTx([]byte(text)); err == nil || ops != nil {
+			t.Errorf("%s is %+v", text, ops)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// readTerm reads records of a term that were written at a time.
+func readTerm(term int64, written time.Time) (elected Slot[Elected], fence Slot[Fence], current Slot[Current]) {
+	data, stat := fmt.Appendf(nil, `{"v":1,"term":%d}`, term), Stat{Version: 1, Time: written}
+	return ReadSlot[Elected]("/c/leader/elected", data, stat, true), ReadFence("/c/leader", data, stat, true), ReadSlot[Current]("/c/leader/current", data, stat, true)
+}
+
+// A term above its limit is damage, one at the limit is none, by the time at which the record was written.
+func TestTermsThatNobodyGetsToAreDamage(t *testing.T) {
+	if MaxClock != 9_223_372_036 || TermHeadroom != 17_179_869_184 || TermSlack != 60 || MaxWait != 600*time.Second {
+		t.Errorf("the limits are %d, %d, %d and %s", int64(MaxClock), int64(TermHeadroom), TermSlack, MaxWait)
+	}
+	for _, written := range []time.Time{{}, time.Unix(-5, 0), time.Unix(0, 0), time.Unix(1_800_000_000, 0), time.Unix(math.MaxInt64, 0)} {
+		limit := MaxTerm(written)
+		for term, want := range map[int64]struct{ elected, fence bool }{
+			0: {true, true}, -1: {}, math.MinInt64: {}, math.MaxInt64: {}, 1<<53 - 1: {}, 1 << 53: {},
+			limit: {true, true}, limit + 1: {false, true}, limit + TermSlack: {false, true}, limit + TermSlack + 1: {},
+		} {
+			e, f, c := readTerm(term, written)
+			if e.Readable() != want.elected || f.Readable() != want.fence || c.Readable() != want.fence {
+				t.Errorf("term %d, written at %s: %v, %v, %v", term, written, e.Err, f.Err, c.Err)
+			}
+			if e.Err != nil && (!strings.Contains(e.Err.Error(), "/c/leader/elected") || !strings.Contains(e.Err.Error(), fmt.Sprint(term)) || e.Record.Term != 0) {
+				t.Errorf("of the refusal of %d remain %d and %v", term, e.Record.Term, e.Err)
+			}
+		}
+	}
+}
+
+// Whatever the clocks of the host that founds a group and of the servers show, and however often it has elected, its own
+// terms are believed.
+func TestAGroupsOwnTermsAreBelieved(t *testing.T) {
+	clocks := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, MaxClock), rapid.Just(int64(0)), rapid.Just(int64(MaxClock)), rapid.Just(int64(math.MaxInt64)))
+	rapid.Check(t, func(t *rapid.T) {
+		wall, written := time.Unix(clocks.Draw(t, "wall"), 0), time.Unix(clocks.Draw(t, "written"), 0)
+		var m Memory
+		m.Term = m.Next(wall) + rapid.Int64Range(0, 7_900_000_000).Draw(t, "elections")
+		if e, f, c := readTerm(m.Next(wall), written); e.Err != nil || f.Err != nil || c.Err != nil {
+			t.Fatalf("%v, %v, %v", e.Err, f.Err, c.Err)
+		}
+	})
+}
+
+// What one daemon has handed out, any later elector believes in the fence, and elects a higher one: the servers' clock has
+// not been set back by more than the slack.
+func TestWhatWasHandedOutIsBelieved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		decided := rapid.Int64Range(0, MaxClock-TermSlack).Draw(t, "decided")
+		term := rapid.OneOf(rapid.Int64Range(0, 1<<60), rapid.Int64Range(MaxTerm(time.Unix(decided, 0))-3, MaxTerm(time.Unix(decided, 0))+3)).Draw(t, "term")
+		e, _, _ := readTerm(term, time.Unix(decided, 0))
+		if !e.Readable() {
+			return // no child gets it
+		}
+		acquired := time.Unix(max(0, rapid.Int64Range(decided-TermSlack, MaxClock).Draw(t, "acquired")), 0)
+		_, f, c := readTerm(term, acquired)
+		if f.Err != nil || c.Err != nil {
+			t.Fatalf("handed out, and not believed: %v, %v", f.Err, c.Err)
+		}
+		var m Memory
+		m.See(&Snapshot{Fence: f, Current: c})
+		if next := m.Next(time.Unix(5, 0)); next <= term {
+			t.Fatalf("term %d follows %d", next, term)
+		}
+	})
+}
+
+// Whatever term is read, there is a next one, which can be read once the slack is over.
+func TestThereIsAlwaysANextTerm(t *testing.T) {
+	wall := time.Unix(1_800_000_000, 0)
+	limit := MaxTerm(wall)
+	rapid.Check(t, func(t *rapid.T) {
+		terms := rapid.OneOf(rapid.Int64(), rapid.Int64Range(limit-3, limit+TermSlack+3), rapid.Int64Range(0, 5))
+		read := func(label string) []byte { return fmt.Appendf(nil, `{"v":1,"term":%d}`, terms.Draw(t, label)) }
+		stat := Stat{Version: 1, Time: wall}
+		s := Snapshot{
+			Elected: ReadSlot[Elected]("/c/leader/elected", read("elected"), stat, true),
+			Fence:   ReadFence("/c/leader", read("fence"), stat, true),
+		}
+		var m Memory
+		m.See(&s)
+		next := Elected{Term: m.Next(wall)}
+		fence := s.Fence.Record
+		if f := m.FenceAnew(&s, next.Term, wall); f != nil {
+			fence = *f
+		}
+		later := Stat{Version: 2, Time: wall.Add((TermSlack + 1) * time.Second)}
+		again := ReadSlot[Elected]("/c/leader/elected", Encode(&next), later, true)
+		if slot := ReadFence("/c/leader", Encode(&fence), later, true); again.Err != nil || slot.Err != nil || fence.Term >= next.Term {
+			t.Fatalf("after %d and %d comes %d over a fence of %d: %v, %v", s.Elected.Record.Term, s.Fence.Record.Term, next.Term, fence.Term, again.Err, slot.Err)
+		}
+	})
+}
+
+// Terms go on after the highest that is known; where none is, they begin with what the clock shows, if it can show that.
+func TestTermsGoOnAfterTheHighestKnown(t *testing.T) {
+	wall := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		m    Memory
+		wall time.Time
+		want int64
+	}{
+		{Memory{Term: 1}, wall, 2},
+		{Memory{Term: 5_000_000_000}, wall, 5_000_000_001},
+		{Memory{}, time.Unix(0, 0), 2}, // a host without a clock; 1 is the term of nobody
+		{Memory{}, time.Unix(3, 0), 3},
+		{Memory{}, time.Unix(-7, 0), 2},
+		{Memory{}, time.Unix(1<<60, 0), MaxClock},
+	} {
+		if got := c.m.Next(c.wall); got != c.want {
+			t.Errorf("after %d: %d, want %d", c.m.Term, got, c.want)
+		}
+	}
+	m := Memory{Term: 9, Fence: Fence{Node: "a"}}
+	if m.See(&Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{Node: "b"}}}); m.Term != 9 || m.Fence.Node != "a" {
+		t.Errorf("forgotten: %+v", m)
+	}
+}
+
+// An exclusion that no elector writes is damage: doubling it, or adding it to a time, would overflow.
+func TestExclusionsThatOverflowAreDamage(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`"strikes":0,"for":"1h"`: true, `"strikes":1073741824,"for":"87600h"`: true,
+		`"strikes":-1`: false, `"strikes":1073741825`: false, `"strikes":1,"for":"87600h1ns"`: false,
+	} {
+		s := ReadSlot[Elected]("/c", []byte(`{"v":1,"term":5,"exclusions":[{"node":"a","strikes":1},{"node":"b",`+text+`}]}`), Stat{}, true)
+		if s.Readable() != ok {
+			t.Errorf("%s: %v", text, s.Err)
+		}
+		if s.Readable() {
+			Strike(s.Record.Exclusions, "b", "x", 6, time.Second, time.Hour, time.Time{})
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -66,5 +67,51 @@ func TestAmnestyOfOneKeepsThePauseOfAnother(t *testing.T) {
 	in.Age = make([]time.Duration, len(in.Exclusions))
 	if again := e.Decide(in); again.Elect != nil {
 		t.Errorf("%s is preempted at once by %s, whose pause is not over: %s", d.Elect.Node, again.Elect.Node, again.Elect.Reason)
+	}
+}
+
+// Whose strike came last is spared, wherever it is in the list, and is told from who only has to wait.
+func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
+	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
+	in.Exclusions = []cluster.Exclusion{
+		{Node: "b", Strikes: 2, For: cluster.Duration(time.Minute), Term: 5, Reason: "x"},
+		{Node: "a", Strikes: 1, For: cluster.Duration(time.Minute), Term: 8, Reason: "y"},
+	}
+	in.Age = []time.Duration{time.Second, time.Second}
+	d := newElector().Decide(in)
+	if d.Elect == nil || d.Elect.Node != "a" {
+		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
+	}
+	for _, entry := range d.Ranking.Entries {
+		if entry.Member.ID == "b" && !strings.HasPrefix(entry.Refused(), "excluded for ") {
+			t.Errorf("b is refused: %s", entry.Refused())
+		}
+	}
+}
+
+// The pause before another try counts from the failure, however long the leader had been known.
+func TestThePauseCountsFromTheFailure(t *testing.T) {
+	e := newElector()
+	in := newGroup("a").leads("a", 7).input(t)
+	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Reason: "x", Served: true}}
+	in.Age = []time.Duration{time.Hour}
+	e.Decide(in)
+	in.Now += time.Hour
+	in.Snapshot.Fence.Record.State = cluster.FenceReleased
+	if d := e.Decide(in); d.Elect != nil || d.Wake != in.Now+retryDelay(2) {
+		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
+	}
+}
+
+// While one leads by amnesty, another's pause ends without an event.
+func TestTheEndOfAPauseWakes(t *testing.T) {
+	in := newGroup("a", "b").leads("b", 9).input(t)
+	in.Exclusions = []cluster.Exclusion{
+		{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 7, Reason: "x"},
+		{Node: "b", Strikes: 1, For: cluster.Duration(time.Minute), Term: 8, Reason: "y"},
+	}
+	in.Age = []time.Duration{100 * time.Millisecond, 0}
+	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+900*time.Millisecond {
+		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
 	}
 }

@@ -15,19 +15,22 @@ type verdict struct {
 	strike bool
 }
 
-// attempt applies the rules (a) to (c): is the elected attempt over, why, and whose fault is it?
-func attempt(in Input) verdict {
+// attempt applies the rules (a) to (c): is the elected attempt over, why, and whose fault is it? known is the highest term
+// that was known before.
+func attempt(in Input, known int64) verdict {
 	s := &in.Snapshot
 	rec, fence := s.Elected.Record, s.Fence.Record
 	elected, fenced := s.Terms()
 	switch {
-	case !s.Elected.Exists && fenced == 0:
+	case !s.Elected.Exists && fenced == 0 && known == 0:
 		return verdict{over: true, cause: cluster.CauseFirst, reason: "first election"}
 	case !s.Elected.Exists:
 		return verdict{over: true, cause: cluster.CauseRepair, reason: "the decision had been deleted"}
 	case s.Elected.Err != nil:
 		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Elected.Err.Error()}
-	case s.Fence.Err != nil && s.Fence.Stat.Modified > s.Elected.Stat.Modified:
+	case !s.Fence.Exists:
+		return verdict{over: true, cause: cluster.CauseRepair, reason: "the fence had been deleted"}
+	case s.Fence.Err != nil:
 		// The term may have been acquired, and must not be a second time.
 		return verdict{over: true, cause: cluster.CauseRepair, reason: s.Fence.Err.Error()}
 	case fenced > elected || (fenced == elected && fenced != 0 && fence.Incarnation != rec.Incarnation):
@@ -37,6 +40,9 @@ func attempt(in Input) verdict {
 	if s.Acquired() {
 		switch fence.State {
 		case cluster.FenceReleased, cluster.FenceUnclean:
+			if fence.Lost {
+				return verdict{over: true, cause: cluster.CauseFailure, reason: rec.Node + " is gone: " + fence.Reason}
+			}
 			if fence.Requested {
 				return verdict{over: true, cause: cluster.CauseStopped, reason: rec.Node + " let go: " + fence.Reason}
 			}

@@ -20,6 +20,8 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 	stopped := func(g *group) *group { g.Fence.Record.Requested = true; return g }
 	unhealthy := two().leads("a", 7).before("dc0")
 	unhealthy.node("a").Unhealthy = "sick"
+	nowhere := newGroup("b").leads("a", 7)
+	nowhere.Elected.Record.Site = ""
 	drained := two().leads("a", 7).before("dc0").control(cluster.Control{Cordons: []cluster.Cordon{{Node: "a", Drain: true}}})
 	for name, c := range map[string]struct {
 		g       *group
@@ -47,6 +49,7 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 			cluster.Circumstances{Cause: cluster.CauseStopped, Node: "a", Site: "dc1", Failed: []string{"dc0"}}},
 		"the leader is unhealthy": {unhealthy, "", cluster.Circumstances{Cause: cluster.CauseUnhealthy, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
 		"the leader is drained":   {drained, "", cluster.Circumstances{Cause: cluster.CauseDrain, Node: "a", Site: "dc1"}},
+		"of no site":              {nowhere, "", cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a"}},
 		"of a lost decision, the fence tells": {func() *group {
 			g := two().fence("a", 7, cluster.FenceReady)
 			g.Fence.Record.Site = "dc9"

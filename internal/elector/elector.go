@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Exclusion is the duration of a first strike, ExclusionMax the most that doubling makes of it.
 	Exclusion, ExclusionMax time.Duration
+	// Memory is what the daemon remembers of earlier leaderships; nil for nothing.
+	Memory *cluster.Memory
 }
 
 // Input is what a decision is made from.
@@ -35,6 +37,8 @@ type Input struct {
 type Decision struct {
 	// Elect is the next decision, nil to leave the present one.
 	Elect *cluster.Elected
+	// Fence is the fence that must be written anew with Elect, nil to leave the one that is there.
+	Fence *cluster.Fence
 	// Revoke is the fence that takes current away from its holder, nil for none.
 	Revoke *cluster.Fence
 	// Control is the orders brought up to date, nil to leave them; only without Elect and Revoke.
@@ -46,6 +50,8 @@ type Decision struct {
 	Holding string
 	// Note says why nothing was elected where there ought to be a leader; empty otherwise.
 	Note string
+	// Newer says which record has a format that this build does not know: then nothing is written. Empty otherwise.
+	Newer string
 	// Wake is when the decision may change with no event; 0 if never.
 	Wake time.Duration
 }
@@ -54,6 +60,7 @@ type Decision struct {
 // that it could not replace yet.
 type Elector struct {
 	opt       Options
+	memory    *cluster.Memory
 	eligible  map[string]time.Duration
 	moves     map[int64]time.Duration // since when policy-driven moves have been known, for damping
 	founded   time.Duration           // when the first decision of this elector was made, if nobody led then
@@ -62,27 +69,32 @@ type Elector struct {
 	stopping  map[string]bool // incarnations that have let go on request
 	overTerm  int64
 	overSince time.Duration
-	highest   int64 // the highest term that was seen or given, should the records be wiped
 }
 
 // New returns an elector that has seen nothing.
 func New(opt Options) *Elector {
-	return &Elector{opt: opt, eligible: make(map[string]time.Duration), moves: make(map[int64]time.Duration), stopping: make(map[string]bool)}
+	memory := opt.Memory
+	if memory == nil {
+		memory = new(cluster.Memory)
+	}
+	return &Elector{opt: opt, memory: memory, eligible: make(map[string]time.Duration), moves: make(map[int64]time.Duration), stopping: make(map[string]bool)}
 }
 
 // Decide judges one snapshot. The snapshot must have been read by the elector (Snapshot.Elector).
 func (e *Elector) Decide(in Input) Decision {
 	s := &in.Snapshot
-	elected, fenced := s.Terms()
-	e.highest = max(e.highest, elected, fenced)
-	v := attempt(in)
+	elected, _ := s.Terms()
+	known := e.memory.Term
+	e.memory.See(s)
+	v := attempt(in, known)
 	if v.over && elected != e.overTerm {
 		e.overTerm, e.overSince = elected, in.Now
 	}
 	o := e.orders.standing(s, in.Now, in.Wall)
 	d := e.judge(in, v, &o)
 	if d.Elect != nil {
-		e.highest = d.Elect.Term
+		d.Fence = e.memory.FenceAnew(s, d.Elect.Term, in.Wall)
+		e.memory.Term = d.Elect.Term
 	} else if d.Revoke == nil && o.changed {
 		d.Control = &o.Control
 	}
@@ -102,6 +114,10 @@ func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
 	}
 	e.recent(s.Elected.Record.Moves, in) // a move counts from when it was first seen
 	best, ok := r.Best()
+	if err := s.Newer(); err != nil {
+		d.Newer = err.Error()
+		return d
+	}
 	switch {
 	case o.Pause != nil && o.Pause.Hard:
 		if v.over {
@@ -150,7 +166,7 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
-		Term:           max(s.NextTerm(in.Wall), e.highest+1),
+		Term:           e.memory.Next(in.Wall),
 		Node:           best.ID,
 		Site:           best.Node.Record.Site,
 		Incarnation:    best.Name,
@@ -182,16 +198,10 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 	return next
 }
 
-// revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor to wait out.
+// revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor to wait out. The
+// fence can be read: one that cannot is written anew by an election first.
 func revoke(in Input) *cluster.Fence {
-	s := &in.Snapshot
-	f := s.Fence.Record
-	if !s.Fence.Readable() {
-		// What is known of the holder is in current. The term must not be forgotten with the fence.
-		c := s.Current.Record
-		elected, _ := s.Terms()
-		f = cluster.Fence{Term: max(c.Term, elected-1), Node: c.Node, Site: c.Site, Incarnation: c.Incarnation}
-	}
+	f := in.Snapshot.Fence.Record
 	f.Led = f.Led || f.State == cluster.FenceReady
 	f.State, f.Reason, f.Time = cluster.FenceRevoked, in.Revoke, in.Wall
 	return &f

@@ -100,6 +100,10 @@ func TestRules(t *testing.T) {
 		g.Fence.Record.Requested = requested
 		return g
 	}
+	lost := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceReleased)
+	lost.Fence.Record.Lost = true
+	lostUnclean := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceUnclean)
+	lostUnclean.Fence.Record.Lost = true
 	unreadable := newGroup("a", "b")
 	unreadable.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: errors.New("znode /c/leader/elected is empty")}
 	wiped := newGroup("a", "b").leads("a", 7)
@@ -127,6 +131,8 @@ func TestRules(t *testing.T) {
 		"(a) the fence was damaged since":             {wiped, "", "a", cluster.CauseRepair, 0},
 		"(b) gave up: a strike":                       {released(false), "", "b", cluster.CauseGaveUp, 1},
 		"(b) stopped on request: none":                {released(true), "", "b", cluster.CauseStopped, 0},
+		"(b) released for it as it was lost: none":    {lost, "", "b", cluster.CauseFailure, 0},
+		"(b) the same with a debt":                    {lostUnclean, "", "b", cluster.CauseFailure, 0},
 		"(b) unclean end":                             {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), "", "b", cluster.CauseGaveUp, 1},
 		"(b) revoked":                                 {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceRevoked), "", "b", cluster.CauseRevoked, 1},
 		"(b) current deleted by hand: nobody's fault": {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReady), "", "a", cluster.CauseRepair, 0},
@@ -177,19 +183,6 @@ func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
 	in.Revoke = "too slow"
 	d := newElector().Decide(in)
 	if d.Revoke == nil || d.Revoke.State != cluster.FenceRevoked || d.Revoke.Term != 7 || d.Revoke.WaitOut == 0 || !d.Revoke.Led {
-		t.Errorf("revoked %+v", d.Revoke)
-	}
-}
-
-// Terms keep growing when the fence is damaged and elected is lost later: REVOKE writes down what current tells.
-func TestRevokeUnderADamagedFenceKeepsTheTerm(t *testing.T) {
-	g := newGroup("a", "b").elected("a", 9).current("b")
-	g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
-	g.Current.Record.Term = 7
-	in := g.input(t)
-	in.Revoke = "too slow"
-	d := newElector().Decide(in)
-	if d.Revoke == nil || d.Revoke.Term != 8 || d.Revoke.Incarnation != "b" {
 		t.Errorf("revoked %+v", d.Revoke)
 	}
 }

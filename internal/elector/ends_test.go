@@ -50,7 +50,9 @@ func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T)
 		h := newGroup("a", "b").leads("a", 7).house(t)
 		h.group().node("a").Ineligible = "full"
 		h.control(drain)
-		h.leader("b", cluster.CauseDrain)
+		if rec := h.leader("b", cluster.CauseDrain); strings.Contains(rec.Reason, "full") {
+			t.Errorf("drained, and the reason is %q", rec.Reason)
+		}
 	})
 	t.Run("unhealthy", func(t *testing.T) {
 		h := newGroup("a", "b").leads("a", 7).house(t)

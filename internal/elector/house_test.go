@@ -60,6 +60,17 @@ func (h *house) write(d Decision) bool {
 	case d.Elect != nil:
 		s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: *d.Elect, Stat: cluster.Stat{Modified: d.Elect.Term}}
 		h.exclude(d.Elect.Exclusions)
+		if d.Fence != nil {
+			if d.Fence.Term >= d.Elect.Term {
+				h.t.Fatalf("term %d is elected over a fence of term %d", d.Elect.Term, d.Fence.Term)
+			}
+			if !s.Fence.Readable() && d.Fence.State != cluster.FenceRevoked {
+				h.t.Fatalf("a fence that could not be read is written anew as %s", d.Fence.State)
+			}
+			s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: *d.Fence}
+		} else if !s.Fence.Readable() {
+			h.t.Fatalf("an election leaves a fence that cannot be read: %v", s.Fence.Err)
+		}
 		h.in.Overdue = ""
 		h.terms = append(h.terms, *d.Elect)
 	case d.Revoke != nil:

@@ -106,6 +106,13 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	if o.Pause != nil {
 		return "policy moves nobody: paused " + o.Pause.Order.String()
 	}
+	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
+		hint := ""
+		if s.Policy.Newer() == nil {
+			hint = "; 'zkelectd repair policy' repairs it"
+		}
+		return "policy moves nobody: the policy in ZooKeeper cannot be read: " + s.Policy.Err.Error() + hint
+	}
 	if r.Unanswered {
 		return "the policy's program has no ranking"
 	}

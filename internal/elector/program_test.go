@@ -69,3 +69,20 @@ func TestWhatIsMeasuredIsNoOtherQuestion(t *testing.T) {
 		t.Error("a priority does not")
 	}
 }
+
+// A program that was still busy with an old question is asked the new one as soon as it can be, also where nobody waits any more.
+func TestTheProgramIsAskedAgainOnceItCanBe(t *testing.T) {
+	const timeout = time.Second
+	g := newGroup("a", "b").leads("a", 7)
+	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
+	e := newElector()
+	var p Program
+	_, _, old := p.Consult(e, &in)
+	g.node("b").Priority = 500
+	in.Snapshot = g.Snapshot
+	in.Now += 2 * timeout
+	p.Answered(old, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	if ready, _, ask := p.Consult(e, &in); !ready || ask == nil || in.Answer.Err == "" {
+		t.Errorf("%v, %+v, asks %v", ready, in.Answer, ask)
+	}
+}

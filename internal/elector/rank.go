@@ -74,7 +74,7 @@ func (e *Elector) stops(s *cluster.Snapshot) {
 // Question is what an exec policy's program is asked for the coming decision, and whether it is.
 func (e *Elector) Question(in Input) (policy.Input, bool) {
 	s := &in.Snapshot
-	v := attempt(in)
+	v := attempt(in, e.memory.Term)
 	look := orders{seen: maps.Clone(e.orders.seen)} // to ask is not to look
 	o := look.standing(s, in.Now, in.Wall)
 	q := e.ballot(in, v, &o).input()

@@ -2,6 +2,7 @@ package elector
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,4 +188,19 @@ func TestTimeBringsEveryGroupToRest(t *testing.T) {
 		}
 		t.Fatalf("still wakes after %s: %d terms, orders %+v", h.in.Now, len(h.terms), h.orders())
 	})
+}
+
+// Who is dismissed under rules that go by who led is judged as one of those who did not: it is no incumbent any more.
+func TestADismissalJudgesTheLeaderAnew(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", Filter: []string{`previous.id == member.id || member.id != "a"`}}
+	again := newGroup("a", "b").leads("a", 7) // the best of an election that follows its own dismissal
+	d := newElector().Decide(again.input(t, rules))
+	if d.Elect != nil || !strings.Contains(d.Holding, "the election that follows would find it again") {
+		t.Errorf("elected %+v, holding: %q", d.Elect, d.Holding)
+	}
+	equal := newGroup("b", "a").leads("a", 7) // b has been there for longer
+	equal.node("a").Priority = equal.node("b").Priority
+	if d := newElector().Decide(equal.input(t, rules)); d.Elect == nil || d.Elect.Node != "b" || d.Elect.Cause != cluster.CauseIneligible {
+		t.Errorf("elected %+v, holding: %q", d.Elect, d.Holding)
+	}
 }

@@ -3,7 +3,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,6 +109,7 @@ func (p *Policy) Rank(in Input) Ranking {
 		}
 		entries = append(entries, e)
 	}
+	cluster.OldestFirst(entries, func(e Entry) cluster.Incarnation { return e.Member.Incarnation })
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		if a.Allowed() != b.Allowed() {
 			if a.Allowed() {
@@ -117,7 +117,7 @@ func (p *Policy) Rank(in Input) Ranking {
 			}
 			return 1
 		}
-		return cmp.Or(compare(b.Scores, a.Scores), cluster.Older(a.Member.Incarnation, b.Member.Incarnation))
+		return compare(b.Scores, a.Scores)
 	})
 	return Ranking{Entries: entries, Preset: use.name, Notes: notes, Unanswered: unanswered}
 }

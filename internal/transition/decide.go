@@ -10,6 +10,7 @@ import (
 // decide looks at everything the machine knows and does what is due. It is level-triggered, so an event that is missed
 // or comes late delays it at most until the next one.
 func (m *Machine) decide() {
+	m.entrust() // before anything is released: post_stop may have failed
 	m.lease()
 	if m.held && m.seen {
 		m.judge()
@@ -31,6 +32,31 @@ func (m *Machine) decide() {
 	if m.quit != nil && m.ended == "" && m.Idle() {
 		m.end(m.quit.Reason)
 	}
+	m.entrust()
+}
+
+// entrust hands over LEAVE for what is held, whenever that has changed. The versions are those of the last transaction that is
+// known to have taken effect: where another has as well, LEAVE is refused and the successor waits. With the session over it
+// stays entrusted, since nothing else can release any more.
+func (m *Machine) entrust() {
+	var next leave
+	switch {
+	case m.held:
+		next = leave{m.holding, m.term, m.fence.Owed, m.ready}
+	case m.ended != "":
+		return
+	}
+	if next == m.left {
+		return
+	}
+	m.left = next
+	if next == (leave{}) {
+		m.do(Entrust{})
+		return
+	}
+	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
+	f.Lost = true
+	m.do(Entrust{Ops: m.opt.Paths.LeaveTx(m.holding, f)})
 }
 
 // end marks the session as over and has it closed.
@@ -80,7 +106,12 @@ func (m *Machine) judge() {
 		m.giveUp(Stop{Reason: "the decision was deleted or damaged"})
 	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term || e.Stat.Version != m.holding.Elected:
 		m.replaced = true
-		m.giveUp(Stop{Reason: fmt.Sprintf("replaced by %s in term %d: %s", e.Record.Node, e.Record.Term, e.Record.Reason), Requested: true})
+		// An unchanged decision that was written again is no request: a daemon that lets go on request is not elected again, and
+		// there may be no other.
+		m.giveUp(Stop{
+			Reason:    fmt.Sprintf("replaced by %s in term %d: %s", e.Record.Node, e.Record.Term, e.Record.Reason),
+			Requested: e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term,
+		})
 	}
 	if m.unknown == TxNone {
 		return
@@ -169,7 +200,7 @@ func (m *Machine) windDown() {
 		m.do(RunPostStop{Term: m.term})
 		return
 	}
-	if m.quit != nil && m.pending == TxNone && m.now >= m.unheard() {
+	if m.held && m.quit != nil && m.pending == TxNone && m.now >= m.unheard() {
 		m.do(Note{Text: "leadership could not be released, as ZooKeeper does not answer: it ends with the session"})
 		m.end(m.quit.Reason)
 	}
@@ -183,8 +214,14 @@ func (m *Machine) windDown() {
 		m.reset()
 		return
 	}
+	if err := m.snap.Fence.Newer(); err != nil && m.seen && m.pending == TxNone {
+		// A newer daemon has decided. Releasing would overwrite its record, so current ends with the session instead.
+		m.end("leadership is not released: " + err.Error())
+		m.released()
+		return
+	}
 	if m.pending == TxNone && m.unknown == TxNone && m.now >= m.again {
-		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.holding, m.ending()), m.now+m.opt.Budget.Lease)
+		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.holding, m.ending(*m.stop)), m.now+m.opt.Budget.Lease)
 	}
 }
 
@@ -193,7 +230,7 @@ func (m *Machine) windDown() {
 func (m *Machine) unheard() time.Duration { return m.deadline + m.opt.Budget.Session }
 
 // ending is the fence to leave behind: RELEASED only if nothing is owed any more.
-func (m *Machine) ending() cluster.Fence {
+func (m *Machine) ending(s Stop) cluster.Fence {
 	f := m.fence
 	_, fenced := m.snap.Terms() // higher where the fence was lost and made anew
 	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
@@ -201,13 +238,13 @@ func (m *Machine) ending() cluster.Fence {
 	if f.Owed > 0 {
 		f.State = cluster.FenceUnclean
 	}
-	f.Reason, f.Requested, f.Led, f.Time = m.stop.Reason, m.stop.Requested, m.ready, m.opt.Wall()
+	f.Reason, f.Requested, f.Led, f.Lost, f.Time = s.Reason, s.Requested, m.ready, false, m.opt.Wall()
 	return f
 }
 
 // renew keeps the lease. Once it is over it is never renewed: only a newer term brings a new one.
 func (m *Machine) renew() {
-	if !m.held || m.replaced || m.ended != "" || m.pending != TxNone || m.unknown != TxNone ||
+	if !m.held || m.replaced || m.cut != 0 || m.ended != "" || m.pending != TxNone || m.unknown != TxNone ||
 		m.now >= m.deadline || m.now < m.renewed+m.opt.Budget.Renew || m.now < m.again {
 		return
 	}
@@ -227,19 +264,23 @@ func (m *Machine) acquire() {
 		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.last))
 		return
 	}
-	if !m.elected() || !s.Leadership || s.Current.Exists {
-		return
+	if !m.elected() || !s.Leadership || s.Current.Exists || !s.Fence.Readable() {
+		return // a fence that cannot be read is written anew by the elector, which knows how long to wait
 	}
 	if m.now < m.again && m.tried == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
 	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
+	owed, why := s.Owed(cluster.Trust{WaitOut: b.WaitOut, SessionEnd: m.opt.TrustSessionEnd})
 	m.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Owed: cluster.Duration(s.Owed(b.WaitOut)), WaitOut: cluster.Duration(b.WaitOut),
+		State: cluster.FenceHeld, Owed: cluster.Duration(owed), WaitOut: cluster.Duration(b.WaitOut),
 		Kill: cluster.Duration(b.Kill), Patience: cluster.Duration(b.Patience()), Time: wall,
+	}
+	if owed > 0 {
+		m.fence.Wait = fmt.Sprintf("%s, as %s", owed.Round(10*time.Millisecond), why)
 	}
 	m.current = cluster.Current{
 		Term: m.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
@@ -262,8 +303,11 @@ func (m *Machine) acquired(fence, current int32) {
 	m.holding.Fence, m.holding.Current = fence, current
 	m.renewed = m.sending
 	m.waitOver = m.now + time.Duration(m.fence.Owed)
-	m.deadline = m.sending + m.opt.Budget.Lease
+	m.deadline = m.leaseEnd()
 	m.do(Lease{Deadline: m.deadline})
+	if m.cut != 0 {
+		m.giveUp(*m.quit)
+	}
 	reason := "elected"
 	if m.seen || m.snap.Elected.Readable() {
 		reason = m.snap.Elected.Record.Reason
@@ -271,14 +315,19 @@ func (m *Machine) acquired(fence, current int32) {
 	phase := Preparing
 	if m.fence.Owed > 0 {
 		phase = WaitOut
-		reason = fmt.Sprintf("%s; waiting %s for an older lease to be over", reason, m.fence.Owed)
+		reason += "; waiting " + m.fence.Wait
 	}
 	m.do(Announce{Phase: phase, Term: m.term, Reason: reason})
 }
 
+// leaseEnd returns the end of the lease that the last transaction has brought.
+func (m *Machine) leaseEnd() time.Duration {
+	return cluster.Earlier(m.sending+m.opt.Budget.Lease, m.cut)
+}
+
 func (m *Machine) extend() {
 	if m.held && m.now < m.deadline {
-		m.deadline = m.sending + m.opt.Budget.Lease
+		m.deadline = m.leaseEnd()
 		m.do(Lease{Deadline: m.deadline})
 	}
 }
@@ -304,7 +353,8 @@ func (m *Machine) reset() {
 	*m = Machine{
 		opt: m.opt, out: m.out, now: m.now,
 		snap: m.snap, seen: m.seen, settled: m.settled, pending: m.pending, sending: m.sending,
-		tried: m.tried, again: m.again, last: m.last, doubt: m.doubt, quit: m.quit, hurry: m.hurry, ended: m.ended,
+		tried: m.tried, again: m.again, last: m.last, doubt: m.doubt, quit: m.quit, asked: m.asked, hurry: m.hurry,
+		cut: m.cut, ended: m.ended, left: m.left,
 	}
 }
 

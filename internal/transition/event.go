@@ -40,8 +40,18 @@ type (
 	ChildFailed struct{ Err error }
 	// ChildDead says that no process of the child's group is left, and how it went.
 	ChildDead struct{ Status string }
-	// Quit asks to give up leadership and end; the second time, without grace.
-	Quit struct{ Reason string }
+	// Quit asks to give up leadership and end; the second time, without grace. Failed says that nobody has asked for it: what
+	// this daemon needs in order to lead is lost.
+	Quit struct {
+		Reason string
+		Failed bool
+	}
+	// LeaseCut says that no lease of this session may outlast Deadline: a server counts by a shorter session timeout. The
+	// work is stopped by then, leadership released, and the session ended.
+	LeaseCut struct {
+		Deadline time.Duration
+		Reason   string
+	}
 	// SessionEnded says that the session is over, or must be treated so.
 	SessionEnded struct{ Reason string }
 	// Tick says that time has passed.
@@ -73,6 +83,9 @@ type (
 	StopTask struct{ Grace time.Duration }
 	// KillTask kills it at once.
 	KillTask struct{}
+	// Entrust hands over LEAVE: should this daemon not release by itself, it must be sent before the session is closed, once
+	// the work is dead and undone. None takes it back.
+	Entrust struct{ Ops []cluster.Op }
 	// Reread asks for a new snapshot of elected, the fence and current.
 	Reread struct{}
 	// EndSession asks for the session to be closed, once nothing works any more.
@@ -94,6 +107,7 @@ func (RunPostStop) action() {}
 func (StartChild) action()  {}
 func (StopTask) action()    {}
 func (KillTask) action()    {}
+func (Entrust) action()     {}
 func (Reread) action()      {}
 func (EndSession) action()  {}
 func (Note) action()        {}
@@ -186,6 +200,10 @@ func (e HookDone) apply(m *Machine) {
 	switch {
 	case m.task == taskClean:
 		m.task = taskDone
+		if e.Err != nil {
+			// What the work has set up may still be there: the successor waits as for a lease that may run.
+			m.fence.Owed = max(m.fence.Owed, cluster.Duration(m.opt.Budget.WaitOut))
+		}
 	case m.task != taskPrepare:
 	case e.Err != nil:
 		m.task = taskDone
@@ -221,8 +239,24 @@ func (e ChildDead) apply(m *Machine) {
 }
 
 func (e Quit) apply(m *Machine) {
-	m.hurry = m.quit != nil
-	m.quit = &Stop{Reason: e.Reason, Requested: true}
+	m.hurry = m.asked
+	m.asked = true
+	m.quit = &Stop{Reason: e.Reason, Requested: !e.Failed}
+}
+
+func (e LeaseCut) apply(m *Machine) {
+	m.cut = cluster.Earlier(m.cut, e.Deadline)
+	if m.quit == nil {
+		m.quit = &Stop{Reason: e.Reason, Requested: true}
+	}
+	if !m.held {
+		return
+	}
+	m.giveUp(*m.quit)
+	if m.cut < m.deadline {
+		m.deadline = m.cut
+		m.do(Lease{Deadline: m.deadline})
+	}
 }
 
 func (e SessionEnded) apply(m *Machine) {

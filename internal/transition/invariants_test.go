@@ -21,6 +21,7 @@ type world struct {
 	lastSent      time.Duration
 	waitOver      time.Duration
 	leased        time.Duration
+	cut           time.Duration
 }
 
 // step feeds an event and checks every action against what must never happen (S1).
@@ -37,11 +38,20 @@ func (w *world) step(t *rapid.T, ev Event) {
 			if a.Tx == TxAcquire && (w.running || w.starting || w.hook) {
 				t.Fatal("ACQUIRE while something still works")
 			}
+			if (a.Tx == TxAcquire || (a.Tx == TxRelease && w.m.seen)) && w.m.snap.Fence.Newer() != nil {
+				t.Fatalf("%s over a fence of a newer version", a.Tx)
+			}
+			if a.Tx == TxAcquire && !w.m.snap.Fence.Readable() {
+				t.Fatal("ACQUIRE over a fence that cannot be read")
+			}
 			if a.Tx == TxRenew && w.now >= w.leased {
 				t.Fatal("RENEW after the end of the lease")
 			}
 			w.pending, w.lastSent = a.Tx, w.now
 		case Lease:
+			if w.cut != 0 && a.Deadline > w.cut {
+				t.Fatal("a lease outlasts the cut")
+			}
 			w.leased = a.Deadline
 		case RunPreStart:
 			if w.now < w.waitOver {
@@ -90,7 +100,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				}
 				continue
 			}
-			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "hook", "ready", "dead", "failed", "quit", "ended"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "hook", "ready", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
 			case "time":
 				w.now += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "passes"))
 				w.step(t, Tick{})
@@ -123,6 +133,14 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "really quit") == 0 {
 					w.step(t, Quit{Reason: "stop"})
 				}
+			case "cut":
+				if rapid.IntRange(0, 9).Draw(t, "really cut") == 0 {
+					at := w.now + time.Duration(rapid.Int64Range(1, int64(2*time.Second)).Draw(t, "left"))
+					if w.cut = cluster.Earlier(w.cut, at); w.leased != 0 {
+						w.leased = min(w.leased, w.cut)
+					}
+					w.step(t, LeaseCut{Deadline: at, Reason: "a server grants less"})
+				}
 			case "ended":
 				if rapid.IntRange(0, 9).Draw(t, "really ended") == 0 {
 					w.pending = TxNone
@@ -154,7 +172,7 @@ func (w *world) reply(t *rapid.T) {
 		ev = refused(tx, rapid.IntRange(0, 3).Draw(t, "index"), cluster.ErrBadVersion)
 	}
 	if ev.Err == nil && tx == TxAcquire {
-		w.leased = w.lastSent + w.m.opt.Budget.Lease
+		w.leased = cluster.Earlier(w.lastSent+w.m.opt.Budget.Lease, w.cut)
 	}
 	w.step(t, ev)
 }
@@ -166,6 +184,9 @@ func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
 	s := cluster.Snapshot{
 		At: w.now, Self: w.m.opt.Self, Session: session, Leadership: true,
 		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
+	}
+	if rapid.Bool().Draw(t, "newer") {
+		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 10}, true)
 	}
 	if rapid.Bool().Draw(t, "fenced") {
 		fence(who("holder"), rapid.Int64Range(6, 9).Draw(t, "fence term"), rapid.SampledFrom([]cluster.FenceState{

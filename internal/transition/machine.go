@@ -15,6 +15,8 @@ type Options struct {
 	Site   string
 	API    string
 	Budget cluster.Budget
+	// TrustSessionEnd has the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
+	TrustSessionEnd bool
 	// Wall is only written into records, for people.
 	Wall func() time.Time
 	// RestartMax children that exit within RestartWindow are started again in place, each after RestartBackoff.
@@ -86,6 +88,7 @@ type Machine struct {
 	fence    cluster.Fence
 	current  cluster.Current
 	holding  cluster.Holding
+	left     leave         // what was entrusted last
 	renewed  time.Duration // when the last RENEW was sent, whatever became of it
 	deadline time.Duration // D after the sending of what the lease rests on
 	replaced bool          // RENEW would be refused
@@ -100,13 +103,23 @@ type Machine struct {
 	stop     *Stop
 	stopped  bool // the task has been told to stop
 	killed   bool
-	quit     *Stop // the daemon is to end
+	quit     *Stop // the session is to end in order
+	asked    bool  // by somebody, who wants the daemon to end
 	hurry    bool
-	ended    string // why the session is over
+	cut      time.Duration // no lease of this session may outlast it; 0 for no bound
+	ended    string        // why the session is over
 }
 
 // attempt identifies an ACQUIRE by the versions that fence it.
 type attempt struct{ elected, fence int32 }
+
+// leave identifies a LEAVE by what it is made of; the zero value is none.
+type leave struct {
+	holding cluster.Holding
+	term    int64
+	owed    cluster.Duration
+	led     bool
+}
 
 // doubt identifies an ACQUIRE by its term, and the version of the fence that it would have moved.
 type doubt struct {

@@ -30,14 +30,14 @@ func newScript(t *testing.T) *script {
 	})}
 }
 
-// on feeds an event; want are the actions by name, transactions as their own, Reread and Announce left out.
+// on feeds an event; want are the actions by name, transactions as their own, Reread, Announce and Entrust left out.
 func (s *script) on(ev Event, want ...string) []Action {
 	s.t.Helper()
 	actions := s.m.Step(s.now, ev)
 	got := []string{}
 	for _, a := range actions {
 		switch a := a.(type) {
-		case Reread, Announce, Note:
+		case Reread, Announce, Note, Entrust:
 		case Send:
 			got = append(got, string(a.Tx))
 		default:
@@ -71,6 +71,7 @@ func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 	snap := cluster.Snapshot{
 		At: s.now, Self: s.m.opt.Self, Session: session, Leadership: true,
 		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3}, Record: cluster.Elected{Node: "me", Incarnation: "me", Term: 7}},
+		Fence:   cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}
 	for _, c := range change {
 		c(&snap)

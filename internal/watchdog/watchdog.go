@@ -15,8 +15,8 @@ type Options struct {
 	Takeover time.Duration
 	// Forgive is how long a leader must have been READY for its strikes to be forgotten.
 	Forgive time.Duration
-	// OwnWaitOut is W for the elector's own figures, where the fence can't tell the holder's.
-	OwnWaitOut time.Duration
+	// Trust is the elector's own: that of a candidate is not known before it has acquired.
+	Trust cluster.Trust
 }
 
 // Findings are what the watchdog has to say of one snapshot.
@@ -93,7 +93,8 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		if s.Acquired() {
 			limit += time.Duration(s.Fence.Record.Owed)
 		} else {
-			limit += s.Owed(w.opt.OwnWaitOut)
+			owed, _ := s.Owed(w.opt.Trust)
+			limit += owed
 		}
 	}
 	w.able.hold(key, now)
@@ -118,7 +119,7 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 	if key == "" {
 		return
 	}
-	limit := 2 * w.opt.OwnWaitOut
+	limit := 2 * w.opt.Trust.WaitOut
 	if s.Fence.Readable() {
 		limit = time.Duration(s.Fence.Record.Patience)
 		if s.Elected.Record.Cause == cluster.CauseOverdue && s.Fence.Record.State == cluster.FenceHeld {

@@ -14,13 +14,14 @@ const (
 )
 
 func newWatchdog() *Watchdog {
-	return New(Options{Takeover: takeover, Forgive: forgive, OwnWaitOut: own})
+	return New(Options{Takeover: takeover, Forgive: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
 }
 
 func elected(id string, term int64) cluster.Snapshot {
 	return cluster.Snapshot{
 		Leadership: true,
 		Elected:    cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Incarnation: id, Term: term}},
+		Fence:      cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}
 }
 
@@ -47,6 +48,27 @@ func TestTakeoverOverdue(t *testing.T) {
 	}
 	if f := w.Observe(elected("b", 8), takeover); f.Overdue != "" {
 		t.Errorf("the next candidate inherits the delay: %q", f.Overdue)
+	}
+}
+
+// The wait that a candidate may owe is not its fault, whatever the elector itself takes for proof of the end of the work.
+func TestAWaitOutIsNotCounted(t *testing.T) {
+	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
+		w := New(Options{Takeover: takeover, Forgive: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
+		s := elected("a", 7)
+		s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
+		w.Observe(s, 0)
+		if f := w.Observe(s, limit-1); f.Overdue != "" {
+			t.Errorf("trusted %v: %q before %s", trusted, f.Overdue, limit)
+		}
+		if f := w.Observe(s, limit); f.Overdue == "" {
+			t.Errorf("trusted %v: not overdue after %s", trusted, limit)
+		}
+		s = holds(s, "a", 7, cluster.FenceHeld)
+		s.Fence.Record.Owed = cluster.Duration(own) // as the candidate has decided
+		if f := w.Observe(s, takeover+own-1); f.Overdue != "" {
+			t.Errorf("trusted %v: %q while it waits", trusted, f.Overdue)
+		}
 	}
 }
 

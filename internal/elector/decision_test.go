@@ -1,0 +1,335 @@
+package elector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// A decision keeps what an older version does not know, names who made it and who led before, and has the next term.
+func TestWhatADecisionRecords(t *testing.T) {
+	g := newGroup("a", "b").sites("dc1", "dc2").leads("a", 7)
+	g.Self.Name = "elector-n_0000000001"
+	g.Elected.Record.Unknown = map[string]json.RawMessage{"kept": json.RawMessage("1")}
+	g.Members = g.Members[1:]
+	d := newElector().Decide(g.input(t))
+	if d.Elect == nil {
+		t.Fatalf("nobody: %q", d.Note)
+	}
+	got := *d.Elect
+	if len(got.Ranking) != 1 || got.Ranking[0].Node != "b" || !reflect.DeepEqual(d.Ranking.Entries[0].Member, g.Members[0]) {
+		t.Errorf("ranking %+v", got.Ranking)
+	}
+	got.Ranking = nil
+	want := cluster.Elected{
+		Header: g.Elected.Record.Header, Term: 8, Node: "b", Site: "dc2", Incarnation: "b", Cause: cluster.CauseFailure, Reason: "a is gone",
+		By: g.Self.Name, PreviousNode: "a", PreviousSite: "dc1", PolicyRevision: 3, Time: wall,
+		Circumstances: cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a", Site: "dc1"},
+	}
+	want.Circumstances.Failed = got.Circumstances.Failed
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+// Who led before is in the decision, and in the fence where that was lost.
+func TestThePredecessorIsTakenFromTheFenceWhereTheDecisionIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		g    *group
+		want string
+	}{
+		"decision and fence":         {newGroup("b").elected("a", 7).fence("x", 6, cluster.FenceReleased), "a dc1"},
+		"no decision":                {newGroup("b").fence("x", 7, cluster.FenceReleased), "x dc9"},
+		"no decision, damaged fence": {newGroup("b"), " "},
+	} {
+		if c.g.Fence.Exists {
+			c.g.Fence.Record.Site = "dc9"
+		} else {
+			c.g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Record: cluster.Fence{Node: "x"}}
+		}
+		d := newElector().Decide(c.g.input(t))
+		if d.Elect == nil || d.Elect.PreviousNode+" "+d.Elect.PreviousSite != c.want {
+			t.Errorf("%s: %+v", name, d.Elect)
+		}
+	}
+}
+
+// The reasons by which a decision is made anew.
+func TestReasonsToRepair(t *testing.T) {
+	damaged := func(fence, elected int64) *group {
+		g := newGroup("a").leads("a", 7)
+		g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("the fence is damaged"), Stat: cluster.Stat{Modified: fence}}
+		g.Elected.Stat.Modified = elected
+		return g
+	}
+	newer := newGroup("a").leads("a", 7)
+	newer.Fence.Stat.Modified = 9
+	unreadable := newGroup("a").leads("a", 7)
+	unreadable.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: errors.New("the decision is damaged")}
+	for name, c := range map[string]struct {
+		g    *group
+		want string
+	}{
+		"deleted":                        {newGroup("a").fence("a", 7, cluster.FenceReady), "the decision had been deleted"},
+		"the decision is damaged":        {unreadable, "the decision is damaged"},
+		"damaged since":                  {damaged(9, 8), "the fence is damaged"},
+		"damaged, and decided since":     {damaged(8, 8), "the fence is damaged"}, // the decision is not made over a damaged fence
+		"written since and not damaged":  {newer, ""},
+		"the fence is gone":              {newGroup("a").elected("a", 7), "the fence had been deleted"},
+		"neither decision nor fence say": {newGroup("a").elected("a", 0).fence("", 0, cluster.FenceRevoked), ""},
+	} {
+		d := newElector().Decide(c.g.input(t))
+		switch {
+		case c.want == "":
+			if d.Elect != nil && d.Elect.Cause == cluster.CauseRepair {
+				t.Errorf("%s: elected: %s", name, d.Elect.Reason)
+			}
+		case d.Elect == nil || d.Elect.Cause != cluster.CauseRepair || d.Elect.Reason != c.want:
+			t.Errorf("%s: %+v, want %q", name, d.Elect, c.want)
+		}
+	}
+}
+
+// While a group comes up its members join one by one: for a minute after the first election moves do not count.
+func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
+	for _, c := range []struct {
+		after   time.Duration
+		counted int
+	}{{0, 0}, {settling - 1, 0}, {settling, 1}} {
+		h := newGroup("a", "b").house(t)
+		all := h.in.Snapshot.Members
+		h.in.Snapshot.Members = all[1:]
+		h.leader("b", cluster.CauseFirst)
+		h.pass(c.after)
+		h.in.Snapshot.Members = all
+		if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != c.counted {
+			t.Errorf("%s after the first election: moves %v", c.after, rec.Moves)
+		}
+	}
+	// An election after that is no new beginning.
+	h := newGroup("a", "b", "c").house(t)
+	h.leader("a", cluster.CauseFirst)
+	h.pass(time.Hour)
+	all := h.in.Snapshot.Members
+	h.remove("a")
+	h.leader("b", cluster.CauseFailure)
+	h.in.Snapshot.Members = all
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != 1 {
+		t.Errorf("after a failure: moves %v", rec.Moves)
+	}
+}
+
+// The next move is allowed when the oldest that counts no longer does.
+func TestTheOldestMoveFreesTheNext(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: cluster.Duration(time.Hour)})
+	first := h.in.Now
+	h.leader("a", cluster.CausePreempt)
+	h.pass(time.Minute)
+	h.swap()
+	h.leader("b", cluster.CausePreempt)
+	rec := &h.in.Snapshot.Elected.Record
+	rec.Moves[0], rec.Moves[1] = rec.Moves[1], rec.Moves[0] // in whatever order they are recorded
+	h.pass(time.Minute)
+	h.swap()
+	if d := h.settle(); d.Wake != first+time.Hour {
+		t.Errorf("wakes after %s", d.Wake-first)
+	}
+}
+
+// A revocation is for a holder that is there, and keeps what is known of it.
+func TestWhatARevocationRecords(t *testing.T) {
+	g := newGroup("a", "b").leads("a", 7)
+	g.Fence.Record.Term, g.Fence.Record.Led = 6, true
+	g.Fence.Record.State = cluster.FenceHeld
+	in := g.input(t)
+	in.Revoke = "not released in time"
+	if d := newElector().Decide(in); d.Revoke == nil || !d.Revoke.Led || d.Revoke.State != cluster.FenceRevoked {
+		t.Errorf("%+v", d.Revoke)
+	}
+	in.Snapshot.Current.Exists = false
+	if d := newElector().Decide(in); d.Revoke != nil {
+		t.Errorf("revokes what nobody holds: %+v", d.Revoke)
+	}
+	// A fence that cannot be read is written anew with an election, REVOKED: there is nothing to keep of it.
+	in.Snapshot.Current.Exists = true
+	g.node("a").SessionTimeout = cluster.Duration(10 * time.Second)
+	in.Snapshot.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
+	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.WaitOut) != cluster.WaitOut(10*time.Second) {
+		t.Errorf("a fence that cannot be read: %+v", d)
+	}
+}
+
+// Whose release had been asked for is not elected again, whether it ended clean or not, until its incarnation is gone.
+func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
+	for _, state := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceReady} {
+		t.Run(string(state), func(t *testing.T) {
+			e := newElector()
+			g := newGroup("a", "b").leads("a", 7)
+			g.Fence.Record.State, g.Fence.Record.Requested = state, true
+			d := e.Decide(g.input(t))
+			if state == cluster.FenceReady {
+				if d.Elect != nil {
+					t.Fatalf("a leader is replaced: %s", d.Elect.Reason)
+				}
+				return
+			}
+			if d.Elect == nil || d.Elect.Node != "b" {
+				t.Fatalf("elected %+v", d.Elect)
+			}
+			after := newGroup("a", "b").leads("b", 8)
+			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].Refused() != "it is stopping on request" {
+				t.Errorf("elected %+v", d.Elect)
+			}
+			// Its next incarnation, even one of the same name, is another one.
+			gone := newGroup("b").leads("b", 8)
+			e.Decide(gone.input(t))
+			if d := e.Decide(after.input(t)); d.Elect == nil || d.Elect.Node != "a" {
+				t.Errorf("not elected once it is back: %q", d.Holding)
+			}
+		})
+	}
+}
+
+// What is said where nobody may lead: each of the first five, and how many more.
+func TestRefusals(t *testing.T) {
+	for n, want := range map[int]string{
+		0: "no member is registered",
+		1: "m0: it is ineligible",
+		5: "m4: it is ineligible",
+		6: "; and 1 more",
+		7: "; and 2 more",
+	} {
+		var r policy.Ranking
+		for i := range n {
+			r.Entries = append(r.Entries, policy.Entry{
+				Member:   cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
+				Refusals: []policy.Refusal{{Why: "it is ineligible"}},
+			})
+		}
+		got := Refusals(r)
+		if !strings.HasSuffix(got, want) || strings.Count(got, ": ") != min(n, 5) || strings.Contains(got, "more") != (n > 5) {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
+// Retries double from half a second to half a minute.
+func TestRetryDelay(t *testing.T) {
+	for strikes, want := range map[int]time.Duration{
+		0: 0, 1: 0, 2: 500 * time.Millisecond, 3: time.Second, 7: 16 * time.Second, 8: 30 * time.Second, 100: 30 * time.Second,
+	} {
+		if got := retryDelay(strikes); got != want {
+			t.Errorf("%d strikes: %s, want %s", strikes, got, want)
+		}
+	}
+}
+
+// Only the drain of the leader's own node or site is why it goes, and a cordon drains nobody.
+func TestWhoDrained(t *testing.T) {
+	o := &standing{Control: cluster.Control{Cordons: []cluster.Cordon{
+		{Order: by(1), Node: "a"}, {Order: by(2), Node: "b", Drain: true}, {Order: by(3), Site: "dc1", Drain: true, StepDown: true},
+	}}}
+	for _, c := range []struct {
+		node, site string
+		cause      cluster.Cause
+		order      int64
+	}{{"a", "dc2", cluster.CauseDrain, 0}, {"a", "dc1", cluster.CauseStepDown, 3}, {"b", "dc2", cluster.CauseDrain, 2}, {"c", "dc2", cluster.CauseDrain, 0}} {
+		if cause, order := o.drained(c.node, c.site); cause != c.cause || order.ID != c.order {
+			t.Errorf("%s on %s: %s by order %d", c.node, c.site, cause, order.ID)
+		}
+	}
+}
+
+// A policy without a program asks nothing, and a question of long ago does not count.
+func TestNothingIsAskedWithoutAProgram(t *testing.T) {
+	in := newGroup("a", "b").leads("a", 7).input(t)
+	exec := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
+	e := newElector()
+	var p Program
+	p.Consult(e, &exec)
+	if ready, wake, ask := p.Consult(e, &in); !ready || wake != 0 || ask != nil || p.waiting != 0 {
+		t.Errorf("%v, %s, %v", ready, wake, ask)
+	}
+	// A changed question after that is waited for from now on.
+	exec.Now += time.Hour
+	if ready, wake, _ := p.Consult(e, &exec); ready || wake != exec.Now+2*time.Second {
+		t.Errorf("%v, wakes at %s", ready, wake)
+	}
+	if AnswerAge != 30*time.Second { // docs/policies.md
+		t.Errorf("answers count for %s", AnswerAge)
+	}
+}
+
+// An order that is carried out is recognized by its number and the cause: other decisions do not end it.
+func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause cluster.Cause
+		order int64
+		ended string
+	}{
+		"its own":             {cluster.CauseElect, 4, "b was elected"},
+		"that of another":     {cluster.CauseElect, 3, ""},
+		"a move of that name": {cluster.CauseMove, 4, ""},
+	} {
+		h := newGroup("a", "b").leads("b", 7).house(t)
+		h.in.Snapshot.Elected.Record.Cause, h.in.Snapshot.Elected.Record.Order = c.cause, c.order
+		o := by(4)
+		h.control(cluster.Control{Elect: &o})
+		d := h.decide()
+		if c.ended == "" {
+			if d.Elect == nil || d.Elect.Cause != cluster.CauseElect || d.Circumstances.Cause != cluster.CauseElect {
+				t.Errorf("%s: %+v", name, d)
+			}
+			continue
+		}
+		if d.Elect != nil || d.Control == nil {
+			t.Fatalf("%s: %+v", name, d)
+		}
+		h.write(d)
+		h.ended(4, c.ended)
+	}
+}
+
+// Where control was deleted and made anew, an order of the same number and another length has all of its time.
+func TestAnotherOrderOfTheSameNumberHasItsOwnTime(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).house(t)
+	h.control(cluster.Control{Pause: &cluster.Pause{Order: by(1, 10*time.Minute)}})
+	h.leader("b", "")
+	h.pass(9 * time.Minute)
+	h.control(cluster.Control{Pause: &cluster.Pause{Order: by(1, time.Hour)}})
+	h.leader("b", "")
+	h.pass(time.Hour - 1)
+	h.leader("b", "")
+	h.pass(1)
+	h.leader("a", cluster.CausePreempt)
+}
+
+// A pardon is kept as long as it covers a strike, and while the decision cannot be read.
+func TestPardonsAreKeptAsLongAsTheyCoverAStrike(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Elected)
+		err    error
+		kept   bool
+	}{
+		"a strike is left":  {func(*cluster.Elected) {}, nil, true},
+		"none is left":      {func(e *cluster.Elected) { e.Exclusions = nil }, nil, false},
+		"the decision lost": {func(e *cluster.Elected) { *e = cluster.Elected{Term: 9} }, errors.New("damaged"), true},
+	} {
+		g := newGroup("a", "b").leads("a", 7)
+		g.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 5}}
+		c.change(&g.Elected.Record)
+		g.Elected.Err = c.err
+		o := standing{Control: cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "b", Term: 6}}}}
+		o.collect(&g.Snapshot)
+		if kept := len(o.Forgiven) == 1; kept != c.kept || o.changed == c.kept {
+			t.Errorf("%s: kept: %v, changed: %v", name, kept, o.changed)
+		}
+	}
+}

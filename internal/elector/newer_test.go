@@ -1,0 +1,88 @@
+package elector
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// A record of a newer version is no damage: nothing is written while it is there.
+func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
+	newer := &cluster.NewerVersionError{Path: "/c/leader", Version: 2}
+	for name, put := range map[string]func(s *cluster.Snapshot){
+		"elected": func(s *cluster.Snapshot) { s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: newer} },
+		"fence":   func(s *cluster.Snapshot) { s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: newer} },
+		"current": func(s *cluster.Snapshot) { s.Current = cluster.Slot[cluster.Current]{Exists: true, Err: newer} },
+		"fence, elected deleted": func(s *cluster.Snapshot) {
+			s.Elected, s.Fence = cluster.Slot[cluster.Elected]{}, cluster.Slot[cluster.Fence]{Exists: true, Err: newer}
+		},
+	} {
+		in := newGroup("b", "c").leads("a", 7).input(t) // a is gone
+		in.Revoke, in.Overdue = "too slow", "too slow"
+		put(&in.Snapshot)
+		d := newElector().Decide(in)
+		if d.Elect != nil || d.Revoke != nil || d.Fence != nil || !strings.Contains(d.Newer, "upgrade this host") {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// A policy that cannot be read moves nobody, but a leader that is gone is replaced.
+func TestADamagedPolicyMovesNobody(t *testing.T) {
+	g := newGroup("a", "b").leads("b", 7)
+	g.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte("garbage"), cluster.Stat{}, true)
+	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Holding, "zkelectd repair policy") {
+		t.Errorf("%+v", d)
+	}
+	g = newGroup("a", "c").leads("b", 7)
+	g.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: &cluster.NewerVersionError{Path: "/c/policy", Version: 2}}
+	if d := newElector().Decide(g.input(t)); d.Elect == nil || d.Elect.Node != "a" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A daemon remembers over its sessions what the records no longer hold.
+func TestTheMemoryOutlivesTheElector(t *testing.T) {
+	memory := new(cluster.Memory)
+	first := New(Options{Memory: memory})
+	g := newGroup("a", "b").leads("a", 70)
+	g.Fence.Record.WaitOut = cluster.Duration(9 * time.Second)
+	first.Decide(g.input(t))
+	second := New(Options{Memory: memory})
+	d := second.Decide(newGroup("b").input(t)) // all is deleted
+	if d.Elect == nil || d.Elect.Term != 71 || d.Elect.Cause != cluster.CauseRepair {
+		t.Fatalf("%+v", d.Elect)
+	}
+	if f := d.Fence; f == nil || f.State != cluster.FenceRevoked || f.Term != 70 || f.WaitOut != cluster.Duration(9*time.Second) || f.Node != "a" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// The members' session timeouts bound the leases that may still run.
+func TestAFenceWrittenAnewOwesTheLongestLeaseOfAnyMember(t *testing.T) {
+	g := newGroup("a", "b")
+	g.node("b").SessionTimeout = cluster.Duration(30 * time.Second)
+	g.Fence = cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true)
+	d := newElector().Decide(g.input(t))
+	if d.Elect == nil || d.Elect.Cause != cluster.CauseFirst || d.Fence == nil || d.Fence.State != cluster.FenceRevoked ||
+		time.Duration(d.Fence.WaitOut) != cluster.WaitOut(30*time.Second) {
+		t.Errorf("%+v over %+v", d.Elect, d.Fence)
+	}
+}
+
+// Nobody can acquire over a fence that cannot be read, so an election must write it anew, whoever is elected.
+func TestAFenceThatCannotBeReadIsRepaired(t *testing.T) {
+	for name, fence := range map[string]cluster.Slot[cluster.Fence]{
+		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
+		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),
+	} {
+		g := newGroup("a", "b").elected("a", 7)
+		g.Fence = fence
+		d := newElector().Decide(g.input(t))
+		if d.Elect == nil || d.Elect.Cause != cluster.CauseRepair || d.Elect.Term != 8 || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || d.Fence.Term != 7 {
+			t.Errorf("%s: %+v over %+v", name, d.Elect, d.Fence)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package transition
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// exact drives a machine and compares every action, in full.
+type exact struct {
+	*script
+	snap cluster.Snapshot // what is read
+}
+
+func newExact(t *testing.T) *exact {
+	e := &exact{script: newScript(t)}
+	opt := e.m.opt
+	opt.Self, opt.API = cluster.Incarnation{Name: "me-n_0000000004", ID: "me"}, "host:1"
+	opt.Wall = func() time.Time { return time.Unix(0, 0).Add(e.now) }
+	e.m = New(opt)
+	e.snap = cluster.Snapshot{
+		Self: opt.Self, Session: session, Leadership: true,
+		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
+			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best"}},
+		Fence: cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},
+			Record: cluster.Fence{Term: 6, Node: "old", Incarnation: "old", State: cluster.FenceRevoked, WaitOut: cluster.Duration(5 * time.Second)}},
+	}
+	e.snap.Fence.Record.Unknown = map[string]jsonText{"kept": jsonText(`"x"`)}
+	return e
+}
+
+// step feeds an event and compares the actions; what is entrusted is tried elsewhere.
+func (e *exact) step(ev Event, want ...Action) {
+	e.t.Helper()
+	got := slices.DeleteFunc(e.m.Step(e.now, ev), func(a Action) bool { _, is := a.(Entrust); return is })
+	if len(got) != len(want) {
+		e.t.Fatalf("on %T%+v:\n got %+v\nwant %+v", ev, ev, got, want)
+	}
+	for i := range got {
+		if !reflect.DeepEqual(got[i], want[i]) {
+			e.t.Errorf("on %T, action %d:\n got %+v\nwant %+v", ev, i, got[i], want[i])
+		}
+	}
+}
+
+// read feeds what is read now.
+func (e *exact) read(want ...Action) {
+	e.t.Helper()
+	e.snap.At = e.now
+	e.step(Saw{Snapshot: e.snap}, want...)
+}
+
+func (e *exact) send(tx Tx, deadline time.Duration, ops []cluster.Op) Send {
+	return Send{Tx: tx, Ops: ops, Deadline: deadline}
+}
+
+func applied(tx Tx, fence, current int32) TxDone {
+	return TxDone{Tx: tx, Results: []cluster.Result{{}, {}, {Version: fence}, {Version: current}}}
+}
+
+// records are those that the takeover of term 7 writes at now.
+func (e *exact) records() (cluster.Fence, cluster.Current) {
+	opt, b := e.m.opt, e.b
+	wall := opt.Wall()
+	return cluster.Fence{
+			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
+			Owed: cluster.Duration(5 * time.Second), WaitOut: cluster.Duration(b.WaitOut), Kill: cluster.Duration(b.Kill),
+			Patience: cluster.Duration(b.Patience()), Wait: "5s, as the lease of old, which did not release, may still run", Time: wall,
+		}, cluster.Current{
+			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1", Time: wall,
+		}
+}
+
+type jsonText = json.RawMessage
+
+// One term from the election to the release, with the records, versions, deadlines and announcements of each step.
+func TestEveryActionOfATerm(t *testing.T) {
+	e := newExact(t)
+	paths, b := e.m.opt.Paths, e.b
+	began := e.now
+	fence, current := e.records()
+	e.read(e.send(TxAcquire, began+b.Lease, paths.AcquireTx(e.snap, fence, current)))
+
+	e.after(100 * time.Millisecond)
+	e.step(applied(TxAcquire, 11, 0), Reread{}, Lease{Deadline: began + b.Lease},
+		Announce{Phase: WaitOut, Term: 7, Reason: "the best; waiting " + fence.Wait})
+	acquired := e.now
+	deadline := began + b.Lease
+	holding := cluster.Holding{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
+	renew := func() {
+		t.Helper()
+		e.step(Tick{}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
+		deadline = e.now + b.Lease
+		e.step(applied(TxRenew, 0, 0), Lease{Deadline: deadline})
+	}
+	for last := began; last+b.Renew < acquired+5*time.Second; last += b.Renew {
+		e.now = last + b.Renew
+		if wake := e.m.Wake(); wake != e.now && last > began {
+			t.Errorf("wakes at %s, the RENEW is due at %s", wake, e.now)
+		}
+		renew()
+	}
+	e.now = acquired + 5*time.Second - 1
+	e.step(Tick{})
+	e.now++
+	e.step(Tick{}, RunPreStart{Term: 7, Deadline: deadline})
+	e.step(HookDone{}, StartChild{Term: 7})
+	e.step(ChildStarted{})
+	fence.Owed, fence.State, current.State = 0, cluster.FenceReady, cluster.CurrentReady
+	fence.Time = e.m.opt.Wall()
+	current.Time = fence.Time
+	e.step(ChildReady{}, e.send(TxReady, deadline, paths.ReadyTx(holding, fence, current)))
+	e.step(applied(TxReady, 12, 1), Reread{}, Announce{Phase: Leading, Term: 7, Reason: "the takeover is complete"})
+	holding.Fence, holding.Current = 12, 1
+	e.now += b.Renew
+	renew()
+
+	e.step(ChildDead{Status: "exited"}, Note{Text: "the child exited: starting it again in 1s (1 of 2 within 1m0s)"})
+	e.now += time.Second
+	e.step(Tick{}, StartChild{Term: 7}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
+	deadline = e.now + b.Lease
+	e.step(applied(TxRenew, 0, 0), Lease{Deadline: deadline})
+	e.step(ChildStarted{})
+
+	e.step(Quit{Reason: "stopped by systemd"}, StopTask{Grace: b.Stop})
+	e.step(ChildDead{}, RunPostStop{Term: 7})
+	fence.State, fence.Reason, fence.Requested, fence.Led = cluster.FenceReleased, "stopped by systemd", true, true
+	fence.Time = e.m.opt.Wall()
+	e.step(HookDone{}, e.send(TxRelease, e.now+b.Lease, paths.ReleaseTx(holding, fence)))
+	e.step(applied(TxRelease, 13, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: "stopped by systemd"},
+		EndSession{Reason: "stopped by systemd"})
+	e.step(Tick{})
+}
+
+// Nothing is owed, and nothing is said of a wait.
+func TestATakeoverWithoutADebtIsAnnouncedAsPreparing(t *testing.T) {
+	e := newExact(t)
+	e.snap.Fence.Record.State = cluster.FenceReleased
+	fence, current := e.records()
+	fence.Owed, fence.Wait = 0, ""
+	e.read(e.send(TxAcquire, e.now+e.b.Lease, e.m.opt.Paths.AcquireTx(e.snap, fence, current)))
+	lease := Lease{Deadline: e.now + e.b.Lease}
+	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7, Deadline: lease.Deadline})
+}
+
+// What an ACQUIRE that came too late has left behind is given back with its own term, debt and versions, and is not renewed.
+func TestWhatIsLeftOverIsGivenBackAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Snapshot)
+		want   cluster.Fence
+	}{
+		"as it was": {func(*cluster.Snapshot) {}, cluster.Fence{Term: 7, Owed: cluster.Duration(5 * time.Second), Kill: 1, State: cluster.FenceUnclean}},
+		"the fence is damaged": {func(s *cluster.Snapshot) {
+			s.Fence.Record, s.Fence.Err = cluster.Fence{}, cluster.ErrInvalid
+		}, cluster.Fence{Term: 7, State: cluster.FenceReleased}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExact(t)
+			e.snap.Fence.Record = cluster.Fence{Term: 7, Incarnation: e.m.opt.Self.Name, State: cluster.FenceHeld, Owed: cluster.Duration(5 * time.Second), Kill: 1}
+			e.snap.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}, Record: cluster.Current{Term: 7}}
+			c.change(&e.snap)
+			f := c.want
+			f.Node, f.Site, f.Incarnation, f.Reason, f.Time = "me", "dc1", e.m.opt.Self.Name, "left over from an attempt that came too late", e.m.opt.Wall()
+			holding := cluster.Holding{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
+			e.read(e.send(TxRelease, e.now+e.b.Lease, e.m.opt.Paths.ReleaseTx(holding, f)))
+			e.step(applied(TxRelease, 11, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: f.Reason})
+			// The term was acquired, if only for a moment: it is not used again, even where the fence forgets it.
+			e.after(time.Second)
+			e.snap.Current = cluster.Slot[cluster.Current]{}
+			e.snap.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 12}, Record: cluster.Fence{Term: 6, State: cluster.FenceRevoked}}
+			e.read()
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package transition
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const shrunk = "a server grants less"
+
+// deadline returns the last lease among actions.
+func deadline(t *testing.T, actions []Action) time.Duration {
+	t.Helper()
+	var at time.Duration
+	for _, a := range actions {
+		if l, ok := a.(Lease); ok {
+			at = l.Deadline
+		}
+	}
+	if at == 0 {
+		t.Fatal("no lease among the actions")
+	}
+	return at
+}
+
+// A server that grants less than the lease rests on ends the leadership and the session, in order and by the new lease.
+func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	cut := s.now + 500*time.Millisecond
+	actions := s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
+	if at := deadline(t, actions); at != cut || s.m.Deadline() != cut {
+		t.Errorf("the lease ends at %s and %s, not at %s", at, s.m.Deadline(), cut)
+	}
+	if stop := actions[1].(StopTask); stop.Grace != 500*time.Millisecond {
+		t.Errorf("%s are left to stop", stop.Grace)
+	}
+	s.after(400 * time.Millisecond)
+	s.on(ChildDead{Status: "exited with status 0"}, "RunPostStop")
+	release := s.on(HookDone{}, "RELEASE")
+	if f := string(sent(t, release).Ops[1].Data); !strings.Contains(f, shrunk) || !strings.Contains(f, `"requested":true`) {
+		t.Errorf("released with %s", f)
+	}
+	s.on(done(TxRelease), "Lease", "EndSession")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// The work that does not stop is killed when the cut lease ends, not when the old one would have.
+func TestWorkIsKilledWithTheCutLease(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(LeaseCut{Deadline: s.now + 500*time.Millisecond, Reason: shrunk}, "Lease", "StopTask")
+	if wake := s.m.Wake(); wake > s.now+500*time.Millisecond {
+		t.Errorf("looks again after %s", wake-s.now)
+	}
+	s.after(500 * time.Millisecond)
+	s.on(Tick{}, "KillTask")
+}
+
+// A RENEW or ACQUIRE that was under way when the lease was cut does not bring it back, nor is another one sent.
+func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	cut := s.now + 300*time.Millisecond
+	s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
+	if at := deadline(t, s.on(done(TxRenew), "Lease")); at != cut {
+		t.Errorf("the reply moved the end of the lease from %s to %s", cut, at)
+	}
+	s.after(200 * time.Millisecond)
+	s.on(Tick{})
+
+	s = newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	cut = s.now + 300*time.Millisecond
+	s.on(LeaseCut{Deadline: cut, Reason: shrunk})
+	if at := deadline(t, s.on(done(TxAcquire), "Lease", "RELEASE")); at != cut {
+		t.Errorf("ACQUIRE brought a lease until %s, it was cut to %s", at, cut)
+	}
+}
+
+// Several cuts: the earliest counts, also when it comes first.
+func TestEarliestCutCounts(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	cut := s.now + 300*time.Millisecond
+	s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
+	s.on(LeaseCut{Deadline: cut + time.Second, Reason: "less again"})
+	if s.m.Deadline() != cut {
+		t.Errorf("the lease ends at %s, not at %s", s.m.Deadline(), cut)
+	}
+	// It is no request to hurry, and neither is the first one of an operator.
+	s.on(Quit{Reason: "stop"})
+	s.on(Quit{Reason: "stop now"}, "KillTask")
+}
+
+// A cut that is later than the lease ends the session all the same: it can't be renewed any more.
+func TestStandbyLeavesTheSessionThatWasCut(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(replacedBy("you", 8)))
+	s.on(LeaseCut{Deadline: s.now + time.Hour, Reason: shrunk}, "EndSession")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	s = newScript(t)
+	s.lead()
+	before := s.m.Deadline()
+	s.on(LeaseCut{Deadline: before + time.Hour, Reason: shrunk}, "StopTask")
+	if s.m.Deadline() != before {
+		t.Errorf("the lease was moved from %s to %s", before, s.m.Deadline())
+	}
+	s.after(s.b.Renew)
+	s.on(Tick{}) // no RENEW
+}

@@ -1,0 +1,52 @@
+package transition
+
+import (
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+// A holder that finds a fence of a newer version stops its work, and ends its session instead of writing over it.
+func TestAFenceOfANewerVersionIsNotReleasedOver(t *testing.T) {
+	newer := func(s *cluster.Snapshot) {
+		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 12}, true)
+	}
+	s := newScript(t)
+	s.lead()
+	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "EndSession", "Lease")
+	if s.m.Phase() != Ended {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	// Not while a transaction is under way.
+	s = newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{})
+	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent}, "EndSession", "Lease")
+
+	s = newScript(t)
+	s.on(s.saw(newer)) // elected, and does not acquire
+	if s.m.Phase() != Waiting {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// Whoever is elected before the fence is written anew doesn't know how long to wait.
+func TestNobodyAcquiresOverAFenceThatCannotBeRead(t *testing.T) {
+	for name, slot := range map[string]cluster.Slot[cluster.Fence]{
+		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
+		"emptied": cluster.ReadFence("/c/leader", nil, cluster.Stat{Version: 3}, true),
+		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),
+		"absurd":  cluster.ReadFence("/c/leader", []byte(`{"v":1,"wait_out":"2562047h"}`), cluster.Stat{Version: 3}, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.on(s.saw(func(snap *cluster.Snapshot) { snap.Fence = slot }))
+		})
+	}
+}

@@ -1,0 +1,427 @@
+package transition
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// notes returns what a step writes into the log.
+func notes(actions []Action) []string {
+	var out []string
+	for _, a := range actions {
+		if n, ok := a.(Note); ok {
+			out = append(out, n.Text)
+		}
+	}
+	return out
+}
+
+// What comes late, twice, or for something else changes nothing.
+func TestEventsThatComeLateChangeNothing(t *testing.T) {
+	t.Run("the reply to another transaction", func(t *testing.T) {
+		s := newScript(t)
+		s.declare()
+		s.on(done(TxRenew))
+		s.on(refused(TxRenew, 1, cluster.ErrBadVersion))
+		s.on(done(TxReady))
+		if s.m.Phase() != Leading {
+			t.Errorf("phase %s", s.m.Phase())
+		}
+	})
+	t.Run("the end of a hook", func(t *testing.T) {
+		s := newScript(t)
+		s.lead()
+		s.on(HookDone{})
+		s.on(HookDone{Err: errors.New("late")})
+	})
+	t.Run("a failure of a child after the term", func(t *testing.T) {
+		s := newScript(t)
+		s.on(ChildFailed{Err: errors.New("late")})
+		s.on(s.saw(), "ACQUIRE")
+	})
+	t.Run("what was read before the RELEASE", func(t *testing.T) {
+		s := newScript(t)
+		s.lead()
+		old := s.leading()
+		s.after(time.Millisecond)
+		s.on(s.leading(replacedBy("other", 8)), "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+		s.on(done(TxRelease), "Lease")
+		s.on(old)
+	})
+	t.Run("what is read while ACQUIRE is under way", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+	})
+	t.Run("what is read after the session", func(t *testing.T) {
+		s := newScript(t)
+		s.on(SessionEnded{Reason: "expired"})
+		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
+		s.on(s.saw())
+	})
+}
+
+// A hook before the start that succeeds after all is not followed by a start once the work is to stop.
+func TestNoStartAfterAStop(t *testing.T) {
+	prepare := func(t *testing.T) *script {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		return s
+	}
+	s := prepare(t)
+	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), replacedBy("other", 8)), "StopTask")
+	if s.m.Phase() != Stopping || s.m.Idle() {
+		t.Errorf("phase %s, idle: %v", s.m.Phase(), s.m.Idle())
+	}
+	s.on(HookDone{}, "RunPostStop")
+	if s.m.Idle() {
+		t.Error("idle while post_stop runs")
+	}
+	s.on(HookDone{}, "RELEASE")
+
+	s = prepare(t)
+	s.on(SessionEnded{Reason: "expired"}, "KillTask")
+	s.on(HookDone{}, "RunPostStop")
+	if s.m.Phase() == Ended {
+		t.Error("ended while post_stop runs")
+	}
+	s.on(HookDone{}, "Lease")
+}
+
+// The work is killed once, whatever happens until it is dead, and is not renewed any more.
+func TestAKillIsNotRepeated(t *testing.T) {
+	for name, kill := range map[string]func(*script){
+		"the session ended": func(s *script) { s.on(SessionEnded{Reason: "expired"}, "KillTask") },
+		"in a hurry": func(s *script) {
+			s.on(Quit{Reason: "stop"}, "StopTask")
+			s.on(Quit{Reason: "stop"}, "KillTask")
+			s.m.replaced = true // no RENEW
+		},
+		"the registration is gone": func(s *script) {
+			s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "EndSession", "KillTask")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.lead()
+			kill(s)
+			s.on(Tick{})
+			s.after(s.b.Renew)
+			s.on(Tick{})
+			actions := s.on(ChildDead{Status: "was killed"}, "RunPostStop")
+			if n := notes(actions); len(n) > 0 {
+				t.Errorf("%q", n)
+			}
+		})
+	}
+}
+
+// The end of the session says why itself, and ends what was under way.
+func TestTheEndOfTheSession(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrSessionEnded})
+	if s.m.stop != nil {
+		t.Errorf("stops: %q", s.m.stop.Reason)
+	}
+	s = newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
+	if s.m.stop != nil {
+		t.Errorf("its incarnation is gone, and it stops: %q", s.m.stop.Reason)
+	}
+	s = newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	if s.m.Idle() {
+		t.Error("idle while ACQUIRE is under way")
+	}
+	s.on(SessionEnded{Reason: "expired"})
+	if s.m.Phase() != Ended || !s.m.Idle() {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// A term whose ACQUIRE may have been applied is not acquired again once the fence has been written anew.
+func TestATermOfUnknownOutcomeIsNotAcquiredTwice(t *testing.T) {
+	start := func(t *testing.T) *script {
+		s := newScript(t)
+		s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.after(s.b.Renew)
+		return s
+	}
+	wiped := func(s *cluster.Snapshot) {
+		fence("old", 6, cluster.FenceRevoked)(s)
+		s.Fence.Stat.Version = 12
+	}
+	s := start(t)
+	s.on(s.saw(wiped))
+	s.on(s.saw(wiped, replacedBy("me", 8)), "ACQUIRE")
+	s = start(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE") // it was not applied
+}
+
+// Only what the ACQUIRE of unknown outcome would have written is taken for its own; else it is given back.
+func TestOnlyItsOwnAcquireIsAdopted(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Snapshot){
+		"a later term": func(s *cluster.Snapshot) { s.Elected.Record.Term, s.Fence.Record.Term = 8, 8 },
+		"another's": func(s *cluster.Snapshot) {
+			s.Elected.Record.Incarnation, s.Fence.Record.Incarnation = "other", "other"
+		},
+		"a fence of another term":      func(s *cluster.Snapshot) { s.Fence.Record.Term = 6 },
+		"a decision that has moved on": replacedBy("other", 8),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.on(s.saw(), "ACQUIRE")
+			s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+			s.after(s.b.Renew)
+			s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), change), "RELEASE")
+		})
+	}
+}
+
+// What comes late of an earlier term resets a machine in standby: its lease, pauses, bounds and doubts must survive that.
+func TestALateFailureForgetsNothing(t *testing.T) {
+	late := ChildFailed{Err: errors.New("late")}
+	t.Run("when ACQUIRE was sent", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		want := s.now + s.b.Lease
+		s.after(s.b.Renew / 2)
+		s.on(late)
+		if at := deadline(t, s.on(done(TxAcquire), "Lease", "RunPreStart")); at != want {
+			t.Errorf("the lease ends at %s, want %s", at, want)
+		}
+	})
+	t.Run("that ACQUIRE was refused", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(refused(TxAcquire, 1, cluster.ErrBadVersion))
+		s.on(late)
+		s.on(s.saw())
+	})
+	t.Run("that ACQUIRE may have been applied", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
+		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+		s.on(late)
+		s.after(s.b.Renew)
+		s.on(s.saw(fence("old", 6, cluster.FenceRevoked), func(s *cluster.Snapshot) { s.Fence.Stat.Version = 12 }))
+	})
+	t.Run("that the lease was cut", func(t *testing.T) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		cut := s.now + 300*time.Millisecond
+		s.on(LeaseCut{Deadline: cut, Reason: shrunk})
+		s.on(late)
+		if at := deadline(t, s.on(done(TxAcquire), "Lease", "RELEASE")); at != cut {
+			t.Errorf("the lease ends at %s, it was cut to %s", at, cut)
+		}
+	})
+}
+
+// Whose post_stop has failed leaves a fence that owes the wait, as what the work has set up may still be there.
+func TestAFailedPostStopOwesTheWait(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	f := released(t, sent(t, s.on(HookDone{Err: errors.New("no route")}, "RELEASE")))
+	if f.State != cluster.FenceUnclean || time.Duration(f.Owed) != s.b.WaitOut {
+		t.Errorf("left behind: %+v", f)
+	}
+}
+
+// A leader whose child is started again is not called one until it is ready.
+func TestAChildThatIsStartedAgainIsStarting(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(ChildDead{Status: "exited"})
+	s.after(time.Second)
+	s.on(Tick{}, "StartChild", "RENEW")
+	if s.m.Phase() != Starting {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	s.on(ChildStarted{})
+	s.on(ChildReady{})
+	if s.m.Phase() != Leading {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// Nothing is acquired from what is only half read, or for another.
+func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
+	s := newScript(t)
+	half := func(s *cluster.Snapshot) { s.Leadership, s.Fence = false, cluster.Slot[cluster.Fence]{} }
+	s.on(s.saw(func(s *cluster.Snapshot) { s.Leadership = false }))
+	s.on(s.saw(half))
+	if s.m.Phase() != Waiting {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	// Nor does it show that an ACQUIRE of unknown outcome was applied.
+	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
+	s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+	if s.m.Phase() != Standby {
+		t.Errorf("phase %s, by what is old", s.m.Phase())
+	}
+	s.after(s.b.Renew)
+	s.on(s.saw(half))
+	if s.m.Phase() != Waiting {
+		t.Errorf("phase %s after an ACQUIRE of unknown outcome", s.m.Phase())
+	}
+	s = newScript(t)
+	s.lead()
+	s.on(s.leading(replacedBy("other", 8)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.on(done(TxRelease), "Lease")
+	s.on(s.saw(replacedBy("other", 3))) // another's term that fell back ends only the other's session
+	if s.m.Phase() != Standby {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// After a refusal the versions are those that are read next.
+func TestVersionsAfterARefusal(t *testing.T) {
+	moved := func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 30, 4 }
+	t.Run("RELEASE", func(t *testing.T) {
+		s := newScript(t)
+		s.lead()
+		s.on(s.leading(replacedBy("other", 8)), "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+		s.on(refused(TxRelease, 1, cluster.ErrBadVersion))
+		s.after(s.b.Renew)
+		s.on(Tick{}) // not before they are read
+		s.on(s.leading(replacedBy("other", 8), moved), "RELEASE")
+		if h := s.m.holding; h.Fence != 30 || h.Current != 4 {
+			t.Errorf("%+v", h)
+		}
+	})
+	t.Run("READY, of which an earlier one was applied", func(t *testing.T) {
+		s := newScript(t)
+		s.declare()
+		s.on(refused(TxReady, 2, cluster.ErrBadVersion), "StopTask")
+		s.on(s.leading(moved))
+		if f := s.wound(); !f.Led || s.m.holding.Fence != 30 {
+			t.Errorf("left behind: %+v by %+v", f, s.m.holding)
+		}
+	})
+}
+
+// A RELEASE that is read back makes way for the next term at once, with a deadline of its own.
+func TestTheNextTermFollowsAReleaseThatWasReadBack(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.leading(replacedBy("other", 8)), "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
+	s.after(s.b.Renew)
+	tx := sent(t, s.on(s.saw(fence("me", 7, cluster.FenceReleased), replacedBy("me", 9)), "Lease", "ACQUIRE"))
+	if tx.Deadline != s.now+s.b.Lease {
+		t.Errorf("deadline %s", tx.Deadline-s.now)
+	}
+}
+
+// What is logged when time runs out, once, and only if there is work to stop.
+func TestWhatIsLoggedWhenTimeRunsOut(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.m.pending = TxRenew // no answer
+	s.now = s.m.Deadline() - s.b.Grace
+	if n := notes(s.on(Tick{}, "StopTask")); len(n) != 1 {
+		t.Errorf("%q", n)
+	}
+	s.after(1)
+	if n := notes(s.on(Tick{})); len(n) != 0 {
+		t.Errorf("again: %q", n)
+	}
+	s = newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	s.now = s.m.Deadline() - s.b.Grace
+	if n := notes(s.on(Tick{}, "RELEASE")); len(n) != 0 {
+		t.Errorf("nothing works yet: %q", n)
+	}
+}
+
+// A daemon that is to end waits for the outcome of a RELEASE that is under way, then goes and says so.
+func TestAReleaseWithoutAnAnswer(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	over := s.m.Deadline() + s.b.Session
+	s.on(Quit{Reason: "stop"}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.now = over
+	s.on(Tick{})
+	s.now = over - 1
+	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
+	s.m.again = over + 1
+	s.on(Tick{})
+	s.now = over
+	if n := notes(s.on(Tick{}, "EndSession", "Lease")); len(n) != 1 || n[0] != "leadership could not be released, as ZooKeeper does not answer: it ends with the session" {
+		t.Errorf("%q", n)
+	}
+}
+
+// A child is given up for the exits within the window, and is then not said to be started again.
+func TestExitsOutsideOfTheWindowDoNotCount(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.m.deadline = s.now + time.Hour // the lease is not what is tested
+	s.m.renewed = s.m.deadline
+	first := s.now
+	exit := func(at time.Duration, started bool) {
+		t.Helper()
+		s.now = at
+		actions := s.m.Step(s.now, ChildDead{Status: "exited"})
+		if n := notes(actions); (len(n) == 1) != started || (s.m.stop == nil) != started {
+			t.Fatalf("after %s: %q, %+v", at-first, n, s.m.stop)
+		}
+		if started {
+			s.now += time.Second
+			s.m.Step(s.now, Tick{})
+			s.m.Step(s.now, ChildStarted{})
+			s.m.Step(s.now, ChildReady{})
+		}
+	}
+	exit(first, true)
+	exit(first+10*time.Second, true)
+	exit(first+time.Minute, true) // the first is a minute ago, and no longer counts
+	exit(first+time.Minute+9*time.Second, false)
+}
+
+// What the machine shows of itself.
+func TestWhatIsShown(t *testing.T) {
+	s := newScript(t)
+	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
+		t.Errorf("in standby: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
+	}
+	s.lead()
+	if s.m.Term() != 7 || s.m.Deadline() != s.now+s.b.Lease || !s.m.Running() {
+		t.Errorf("leading: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
+	}
+	s.m.SetSite("dc2")
+	s.on(s.leading(replacedBy("other", 8)), "StopTask")
+	if f := s.wound(); f.Site != "dc2" {
+		t.Errorf("site %s", f.Site)
+	}
+	s.on(done(TxRelease), "Lease")
+	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
+		t.Errorf("in standby again: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
+	}
+}

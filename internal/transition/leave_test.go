@@ -1,0 +1,150 @@
+package transition
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// entrusted returns the last LEAVE in what a step wants done, and how many there are.
+func entrusted(actions []Action) (last []cluster.Op, n int) {
+	for _, a := range actions {
+		if e, ok := a.(Entrust); ok {
+			last, n = e.Ops, n+1
+		}
+	}
+	return last, n
+}
+
+// leaves checks that a step entrusts one LEAVE with these versions and this fence.
+func (s *script) leaves(actions []Action, fence, current int32, want cluster.Fence) {
+	s.t.Helper()
+	ops, n := entrusted(actions)
+	if n != 1 || len(ops) != 3 {
+		s.t.Fatalf("%d of %d operations", n, len(ops))
+	}
+	p := s.m.opt.Paths
+	got := fmt.Sprintf("%s %s, %s %s@%d, %s %s@%d", ops[0].Kind, ops[0].Path, ops[1].Kind, ops[1].Path, ops[1].Version, ops[2].Kind, ops[2].Path, ops[2].Version)
+	if expect := fmt.Sprintf("delete %s, set %s@%d, delete %s@%d", p.Incarnation("me"), p.Leader(), fence, p.Current(), current); got != expect {
+		s.t.Errorf("%s, want %s", got, expect)
+	}
+	f := cluster.ReadFence(p.Leader(), ops[1].Data, cluster.Stat{Version: fence + 1}, true)
+	if r := f.Record; f.Err != nil || r.State != want.State || r.Owed != want.Owed || r.Led != want.Led || !r.Lost || r.Requested || r.Term != 7 || r.Incarnation != "me" {
+		s.t.Errorf("%+v, %v, want %+v", r, f.Err, want)
+	}
+}
+
+// What is entrusted has the versions of the last transaction that took effect, and is taken back with the release.
+func TestLeaveIsEntrustedAsLongAsLeadershipIsHeld(t *testing.T) {
+	s := newScript(t)
+	if _, n := entrusted(s.on(s.saw(), "ACQUIRE")); n != 0 {
+		t.Error("before anything is held")
+	}
+	acquired := done(TxAcquire)
+	acquired.Results[cluster.ResultCurrent].Version = 0
+	s.leaves(s.on(acquired, "Lease", "RunPreStart"), 11, 0, cluster.Fence{State: cluster.FenceReleased})
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	ready := done(TxReady)
+	ready.Results[cluster.ResultFence].Version = 12
+	s.leaves(s.on(ready), 12, 1, cluster.Fence{State: cluster.FenceReleased, Led: true})
+	s.after(s.b.Renew)
+	if _, n := entrusted(append(s.on(Tick{}, "RENEW"), s.on(done(TxRenew), "Lease")...)); n != 0 {
+		t.Error("anew at a renewal, which moves no version")
+	}
+	s.on(Quit{Reason: "test"}, "StopTask")
+	s.on(ChildDead{}, "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	if ops, n := entrusted(s.on(done(TxRelease), "Lease", "EndSession")); n != 1 || len(ops) != 0 {
+		t.Errorf("it is not taken back: %d, %v", n, ops)
+	}
+}
+
+// A wait-out that was not served stays owed.
+func TestLeaveIsUncleanWhileTheWaitOutIsNotServed(t *testing.T) {
+	s := newScript(t)
+	wait := max(4*time.Second, s.b.WaitOut)
+	s.on(s.saw(fence("other", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.leaves(s.on(done(TxAcquire), "Lease"), 11, 0, cluster.Fence{State: cluster.FenceUnclean, Owed: cluster.Duration(wait)})
+	for s.m.Phase() == WaitOut {
+		s.now = s.m.Wake()
+		for _, a := range s.m.Step(s.now, Tick{}) {
+			switch a := a.(type) {
+			case Send:
+				s.m.Step(s.now, done(a.Tx))
+			case Entrust:
+				s.leaves([]Action{a}, 11, 0, cluster.Fence{State: cluster.FenceReleased})
+				return
+			}
+		}
+	}
+	t.Error("nothing new is entrusted when it is served")
+}
+
+// With the session over nothing else can release. What post_stop has left behind is owed then, too.
+func TestLeaveOutlivesTheSession(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want cluster.FenceState
+	}{"undone": {nil, cluster.FenceReleased}, "not undone": {errors.New("post_stop"), cluster.FenceUnclean}} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.lead()
+			last, _ := entrusted(s.on(SessionEnded{Reason: "lost"}, "KillTask"))
+			after := append(s.on(ChildDead{}, "RunPostStop"), s.on(HookDone{Err: c.err}, "Lease")...)
+			if ops, n := entrusted(after); n > 0 {
+				last = ops
+			} else if c.err != nil {
+				t.Fatal("nothing new is entrusted")
+			}
+			if s.m.Phase() != Ended {
+				t.Fatalf("phase %s", s.m.Phase())
+			}
+			if c.err != nil && !strings.Contains(string(last[1].Data), string(c.want)) {
+				t.Errorf("%s, want %s", last[1].Data, c.want)
+			}
+		})
+	}
+}
+
+// READY may have taken effect although its reply was lost: what is entrusted is refused then, and goes on to be.
+func TestLeaveIsNotGuessed(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	if _, n := entrusted(s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})); n != 0 {
+		t.Error("after a lost reply")
+	}
+	s.after(time.Millisecond)
+	mine := s.saw(s.mine()...)
+	mine.Snapshot.Fence.Stat.Version, mine.Snapshot.Current.Stat.Version = 21, 3
+	s.leaves(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
+}
+
+// Only a candidate with the setting takes the end of the session for the end of the work.
+func TestTheEndOfASession(t *testing.T) {
+	for trusted, want := range map[bool][]string{false: {"Lease"}, true: {"Lease", "RunPreStart"}} {
+		s := newScript(t)
+		s.m.opt.TrustSessionEnd = trusted
+		tx := sent(t, s.on(s.saw(fence("other", 6, cluster.FenceReady)), "ACQUIRE"))
+		said := ""
+		for _, a := range s.on(done(TxAcquire), want...) {
+			if a, ok := a.(Announce); ok {
+				said = a.Reason
+			}
+		}
+		f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
+		const why = "4s, as the end of other's session does not prove that its work ended"
+		if trusted != (f.Wait == "") || trusted != (f.Owed == 0) || !trusted && (f.Wait != why || !strings.HasSuffix(said, "; waiting "+why)) {
+			t.Errorf("trusted %v: owes %s (%s), says %q", trusted, f.Owed, f.Wait, said)
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package transition
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// wound runs the machine to its RELEASE after it was told to stop, and returns the fence that it leaves behind.
+func (s *script) wound() cluster.Fence {
+	s.t.Helper()
+	var tx Send
+	find := func(actions []Action) {
+		for _, a := range actions {
+			if send, ok := a.(Send); ok && send.Tx == TxRelease {
+				tx = send
+			}
+		}
+	}
+	if s.m.Running() {
+		find(s.m.Step(s.now, ChildDead{Status: "ended"}))
+	}
+	find(s.m.Step(s.now, HookDone{}))
+	if s.m.pending == TxRenew {
+		find(s.m.Step(s.now, done(TxRenew)))
+	}
+	if tx.Tx == "" {
+		s.t.Fatalf("no RELEASE in phase %s", s.m.Phase())
+	}
+	return released(s.t, tx)
+}
+
+// leading is what a leader reads, with changes.
+func (s *script) leading(change ...func(*cluster.Snapshot)) Saw {
+	return s.saw(append(s.mine(), change...)...)
+}
+
+// A leader stops for each of these alone, says why in the fence, and does not renew while it stops.
+func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*cluster.Snapshot)
+		reason string
+		asked  bool
+	}{
+		{"another incarnation", func(s *cluster.Snapshot) { s.Elected.Record.Node, s.Elected.Record.Incarnation = "x", "x" }, "replaced by x in term 7: because", true},
+		{"another term", func(s *cluster.Snapshot) { s.Elected.Record.Term = 8 }, "replaced by me in term 8: because", true},
+		{"another version", func(s *cluster.Snapshot) { s.Elected.Stat.Version++ }, "replaced by me in term 7: because", false},
+		{"no decision", func(s *cluster.Snapshot) { s.Elected = cluster.Slot[cluster.Elected]{} }, "the decision was deleted or damaged", false},
+		{"a damaged decision", func(s *cluster.Snapshot) {
+			s.Elected.Record, s.Elected.Err = cluster.Elected{}, errors.New("damaged")
+		}, "the decision was deleted or damaged", false},
+		{"current of another session", func(s *cluster.Snapshot) { s.Current.Stat.Owner++ }, "current was taken away", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScript(t)
+			s.lead()
+			s.on(s.leading(func(s *cluster.Snapshot) { s.Elected.Record.Reason = "because" }, c.change), "StopTask")
+			s.after(s.b.Renew)
+			s.on(Tick{})
+			reason := s.m.stop.Reason
+			if reason != c.reason || s.m.stop.Requested != c.asked {
+				t.Errorf("it stops because %q (requested: %v), want %q (%v)", reason, s.m.stop.Requested, c.reason, c.asked)
+			}
+			if strings.Contains(c.name, "session") {
+				return // there is nothing to release
+			}
+			if f := s.wound(); f.Reason != c.reason || f.Requested != c.asked || !f.Led {
+				t.Errorf("left behind: %+v", f)
+			}
+		})
+	}
+}
+
+// What is read does not move the versions that a holder's transactions are fenced with: only its own writes do.
+func TestVersionsThatAreReadAreNotAdopted(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(s.leading(func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 99, 98 }))
+	s.after(s.b.Renew)
+	tx := sent(t, s.on(Tick{}, "RENEW"))
+	if h := s.m.holding; h.Fence != 11 || h.Current != 1 {
+		t.Errorf("%+v, %+v", h, tx.Ops)
+	}
+}
+
+func (s *script) declare() {
+	s.t.Helper()
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+}
+
+// A READY of unknown outcome is read back: done if it was applied, sent again if not, with the versions that were read.
+func TestReadyOfUnknownOutcome(t *testing.T) {
+	held := func(s *cluster.Snapshot) {
+		fence("me", 7, cluster.FenceHeld)(s)
+		current("me", session)(s)
+		s.Fence.Stat.Version, s.Current.Stat.Version = 21, 3
+	}
+	ready := func(s *cluster.Snapshot) {
+		held(s)
+		s.Fence.Record.State = cluster.FenceReady
+	}
+	start := func(t *testing.T) *script {
+		s := newScript(t)
+		s.declare()
+		s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})
+		s.on(Tick{}) // before it is read back nothing is sent
+		s.after(s.b.Renew)
+		s.on(Tick{})
+		return s
+	}
+	t.Run("applied", func(t *testing.T) {
+		s := start(t)
+		s.on(s.saw(ready), "RENEW")
+		if h := s.m.holding; s.m.Phase() != Leading || h.Fence != 21 || h.Current != 3 {
+			t.Errorf("phase %s, %+v", s.m.Phase(), h)
+		}
+	})
+	t.Run("not applied", func(t *testing.T) {
+		s := start(t)
+		s.on(s.saw(held), "READY")
+		if h := s.m.holding; s.m.Phase() != Declaring || h.Fence != 21 || h.Current != 3 {
+			t.Errorf("phase %s, %+v", s.m.Phase(), h)
+		}
+	})
+	t.Run("applied for a child that has died since", func(t *testing.T) {
+		s := start(t)
+		s.on(ChildDead{Status: "exited"}, "RunPostStop")
+		s.on(s.saw(ready), "RENEW")
+		if s.m.ready {
+			t.Error("ready without a child")
+		}
+	})
+}
+
+// What makes way for a stop, and what is written into the fence.
+func TestReasonsOfFailure(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fail   func(*script)
+		reason string
+	}{
+		{"pre_start", func(s *script) {
+			s.on(s.saw(), "ACQUIRE")
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.on(HookDone{Err: errors.New("no disk")}, "RunPostStop")
+		}, "no disk"},
+		{"the child", func(s *script) {
+			s.declare()
+			s.on(ChildFailed{Err: errors.New("no port")}, "StopTask")
+			s.on(done(TxReady))
+		}, "no port"},
+		{"the child exits early", func(s *script) {
+			s.on(s.saw(), "ACQUIRE")
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+			s.on(HookDone{}, "StartChild")
+			s.on(ChildStarted{})
+			s.on(ChildDead{Status: "exited with status 3"}, "RunPostStop")
+		}, "the child exited with status 3 before it was ready"},
+		{"READY is refused", func(s *script) {
+			s.declare()
+			s.on(refused(TxReady, 1, cluster.ErrBadVersion), "StopTask")
+			s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
+		}, "READY was refused: check : " + cluster.ErrBadVersion.Error()},
+		{"ZooKeeper does not answer", func(s *script) {
+			s.lead()
+			s.now = s.m.Deadline() - s.b.Grace
+			s.on(Tick{}, "StopTask", "RENEW")
+			s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent})
+			s.after(s.b.Renew)
+		}, "the lease could not be renewed: no answer from ZooKeeper"},
+		{"the lease is over", func(s *script) {
+			s.lead()
+			s.now = s.m.Deadline()
+			s.on(Tick{}, "KillTask")
+		}, "the lease ended: ZooKeeper did not renew it in time"},
+		{"an order", func(s *script) { s.lead(); s.on(Quit{Reason: "asked to"}, "StopTask") }, "asked to"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScript(t)
+			c.fail(s)
+			if f := s.wound(); f.Reason != c.reason || f.Requested != (c.name == "an order") {
+				t.Errorf("left behind: %+v, want %q", f, c.reason)
+			}
+		})
+	}
+}
+
+// A transaction that was refused is followed by a new look, and what was read before it does not count.
+func TestWhatWasReadBeforeARefusalDoesNotCount(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.after(s.b.Renew)
+	old := s.leading()
+	s.on(Tick{}, "RENEW")
+	s.after(time.Second)
+	reread := false
+	for _, a := range s.on(refused(TxRenew, 2, cluster.ErrBadVersion), "StopTask") {
+		reread = reread || a == Reread{}
+	}
+	s.m.Step(s.now, old)
+	if !reread || s.m.seen {
+		t.Errorf("reread: %v, judged by what is old: %v", reread, s.m.seen)
+	}
+}
+
+// Only the loss of the own incarnation ends the session: not another znode's, and not another error.
+func TestRefusalsThatDoNotEndTheSession(t *testing.T) {
+	for _, ev := range []TxDone{refused(TxRenew, 1, cluster.ErrNoNode), refused(TxRenew, 0, cluster.ErrNoAuth)} {
+		s := newScript(t)
+		s.lead()
+		s.after(s.b.Renew)
+		s.on(Tick{}, "RENEW")
+		s.on(ev, "StopTask")
+	}
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(refused(TxAcquire, 0, cluster.ErrNoNode), "EndSession")
+	if s.m.ended != "its own incarnation is gone" {
+		t.Errorf("%q", s.m.ended)
+	}
+}
+
+// After each failure the next try waits, and the machine wakes for it.
+func TestPausesBetweenTries(t *testing.T) {
+	release := func(s *script) {
+		s.lead()
+		s.on(s.leading(replacedBy("other", 8)), "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+	}
+	renew := func(s *script) {
+		s.lead()
+		s.after(s.b.Renew)
+		s.on(Tick{}, "RENEW")
+	}
+	for _, c := range []struct {
+		name  string
+		until func(*script)
+		ev    TxDone
+		pause func(cluster.Budget) time.Duration
+		then  string
+	}{
+		{"RELEASE not sent", release, TxDone{Tx: TxRelease, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RELEASE"},
+		{"RELEASE refused", release, refused(TxRelease, 1, cluster.ErrBadVersion), func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RELEASE"},
+		{"READY not sent", (*script).declare, TxDone{Tx: TxReady, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "READY"},
+		{"RENEW not sent", renew, TxDone{Tx: TxRenew, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RENEW"},
+		{"ACQUIRE refused", func(s *script) { s.on(s.saw(), "ACQUIRE") }, refused(TxAcquire, 1, cluster.ErrBadVersion), func(b cluster.Budget) time.Duration { return b.Renew }, "ACQUIRE"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScript(t)
+			c.until(s)
+			s.on(c.ev)
+			read := func(s *script) Saw {
+				switch {
+				case c.then == "ACQUIRE":
+					return s.saw()
+				case c.then == "RENEW":
+					return s.leading()
+				case c.then == "READY":
+					return s.saw(fence("me", 7, cluster.FenceHeld), current("me", session))
+				}
+				return s.leading(replacedBy("other", 8))
+			}
+			s.on(read(s))
+			due := s.now + c.pause(s.b)
+			if wake := s.m.Wake(); wake != due {
+				t.Errorf("wakes after %s, want %s", wake-s.now, due-s.now)
+			}
+			s.now = due - 1
+			s.on(read(s))
+			s.now = due
+			s.on(read(s), c.then)
+		})
+	}
+}
+
+// The machine wakes for each of its times.
+func TestWakesForEachOfItsTimes(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	wants := func(what string, at time.Duration) {
+		t.Helper()
+		if got := s.m.Wake(); got != at {
+			t.Errorf("%s: wakes in %s, want %s", what, got-s.now, at-s.now)
+		}
+	}
+	wants("the RENEW", s.now+s.b.Renew)
+	s.after(s.b.Renew)
+	s.on(Tick{}, "RENEW")
+	s.m.renewed = 0 // no RENEW is due
+	wants("the graceful stop", s.m.Deadline()-s.b.Grace)
+	s.now = s.m.Deadline() - s.b.Grace
+	s.on(Tick{}, "StopTask")
+	wants("the kill", s.m.Deadline())
+	s.now = s.m.Deadline()
+	s.on(Tick{}, "KillTask")
+	wants("nothing", 0)
+	s.on(Quit{Reason: "stop"})
+	wants("the end without ZooKeeper", s.m.Deadline()+s.b.Session)
+
+	s = newScript(t)
+	s.lead()
+	s.on(ChildDead{Status: "exited"})
+	s.m.opt.RestartBackoff = 0
+	wants("the RENEW before the restart", s.now+s.b.Renew)
+	s.m.restart = s.now + time.Millisecond
+	wants("the restart", s.now+time.Millisecond)
+
+	s = newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	s.m.waitOver = s.now + time.Millisecond
+	wants("the end of the wait-out", s.now+time.Millisecond)
+}
+
+// The phases, as they are shown.
+func TestPhases(t *testing.T) {
+	s := newScript(t)
+	var got []Phase
+	at := func(ev Event) {
+		s.m.Step(s.now, ev)
+		got = append(got, s.m.Phase())
+	}
+	at(Tick{})
+	at(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
+	at(s.saw())
+	at(done(TxAcquire))
+	at(HookDone{})
+	at(ChildStarted{})
+	at(ChildReady{})
+	at(done(TxReady))
+	at(ChildDead{Status: "exited"})
+	at(s.leading(replacedBy("other", 8)))
+	at(HookDone{})
+	at(done(TxRelease))
+	at(SessionEnded{Reason: "expired"})
+	want := []Phase{Standby, Waiting, Acquiring, Preparing, Starting, Starting, Declaring, Leading, Leading, Releasing, Releasing, Standby, Ended}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf(" got %v\nwant %v", got, want)
+	}
+}

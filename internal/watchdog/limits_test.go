@@ -1,0 +1,139 @@
+package watchdog
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// The elector's clock does not begin at 0.
+const begin = time.Hour
+
+const patience, kill = 10 * time.Second, time.Second // as holds writes them
+
+// When a limit is reached, and when the watchdog asks to be called again.
+func TestLimits(t *testing.T) {
+	damaged := errors.New("damaged")
+	fence := func(s cluster.Snapshot, state cluster.FenceState, waitOut, owed time.Duration) cluster.Snapshot {
+		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a", Term: 7, State: state,
+			WaitOut: cluster.Duration(waitOut), Owed: cluster.Duration(owed), Kill: cluster.Duration(kill), Patience: cluster.Duration(patience)}}
+		return s
+	}
+	current := func(s cluster.Snapshot, id string) cluster.Snapshot {
+		s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: 5}, Record: cluster.Current{Incarnation: id}}
+		return s
+	}
+	cause := func(s cluster.Snapshot, c cluster.Cause) cluster.Snapshot {
+		s.Elected.Record.Cause = c
+		return s
+	}
+	alive := func(s cluster.Snapshot) cluster.Snapshot {
+		s.FenceAlive = true
+		return s
+	}
+	unreadable := func(s cluster.Snapshot) cluster.Snapshot {
+		s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}
+		return s
+	}
+	lostFence := func(s cluster.Snapshot) cluster.Snapshot {
+		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: damaged}
+		return s
+	}
+	for _, c := range []struct {
+		name     string
+		snapshot cluster.Snapshot
+		overdue  time.Duration // 0: never
+		revoke   time.Duration
+	}{
+		{"a wait-out that was not taken over yet is the candidate's to serve", fence(elected("b", 8), cluster.FenceRevoked, 6*time.Second, 0), takeover + 6*time.Second, 0},
+		{"a candidate that owes nothing", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a")), takeover, 0},
+		{"a candidate that owes a part", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a")), takeover + 2*time.Second, 0},
+		{"a candidate whose current is damaged", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "")), takeover, 0},
+		{"a candidate that holds current while the fence is damaged", current(lostFence(elected("b", 8)), "b"), takeover + own, 2 * own},
+		{"no decision", current(fence(unreadable(elected("b", 8)), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},
+		{"no decision and nobody in office", unreadable(elected("b", 8)), 0, 0},
+		{"a leader that was replaced", current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), 0, patience},
+		{"a leader that was replaced with a fence that is damaged", current(lostFence(elected("b", 8)), "a"), 0, 2 * own},
+		{"a candidate that was overdue", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, kill},
+		{"a candidate that was replaced for another reason", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseMove), 0, patience},
+		{"a leader that was declared ready when it was overdue", cause(current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, patience},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWatchdog()
+			first := w.Observe(c.snapshot, begin)
+			if at := cluster.Earlier(c.overdue, c.revoke); at > 0 && first.Wake != begin+at || at == 0 && first.Wake != 0 {
+				t.Errorf("wakes after %s, want %s", first.Wake-begin, at)
+			}
+			for _, after := range []time.Duration{0, c.overdue - 1, c.overdue, c.revoke - 1, c.revoke, time.Hour} {
+				after = max(after, 0)
+				f := w.Observe(c.snapshot, begin+after)
+				if (f.Overdue != "") != (c.overdue > 0 && after >= c.overdue) {
+					t.Errorf("after %s: overdue %q, want it after %s", after, f.Overdue, c.overdue)
+				}
+				if (f.Revoke != "") != (c.revoke > 0 && after >= c.revoke) {
+					t.Errorf("after %s: revoke %q, want it after %s", after, f.Revoke, c.revoke)
+				}
+			}
+		})
+	}
+}
+
+// The watchdog wakes at the first of several limits, whatever their order in the record, and never for one that is over.
+func TestWakesAtTheFirstLimit(t *testing.T) {
+	for _, order := range [][]time.Duration{{10, 20}, {20, 10}} {
+		w := newWatchdog()
+		s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
+		for i, d := range order {
+			s.Elected.Record.Exclusions = append(s.Elected.Record.Exclusions, cluster.Exclusion{Node: string(rune('x' + i)), For: cluster.Duration(d * time.Second)})
+		}
+		for _, c := range []struct{ after, want time.Duration }{{0, 10}, {9, 10}, {10, 20}, {19, 20}} {
+			f := w.Observe(s, begin+c.after*time.Second)
+			if f.Wake != begin+c.want*time.Second {
+				t.Errorf("exclusions of %v s, after %d s: wakes after %s, want %d s", order, c.after, f.Wake-begin, c.want)
+			}
+			for i, d := range order {
+				if f.Age[i] != c.after*time.Second || f.Exclusions[i].Served != (c.after >= d) {
+					t.Errorf("after %d s: an exclusion of %d s is %s old, served: %v", c.after, d, f.Age[i], f.Exclusions[i].Served)
+				}
+			}
+		}
+		if f := w.Observe(s, begin+20*time.Second); f.Wake != 0 {
+			t.Errorf("wakes at %s although everything is over", f.Wake)
+		}
+	}
+}
+
+// Strikes are forgotten after a time as leader without interruption.
+func TestForgivenessStartsAnewAfterAnInterruption(t *testing.T) {
+	leads := func(term int64) cluster.Snapshot {
+		s := holds(elected("a", term), "a", term, cluster.FenceReady)
+		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 2, Served: true}}
+		return s
+	}
+	interrupted := leads(7)
+	interrupted.Current.Exists = false
+	for name, c := range map[string]struct {
+		between cluster.Snapshot
+		after   int64
+	}{
+		"current was gone for a moment": {interrupted, 7},
+		"a new term":                    {leads(8), 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatchdog()
+			w.Observe(leads(7), begin)
+			w.Observe(c.between, begin+time.Minute)
+			again := begin + time.Minute
+			for _, at := range []time.Duration{again, begin + forgive, again + forgive - 1} {
+				if f := w.Observe(leads(c.after), at); len(f.Exclusions) != 1 {
+					t.Errorf("forgiven after %s", at-begin)
+				}
+			}
+			if f := w.Observe(leads(c.after), again+forgive); len(f.Exclusions) != 0 {
+				t.Error("not forgiven")
+			}
+		})
+	}
+}

@@ -1,8 +1,10 @@
 package faults
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,11 +17,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/racelog"
 )
 
 var (
 	count = flag.Int("faults.n", 12, "inject so many faults")
+	only  = flag.String("faults.only", "", "inject mostly the faults whose name has this in it")
+	keep  = flag.Bool("faults.keep", false, "keep the ledger and the logs")
 	seed  = flag.Uint64("faults.seed", 0, "repeat this choice of faults; 0 takes one from the clock")
 	// self plays the child.
 	self string
@@ -27,13 +32,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("LEDGER") != "" {
-		child()
+	var err error
+	self, err = os.Executable()
+	if err == nil && play() {
 		return
 	}
 	flag.Parse()
-	var err error
-	if self, err = os.Executable(); err == nil {
+	if err == nil {
 		bins, err = os.MkdirTemp("", "zkelectd-faults-bin-")
 	}
 	if err != nil {
@@ -71,61 +76,78 @@ func TestCampaign(t *testing.T) {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d, repeat with: go test ./internal/faults -run TestCampaign -faults.n=%d -faults.seed=%d", *seed, *count, *seed)
-	f := newFleet(t, build(t, ""), *seed)
+	f := newFleet(t, build(t, ""), *seed, func(*node) {})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	injected := make(map[string]int)
-	var took []time.Duration
+	c := &campaign{fleet: f, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration)}
 	for n := 0; n < *count && !t.Failed(); {
-		n += f.round(injected, min(*count-n, 1+max(0, f.rng.IntN(6)-3)))
+		n += c.round(min(*count-n, 1+max(0, f.rng.IntN(6)-3)))
 		if f.rng.Float64() < 0.7 {
-			d, err := f.converge(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			took = append(took, d)
+			c.settle()
 			f.inspect()
 		}
 	}
-	d, err := f.converge(t.Context())
-	if err != nil {
-		t.Error(err)
-	}
-	took = append(took, d)
-	f.report(injected, took, time.Since(began))
+	c.settle()
+	c.report()
 }
 
-// round injects some faults together, holds them for up to three session timeouts, and heals them.
-func (f *fleet) round(injected map[string]int, together int) int {
+// campaign is what was done to a fleet, and how it has come through.
+type campaign struct {
+	*fleet
+	began    time.Time
+	injected map[string]int             // by the fault's name
+	since    []string                   // the faults since all was settled
+	settled  map[string][]time.Duration // by the fault's name: how long after the last of the faults it was among; "" for all
+}
+
+// settle waits until all is well, and notes how long that took.
+func (c *campaign) settle() {
+	took, err := c.converge(c.t.Context())
+	if err != nil {
+		c.t.Errorf("%v (%s)", err, strings.Join(c.since, ", "))
+	}
+	slices.Sort(c.since)
+	for _, name := range append(slices.Compact(c.since), "") {
+		c.settled[name] = append(c.settled[name], took)
+	}
+	c.since = nil
+}
+
+// round injects some faults together, holds them for up to three session timeouts, and heals them. It returns how many.
+func (c *campaign) round(together int) (injected int) {
 	var heals []func()
 	var names []string
 	for range together {
-		k := kinds[f.rng.IntN(len(kinds))]
-		heal, err := k.inject(f)
-		if err != nil {
-			f.t.Errorf("%s: %v", k.name, err)
+		k := kinds[c.rng.IntN(len(kinds))]
+		if *only != "" && !strings.Contains(k.name, *only) && c.rng.Float64() < 0.95 {
+			continue
+		}
+		heal, err := k.inject(c.fleet)
+		switch {
+		case errors.Is(err, errNotPromised):
+			continue
+		case err != nil:
+			c.t.Errorf("%s: %v", k.name, err)
 			continue
 		}
 		heals, names = append(heals, heal), append(names, k.name)
-		injected[k.name]++
+		c.injected[k.name]++
 	}
-	hold := time.Duration(f.rng.Int64N(int64(3 * sessionTimeout)))
-	if f.rng.Float64() < 0.5 {
+	if len(names) == 0 {
+		return 0
+	}
+	c.since = append(c.since, names...)
+	hold := time.Duration(c.rng.Int64N(int64(3 * sessionTimeout)))
+	if c.rng.Float64() < 0.5 {
 		hold /= 5
 	}
-	f.t.Logf("%s: %s", hold.Round(time.Millisecond), strings.Join(names, ", "))
-	held := time.NewTimer(hold)
-	defer held.Stop()
-	select {
-	case <-held.C:
-	case <-f.t.Context().Done():
-	}
+	c.t.Logf("%s at %d: %s", hold.Round(time.Millisecond), boottime.Now(), strings.Join(names, ", "))
+	c.pass(hold)
 	for _, heal := range slices.Backward(heals) {
 		heal()
 	}
-	return together
+	return len(names)
 }
 
 // inspect reads S1 in the ledger.
@@ -140,28 +162,47 @@ func (f *fleet) inspect() []tenure {
 	return all
 }
 
-func (f *fleet) report(injected map[string]int, took []time.Duration, lasted time.Duration) {
-	all := f.inspect()
+func (c *campaign) report() {
+	lasted := time.Since(c.began)
+	all := c.inspect()
 	if !linearizable(all) {
-		f.t.Error("porcupine: acquiring and releasing is not linearizable")
+		c.t.Error("porcupine: acquiring and releasing is not linearizable")
 	}
-	for _, n := range f.nodes {
-		log, err := os.ReadFile(f.file(n.id + ".log"))
+	for _, n := range c.nodes {
+		log, err := os.ReadFile(c.file(n.id + ".log"))
 		if err != nil {
-			f.t.Error(err)
+			c.t.Error(err)
 		}
 		if strings.Contains(string(log), "panic:") || racelog.Found(string(log)) {
-			f.t.Errorf("the log of %s has a panic or a data race", n.id)
+			c.t.Errorf("the log of %s has a panic or a data race", n.id)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(injected)) {
-		f.t.Logf("%4d  %s", injected[name], name)
+	waited := 0
+	for _, n := range c.nodes {
+		waited += n.disk.Waited()
+		control, err := os.ReadFile(filepath.Join(n.memory.Dir, "memory.oom_control"))
+		if err != nil {
+			c.t.Error(err)
+		}
+		c.t.Logf("%s: %s", n.id, strings.ReplaceAll(strings.TrimSpace(string(control)), "\n", ", "))
+	}
+	c.t.Logf("%d reads waited for a stalled disk", waited)
+	for _, name := range slices.Sorted(maps.Keys(c.injected)) {
+		c.t.Logf("%4d  %-55s settled after %s", c.injected[name], name, spread(c.settled[name]))
 	}
 	total, longest := idle(all)
+	c.t.Logf("%d faults in %s, %d tenures, %d overlaps; without a leader %s in all, %s at most; settled after %s",
+		sum(c.injected), lasted.Round(time.Second), len(all), len(check(all)), total.Round(time.Millisecond), longest.Round(time.Millisecond),
+		spread(c.settled[""]))
+}
+
+// spread is the median and the most of some times.
+func spread(took []time.Duration) string {
+	if len(took) == 0 {
+		return "-"
+	}
 	slices.Sort(took)
-	f.t.Logf("%d faults in %s, %d tenures, %d overlaps; without a leader %s in all, %s at most; settled after %s (median), %s at most",
-		sum(injected), lasted.Round(time.Second), len(all), len(check(all)), total.Round(time.Millisecond), longest.Round(time.Millisecond),
-		took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	return fmt.Sprintf("%s (median), %s at most", took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 }
 
 func sum(m map[string]int) (n int) {
@@ -174,29 +215,82 @@ func sum(m map[string]int) (n int) {
 // With the enforcement of the lease taken out, the campaign must notice: a daemon that stands still for long is replaced,
 // and its child works on.
 func TestWithoutEnforcementTheLedgerShowsIt(t *testing.T) {
-	f := newFleet(t, build(t, "noenforcement"), 1)
+	f := newFleet(t, build(t, "noenforcement"), 1, func(*node) {})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	daemon := f.leader().pids().daemon
+	daemon, ok := f.leader().pids()[daemonProcess]
+	if !ok {
+		t.Fatal("the leader has no daemon")
+	}
 	syscall.Kill(daemon, syscall.SIGSTOP)
 	defer syscall.Kill(daemon, syscall.SIGCONT)
+	f.overlap()
+}
+
+// With only a keeper as containment, and nobody left to act, a grandchild that has hidden survives, as docs/safety.md says: the
+// campaign must notice that, too.
+func TestTheLedgerShowsHiddenGrandchildren(t *testing.T) {
+	f := newFleet(t, build(t, ""), 1, func(n *node) { n.containment, n.hides = "keeper", true })
+	if _, err := f.converge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.poll("a grandchild", func(ledger string) bool { return strings.Contains(ledger, grandchildArgument) })
+	n := f.leader()
+	if n.promised(actors, nil) {
+		t.Error("the campaign takes the end of this work for promised")
+	}
+	pids := n.pids()
+	for _, who := range actors {
+		if pids[who] == 0 {
+			t.Fatalf("the leader has no %s", who)
+		}
+	}
+	for _, who := range actors {
+		syscall.Kill(pids[who], syscall.SIGSTOP)
+	}
+	// The guard last: the kernel has stopped processes go on when their parent's end orphans their group.
+	for _, who := range slices.Backward(actors) {
+		syscall.Kill(pids[who], syscall.SIGKILL)
+	}
+	f.overlap()
+}
+
+// overlap waits until the checkers find two children at work.
+func (f *fleet) overlap() {
+	f.t.Helper()
+	f.poll("two children at work", func(string) bool {
+		all, err := readLedger(f.file("ledger"))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		faults := check(all)
+		if len(faults) == 0 || linearizable(all) {
+			return false
+		}
+		f.t.Logf("noticed: %s", faults[0])
+		return true
+	})
+}
+
+// poll waits until the ledger shows something.
+func (f *fleet) poll(what string, shown func(ledger string) bool) {
+	f.t.Helper()
 	limit := time.After(bound)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		all, err := readLedger(f.file("ledger"))
-		if err != nil {
-			t.Fatal(err)
+		data, err := os.ReadFile(f.file("ledger")) // no child may have begun it yet
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.t.Fatal(err)
 		}
-		if faults := check(all); len(faults) > 0 && !linearizable(all) {
-			t.Logf("noticed: %s", faults[0])
+		if err == nil && shown(string(data)) {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatal("two children at work are not noticed")
+			f.t.Fatalf("the ledger does not show %s", what)
 		}
 	}
 }

@@ -2,27 +2,29 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"zkelectd/internal/cgroup1"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/faultdisk"
 	"zkelectd/internal/link"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/zkserver"
 )
 
 const (
-	sessionTimeout = 2 * time.Second
+	sessionTimeout = 3 * time.Second
 	takeover       = 5 * time.Second
 	restartPause   = 100 * time.Millisecond // of the service manager
 )
@@ -42,7 +44,9 @@ type fleet struct {
 	session  *zkstore.Session
 	paths    cluster.Paths
 	nodes    []*node
-	revision int
+	revision int // of the policy
+	tables   int // of the packet filter, so far
+	starving int // control groups, so far
 }
 
 // node is a host: a zkelectd that is started again when it ends, as by a service manager.
@@ -54,13 +58,26 @@ type node struct {
 	links []*link.Link // to each server
 	wg    sync.WaitGroup
 
+	containment string
+	hides       bool            // its children always daemonize
+	disk        *faultdisk.Disk // has the program on it
+	memory, cpu cgroup1.Group   // of all its processes
+	emptied     []cgroup1.Group // below cpu, to be removed
+
+	// What the nemesis has done to it: see promised.
+	killed  map[string]time.Time
+	starved map[int]bool
+	asked   time.Time // when a child was last asked for manners
+
 	mu   sync.Mutex
 	pid  int // of the guard, 0 while none runs
 	over bool
 	wake chan struct{}
 }
 
-func newFleet(t *testing.T, binary string, seed uint64) *fleet {
+// newFleet starts one. What is chosen for a node by the seed, fix may change.
+func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "zkelectd-faults-")
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +98,17 @@ func newFleet(t *testing.T, binary string, seed uint64) *fleet {
 	if f.session, err = zkstore.Open(t.Context(), zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
+	f.write(forkScript, []byte(forkText))
+	f.write(hogArgument, make([]byte, 4<<20))
 	for i := range 4 {
-		n := &node{f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, wake: make(chan struct{})}
+		n := &node{
+			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, wake: make(chan struct{}),
+			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starved: make(map[int]bool),
+			hides: f.rng.Float64() < 0.5,
+		}
+		fix(n)
+		f.nodes = append(f.nodes, n)
+		n.build()
 		for _, addr := range f.ensemble.Addrs() {
 			l, err := link.New(addr)
 			if err != nil {
@@ -90,16 +116,67 @@ func newFleet(t *testing.T, binary string, seed uint64) *fleet {
 			}
 			n.links = append(n.links, l)
 		}
-		f.nodes = append(f.nodes, n)
+		if n.hides {
+			f.write(daemonizes+"-"+n.id, nil)
+		}
+		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hides)
 		n.configure(map[string]int{"dc1": 2, "dc2": 1})
 		n.wg.Go(n.supervise)
 	}
 	return f
 }
 
+// containments are those that a node may have. Not auto, which depends on the machine.
+var containments = []string{"cgroup", "pidns", "keeper"}
+
+// build gives the node a disk and control groups.
+func (n *node) build() {
+	err := os.Mkdir(n.f.file("disk-"+n.id), 0o700)
+	if err == nil {
+		n.disk, err = faultdisk.Mount(n.f.file("disk-"+n.id), n.f.binary)
+	}
+	if err == nil {
+		n.memory, err = cgroup1.New("memory")
+	}
+	if err == nil {
+		n.cpu, err = cgroup1.New("cpu")
+	}
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+}
+
+// removal is how long what was killed may take to be gone.
+const removal = 20 * time.Second
+
+func (n *node) demolish() {
+	var errs []error
+	for _, g := range append(n.emptied, n.memory, n.cpu) {
+		if g.Dir != "" {
+			errs = append(errs, g.Remove(removal))
+		}
+	}
+	if n.disk != nil {
+		errs = append(errs, n.disk.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		n.f.t.Error(err)
+	}
+}
+
+func (f *fleet) write(name string, data []byte) {
+	if err := os.WriteFile(f.file(name), data, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *fleet) close() {
 	for _, n := range f.nodes {
 		n.end()
+	}
+	// Not before: the namespaces of one node may hold the disk of another.
+	for _, n := range f.nodes {
+		n.demolish()
 		for _, l := range n.links {
 			l.Close()
 		}
@@ -117,7 +194,7 @@ func (f *fleet) close() {
 			l.Close()
 		}
 	}
-	if f.t.Failed() {
+	if f.t.Failed() || *keep {
 		f.t.Logf("the ledger and the logs are in %s", f.dir)
 		return
 	}
@@ -133,22 +210,21 @@ func (n *node) configure(sites map[string]int) {
 		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", l.Port()))
 	}
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
-zookeeper: {servers: [%s], root: %s, session_timeout: %s}
+zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s}
 election: {takeover_timeout: %s, exclusion: 500ms, forgive_after: 2s, max_moves: 0}
 policy: {sites: {dc1: %d, dc2: %d}}
-child: {command: [%s], env: {LEDGER: %s, IGNORE: %s}, stop_timeout: 300ms}
+child: {command: [%s], env: {LEDGER: %s}, stop_timeout: 300ms, containment: %s}
 log: {level: debug}
-`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, takeover, sites["dc1"], sites["dc2"],
-		self, n.f.file("ledger"), n.f.file("ignore-"+n.id))
-	if err := os.WriteFile(n.f.file(n.id+".yaml"), []byte(text), 0o600); err != nil {
-		n.f.t.Fatal(err)
-	}
+`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, shorter, takeover, sites["dc1"], sites["dc2"],
+		self, n.f.file("ledger"), n.containment)
+	n.f.write(n.id+".yaml", []byte(text))
 }
 
 // supervise ends with end.
 func (n *node) supervise() {
 	for {
-		cmd := exec.Command(n.f.binary, "run", "--config", n.f.file(n.id+".yaml"))
+		cmd := exec.Command("sh", "-c", `echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
+			"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"))
 		log, err := os.OpenFile(n.f.file(n.id+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			n.f.t.Error(err)
@@ -190,65 +266,27 @@ func (n *node) end() {
 	n.over = true
 	close(n.wake)
 	n.mu.Unlock()
-	if p := n.pids(); p.guard != 0 {
-		for _, pid := range []int{p.guard, p.daemon, p.child} {
-			if pid != 0 {
-				syscall.Kill(pid, syscall.SIGCONT)
-			}
-		}
-		syscall.Kill(p.guard, syscall.SIGTERM)
-		limit := time.AfterFunc(10*time.Second, func() {
-			syscall.Kill(p.guard, syscall.SIGKILL)
-			if p.daemon != 0 {
-				syscall.Kill(p.daemon, syscall.SIGKILL)
-			}
-		})
+	p := n.pids()
+	for _, pid := range p {
+		syscall.Kill(pid, syscall.SIGCONT)
+	}
+	if guard := p[guardProcess]; guard != 0 {
+		syscall.Kill(guard, syscall.SIGTERM)
+		limit := time.AfterFunc(10*time.Second, func() { n.memory.Kill(time.Second) })
 		defer limit.Stop()
 	}
 	n.wg.Wait()
-}
-
-// pids are the node's processes, 0 for one that is not there.
-type pids struct{ guard, daemon, child int }
-
-func (n *node) pids() pids {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	p := pids{guard: n.pid}
-	if n.pid == 0 {
-		return p
-	}
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.guard))
-	if err != nil {
-		return p
-	}
-	for _, list := range lists {
-		data, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for field := range strings.FieldsSeq(string(data)) {
-			pid, err := strconv.Atoi(field)
-			if err != nil {
-				continue
-			}
-			line, err := os.ReadFile("/proc/" + field + "/cmdline")
-			switch args := strings.Split(string(line), "\x00"); {
-			case err != nil:
-			case len(args) > 1 && args[1] == "daemon":
-				p.daemon = pid
-			case args[0] == self:
-				p.child = pid
-			}
+	if n.memory.Dir != "" {
+		if err := n.memory.Kill(removal); err != nil {
+			n.f.t.Error(err)
 		}
 	}
-	return p
 }
 
 // leader is the node at work, or any.
 func (f *fleet) leader() *node {
 	for _, n := range f.nodes {
-		if n.pids().child != 0 {
+		if n.pids()[childProcess] != 0 {
 			return n
 		}
 	}
@@ -269,7 +307,7 @@ func (f *fleet) victim() *node {
 func (f *fleet) settled(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
+	snap, err := zkstore.ReadAll(ctx, f.client(ctx), f.paths, false)
 	switch {
 	case err != nil:
 		return err.Error()
@@ -299,7 +337,7 @@ func (f *fleet) settled(ctx context.Context) string {
 		return fmt.Sprintf("%s leads, the best is %s", snap.Elected.Record.Node, best.ID)
 	}
 	for _, n := range f.nodes {
-		if n.id == snap.Elected.Record.Node && n.pids().child == 0 {
+		if n.id == snap.Elected.Record.Node && n.pids()[childProcess] == 0 {
 			return "the leader has no child"
 		}
 	}

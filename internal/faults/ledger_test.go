@@ -4,47 +4,17 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"zkelectd/internal/boottime"
 )
 
-// child is the leader-only child: it writes "boottime-ns node term event pid" into one ledger for the whole fleet, when it
-// begins, every 10 ms, and at its end. While the file IGNORE exists it does not stop when asked.
-func child() {
-	file, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	write := func(event string) {
-		fmt.Fprintf(file, "%d %s %s %s %d\n", boottime.Now().Nanoseconds(), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), event, os.Getpid())
-	}
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
-	write("start")
-	for beat := time.Tick(10 * time.Millisecond); ; {
-		select {
-		case <-beat:
-			write("beat")
-		case <-stop:
-			if _, err := os.Stat(os.Getenv("IGNORE")); err != nil {
-				write("end")
-				os.Exit(0)
-			}
-		}
-	}
-}
-
-// tenure is the life of one child, as far as it was written down.
+// tenure is the life of one child with all that has come of it, as far as it was written down.
 type tenure struct {
 	node       string
 	term       int64
-	pid        int
+	run        string
 	start, end time.Duration
 }
 
@@ -55,20 +25,27 @@ func readLedger(path string) ([]tenure, error) {
 		return nil, err
 	}
 	var all []tenure
-	last := make(map[int]int) // by pid
+	index := make(map[string]int) // by run
 	for line := range strings.Lines(string(data)) {
-		var t tenure
-		var event string
-		if _, err := fmt.Sscan(line, &t.start, &t.node, &t.term, &event, &t.pid); err != nil {
+		fields := strings.Fields(line)
+		if len(fields) != 5 {
+			return nil, fmt.Errorf("ledger line %q", line)
+		}
+		at, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
 			return nil, fmt.Errorf("ledger line %q: %w", line, err)
 		}
-		t.end = t.start
-		if i, ok := last[t.pid]; ok && event != "start" {
-			all[i].end = max(all[i].end, t.end)
-			continue
+		term, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("ledger line %q: %w", line, err)
 		}
-		last[t.pid] = len(all)
-		all = append(all, t)
+		i, ok := index[fields[4]]
+		if !ok {
+			i = len(all)
+			index[fields[4]] = i
+			all = append(all, tenure{node: fields[1], term: term, run: fields[4], start: time.Duration(at)})
+		}
+		all[i].end = max(all[i].end, time.Duration(at))
 	}
 	slices.SortStableFunc(all, func(a, b tenure) int { return cmp.Compare(a.start, b.start) })
 	return all, nil
@@ -85,8 +62,8 @@ func check(all []tenure) []string {
 		owner[t.term] = t.node
 		for _, before := range all[:i] {
 			if t.start < before.end {
-				faults = append(faults, fmt.Sprintf("two at work for %s: %s in term %d until %d, %s in term %d from %d",
-					before.end-t.start, before.node, before.term, before.end, t.node, t.term, t.start))
+				faults = append(faults, fmt.Sprintf("two at work for %s: %s in term %d, run %s until %d, %s in term %d, run %s from %d",
+					before.end-t.start, before.node, before.term, before.run, before.end, t.node, t.term, t.run, t.start))
 			}
 			if t.term < before.term {
 				faults = append(faults, fmt.Sprintf("term %d of %s follows term %d of %s", t.term, t.node, before.term, before.node))

@@ -56,11 +56,11 @@ func TestCheckers(t *testing.T) {
 		all []tenure
 		ok  bool
 	}{
-		"one after the other": {[]tenure{{"a", 1, 1, 100 * ms, 200 * ms}, {"b", 2, 2, 220 * ms, 300 * ms}}, true},
-		"restarted in place":  {[]tenure{{"a", 1, 1, 100 * ms, 200 * ms}, {"a", 1, 2, 220 * ms, 300 * ms}}, true},
-		"two at work":         {[]tenure{{"a", 1, 1, 100 * ms, 400 * ms}, {"b", 2, 2, 220 * ms, 500 * ms}}, false},
-		"one inside another":  {[]tenure{{"a", 1, 1, 100 * ms, 900 * ms}, {"b", 2, 2, 220 * ms, 500 * ms}}, false},
-		"falling terms":       {[]tenure{{"a", 2, 1, 100 * ms, 200 * ms}, {"b", 1, 2, 220 * ms, 300 * ms}}, false},
+		"one after the other": {[]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 2, "2", 220 * ms, 300 * ms}}, true},
+		"restarted in place":  {[]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"a", 1, "2", 220 * ms, 300 * ms}}, true},
+		"two at work":         {[]tenure{{"a", 1, "1", 100 * ms, 400 * ms}, {"b", 2, "2", 220 * ms, 500 * ms}}, false},
+		"one inside another":  {[]tenure{{"a", 1, "1", 100 * ms, 900 * ms}, {"b", 2, "2", 220 * ms, 500 * ms}}, false},
+		"falling terms":       {[]tenure{{"a", 2, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}}, false},
 	} {
 		if ok := len(check(c.all)) == 0; ok != c.ok {
 			t.Errorf("%s: the ledger's check says %v", name, ok)
@@ -69,7 +69,7 @@ func TestCheckers(t *testing.T) {
 			t.Errorf("%s: porcupine says %v", name, ok)
 		}
 	}
-	if len(check([]tenure{{"a", 1, 1, 100 * ms, 200 * ms}, {"b", 1, 2, 220 * ms, 300 * ms}})) == 0 {
+	if len(check([]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}})) == 0 {
 		t.Error("a term of two nodes goes unnoticed")
 	}
 }

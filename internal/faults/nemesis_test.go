@@ -1,213 +1,105 @@
 package faults
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"zkelectd/internal/link"
-	"zkelectd/internal/zkserver"
 )
 
-// fault is one kind of trouble. inject begins it and returns what ends it, nil if it is over at once.
+// fault is one kind of trouble. inject begins it and returns what ends it. The error is errNotPromised where docs/safety.md
+// promises nothing for what has come together, and nothing was done.
 type fault struct {
 	name   string
 	inject func(f *fleet) (heal func(), err error)
 }
 
-var kinds = append([]fault{
-	{"kill -9 of the daemon", kill(func(p pids) []int { return []int{p.daemon} })},
-	{"kill -9 of the guard", kill(func(p pids) []int { return []int{p.guard} })},
-	{"kill -9 of the child", kill(func(p pids) []int { return []int{p.child} })},
-	{"kill -9 of all three", killAll},
-	{"SIGSTOP of the daemon", stop(func(p pids) int { return p.daemon })},
-	{"SIGSTOP of the guard", stop(func(p pids) int { return p.guard })},
-	{"SIGSTOP of the child", stop(func(p pids) int { return p.child })},
-	{"daemon cut off from all servers", onLinks(true, link.Refuse)},
-	{"daemon cut off from one server", onLinks(false, link.Refuse)},
-	{"black hole between daemon and servers", onLinks(true, link.BlackHole)},
-	{"half-open connections", onLinks(true, link.HalfOpen)},
-	{"slow connections", onLinks(true, link.Slow)},
-	{"connections reset", reset},
-	{"one server parted from the others", part},
-	{"rolling restart of the servers", roll},
-	{"kill -9 of the ensemble's leader", killLeader},
-	{"loss of quorum", loseQuorum},
-	{"a server stands still", pauseServer},
-	{"policy changed", flip},
-	{"child ignores TERM", ignore},
-}, orders...)
+var kinds = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, orders)
+
+var errNotPromised = errors.New("nothing is promised for this")
 
 func nothing() {}
 
-func kill(which func(pids) []int) func(*fleet) (func(), error) {
+// pass lets time pass.
+func (f *fleet) pass(d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-f.t.Context().Done():
+	}
+}
+
+// processFaults are what happens to the processes of a node, which is mostly the leader's.
+var processFaults = []fault{
+	{"kill -9 of the daemon", kill(daemonProcess)},
+	{"kill -9 of the guard", kill(guardProcess)},
+	{"kill -9 of the keeper", kill(keeperProcess)},
+	{"kill -9 of the child", kill(childProcess)},
+	{"kill -9 of guard and daemon", kill(guardProcess, daemonProcess)},
+	{"kill -9 of guard and keeper", kill(guardProcess, keeperProcess)},
+	{"kill -9 of daemon and keeper", kill(daemonProcess, keeperProcess)},
+	{"kill -9 of guard, daemon and keeper", kill(guardProcess, daemonProcess, keeperProcess)},
+	{"loss of the host", loseHost},
+	{"SIGSTOP of the daemon", stop(daemonProcess)},
+	{"SIGSTOP of the guard", stop(guardProcess)},
+	{"SIGSTOP of the keeper", stop(keeperProcess)},
+	{"SIGSTOP of the child", stop(childProcess)},
+	{"SIGSTOP of the guard, kill -9 of the daemon", stopAndKill(guardProcess, daemonProcess)},
+	{"SIGSTOP of the daemon, kill -9 of the guard", stopAndKill(daemonProcess, guardProcess)},
+	{"policy changed", flip},
+	{"child ignores TERM", behave(ignores)},
+	{"child daemonizes with a bare environment", behave(daemonizes)},
+	{"child forks every millisecond", behave(forks)},
+}
+
+func kill(who ...string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
-		for _, pid := range which(f.victim().pids()) {
-			if pid != 0 {
-				syscall.Kill(pid, syscall.SIGKILL)
-			}
+		if !f.victim().kill(who...) {
+			return nil, errNotPromised
 		}
 		return nothing, nil
 	}
 }
 
-// killAll is the loss of a host: nobody is left to clean up.
-func killAll(f *fleet) (func(), error) {
-	p := f.victim().pids()
-	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range []int{p.guard, p.daemon, p.child} {
-			if pid != 0 {
-				syscall.Kill(pid, sig)
-			}
+func stop(who ...string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		if heal := f.victim().stop(who...); heal != nil {
+			return heal, nil
 		}
+		return nil, errNotPromised
 	}
-	return nothing, nil
 }
 
-func stop(which func(pids) int) func(*fleet) (func(), error) {
+// stopAndKill stops one process, and a while later, up to a lease, kills another.
+func stopAndKill(still, dead string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
-		p := n.pids()
-		pid := which(p)
-		if pid == 0 || stopped(p.guard) || stopped(p.daemon) {
-			return nothing, nil // guard and daemon both standing still is a host that does, which nothing within survives
+		if !n.promised([]string{dead}, []string{still}) {
+			return nil, errNotPromised
 		}
-		syscall.Kill(pid, syscall.SIGSTOP)
-		return func() { syscall.Kill(pid, syscall.SIGCONT) }, nil
+		heal := n.stop(still)
+		if heal == nil {
+			return nil, errNotPromised
+		}
+		f.pass(time.Duration(f.rng.Int64N(int64(sessionTimeout / 2))))
+		if !n.kill(dead) {
+			heal()
+			return nil, errNotPromised
+		}
+		return heal, nil
 	}
 }
 
-func stopped(pid int) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && slices.Contains([]string{"T", "t"}, state(string(data)))
-}
-
-func state(stat string) string {
-	for i := len(stat) - 1; i >= 0; i-- {
-		if stat[i] == ')' && i+2 < len(stat) {
-			return stat[i+2 : i+3]
-		}
-	}
-	return ""
-}
-
-func onLinks(all bool, m link.Mode) func(*fleet) (func(), error) {
-	return func(f *fleet) (func(), error) {
-		links := f.victim().links
-		if !all {
-			i := f.rng.IntN(len(links))
-			links = links[i : i+1]
-		}
-		for _, l := range links {
-			l.Delay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
-			l.Set(m)
-		}
-		return func() {
-			for _, l := range links {
-				l.Set(link.Pass)
-				if m != link.Slow {
-					l.Reset(false) // what was swallowed is missing from the stream
-				}
-			}
-		}, nil
-	}
-}
-
-func reset(f *fleet) (func(), error) {
-	for _, l := range f.victim().links {
-		l.Reset(true)
+// loseHost kills all processes of a node: nobody is left to clean up.
+func loseHost(f *fleet) (func(), error) {
+	n := f.victim()
+	n.memory.Kill(lately) // what the stalled disk keeps from dying dies with the stall
+	for _, who := range actors {
+		n.killed[who] = time.Now()
 	}
 	return nothing, nil
-}
-
-// part cuts one server off from the other two; its clients stay connected to it.
-func part(f *fleet) (func(), error) {
-	alone := f.rng.IntN(3)
-	var links []*link.Link
-	for pair, between := range f.between {
-		if pair[0] == alone || pair[1] == alone {
-			links = append(links, between...)
-		}
-	}
-	for _, l := range links {
-		l.Set(link.BlackHole)
-	}
-	return func() {
-		for _, l := range links {
-			l.Set(link.Pass)
-			l.Reset(false)
-		}
-	}, nil
-}
-
-// roll restarts the servers, each once the one before serves again: or after a while, as other faults may keep it from that.
-func roll(f *fleet) (func(), error) {
-	for _, s := range f.ensemble.Servers {
-		s.Kill()
-		if err := s.Revive(); err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(f.t.Context(), 4*time.Second)
-		f.serves(ctx, s)
-		cancel()
-	}
-	return nothing, nil
-}
-
-// serves waits until a server does, or ctx is over.
-func (f *fleet) serves(ctx context.Context, s *zkserver.Server) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func killLeader(f *fleet) (func(), error) {
-	s, err := f.ensemble.Leader(f.t.Context())
-	if err != nil {
-		return nothing, nil // there is none at the moment
-	}
-	s.Kill()
-	return func() { f.revive() }, nil
-}
-
-func loseQuorum(f *fleet) (func(), error) {
-	first := f.rng.IntN(3)
-	for i := range 2 {
-		f.ensemble.Servers[(first+i)%3].Kill()
-	}
-	return func() { f.revive() }, nil
-}
-
-// revive starts the servers that are dead.
-func (f *fleet) revive() {
-	var errs []error
-	for _, s := range f.ensemble.Servers {
-		errs = append(errs, s.Revive())
-	}
-	for _, err := range errs {
-		if err != nil {
-			f.t.Error(err)
-		}
-	}
-}
-
-func pauseServer(f *fleet) (func(), error) {
-	s := f.ensemble.Servers[f.rng.IntN(3)]
-	s.Pause()
-	return s.Resume, nil
 }
 
 // flip makes the other site the better one, by a reload of one daemon.
@@ -215,16 +107,25 @@ func flip(f *fleet) (func(), error) {
 	f.revision++
 	n := f.any()
 	n.configure(map[string]int{"dc1": 1 + f.revision%3, "dc2": 1 + f.revision%2})
-	if pid := n.pids().guard; pid != 0 {
+	if pid := n.pids()[guardProcess]; pid != 0 {
 		syscall.Kill(pid, syscall.SIGHUP)
 	}
 	return nothing, nil
 }
 
-func ignore(f *fleet) (func(), error) {
-	file := f.file("ignore-" + f.victim().id)
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return nil, err
+// behave gives a node's children manners for a while; what they have started then stays until they end.
+func behave(manners string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		n := f.victim()
+		file := mannersFile(f.dir, manners, n.id)
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			return nil, err
+		}
+		return func() {
+			if manners != daemonizes || !n.hides {
+				os.Remove(file)
+				n.asked = time.Now()
+			}
+		}, nil
 	}
-	return func() { os.Remove(file) }, nil
 }

@@ -2,6 +2,7 @@
 package link
 
 import (
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,19 +19,29 @@ const (
 	BlackHole      // nothing comes through, and nobody is told
 	HalfOpen       // only what goes to the target comes through
 	Slow           // everything takes the link's delay longer
+	Jitter         // everything takes longer, by up to the link's delay: so much is chosen anew each time
+	Lossy          // a fifth of what is sent is sent again, as TCP does: after the link's delay, then after twice that, …
+	HoldTo         // what goes to the target waits until the mode changes, and comes through late
+	HoldFrom       // what comes from the target does
+	Hold           // both do
 )
+
+// lossRate is the probability that Lossy loses something, and then that it loses it again.
+const lossRate = 0.2
 
 // Link is a network path to a port. Whoever has made it closes it.
 type Link struct {
 	target   string
 	listener net.Listener
-	mode     atomic.Int32
 	delay    atomic.Int64
 	wg       sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[*net.TCPConn]bool
-	done  chan struct{} // closed with the link
+	mu      sync.Mutex
+	mode    Mode
+	changed chan struct{} // closed with the next change of the mode
+	rng     *rand.Rand
+	conns   map[*net.TCPConn]bool
+	done    chan struct{} // closed with the link
 }
 
 // New returns a link to target, host:port, that lets all pass.
@@ -39,7 +50,10 @@ func New(target string) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{target: target, listener: listener, conns: make(map[*net.TCPConn]bool), done: make(chan struct{})}
+	l := &Link{
+		target: target, listener: listener, changed: make(chan struct{}), rng: rand.New(rand.NewPCG(1, 1)),
+		conns: make(map[*net.TCPConn]bool), done: make(chan struct{}),
+	}
 	l.wg.Go(l.accept)
 	return l, nil
 }
@@ -58,7 +72,7 @@ func (l *Link) accept() {
 }
 
 func (l *Link) serve(c *net.TCPConn) {
-	if !l.keep(c) || Mode(l.mode.Load()) == Refuse {
+	if !l.keep(c) || l.current() == Refuse {
 		l.drop(c)
 		return
 	}
@@ -105,20 +119,67 @@ func (l *Link) copy(from, to *net.TCPConn, back bool) {
 		if err != nil {
 			return
 		}
-		switch m := Mode(l.mode.Load()); {
+		switch m := l.current(); {
 		case m == BlackHole, m == HalfOpen && back:
 			// What was swallowed leaves a hole in the stream: nothing may follow.
 			l.swallow(from)
 			return
-		case m == Slow:
-			late := time.NewTimer(time.Duration(l.delay.Load()))
-			select {
-			case <-late.C:
-			case <-l.done:
-				late.Stop()
-			}
+		default:
+			l.wait(l.late(m))
+			l.held(back)
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// late chooses how much longer something takes.
+func (l *Link) late(m Mode) time.Duration {
+	delay := time.Duration(l.delay.Load())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch m {
+	case Slow:
+		return delay
+	case Jitter:
+		return time.Duration(l.rng.Int64N(int64(delay) + 1))
+	case Lossy:
+		var total time.Duration
+		for l.rng.Float64() < lossRate {
+			total, delay = total+delay, 2*delay
+		}
+		return total
+	default:
+		return 0
+	}
+}
+
+// wait lets time pass, unless the link is closed.
+func (l *Link) wait(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-l.done:
+	}
+}
+
+// held waits while what goes in this direction is held.
+func (l *Link) held(back bool) {
+	for {
+		l.mu.Lock()
+		m, changed := l.mode, l.changed
+		l.mu.Unlock()
+		if m != Hold && (m != HoldTo || back) && (m != HoldFrom || !back) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-l.done:
 			return
 		}
 	}
@@ -134,15 +195,32 @@ func (l *Link) swallow(from *net.TCPConn) {
 	}
 }
 
-// Delay is what Slow adds from now on.
+// Delay is what Slow, Jitter and Lossy add from now on.
 func (l *Link) Delay(d time.Duration) { l.delay.Store(int64(d)) }
+
+// Seed begins the choices of Jitter and Lossy anew.
+func (l *Link) Seed(seed uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rng = rand.New(rand.NewPCG(seed, 1))
+}
 
 // Set changes what the link does.
 func (l *Link) Set(m Mode) {
-	l.mode.Store(int32(m))
+	l.mu.Lock()
+	l.mode = m
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
 	if m == Refuse {
 		l.Reset(false)
 	}
+}
+
+func (l *Link) current() Mode {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mode
 }
 
 // Reset breaks what is connected; hard says so with a RST.

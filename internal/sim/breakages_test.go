@@ -13,6 +13,10 @@ type breakage struct {
 	name string
 	// by names the promises whose checks may notice.
 	by string
+	// timed makes a world in which the check matters: every host trusts the end of a session to come after the lease.
+	timed bool
+	// granting, if set, is what the servers grant in it.
+	granting granting
 }
 
 // The breakages. Each must be caught, or the simulation proves nothing.
@@ -37,6 +41,15 @@ const (
 	noMove           = "no operator's move"
 	hasty            = "no failback setting"
 	noElection       = "no election on request"
+	mixing           = "snapshots of more than one moment"
+	noHolder         = "holders always taken for gone"
+	shortKill        = "K of 5 % of T"
+	absentClean      = "a fence that is not there taken for a clean one"
+	keptLease        = "a lease kept although T has shrunk"
+	gullible         = "terms believed that no group gets to"
+	leaveEarly       = "LEAVE before the work is dead"
+	trusting         = "the end of a session taken for the end of the work"
+	longestLease     = "a lease computed from the longest T that is granted"
 )
 
 // sees is what the machine is shown of the cluster.
@@ -47,6 +60,9 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 		if !s.Current.Exists {
 			s.Fence.Record.State = cluster.FenceReleased
 		}
+	}
+	if b.name == noHolder {
+		s.FenceAlive = false
 	}
 	return s
 }
@@ -165,6 +181,20 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 			anew := *rec
 			anew.Circumstances = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
 			ops[len(ops)-1].Data = cluster.Encode(&anew)
+		}
+	case absentClean:
+		for i := range ops {
+			if ops[i].Path == l.h.w.known.leader && !l.snap.Fence.Readable() {
+				ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"REVOKED"`, `"RELEASED"`, 1))
+			}
+		}
+	case shortKill:
+		for i := range ops {
+			if ops[i].Path == l.h.w.known.leader && ops[i].Data != nil {
+				f := cluster.ReadFence(ops[i].Path, ops[i].Data, cluster.Stat{Version: 1}, true).Record
+				f.WaitOut = cluster.Duration(l.h.budget.WaitOut)
+				ops[i].Data = cluster.Encode(&f)
+			}
 		}
 	case forgetful:
 		l.elector.kept = rec.Exclusions

@@ -90,6 +90,9 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 				w.fail("S2: %s writes current, elected is %s", s.self, elected.Record.Incarnation)
 			}
 			if op.Kind == cluster.OpCreate {
+				if !w.traits.losing && elected.Record.Term != fence.Record.Term {
+					w.fail("S2: %s acquires term %d, elected is term %d", s.self, fence.Record.Term, elected.Record.Term)
+				}
 				if fence.Record.Term <= c.acquired {
 					w.fail("S2: term %d is acquired after term %d", fence.Record.Term, c.acquired)
 				}
@@ -101,9 +104,12 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 			w.fail("S2: %s deletes the current of another", s.self)
 		case op.Path == w.known.leader && fence.Record.Term < c.fenced:
 			w.fail("S2: %s takes the fence from term %d back to %d", s.self, c.fenced, fence.Record.Term)
+		case op.Path == w.known.elected && !elected.Readable(): // its term is above the limit for now, so the exclusions are lost
+			c.forget()
 		case op.Path == w.known.elected:
 			c.decided(elected.Record)
 			w.ambush(elected.Record.Node)
+			w.snatch(elected.Record.Node)
 		case op.Kind == cluster.OpCreate && op.Sequential:
 			c.joined[s.h.id] = w.now
 			s.self = results[i].Path[len(w.known.election)+1:]
@@ -170,6 +176,9 @@ func (c *checker) changed() {
 	elected := c.readElected()
 	current := c.readCurrent()
 	blocked := current.Exists && current.Record.Incarnation != elected.Record.Incarnation
+	if current.Err != nil { // whose it is remains
+		blocked = c.free < 0
+	}
 	switch {
 	case blocked || !elected.Readable():
 		c.free = -1
@@ -184,15 +193,21 @@ func (c *checker) changed() {
 func (c *checker) meddled() {
 	elected, fence := c.readElected(), c.readFence()
 	if !elected.Readable() {
-		clear(c.strikes)
-		clear(c.struck)
-		clear(c.until)
-		c.elected, c.moves, c.circumstances = 0, nil, cluster.Circumstances{}
+		c.forget()
+		c.elected = 0
 		if !fence.Readable() {
 			c.acquired = 0
 		}
 	}
 	c.changed()
+}
+
+// forget drops what is known from elected alone.
+func (c *checker) forget() {
+	clear(c.strikes)
+	clear(c.struck)
+	clear(c.until)
+	c.moves, c.circumstances = nil, cluster.Circumstances{}
 }
 
 func (c *checker) readElected() cluster.Slot[cluster.Elected] {

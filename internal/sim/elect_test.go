@@ -20,7 +20,7 @@ type electorRole struct {
 	version  int32
 	busy     bool
 	settled  time.Duration
-	retry    time.Duration
+	retry    elector.Retry
 	program  elector.Program
 	answered bool                // by the program, the last time
 	kept     []cluster.Exclusion // by a breakage
@@ -35,12 +35,13 @@ func (l *loop) look() time.Duration {
 	switch {
 	case e.busy || snap.At < e.settled:
 		return 0
-	case now < e.retry:
-		return e.retry
+	}
+	if at := e.retry.Wait(&snap, now); at > 0 {
+		return at
 	}
 	if !snap.Policy.Exists {
 		rec := h.w.own(1)
-		l.write([]cluster.Op{{Kind: cluster.OpCreate, Path: h.w.known.policy, Data: cluster.Encode(&rec)}})
+		l.write("publishing the policy", snap, false, []cluster.Op{{Kind: cluster.OpCreate, Path: h.w.known.policy, Data: cluster.Encode(&rec)}})
 		return 0
 	}
 	snap = h.w.broken.judges(l, snap)
@@ -65,16 +66,17 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	switch {
 	case d.Elect != nil:
 		h.w.log("%s: elects %s in term %d: %s", h.id, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
-		l.write(h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect), d.Elect))
+		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect, d.Fence), d.Elect))
 	case d.Revoke != nil:
 		h.w.log("%s: revokes %s: %s", h.id, d.Revoke.Incarnation, d.Revoke.Reason)
-		l.write(h.w.broken.revokes(h.w, h.w.paths.RevokeTx(snap, *d.Revoke)))
+		l.write("REVOKE", snap, false, h.w.broken.revokes(h.w, h.w.paths.RevokeTx(snap, *d.Revoke)))
 	case d.Control != nil:
-		l.write(h.w.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
+		l.write("CONTROL", snap, false, h.w.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
 	}
 }
 
-func (l *loop) write(ops []cluster.Op) {
+// write is internal/daemon's electorRole.write.
+func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []cluster.Op) {
 	h, e := l.h, &l.elector
 	e.busy = true
 	done := false
@@ -87,8 +89,13 @@ func (l *loop) write(ops []cluster.Op) {
 			e.busy = false
 			e.settled = h.clock()
 			l.reader.reread()
-			if rep.err != nil {
-				e.retry = e.settled + h.budget.Renew/4
+			switch pause := h.budget.Renew / 4; {
+			case rep.err != nil:
+				e.retry.Failed(what, &snap, rep.err, false, e.settled, pause)
+			case repair:
+				e.retry.Repaired(e.settled, pause)
+			default:
+				e.retry.Succeeded(what)
 			}
 			l.step(tick)
 		})

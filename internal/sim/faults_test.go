@@ -11,12 +11,13 @@ import (
 type faultKind struct {
 	name     string
 	meddling bool // an operator's doing
+	intruder bool // only promised to be survived where nobody takes the end of a session for the end of the work
 	uniform  bool // only promised to be survived where all session timeouts are alike
 	order    bool // given to the group by its commands, or so it seems
 	do       func(w *world, h *host)
 }
 
-var faultKinds = slices.Concat(coreFaults, vitalsFaults, orderFaults)
+var faultKinds = slices.Concat(coreFaults, vitalsFaults, orderFaults, starvation, losses, forgeries)
 
 var coreFaults = []faultKind{
 	{name: "connection reset", do: func(_ *world, h *host) { h.reset() }},
@@ -49,9 +50,10 @@ var coreFaults = []faultKind{
 	{name: "current deleted under a leader cut off", meddling: true, do: func(w *world, _ *host) { w.rob() }},
 	{name: "fence emptied", meddling: true, uniform: true, do: func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader}) }},
 	{name: "fence damaged", meddling: true, uniform: true, do: func(w *world, _ *host) {
-		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":9}`)})
+		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":1,"wait_out":"100h"}`)})
 	}},
-	{name: "incarnation of a standby deleted", meddling: true, do: func(w *world, h *host) { h.unregister() }},
+	{name: "leader's session closed by a stranger", intruder: true, do: func(w *world, _ *host) { w.intrude() }},
+	{name: "incarnation deleted", meddling: true, do: func(w *world, h *host) { h.unregister() }},
 }
 
 // plan has faults happen until the busy time is over.
@@ -86,7 +88,7 @@ func (w *world) heal() {
 	w.calm = true
 	w.restore()
 	t := &w.traits
-	t.slow, t.lateWatch, t.lostWatch, t.ghosts, t.dying, t.failing, t.ambush = 0, 0, 0, 0, 0, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.ghosts, t.dying, t.failing, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0
 	for i, h := range w.hosts {
 		t.latency[i] = min(t.latency[i], 10*time.Millisecond)
 		h.connect()
@@ -109,10 +111,17 @@ func (h *host) quit() {
 	}
 }
 
-// unregister deletes the incarnation of a daemon without a lease. Of one that has a lease it would say that the session,
-// and so the lease, is over (docs/protocol.md, What ZooKeeper cannot give).
+// unregister deletes the incarnation of a daemon. Where that is taken for the end of the session, and so of the lease, it is
+// only done to one without a lease (docs/safety.md, What is not promised).
 func (h *host) unregister() {
-	if h.loop == nil || h.loop.machine == nil || h.work != nil || h.clock() < h.lease+h.budget.Kill {
+	if h.loop == nil || h.loop.machine == nil {
+		return
+	}
+	if h.w.wary() {
+		h.w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: h.w.known.election + "/" + h.loop.self.Name})
+		return
+	}
+	if h.work != nil || h.clock() < h.lease+h.budget.Kill {
 		return
 	}
 	if h.w.check.readFence().Record.Incarnation == h.loop.self.Name { // it may not know yet that it has one

@@ -40,6 +40,9 @@ func (h *host) crash(guarded bool) {
 		return
 	}
 	h.closer = s
+	if s != nil && h.w.broken.name == leaveEarly {
+		h.bury(s)
+	}
 	if h.work == nil {
 		h.undertake()
 		return
@@ -76,8 +79,17 @@ func (h *host) leave() {
 	h.w.after(h.w.between(0, 20*time.Millisecond), func() { h.process(l.s, func() { l.step(quitEvent) }) })
 }
 
-// undertake is what the guard does once the daemon and its work are dead.
+// undertake is what the guard does once the daemon and its work are dead, when it gets to it.
 func (h *host) undertake() {
+	if late := h.tardy(forever); late > 0 {
+		run := h.run
+		h.w.after(late, func() {
+			if !h.alive && h.run == run {
+				h.undertake()
+			}
+		})
+		return
+	}
 	if h.closer != nil {
 		h.bury(h.closer)
 		h.closer = nil
@@ -97,7 +109,7 @@ func (h *host) pause(d time.Duration) {
 		h.loop.s.silent()
 	}
 	// Its last sign of life was up to T/4 ago, and the guard waits T for the next.
-	h.w.after(h.w.between(h.timeout*3/4, h.timeout), func() {
+	h.w.after(h.w.between(h.timeout*3/4, h.timeout)+h.tardy(forever), func() {
 		if h.alive && h.run == run && h.paused && !h.unguarded {
 			h.crash(true)
 		}
@@ -134,7 +146,7 @@ func (h *host) extend(deadline time.Duration) {
 	if deadline == 0 {
 		return
 	}
-	h.w.at(h.when(deadline), func() {
+	h.w.at(h.when(deadline)+h.tardy(time.Duration(killTakes*float64(h.timeout)/h.rate)), func() {
 		if h.lease == deadline && h.work != nil && h.clock() >= h.lease {
 			h.w.log("%s: the lease ends, the guard kills the work", h.id)
 			h.kill()
@@ -152,7 +164,10 @@ func (h *host) begins(term int64, hook bool) {
 	h.w.check.begins(h)
 }
 
-// kill ends the work: within K.
+// killTakes is how long a kill of the work may take, as a share of T: what K has to cover, whatever the product takes for K.
+const killTakes = 0.15
+
+// kill ends the work.
 func (h *host) kill() {
 	w := h.work
 	if w == nil || w.dying {
@@ -161,9 +176,18 @@ func (h *host) kill() {
 	w.dying = true
 	most := 10 * time.Millisecond
 	if h.w.chance(h.w.traits.slowKill) {
-		most = time.Duration(float64(h.budget.Kill) / h.rate)
+		most = time.Duration(killTakes * float64(h.timeout) / h.rate)
 	}
-	h.w.after(h.w.between(0, most), func() {
+	took := h.w.between(0, most)
+	if full := time.Duration(killTakes * float64(h.timeout) / h.rate); h.slowest {
+		h.slowest, took = false, full
+	} else if h.w.chance(h.w.traits.slowKill / 2) {
+		took = most
+	}
+	if late := h.clock() - h.lease; h.lease > 0 && late > 0 { // a guard that was late has less time left for the kill
+		took = min(took, max(0, time.Duration(killTakes*float64(h.timeout))-late))
+	}
+	h.w.after(took, func() {
 		if h.work == w {
 			h.dead("was killed")
 		}

@@ -65,6 +65,12 @@ func (c *checker) decides(rec *cluster.Elected) {
 	}
 }
 
+// registers forgets what another incarnation has done whose name comes again, as all of the tree was deleted in between.
+func (c *checker) registers(in cluster.Incarnation) {
+	delete(c.deciding, in.Name)
+	delete(c.founded, in.Name)
+}
+
 // known tells that whoever is elector has heard of an order that was given at a time: nothing older is under way.
 func (c *checker) known(since time.Duration) bool {
 	return c.w.calm && c.w.now-max(since, c.w.traits.busy) > c.w.hearing()

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -44,9 +45,12 @@ type host struct {
 	waiting []func() // what a paused process has not seen yet
 	loop    *loop
 	leaving bool // it ends when its session has
+	memory  *cluster.Memory
 
 	// The guard.
 	unguarded bool          // it is dead
+	starved   time.Duration // until then it runs late
+	slowest   bool          // its next kill takes as long as ever it may
 	lease     time.Duration // on the host's clock
 	work      *work
 	closer    *session // of a daemon that died
@@ -66,7 +70,7 @@ func newHost(w *world, i int) *host {
 	}
 	h.vitals.draw(w)
 	var err error
-	if h.budget, err = cluster.NewBudget(h.timeout, h.stop); err != nil {
+	if h.budget, err = w.broken.budget(h.timeout, h.stop); err != nil {
 		w.fail("budget: %v", err)
 	}
 	w.after(w.between(0, time.Second), h.start)
@@ -107,6 +111,7 @@ func (h *host) start() {
 	}
 	h.run++
 	h.alive, h.paused, h.leaving, h.unguarded, h.waiting = true, false, false, false, nil
+	h.memory = new(cluster.Memory)
 	h.w.log("%s: the daemon starts", h.id)
 	h.begin()
 }
@@ -143,6 +148,8 @@ func (h *host) try(s *session) {
 				return
 			}
 			h.loop.begin(in)
+		case errors.Is(rep.err, cluster.ErrNoNode):
+			h.prepare(s, h.w.paths.Skeleton())
 		case errors.Is(rep.err, cluster.ErrNodeExists):
 			// The session of its own past is still there.
 			h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), func() { h.process(s, func() { h.try(s) }) })
@@ -185,14 +192,34 @@ func (h *host) finished() {
 	h.begin()
 }
 
-// bury closes a session at the server, if that can be reached.
+// bury closes a session at the server, if that can be reached, and releases the leadership that it holds before.
 func (h *host) bury(s *session) {
 	if h.net != netFine || h.w.down {
 		s.silent()
 		return
 	}
-	h.w.after(s.latency(), func() {
+	end := func() {
 		h.w.log("%s: session %d is closed", h.id, s.id)
 		h.w.close(s)
+	}
+	h.w.after(s.latency(), func() {
+		if len(s.leave) == 0 || !h.w.tree.Alive(s.id) {
+			end()
+			return
+		}
+		if _, err := h.w.apply(s, h.w.broken.relax(h.w, s.leave)); err == nil {
+			h.w.faults["released for a holder that was lost"]++
+		} else {
+			h.w.faults["not released for a holder that was lost"]++
+		}
+		h.w.after(s.latency(), end)
 	})
 }
+
+// trusts reports whether the host, as a candidate, takes the end of a session for the end of the work.
+func (h *host) trusts() bool {
+	return h.w.traits.trusts[h.number] || h.w.broken.name == trusting || h.w.broken.timed
+}
+
+// wary reports whether nobody takes the end of a session for the end of the work: then it may end at any time.
+func (w *world) wary() bool { return !slices.Contains(w.traits.trusts, true) && !w.broken.timed }

@@ -23,21 +23,24 @@ type loop struct {
 	snap    cluster.Snapshot
 	slot    cluster.Snapshot // not taken in yet
 	offered bool
-	over    bool // closed, or about to be
-	early   bool // the child was reported dead before its time
+	cut     time.Duration // no lease may outlast it, as the session timeout has shrunk; 0 for no bound
+	over    bool          // closed, or about to be
+	early   bool          // the child was reported dead before its time
 }
 
 func (l *loop) begin(in cluster.Incarnation) {
 	h, t := l.h, &l.h.w.traits
 	l.self = in
+	h.w.check.registers(in)
 	h.w.log("%s: registered as %s in session %d", h.id, in.Name, l.s.id)
 	l.machine = transition.New(transition.Options{
-		Paths: h.w.paths, Self: in, Site: h.site, Budget: h.budget, Wall: h.w.wall,
+		Paths: h.w.paths, Self: in, Site: h.site, Budget: h.budget,
+		TrustSessionEnd: h.trusts(), Wall: h.w.wall,
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
-		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour)}),
-		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, Forgive: 5 * time.Minute, OwnWaitOut: h.budget.WaitOut}),
+		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), Memory: h.memory}),
+		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, Forgive: 5 * time.Minute, Trust: cluster.Trust{WaitOut: h.budget.WaitOut, SessionEnd: h.trusts()}}),
 		version:  -2,
 	}
 	l.reader = newReader(l.s, in, l.offer)
@@ -117,7 +120,11 @@ func (l *loop) perform(a transition.Action) {
 	case transition.Send:
 		l.send(a)
 	case transition.Lease:
-		h.extend(a.Deadline)
+		if deadline := a.Deadline; deadline != 0 {
+			h.extend(cluster.Earlier(deadline, l.cut))
+		} else {
+			h.extend(0)
+		}
 	case transition.RunPreStart:
 		l.preStart(a.Term)
 	case transition.RunPostStop:
@@ -128,6 +135,8 @@ func (l *loop) perform(a transition.Action) {
 		l.stopTask(a.Grace)
 	case transition.KillTask:
 		h.kill()
+	case transition.Entrust:
+		l.s.leave = a.Ops
 	case transition.Reread:
 		l.reader.reread()
 	case transition.Announce:

@@ -82,6 +82,10 @@ func (w *world) restore() {
 	}
 	w.log("the servers are back")
 	w.down = false
+	w.drawSkew()
+	if w.emptied {
+		w.lose()
+	}
 	for _, s := range w.all {
 		s.wrote, s.quiet = w.now, false
 		s.silent()

@@ -1,56 +1,55 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"iter"
-	"strings"
+	"log/slog"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 )
 
-// reader does what zkstore.Reader does, read by read: each is a request of its own, so that a snapshot mixes moments. It
-// is a coroutine that yields whenever it waits.
+// reader runs zkstore.Collector over the simulated session. It stands in for zkstore.Reader, which decides when to read:
+// a coroutine that yields whenever it waits for an answer or has nothing to read.
 type reader struct {
-	w     *world
-	s     *session
-	self  cluster.Incarnation
-	out   func(cluster.Snapshot)
-	next  func() (struct{}, bool)
-	stop  func()
-	yield func(struct{}) bool
+	w         *world
+	s         *session
+	collector *zkstore.Collector
+	out       func(cluster.Snapshot)
+	next      func() (struct{}, bool)
+	stop      func()
+	yield     func(struct{}) bool
 
-	running     bool // the coroutine, not the scheduler
-	waiting     int  // replies that are not there yet
-	failed      bool // one of them was an error
-	idle        bool // waiting for a hint, a reread or the timer
-	forced      bool
-	timer       int
-	known       map[string]bool
-	snap        cluster.Snapshot
-	predecessor string
-	unlisted    bool
-	unnamed     bool
-	nodes       map[string]cluster.Slot[cluster.Node]
-	names       []cluster.Incarnation
+	running bool   // the coroutine, not the scheduler
+	batch   *batch // of reads that are under way
+	idle    bool   // waiting for a hint, a reread or the timer
+	timer   int
+
+	// What zkstore.Reader selects from, each with one slot.
+	woken, forced, timed bool
 }
 
 func newReader(s *session, self cluster.Incarnation, out func(cluster.Snapshot)) *reader {
-	r := &reader{
-		w: s.w, s: s, self: self, out: out, known: make(map[string]bool), nodes: make(map[string]cluster.Slot[cluster.Node]),
-		snap: cluster.Snapshot{Self: self, Session: s.id},
-	}
+	r := &reader{w: s.w, s: s, out: out}
+	r.collector = zkstore.NewCollector(zkstore.CollectorOptions{
+		Source: s.w.broken.source(r), Paths: s.w.paths, Self: self, Session: s.id, Clock: s.h.clock, Log: slog.New(slog.DiscardHandler),
+	})
 	r.next, r.stop = iter.Pull(func(yield func(struct{}) bool) {
 		r.yield = yield
 		r.run()
 	})
-	s.wake = r.hinted
+	s.wake = func() {
+		r.woken = true
+		r.stir()
+	}
 	return r
 }
 
-func (r *reader) hinted() {
+// stir has an idle reader look what has come up.
+func (r *reader) stir() {
 	if r.idle {
-		r.idle = false
 		r.resume()
 	}
 }
@@ -66,80 +65,107 @@ func (r *reader) resume() {
 
 func (r *reader) reread() {
 	r.forced = true
-	r.hinted()
+	r.stir()
 }
 
 // netInterval is zkstore's.
 const netInterval = 30 * time.Second
 
-// errStopped unwinds the coroutine.
+// errStopped is what reads get once the coroutine is to end.
 var errStopped = errors.New("stopped")
 
+// run is zkstore.Reader.Run.
 func (r *reader) run() {
 	r.plan(netInterval)
 	for {
-		r.snap.At = r.s.h.clock()
-		if r.forced {
-			r.forced = false
-			for _, path := range []string{r.w.known.election + "/" + r.self.Name, r.w.known.elected, r.w.known.leader, r.w.known.current} {
-				delete(r.known, path)
-			}
-		}
-		r.forget(r.s.hints)
-		r.s.hints = cluster.Hints{}
-		err := r.read()
-		if err == errStopped {
-			return
-		}
-		hints := r.s.hints
-		r.s.hints = cluster.Hints{}
-		r.forget(hints)
-		if err == nil && (hints.Has(r.w.known.elected) || hints.Has(r.w.known.leader) || hints.Has(r.w.known.current)) {
-			continue
-		}
-		if err == nil {
-			r.out(r.snap)
+		if snap, complete := r.collector.Collect(context.Background()); complete {
+			r.out(snap)
 		} else {
 			r.plan(time.Second)
 		}
-		if hints.All || len(hints.Paths) > 0 || r.forced {
-			continue
-		}
 		r.idle = true
-		if !r.yield(struct{}{}) {
-			return
+		for !r.woken && !r.forced && !r.timed {
+			if !r.yield(struct{}{}) {
+				return
+			}
+		}
+		r.idle = false
+		r.choose()
+	}
+}
+
+// choose takes one of what has come up, as select does.
+func (r *reader) choose() {
+	for {
+		switch r.w.rng.IntN(3) {
+		case 0:
+			if r.woken {
+				r.woken = false
+				return
+			}
+		case 1:
+			if r.forced {
+				r.forced = false
+				r.collector.ForgetLeadership()
+				return
+			}
+		default:
+			if r.timed {
+				r.timed = false
+				r.collector.ForgetAll()
+				r.plan(netInterval)
+				return
+			}
 		}
 	}
 }
 
-// plan has everything read again, whatever was hinted.
+// plan sets the timer.
 func (r *reader) plan(limit time.Duration) {
 	r.timer++
+	r.timed = false
 	timer := r.timer
 	r.w.after(r.w.between(limit*3/4, limit*5/4), func() {
 		r.s.h.process(r.s, func() {
 			if timer == r.timer {
-				r.s.hints.All = true
-				r.plan(netInterval)
-				r.hinted()
+				r.timed = true
+				r.stir()
 			}
 		})
 	})
 }
 
-func (r *reader) forget(h cluster.Hints) {
-	if h.All {
-		clear(r.known)
-		return
+// batch is reads that were sent together.
+type batch struct{ open int }
+
+// Read implements [zkstore.Source]: each read is a request of its own, so that a snapshot mixes moments.
+func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
+	b := &batch{open: len(reads)}
+	r.batch = b
+	for _, read := range reads {
+		read.Err = errStopped // until it is answered
+		r.s.send(&request{path: read.Path, children: read.List, watch: read.Watch, done: func(rep reply) {
+			if r.batch != b {
+				return // given up
+			}
+			read.Data, read.Names, read.Stat, read.Err = rep.data, rep.names, rep.stat, rep.err
+			b.open--
+			if b.open == 0 || (rep.err != nil && !errors.Is(rep.err, cluster.ErrNoNode)) {
+				r.batch = nil // one that fails ends the others
+				r.resume()
+			}
+		}})
 	}
-	for path := range h.Paths {
-		delete(r.known, path)
-		if strings.HasPrefix(path, r.w.known.nodes+"/") {
-			delete(r.known, r.w.known.election)
+	for r.batch == b {
+		if !r.yield(struct{}{}) {
+			r.batch = nil
 		}
 	}
-	if h.Has(r.w.known.leader) || h.Has(r.w.known.current) {
-		delete(r.known, r.w.known.leader)
-		delete(r.known, r.w.known.current)
-	}
+}
+
+// TakeHints implements [zkstore.Source].
+func (r *reader) TakeHints() cluster.Hints {
+	h := r.s.hints
+	r.s.hints = cluster.Hints{}
+	return h
 }

@@ -13,7 +13,7 @@ type session struct {
 	w  *world
 	h  *host
 	id int64
-	T  time.Duration
+	T  time.Duration // as the server counts
 
 	epoch   int // of the connection
 	shook   int // the epoch of the last handshake: what was sent in an earlier one can't arrive any more
@@ -31,6 +31,9 @@ type session struct {
 	ended   string        // why it is over for the client
 	hints   cluster.Hints
 	wake    func()
+	era     int
+	apart   time.Duration // since when it is refused
+	leave   []cluster.Op  // to be sent before it is closed
 }
 
 // request is a read, a write or the closing of the session.
@@ -53,7 +56,7 @@ type reply struct {
 }
 
 func (h *host) open() *session {
-	s := &session{w: h.w, h: h, id: h.w.tree.Open(), T: h.timeout, up: true, lost: -1, wake: func() {}}
+	s := &session{w: h.w, h: h, id: h.w.tree.Open(), T: h.grant(true), up: true, lost: -1, wake: func() {}, era: h.w.era}
 	s.wrote = h.w.now
 	h.w.sessions[s.id] = s
 	h.w.all = append(h.w.all, s)
@@ -234,16 +237,12 @@ func (s *session) reconnect() {
 			case s.ended != "" || s.up:
 			case s.h.net != netFine || s.w.down:
 				s.reconnect()
+			case s.era != s.w.era:
+				s.refused()
 			case !s.w.tree.Alive(s.id):
 				s.end("expired")
 			default:
-				s.epoch++
-				s.shook = s.epoch
-				s.up = true
-				s.pending = nil
-				s.touch()
-				s.hints.All = true
-				s.wake()
+				s.shake()
 			}
 		})
 	})

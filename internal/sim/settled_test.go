@@ -14,7 +14,7 @@ import (
 func (w *world) bound() time.Duration {
 	var longest time.Duration
 	for _, h := range w.hosts {
-		longest = max(longest, h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
+		longest = max(longest, 2*h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
 	}
 	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
 	if w.traits.losing {
@@ -100,10 +100,17 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 		return ""
 	}
 	in.Cordons, in.Move = orders.Cordons, orders.Move
-	rec := elected.Record
-	if in.Circumstances = rec.Circumstances; !w.leadable(compiled, in, rec) {
+	in.Circumstances = elected.Record.Circumstances
+	why := w.lacks(compiled, in, elected, control)
+	if why != "" && !w.leadable(compiled, in, elected.Record) {
 		return ""
 	}
+	return why
+}
+
+// lacks says what is missing where there is a member that can lead.
+func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.Slot[cluster.Elected], control cluster.Slot[cluster.Control]) string {
+	rec, orders := elected.Record, control.Record
 	fence, current := w.check.readFence(), w.check.readCurrent()
 	switch {
 	case !elected.Readable():
@@ -115,7 +122,7 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 	case orders.Elect != nil:
 		return "L4: the election that was asked for is not over"
 	}
-	in.Incumbent = rec.Incarnation
+	in.Incumbent, in.Excluded = rec.Incarnation, make(map[string]string)
 	for _, x := range rec.Exclusions {
 		if !x.Served {
 			in.Excluded[x.Node] = x.Reason
@@ -123,7 +130,7 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 	}
 	r := compiled.Rank(in)
 	best, ok := r.Best()
-	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, orders, control.Err != nil) {
+	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, orders, control.Err != nil || w.unreadablePolicy()) {
 		return ""
 	}
 	return "L4: " + rec.Node + " leads, the best is " + best.ID
@@ -147,6 +154,12 @@ func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, or
 	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
 }
 
+// unreadablePolicy reports whether policy moves nobody since its record cannot be read.
+func (w *world) unreadablePolicy() bool {
+	data, stat, err := w.tree.Get(0, w.known.policy, false)
+	return err == nil && !cluster.ReadSlot[cluster.Policy](w.known.policy, data, stat, true).Readable()
+}
+
 // again tells that the election that would replace a leader that may not lead would find it again: what holds against it
 // holds under the circumstances of its own election alone.
 func (w *world) again(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
@@ -165,7 +178,7 @@ func (w *world) again(p *policy.Policy, in policy.Input, rec cluster.Elected) bo
 
 // members is what there is to choose from.
 func (w *world) members() (policy.Input, error) {
-	in := policy.Input{Excluded: make(map[string]string)}
+	var in policy.Input
 	names, _, err := w.tree.Children(0, w.known.election, false)
 	if err != nil {
 		return in, err
@@ -181,14 +194,10 @@ func (w *world) members() (policy.Input, error) {
 	return in, nil
 }
 
-// leadable tells that there is a member that policy and operators let lead, after the leader that there is, and that can.
+// leadable reports whether there is a member that policy and operators let lead, and that can, whatever has become of the
+// elected leader: the elector may judge the members under the circumstances of its decision, or under those of its end.
 func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
-	after := cluster.Circumstances{Cause: cluster.CauseFailure, Node: rec.Node, Site: rec.Site}
-	if rec.Node == "" {
-		fence := w.check.readFence().Record
-		after.Node, after.Site = fence.Node, fence.Site
-	}
-	for _, c := range []cluster.Circumstances{in.Circumstances, after} {
+	for _, c := range append(w.afterwards(rec), in.Circumstances) {
 		in.Circumstances = c
 		able := slices.ContainsFunc(p.Rank(in).Entries, func(e policy.Entry) bool {
 			i := slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == e.Member.ID })
@@ -199,4 +208,27 @@ func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected)
 		}
 	}
 	return true
+}
+
+// afterwards returns the circumstances under which the successor of the elected leader may be looked for.
+func (w *world) afterwards(rec cluster.Elected) []cluster.Circumstances {
+	fence := w.check.readFence().Record
+	node, site := rec.Node, rec.Site
+	if node == "" {
+		node, site = fence.Node, fence.Site
+	}
+	failed := rec.Circumstances.Failed
+	if fence.Term == rec.Term && (fence.State == cluster.FenceReady || fence.Led) {
+		failed = nil
+	}
+	all := []cluster.Circumstances{
+		{Cause: cluster.CauseStopped, Node: node, Site: site, Failed: failed}, {Cause: cluster.CauseRepair, Node: node, Site: site, Failed: failed},
+	}
+	if !slices.Contains(failed, site) && site != "" {
+		failed = append(slices.Clone(failed), site)
+	}
+	for _, cause := range []cluster.Cause{cluster.CauseFailure, cluster.CauseGaveUp, cluster.CauseRevoked, cluster.CauseOverdue} {
+		all = append(all, cluster.Circumstances{Cause: cause, Node: node, Site: site, Failed: failed})
+	}
+	return all
 }

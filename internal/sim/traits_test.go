@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -23,17 +24,21 @@ type traits struct {
 	busy      time.Duration // how long faults happen
 	gap       time.Duration // between two
 
-	slow      float64 // a message takes up to T/3
-	lateWatch float64
-	losing    bool    // some watches
-	lostWatch float64 // only the slow reading of everything makes up for it
-	ghosts    float64 // a write of a lost connection arrives
-	slowKill  float64
-	hooks     float64
-	failing   float64
-	dying     float64
-	jumps     time.Duration
-	ambush    float64 // whoever works when somebody else is elected, or takes over, is hit soon after
+	slow        float64 // a message takes up to T/3
+	lateWatch   float64
+	losing      bool    // some watches
+	lostWatch   float64 // only the slow reading of everything makes up for it
+	ghosts      float64 // a write of a lost connection arrives
+	slowKill    float64
+	hooks       float64
+	failing     float64
+	dying       float64
+	jumps       time.Duration
+	serverClock int64 // what the servers' clock shows when it begins, in Unix seconds
+	granting    granting
+	trusts      []bool  // whether a host takes the end of a session for the end of the work
+	snatch      float64 // elected is deleted as soon as it is written
+	ambush      float64 // whoever works when somebody else is elected, or takes over, is hit soon after
 
 	weights []float64 // of the faults, as in faultKinds
 	total   float64
@@ -68,9 +73,14 @@ func drawTraits(rng *rand.Rand) traits {
 		failing: pick(0.3, 0.5), dying: pick(0.3, 0.3), ambush: pick(0.3, 1), uniform: rng.Float64() < 0.7, stuck: rng.Float64() < 0.2, clings: rng.Float64() < 0.2,
 	}
 	t.losing = t.lostWatch > 0
-	if rng.Float64() < 0.3 {
-		t.jumps = time.Hour
+	if rng.Float64() < 0.2 {
+		t.granting = granting(1 + rng.IntN(2))
 	}
+	t.snatch = pick(0.1, 1)
+	if rng.Float64() < 0.3 {
+		t.jumps = []time.Duration{time.Hour, 50 * 365 * 24 * time.Hour}[rng.IntN(2)]
+	}
+	t.serverClock = []int64{1_800_000_000, 1_800_000_000, 0, cluster.MaxClock - 3600}[rng.IntN(4)]
 	drawPolicies(rng, &t)
 	if rng.Float64() < 0.05 { // long enough for damping to count, which it does not for an elector that has just begun
 		t.busy, t.gap = 3*time.Minute, 3*t.gap
@@ -78,6 +88,7 @@ func drawTraits(rng *rand.Rand) traits {
 			t.rules[i].Failback, t.rules[i].MaxMoves, t.rules[i].MovesWindow = "", 1, cluster.Duration(time.Hour)
 		}
 	}
+	drawTrust(rng, &t)
 	ordered := rng.Float64() < 0.5
 	same := all[rng.IntN(len(all))]
 	alike := rng.Float64() < 0.5
@@ -97,6 +108,12 @@ func drawTraits(rng *rand.Rand) traits {
 	if focused {
 		ordered = ordered && rng.Float64() < 0.2
 		t.ambush, t.slowKill = 1, 1
+		if rng.Float64() < 0.5 { // and a group that reacts at once
+			t.turn, t.slow, t.lateWatch, t.lostWatch, t.losing = time.Millisecond, 0, 0, 0, false
+			for i := range t.latency {
+				t.latency[i] = min(t.latency[i], 10*time.Millisecond)
+			}
+		}
 	}
 	for _, k := range faultKinds {
 		x := 0.0
@@ -112,6 +129,9 @@ func drawTraits(rng *rand.Rand) traits {
 		if k.meddling && rng.Float64() < 0.4 {
 			x = 0
 		}
+		if k.intruder && slices.Contains(t.trusts, true) {
+			x = 0
+		}
 		if k.uniform && !t.uniform {
 			x = 0
 		}
@@ -121,10 +141,18 @@ func drawTraits(rng *rand.Rand) traits {
 	return t
 }
 
+// drawTrust has all hosts alike mostly.
+func drawTrust(rng *rand.Rand, t *traits) {
+	kind := rng.Float64()
+	for range t.hosts {
+		t.trusts = append(t.trusts, kind < 0.3 || kind < 0.5 && rng.Float64() < 0.5)
+	}
+}
+
 func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
-		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.ghosts, "slow_kill": t.slowKill, "ambush": t.ambush, "stuck": t.stuck, "clings": t.clings,
+		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.ghosts, "slow_kill": t.slowKill, "ambush": t.ambush, "snatch": t.snatch, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "clings": t.clings,
 		"rules": t.rules[0], "noise": t.noise, "keeps": t.keeps, "ill": t.ill, "mute": t.mute,
 	})
 	if err != nil {

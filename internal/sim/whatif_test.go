@@ -47,7 +47,8 @@ func TestForecastsComeTrue(t *testing.T) {
 func (w *world) peaceful() {
 	t := &w.traits
 	t.stuck, t.clings, t.keeps, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
-	t.slow, t.lateWatch, t.lostWatch, t.ghosts, t.slowKill, t.hooks, t.failing, t.dying, t.ambush = 0, 0, 0, 0, 0, 0, 0, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.ghosts, t.slowKill, t.hooks, t.failing, t.dying, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	t.granting = grantAlike
 	t.exclusion, t.flaky = time.Second, 0 // none ends while all rests
 	t.turn = min(t.turn, time.Millisecond)
 	for i := range t.latency {
@@ -94,7 +95,9 @@ func (w *world) foretell(lost string) forecast.Outcome {
 	if err != nil {
 		w.fail("%v", err)
 	}
+	data, stat, err := w.tree.Get(0, w.known.policy, false)
 	snap := cluster.Snapshot{
+		Policy:  cluster.ReadSlot[cluster.Policy](w.known.policy, data, stat, err == nil),
 		Elected: w.check.readElected(), Fence: w.check.readFence(), Current: w.check.readCurrent(), Control: w.check.readControl(), Members: in.Members,
 		Leadership: true, Elector: true,
 	}

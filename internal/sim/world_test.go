@@ -30,6 +30,9 @@ type world struct {
 	sessions map[int64]*session
 	all      []*session
 	down     bool                    // no server answers
+	skew     time.Duration           // of the clock of the one that orders writes
+	emptied  bool                    // they will have lost everything when they do
+	era      int                     // how often they have
 	calm     bool                    // the faults have stopped
 	rules    map[int64]cluster.Rules // as published, by revision
 	revision int64
@@ -51,6 +54,10 @@ func newWorld(seed uint64, broken breakage, trace func(string)) *world {
 	w.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Control()}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng)
+	if broken.granting != grantAlike {
+		w.traits.granting = broken.granting
+	}
+	w.tree.Clock = w.serverTime
 	w.rules, w.revision = map[int64]cluster.Rules{0: w.traits.rules[0], 1: w.traits.rules[0]}, 1
 	w.check.init(w)
 	setup := w.tree.Open()

@@ -1,0 +1,242 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/cgroup1"
+	"zkelectd/internal/link"
+)
+
+// machineFaults are what happens to the machine below a node.
+var machineFaults = []fault{
+	{"disk stalled, pages reclaimed", stallDisk(nothingElse)},
+	{"disk stalled, pages reclaimed, daemon cut off", stallDisk(cutOff)},
+	{"memory limit, disk stalled", pressMemory},
+	{"the kernel kills the daemon for memory", outOfMemory},
+	{"daemon gets 1 % of a processor", starve(1, 100, daemonProcess)},
+	{"guard gets 1 % of a processor", starve(1, 100, guardProcess)},
+	{"keeper gets 1 % of a processor", starve(1, 100, keeperProcess)},
+	{"guard, keeper and daemon get 30 % of a processor", starve(15, 50, actors...)},
+	{"processors are busy", burn},
+	{"no descriptors left for the guard, then cut off", seize(guardProcess)},
+	{"no descriptors left for the keeper, then cut off", seize(keeperProcess)},
+	{"no descriptors left for the daemon, then cut off", seize(daemonProcess)},
+}
+
+func nothingElse(*node) func() { return nothing }
+
+// cutOff is a black hole between a node and all servers.
+func cutOff(n *node) func() {
+	for _, l := range n.links {
+		l.Set(link.BlackHole)
+	}
+	return func() {
+		for _, l := range n.links {
+			l.Set(link.Pass)
+			l.Reset(false)
+		}
+	}
+}
+
+// repeat does something over and over until what it returns is called.
+func repeat(pause time.Duration, do func()) (end func()) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			do()
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		wg.Wait()
+	}
+}
+
+// stallDisk stops the disk that has a node's program on it from answering, and takes from memory what the kernel may take.
+func stallDisk(and func(*node) func()) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		n := f.victim()
+		n.disk.Stall(true)
+		reclaim := repeat(50*time.Millisecond, func() {
+			n.memory.Set("memory.force_empty", "0") // as far as it goes
+		})
+		heal := and(n)
+		return func() {
+			heal()
+			n.disk.Stall(false)
+			reclaim()
+		}, nil
+	}
+}
+
+// inMemoryOf starts this program in a node's memory group; the kernel kills it the sooner the higher the score.
+func (n *node) inMemoryOf(score int, args ...string) (*exec.Cmd, error) {
+	script := fmt.Sprintf(`echo 0 >%s/cgroup.procs && echo %d >/proc/$$/oom_score_adj && exec "$@"`, n.memory.Dir, score)
+	cmd := exec.Command("sh", append([]string{"-c", script, "sh", self}, args...)...)
+	return cmd, cmd.Start()
+}
+
+// pressMemory leaves zkelectd and its child almost no memory for files, in a group that is at its limit, while the disk stalls.
+func pressMemory(f *fleet) (func(), error) {
+	n := f.victim()
+	used, err := n.memory.Number("memory.usage_in_bytes")
+	if err == nil {
+		err = n.memory.Set("memory.limit_in_bytes", strconv.FormatInt(used+32<<20, 10))
+	}
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := n.inMemoryOf(1000, hogArgument, n.memory.Dir, f.file(hogArgument))
+	if err != nil {
+		return nil, err
+	}
+	f.pass(500 * time.Millisecond)
+	n.disk.Stall(true)
+	return func() {
+		n.disk.Stall(false)
+		if err := n.memory.Set("memory.limit_in_bytes", "-1"); err != nil {
+			f.t.Error(err)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}, nil
+}
+
+// outOfMemory has the kernel kill the daemon, as the one in the node's memory group that is worth least.
+func outOfMemory(f *fleet) (func(), error) {
+	n := f.victim()
+	daemon := n.pids()[daemonProcess]
+	if daemon == 0 || !n.promised([]string{daemonProcess}, nil) {
+		return nil, errNotPromised
+	}
+	n.killed[daemonProcess] = time.Now()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", daemon), []byte("1000"), 0); err != nil {
+		return nil, errNotPromised // it has ended
+	}
+	used, err := n.memory.Number("memory.usage_in_bytes")
+	if err == nil {
+		err = n.memory.Set("memory.limit_in_bytes", strconv.FormatInt(used+16<<20, 10))
+	}
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := n.inMemoryOf(0, glutArgument, strconv.Itoa(daemon))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := n.memory.Set("memory.limit_in_bytes", "-1"); err != nil {
+			f.t.Error(err)
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}, nil
+}
+
+// starve gives some of a node's processes together so many milliseconds of a processor in so many.
+func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		n := f.victim()
+		pids := n.pids()
+		if quota*5 < period && !n.promised(nil, who) {
+			return nil, errNotPromised // as if they stood still
+		}
+		f.starving++
+		g, err := n.cpu.Below(strconv.Itoa(f.starving))
+		if err == nil {
+			err = errors.Join(g.Set("cpu.cfs_period_us", strconv.Itoa(1000*period)), g.Set("cpu.cfs_quota_us", strconv.Itoa(1000*quota)))
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range who {
+			if pid := pids[name]; pid != 0 && g.Add(pid) == nil && quota*5 < period {
+				n.starved[pid] = true
+			}
+		}
+		return func() {
+			if err := g.Set("cpu.cfs_quota_us", "-1"); err != nil {
+				f.t.Error(err)
+			}
+			n.fill(g)
+			for _, name := range who {
+				delete(n.starved, pids[name])
+			}
+		}, nil
+	}
+}
+
+// fill moves what is in a group back, and removes it: what forks meanwhile may stay until the node ends.
+func (n *node) fill(g cgroup1.Group) {
+	for range 10 {
+		pids, err := g.Pids()
+		if err != nil || len(pids) == 0 {
+			break
+		}
+		for _, pid := range pids {
+			n.cpu.Add(pid)
+		}
+	}
+	if os.Remove(g.Dir) != nil {
+		n.emptied = append(n.emptied, g)
+	}
+}
+
+// burn keeps all processors busy, with more than one program each.
+func burn(f *fleet) (func(), error) {
+	var all []*exec.Cmd
+	heal := func() {
+		for _, cmd := range all {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			cmd.Wait()
+		}
+	}
+	for range 6 {
+		cmd := exec.Command("nice", "-n", strconv.Itoa(f.rng.IntN(6)), "sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			heal()
+			return nil, err
+		}
+		all = append(all, cmd)
+	}
+	return heal, nil
+}
+
+// seize takes the right to open anything from a process, and cuts its node off.
+func seize(who string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		n := f.victim()
+		pid := n.pids()[who]
+		var before unix.Rlimit
+		if pid == 0 || unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before) != nil {
+			return nil, errNotPromised // it is not there
+		}
+		// The hard limit could be raised again only with CAP_SYS_RESOURCE.
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}, nil); err != nil {
+			return nil, errNotPromised
+		}
+		join := cutOff(n)
+		return func() {
+			join()
+			unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil)
+		}, nil
+	}
+}

@@ -1,0 +1,114 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/zkserver"
+)
+
+// znodeFaults are what an operator with too many rights deletes, at one stroke.
+var znodeFaults = []fault{
+	{"a node's registration deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Node(f.victim().id)} })},
+	{"an incarnation deleted", remove(incarnation)},
+	{"elected deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Elected()} })},
+	{"current deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Current()} })},
+	{"the leader's session closed by a stranger", intrude},
+	{"leader deleted, with all below", remove(func(f *fleet, all []string) []string { return below(all, f.paths.Leader()) })},
+	{"policy deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Policy()} })},
+	{"control deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Control()} })},
+	{"history deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.History()} })},
+	{"everything deleted below the root", remove(func(f *fleet, all []string) []string { return below(all, f.paths.Root)[1:] })},
+}
+
+// intrude closes the leader's session as every client of a server can, see [zkserver.SessionPassword].
+func intrude(f *fleet) (func(), error) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+	defer cancel()
+	if _, stat, err := f.client(ctx).Get(ctx, f.paths.Current(), false); err == nil {
+		zkstore.CloseSession(ctx, zkstore.Ended{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
+	}
+	return nothing, nil
+}
+
+// below are path and those below it.
+func below(all []string, path string) (some []string) {
+	for _, p := range all {
+		if p == path || strings.HasPrefix(p, path+"/") {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// incarnation is mostly the leader's.
+func incarnation(f *fleet, all []string) []string {
+	id := f.victim().id
+	for _, path := range below(all, f.paths.Election()) {
+		if inc, err := cluster.ParseIncarnation(path[strings.LastIndexByte(path, '/')+1:]); err == nil && inc.ID == id {
+			return []string{path}
+		}
+	}
+	return nil
+}
+
+// remove deletes znodes in one transaction, tried again while the tree changes below it.
+func remove(which func(f *fleet, all []string) []string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		for range 20 {
+			all, err := f.tree(ctx, f.paths.Root)
+			if err != nil {
+				return nothing, nil // the servers don't serve
+			}
+			var ops []cluster.Op
+			for _, path := range slices.Backward(which(f, all)) {
+				if slices.Contains(all, path) {
+					ops = append(ops, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
+				}
+			}
+			if len(ops) == 0 {
+				return nothing, nil
+			}
+			if _, err = f.client(ctx).Do(ctx, ops...); err == nil || ctx.Err() != nil {
+				return nothing, nil
+			}
+		}
+		return nothing, nil
+	}
+}
+
+// tree lists path and all below it, parents first.
+func (f *fleet) tree(ctx context.Context, path string) ([]string, error) {
+	names, _, err := f.client(ctx).Children(ctx, path, false)
+	if err != nil {
+		return nil, err
+	}
+	all := []string{path}
+	for _, name := range names {
+		more, err := f.tree(ctx, path+"/"+name)
+		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// client is the campaign's own session: another one if the servers have lost it.
+func (f *fleet) client(ctx context.Context) *zkstore.Session {
+	select {
+	case <-f.session.Done():
+		if s, err := zkstore.Open(ctx, zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err == nil {
+			f.session = s
+		}
+	default:
+	}
+	return f.session
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/transition"
+)
+
+// granting is which session timeouts the servers grant, to those who ask for that of their host.
+type granting int
+
+const (
+	grantAlike   granting = iota
+	grantLonger           // the one that leases are computed from, which is configured as the least, or longer ones
+	grantShorter          // at a reconnect also shorter ones, and whoever gets one learns of it at once
+)
+
+// grant draws a session timeout.
+func (h *host) grant(first bool) time.Duration {
+	w := h.w
+	switch {
+	case w.calm || w.traits.granting == grantAlike:
+		return h.timeout
+	case w.traits.granting == grantLonger:
+		return h.timeout * time.Duration(2+w.rng.IntN(3)) / 2
+	case first:
+		return h.timeout
+	}
+	least := 2
+	if w.broken.timed { // half of T is longer than a lease, so that little goes wrong
+		least = 1
+	}
+	return h.timeout * time.Duration(least+w.rng.IntN(4)) / 4
+}
+
+// shake is a handshake for the session: the server counts by what it grants from then on, the client gets to know of it a
+// little later.
+func (s *session) shake() {
+	w, h := s.w, s.h
+	s.epoch++
+	s.shook = s.epoch
+	s.pending = nil
+	s.T = h.grant(false)
+	if s.T != h.timeout {
+		w.faults["T renegotiated"]++
+		w.log("%s: session %d is granted %s", h.id, s.id, s.T)
+	}
+	s.touch()
+	if s.T < h.timeout {
+		s.shaken(h.clock())
+		return
+	}
+	epoch, asked := s.epoch, h.clock()
+	s.silent() // as long as nothing is sent
+	w.after(w.between(0, min(2*s.latency(), h.timeout/3)), func() {
+		h.process(s, func() {
+			switch {
+			case s.ended != "":
+			case s.epoch != epoch || h.net != netFine || w.down: // lost again before it was read
+				s.reconnect()
+			case !w.tree.Alive(s.id):
+				s.end("expired")
+			default:
+				s.touch()
+				s.shaken(asked)
+			}
+		})
+	})
+}
+
+// shaken is the client reading what was granted at its request. With less than its lease is computed from, the lease is cut
+// short at once, and the session ends in order.
+func (s *session) shaken(asked time.Duration) {
+	h := s.h
+	s.up = true
+	s.hints.All = true
+	s.wake()
+	if s.T < h.timeout && h.work != nil && h.w.chance(0.3) { // the moment at which most can go wrong
+		h.w.after(h.w.between(0, h.timeout/4), func() {
+			if !h.w.calm {
+				h.w.faults["cut off with a shorter T"]++
+				h.cut(h.w.between(h.timeout/2, 2*h.timeout), h.timeout*2/3)
+			}
+		})
+	}
+	if s.T >= h.timeout || h.w.broken.name == keptLease {
+		return
+	}
+	limit := asked + cluster.SafeLease(s.T)
+	l := h.loop
+	l.cut = cluster.Earlier(l.cut, limit)
+	if h.lease > limit {
+		h.extend(limit)
+	}
+	if l.machine == nil {
+		s.end("the session timeout has shrunk")
+		return
+	}
+	l.soon(func() { l.step(transition.LeaseCut{Deadline: limit, Reason: "the session timeout has shrunk"}) })
+}

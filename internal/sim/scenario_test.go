@@ -1,0 +1,42 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// The only eligible node fails as soon as it is elected, and the exec policy, which is in force only after a failure, does
+// not name it: nobody may lead then, and no leader must be asked for.
+func TestNobodyLeadsWhomThePolicyDoesNotNameAfterAFailure(t *testing.T) {
+	const seed = 1795320200651571620 // by it the program leaves n1 out
+	w := newWorld(seed, breakage{}, nil)
+	defer w.shut()
+	if w.lot("n1")%16 != 0 || len(w.hosts) != 3 {
+		t.Fatal("the scene needs another seed")
+	}
+	w.peaceful()
+	w.traits.rules = []cluster.Rules{{
+		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}}, ExecTimeout: cluster.Duration(execTimeout),
+		Sites: map[string]int{"dc1": 1}, DisabledSites: []string{"dc0"}, Failback: cluster.FailbackImmediate,
+	}}
+	w.rules[0], w.rules[1] = w.traits.rules[0], w.traits.rules[0]
+	for !w.check.readElected().Readable() && w.now < 20*time.Second {
+		w.run(w.now + 10*time.Millisecond)
+	}
+	if elected := w.check.readElected().Record.Node; elected != "n1" {
+		t.Fatalf("%q is elected", elected)
+	}
+	w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.election + "/" + w.hosts[1].loop.self.Name})
+	w.run(w.now + 10*time.Second)
+	w.traits.busy = w.now
+	w.heal()
+	w.converge()
+	if w.failure != "" {
+		t.Error(w.failure)
+	}
+	if leader := w.leader(); leader != "" {
+		t.Errorf("%s leads: this is not the scene", leader)
+	}
+}

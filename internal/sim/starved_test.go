@@ -1,0 +1,40 @@
+package sim
+
+import "time"
+
+var starvation = []faultKind{
+	{name: "daemon starved", do: func(w *world, h *host) { h.starve(w.now + w.between(0, 4*h.timeout)) }},
+	{name: "guard starved", do: func(w *world, h *host) { h.starved = max(h.starved, w.now+w.between(0, 4*h.timeout)) }},
+}
+
+// starve leaves the daemon little time to run: what comes up for it waits, again and again, and it lives too much for its
+// guard to give it up.
+func (h *host) starve(until time.Duration) {
+	if !h.alive || h.paused || h.w.calm || h.w.now >= until {
+		return
+	}
+	run := h.run
+	h.w.log("%s: the daemon gets no time", h.id)
+	h.paused = true
+	if h.loop != nil {
+		h.loop.s.silent()
+	}
+	h.w.after(h.w.between(0, h.timeout*2/3), func() {
+		if h.alive && h.run == run && h.paused {
+			h.resume()
+			h.w.after(h.w.between(0, h.timeout/10), func() {
+				if h.run == run {
+					h.starve(until)
+				}
+			})
+		}
+	})
+}
+
+// tardy is by how much the guard is late with what is due now, most at most.
+func (h *host) tardy(most time.Duration) time.Duration {
+	if h.starved <= h.w.now || h.w.calm {
+		return 0
+	}
+	return h.w.between(0, min(most, h.starved-h.w.now))
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A target is a package whose mutants are tried.
+type target struct {
+	pkg   string
+	files []string // empty: all
+	args  []string // for its own tests
+	own   bool
+	// groups: see suite
+	groups bool
+	// named has it tried only when it is asked for by name: it takes hours, or S1 does not rest on it.
+	named bool
+	also  []suite // tests of other packages, for what survives its own
+}
+
+// simulation runs the first schedules, as many as fit.
+var simulation = suite{pkg: "internal/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1", "-sim.for=6s"}}
+
+var targets = []target{
+	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/forecast"}, simulation}},
+	{pkg: "internal/transition", args: rapid, also: []suite{simulation}},
+	{pkg: "internal/watchdog", also: []suite{simulation}},
+	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
+	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
+	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "end.go", "request.go", "register.go", "follow.go", "grant.go", "behind.go"}, own: true, named: true, also: []suite{simulation}},
+	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests wait most of the time
+}
+
+// rapid makes property tests take the same values every time, and write no file when they fail.
+var rapid = []string{"-rapid.seed=1", "-rapid.nofailfile"}
+
+// suites returns the tests for the mutants of t, the package's own first.
+func (t target) suites() []suite {
+	all := []suite{{pkg: t.pkg, args: append(slices.Clone(t.args), "-test.run="+*tests), own: t.own, groups: t.groups}}
+	if !*quick {
+		all = append(all, t.also...)
+	}
+	return all
+}
+
+// mutants returns the mutants of t, and the files they are in.
+func (t target) mutants(root string) (map[string]bool, []mutant, error) {
+	names := t.files
+	if len(names) == 0 {
+		entries, err := os.ReadDir(filepath.Join(root, t.pkg))
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	files := make(map[string]bool)
+	var all []mutant
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		name = filepath.Join(t.pkg, name)
+		files[name] = true
+		ms, err := parse(root, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, ms...)
+	}
+	return files, all, nil
+}

@@ -36,7 +36,7 @@ func (l Listener) Ask(ctx context.Context, path string) error {
 		}
 		scheme = "https://"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"zkelectd"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"localhost"+path, nil)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// maxListeners bounds those that follow the events; together with maxClients it leaves room for the probes.
-	maxListeners = 64
+	// maxListeners bounds those that follow the events, clientListeners those of one address.
+	maxListeners    = 64
+	clientListeners = 16
 	// beatEvery is how often who follows the events is told that all is well, or that it is not.
 	beatEvery = 10 * time.Second
 	// writeLimit is how long a listener may take to accept what it is sent.
@@ -26,14 +27,14 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon keeps no events"))
 		return
 	}
-	select {
-	case a.listeners <- struct{}{}:
-		defer func() { <-a.listeners }()
-	default:
+	from := sourceOf(r)
+	if !a.listeners.take(from) {
 		w.Header().Set("Retry-After", "5")
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(fmt.Sprintf("%d listeners are there already", cap(a.listeners))))
+		a.respond(w, http.StatusServiceUnavailable, a.refusal(fmt.Sprintf(
+			"there are %d streams of events already, or %d from %s", a.listeners.all, a.listeners.each, from.address)))
 		return
 	}
+	defer a.listeners.give(from)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects them makes them late
 	w.WriteHeader(http.StatusOK)
@@ -97,7 +98,7 @@ func (s stream) event(e status.Event) bool {
 	if e.ID != "" {
 		id = "id: " + e.ID + "\n"
 	}
-	return s.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.Kind, e.Data))
+	return s.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.Kind, status.PlainJSON(e.Data)))
 }
 
 func (s stream) write(text string) bool {

@@ -148,7 +148,7 @@ func TestBeats(t *testing.T) {
 
 func TestListenersAreBounded(t *testing.T) {
 	a := streaming(status.NewFeed())
-	a.listeners = make(chan struct{}, 1)
+	a.listeners = newShares(1, 1)
 	addr := listening(t, a.handler(), 8)
 	l := follow(t, addr, "")
 	l.expect(status.EventDaemon, "")
@@ -160,8 +160,11 @@ func TestListenersAreBounded(t *testing.T) {
 		t.Errorf("/leader meanwhile: %d", code)
 	}
 	l.close()
-	a.listeners <- struct{}{} // the place is free once the server has seen it
-	<-a.listeners
+	eventually(t, "the place is free once the server has seen it", func() bool {
+		a.listeners.mu.Lock()
+		defer a.listeners.mu.Unlock()
+		return a.listeners.used == 0 && len(a.listeners.by) == 0
+	})
 	follow(t, addr, "").expect(status.EventDaemon, "")
 }
 

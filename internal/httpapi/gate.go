@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -23,12 +22,12 @@ type Gate struct {
 	log     *slog.Logger
 	web     Web
 	tokens  atomic.Pointer[Tokens]
-	guesses *guesses
+	limiter *authLimiter
 }
 
 // NewGate returns a gate that knows the certificates and users of a web configuration, and no token yet.
 func NewGate(web Web, log *slog.Logger) *Gate {
-	g := &Gate{log: log, web: web, guesses: newGuesses()}
+	g := &Gate{log: log, web: web, limiter: newAuthLimiter()}
 	g.Use(Tokens{})
 	return g
 }
@@ -63,8 +62,8 @@ func (g *Gate) who(r *http.Request) asker {
 		}
 		return asker{name: shortened(name), how: byCertificate}
 	}
-	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
-		return asker{name: shortened(localUser(peer.Uid)), how: bySocket}
+	if c := connOf(r); c != nil && c.peer != nil {
+		return asker{name: shortened(localUser(c.peer.Uid)), how: bySocket}
 	}
 	if name, _, ok := r.BasicAuth(); ok && g.web.named(name) {
 		return asker{name: shortened(name), how: byPassword, code: http.StatusForbidden,
@@ -84,20 +83,16 @@ func (g *Gate) wanting(r *http.Request) string {
 	return "this daemon takes no orders here: set http.token_file, or client certificates in http.web_config"
 }
 
+// bearer checks the token first: failures are limited, the right token is let in whatever others have sent from its address.
 func (g *Gate) bearer(r *http.Request, secret string) asker {
-	name := ""
-	tried := g.guesses.try(r.RemoteAddr, time.Now(), func() bool {
-		name = g.tokens.Load().owner(secret)
-		return name != ""
-	})
-	switch {
-	case !tried:
-		return asker{code: http.StatusTooManyRequests, why: "too many wrong tokens from this address: wait a moment"}
-	case name == "":
-		g.log.Warn("a wrong token over HTTP", "from", r.RemoteAddr, "path", r.URL.Path)
-		return asker{code: http.StatusUnauthorized, why: "this token is not in http.token_file"}
+	if name := g.tokens.Load().owner(secret); name != "" {
+		return asker{name: name, how: byToken}
 	}
-	return asker{name: name, how: byToken}
+	if !g.limiter.allow(sourceOf(r), secret, time.Now()) {
+		return asker{code: http.StatusTooManyRequests, why: "this token is not in http.token_file, and too many wrong ones were sent from this address, or this one too often: wait a moment"}
+	}
+	g.log.Warn("a wrong token over HTTP", "from", r.RemoteAddr, "path", r.URL.Path)
+	return asker{code: http.StatusUnauthorized, why: "this token is not in http.token_file"}
 }
 
 // shortened keeps a name that others have chosen from doing harm where it is shown.
@@ -111,25 +106,7 @@ func shortened(name string) string {
 
 const maxName = 64
 
-// peerKey is where a request's context has the credentials of a socket's other end.
-type peerKey struct{}
-
-// withPeer notes who is at the other end of a unix socket, as the kernel says.
-func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	c, ok := conn.(*counted)
-	if !ok {
-		return ctx
-	}
-	u, ok := c.Conn.(*net.UnixConn)
-	if !ok {
-		return ctx
-	}
-	if peer, err := peerOf(u); err == nil {
-		return context.WithValue(ctx, peerKey{}, peer)
-	}
-	return ctx
-}
-
+// peerOf returns who is at the other end of a unix socket, as the kernel says.
 func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -12,23 +12,25 @@ import (
 	"zkelectd/internal/status"
 )
 
-// maxAskers bounds those that are answered about the group at once; lastTerms is how many terms are shown by default.
+// maxAskers bounds the requests about the group that are answered at once, clientAskers those of one address; lastTerms is how
+// many terms are shown by default.
 const (
-	maxAskers = 8
-	lastTerms = 20
+	maxAskers    = 8
+	clientAskers = 4
+	lastTerms    = 20
 )
 
-// bounded turns away whoever asks for what costs something, when many do already.
+// bounded limits concurrent expensive reads.
 func (a *api) bounded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case a.askers <- struct{}{}:
-			defer func() { <-a.askers }()
-			serve(w, r)
-		default:
+		from := sourceOf(r)
+		if !a.askers.take(from) {
 			w.Header().Set("Retry-After", "1")
-			a.respond(w, http.StatusServiceUnavailable, a.refusal("too many ask at once"))
+			a.respond(w, http.StatusServiceUnavailable, a.refusal("too many requests about the group at once, in all or from "+from.address))
+			return
 		}
+		defer a.askers.give(from)
+		serve(w, r)
 	}
 }
 

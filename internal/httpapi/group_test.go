@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -104,9 +105,21 @@ func TestAskersAreBounded(t *testing.T) {
 	}
 	handler := New(opt)
 	codes := make(chan int)
-	for range maxAskers {
-		go func() { codes <- ask(handler, "GET", "/v1/explain").Code }()
-		<-entered
+	from := func(address string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/v1/explain", nil)
+		r.RemoteAddr = address + ":1"
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, r)
+		return rec
+	}
+	for _, address := range []string{"192.0.2.8", "192.0.2.9"} {
+		for range clientAskers {
+			go func() { codes <- from(address).Code }()
+			<-entered
+		}
+		if rec := from(address); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
+			t.Errorf("one more of %s: %d", address, rec.Code)
+		}
 	}
 	for _, path := range []string{"/v1/explain", "/v1/history", "/v1/status"} {
 		if rec := ask(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {

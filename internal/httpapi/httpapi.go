@@ -5,6 +5,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -35,7 +36,9 @@ type Options struct {
 	// Order gives an order; nil if nobody can. The error is as of daemon.Order.
 	Order func(context.Context, operate.Request) (operate.Given, error)
 	// Gate knows who may; nil for whoever can open a socket.
-	Gate    *Gate
+	Gate *Gate
+	// Hosts are the names that requests may be for; nil for any.
+	Hosts   *Hosts
 	Version string
 	// Registry is where the metrics go, beside what is there already; nil for one of their own.
 	Registry *prometheus.Registry
@@ -53,9 +56,11 @@ var (
 // api answers from the view.
 type api struct {
 	opt       Options
-	listeners chan struct{} // one for each that follows the events
-	askers    chan struct{} // one for each that asks about the group
-	givers    chan struct{} // one for each that gives an order
+	takesBody map[string]bool // the paths of orders
+	desks     *shares         // of requests other than probes
+	listeners *shares         // of those that follow the events
+	askers    *shares         // of requests about the group
+	givers    chan struct{}   // one for each that gives an order
 	origins   *http.CrossOriginProtection
 	beat      time.Duration
 }
@@ -66,7 +71,8 @@ func newAPI(opt Options) *api {
 		opt.Gate = NewGate(Web{}, slog.New(slog.DiscardHandler))
 	}
 	return &api{
-		opt: opt, listeners: make(chan struct{}, maxListeners), askers: make(chan struct{}, maxAskers),
+		opt: opt, takesBody: make(map[string]bool), desks: newShares(maxDesks, clientDesks),
+		listeners: newShares(maxListeners, clientListeners), askers: newShares(maxAskers, clientAskers),
 		givers: make(chan struct{}, maxOrders), origins: http.NewCrossOriginProtection(), beat: beatEvery,
 	}
 }
@@ -100,6 +106,7 @@ func New(opt Options) http.Handler { return newAPI(opt).handler() }
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
+		a.takesBody[r.path] = slices.Contains(r.methods, http.MethodPost)
 		mux.HandleFunc(r.path, a.method(r))
 	}
 	for path, serve := range page.Handlers() {
@@ -111,7 +118,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusNotFound, a.refusal("there is nothing at this path"))
 	})
-	return http.MaxBytesHandler(secure(mux), maxBody)
+	return http.MaxBytesHandler(secure(a.guarded(mux)), maxBody)
 }
 
 // method lets through the methods of a route, and tells of them.
@@ -166,5 +173,10 @@ func (a *api) refusal(why string) failure { return failure{stampOf(a.opt.View())
 func (a *api) respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	json.NewEncoder(w).Encode(body) // a client that has gone is no concern
+	data, err := json.Marshal(body)
+	if err != nil {
+		// Answers are plain structs of marshalable fields; only a programming error gets here.
+		panic(fmt.Sprintf("httpapi: answer %T: %v", body, err))
+	}
+	w.Write(append(status.PlainJSON(data), '\n')) // a client that has gone is no concern
 }

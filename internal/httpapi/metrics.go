@@ -83,6 +83,7 @@ var metrics = []metric{
 	{"zkelectd_zookeeper_heard_age_seconds", gauge, nil, "How long ago the last read began that ZooKeeper has answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
 	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(child)},
+	{"zkelectd_child_unkillable", gauge, nil, "1 if something of the leader-only work cannot be killed: until it has ended nothing is released, and the session stays open.", oneIf(func(s sight) bool { return s.Unkillable != "" })},
 	{"zkelectd_child_restarts_total", counter, nil, "Children that had exited by themselves and were started again in place.", value(func(s sight) uint64 { return s.totals.Restarts })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force.", oneIf(func(s sight) bool { return s.Drift != "" })},
 	{"zkelectd_config_last_reload_successful", gauge, nil, "0 if the configuration was read again and refused, so that an older one runs.", oneIf(func(s sight) bool { return !s.totals.ReloadFailed })},
@@ -96,7 +97,9 @@ var metrics = []metric{
 	}},
 	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members of the group that policy lets lead, and those that it does not. Elector only.", elector(members)},
 	{"zkelectd_excluded_members", gauge, []string{"site"}, "Members that may not lead because of strikes. Elector only.", elector(excluded)},
+	{"zkelectd_sites_omitted", gauge, nil, "Sites without series of their own, as there are more than 64: their members are counted together as site /other. Elector only.", elector(value(omitted))},
 	{"zkelectd_nobody_eligible", gauge, nil, "1 if nobody can be elected. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
+	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not know: it neither elects nor takes over. Upgrade this host.", oneIf(func(s sight) bool { return s.Newer != "" })},
 	{"zkelectd_better_member_held", gauge, nil, "1 if a better member than the leader does not take over: a pause, failback, damping or an order. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
 	{"zkelectd_paused", gauge, nil, "1 if an operator has paused the group. Elector only.", elector(oneIf(func(s sight) bool { return s.Paused }))},
 	{"zkelectd_paused_hard", gauge, nil, "1 if that pause is a hard one: not even a dead leader is replaced. Elector only.", elector(oneIf(func(s sight) bool { return s.PausedHard }))},
@@ -111,16 +114,23 @@ var metrics = []metric{
 func child(s sight) bool { return s.Child && (s.Stuck() == "" || s.LeaseRemaining > 0) }
 
 func members(s sight, emit emitter) {
-	for _, site := range slices.Sorted(maps.Keys(s.Sites)) {
-		emit(float64(s.Sites[site].Eligible), site, "true")
-		emit(float64(s.Sites[site].Ineligible), site, "false")
+	list, _ := sites(s)
+	for _, at := range list {
+		emit(float64(at.Eligible), at.label, "true")
+		emit(float64(at.Ineligible), at.label, "false")
 	}
 }
 
 func excluded(s sight, emit emitter) {
-	for _, site := range slices.Sorted(maps.Keys(s.Sites)) {
-		emit(float64(s.Sites[site].Excluded), site)
+	list, _ := sites(s)
+	for _, at := range list {
+		emit(float64(at.Excluded), at.label)
 	}
+}
+
+func omitted(s sight) float64 {
+	_, n := sites(s)
+	return float64(n)
 }
 
 func transitions(s sight, emit emitter) {
@@ -162,7 +172,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for i, m := range metrics {
 		m.derive(s, func(v any, labels ...string) {
 			for j := range labels {
-				labels[j] = strings.ToValidUTF8(labels[j], "?") // a label that is not is refused, and others write the sites
+				labels[j] = label(labels[j])
 			}
 			out <- c.measure(i, v, labels)
 		})

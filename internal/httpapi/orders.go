@@ -44,15 +44,17 @@ func (a *api) orders() []route {
 // order gives one, for somebody who may.
 func (a *api) order(w http.ResponseWriter, r *http.Request, kind operate.Kind) {
 	if err := a.origins.Check(r); err != nil {
+		hurry(w, r)
 		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
 		return
 	}
 	by := a.opt.Gate.who(r)
 	if by.code != 0 {
-		a.turnAway(w, by)
+		a.turnAway(w, r, by)
 		return
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		hurry(w, r)
 		a.respond(w, http.StatusUnsupportedMediaType, a.refusal("the body must have Content-Type: application/json"))
 		return
 	}
@@ -76,7 +78,8 @@ func (a *api) order(w http.ResponseWriter, r *http.Request, kind operate.Kind) {
 }
 
 // turnAway refuses who may not.
-func (a *api) turnAway(w http.ResponseWriter, by asker) {
+func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by asker) {
+	hurry(w, r)
 	switch by.code {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)

@@ -103,6 +103,7 @@ func ordering(t *testing.T) map[string]*http.Response {
 		} {
 			add(name, command(New(commanded(t, given)), kind, plainest(kind), headers...))
 		}
+		add("one wrong token more", command(handlers["locked"], kind, plainest(kind), "Authorization", "Bearer wrong"))
 		add("slip", command(handlers["given"], kind, "{"))
 		add("large", command(handlers["given"], kind, `{"reason":"`+strings.Repeat("x", maxBody)+`"}`))
 	}

@@ -43,10 +43,10 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		BaseContext: baseOf(base), ConnContext: withPeer, ErrorLog: log.New(complaints{l.Log}, "", 0),
+		BaseContext: baseOf(base), ConnContext: withConn, ErrorLog: log.New(complaints{l.Log}, "", 0),
 	}
-	places := &bounded{Listener: listener, free: clients}
-	server.ConnState = places.turned
+	places := &places{Listener: listener, limit: clients}
+	server.ConnState = places.changed
 	served := make(chan error, 1)
 	go func() {
 		if l.Web.path == "" {
@@ -54,7 +54,10 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 			served <- server.Serve(places)
 			return
 		}
-		served <- toolkit.Serve(places, server, &toolkit.FlagConfig{WebConfigFile: &l.Web.path}, l.Log)
+		passwords := newPasswords()
+		server.Handler = passwords.behind(handler)
+		guarded := &beginning{Listener: places, begin: func() { server.Handler = passwords.before(server.Handler) }}
+		served <- toolkit.Serve(guarded, server, &toolkit.FlagConfig{WebConfigFile: &l.Web.path}, l.Log)
 	}()
 	select {
 	case err := <-served:

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"zkelectd/internal/secretfile"
@@ -34,6 +35,9 @@ func ReadTokens(path string, systemd bool) (Tokens, error) {
 		return Tokens{}, nil
 	}
 	data, err := secretfile.Read(key, path, secretfile.Private(systemd))
+	if err == nil && !systemd {
+		err = secretfile.CheckWritersOf(key, path)
+	}
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -53,6 +57,9 @@ func ReadTokens(path string, systemd bool) (Tokens, error) {
 	}
 	return t, nil
 }
+
+// Equal reports whether both hold the same names and tokens, in the same order.
+func (t Tokens) Equal(other Tokens) bool { return slices.Equal(t.all, other.all) }
 
 // add takes a line, or says what is wrong with it.
 func (t *Tokens) add(line string) string {

@@ -1,15 +1,10 @@
 package httpapi
 
 import (
-	"fmt"
-	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func tokenFile(t *testing.T, text string, mode os.FileMode) string {
@@ -73,72 +68,5 @@ func TestTokenFiles(t *testing.T) {
 	}
 	if _, err := ReadTokens(tokenFile(t, "ann:"+secret, 0o440), true); err != nil {
 		t.Errorf("a credential of systemd: %v", err)
-	}
-}
-
-// Some wrong tokens in a row, and an address has to wait, whatever it sends; the others don't.
-func TestGuessesAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := gateOf(t, "ann:"+annsToken)
-		try := func(from, token string) int {
-			r, _ := http.NewRequest("POST", "/v1/elect", nil)
-			r.RemoteAddr = from
-			r.Header.Set("Authorization", "Bearer "+token)
-			return g.who(r).code
-		}
-		const bad = "192.0.2.1:4711"
-		for range 3 * maxGuesses { // the right one costs nothing
-			if code := try(bad, annsToken); code != 0 {
-				t.Fatalf("ann: %d", code)
-			}
-		}
-		for i := range maxGuesses {
-			if code := try(bad, fmt.Sprint("wrong", i)); code != 401 {
-				t.Fatalf("guess %d: %d", i, code)
-			}
-		}
-		for _, token := range []string{"wrong", annsToken} {
-			if code := try("192.0.2.1:4712", token); code != 429 {
-				t.Errorf("one guess more: %d", code)
-			}
-		}
-		if code := try("192.0.2.2:4711", annsToken); code != 0 {
-			t.Errorf("from elsewhere: %d", code)
-		}
-		<-time.After(guessEvery) // of the bubble's clock
-		if code := try(bad, annsToken); code != 0 {
-			t.Errorf("a moment later: %d", code)
-		}
-	})
-}
-
-// Whoever has any number of addresses gets no further, and costs no memory.
-func TestGuessersAreBounded(t *testing.T) {
-	g, now := newGuesses(), time.Now()
-	wrong := func() bool { return false }
-	for i := range 5 * maxGuessers {
-		g.try(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), now, wrong)
-	}
-	if len(g.by) > maxGuessers {
-		t.Errorf("%d addresses are remembered", len(g.by))
-	}
-	if g.try("10.99.0.1:1", now, func() bool { return true }) {
-		t.Error("one more address has guesses of its own")
-	}
-	if now = now.Add(maxGuesses * guessEvery); !g.try("10.99.0.1:1", now, wrong) || len(g.by) != 1 {
-		t.Errorf("later %d addresses are remembered", len(g.by))
-	}
-}
-
-func TestWhatCountsAsOneAddress(t *testing.T) {
-	for remote, want := range map[string]string{
-		"192.0.2.1:80": "192.0.2.1/32", "[::ffff:192.0.2.1]:80": "192.0.2.1/32", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
-	} {
-		if got := origin(remote); got != netip.MustParsePrefix(want) {
-			t.Errorf("%s is of %s, want %s", remote, got, want)
-		}
-	}
-	if got := origin("@"); got.IsValid() {
-		t.Errorf("a socket is of %s", got)
 	}
 }

@@ -32,6 +32,9 @@ func ReadWeb(path string) (Web, error) {
 	if err != nil {
 		return w, err
 	}
+	if err := secretfile.CheckWritersOf(webKey, path); err != nil { // it says who may give orders
+		return w, err
+	}
 	if err := toolkit.Validate(path); err != nil {
 		return w, fmt.Errorf("%s: %s: %w", webKey, path, err)
 	}

@@ -1,4 +1,5 @@
-// Package secretfile reads the files that settings name: passwords, tokens, keys and certificates.
+// Package secretfile reads the files that settings name: passwords, tokens, keys and certificates. It also checks who can
+// change a file.
 package secretfile
 
 import (

@@ -25,6 +25,10 @@ type Daemon struct {
 	Child bool `json:"child"`
 	// Unit is the systemd unit that is the leader-only work, "" for a command.
 	Unit string `json:"unit,omitempty"`
+	// Containment is what holds the leader-only work together: cgroup, pidns or keeper. Unkillable says what of the work can't
+	// be killed: while it runs nothing is released. Empty if all can.
+	Containment string `json:"containment,omitempty"`
+	Unkillable  string `json:"unkillable,omitempty"`
 	// Term is the one it holds, 0 if none.
 	Term int64 `json:"term,omitempty"`
 	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
@@ -45,8 +49,12 @@ type Daemon struct {
 	Note string `json:"note,omitempty"`
 	// Holding says why a better member does not take over, where this daemon is the elector.
 	Holding string `json:"holding,omitempty"`
+	// Newer says which record has a format that this daemon does not know, so that it takes no part in electing; empty if none.
+	Newer string `json:"newer,omitempty"`
 	// Drift says how the policy of its own configuration differs from the one in force; empty if it does not.
 	Drift string `json:"drift,omitempty"`
+	// OpenTree reports that strangers may change the group's znodes, as this daemon has last seen.
+	OpenTree bool `json:"open_tree,omitempty"`
 	// Sites and Paused are what the elector sees: how many of each site's members may lead and may not; nil elsewhere.
 	Sites  map[string]Standing `json:"-"`
 	Paused bool                `json:"paused,omitempty"`

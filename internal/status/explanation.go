@@ -15,6 +15,8 @@ type Explanation struct {
 	Circumstances cluster.Circumstances `json:"circumstances"`
 	Notes         []string              `json:"notes,omitempty"`
 	Members       []Explained           `json:"members"`
+	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not.
+	Waiting string `json:"waiting,omitempty"`
 	// Holding says why a better member does not take over; Changes what would change the outcome.
 	Holding string   `json:"holding,omitempty"`
 	Changes []string `json:"changes"`

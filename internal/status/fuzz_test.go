@@ -67,3 +67,18 @@ func TestALeaseIsTheLeadersOwn(t *testing.T) {
 		}
 	}
 }
+
+// Only the leader knows whether its work can be killed.
+func TestUnkillableWorkIsAProblem(t *testing.T) {
+	const own = `{"node":"a","term":7,"unkillable":"process 9 runs as user 0"}`
+	g := Group{Leader: "a", Term: 7, Problems: []string{"another"}}
+	got := g.Leased(strings.NewReader(own)).Table()
+	if !strings.Contains(got, "Problem  the work of a can't be killed, and a releases nothing while it runs: process 9 runs as user 0\n") || !strings.Contains(got, "another") {
+		t.Error(got)
+	}
+	for _, answer := range []string{strings.Replace(own, `"a"`, `"b"`, 1), strings.Replace(own, "7", "6", 1), `{"node":"a","term":7}`} {
+		if got := g.Leased(strings.NewReader(answer)); len(got.Problems) != 1 {
+			t.Errorf("%s: %q", answer, got.Problems)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package status
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -37,13 +38,18 @@ type Group struct {
 	Since *time.Time `json:"since,omitempty"`
 	// API is where the leader answers over HTTP, empty if nowhere; LeaseRemaining what it says is left of its lease, for who
 	// has asked it.
-	API            string        `json:"api,omitempty"`
+	API string `json:"api,omitempty"`
+	// APIHost is the leader's host, empty unless the leader's own registration has this API address and the session of its
+	// leadership: no other address is to be asked.
+	APIHost        string        `json:"-"`
 	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Next is who has been elected to replace a leader that has not let go yet; empty if nobody has.
-	Next    string   `json:"next,omitempty"`
+	Next string `json:"next,omitempty"`
+	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not.
+	Waiting string   `json:"waiting,omitempty"`
 	Elector string   `json:"elector,omitempty"`
 	Policy  string   `json:"policy,omitempty"`
 	Members []Member `json:"members"`
@@ -51,6 +57,8 @@ type Group struct {
 	Orders []Order `json:"orders,omitempty"`
 	// Exclusions lists strikes, in force or served.
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
+	// OpenTree reports that everybody who reaches ZooKeeper may change the group's znodes, as a member has last seen.
+	OpenTree bool `json:"open_tree,omitempty"`
 	// Problems are records that can't be read and the like, in words.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -109,7 +117,7 @@ func Of(root string, s cluster.Snapshot) Group {
 	}
 	if c := s.Current; c.Readable() {
 		g.State, g.Leader, g.Site, g.Term, g.Since = string(c.Record.State), c.Record.Node, c.Record.Site, c.Record.Term, moment(c.Record.Time)
-		g.API = c.Record.API
+		g.API, g.APIHost, g.Waiting = c.Record.API, apiHost(s), s.Waiting()
 		if e := s.Elected; e.Readable() && e.Record.Term != c.Record.Term {
 			// A handover is under way, or was while this was read: the reason is not this leader's.
 			g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)
@@ -121,18 +129,64 @@ func Of(root string, s cluster.Snapshot) Group {
 			g.Elector = m.ID
 		}
 		g.Members = append(g.Members, member(s, m, i == 0))
+		g.OpenTree = g.OpenTree || m.Node.Record.OpenTree
 	}
 	slices.SortStableFunc(g.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Node, b.Node))
 	})
 	g.Orders = orders(s)
 	g.policy(s)
-	for _, err := range []error{s.Elected.Err, s.Fence.Err, s.Current.Err, s.Policy.Err, s.Control.Err} {
+	g.damage(s)
+	g.refusals(s)
+	return g
+}
+
+func apiHost(s cluster.Snapshot) string {
+	c := s.Current
+	m, ok := s.Member(c.Record.Incarnation)
+	if !ok || !m.Node.Readable() || m.Node.Stat.Owner != c.Stat.Owner || m.Node.Record.API != c.Record.API {
+		return ""
+	}
+	return m.Node.Record.Host
+}
+
+// damage lists the records that cannot be read, and what follows from it. That nobody has led yet is none.
+func (g *Group) damage(s cluster.Snapshot) {
+	say := func(err error, follows string) {
 		if err != nil {
-			g.Problems = append(g.Problems, err.Error())
+			g.Problems = append(g.Problems, err.Error()+follows)
 		}
 	}
-	return g
+	leadership := func(err, newer error) {
+		switch {
+		case errors.Is(err, cluster.ErrNeverWritten):
+		case newer != nil:
+			say(err, ", or stop its daemon: until then it neither elects nor takes over")
+		default:
+			say(err, "")
+		}
+	}
+	leadership(s.Elected.Err, s.Elected.Newer())
+	leadership(s.Fence.Err, s.Fence.Newer())
+	leadership(s.Current.Err, s.Current.Newer())
+	orders := func(err, newer error, damaged string) {
+		if newer != nil {
+			damaged = ": until then policy moves nobody"
+		}
+		say(err, damaged)
+	}
+	orders(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so that nobody is moved by policy, and elections follow each elector's own "+
+		"configuration; 'zkelectd repair policy' repairs it")
+	orders(s.Control.Err, s.Control.Newer(), ": what operators have asked for is damaged, so that nobody is moved by policy; 'zkelectd repair control' empties it")
+}
+
+// refusals lists the members that run with an older configuration than their files.
+func (g *Group) refusals(s cluster.Snapshot) {
+	for _, m := range s.Members {
+		if why := m.Node.Record.Refused; why != "" {
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, since its file is refused: %s", m.ID, why))
+		}
+	}
 }
 
 // over tells that the elected attempt has ended, so that the decision names nobody to wait for.
@@ -204,13 +258,18 @@ func member(s cluster.Snapshot, m cluster.Member, elector bool) Member {
 // longestLease is more than any is: session timeouts end at ten minutes.
 const longestLease = 10 * time.Minute
 
-// Leased takes what is left of the lease out of an answer of the leader's, if it is that: the address may be another daemon's
-// by now, or another program's.
+// Leased adds what only the leader knows to g, if answer is the leader's: how much of its lease is left, and whether its work
+// can't be killed. The address may belong to another daemon by now, or to another program.
 func (g Group) Leased(answer io.Reader) Group {
 	var d Daemon
-	err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d)
-	if err == nil && d.Node == g.Leader && d.Term == g.Term && d.LeaseRemaining > 0 && d.LeaseRemaining < longestLease {
+	if err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d); err != nil || d.Node != g.Leader || d.Term != g.Term {
+		return g
+	}
+	if d.LeaseRemaining > 0 && d.LeaseRemaining < longestLease {
 		g.LeaseRemaining = d.LeaseRemaining
+	}
+	if d.Unkillable != "" {
+		g.Problems = append(slices.Clone(g.Problems), fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable))
 	}
 	return g
 }

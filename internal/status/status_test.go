@@ -65,6 +65,22 @@ func TestHandoverUnderWay(t *testing.T) {
 	}
 }
 
+func TestAWaitIsShownWhileItLasts(t *testing.T) {
+	s := ready(snapshot())
+	s.Fence.Record.Wait = "3s, as a\tb"
+	if g := Of("/c", s); g.Waiting != "" {
+		t.Errorf("READY, and waiting %s", g.Waiting)
+	}
+	s.Fence.Record.State, s.Current.Record.State = cluster.FenceHeld, cluster.CurrentProgress
+	if g := Of("/c", s); g.Waiting != s.Fence.Record.Wait || !strings.Contains(g.Table(), "\nWaiting  3s, as a?b\n") {
+		t.Errorf("%q:\n%s", g.Waiting, g.Table())
+	}
+	s.Fence.Record.Term--
+	if g := Of("/c", s); g.Waiting != "" {
+		t.Errorf("the wait of an earlier term: %s", g.Waiting)
+	}
+}
+
 func TestTableSaysWhoAndWhy(t *testing.T) {
 	s := ready(snapshot())
 	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
@@ -103,6 +119,20 @@ func TestAStrikeThatWasLiftedOrHasRunOutIsNotInForce(t *testing.T) {
 		g := Of("/c", s)
 		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Health, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
 			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())
+		}
+	}
+}
+
+// That strangers may change the tree is shown as long as a member says so.
+func TestAnOpenTreeIsShown(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		snap := cluster.Snapshot{Members: []cluster.Member{
+			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
+			{Incarnation: cluster.Incarnation{ID: "b"}, Node: cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: "b"}}},
+		}}
+		g := Of("/cluster", snap)
+		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
+			t.Errorf("open %t: %t, in the table %t", open, g.OpenTree, shown)
 		}
 	}
 }

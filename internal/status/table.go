@@ -5,50 +5,65 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"zkelectd/internal/cluster"
 )
 
-// Table shows the group to people.
+// Table returns the group as text for people.
 func (g Group) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Group    %s\n", g.Root)
+	g.writeSummary(&b)
+	fmt.Fprintln(&b)
+	g.writeMembers(&b)
+	return b.String()
+}
+
+// writeSummary writes who leads and why, and what else holds for the whole group.
+func (g Group) writeSummary(b *strings.Builder) {
+	fmt.Fprintf(b, "Group    %s\n", g.Root)
 	switch g.State {
 	case StateNone:
-		fmt.Fprintln(&b, "Leader   none")
+		fmt.Fprintln(b, "Leader   none")
 	case string(cluster.CurrentReady):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, ready since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d, ready since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
 	case string(cluster.CurrentProgress):
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d, taking over since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d, taking over since %s\n", Plain(g.Leader), Plain(g.Site), g.Term, since(g.Since))
 	default:
-		fmt.Fprintf(&b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Plain(g.Leader), Plain(g.Site), g.Term)
+		fmt.Fprintf(b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Plain(g.Leader), Plain(g.Site), g.Term)
 	}
 	if g.LeaseRemaining > 0 {
-		fmt.Fprintf(&b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
+		fmt.Fprintf(b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
 	}
 	if g.Reason != "" {
-		fmt.Fprintf(&b, "Why      %s: %s\n", Plain(g.Cause), Plain(g.Reason))
+		fmt.Fprintf(b, "Why      %s: %s\n", Plain(g.Cause), Plain(g.Reason))
+	}
+	if g.Waiting != "" {
+		fmt.Fprintf(b, "Waiting  %s\n", Plain(g.Waiting))
 	}
 	if g.Next != "" {
-		fmt.Fprintf(&b, "Next     %s\n", Plain(g.Next))
+		fmt.Fprintf(b, "Next     %s\n", Plain(g.Next))
 	}
 	if g.Policy != "" {
-		fmt.Fprintf(&b, "Policy   %s\n", Plain(g.Policy))
+		fmt.Fprintf(b, "Policy   %s\n", Plain(g.Policy))
+	}
+	if g.OpenTree {
+		fmt.Fprintln(b, "Open     anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md")
 	}
 	for _, o := range g.Orders {
-		fmt.Fprintf(&b, "%-8s %s\n", "Order", Plain(o.String()))
+		fmt.Fprintf(b, "%-8s %s\n", "Order", Plain(o.String()))
 	}
 	for _, x := range g.Exclusions {
 		if !x.Served {
-			fmt.Fprintf(&b, "Excluded %s, strike %d, for %s: %s ('zkelectd forgive %s' lifts it)\n", Plain(x.Node), x.Strikes, x.For, Plain(x.Reason), Plain(x.Node))
+			fmt.Fprintf(b, "Excluded %s, strike %d, for %s: %s ('zkelectd forgive %s' lifts it)\n", Plain(x.Node), x.Strikes, x.For, Plain(x.Reason), Plain(x.Node))
 		}
 	}
 	for _, p := range g.Problems {
-		fmt.Fprintf(&b, "Problem  %s\n", Plain(p))
+		fmt.Fprintf(b, "Problem  %s\n", Plain(p))
 	}
-	fmt.Fprintln(&b)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+}
+
+func (g Group) writeMembers(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
 	for _, m := range g.Members {
 		role := strings.Join(m.Roles, ", ")
@@ -63,19 +78,8 @@ func (g Group) Table() string {
 	}
 	t.Flush()
 	if len(g.Members) == 0 {
-		fmt.Fprintln(&b, "no daemon is registered")
+		fmt.Fprintln(b, "no daemon is registered")
 	}
-	return b.String()
-}
-
-// Plain keeps what others wrote into ZooKeeper from steering the terminal, or from breaking or turning round a line.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }
 
 func since(t *time.Time) string {

@@ -31,6 +31,9 @@ type Totals struct {
 // Transition is a kind of decision, and what became of it: [ResultReady] or [ResultFailed].
 type Transition struct{ Cause, Result string }
 
+// CauseOther stands for causes that this version does not know.
+const CauseOther = "other"
+
 // What becomes of a decision.
 const (
 	ResultReady  = "ready"

@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zkelectd/internal/status"
+)
+
+func TestHostsThatAreLetIn(t *testing.T) {
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := NewHosts("api.dc1.example:7980", "N1")
+	h.Use([]string{"LB.example", "*.svc.example."})
+	for header, want := range map[string]bool{
+		"": true, "127.0.0.1": true, "127.0.0.1:7980": true, "[::1]:7980": true, "[::1]": true, "192.0.2.77:80": true, "[fe80::1%25eth0]:1": true,
+		"localhost": true, "LOCALHOST:7980": true, "localhost.": true, "a.localhost:1": true, own: true, own + ":7980": true, "n1:7980": true,
+		"api.dc1.example:7980": true, "lb.example": true, "lb.EXAMPLE.:1": true, "n1.svc.example": true, "a.n1.svc.example:1": true,
+		"evil.example": false, "evil.example:7980": false, "svc.example": false, "xsvc.example": false, "127.0.0.1.evil.example": false,
+		"localhost.evil.example": false, "evillocalhost": false, "n1.evil.example": false, own + ".evil.example": false, "lb.example.evil.example": false,
+		"2130706433": false, "0x7f.1": false, "a b": false, ":7980": true,
+	} {
+		if err := h.Check(header); (err == nil) != want {
+			t.Errorf("%q: %v", header, err)
+		} else if err != nil && !strings.Contains(err.Error(), "add it to http.allowed_hosts") {
+			t.Errorf("%q: %v", header, err)
+		}
+	}
+	if h.Use([]string{"*"}); h.Check("evil.example") != nil {
+		t.Error("* does not let all in")
+	}
+	if h.Use(nil); h.Check("lb.example") == nil || h.Check("n1") != nil {
+		t.Error("a reload does not take names away, or takes away the daemon's own")
+	}
+}
+
+// A page whose name was made to lead here reads nothing, not even who answers, and gives no order.
+func TestARebindingPageIsRefused(t *testing.T) {
+	opt := commanded(t, given)
+	opt.Hosts = NewHosts("", "a")
+	addr := listening(t, New(opt), 8)
+	for _, path := range []string{"/", "/leader", "/livez", "/metrics", "/v1/status", "/v1/events", "/v1/whoami", "/nothing", "/v1/elect"} {
+		for _, host := range []string{"evil.example", "evil.example:80"} {
+			c := dialed(t, addr)
+			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\nOrigin: http://"+host+"\r\n\r\n")
+			answer, err := io.ReadAll(c)
+			head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+			if err != nil || !strings.HasPrefix(head, "HTTP/1.1 421 ") || strings.Contains(body, "node") || strings.Contains(body, "leading") ||
+				!strings.Contains(body, `"error":"the Host header is \"evil.example\", which is no name of this daemon`) {
+				t.Errorf("%s: %v\n%s", path, err, answer)
+			}
+		}
+	}
+	order := must(http.NewRequest("POST", "http://"+addr+"/v1/elect", strings.NewReader("{}")))
+	order.Host = "evil.example"
+	order.Header.Set("Authorization", "Bearer "+annsToken)
+	order.Header.Set("Content-Type", "application/json")
+	resp, err := client().Do(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("an order: %d", resp.StatusCode)
+	}
+	// HAProxy's plain checks have no Host.
+	if line, _ := speak(dialed(t, addr), "GET /leader HTTP/1.0\r\n\r\n"); !strings.Contains(line, "200") {
+		t.Errorf("without a Host: %q", line)
+	}
+}
+
+// Who can open the socket may use any name for it: no browser can.
+func TestASocketTakesAnyHost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := listen(t.Context(), "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := informed()
+	opt.Hosts = NewHosts("unix:"+path, "a")
+	serving(t, Listener{}, l, New(opt), 8)
+	if code, body := fetch(t, overSocket(path), "http://whatever.example/v1/status"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// One client can't take all streams of events.
+func TestStreamsAreDividedAmongClients(t *testing.T) {
+	a := newAPI(Options{View: leader, Feed: status.NewFeed()})
+	addr := listening(t, a.handler(), maxClients)
+	stream := func(from string) string {
+		c := dialedFrom(t, from, addr)
+		io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return line
+	}
+	for i := range maxListeners {
+		want := "200"
+		if i >= clientListeners {
+			want = "503"
+		}
+		if line := stream("127.0.0.1"); !strings.Contains(line, want) {
+			t.Fatalf("stream %d: %q, want %s", i, line, want)
+		}
+	}
+	if line := stream("127.0.0.2"); !strings.Contains(line, "200") {
+		t.Errorf("another client: %q", line)
+	}
+}
+
+func TestAskNamesAHostThatIsLetIn(t *testing.T) {
+	opt := informed()
+	opt.Hosts = NewHosts("", "a")
+	addr := listening(t, New(opt), maxClients)
+	if err := (Listener{Addr: addr}).Ask(context.Background(), "/livez"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,296 @@
+package httpapi
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/status"
+)
+
+// dialed is a connection that lasts until the test ends.
+func dialed(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	return dialedFrom(t, "127.0.0.1", addr)
+}
+
+// dialedFrom is one from another address of the loopback.
+func dialedFrom(t *testing.T, from, addr string) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// speak sends something and returns the first line of what comes back.
+func speak(c net.Conn, text string) (string, error) {
+	io.WriteString(c, text)
+	return bufio.NewReader(c).ReadString('\n')
+}
+
+// eventually waits for something.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(20 * time.Second); !is(); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+const question = "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// slowStatus is a daemon whose answer about the group takes until free is closed; each that asks sends to entered.
+func slowStatus(entered chan<- struct{}, free <-chan struct{}) *api {
+	opt := informed()
+	opt.History = nil
+	opt.Group = func(context.Context) (status.Group, error) {
+		entered <- struct{}{}
+		<-free
+		return status.Group{}, nil
+	}
+	return newAPI(opt)
+}
+
+// Requests that take long keep no probe out, however many a client sends.
+func TestProbesGetInWhileAllDesksAreTaken(t *testing.T) {
+	entered, free := make(chan struct{}, maxDesks), make(chan struct{})
+	a := slowStatus(entered, free)
+	a.askers = newShares(maxDesks, maxDesks)
+	const places = clientDesks + 4
+	addr := listening(t, a.handler(), places)
+	var answered []net.Conn
+	for range clientDesks {
+		answered = append(answered, dialed(t, addr))
+		io.WriteString(answered[len(answered)-1], "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-entered
+	}
+	for range 2 * places {
+		if line, err := speak(dialed(t, addr), question); !strings.Contains(line, "200") {
+			t.Fatalf("a probe: %q %v", line, err)
+		}
+	}
+	if line, _ := speak(dialed(t, addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(line, "503") {
+		t.Errorf("one request more from that address: %q", line)
+	}
+	io.WriteString(dialedFrom(t, "127.0.0.2", addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered // another address has a share of its own
+	close(free)
+	for _, c := range answered {
+		if line, err := bufio.NewReader(c).ReadString('\n'); !strings.Contains(line, "200") {
+			t.Fatalf("a request that was being answered: %q %v", line, err)
+		}
+	}
+	eventually(t, "all desks are given back", func() bool {
+		a.desks.mu.Lock()
+		defer a.desks.mu.Unlock()
+		return a.desks.used == 0 && len(a.desks.by) == 0
+	})
+}
+
+// Clients that never finish their question, or keep a connection for nothing, keep nobody else out.
+func TestWhoAsksNothingGivesWay(t *testing.T) {
+	const places = 4
+	addr := listening(t, of(leader()), places)
+	for range 5 * places {
+		silent, slow, idle := dialed(t, addr), dialed(t, addr), dialed(t, addr)
+		_ = silent
+		io.WriteString(slow, "GET /leader HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		if line, err := speak(idle, question); !strings.Contains(line, "200") {
+			t.Fatalf("one that asks: %q %v", line, err)
+		}
+	}
+	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
+		t.Errorf("/leader: %d", code)
+	}
+}
+
+// A client that opens many connections takes them from itself: the one of a load balancer stays, however old and idle.
+func TestAFloodTakesNoConnectionOfOthers(t *testing.T) {
+	const places = 8
+	addr := listening(t, of(leader()), places)
+	balancer := dialedFrom(t, "127.0.0.2", addr)
+	answers := bufio.NewReader(balancer)
+	for range 3 {
+		for i := range 5 * places {
+			c := dialedFrom(t, fmt.Sprintf("127.0.0.%d", 3+i%2), addr)
+			if i%2 == 0 {
+				io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n") // and no more
+			}
+		}
+		io.WriteString(balancer, question)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatalf("the load balancer's own connection: %v", err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		if resp.StatusCode != 200 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+}
+
+// 60 requests a second that announce a body and never send it keep no probe waiting, and are answered and closed at once.
+func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
+	const places, patience = 4, 2 * time.Second // less than the server waits for a request
+	addr := listening(t, New(commanded(t, given)), places)
+	for i := range 10 * places {
+		for _, head := range []string{
+			"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", "HEAD /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n",
+			"GET /v1/status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "OPTIONS /readyz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+			"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", "DELETE /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+			"GET //livez HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
+			"POST /v1/move HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+		} {
+			c := dialed(t, addr)
+			io.WriteString(c, head)
+			if i > 0 {
+				continue
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			answer, err := io.ReadAll(c)
+			want := "HTTP/1.1 400 Bad Request\r\n"
+			if strings.Contains(head, "/v1/move") {
+				want = "HTTP/1.1 401 Unauthorized\r\n"
+			}
+			if err != nil || !strings.HasPrefix(string(answer), want) || !strings.Contains(string(answer), "nosniff") {
+				t.Errorf("%q: %q, %v", head, answer, err)
+			}
+		}
+		quick := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+		resp, err := quick.Get("http://" + addr + "/leader")
+		if err != nil {
+			t.Fatalf("a probe meanwhile: %v", err)
+		}
+		resp.Body.Close()
+	}
+	// One that does send it gets the reason.
+	resp, err := client().Do(must(http.NewRequest("GET", "http://"+addr+"/livez", strings.NewReader("{}"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != 400 || !strings.Contains(string(body), "takes no body here") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+func must(r *http.Request, err error) *http.Request {
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func TestPlacesAreGivenBack(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := &places{Listener: l, limit: 2}
+	accept := func(from string) *counted {
+		t.Helper()
+		dialedFrom(t, from, l.Addr().String())
+		c, err := p.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.(*counted)
+	}
+	first, second := accept("127.0.0.1"), accept("127.0.0.1")
+	p.changed(first, http.StateIdle)
+	third := accept("127.0.0.1")
+	if len(p.open) != 2 || p.open[0] != first || p.open[1] != third {
+		t.Fatalf("%d places are taken, and the second, idle for the longest, has one of them", len(p.open))
+	}
+	second.Close()
+	p.changed(second, http.StateIdle) // late news
+	first.Close()
+	first.Close()
+	if len(p.open) != 1 {
+		t.Errorf("%d places are taken", len(p.open))
+	}
+	third.seat(1)
+	accept("127.0.0.2").seat(1)
+	if loser, ok := p.enter(&counted{pool: p, source: source{address: "127.0.0.3"}}); ok || loser != nil {
+		t.Error("a connection with a desk gives way")
+	}
+}
+
+// An IPv6 host is one among others, by however many addresses it comes.
+func TestWhoGivesWay(t *testing.T) {
+	for _, c := range []struct{ open, newcomer, loser string }{
+		{"192.0.2.1 192.0.2.2", "192.0.2.3", "192.0.2.1"}, // the longest
+		{"192.0.2.1 192.0.2.2", "192.0.2.2", "192.0.2.2"}, // its own
+		{"192.0.2.1 192.0.2.2 192.0.2.2", "192.0.2.3", "192.0.2.2"},
+		{"192.0.2.1 2001:db8::1 2001:db8::2", "192.0.2.3", "2001:db8::1"},
+		{"2001:db8::1 2001:db8::2 2001:db8::2", "192.0.2.3", "2001:db8::2"},
+		{"192.0.2.1 192.0.2.1 2001:db8::1", "2001:db8::2", "192.0.2.1"},
+		{"192.0.2.1 2001:db8::1", "2001:db8::2", "2001:db8::1"},
+		{"192.0.2.1 192.0.2.1 192.0.2.1 2001:db8::1 2001:db8::2", "2001:db8::3", "192.0.2.1"},
+	} {
+		p := &places{}
+		for address := range strings.FieldsSeq(c.open) {
+			p.open = append(p.open, &counted{source: sourceAt(net.JoinHostPort(address, "1"))})
+		}
+		got := p.choose(sourceAt(net.JoinHostPort(c.newcomer, "1")))
+		if address := cmp.Or(got, &counted{}).source.address; address != c.loser {
+			t.Errorf("%s for %s, want %s (%s)", address, c.newcomer, c.loser, c.open)
+		}
+	}
+}
+
+func TestShares(t *testing.T) {
+	s := newShares(10, 2)
+	take := func(address string, want bool) {
+		t.Helper()
+		if got := s.take(sourceAt(net.JoinHostPort(address, "1"))); got != want {
+			t.Errorf("%s gets one: %v", address, got)
+		}
+	}
+	for _, address := range []string{"192.0.2.1", "2001:db8::1", "2001:db8::2"} {
+		take(address, true)
+		take(address, true)
+		take(address, false)
+	}
+	take("2001:db8::3", false) // the network has all of its share
+	take("2001:db8:0:1::3", true)
+	s.give(sourceAt("[2001:db8::1]:1"))
+	take("2001:db8::3", true)
+	for i := range 3 {
+		take(fmt.Sprint("192.0.3.", i), true)
+	}
+	take("192.0.3.9", false)
+}
+
+// A connection is known under TLS as well, also where its requests share it.
+func TestConnectionsAreKnownUnderTLS(t *testing.T) {
+	e := newEstate(t)
+	for _, http2 := range []bool{false, true} {
+		web, err := ReadWeb(e.write(fmt.Sprintf("http_server_config: {http2: %v}\n", http2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := listeningWith(t, Listener{Web: web}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c := connOf(r); c == nil || c.source.address != "127.0.0.1" || (r.ProtoMajor == 2) != http2 {
+				t.Errorf("%s: %+v", r.Proto, c)
+			}
+		}), 8)
+		fetch(t, e.client(), "https://"+addr)
+	}
+}

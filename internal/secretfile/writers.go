@@ -1,0 +1,107 @@
+package secretfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// CheckWriters returns an error if somebody besides root and this process' user can change what a path names: by the mode
+// or the owner of the open file, or by those of the directory that has it. What a container gets by a read-only mount is
+// not changed from inside, and is often owned by a user that is unknown there; what a device gives is not in its file.
+func CheckWriters(path string, file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot be checked: %w", err)
+	}
+	dirs := []string{filepath.Dir(path)}
+	if info.Mode()&fs.ModeDevice != 0 || readOnlyMount(path) || readOnlyMount(dirs[0]) {
+		return nil
+	}
+	if err := checkOwnerAndMode(path, "the file", info); err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(real) != dirs[0] {
+		dirs = append(dirs, filepath.Dir(real))
+	}
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return fmt.Errorf("its directory cannot be checked: %w", errors.Unwrap(err))
+		}
+		if err := checkOwnerAndMode(dir, "its directory "+dir, info); err != nil {
+			return err
+		}
+		if err := checkAbove(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAbove returns an error if everybody can replace a directory in the path of dir. Owners and groups do not count there:
+// a system may have its own ideas of them, and one that is not mapped into a user namespace is unknown.
+func checkAbove(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("its directory cannot be checked: %w", err)
+	}
+	for dir != "/" && !readOnlyMount(dir) {
+		dir = filepath.Dir(dir)
+		info, err := os.Stat(dir)
+		switch {
+		case err != nil:
+			return fmt.Errorf("the directory %s above it cannot be checked: %w", dir, errors.Unwrap(err))
+		case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
+			return fmt.Errorf("can be changed by others: the directory %s above it has mode %#o: chmod o-w %s", dir, info.Mode().Perm(), dir)
+		}
+	}
+	return nil
+}
+
+// CheckWritersOf is [CheckWriters] for the file that the setting key names.
+func CheckWritersOf(key, path string) error {
+	file, err := os.Open(path)
+	if err == nil {
+		defer file.Close()
+		err = CheckWriters(path, file)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s %w", key, path, err)
+	}
+	return nil
+}
+
+// checkOwnerAndMode has the rules of ssh: root or this user owns it, and nobody else writes it. A group with the number of the
+// owner is taken for the owner's own: where each user has one, files are often writable for it.
+func checkOwnerAndMode(path, what string, info os.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("cannot be checked: no owner is known")
+	}
+	mode := info.Mode().Perm()
+	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
+		mode = 0 // in such a directory only the owner of a file can replace it
+	}
+	switch {
+	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("can be changed by others: %s belongs to user %d, neither root nor this one: chown root %s", what, stat.Uid, path)
+	case mode&0o002 != 0, mode&0o020 != 0 && stat.Gid != stat.Uid:
+		return fmt.Errorf("can be changed by others: %s has mode %#o: chmod go-w %s", what, mode, path)
+	}
+	return nil
+}
+
+// readOnlyMount reports whether path is where something is mounted read-only. That a file system is read-only alone says
+// little: systemd's ProtectSystem= makes all of them so for the service, and for nobody else.
+func readOnlyMount(path string) bool {
+	var at unix.Statx_t
+	var fs unix.Statfs_t
+	return unix.Statx(unix.AT_FDCWD, path, 0, 0, &at) == nil && at.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 &&
+		unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+}

@@ -18,8 +18,10 @@ type Unit struct {
 	Name string
 	// Group is its control group, below the mount, whether it runs or not.
 	Group string
-	// Permit is the file without which it does not start.
+	// Permit is the directory without which it does not start.
 	Permit string
+	// Socket is where its start asks whether this host leads.
+	Socket string
 	// BindsTo are the units that it does not outlive.
 	BindsTo []string
 	// State is its ActiveState.
@@ -52,8 +54,16 @@ func explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// Want is what a unit has to have as EnvironmentFile=.
+type Want struct {
+	// Permit is the name of a file in the permit, which has to be there.
+	Permit string
+	// Fencing is the file with the fencing token, which is made after systemd has first looked for it.
+	Fencing string
+}
+
 // Inspect finds out whether a unit can be leader-only work, and everything that keeps it from that.
-func Inspect(ctx context.Context, name string) (Unit, error) {
+func Inspect(ctx context.Context, name string, want Want) (Unit, error) {
 	c, err := open(ctx)
 	if err != nil {
 		return Unit{}, err
@@ -74,30 +84,42 @@ func Inspect(ctx context.Context, name string) (Unit, error) {
 		return u, fmt.Errorf("%s is not loaded: %s (systemctl status %s)", name, state, name)
 	}
 	u.Group = group(get[string](p, "Slice"), name)
-	return u, u.ties(p)
+	return u, u.ties(p, want)
 }
 
 // ties finds what ties the unit to the leadership of this host: all of it is in the drop-in.
-func (u *Unit) ties(p map[string]any) error {
-	var admits []string
+func (u *Unit) ties(p map[string]any, want Want) error {
 	for i, command := range get[[][]any](p, "ExecConditionEx") {
 		argv, _ := at(command, 1).([]string)
 		flags, _ := at(command, 2).([]string)
 		if i == 0 && len(argv) == 3 && path.Base(argv[0]) == "zkelectd" && argv[1] == "admit" && slices.Contains(flags, "privileged") {
-			admits = argv
+			u.Socket = argv[2]
 		}
 	}
-	if admits == nil {
-		return u.lacks("ExecCondition=+/usr/bin/zkelectd admit /run/zkelectd/leader.env, before any other ExecCondition=")
+	if u.Socket == "" {
+		return u.lacks("ExecCondition=+/usr/bin/zkelectd admit SOCKET, before any other ExecCondition=")
 	}
-	u.Permit = admits[2]
+	files := get[[][]any](p, "EnvironmentFiles")
+	for _, f := range files {
+		file, _ := at(f, 0).(string)
+		if dir, name := path.Split(file); name == want.Permit && at(f, 1) == false {
+			u.Permit = path.Clean(dir)
+		}
+		if path.Dir(file) == path.Dir(u.Socket) {
+			return fmt.Errorf("%s has EnvironmentFile=%s, which zkelectd's user can write, so that this user could run programs as the unit's: "+
+				"remove it (systemctl edit %s), and see the drop-in of docs/systemd.md", u.Name, file, u.Name)
+		}
+	}
+	if u.Permit == "" {
+		return u.lacks("EnvironmentFile= with " + want.Permit + " of zkelectd's permit, and without a \"-\"")
+	}
 	if !slices.ContainsFunc(get[[][]any](p, "Asserts"), func(a []any) bool {
 		return at(a, 0) == "AssertPathExists" && at(a, 1) == false && at(a, 2) == false && at(a, 3) == u.Permit
 	}) {
 		return u.lacks("AssertPathExists=" + u.Permit)
 	}
-	if !slices.ContainsFunc(get[[][]any](p, "EnvironmentFiles"), func(f []any) bool { return at(f, 0) == u.Permit && at(f, 1) == false }) {
-		return u.lacks("EnvironmentFile=" + u.Permit)
+	if !slices.ContainsFunc(files, func(f []any) bool { return at(f, 0) == want.Fencing }) {
+		return u.lacks("EnvironmentFile=-" + want.Fencing)
 	}
 	if len(u.BindsTo) == 0 {
 		return u.lacks("BindsTo=zkelectd.service")

@@ -17,7 +17,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const permit = "/run/zkelectd/leader.env"
+const (
+	permit = "/sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-permit"
+	gate   = permit + "/cgroup.events"
+	socket = "/run/zkelectd/unit.sock"
+	token  = "/run/zkelectd.units/app.service.env"
+)
+
+var want = Want{Permit: "cgroup.events", Fencing: token}
 
 // manager plays systemd on a real bus, for what a real one cannot be made to say; scripts/systemd-guest-unit.sh has that.
 type manager struct {
@@ -101,8 +108,8 @@ func tied() map[string]any {
 	return map[string]any{
 		"LoadState": "loaded", "ActiveState": "inactive", "Slice": "system-app.slice", "Type": "notify", "RemainAfterExit": false,
 		"BindsTo": []string{"zkelectd.service"}, "Asserts": []assert{{"AssertPathExists", false, false, permit, 0}},
-		"EnvironmentFiles": []envFile{{permit, false}},
-		"ExecConditionEx":  []command{{Path: "/usr/bin/zkelectd", Argv: []string{"/usr/bin/zkelectd", "admit", permit}, Flags: []string{"privileged"}}},
+		"EnvironmentFiles": []envFile{{token, true}, {gate, false}},
+		"ExecConditionEx":  []command{{Path: "/usr/bin/zkelectd", Argv: []string{"/usr/bin/zkelectd", "admit", socket}, Flags: []string{"privileged"}}},
 	}
 }
 
@@ -174,11 +181,11 @@ func refused(t *testing.T, err error, words ...string) {
 
 func TestInspect(t *testing.T) {
 	m := newManager(t)
-	u, err := Inspect(within(t, time.Minute), "app.service")
+	u, err := Inspect(within(t, time.Minute), "app.service", want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.Group != "/system.slice/system-app.slice/app.service" || u.Permit != permit || !u.Idle() || len(u.BindsTo) != 1 {
+	if u.Group != "/system.slice/system-app.slice/app.service" || u.Permit != permit || u.Socket != socket || !u.Idle() || len(u.BindsTo) != 1 {
 		t.Errorf("%+v", u)
 	}
 	for _, test := range []struct {
@@ -192,23 +199,26 @@ func TestInspect(t *testing.T) {
 		{"Asserts", []assert{}, "it lacks AssertPathExists=" + permit},
 		{"Asserts", []assert{{"AssertPathExists", false, true, permit, 0}}, "it lacks AssertPathExists="},
 		{"Asserts", []assert{{"AssertPathExists", false, false, "/etc/passwd", 0}}, "it lacks AssertPathExists="},
-		{"EnvironmentFiles", []envFile{{permit, true}}, "it lacks EnvironmentFile=" + permit},
+		{"EnvironmentFiles", []envFile{{token, true}, {gate, true}}, "it lacks EnvironmentFile= with cgroup.events of zkelectd's permit"},
+		{"EnvironmentFiles", []envFile{{token, true}}, "it lacks EnvironmentFile= with cgroup.events of zkelectd's permit"},
+		{"EnvironmentFiles", []envFile{{gate, false}}, "it lacks EnvironmentFile=-" + token},
+		{"EnvironmentFiles", []envFile{{"/run/zkelectd/leader.env", false}, {token, true}, {gate, false}}, "zkelectd's user can write"},
 		{"BindsTo", []string{}, "it lacks BindsTo="},
 		{"ExecConditionEx", []command{}, "it lacks ExecCondition=+"},
-		{"ExecConditionEx", []command{{Argv: []string{"/usr/bin/zkelectd", "admit", permit}}}, "it lacks ExecCondition=+"},
+		{"ExecConditionEx", []command{{Argv: []string{"/usr/bin/zkelectd", "admit", socket}}}, "it lacks ExecCondition=+"},
 		{"ExecConditionEx", []command{{Argv: []string{"/bin/true"}}, tied()["ExecConditionEx"].([]command)[0]}, "before any other ExecCondition="},
 		{"ExecConditionEx", "of another type", "it lacks ExecCondition=+"},
 		{"Type", "oneshot", "Type=oneshot"},
 		{"RemainAfterExit", true, "RemainAfterExit=yes"},
 	} {
 		m.set(test.key, test.value)
-		_, err := Inspect(within(t, time.Minute), "app.service")
+		_, err := Inspect(within(t, time.Minute), "app.service", want)
 		refused(t, err, "app.service", test.says)
 		m.set(test.key, tied()[test.key])
 	}
 	for _, state := range []string{"active", "activating", "deactivating", "reloading"} {
 		m.set("ActiveState", state)
-		if u, err := Inspect(within(t, time.Minute), "app.service"); err != nil || u.Idle() {
+		if u, err := Inspect(within(t, time.Minute), "app.service", want); err != nil || u.Idle() {
 			t.Errorf("%s: %+v, %v", state, u, err)
 		}
 	}
@@ -269,14 +279,14 @@ func TestOutcome(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "none"))
-	_, err := Inspect(within(t, time.Minute), "app.service")
+	_, err := Inspect(within(t, time.Minute), "app.service", want)
 	refused(t, err, "cannot reach systemd over D-Bus", "dbus.service")
 	if told := Outcome(within(t, time.Minute), "app.service"); told != "" {
 		t.Error(told)
 	}
 
 	newBus(t)
-	_, err = Inspect(within(t, time.Minute), "app.service")
+	_, err = Inspect(within(t, time.Minute), "app.service", want)
 	refused(t, err, "systemd does not describe app.service")
 
 	l, err := net.Listen("unix", filepath.Join(dir, "mute"))

@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A server takes the place of what a dead daemon has left, and says nothing once it is closed.
+func TestServerAnswersUntilItIsClosed(t *testing.T) {
+	socket := filepath.Join(publicDir(t), "unit.sock")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	s, err := Serve(socket, Answer{Group: "/a.service", Fencing: fencing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, err := readAnswer(conn); err != nil || a.Group != "/a.service" || a.Fencing != fencing {
+			t.Errorf("%+v, %v", a, err)
+		}
+		conn.Close()
+	}
+	s.Close()
+	s.Close()
+	if _, err := net.Dial("unix", socket); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -194,7 +194,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 		t.Errorf("the child is told of the credentials: %q", env)
 	}
 	// It was not told of acl: private, and says that the tree is not as it should be.
-	f.logged("name", "setAcl -R "+f.paths.Root+" world:anyone:cdrwa")
+	f.logged("name", "run 'zkelectd acl apply'")
 	if _, _, err := newFleet(t).session.Get(t.Context(), f.paths.Nodes(), false); err == nil {
 		t.Error("it has opened the tree")
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/guard"
+	"zkelectd/internal/admission"
 )
 
 // statusRefused fails a unit; any other status of ExecCondition= would merely skip it.
@@ -11,15 +11,21 @@ const statusRefused = 255
 
 func admitCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "admit PERMIT",
+		Use:   "admit SOCKET",
 		Short: "Let a leader-only unit start, if this host leads",
 		Long: `Admit is for ExecCondition=+ in the drop-in of a unit that is a group's
-leader-only work (child.unit). It refuses unless PERMIT is that of a guard that
-is alive, and entrusts the unit's control group to that guard, which kills it
-when leadership may have ended.`,
+leader-only work (child.unit). It runs as root and asks the daemon at SOCKET. It
+refuses unless the kernel says that a daemon and a guard of this very program
+answer there, of the user to whom the socket's directory belongs, and that they
+lead with this unit. Then it puts the fencing token and the other ZKELECTD_
+variables into ` + admission.Files + `/UNIT.env, and entrusts the unit's control
+group to the guard, which kills it when leadership may have ended.
+
+It opens nothing that the daemon's user can write, and takes no longer than
+` + admission.Limit.String() + `.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := guard.Admit(args[0]); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := admission.Admit(cmd.Context(), args[0], admission.Files); err != nil {
 				return exitCode{statusRefused, err}
 			}
 			return nil

@@ -16,7 +16,8 @@ type apiAccess struct {
 	public string // where other hosts reach it, "" for nowhere
 	web    httpapi.Web
 	tokens httpapi.Tokens
-	named  bool // there is a token file
+	hosts  []string // http.allowed_hosts
+	named  bool     // there is a token file
 }
 
 func readAPIAccess(cfg config.Config) (apiAccess, error) {
@@ -24,7 +25,7 @@ func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	web, err := httpapi.ReadWeb(path)
 	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
 	tokens, tokenErr := httpapi.ReadTokens(path, systemd)
-	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
+	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
 }
 
 // checkFiles tells what is wrong with the files that a configuration names.

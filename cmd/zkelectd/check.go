@@ -30,7 +30,7 @@ that systemd knows it and that it is tied to the leadership of this host.`,
 			if err != nil {
 				return err
 			}
-			if _, err := cluster.NewBudget(cfg.ZooKeeper.SessionTimeout, cfg.StopTimeout()); err != nil {
+			if _, err := cluster.NewBudget(cfg.ZooKeeper.LeaseBase(cfg.ZooKeeper.SessionTimeout), cfg.StopTimeout()); err != nil {
 				return err
 			}
 			if !offline {

@@ -57,31 +57,39 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	return err
 }
 
-func explanationTable(e status.Explanation) string {
-	var b strings.Builder
+// explanationHead says who leads, and under what the members are ranked.
+func explanationHead(b *strings.Builder, e status.Explanation) {
 	if e.Leader == "" {
-		fmt.Fprintln(&b, "Leader   none")
+		fmt.Fprintln(b, "Leader   none")
 	} else {
-		fmt.Fprintf(&b, "Leader   %s (site %s), term %d\n", plain(e.Leader), plain(e.Site), e.Term)
-		fmt.Fprintf(&b, "Why      %s: %s\n", plain(e.Cause), plain(e.Reason))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", plain(e.Leader), plain(e.Site), e.Term)
+		fmt.Fprintf(b, "Why      %s: %s\n", plain(e.Cause), plain(e.Reason))
 	}
-	fmt.Fprintf(&b, "Policy   %s, revision %d\n", e.Preset, e.Revision)
+	if e.Waiting != "" {
+		fmt.Fprintf(b, "Waiting  %s\n", plain(e.Waiting))
+	}
+	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.Preset, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
-		fmt.Fprintf(&b, "Ranked   after: %s", plain(string(c.Cause)))
+		fmt.Fprintf(b, "Ranked   after: %s", plain(string(c.Cause)))
 		if c.Node != "" {
-			fmt.Fprintf(&b, " of %s (%s)", plain(c.Node), plain(c.Site))
+			fmt.Fprintf(b, " of %s (%s)", plain(c.Node), plain(c.Site))
 		}
 		if len(c.Failed) > 0 {
-			fmt.Fprintf(&b, "; failed sites: %s", plain(strings.Join(c.Failed, ", ")))
+			fmt.Fprintf(b, "; failed sites: %s", plain(strings.Join(c.Failed, ", ")))
 		}
-		fmt.Fprintln(&b)
+		fmt.Fprintln(b)
 	}
 	for _, note := range e.Notes {
-		fmt.Fprintf(&b, "Problem  %s\n", plain(note))
+		fmt.Fprintf(b, "Problem  %s\n", plain(note))
 	}
 	if e.Holding != "" {
-		fmt.Fprintf(&b, "Holding  %s\n", plain(e.Holding))
+		fmt.Fprintf(b, "Holding  %s\n", plain(e.Holding))
 	}
+}
+
+func explanationTable(e status.Explanation) string {
+	var b strings.Builder
+	explanationHead(&b, e)
 	fmt.Fprintln(&b)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "RANK\tNODE\tSITE")
@@ -151,6 +159,9 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", plain(t.Node), plain(t.Site), t.Term, plain(t.Outcome))
 	fmt.Fprintf(w, "Why      %s: %s\n", plain(string(t.Cause)), plain(t.Reason))
+	if t.Wait != "" {
+		fmt.Fprintf(w, "Waited   %s\n", plain(t.Wait))
+	}
 	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, plain(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RANK\tNODE\tSITE\tVERDICT")

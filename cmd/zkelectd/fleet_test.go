@@ -59,6 +59,9 @@ func newFleet(t *testing.T, servers ...string) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.close)
+	if err := zkstore.Init(ctx, f.session, f.paths, "the test"); err != nil {
+		t.Fatal(err)
+	}
 	return f
 }
 
@@ -149,6 +152,7 @@ func (f *fleet) join(ids ...string) {
 	for i, id := range ids {
 		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\n")
 		f.start(id)
+		f.until(ids[0]+" leads", leads(ids[0])) // else another may lead first, and the history says so
 	}
 	f.until(ids[0]+" leads all", func(g status.Group) bool { return len(g.Members) == len(ids) && leads(ids[0])(g) })
 }
@@ -156,18 +160,21 @@ func (f *fleet) join(ids ...string) {
 func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
 
 // daemon is the pid of the daemon below the guard.
-func (f *fleet) daemon(id string) int {
+func (f *fleet) daemon(id string) int { return f.below(id, daemonCommandName) }
+
+// below is the pid of the process below the guard that has the argument.
+func (f *fleet) below(id, argument string) int {
 	f.t.Helper()
 	guard := strconv.Itoa(f.daemons[id].cmd.Process.Pid)
 	var pid int
-	f.eventually("the daemon of "+id, func() bool {
+	f.eventually("the "+argument+" of "+id, func() bool {
 		lists, err := filepath.Glob("/proc/" + guard + "/task/*/children")
 		if err != nil {
 			return false
 		}
 		for _, list := range lists {
 			for child := range strings.FieldsSeq(read(list)) {
-				if args := strings.Split(read("/proc/"+child+"/cmdline"), "\x00"); len(args) > 1 && args[1] == daemonCommandName {
+				if args := strings.Split(read("/proc/"+child+"/cmdline"), "\x00"); len(args) > 1 && args[1] == argument {
 					pid, err = strconv.Atoi(child)
 					return err == nil
 				}

@@ -176,7 +176,7 @@ func TestReleaseFromOutside(t *testing.T) {
 		out, err := exec.Command("zkelectd", "release", "--session-file", file).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := release(); err == nil || !strings.Contains(out, fmt.Sprintf("its guard still runs as process %d", f.daemons["a"].cmd.Process.Pid)) {
+	if out, err := release(); err == nil || !strings.Contains(out, fmt.Sprintf("the guard still runs as process %d", f.daemons["a"].cmd.Process.Pid)) {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.crash("a")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -58,10 +57,6 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 	if err := printTerms(w, terms, output, true); err != nil || !follow {
 		return err
 	}
-	last := int64(0)
-	if len(terms) > 0 {
-		last = terms[len(terms)-1].Term
-	}
 	for {
 		select {
 		case <-g.session.Wake():
@@ -71,29 +66,28 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 		case <-ctx.Done():
 			return nil
 		}
-		h, err := readHistory(ctx, g, true)
+		next, err := readHistory(ctx, g, true)
 		if err != nil {
 			if g.session.Err() == nil && ctx.Err() == nil {
 				continue // the connection; the session wakes us when it is back
 			}
 			return err
 		}
-		for _, t := range h.Terms {
-			if t.Term > last {
-				last = t.Term
+		for _, t := range next.Terms {
+			if _, shown := h.Find(t.Term); !shown {
 				if err := printTerms(w, []cluster.PastTerm{t}, output, false); err != nil {
 					return err
 				}
 			}
 		}
+		h = next
 	}
 }
 
 func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
 		for _, t := range terms {
-			if err := e.Encode(t); err != nil {
+			if err := printLine(w, t); err != nil {
 				return err
 			}
 		}
@@ -110,6 +104,9 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		}
 		if p.Outcome != string(cluster.CurrentReady) {
 			reason += " [" + p.Outcome + "]"
+		}
+		if p.Wait != "" {
+			reason += " [waited " + p.Wait + "]"
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), plain(string(p.Cause)),
 			plain(by), span(p.ToReady), span(p.Leaderless), plain(reason))

@@ -79,6 +79,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 		}
 		f.configure(id, site, 100-i, fmt.Sprintf("http: {listen: '%s', %s}\npolicy: {sites: {dc1: 200, dc2: 100}}\n%s", listen, tokens, child))
 		f.start(id)
+		f.until("a leads", leads("a")) // else c may be elected first, fail, and have a strike
 	}
 	f.until("all are there", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -225,6 +226,7 @@ func TestOrdersUnderTLS(t *testing.T) {
 		t.Errorf("the token from before a reload that was refused: %d", code)
 	}
 	f.tokens("day-shift:" + strings.Repeat("d", 16))
+	reload(read + ": taken over: http.token_file")
 	reload(read + ": no setting has changed")
 	f.logged("a", "reloaded, no setting has changed")
 	if old, now := pause(nobody, nightsToken), pause(nobody, strings.Repeat("d", 16)); old != 401 || now != 200 {

@@ -11,10 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/lossy"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	guard.BeKeeper()
+	os.Exit(run())
+}
 
 // run returns the exit status, so that tests can call it.
 func run() int {
@@ -42,11 +46,11 @@ func complain(err error) {
 	if errors.As(err, &faults) {
 		fmt.Fprintln(out, "zkelectd: the configuration is refused:")
 		for _, f := range faults {
-			fmt.Fprintln(out, " ", f)
+			fmt.Fprintln(out, " ", plainText(f.String()))
 		}
 		return
 	}
-	fmt.Fprintln(out, "zkelectd:", err)
+	fmt.Fprintln(out, "zkelectd:", plainText(err.Error()))
 }
 
 // exitCode is an error with an exit status; without err there is nothing to say.
@@ -74,13 +78,13 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
+		{"run", "Run it:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
 		{"look", "See who leads, and why:", []*cobra.Command{
 			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"order", "Ask for something:", []*cobra.Command{
 			moveCommand(), stepDownCommand(), electCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			forgiveCommand(), policyCommand(),
+			forgiveCommand(), policyCommand(), aclCommand(), repairCommand(),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

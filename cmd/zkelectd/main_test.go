@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){
 		"zkelectd":     main,
 		"ledger-child": ledgerChild,
+		"memory-hog":   memoryHog,
 	})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,10 +25,30 @@ func checkOutput(output string) error {
 	return nil
 }
 
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+func printJSON(w io.Writer, v any) error { return writeJSON(w, v, "  ") }
+
+// printLine prints an object a line, for those that follow one another.
+func printLine(w io.Writer, v any) error { return writeJSON(w, v, "") }
+
+func writeJSON(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(status.PlainJSON(b.Bytes()))
+	return err
+}
+
+// plainJSON is a log in JSON that steers no terminal. Each line is written at once.
+type plainJSON struct{ io.Writer }
+
+func (w plainJSON) Write(line []byte) (int, error) {
+	if _, err := w.Writer.Write(status.PlainJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // plain keeps what others wrote into ZooKeeper from steering the terminal.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,12 +18,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/coredump"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/httpapi"
+	"zkelectd/internal/memlock"
 )
 
 func runCommand() *cobra.Command {
@@ -33,10 +36,12 @@ func runCommand() *cobra.Command {
 When this daemon is elected it starts the leader-only child; everything after
 -- is its command.
 
-Run is two processes: a small guard, which this is, and the daemon, its child.
-The guard runs the leader-only child and kills it when leadership may have
-ended, whatever the daemon does. When the daemon dies, the guard closes its
-session, so that the next leader need not wait, and starts it again.
+Run is three processes: a small guard, which this is, and below it the daemon
+and the keeper. The daemon talks to ZooKeeper and decides. The keeper starts the
+leader-only child. The guard kills the child when leadership may have ended,
+whatever the daemon does; if the guard fails, the others do. When the daemon
+dies, the guard closes its session, so that the next leader need not wait, and
+starts it again: with the last good configuration, if the file is damaged.
 
 SIGTERM and SIGINT stop the child, release leadership and end; a second one
 kills the child at once. SIGHUP reads the configuration again. The exit status
@@ -58,9 +63,18 @@ is the daemon's.`,
 		if err := coredump.Forbid(); err != nil {
 			log.Warn("a core of the guard could show how to close its session", "err", err)
 		}
+		if file := cfg.SessionFile(os.Getenv); file != "" {
+			var said strings.Builder
+			if err := settleLeftovers(cmd.Context(), file, &said); err != nil {
+				log.Error("what a zkelectd that has died here left behind is not settled", "file", file, "err", err)
+			} else if said.Len() > 0 {
+				log.Warn("a zkelectd has died here: what it left behind is settled", "file", file, "how", strings.TrimSpace(said.String()))
+			}
+		}
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
-			Close: closeSession, Log: log.With("node", cfg.Node.ID, "process", "guard"),
+			Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+			Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
 		if status != 0 || err != nil {
 			return exitCode{status, err}
@@ -70,19 +84,28 @@ is the daemon's.`,
 	return cmd
 }
 
-// closeSession ends a session whose owner is dead, and so is its work.
-func closeSession(ctx context.Context, c guard.Credentials) error {
+// closeSession releases the leadership that was held in a session and ends it: its owner is dead, and so is its work. It says
+// what has become of the leadership; nothing if none was held.
+func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
 	e := zkstore.Ended{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
 		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
-			return fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
+			return "", fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
 		}
 	}
-	err := zkstore.CloseSession(ctx, e)
-	if errors.Is(err, zkstore.ErrNoSuchSession) {
-		return nil
+	leave, damaged := cluster.DecodeTx(c.Leave)
+	e.Last = &zkstore.Last{Ops: leave, Refused: damaged}
+	err = zkstore.CloseSession(ctx, e)
+	switch {
+	case e.Last.Applied:
+		leadership = "released"
+	case e.Last.Refused != nil:
+		leadership = "not released, so that its successor may have to wait: " + e.Last.Refused.Error()
 	}
-	return err
+	if errors.Is(err, zkstore.ErrNoSuchSession) {
+		return leadership, nil
+	}
+	return leadership, err
 }
 
 // daemonArgs are this process' arguments with the command exchanged.
@@ -102,52 +125,49 @@ func daemonCommand() *cobra.Command {
 	config.RegisterFlags(cmd.Flags())
 	cmd.Flags().Bool("no-respawn", false, "") // the guard's
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := load(cmd, args)
+		last := guard.LastConfig() // takes its variable out of the environment, which is read next
+		own, err := readSettings(sources(cmd, args), last)
 		if err != nil {
 			return err
 		}
+		cfg := own.cfg
 		log, level, flush := logger(cfg)
 		defer flush()
+		own.warn(log)
 		if err := coredump.Forbid(); err != nil {
 			log.Warn("a core of the daemon could show its passwords and keys", "err", err)
 		}
+		memlock.Protect(memlock.Options{
+			Score: memlock.ScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
+			Log: log.With("process", "daemon"),
+		})
 		g, err := guard.Connect(guard.SocketFD, log)
 		if err != nil {
 			return err
 		}
 		defer g.Close()
-		at, err := readAPIAccess(cfg)
-		if err != nil {
-			return err
+		gate := httpapi.NewGate(own.access.web, log)
+		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
+		taken := func() { // the loop's, once that runs
+			gate.Use(own.access.tokens)
+			hosts.Use(own.access.hosts)
+			own.access.warn(log)
+			if own.content != nil {
+				g.KeepConfig(own.content)
+			}
 		}
-		gate := httpapi.NewGate(at.web, log)
-		admit := func() { // the loop's, once that runs
-			gate.Use(at.tokens)
-			at.warn(log)
-		}
-		admit()
+		taken()
 		d := daemon.New(daemon.Options{
-			Config: cfg, Log: log, Level: level, Version: version(), Guard: g, Secure: at.web.Secure(),
-			Reload: func() (config.Config, error) {
-				next, err := load(cmd, args)
-				if err != nil {
-					return next, err
-				}
-				again, err := readAPIAccess(next)
-				if err == nil {
-					at.tokens, at.named = again.tokens, again.named
-				}
-				return next, err
-			},
-			Taken: admit,
+			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.Secure(),
+			Reload: own.reload, Taken: taken,
 		})
 		detach := context.AfterFunc(g.Life(), func() {
 			// The work is dead by then; nobody is left to end a daemon that is stuck.
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
-		listener := httpapi.Listener{Addr: cfg.HTTP.Listen, Web: at.web, Log: log}
-		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, gate)), watched(cmd, cfg))
+		listener := httpapi.Listener{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
+		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, gate, hosts)), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
 		}
@@ -156,22 +176,29 @@ func daemonCommand() *cobra.Command {
 	return cmd
 }
 
+// What the daemon needs to act when the guard does not, see package memlock.
+const (
+	daemonProcs   = 4
+	daemonThreads = 16
+	daemonHeap    = 4 << 20 // the first collection is due there
+)
+
 // shown is what the daemon shows, and takes orders by, over HTTP.
-func shown(d *daemon.Daemon, gate *httpapi.Gate) httpapi.Options {
+func shown(d *daemon.Daemon, gate *httpapi.Gate, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
-		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Order: d.Order, Gate: gate,
+		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Order: d.Order, Gate: gate, Hosts: hosts,
 		Version: version(), Registry: registry,
 	}
 }
 
-// watched is the file whose changes are taken over, "" for none.
-func watched(cmd *cobra.Command, cfg config.Config) string {
+// watched returns the files whose changes are taken over.
+func watched(cmd *cobra.Command, cfg config.Config) []string {
 	if !cfg.Reload.Watch {
-		return ""
+		return nil
 	}
-	return cmd.Flags().Lookup("config").Value.String()
+	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }
 
 // statusLost is the daemon's exit status without a guard, orphaned how long it may take to release and end.
@@ -188,9 +215,9 @@ func childArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// serve runs the daemon, its listener if it has an address, the watch of its file if that is asked for, and turns signals
+// serve runs the daemon, its listener if it has an address, the watch of its files if that is asked for, and turns signals
 // into what they ask for.
-func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Listener, handler http.Handler, file string) error {
+func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Listener, handler http.Handler, files []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -209,8 +236,8 @@ func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Listener, han
 	if listener.Addr != "" {
 		g.Go(func() error { return listener.Serve(beside, handler) })
 	}
-	if file != "" {
-		g.Go(func() error { return config.Watch(beside, file, d.Reload) })
+	if len(files) > 0 {
+		g.Go(func() error { return config.Watch(beside, files, d.Reload) })
 	}
 	g.Go(func() error {
 		for {

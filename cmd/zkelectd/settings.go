@@ -18,13 +18,33 @@ import (
 
 // load makes the configuration of a command, whose child is the words after --.
 func load(cmd *cobra.Command, child []string) (config.Config, error) {
-	return config.Load(config.Sources{
-		File: cmd.Flags().Lookup("config").Value.String(), Env: os.Environ(), Flags: cmd.Flags(), Command: child,
-	})
+	return config.Load(sources(cmd, child))
 }
 
-// client opens a session of its own for a command that reads the group.
+// sources are where the configuration of a command comes from.
+func sources(cmd *cobra.Command, child []string) config.Sources {
+	return config.Sources{File: configFile(cmd), Env: os.Environ(), Flags: cmd.Flags(), Command: child}
+}
+
+func configFile(cmd *cobra.Command) string { return cmd.Flags().Lookup("config").Value.String() }
+
+// client opens a session of its own for a command. With credentials it creates znodes with the ACL of the group's root.
 func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
+	s, paths, err := connect(ctx, cfg)
+	if err != nil || cfg.ZooKeeper.Auth.File == "" {
+		return s, paths, err
+	}
+	ctx, cancel := brief(ctx)
+	defer cancel()
+	if err := s.Adopt(ctx, paths.Root); err != nil {
+		closeQuietly(ctx, s)
+		return nil, paths, err
+	}
+	return s, paths, nil
+}
+
+// connect opens a session that creates znodes as the configuration says.
+func connect(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
 	limit := cfg.ZooKeeper.ConnectTimeout
 	if limit == 0 {
 		limit = 10 * time.Second // a person waits for the answer
@@ -41,12 +61,6 @@ func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.P
 	})
 	if err != nil {
 		return nil, paths, fmt.Errorf("%w; check --zk (or ZKELECTD_ZOOKEEPER_SERVERS)", err)
-	}
-	if access.Auth.Path != "" {
-		if err := s.Adopt(ctx, paths.Root); err != nil {
-			closeQuietly(ctx, s)
-			return nil, paths, err
-		}
 	}
 	return s, paths, nil
 }
@@ -117,7 +131,7 @@ func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush fu
 	out := lossy.New(os.Stderr, func(lost int64) { log.Warn("lines are missing here: nobody read them in time", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
-		log = slog.New(slog.NewJSONHandler(out, opt))
+		log = slog.New(slog.NewJSONHandler(plainJSON{out}, opt))
 	}
 	return log, level, func() { out.Close(time.Second) }
 }

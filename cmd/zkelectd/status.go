@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,8 +72,9 @@ func render(g status.Group, output string) (string, error) {
 	if output == "table" {
 		return g.Table(), nil
 	}
-	data, err := json.MarshalIndent(g, "", "  ")
-	return string(data) + "\n", err
+	var b strings.Builder
+	err := printJSON(&b, g)
+	return b.String(), err
 }
 
 func leaderCommand() *cobra.Command {
@@ -85,7 +86,7 @@ func leaderCommand() *cobra.Command {
 				if id == "" {
 					return exitCode{1, nil}
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), id)
+				fmt.Fprintln(cmd.OutOrStdout(), plain(id))
 				return nil
 			})
 		},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,7 +28,6 @@ func watchCommand() *cobra.Command {
 		Short: "Print a line of JSON for each change of leadership, beginning with the present one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := json.NewEncoder(cmd.OutOrStdout())
 			var last leadership
 			return withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
 				return follow(ctx, s, p, func(g status.Group) error {
@@ -39,7 +37,7 @@ func watchCommand() *cobra.Command {
 					}
 					last = now
 					now.Time = time.Now()
-					return out.Encode(now)
+					return printLine(cmd.OutOrStdout(), now)
 				})
 			})
 		},

@@ -71,10 +71,13 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/unit":                {"internal/daemon"},
 		"zkelectd/internal/config":              {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/daemon":              {"cmd/zkelectd", "bench"},
-		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "bench"},
+		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "internal/admission", "bench"},
+		"zkelectd/internal/admission":           {"cmd/zkelectd", "internal/daemon"},
 		"zkelectd/internal/zkserver":            {"internal/demo", "bench"},
 		"zkelectd/internal/page":                {"internal/httpapi"},
 		"zkelectd/internal/link":                {"bench"},
+		"zkelectd/internal/faultdisk":           {}, // tests only
+		"zkelectd/internal/cgroup1":             {}, // tests only
 		"zkelectd/internal/transition":          {"internal/daemon"},
 		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/forecast"},
 		"zkelectd/internal/elector":             {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
 )
@@ -210,6 +211,14 @@ func (c *Config) checkUnit(report func(string, string, ...any)) {
 			report(key, "is set beside child.unit: how the unit is run, and when it has started, is systemd's affair")
 		}
 	}
+	if len(c.Child.Env) > 0 {
+		report("child.env", "is set beside child.unit: use Environment= or EnvironmentFile= in the unit (systemctl edit %s)", c.Child.Unit)
+	}
+	for key, text := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site, "zookeeper.root": c.ZooKeeper.Root} {
+		if err := child.CheckText(text); err != nil {
+			report(key, "%q %v; child.unit gets it as an environment variable", text, err)
+		}
+	}
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -240,9 +249,15 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 	if c.Child.Restart.Max < 0 {
 		report("child.restart.max", "must not be negative")
 	}
+	if !slices.Contains(Containments, c.Child.Containment) {
+		report("child.containment", "%q is not one of %s", c.Child.Containment, strings.Join(Containments, ", "))
+	}
 	if unix.SignalNum(signalName(c.Child.StopSignal)) == 0 {
 		report("child.stop_signal", "%q is not a signal, as in TERM", c.Child.StopSignal)
 	}
 }
+
+// Containments are those of package guard, as a test there makes sure.
+var Containments = []string{"auto", "cgroup", "pidns", "keeper"}
 
 func signalName(s string) string { return "SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG") }

@@ -5,6 +5,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ type Config struct {
 	Health    Health    `mapstructure:"health"`
 	Score     Score     `mapstructure:"score"`
 	Child     Child     `mapstructure:"child"`
+	Guard     Guard     `mapstructure:"guard"`
 	Hooks     Hooks     `mapstructure:"hooks"`
 	HTTP      HTTP      `mapstructure:"http"`
 	Log       Log       `mapstructure:"log"`
@@ -38,7 +40,7 @@ type Node struct {
 	Never    bool              `mapstructure:"never"`
 }
 
-// Election is how this daemon acts as the elector.
+// Election is how this daemon acts as the elector, and as a candidate.
 type Election struct {
 	Failback        Failback      `mapstructure:"failback"`
 	MaxMoves        int           `mapstructure:"max_moves"`
@@ -46,6 +48,7 @@ type Election struct {
 	TakeoverTimeout time.Duration `mapstructure:"takeover_timeout"`
 	Exclusion       time.Duration `mapstructure:"exclusion"`
 	ForgiveAfter    time.Duration `mapstructure:"forgive_after"`
+	TrustSessionEnd bool          `mapstructure:"trust_session_end"`
 }
 
 // Failback says whether a better member may replace a healthy leader.
@@ -121,9 +124,15 @@ type Child struct {
 	Dir         string            `mapstructure:"dir"`
 	Ready       Ready             `mapstructure:"ready"`
 	Live        Live              `mapstructure:"live"`
+	Containment string            `mapstructure:"containment"`
 	StopSignal  string            `mapstructure:"stop_signal"`
 	StopTimeout time.Duration     `mapstructure:"stop_timeout"`
 	Restart     Restart           `mapstructure:"restart"`
+}
+
+// Guard is how the process that ends the work is run.
+type Guard struct {
+	Realtime bool `mapstructure:"realtime"`
 }
 
 // SessionFile is where the session's credentials are kept; empty for nowhere.
@@ -134,8 +143,10 @@ func (c Config) SessionFile(getenv func(string) string) string {
 	return runtimeFile(getenv, "session")
 }
 
-// Permit is the file that exists while child.unit may run; empty where there can be none.
-func (c Config) Permit(getenv func(string) string) string { return runtimeFile(getenv, "leader.env") }
+// UnitSocket is where the start of child.unit learns of this host's leadership; empty where there can be none.
+func (c Config) UnitSocket(getenv func(string) string) string {
+	return runtimeFile(getenv, "unit.sock")
+}
 
 // runtimeFile is a file in the runtime directory that systemd has made, if it has; getenv tells.
 func runtimeFile(getenv func(string) string, name string) string {
@@ -185,9 +196,10 @@ type Hooks struct {
 
 // HTTP is the daemon's own listener.
 type HTTP struct {
-	Listen    string `mapstructure:"listen"`
-	TokenFile string `mapstructure:"token_file"`
-	WebConfig string `mapstructure:"web_config"`
+	Listen       string   `mapstructure:"listen"`
+	AllowedHosts []string `mapstructure:"allowed_hosts"`
+	TokenFile    string   `mapstructure:"token_file"`
+	WebConfig    string   `mapstructure:"web_config"`
 }
 
 // Public is the address that other hosts may ask, with https:// before it if it speaks TLS; "" if there is none.
@@ -213,8 +225,23 @@ func (h HTTP) check(report func(string, string, ...any)) {
 			report(key, "has no effect: set http.listen as well")
 		}
 	}
+	h.checkHosts(report)
 	if h.WebConfig != "" && strings.HasPrefix(h.Listen, unixPrefix) {
 		report("http.web_config", "is for host:port: who may use a socket is a matter of the file")
+	}
+}
+
+// hostPattern is a host name, or *. and a domain.
+var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
+
+func (h HTTP) checkHosts(report func(string, string, ...any)) {
+	if len(h.AllowedHosts) > 0 && h.Listen == "" {
+		report("http.allowed_hosts", "has no effect: set http.listen as well")
+	}
+	for _, name := range h.AllowedHosts {
+		if name != "*" && !hostPattern.MatchString(name) {
+			report("http.allowed_hosts", "%q is no host name without a port, no *.domain, and not *", name)
+		}
 	}
 }
 

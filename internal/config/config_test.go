@@ -42,8 +42,8 @@ func TestUnit(t *testing.T) {
 			t.Errorf("%s: %s", name, c.StopTimeout())
 		}
 	}
-	for dir, want := range map[string]string{"": "", "/run/z": "/run/z/leader.env", "/run/z:/run/y": "/run/z/leader.env"} {
-		if got := (Config{}).Permit(func(string) string { return dir }); got != want {
+	for dir, want := range map[string]string{"": "", "/run/z": "/run/z/unit.sock", "/run/z:/run/y": "/run/z/unit.sock"} {
+		if got := (Config{}).UnitSocket(func(string) string { return dir }); got != want {
 			t.Errorf("%q: %q", dir, got)
 		}
 	}
@@ -121,7 +121,10 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"zookeeper: {root: /zookeeper/x}":                 "belongs to ZooKeeper itself",
 		"zookeeper: {session_timeout: 6}":                 `"6" is not a duration: write a unit, as in 6s`,
 		"zookeeper: {session_timeout: -6s}":               "is not a duration",
-		"zookeeper: {session_timeout: 1ms}":               "is not between 400ms and 10m",
+		"zookeeper: {session_timeout: 1ms}":               "is not between 2s and 10m",
+		"zookeeper: {session_timeout: 1900ms}":            "is not between 2s and 10m",
+		"zookeeper: {min_session_timeout: 1s}":            "zookeeper.min_session_timeout: 1s is neither 0s nor between 2s and zookeeper.session_timeout (6s)",
+		"zookeeper: {min_session_timeout: 7s}":            "zookeeper.min_session_timeout: 7s is neither",
 		"zookeeper: {session_timeout: soon}":              "is not a duration",
 		"zookeeper: {session_timeout: }":                  "must be a duration, not empty",
 		"election: {failback: {mode: never}}":             "election.failback.mode",
@@ -142,7 +145,10 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"child: {unit: app.timer}":                        "is not the name of a service",
 		"child: {unit: a.service, command: [b]}":          "child.command: is set beside child.unit",
 		"child: {unit: a.service, dir: /tmp}":             "child.dir: is set beside child.unit",
+		"child: {unit: a.service, env: {A: b}}":           "child.env: is set beside child.unit: use Environment=",
+		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may read as more than text`,
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: is set beside child.unit",
+		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, pidns, keeper`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {restart: {max: -1}}":                     "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,

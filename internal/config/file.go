@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/secretfile"
 )
 
 // found is a value with where it came from.
@@ -24,25 +25,34 @@ type found struct {
 // maxFile bounds what is read of a file that may be anything.
 const maxFile = 1 << 20
 
-// readFile takes the settings out of a YAML file. It walks the nodes itself, which gives every fault its line and keeps
-// the case of the keys in maps, which viper would fold.
-func readFile(path string, faults *Faults) map[string]found {
-	out := make(map[string]found)
+// readFile returns what a file holds, nil if it can't be read.
+func readFile(path string, faults *Faults) []byte {
 	file, err := os.Open(path)
 	if err != nil {
 		faults.add(path, "", "cannot be read: %v", errors.Unwrap(err))
-		return out
+		return nil
 	}
 	defer file.Close()
+	if err := secretfile.CheckWriters(path, file); err != nil { // it names commands
+		faults.add(path, "", "%v", err)
+		return nil
+	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	switch {
 	case err != nil:
 		faults.add(path, "", "cannot be read: %v", err)
-		return out
+		return nil
 	case len(data) > maxFile:
 		faults.add(path, "", "is larger than %d bytes: it is no configuration", maxFile)
-		return out
+		return nil
 	}
+	return data
+}
+
+// parseFile takes the settings out of the content of a YAML file. It walks the nodes itself, which gives every fault its line
+// and keeps the case of the keys in maps, which viper would fold.
+func parseFile(path string, data []byte, faults *Faults) map[string]found {
+	out := make(map[string]found)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {

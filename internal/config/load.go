@@ -17,6 +17,8 @@ import (
 type Sources struct {
 	// File is a YAML file; empty for none.
 	File string
+	// Content is what File holds, for a file that is not to be read; nil to read it.
+	Content []byte
 	// Env is as of os.Environ.
 	Env []string
 	// Flags were made by [RegisterFlags]; nil for none.
@@ -84,10 +86,21 @@ func (v *onceValue) Set(s string) error {
 
 // Load reads, merges and checks the sources. The error is [Faults]; Config is then zero.
 func Load(src Sources) (Config, error) {
+	cfg, _, err := LoadContent(src)
+	return cfg, err
+}
+
+// LoadContent is [Load] that also returns what File holds, with which [Sources] give the same configuration whatever becomes
+// of the file; nil if there is none.
+func LoadContent(src Sources) (Config, []byte, error) {
 	var faults Faults
 	values := make(map[string]found)
+	content := src.Content
 	if src.File != "" {
-		values = readFile(src.File, &faults)
+		if content == nil {
+			content = readFile(src.File, &faults)
+		}
+		values = parseFile(src.File, content, &faults)
 	}
 	readEnv(src.Env, values, &faults)
 	readFlags(src.Flags, values, &faults)
@@ -106,9 +119,9 @@ func Load(src Sources) (Config, error) {
 		faults.add(source, key, format, args...)
 	})
 	if len(faults) > 0 {
-		return Config{}, faults.sorted()
+		return Config{}, nil, faults.sorted()
 	}
-	return cfg, nil
+	return cfg, content, nil
 }
 
 // merged puts values over the defaults.

@@ -2,8 +2,10 @@ package config
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ func watching(t *testing.T, path string) <-chan string {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan string, 100), make(chan error, 1)
 	go func() {
-		done <- Watch(ctx, path, func() {
+		done <- Watch(ctx, []string{path}, func() {
 			data, _ := os.ReadFile(path)
 			seen <- string(data)
 		})
@@ -188,7 +190,7 @@ func TestManyWritesAreOneChange(t *testing.T) {
 }
 
 func TestADirectoryThatIsNotThereCannotBeWatched(t *testing.T) {
-	err := Watch(t.Context(), "/no/such/directory/z.yaml", func() {})
+	err := Watch(t.Context(), []string{"/no/such/directory/z.yaml"}, func() {})
 	if err == nil || !strings.Contains(err.Error(), "/no/such/directory/z.yaml cannot be watched (reload.watch)") {
 		t.Errorf("%v", err)
 	}
@@ -197,7 +199,77 @@ func TestADirectoryThatIsNotThereCannotBeWatched(t *testing.T) {
 func TestAWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Watch(ctx, file(t, "x"), func() { t.Error("told of nothing") }); err != nil {
+	if err := Watch(ctx, []string{file(t, "x")}, func() { t.Error("told of nothing") }); err != nil {
 		t.Error(err)
 	}
+}
+
+// Credentials and tokens are watched like the configuration's own file, wherever they are.
+func TestCredentialsAreWatched(t *testing.T) {
+	credentials, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "tokens")
+	own := file(t, "")
+	c := Config{ZooKeeper: ZooKeeper{Auth: Auth{File: "zookeeper"}}, HTTP: HTTP{TokenFile: elsewhere}}
+	getenv := func(string) string { return credentials }
+	files := c.WatchedFiles(own, getenv)
+	if want := []string{own, filepath.Join(credentials, "zookeeper"), elsewhere}; !slices.Equal(files, want) {
+		t.Fatalf("%q, want %q", files, want)
+	}
+	if files := c.WatchedFiles("", getenv); len(files) != 2 {
+		t.Errorf("without a file of its own: %q", files)
+	}
+	if files := (Config{}).WatchedFiles("", getenv); len(files) != 0 {
+		t.Errorf("with nothing to watch: %q", files)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, done := make(chan struct{}, 100), make(chan error, 1)
+	go func() { done <- Watch(ctx, files, func() { seen <- struct{}{} }) }()
+	for i, path := range files {
+		tick := time.NewTicker(3 * settle)
+		defer tick.Stop()
+		for n, noticed := 0, false; !noticed; n++ {
+			write(t, path, strings.Repeat("x", i*1000+n))
+			select {
+			case <-seen:
+				noticed = true
+			case <-tick.C:
+			}
+			if n > 50 {
+				t.Fatalf("a change of %s is not noticed", path)
+			}
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A file beside it that is written all the time, such as a log, does not keep a change from being noticed.
+func TestAChangeIsNoticedInARestlessDirectory(t *testing.T) {
+	path := file(t, "1")
+	ctx, cancel := context.WithCancel(context.Background())
+	log, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(settle / 10)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-tick.C:
+				os.WriteFile(path+".log", fmt.Appendln(nil, n), 0o600)
+				if n == 20 {
+					close(log)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	seen := watching(t, path)
+	<-log
+	if n := arrives(t, seen, "2", func() { write(t, path, "2") }); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+	cancel()
+	<-done
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 // ZooKeeper is where the group meets.
@@ -15,11 +17,13 @@ type ZooKeeper struct {
 	Servers        []string      `mapstructure:"servers"`
 	Root           string        `mapstructure:"root"`
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
-	ConnectTimeout time.Duration `mapstructure:"connect_timeout"`
-	SessionFile    string        `mapstructure:"session_file"`
-	Auth           Auth          `mapstructure:"auth"`
-	ACL            string        `mapstructure:"acl"`
-	TLS            TLS           `mapstructure:"tls"`
+	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for what was granted first.
+	MinSessionTimeout time.Duration `mapstructure:"min_session_timeout"`
+	ConnectTimeout    time.Duration `mapstructure:"connect_timeout"`
+	SessionFile       string        `mapstructure:"session_file"`
+	Auth              Auth          `mapstructure:"auth"`
+	ACL               string        `mapstructure:"acl"`
+	TLS               TLS           `mapstructure:"tls"`
 }
 
 // Auth is how daemons and commands prove who they are.
@@ -55,18 +59,26 @@ func SecretFile(name string, getenv func(string) string) (file string, systemd b
 	return filepath.Join(dir, name), true
 }
 
+// LeaseBase returns the session timeout that a lease may rest on where granted is the session's.
+func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
+	return cluster.Earlier(granted, z.MinSessionTimeout)
+}
+
 func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	z := &c.ZooKeeper
 	z.checkServers(report)
 	z.checkRoot(report)
-	if z.SessionTimeout < 400*time.Millisecond || z.SessionTimeout > 10*time.Minute {
-		report("zookeeper.session_timeout", "%s is not between 400ms and 10m", z.SessionTimeout)
+	if z.SessionTimeout < 2*time.Second || z.SessionTimeout > 10*time.Minute {
+		report("zookeeper.session_timeout", "%s is not between 2s and 10m", z.SessionTimeout)
+	}
+	if z.MinSessionTimeout != 0 && (z.MinSessionTimeout < 2*time.Second || z.MinSessionTimeout > z.SessionTimeout) {
+		report("zookeeper.min_session_timeout", "%s is neither 0s nor between 2s and zookeeper.session_timeout (%s)", z.MinSessionTimeout, z.SessionTimeout)
 	}
 	switch {
 	case !slices.Contains(acls, z.ACL):
 		report("zookeeper.acl", "%q is not one of %s", z.ACL, strings.Join(acls, ", "))
 	case z.ACL != acls[0] && z.Auth.File == "":
-		report("zookeeper.acl", "%q needs zookeeper.auth.file: the creator has to be somebody", z.ACL)
+		report("zookeeper.acl", "%q needs zookeeper.auth.file, which names who may use the znodes", z.ACL)
 	}
 	z.TLS.check(report)
 }

@@ -28,8 +28,11 @@ import (
 // Options are what a daemon needs.
 type Options struct {
 	Config config.Config
-	// Reload reads the configuration again, for SIGHUP; nil if it can't be.
-	Reload func() (config.Config, error)
+	// Refused is why the configuration file was refused, where Config is an older one; nil normally.
+	Refused error
+	// Reload reads the configuration again, for SIGHUP, and names the settings whose files hold something else now; nil if it
+	// can't be.
+	Reload func() (next config.Config, files []string, err error)
 	// Taken is called by the loop for each reload that was taken over, also without a change; may be nil.
 	Taken func()
 	// Secure tells that the HTTP API speaks TLS.
@@ -44,19 +47,22 @@ type Options struct {
 
 // Daemon is one member of a group.
 type Daemon struct {
-	opt   Options
-	cfg   config.Config
-	log   *slog.Logger
-	paths cluster.Paths
-	me    identity
-	hooks *hook.Queue
+	opt     Options
+	inForce atomic.Pointer[config.Config] // never changed, only replaced
+	log     *slog.Logger
+	paths   cluster.Paths
+	me      identity
+	hooks   *hook.Queue
 	// vitals are found out by goroutines of their own; the others below belong to the loop.
 	vitals  *vitals
 	loads   int64  // how often the configuration was read again
 	refused string // why not, the last time
 	// reloaded is what the last one has changed, in words.
 	reloaded string
-	drift    string // how the own policy differs from that in force, as last seen
+	drift    string         // how the own policy differs from that in force, as last seen
+	memory   cluster.Memory // of the leaderships that were seen, in whatever session
+	newer    string         // which record has a newer format, as last seen
+	openTree atomic.Bool    // strangers may change the tree, as last seen
 	service  *service
 	view     atomic.Pointer[status.Daemon]
 	tally    *tally
@@ -64,6 +70,8 @@ type Daemon struct {
 	// onlooker answers from goroutines of whoever asks.
 	onlooker *onlooker
 	requests chan orderRequest
+	grants   grants
+	left     zkstore.Ended // the last session, if the servers did not confirm that it was closed
 
 	stops   chan string
 	reloads chan struct{}
@@ -74,11 +82,16 @@ type Daemon struct {
 // New returns a daemon; Run makes it work.
 func New(opt Options) *Daemon {
 	d := &Daemon{
-		opt: opt, cfg: opt.Config, log: opt.Log.With("node", opt.Config.Node.ID),
+		opt: opt, log: opt.Log.With("node", opt.Config.Node.ID),
 		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.Pid()),
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
+	d.inForce.Store(&opt.Config)
 	d.vitals, d.tally = newVitals(opt.Config), newTally()
+	if opt.Refused != nil {
+		d.refused = opt.Refused.Error()
+		d.tally.totals.ReloadFailed = true
+	}
 	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
 	d.requests = make(chan orderRequest)
 	d.service = &service{notify: opt.Guard.Notify}
@@ -88,6 +101,10 @@ func New(opt Options) *Daemon {
 	})
 	return d
 }
+
+// config returns the configuration in force. A reload replaces it at any time, so what belongs together is taken from one
+// copy.
+func (d *Daemon) config() config.Config { return *d.inForce.Load() }
 
 // View is what the daemon shows of itself, never nil.
 func (d *Daemon) View() status.Daemon { return d.view.Load().Asked(boottime.Now()) }
@@ -120,10 +137,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	abandoned := context.AfterFunc(d.opt.Guard.Life(), func() { d.Stop("the guard is lost") })
 	defer abandoned()
 	d.hooks = hook.NewQueue(hook.QueueOptions{
-		Name: "hooks.on_change", Argv: d.cfg.Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.cfg.Hooks.Timeout, Log: d.log,
+		Name: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout, Log: d.log,
 	})
 	defer func() {
-		limited, cancel := context.WithTimeout(context.Background(), d.cfg.Hooks.Timeout)
+		limited, cancel := context.WithTimeout(context.Background(), d.config().Hooks.Timeout)
 		defer cancel()
 		d.hooks.Close(limited)
 	}()
@@ -162,18 +179,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 }
 
+// closeLimit is how long the closing of a session may take.
+const closeLimit = 5 * time.Second
+
 // session lives one session from opening to closing.
 func (d *Daemon) session(ctx context.Context) error {
 	opening, cancel := d.quit, context.CancelFunc(func() {})
-	if limit := d.cfg.ZooKeeper.ConnectTimeout; limit > 0 {
+	if limit := d.config().ZooKeeper.ConnectTimeout; limit > 0 {
 		opening, cancel = context.WithTimeout(d.quit, limit)
 	}
 	defer cancel()
-	found := sync.OnceFunc(d.seeking("waiting for ZooKeeper at " + strings.Join(d.cfg.ZooKeeper.Servers, ", ")))
+	found := sync.OnceFunc(d.seeking("waiting for ZooKeeper at " + strings.Join(d.config().ZooKeeper.Servers, ", ")))
 	defer found()
-	access := Access(d.cfg, os.Getenv)
+	access := Access(d.config(), os.Getenv)
 	s, err := zkstore.Open(opening, zkstore.Options{
-		Servers: d.cfg.ZooKeeper.Servers, Timeout: d.cfg.ZooKeeper.SessionTimeout, Access: access, Log: d.log,
+		Servers: d.config().ZooKeeper.Servers, Timeout: d.config().ZooKeeper.SessionTimeout, Access: access, Log: d.log,
 	})
 	if err != nil {
 		if d.quit.Err() == nil && opening.Err() != nil {
@@ -182,18 +202,20 @@ func (d *Daemon) session(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 		defer cancel()
 		if err := s.Close(closing); err != nil {
 			d.log.Warn("the session did not close cleanly", "err", err)
+			d.left = s.Ended()
+			d.left.Access = Access(d.config(), os.Getenv)
 		}
 		d.opt.Guard.SessionClosed()
 	}()
 	d.opt.Guard.Session(guard.Credentials{
-		Servers: d.cfg.ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.cfg.SessionFile(os.Getenv),
+		Servers: d.config().ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.config().SessionFile(os.Getenv),
 		Access: kept(access),
 	})
-	budget, err := cluster.NewBudget(s.Timeout(), d.cfg.StopTimeout())
+	budget, base, err := d.budget(s.Timeout())
 	if err != nil {
 		return &FatalError{err}
 	}
@@ -201,11 +223,12 @@ func (d *Daemon) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.log.Info(budget.String())
+	d.log.Info(budget.Text(d.config().Election.TrustSessionEnd))
 	d.log.Info("registered", "incarnation", in.Name, "root", d.paths.Root)
 	found()
 	d.tally.count(func(t *status.Totals) { t.Sessions++ })
 	l := d.newLoop(ctx, s, in, budget)
+	s.OnShrink(base, l.shrunk)
 	d.service.ready(l.line())
 	err = l.run()
 	if d.quit.Err() == nil {
@@ -217,11 +240,16 @@ func (d *Daemon) session(ctx context.Context) error {
 // announce tells people, and the on_change hook, of a turn.
 func (d *Daemon) announce(a transition.Announce) {
 	d.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
-	change := status.Change{
-		Node: d.cfg.Node.ID, Site: d.cfg.Node.Site, Root: d.paths.Root, Term: a.Term, State: string(a.Phase), Reason: a.Reason, Time: time.Now(),
-	}
+	change := d.change(a.Phase, a.Term, a.Reason)
 	d.feed.Add(status.EventState, change)
 	if data, err := json.Marshal(change); err == nil {
 		d.hooks.Push(append(data, '\n'))
+	}
+}
+
+// change is what is shown of a turn.
+func (d *Daemon) change(phase transition.Phase, term int64, reason string) status.Change {
+	return status.Change{
+		Node: d.config().Node.ID, Site: d.config().Node.Site, Root: d.paths.Root, Term: term, State: string(phase), Reason: reason, Time: time.Now(),
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -27,6 +28,7 @@ var (
 
 // The test process is the daemon of a guard, as in real life.
 func TestMain(m *testing.M) {
+	guard.BeKeeper()
 	if os.Getenv("GUARDED") == "" {
 		os.Setenv("GUARDED", "yes")
 		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
@@ -56,15 +58,39 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// initialize creates the group if it is new, so that its first leader need not wait.
+func initialize(t *testing.T, root string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(ctx)
+	var used *cluster.InUseError
+	if err := zkstore.Init(ctx, s, cluster.Paths{Root: root}, "the test"); err != nil && !errors.As(err, &used) {
+		t.Fatal(err)
+	}
+}
+
 // run starts a daemon in this process and returns it with what Run will return.
 func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
+	t.Helper()
+	return runWith(t, root, id, func(*Daemon) {}, env...)
+}
+
+// runWith starts a daemon that was changed.
+func runWith(t *testing.T, root, id string, change func(*Daemon), env ...string) (*Daemon, <-chan error) {
 	t.Helper()
 	cfg, err := config.Load(config.Sources{Env: append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
 		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	initialize(t, root)
 	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
+	change(d)
 	done := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
@@ -83,14 +109,23 @@ func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
 
 func until(t *testing.T, d *Daemon, what string, ok func(status.Daemon) bool) {
 	t.Helper()
+	wait(t, what, func() bool { return ok(d.View()) }, func() string { return fmt.Sprintf("the view is %+v", d.View()) })
+}
+
+// wait waits for a condition.
+func wait(t *testing.T, what string, ok func() bool, state ...func() string) {
+	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(30 * time.Second)
-	for !ok(d.View()) {
+	for !ok() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("did not happen: %s; the view is %+v", what, d.View())
+			for _, s := range state {
+				t.Log(s())
+			}
+			t.Fatalf("did not happen: %s", what)
 		}
 	}
 }
@@ -188,8 +223,9 @@ func TestWhoLives(t *testing.T) {
 		}
 	}
 	cmd.Process.Kill()
+	wait(t, "the zombie is taken for dead", func() bool { return !me.lives(other) })
 	cmd.Wait()
-	if me.lives(other) {
+	if me.lives(other) || !me.former(other) {
 		t.Error("a dead process is taken for alive")
 	}
 }
@@ -202,10 +238,10 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck, free := make(chan struct{}), make(chan struct{})
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden, Reload: func() (config.Config, error) {
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden, Reload: func() (config.Config, []string, error) {
 		close(stuck)
 		<-free
-		return cfg, nil
+		return cfg, nil, nil
 	}})
 	if v := d.View(); v.State() != "connecting" || v.NotReady() == "" {
 		t.Errorf("before it runs it shows %+v", v)

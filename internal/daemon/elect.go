@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,23 +27,23 @@ type electorRole struct {
 	source   int64 // the change of the policy znode that compiled was made from
 	busy     bool  // a write is under way
 	settled  time.Duration
-	retry    time.Duration
+	retry    elector.Retry
 	note     string // why nobody can be elected
 	holding  string // why a better member is not
 	sites    map[string]status.Standing
 	acting   bool
-	denied   string // what was logged of a refusal by ZooKeeper
 	program  elector.Program
 	history  historyWriter
 }
 
 func newElectorRole(l *loop) *electorRole {
-	c := l.d.cfg.Election
+	c, opt := l.d.config().Election, ElectorOptions(l.d.config())
+	opt.Memory = &l.d.memory
 	return &electorRole{
 		l:    l,
-		core: elector.New(ElectorOptions(l.d.cfg)),
+		core: elector.New(opt),
 		watchdog: watchdog.New(watchdog.Options{
-			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, OwnWaitOut: l.budget.WaitOut,
+			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, Trust: cluster.Trust{WaitOut: l.budget.WaitOut, SessionEnd: c.TrustSessionEnd},
 		}),
 		history: historyWriter{l: l},
 	}
@@ -58,18 +59,15 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		e.l.d.log.Info("now elector", "members", len(snap.Members))
 	}
 	e.history.observe(snap, now)
-	switch {
-	case e.busy || snap.At < e.settled:
+	if e.busy || snap.At < e.settled {
 		return 0 // the outcome or a newer snapshot is on its way
-	case now < e.retry:
-		return e.retry
+	}
+	if at := e.retry.Wait(&snap, now); at > 0 {
+		return at
 	}
 	if !snap.Policy.Exists {
-		e.write("publishing the policy", func(ctx context.Context) error {
-			rec := policyRecord(e.l.d.cfg, 1)
-			_, err := e.l.s.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: e.l.d.paths.Policy(), Data: cluster.Encode(&rec)})
-			return err
-		})
+		rec := policyRecord(e.l.d.config(), 1)
+		e.write("publishing the policy", snap, false, cluster.Op{Kind: cluster.OpCreate, Path: e.l.d.paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
 	found := e.watchdog.Observe(snap, now)
@@ -91,11 +89,15 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	var ops []cluster.Op
 	var what string
+	repair := false
 	log, paths := e.l.d.log, e.l.d.paths
 	switch {
 	case d.Elect != nil:
 		log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason", d.Elect.Reason)
-		what, ops = "ELECT", paths.ElectTx(snap, *d.Elect)
+		if f := d.Fence; f != nil && !snap.Fence.Readable() {
+			log.Warn(e.unproven(f), "term", f.Term)
+		}
+		what, ops, repair = "ELECT", paths.ElectTx(snap, *d.Elect, d.Fence), d.Elect.Cause == cluster.CauseRepair
 	case d.Revoke != nil:
 		log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
 		what, ops = "REVOKE", paths.RevokeTx(snap, *d.Revoke)
@@ -104,10 +106,17 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	default:
 		return
 	}
-	e.write(what, func(ctx context.Context) error {
-		_, err := e.l.s.Do(ctx, ops...)
-		return err
-	})
+	e.write(what, snap, repair, ops...)
+}
+
+// unproven says why the next leader waits, where no fence could be read.
+func (e *electorRole) unproven(f *cluster.Fence) string {
+	wait := max(time.Duration(f.WaitOut), e.l.budget.WaitOut).Round(10 * time.Millisecond)
+	if e.l.snap.Fence.Err != nil && errors.Is(e.l.snap.Fence.Err, cluster.ErrNeverWritten) {
+		return fmt.Sprintf("nobody is known to have led here: the first leader waits %s for a lease that might still run; "+
+			"'zkelectd init' on a new group avoids this", wait)
+	}
+	return fmt.Sprintf("the fence is written anew, and the next leader waits %s for a lease that might still run: %s", wait, f.Reason)
 }
 
 // report logs why nobody can be elected, or a better member is not, once.
@@ -140,34 +149,43 @@ func standing(r policy.Ranking) map[string]status.Standing {
 	return sites
 }
 
-// write runs one transaction. Its result is not fed back: the watch brings it round. A refusal only means that the
-// snapshot was old.
-func (e *electorRole) write(what string, do func(context.Context) error) {
+// write runs one transaction, made from snap. Its result is not fed back: the watch brings it round. A refusal mostly means
+// that the snapshot was old. repair marks an election that only repairs the records.
+func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops ...cluster.Op) {
 	e.busy = true
 	e.l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(e.l.life, e.l.budget.Session)
 		defer cancel()
-		err := do(ctx)
+		_, err := e.l.s.Do(ctx, ops...)
 		e.l.later(func() {
 			e.busy = false
 			e.settled = boottime.Now()
 			e.l.reader.Reread()
-			if err != nil {
-				e.complain(what, err)
-				e.retry = e.settled + e.l.budget.Renew/4
+			pause := e.l.budget.Renew / 4
+			switch {
+			case err != nil:
+				e.failed(what, err, e.retry.Failed(what, &snap, err, refused(err), e.settled, pause))
+			case repair:
+				e.retry.Repaired(e.settled, pause)
+			default:
+				e.retry.Succeeded(what)
 			}
 		})
 	})
 }
 
-// complain logs why something was not written. What will not pass by itself is told to people, once.
-func (e *electorRole) complain(what string, err error) {
-	if !refused(err) || err.Error() == e.denied {
-		e.l.d.log.Debug("not written", "what", what, "err", err)
-		return
+// failed logs why something was not written: that another was faster only for developers, what happens again once, and a
+// refusal that will not pass by itself once more.
+func (e *electorRole) failed(what string, err error, visible bool) {
+	log := e.l.d.log
+	switch {
+	case visible && refused(err):
+		log.Error("the elector's decision is refused by ZooKeeper, and nobody new can lead", "what", what, "err", err)
+	case visible:
+		log.Warn("the elector's decision is not written, it is tried again with growing pauses", "what", what, "err", err)
+	default:
+		log.Debug("not written", "what", what, "err", err)
 	}
-	e.denied = err.Error()
-	e.l.d.log.Error("the elector's decision is refused by ZooKeeper, and nobody new can lead", "what", what, "err", err)
 }
 
 // policy is the one in force; the own configuration's where the record can't be used.
@@ -185,7 +203,7 @@ func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 	}
 	e.l.d.log.Error("the policy in ZooKeeper cannot be used, ranking by the own configuration",
 		"znode", e.l.d.paths.Policy(), "err", err)
-	e.compiled, err = policy.New(policyRecord(e.l.d.cfg, 0))
+	e.compiled, err = policy.New(policyRecord(e.l.d.config(), 0))
 	if err != nil {
 		panic(fmt.Sprintf("daemon: a checked configuration has a policy that does not compile: %v", err))
 	}

@@ -19,7 +19,7 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 	if ask == nil {
 		return ready, wake
 	}
-	l, argv := e.l, e.l.d.cfg.Policy.Exec.Command
+	l, argv := e.l, e.l.d.config().Policy.Exec.Command
 	l.owned.Go(func() {
 		a := askProgram(l.life, argv, ask.Input, ask.Timeout)
 		l.later(func() {

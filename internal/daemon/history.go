@@ -30,8 +30,9 @@ func (w *historyWriter) observe(s cluster.Snapshot, now time.Duration) {
 		return
 	}
 	w.busy = true
+	newest := max(w.l.d.memory.Term, terms[len(terms)-1].Term)
 	w.l.owned.Go(func() {
-		err := w.write(terms)
+		err := w.write(terms, newest)
 		w.l.later(func() {
 			w.busy = false
 			if err != nil {
@@ -49,33 +50,31 @@ func (w *historyWriter) observe(s cluster.Snapshot, now time.Duration) {
 }
 
 // write adds terms to what is there. Another elector may do the same.
-func (w *historyWriter) write(terms []cluster.PastTerm) error {
+func (w *historyWriter) write(terms []cluster.PastTerm, newest int64) error {
 	ctx, cancel := context.WithTimeout(w.l.life, w.l.budget.Session)
 	defer cancel()
 	path := w.l.d.paths.History()
 	for {
 		data, stat, err := w.l.s.Get(ctx, path, false)
-		op := cluster.Op{Kind: cluster.OpSet, Path: path, Version: stat.Version}
+		exists := err == nil
 		var h cluster.History
 		switch {
 		case errors.Is(err, cluster.ErrNoNode):
-			op = cluster.Op{Kind: cluster.OpCreate, Path: path}
 		case err != nil:
 			return err
 		default:
-			if h, err = cluster.DecodeHistory(path, data); err != nil {
+			var newer *cluster.NewerVersionError
+			if h, err = cluster.DecodeHistory(path, data); errors.As(err, &newer) {
 				return err
+			} else if err != nil {
+				w.l.d.log.Warn("the history was damaged and begins anew", "znode", path, "err", err)
+				h = cluster.History{}
 			}
 		}
-		before := len(h.Terms)
-		for _, t := range terms {
-			h.Add(t)
-		}
-		if len(h.Terms) == before && before < cluster.MaxHistory {
+		if !h.Merge(terms, newest) {
 			return nil
 		}
-		op.Data = cluster.EncodeHistory(&h)
-		_, err = w.l.s.Do(ctx, op)
+		_, err = w.l.s.Do(ctx, w.l.d.paths.HistoryTx(w.l.self.Name, stat, exists, h)...)
 		if !errors.Is(err, cluster.ErrBadVersion) && !errors.Is(err, cluster.ErrNodeExists) {
 			return err
 		}

@@ -26,7 +26,8 @@ func identify(pid int) identity {
 	return identity{host: host, pid: pid, boot: string(bytes.TrimSpace(boot)), started: started}
 }
 
-// processStart is when a process began, in clock ticks since boot: with the pid it names a process for good.
+// processStart is when a process began, in clock ticks since boot: with the pid it names a process for good. It is an error
+// if the process has ended, even if its parent has not yet waited for it.
 func processStart(pid int) (uint64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -36,6 +37,9 @@ func processStart(pid int) (uint64, error) {
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat is too short", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, os.ErrProcessDone
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
 }

@@ -23,6 +23,8 @@ type loop struct {
 	reader  *zkstore.Reader
 	elector *electorRole
 	task    *task
+	limit   leaseLimit
+	cuts    chan transition.LeaseCut
 	node    publication
 
 	life    context.Context // of everything this loop has started but the task
@@ -37,25 +39,29 @@ type loop struct {
 	heard   time.Duration // when the last read began that was answered
 	started int64         // the term of the last child that was started
 	again   int           // how often the connection was made anew, as counted
-	over    bool          // nothing of this session works any more
+	reloads reloads
+	over    bool // nothing of this session works any more
 	closing string
 }
 
 func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.Incarnation, budget cluster.Budget) *loop {
-	c := d.cfg
+	c := d.config()
 	l := &loop{
 		d: d, s: s, self: self, budget: budget,
 		machine: transition.New(transition.Options{
-			Paths: d.paths, Self: self, Site: c.Node.Site, API: c.HTTP.Public(d.opt.Secure), Budget: budget, Wall: time.Now,
+			Paths: d.paths, Self: self, Site: c.Node.Site, API: c.HTTP.Public(d.opt.Secure), Budget: budget,
+			TrustSessionEnd: c.Election.TrustSessionEnd, Wall: time.Now,
 			RestartMax: c.Child.Restart.Max, RestartWindow: c.Child.Restart.Window, RestartBackoff: c.Child.Restart.Backoff,
 		}),
 		reader: zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: d.paths, Self: self, Clock: boottime.Now, Log: d.log}),
 		events: make(chan transition.Event), results: make(chan func()),
+		cuts:  make(chan transition.LeaseCut, 4),
 		timer: time.NewTimer(time.Hour),
 	}
 	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.elector = newElectorRole(l)
 	l.task = &task{l: l}
+	l.limit.send = d.opt.Guard.Lease
 	l.node = publication{l: l}
 	return l
 }
@@ -71,31 +77,23 @@ func (l *loop) run() error {
 	}
 	beat := time.NewTicker(every)
 	defer beat.Stop()
-	l.beat()
-	l.publish()
-	l.d.onlooker.source.Store(&source{l.s, l.d.paths, l.d.cfg})
+	l.begin()
 	defer l.d.opt.Guard.Beat(0)
-	l.owned.Go(func() { l.reader.Run(l.life) })
-	l.owned.Go(l.survey)
-	l.owned.Go(l.serveRequests)
-	defer func() {
-		l.cancel()
-		l.owned.Wait()
-		l.over = true
-		l.d.onlooker.source.Store(nil)
-		l.d.onlooker.seen.Store(nil)
-		l.publish()
-	}()
+	defer l.finish()
 	ended := l.s.Done()
 	stopped := l.d.stops
 	for {
 		select {
 		case snap := <-l.reader.Snapshots():
 			l.snap, l.heard = snap, max(l.heard, snap.At)
+			l.d.memory.See(&snap)
+			l.newer(snap)
 			if snap.Elector {
 				l.d.onlooker.seen.Store(&snap)
 			}
 			l.step(transition.Saw{Snapshot: snap})
+		case cut := <-l.cuts:
+			l.step(cut)
 		case ev := <-l.events:
 			l.step(ev)
 		case f := <-l.results:
@@ -110,7 +108,7 @@ func (l *loop) run() error {
 			ended = nil
 			l.step(transition.SessionEnded{Reason: l.s.Err().Error()})
 		case reason := <-stopped:
-			l.step(transition.Quit{Reason: reason})
+			l.step(transition.Quit{Reason: reason, Failed: l.d.opt.Guard.Err() != nil})
 		case <-l.d.vitals.changed:
 			l.node.publish()
 		case <-l.d.reloads:
@@ -121,6 +119,28 @@ func (l *loop) run() error {
 			return errors.New(l.closing)
 		}
 	}
+}
+
+// begin starts the goroutines of the session, which finish ends.
+func (l *loop) begin() {
+	l.beat()
+	l.publish()
+	l.d.onlooker.source.Store(&source{l.s, l.d.paths, l.d.config()})
+	l.owned.Go(func() { l.reader.Run(l.life) })
+	l.owned.Go(l.survey)
+	l.owned.Go(l.serveRequests)
+}
+
+func (l *loop) finish() {
+	l.cancel()
+	l.owned.Wait()
+	l.over = true
+	if l.reloads.busy {
+		l.d.Reload() // the next session's loop finishes it
+	}
+	l.d.onlooker.source.Store(nil)
+	l.d.onlooker.seen.Store(nil)
+	l.publish()
 }
 
 func (l *loop) beat() { l.d.opt.Guard.Beat(boottime.Now() + l.budget.Session) }
@@ -147,14 +167,29 @@ func (l *loop) step(ev transition.Event) {
 	l.publish()
 }
 
+// newer logs, once, that a record has a format that this build does not know.
+func (l *loop) newer(s cluster.Snapshot) {
+	why := ""
+	for _, err := range []error{s.Newer(), s.Policy.Newer(), s.Control.Newer()} {
+		if err != nil && why == "" {
+			why = err.Error()
+		}
+	}
+	if why != "" && why != l.d.newer {
+		l.d.log.Error("a newer zkelectd has written a record: this one leaves it alone, and takes no decision without it", "reason", why)
+	}
+	l.d.newer = why
+}
+
 // perform does what the machine asks for. It never blocks for longer than it takes to start a process.
 func (l *loop) perform(a transition.Action) {
 	switch a := a.(type) {
 	case transition.Send:
 		l.send(a)
 	case transition.Lease:
-		l.task.lease(a.Deadline)
+		l.limit.lease(a.Deadline)
 	case transition.RunPreStart:
+		l.task.owe(a.Term)
 		l.task.preStart(a.Term)
 	case transition.RunPostStop:
 		l.task.postStop(a.Term)
@@ -168,12 +203,18 @@ func (l *loop) perform(a transition.Action) {
 		l.task.stop(a.Grace)
 	case transition.KillTask:
 		l.task.kill()
+	case transition.Entrust:
+		l.s.CloseWith(a.Ops...)
+		l.d.opt.Guard.Leave(cluster.EncodeTx(a.Ops))
 	case transition.Reread:
 		l.reader.Reread()
 	case transition.EndSession:
 		l.closing = a.Reason
 	case transition.Announce:
 		l.d.announce(a)
+		if a.Phase == transition.Standby {
+			l.task.settle()
+		}
 	case transition.Note:
 		l.d.log.Warn(a.Text)
 	}
@@ -227,11 +268,12 @@ func (l *loop) line() string { return line(l.view(), l.snap, l.d.refused != "") 
 
 func (l *loop) view() status.Daemon {
 	v := status.Daemon{
-		Node: l.d.cfg.Node.ID, Site: l.d.cfg.Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(l.machine.Phase()),
+		Node: l.d.config().Node.ID, Site: l.d.config().Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(l.machine.Phase()),
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: l.budget.Lease, Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
-		Note: l.elector.note, Holding: l.elector.holding, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
+		Note: l.elector.note, Holding: l.elector.holding, Newer: l.d.newer, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
-		Unit: l.d.cfg.Child.Unit,
+		Unit: l.d.config().Child.Unit, Containment: string(l.d.opt.Guard.Containment()), Unkillable: l.d.opt.Guard.Alarm(),
+		OpenTree: l.d.openTree.Load(),
 	}
 	if l.snap.Elected.Readable() {
 		e := l.snap.Elected.Record

@@ -68,8 +68,10 @@ func (w Proposal) Next(snap cluster.Snapshot) (cluster.Policy, error) {
 // next is the record to write; needed is false if what is in force says the same.
 func (w Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool, err error) {
 	old := snap.Policy
-	if old.Exists && old.Err != nil {
+	if old.Newer() != nil {
 		return next, false, fmt.Errorf("the policy is not replaced: %w", old.Err)
+	} else if old.Exists && old.Err != nil {
+		return next, false, fmt.Errorf("the policy is not replaced: %w; 'zkelectd repair policy --file FILE' puts that of a configuration file in its place", old.Err)
 	}
 	rec := old.Record
 	next = policyRecord(w.Config, 0)

@@ -69,7 +69,6 @@ func (l *loop) survey() {
 		began, asked := time.Now(), boottime.Now()
 		data, stat, err := l.s.Get(ctx, path, false)
 		took := time.Since(began)
-		cancel()
 		if err == nil || errors.Is(err, cluster.ErrNoNode) {
 			ms := float64(took) / float64(time.Millisecond)
 			l.d.tally.count(func(t *status.Totals) { t.Reads.Observe(took) })
@@ -79,7 +78,11 @@ func (l *loop) survey() {
 				l.heard = max(l.heard, asked)
 				l.drift(rec)
 			})
+			if l.d.openTree.Load() { // a closed one is looked at when a session begins
+				l.lookAtTree(ctx)
+			}
 		}
+		cancel()
 		select {
 		case <-t.C:
 		case <-l.life.Done():
@@ -91,7 +94,7 @@ func (l *loop) survey() {
 // drift tells, once, that another policy is in force than the own configuration's.
 func (l *loop) drift(inForce cluster.Slot[cluster.Policy]) {
 	drift := ""
-	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != l.d.cfg.Rules().Digest() {
+	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != l.d.config().Rules().Digest() {
 		drift = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
 	}
 	if drift != "" && drift != l.d.drift {

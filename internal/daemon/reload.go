@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,66 +13,109 @@ import (
 	"zkelectd/internal/status"
 )
 
-// reload reads the configuration again. One with any fault is refused whole, and so is one whose policy cannot be
-// published.
+// reloads keeps reloads apart: one at a time.
+type reloads struct {
+	busy, again bool
+}
+
+// reload reads the configuration again. One with any fault is refused whole, and so is one whose credentials ZooKeeper does
+// not know or whose policy cannot be published.
 func (l *loop) reload() {
 	d := l.d
+	if l.reloads.busy {
+		l.reloads.again = true
+		return
+	}
 	d.service.reloading()
 	if d.opt.Reload == nil {
 		l.reloaded(errors.New("this daemon has no configuration to read again"))
 		return
 	}
-	next, err := d.opt.Reload()
+	next, files, err := d.opt.Reload()
 	if err != nil {
 		l.reloaded(err)
 		return
 	}
-	changed, restart := config.Diff(d.cfg, next)
-	if len(restart) > 0 {
-		d.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
-	}
-	if len(changed) == 0 {
-		d.log.Info("reloaded, no setting has changed")
-		d.reloaded = difference(changed, restart)
-		l.reloaded(nil)
-		return
-	}
-	if next.Policy.Revision == d.cfg.Policy.Revision && next.Rules().Digest() == d.cfg.Rules().Digest() {
-		l.apply(next, changed, restart)
-		return
-	}
+	l.reloads.busy = true
 	l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(l.life, 2*l.budget.Session)
 		defer cancel()
-		rec, err := PublishPolicy(ctx, l.s, l.d.paths, Proposal{Config: next, By: next.Node.ID, Explicit: next.Policy.Revision})
+		identities, err := l.s.Present(ctx, d.paths, Access(next, os.Getenv))
+		if err == nil {
+			err = l.publishPolicy(ctx, next)
+		}
 		l.later(func() {
-			if err != nil {
-				l.reloaded(err)
-				return
+			if err == nil {
+				identities.Take()
+				if identities.Changed {
+					files = append(files, "zookeeper.auth.file")
+					d.log.Info("the credentials for ZooKeeper have changed", "identities", l.s.Tags())
+				}
+				l.apply(next, files)
 			}
-			l.d.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
-			l.apply(next, changed, restart)
+			l.reloaded(err)
+			if l.reloads.busy = false; l.reloads.again {
+				l.reloads.again = false
+				l.reload()
+			}
 		})
 	})
 }
 
-// apply takes over what can be changed while running.
-func (l *loop) apply(next config.Config, changed, restart []string) {
-	d := l.d
-	before := d.cfg
-	d.cfg.Node.Priority, d.cfg.Node.Site, d.cfg.Node.Labels, d.cfg.Node.Never = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Never
-	d.cfg.Policy, d.cfg.Log.Level, d.cfg.HTTP.TokenFile = next.Policy, next.Log.Level, next.HTTP.TokenFile
-	d.cfg.Election.Failback, d.cfg.Election.MaxMoves, d.cfg.Election.MovesWindow = next.Election.Failback, next.Election.MaxMoves, next.Election.MovesWindow
-	d.log.Info("reloaded", "keys", strings.Join(changed, ", "))
-	if d.opt.Level != nil {
-		d.opt.Level.UnmarshalText([]byte(d.cfg.Log.Level)) // checked with the configuration
+// publishPolicy makes the policy of a configuration that of the group, if it has changed.
+func (l *loop) publishPolicy(ctx context.Context, next config.Config) error {
+	now := l.d.config()
+	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
+		return nil
 	}
-	d.onlooker.source.Store(&source{l.s, d.paths, d.cfg})
-	if !reflect.DeepEqual(before.Policy, d.cfg.Policy) {
-		d.drift = ""
+	rec, err := PublishPolicy(ctx, l.s, l.d.paths, Proposal{Config: next, By: next.Node.ID, Explicit: next.Policy.Revision})
+	if err == nil {
+		l.d.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
+	}
+	return err
+}
+
+// apply takes over what can be changed while running; files are the settings whose files hold something else.
+func (l *loop) apply(next config.Config, files []string) {
+	d := l.d
+	before := d.config()
+	changed, restart := config.Diff(before, next)
+	if len(restart) > 0 {
+		d.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
+	}
+	for _, key := range files {
+		if !slices.Contains(changed, key) {
+			changed = append(changed, key)
+		}
 	}
 	d.reloaded = difference(changed, restart)
-	l.reloaded(nil)
+	if len(changed) == 0 {
+		d.log.Info("reloaded, no setting has changed")
+		return
+	}
+	c := before
+	c.Node.Priority, c.Node.Site, c.Node.Labels, c.Node.Never = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Never
+	c.Policy, c.Log.Level = next.Policy, next.Log.Level
+	c.HTTP.TokenFile, c.HTTP.AllowedHosts = next.HTTP.TokenFile, next.HTTP.AllowedHosts
+	c.Election.Failback, c.Election.MaxMoves, c.Election.MovesWindow = next.Election.Failback, next.Election.MaxMoves, next.Election.MovesWindow
+	c.ZooKeeper.Auth, c.ZooKeeper.ACL = next.ZooKeeper.Auth, next.ZooKeeper.ACL
+	d.inForce.Store(&c)
+	d.log.Info("reloaded", "keys", strings.Join(changed, ", "))
+	if d.opt.Level != nil {
+		d.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
+	}
+	d.onlooker.source.Store(&source{l.s, d.paths, c})
+	if !reflect.DeepEqual(before.Policy, c.Policy) {
+		d.drift = ""
+	}
+	if c.ZooKeeper.Auth != before.ZooKeeper.Auth || c.ZooKeeper.ACL != before.ZooKeeper.ACL {
+		d.opt.Guard.Access(kept(Access(c, os.Getenv)))
+		l.owned.Go(func() {
+			ctx, cancel := context.WithTimeout(l.life, l.budget.Session)
+			defer cancel()
+			l.lookAtTree(ctx)
+		})
+	}
 }
 
 // difference says what a reload has changed.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ type tally struct {
 
 func newTally() *tally {
 	t := &tally{totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
-	for _, cause := range cluster.Causes {
+	for _, cause := range append(slices.Clone(cluster.Causes), status.CauseOther) {
 		for _, result := range []string{status.ResultReady, status.ResultFailed} {
 			t.totals.Transitions[status.Transition{Cause: string(cause), Result: result}] = 0
 		}
@@ -35,6 +36,9 @@ func (t *tally) count(change func(*status.Totals)) {
 func (t *tally) transition(term cluster.PastTerm) {
 	t.count(func(s *status.Totals) {
 		kind := status.Transition{Cause: string(term.Cause), Result: status.ResultFailed}
+		if !slices.Contains(cluster.Causes, term.Cause) { // of a newer version, or forged: each would be counted for ever
+			kind.Cause = status.CauseOther
+		}
 		if term.Outcome == string(cluster.CurrentReady) {
 			kind.Result = status.ResultReady
 		}

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +26,7 @@ type task struct {
 	mu   sync.Mutex
 	work *guard.Work
 	hook bool // it is the hook that runs
+	owed bool // the guard has something to undo
 	unit *unitRun
 }
 
@@ -51,17 +54,48 @@ func (t *task) running() (w *guard.Work, hook bool) {
 	return t.work, t.hook
 }
 
-// lease moves the deadline; 0 says that nothing works any more.
-func (t *task) lease(deadline time.Duration) { t.l.d.opt.Guard.Lease(deadline) }
-
 // env is the child's and the hooks' environment.
 func (t *task) env(term int64) []string {
-	return child.Environment(os.Environ(), t.fencing(term), t.l.d.cfg.Child.Env)
+	return child.Environment(os.Environ(), t.fencing(term), t.l.d.config().Child.Env)
+}
+
+// owe has the guard run what undoes leadership, should this daemon not live to do it (A5 in docs/protocol.md).
+func (t *task) owe(term int64) {
+	d := t.l.d
+	var undo []guard.Spec
+	add := func(key string, argv, env []string, input []byte) {
+		if len(argv) == 0 {
+			return
+		}
+		path, err := exec.LookPath(argv[0])
+		if err != nil {
+			d.log.Warn("should this daemon die as the leader, a hook cannot be run", "hook", key, "err", err)
+			return
+		}
+		undo = append(undo, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Limit: t.l.budget.Kill})
+	}
+	add("hooks.post_stop", d.config().Hooks.PostStop, t.env(term), nil)
+	lost := d.change(transition.Standby, term, "the daemon has died as the leader")
+	if data, err := json.Marshal(lost); err == nil {
+		add("hooks.on_change", d.config().Hooks.OnChange, child.Clean(os.Environ()), append(data, '\n'))
+	}
+	t.owed = len(undo) > 0
+	if t.owed {
+		d.opt.Guard.Owe(undo...)
+	}
+}
+
+// settle says that what undoes leadership has been run.
+func (t *task) settle() {
+	if t.owed {
+		t.owed = false
+		t.l.d.opt.Guard.Owe()
+	}
 }
 
 // preStart runs the hook as part of the work: it is killed with it.
 func (t *task) preStart(term int64) {
-	argv := t.l.d.cfg.Hooks.PreStart
+	argv := t.l.d.config().Hooks.PreStart
 	if len(argv) == 0 {
 		t.l.inline = append(t.l.inline, transition.HookDone{})
 		return
@@ -73,7 +107,7 @@ func (t *task) preStart(term int64) {
 	}
 	t.set(w, true)
 	t.l.owned.Go(func() {
-		limit := time.NewTimer(t.l.d.cfg.Hooks.Timeout)
+		limit := time.NewTimer(t.l.d.config().Hooks.Timeout)
 		defer limit.Stop()
 		late := false
 		select {
@@ -95,7 +129,7 @@ func (t *task) judge(name string, w *guard.Work, late bool) error {
 	case how == guard.Success:
 		return nil
 	case late:
-		how = fmt.Sprintf("not done within %s", t.l.d.cfg.Hooks.Timeout)
+		how = fmt.Sprintf("not done within %s", t.l.d.config().Hooks.Timeout)
 	}
 	if text := strings.TrimSpace(w.Output()); text != "" {
 		how += ": " + text
@@ -112,20 +146,20 @@ func (t *task) hookFailed(err error) error {
 
 // postStop runs the hook to its end or its timeout, also when the lease is over: it only undoes.
 func (t *task) postStop(term int64) {
-	argv := t.l.d.cfg.Hooks.PostStop
+	argv := t.l.d.config().Hooks.PostStop
 	if len(argv) == 0 {
 		t.l.inline = append(t.l.inline, transition.HookDone{})
 		return
 	}
 	t.l.owned.Go(func() {
-		err := hook.Run(context.Background(), "hooks.post_stop", argv, t.env(term), nil, t.l.d.cfg.Hooks.Timeout)
+		err := hook.Run(context.Background(), "hooks.post_stop", argv, t.env(term), nil, t.l.d.config().Hooks.Timeout)
 		t.l.report(transition.HookDone{Err: t.hookFailed(err)})
 	})
 }
 
 // start starts the child and watches over its readiness and its end.
 func (t *task) start(term int64) {
-	c := t.l.d.cfg.Child
+	c := t.l.d.config().Child
 	if c.Unit != "" {
 		t.startUnit(term)
 		return
@@ -144,6 +178,11 @@ func (t *task) start(term int64) {
 	t.l.inline = append(t.l.inline, transition.ChildStarted{})
 	waiting, cancel := context.WithCancel(context.Background())
 	t.l.owned.Go(func() {
+		select {
+		case err := <-w.Alarm():
+			t.l.report(transition.ChildFailed{Err: err})
+		case <-w.Exited():
+		}
 		<-w.Exited()
 		cancel() // what is dead never gets ready
 		<-w.Dead()
@@ -163,7 +202,7 @@ func (t *task) start(term int64) {
 }
 
 func (t *task) readiness() probe.Readiness {
-	c := t.l.d.cfg.Child.Ready
+	c := t.l.d.config().Child.Ready
 	return probe.Readiness{
 		Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP, Notify: c.Notify, Delay: c.Delay, Interval: c.Interval, Timeout: c.Timeout,
 	}
@@ -186,7 +225,7 @@ func (t *task) serving(life context.Context, term int64, socket *probe.Socket) {
 
 // live has leadership given up when the child is alive but serves no more.
 func (t *task) live(life context.Context, term int64) {
-	c := t.l.d.cfg.Child.Live
+	c := t.l.d.config().Child.Live
 	if target(c.Check).None() {
 		return
 	}
@@ -199,7 +238,7 @@ func (t *task) live(life context.Context, term int64) {
 }
 
 func (t *task) launch(term int64) (*guard.Work, *probe.Socket, error) {
-	c := t.l.d.cfg.Child
+	c := t.l.d.config().Child
 	env := t.env(term)
 	var socket *probe.Socket
 	if c.Ready.Notify {

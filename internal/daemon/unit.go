@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"zkelectd/internal/admission"
 	"zkelectd/internal/child"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
@@ -33,13 +34,14 @@ type unitRun struct {
 	starting context.Context // over when it is to end
 	cancel   context.CancelFunc
 
-	mu   sync.Mutex
-	work *guard.Work // nil until there is a permit
+	mu      sync.Mutex
+	work    *guard.Work       // nil until there is a permit
+	answers *admission.Server // for the unit's start; nil until it may start
 }
 
 // startUnit starts the unit and watches over its readiness and its end.
 func (t *task) startUnit(term int64) {
-	r := &unitRun{t: t, name: t.l.d.cfg.Child.Unit, term: term}
+	r := &unitRun{t: t, name: t.l.d.config().Child.Unit, term: term}
 	r.starting, r.cancel = context.WithCancel(context.Background())
 	t.setUnit(r)
 	t.l.inline = append(t.l.inline, transition.ChildStarted{})
@@ -64,26 +66,39 @@ func (r *unitRun) live() {
 		if err == nil {
 			r.t.l.owned.Go(func() { r.t.serving(serving, r.term, nil) })
 			r.watch(w)
+			r.cancel() // whatever its own Restart= says
 		}
 		<-w.Dead()
 		over()
 		status = r.outcome(w)
 		log.Info("unit ended", "status", status)
 	}
+	r.silence()
 	r.t.setUnit(nil)
 	r.t.l.report(transition.ChildDead{Status: status})
 }
 
+// silence ends the answers for the unit's start.
+func (r *unitRun) silence() {
+	r.mu.Lock()
+	s := r.answers
+	r.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
 // start returns what is to be ended again, if anything, even if it fails.
 func (r *unitRun) start() (*guard.Work, error) {
-	c := r.t.l.d.cfg
+	c := r.t.l.d.config()
 	ctx, cancel := context.WithTimeout(r.starting, c.Child.Ready.Timeout)
 	defer cancel()
 	u, err := CheckUnit(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := ours(u, c.Permit(os.Getenv), guard.OwnService()); err != nil {
+	own := ties{permit: guard.Permit(), socket: c.UnitSocket(os.Getenv), service: guard.OwnService()}
+	if err := own.check(u); err != nil {
 		return nil, err
 	}
 	if !u.Idle() {
@@ -112,8 +127,16 @@ func (r *unitRun) permit(u unit.Unit) (*guard.Work, error) {
 	if err := r.starting.Err(); err != nil {
 		return nil, err
 	}
+	client := r.t.l.d.opt.Guard
+	a := admission.Answer{Group: u.Group, Fencing: r.t.fencing(r.term)}
+	a.Guard, a.Daemon = client.Owners()
+	var err error
+	if r.answers, err = admission.Serve(u.Socket, a); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(r.starting, r.answers.Close)
 	g := permitted(u)
-	w, err := r.t.l.d.opt.Guard.Start(guard.WorkOptions{Unit: &g, Env: r.t.unitEnv(r.term)})
+	w, err := client.Start(guard.WorkOptions{Unit: &g})
 	if err != nil {
 		return nil, fmt.Errorf("%s gets no permit: %w", r.name, err)
 	}
@@ -138,7 +161,7 @@ func (r *unitRun) watch(w *guard.Work) {
 			return // somebody has asked it to stop
 		}
 		if !w.Runs() {
-			w.Stop(r.t.l.d.cfg.Child.StopTimeout) // what it does after its end may take so long
+			w.Stop(r.t.l.d.config().Child.StopTimeout) // what it does after its end may take so long
 			return
 		}
 	}
@@ -188,36 +211,40 @@ func (r *unitRun) permitted() *guard.Work {
 func CheckUnit(ctx context.Context, c config.Config) (unit.Unit, error) {
 	limited, cancel := context.WithTimeout(ctx, unitAnswers)
 	defer cancel()
-	u, err := unit.Inspect(limited, c.Child.Unit)
+	u, err := unit.Inspect(limited, c.Child.Unit, unit.Want{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
 	if err != nil {
 		return u, fmt.Errorf("child.unit: %w", err)
 	}
 	return u, nil
 }
 
-// ours tells what keeps the unit from being tied to this very daemon, whose permit and service are given.
-func ours(u unit.Unit, permit, own string) error {
+// ties are what a unit has to name to be tied to this very daemon.
+type ties struct{ permit, socket, service string }
+
+// check returns an error unless the unit names them.
+func (own ties) check(u unit.Unit) error {
+	differs := func(what, has, is string) error {
+		return fmt.Errorf("child.unit: %s has %s %s, and that of this zkelectd is %s: correct its drop-in (systemctl edit %s)", u.Name, what, has, is, u.Name)
+	}
 	switch {
-	case permit == "":
-		return errors.New("child.unit: zkelectd itself has to be a systemd service with RuntimeDirectory=, where the unit's permit is kept")
-	case u.Permit != permit:
-		return fmt.Errorf("child.unit: %s waits for the permit %s, and that of this zkelectd is %s: correct its drop-in (systemctl edit %s)",
-			u.Name, u.Permit, permit, u.Name)
-	case own != "" && !slices.Contains(u.BindsTo, own):
-		return fmt.Errorf("child.unit: %s is bound to %v, and this zkelectd is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own, u.Name)
+	case own.permit == "":
+		return errors.New("child.unit: zkelectd itself has to be a systemd service with Delegate=yes, where the unit's permit is kept")
+	case own.socket == "":
+		return errors.New("child.unit: zkelectd itself has to be a systemd service with RuntimeDirectory=, where the start of the unit finds it")
+	case u.Permit != own.permit:
+		return differs("the permit", u.Permit, own.permit)
+	case u.Socket != own.socket:
+		return differs("the socket", u.Socket, own.socket)
+	case own.service != "" && !slices.Contains(u.BindsTo, own.service):
+		return fmt.Errorf("child.unit: %s is bound to %v, and this zkelectd is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
 	}
 	return nil
 }
 
 // fencing is what the work learns of its leadership.
 func (t *task) fencing(term int64) child.Fencing {
-	c := t.l.d.cfg
+	c := t.l.d.config()
 	return child.Fencing{
 		Node: c.Node.ID, Site: c.Node.Site, Group: path.Base(c.ZooKeeper.Root), Term: strconv.FormatInt(term, 10), Root: c.ZooKeeper.Root,
 	}
-}
-
-// unitEnv is what the unit gets beside what its own settings give it.
-func (t *task) unitEnv(term int64) []string {
-	return child.Environment(nil, t.fencing(term), t.l.d.cfg.Child.Env)
 }

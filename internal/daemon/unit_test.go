@@ -9,18 +9,25 @@ import (
 
 // A drop-in that ties the unit to something else than this daemon is refused before anything starts.
 func TestUnitOfAnother(t *testing.T) {
-	const permit = "/run/zkelectd/leader.env"
-	u := unit.Unit{Name: "app.service", Permit: permit, BindsTo: []string{"zkelectd.service"}}
-	for _, test := range []struct{ permit, service, says string }{
-		{permit, "zkelectd.service", ""},
-		{permit, "", ""}, // not a service: it has no permit then, but for tests
-		{"", "zkelectd.service", "RuntimeDirectory="},
-		{"/run/zkelectd-g2/leader.env", "zkelectd.service", "waits for the permit " + permit + ", and that of this zkelectd is /run/zkelectd-g2/leader.env"},
-		{permit, "zkelectd@g2.service", "is bound to [zkelectd.service], and this zkelectd is zkelectd@g2.service"},
+	own := ties{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
+	u := unit.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
+	for _, test := range []struct {
+		change func(*ties)
+		says   string
+	}{
+		{func(*ties) {}, ""},
+		{func(own *ties) { own.service = "" }, ""}, // not a service: it has no permit then, but for tests
+		{func(own *ties) { own.permit = "" }, "Delegate=yes"},
+		{func(own *ties) { own.socket = "" }, "RuntimeDirectory="},
+		{func(own *ties) { own.permit = "/p" }, "has the permit " + u.Permit + ", and that of this zkelectd is /p"},
+		{func(own *ties) { own.socket = "/s" }, "has the socket " + u.Socket + ", and that of this zkelectd is /s"},
+		{func(own *ties) { own.service = "zkelectd@g2.service" }, "is bound to [zkelectd.service], and this zkelectd is zkelectd@g2.service"},
 	} {
-		err := ours(u, test.permit, test.service)
+		here := own
+		test.change(&here)
+		err := here.check(u)
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%+v: %v", test, err)
+			t.Errorf("%+v: %v", here, err)
 		}
 	}
 }

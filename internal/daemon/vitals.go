@@ -100,14 +100,14 @@ func (d *Daemon) watch(ctx context.Context) {
 	var g errgroup.Group
 	defer g.Wait()
 	env := child.Clean(os.Environ())
-	if h := d.cfg.Health; !target(h.Check).None() {
+	if h := d.config().Health; !target(h.Check).None() {
 		w := probe.Watch{Target: target(h.Check), Section: "health", Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall, Unknown: true}
 		g.Go(func() error {
 			w.Run(ctx, env, d.healthTurns)
 			return nil
 		})
 	}
-	if s := d.cfg.Score; len(s.Exec) > 0 || s.HTTP != "" {
+	if s := d.config().Score; len(s.Exec) > 0 || s.HTTP != "" {
 		g.Go(func() error {
 			d.watchScore(ctx, s, env)
 			return nil

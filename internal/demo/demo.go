@@ -82,7 +82,8 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := zkstore.Prepare(ctx, f.session, f.paths); err != nil {
+	f.say("initializing the new group, as 'zkelectd init' does: nobody leads in it, so its first leader need not wait")
+	if err := zkstore.Init(ctx, f.session, f.paths, "the demo"); err != nil {
 		return err
 	}
 	following = make(chan struct{})

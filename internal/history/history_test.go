@@ -54,9 +54,10 @@ func TestAHandoverIsTimed(t *testing.T) {
 	g.current(8, "b", cluster.CurrentProgress)
 	see(time.Second)
 	g.current(8, "b", cluster.CurrentReady)
+	g.Fence.Record.Wait = "1s, as it had to"
 	see(time.Second)
 	moved := r.Take()
-	if len(moved) != 1 || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
+	if len(moved) != 1 || moved[0].Wait != "1s, as it had to" || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
 		t.Fatalf("%+v", moved)
 	}
 	if seen := r.Witnessed(); len(seen) != 1 || seen[0].Term != 8 {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"zkelectd/internal/memlock"
 )
 
 // maxOutput bounds how much of a hook's output is kept, for its error.
@@ -45,7 +47,7 @@ func run(ctx context.Context, key string, argv, env []string, stdin []byte, time
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 100 * time.Millisecond
-	err := cmd.Run()
+	err := memlock.Run(cmd)
 	if cmd.Process != nil {
 		// A hook that is over has nothing to leave running.
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -40,12 +40,16 @@ type draft struct {
 }
 
 func newDraft(q forecast.Question, o Order) (*draft, error) {
-	if err := q.Snapshot.Control.Err; err != nil {
-		return nil, fmt.Errorf("the orders cannot be changed: %w", err)
+	if control := q.Snapshot.Control; control.Newer() != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w", control.Err)
+	} else if control.Err != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties it", control.Err)
 	}
 	d := &draft{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
-	// Numbers go on where control was deleted: the decision may still name the last one.
-	d.next.Last = max(d.next.Last, q.Snapshot.Elected.Record.Order)
+	d.next.Continue(q.Snapshot.Elected.Record.Order)
+	if err := d.next.Exhausted(); err != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties them", err)
+	}
 	return d, nil
 }
 

@@ -99,6 +99,18 @@ func TestWhatANewerVersionWroteIntoTheOrdersIsKept(t *testing.T) {
 	}
 }
 
+// A forged number is the last that there is: then no order is made out, lest the next number be none.
+func TestOrdersEndWithTheirNumbers(t *testing.T) {
+	for name, give := range commands() {
+		h := group(t).leads("a1")
+		h.q.Snapshot.Control = exists(cluster.Control{Last: cluster.MaxOrder, Pause: &cluster.Pause{Order: ann(1)}, Cordons: []cluster.Cordon{{Order: ann(2), Node: "b2"}}})
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
+		if _, err := h.gives(give); err == nil || !strings.Contains(err.Error(), "'zkelectd repair control' empties") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestThereIsAnEndToCordons(t *testing.T) {
 	full := func() *house {
 		h := group(t).leads("a1")

@@ -81,6 +81,9 @@ func (r Request) Check() error {
 	if r.Order.For < 0 {
 		return errors.New("an order cannot hold for less than no time")
 	}
+	if r.Order.For > cluster.MaxOrderTime {
+		return fmt.Errorf("an order cannot hold for longer than %s", cluster.MaxOrderTime)
+	}
 	if r.Node != "" && r.Site != "" {
 		return errNamed
 	}

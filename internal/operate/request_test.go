@@ -67,6 +67,16 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+func TestAnOrderHoldsForABoundedTime(t *testing.T) {
+	r := Request{Kind: KindPause, Order: Order{For: cluster.MaxOrderTime}}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if r.Order.For++; r.Check() == nil {
+		t.Error("one that lasts longer is taken")
+	}
+}
+
 // However many orders with however long reasons there are, daemons can read them, and they can be lifted.
 func TestOrdersDoNotOutgrowTheirRecord(t *testing.T) {
 	h := group(t).leads("a1")

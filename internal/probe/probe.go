@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"zkelectd/internal/memlock"
 )
 
 // Readiness says how to find out; at most one of the first five is set, none means ready at once.
@@ -106,7 +108,7 @@ func output(ctx context.Context, argv, env []string) (string, error) {
 	var out kept
 	cmd := command(ctx, argv, env)
 	cmd.Stdout = &out
-	err := cmd.Run()
+	err := memlock.Run(cmd)
 	return out.buf.String(), err
 }
 
@@ -124,7 +126,7 @@ func tryExec(ctx context.Context, argv, env []string) error {
 	var out kept
 	cmd := command(ctx, argv, env)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
+	err := memlock.Run(cmd)
 	if err == nil {
 		return nil
 	}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"zkelectd/internal/cgroup1"
+	"zkelectd/internal/faultdisk"
+)
+
+// newDisk mounts a disk with the program zkelectd on it for a test.
+func newDisk(t *testing.T) *faultdisk.Disk {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "zkelectd") // the name decides what this program is
+	if err := os.Symlink(own, program); err != nil {
+		t.Fatal(err)
+	}
+	d, err := faultdisk.Mount(t.TempDir(), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// controlGroup is a control group of version 1.
+type controlGroup struct {
+	t *testing.T
+	cgroup1.Group
+}
+
+// newControlGroup makes one that ends with the test, in which all processes must have ended by then.
+func newControlGroup(t *testing.T, controller string) controlGroup {
+	t.Helper()
+	g, err := cgroup1.New(controller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Remove(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	return controlGroup{t, g}
+}
+
+func (g controlGroup) set(file, value string) {
+	g.t.Helper()
+	if err := g.Set(file, value); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g controlGroup) number(file string) int64 {
+	g.t.Helper()
+	n, err := g.Number(file)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+)
+
+// wipe deletes leader and what is below it, in one transaction.
+func (f *fleet) wipe() {
+	f.t.Helper()
+	f.write(remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()))
+}
+
+// Nobody joins after leader was deleted: the elector creates it again, and the group goes on.
+func TestLeaderDeletedWhileNobodyJoins(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	f.works("a")
+	before := f.whole("a leadership").Elected.Record.Term
+	f.wipe()
+	began := time.Now()
+	after := f.whole("a leadership again")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the group was without a leader for %s", took)
+	}
+	if after.Elected.Record.Term <= before {
+		t.Errorf("term %d, then %d", before, after.Elected.Record.Term)
+	}
+	f.works(after.Elected.Record.Node)
+	for id, p := range f.daemons {
+		if n := strings.Count(p.output(), "msg=electing"); n > 5 {
+			t.Errorf("%s elects %d times", id, n)
+		}
+	}
+	f.sane()
+}
+
+// The leader is cut off when leader is deleted, and its child stays to the end of its lease of 4.5 s: the next leader waits
+// until that is over, although its own lease is 1.8 s.
+func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
+	for name, fresh := range map[string]bool{"a standby is there": false, "a daemon starts afterwards": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			policy := "policy: {never: [e]}\nelection: {failback: {mode: manual}}\n"
+			if fresh {
+				policy = "policy: {never: [e]}\n"
+			}
+			f.configure("e", "dc1", 1, policy) // elects
+			f.start("e")
+			f.until("e is there", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
+			l := newLink(t, shared.Addr())
+			servers := f.servers
+			f.servers = []string{l.listener.Addr().String()}
+			f.configure("a", "dc1", 2, policy+"zookeeper: {session_timeout: 10s}\n"+
+				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.works("a")
+			f.servers = servers
+			f.configure("b", "dc1", 3, policy)
+			if !fresh {
+				f.start("b")
+				f.until("b is there", func(g status.Group) bool { return len(g.Members) == 3 })
+			}
+			before := f.snapshot().Elected.Record.Term
+			l.set(true)
+			f.wipe()
+			if fresh {
+				f.start("b")
+			}
+			f.until("b leads", leads("b"))
+			f.works("b")
+			if after := f.snapshot().Elected.Record.Term; after <= before {
+				t.Errorf("term %d, then %d", before, after)
+			}
+			l.set(false)
+			f.logged("e", "the fence is written anew, and the next leader waits 6.12s for a lease that might still run")
+			f.sane()
+		})
+	}
+}
+
+// That nothing is there does not prove that nobody leads: a fresh group pays the wait once, and says so.
+func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.paths.Root += "-fresh"
+	f.configure("a", "dc1", 1, "")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.logged("a", "nobody is known to have led here: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
+	f.logged("a", "now wait-out")
+	if n := strings.Count(f.daemons["a"].output(), "nobody is known"); n != 1 {
+		t.Errorf("it says so %d times", n)
+	}
+	f.refusedWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
+	f.sane()
+}
+
+func TestInit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.paths.Root += "-new"
+	for range 2 { // the second time there is nothing left to do
+		if out, err := f.run("init"); err != nil || !strings.Contains(out, "is initialized: its first leader need not wait") {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	f.configure("a", "dc1", 1, "")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.working("a", 1)
+	f.daemons["a"].signal(syscall.SIGTERM)
+	f.exit("a")
+	if out := f.daemons["a"].output(); strings.Contains(out, "wait-out") {
+		t.Errorf("it waits although the group was initialized:\n%s", out)
+	}
+	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
+		f.refusedWith(want, "init")
+	}
+	f.sane()
+}
+
+// Every trace of a life is found, alone.
+func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
+	t.Parallel()
+	create := func(path, data string) cluster.Op {
+		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
+	}
+	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
+		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-n_0000000001"), "") },
+		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
+		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
+		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
+		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
+		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
+		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
+		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":2}`) },
+	} {
+		f := newFleet(t)
+		f.paths.Root += "-used"
+		if err := zkstore.Prepare(t.Context(), f.session, f.paths); err != nil {
+			t.Fatal(err)
+		}
+		f.write(op(f.paths))
+		var in *cluster.InUseError
+		if err := zkstore.Init(t.Context(), f.session, f.paths, "the test"); !errors.As(err, &in) || len(in.Found) != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A term that leaves no room, and waits that overflow, are damage: one election repairs them.
+func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
+	for name, data := range map[string]string{
+		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
+		"term 2^53-1": `{"v":1,"term":9007199254740991,"state":"RELEASED"}`,
+		"wait_out":    `{"v":1,"term":7,"state":"REVOKED","wait_out":"2562047h47m16.854s"}`,
+		"owed":        `{"v":1,"term":7,"state":"UNCLEAN","owed":"2562047h47m16.854s"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.join("a", "b")
+			f.write(overwrite(f.paths.Leader(), data))
+			f.eventually("the fence is another", func() bool {
+				s := f.snapshot()
+				return s.Fence.Readable() && s.Fence.Record.WaitOut < cluster.Duration(time.Minute)
+			})
+			f.works(f.whole("a leadership again").Elected.Record.Node)
+			for id, p := range f.daemons {
+				if n := strings.Count(p.output(), "msg=electing"); n > 6 {
+					t.Errorf("%s elects %d times", id, n)
+				}
+			}
+			f.sane()
+		})
+	}
+}
+
+// What a newer version has written stays as it is, whatever becomes of the leader.
+func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
+	const newer = `{"v":2,"term":7,"state":"RELEASED","later":true}`
+	for _, znode := range []string{"elected", "leader", "current"} {
+		t.Run(znode, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.join("a", "b")
+			f.works("a")
+			path := f.znode(znode)
+			f.write(overwrite(path, newer))
+			for _, id := range []string{"a", "b"} {
+				if znode == "elected" || id == "a" { // who neither elects nor is elected does not read the others
+					f.logged(id, "a newer zkelectd has written a record")
+				}
+			}
+			g := f.until("status says so", func(g status.Group) bool { return len(g.Problems) > 0 })
+			if want := "znode " + path + " has format version 2, this zkelectd reads up to 1: upgrade this host, or stop its daemon"; !strings.Contains(g.Problems[0], want) {
+				t.Errorf("problems %q", g.Problems)
+			}
+			if znode == "current" { // its owner may be gone, and the record with it
+				f.sane()
+				return
+			}
+			syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session judges it as well
+			f.logged("b", "closed the dead daemon's session")
+			f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
+			data, _, err := f.session.Get(context.Background(), path, false)
+			if err != nil || string(data) != newer {
+				t.Errorf("it was overwritten: %s, %v", data, err)
+			}
+			f.write(overwrite(path, "damaged")) // which anybody may repair
+			f.works(f.whole("a leadership again").Elected.Record.Node)
+			f.sane()
+		})
+	}
+}
+
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	if out, err := f.run("repair"); err != nil || out != "nothing is damaged\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
+	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
+	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
+	f.refusedWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
+	f.refusedWith("'zkelectd repair control' empties it", "resume")
+	f.refusedWith("'zkelectd repair control' empties it", "elect")
+	problems := strings.Join(f.until("any", func(status.Group) bool { return true }).Problems, "\n")
+	for _, want := range []string{"nobody is moved by policy", "'zkelectd repair policy'", "'zkelectd repair control'"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("status does not say %q: %s", want, problems)
+		}
+	}
+	f.refusedWith("name the configuration file with the policy", "repair", "policy")
+	f.refusedWith(`there is no record "nodes"`, "repair", "nodes")
+	for _, want := range []string{"control: znode " + f.paths.Control(), "would be emptied", "would be replaced by the policy of the configuration"} {
+		if out, err := f.run("repair", "policy", "control", "--dry-run", "--file", f.file("b")); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %s, want %q", err, out, want)
+		}
+	}
+	if s := f.snapshot(); s.Policy.Err == nil || s.Control.Err == nil {
+		t.Error("--dry-run repairs")
+	}
+	if out, err := f.run("repair", "--file", f.file("b")); err != nil || !strings.Contains(out, "control: ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if s := f.snapshot(); !s.Policy.Readable() || s.Policy.Record.Rules.Sites["dc1"] != 7 || s.Policy.Record.Revision < 2 || !s.Control.Readable() {
+		t.Errorf("policy %+v, control %+v", s.Policy, s.Control)
+	}
+	if out, err := f.run("elect"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := f.run("history"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	f.write(overwrite(f.paths.Control(), `{"v":2}`))
+	f.refusedWith("not repaired: control: upgrade this host", "repair")
+	f.sane()
+}
+
+// The elector rebuilds a damaged history by itself, and leaves one of a newer version alone.
+func TestADamagedHistoryBeginsAnew(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	read := func() string {
+		data, _, err := f.session.Get(t.Context(), f.paths.History(), false)
+		if err != nil {
+			return ""
+		}
+		return string(data)
+	}
+	f.eventually("a history", func() bool { return read() != "" })
+	move := func(to string) {
+		t.Helper()
+		if out, err := f.run("move", "--to", to, "--wait"); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	f.write(overwrite(f.paths.History(), "garbage"))
+	move("b")
+	f.eventually("it begins anew", func() bool { return strings.Contains(read(), `"node":"b"`) })
+	const newer = `{"v":2,"terms":"many"}`
+	f.write(overwrite(f.paths.History(), newer))
+	move("a")
+	elector := f.until("any", func(status.Group) bool { return true }).Elector
+	f.logged(elector, "the history is not written")
+	if got := read(); got != newer {
+		t.Errorf("it was overwritten: %s", got)
+	}
+	f.sane()
+}
+
+// All znodes of the group are deleted at once: everybody registers anew, and nobody starts before the old work is dead.
+func TestTheWholeTreeIsDeleted(t *testing.T) {
+	for name, cut := range map[string]bool{"under a leader": false, "under a leader that is cut off": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			l := newLink(t, shared.Addr())
+			servers := f.servers
+			f.servers = []string{l.listener.Addr().String()}
+			f.configure("a", "dc1", 2, "")
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.works("a")
+			f.servers = servers
+			f.configure("b", "dc1", 1, "")
+			f.start("b")
+			f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+			s := f.snapshot()
+			l.set(cut)
+			ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
+			for _, m := range s.Members {
+				ops = append(ops, remove(f.paths.Incarnation(m.Name)), remove(f.paths.Node(m.ID)))
+			}
+			f.write(append(ops, remove(f.paths.Election()), remove(f.paths.Nodes()))...)
+			g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
+				return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
+			})
+			f.works(g.Leader)
+			l.set(false)
+			f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
+			f.sane()
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/status"
+)
+
+// A configuration that is damaged while the daemon runs does not keep the guard from starting it again after a crash: it leads
+// with the last good one, says so, and takes the next good one over.
+func TestCrashWithADamagedConfiguration(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]struct {
+		do    func(file string) error
+		fault string
+	}{
+		"damaged":   {func(file string) error { return os.WriteFile(file, []byte("nod: {id: z}\nzookeeper: 7\n"), 0o600) }, "nod: is not a setting"},
+		"missing":   {os.Remove, "cannot be read: no such file or directory"},
+		"too large": {func(file string) error { return os.Truncate(file, 2<<20) }, "is larger than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			listen := fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket("a"))
+			f.configure("a", "dc1", 100, listen)
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.configure("a", "dc1", 70, listen)
+			f.reload("a")
+			f.until("the reload", func(g status.Group) bool { return len(g.Members) == 1 && g.Members[0].Priority == 70 })
+
+			good := read(f.file("a"))
+			if err := damage.do(f.file("a")); err != nil {
+				t.Fatal(err)
+			}
+			term := f.until("a leads", leads("a")).Term
+			for range 2 { // what the guard has kept it keeps
+				syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+				g := f.until("a leads again, and says with what", func(g status.Group) bool {
+					return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), damage.fault)
+				})
+				if term = g.Term; g.Members[0].Priority != 70 {
+					t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
+				}
+			}
+			f.logged("a", "the daemon was started again with a configuration that is refused")
+			f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
+			f.logged("a", damage.fault)
+			f.logged("a", `runs_with="the last good configuration, which the guard has kept"`)
+			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
+				t.Errorf("the metrics do not say it:\n%s", body)
+			}
+
+			if err := os.WriteFile(f.file("a"), []byte(good), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f.reload("a")
+			f.until("nothing is refused any more", func(g status.Group) bool { return leads("a")(g) && len(g.Problems) == 0 })
+			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 1\n") {
+				t.Errorf("the metrics still say that it is refused:\n%s", body)
+			}
+			f.sane()
+		})
+	}
+}
+
+// reload has a daemon read its configuration again.
+func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
+
+// A damaged file of tokens costs the HTTP API until the next restart, not the leader.
+func TestCrashWithDamagedTokens(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	tokens := filepath.Join(f.dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("ops:"+strings.Repeat("x", 40)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: 127.0.0.1:0, token_file: %s}\n", tokens))
+	f.start("a")
+	term := f.until("a leads", leads("a")).Term
+	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.until("a leads again, and says so", func(g status.Group) bool {
+		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
+	})
+	f.logged("a", `runs_with="the configuration file, without the HTTP API"`)
+	f.sane()
+}
+
+// The first start refuses what a later one puts up with.
+func TestFirstStartWithADamagedConfiguration(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, "nod: {}\n")
+	f.start("a")
+	if status := f.exit("a"); status != 1 {
+		t.Errorf("status %d", status)
+	}
+	f.logged("a", "nod: is not a setting")
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"zkelectd/internal/cluster"
+)
+
+// counting counts the requests to a server.
+func counting(t *testing.T, answer http.HandlerFunc) (addr string, hits *atomic.Int32) {
+	t.Helper()
+	hits = new(atomic.Int32)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), hits
+}
+
+// A stranger who writes into the tree can't choose what an operator's status asks: only an address that the leader's own
+// registration has, none of this host for a leader elsewhere, and no other that an answer leads to.
+func TestStatusAsksOnlyTheLeader(t *testing.T) {
+	t.Parallel()
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim, victims := counting(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining_ns":1500000000}`))
+	})
+	forged, asked := counting(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+victim+"/leader", http.StatusFound)
+	})
+	honest, _ := counting(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining_ns":1500000000}`))
+	})
+	_, port, _ := net.SplitHostPort(victim)
+	for name, c := range map[string]struct {
+		current, node, host string
+		asked               int32
+		lease               bool
+	}{
+		"an address that the member has not":        {current: victim, node: "192.0.2.1:1", host: here},
+		"an address of a member without one":        {current: victim, host: here},
+		"this host's, of a member elsewhere":        {current: victim, node: victim, host: "elsewhere"},
+		"this host's, by a name":                    {current: "localhost:" + port, node: "localhost:" + port, host: "elsewhere"},
+		"a name of this host's as that of a member": {current: ":" + port, node: ":" + port, host: "localhost"},
+		"a redirect":   {current: forged, node: forged, host: here, asked: 1},
+		"the leader's": {current: honest, node: honest, host: here, lease: true},
+	} {
+		f := newFleet(t)
+		ephemeral := func(path string, r any) cluster.Op {
+			op := cluster.Op{Kind: cluster.OpCreate, Path: path, Ephemeral: true}
+			switch r := r.(type) {
+			case *cluster.Node:
+				op.Data = cluster.Encode(r)
+			case *cluster.Current:
+				op.Data = cluster.Encode(r)
+			}
+			return op
+		}
+		const incarnation = "evil-n_0000000000"
+		f.write(
+			ephemeral(f.paths.Election()+"/"+incarnation, nil),
+			ephemeral(f.paths.Node("evil"), &cluster.Node{ID: "evil", Site: "dc1", Host: c.host, API: c.node}),
+			ephemeral(f.paths.Current(), &cluster.Current{Term: 7, Node: "evil", Site: "dc1", Incarnation: incarnation, State: cluster.CurrentReady, API: c.current}),
+		)
+		asked.Store(0)
+		out, err := f.run("status")
+		if err != nil || !strings.Contains(out, "Leader   evil") || strings.Contains(out, "Lease") != c.lease {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if victims.Load() != 0 || asked.Load() != c.asked {
+			t.Errorf("%s: the victim was asked %d times, the address in the tree %d times", name, victims.Swap(0), asked.Load())
+		}
+	}
+}

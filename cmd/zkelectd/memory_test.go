@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+func trimmed(s string) string { return strings.TrimSpace(s) }
+
+// startIn starts a program as a daemon in control groups of version 1.
+func (f *fleet) startIn(id, program string, groups ...controlGroup) {
+	f.t.Helper()
+	script := ""
+	for _, g := range groups {
+		script += fmt.Sprintf("echo 0 >%s/cgroup.procs && ", g.Dir)
+	}
+	f.startCommand(id, exec.Command("sh", "-c", script+`exec "$@"`, "sh", program, "run", "--config", f.file(id)))
+}
+
+// majorFaults is how often a process has waited for a disk to bring a page.
+func majorFaults(t *testing.T, pid int) int {
+	t.Helper()
+	stat := read(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 10 {
+		t.Fatalf("process %d has ended", pid)
+	}
+	n, err := strconv.Atoi(fields[9])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// actors are who can end the child with its lease: each does if the others stand still.
+var actors = []string{"guard", "keeper", "daemon"}
+
+// leaseEnds stops all but one of the actors, and checks that this one ends the child with the lease. It returns the others.
+func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
+	f.t.Helper()
+	child := f.child(id)
+	pids := map[string]int{"guard": f.daemons[id].cmd.Process.Pid, "keeper": f.below(id, "keeper"), "daemon": f.daemon(id)}
+	acting := pids[acts]
+	faults := majorFaults(f.t, acting)
+	for _, who := range actors {
+		if who != acts {
+			stopped = append(stopped, pids[who])
+			syscall.Kill(pids[who], syscall.SIGSTOP)
+		}
+	}
+	from := boottime.Now()
+	f.gone(child)
+	took := boottime.Now() - from
+	f.t.Logf("the child is dead %s after the last renewal or later, with %d major faults", took.Round(time.Millisecond), majorFaults(f.t, acting)-faults)
+	if took > 2500*time.Millisecond { // the lease is 1.8 s
+		f.t.Errorf("the child lived on for %s", took)
+	}
+	if took < 200*time.Millisecond { // 0.3 s of it were over, or more where renewals came late
+		f.t.Errorf("the child lived for %s only: that was not the lease's end", took)
+	}
+	if n := majorFaults(f.t, acting); n > faults {
+		f.t.Errorf("%d major faults on the way to the kill", n-faults)
+	}
+	return stopped
+}
+
+// every calls do until the test has ended.
+func every(t *testing.T, pause time.Duration, do func()) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			do()
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+}
+
+// S1: the disk that has the program on it stalls, and all of its pages that the kernel may take are gone. Guard and daemon
+// need none of them to end the child.
+func TestStalledDiskDelaysNoKill(t *testing.T) {
+	t.Parallel()
+	for _, acts := range actors {
+		t.Run(acts, func(t *testing.T) {
+			t.Parallel()
+			d := newDisk(t)
+			memory := newControlGroup(t, "memory")
+			f := newFleet(t)
+			f.configure("a", "dc1", 100, "")
+			f.startIn("a", d.Program, memory)
+			f.until("a leads", leads("a"))
+			f.works("a")
+			t.Cleanup(func() { d.Stall(false) }) // before the fleet's end waits for theirs
+			d.Stall(true)
+			every(t, 50*time.Millisecond, func() {
+				os.WriteFile(filepath.Join(memory.Dir, "memory.force_empty"), []byte("0"), 0) // as far as it goes
+			})
+			f.leaseEnds("a", acts)
+			t.Logf("%d reads waited for the disk", d.Waited())
+			f.sane()
+		})
+	}
+}
+
+// memoryHog is a program that uses all the memory of its control group but for a little, and then reads a file, over and
+// over: every page of a program that is not locked makes way for it.
+func memoryHog() {
+	dir, file := os.Args[1], os.Args[2]
+	var all [][]byte
+	for evictable(dir) > 6<<20 || full(dir) < 95 {
+		b := make([]byte, 256<<10)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		all = append(all, b)
+		if full(dir) > 90 {
+			readAll(file)
+		}
+	}
+	fmt.Println("full")
+	for {
+		readAll(file)
+		all[0][0]++
+	}
+}
+
+func readAll(file string) {
+	f, err := os.Open(file)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	buf := make([]byte, 64<<10)
+	for range 64 { // 4 MB
+		if _, err := f.Read(buf); err != nil {
+			return
+		}
+	}
+}
+
+// full is how much of a group's memory is in use, in percent.
+func full(dir string) int64 {
+	used, _ := strconv.ParseInt(trimmed(read(filepath.Join(dir, "memory.usage_in_bytes"))), 10, 64)
+	limit, _ := strconv.ParseInt(trimmed(read(filepath.Join(dir, "memory.limit_in_bytes"))), 10, 64)
+	return 100 * used / limit
+}
+
+// evictable is how many bytes of files the kernel may drop.
+func evictable(dir string) (total int64) {
+	for line := range strings.Lines(read(filepath.Join(dir, "memory.stat"))) {
+		if name, value, _ := strings.Cut(trimmed(line), " "); name == "active_file" || name == "inactive_file" {
+			n, _ := strconv.ParseInt(value, 10, 64)
+			total += n
+		}
+	}
+	return total
+}
+
+// The child has used up the processes that its container may have: neither guard nor daemon starts a thread to end it.
+func TestProcessLimitCrashesNobody(t *testing.T) {
+	t.Parallel()
+	for _, acts := range actors {
+		t.Run(acts, func(t *testing.T) {
+			t.Parallel()
+			processes := newControlGroup(t, "pids")
+			f := newFleet(t)
+			f.configure("a", "dc1", 100, `child: {command: [sleep, "1000"], stop_timeout: 1s}`) // which starts no thread either
+			f.startIn("a", "zkelectd", processes)
+			f.until("a leads", leads("a"))
+			processes.set("pids.max", "1")
+			stopped := f.leaseEnds("a", acts)
+			processes.set("pids.max", "max")
+			for _, pid := range stopped {
+				syscall.Kill(pid, syscall.SIGCONT)
+			}
+			if out := f.daemons["a"].output(); strings.Contains(out, "newosproc") || strings.Contains(out, "OS thread") {
+				t.Error("the Go runtime could not start a thread")
+			}
+			f.sane()
+		})
+	}
+}

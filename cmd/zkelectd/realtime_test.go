@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Only guard and keeper are to be ahead of all others on a busy host: a child that never rests would stop the host.
+func TestRealtimeIsForGuardAndKeeper(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 1, "guard: {realtime: true}\n")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	for who, c := range map[string]struct {
+		pid  int
+		want uint32
+	}{
+		"guard":  {f.daemons["a"].cmd.Process.Pid, unix.SCHED_RR},
+		"keeper": {f.below("a", "keeper"), unix.SCHED_RR},
+		"daemon": {f.daemon("a"), unix.SCHED_NORMAL},
+		"child":  {f.child("a"), unix.SCHED_NORMAL},
+	} {
+		attr, err := unix.SchedGetAttr(c.pid, 0)
+		if err != nil || attr.Policy != c.want {
+			t.Errorf("the scheduling policy of the %s is %+v, %v; want %d", who, attr, err, c.want)
+		}
+	}
+}
+
+func TestRealtimeThatIsNotPermittedIsSaid(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 1, "guard: {realtime: true}\n")
+	f.startCommand("a", exec.Command("setpriv", "--bounding-set=-sys_nice", "zkelectd", "run", "--config", f.file("a")))
+	f.until("a leads", leads("a"))
+	if out := f.daemons["a"].output(); !strings.Contains(out, "guard.realtime is not in force") || !strings.Contains(out, "set LimitRTPRIO=1") {
+		t.Errorf("what is missing is not said: %s", out)
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/daemon"
+)
+
+func repairCommand() *cobra.Command {
+	var file string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "repair [policy] [control] [history]",
+		Short: "Repair damaged records that no daemon repairs",
+		Long: `Repair replaces records that cannot be read: policy by the policy of --file, or else
+of --config; control by an empty one, so that pauses, moves and cordons no longer
+hold; history by an empty one. Without a name it repairs all of them. Records in
+order are left as they are, and so are those of a newer version.
+
+elected, fence and current are the elector's to repair: repair says whether they
+are damaged.`,
+		ValidArgs: daemon.Repairable,
+	}
+	config.RegisterConnection(cmd.Flags())
+	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy to put in place of a damaged one (default: that of --config)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and write nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		local := func() (config.Config, error) {
+			if file == "" {
+				file = cmd.Flags().Lookup("config").Value.String()
+			}
+			if file == "" {
+				return config.Config{}, errors.New("the policy is damaged: name the configuration file with the policy to put in its place, with --file")
+			}
+			return config.Load(config.Sources{File: file})
+		}
+		return withConfig(cmd, func(ctx context.Context, g group) error {
+			return g.repair(ctx, cmd.OutOrStdout(), local, dry, args)
+		})
+	}
+	return cmd
+}
+
+func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Config, error), dry bool, names []string) error {
+	ctx, cancel := brief(ctx)
+	defer cancel()
+	snap, err := g.read(ctx)
+	if err != nil {
+		return err
+	}
+	d := daemon.Damage{Snapshot: snap, Policy: local, By: whoami(), Wall: time.Now()}
+	data, stat, err := g.session.Get(ctx, g.paths.History(), false)
+	switch {
+	case err == nil:
+		_, d.History = cluster.DecodeHistory(g.paths.History(), data)
+		d.HistoryStat = stat
+	case !errors.Is(err, cluster.ErrNoNode):
+		return fmt.Errorf("cannot read znode %s: %w", g.paths.History(), err)
+	}
+	plan, err := daemon.PlanRepairs(g.paths, d, names...)
+	if err != nil {
+		return err
+	}
+	if len(plan) == 0 {
+		fmt.Fprintln(w, "nothing is damaged")
+	}
+	var refused []string
+	for _, r := range plan {
+		fmt.Fprintf(w, "%s: %s\n", r.Name, plain(r.Fault.Error()))
+		switch {
+		case r.Refused:
+			refused = append(refused, r.Name)
+		case r.Op != nil && !dry:
+			if _, err := g.session.Do(ctx, *r.Op); err != nil {
+				return fmt.Errorf("cannot repair znode %s: %w; run it again", r.Op.Path, err)
+			}
+		}
+		if r.Op != nil && dry {
+			fmt.Fprintf(w, "  would be %s\n", plain(r.Says))
+		} else {
+			fmt.Fprintf(w, "  %s\n", plain(r.Says))
+		}
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("not repaired: %s: upgrade this host", strings.Join(refused, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster/zkstore"
+	faultlink "zkelectd/internal/link"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+// ownServer starts a server that the test may hurt, and a fleet whose node a reaches it by a link.
+func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultlink.Link) {
+	t.Helper()
+	server, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Stop() })
+	l, err := faultlink.New(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	return server, newFleet(t, server.Addr()), l
+}
+
+// pair starts a, over the link, and b, with these settings of the section zookeeper and this mode of the child.
+func (f *fleet) pair(l *faultlink.Link, settings, mode string) {
+	f.t.Helper()
+	direct := f.servers
+	child := "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: " + mode + "}, stop_timeout: 500ms}\n"
+	f.servers = []string{fmt.Sprintf("127.0.0.1:%d", l.Port())}
+	f.configure("a", "dc1", 2, "zookeeper: {"+settings+"}\n"+child)
+	f.servers = direct
+	f.configure("b", "dc1", 1, "zookeeper: {"+settings+"}\n"+child)
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.start("b")
+	f.until("both are there", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.works("a")
+}
+
+// A server comes back with a smaller limit for session timeouts, and the leader is cut off as soon as it has reconnected:
+// its lease, computed from the longer timeout, must not outlast the session. (Cut off before it has read the answer it can't
+// know: that is what the next test is about.)
+func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 20s", "ignore-term")
+	session := f.sessionOf("a")
+	if err := server.SetMaxSession(2 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("a has reconnected", func() bool {
+		if strings.Contains(f.daemons["a"].output(), "granted a shorter session timeout") {
+			return true // and may send little more
+		}
+		answer, err := server.Ask(t.Context(), "cons")
+		if err != nil {
+			return false
+		}
+		for line := range strings.Lines(answer) {
+			// What it has sent after the connect request shows that it has read the answer.
+			if strings.Contains(line, session) && strings.Contains(line, "to=2000") && !strings.Contains(line, "recved=1,") {
+				return true
+			}
+		}
+		return false
+	})
+	l.Set(faultlink.BlackHole)
+	child := f.child("a")
+	f.until("b leads", leads("b"))
+	f.working("b", 1)
+	f.gone(child)
+	f.sane()
+	f.logged("a", "granted a shorter session timeout")
+	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_rests_on=20s", "zookeeper.min_session_timeout: 2s"} {
+		f.logged("a", want)
+	}
+	l.Set(faultlink.Pass)
+	f.until("a is back, and leads as the better one", leads("a"))
+	f.works("a")
+	f.sane()
+}
+
+// The server's answer to the reconnect never arrives: then only the setting can say what it may have granted.
+func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 20s, min_session_timeout: 2s", "plain")
+	if err := server.SetMaxSession(2 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	l.Set(faultlink.HalfOpen)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	child := f.child("a")
+	f.until("b leads", leads("b"))
+	f.working("b", 1)
+	f.gone(child)
+	l.Set(faultlink.Refuse)
+	l.Set(faultlink.Pass)
+	f.until("a is back, and leads as the better one", leads("a"))
+	f.sane()
+}
+
+// sessionOf returns the session of a node's registration, as ZooKeeper shows it.
+func (f *fleet) sessionOf(id string) string {
+	f.t.Helper()
+	_, stat, err := f.session.Get(f.t.Context(), f.paths.Node(id), false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return fmt.Sprintf("0x%x", stat.Owner)
+}
+
+// Servers that come back without their data refuse a client that has seen newer: every daemon notices, and begins anew.
+func TestServersThatComeBackEmpty(t *testing.T) {
+	t.Parallel()
+	server, f, l := ownServer(t)
+	f.pair(l, "session_timeout: 4s", "plain")
+	child := f.child("a")
+	if err := server.Wipe(); err != nil {
+		t.Fatal(err)
+	}
+	f.gone(child)
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const lost = "the ZooKeeper servers no longer have this session"
+	f.logged("a", lost)
+	f.logged("b", lost)
+	f.anew()
+	f.until("a leads a new group", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.working("a", 2)
+	f.sane()
+}
+
+// anew gives the fleet another session in place of its own, which is lost.
+func (f *fleet) anew() {
+	f.t.Helper()
+	closing, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	f.session.Close(closing)
+	var err error
+	if f.session, err = zkstore.Open(closing, zkstore.Options{Servers: f.servers, Timeout: 60 * time.Second}); err != nil {
+		f.t.Fatal(err)
+	}
+}

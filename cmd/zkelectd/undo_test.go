@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// addressFile is what pre_start takes and post_stop drops again, as a service's address. It may be held once in the fleet.
+func (f *fleet) addressFile(id string) string { return filepath.Join(f.dir, "address-"+id) }
+
+// withAddress configures a daemon that takes an address as the leader.
+func (f *fleet) withAddress(id string, priority int) {
+	f.t.Helper()
+	f.configure(id, "dc1", priority, fmt.Sprintf(`
+zookeeper: {session_timeout: 30s, session_file: %s}
+hooks:
+  pre_start: [touch, %[2]s]
+  post_stop: [rm, %[2]s]
+  on_change: [sh, -c, 'cat >>%[3]s']
+election: {exclusion: 1s}
+`, filepath.Join(f.dir, "session-"+id), f.addressFile(id), f.changes(id)))
+}
+
+func (f *fleet) changes(id string) string { return filepath.Join(f.dir, "changes-"+id) }
+
+func (f *fleet) holds(id string) bool {
+	_, err := os.Stat(f.addressFile(id))
+	return err == nil
+}
+
+// What pre_start has set up is taken back whatever ends the leader, before anybody else leads (A5).
+func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(f *fleet){
+		"the daemon is killed": func(f *fleet) { syscall.Kill(f.daemon("a"), syscall.SIGKILL) },
+		"the guard is killed":  func(f *fleet) { f.daemons["a"].signal(syscall.SIGKILL) },
+		"guard and daemon are killed, then release": func(f *fleet) {
+			f.crash("a")
+			f.eventually("the release", func() bool {
+				out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
+				return err == nil && strings.Contains(string(out), "closed session 0x")
+			})
+		},
+		"guard and daemon are killed, then the next start": func(f *fleet) {
+			f.crash("a")
+			f.start("a")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.withAddress("a", 100)
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.withAddress("b", 90)
+			f.start("b")
+			f.works("a")
+			if !f.holds("a") {
+				t.Fatal("a does not hold the address")
+			}
+			fail(f)
+			f.eventually("a drops the address", func() bool { return !f.holds("a") })
+			f.eventually("on_change of a", func() bool { return strings.Contains(read(f.changes("a")), `"state":"standby"`) })
+			f.sane()
+		})
+	}
+}
+
+// Where all are killed and nobody can prove the end of the work, what it had is taken back all the same, once; the session is
+// left alone.
+func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, fmt.Sprintf(`
+zookeeper: {session_timeout: 30s, session_file: %s}
+hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
+child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
+`, filepath.Join(f.dir, "session-a"), f.addressFile("a")))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	keeper, daemon := f.below("a", "keeper"), f.daemon("a")
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		syscall.Kill(keeper, sig)
+		syscall.Kill(daemon, sig)
+		f.daemons["a"].signal(sig)
+	}
+	f.exit("a")
+	out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: only the keeper could tell") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if f.holds("a") {
+		t.Error("a holds the address")
+	}
+	f.sane()
+}
+
+// A daemon that stands still is ended by its guard, which then runs what it can't.
+func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, fmt.Sprintf("hooks: {pre_start: [touch, %s], post_stop: [rm, %[1]s]}\n", f.addressFile("a")))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
+	f.eventually("a drops the address", func() bool { return !f.holds("a") })
+	f.logged("a", "the daemon is hung and is killed")
+	f.sane()
+}
+
+// A post_stop that fails in a guard's hands leaves the session to expire, and is reported.
+func TestPostStopThatFailsAfterACrash(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("a", "dc1", 100, "hooks: {post_stop: [sh, -c, 'exit 3']}\n")
+	f.start("a")
+	f.until("a leads", leads("a"))
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
+	f.logged("a", "what undoes leadership has failed; the session of the dead daemon is left to expire")
+	f.logged("a", "this node id is still registered")
+	f.until("a leads again", leads("a"))
+	f.sane()
+}
+
+// 'zkelectd release' and the next start may come at the same moment. One of them settles, and the other finds it done.
+func TestLeftoversAreSettledByOneAtATime(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	session, runs := filepath.Join(f.dir, "session-a"), filepath.Join(f.dir, "runs")
+	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_timeout: 30s, session_file: %s}\n"+
+		"hooks: {post_stop: [sh, -c, 'echo began >>%[2]s; sleep 0.5; echo ended >>%[2]s']}\n", session, runs))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.works("a")
+	keeper := f.below("a", "keeper")
+	f.crash("a")
+	f.gone(keeper) // so that both find all of it dead
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if out, err := exec.Command("zkelectd", "release", "--session-file", session).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	both.Wait()
+	if got := read(runs); got != "began\nended\n" {
+		t.Errorf("post_stop ran otherwise than once: %q", got)
+	}
+}

@@ -8,8 +8,7 @@ FROM ${ZKELECTD_IMAGE} AS zkelectd
 
 FROM ${APP_IMAGE}
 COPY --from=zkelectd /zkelectd /usr/local/bin/zkelectd
-ENV ZKELECTD_HTTP_LISTEN=:7980
-EXPOSE 7980
+ENV ZKELECTD_HTTP_LISTEN=127.0.0.1:7980
 USER 65532:65532
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["zkelectd", "probe", "/livez"]
 ENTRYPOINT ["zkelectd", "run", "--"]

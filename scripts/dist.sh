@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the binaries and packages of a commit below $DIST (default: dist). The same commit gives the same bytes, whatever
+# Makes the binaries, packages and lists of contents (SBOM) of a commit below $DIST (default: dist). The same commit gives the same bytes, whatever
 # the machine, the folder, the time zone and the umask: see scripts/check-reproducible.sh.
 set -eu
 cd "$(dirname "$0")/.."
@@ -25,6 +25,7 @@ go run -tags gen ./cmd/zkelectd gen man "$stage/man"
 go run -tags gen ./cmd/zkelectd gen completions "$stage/completions"
 gzip -9n "$stage"/man/*
 scripts/licences.sh >"$stage/copyright"
+go -C deploy/package/sbom build -o "$(realpath "$stage")/sbom" .
 nfpm=$(go tool -n -modfile=deploy/package/nfpm.mod nfpm)
 for ARCH in amd64 arm64; do
 	STAGE=$out/stage/$ARCH
@@ -32,6 +33,7 @@ for ARCH in amd64 arm64; do
 	mkdir -p "$STAGE"
 	GOARCH=$ARCH GOOS=linux go build -ldflags='-s -w -buildid=' -o "$STAGE/zkelectd" ./cmd/zkelectd
 	cp "$STAGE/zkelectd" "$out/zkelectd-linux-$ARCH"
+	"$stage/sbom" "$out/zkelectd-linux-$ARCH" "$VERSION" "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" >"$out/zkelectd-linux-$ARCH.cdx.json"
 	ln -s ../man "$STAGE/man"
 	ln -s ../completions "$STAGE/completions"
 	cp "$stage/copyright" "$STAGE/copyright" # of a link the package would have a link

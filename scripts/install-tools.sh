@@ -1,13 +1,14 @@
 #!/bin/sh
 # Makes sure of what the tests need beside Go and ZooKeeper: a C compiler, for the race detector,
-# and curl, for the commands in docs/http-api.md.
+# curl, for the commands in docs/http-api.md, and nft, by which the fault campaign drops packets.
 set -eu
 
 if ! command -v go >/dev/null 2>&1 && [ ! -x /usr/local/go/bin/go ]; then
 	echo "Go is missing: install Go 1.26 or newer from https://go.dev/dl/" >&2
 	exit 1
 fi
-if command -v gcc >/dev/null 2>&1 && command -v curl >/dev/null 2>&1; then
+PATH=$PATH:/usr/sbin:/sbin
+if command -v gcc >/dev/null 2>&1 && command -v curl >/dev/null 2>&1 && command -v nft >/dev/null 2>&1; then
 	exit 0
 fi
-exec "${0%/*}/apt-install.sh" "The race detector needs a C compiler, and a test curl" gcc libc6-dev curl
+exec "${0%/*}/apt-install.sh" "The race detector needs a C compiler, a test curl, and the fault campaign nft" gcc libc6-dev curl nftables

@@ -27,6 +27,8 @@ leads() { [ "$(zkelectd leader $group)" = "$1" ]; }
 says() { [[ "$(systemctl show -P StatusText "$1")" == $2 ]]; }
 main_pid() { systemctl show -P MainPID "$1"; }
 is_new() { [ "$(main_pid "$1")" != "$2" ] && systemctl is-active "$1"; }
+# kill_all SERVICE: all at once, by the kernel. systemd kills one after the other, and the last may have released by then.
+kill_all() { echo 1 >"/sys/fs/cgroup$(systemctl show -P ControlGroup "$1")/cgroup.kill"; }
 member() { printf 'node: {id: %s, priority: %s}\nzookeeper: {servers: ["%s"], root: /cluster, session_timeout: 4s, auth: {file: zookeeper}}\nchild: {command: [sleep, "10000"]}\n' "$2" "$3" "$zk" >"$1"; }
 
 systemctl start systemd-journald.service
@@ -37,6 +39,8 @@ ExecStart=/usr/bin/java -Xmx256m -XX:-UsePerfData -cp /usr/share/java/zookeeper.
 StandardError=null
 E
 systemctl daemon-reload
+made=$(cat /etc/zkelectd/zookeeper.auth) # by the package
+rm /etc/zkelectd/zookeeper.auth
 member /etc/zkelectd.yaml n1 100
 member /etc/zkelectd/g2.yaml n2 90
 (umask 077 && echo user:secret >/etc/zkelectd/g2.auth)
@@ -63,6 +67,10 @@ credential() { cat "/run/credentials/$1/zookeeper" 2>/dev/null; }
 [ "$(credential zkelectd@g2.service)" = user:secret ] || fail "the credential of the instance is $(credential zkelectd@g2.service)"
 echo "ok: a credential that is missing is none, and that of an instance is read"
 
+echo other:secret >/etc/zkelectd/g2.auth
+systemctl reload zkelectd@g2 || fail "the reload fails"
+[ "$(credential zkelectd@g2.service)" = user:secret ] || echo "note: this systemd renews credentials at a reload"
+
 member /etc/zkelectd/g2.yaml n2 200
 systemctl reload zkelectd@g2 || fail "the reload fails"
 until_ok "a reload moves the leader" leads n2
@@ -73,17 +81,23 @@ journalctl --no-pager -u zkelectd@g2 | grep -q 'node.prio: is not a setting' || 
 echo "ok: a refused reload fails, and changes nothing"
 member /etc/zkelectd/g2.yaml n2 200
 
+# A leader that gave up has a strike and is excluded for a while; one that died has none.
+forgive() { zkelectd forgive n2 $group >/dev/null 2>&1 || true; }
+
 before=$(main_pid zkelectd@g2)
-systemctl kill --signal=KILL --kill-who=all zkelectd@g2
+kill_all zkelectd@g2
 until_ok "a unit that is killed whole is replaced at once" leads n1
-journalctl --no-pager -u zkelectd@g2 | grep -q 'closed session 0x' || fail "nobody has released its session"
+released() { journalctl --no-pager -u zkelectd@g2 | grep -q 'closed session 0x'; }
+until_ok "and its session is closed" released
 until_ok "and is started again" is_new zkelectd@g2 "$before"
+forgive # a daemon that was killed after its guard has given up
 until_ok "and leads again" leads n2
 
 before=$(main_pid zkelectd@g2)
 kill -STOP "$before"
 until_ok "a frozen guard is replaced" is_new zkelectd@g2 "$before"
-until_ok "and leads again" leads n2
+forgive # a leader that has lost its guard has given up, unless it was killed as well
+until_ok "and, forgiven, leads again" leads n2
 
 # Both processes stand still: nobody but systemd's watchdog is left to notice.
 mkdir -p /run/systemd/system/zkelectd@g2.service.d
@@ -95,7 +109,7 @@ before=$(main_pid zkelectd@g2)
 systemctl kill --signal=STOP --kill-who=all zkelectd@g2
 until_ok "the watchdog ends a service that stands still" is_new zkelectd@g2 "$before"
 journalctl --no-pager -u zkelectd@g2 | grep -q "Failed with result 'watchdog'" || fail "it was not the watchdog"
-zkelectd forgive n2 $group >/dev/null || fail "there is no forgiving" # a leader that stood still is excluded for a while
+forgive # a leader that stood still has given up, unless it was killed
 until_ok "and, forgiven, it leads again" leads n2
 
 systemctl stop zkelectd@g2 || fail "the stop fails"
@@ -105,6 +119,24 @@ systemctl stop zkelectd || fail "the stop fails"
 [ -z "$(ls -d /run/zkelectd* 2>/dev/null)" ] || fail "the runtime directory is left"
 
 . /run/guest-unit.sh
+
+# A path is read again at a reload, by the reload itself as well.
+(umask 077 && echo "$made" >/etc/zkelectd/zookeeper.auth && chown zkelectd: /etc/zkelectd/zookeeper.auth)
+export ZKELECTD_ZOOKEEPER_AUTH_FILE=/etc/zkelectd/zookeeper.auth
+group="--zk $zk --root /private"
+printf 'node: {id: n1}\nzookeeper: {servers: ["%s"], root: /private, session_timeout: 4s, auth: {file: %s}, acl: private}\nchild: {command: [sleep, "10000"]}\n' \
+	"$zk" "$ZKELECTD_ZOOKEEPER_AUTH_FILE" >/etc/zkelectd.yaml
+systemctl start zkelectd || fail "it does not start in a private tree"
+until_ok "it leads in a private tree" leads n1
+echo user:new >>/etc/zkelectd/zookeeper.auth
+systemctl reload zkelectd || fail "a reload with another password fails"
+journalctl --no-pager -u zkelectd | grep -q 'taken over: zookeeper.auth.file' || fail "the reload does not say that it has taken the password over"
+echo "ok: a password is taken over by systemctl reload"
+echo user:unknown >/etc/zkelectd/zookeeper.auth
+systemctl reload zkelectd 2>/dev/null && fail "a reload with a password that nothing knows succeeds"
+echo "$made" >/etc/zkelectd/zookeeper.auth
+systemctl stop zkelectd || fail "the stop fails"
+group="--zk $zk --root /cluster"
 
 # As a new user would: what the documentation says of the service.
 # as_told FILE SECTION: its first block of commands.

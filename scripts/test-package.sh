@@ -6,6 +6,14 @@ cd "$(dirname "$0")/.."
 skip() { echo "SKIPPED: the packages are not installed anywhere, $*" >&2; exit 0; }
 fail() { echo "test-package: $*" >&2; exit 1; }
 
+# has_password: a new one was made, for the service alone.
+has_password() {
+	local auth=/etc/zkelectd/zookeeper.auth
+	[ "$(stat -c '%a %U' $auth)" = "600 zkelectd" ] || fail "$auth is $(stat -c '%a %U' $auth)"
+	grep -qxE 'zkelectd:[0-9a-f]{32}' $auth || fail "$auth holds no password"
+	[ "$(ls -A /etc/zkelectd)" = zookeeper.auth ] || fail "beside the password there is $(ls -A /etc/zkelectd)"
+}
+
 case "${1:-}" in
 "")
 	command -v dpkg >/dev/null 2>&1 || skip "this is no Debian"
@@ -53,6 +61,12 @@ deb)
 	done
 	getent passwd zkelectd >/dev/null || fail "there is no user zkelectd"
 	[ "$(stat -c '%a %U:%G' /etc/zkelectd)" = "750 root:zkelectd" ] || fail "/etc/zkelectd is $(stat -c '%a %U:%G' /etc/zkelectd)"
+	has_password
+	made=$(cat /etc/zkelectd/zookeeper.auth)
+	dpkg --path-include='/usr/share/*' --install /run/packages/package.deb >/dev/null # as an upgrade does
+	[ "$(cat /etc/zkelectd/zookeeper.auth)" = "$made" ] || fail "an upgrade makes another password"
+	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --zk 127.0.0.1:1 --connect-timeout 100ms \
+		--config /usr/share/doc/zkelectd/examples/zkelectd.yaml | grep -q 'acl: private' || fail "the service cannot use the password"
 	gzip -dc /usr/share/man/man1/zkelectd-run.1.gz | grep -q 'the host name' || fail "the manual of run is odd"
 	if gzip -dc /usr/share/man/man1/*zkelectd*.gz | grep -q "default $(hostname))"; then fail "the manual names this host"; fi
 	bash -c '. /usr/share/bash-completion/completions/zkelectd && complete -p zkelectd' >/dev/null || fail "bash does not complete"
@@ -69,6 +83,7 @@ rpm)
 	# Of the dependencies Debian's rpm knows nothing.
 	rpm --install --nodeps /run/packages/package.rpm
 	zkelectd version >/dev/null
+	has_password
 	fish -c 'complete -C "zkelectd mo"' | grep -q '^move' || fail "fish does not complete"
 	zsh -fc 'autoload -Uz compinit && fpath=(/usr/share/zsh/site-functions $fpath) && compinit -u -D && [ "$_comps[zkelectd]" = _zkelectd ]' ||
 		fail "zsh does not complete"

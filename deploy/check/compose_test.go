@@ -2,6 +2,7 @@ package check
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,7 +109,7 @@ func TestComposeSettingsAreTheDaemons(t *testing.T) {
 			continue
 		}
 		nodes++
-		env := map[string]string{"ZKELECTD_HTTP_LISTEN": ":7980"}
+		env := map[string]string{"ZKELECTD_HTTP_LISTEN": "127.0.0.1:7980"}
 		for name, value := range s.Environment {
 			env[name] = *value
 		}
@@ -116,11 +117,46 @@ func TestComposeSettingsAreTheDaemons(t *testing.T) {
 			t.Fatalf("the command is %v", s.Command)
 		}
 		accepted(t, env, s.Command[2:])
+		name := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]
+		if env["ZKELECTD_ZOOKEEPER_ACL"] != "private" || env["CREDENTIALS_DIRECTORY"] != "/run/secrets" || len(s.Secrets) != 1 || s.Secrets[0].Source != name {
+			t.Errorf("the tree is not private, or the secret %q is not there: %v", name, s.Secrets)
+		}
 		if test := s.HealthCheck.Test; len(test) != 4 || test[2] != "probe" || !probes.MatchString(test[3]) {
 			t.Errorf("the health check is %v", test)
 		}
 	}
 	if nodes != 4 {
 		t.Errorf("there are %d nodes", nodes)
+	}
+}
+
+// The password is made once, and nobody else on the host can read it.
+func TestComposeSecretIsMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	script, err := os.ReadFile("../secret.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "secret.sh")
+	if err := os.WriteFile(copied, script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for range 2 {
+		if out, err := exec.Command("sh", copied).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, "secret/zookeeper"))
+		if err != nil || !password.Match(data) || first != "" && string(data) != first {
+			t.Errorf("%v, %q after %q", err, data, first)
+		}
+		first = string(data)
+	}
+	info, err := os.Stat(filepath.Join(dir, "secret"))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", err, info)
+	}
+	if file := project(t).Secrets["zookeeper"].File; filepath.Base(file) != "zookeeper" || filepath.Base(filepath.Dir(file)) != "secret" {
+		t.Errorf("the file's secret is %s", file)
 	}
 }

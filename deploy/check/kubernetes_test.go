@@ -5,8 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// manifests are the objects of deploy/kubernetes. A field that the API does not have, or has twice, is an error.
+// manifests are the objects of deploy/kubernetes, the secret as its script makes it. A field that the API does not have, or has twice, is an error.
 type manifests struct {
 	service *corev1.Service
 	budget  *policyv1.PodDisruptionBudget
@@ -34,16 +35,20 @@ func readManifests(t *testing.T) manifests {
 		t.Fatal(err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	files, err := filepath.Glob("../kubernetes/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
+	documents := make(map[string][]byte)
+	var err error
+	for _, file := range []string{"../kubernetes/zkelectd.yaml", "../kubernetes/secret.sh"} {
+		if strings.HasSuffix(file, ".sh") {
+			documents[file], err = exec.Command(file).Output() // what it prints
+		} else {
+			documents[file], err = os.ReadFile(file)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
 	}
 	var m manifests
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for file, data := range documents {
 		for r := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(data))); ; {
 			text := make([]byte, len(data))
 			n, err := r.Read(text)
@@ -162,9 +167,12 @@ func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
 		env := make(map[string]string)
 		for _, e := range c.Env {
 			env[e.Name] = e.Value
+			for name, value := range env { // of those that come before it
+				env[e.Name] = strings.ReplaceAll(env[e.Name], "$("+name+")", value)
+			}
 			if e.ValueFrom != nil {
 				env[e.Name] = map[string]string{
-					"metadata.name": "app-0", "metadata.labels['topology.kubernetes.io/zone']": "eu-1a",
+					"metadata.name": "app-0", "metadata.namespace": "prod", "metadata.labels['topology.kubernetes.io/zone']": "eu-1a",
 				}[e.ValueFrom.FieldRef.FieldPath]
 			}
 		}
@@ -173,8 +181,11 @@ func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
 		if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return v.MountPath == where }) {
 			t.Errorf("nothing is mounted at %s", where)
 		}
-		if file := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]; m.secret.StringData[file] == "" {
-			t.Errorf("the secret has no %q", file)
+		if file := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]; !password.MatchString(m.secret.StringData[file]) {
+			t.Errorf("the secret has no password %q", file)
+		}
+		if acl := env["ZKELECTD_ZOOKEEPER_ACL"]; acl != "private" {
+			t.Errorf("the tree is %q", acl)
 		}
 	}
 }

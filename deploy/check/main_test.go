@@ -61,5 +61,8 @@ func pinned(t *testing.T, image string) {
 	}
 }
 
+// password is what a generated one looks like.
+var password = regexp.MustCompile(`^zkelectd:[0-9a-f]{32}\n?$`)
+
 // probes are what the daemon can be asked.
 var probes = regexp.MustCompile(`^/(leader|replica|health|livez|readyz)$`)

@@ -54,6 +54,9 @@ func (s *stack) docker(ctx context.Context, args ...string) (string, error) {
 }
 
 func (s *stack) up(ctx context.Context) error {
+	if _, err := s.run(ctx, "./secret.sh"); err != nil {
+		return err
+	}
 	if _, err := s.run(ctx, slices.Concat(s.compose, []string{"up", "-d"}, services)...); err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
 // lostHost measures what follows when the ephemerals of a leader vanish whose host is lost, so that nobody closes its
 // session: the time until the next is READY. The time before that is the session timeout.
 func lostHost(ctx context.Context, t *table, binary string, rounds int) error {
-	const timeout = time.Second
+	const timeout = 2 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
 		return err

@@ -258,7 +258,7 @@ func pour(ctx context.Context, api string, answered *atomic.Int64) {
 	for next := time.Now(); ctx.Err() == nil; {
 		for range batch {
 			conn.SetDeadline(time.Now().Add(2 * time.Second))
-			if _, err := io.WriteString(conn, "GET /leader HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+			if _, err := io.WriteString(conn, "GET /leader HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 				return
 			}
 			resp, err := http.ReadResponse(reader, nil)

@@ -36,7 +36,7 @@ func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
 		g.close()
 		return nil, err
 	}
-	return g, zkstore.Prepare(ctx, g.session, g.paths)
+	return g, zkstore.Init(ctx, g.session, g.paths, "the benchmark")
 }
 
 func (g *group) close() {

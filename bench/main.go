@@ -19,6 +19,7 @@ import (
 var verbose = flag.Bool("v", false, "show the errors that the daemons log, of which the killed ones cause many")
 
 func main() {
+	guard.BeKeeper()
 	if os.Getenv(guarded) == "" {
 		// Daemons in this process need a guard, as in real life: this process is its daemon.
 		os.Setenv(guarded, "yes")
@@ -29,8 +30,9 @@ func main() {
 		os.Exit(status)
 	}
 	rounds := flag.Int("rounds", 50, "planned handovers and killed daemons to measure; a tenth as many stopped daemons and lost hosts")
+	programs := flag.Int("load", 8, "how many programs never rest while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd that runs as processes of its own")
-	only := flag.String("only", "handover,daemon,stopped,host,packets,idle,failover,load,disturb", "what to measure, separated by commas")
+	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb", "what to measure, separated by commas")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table; a goal that is missed is marked and is no failure.")
 		flag.PrintDefaults()
@@ -51,10 +53,12 @@ func main() {
 		{"handover", func() error { return handover(ctx, t, *binary, *rounds) }},
 		{"daemon", func() error { return killedDaemon(ctx, t, *binary, *rounds) }},
 		{"stopped", func() error { return stoppedDaemon(ctx, t, *binary, max(5, *rounds/5)) }},
+		{"kill", func() error { return leaseKill(ctx, t, *binary, max(10, *rounds*4/5), *programs) }},
 		{"host", func() error { return lostHost(ctx, t, *binary, max(3, *rounds/10)) }},
 		{"packets", func() error { return packets(ctx, t, warden) }},
 		{"idle", func() error { return idle(ctx, t, *binary) }},
 		{"failover", func() error { return failover(ctx, t, *binary, max(10, *rounds/2)) }},
+		{"trust", func() error { return trust(ctx, t, *binary, max(2, *rounds/15)) }},
 		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
 		{"load", func() error { return load(ctx, t, *binary, warden) }},
 	} {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,8 +24,13 @@ func (g *group) spawn(binary, id string, timeout time.Duration, env ...string) (
 
 // spawnAt has it reach the server by another address.
 func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...string) (*node, error) {
-	cmd := exec.Command(binary, "run", "--zk", addr, "--root", g.paths.Root, "--id", id, "--site", id, "--session-timeout", timeout.String(),
-		"--log-level", "error", "--", "sleep", "100000")
+	return g.spawnWork(addr, binary, id, timeout, []string{"sleep", "100000"}, env...)
+}
+
+// spawnWork has it run another child.
+func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child []string, env ...string) (*node, error) {
+	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", id, "--site", id,
+		"--session-timeout", timeout.String(), "--log-level", "error", "--"}, child...)...)
 	if *verbose {
 		cmd.Stderr = os.Stderr
 	}
@@ -34,9 +38,9 @@ func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...s
 	return &node{cmd}, cmd.Start()
 }
 
-// below finds the child process of the guard that a test picks by its command line.
-func (n *node) below(pick func(args []string) bool) (int, error) {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.cmd.Process.Pid))
+// below finds the child of a process that a test picks by its command line.
+func below(parent int, pick func(args []string) bool) (int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
 		return 0, err
 	}
@@ -52,15 +56,21 @@ func (n *node) below(pick func(args []string) bool) (int, error) {
 			}
 		}
 	}
-	return 0, errors.New("the guard has no such child")
+	return 0, fmt.Errorf("process %d has no such child", parent)
 }
 
-func (n *node) daemon() (int, error) {
-	return n.below(func(args []string) bool { return len(args) > 1 && args[1] == "daemon" })
+func (n *node) daemon() (int, error) { return n.helper("daemon") }
+
+func (n *node) helper(argument string) (int, error) {
+	return below(n.cmd.Process.Pid, func(args []string) bool { return len(args) > 1 && args[1] == argument })
 }
 
 func (n *node) child() (int, error) {
-	return n.below(func(args []string) bool { return args[0] == "sleep" })
+	keeper, err := n.helper("keeper")
+	if err != nil {
+		return 0, err
+	}
+	return below(keeper, func(args []string) bool { return args[0] == "sleep" })
 }
 
 // kill ends it as the loss of its host does: nobody is left to close its session.

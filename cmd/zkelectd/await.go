@@ -8,16 +8,16 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 )
 
 // arrival tells whether what was asked for has come about; the error is that it never will.
-type arrival func(s cluster.Snapshot, g operate.Given) (bool, error)
+type arrival func(s cluster.Snapshot, g request.Given) (bool, error)
 
 var errArrived = errors.New("arrived")
 
 // await follows an order until it has come about, with a line for each step on the way.
-func await(ctx context.Context, g group, given operate.Given, limit time.Duration, arrived arrival, r *report) error {
+func await(ctx context.Context, g group, given request.Given, limit time.Duration, arrived arrival, r *report) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -110,7 +110,7 @@ func readHistory(ctx context.Context, g group, watch bool) (cluster.History, err
 }
 
 // ended finds how an order has ended, or whether another has taken its place.
-func ended(s cluster.Snapshot, g operate.Given, stands bool) error {
+func ended(s cluster.Snapshot, g request.Given, stands bool) error {
 	if d, over := s.Control.Record.Ended(g.ID); over {
 		return fmt.Errorf("the order is over: %s: %s", d.What, d.Outcome)
 	}

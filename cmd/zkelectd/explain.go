@@ -11,8 +11,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 func explainCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	if err != nil {
 		return err
 	}
-	e := forecast.Explain(q)
+	e := whatif.Explain(q)
 	if output == "json" {
 		return printJSON(w, e)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/racelog"
+	"zkelectd/internal/racetest"
 	"zkelectd/internal/status"
 )
 
@@ -282,7 +282,7 @@ func (f *fleet) write(ops ...cluster.Op) {
 func (f *fleet) sane() []tenure {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if out := p.output(); strings.Contains(out, "panic:") || racelog.Found(out) {
+		if out := p.output(); strings.Contains(out, "panic:") || racetest.Found(out) {
 			f.t.Errorf("%s panicked or raced:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
 		}
 	}

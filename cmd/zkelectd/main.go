@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/asynclog"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/lossy"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func run() int {
 // complain tells the operator what is wrong; of a configuration everything at once, a line each. A daemon that nobody
 // listens to ends all the same.
 func complain(err error) {
-	out := lossy.New(os.Stderr, func(int64) {})
+	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
 	var faults config.Faults
 	if errors.As(err, &faults) {

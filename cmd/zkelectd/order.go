@@ -13,7 +13,7 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 )
 
 // order is a command that asks the elector for something.
@@ -31,7 +31,7 @@ type order struct {
 func newOrder(use, short, long string) *order {
 	o := &order{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
 	config.RegisterConnection(o.cmd.Flags())
-	o.cmd.Flags().StringVar(&o.reason, "reason", "", fmt.Sprintf("why, for the others: shown by status and history; at most %d bytes", operate.MaxReason))
+	o.cmd.Flags().StringVar(&o.reason, "reason", "", fmt.Sprintf("why, for the others: shown by status and history; at most %d bytes", request.MaxReason))
 	outputFlag(o.cmd, &o.output)
 	return o
 }
@@ -48,7 +48,7 @@ func (o *order) waiting(usage string) {
 func (o *order) forcing(usage string) { o.cmd.Flags().BoolVar(&o.force, "force", false, usage) }
 
 // does sets what the command asks for, and when that has come about; arrived may be nil for what cannot be waited for.
-func (o *order) does(ask func(args []string) operate.Request, arrived arrival) *cobra.Command {
+func (o *order) does(ask func(args []string) request.Request, arrived arrival) *cobra.Command {
 	o.cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.lasts < 0 || (cmd.Flags().Changed("for") && o.lasts == 0) {
 			return errors.New("--for must be more than 0s; leave it out for an order without end")
@@ -56,13 +56,13 @@ func (o *order) does(ask func(args []string) operate.Request, arrived arrival) *
 		if err := checkOutput(o.output); err != nil {
 			return err
 		}
-		request := ask(args)
-		request.Order = operate.Order{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
-		if err := request.Check(); err != nil {
+		req := ask(args)
+		req.Order = request.Order{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
+		if err := req.Check(); err != nil {
 			return err
 		}
 		return withConfig(cmd, func(ctx context.Context, g group) error {
-			given, err := g.orders().Give(ctx, request.Give)
+			given, err := g.orders().Give(ctx, req.Give)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 )
 
 func moveCommand() *cobra.Command {
@@ -18,9 +18,9 @@ another move; then policy decides again.`)
 	o.lasting(0, "how long the target stays first (default: without end)")
 	o.waiting("follow it until the target is READY")
 	o.forcing("put policy, cordons and health aside for the target")
-	return o.does(func([]string) operate.Request {
-		return operate.Request{Kind: operate.KindMove, Node: node, Site: site}
-	}, func(s cluster.Snapshot, g operate.Given) (bool, error) {
+	return o.does(func([]string) request.Request {
+		return request.Request{Kind: request.KindMove, Node: node, Site: site}
+	}, func(s cluster.Snapshot, g request.Given) (bool, error) {
 		m := g.Control.Move
 		if s.Ready() && m.Meets(s.Current.Record.Node, s.Current.Record.Site) {
 			return true, nil
@@ -33,13 +33,13 @@ another move; then policy decides again.`)
 func stepDownCommand() *cobra.Command {
 	o := newOrder("step-down", "Have the leader give up, and the next best take over", `Step-down has the present leader stop its child and let go; the best of the others
 takes over. The old leader is not chosen for --for; 'zkelectd uncordon' ends that.`)
-	o.lasting(operate.StepDownFor, "how long the old leader is not chosen")
+	o.lasting(request.StepDownFor, "how long the old leader is not chosen")
 	o.waiting("follow it until the next leader is READY")
-	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindStepDown} }, elsewhere)
+	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, elsewhere)
 }
 
 // elsewhere waits until somebody leads whom the order's cordon does not concern.
-func elsewhere(s cluster.Snapshot, g operate.Given) (bool, error) {
+func elsewhere(s cluster.Snapshot, g request.Given) (bool, error) {
 	stands := false
 	for _, c := range g.Control.Cordons {
 		if c.ID == g.ID && s.Ready() && !c.Meets(s.Current.Record.Node, s.Current.Record.Site) {
@@ -56,7 +56,7 @@ func electCommand() *cobra.Command {
 	o := newOrder("elect", "Run the election again, by policy alone", `Elect has the elector look for the best member now, whatever failback and
 election.max_moves say, and without a move that is in force.`)
 	o.waiting("follow it until the leader is READY")
-	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindElect} }, func(s cluster.Snapshot, g operate.Given) (bool, error) {
+	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindElect} }, func(s cluster.Snapshot, g request.Given) (bool, error) {
 		_, over := s.Control.Record.Ended(g.ID)
 		return over && s.Ready(), nil
 	})
@@ -68,8 +68,8 @@ func cordonCommand() *cobra.Command {
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().StringVar(&site, "site", "", "a whole site")
 	o.lasting(0, "lift it by itself after this time (default: never)")
-	return o.does(func(args []string) operate.Request {
-		return operate.Request{Kind: operate.KindCordon, Node: one(args), Site: site}
+	return o.does(func(args []string) request.Request {
+		return request.Request{Kind: request.KindCordon, Node: one(args), Site: site}
 	}, nil)
 }
 
@@ -82,8 +82,8 @@ func drainCommand() *cobra.Command {
 	o.lasting(0, "lift it by itself after this time (default: never)")
 	o.waiting("follow it until somebody else is READY")
 	o.forcing("cordon it also when nobody else may lead")
-	return o.does(func(args []string) operate.Request {
-		return operate.Request{Kind: operate.KindDrain, Node: one(args), Site: site}
+	return o.does(func(args []string) request.Request {
+		return request.Request{Kind: request.KindDrain, Node: one(args), Site: site}
 	}, elsewhere)
 }
 
@@ -94,8 +94,8 @@ func uncordonCommand() *cobra.Command {
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().StringVar(&site, "site", "", "that of a whole site")
 	o.cmd.Flags().BoolVar(&all, "all", false, "all of them")
-	return o.does(func(args []string) operate.Request {
-		return operate.Request{Kind: operate.KindUncordon, Node: one(args), Site: site, All: all}
+	return o.does(func(args []string) request.Request {
+		return request.Request{Kind: request.KindUncordon, Node: one(args), Site: site, All: all}
 	}, nil)
 }
 
@@ -106,11 +106,11 @@ that dies, or fails its health probe, is still replaced, unless the pause is --h
 Operators' own orders (move, drain, ...) act all the same, but for a hard pause.`)
 	o.cmd.Flags().BoolVar(&hard, "hard", false, "elect nobody at all, not even when the leader dies")
 	o.lasting(0, "end it by itself after this time (default: 'zkelectd resume' does)")
-	return o.does(func([]string) operate.Request { return operate.Request{Kind: operate.KindPause, Hard: hard} }, nil)
+	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindPause, Hard: hard} }, nil)
 }
 
 func resumeCommand() *cobra.Command {
-	return newOrder("resume", "End a pause", "").does(func([]string) operate.Request { return operate.Request{Kind: operate.KindResume} }, nil)
+	return newOrder("resume", "End a pause", "").does(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
 }
 
 func forgiveCommand() *cobra.Command {
@@ -118,8 +118,8 @@ func forgiveCommand() *cobra.Command {
 	o := newOrder("forgive NODE | --all", "Lift the strikes of a node, or of all", "")
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().BoolVar(&all, "all", false, "of every node")
-	return o.does(func(args []string) operate.Request {
-		return operate.Request{Kind: operate.KindForgive, Node: one(args), All: all}
+	return o.does(func(args []string) request.Request {
+		return request.Request{Kind: request.KindForgive, Node: one(args), All: all}
 	}, nil)
 }
 

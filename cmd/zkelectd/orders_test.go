@@ -10,9 +10,9 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/forecast"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // run runs a command on the fleet's group.
@@ -38,14 +38,14 @@ func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	crossed := false
-	_, err := g.orders().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
+	_, err := g.orders().Give(t.Context(), func(q whatif.Question) (request.Given, error) {
 		if !crossed {
 			crossed = true
 			if out, err := f.run("pause", "--reason", "mine"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
-		return operate.Cordon(q, operate.Order{By: "ann@host"}, "b", "", false)
+		return request.Cordon(q, request.Order{By: "ann@host"}, "b", "", false)
 	})
 	if err == nil || !strings.Contains(err.Error(), "there was another order at the same time, pause by ") {
 		t.Errorf("%v", err)
@@ -62,11 +62,11 @@ func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	times := 0
-	_, err := g.orders().Give(t.Context(), func(q forecast.Question) (operate.Given, error) {
+	_, err := g.orders().Give(t.Context(), func(q whatif.Question) (request.Given, error) {
 		if times++; times == 1 {
 			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
 		}
-		return operate.Cordon(q, operate.Order{By: "ann@host"}, "b", "", false)
+		return request.Cordon(q, request.Order{By: "ann@host"}, "b", "", false)
 	})
 	if err != nil || times != 2 {
 		t.Errorf("%v after %d times", err, times)

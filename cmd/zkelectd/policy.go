@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
 )
 
 func policyCommand() *cobra.Command {
@@ -145,7 +145,7 @@ func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snaps
 	if q.Policy, err = policy.New(rec); err != nil {
 		return err
 	}
-	f := foresee(forecast.Run(q), "")
+	f := foresee(whatif.Run(q), "")
 	fmt.Fprintf(w, "revision %d would be in force; leader then: %s (%s): %s\n", rec.Revision, plain(f.Leader), plain(f.Site), plain(f.why()))
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster/zkstore"
-	faultlink "zkelectd/internal/link"
+	faultlink "zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/asynclog"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
-	"zkelectd/internal/lossy"
 )
 
 // load makes the configuration of a command, whose child is the words after --.
@@ -128,7 +128,7 @@ func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush fu
 	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
-	out := lossy.New(os.Stderr, func(lost int64) { log.Warn("lines are missing here: nobody read them in time", "lines", lost) })
+	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("lines are missing here: nobody read them in time", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
 		log = slog.New(slog.NewJSONHandler(plainJSON{out}, opt))

@@ -10,7 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	faultlink "zkelectd/internal/link"
+	faultlink "zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )

@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
 )
 
 // foreseen is the output of whatif, one for each loss with --all.
@@ -33,7 +33,7 @@ type foreseen struct {
 }
 
 func whatifCommand() *cobra.Command {
-	var change forecast.Change
+	var change whatif.Change
 	var file, output string
 	var all bool
 	cmd := &cobra.Command{
@@ -60,7 +60,7 @@ and exits with 1 if one of them would leave no leader.`,
 				if all {
 					return whatifAll(cmd.OutOrStdout(), q, output)
 				}
-				return whatif(cmd.OutOrStdout(), q, output)
+				return printForecast(cmd.OutOrStdout(), q, output)
 			})
 		},
 	}
@@ -77,7 +77,7 @@ and exits with 1 if one of them would leave no leader.`,
 }
 
 // supposing asks about the group under changes. Names that nothing has are slips.
-func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string, change forecast.Change) (forecast.Question, error) {
+func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string, change whatif.Change) (whatif.Question, error) {
 	q, err := g.orders().Question(ctx, snap)
 	if err != nil {
 		return q, err
@@ -111,7 +111,7 @@ func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string
 	return q, nil
 }
 
-func foresee(out forecast.Outcome, lost string) foreseen {
+func foresee(out whatif.Outcome, lost string) foreseen {
 	f := foreseen{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Holding, Problems: out.Problems}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
@@ -132,8 +132,8 @@ func (f foreseen) why() string {
 	return f.Cause + ": " + f.Reason
 }
 
-func whatif(w io.Writer, q forecast.Question, output string) error {
-	f := foresee(forecast.Run(q), "")
+func printForecast(w io.Writer, q whatif.Question, output string) error {
+	f := foresee(whatif.Run(q), "")
 	if output == "json" {
 		return printJSON(w, f)
 	}
@@ -151,10 +151,10 @@ func whatif(w io.Writer, q forecast.Question, output string) error {
 	return nil
 }
 
-func whatifAll(w io.Writer, q forecast.Question, output string) error {
+func whatifAll(w io.Writer, q whatif.Question, output string) error {
 	list := []foreseen{}
 	var bad []string
-	for _, loss := range forecast.Losses(q) {
+	for _, loss := range whatif.Losses(q) {
 		name := loss.Node
 		if name == "" {
 			name = "site " + loss.Site

@@ -38,7 +38,7 @@ func packages(t *testing.T) map[string]pkg {
 // The core is pure: this is what lets it be tested by the million schedules.
 func TestTheCoreIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "history", "forecast", "operate"} {
+	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "termlog", "whatif", "request"} {
 		p, ok := all["internal/"+name]
 		if !ok {
 			t.Fatalf("internal/%s is missing", name)
@@ -66,21 +66,21 @@ func TestOnePlaceForEach(t *testing.T) {
 	allowed := map[string][]string{
 		"github.com/spf13/viper":                {"internal/config"},
 		"github.com/go-zookeeper/zk":            {"internal/cluster/zkstore"},
-		"github.com/coreos/go-systemd/v22/dbus": {"internal/unit"},
-		"github.com/godbus/dbus/v5":             {"internal/unit"},
-		"zkelectd/internal/unit":                {"internal/daemon"},
+		"github.com/coreos/go-systemd/v22/dbus": {"internal/systemd"},
+		"github.com/godbus/dbus/v5":             {"internal/systemd"},
+		"zkelectd/internal/systemd":             {"internal/daemon"},
 		"zkelectd/internal/config":              {"cmd/zkelectd", "internal/daemon", "bench"},
 		"zkelectd/internal/daemon":              {"cmd/zkelectd", "bench"},
 		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "internal/admission", "bench"},
 		"zkelectd/internal/admission":           {"cmd/zkelectd", "internal/daemon"},
 		"zkelectd/internal/zkserver":            {"internal/demo", "bench"},
 		"zkelectd/internal/page":                {"internal/httpapi"},
-		"zkelectd/internal/link":                {"bench"},
+		"zkelectd/internal/faultproxy":          {"bench"},
 		"zkelectd/internal/faultdisk":           {}, // tests only
 		"zkelectd/internal/cgroup1":             {}, // tests only
 		"zkelectd/internal/transition":          {"internal/daemon"},
-		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/forecast"},
-		"zkelectd/internal/elector":             {"internal/daemon", "internal/forecast", "internal/operate", "cmd/zkelectd"},
+		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/whatif"},
+		"zkelectd/internal/elector":             {"internal/daemon", "internal/whatif", "internal/request", "cmd/zkelectd"},
 	}
 	for name, p := range packages(t) {
 		for _, dep := range p.Imports {

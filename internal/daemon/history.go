@@ -7,14 +7,14 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/history"
+	"zkelectd/internal/termlog"
 )
 
 // historyWriter writes the history while this daemon is the elector. It has no say in anything: what fails is tried again
 // later.
 type historyWriter struct {
 	l     *loop
-	core  history.Recorder
+	core  termlog.Recorder
 	busy  bool
 	retry time.Duration
 	said  string // the last failure

@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // lookLimit is how long a look at ZooKeeper may take, lookAge how long what was seen is good for whoever asks next.
@@ -135,5 +135,5 @@ func (d *Daemon) Explain(ctx context.Context) (status.Explanation, error) {
 	q.Ask = func(policy.Input) *policy.Answer {
 		return &policy.Answer{Err: "it is not asked for this; 'zkelectd explain' does"}
 	}
-	return forecast.Explain(q), nil
+	return whatif.Explain(q), nil
 }

@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/forecast"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
+	"zkelectd/internal/whatif"
 )
 
 // OrderWriter gives orders on a session, and waits so long for it. A write that is not answered within Write ends the
@@ -23,7 +23,7 @@ type OrderWriter struct {
 }
 
 // Question asks about the group as it is, under the policy in force.
-func (w OrderWriter) Question(ctx context.Context, snap cluster.Snapshot) (forecast.Question, error) {
+func (w OrderWriter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.Question, error) {
 	q, err := Question(w.Config, snap)
 	q.Ask = Asker(ctx, w.Config)
 	return q, err
@@ -31,21 +31,21 @@ func (w OrderWriter) Question(ctx context.Context, snap cluster.Snapshot) (forec
 
 // Give has an order made out for the group as it is, and writes it. Of two operators at once one wins, and the other is
 // told by whom. The error matches [cluster.ErrUnknown] where the order may have been given.
-func (w OrderWriter) Give(ctx context.Context, ask func(forecast.Question) (operate.Given, error)) (operate.Given, error) {
+func (w OrderWriter) Give(ctx context.Context, ask func(whatif.Question) (request.Given, error)) (request.Given, error) {
 	last := int64(-1)
 	for {
 		snap, err := w.look(ctx)
 		if err != nil {
-			return operate.Given{}, err
+			return request.Given{}, err
 		}
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
-			return operate.Given{}, &operate.RefusedError{Err: fmt.Errorf("not done: there was another order at the same time, %s; "+
+			return request.Given{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another order at the same time, %s; "+
 				"see 'zkelectd status', and give yours again if it still holds", c.LastOrder)}
 		}
 		last = snap.Control.Record.Last
 		q, err := w.Question(ctx, snap)
 		if err != nil {
-			return operate.Given{}, err
+			return request.Given{}, err
 		}
 		given, err := ask(q)
 		if err != nil {
@@ -81,37 +81,37 @@ func (w OrderWriter) write(ctx context.Context, ops ...cluster.Op) error {
 // orderRequest is a request on its way to the loop's session.
 type orderRequest struct {
 	ctx     context.Context // of who asks
-	request operate.Request
+	request request.Request
 	done    chan<- orderReply
 }
 
 type orderReply struct {
-	given operate.Given
+	given request.Given
 	err   error
 }
 
-// Order gives an order on the daemon's own session, one after another. It matches [operate.RefusedError] if the group is not
+// Order gives an order on the daemon's own session, one after another. It matches [request.RefusedError] if the group is not
 // such that it can be met, and [cluster.ErrUnknown] if it may have been given all the same.
-func (d *Daemon) Order(ctx context.Context, r operate.Request) (operate.Given, error) {
+func (d *Daemon) Order(ctx context.Context, r request.Request) (request.Given, error) {
 	if err := r.Check(); err != nil {
-		return operate.Given{}, err
+		return request.Given{}, err
 	}
 	if why := d.View().NotReady(); why != "" {
-		return operate.Given{}, errors.New(why) // it fails closed: what is stale decides nothing
+		return request.Given{}, errors.New(why) // it fails closed: what is stale decides nothing
 	}
 	done := make(chan orderReply, 1)
 	select {
 	case d.requests <- orderRequest{ctx, r, done}:
 	case <-d.quit.Done():
-		return operate.Given{}, errors.New("this daemon is stopping: ask another one")
+		return request.Given{}, errors.New("this daemon is stopping: ask another one")
 	case <-ctx.Done():
-		return operate.Given{}, fmt.Errorf("other orders are still under way, give it again: %w", ctx.Err())
+		return request.Given{}, fmt.Errorf("other orders are still under way, give it again: %w", ctx.Err())
 	}
 	select {
 	case end := <-done:
 		return end.given, end.err
 	case <-ctx.Done():
-		return operate.Given{}, fmt.Errorf("%w: the order is still under way (%w)", cluster.ErrUnknown, ctx.Err())
+		return request.Given{}, fmt.Errorf("%w: the order is still under way (%w)", cluster.ErrUnknown, ctx.Err())
 	}
 }
 
@@ -129,22 +129,22 @@ func (l *loop) serveRequests() {
 	}
 }
 
-func (l *loop) serveRequest(e orderRequest) (operate.Given, error) {
+func (l *loop) serveRequest(e orderRequest) (request.Given, error) {
 	src := l.d.onlooker.source.Load()
 	if src == nil || src.session != l.s {
-		return operate.Given{}, errNoSession
+		return request.Given{}, errNoSession
 	}
 	if !l.s.Connected() {
-		return operate.Given{}, errNotConnected
+		return request.Given{}, errNotConnected
 	}
 	orders := OrderWriter{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
 	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
 	gone := context.AfterFunc(e.ctx, cancel)
-	given, err := orders.Give(ctx, func(q forecast.Question) (operate.Given, error) {
+	given, err := orders.Give(ctx, func(q whatif.Question) (request.Given, error) {
 		gone() // from here on it is given, whoever leaves: a write that is not waited for ends the session
 		if err := e.ctx.Err(); err != nil {
-			return operate.Given{}, err
+			return request.Given{}, err
 		}
 		return e.request.Give(q)
 	})

@@ -10,19 +10,19 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
 
-var pausing = operate.Request{Kind: operate.KindPause, Order: operate.Order{By: "ann"}}
+var pausing = request.Request{Kind: request.KindPause, Order: request.Order{By: "ann"}}
 
 func TestOrdersAreGivenOnTheDaemonsSession(t *testing.T) {
 	root := fresh()
 	a, _ := run(t, root, "a")
 	until(t, a, "a leads", status.Daemon.Leads)
-	var refused *operate.RefusedError
-	if _, err := a.Order(t.Context(), operate.Request{Kind: operate.KindResume}); !errors.As(err, &refused) || err.Error() != "the group is not paused" {
+	var refused *request.RefusedError
+	if _, err := a.Order(t.Context(), request.Request{Kind: request.KindResume}); !errors.As(err, &refused) || err.Error() != "the group is not paused" {
 		t.Errorf("%v", err)
 	}
 	given, err := a.Order(t.Context(), pausing)
@@ -30,12 +30,12 @@ func TestOrdersAreGivenOnTheDaemonsSession(t *testing.T) {
 		t.Errorf("%+v %v", given, err)
 	}
 	until(t, a, "it is seen", func(v status.Daemon) bool { return v.Paused })
-	if _, err := a.Order(t.Context(), operate.Request{Kind: operate.KindMove}); err == nil || errors.As(err, &refused) {
+	if _, err := a.Order(t.Context(), request.Request{Kind: request.KindMove}); err == nil || errors.As(err, &refused) {
 		t.Errorf("a slip: %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Order(gone, operate.Request{Kind: operate.KindResume}); err == nil {
+	if _, err := a.Order(gone, request.Request{Kind: request.KindResume}); err == nil {
 		t.Error("an order of somebody who has gone is given")
 	}
 }

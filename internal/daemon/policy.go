@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
 )
 
 // Nobody says that a policy would leave no member that may lead.
@@ -99,8 +99,8 @@ func Somebody(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error 
 	if err != nil {
 		return err
 	}
-	q := forecast.Question{Snapshot: snap, Policy: compiled, Options: ElectorOptions(c), Wall: time.Now()}
-	out := forecast.Run(q)
+	q := whatif.Question{Snapshot: snap, Policy: compiled, Options: ElectorOptions(c), Wall: time.Now()}
+	out := whatif.Run(q)
 	if _, ok := out.Last.Ranking.Best(); ok || len(snap.Members) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func Somebody(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error 
 		present = snap.Policy.Record
 	}
 	if q.Policy, err = policy.New(present); err == nil {
-		if _, ok := forecast.Run(q).Last.Ranking.Best(); !ok {
+		if _, ok := whatif.Run(q).Last.Ranking.Best(); !ok {
 			return nil
 		}
 	}
@@ -122,8 +122,8 @@ func ElectorOptions(c config.Config) elector.Options {
 }
 
 // Question is a forecast for the group as it is, under the policy that an elector with this configuration ranks by.
-func Question(c config.Config, snap cluster.Snapshot) (forecast.Question, error) {
-	q := forecast.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
+func Question(c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
+	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
 	rec := snap.Policy.Record
 	if !snap.Policy.Readable() {
 		rec = cluster.Policy{Rules: c.Rules()} // as an elector does

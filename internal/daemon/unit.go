@@ -15,8 +15,8 @@ import (
 	"zkelectd/internal/child"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/systemd"
 	"zkelectd/internal/transition"
-	"zkelectd/internal/unit"
 )
 
 // Timing of the leader-only unit.
@@ -103,7 +103,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	}
 	if !u.Idle() {
 		r.t.l.d.log.Warn("the unit runs without leadership and is stopped first", "unit", r.name, "state", u.State)
-		if err := unit.Stop(ctx, r.name); err != nil {
+		if err := systemd.Stop(ctx, r.name); err != nil {
 			return nil, err
 		}
 	}
@@ -111,7 +111,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unit.Start(ctx, r.name); err != nil {
+	if err := systemd.Start(ctx, r.name); err != nil {
 		return w, err
 	}
 	if err := permitted(u).Entrusted(); err != nil {
@@ -121,7 +121,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 }
 
 // permit has the guard let the unit run, unless it is to end already.
-func (r *unitRun) permit(u unit.Unit) (*guard.Work, error) {
+func (r *unitRun) permit(u systemd.Unit) (*guard.Work, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.starting.Err(); err != nil {
@@ -144,7 +144,7 @@ func (r *unitRun) permit(u unit.Unit) (*guard.Work, error) {
 	return w, nil
 }
 
-func permitted(u unit.Unit) guard.Unit {
+func permitted(u systemd.Unit) guard.Unit {
 	return guard.Unit{Name: u.Name, Group: u.Group, Permit: u.Permit}
 }
 
@@ -170,7 +170,7 @@ func (r *unitRun) watch(w *guard.Work) {
 func (r *unitRun) outcome(w *guard.Work) string {
 	ctx, cancel := context.WithTimeout(context.Background(), unitAnswers)
 	defer cancel()
-	if told := unit.Outcome(ctx, r.name); told != "" {
+	if told := systemd.Outcome(ctx, r.name); told != "" {
 		return told
 	}
 	return w.Status()
@@ -187,7 +187,7 @@ func (r *unitRun) stop(grace time.Duration) {
 	r.t.l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), max(grace, unitLook))
 		defer cancel()
-		if err := unit.Stop(ctx, r.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := systemd.Stop(ctx, r.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			r.t.l.d.log.Error("the unit cannot be asked to stop and is killed", "unit", r.name, "err", err)
 			w.Kill()
 		}
@@ -208,10 +208,10 @@ func (r *unitRun) permitted() *guard.Work {
 }
 
 // CheckUnit finds what keeps child.unit from being leader-only work on this host.
-func CheckUnit(ctx context.Context, c config.Config) (unit.Unit, error) {
+func CheckUnit(ctx context.Context, c config.Config) (systemd.Unit, error) {
 	limited, cancel := context.WithTimeout(ctx, unitAnswers)
 	defer cancel()
-	u, err := unit.Inspect(limited, c.Child.Unit, unit.Want{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
+	u, err := systemd.Inspect(limited, c.Child.Unit, systemd.Want{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
 	if err != nil {
 		return u, fmt.Errorf("child.unit: %w", err)
 	}
@@ -222,7 +222,7 @@ func CheckUnit(ctx context.Context, c config.Config) (unit.Unit, error) {
 type ties struct{ permit, socket, service string }
 
 // check returns an error unless the unit names them.
-func (own ties) check(u unit.Unit) error {
+func (own ties) check(u systemd.Unit) error {
 	differs := func(what, has, is string) error {
 		return fmt.Errorf("child.unit: %s has %s %s, and that of this zkelectd is %s: correct its drop-in (systemctl edit %s)", u.Name, what, has, is, u.Name)
 	}

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"zkelectd/internal/unit"
+	"zkelectd/internal/systemd"
 )
 
 // A drop-in that ties the unit to something else than this daemon is refused before anything starts.
 func TestUnitOfAnother(t *testing.T) {
 	own := ties{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
-	u := unit.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
+	u := systemd.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
 	for _, test := range []struct {
 		change func(*ties)
 		says   string

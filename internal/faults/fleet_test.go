@@ -18,7 +18,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultdisk"
-	"zkelectd/internal/link"
+	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/zkserver"
 )
@@ -40,7 +40,7 @@ type fleet struct {
 	binary   string
 	rng      *rand.Rand
 	ensemble *zkserver.Ensemble
-	between  map[[2]int][]*link.Link // of the servers, by from and to
+	between  map[[2]int][]*faultproxy.Link // of the servers, by from and to
 	session  *zkstore.Session
 	paths    cluster.Paths
 	nodes    []*node
@@ -55,7 +55,7 @@ type node struct {
 	id    string
 	site  string
 	prio  int
-	links []*link.Link // to each server
+	links []*faultproxy.Link // to each server
 	wg    sync.WaitGroup
 
 	containment string
@@ -82,10 +82,10 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*link.Link), paths: cluster.Paths{Root: "/faults"}}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*faultproxy.Link), paths: cluster.Paths{Root: "/faults"}}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{Between: func(from, to, port int) (int, error) {
-		l, err := link.New(fmt.Sprintf("127.0.0.1:%d", port))
+		l, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return 0, err
 		}
@@ -110,7 +110,7 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 		f.nodes = append(f.nodes, n)
 		n.build()
 		for _, addr := range f.ensemble.Addrs() {
-			l, err := link.New(addr)
+			l, err := faultproxy.New(addr)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cgroup1"
-	"zkelectd/internal/link"
+	"zkelectd/internal/faultproxy"
 )
 
 // machineFaults are what happens to the machine below a node.
@@ -37,11 +37,11 @@ func nothingElse(*node) func() { return nothing }
 // cutOff is a black hole between a node and all servers.
 func cutOff(n *node) func() {
 	for _, l := range n.links {
-		l.Set(link.BlackHole)
+		l.Set(faultproxy.BlackHole)
 	}
 	return func() {
 		for _, l := range n.links {
-			l.Set(link.Pass)
+			l.Set(faultproxy.Pass)
 			l.Reset(false)
 		}
 	}

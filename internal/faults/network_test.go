@@ -10,31 +10,31 @@ import (
 	"strings"
 	"time"
 
-	"zkelectd/internal/link"
+	"zkelectd/internal/faultproxy"
 )
 
 // networkFaults are what happens between a node and the servers, and between the servers.
 var networkFaults = []fault{
-	{"daemon cut off from all servers", onLinks(true, link.Refuse)},
-	{"daemon cut off from one server", onLinks(false, link.Refuse)},
-	{"black hole between daemon and servers", onLinks(true, link.BlackHole)},
-	{"half-open connections", onLinks(true, link.HalfOpen)},
-	{"slow connections", onLinks(true, link.Slow)},
-	{"uneven delays", onLinks(true, link.Jitter)},
-	{"connections that send again what was lost", onLinks(true, link.Lossy)},
-	{"requests held back, then delivered", onLinks(true, link.HoldTo)},
-	{"answers held back, then delivered", onLinks(true, link.HoldFrom)},
+	{"daemon cut off from all servers", onLinks(true, faultproxy.Refuse)},
+	{"daemon cut off from one server", onLinks(false, faultproxy.Refuse)},
+	{"black hole between daemon and servers", onLinks(true, faultproxy.BlackHole)},
+	{"half-open connections", onLinks(true, faultproxy.HalfOpen)},
+	{"slow connections", onLinks(true, faultproxy.Slow)},
+	{"uneven delays", onLinks(true, faultproxy.Jitter)},
+	{"connections that send again what was lost", onLinks(true, faultproxy.Lossy)},
+	{"requests held back, then delivered", onLinks(true, faultproxy.HoldTo)},
+	{"answers held back, then delivered", onLinks(true, faultproxy.HoldFrom)},
 	{"a third of all packets dropped", drop("numgen random mod 100 < 33", "dport", "sport")},
 	{"packets to the servers dropped", drop("", "dport")},
 	{"packets from the servers dropped", drop("", "sport")},
 	{"connections reset", reset},
-	{"one server parted from the others", part(link.BlackHole)},
-	{"one server not heard by the others, or deaf", part(link.HoldTo)},
-	{"uneven delays between servers", part(link.Jitter)},
-	{"losses between servers", part(link.Lossy)},
+	{"one server parted from the others", part(faultproxy.BlackHole)},
+	{"one server not heard by the others, or deaf", part(faultproxy.HoldTo)},
+	{"uneven delays between servers", part(faultproxy.Jitter)},
+	{"losses between servers", part(faultproxy.Lossy)},
 }
 
-func onLinks(all bool, m link.Mode) func(*fleet) (func(), error) {
+func onLinks(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		links := f.victim().links
 		if !all {
@@ -48,8 +48,8 @@ func onLinks(all bool, m link.Mode) func(*fleet) (func(), error) {
 		}
 		return func() {
 			for _, l := range links {
-				l.Set(link.Pass)
-				if m == link.BlackHole || m == link.HalfOpen {
+				l.Set(faultproxy.Pass)
+				if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
 					l.Reset(false) // what was swallowed is missing from the stream
 				}
 			}
@@ -65,10 +65,10 @@ func reset(f *fleet) (func(), error) {
 }
 
 // part does something to the paths between one server and the other two; its clients stay connected to it.
-func part(m link.Mode) func(*fleet) (func(), error) {
+func part(m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		alone := f.rng.IntN(3)
-		var links []*link.Link
+		var links []*faultproxy.Link
 		for _, pair := range slices.SortedFunc(maps.Keys(f.between), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
 			if pair[0] == alone || pair[1] == alone {
 				links = append(links, f.between[pair]...)
@@ -81,8 +81,8 @@ func part(m link.Mode) func(*fleet) (func(), error) {
 		}
 		return func() {
 			for _, l := range links {
-				l.Set(link.Pass)
-				if m == link.BlackHole {
+				l.Set(faultproxy.Pass)
+				if m == faultproxy.BlackHole {
 					l.Reset(false)
 				}
 			}

@@ -20,8 +20,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/asynclog"
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/lossy"
 )
 
 // A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
@@ -71,7 +71,7 @@ func beGuard(dir string) int {
 
 // newLog is a log as the product has it.
 func newLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(lossy.New(os.Stderr, func(int64) {}), nil))
+	return slog.New(slog.NewTextHandler(asynclog.New(os.Stderr, func(int64) {}), nil))
 }
 
 // burial is what is written down when a session is closed.

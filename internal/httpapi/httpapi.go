@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operate"
 	"zkelectd/internal/page"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 )
 
@@ -34,7 +34,7 @@ type Options struct {
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (status.Explanation, error)
 	// Order gives an order; nil if nobody can. The error is as of daemon.Order.
-	Order func(context.Context, operate.Request) (operate.Given, error)
+	Order func(context.Context, request.Request) (request.Given, error)
 	// Gate knows who may; nil for whoever can open a socket.
 	Gate *Gate
 	// Hosts are the names that requests may be for; nil for any.

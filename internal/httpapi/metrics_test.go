@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"zkelectd/internal/reference"
+	"zkelectd/internal/docgen"
 	"zkelectd/internal/status"
 )
 
@@ -133,5 +133,5 @@ func TestMetricsReference(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
-	reference.Check(t, "../../docs/metrics.md", b.String())
+	docgen.Check(t, "../../docs/metrics.md", b.String())
 }

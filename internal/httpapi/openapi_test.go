@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 )
 
@@ -218,13 +218,13 @@ func fields(t reflect.Type, names *[]string) {
 
 func TestTheBodiesOfOrdersAreWhatIsTaken(t *testing.T) {
 	doc := description(t)
-	for _, kind := range operate.Kinds() {
+	for _, kind := range request.Kinds() {
 		for name := range doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties {
 			if name != fieldReason && !kind.Takes(name) {
 				t.Errorf("%s is said to have %s", kind, name)
 			}
 		}
-		for _, name := range []string{operate.FieldNode, operate.FieldSite, operate.FieldAll, operate.FieldHard, operate.FieldFor, operate.FieldForce, fieldReason} {
+		for _, name := range []string{request.FieldNode, request.FieldSite, request.FieldAll, request.FieldHard, request.FieldFor, request.FieldForce, fieldReason} {
 			_, said := doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties[name]
 			if (kind.Takes(name) || name == fieldReason) && !said {
 				t.Errorf("%s is not said to have %s", kind, name)
@@ -260,7 +260,7 @@ func TestThePagesNameWhatThereIs(t *testing.T) {
 			t.Errorf("docs/http-api.md does not name the event %s", kind)
 		}
 	}
-	for _, bound := range []int{maxClients, maxListeners, clientListeners, clientDesks, maxDesks, maxAskers, lastTerms, minToken, maxGuesses, operate.MaxReason} {
+	for _, bound := range []int{maxClients, maxListeners, clientListeners, clientDesks, maxDesks, maxAskers, lastTerms, minToken, maxGuesses, request.MaxReason} {
 		if !strings.Contains(string(data), strconv.Itoa(bound)) {
 			t.Errorf("docs/http-api.md does not name the bound of %d", bound)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 )
 
 const (
@@ -35,14 +35,14 @@ type ordered struct {
 // orders are the paths of orders, one for each kind.
 func (a *api) orders() []route {
 	var all []route
-	for _, kind := range operate.Kinds() {
+	for _, kind := range request.Kinds() {
 		all = append(all, route{"/v1/" + string(kind), writing, func(w http.ResponseWriter, r *http.Request) { a.order(w, r, kind) }})
 	}
 	return all
 }
 
 // order gives one, for somebody who may.
-func (a *api) order(w http.ResponseWriter, r *http.Request, kind operate.Kind) {
+func (a *api) order(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	if err := a.origins.Check(r); err != nil {
 		hurry(w, r)
 		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
@@ -68,13 +68,13 @@ func (a *api) order(w http.ResponseWriter, r *http.Request, kind operate.Kind) {
 		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive"))
 		return
 	}
-	request, err := decodeOrder(kind, body)
+	req, err := decodeOrder(kind, body)
 	if err != nil {
 		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
 		return
 	}
-	request.Order.By = by.name
-	a.give(w, r, request)
+	req.Order.By = by.name
+	a.give(w, r, req)
 }
 
 // turnAway refuses who may not.
@@ -90,7 +90,7 @@ func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by asker) {
 }
 
 // give has the daemon give the order. It fails closed: of a group that is not known as it is now, nothing is asked.
-func (a *api) give(w http.ResponseWriter, r *http.Request, request operate.Request) {
+func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) {
 	if !a.turns(w) {
 		return
 	}
@@ -108,11 +108,11 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, request operate.Reque
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), orderLimit)
 	defer cancel()
-	given, err := a.opt.Order(ctx, request)
-	var refused *operate.RefusedError
+	given, err := a.opt.Order(ctx, req)
+	var refused *request.RefusedError
 	switch {
 	case err == nil:
-		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Says, request.Order.By})
+		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Says, req.Order.By})
 	case errors.As(err, &refused):
 		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):
@@ -123,12 +123,12 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, request operate.Reque
 }
 
 // decodeOrder reads the fields that a kind has, and no others: what is misspelt must not be left out in silence.
-func decodeOrder(kind operate.Kind, body []byte) (operate.Request, error) {
-	r := operate.Request{Kind: kind}
+func decodeOrder(kind request.Kind, body []byte) (request.Request, error) {
+	r := request.Request{Kind: kind}
 	var lasts cluster.Duration
 	fields := map[string]any{
-		operate.FieldNode: &r.Node, operate.FieldSite: &r.Site, operate.FieldAll: &r.All, operate.FieldHard: &r.Hard,
-		operate.FieldFor: &lasts, operate.FieldForce: &r.Order.Force, fieldReason: &r.Order.Reason,
+		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
+		request.FieldFor: &lasts, request.FieldForce: &r.Order.Force, fieldReason: &r.Order.Reason,
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -158,11 +158,11 @@ func decodeOrder(kind operate.Kind, body []byte) (operate.Request, error) {
 		return r, errors.New("something follows the JSON object")
 	}
 	r.Order.For = time.Duration(lasts)
-	if seen[operate.FieldFor] && lasts <= 0 {
+	if seen[request.FieldFor] && lasts <= 0 {
 		return r, errors.New("for: must be more than 0s; leave it out for an order without end")
 	}
-	if kind == operate.KindStepDown && !seen[operate.FieldFor] {
-		r.Order.For = operate.StepDownFor
+	if kind == request.KindStepDown && !seen[request.FieldFor] {
+		r.Order.For = request.StepDownFor
 	}
 	return r, r.Check()
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/operate"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 )
 
@@ -32,22 +32,22 @@ func gateOf(t testing.TB, lines ...string) *Gate {
 }
 
 // commanded takes orders from ann, and answers as it is told to.
-func commanded(t testing.TB, give func(context.Context, operate.Request) (operate.Given, error)) Options {
+func commanded(t testing.TB, give func(context.Context, request.Request) (request.Given, error)) Options {
 	opt := informed()
 	opt.Gate, opt.Order = gateOf(t, "ann:"+annsToken), give
 	return opt
 }
 
-func given(context.Context, operate.Request) (operate.Given, error) {
-	return operate.Given{ID: 7, Says: []string{"done"}}, nil
+func given(context.Context, request.Request) (request.Given, error) {
+	return request.Given{ID: 7, Says: []string{"done"}}, nil
 }
 
-func failing(err error) func(context.Context, operate.Request) (operate.Given, error) {
-	return func(context.Context, operate.Request) (operate.Given, error) { return operate.Given{}, err }
+func failing(err error) func(context.Context, request.Request) (request.Given, error) {
+	return func(context.Context, request.Request) (request.Given, error) { return request.Given{}, err }
 }
 
 // command sends an order, with the headers changed.
-func command(handler http.Handler, kind operate.Kind, body string, headers ...string) *httptest.ResponseRecorder {
+func command(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/v1/"+string(kind), strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+annsToken)
@@ -60,8 +60,8 @@ func command(handler http.Handler, kind operate.Kind, body string, headers ...st
 }
 
 // plainest is the shortest body of a kind that will do.
-func plainest(kind operate.Kind) string {
-	if kind.Takes(operate.FieldNode) {
+func plainest(kind request.Kind) string {
+	if kind.Takes(request.FieldNode) {
 		return `{"node":"b"}`
 	}
 	return "{}"
@@ -78,7 +78,7 @@ func ordering(t *testing.T) map[string]*http.Response {
 	locked := commanded(t, given)
 	handlers := map[string]http.Handler{
 		"given":   New(commanded(t, given)),
-		"refused": New(commanded(t, failing(&operate.RefusedError{Err: errors.New("b may not lead")}))),
+		"refused": New(commanded(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
 		"down":    New(commanded(t, failing(errDown))),
 		"unknown": New(commanded(t, failing(cluster.ErrUnknown))),
 		"stuck":   New(late),
@@ -88,9 +88,9 @@ func ordering(t *testing.T) map[string]*http.Response {
 		"locked":  New(locked),
 	}
 	for range maxGuesses {
-		command(handlers["locked"], operate.KindElect, "{}", "Authorization", "Bearer wrong")
+		command(handlers["locked"], request.KindElect, "{}", "Authorization", "Bearer wrong")
 	}
-	for _, kind := range operate.Kinds() {
+	for _, kind := range request.Kinds() {
 		add := func(name string, rec *httptest.ResponseRecorder) {
 			got[fmt.Sprintf("POST /v1/%s %d %s", kind, rec.Code, name)] = rec.Result()
 		}
@@ -111,12 +111,12 @@ func ordering(t *testing.T) map[string]*http.Response {
 }
 
 func TestOrdersAreGivenByWhoMay(t *testing.T) {
-	var asked []operate.Request
-	handler := New(commanded(t, func(_ context.Context, r operate.Request) (operate.Given, error) {
+	var asked []request.Request
+	handler := New(commanded(t, func(_ context.Context, r request.Request) (request.Given, error) {
 		asked = append(asked, r)
 		return given(t.Context(), r)
 	}))
-	for _, kind := range operate.Kinds() {
+	for _, kind := range request.Kinds() {
 		asked = nil
 		rec := command(handler, kind, plainest(kind))
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"order":7,"says":["done"],"by":"ann"}`) || len(asked) != 1 ||
@@ -142,7 +142,7 @@ func TestOrdersAreGivenByWhoMay(t *testing.T) {
 		"no content type":          {[]string{"Content-Type", ""}, 415},
 		"the origin of this place": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
 	} {
-		rec := command(handler, operate.KindElect, "{}", c.headers...)
+		rec := command(handler, request.KindElect, "{}", c.headers...)
 		if rec.Code != c.code || (c.code == 401) != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") || strings.Contains(rec.Body.String(), annsToken) {
 			t.Errorf("%s: %d %v %s", name, rec.Code, rec.Header(), rec.Body)
 		}
@@ -183,21 +183,21 @@ func TestBodiesOfOrders(t *testing.T) {
 		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
 		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
 	} {
-		rec := command(New(commanded(t, given)), operate.KindMove, body)
+		rec := command(New(commanded(t, given)), request.KindMove, body)
 		if rec.Code != 400 || !strings.Contains(rec.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%.60s: %d %s, want %s", body, rec.Code, rec.Body, want)
 		}
 	}
 	for _, c := range []struct {
-		kind operate.Kind
+		kind request.Kind
 		body string
-		want operate.Request
+		want request.Request
 	}{
-		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, operate.Request{Site: "dc2", Order: operate.Order{Reason: long(500), For: 2 * 3600e9, Force: true}}},
-		{"step-down", `{}`, operate.Request{Order: operate.Order{For: operate.StepDownFor}}},
-		{"pause", ` {"hard":true} `, operate.Request{Hard: true}},
-		{"uncordon", `{"all":true}`, operate.Request{All: true}},
-		{"forgive", `{"node":"b"}`, operate.Request{Node: "b"}},
+		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, request.Request{Site: "dc2", Order: request.Order{Reason: long(500), For: 2 * 3600e9, Force: true}}},
+		{"step-down", `{}`, request.Request{Order: request.Order{For: request.StepDownFor}}},
+		{"pause", ` {"hard":true} `, request.Request{Hard: true}},
+		{"uncordon", `{"all":true}`, request.Request{All: true}},
+		{"forgive", `{"node":"b"}`, request.Request{Node: "b"}},
 	} {
 		c.want.Kind = c.kind
 		if got, err := decodeOrder(c.kind, []byte(c.body)); err != nil || got != c.want {
@@ -209,18 +209,18 @@ func TestBodiesOfOrders(t *testing.T) {
 func long(n int) string { return strings.Repeat("x", n) }
 
 func FuzzOrderBody(f *testing.F) {
-	for _, kind := range operate.Kinds() {
+	for _, kind := range request.Kinds() {
 		f.Add(string(kind), plainest(kind))
 	}
 	f.Add("move", `{"site":"dc2","for":"2h","reason":"why","force":true}`)
 	f.Add("pause", `{"hard":true,"for":"1ns"}`)
 	f.Fuzz(func(t *testing.T, kind, body string) {
-		r, err := decodeOrder(operate.Kind(kind), []byte(body))
+		r, err := decodeOrder(request.Kind(kind), []byte(body))
 		if err != nil {
 			return
 		}
-		if r.Check() != nil || r.Order.For < 0 || r.Order.By != "" || len(r.Order.Reason) > operate.MaxReason ||
-			(r.Hard && !r.Kind.Takes(operate.FieldHard)) || (r.Order.Force && !r.Kind.Takes(operate.FieldForce)) {
+		if r.Check() != nil || r.Order.For < 0 || r.Order.By != "" || len(r.Order.Reason) > request.MaxReason ||
+			(r.Hard && !r.Kind.Takes(request.FieldHard)) || (r.Order.Force && !r.Kind.Takes(request.FieldForce)) {
 			t.Errorf("%s %q: %+v", kind, body, r)
 		}
 	})
@@ -246,12 +246,12 @@ func TestWhoami(t *testing.T) {
 
 // A loop that is stuck may have lost everything: no order is given on what it last knew.
 func TestAStuckDaemonTakesNoOrders(t *testing.T) {
-	opt := commanded(t, func(context.Context, operate.Request) (operate.Given, error) {
+	opt := commanded(t, func(context.Context, request.Request) (request.Given, error) {
 		t.Error("the daemon was asked")
-		return operate.Given{}, nil
+		return request.Given{}, nil
 	})
 	opt.View = func() status.Daemon { return stuck() }
-	if rec := command(New(opt), operate.KindElect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
+	if rec := command(New(opt), request.KindElect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
-	"zkelectd/internal/forecast"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
 )
 
 // What is foretold of a loss is what then happens: for 500 random groups, policies and orders.
@@ -86,7 +86,7 @@ func (w *world) leader() string {
 }
 
 // foretell asks what would come of a loss, as zkelectd whatif does.
-func (w *world) foretell(lost string) forecast.Outcome {
+func (w *world) foretell(lost string) whatif.Outcome {
 	in, err := w.members()
 	if err != nil {
 		w.fail("%v", err)
@@ -101,8 +101,8 @@ func (w *world) foretell(lost string) forecast.Outcome {
 		Elected: w.check.readElected(), Fence: w.check.readFence(), Current: w.check.readCurrent(), Control: w.check.readControl(), Members: in.Members,
 		Leadership: true, Elector: true,
 	}
-	return forecast.Run(forecast.Question{
-		Snapshot: snap, Policy: compiled, Change: forecast.Change{Without: []string{lost}}, Wall: w.wall(),
+	return whatif.Run(whatif.Question{
+		Snapshot: snap, Policy: compiled, Change: whatif.Change{Without: []string{lost}}, Wall: w.wall(),
 		Options: elector.Options{Exclusion: w.traits.exclusion, ExclusionMax: max(w.traits.exclusion, time.Hour)},
 		Ask: func(ask policy.Input) *policy.Answer {
 			a := w.answer(ask)

@@ -24,7 +24,7 @@ type target struct {
 var simulation = suite{pkg: "internal/sim", args: []string{"-test.run=^TestSimulation$", "-sim.from=1", "-sim.for=6s"}}
 
 var targets = []target{
-	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/forecast"}, simulation}},
+	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/whatif"}, simulation}},
 	{pkg: "internal/transition", args: rapid, also: []suite{simulation}},
 	{pkg: "internal/watchdog", also: []suite{simulation}},
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},

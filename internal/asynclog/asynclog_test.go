@@ -1,0 +1,92 @@
+package asynclog
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	return r, w
+}
+
+func TestLinesComeInOrderAndWhole(t *testing.T) {
+	r, out := pipe(t)
+	w := New(out, func(int64) { t.Error("something was lost") })
+	var want strings.Builder
+	for i := range room {
+		line := fmt.Appendf(nil, "line %d\n", i)
+		want.Write(line)
+		if n, err := w.Write(line); n != len(line) || err != nil {
+			t.Fatal(n, err)
+		}
+		clear(line) // the caller's to use again
+	}
+	w.Close(time.Minute)
+	out.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != want.String() {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// What is written while nobody reads is lost without a wait; the reader that is back learns how much.
+func TestNobodyReads(t *testing.T) {
+	r, out := pipe(t)
+	var w *Writer
+	w = New(out, func(n int64) { fmt.Fprintf(w, "lost %d\n", n) })
+	line := []byte(strings.Repeat("x", 4095) + "\n")
+	sent := 0
+	for began := time.Now(); w.lost.Load() < 10; sent++ {
+		w.Write(line)
+		if time.Since(began) > time.Minute {
+			t.Fatal("it waits, or never loses anything")
+		}
+	}
+	w.Close(time.Millisecond) // gives up, too
+	lines, lost := 0, 0
+	for s := bufio.NewScanner(r); lines+lost < sent && s.Scan(); {
+		if n := 0; strings.HasPrefix(s.Text(), "lost") {
+			fmt.Sscanf(s.Text(), "lost %d", &n)
+			lost += n
+		} else {
+			lines++
+		}
+	}
+	if lost < 10 || lines+lost != sent {
+		t.Errorf("%d sent, %d read, %d said to be lost", sent, lines, lost)
+	}
+	w.Close(time.Minute)
+}
+
+// A reader that is gone costs lines, nothing else.
+func TestReaderIsGone(t *testing.T) {
+	r, out := pipe(t)
+	r.Close()
+	w := New(out, func(int64) {})
+	for range 10 {
+		w.Write([]byte("a line\n"))
+	}
+	w.Close(time.Minute)
+	select {
+	case <-w.done:
+	default:
+		t.Error("it has not ended")
+	}
+}

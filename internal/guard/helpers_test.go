@@ -1,0 +1,347 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/racetest"
+)
+
+// patience is how long a test waits for what has to happen: less where each of many changes of the code is tried, most of
+// which keep it from happening (scripts/mutants).
+var patience = func() time.Duration {
+	if os.Getenv("MUTANT") != "" {
+		return 15 * time.Second
+	}
+	return time.Minute
+}()
+
+// house is one guard with its daemon.
+type house struct {
+	t       *testing.T
+	dir     string
+	strings net.Listener
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	born    map[int]uint64 // when processes of the work started: their pids may be used again
+}
+
+// newHouse starts a guard. Whatever it has brought about is gone after the test.
+func newHouse(t *testing.T, env ...string) *house {
+	t.Helper()
+	return newHouseLogging(t, nil, env...)
+}
+
+// newHouseLogging starts a guard with a log of the test's own, or nil for a file.
+func newHouseLogging(t *testing.T, out *os.File, env ...string) *house {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "guard") // short enough for the name of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
+		copied := filepath.Join(dir, "program") // another user may not get at the program that the tests are
+		copyProgram(t, copied)
+		program = copied
+	}
+	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, dir: dir, exited: make(chan struct{}), born: make(map[int]uint64)}
+	if h.strings, err = net.Listen("unix", filepath.Join(dir, "strings")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.strings.Close() })
+	if out == nil {
+		if out, err = os.Create(filepath.Join(dir, "log")); err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+	}
+	h.cmd = exec.Command(program)
+	h.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "HOUSE="+dir)
+	h.cmd.Env = append(h.cmd.Env, env...)
+	for _, kv := range env {
+		if id, ok := strings.CutPrefix(kv, "USER_ID="); ok {
+			user, err := strconv.Atoi(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+			if err := errors.Join(os.Chown(dir, user, user), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "strings"), 0o777)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if slices.Contains(env, "FIRST=yes") { // as in a container
+		h.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	}
+	h.cmd.Stdout, h.cmd.Stderr = out, out
+	if err := h.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends with the guard, which the cleanup kills
+		h.cmd.Wait()
+		close(h.exited)
+	}()
+	t.Cleanup(h.raze)
+	return h
+}
+
+func (h *house) raze() {
+	log := read(filepath.Join(h.dir, "log"))
+	if racetest.Found(log) {
+		h.t.Error("a data race")
+	}
+	if h.t.Failed() {
+		h.t.Logf("the log says\n%s", log)
+	}
+	eventually(h.t, "the end of all", func() bool {
+		all := append(stamped([]string{"HOUSE=" + h.dir}), stamped([]string{workMark(h.dir)})...)
+		for _, pid := range all {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(all) == 0
+	})
+	<-h.exited
+}
+
+// remote is the test's hold on one run of the daemon.
+type remote struct {
+	*house
+	conn *rpc.Client
+	pid  int
+}
+
+// daemon is the next run of the daemon.
+func (h *house) daemon() *remote {
+	h.t.Helper()
+	h.strings.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
+	conn, err := h.strings.Accept()
+	if err != nil {
+		h.t.Fatalf("no daemon: %v", err)
+	}
+	d := &remote{house: h, conn: rpc.NewClient(conn)}
+	h.t.Cleanup(func() { d.conn.Close() })
+	d.pid = ask[int](d, "Pid", 0)
+	return d
+}
+
+// ask has the daemon do something and returns the answer.
+func ask[T any](d *remote, method string, arg any) T {
+	d.t.Helper()
+	answer, err := try[T](d, method, arg)
+	if err != nil {
+		d.t.Fatalf("%s: %v", method, err)
+	}
+	return answer
+}
+
+func try[T any](d *remote, method string, arg any) (T, error) {
+	var answer T
+	call := d.conn.Go("Daemon."+method, arg, &answer, make(chan *rpc.Call, 1))
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-call.Done:
+		return answer, call.Error
+	case <-limit.C:
+		var none T
+		return none, errors.New("no answer")
+	}
+}
+
+// shell is work that runs a script. In it $D is where it may leave its pids.
+func (h *house) shell(script string) WorkOptions {
+	return WorkOptions{Command: []string{"sh", "-c", script}, Env: h.env()}
+}
+
+func (h *house) env() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "D=" + h.dir, "ZKELECTD_TERM=7", workMark(h.dir)}
+}
+
+// work is running work with a lease: its main process, and one that has left the group and lost its parents.
+func (d *remote) work(lease time.Duration) (deadline time.Duration, pids []int) {
+	d.t.Helper()
+	ask[time.Duration](d, "Lease", time.Hour) // on a busy machine it takes its time to start
+	main := ask[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
+	pids = []int{main, d.seen("hidden")}
+	d.note(pids...)
+	return d.confirmed(lease), pids
+}
+
+// confirmed gives the work a lease, and returns its end once guard and keeper know it: the guard tells the keeper first.
+func (d *remote) confirmed(lease time.Duration) (deadline time.Duration) {
+	d.t.Helper()
+	deadline = ask[time.Duration](d, "Lease", lease)
+	eventually(d.t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == deadline })
+	return deadline
+}
+
+// wrote is the pid in a file, once it is there.
+func (h *house) wrote(name string) int {
+	h.t.Helper()
+	var pid int
+	eventually(h.t, name, func() bool {
+		text := read(filepath.Join(h.dir, name))
+		pid, _ = strconv.Atoi(strings.TrimSpace(text))
+		return pid != 0 && strings.HasSuffix(text, "\n")
+	})
+	return pid
+}
+
+// seen is the pid that a process of the work has here, from the one in a file, which is that in its own namespace.
+func (h *house) seen(name string) (pid int) {
+	h.t.Helper()
+	own := h.wrote(name)
+	eventually(h.t, name, func() bool {
+		for _, p := range stamped([]string{workMark(h.dir)}) {
+			if innermost(p) == own {
+				pid = p
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// keeper is the keeper's pid.
+func (h *house) keeper() (pid int) {
+	h.t.Helper()
+	eventually(h.t, "the keeper", func() bool {
+		for _, p := range listed(h.cmd.Process.Pid) {
+			if slices.Contains(commandLine(p), keeperArgument) {
+				pid = p
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// contained are all containments.
+var contained = []Containment{CgroupContainment, PidnsContainment, KeeperContainment}
+
+// note remembers processes that are alive.
+func (h *house) note(pids ...int) {
+	for _, pid := range pids {
+		if s, err := readStat(pid); err == nil {
+			h.born[pid] = s.started
+		}
+	}
+}
+
+// alive reports whether a process lives; one that was noted is told from others that get its pid.
+func (h *house) alive(pid int) bool {
+	s, err := readStat(pid)
+	born, noted := h.born[pid]
+	return err == nil && !s.zombie && (!noted || s.started == born)
+}
+
+// dead waits until none of the processes is left, and returns when that was.
+func (h *house) dead(pids ...int) time.Duration {
+	h.t.Helper()
+	for _, pid := range pids {
+		eventually(h.t, "the death of "+strconv.Itoa(pid), func() bool { return !h.alive(pid) })
+	}
+	return boottime.Now()
+}
+
+// lives checks that all of the processes work until a time.
+func (h *house) lives(until time.Duration, pids ...int) {
+	h.t.Helper()
+	eventually(h.t, "the time", func() bool { return boottime.Now() > until })
+	for _, pid := range pids {
+		if !alive(pid) {
+			h.t.Errorf("%d is dead", pid)
+		}
+	}
+}
+
+// status is the guard's exit status, or -1 for a signal.
+func (h *house) status() int {
+	h.t.Helper()
+	select {
+	case <-h.exited:
+	case <-time.After(patience):
+		h.t.Fatal("the guard does not end")
+	}
+	return h.cmd.ProcessState.ExitCode()
+}
+
+// signal sends the guard a signal. A stop has come into effect then: as long as one thread alone has been told, another may
+// still confirm a lease.
+func (h *house) signal(sig syscall.Signal) {
+	h.t.Helper()
+	h.cmd.Process.Signal(sig)
+	if sig == syscall.SIGSTOP {
+		eventually(h.t, "the stop", func() bool { return !running(h.cmd.Process.Pid) })
+	}
+}
+
+// stop stops processes; it has come into effect when it returns.
+func (h *house) stop(pids ...int) {
+	h.t.Helper()
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	for _, pid := range pids {
+		eventually(h.t, "the stop", func() bool { return !running(pid) })
+	}
+}
+
+// killAtOnce kills processes none of which sees another die. The guard must be the last: with it goes what its children's
+// process groups have for a parent in the session, and the kernel wakes those that are stopped in such a group.
+func (h *house) killAtOnce(pids ...int) {
+	h.t.Helper()
+	h.stop(pids...)
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// running reports whether a thread of a process is neither stopped nor dead.
+func running(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is in order
+	return slices.ContainsFunc(threads, func(file string) bool {
+		_, state, _ := strings.Cut(read(file), ") ")
+		return state != "" && !strings.ContainsRune("TtZX", rune(state[0]))
+	})
+}
+
+// burials are the sessions closed so far.
+func (h *house) burials() []burial {
+	h.t.Helper()
+	var all []burial
+	for line := range strings.Lines(read(filepath.Join(h.dir, "closed"))) {
+		var b burial
+		if err := json.Unmarshal([]byte(line), &b); err != nil {
+			h.t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// credentials are the session of every daemon here.
+func (h *house) credentials() Credentials {
+	return Credentials{Servers: []string{"a:1", "b:2"}, ID: 0x1234, Password: []byte("secret"), Timeout: 4 * time.Second, File: filepath.Join(h.dir, "session")}
+}

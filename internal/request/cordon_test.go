@@ -1,0 +1,216 @@
+package request
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestCordonAndDrain(t *testing.T) {
+	lasting := bob()
+	lasting.For = time.Hour
+	for name, c := range map[string]struct {
+		order      Order
+		node, site string
+		drain      bool
+		says       string
+		last       string
+		leader     string
+	}{
+		"a standby":               {bob(), "b1", "", false, "b1 is not chosen any more", "cordon of b1", "a1"},
+		"a standby for a time":    {lasting, "b1", "", false, "b1 is not chosen any more for 1h0m0s", "cordon of b1", "a1"},
+		"the leader":              {lasting, "a1", "", false, "a1 is not chosen any more for 1h0m0s; a1, which leads, goes on", "cordon of a1", "a1"},
+		"the leader's site":       {bob(), "", "dc1", false, "site dc1 is not chosen any more; a1, which leads, goes on", "cordon of site dc1", "a1"},
+		"another site":            {bob(), "", "dc2", false, "site dc2 is not chosen any more", "cordon of site dc2", "a1"},
+		"drain a standby":         {bob(), "b1", "", true, "b1 is not chosen any more; nobody there leads", "drain of b1", "a1"},
+		"drain another site":      {lasting, "", "dc2", true, "site dc2 is not chosen any more for 1h0m0s; nobody there leads", "drain of site dc2", "a1"},
+		"drain the leader":        {lasting, "a1", "", true, "a1 is not chosen any more for 1h0m0s, and leadership moves from a1 (dc1) to a2 (dc1)", "drain of a1", "a2"},
+		"drain the leader's site": {bob(), "", "dc1", true, "site dc1 is not chosen any more, and leadership moves from a1 (dc1) to b1 (dc2)", "drain of site dc1", "b1"},
+	} {
+		for _, soft := range []bool{false, true} {
+			h := group(t).leads("a1")
+			if soft {
+				h.orders().Pause = &cluster.Pause{Order: ann(1)}
+			}
+			given, err := h.gives(cordon(c.order, c.node, c.site, c.drain))
+			if err != nil || !slices.Equal(given.Says, []string{c.says}) || given.Control.LastOrder != c.last+" by bob@host" {
+				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, given.Says, given.Control.LastOrder)
+				continue
+			}
+			d := cluster.Duration(c.order.For)
+			want := []cluster.Cordon{{
+				Order: cluster.Order{ID: given.ID, By: "bob@host", Reason: "test", For: d, Left: d, Time: wall}, Node: c.node, Site: c.site, Drain: c.drain,
+			}}
+			if !reflect.DeepEqual(given.Control.Cordons, want) {
+				t.Errorf("%s: gave %+v", name, given.Control.Cordons)
+			}
+			if out := h.after(given); out.Leader.ID != c.leader {
+				t.Errorf("%s: then %q leads", name, out.Leader.ID)
+			}
+		}
+	}
+}
+
+func TestAForcedDrainWaitsForSomebodyElse(t *testing.T) {
+	h := group(t, cluster.Rules{MinPriority: 35}).leads("a1")
+	o := bob()
+	o.Force = true
+	given, err := h.gives(cordon(o, "a1", "", true))
+	if err != nil || !slices.Equal(given.Says, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
+		t.Fatalf("%v, %q", err, given.Says)
+	}
+	if out := h.after(given); out.Leader.ID != "a1" {
+		t.Errorf("then %q leads", out.Leader.ID)
+	}
+	h.node("b1").Priority = 36
+	if out := h.after(given); out.Leader.ID != "b1" {
+		t.Errorf("once b1 may lead, %q does", out.Leader.ID)
+	}
+}
+
+func TestAHardPauseLetsCordonButNotDrain(t *testing.T) {
+	h := group(t).leads("a1")
+	h.orders().Pause = &cluster.Pause{Order: ann(1), Hard: true}
+	if given, err := h.gives(cordon(bob(), "a1", "", false)); err != nil || len(given.Control.Cordons) != 1 {
+		t.Errorf("%v, %+v", err, given.Control.Cordons)
+	}
+}
+
+func TestACordonTakesThePlaceOfAnOlderOne(t *testing.T) {
+	h := group(t).leads("a1")
+	h.orders().Cordons = []cluster.Cordon{
+		{Order: ann(1), Node: "b1", Drain: true}, {Order: ann(2), Site: "dc2"}, {Order: ann(3), Node: "a2"},
+	}
+	h.orders().Last = 3
+	given, err := h.gives(cordon(bob(), "b1", "", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range given.Control.Cordons {
+		got = append(got, c.Target()+" "+c.Words())
+	}
+	want := []string{"site dc2 site dc2 is cordoned by ann@host: new kernel", "a2 cordoned by ann@host: new kernel", "b1 cordoned by bob@host: test"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		move       cluster.Move
+		node, site string
+		ends       bool
+	}{
+		"the target":   {cluster.Move{Node: "b1"}, "b1", "", true},
+		"another node": {cluster.Move{Node: "b1"}, "b2", "", false},
+		"its site":     {cluster.Move{Node: "b1"}, "", "dc2", false},
+		"the site":     {cluster.Move{Site: "dc2"}, "", "dc2", true},
+		"another site": {cluster.Move{Site: "dc2"}, "", "dc1", false},
+		"a node there": {cluster.Move{Site: "dc2"}, "b2", "", false},
+	} {
+		h := group(t).leads("a1")
+		c.move.Order = ann(1)
+		h.orders().Move, h.orders().Last = &c.move, 1
+		given, err := h.gives(cordon(bob(), c.node, c.site, false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := c.move.Target()
+		done, ended := given.Control.Ended(1)
+		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Says[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
+			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, given.Control.Move, given.Says)
+		}
+		if c.ends && (done.What != "move to "+target || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
+			t.Errorf("%s: ended as %+v", name, done)
+		}
+	}
+}
+
+func TestUncordon(t *testing.T) {
+	for name, c := range map[string]struct {
+		node, site string
+		all        bool
+		lifted     []int64
+		says       []string
+	}{
+		"a node":       {"b1", "", false, []int64{1}, []string{"lifted: drained by ann@host: new kernel"}},
+		"a site":       {"", "dc2", false, []int64{2}, []string{"lifted: site dc2 is cordoned by ann@host: new kernel"}},
+		"one that has": {"a2", "", false, []int64{3}, []string{"lifted: has stepped down by ann@host: new kernel"}},
+		"gone since":   {"x", "", false, []int64{4}, []string{"lifted: cordoned by ann@host: new kernel"}},
+		"all": {"", "", true, []int64{1, 2, 3, 4}, []string{
+			"lifted: drained by ann@host: new kernel", "lifted: site dc2 is cordoned by ann@host: new kernel",
+			"lifted: has stepped down by ann@host: new kernel", "lifted: cordoned by ann@host: new kernel",
+		}},
+	} {
+		h := group(t).leads("a1")
+		h.orders().Pause = &cluster.Pause{Order: ann(9), Hard: true}
+		h.orders().Cordons = []cluster.Cordon{
+			{Order: ann(1), Node: "b1", Drain: true}, {Order: ann(2), Site: "dc2"}, {Order: ann(3), Node: "a2", Drain: true, StepDown: true}, {Order: ann(4), Node: "x"},
+		}
+		h.orders().Last = 9
+		given, err := h.gives(uncordon(bob(), c.node, c.site, c.all))
+		if err != nil || !slices.Equal(given.Says, c.says) || len(given.Control.Cordons) != 4-len(c.lifted) {
+			t.Errorf("%s: %v, says %q, left %+v", name, err, given.Says, given.Control.Cordons)
+		}
+		for _, id := range c.lifted {
+			if done, ok := given.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
+				t.Errorf("%s: order %d ended as %+v", name, id, done)
+			}
+			if slices.ContainsFunc(given.Control.Cordons, func(x cluster.Cordon) bool { return x.ID == id }) {
+				t.Errorf("%s: order %d is still there", name, id)
+			}
+		}
+		if !strings.HasPrefix(given.Control.LastOrder, "uncordon of ") || !strings.Contains(given.Control.LastOrder, c.node+c.site) {
+			t.Errorf("%s: the last is %q", name, given.Control.LastOrder)
+		}
+	}
+}
+
+func TestStepDown(t *testing.T) {
+	lasting := bob()
+	lasting.For = 5 * time.Minute
+	for name, soft := range map[string]bool{"free": false, "paused softly": true} {
+		h := group(t).leads("a1")
+		h.orders().Last = 7
+		if soft {
+			h.orders().Pause = &cluster.Pause{Order: ann(1)}
+		}
+		given, err := h.gives(stepDown(lasting))
+		if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
+			t.Fatalf("%s: %v, %q", name, err, given.Says)
+		}
+		c := given.Control.Cordons
+		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Left) != 5*time.Minute || given.Control.LastOrder != "step-down of a1 by bob@host" {
+			t.Errorf("%s: gave %+v, the last is %q", name, c, given.Control.LastOrder)
+		}
+		if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Order != 8 {
+			t.Errorf("%s: decides %+v", name, d.Elect)
+		}
+	}
+}
+
+func TestSteppingDownEndsAMoveToTheLeader(t *testing.T) {
+	h := group(t).leads("b1")
+	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b1"}
+	given, err := h.gives(stepDown(bob()))
+	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and is not chosen; a1 (dc1) takes over"}
+	if err != nil || !slices.Equal(given.Says, want) || given.Control.Move != nil {
+		t.Errorf("%v, %q, %+v", err, given.Says, given.Control.Move)
+	}
+}
+
+func TestTheElectedStepsDownBeforeItLeads(t *testing.T) {
+	if given, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || given.Says[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+	h := group(t).elects("a1")
+	h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
+	if _, err := h.gives(stepDown(bob())); err == nil || err.Error() != "nobody leads" {
+		t.Errorf("one that is gone: %v", err)
+	}
+}

@@ -1,0 +1,98 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/whatif"
+)
+
+// Pause keeps policy from moving the leader; hard keeps even a dead one from being replaced.
+func Pause(q whatif.Question, o Order, hard bool) (Given, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Given{}, err
+	}
+	if before := d.next.Pause; before != nil {
+		d.say("replaces the pause %s", before.Order)
+	}
+	d.next.Pause = &cluster.Pause{Order: d.number(), Hard: hard}
+	if hard {
+		d.say("paused hard%s: nobody is elected, not even for a leader that dies", d.lasting())
+		return d.finish("hard pause")
+	}
+	d.say("paused%s: policy moves nobody; a leader that dies is still replaced", d.lasting())
+	return d.finish("pause")
+}
+
+// Resume ends a pause.
+func Resume(q whatif.Question, o Order) (Given, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Given{}, err
+	}
+	p := d.next.Pause
+	if p == nil {
+		return Given{}, errors.New("the group is not paused")
+	}
+	d.say("ended: the pause %s", p.Order)
+	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)
+	d.next.Pause = nil
+	return d.finish("resume")
+}
+
+// Elect has the election run once by policy alone, without failback, damping and moves.
+func Elect(q whatif.Question, o Order) (Given, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = d.moving()
+	}
+	if err != nil {
+		return Given{}, err
+	}
+	if d.next.Move != nil {
+		d.say("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Order)
+	}
+	number := d.number()
+	d.next.Elect = &number
+	leader, at := d.leader()
+	switch out := d.foresee(); {
+	case !out.Led():
+		d.say("nobody may lead: %s", elector.Refusals(out.Last.Ranking))
+	case out.Leader.ID == leader:
+		d.say("%s (%s) is the best and stays", leader, at)
+	default:
+		d.say("%s (%s) takes over", out.Leader.ID, out.Leader.Node.Record.Site)
+	}
+	return d.finish("election")
+}
+
+// Forgive lifts the strikes of a node, or of all where node is empty.
+func Forgive(q whatif.Question, o Order, node string) (Given, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Given{}, err
+	}
+	rec := q.Snapshot.Elected.Record
+	for _, x := range rec.Exclusions {
+		if node == "" || x.Node == node {
+			d.say("lifted: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
+		}
+	}
+	if len(d.given.Says) == 0 {
+		if node == "" {
+			return Given{}, errors.New("no node has strikes")
+		}
+		return Given{}, fmt.Errorf("%s has no strikes", node)
+	}
+	if d.next.Full() {
+		return Given{}, errors.New("there are too many orders: 'zkelectd uncordon' some first")
+	}
+	d.next.Forgiven = append(d.next.Forgiven, cluster.Forgiven{Order: d.number(), Node: node, Term: rec.Term})
+	if node == "" {
+		return d.finish("forgiving of all")
+	}
+	return d.finish("forgiving of " + node)
+}

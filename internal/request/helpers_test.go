@@ -1,0 +1,173 @@
+package request
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
+)
+
+var wall = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func member(id, site string, seq int32, priority int) cluster.Member {
+	name := fmt.Sprintf("%s-n_%010d", id, seq)
+	return cluster.Member{
+		Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: seq},
+		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},
+	}
+}
+
+func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
+
+// house is a group with orders, asked about and ordered about.
+type house struct {
+	t rapid.TB
+	q whatif.Question
+}
+
+// group has a1 and a2 on dc1, b1 and b2 on dc2, best first, and nobody elected.
+func group(t rapid.TB, rules ...cluster.Rules) *house {
+	t.Helper()
+	r := append(rules, cluster.Rules{})[0]
+	if r.Type == "" {
+		r.Type = "priority"
+	}
+	p, err := policy.New(cluster.Policy{Revision: 1, Rules: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := []cluster.Member{member("a1", "dc1", 1, 40), member("a2", "dc1", 2, 30), member("b1", "dc2", 3, 20), member("b2", "dc2", 4, 10)}
+	return &house{t: t, q: whatif.Question{
+		Snapshot: cluster.Snapshot{Members: members, Elector: true, Leadership: true, Self: members[0].Incarnation},
+		Policy:   p, Wall: wall, Options: elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour},
+	}}
+}
+
+func (h *house) node(id string) *cluster.Node {
+	s := &h.q.Snapshot
+	return &s.Members[slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })].Node.Record
+}
+
+// elects has a member elected in term 7, leads has it lead as well.
+func (h *house) elects(id string) *house {
+	s := &h.q.Snapshot
+	for _, m := range s.Members {
+		if m.ID == id {
+			s.Elected = exists(cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
+		}
+	}
+	return h
+}
+
+func (h *house) leads(id string) *house {
+	s := &h.elects(id).q.Snapshot
+	e := s.Elected.Record
+	s.Fence = exists(cluster.Fence{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.FenceReady})
+	s.Current = exists(cluster.Current{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.CurrentReady})
+	return h
+}
+
+func (h *house) orders() *cluster.Control {
+	h.q.Snapshot.Control.Exists = true
+	return &h.q.Snapshot.Control.Record
+}
+
+func ann(number int64) cluster.Order {
+	return cluster.Order{ID: number, By: "ann@host", Reason: "new kernel", Time: wall}
+}
+
+func bob() Order { return Order{By: "bob@host", Reason: "test"} }
+
+// copied is a snapshot that shares no slice with what it was made from.
+func copied(s cluster.Snapshot) cluster.Snapshot {
+	s.Members = slices.Clone(s.Members)
+	s.Control.Record = s.Control.Record.Clone()
+	s.Elected.Record.Exclusions = slices.Clone(s.Elected.Record.Exclusions)
+	return s
+}
+
+// gives has a command carried out, and checks what holds of all of them.
+func (h *house) gives(command func(whatif.Question) (Given, error)) (Given, error) {
+	h.t.Helper()
+	before := copied(h.q.Snapshot)
+	given, err := command(h.q)
+	if !reflect.DeepEqual(before, h.q.Snapshot) {
+		h.t.Fatalf("changed what it was given:\n%+v\nwas\n%+v", h.q.Snapshot, before)
+	}
+	if err != nil {
+		if !reflect.DeepEqual(given, Given{}) {
+			h.t.Fatalf("refused (%v), but gave %+v", err, given)
+		}
+		return given, err
+	}
+	last := before.Control.Record.Last
+	if given.ID != last+1 || given.Control.Last != last+1 || len(given.Says) == 0 {
+		h.t.Fatalf("order %d after %d, the last is %d, says %q", given.ID, last, given.Control.Last, given.Says)
+	}
+	if !strings.HasSuffix(given.Control.LastOrder, " by bob@host") {
+		h.t.Fatalf("the last order is %q", given.Control.LastOrder)
+	}
+	return given, nil
+}
+
+// after is the group once the real elector has acted on the orders given.
+func (h *house) after(given Given) whatif.Outcome {
+	q := h.q
+	q.Snapshot.Control = exists(given.Control)
+	return whatif.Run(q)
+}
+
+// decides is what the real elector writes first.
+func (h *house) decides(given Given) elector.Decision {
+	s := h.q.Snapshot
+	s.Control = exists(given.Control)
+	return h.elector(s)
+}
+
+// elector is a real one's decision.
+func (h *house) elector(s cluster.Snapshot) elector.Decision {
+	rec := s.Elected.Record
+	return elector.New(h.q.Options).Decide(elector.Input{
+		Snapshot: s, Policy: h.q.Policy, Now: time.Hour, Wall: wall, Exclusions: rec.Exclusions, Age: make([]time.Duration, len(rec.Exclusions)),
+	})
+}
+
+func move(o Order, node, site string) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Move(q, o, node, site) }
+}
+
+func stepDown(o Order) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return StepDown(q, o) }
+}
+
+func cordon(o Order, node, site string, drain bool) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Cordon(q, o, node, site, drain) }
+}
+
+func uncordon(o Order, node, site string, all bool) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Uncordon(q, o, node, site, all) }
+}
+
+func pause(o Order, hard bool) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Pause(q, o, hard) }
+}
+
+func resume(o Order) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Resume(q, o) }
+}
+
+func elect(o Order) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Elect(q, o) }
+}
+
+func forgive(o Order, node string) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Forgive(q, o, node) }
+}

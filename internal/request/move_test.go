@@ -1,0 +1,154 @@
+package request
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestMove(t *testing.T) {
+	led := func(t *testing.T) *house { return group(t).leads("a1") }
+	lasting, forced := bob(), bob()
+	lasting.For, forced.Force = 10*time.Minute, true
+	for name, c := range map[string]struct {
+		group  func(*testing.T) *house
+		order  Order
+		node   string
+		site   string
+		says   []string
+		leader string
+	}{
+		"to a node":       {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"to a site":       {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"for a time":      {led, lasting, "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2) for 10m0s"}, "b1"},
+		"to the leader":   {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
+		"to its own site": {led, lasting, "", "dc1", []string{"a1 leads already; it stays first for 10m0s"}, "a1"},
+		"nobody leads":    {func(t *testing.T) *house { return group(t) }, bob(), "b2", "", []string{"nobody leads: b2 is to"}, "b2"},
+		"elected only":    {func(t *testing.T) *house { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"paused softly": {func(t *testing.T) *house {
+			h := led(t)
+			h.orders().Pause = &cluster.Pause{Order: ann(1)}
+			return h
+		}, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"back, under manual failback": {func(t *testing.T) *house {
+			return group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
+		}, bob(), "a1", "", []string{"moves leadership from b1 (dc2) to a1 (dc1)"}, "a1"},
+		"in place of another": {func(t *testing.T) *house {
+			h := led(t)
+			h.orders().Move = &cluster.Move{Order: ann(1), Site: "dc1"}
+			return h
+		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"by force": {func(t *testing.T) *house {
+			h := led(t)
+			h.node("b2").Unhealthy = "no disk"
+			return h
+		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"against policy by force": {func(t *testing.T) *house { return group(t, cluster.Rules{Never: []string{"b2"}}).leads("a1") }, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"past a cordon by force": {func(t *testing.T) *house {
+			h := led(t)
+			h.orders().Cordons = []cluster.Cordon{{Order: ann(1), Site: "dc2", Drain: true}}
+			return h
+		}, forced, "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+	} {
+		h := c.group(t)
+		given, err := h.gives(move(c.order, c.node, c.site))
+		if err != nil || !slices.Equal(given.Says, c.says) {
+			t.Errorf("%s: %v, says %q", name, err, given.Says)
+			continue
+		}
+		want := &cluster.Move{Order: cluster.Order{
+			ID: given.ID, By: "bob@host", Reason: "test", For: cluster.Duration(c.order.For), Left: cluster.Duration(c.order.For), Time: wall,
+		}, Node: c.node, Site: c.site, Force: c.order.Force}
+		if !reflect.DeepEqual(given.Control.Move, want) || given.Control.LastOrder != "move to "+want.Target()+" by bob@host" {
+			t.Errorf("%s: gave %+v, the last is %q", name, given.Control.Move, given.Control.LastOrder)
+		}
+		if out := h.after(given); out.Leader.ID != c.leader {
+			t.Errorf("%s: then %q leads", name, out.Leader.ID)
+		}
+	}
+}
+
+// What force cannot help must not be advised.
+func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
+	struck := func(h *house) {
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b2", Strikes: 2, For: cluster.Duration(time.Hour), Term: 3, Reason: "stalled"}}
+	}
+	missing := func(h *house) { h.q.Snapshot.Members[3].Node.Exists = false }
+	for name, spoil := range map[string]func(*house){"excluded": struck, "without a record": missing} {
+		for _, force := range []bool{false, true} {
+			h := group(t).leads("a1")
+			spoil(h)
+			o := bob()
+			o.Force = force
+			_, err := h.gives(move(o, "b2", ""))
+			if err == nil || !strings.Contains(err.Error(), "b2 may not lead: b2: ") || strings.Contains(err.Error(), "--force") {
+				t.Errorf("%s, forced %t: %v", name, force, err)
+			}
+		}
+	}
+}
+
+func TestAMoveToASiteTakesWhoMayLeadThere(t *testing.T) {
+	h := group(t).leads("a1")
+	h.node("b1").Unhealthy = "no disk"
+	given, err := h.gives(move(bob(), "", "dc2"))
+	if err != nil || given.Says[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+}
+
+// While leadership is handed over, the leader is who still holds it.
+func TestTheLeaderIsWhoHoldsLeadership(t *testing.T) {
+	h := group(t).leads("b1")
+	h.elects("a1")
+	h.q.Snapshot.Elected.Record.Term = 8
+	given, err := h.gives(move(bob(), "b2", ""))
+	if err != nil || given.Says[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+}
+
+func TestElect(t *testing.T) {
+	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
+	h.orders().Pause = &cluster.Pause{Order: ann(1)}
+	h.orders().Last = 4
+	given, err := h.gives(elect(bob()))
+	if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) takes over"}) || given.Control.Elect == nil || given.Control.Elect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
+		t.Errorf("%v, %+v", err, given)
+	}
+	if out := h.after(given); out.Leader.ID != "a1" {
+		t.Errorf("then %q leads", out.Leader.ID)
+	}
+
+	h = group(t).leads("a1")
+	h.orders().Move = &cluster.Move{Order: ann(1), Node: "a1"}
+	given, err = h.gives(elect(bob()))
+	if err != nil || !slices.Equal(given.Says, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+
+	h = group(t)
+	for i := range h.q.Snapshot.Members {
+		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
+	}
+	given, err = h.gives(elect(bob()))
+	if err != nil || len(given.Says) != 1 || !strings.HasPrefix(given.Says[0], "nobody may lead: a1: unhealthy: no disk") {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+}
+
+func TestAnElectionGoesPastAMove(t *testing.T) {
+	h := group(t).leads("b2")
+	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b2"}
+	given, err := h.gives(elect(bob()))
+	if err != nil || !slices.Equal(given.Says, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
+		t.Errorf("%v, %q", err, given.Says)
+	}
+	if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseElect || d.Elect.Order != given.ID || d.Elect.OrderBy != "bob@host" {
+		t.Errorf("decides %+v", d.Elect)
+	}
+}

@@ -1,0 +1,195 @@
+// Package request makes an operator's command into a change of the orders that the elector acts on, or refuses it with
+// the reason. It is pure: a function from a snapshot to the next record of control.
+package request
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/whatif"
+)
+
+// Order is what every command has.
+type Order struct {
+	// By is user@host, Reason in that person's words.
+	By, Reason string
+	// For is how long it holds, 0 without end.
+	For time.Duration
+	// Force gives it although it would be refused.
+	Force bool
+}
+
+// Given is an order to be written.
+type Given struct {
+	Control cluster.Control
+	// ID is its number, Says what will happen, in words.
+	ID   int64
+	Says []string
+}
+
+// draft is an order that is being made out.
+type draft struct {
+	q     whatif.Question
+	order Order
+	next  cluster.Control
+	given Given
+}
+
+func newDraft(q whatif.Question, o Order) (*draft, error) {
+	if control := q.Snapshot.Control; control.Newer() != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w", control.Err)
+	} else if control.Err != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties it", control.Err)
+	}
+	d := &draft{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
+	d.next.Continue(q.Snapshot.Elected.Record.Order)
+	if err := d.next.Exhausted(); err != nil {
+		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties them", err)
+	}
+	return d, nil
+}
+
+// number makes out the order itself.
+func (d *draft) number() cluster.Order {
+	o := d.next.Next(cluster.Order{By: d.order.By, Reason: d.order.Reason, For: cluster.Duration(d.order.For), Time: d.q.Wall})
+	d.given.ID = o.ID
+	return o
+}
+
+func (d *draft) say(format string, args ...any) {
+	d.given.Says = append(d.given.Says, fmt.Sprintf(format, args...))
+}
+
+// finish completes the order; what goes into the record for others who give one at the same time.
+func (d *draft) finish(what string) (Given, error) {
+	adds := d.given.ID != 0
+	if !adds {
+		d.number()
+	}
+	d.next.LastOrder = fmt.Sprintf("%s by %s", what, d.order.By)
+	if adds && len(cluster.Encode(&d.next)) > maxControl {
+		return Given{}, errors.New("there are too many orders with long reasons: 'zkelectd uncordon' some first")
+	}
+	d.given.Control = d.next
+	return d.given, nil
+}
+
+// foresee is what would come of the orders as they are made out.
+func (d *draft) foresee() whatif.Outcome {
+	q := d.q
+	q.Snapshot.Control.Exists, q.Snapshot.Control.Record = true, d.next.Clone()
+	return whatif.Run(q)
+}
+
+// moving refuses what a hard pause would keep from happening.
+func (d *draft) moving() error {
+	if p := d.next.Pause; p != nil && p.Hard {
+		return fmt.Errorf("the group is paused hard %s: 'zkelectd resume' first", p.Order)
+	}
+	return nil
+}
+
+func (d *draft) lasting() string {
+	if d.order.For == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for %s", d.order.For)
+}
+
+// leader is the node that leads or is to.
+func (d *draft) leader() (node, site string) {
+	s := &d.q.Snapshot
+	if s.Current.Readable() {
+		return s.Current.Record.Node, s.Current.Record.Site
+	}
+	if s.Elected.Readable() {
+		if _, alive := s.Member(s.Elected.Record.Incarnation); alive {
+			return s.Elected.Record.Node, s.Elected.Record.Site
+		}
+	}
+	return "", ""
+}
+
+// target checks that somebody is meant.
+func (d *draft) target(node, site string) error {
+	if (node == "") == (site == "") {
+		return errNamed
+	}
+	var known []string
+	for _, m := range d.q.Snapshot.Members {
+		name := m.ID
+		if site != "" {
+			name = m.Node.Record.Site
+		}
+		if name == node+site {
+			return nil
+		}
+		if !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+	}
+	slices.Sort(known)
+	kind := "node"
+	if site != "" {
+		kind = "site"
+	}
+	return fmt.Errorf("no member has the %s %q; there are %s", kind, node+site, strings.Join(known, ", "))
+}
+
+// refused says why a move's target may not lead.
+func refused(out whatif.Outcome, m cluster.Move) string {
+	var why []string
+	for _, e := range out.Last.Ranking.Entries {
+		if m.Meets(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
+			why = append(why, e.Member.ID+": "+e.Refused())
+		}
+	}
+	if len(why) == 0 {
+		return strings.TrimSpace(out.Last.Holding + " " + out.Last.Note)
+	}
+	return strings.Join(why, "; ")
+}
+
+// Move puts a node or a site first.
+func Move(q whatif.Question, o Order, node, site string) (Given, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = errors.Join(d.target(node, site), d.moving())
+	}
+	if err != nil {
+		return Given{}, err
+	}
+	before := d.next.Move
+	m := &cluster.Move{Order: d.number(), Node: node, Site: site, Force: o.Force}
+	d.next.Move = m
+	if asked := d.next.Elect; asked != nil {
+		d.say("ends the election asked for %s", asked)
+		d.next.End(asked.ID, "election", "ended by a move", q.Wall)
+		d.next.Elect = nil
+	}
+	out := d.foresee()
+	if !m.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
+		why := refused(out, *m)
+		m.Force = true
+		if forced := d.foresee(); !o.Force && m.Meets(forced.Leader.ID, forced.Leader.Node.Record.Site) {
+			why += "; --force moves it there all the same"
+		}
+		return Given{}, fmt.Errorf("%s may not lead: %s", m.Target(), why)
+	}
+	if before != nil {
+		d.say("replaces the move to %s %s", before.Target(), before.Order)
+	}
+	switch leader, at := d.leader(); {
+	case m.Meets(leader, at):
+		d.say("%s leads already; it stays first%s", leader, d.lasting())
+	case leader == "":
+		d.say("nobody leads: %s is to%s", out.Leader.ID, d.lasting())
+	default:
+		d.say("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID, out.Leader.Node.Record.Site, d.lasting())
+	}
+	return d.finish("move to " + m.Target())
+}

@@ -1,0 +1,126 @@
+package request
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestPause(t *testing.T) {
+	lasting := bob()
+	lasting.For = time.Hour
+	for name, c := range map[string]struct {
+		order  Order
+		hard   bool
+		before *cluster.Pause
+		says   []string
+		last   string
+	}{
+		"soft":            {bob(), false, nil, []string{"paused: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
+		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
+		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: nobody is elected, not even for a leader that dies"}, "hard pause by bob@host"},
+		"in place of one": {bob(), false, &cluster.Pause{Order: ann(1), Hard: true}, []string{
+			"replaces the pause by ann@host: new kernel", "paused: policy moves nobody; a leader that dies is still replaced",
+		}, "pause by bob@host"},
+	} {
+		h := group(t).leads("a1")
+		h.orders().Pause, h.orders().Last = c.before, 3
+		given, err := h.gives(pause(c.order, c.hard))
+		if err != nil || !slices.Equal(given.Says, c.says) || given.Control.LastOrder != c.last {
+			t.Errorf("%s: %v, %q, the last is %q", name, err, given.Says, given.Control.LastOrder)
+		}
+		d := cluster.Duration(c.order.For)
+		want := &cluster.Pause{Order: cluster.Order{ID: 4, By: "bob@host", Reason: "test", For: d, Left: d, Time: wall}, Hard: c.hard}
+		if !reflect.DeepEqual(given.Control.Pause, want) {
+			t.Errorf("%s: gave %+v", name, given.Control.Pause)
+		}
+		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
+		h.q.Snapshot.Current = cluster.Slot[cluster.Current]{}
+		if out := h.after(given); out.Led() == c.hard {
+			t.Errorf("%s: after the leader's death %q leads", name, out.Leader.ID)
+		}
+	}
+}
+
+func TestResume(t *testing.T) {
+	for _, hard := range []bool{false, true} {
+		h := group(t).leads("a1")
+		h.orders().Pause, h.orders().Last = &cluster.Pause{Order: ann(3), Hard: hard}, 3
+		given, err := h.gives(resume(bob()))
+		if err != nil || !slices.Equal(given.Says, []string{"ended: the pause by ann@host: new kernel"}) || given.Control.Pause != nil || given.Control.LastOrder != "resume by bob@host" {
+			t.Errorf("%v, %+v", err, given)
+		}
+		if done, ok := given.Control.Ended(3); !ok || done.What != "pause" || done.Outcome != "ended by bob@host" || !done.Time.Equal(wall) {
+			t.Errorf("ended as %+v", done)
+		}
+	}
+}
+
+func TestForgive(t *testing.T) {
+	strikes := []cluster.Exclusion{
+		{Node: "b1", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"},
+		{Node: "b2", Strikes: 1, Served: true, Term: 3, Reason: "its task failed"},
+	}
+	for name, c := range map[string]struct {
+		node string
+		says []string
+		last string
+	}{
+		"one": {"b1", []string{"lifted: strike 2 of b1: stalled"}, "forgiving of b1 by bob@host"},
+		"all": {"", []string{"lifted: strike 2 of b1: stalled", "lifted: strike 1 of b2: its task failed"}, "forgiving of all by bob@host"},
+	} {
+		h := group(t).leads("a1")
+		h.q.Snapshot.Elected.Record.Exclusions = strikes
+		given, err := h.gives(forgive(bob(), c.node))
+		if err != nil || !slices.Equal(given.Says, c.says) || given.Control.LastOrder != c.last {
+			t.Fatalf("%s: %v, %q, the last is %q", name, err, given.Says, given.Control.LastOrder)
+		}
+		f := given.Control.Forgiven
+		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != given.ID || f[0].By != "bob@host" {
+			t.Fatalf("%s: gave %+v", name, f)
+		}
+		for _, x := range strikes {
+			if want := c.node == "" || c.node == x.Node; f[0].Covers(x) != want {
+				t.Errorf("%s: covers %+v: %t", name, x, !want)
+			}
+		}
+		if later := (cluster.Exclusion{Node: "b1", Term: 7}); f[0].Covers(later) {
+			t.Errorf("%s: covers a strike that is earned by the term that runs", name)
+		}
+	}
+}
+
+func TestWhoIsForgivenMayLeadAgain(t *testing.T) {
+	h := group(t).leads("a1")
+	h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"}}
+	given, err := h.gives(forgive(bob(), "a2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.q.Change.Without = []string{"a1"}
+	if out := h.after(Given{Control: *h.orders()}); out.Leader.ID != "b1" {
+		t.Errorf("excluded, yet %q leads", out.Leader.ID)
+	}
+	if out := h.after(given); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
+		t.Errorf("forgiven, yet %q leads: %+v", out.Leader.ID, out.Steps)
+	}
+}
+
+// A number is never given twice, whatever has ended since.
+func TestNumbersRise(t *testing.T) {
+	h := group(t).leads("a1")
+	for i := range 30 {
+		give := pause(bob(), i%4 == 2)
+		if i%2 == 1 {
+			give = resume(bob())
+		}
+		given, err := h.gives(give)
+		if err != nil || given.ID != int64(i+1) {
+			t.Fatalf("order %d is number %d: %v", i, given.ID, err)
+		}
+		h.q.Snapshot.Control = exists(given.Control)
+	}
+}

@@ -1,0 +1,178 @@
+package request
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+)
+
+func drawHouse(t *rapid.T) *house {
+	rules := cluster.Rules{
+		Type: rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site"}).Draw(t, "type"), MinPriority: rapid.IntRange(0, 2).Draw(t, "least"),
+		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual, cluster.FailbackDelayed}).Draw(t, "failback"), FailbackDelay: cluster.Duration(time.Minute),
+	}
+	h := group(t, rules)
+	s := &h.q.Snapshot
+	s.Members = nil
+	var ids []string
+	for i := range rapid.IntRange(1, 5).Draw(t, "members") {
+		id := fmt.Sprintf("n%d", i)
+		m := member(id, rapid.SampledFrom([]string{"dc1", "dc2", "dc3"}).Draw(t, "site"), int32(i+1), rapid.IntRange(0, 3).Draw(t, "priority"))
+		if rapid.IntRange(0, 4).Draw(t, "unhealthy") == 0 {
+			m.Node.Record.Unhealthy = "no disk"
+		}
+		s.Members, ids = append(s.Members, m), append(ids, id)
+	}
+	s.Self = s.Members[0].Incarnation
+	switch who := rapid.SampledFrom(ids).Draw(t, "leader"); rapid.SampledFrom([]string{"leads", "elected", "gone", "nobody"}).Draw(t, "state") {
+	case "leads":
+		h.leads(who)
+	case "elected":
+		h.elects(who)
+	case "gone":
+		s.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-n_0000000000", Cause: cluster.CauseFirst})
+	}
+	if s.Elected.Exists {
+		for _, id := range ids {
+			if rapid.IntRange(0, 3).Draw(t, "struck") == 0 {
+				s.Elected.Record.Exclusions = append(s.Elected.Record.Exclusions, cluster.Exclusion{
+					Node: id, Strikes: rapid.IntRange(1, 7).Draw(t, "strikes"), For: cluster.Duration(time.Hour), Term: rapid.Int64Range(1, 6).Draw(t, "term"),
+				})
+			}
+		}
+	}
+	drawOrders(t, h.orders(), ids)
+	return h
+}
+
+func drawOrder(t *rapid.T) cluster.Order {
+	lasts := cluster.Duration(rapid.SampledFrom([]time.Duration{0, 0, time.Minute, time.Hour}).Draw(t, "for"))
+	return cluster.Order{By: "ann@host", For: lasts, Time: wall}
+}
+
+func drawOrders(t *rapid.T, c *cluster.Control, ids []string) {
+	if rapid.IntRange(0, 2).Draw(t, "pause") == 0 {
+		c.Pause = &cluster.Pause{Order: c.Next(drawOrder(t)), Hard: rapid.Bool().Draw(t, "hard")}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "move") == 0 {
+		c.Move = &cluster.Move{Order: c.Next(drawOrder(t)), Node: rapid.SampledFrom(ids).Draw(t, "before"), Force: rapid.Bool().Draw(t, "by force")}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "elect") == 0 {
+		o := c.Next(drawOrder(t))
+		c.Elect = &o
+	}
+	for _, id := range ids {
+		if rapid.IntRange(0, 4).Draw(t, "cordon") == 0 {
+			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(drawOrder(t)), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
+		}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "forgiven") == 0 {
+		c.Forgiven = append(c.Forgiven, cluster.Forgiven{Order: c.Next(drawOrder(t)), Term: 7})
+	}
+}
+
+func drawGiven(t *rapid.T) Order {
+	o := bob()
+	o.For = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "lasting")
+	o.Force = rapid.Bool().Draw(t, "force")
+	return o
+}
+
+// settles has the real elector decide until nothing moves, writing the orders it changes as well, and returns the leader.
+// It waits for who tries again after a strike, but not for the end of an order.
+func (h *house) settles(given Given) string {
+	s := h.q.Snapshot
+	s.Control = exists(given.Control)
+	e := elector.New(h.q.Options)
+	const limit = 50 * time.Second
+	var passed time.Duration
+	for range 60 {
+		rec := s.Elected.Record
+		ages := slices.Repeat([]time.Duration{passed}, len(rec.Exclusions))
+		d := e.Decide(elector.Input{Snapshot: s, Policy: h.q.Policy, Now: time.Hour + passed, Wall: wall, Exclusions: rec.Exclusions, Age: ages})
+		switch {
+		case d.Elect != nil:
+			led := &house{t: h.t, q: h.q}
+			led.q.Snapshot = s
+			led.leads(d.Elect.Node)
+			s = led.q.Snapshot
+			s.Elected.Record = *d.Elect
+			s.Fence.Record.Term, s.Current.Record.Term = d.Elect.Term, d.Elect.Term
+		case d.Control != nil:
+			s.Control.Record = *d.Control
+		case d.Note != "" && d.Wake > time.Hour+passed && d.Wake < time.Hour+limit:
+			passed = d.Wake - time.Hour
+		default:
+			m, _ := s.Member(rec.Incarnation)
+			return m.ID
+		}
+	}
+	h.t.Fatal("does not come to rest")
+	return ""
+}
+
+func TestAMoveThatIsGivenComesTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := drawHouse(t)
+		m := rapid.SampledFrom(h.q.Snapshot.Members).Draw(t, "to")
+		node, site := m.ID, ""
+		if rapid.Bool().Draw(t, "to the site") {
+			node, site = "", m.Node.Record.Site
+		}
+		given, err := h.gives(move(drawGiven(t), node, site))
+		if err != nil {
+			return
+		}
+		out := h.after(given)
+		if !out.Led() || !given.Control.Move.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
+			t.Fatalf("given to %s, but %q is foreseen to lead: %q", given.Control.Move.Target(), out.Leader.ID, given.Says)
+		}
+		leader := h.settles(given)
+		if leader == "" || !given.Control.Move.Meets(leader, h.node(leader).Site) {
+			t.Fatalf("given to %s, but %q leads: %q", given.Control.Move.Target(), leader, given.Says)
+		}
+	})
+}
+
+func TestWhoStepsDownDoesNotLead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := drawHouse(t)
+		s := h.q.Snapshot
+		old := s.Elected.Record.Node
+		if s.Current.Readable() {
+			old = s.Current.Record.Node
+		}
+		given, err := h.gives(stepDown(drawGiven(t)))
+		if err != nil {
+			return
+		}
+		if out := h.after(given); !out.Led() || out.Leader.ID == old {
+			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, given.Says)
+		}
+		if leader := h.settles(given); leader == "" || leader == old {
+			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, given.Says)
+		}
+	})
+}
+
+func TestADrainedLeaderGoesUnlessForced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := drawHouse(t)
+		m := rapid.SampledFrom(h.q.Snapshot.Members).Draw(t, "of")
+		o := drawGiven(t)
+		o.Force = false
+		given, err := h.gives(cordon(o, m.ID, "", true))
+		if err != nil {
+			return
+		}
+		if leader := h.settles(given); leader == m.ID {
+			t.Fatalf("drained, %s leads: %q", m.ID, given.Says)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestSlipsOfRequests(t *testing.T) {
+	const node, all = "name a node or a site, one of them", "name a node, a site or all, one of them"
+	for _, c := range []struct {
+		r    Request
+		want string
+	}{
+		{Request{Kind: KindMove}, node},
+		{Request{Kind: KindCordon}, node},
+		{Request{Kind: KindDrain, Node: "a1", Site: "dc1"}, node},
+		{Request{Kind: KindUncordon}, all},
+		{Request{Kind: KindUncordon, Node: "a1", All: true}, all},
+		{Request{Kind: KindUncordon, Node: "a1", Site: "dc1"}, node},
+		{Request{Kind: KindForgive}, "name a node or all, one of them"},
+		{Request{Kind: KindForgive, Node: "a1", All: true}, "name a node or all, one of them"},
+		{Request{Kind: KindPause, Order: Order{For: -time.Second}}, "less than no time"},
+		{Request{Kind: KindElect, Order: Order{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
+		{Request{Kind: KindElect, Order: Order{Reason: strings.Repeat("x", MaxReason)}}, ""},
+		{Request{Kind: KindMove, Node: "a1"}, ""},
+		{Request{Kind: KindUncordon, All: true}, ""},
+		{Request{Kind: KindForgive, Node: "a1"}, ""},
+		{Request{Kind: KindStepDown}, ""},
+	} {
+		if err := c.r.Check(); (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, want %s", c.r, err, c.want)
+		}
+	}
+}
+
+// Each kind does what it is called.
+func TestRequests(t *testing.T) {
+	for kind, want := range map[Kind]string{
+		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindElect: "a1 (dc1) is the best and stays",
+		KindCordon: "b1 is not chosen any more", KindDrain: "b1 is not chosen any more; nobody there leads", KindPause: "paused",
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindForgive: "b1 has no strikes", "dance": `there is no order "dance"`,
+	} {
+		r := Request{Kind: kind, Order: bob()}
+		if kind.Takes(FieldNode) {
+			r.Node = "b1"
+		}
+		given, err := r.Give(group(t).leads("a1").q)
+		said := strings.Join(given.Says, "; ")
+		var refused *RefusedError
+		if err != nil {
+			said = err.Error()
+			if !errors.As(err, &refused) {
+				t.Errorf("%s: %T", kind, err)
+			}
+		}
+		if !strings.HasPrefix(said, want) {
+			t.Errorf("%s: %s, want %s", kind, said, want)
+		}
+	}
+	if len(Kinds()) != 9 {
+		t.Errorf("%v", Kinds())
+	}
+}
+
+func TestAnOrderHoldsForABoundedTime(t *testing.T) {
+	r := Request{Kind: KindPause, Order: Order{For: cluster.MaxOrderTime}}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	if r.Order.For++; r.Check() == nil {
+		t.Error("one that lasts longer is taken")
+	}
+}
+
+// However many orders with however long reasons there are, daemons can read them, and they can be lifted.
+func TestOrdersDoNotOutgrowTheirRecord(t *testing.T) {
+	h := group(t).leads("a1")
+	by := bob()
+	by.Reason = strings.Repeat("\x01", MaxReason) // six bytes each as JSON
+	for i := range 200 {
+		h.q.Snapshot.Members = append(h.q.Snapshot.Members, member(fmt.Sprint("x", i), "dc3", int32(10+i), 0))
+	}
+	refused := ""
+	for i := 0; i < 200 && refused == ""; i++ {
+		given, err := Request{Kind: KindCordon, Node: fmt.Sprint("x", i), Order: by}.Give(h.q)
+		if err != nil {
+			refused = err.Error()
+			break
+		}
+		h.q.Snapshot.Control = exists(given.Control)
+	}
+	if !strings.Contains(refused, "there are too many orders with long reasons") {
+		t.Errorf("%q", refused)
+	}
+	if n := len(cluster.Encode(&h.q.Snapshot.Control.Record)); n > cluster.MaxRecord {
+		t.Errorf("%d bytes", n)
+	}
+	given, err := Request{Kind: KindUncordon, All: true, Order: by}.Give(h.q)
+	if n := len(cluster.Encode(&given.Control)); err != nil || n > cluster.MaxRecord {
+		t.Errorf("%v, %d bytes", err, n)
+	}
+}

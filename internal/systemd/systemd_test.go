@@ -1,0 +1,308 @@
+package systemd
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	permit = "/sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-permit"
+	gate   = permit + "/cgroup.events"
+	socket = "/run/zkelectd/unit.sock"
+	token  = "/run/zkelectd.units/app.service.env"
+)
+
+var want = Want{Permit: "cgroup.events", Fencing: token}
+
+// manager plays systemd on a real bus, for what a real one cannot be made to say; scripts/systemd-guest-unit.sh has that.
+type manager struct {
+	conn *dbus.Conn
+
+	mu         sync.Mutex
+	properties map[string]any
+	refusal    *dbus.Error
+	result     string // of jobs; "" if they never end
+	jobs       []string
+}
+
+// newBus starts a bus for this test.
+func newBus(t *testing.T) (address string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address",
+		"--address=unix:path="+filepath.Join(t.TempDir(), "bus"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%v: see scripts/install-dbus.sh", err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	address, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", strings.TrimSpace(address))
+	return strings.TrimSpace(address)
+}
+
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	conn, err := dbus.Connect(newBus(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	m := &manager{conn: conn, properties: tied(), result: "done"}
+	for _, export := range []struct{ path, face string }{
+		{"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"},
+		{"/org/freedesktop/systemd1/unit/app_2eservice", "org.freedesktop.DBus.Properties"},
+	} {
+		if err := conn.Export(m, dbus.ObjectPath(export.path), export.face); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := conn.RequestName("org.freedesktop.systemd1", dbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+type assert struct {
+	Kind            string
+	Trigger, Negate bool
+	Parameter       string
+	State           int32
+}
+
+type command struct {
+	Path        string
+	Argv, Flags []string
+	A, B, C, D  uint64
+	Pid         uint32
+	Code, State int32
+}
+
+type envFile struct {
+	Path     string
+	Optional bool
+}
+
+// tied is a unit with the drop-in.
+func tied() map[string]any {
+	return map[string]any{
+		"LoadState": "loaded", "ActiveState": "inactive", "Slice": "system-app.slice", "Type": "notify", "RemainAfterExit": false,
+		"BindsTo": []string{"zkelectd.service"}, "Asserts": []assert{{"AssertPathExists", false, false, permit, 0}},
+		"EnvironmentFiles": []envFile{{token, true}, {gate, false}},
+		"ExecConditionEx":  []command{{Path: "/usr/bin/zkelectd", Argv: []string{"/usr/bin/zkelectd", "admit", socket}, Flags: []string{"privileged"}}},
+	}
+}
+
+func (m *manager) set(name string, value any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.properties[name] = value
+}
+
+// answer sets how jobs end, or that they are refused.
+func (m *manager) answer(result string, refusal *dbus.Error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.result, m.refusal = result, refusal
+}
+
+func (m *manager) asked() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.jobs, ", ")
+}
+
+func (m *manager) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]dbus.Variant)
+	for name, value := range m.properties {
+		all[name] = dbus.MakeVariant(value)
+	}
+	return all, m.refusal
+}
+
+func (m *manager) job(what string) (dbus.ObjectPath, *dbus.Error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refusal != nil {
+		return "/", m.refusal
+	}
+	m.jobs = append(m.jobs, what)
+	const path = dbus.ObjectPath("/org/freedesktop/systemd1/job/7")
+	if m.result != "" {
+		m.conn.Emit("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved", uint32(7), path, "app.service", m.result)
+	}
+	return path, nil
+}
+
+func (m *manager) StartUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
+	return m.job("start " + name + " " + mode)
+}
+
+func (m *manager) StopUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
+	return m.job("stop " + name + " " + mode)
+}
+
+func within(t *testing.T, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func refused(t *testing.T, err error, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v: it does not say %q", err, word)
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	m := newManager(t)
+	u, err := Inspect(within(t, time.Minute), "app.service", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Group != "/system.slice/system-app.slice/app.service" || u.Permit != permit || u.Socket != socket || !u.Idle() || len(u.BindsTo) != 1 {
+		t.Errorf("%+v", u)
+	}
+	for _, test := range []struct {
+		key   string
+		value any
+		says  string
+	}{
+		{"LoadState", "not-found", "there is no unit app.service"},
+		{"LoadState", "masked", "systemctl unmask app.service"},
+		{"LoadState", "bad-setting", "app.service is not loaded: bad-setting"},
+		{"Asserts", []assert{}, "it lacks AssertPathExists=" + permit},
+		{"Asserts", []assert{{"AssertPathExists", false, true, permit, 0}}, "it lacks AssertPathExists="},
+		{"Asserts", []assert{{"AssertPathExists", false, false, "/etc/passwd", 0}}, "it lacks AssertPathExists="},
+		{"EnvironmentFiles", []envFile{{token, true}, {gate, true}}, "it lacks EnvironmentFile= with cgroup.events of zkelectd's permit"},
+		{"EnvironmentFiles", []envFile{{token, true}}, "it lacks EnvironmentFile= with cgroup.events of zkelectd's permit"},
+		{"EnvironmentFiles", []envFile{{gate, false}}, "it lacks EnvironmentFile=-" + token},
+		{"EnvironmentFiles", []envFile{{"/run/zkelectd/leader.env", false}, {token, true}, {gate, false}}, "zkelectd's user can write"},
+		{"BindsTo", []string{}, "it lacks BindsTo="},
+		{"ExecConditionEx", []command{}, "it lacks ExecCondition=+"},
+		{"ExecConditionEx", []command{{Argv: []string{"/usr/bin/zkelectd", "admit", socket}}}, "it lacks ExecCondition=+"},
+		{"ExecConditionEx", []command{{Argv: []string{"/bin/true"}}, tied()["ExecConditionEx"].([]command)[0]}, "before any other ExecCondition="},
+		{"ExecConditionEx", "of another type", "it lacks ExecCondition=+"},
+		{"Type", "oneshot", "Type=oneshot"},
+		{"RemainAfterExit", true, "RemainAfterExit=yes"},
+	} {
+		m.set(test.key, test.value)
+		_, err := Inspect(within(t, time.Minute), "app.service", want)
+		refused(t, err, "app.service", test.says)
+		m.set(test.key, tied()[test.key])
+	}
+	for _, state := range []string{"active", "activating", "deactivating", "reloading"} {
+		m.set("ActiveState", state)
+		if u, err := Inspect(within(t, time.Minute), "app.service", want); err != nil || u.Idle() {
+			t.Errorf("%s: %+v, %v", state, u, err)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	for slice, want := range map[string]string{
+		"system.slice": "/system.slice/a.service", "a-b-c.slice": "/a.slice/a-b.slice/a-b-c.slice/a.service", "-.slice": "/a.service", "": "/a.service",
+	} {
+		if got := group(slice, "a.service"); got != want {
+			t.Errorf("%q: %s", slice, got)
+		}
+	}
+}
+
+func TestJobs(t *testing.T) {
+	m := newManager(t)
+	if err := Start(within(t, time.Minute), "app.service"); err != nil {
+		t.Error(err)
+	}
+	if err := Stop(within(t, time.Minute), "app.service"); err != nil {
+		t.Error(err)
+	}
+	if got := m.asked(); got != "start app.service fail, stop app.service replace" {
+		t.Errorf("asked to %s", got)
+	}
+	for _, result := range []string{"failed", "timeout", "dependency", "canceled", "assert"} {
+		m.answer(result, nil)
+		refused(t, Start(within(t, time.Minute), "app.service"), "app.service did not start", result, "journalctl -u app.service")
+	}
+	m.answer("", nil)
+	refused(t, Start(within(t, 100*time.Millisecond), "app.service"), "cannot start app.service: not done in time")
+	m.answer("done", dbus.NewError("org.freedesktop.DBus.Error.InteractiveAuthorizationRequired", []any{"Interactive authentication required."}))
+	refused(t, Start(within(t, time.Minute), "app.service"), "cannot start app.service", "polkit", "Interactive authentication required.")
+	m.answer("done", dbus.NewError("org.freedesktop.systemd1.TransactionIsDestructive", []any{"zkelectd.service has a stop job"}))
+	refused(t, Start(within(t, time.Minute), "app.service"), "cannot start app.service", "has a stop job")
+}
+
+func TestOutcome(t *testing.T) {
+	m := newManager(t)
+	for want, p := range map[string][3]any{
+		"":                                   {uint64(0), int32(0), int32(0)},
+		"exited with status 3 (exit-code)":   {uint64(1), int32(1), int32(3)},
+		"was killed by signal 9 (exit-code)": {uint64(1), int32(2), int32(9)},
+		"was killed by signal 6 (exit-code)": {uint64(1), int32(3), int32(6)},
+	} {
+		m.set("ExecMainExitTimestampMonotonic", p[0])
+		m.set("ExecMainCode", p[1])
+		m.set("ExecMainStatus", p[2])
+		m.set("Result", "exit-code")
+		if got := Outcome(within(t, time.Minute), "app.service"); got != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+}
+
+// No bus, a bus without systemd, and one that says nothing: each is an error in time.
+func TestNobodyAnswers(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "none"))
+	_, err := Inspect(within(t, time.Minute), "app.service", want)
+	refused(t, err, "cannot reach systemd over D-Bus", "dbus.service")
+	if told := Outcome(within(t, time.Minute), "app.service"); told != "" {
+		t.Error(told)
+	}
+
+	newBus(t)
+	_, err = Inspect(within(t, time.Minute), "app.service", want)
+	refused(t, err, "systemd does not describe app.service")
+
+	l, err := net.Listen("unix", filepath.Join(dir, "mute"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "mute"))
+	done := make(chan error, 1)
+	go func() { // ends with the limit
+		done <- Start(within(t, 200*time.Millisecond), "app.service")
+	}()
+	select {
+	case err := <-done:
+		refused(t, err, "cannot reach systemd over D-Bus", "no answer")
+	case <-time.After(20 * time.Second):
+		t.Fatal("a bus that says nothing is waited for for ever")
+	}
+}

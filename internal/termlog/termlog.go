@@ -1,0 +1,103 @@
+// Package termlog makes the terms that are kept for operators out of what the elector sees. It is pure, and has no say in
+// any decision.
+package termlog
+
+import (
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// maxVerdicts bounds the ranking that is kept of each term.
+const maxVerdicts = 12
+
+// Recorder turns an elector's snapshots into past terms. It knows times only of what it has seen happen.
+type Recorder struct {
+	watched  bool
+	pending  cluster.Elected // the newest decision
+	decided  time.Duration   // when that was seen; 0 if it was there at the first look
+	vacant   time.Duration   // since when nobody is READY; 0 if that was so at the first look
+	serving  bool            // somebody, be it one that is to be replaced, is READY
+	term     int64           // whose
+	seen     time.Duration   // when that was last seen
+	recorded int64           // the last term that was given out
+	waiting  []cluster.PastTerm
+	counted  []cluster.PastTerm // whose decision it has seen happen
+}
+
+// Observe takes in a snapshot, read by the elector, at its monotonic time now.
+func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
+	ready := s.Ready()
+	serving := ready || (s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady)
+	if r.watched && r.serving && !serving {
+		r.vacant = now
+	}
+	if r.serving && serving && s.Current.Record.Term != r.term {
+		r.vacant = r.seen // too short to be seen: at most so long
+	}
+	if s.Elected.Readable() && s.Elected.Record.Term != r.pending.Term {
+		if r.pending.Term > r.recorded {
+			r.add(r.pending, "never READY: "+s.Elected.Record.Reason, "", nil, nil)
+		}
+		r.pending, r.decided = s.Elected.Record, 0
+		if r.watched {
+			r.decided = now
+		}
+	}
+	if ready && r.pending.Term > r.recorded {
+		var toReady, leaderless *cluster.Duration
+		if r.decided > 0 {
+			toReady = span(now - r.decided)
+		}
+		if r.vacant > 0 {
+			leaderless = span(now - r.vacant)
+		}
+		r.add(r.pending, string(cluster.CurrentReady), s.Fence.Record.Wait, toReady, leaderless)
+	}
+	if serving {
+		r.vacant = 0
+	}
+	r.serving, r.watched = serving, true
+	if serving {
+		r.term, r.seen = s.Current.Record.Term, now
+	}
+}
+
+// Take returns what is to be written, and keeps it until [Recorder.Written].
+func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
+
+// Witnessed returns the terms that have ended well or badly since it was last asked, of those whose decision was seen to
+// happen: each is witnessed once, while one that was there before may have been by another elector.
+func (r *Recorder) Witnessed() []cluster.PastTerm {
+	list := r.counted
+	r.counted = nil
+	return list
+}
+
+// Written forgets terms that Take returned.
+func (r *Recorder) Written(terms []cluster.PastTerm) {
+	last := terms[len(terms)-1].Term
+	r.waiting = slices.DeleteFunc(r.waiting, func(t cluster.PastTerm) bool { return t.Term <= last })
+}
+
+func (r *Recorder) add(e cluster.Elected, outcome, wait string, toReady, leaderless *cluster.Duration) {
+	kept := min(len(e.Ranking), maxVerdicts)
+	r.recorded = e.Term
+	r.waiting = append(r.waiting, cluster.PastTerm{
+		Term: e.Term, Node: e.Node, Site: e.Site, Previous: e.PreviousNode, Cause: e.Cause, Reason: e.Reason, By: e.OrderBy, Elector: e.By,
+		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Wait: wait, Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
+		PolicyRevision: e.PolicyRevision, Circumstances: e.Circumstances, Time: e.Time,
+	})
+	if r.decided > 0 {
+		r.counted = append(r.counted, r.waiting[len(r.waiting)-1])
+	}
+	if extra := len(r.waiting) - cluster.MaxHistory; extra > 0 {
+		r.waiting = r.waiting[extra:]
+	}
+}
+
+func span(d time.Duration) *cluster.Duration {
+	v := cluster.Duration(d)
+	return &v
+}

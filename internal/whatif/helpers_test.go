@@ -1,0 +1,90 @@
+package whatif
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
+)
+
+var wall = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// member is of the site that follows @, dc1 without.
+func member(id, site string, seq int32, priority int) cluster.Member {
+	name := fmt.Sprintf("%s-n_%010d", id, seq)
+	return cluster.Member{
+		Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: seq},
+		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},
+	}
+}
+
+func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
+
+// four are a1 and a2 on dc1, b1 and b2 on dc2, best first.
+func four() cluster.Snapshot {
+	return cluster.Snapshot{Members: []cluster.Member{
+		member("a1", "dc1", 1, 40), member("a2", "dc1", 2, 30), member("b1", "dc2", 3, 20), member("b2", "dc2", 4, 10),
+	}}
+}
+
+// led has a member of the snapshot lead in term 7.
+func led(s cluster.Snapshot, id string) cluster.Snapshot {
+	i := slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })
+	m := s.Members[i]
+	return carriedOut(s, cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
+}
+
+func compiled(t rapid.TB, rules cluster.Rules) *policy.Policy {
+	t.Helper()
+	if rules.Type == "" {
+		rules.Type = "priority"
+	}
+	p, err := policy.New(cluster.Policy{Revision: 1, Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func question(t rapid.TB, s cluster.Snapshot, rules ...cluster.Rules) Question {
+	t.Helper()
+	return Question{
+		Snapshot: s, Policy: compiled(t, append(rules, cluster.Rules{})[0]), Wall: wall,
+		Options: elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour},
+	}
+}
+
+// copied is a snapshot that shares no slice with what it was made from.
+func copied(s cluster.Snapshot) cluster.Snapshot {
+	s.Members = slices.Clone(s.Members)
+	s.Control.Record = s.Control.Record.Clone()
+	e := &s.Elected.Record
+	e.Exclusions, e.Moves, e.Ranking = slices.Clone(e.Exclusions), slices.Clone(e.Moves), slices.Clone(e.Ranking)
+	e.Circumstances.Failed = slices.Clone(e.Circumstances.Failed)
+	return s
+}
+
+// foresee runs a forecast and checks that it leaves the question alone.
+func foresee(t rapid.TB, q Question) Outcome {
+	t.Helper()
+	before, change := copied(q.Snapshot), Change{slices.Clone(q.Change.Without), slices.Clone(q.Change.WithoutSites), slices.Clone(q.Change.Cordon), slices.Clone(q.Change.Drain)}
+	out := Run(q)
+	if !reflect.DeepEqual(before, q.Snapshot) || !reflect.DeepEqual(change, q.Change) {
+		t.Fatalf("changed what it was given:\n%+v\nwas\n%+v", q.Snapshot, before)
+	}
+	return out
+}
+
+func causes(out Outcome) []cluster.Cause {
+	var all []cluster.Cause
+	for _, s := range out.Steps {
+		all = append(all, s.Cause)
+	}
+	return all
+}

@@ -51,9 +51,9 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			policy := "policy: {never: [e]}\nelection: {failback: {mode: manual}}\n"
+			policy := "policy: {exclude_nodes: [e]}\nelection: {failback: {mode: manual}}\n"
 			if fresh {
-				policy = "policy: {never: [e]}\n"
+				policy = "policy: {exclude_nodes: [e]}\n"
 			}
 			f.configure("e", "dc1", 1, policy) // elects
 			f.start("e")

@@ -54,7 +54,7 @@ func elsewhere(s cluster.Snapshot, g request.Given) (bool, error) {
 
 func electCommand() *cobra.Command {
 	o := newOrder("elect", "Run the election again, by policy alone", `Elect has the elector look for the best member now, whatever failback and
-election.max_moves say, and without a move that is in force.`)
+election.max_preemptions say, and without a move that is in force.`)
 	o.waiting("follow it until the leader is READY")
 	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindElect} }, func(s cluster.Snapshot, g request.Given) (bool, error) {
 		_, over := s.Control.Record.Ended(g.ID)

@@ -264,7 +264,7 @@ func TestNilAndEmptyRulesAreTheSame(t *testing.T) {
 	none := Rules{Type: "priority"}
 	empty := Rules{
 		Type: "priority", Rank: []string{}, Strategies: []Strategy{}, Sites: map[string]int{}, Filter: []string{},
-		RequireLabels: map[string]string{}, Never: []string{}, DisabledSites: []string{},
+		RequireLabels: map[string]string{}, ExcludeNodes: []string{}, DisabledSites: []string{},
 	}
 	if none.Digest() != empty.Digest() || len(none.Digest()) != 8 {
 		t.Errorf("%s and %s", none.Digest(), empty.Digest())

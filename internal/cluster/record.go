@@ -229,8 +229,8 @@ type Elected struct {
 	PolicyRevision int64       `json:"policy_revision,omitempty"`
 	// Circumstances are what the ranking was made under, and is made again while the decision stands.
 	Circumstances Circumstances `json:"circumstances,omitzero"`
-	// Moves are the terms of the policy-driven moves that damping counts.
-	Moves []int64 `json:"moves,omitempty"`
+	// Preemptions are the terms in which policy replaced a healthy leader; damping counts them.
+	Preemptions []int64 `json:"preemptions,omitempty"`
 	// Time is for people, by the elector's clock.
 	Time time.Time `json:"time"`
 }

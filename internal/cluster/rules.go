@@ -38,15 +38,15 @@ type Rules struct {
 	Filter        []string          `json:"filter,omitempty"`
 	MinPriority   int               `json:"min_priority,omitempty"` // 0: none
 	RequireLabels map[string]string `json:"require_labels,omitempty"`
-	Never         []string          `json:"never,omitempty"`
+	ExcludeNodes  []string          `json:"exclude_nodes,omitempty"`
 	DisabledSites []string          `json:"disabled_sites,omitempty"`
 
-	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxMoves bounds
-	// how often that happens within MovesWindow, 0 for no bound.
-	Failback      string   `json:"failback,omitempty"`
-	FailbackDelay Duration `json:"failback_delay,omitempty"`
-	MaxMoves      int      `json:"max_moves,omitempty"`
-	MovesWindow   Duration `json:"moves_window,omitempty"`
+	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxPreemptions bounds
+	// how often that happens within PreemptionWindow, 0 for no bound.
+	Failback         string   `json:"failback,omitempty"`
+	FailbackDelay    Duration `json:"failback_delay,omitempty"`
+	MaxPreemptions   int      `json:"max_preemptions,omitempty"`
+	PreemptionWindow Duration `json:"preemption_window,omitempty"`
 }
 
 // The failback modes: whether a better member may take over from a healthy leader.

@@ -33,7 +33,7 @@ func (c *Config) check(tell func(key, format string, args ...any)) {
 		}
 	}
 	for key, names := range map[string][]string{
-		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.never": c.Policy.Never, "policy.disabled_sites": c.Policy.DisabledSites,
+		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.exclude_nodes": c.Policy.ExcludeNodes, "policy.disabled_sites": c.Policy.DisabledSites,
 	} {
 		for _, name := range names {
 			if why := checkName(name); why != "" {
@@ -112,11 +112,11 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 	}
 	positive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
 	positive(report, "election.exclusion", c.Election.Exclusion)
-	positive(report, "election.forgive_after", c.Election.ForgiveAfter)
-	if c.Election.MaxMoves < 0 {
-		report("election.max_moves", "must not be negative")
+	positive(report, "election.strike_reset_after", c.Election.StrikeResetAfter)
+	if c.Election.MaxPreemptions < 0 {
+		report("election.max_preemptions", "must not be negative")
 	}
-	positive(report, "election.moves_window", c.Election.MovesWindow)
+	positive(report, "election.preemption_window", c.Election.PreemptionWindow)
 }
 
 func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {

@@ -37,18 +37,18 @@ type Node struct {
 	Site     string            `mapstructure:"site"`
 	Priority int               `mapstructure:"priority"`
 	Labels   map[string]string `mapstructure:"labels"`
-	Never    bool              `mapstructure:"never"`
+	Observer bool              `mapstructure:"observer"`
 }
 
 // Election is how this daemon acts as the elector, and as a candidate.
 type Election struct {
-	Failback        Failback      `mapstructure:"failback"`
-	MaxMoves        int           `mapstructure:"max_moves"`
-	MovesWindow     time.Duration `mapstructure:"moves_window"`
-	TakeoverTimeout time.Duration `mapstructure:"takeover_timeout"`
-	Exclusion       time.Duration `mapstructure:"exclusion"`
-	ForgiveAfter    time.Duration `mapstructure:"forgive_after"`
-	TrustSessionEnd bool          `mapstructure:"trust_session_end"`
+	Failback         Failback      `mapstructure:"failback"`
+	MaxPreemptions   int           `mapstructure:"max_preemptions"`
+	PreemptionWindow time.Duration `mapstructure:"preemption_window"`
+	TakeoverTimeout  time.Duration `mapstructure:"takeover_timeout"`
+	Exclusion        time.Duration `mapstructure:"exclusion"`
+	StrikeResetAfter time.Duration `mapstructure:"strike_reset_after"`
+	TrustSessionEnd  bool          `mapstructure:"trust_session_end"`
 }
 
 // Failback says whether a better member may replace a healthy leader.
@@ -70,7 +70,7 @@ type Policy struct {
 	Filter        []string           `mapstructure:"filter"`
 	MinPriority   int                `mapstructure:"min_priority"`
 	RequireLabels map[string]string  `mapstructure:"require_labels"`
-	Never         []string           `mapstructure:"never"`
+	ExcludeNodes  []string           `mapstructure:"exclude_nodes"`
 	DisabledSites []string           `mapstructure:"disabled_sites"`
 }
 

@@ -87,7 +87,7 @@ func TestPolicyFaultsNameTheKeyAndTheLine(t *testing.T) {
 		"\ntype: exec\nexec: {command: [x], fallback: coin}":      {"policy.exec.fallback", ":5", `"coin" is not a policy`},
 		"\ntype: exec\nexec: {command: [x], fallback: exec}":      {"policy.exec.fallback", ":5", "exec cannot be its own fallback"},
 		"\nexec: {command: ['']}":                                 {"policy.exec.command", ":4", "the program, is empty"},
-		"\nnever: ['a/b']":                                        {"policy.never", ":4", `"a/b" contains`},
+		"\nexclude_nodes: ['a/b']":                                {"policy.exclude_nodes", ":4", `"a/b" contains`},
 		"\ndisabled_sites: ['']":                                  {"policy.disabled_sites", ":4", `"" is empty`},
 	} {
 		text = "node: {id: a}\n\npolicy:" + strings.ReplaceAll(text, "\n", "\n  ")
@@ -119,8 +119,8 @@ func TestPolicyFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
 }
 
 func TestFailbackFaultsNameTheKey(t *testing.T) {
-	_, err := Load(Sources{File: file(t, "election:\n  failback: {mode: never}\n  max_moves: -1\n  moves_window: 0s\n")})
-	for key, want := range map[string]string{"election.failback.mode": ":2", "election.max_moves": ":3", "election.moves_window": ":4"} {
+	_, err := Load(Sources{File: file(t, "election:\n  failback: {mode: never}\n  max_preemptions: -1\n  preemption_window: 0s\n")})
+	for key, want := range map[string]string{"election.failback.mode": ":2", "election.max_preemptions": ":3", "election.preemption_window": ":4"} {
 		if f := fault(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
 			t.Errorf("%s: %s", key, f)
 		}

@@ -17,8 +17,8 @@ func (c Config) Rules() cluster.Rules {
 	p, e := c.Policy, c.Election
 	r := cluster.Rules{
 		Type: p.Type, Rank: p.Rank, Sites: p.Sites, Strategies: p.Strategies, Expr: p.Expr, Hysteresis: p.Hysteresis,
-		Filter: p.Filter, MinPriority: p.MinPriority, RequireLabels: p.RequireLabels, Never: p.Never, DisabledSites: p.DisabledSites,
-		Failback: e.Failback.Mode, MaxMoves: e.MaxMoves, MovesWindow: cluster.Duration(e.MovesWindow),
+		Filter: p.Filter, MinPriority: p.MinPriority, RequireLabels: p.RequireLabels, ExcludeNodes: p.ExcludeNodes, DisabledSites: p.DisabledSites,
+		Failback: e.Failback.Mode, MaxPreemptions: e.MaxPreemptions, PreemptionWindow: cluster.Duration(e.PreemptionWindow),
 	}
 	if e.Failback.Mode == cluster.FailbackDelayed {
 		r.FailbackDelay = cluster.Duration(e.Failback.Delay)
@@ -33,10 +33,10 @@ func (c Config) Rules() cluster.Rules {
 func (c Config) withRules(r cluster.Rules) Config {
 	p := &c.Policy
 	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
-	p.Filter, p.MinPriority, p.RequireLabels, p.Never, p.DisabledSites = r.Filter, r.MinPriority, r.RequireLabels, r.Never, r.DisabledSites
-	c.Election.Failback.Mode, c.Election.MaxMoves = cmp.Or(r.Failback, cluster.FailbackImmediate), r.MaxMoves
-	if r.MovesWindow > 0 {
-		c.Election.MovesWindow = time.Duration(r.MovesWindow)
+	p.Filter, p.MinPriority, p.RequireLabels, p.ExcludeNodes, p.DisabledSites = r.Filter, r.MinPriority, r.RequireLabels, r.ExcludeNodes, r.DisabledSites
+	c.Election.Failback.Mode, c.Election.MaxPreemptions = cmp.Or(r.Failback, cluster.FailbackImmediate), r.MaxPreemptions
+	if r.PreemptionWindow > 0 {
+		c.Election.PreemptionWindow = time.Duration(r.PreemptionWindow)
 	}
 	if r.Failback == cluster.FailbackDelayed {
 		c.Election.Failback.Delay = time.Duration(r.FailbackDelay)
@@ -55,7 +55,7 @@ func ofRules(key string) bool {
 	switch key {
 	case "policy.revision", "policy.exec.command":
 		return false
-	case "election.max_moves", "election.moves_window":
+	case "election.max_preemptions", "election.preemption_window":
 		return true
 	}
 	return strings.HasPrefix(key, "policy.") || strings.HasPrefix(key, "election.failback.")

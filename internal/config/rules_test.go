@@ -33,13 +33,13 @@ func drawRules(t *rapid.T) Config {
 	p.Hysteresis, p.MinPriority = rapid.IntRange(0, 1000).Draw(t, "hysteresis"), rapid.IntRange(-5, 5).Draw(t, "least")
 	p.Filter = rapid.SliceOfN(rapid.SampledFrom([]string{"member.priority > 1", `member.site != "x, y"`}), 0, 2).Draw(t, "filter")
 	p.RequireLabels = rapid.MapOf(word, word).Draw(t, "labels")
-	p.Never, p.DisabledSites = rapid.SliceOf(name).Draw(t, "never"), rapid.SliceOf(name).Draw(t, "disabled")
+	p.ExcludeNodes, p.DisabledSites = rapid.SliceOf(name).Draw(t, "never"), rapid.SliceOf(name).Draw(t, "disabled")
 	p.Exec.Fallback = rapid.SampledFrom([]string{"priority", "first", ""}).Draw(t, "fallback")
 	p.Exec.Timeout = time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "exec timeout"))
 	c.Election.Failback.Mode = rapid.SampledFrom([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback")
 	c.Election.Failback.Delay = time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "delay"))
-	c.Election.MaxMoves = rapid.IntRange(0, 9).Draw(t, "moves")
-	c.Election.MovesWindow = time.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
+	c.Election.MaxPreemptions = rapid.IntRange(0, 9).Draw(t, "moves")
+	c.Election.PreemptionWindow = time.Duration(rapid.Int64Range(1, 1e13).Draw(t, "window"))
 	return c
 }
 
@@ -97,17 +97,17 @@ func TestRulesTellOnlyOfWhatIsInUse(t *testing.T) {
 func TestRulesDiff(t *testing.T) {
 	a := defaults()
 	b := defaults()
-	b.Policy.Type, b.Policy.Sites, b.Policy.Never = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x y"}
+	b.Policy.Type, b.Policy.Sites, b.Policy.ExcludeNodes = "first", map[string]int{"dc2": 1, "dc1": 2}, []string{"x y"}
 	b.Policy.Strategies = []cluster.Strategy{{When: "len(members) > 1", Use: "first"}}
-	b.Election.Failback.Mode, b.Election.Failback.Delay, b.Election.MaxMoves = cluster.FailbackDelayed, time.Minute, 0
+	b.Election.Failback.Mode, b.Election.Failback.Delay, b.Election.MaxPreemptions = cluster.FailbackDelayed, time.Minute, 0
 	want := []string{
 		"election.failback.mode: immediate -> delayed",
 		"election.failback.delay: 30s -> 1m0s",
-		"election.max_moves: 6 -> 0",
+		"election.max_preemptions: 6 -> 0",
 		"policy.type: priority -> first",
 		"policy.sites: {} -> {dc1: 2, dc2: 1}",
 		"policy.strategies: [] -> [{when: len(members) > 1, use: first}]",
-		"policy.never: [] -> [x y]",
+		"policy.exclude_nodes: [] -> [x y]",
 	}
 	if got := RulesDiff(a.Rules(), b.Rules()); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
@@ -121,8 +121,8 @@ func TestRulesDiff(t *testing.T) {
 		}
 	}
 	none, empty := a.Rules(), a.Rules()
-	none.Sites, none.Never, none.Strategies = nil, nil, nil
-	empty.Sites, empty.Never, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
+	none.Sites, none.ExcludeNodes, none.Strategies = nil, nil, nil
+	empty.Sites, empty.ExcludeNodes, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
 	if got := RulesDiff(none, empty); len(got) != 0 {
 		t.Errorf("nothing is not the same as nothing: %q", got)
 	}
@@ -130,7 +130,7 @@ func TestRulesDiff(t *testing.T) {
 
 func TestRulesOfAnOlderRecordLoad(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
-	if c.Election.Failback.Mode != cluster.FailbackImmediate || c.Election.MovesWindow <= 0 {
+	if c.Election.Failback.Mode != cluster.FailbackImmediate || c.Election.PreemptionWindow <= 0 {
 		t.Errorf("%+v", c.Election)
 	}
 }

@@ -43,7 +43,7 @@ func newElectorRole(l *loop) *electorRole {
 		l:    l,
 		core: elector.New(opt),
 		watchdog: watchdog.New(watchdog.Options{
-			Takeover: c.TakeoverTimeout, Forgive: c.ForgiveAfter, Trust: cluster.Trust{WaitOut: l.budget.WaitOut, SessionEnd: c.TrustSessionEnd},
+			Takeover: c.TakeoverTimeout, StrikeResetAfter: c.StrikeResetAfter, Trust: cluster.Trust{WaitOut: l.budget.WaitOut, SessionEnd: c.TrustSessionEnd},
 		}),
 		history: historyWriter{l: l},
 	}

@@ -95,8 +95,8 @@ func (d *Daemon) record(s *zkstore.Session) cluster.Node {
 		Reloads: d.loads, Refused: d.refused, Reloaded: d.reloaded, Since: time.Now(),
 		ACL: d.config().ZooKeeper.ACL, Identities: s.Tags(), OpenTree: d.openTree.Load(),
 	}
-	if c.Never {
-		n.Ineligible = "an observer: node.never is set"
+	if c.Observer {
+		n.Ineligible = "an observer: node.observer is set"
 	}
 	d.vitals.fill(&n)
 	return n

@@ -94,10 +94,10 @@ func (l *loop) apply(next config.Config, files []string) {
 		return
 	}
 	c := before
-	c.Node.Priority, c.Node.Site, c.Node.Labels, c.Node.Never = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Never
+	c.Node.Priority, c.Node.Site, c.Node.Labels, c.Node.Observer = next.Node.Priority, next.Node.Site, next.Node.Labels, next.Node.Observer
 	c.Policy, c.Log.Level = next.Policy, next.Log.Level
 	c.HTTP.TokenFile, c.HTTP.AllowedHosts = next.HTTP.TokenFile, next.HTTP.AllowedHosts
-	c.Election.Failback, c.Election.MaxMoves, c.Election.MovesWindow = next.Election.Failback, next.Election.MaxMoves, next.Election.MovesWindow
+	c.Election.Failback, c.Election.MaxPreemptions, c.Election.PreemptionWindow = next.Election.Failback, next.Election.MaxPreemptions, next.Election.PreemptionWindow
 	c.ZooKeeper.Auth, c.ZooKeeper.ACL = next.ZooKeeper.Auth, next.ZooKeeper.ACL
 	d.inForce.Store(&c)
 	d.log.Info("reloaded", "keys", strings.Join(changed, ", "))

@@ -109,8 +109,8 @@ func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
 		h.leader("b", cluster.CauseFirst)
 		h.pass(c.after)
 		h.in.Snapshot.Members = all
-		if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != c.counted {
-			t.Errorf("%s after the first election: moves %v", c.after, rec.Moves)
+		if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != c.counted {
+			t.Errorf("%s after the first election: moves %v", c.after, rec.Preemptions)
 		}
 	}
 	// An election after that is no new beginning.
@@ -121,21 +121,21 @@ func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
 	h.remove("a")
 	h.leader("b", cluster.CauseFailure)
 	h.in.Snapshot.Members = all
-	if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != 1 {
-		t.Errorf("after a failure: moves %v", rec.Moves)
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 1 {
+		t.Errorf("after a failure: moves %v", rec.Preemptions)
 	}
 }
 
 // The next move is allowed when the oldest that counts no longer does.
 func TestTheOldestMoveFreesTheNext(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
 	first := h.in.Now
 	h.leader("a", cluster.CausePreempt)
 	h.pass(time.Minute)
 	h.swap()
 	h.leader("b", cluster.CausePreempt)
 	rec := &h.in.Snapshot.Elected.Record
-	rec.Moves[0], rec.Moves[1] = rec.Moves[1], rec.Moves[0] // in whatever order they are recorded
+	rec.Preemptions[0], rec.Preemptions[1] = rec.Preemptions[1], rec.Preemptions[0] // in whatever order they are recorded
 	h.pass(time.Minute)
 	h.swap()
 	if d := h.settle(); d.Wake != first+time.Hour {

@@ -59,16 +59,16 @@ type Decision struct {
 // Elector remembers since when members have been eligible, for delayed failback, and since when an attempt has been over
 // that it could not replace yet.
 type Elector struct {
-	opt       Options
-	memory    *cluster.Memory
-	eligible  map[string]time.Duration
-	moves     map[int64]time.Duration // since when policy-driven moves have been known, for damping
-	founded   time.Duration           // when the first decision of this elector was made, if nobody led then
-	decided   bool                    // it has decided before
-	orders    orders
-	stopping  map[string]bool // incarnations that have let go on request
-	overTerm  int64
-	overSince time.Duration
+	opt         Options
+	memory      *cluster.Memory
+	eligible    map[string]time.Duration
+	preemptions map[int64]time.Duration // since when preemptions have been known, for damping
+	founded     time.Duration           // when the first decision of this elector was made, if nobody led then
+	decided     bool                    // it has decided before
+	orders      orders
+	stopping    map[string]bool // incarnations that have let go on request
+	overTerm    int64
+	overSince   time.Duration
 }
 
 // New returns an elector that has seen nothing.
@@ -77,7 +77,7 @@ func New(opt Options) *Elector {
 	if memory == nil {
 		memory = new(cluster.Memory)
 	}
-	return &Elector{opt: opt, memory: memory, eligible: make(map[string]time.Duration), moves: make(map[int64]time.Duration), stopping: make(map[string]bool)}
+	return &Elector{opt: opt, memory: memory, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]bool)}
 }
 
 // Decide judges one snapshot. The snapshot must have been read by the elector (Snapshot.Elector).
@@ -112,7 +112,7 @@ func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
 	if why := o.lost(r.Ranking, v, s, in.Wall); why != "" && v.over {
 		v.reason += "; " + why
 	}
-	e.recent(s.Elected.Record.Moves, in) // a move counts from when it was first seen
+	e.recent(s.Elected.Record.Preemptions, in) // a move counts from when it was first seen
 	best, ok := r.Best()
 	if err := s.Newer(); err != nil {
 		d.Newer = err.Error()
@@ -182,7 +182,7 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 		Exclusions:     r.exclusions,
 		PolicyRevision: in.Policy.Revision,
 		Circumstances:  b.circumstances,
-		Moves:          e.recent(s.Elected.Record.Moves, in),
+		Preemptions:    e.recent(s.Elected.Record.Preemptions, in),
 		Time:           in.Wall,
 	}
 	if next.PreviousNode == "" && s.Fence.Readable() {
@@ -193,7 +193,7 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 	}
 	e.decided = true
 	if v.cause == cluster.CausePreempt && (e.founded == 0 || in.Now-e.founded >= settling) {
-		next.Moves = append(next.Moves, next.Term)
+		next.Preemptions = append(next.Preemptions, next.Term)
 	}
 	return next
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
 	h.leader("a", cluster.CausePreempt)
 	h.in.Now += 2 * time.Hour
 	h.settle()

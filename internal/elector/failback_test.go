@@ -49,29 +49,29 @@ func (h *house) swap() {
 }
 
 func TestDampingBoundsTheMovesOfPolicy(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
 	rec := h.leader("b", cluster.CausePreempt)
-	if len(rec.Moves) != 2 || rec.Moves[1] != rec.Term {
-		t.Errorf("moves %v of term %d", rec.Moves, rec.Term)
+	if len(rec.Preemptions) != 2 || rec.Preemptions[1] != rec.Term {
+		t.Errorf("moves %v of term %d", rec.Preemptions, rec.Term)
 	}
 	h.swap()
 	d := h.settle()
-	if len(h.terms) != 2 || !strings.Contains(d.Holding, "election.max_moves allows no more") || d.Wake != h.in.Now+time.Hour {
+	if len(h.terms) != 2 || !strings.Contains(d.Holding, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
 		t.Errorf("moved %d times; held: %q; wake %s", len(h.terms), d.Holding, d.Wake)
 	}
 	h.in.Now += time.Hour - 1
 	h.leader("b", "")
 	h.in.Now++
-	if rec := h.leader("a", cluster.CausePreempt); len(rec.Moves) != 1 {
-		t.Errorf("moves that no longer count are kept: %v", rec.Moves)
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 1 {
+		t.Errorf("moves that no longer count are kept: %v", rec.Preemptions)
 	}
 }
 
 func TestDampingNeverHoldsWhatPolicyDoesNotMove(t *testing.T) {
 	damped := func() *house {
-		h := newGroup("a", "b", "c").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+		h := newGroup("a", "b", "c").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
 		h.leader("a", cluster.CausePreempt)
 		h.swap()
 		h.leader("a", "")
@@ -92,14 +92,14 @@ func TestDampingNeverHoldsWhatPolicyDoesNotMove(t *testing.T) {
 	} {
 		h := damped()
 		c.happens(h)
-		if rec := h.leader("b", c.cause); len(rec.Moves) != 1 {
-			t.Errorf("%s: counted among %v, or the moves were forgotten", name, rec.Moves)
+		if rec := h.leader("b", c.cause); len(rec.Preemptions) != 1 {
+			t.Errorf("%s: counted among %v, or the moves were forgotten", name, rec.Preemptions)
 		}
 	}
 }
 
 func TestANewElectorDampsByTheMovesOfTheOneBefore(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxMoves: 1, MovesWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
 	h.e, h.in.Now = newElector(), time.Minute

@@ -147,7 +147,7 @@ func TestADrainedLeaderGoesOnWhereNobodyElseMayLead(t *testing.T) {
 func TestElectGoesByPolicyAlone(t *testing.T) {
 	day := cluster.Duration(24 * time.Hour)
 	damped := newGroup("a", "b").leads("b", 7)
-	damped.Elected.Record.Moves = []int64{5, 6}
+	damped.Elected.Record.Preemptions = []int64{5, 6}
 	failed := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).before("dc1")
 	for name, c := range map[string]struct {
 		g       *group
@@ -159,7 +159,7 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 	}{
 		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseElect, "a was elected"},
 		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseElect, "a was elected"},
-		"damping":               {damped, cluster.Rules{Type: "priority", MaxMoves: 2, MovesWindow: day}, nil, "a", cluster.CauseElect, "a was elected"},
+		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseElect, "a was elected"},
 		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Order: by(1), Node: "b"}, "a", cluster.CauseElect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads: it is the best"},
 		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads: it is the best"},

@@ -126,21 +126,21 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 			return fmt.Sprintf("failback is delayed until it has been eligible for %s", delay)
 		}
 	}
-	recent := e.recent(b.in.Snapshot.Elected.Record.Moves, b.in)
-	if rules.MaxMoves <= 0 || len(recent) < rules.MaxMoves {
+	recent := e.recent(b.in.Snapshot.Elected.Record.Preemptions, b.in)
+	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions {
 		return ""
 	}
-	d.Wake = cluster.Earlier(d.Wake, e.moves[recent[0]]+time.Duration(rules.MovesWindow))
-	return fmt.Sprintf("policy has moved the leader %d times within %s, election.max_moves allows no more", len(recent), time.Duration(rules.MovesWindow))
+	d.Wake = cluster.Earlier(d.Wake, e.preemptions[recent[0]]+time.Duration(rules.PreemptionWindow))
+	return fmt.Sprintf("policy has moved the leader %d times within %s, election.max_preemptions allows no more", len(recent), time.Duration(rules.PreemptionWindow))
 }
 
-// recent are the policy-driven moves that still count, by when this elector has first seen them.
+// recent are the preemptions that still count, by when this elector has first seen them.
 func (e *Elector) recent(terms []int64, in Input) []int64 {
-	window := time.Duration(in.Policy.Rules.MovesWindow)
+	window := time.Duration(in.Policy.Rules.PreemptionWindow)
 	next := make(map[int64]time.Duration, len(terms))
 	var recent []int64
 	for _, term := range terms {
-		since, known := e.moves[term]
+		since, known := e.preemptions[term]
 		if !known {
 			since = in.Now
 		}
@@ -149,7 +149,7 @@ func (e *Elector) recent(terms []int64, in Input) []int64 {
 			recent = append(recent, term)
 		}
 	}
-	e.moves = next
+	e.preemptions = next
 	slices.SortFunc(recent, func(a, b int64) int { return int(next[a] - next[b]) })
 	return recent
 }

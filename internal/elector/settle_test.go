@@ -20,20 +20,20 @@ var (
 
 func anyRules(t *rapid.T) cluster.Rules {
 	rules := cluster.Rules{
-		Type:       rapid.SampledFrom(policy.Types()).Draw(t, "type"),
-		Expr:       rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'elect' ? member.score : 1"}).Draw(t, "expr"),
-		Sites:      map[string]int{"dc1": rapid.IntRange(0, 1).Draw(t, "dc1")},
-		Failback:   rapid.SampledFrom([]string{"", cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback"),
-		MaxMoves:   rapid.IntRange(0, 2).Draw(t, "max moves"),
-		Hysteresis: rapid.SampledFrom([]int{0, 20}).Draw(t, "hysteresis"),
-		Never:      rapid.SliceOfN(anyID, 0, 1).Draw(t, "never"),
+		Type:           rapid.SampledFrom(policy.Types()).Draw(t, "type"),
+		Expr:           rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'elect' ? member.score : 1"}).Draw(t, "expr"),
+		Sites:          map[string]int{"dc1": rapid.IntRange(0, 1).Draw(t, "dc1")},
+		Failback:       rapid.SampledFrom([]string{"", cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback"),
+		MaxPreemptions: rapid.IntRange(0, 2).Draw(t, "max moves"),
+		Hysteresis:     rapid.SampledFrom([]int{0, 20}).Draw(t, "hysteresis"),
+		ExcludeNodes:   rapid.SliceOfN(anyID, 0, 1).Draw(t, "never"),
 		Strategies: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
 			return cluster.Strategy{
 				When: rapid.SampledFrom([]string{"cause == 'failure'", "len(failed_sites) > 1", "cause == 'elect'", "cause == 'preempt'"}).Draw(t, "when"),
 				Use:  rapid.SampledFrom(policy.Types()).Draw(t, "use"),
 			}
 		}), 0, 2).Draw(t, "strategies"),
-		FailbackDelay: cluster.Duration(time.Minute), MovesWindow: cluster.Duration(time.Hour),
+		FailbackDelay: cluster.Duration(time.Minute), PreemptionWindow: cluster.Duration(time.Hour),
 	}
 	if rapid.Bool().Draw(t, "spelled out") {
 		rules.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "oldest", "node-id", "other-site", "latency", "score", "round-robin", "expr:member.priority", "expr:member.site != previous.site"}), 1, 3).Draw(t, "rank")
@@ -59,7 +59,7 @@ func anyGroup(t *rapid.T) *group {
 	if rapid.Bool().Draw(t, "decided") {
 		g.elected(anyID.Draw(t, "elected"), rapid.Int64Range(1, 9).Draw(t, "term")).before(rapid.SliceOfNDistinct(anySite, 0, 2, rapid.ID).Draw(t, "failed")...)
 		g.Elected.Record.Circumstances.Node = anyID.Draw(t, "before")
-		g.Elected.Record.Moves = rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 2, rapid.ID).Draw(t, "moves")
+		g.Elected.Record.Preemptions = rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 2, rapid.ID).Draw(t, "moves")
 		for i, id := range rapid.SliceOfNDistinct(anyID, 0, 3, rapid.ID).Draw(t, "struck") {
 			g.Elected.Record.Exclusions = cluster.Strike(g.Elected.Record.Exclusions, id, "x", int64(i), time.Minute, time.Hour, wall)
 		}

@@ -211,7 +211,7 @@ func (n *node) configure(sites map[string]int) {
 	}
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s}
-election: {takeover_timeout: %s, exclusion: 500ms, forgive_after: 2s, max_moves: 0}
+election: {takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_preemptions: 0}
 policy: {sites: {dc1: %d, dc2: %d}}
 child: {command: [%s], env: {LEDGER: %s}, stop_timeout: 300ms, containment: %s}
 log: {level: debug}

@@ -123,12 +123,12 @@ func constraints(rules cluster.Rules) []filter {
 			return fmt.Sprintf("has not the label %s=%s of policy.require_labels", key, want)
 		})
 	}
-	if len(rules.Never) > 0 {
-		add("never", func(n cluster.Node) string {
-			if !slices.Contains(rules.Never, n.ID) {
+	if len(rules.ExcludeNodes) > 0 {
+		add("exclude_nodes", func(n cluster.Node) string {
+			if !slices.Contains(rules.ExcludeNodes, n.ID) {
 				return ""
 			}
-			return "an observer: policy.never names it"
+			return "policy.exclude_nodes names it"
 		})
 	}
 	if len(rules.DisabledSites) > 0 {

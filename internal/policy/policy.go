@@ -73,8 +73,8 @@ func checkNumbers(r cluster.Rules) error {
 	if !slices.Contains([]string{"", cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, r.Failback) {
 		return fmt.Errorf("election.failback.mode: %q is not one of immediate, delayed, manual", r.Failback)
 	}
-	if r.MaxMoves < 0 {
-		return fmt.Errorf("election.max_moves: %d is negative", r.MaxMoves)
+	if r.MaxPreemptions < 0 {
+		return fmt.Errorf("election.max_preemptions: %d is negative", r.MaxPreemptions)
 	}
 	if r.Hysteresis < 0 {
 		return fmt.Errorf("policy.hysteresis: %d is negative", r.Hysteresis)

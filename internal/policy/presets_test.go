@@ -116,7 +116,7 @@ func TestExecFollowsItsProgram(t *testing.T) {
 		"it names one twice":           {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"c", "a", "c", "b"}}, "c a b", "exec", ""},
 		"it leaves members out":        {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"c"}}, "c (a) (b)", "exec", ""},
 		"it names nobody":              {cluster.Rules{Type: "exec"}, &Answer{}, "(a) (b) (c)", "exec", ""},
-		"filters hold under it":        {cluster.Rules{Type: "exec", Never: []string{"c"}}, &Answer{Order: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
+		"filters hold under it":        {cluster.Rules{Type: "exec", ExcludeNodes: []string{"c"}}, &Answer{Order: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
 		"the fallback may be a list":   {cluster.Rules{Type: "exec", Rank: []string{"node-id"}, Fallback: "rank", Strategies: []cluster.Strategy{{Use: "exec"}}}, nil, "a b c", "rank", "rank decides"},
 		"another type ignores answers": {cluster.Rules{Type: "node-id"}, &Answer{Order: []string{"c"}}, "a b c", "node-id", ""},
 	} {

@@ -50,7 +50,7 @@ func anyRules(t *rapid.T, preset string) cluster.Rules {
 	rules := cluster.Rules{
 		Type: preset, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
 		Hysteresis: rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"), MinPriority: rapid.IntRange(0, 1).Draw(t, "min_priority"),
-		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), Never: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
+		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), ExcludeNodes: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
 		DisabledSites: rapid.SliceOfN(anySite, 0, 1).Draw(t, "disabled"),
 	}
 	if preset == listPreset {

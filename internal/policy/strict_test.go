@@ -39,7 +39,7 @@ func TestExpressionsSeeTheMembersInOneOrder(t *testing.T) {
 }
 
 func TestOtherValuesAreChecked(t *testing.T) {
-	for _, r := range []cluster.Rules{{Type: "coin", Rank: []string{"site"}}, {Type: "first", Failback: "sometimes"}, {Type: "first", MaxMoves: -1}, {Type: "first", Hysteresis: -5}} {
+	for _, r := range []cluster.Rules{{Type: "coin", Rank: []string{"site"}}, {Type: "first", Failback: "sometimes"}, {Type: "first", MaxPreemptions: -1}, {Type: "first", Hysteresis: -5}} {
 		if _, err := New(cluster.Policy{Rules: r}); err == nil {
 			t.Errorf("accepted: %+v", r)
 		}

@@ -47,7 +47,7 @@ func TestMove(t *testing.T) {
 			h.node("b2").Unhealthy = "no disk"
 			return h
 		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
-		"against policy by force": {func(t *testing.T) *house { return group(t, cluster.Rules{Never: []string{"b2"}}).leads("a1") }, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"against policy by force": {func(t *testing.T) *house { return group(t, cluster.Rules{ExcludeNodes: []string{"b2"}}).leads("a1") }, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
 		"past a cordon by force": {func(t *testing.T) *house {
 			h := led(t)
 			h.orders().Cordons = []cluster.Cordon{{Order: ann(1), Site: "dc2", Drain: true}}

@@ -174,7 +174,7 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 		ops = l.h.w.blind(ops)
 	case undamped:
 		bare := *rec
-		bare.Moves = nil
+		bare.Preemptions = nil
 		ops[len(ops)-1].Data = cluster.Encode(&bare)
 	case fickle:
 		if rec.Cause == cluster.CausePreempt {

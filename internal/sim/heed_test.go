@@ -40,10 +40,10 @@ func (c *checker) heeded(rec cluster.Elected) {
 	if at, founded := c.founded[rec.By]; founded && w.now-at < settling {
 		return
 	}
-	window := time.Duration(rules.MovesWindow) * 97 / 100
+	window := time.Duration(rules.PreemptionWindow) * 97 / 100
 	c.moves = append(slices.DeleteFunc(c.moves, func(at time.Duration) bool { return w.now-at >= window }), w.now)
-	if rules.MaxMoves > 0 && len(c.moves) > rules.MaxMoves {
-		w.fail("damping: policy moves the leader for the %d. time within %s in term %d, %d are allowed", len(c.moves), rules.MovesWindow, rec.Term, rules.MaxMoves)
+	if rules.MaxPreemptions > 0 && len(c.moves) > rules.MaxPreemptions {
+		w.fail("damping: policy moves the leader for the %d. time within %s in term %d, %d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
 	}
 }
 

@@ -72,7 +72,7 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 		r.Failback = cluster.FailbackImmediate
 	}
 	if chance(0.5) {
-		r.MaxMoves, r.MovesWindow = rng.IntN(7), cluster.Duration(one(rng, windows))
+		r.MaxPreemptions, r.PreemptionWindow = rng.IntN(7), cluster.Duration(one(rng, windows))
 	}
 	if chance(0.07) {
 		r.MinPriority = 1
@@ -81,7 +81,7 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 		r.Filter = []string{filters[0], one(rng, filters[1:])}[rng.IntN(2):]
 	}
 	if chance(0.07) {
-		r.Never = []string{fmt.Sprintf("n%d", rng.IntN(3)), "n9"}
+		r.ExcludeNodes = []string{fmt.Sprintf("n%d", rng.IntN(3)), "n9"}
 	}
 	if chance(0.07) {
 		r.DisabledSites = []string{fmt.Sprintf("dc%d", rng.IntN(2))}

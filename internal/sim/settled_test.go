@@ -24,8 +24,8 @@ func (w *world) bound() time.Duration {
 		if policy.UsesExec(rules) {
 			limit = max(limit, 2*elector.AnswerAge+40*time.Second)
 		}
-		if rules.MovesWindow < cluster.Duration(time.Hour) {
-			limit = max(limit, 4*time.Duration(rules.MovesWindow)+40*time.Second)
+		if rules.PreemptionWindow < cluster.Duration(time.Hour) {
+			limit = max(limit, 4*time.Duration(rules.PreemptionWindow)+40*time.Second)
 		}
 	}
 	limit += delays[len(delays)-1] + shortest + 6*execTimeout
@@ -150,7 +150,7 @@ func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, or
 	if m := orders.Move; m != nil && m.Meets(best.ID, best.Node.Record.Site) && !m.Meets(rec.Node, rec.Site) {
 		return false
 	}
-	damped := rules.MaxMoves > 0 && len(rec.Moves) >= rules.MaxMoves && rules.MovesWindow >= cluster.Duration(time.Hour)
+	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions && rules.PreemptionWindow >= cluster.Duration(time.Hour)
 	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
 }
 

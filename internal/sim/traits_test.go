@@ -85,7 +85,7 @@ func drawTraits(rng *rand.Rand) traits {
 	if rng.Float64() < 0.05 { // long enough for damping to count, which it does not for an elector that has just begun
 		t.busy, t.gap = 3*time.Minute, 3*t.gap
 		for i := range t.rules {
-			t.rules[i].Failback, t.rules[i].MaxMoves, t.rules[i].MovesWindow = "", 1, cluster.Duration(time.Hour)
+			t.rules[i].Failback, t.rules[i].MaxPreemptions, t.rules[i].PreemptionWindow = "", 1, cluster.Duration(time.Hour)
 		}
 	}
 	drawTrust(rng, &t)

@@ -13,8 +13,8 @@ import (
 type Options struct {
 	// Takeover bounds the time from when the candidate could acquire until READY, without the wait-out it owes.
 	Takeover time.Duration
-	// Forgive is how long a leader must have been READY for its strikes to be forgotten.
-	Forgive time.Duration
+	// StrikeResetAfter is how long a leader must have been READY for its strikes to be forgotten.
+	StrikeResetAfter time.Duration
 	// Trust is the elector's own: that of a candidate is not known before it has acquired.
 	Trust cluster.Trust
 }
@@ -150,7 +150,7 @@ func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings
 			since = now
 		}
 		seen[key] = since
-		if e.Node == leader && now-w.led.since >= w.opt.Forgive {
+		if e.Node == leader && now-w.led.since >= w.opt.StrikeResetAfter {
 			continue
 		}
 		if !e.Served {

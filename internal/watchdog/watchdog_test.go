@@ -14,7 +14,7 @@ const (
 )
 
 func newWatchdog() *Watchdog {
-	return New(Options{Takeover: takeover, Forgive: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
+	return New(Options{Takeover: takeover, StrikeResetAfter: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
 }
 
 func elected(id string, term int64) cluster.Snapshot {
@@ -54,7 +54,7 @@ func TestTakeoverOverdue(t *testing.T) {
 // The wait that a candidate may owe is not its fault, whatever the elector itself takes for proof of the end of the work.
 func TestAWaitOutIsNotCounted(t *testing.T) {
 	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
-		w := New(Options{Takeover: takeover, Forgive: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
+		w := New(Options{Takeover: takeover, StrikeResetAfter: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
 		s := elected("a", 7)
 		s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
 		w.Observe(s, 0)

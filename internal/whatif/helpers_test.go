@@ -65,7 +65,7 @@ func copied(s cluster.Snapshot) cluster.Snapshot {
 	s.Members = slices.Clone(s.Members)
 	s.Control.Record = s.Control.Record.Clone()
 	e := &s.Elected.Record
-	e.Exclusions, e.Moves, e.Ranking = slices.Clone(e.Exclusions), slices.Clone(e.Moves), slices.Clone(e.Ranking)
+	e.Exclusions, e.Preemptions, e.Ranking = slices.Clone(e.Exclusions), slices.Clone(e.Preemptions), slices.Clone(e.Ranking)
 	e.Circumstances.Failed = slices.Clone(e.Circumstances.Failed)
 	return s
 }

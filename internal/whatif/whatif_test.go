@@ -32,7 +32,7 @@ func TestWhatWouldComeOfAChange(t *testing.T) {
 		"lost, the next cordoned":     {Change{Without: []string{"a1"}, Cordon: []string{"a2"}}, cluster.Rules{}, "b1", []cluster.Cause{cluster.CauseFailure}},
 		"another policy":              {Change{}, cluster.Rules{Sites: map[string]int{"dc2": 5}}, "b1", []cluster.Cause{cluster.CausePreempt}},
 		"another policy, but manual":  {Change{}, cluster.Rules{Sites: map[string]int{"dc2": 5}, Failback: cluster.FailbackManual}, "a1", nil},
-		"a policy against the leader": {Change{}, cluster.Rules{Never: []string{"a1"}}, "a2", []cluster.Cause{cluster.CauseIneligible}},
+		"a policy against the leader": {Change{}, cluster.Rules{ExcludeNodes: []string{"a1"}}, "a2", []cluster.Cause{cluster.CauseIneligible}},
 		"failed, to the other site":   {Change{Without: []string{"a1"}}, cluster.Rules{Type: "other-site"}, "b1", []cluster.Cause{cluster.CauseFailure}},
 		"a policy against everybody":  {Change{}, cluster.Rules{MinPriority: 1000}, "a1", nil},
 		"lost, with nobody to follow": {Change{Without: []string{"a1"}}, cluster.Rules{MinPriority: 35}, "", nil},

@@ -41,9 +41,9 @@ sane() {
 	awk '$1 < last || ($1 in node && node[$1] != $2) { print "overlap: " $0 " after term " last; bad = 1 } { last = $1; node[$1] = $2 } END { exit bad }' $ledger ||
 		fail "two have worked at once"
 }
-forgiven() {
-	zkelectd forgive n1 --zk $zk --root /units
-	zkelectd forgive n2 --zk $zk --root /units
+clear_strikes() {
+	zkelectd clear-strikes n1 --zk $zk --root /units
+	zkelectd clear-strikes n2 --zk $zk --root /units
 	true
 } >/dev/null 2>&1
 # figure WHAT FROM: how long nobody worked between two terms, from line FROM on.
@@ -79,19 +79,19 @@ systemctl start zkelectd || fail "it does not start"
 until_ok "without D-Bus the takeover fails, and says why" said zkelectd "cannot reach systemd over D-Bus (is dbus.service running?)"
 systemctl start dbus.service || fail "no D-Bus"
 until_ok "systemd is on the bus" busctl status org.freedesktop.systemd1
-forgiven
+clear_strikes
 until_ok "without the drop-in it fails, and says why" said zkelectd "app.service is not tied to this host's leadership: it lacks ExecCondition=+"
 cp $examples/app.service.d/zkelectd.conf $units/app.service.d/
 sed 's|/zkelectd.service|/system-zkelectd.slice/zkelectd.service|; s/zkelectd.service/zkelectd@%i.service/; s|/run/zkelectd/|/run/zkelectd-%i/|' $examples/app.service.d/zkelectd.conf >"$units/app@.service.d/zkelectd.conf"
 systemctl daemon-reload
 zkelectd check --config /etc/zkelectd.yaml >/dev/null || fail "check refuses the drop-in"
-forgiven
+clear_strikes
 until_ok "without the polkit rule it fails, and says what to do" said zkelectd "allow it with the polkit rule"
 [ ! -s $ledger ] || fail "it worked already"
 sed 's/"app.service"/"app.service", "app@g2.service"/' $examples/50-zkelectd.rules >/etc/polkit-1/rules.d/50-zkelectd.rules
 chmod 0755 /etc/polkit-1/rules.d
 systemctl restart polkit || fail "no polkit"
-forgiven
+clear_strikes
 until_ok "with all of them the unit works" works n1
 [ "$(stat -c %U "$(group_of app.service)/cgroup.kill")" = zkelectd ] || fail "the control group is not the guard's"
 systemctl start zkelectd@g2 || fail "the second member does not start"
@@ -172,7 +172,7 @@ for i in 1 2 3; do
 	from=$(lines)
 	kill -KILL "$(main_pid zkelectd@g2)"
 	until_ok "the guard is killed: n1 works" worked n1 "$from"
-	forgiven
+	clear_strikes
 	until_ok "and n2 works again" works n2
 	figure "kill -9 of the guard" "$from"
 	sane
@@ -187,7 +187,7 @@ for i in 1 2; do
 	from=$(lines)
 	kill -STOP "$(daemon_pid zkelectd@g2)"
 	until_ok "the daemon is stopped: n1 works" worked n1 "$from"
-	forgiven
+	clear_strikes
 	until_ok "and n2 works again" works n2
 	figure "SIGSTOP of the daemon" "$from"
 	sane
@@ -199,9 +199,9 @@ kill -STOP "$(daemon_pid zkelectd@g2)"
 until_ok "without D-Bus a unit ends with its lease" idle app@g2.service
 systemctl start dbus.service || fail "no D-Bus"
 until_ok "systemd is on the bus" busctl status org.freedesktop.systemd1
-forgiven
+clear_strikes
 until_ok "with D-Bus somebody works again" fresh
-forgiven
+clear_strikes
 until_ok "and n2 works again" works n2
 sane
 
@@ -221,7 +221,7 @@ systemctl daemon-reload
 from=$(lines)
 kill -STOP "$(daemon_pid zkelectd@g2)"
 until_ok "a unit that restarts itself ends with its lease: n1 works" worked n1 "$from"
-forgiven
+clear_strikes
 until_ok "and n2 works again" works n2
 sane
 unit_member /etc/zkelectd/g2.yaml n2 50 app@g2.service
@@ -241,7 +241,7 @@ until_ok "leaves leadership to n1" works n1
 rm "$units/app@.service.d/zz.conf"
 systemctl daemon-reload
 unit_member /etc/zkelectd/g2.yaml n2 200 app@g2.service
-forgiven
+clear_strikes
 systemctl restart zkelectd@g2 || fail "it does not restart"
 until_ok "n2 works again" works n2
 systemctl restart zkelectd@g2 || fail "it does not restart"

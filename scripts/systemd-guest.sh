@@ -82,7 +82,7 @@ echo "ok: a refused reload fails, and changes nothing"
 member /etc/zkelectd/g2.yaml n2 200
 
 # A leader that gave up has a strike and is excluded for a while; one that died has none.
-forgive() { zkelectd forgive n2 $group >/dev/null 2>&1 || true; }
+clear_strikes() { zkelectd clear-strikes n2 $group >/dev/null 2>&1 || true; }
 
 before=$(main_pid zkelectd@g2)
 kill_all zkelectd@g2
@@ -90,14 +90,14 @@ until_ok "a unit that is killed whole is replaced at once" leads n1
 released() { journalctl --no-pager -u zkelectd@g2 | grep -q 'closed session 0x'; }
 until_ok "and its session is closed" released
 until_ok "and is started again" is_new zkelectd@g2 "$before"
-forgive # a daemon that was killed after its guard has given up
+clear_strikes # a daemon that was killed after its guard has given up
 until_ok "and leads again" leads n2
 
 before=$(main_pid zkelectd@g2)
 kill -STOP "$before"
 until_ok "a frozen guard is replaced" is_new zkelectd@g2 "$before"
-forgive # a leader that has lost its guard has given up, unless it was killed as well
-until_ok "and, forgiven, leads again" leads n2
+clear_strikes # a leader that has lost its guard has given up, unless it was killed as well
+until_ok "with its strikes cleared, leads again" leads n2
 
 # Both processes stand still: nobody but systemd's watchdog is left to notice.
 mkdir -p /run/systemd/system/zkelectd@g2.service.d
@@ -109,8 +109,8 @@ before=$(main_pid zkelectd@g2)
 systemctl kill --signal=STOP --kill-who=all zkelectd@g2
 until_ok "the watchdog ends a service that stands still" is_new zkelectd@g2 "$before"
 journalctl --no-pager -u zkelectd@g2 | grep -q "Failed with result 'watchdog'" || fail "it was not the watchdog"
-forgive # a leader that stood still has given up, unless it was killed
-until_ok "and, forgiven, it leads again" leads n2
+clear_strikes # a leader that stood still has given up, unless it was killed
+until_ok "with its strikes cleared, it leads again" leads n2
 
 systemctl stop zkelectd@g2 || fail "the stop fails"
 until_ok "a stop hands over" leads n1

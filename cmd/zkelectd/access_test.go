@@ -139,7 +139,7 @@ func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 	if out, err := f.stranger("status"); err != nil || !strings.Contains(out, "Leader   a") {
 		t.Errorf("%v: %s", err, out)
 	}
-	for _, args := range [][]string{{"pause"}, {"elect"}, {"cordon", "a"}} {
+	for _, args := range [][]string{{"pause"}, {"reelect"}, {"cordon", "a"}} {
 		if out, err := f.stranger(args...); err == nil || !strings.Contains(out, "znode "+f.paths.Control()) || !strings.Contains(out, "set zookeeper.auth.file") {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
@@ -238,7 +238,7 @@ func TestGroupOverTLS(t *testing.T) {
 	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := f.run("elect", "--wait"); err != nil {
+	if out, err := f.run("reelect", "--wait"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.until("a leads again", leads("a"))

@@ -33,20 +33,20 @@ func TestDocumentedCommandsExist(t *testing.T) {
 func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
 	d := newDocuments(t)
 	for text, want := range map[string]string{
-		"```sh\nzkelectd statsu\n```":                                `2: zkelectd statsu: unknown command "statsu" for "zkelectd"`,
-		"```sh\n\nzkelectd move --too n1\n```":                       "3: zkelectd move --too n1: unknown flag: --too",
-		"```sh\nzkelectd pause --for soon\n```":                      `2: zkelectd pause --for soon: invalid argument "soon"`,
-		"```sh\nzkelectd status n1\n```":                             `2: zkelectd status n1: unknown command "n1" for "zkelectd status"`,
-		"```sh\nif true; then FOO=1 zkelectd forgiv n1; fi\n```":     `unknown command "forgiv"`,
-		"```sh\nsudo bin/zkelectd forgiv n1\n```":                    `unknown command "forgiv"`,
-		"```\n$ zkelectd forgiv n1 \\\n    --all\nit says\n$ x\n```": `2: zkelectd forgiv n1 --all: unknown command "forgiv"`,
-		"say `zkelectd forgiv NODE`":                                 `unknown command "forgiv"`,
-		"say `zkelectd policy`":                                      "policy alone does nothing",
-		"say `make everything`":                                      "the Makefile has no everything",
-		"```sh\nmake test FOR=1s BENCH_ARGS=x && make nothing\n```":  "the Makefile has no nothing",
-		"```sh\necho (\n```":                                         "2: no shell takes this",
-		"```sh\ncat configs/missing.yaml\n```":                       "there is no configs/missing.yaml",
-		"say `deploy/missing`":                                       "there is no deploy/missing",
+		"```sh\nzkelectd statsu\n```":                                      `2: zkelectd statsu: unknown command "statsu" for "zkelectd"`,
+		"```sh\n\nzkelectd move --too n1\n```":                             "3: zkelectd move --too n1: unknown flag: --too",
+		"```sh\nzkelectd pause --for soon\n```":                            `2: zkelectd pause --for soon: invalid argument "soon"`,
+		"```sh\nzkelectd status n1\n```":                                   `2: zkelectd status n1: unknown command "n1" for "zkelectd status"`,
+		"```sh\nif true; then FOO=1 zkelectd clear-strike n1; fi\n```":     `unknown command "clear-strike"`,
+		"```sh\nsudo bin/zkelectd clear-strike n1\n```":                    `unknown command "clear-strike"`,
+		"```\n$ zkelectd clear-strike n1 \\\n    --all\nit says\n$ x\n```": `2: zkelectd clear-strike n1 --all: unknown command "clear-strike"`,
+		"say `zkelectd clear-strike NODE`":                                 `unknown command "clear-strike"`,
+		"say `zkelectd policy`":                                            "policy alone does nothing",
+		"say `make everything`":                                            "the Makefile has no everything",
+		"```sh\nmake test FOR=1s BENCH_ARGS=x && make nothing\n```":        "the Makefile has no nothing",
+		"```sh\necho (\n```":                                               "2: no shell takes this",
+		"```sh\ncat configs/missing.yaml\n```":                             "there is no configs/missing.yaml",
+		"say `deploy/missing`":                                             "there is no deploy/missing",
 	} {
 		var got []string
 		for _, c := range commandsIn(text) {

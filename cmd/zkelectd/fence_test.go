@@ -239,7 +239,7 @@ func TestRepair(t *testing.T) {
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
 	f.refusedWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
 	f.refusedWith("'zkelectd repair control' empties it", "resume")
-	f.refusedWith("'zkelectd repair control' empties it", "elect")
+	f.refusedWith("'zkelectd repair control' empties it", "reelect")
 	problems := strings.Join(f.until("any", func(status.Group) bool { return true }).Problems, "\n")
 	for _, want := range []string{"nobody is moved by policy", "'zkelectd repair policy'", "'zkelectd repair control'"} {
 		if !strings.Contains(problems, want) {
@@ -262,7 +262,7 @@ func TestRepair(t *testing.T) {
 	if s := f.snapshot(); !s.Policy.Readable() || s.Policy.Record.Rules.Sites["dc1"] != 7 || s.Policy.Record.Revision < 2 || !s.Control.Readable() {
 		t.Errorf("policy %+v, control %+v", s.Policy, s.Control)
 	}
-	if out, err := f.run("elect"); err != nil {
+	if out, err := f.run("reelect"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, err := f.run("history"); err != nil {

@@ -99,8 +99,8 @@ func TestOrdersOverHTTP(t *testing.T) {
 		out, err := f.run("history")
 		return err == nil && strings.Contains(out, "moved to b by night-shift: maintenance")
 	})
-	give("forgive", `{"all":true}`, 409, "no node has strikes")
-	give("elect", `{}`, 200, "a (dc1) takes over")
+	give("clear-strikes", `{"all":true}`, 409, "no node has strikes")
+	give("reelect", `{}`, 200, "a (dc1) takes over")
 	f.until("a leads", leads("a"))
 	give("step-down", `{}`, 200, "a (dc1) steps down and is not chosen for 10m0s; b (dc1) takes over")
 	f.until("b leads", leads("b"))
@@ -114,7 +114,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	f.until("c has a strike", func(g status.Group) bool { return len(g.Exclusions) == 1 })
 	give("uncordon", `{"site":"dc1"}`, 200, "lifted: site dc1 is drained by night-shift")
 	f.until("a leads", leads("a"))
-	give("forgive", `{"node":"c"}`, 200, "lifted: strike ") // it may have been tried twice by now
+	give("clear-strikes", `{"node":"c"}`, 200, "cleared: strike ") // it may have been tried twice by now
 	f.until("c has none", func(g status.Group) bool { return len(g.Exclusions) == 0 })
 	give("pause", `{"hard":true}`, 200, "paused hard")
 	give("move", `{"node":"b"}`, 409, "the group is paused hard by night-shift")

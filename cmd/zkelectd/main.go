@@ -83,8 +83,8 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
 		{"order", "Ask for something:", []*cobra.Command{
-			moveCommand(), stepDownCommand(), electCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			forgiveCommand(), policyCommand(), aclCommand(), repairCommand(),
+			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
+			clearStrikesCommand(), policyCommand(), aclCommand(), repairCommand(),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -11,7 +11,7 @@ func moveCommand() *cobra.Command {
 	var node, site string
 	o := newOrder("move --to NODE | --site SITE", "Move leadership to a node or site", `Move plans a handover: the leader stops its child and lets go, then the target takes
 over. A target that may not lead is refused, with the reason. The target stays first
-until --for is over, until it may not lead any more, or until 'zkelectd elect' or
+until --for is over, until it may not lead any more, or until 'zkelectd reelect' or
 another move; then policy decides again.`)
 	o.cmd.Flags().StringVar(&node, "to", "", "the node that is to lead")
 	o.cmd.Flags().StringVar(&site, "site", "", "the site whose best node is to lead")
@@ -52,11 +52,11 @@ func elsewhere(s cluster.Snapshot, g request.Given) (bool, error) {
 	return false, ended(s, g, stands)
 }
 
-func electCommand() *cobra.Command {
-	o := newOrder("elect", "Run the election again, by policy alone", `Elect has the elector look for the best member now, whatever failback and
+func reelectCommand() *cobra.Command {
+	o := newOrder("reelect", "Run the election again, by policy alone", `Reelect has the elector look for the best member now, whatever failback and
 election.max_preemptions say, and without a move that is in force.`)
 	o.waiting("follow it until the leader is READY")
-	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindElect} }, func(s cluster.Snapshot, g request.Given) (bool, error) {
+	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindReelect} }, func(s cluster.Snapshot, g request.Given) (bool, error) {
 		_, over := s.Control.Record.Ended(g.ID)
 		return over && s.Ready(), nil
 	})
@@ -113,13 +113,13 @@ func resumeCommand() *cobra.Command {
 	return newOrder("resume", "End a pause", "").does(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
 }
 
-func forgiveCommand() *cobra.Command {
+func clearStrikesCommand() *cobra.Command {
 	var all bool
-	o := newOrder("forgive NODE | --all", "Lift the strikes of a node, or of all", "")
+	o := newOrder("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
 	o.cmd.Args = cobra.MaximumNArgs(1)
 	o.cmd.Flags().BoolVar(&all, "all", false, "of every node")
 	return o.does(func(args []string) request.Request {
-		return request.Request{Kind: request.KindForgive, Node: one(args), All: all}
+		return request.Request{Kind: request.KindClearStrikes, Node: one(args), All: all}
 	}, nil)
 }
 

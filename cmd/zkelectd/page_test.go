@@ -223,7 +223,7 @@ func TestPictureInABrowser(t *testing.T) {
 	}
 	f.until("all are there", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
 	f.ordered("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
-	f.ordered("elect", "--wait")
+	f.ordered("reelect", "--wait")
 	syscall.Kill(f.daemon("match-fra-1"), syscall.SIGKILL)
 	f.until("the next one leads", leads("match-fra-2"))
 	f.answers("match-fra-1", "/replica", 200)

@@ -279,7 +279,7 @@ func (f *fleet) overHTTP(user, token string) attempts {
 		},
 		toRunCode: func() bool {
 			marker := filepath.Join(f.dir, "marker")
-			done := give("/v1/elect", fmt.Sprintf(`{"command":["touch",%q]}`, marker))
+			done := give("/v1/reelect", fmt.Sprintf(`{"command":["touch",%q]}`, marker))
 			for _, path := range []string{"/v1/policy", "/v1/config", "/v1/reload", "/v1/run"} {
 				done = give(path, "") || done
 			}

@@ -17,10 +17,10 @@ type Control struct {
 
 	Pause *Pause `json:"pause,omitempty"`
 	Move  *Move  `json:"move,omitempty"`
-	// Elect asks for one election by policy alone, without failback, damping or a move.
-	Elect    *Order     `json:"elect,omitempty"`
-	Cordons  []Cordon   `json:"cordons,omitempty"`
-	Forgiven []Forgiven `json:"forgiven,omitempty"`
+	// Reelect asks for one election by policy alone, without failback, damping or a move.
+	Reelect        *Order           `json:"reelect,omitempty"`
+	Cordons        []Cordon         `json:"cordons,omitempty"`
+	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
 	// Done are the orders that have ended lately, oldest first.
 	Done []Done `json:"done,omitempty"`
 }
@@ -112,15 +112,15 @@ func target(node, site string) string {
 	return "site " + site
 }
 
-// Forgiven lifts the strikes of a node, or of all where Node is empty, that were earned before Term.
-type Forgiven struct {
+// ClearedStrikes clears the strikes of a node, or of all where Node is empty, that were earned before Term.
+type ClearedStrikes struct {
 	Order
 	Node string `json:"node,omitempty"`
 	Term int64  `json:"term"`
 }
 
-// Covers tells that a strike is lifted.
-func (f Forgiven) Covers(x Exclusion) bool {
+// Covers reports whether f clears the strikes of x.
+func (f ClearedStrikes) Covers(x Exclusion) bool {
 	return x.Term < f.Term && (f.Node == "" || f.Node == x.Node)
 }
 
@@ -172,8 +172,8 @@ func plausibleOrder(id int64, holds Duration) error {
 func (c *Control) plausible(Stat) error {
 	err := plausibleOrder(c.Last, 0)
 	c.Each(func(o *Order) { err = errors.Join(err, plausibleOrder(o.ID, max(o.For, o.Left))) })
-	if c.Elect != nil {
-		err = errors.Join(err, plausibleOrder(c.Elect.ID, 0))
+	if c.Reelect != nil {
+		err = errors.Join(err, plausibleOrder(c.Reelect.ID, 0))
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (c *Control) Next(o Order) Order {
 }
 
 // Full tells that no more cordons fit in.
-func (c Control) Full() bool { return len(c.Cordons)+len(c.Forgiven) >= maxOrders }
+func (c Control) Full() bool { return len(c.Cordons)+len(c.ClearedStrikes) >= maxOrders }
 
 // Each calls f for every order that may have an end.
 func (c *Control) Each(f func(*Order)) {
@@ -234,7 +234,7 @@ func (c Control) Clone() Control {
 		m := *c.Move
 		c.Move = &m
 	}
-	c.Elect = clone(c.Elect)
-	c.Cordons, c.Forgiven, c.Done = slices.Clone(c.Cordons), slices.Clone(c.Forgiven), slices.Clone(c.Done)
+	c.Reelect = clone(c.Reelect)
+	c.Cordons, c.ClearedStrikes, c.Done = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes), slices.Clone(c.Done)
 	return c
 }

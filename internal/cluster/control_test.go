@@ -21,10 +21,10 @@ func fullControl() Control {
 	elect := order(3)
 	return Control{
 		Last: 9, LastOrder: "pause by ann@host",
-		Pause: &Pause{Order: order(1), Hard: true}, Move: &Move{Order: order(2), Node: "a", Force: true}, Elect: &elect,
-		Cordons:  []Cordon{{Order: order(4), Node: "b"}, {Order: order(5), Site: "dc1", Drain: true}},
-		Forgiven: []Forgiven{{Order: order(6), Node: "c", Term: 7}},
-		Done:     []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
+		Pause: &Pause{Order: order(1), Hard: true}, Move: &Move{Order: order(2), Node: "a", Force: true}, Reelect: &elect,
+		Cordons:        []Cordon{{Order: order(4), Node: "b"}, {Order: order(5), Site: "dc1", Drain: true}},
+		ClearedStrikes: []ClearedStrikes{{Order: order(6), Node: "c", Term: 7}},
+		Done:           []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
 	}
 }
 
@@ -63,7 +63,7 @@ func TestNumbersGoOnAndEnd(t *testing.T) {
 func TestOrdersThatOverflowAreDamage(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`"last":0`: true, `"last":4503599627370496`: true, `"last":4503599627370497`: false, `"last":-1`: false,
-		`"move":{"id":4503599627370497}`: false, `"pause":{"id":-1}`: false, `"elect":{"id":-1}`: false, `"elect":{"id":7}`: true,
+		`"move":{"id":4503599627370497}`: false, `"pause":{"id":-1}`: false, `"reelect":{"id":-1}`: false, `"reelect":{"id":7}`: true,
 		`"cordons":[{"id":1},{"id":2,"for":"87600h"}]`: true, `"cordons":[{"id":1},{"id":2,"for":"87601h"}]`: false,
 		`"pause":{"id":1,"for":"1h","left":"87601h"}`: false,
 	} {
@@ -123,8 +123,8 @@ func TestACloneSharesNothingThatIsChanged(t *testing.T) {
 		t.Fatalf("%+v, of %+v", d, c)
 	}
 	d.Pause.Hard, d.Pause.Left = false, 0
-	d.Move.Node, d.Elect.By = "z", "z"
-	d.Cordons[0].Node, d.Forgiven[0].Node, d.Done[0].What = "z", "z", "z"
+	d.Move.Node, d.Reelect.By = "z", "z"
+	d.Cordons[0].Node, d.ClearedStrikes[0].Node, d.Done[0].What = "z", "z", "z"
 	d.Cordons = append(d.Cordons[:1], Cordon{Node: "y"})
 	d.End(99, "x", "y", noon)
 	if !reflect.DeepEqual(c, fullControl()) {
@@ -159,16 +159,16 @@ func TestWhomAnOrderConcerns(t *testing.T) {
 
 func TestAPardonCoversEarlierStrikesOnly(t *testing.T) {
 	for name, c := range map[string]struct {
-		f    Forgiven
+		f    ClearedStrikes
 		x    Exclusion
 		want bool
 	}{
-		"earlier":             {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 6}, true},
-		"of the term itself":  {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 7}, false},
-		"later":               {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 8}, false},
-		"of another node":     {Forgiven{Node: "a", Term: 7}, Exclusion{Node: "b", Term: 6}, false},
-		"of any":              {Forgiven{Term: 7}, Exclusion{Node: "b", Term: 6}, true},
-		"of any, but a later": {Forgiven{Term: 7}, Exclusion{Node: "b", Term: 7}, false},
+		"earlier":             {ClearedStrikes{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 6}, true},
+		"of the term itself":  {ClearedStrikes{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 7}, false},
+		"later":               {ClearedStrikes{Node: "a", Term: 7}, Exclusion{Node: "a", Term: 8}, false},
+		"of another node":     {ClearedStrikes{Node: "a", Term: 7}, Exclusion{Node: "b", Term: 6}, false},
+		"of any":              {ClearedStrikes{Term: 7}, Exclusion{Node: "b", Term: 6}, true},
+		"of any, but a later": {ClearedStrikes{Term: 7}, Exclusion{Node: "b", Term: 7}, false},
 	} {
 		if got := c.f.Covers(c.x); got != c.want {
 			t.Errorf("%s: %t", name, got)
@@ -199,13 +199,13 @@ func TestAFullRecordCanBeRead(t *testing.T) {
 	var c Control
 	for !c.Full() {
 		o := c.Next(Order{By: strings.Repeat("u", 128), Reason: strings.Repeat("r", 500), For: Duration(time.Hour), Time: noon})
-		if len(c.Cordons) > len(c.Forgiven) {
-			c.Forgiven = append(c.Forgiven, Forgiven{Order: o, Node: strings.Repeat("n", 128)})
+		if len(c.Cordons) > len(c.ClearedStrikes) {
+			c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{Order: o, Node: strings.Repeat("n", 128)})
 		} else {
 			c.Cordons = append(c.Cordons, Cordon{Order: o, Node: strings.Repeat("n", 128)})
 		}
 	}
-	if n := len(c.Cordons) + len(c.Forgiven); n != maxOrders {
+	if n := len(c.Cordons) + len(c.ClearedStrikes); n != maxOrders {
 		t.Errorf("full with %d orders", n)
 	}
 	if n := len(Encode(&c)); n > MaxRecord {

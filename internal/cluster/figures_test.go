@@ -125,11 +125,11 @@ func TestEndedOrdersAreFound(t *testing.T) {
 			t.Errorf("%d: %+v, %v", id, got, ok)
 		}
 	}
-	c.Cordons, c.Forgiven = make([]Cordon, maxOrders-2), make([]Forgiven, 1)
+	c.Cordons, c.ClearedStrikes = make([]Cordon, maxOrders-2), make([]ClearedStrikes, 1)
 	if c.Full() {
 		t.Error("full too early")
 	}
-	if c.Forgiven = append(c.Forgiven, Forgiven{}); !c.Full() || maxOrders != 500 {
+	if c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{}); !c.Full() || maxOrders != 500 {
 		t.Errorf("never full, or at %d", maxOrders)
 	}
 }

@@ -193,14 +193,14 @@ const (
 	CauseMove       Cause = "move"       // an operator moved leadership
 	CauseStepDown   Cause = "step-down"  // an operator had the leader step down
 	CauseDrain      Cause = "drain"      // an operator drained the leader's node or site
-	CauseElect      Cause = "elect"      // an operator had the election run again
+	CauseReelect    Cause = "reelect"    // an operator had the election run again
 	CauseRepair     Cause = "repair"     // the records had been deleted or damaged
 )
 
 // Causes are all of them.
 var Causes = []Cause{
 	CauseFirst, CauseFailure, CauseStopped, CauseGaveUp, CauseRevoked, CauseOverdue, CausePreempt,
-	CauseIneligible, CauseUnhealthy, CauseMove, CauseStepDown, CauseDrain, CauseElect, CauseRepair,
+	CauseIneligible, CauseUnhealthy, CauseMove, CauseStepDown, CauseDrain, CauseReelect, CauseRepair,
 }
 
 // Elected is the record of leader/elected: the elector's decision. Every write is a new term.

@@ -58,7 +58,7 @@ func Keys() []Key {
 		{"zookeeper.tls.cert", text, "", false, "A PEM file with this host's certificate, for servers that ask for one; needs zookeeper.tls.key."},
 		{"zookeeper.tls.key", text, "", false, "The PEM file with its key; not to be read by everybody."},
 		{"zookeeper.tls.server_name", text, "", false, "The name that the servers' certificates must be for. Default: the host in zookeeper.servers."},
-		{"election.failback.mode", text, cluster.FailbackImmediate, true, "Whether a better node replaces a healthy leader: immediate, delayed or manual (only 'zkelectd elect' or 'move' does). Part of the policy that holds for the whole group."},
+		{"election.failback.mode", text, cluster.FailbackImmediate, true, "Whether a better node replaces a healthy leader: immediate, delayed or manual (only 'zkelectd reelect' or 'move' does). Part of the policy that holds for the whole group."},
 		{"election.failback.delay", duration, 30 * time.Second, true, "For delayed: how long the better node must have been eligible without a break."},
 		{"election.max_preemptions", integer, 6, true, "How often policy may replace a healthy leader (a preemption) within election.preemption_window; 0 for no limit. Failovers and operator requests are not limited. Part of the policy."},
 		{"election.preemption_window", duration, time.Hour, true, "The window in which preemptions are counted."},

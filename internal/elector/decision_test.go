@@ -274,17 +274,17 @@ func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
 		order int64
 		ended string
 	}{
-		"its own":             {cluster.CauseElect, 4, "b was elected"},
-		"that of another":     {cluster.CauseElect, 3, ""},
+		"its own":             {cluster.CauseReelect, 4, "b was elected"},
+		"that of another":     {cluster.CauseReelect, 3, ""},
 		"a move of that name": {cluster.CauseMove, 4, ""},
 	} {
 		h := newGroup("a", "b").leads("b", 7).house(t)
 		h.in.Snapshot.Elected.Record.Cause, h.in.Snapshot.Elected.Record.Order = c.cause, c.order
 		o := by(4)
-		h.control(cluster.Control{Elect: &o})
+		h.control(cluster.Control{Reelect: &o})
 		d := h.decide()
 		if c.ended == "" {
-			if d.Elect == nil || d.Elect.Cause != cluster.CauseElect || d.Circumstances.Cause != cluster.CauseElect {
+			if d.Elect == nil || d.Elect.Cause != cluster.CauseReelect || d.Circumstances.Cause != cluster.CauseReelect {
 				t.Errorf("%s: %+v", name, d)
 			}
 			continue
@@ -326,9 +326,9 @@ func TestPardonsAreKeptAsLongAsTheyCoverAStrike(t *testing.T) {
 		g.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 5}}
 		c.change(&g.Elected.Record)
 		g.Elected.Err = c.err
-		o := standing{Control: cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "b", Term: 6}}}}
+		o := standing{Control: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "b", Term: 6}}}}
 		o.collect(&g.Snapshot)
-		if kept := len(o.Forgiven) == 1; kept != c.kept || o.changed == c.kept {
+		if kept := len(o.ClearedStrikes) == 1; kept != c.kept || o.changed == c.kept {
 			t.Errorf("%s: kept: %v, changed: %v", name, kept, o.changed)
 		}
 	}

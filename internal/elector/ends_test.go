@@ -24,20 +24,20 @@ func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
 		leader string
 		cause  cluster.Cause
 	}{
-		"round-robin":  {cluster.Rules{Rank: []string{"round-robin"}}, "b", cluster.CauseElect},
-		"another site": {cluster.Rules{Rank: []string{"expr:member.site != previous.site", "node-id"}}, "b", cluster.CauseElect},
-		"a filter":     {cluster.Rules{Type: "node-id", Filter: []string{"member.id != previous.id"}}, "b", cluster.CauseElect},
-		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "expr"}}, Expr: "member.priority * -1"}, "c", cluster.CauseElect},
+		"round-robin":  {cluster.Rules{Rank: []string{"round-robin"}}, "b", cluster.CauseReelect},
+		"another site": {cluster.Rules{Rank: []string{"expr:member.site != previous.site", "node-id"}}, "b", cluster.CauseReelect},
+		"a filter":     {cluster.Rules{Type: "node-id", Filter: []string{"member.id != previous.id"}}, "b", cluster.CauseReelect},
+		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "expr"}}, Expr: "member.priority * -1"}, "c", cluster.CauseReelect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).house(t, c.rules)
 			o := by(1)
-			h.control(cluster.Control{Elect: &o})
+			h.control(cluster.Control{Reelect: &o})
 			h.leader(c.leader, c.cause)
 			o = by(2)
-			h.control(cluster.Control{Elect: &o})
+			h.control(cluster.Control{Reelect: &o})
 			n := len(h.terms)
-			if h.settle(); len(h.terms) > n+1 || h.orders().Elect != nil {
+			if h.settle(); len(h.terms) > n+1 || h.orders().Reelect != nil {
 				t.Errorf("the second: %d terms", len(h.terms)-n)
 			}
 		})
@@ -64,7 +64,7 @@ func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T)
 
 func TestAPardonDoesNotCoverTheStrikesAfterIt(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).house(t)
-	h.control(cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "a", Term: 7}}})
+	h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "a", Term: 7}}})
 	h.leader("a", "")
 	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
 	h.leader("b", cluster.CauseGaveUp)
@@ -109,7 +109,7 @@ func TestAnElectionThatNobodyMayWinSaysSo(t *testing.T) {
 	h := newGroup("a").leads("a", 7).house(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
-	h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "a", Force: true}, Elect: &o})
+	h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "a", Force: true}, Reelect: &o})
 	h.settle()
 	if d, _ := h.orders().Ended(2); strings.Contains(d.Outcome, "it is the best") || d.Outcome == "" {
 		t.Errorf("%+v", d)
@@ -120,7 +120,7 @@ func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
 	h := newGroup("a").leads("a", 7).house(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
-	h.control(cluster.Control{Elect: &o})
+	h.control(cluster.Control{Reelect: &o})
 	h.settle()
 	if d, _ := h.orders().Ended(2); d.Outcome == "" {
 		t.Errorf("%+v", h.orders())

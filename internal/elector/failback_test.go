@@ -88,7 +88,7 @@ func TestDampingNeverHoldsWhatPolicyDoesNotMove(t *testing.T) {
 		"a drain": {func(h *house) {
 			h.control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1), Node: "a", Drain: true}}})
 		}, cluster.CauseDrain},
-		"an election": {func(h *house) { o := by(1); h.control(cluster.Control{Elect: &o}) }, cluster.CauseElect},
+		"an election": {func(h *house) { o := by(1); h.control(cluster.Control{Reelect: &o}) }, cluster.CauseReelect},
 	} {
 		h := damped()
 		c.happens(h)

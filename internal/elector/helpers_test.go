@@ -143,7 +143,7 @@ func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
 	if rec.Node != id || got != cause || len(h.terms) > n+1 {
 		h.t.Fatalf("%s leads by %q after %d new terms (%s; held: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Holding, d.Note, id, cause)
 	}
-	ordered := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseElect}, cause)
+	ordered := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
 	if len(h.terms) > n && (rec.OrderBy == "ann@host") != ordered {
 		h.t.Errorf("elected by %q, ordered by %q", cause, rec.OrderBy)
 	}

@@ -157,27 +157,27 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 		cause   cluster.Cause
 		outcome string
 	}{
-		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseElect, "a was elected"},
-		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseElect, "a was elected"},
-		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseElect, "a was elected"},
-		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Order: by(1), Node: "b"}, "a", cluster.CauseElect, "a was elected"},
+		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseReelect, "a was elected"},
+		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseReelect, "a was elected"},
+		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
+		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Order: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads: it is the best"},
 		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads: it is the best"},
-		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseElect, "a was elected"},
+		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads: it is the best"},
 	} {
 		h := c.g.house(t, c.rules)
 		elect := by(2)
-		h.control(cluster.Control{Last: 2, Move: c.move, Elect: &elect})
+		h.control(cluster.Control{Last: 2, Move: c.move, Reelect: &elect})
 		rec := h.leader(c.leader, c.cause)
-		if c.cause == cluster.CauseElect && !strings.HasPrefix(rec.Reason, "election asked for by ann@host: new kernel: a is better than b") {
+		if c.cause == cluster.CauseReelect && !strings.HasPrefix(rec.Reason, "election asked for by ann@host: new kernel: a is better than b") {
 			t.Errorf("%s: %q", name, rec.Reason)
 		}
 		h.ended(2, c.outcome)
 		if c.move != nil {
 			h.ended(1, "ended by an election")
 		}
-		if o := h.orders(); o.Elect != nil || o.Move != nil {
+		if o := h.orders(); o.Reelect != nil || o.Move != nil {
 			t.Errorf("%s: not over: %+v", name, o)
 		}
 	}
@@ -186,23 +186,23 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 func TestElectHasCircumstancesOfItsOwn(t *testing.T) {
 	h := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 	elect := by(1)
-	h.control(cluster.Control{Elect: &elect})
-	c := h.leader("a", cluster.CauseElect).Circumstances
-	if c.Cause != cluster.CauseElect || c.Node != "b" || c.Site != "dc2" || c.Failed != nil {
+	h.control(cluster.Control{Reelect: &elect})
+	c := h.leader("a", cluster.CauseReelect).Circumstances
+	if c.Cause != cluster.CauseReelect || c.Node != "b" || c.Site != "dc2" || c.Failed != nil {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestForgivingLiftsAStrike(t *testing.T) {
+func TestClearStrikesClearsThem(t *testing.T) {
 	for name, c := range map[string]struct {
-		f      cluster.Forgiven
+		f      cluster.ClearedStrikes
 		leader string
 		cause  cluster.Cause
 	}{
-		"of the node":        {cluster.Forgiven{Node: "a", Term: 7}, "a", cluster.CausePreempt},
-		"of all":             {cluster.Forgiven{Term: 7}, "a", cluster.CausePreempt},
-		"of another node":    {cluster.Forgiven{Node: "c", Term: 9}, "b", ""},
-		"not of later terms": {cluster.Forgiven{Node: "a", Term: 6}, "b", ""},
+		"of the node":        {cluster.ClearedStrikes{Node: "a", Term: 7}, "a", cluster.CausePreempt},
+		"of all":             {cluster.ClearedStrikes{Term: 7}, "a", cluster.CausePreempt},
+		"of another node":    {cluster.ClearedStrikes{Node: "c", Term: 9}, "b", ""},
+		"not of later terms": {cluster.ClearedStrikes{Node: "a", Term: 6}, "b", ""},
 	} {
 		g := newGroup("a", "b", "c").leads("b", 7)
 		g.Elected.Record.Exclusions = []cluster.Exclusion{
@@ -212,14 +212,14 @@ func TestForgivingLiftsAStrike(t *testing.T) {
 		h := g.house(t)
 		h.in.Exclusions, h.in.Age = g.Elected.Record.Exclusions, make([]time.Duration, 2)
 		c.f.Order = by(1)
-		h.control(cluster.Control{Forgiven: []cluster.Forgiven{c.f}})
+		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{c.f}})
 		rec := h.leader(c.leader, c.cause)
 		for _, x := range rec.Exclusions {
 			if c.cause != "" && c.f.Covers(x) {
 				t.Errorf("%s: the strike of %s is still on record", name, x.Node)
 			}
 		}
-		if left := len(h.orders().Forgiven); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
+		if left := len(h.orders().ClearedStrikes); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
 			t.Errorf("%s: %d pardons are left", name, left)
 		}
 	}
@@ -228,15 +228,15 @@ func TestForgivingLiftsAStrike(t *testing.T) {
 func TestAPardonForTheTermThatRunsIsKept(t *testing.T) {
 	for up, want := range map[int64]int{6: 0, 7: 1} {
 		h := newGroup("a", "b").leads("a", 7).house(t)
-		h.control(cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Term: up}}})
+		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Term: up}}})
 		h.leader("a", "")
-		if left := len(h.orders().Forgiven); left != want {
+		if left := len(h.orders().ClearedStrikes); left != want {
 			t.Errorf("up to term %d: %d pardons are left, want %d", up, left, want)
 		}
 	}
 }
 
-func TestForgivingAStrikeKeepsTheAgesOfTheOthers(t *testing.T) {
+func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
 	in := newGroup("a", "b").elected("x", 9).fence("x", 9, cluster.FenceReady).input(t)
 	in.Exclusions = []cluster.Exclusion{
 		{Node: "c", Strikes: 1, For: cluster.Duration(time.Minute), Term: 6},
@@ -244,7 +244,7 @@ func TestForgivingAStrikeKeepsTheAgesOfTheOthers(t *testing.T) {
 		{Node: "b", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8},
 	}
 	in.Age = []time.Duration{0, 900 * time.Millisecond, 0}
-	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Forgiven: []cluster.Forgiven{{Order: by(1), Node: "c", Term: 7}}}}
+	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "c", Term: 7}}}}
 	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+100*time.Millisecond {
 		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
 	}
@@ -252,9 +252,9 @@ func TestForgivingAStrikeKeepsTheAgesOfTheOthers(t *testing.T) {
 
 func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
 	g := newGroup("a", "b", "c").leads("a", 7).control(cluster.Control{
-		Move:     &cluster.Move{Order: by(1), Node: "b"},
-		Cordons:  []cluster.Cordon{{Order: by(2), Node: "c"}},
-		Forgiven: []cluster.Forgiven{{Order: by(3), Node: "b", Term: 7}},
+		Move:           &cluster.Move{Order: by(1), Node: "b"},
+		Cordons:        []cluster.Cordon{{Order: by(2), Node: "c"}},
+		ClearedStrikes: []cluster.ClearedStrikes{{Order: by(3), Node: "b", Term: 7}},
 	})
 	in := g.input(t, cluster.Rules{Type: "exec"})
 	in.Exclusions = []cluster.Exclusion{{Node: "b", Term: 6}, {Node: "c", Term: 6}}

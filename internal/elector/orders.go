@@ -80,11 +80,11 @@ func (o *standing) expire(over map[int64]bool, wall time.Time) {
 
 // collect drops pardons that no strike is left for.
 func (o *standing) collect(s *cluster.Snapshot) {
-	before := len(o.Forgiven)
-	o.Forgiven = slices.DeleteFunc(o.Forgiven, func(f cluster.Forgiven) bool {
+	before := len(o.ClearedStrikes)
+	o.ClearedStrikes = slices.DeleteFunc(o.ClearedStrikes, func(f cluster.ClearedStrikes) bool {
 		return s.Elected.Readable() && s.Elected.Record.Term > f.Term && !slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
 	})
-	o.changed = o.changed || len(o.Forgiven) < before
+	o.changed = o.changed || len(o.ClearedStrikes) < before
 }
 
 func (o *standing) end(id int64, what, outcome string, wall time.Time) {
@@ -101,8 +101,8 @@ func (o *standing) endElect(outcome string, wall time.Time) {
 	if o.Move != nil {
 		o.endMove("ended by an election", wall)
 	}
-	o.end(o.Elect.ID, "election", outcome, wall)
-	o.Elect = nil
+	o.end(o.Reelect.ID, "election", outcome, wall)
+	o.Reelect = nil
 }
 
 // lost ends a move whose target may not lead, or has just failed, and says so.
@@ -128,10 +128,10 @@ func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall t
 	return text
 }
 
-// forgive leaves out the strikes that operators have lifted.
-func (o *standing) forgive(list []cluster.Exclusion, ages []time.Duration) (kept []cluster.Exclusion, keptAges []time.Duration) {
+// clearStrikes leaves out the strikes that operators have cleared.
+func (o *standing) clearStrikes(list []cluster.Exclusion, ages []time.Duration) (kept []cluster.Exclusion, keptAges []time.Duration) {
 	for i, x := range list {
-		if slices.ContainsFunc(o.Forgiven, func(f cluster.Forgiven) bool { return f.Covers(x) }) {
+		if slices.ContainsFunc(o.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
 			continue
 		}
 		kept = append(kept, x)

@@ -60,7 +60,7 @@ func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
 		"move":      {cluster.Control{Move: &cluster.Move{Order: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
 		"drain":     {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
 		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
-		"elect":     {cluster.Control{Elect: &elect}, "b", "a", cluster.CauseElect},
+		"reelect":   {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
 	} {
 		h := newGroup("a", "b", "c").leads(c.leader, 7).house(t)
 		c.control.Pause = paused(false).Pause
@@ -88,7 +88,7 @@ func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
 			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}
 		}, ""},
 		"a move":           {newGroup("a", "b").leads("a", 7), func(h *house) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Order: by(2), Node: "b"} }, ""},
-		"an election":      {newGroup("a", "b").leads("b", 7), func(h *house) { h.in.Snapshot.Control.Record.Elect = &elect }, ""},
+		"an election":      {newGroup("a", "b").leads("b", 7), func(h *house) { h.in.Snapshot.Control.Record.Reelect = &elect }, ""},
 		"a holder is late": {newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b"), func(h *house) { h.in.Revoke = "late" }, ""},
 	} {
 		h := c.g.house(t)

@@ -12,7 +12,7 @@ import (
 // replace applies rule (d): may somebody else take over from the elected attempt, which goes on?
 func (e *Elector) replace(b ballot, r outcome, best cluster.Member, o *standing, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
-	if o.Elect != nil {
+	if o.Reelect != nil {
 		return e.rerun(b, o, d)
 	}
 	if best.Name == rec.Incarnation { // not the zero of a ranking without any
@@ -78,11 +78,11 @@ func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
 // rerun holds the election that an operator has asked for, once, by policy alone.
 func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
-	if rec.Cause == cluster.CauseElect && rec.Order == o.Elect.ID {
+	if rec.Cause == cluster.CauseReelect && rec.Order == o.Reelect.ID {
 		o.endElect(rec.Node+" was elected", b.in.Wall)
 		return nil
 	}
-	b.move, b.circumstances = nil, cluster.Circumstances{Cause: cluster.CauseElect, Node: rec.Node, Site: rec.Site}
+	b.move, b.circumstances = nil, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node, Site: rec.Site}
 	r := e.rank(b)
 	best, ok := r.Best()
 	switch {
@@ -95,8 +95,8 @@ func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
 	return e.elect(b, r, verdict{
-		cause: cluster.CauseElect, order: *o.Elect,
-		reason: fmt.Sprintf("election asked for %s: %s is better than %s: %s", o.Elect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
+		cause: cluster.CauseReelect, order: *o.Reelect,
+		reason: fmt.Sprintf("election asked for %s: %s is better than %s: %s", o.Reelect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
 	}, best)
 }
 
@@ -118,7 +118,7 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	}
 	switch rules.Failback {
 	case cluster.FailbackManual:
-		return "failback is manual: 'zkelectd elect' moves it"
+		return "failback is manual: 'zkelectd reelect' moves it"
 	case cluster.FailbackDelayed:
 		delay := time.Duration(rules.FailbackDelay)
 		if due := e.eligible[best.Name] + delay; due > b.in.Now {

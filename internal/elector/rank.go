@@ -50,7 +50,7 @@ func (e *Elector) ballot(in Input, v verdict, o *standing) ballot {
 	s := &in.Snapshot
 	e.stops(s)
 	b := ballot{in: in, over: v.over, stopping: e.stopping, circumstances: circumstances(s, v), cordons: o.Cordons, move: o.Move}
-	b.exclusions, b.ages = o.forgive(in.Exclusions, in.Age)
+	b.exclusions, b.ages = o.clearStrikes(in.Exclusions, in.Age)
 	if v.strike {
 		rec := s.Elected.Record
 		b.exclusions = cluster.Strike(b.exclusions, rec.Node, v.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)

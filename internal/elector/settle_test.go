@@ -21,7 +21,7 @@ var (
 func anyRules(t *rapid.T) cluster.Rules {
 	rules := cluster.Rules{
 		Type:           rapid.SampledFrom(policy.Types()).Draw(t, "type"),
-		Expr:           rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'elect' ? member.score : 1"}).Draw(t, "expr"),
+		Expr:           rapid.SampledFrom([]string{"member.priority", "member.site == 'dc2'", "member.site in failed_sites", "cause == 'reelect' ? member.score : 1"}).Draw(t, "expr"),
 		Sites:          map[string]int{"dc1": rapid.IntRange(0, 1).Draw(t, "dc1")},
 		Failback:       rapid.SampledFrom([]string{"", cluster.FailbackDelayed, cluster.FailbackManual}).Draw(t, "failback"),
 		MaxPreemptions: rapid.IntRange(0, 2).Draw(t, "max moves"),
@@ -29,7 +29,7 @@ func anyRules(t *rapid.T) cluster.Rules {
 		ExcludeNodes:   rapid.SliceOfN(anyID, 0, 1).Draw(t, "never"),
 		Strategies: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
 			return cluster.Strategy{
-				When: rapid.SampledFrom([]string{"cause == 'failure'", "len(failed_sites) > 1", "cause == 'elect'", "cause == 'preempt'"}).Draw(t, "when"),
+				When: rapid.SampledFrom([]string{"cause == 'failure'", "len(failed_sites) > 1", "cause == 'reelect'", "cause == 'preempt'"}).Draw(t, "when"),
 				Use:  rapid.SampledFrom(policy.Types()).Draw(t, "use"),
 			}
 		}), 0, 2).Draw(t, "strategies"),
@@ -97,15 +97,15 @@ func anyOrders(t *rapid.T) cluster.Control {
 	}
 	if rapid.Bool().Draw(t, "election") {
 		o := next()
-		c.Elect = &o
+		c.Reelect = &o
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "cordons") {
 		cordon := cluster.Cordon{Order: next(), Drain: rapid.Bool().Draw(t, "drain"), StepDown: rapid.Bool().Draw(t, "step down")}
 		cordon.Node, cordon.Site = either()
 		c.Cordons = append(c.Cordons, cordon)
 	}
-	if rapid.Bool().Draw(t, "forgiven") {
-		c.Forgiven = []cluster.Forgiven{{Order: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
+	if rapid.Bool().Draw(t, "cleared") {
+		c.ClearedStrikes = []cluster.ClearedStrikes{{Order: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
 	}
 	return c
 }
@@ -170,7 +170,7 @@ func (h *house) atRest(d Decision) {
 		h.t.Fatalf("%s leads, %s is better, and nothing holds it", rec.Node, best.ID)
 	case best.Name == rec.Incarnation && (d.Holding != "" || d.Note != ""):
 		h.t.Fatalf("the best leads: held %q, noted %q", d.Holding, d.Note)
-	case h.orders().Elect != nil:
+	case h.orders().Reelect != nil:
 		h.t.Fatalf("the election does not end: %+v", h.orders())
 	}
 }

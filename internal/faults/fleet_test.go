@@ -318,7 +318,7 @@ func (f *fleet) settled(ctx context.Context) string {
 	case !snap.Policy.Readable():
 		return "there is no policy"
 	}
-	if c := snap.Control.Record; snap.Control.Err != nil || c.Pause != nil || c.Move != nil || c.Elect != nil || len(c.Cordons) > 0 {
+	if c := snap.Control.Record; snap.Control.Err != nil || c.Pause != nil || c.Move != nil || c.Reelect != nil || len(c.Cordons) > 0 {
 		return fmt.Sprintf("orders are in force: %+v %v", c, snap.Control.Err)
 	}
 	in := policy.Input{

@@ -18,8 +18,8 @@ var orders = []fault{
 	{"order: cordon", order(func(f *fleet) []string { return []string{"cordon", f.victim().id, "--for", lasting} })},
 	{"order: pause", order(func(*fleet) []string { return []string{"pause", "--for", lasting} })},
 	{"order: pause hard", order(func(*fleet) []string { return []string{"pause", "--hard", "--for", lasting} })},
-	{"order: elect", order(func(*fleet) []string { return []string{"elect"} })},
-	{"order: forgive", order(func(*fleet) []string { return []string{"forgive", "--all"} })},
+	{"order: reelect", order(func(*fleet) []string { return []string{"reelect"} })},
+	{"order: clear-strikes", order(func(*fleet) []string { return []string{"clear-strikes", "--all"} })},
 }
 
 // order runs a command. Whether it is refused, or reaches anybody, is all the same: it must break nothing.

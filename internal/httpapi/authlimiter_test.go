@@ -10,7 +10,7 @@ import (
 
 // tryToken sends a token from an address, and returns the status of the refusal, 0 if there is none.
 func tryToken(g *Gate, from, token string) int {
-	r, _ := http.NewRequest("POST", "/v1/elect", nil)
+	r, _ := http.NewRequest("POST", "/v1/reelect", nil)
 	r.RemoteAddr = from
 	r.Header.Set("Authorization", "Bearer "+token)
 	return g.who(r).code

@@ -47,7 +47,7 @@ func TestARebindingPageIsRefused(t *testing.T) {
 	opt := commanded(t, given)
 	opt.Hosts = NewHosts("", "a")
 	addr := listening(t, New(opt), 8)
-	for _, path := range []string{"/", "/leader", "/livez", "/metrics", "/v1/status", "/v1/events", "/v1/whoami", "/nothing", "/v1/elect"} {
+	for _, path := range []string{"/", "/leader", "/livez", "/metrics", "/v1/status", "/v1/events", "/v1/whoami", "/nothing", "/v1/reelect"} {
 		for _, host := range []string{"evil.example", "evil.example:80"} {
 			c := dialed(t, addr)
 			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\nOrigin: http://"+host+"\r\n\r\n")
@@ -59,7 +59,7 @@ func TestARebindingPageIsRefused(t *testing.T) {
 			}
 		}
 	}
-	order := must(http.NewRequest("POST", "http://"+addr+"/v1/elect", strings.NewReader("{}")))
+	order := must(http.NewRequest("POST", "http://"+addr+"/v1/reelect", strings.NewReader("{}")))
 	order.Host = "evil.example"
 	order.Header.Set("Authorization", "Bearer "+annsToken)
 	order.Header.Set("Content-Type", "application/json")

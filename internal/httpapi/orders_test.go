@@ -88,7 +88,7 @@ func ordering(t *testing.T) map[string]*http.Response {
 		"locked":  New(locked),
 	}
 	for range maxGuesses {
-		command(handlers["locked"], request.KindElect, "{}", "Authorization", "Bearer wrong")
+		command(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
 	}
 	for _, kind := range request.Kinds() {
 		add := func(name string, rec *httptest.ResponseRecorder) {
@@ -142,7 +142,7 @@ func TestOrdersAreGivenByWhoMay(t *testing.T) {
 		"no content type":          {[]string{"Content-Type", ""}, 415},
 		"the origin of this place": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
 	} {
-		rec := command(handler, request.KindElect, "{}", c.headers...)
+		rec := command(handler, request.KindReelect, "{}", c.headers...)
 		if rec.Code != c.code || (c.code == 401) != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") || strings.Contains(rec.Body.String(), annsToken) {
 			t.Errorf("%s: %d %v %s", name, rec.Code, rec.Header(), rec.Body)
 		}
@@ -197,7 +197,7 @@ func TestBodiesOfOrders(t *testing.T) {
 		{"step-down", `{}`, request.Request{Order: request.Order{For: request.StepDownFor}}},
 		{"pause", ` {"hard":true} `, request.Request{Hard: true}},
 		{"uncordon", `{"all":true}`, request.Request{All: true}},
-		{"forgive", `{"node":"b"}`, request.Request{Node: "b"}},
+		{"clear-strikes", `{"node":"b"}`, request.Request{Node: "b"}},
 	} {
 		c.want.Kind = c.kind
 		if got, err := decodeOrder(c.kind, []byte(c.body)); err != nil || got != c.want {
@@ -251,7 +251,7 @@ func TestAStuckDaemonTakesNoOrders(t *testing.T) {
 		return request.Given{}, nil
 	})
 	opt.View = func() status.Daemon { return stuck() }
-	if rec := command(New(opt), request.KindElect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
+	if rec := command(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }

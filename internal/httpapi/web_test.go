@@ -151,7 +151,7 @@ func (e *estate) handshake(addr string, cert zkserver.Certificate) string {
 
 // order asks for an election; 0 with the reason if the connection does not come about.
 func order(c *http.Client, url, authorization string) (int, string) {
-	req, _ := http.NewRequest("POST", url+"/v1/elect", strings.NewReader("{}"))
+	req, _ := http.NewRequest("POST", url+"/v1/reelect", strings.NewReader("{}"))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", authorization)
 	resp, err := c.Do(req)

@@ -13,11 +13,11 @@ const kinds = {
   'step-down': { name: 'Step down', does: (t, g) => `${g.leader || 'The leader'} hands over to the next best, and is not chosen again until the order ends (10 min if nothing is said).`, lasts: true },
   'pause': { name: 'Pause', does: () => 'Policy moves nobody any more. A leader that dies is still replaced.', lasts: true, hard: true },
   'resume': { name: 'Resume', does: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
-  'elect': { name: 'Elect by policy', does: () => 'The move ends. Policy decides again, and may move leadership at once.' },
+  'reelect': { name: 'Re-elect by policy', does: () => 'The move ends. Policy decides again, and may move leadership at once.' },
   'cordon': { name: 'Cordon', does: (t) => `${t} is not chosen any more. If it leads, it goes on.`, lasts: true },
   'drain': { name: 'Drain', does: (t) => `${t} is not chosen any more. If it leads, leadership moves away.`, lasts: true, force: true },
   'uncordon': { name: 'Uncordon', does: (t) => `${t} may be chosen again, and may lead at once.` },
-  'forgive': { name: 'Forgive', does: (t) => `The strikes of ${t} are lifted. It may be chosen again at once.` },
+  'clear-strikes': { name: 'Clear strikes', does: (t) => `The strikes of ${t} are cleared. It may be chosen again at once.` },
 };
 
 let token = sessionStorage.getItem(storedAs) || '';
@@ -120,7 +120,7 @@ export function orderDialog(what, target) {
   };
   const give = async () => {
     const k = kinds[kind.value];
-    const body = { ...(['pause', 'resume', 'elect', 'step-down'].includes(kind.value) ? {} : meant()) };
+    const body = { ...(['pause', 'resume', 'reelect', 'step-down'].includes(kind.value) ? {} : meant()) };
     if (k.lasts && lasts.value.trim()) body.for = lasts.value.trim();
     if (reason.value.trim()) body.reason = reason.value.trim();
     if (k.hard && hard.checked) body.hard = true;
@@ -155,7 +155,7 @@ function choicesFor(target, g) {
   const held = (g.orders || []).some((o) => o.target === inWords(target) && ['cordon', 'drain', 'step-down'].includes(o.kind));
   const struck = (g.exclusions || []).some((x) => x.node === target.node && !x.served);
   const leads = target.node ? target.node === g.leader : target.site === g.site;
-  return [...(struck ? ['forgive'] : []), ...(held ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
+  return [...(struck ? ['clear-strikes'] : []), ...(held ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
 }
 
 // targets are where leadership may be moved: the sites, then the nodes, without the leader.

@@ -261,8 +261,8 @@ function orderWords(o) {
   return `${o.kind === 'hard-pause' ? 'nobody is elected, not even for a leader that dies' : 'policy moves nobody; a leader that dies is replaced'}; by ${o.by}${o.reason ? ` (${o.reason})` : ''}`;
 }
 
-const kinds = { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': 'moved to', 'elect': 'election asked for', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
-const endings = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'elect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
+const kinds = { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': 'moved to', 'reelect': 'election asked for', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
+const endings = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
 
 // targetOf is what an order to end another is for. A site is told in words; a node may have such a name, too.
 function targetOf(o, g) {
@@ -277,7 +277,7 @@ function orders() {
   const rows = [
     ...(g.orders || []).map((o) => ({ what: `${kinds[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: lasting(o).ends, end: endings[o.kind], target: targetOf(o, g) })),
     ...(g.exclusions || []).map((x) => ({
-      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'forgive', target: { node: x.node },
+      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'clear-strikes', target: { node: x.node },
     })),
   ];
   draw(byID('orders-body'), [rows, today()], () => {
@@ -285,7 +285,7 @@ function orders() {
     return table('What is in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', clockTime(r.at),
       r.served ? 'over; the strike counts' : r.ends ? [until(r.ends), ' left'] : 'when it is ended',
-      r.end ? orderButton(r.end === 'forgive' ? 'Forgive…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
+      r.end ? orderButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
     ]));
   });
 }

@@ -66,7 +66,7 @@ func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
 
 func TestExpressionsThatPeopleWriteAreTaken(t *testing.T) {
 	for _, text := range []string{
-		`cause == "failure" && previous.site == "dc1"`, `cause in ["move", "elect"]`, `count(members, .site == previous.site) > 1 + 1`,
+		`cause == "failure" && previous.site == "dc1"`, `cause in ["move", "reelect"]`, `count(members, .site == previous.site) > 1 + 1`,
 		`first(failed_sites) == "dc1"`, `any(members, any(split(.labels.roles ?? "", ","), # == "db"))`, `all(1..100, # > 0)`,
 		`cause matches "^(over|gave)-?.*$"`, `len(filter(members, .priority >= 100)) * 2 > len(members)`, `upper(cause) startsWith "F"`,
 		`sortBy(members, .priority)[0].id == "a"`, `max(map(members, .score)) > 1.5 + 0.5`, `sum(members, .priority) > 3`, `mean(map(members, .latency)) < 2`,

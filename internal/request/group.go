@@ -43,8 +43,8 @@ func Resume(q whatif.Question, o Order) (Given, error) {
 	return d.finish("resume")
 }
 
-// Elect has the election run once by policy alone, without failback, damping and moves.
-func Elect(q whatif.Question, o Order) (Given, error) {
+// Reelect has the election run once by policy alone, without failback, damping and moves.
+func Reelect(q whatif.Question, o Order) (Given, error) {
 	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.moving()
@@ -56,7 +56,7 @@ func Elect(q whatif.Question, o Order) (Given, error) {
 		d.say("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Order)
 	}
 	number := d.number()
-	d.next.Elect = &number
+	d.next.Reelect = &number
 	leader, at := d.leader()
 	switch out := d.foresee(); {
 	case !out.Led():
@@ -69,8 +69,8 @@ func Elect(q whatif.Question, o Order) (Given, error) {
 	return d.finish("election")
 }
 
-// Forgive lifts the strikes of a node, or of all where node is empty.
-func Forgive(q whatif.Question, o Order, node string) (Given, error) {
+// ClearStrikes clears the strikes of a node, or of all where node is empty.
+func ClearStrikes(q whatif.Question, o Order, node string) (Given, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
 		return Given{}, err
@@ -78,7 +78,7 @@ func Forgive(q whatif.Question, o Order, node string) (Given, error) {
 	rec := q.Snapshot.Elected.Record
 	for _, x := range rec.Exclusions {
 		if node == "" || x.Node == node {
-			d.say("lifted: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
+			d.say("cleared: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
 		}
 	}
 	if len(d.given.Says) == 0 {
@@ -90,9 +90,9 @@ func Forgive(q whatif.Question, o Order, node string) (Given, error) {
 	if d.next.Full() {
 		return Given{}, errors.New("there are too many orders: 'zkelectd uncordon' some first")
 	}
-	d.next.Forgiven = append(d.next.Forgiven, cluster.Forgiven{Order: d.number(), Node: node, Term: rec.Term})
+	d.next.ClearedStrikes = append(d.next.ClearedStrikes, cluster.ClearedStrikes{Order: d.number(), Node: node, Term: rec.Term})
 	if node == "" {
-		return d.finish("forgiving of all")
+		return d.finish("clear-strikes of all")
 	}
-	return d.finish("forgiving of " + node)
+	return d.finish("clear-strikes of " + node)
 }

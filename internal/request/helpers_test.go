@@ -164,10 +164,10 @@ func resume(o Order) func(whatif.Question) (Given, error) {
 	return func(q whatif.Question) (Given, error) { return Resume(q, o) }
 }
 
-func elect(o Order) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Elect(q, o) }
+func reelect(o Order) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return Reelect(q, o) }
 }
 
-func forgive(o Order, node string) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Forgive(q, o, node) }
+func clearStrikes(o Order, node string) func(whatif.Question) (Given, error) {
+	return func(q whatif.Question) (Given, error) { return ClearStrikes(q, o, node) }
 }

@@ -116,8 +116,8 @@ func TestElect(t *testing.T) {
 	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
 	h.orders().Pause = &cluster.Pause{Order: ann(1)}
 	h.orders().Last = 4
-	given, err := h.gives(elect(bob()))
-	if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) takes over"}) || given.Control.Elect == nil || given.Control.Elect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
+	given, err := h.gives(reelect(bob()))
+	if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) takes over"}) || given.Control.Reelect == nil || given.Control.Reelect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
 		t.Errorf("%v, %+v", err, given)
 	}
 	if out := h.after(given); out.Leader.ID != "a1" {
@@ -126,7 +126,7 @@ func TestElect(t *testing.T) {
 
 	h = group(t).leads("a1")
 	h.orders().Move = &cluster.Move{Order: ann(1), Node: "a1"}
-	given, err = h.gives(elect(bob()))
+	given, err = h.gives(reelect(bob()))
 	if err != nil || !slices.Equal(given.Says, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
 		t.Errorf("%v, %q", err, given.Says)
 	}
@@ -135,7 +135,7 @@ func TestElect(t *testing.T) {
 	for i := range h.q.Snapshot.Members {
 		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
 	}
-	given, err = h.gives(elect(bob()))
+	given, err = h.gives(reelect(bob()))
 	if err != nil || len(given.Says) != 1 || !strings.HasPrefix(given.Says[0], "nobody may lead: a1: unhealthy: no disk") {
 		t.Errorf("%v, %q", err, given.Says)
 	}
@@ -144,11 +144,11 @@ func TestElect(t *testing.T) {
 func TestAnElectionGoesPastAMove(t *testing.T) {
 	h := group(t).leads("b2")
 	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b2"}
-	given, err := h.gives(elect(bob()))
+	given, err := h.gives(reelect(bob()))
 	if err != nil || !slices.Equal(given.Says, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
 		t.Errorf("%v, %q", err, given.Says)
 	}
-	if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseElect || d.Elect.Order != given.ID || d.Elect.OrderBy != "bob@host" {
+	if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Order != given.ID || d.Elect.OrderBy != "bob@host" {
 		t.Errorf("decides %+v", d.Elect)
 	}
 }

@@ -166,10 +166,10 @@ func Move(q whatif.Question, o Order, node, site string) (Given, error) {
 	before := d.next.Move
 	m := &cluster.Move{Order: d.number(), Node: node, Site: site, Force: o.Force}
 	d.next.Move = m
-	if asked := d.next.Elect; asked != nil {
+	if asked := d.next.Reelect; asked != nil {
 		d.say("ends the election asked for %s", asked)
 		d.next.End(asked.ID, "election", "ended by a move", q.Wall)
-		d.next.Elect = nil
+		d.next.Reelect = nil
 	}
 	out := d.foresee()
 	if !m.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {

@@ -59,7 +59,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-func TestForgive(t *testing.T) {
+func TestClearStrikes(t *testing.T) {
 	strikes := []cluster.Exclusion{
 		{Node: "b1", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"},
 		{Node: "b2", Strikes: 1, Served: true, Term: 3, Reason: "its task failed"},
@@ -69,16 +69,16 @@ func TestForgive(t *testing.T) {
 		says []string
 		last string
 	}{
-		"one": {"b1", []string{"lifted: strike 2 of b1: stalled"}, "forgiving of b1 by bob@host"},
-		"all": {"", []string{"lifted: strike 2 of b1: stalled", "lifted: strike 1 of b2: its task failed"}, "forgiving of all by bob@host"},
+		"one": {"b1", []string{"cleared: strike 2 of b1: stalled"}, "clear-strikes of b1 by bob@host"},
+		"all": {"", []string{"cleared: strike 2 of b1: stalled", "cleared: strike 1 of b2: its task failed"}, "clear-strikes of all by bob@host"},
 	} {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Elected.Record.Exclusions = strikes
-		given, err := h.gives(forgive(bob(), c.node))
+		given, err := h.gives(clearStrikes(bob(), c.node))
 		if err != nil || !slices.Equal(given.Says, c.says) || given.Control.LastOrder != c.last {
 			t.Fatalf("%s: %v, %q, the last is %q", name, err, given.Says, given.Control.LastOrder)
 		}
-		f := given.Control.Forgiven
+		f := given.Control.ClearedStrikes
 		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != given.ID || f[0].By != "bob@host" {
 			t.Fatalf("%s: gave %+v", name, f)
 		}
@@ -93,10 +93,10 @@ func TestForgive(t *testing.T) {
 	}
 }
 
-func TestWhoIsForgivenMayLeadAgain(t *testing.T) {
+func TestANodeWithClearedStrikesMayLeadAgain(t *testing.T) {
 	h := group(t).leads("a1")
 	h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"}}
-	given, err := h.gives(forgive(bob(), "a2"))
+	given, err := h.gives(clearStrikes(bob(), "a2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestWhoIsForgivenMayLeadAgain(t *testing.T) {
 		t.Errorf("excluded, yet %q leads", out.Leader.ID)
 	}
 	if out := h.after(given); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
-		t.Errorf("forgiven, yet %q leads: %+v", out.Leader.ID, out.Steps)
+		t.Errorf("cleared, yet %q leads: %+v", out.Leader.ID, out.Steps)
 	}
 }
 

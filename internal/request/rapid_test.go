@@ -63,17 +63,17 @@ func drawOrders(t *rapid.T, c *cluster.Control, ids []string) {
 	if rapid.IntRange(0, 2).Draw(t, "move") == 0 {
 		c.Move = &cluster.Move{Order: c.Next(drawOrder(t)), Node: rapid.SampledFrom(ids).Draw(t, "before"), Force: rapid.Bool().Draw(t, "by force")}
 	}
-	if rapid.IntRange(0, 4).Draw(t, "elect") == 0 {
+	if rapid.IntRange(0, 4).Draw(t, "reelect") == 0 {
 		o := c.Next(drawOrder(t))
-		c.Elect = &o
+		c.Reelect = &o
 	}
 	for _, id := range ids {
 		if rapid.IntRange(0, 4).Draw(t, "cordon") == 0 {
 			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(drawOrder(t)), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
 		}
 	}
-	if rapid.IntRange(0, 4).Draw(t, "forgiven") == 0 {
-		c.Forgiven = append(c.Forgiven, cluster.Forgiven{Order: c.Next(drawOrder(t)), Term: 7})
+	if rapid.IntRange(0, 4).Draw(t, "cleared") == 0 {
+		c.ClearedStrikes = append(c.ClearedStrikes, cluster.ClearedStrikes{Order: c.Next(drawOrder(t)), Term: 7})
 	}
 }
 

@@ -58,9 +58,9 @@ func TestOrdersThatAreRefused(t *testing.T) {
 		"uncordon nothing":         {led, uncordon(bob(), "", "", false), "there is no such cordon"},
 		"uncordon all of none":     {led, uncordon(bob(), "", "", true), "there is no such cordon"},
 		"resume what goes on":      {led, resume(bob()), "the group is not paused"},
-		"elect when paused hard":   {hard, elect(bob()), paused},
-		"forgive nobody":           {led, forgive(bob(), "a1"), "a1 has no strikes"},
-		"forgive no strikes":       {led, forgive(bob(), ""), "no node has strikes"},
+		"reelect when paused hard": {hard, reelect(bob()), paused},
+		"clear-strikes of nobody":  {led, clearStrikes(bob(), "a1"), "a1 has no strikes"},
+		"clear-strikes of none":    {led, clearStrikes(bob(), ""), "no node has strikes"},
 	} {
 		h := c.group(t)
 		if _, err := h.gives(c.give); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -72,7 +72,7 @@ func TestOrdersThatAreRefused(t *testing.T) {
 func commands() map[string]command {
 	return map[string]command{
 		"move": move(bob(), "a2", ""), "step-down": stepDown(bob()), "cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true),
-		"uncordon": uncordon(bob(), "", "", true), "pause": pause(bob(), false), "resume": resume(bob()), "elect": elect(bob()), "forgive": forgive(bob(), ""),
+		"uncordon": uncordon(bob(), "", "", true), "pause": pause(bob(), false), "resume": resume(bob()), "reelect": reelect(bob()), "clear-strikes": clearStrikes(bob(), ""),
 	}
 }
 
@@ -122,7 +122,7 @@ func TestThereIsAnEndToCordons(t *testing.T) {
 		return h
 	}
 	for name, give := range map[string]command{
-		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "step-down": stepDown(bob()), "forgive": forgive(bob(), ""),
+		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "step-down": stepDown(bob()), "clear-strikes": clearStrikes(bob(), ""),
 	} {
 		if _, err := full().gives(give); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "'zkelectd uncordon' some first") {
 			t.Errorf("%s: %v", name, err)
@@ -134,7 +134,7 @@ func TestThereIsAnEndToCordons(t *testing.T) {
 	if err != nil || len(given.Control.Cordons) != len(h.orders().Cordons) {
 		t.Errorf("in place of another one: %v, %d cordons", err, len(given.Control.Cordons))
 	}
-	for name, give := range map[string]command{"move": move(bob(), "a2", ""), "uncordon": uncordon(bob(), "gone3", "", false), "pause": pause(bob(), true), "elect": elect(bob())} {
+	for name, give := range map[string]command{"move": move(bob(), "a2", ""), "uncordon": uncordon(bob(), "gone3", "", false), "pause": pause(bob(), true), "reelect": reelect(bob())} {
 		if _, err := full().gives(give); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

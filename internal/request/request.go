@@ -16,15 +16,15 @@ type Kind string
 
 // The kinds of requests.
 const (
-	KindMove     Kind = "move"
-	KindStepDown Kind = "step-down"
-	KindElect    Kind = "elect"
-	KindCordon   Kind = "cordon"
-	KindDrain    Kind = "drain"
-	KindUncordon Kind = "uncordon"
-	KindPause    Kind = "pause"
-	KindResume   Kind = "resume"
-	KindForgive  Kind = "forgive"
+	KindMove         Kind = "move"
+	KindStepDown     Kind = "step-down"
+	KindReelect      Kind = "reelect"
+	KindCordon       Kind = "cordon"
+	KindDrain        Kind = "drain"
+	KindUncordon     Kind = "uncordon"
+	KindPause        Kind = "pause"
+	KindResume       Kind = "resume"
+	KindClearStrikes Kind = "clear-strikes"
 )
 
 // The fields that a request may have beside its kind and a reason.
@@ -39,15 +39,15 @@ const (
 
 // takes are all kinds, with the fields that each takes.
 var takes = map[Kind][]string{
-	KindMove:     {FieldNode, FieldSite, FieldFor, FieldForce},
-	KindStepDown: {FieldFor},
-	KindElect:    {},
-	KindCordon:   {FieldNode, FieldSite, FieldFor},
-	KindDrain:    {FieldNode, FieldSite, FieldFor, FieldForce},
-	KindUncordon: {FieldNode, FieldSite, FieldAll},
-	KindPause:    {FieldHard, FieldFor},
-	KindResume:   {},
-	KindForgive:  {FieldNode, FieldAll},
+	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce},
+	KindStepDown:     {FieldFor},
+	KindReelect:      {},
+	KindCordon:       {FieldNode, FieldSite, FieldFor},
+	KindDrain:        {FieldNode, FieldSite, FieldFor, FieldForce},
+	KindUncordon:     {FieldNode, FieldSite, FieldAll},
+	KindPause:        {FieldHard, FieldFor},
+	KindResume:       {},
+	KindClearStrikes: {FieldNode, FieldAll},
 }
 
 // Kinds lists what can be asked for.
@@ -128,8 +128,8 @@ func (r Request) give(q whatif.Question) (Given, error) {
 		return Move(q, o, r.Node, r.Site)
 	case KindStepDown:
 		return StepDown(q, o)
-	case KindElect:
-		return Elect(q, o)
+	case KindReelect:
+		return Reelect(q, o)
 	case KindCordon, KindDrain:
 		return Cordon(q, o, r.Node, r.Site, r.Kind == KindDrain)
 	case KindUncordon:
@@ -138,8 +138,8 @@ func (r Request) give(q whatif.Question) (Given, error) {
 		return Pause(q, o, r.Hard)
 	case KindResume:
 		return Resume(q, o)
-	case KindForgive:
-		return Forgive(q, o, r.Node)
+	case KindClearStrikes:
+		return ClearStrikes(q, o, r.Node)
 	}
 	return Given{}, fmt.Errorf("there is no order %q", r.Kind)
 }

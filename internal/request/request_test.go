@@ -22,14 +22,14 @@ func TestSlipsOfRequests(t *testing.T) {
 		{Request{Kind: KindUncordon}, all},
 		{Request{Kind: KindUncordon, Node: "a1", All: true}, all},
 		{Request{Kind: KindUncordon, Node: "a1", Site: "dc1"}, node},
-		{Request{Kind: KindForgive}, "name a node or all, one of them"},
-		{Request{Kind: KindForgive, Node: "a1", All: true}, "name a node or all, one of them"},
+		{Request{Kind: KindClearStrikes}, "name a node or all, one of them"},
+		{Request{Kind: KindClearStrikes, Node: "a1", All: true}, "name a node or all, one of them"},
 		{Request{Kind: KindPause, Order: Order{For: -time.Second}}, "less than no time"},
-		{Request{Kind: KindElect, Order: Order{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
-		{Request{Kind: KindElect, Order: Order{Reason: strings.Repeat("x", MaxReason)}}, ""},
+		{Request{Kind: KindReelect, Order: Order{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
+		{Request{Kind: KindReelect, Order: Order{Reason: strings.Repeat("x", MaxReason)}}, ""},
 		{Request{Kind: KindMove, Node: "a1"}, ""},
 		{Request{Kind: KindUncordon, All: true}, ""},
-		{Request{Kind: KindForgive, Node: "a1"}, ""},
+		{Request{Kind: KindClearStrikes, Node: "a1"}, ""},
 		{Request{Kind: KindStepDown}, ""},
 	} {
 		if err := c.r.Check(); (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
@@ -41,9 +41,9 @@ func TestSlipsOfRequests(t *testing.T) {
 // Each kind does what it is called.
 func TestRequests(t *testing.T) {
 	for kind, want := range map[Kind]string{
-		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindElect: "a1 (dc1) is the best and stays",
+		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindReelect: "a1 (dc1) is the best and stays",
 		KindCordon: "b1 is not chosen any more", KindDrain: "b1 is not chosen any more; nobody there leads", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindForgive: "b1 has no strikes", "dance": `there is no order "dance"`,
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `there is no order "dance"`,
 	} {
 		r := Request{Kind: kind, Order: bob()}
 		if kind.Takes(FieldNode) {

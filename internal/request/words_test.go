@@ -59,7 +59,7 @@ func TestAMoveDoesNotOutwaitACordon(t *testing.T) {
 func TestAMoveBesideAnElection(t *testing.T) {
 	h := group(t).leads("b1")
 	o := ann(1)
-	h.orders().Elect, h.orders().Last = &o, 1
+	h.orders().Reelect, h.orders().Last = &o, 1
 	given, err := h.gives(move(bob(), "b2", ""))
 	if err != nil && strings.HasSuffix(err.Error(), "may not lead: ") {
 		t.Errorf("refused without a reason: %v", err)

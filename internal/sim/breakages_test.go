@@ -113,7 +113,7 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	case noMove:
 		orders.Move = nil
 	case noElection:
-		orders.Elect = nil
+		orders.Reelect = nil
 	default:
 		return s
 	}

@@ -19,7 +19,7 @@ func (c *checker) heeded(rec cluster.Elected) {
 	if c.hard >= 0 && c.known(c.hard) {
 		w.fail("pause: term %d is decided (%s) under a hard pause", rec.Term, rec.Reason)
 	}
-	if rec.Cause == cluster.CauseElect {
+	if rec.Cause == cluster.CauseReelect {
 		c.held[rec.Order] = true
 	}
 	last := c.circumstances
@@ -59,7 +59,7 @@ func (c *checker) decides(rec *cluster.Elected) {
 	}
 	c.deciding[rec.By] = true
 	switch rec.Cause {
-	case cluster.CausePreempt, cluster.CauseMove, cluster.CauseElect:
+	case cluster.CausePreempt, cluster.CauseMove, cluster.CauseReelect:
 	default:
 		c.founded[rec.By] = c.w.now
 	}
@@ -100,7 +100,7 @@ func (c *checker) ordered() {
 	endless := pause != nil && pause.For == 0 // one that ends does so before it is written down
 	since(&c.paused, slot.Err != nil || endless, c.w.now)
 	since(&c.hard, endless && pause.Hard, c.w.now)
-	for _, f := range slot.Record.Forgiven {
+	for _, f := range slot.Record.ClearedStrikes {
 		c.pardons[f.Node] = max(c.pardons[f.Node], f.Term)
 		for _, h := range c.w.hosts {
 			if f.Covers(cluster.Exclusion{Node: h.id, Term: c.earned[h.id]}) {

@@ -32,17 +32,17 @@ var orderFaults = []faultKind{
 		c.Pause = &cluster.Pause{Order: w.lasting(c), Hard: w.chance(0.3)}
 	}),
 	order("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
-	order("elect", func(w *world, _ *host, c *cluster.Control) {
+	order("reelect", func(w *world, _ *host, c *cluster.Control) {
 		o := c.Next(cluster.Order{By: "sim"})
-		c.Elect = &o
+		c.Reelect = &o
 	}),
-	order("forgive", func(w *world, h *host, c *cluster.Control) {
+	order("clear-strikes", func(w *world, h *host, c *cluster.Control) {
 		elected := w.check.readElected()
-		f := cluster.Forgiven{Order: c.Next(cluster.Order{By: "sim"}), Term: elected.Record.Term}
+		f := cluster.ClearedStrikes{Order: c.Next(cluster.Order{By: "sim"}), Term: elected.Record.Term}
 		if w.chance(0.5) {
 			f.Node = h.id
 		}
-		c.Forgiven = append(c.Forgiven, f)
+		c.ClearedStrikes = append(c.ClearedStrikes, f)
 	}),
 	{name: "control deleted", order: true, do: func(w *world, _ *host) {
 		w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})

@@ -119,7 +119,7 @@ func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.
 		return "L1: " + rec.Node + " is elected and does not lead"
 	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
 		return "L1: the work of the leader is not there"
-	case orders.Elect != nil:
+	case orders.Reelect != nil:
 		return "L4: the election that was asked for is not over"
 	}
 	in.Incumbent, in.Excluded = rec.Incarnation, make(map[string]string)

@@ -27,8 +27,8 @@ func orders(s cluster.Snapshot) []Order {
 	if c.Move != nil {
 		add("move", c.Move.Target(), c.Move.Order)
 	}
-	if c.Elect != nil {
-		add("elect", "", *c.Elect)
+	if c.Reelect != nil {
+		add("reelect", "", *c.Reelect)
 	}
 	for _, cordon := range c.Cordons {
 		kind := "cordon"
@@ -48,7 +48,7 @@ func orders(s cluster.Snapshot) []Order {
 func exclusions(s cluster.Snapshot) []cluster.Exclusion {
 	var all []cluster.Exclusion
 	for _, x := range s.Elected.Record.Exclusions {
-		if slices.ContainsFunc(s.Control.Record.Forgiven, func(f cluster.Forgiven) bool { return f.Covers(x) }) {
+		if slices.ContainsFunc(s.Control.Record.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
 			continue
 		}
 		x.Served = x.Served || (!x.Time.IsZero() && time.Since(x.Time) >= time.Duration(x.For))

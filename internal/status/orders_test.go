@@ -18,11 +18,11 @@ func TestOrdersAreShown(t *testing.T) {
 	elect := cluster.Order{ID: 3, By: "bob@host", Time: now}
 	s := ready(snapshot())
 	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
-		Pause: &cluster.Pause{Order: order(1, now, 0, 0)}, Move: &cluster.Move{Order: order(2, now, time.Hour, time.Hour), Site: "dc2"}, Elect: &elect,
+		Pause: &cluster.Pause{Order: order(1, now, 0, 0)}, Move: &cluster.Move{Order: order(2, now, time.Hour, time.Hour), Site: "dc2"}, Reelect: &elect,
 		Cordons: []cluster.Cordon{
 			{Order: order(4, now, 0, 0), Node: "a"}, {Order: order(5, now, 0, 0), Site: "dc2", Drain: true}, {Order: order(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
 		},
-		Forgiven: []cluster.Forgiven{{Order: order(7, now, 0, 0), Node: "a"}},
+		ClearedStrikes: []cluster.ClearedStrikes{{Order: order(7, now, 0, 0), Node: "a"}},
 	}}
 	g := Of("/c", s)
 	var got []string
@@ -35,7 +35,7 @@ func TestOrdersAreShown(t *testing.T) {
 	want := []string{
 		"PAUSED, policy moves nobody, by ann@host (new kernel), until it is ended",
 		"move to site dc2, by ann@host (new kernel), about 1h0m0s left",
-		"elect, by bob@host, until it is ended",
+		"reelect, by bob@host, until it is ended",
 		"cordon a, by ann@host (new kernel), until it is ended",
 		"drain site dc2, by ann@host (new kernel), until it is ended",
 		"step-down b, by ann@host (new kernel), until it is ended",

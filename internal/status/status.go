@@ -89,7 +89,7 @@ type Member struct {
 // Order is something that an operator has asked for.
 type Order struct {
 	ID int64 `json:"id"`
-	// Kind is pause, hard-pause, move, cordon, drain, step-down or elect; Target the node or site that is meant.
+	// Kind is pause, hard-pause, move, cordon, drain, step-down or reelect; Target the node or site that is meant.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	By     string    `json:"by"`

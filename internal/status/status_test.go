@@ -102,20 +102,20 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 func TestAStrikeThatWasLiftedOrHasRunOutIsNotInForce(t *testing.T) {
 	for name, c := range map[string]struct {
 		x        cluster.Exclusion
-		forgiven []cluster.Forgiven
+		cleared  []cluster.ClearedStrikes
 		listed   bool
 		excluded bool
 	}{
 		"in force":     {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, nil, true, true},
 		"run out":      {cluster.Exclusion{Time: time.Now().Add(-2 * time.Hour), For: cluster.Duration(time.Hour)}, nil, true, false},
-		"lifted":       {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.Forgiven{{Node: "b", Term: 7}}, false, false},
-		"not lifted":   {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.Forgiven{{Node: "a", Term: 7}}, true, true},
-		"earned since": {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour), Term: 8}, []cluster.Forgiven{{Term: 7}}, true, true},
+		"lifted":       {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "b", Term: 7}}, false, false},
+		"not lifted":   {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "a", Term: 7}}, true, true},
+		"earned since": {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour), Term: 8}, []cluster.ClearedStrikes{{Term: 7}}, true, true},
 	} {
 		s := snapshot()
 		c.x.Node, c.x.Strikes = "b", 1
 		s.Elected.Record.Exclusions = []cluster.Exclusion{c.x}
-		s.Control.Record.Forgiven = c.forgiven
+		s.Control.Record.ClearedStrikes = c.cleared
 		g := Of("/c", s)
 		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Health, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
 			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())

@@ -54,7 +54,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	for _, x := range g.Exclusions {
 		if !x.Served {
-			fmt.Fprintf(b, "Excluded %s, strike %d, for %s: %s ('zkelectd forgive %s' lifts it)\n", Plain(x.Node), x.Strikes, x.For, Plain(x.Reason), Plain(x.Node))
+			fmt.Fprintf(b, "Excluded %s, strike %d, for %s: %s ('zkelectd clear-strikes %s' clears it)\n", Plain(x.Node), x.Strikes, x.For, Plain(x.Reason), Plain(x.Node))
 		}
 	}
 	for _, p := range g.Problems {

@@ -106,7 +106,7 @@ func TestWakesAtTheFirstLimit(t *testing.T) {
 }
 
 // Strikes are forgotten after a time as leader without interruption.
-func TestForgivenessStartsAnewAfterAnInterruption(t *testing.T) {
+func TestStrikeResetStartsAnewAfterAnInterruption(t *testing.T) {
 	leads := func(term int64) cluster.Snapshot {
 		s := holds(elected("a", term), "a", term, cluster.FenceReady)
 		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 2, Served: true}}
@@ -126,13 +126,13 @@ func TestForgivenessStartsAnewAfterAnInterruption(t *testing.T) {
 			w.Observe(leads(7), begin)
 			w.Observe(c.between, begin+time.Minute)
 			again := begin + time.Minute
-			for _, at := range []time.Duration{again, begin + forgive, again + forgive - 1} {
+			for _, at := range []time.Duration{again, begin + resetAfter, again + resetAfter - 1} {
 				if f := w.Observe(leads(c.after), at); len(f.Exclusions) != 1 {
-					t.Errorf("forgiven after %s", at-begin)
+					t.Errorf("cleared after %s", at-begin)
 				}
 			}
-			if f := w.Observe(leads(c.after), again+forgive); len(f.Exclusions) != 0 {
-				t.Error("not forgiven")
+			if f := w.Observe(leads(c.after), again+resetAfter); len(f.Exclusions) != 0 {
+				t.Error("not cleared")
 			}
 		})
 	}

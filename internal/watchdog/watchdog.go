@@ -133,7 +133,7 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 	wake(w.held.since + limit)
 }
 
-// exclusions brings those of the elected record up to date: run out, or forgiven.
+// exclusions brings those of the elected record up to date: run out, or cleared.
 func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var leader string
 	if s.Ready() {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	takeover = 30 * time.Second
-	forgive  = 5 * time.Minute
-	own      = 4 * time.Second
+	takeover   = 30 * time.Second
+	resetAfter = 5 * time.Minute
+	own        = 4 * time.Second
 )
 
 func newWatchdog() *Watchdog {
-	return New(Options{Takeover: takeover, StrikeResetAfter: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
+	return New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
 }
 
 func elected(id string, term int64) cluster.Snapshot {
@@ -54,7 +54,7 @@ func TestTakeoverOverdue(t *testing.T) {
 // The wait that a candidate may owe is not its fault, whatever the elector itself takes for proof of the end of the work.
 func TestAWaitOutIsNotCounted(t *testing.T) {
 	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
-		w := New(Options{Takeover: takeover, StrikeResetAfter: forgive, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
+		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
 		s := elected("a", 7)
 		s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
 		w.Observe(s, 0)
@@ -134,7 +134,7 @@ func TestStalledCandidateIsRevokedAfterK(t *testing.T) {
 	}
 }
 
-func TestExclusionsRunOutAndAreForgiven(t *testing.T) {
+func TestExclusionsRunOutAndAreCleared(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
 	s.Elected.Record.Exclusions = []cluster.Exclusion{
@@ -149,8 +149,8 @@ func TestExclusionsRunOutAndAreForgiven(t *testing.T) {
 	if len(f.Exclusions) != 2 || !f.Exclusions[1].Served || f.Age[1] != time.Minute {
 		t.Errorf("after a minute: %+v %v", f.Exclusions, f.Age)
 	}
-	f = w.Observe(s, forgive)
+	f = w.Observe(s, resetAfter)
 	if len(f.Exclusions) != 1 || f.Exclusions[0].Node != "b" {
-		t.Errorf("a leader of %s is not forgiven: %+v", forgive, f.Exclusions)
+		t.Errorf("a leader still has its strikes after %s: %+v", resetAfter, f.Exclusions)
 	}
 }

@@ -95,9 +95,9 @@ func drawControl(t *rapid.T, ids []string) cluster.Control {
 	if rapid.IntRange(0, 2).Draw(t, "move") == 0 {
 		c.Move = &cluster.Move{Order: c.Next(by), Node: rapid.SampledFrom(ids).Draw(t, "target"), Force: rapid.Bool().Draw(t, "force")}
 	}
-	if rapid.IntRange(0, 4).Draw(t, "elect") == 0 {
+	if rapid.IntRange(0, 4).Draw(t, "reelect") == 0 {
 		o := c.Next(by)
-		c.Elect = &o
+		c.Reelect = &o
 	}
 	for _, id := range ids {
 		if rapid.IntRange(0, 4).Draw(t, "cordon") == 0 {

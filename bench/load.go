@@ -13,13 +13,13 @@ import (
 )
 
 // load measures what a group asks of ZooKeeper while nothing happens: requests by role, and what the servers keep by size.
-func load(ctx context.Context, t *table, binary string, warden *guard.Client) error {
+func load(ctx context.Context, t *table, binary string, guardClient *guard.Client) error {
 	if err := requests(ctx, t, binary); err != nil {
 		return err
 	}
 	var first [2]float64
 	for _, size := range []int{10, 100, 500} {
-		kept, err := keptAt(ctx, warden, size)
+		kept, err := keptAt(ctx, guardClient, size)
 		if err != nil {
 			return fmt.Errorf("%d members: %w", size, err)
 		}
@@ -123,12 +123,12 @@ func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, er
 }
 
 // keptAt is what a server keeps for a group of a size, less what it keeps without.
-func keptAt(ctx context.Context, warden *guard.Client, size int) (map[string]int64, error) {
+func keptAt(ctx context.Context, guardClient *guard.Client, size int) (map[string]int64, error) {
 	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * sessionTimeout})
 	if err != nil {
 		return nil, err
 	}
-	g.guard = warden
+	g.guard = guardClient
 	defer g.close()
 	before, err := g.server.Stats(ctx)
 	if err != nil {

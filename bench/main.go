@@ -19,7 +19,7 @@ import (
 var verbose = flag.Bool("v", false, "show the errors that the daemons log, of which the killed ones cause many")
 
 func main() {
-	guard.BeKeeper()
+	guard.MaybeRunKeeper()
 	if os.Getenv(guarded) == "" {
 		// Daemons in this process need a guard, as in real life: this process is its daemon.
 		os.Setenv(guarded, "yes")
@@ -38,7 +38,7 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	warden, err := guard.Connect(guard.SocketFD, slog.Default())
+	guardClient, err := guard.Connect(guard.SocketFD, slog.Default())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -55,12 +55,12 @@ func main() {
 		{"stopped", func() error { return stoppedDaemon(ctx, t, *binary, max(5, *rounds/5)) }},
 		{"kill", func() error { return leaseKill(ctx, t, *binary, max(10, *rounds*4/5), *programs) }},
 		{"host", func() error { return lostHost(ctx, t, *binary, max(3, *rounds/10)) }},
-		{"packets", func() error { return packets(ctx, t, warden) }},
+		{"packets", func() error { return packets(ctx, t, guardClient) }},
 		{"idle", func() error { return idle(ctx, t, *binary) }},
 		{"failover", func() error { return failover(ctx, t, *binary, max(10, *rounds/2)) }},
 		{"trust", func() error { return trust(ctx, t, *binary, max(2, *rounds/15)) }},
 		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
-		{"load", func() error { return load(ctx, t, *binary, warden) }},
+		{"load", func() error { return load(ctx, t, *binary, guardClient) }},
 	} {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue

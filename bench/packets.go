@@ -15,10 +15,10 @@ const sessionTimeout = 10 * time.Minute
 
 // packets counts what one unrelated member costs the server when it leaves and comes back, in groups of three sizes: a
 // herd would show as a cost that grows with the group.
-func packets(ctx context.Context, t *table, warden *guard.Client) error {
+func packets(ctx context.Context, t *table, guardClient *guard.Client) error {
 	costs := make(map[int]float64)
 	for _, size := range []int{10, 100, 500} {
-		cost, err := packetsAt(ctx, warden, size)
+		cost, err := packetsAt(ctx, guardClient, size)
 		if err != nil {
 			return fmt.Errorf("%d members: %w", size, err)
 		}
@@ -30,12 +30,12 @@ func packets(ctx context.Context, t *table, warden *guard.Client) error {
 	return nil
 }
 
-func packetsAt(ctx context.Context, warden *guard.Client, size int) (float64, error) {
+func packetsAt(ctx context.Context, guardClient *guard.Client, size int) (float64, error) {
 	g, err := newGroup(ctx, zkserver.Options{Tick: 2 * time.Second, MaxSession: 2 * sessionTimeout})
 	if err != nil {
 		return 0, err
 	}
-	g.guard = warden
+	g.guard = guardClient
 	defer g.close()
 	c, err := newCounter(ctx, g)
 	if err != nil {

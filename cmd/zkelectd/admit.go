@@ -18,14 +18,14 @@ leader-only work (child.unit). It runs as root and asks the daemon at SOCKET. It
 refuses unless the kernel says that a daemon and a guard of this very program
 answer there, of the user to whom the socket's directory belongs, and that they
 lead with this unit. Then it puts the fencing token and the other ZKELECTD_
-variables into ` + admission.Files + `/UNIT.env, and entrusts the unit's control
+variables into ` + admission.EnvDir + `/UNIT.env, and entrusts the unit's control
 group to the guard, which kills it when leadership may have ended.
 
 It opens nothing that the daemon's user can write, and takes no longer than
-` + admission.Limit.String() + `.`,
+` + admission.Timeout.String() + `.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := admission.Admit(cmd.Context(), args[0], admission.Files); err != nil {
+			if err := admission.Admit(cmd.Context(), args[0], admission.EnvDir); err != nil {
 				return exitCode{statusRefused, err}
 			}
 			return nil

@@ -67,14 +67,14 @@ func lockLeftovers(ctx context.Context, dir string) (unlock func(), err error) {
 }
 
 func settleAlone(ctx context.Context, file string, out io.Writer) error {
-	f, err := guard.ReadSession(file)
+	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // ended cleanly
 	}
 	if err != nil {
 		return err
 	}
-	unproven := f.End(workEnd)
+	unproven := f.EnsureDead(workEnd)
 	if unproven != nil && !errors.Is(unproven, guard.ErrWorkMayRun) {
 		return fmt.Errorf("the session is not closed: %w", unproven)
 	}
@@ -82,8 +82,8 @@ func settleAlone(ctx context.Context, file string, out io.Writer) error {
 	if err := runUndo(ctx, f); err != nil {
 		return fmt.Errorf("the session is not closed, as leadership is not undone: %w", errors.Join(unproven, err))
 	}
-	f.Undo = nil
-	if err := f.Keep(file); err != nil {
+	f.PendingHooks = nil
+	if err := f.Write(file); err != nil {
 		return err
 	}
 	if unproven != nil {
@@ -99,7 +99,7 @@ func settleAlone(ctx context.Context, file string, out io.Writer) error {
 		leadership = "; leadership is " + leadership
 	}
 	f.Session.File = file // wherever it was moved to
-	guard.Forget(f.Session)
+	guard.RemoveSessionFile(f.Session)
 	fmt.Fprintf(out, "closed session 0x%x%s\n", f.Session.ID, leadership)
 	return nil
 }
@@ -110,7 +110,7 @@ const undoLimit = 10 * time.Second
 // runUndo runs post_stop and on_change for a leadership that nobody could end (A5 in docs/protocol.md).
 func runUndo(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
-	for _, spec := range f.Undo {
+	for _, spec := range f.PendingHooks {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
 		errs = append(errs, hook.Run(ctx, "hooks", argv, spec.Env, spec.Input, undoLimit))
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	guard.BeKeeper()
+	guard.MaybeRunKeeper()
 	os.Exit(run())
 }
 

@@ -93,7 +93,7 @@ func closeSession(ctx context.Context, c guard.Credentials) (leadership string, 
 			return "", fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
 		}
 	}
-	leave, damaged := cluster.DecodeTx(c.Leave)
+	leave, damaged := cluster.DecodeTx(c.Release)
 	e.Last = &zkstore.Last{Ops: leave, Refused: damaged}
 	err = zkstore.CloseSession(ctx, e)
 	switch {
@@ -153,7 +153,7 @@ func daemonCommand() *cobra.Command {
 			hosts.Use(own.access.hosts)
 			own.access.warn(log)
 			if own.content != nil {
-				g.KeepConfig(own.content)
+				g.SetLastConfig(own.content)
 			}
 		}
 		taken()
@@ -161,7 +161,7 @@ func daemonCommand() *cobra.Command {
 			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.Secure(),
 			Reload: own.reload, Taken: taken,
 		})
-		detach := context.AfterFunc(g.Life(), func() {
+		detach := context.AfterFunc(g.Context(), func() {
 			// The work is dead by then; nobody is left to end a daemon that is stuck.
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})

@@ -17,17 +17,17 @@ import (
 )
 
 // Limit bounds an admission: systemd waits for it.
-const Limit = 2 * time.Second
+const Timeout = 2 * time.Second
 
 // Files is where environment files are made. Only root writes there. The units' runtime directories have names with a
 // hyphen, so that none can be this one.
-const Files = "/run/zkelectd.units"
+const EnvDir = "/run/zkelectd.units"
 
 // ErrNotLeading says that the unit may not run on this host now.
 var ErrNotLeading = errors.New("this host does not lead")
 
 // EnvironmentFile returns the setting by which systemd finds the environment file of a unit, which is a pattern.
-func EnvironmentFile(unit string) string { return path.Join(Files, unit+".env") }
+func EnvironmentFile(unit string) string { return path.Join(EnvDir, unit+".env") }
 
 // file is the name that the pattern stands for: the backslashes of a unit's name quote there.
 func file(unit string) string { return strings.ReplaceAll(unit, `\`, "") + ".env" }
@@ -35,7 +35,7 @@ func file(unit string) string { return strings.ReplaceAll(unit, `\`, "") + ".env
 // Admit lets the unit that this process is the start of run, if the daemon that listens at socket leads with it: it makes its
 // environment file below files, and entrusts its control group to the guard.
 func Admit(ctx context.Context, socket, files string) error {
-	ctx, cancel := context.WithTimeout(ctx, Limit)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- admit(ctx, socket, files) }() // ends in time, or with the process if a file system blocks it
@@ -48,7 +48,7 @@ func Admit(ctx context.Context, socket, files string) error {
 }
 
 func admit(ctx context.Context, socket, files string) error {
-	group, err := guard.OwnGroup()
+	group, err := guard.OwnCgroup()
 	if err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func admit(ctx context.Context, socket, files string) error {
 	if err := writeFile(files, file(unit), a.Fencing); err != nil {
 		return fmt.Errorf("cannot make the environment file of %s: %w", unit, err)
 	}
-	return guard.Entrust(p.uid, p.gid)
+	return guard.GrantKill(p.uid, p.gid)
 }
 
 func late(socket string) error {
-	return fmt.Errorf("the daemon does not answer at %s within %s: is it hung? (systemctl status zkelectd)", socket, Limit)
+	return fmt.Errorf("the daemon does not answer at %s within %s: is it hung? (systemctl status zkelectd)", socket, Timeout)
 }
 
 // explain adds what to do about an answer from another process than the daemon.

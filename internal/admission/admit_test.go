@@ -133,7 +133,7 @@ func (s *scene) admit() string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
-	if took := time.Since(began); took > 10*Limit {
+	if took := time.Since(began); took > 10*Timeout {
 		s.t.Errorf("it took %s", took)
 	}
 	if (err == nil) != (len(out) == 0) {

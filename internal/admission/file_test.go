@@ -106,7 +106,7 @@ func TestEnvironmentFileIsMadeWhereNobodyElseWrites(t *testing.T) {
 func TestEnvironmentFileOfAQuotedName(t *testing.T) {
 	for _, unit := range []string{"app.service", "app@g2.service", `app@srv\x2dd-1.service`} {
 		pattern := EnvironmentFile(unit)
-		if ok, err := filepath.Match(pattern, filepath.Join(Files, file(unit))); err != nil || !ok {
+		if ok, err := filepath.Match(pattern, filepath.Join(EnvDir, file(unit))); err != nil || !ok {
 			t.Errorf("%s does not stand for %s: %v", pattern, file(unit), err)
 		}
 	}

@@ -83,7 +83,7 @@ type Daemon struct {
 func New(opt Options) *Daemon {
 	d := &Daemon{
 		opt: opt, log: opt.Log.With("node", opt.Config.Node.ID),
-		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.Pid()),
+		paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root}, me: identify(opt.Guard.GuardPid()),
 		stops: make(chan string, 4), reloads: make(chan struct{}, 1),
 	}
 	d.inForce.Store(&opt.Config)
@@ -134,7 +134,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { d.Stop("asked to stop") })
 	defer detach()
 	defer d.cancel()
-	abandoned := context.AfterFunc(d.opt.Guard.Life(), func() { d.Stop("the guard is lost") })
+	abandoned := context.AfterFunc(d.opt.Guard.Context(), func() { d.Stop("the guard is lost") })
 	defer abandoned()
 	d.hooks = hook.NewQueue(hook.QueueOptions{
 		Name: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout, Log: d.log,
@@ -209,9 +209,9 @@ func (d *Daemon) session(ctx context.Context) error {
 			d.left = s.Ended()
 			d.left.Access = Access(d.config(), os.Getenv)
 		}
-		d.opt.Guard.SessionClosed()
+		d.opt.Guard.ClearSession()
 	}()
-	d.opt.Guard.Session(guard.Credentials{
+	d.opt.Guard.SetSession(guard.Credentials{
 		Servers: d.config().ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.config().SessionFile(os.Getenv),
 		Access: kept(access),
 	})

@@ -22,13 +22,13 @@ import (
 )
 
 var (
-	server *zkserver.Server
-	warden *guard.Client
+	server      *zkserver.Server
+	guardClient *guard.Client
 )
 
 // The test process is the daemon of a guard, as in real life.
 func TestMain(m *testing.M) {
-	guard.BeKeeper()
+	guard.MaybeRunKeeper()
 	if os.Getenv("GUARDED") == "" {
 		os.Setenv("GUARDED", "yes")
 		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	var err error
-	if warden, err = guard.Connect(guard.SocketFD, slog.Default()); err != nil {
+	if guardClient, err = guard.Connect(guard.SocketFD, slog.Default()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	server.Stop()
-	warden.Close()
+	guardClient.Close()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -89,7 +89,7 @@ func runWith(t *testing.T, root, id string, change func(*Daemon), env ...string)
 		t.Fatal(err)
 	}
 	initialize(t, root)
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	change(d)
 	done := make(chan error, 1)
 	ended := make(chan struct{})
@@ -189,7 +189,7 @@ func TestStopBeforeThereIsAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := d.Run(ctx); err != nil {
@@ -238,7 +238,7 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck, free := make(chan struct{}), make(chan struct{})
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden, Reload: func() (config.Config, []string, error) {
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Reload: func() (config.Config, []string, error) {
 		close(stuck)
 		<-free
 		return cfg, nil, nil

@@ -61,7 +61,7 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.elector = newElectorRole(l)
 	l.task = &task{l: l}
-	l.limit.send = d.opt.Guard.Lease
+	l.limit.send = d.opt.Guard.SetLease
 	l.node = publication{l: l}
 	return l
 }
@@ -72,13 +72,13 @@ func (l *loop) run() error {
 	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it. Nor must who
 	// asks take an old view for the truth: it is published with each beat.
 	every := status.Pulse(l.budget.Session)
-	if watchdog := l.d.opt.Guard.Every(); watchdog > 0 {
+	if watchdog := l.d.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		every = min(every, watchdog)
 	}
 	beat := time.NewTicker(every)
 	defer beat.Stop()
 	l.begin()
-	defer l.d.opt.Guard.Beat(0)
+	defer l.d.opt.Guard.Heartbeat(0)
 	defer l.finish()
 	ended := l.s.Done()
 	stopped := l.d.stops
@@ -143,7 +143,7 @@ func (l *loop) finish() {
 	l.publish()
 }
 
-func (l *loop) beat() { l.d.opt.Guard.Beat(boottime.Now() + l.budget.Session) }
+func (l *loop) beat() { l.d.opt.Guard.Heartbeat(boottime.Now() + l.budget.Session) }
 
 // step feeds the machine one event, and what performing its actions brings about at once; then the elector looks.
 func (l *loop) step(ev transition.Event) {
@@ -205,7 +205,7 @@ func (l *loop) perform(a transition.Action) {
 		l.task.kill()
 	case transition.Entrust:
 		l.s.CloseWith(a.Ops...)
-		l.d.opt.Guard.Leave(cluster.EncodeTx(a.Ops))
+		l.d.opt.Guard.SetRelease(cluster.EncodeTx(a.Ops))
 	case transition.Reread:
 		l.reader.Reread()
 	case transition.EndSession:
@@ -272,7 +272,7 @@ func (l *loop) view() status.Daemon {
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: l.budget.Lease, Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
 		Note: l.elector.note, Holding: l.elector.holding, Newer: l.d.newer, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
-		Unit: l.d.config().Child.Unit, Containment: string(l.d.opt.Guard.Containment()), Unkillable: l.d.opt.Guard.Alarm(),
+		Unit: l.d.config().Child.Unit, Containment: string(l.d.opt.Guard.Containment()), Unkillable: l.d.opt.Guard.Unkillable(),
 		OpenTree: l.d.openTree.Load(),
 	}
 	if l.snap.Elected.Readable() {

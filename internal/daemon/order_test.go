@@ -71,7 +71,7 @@ func TestWithoutASessionNoOrderIsGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: warden})
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	if _, err := d.Order(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
 		t.Errorf("%v", err)
 	}

@@ -109,7 +109,7 @@ func (l *loop) apply(next config.Config, files []string) {
 		d.drift = ""
 	}
 	if c.ZooKeeper.Auth != before.ZooKeeper.Auth || c.ZooKeeper.ACL != before.ZooKeeper.ACL {
-		d.opt.Guard.Access(kept(Access(c, os.Getenv)))
+		d.opt.Guard.SetAccess(kept(Access(c, os.Getenv)))
 		l.owned.Go(func() {
 			ctx, cancel := context.WithTimeout(l.life, l.budget.Session)
 			defer cancel()

@@ -41,7 +41,7 @@ func (s *service) status(line string) {
 // It is over with the returned function.
 func (d *Daemon) seeking(line string) (found func()) {
 	d.service.status(line)
-	every := d.opt.Guard.Every()
+	every := d.opt.Guard.WatchdogInterval()
 	if every == 0 {
 		return func() {}
 	}
@@ -52,7 +52,7 @@ func (d *Daemon) seeking(line string) (found func()) {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		for {
-			d.opt.Guard.Waits()
+			d.opt.Guard.ReportAlive()
 			select {
 			case <-t.C:
 			case <-ctx.Done():

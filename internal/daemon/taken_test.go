@@ -105,7 +105,7 @@ func TestSessionLeftBehindIsClosed(t *testing.T) {
 	}
 	defer old.Close(t.Context())
 	paths := cluster.Paths{Root: root}
-	me := identify(warden.Pid())
+	me := identify(guardClient.GuardPid())
 	if err := zkstore.Prepare(t.Context(), old, paths); err != nil {
 		t.Fatal(err)
 	}

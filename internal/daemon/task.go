@@ -72,7 +72,7 @@ func (t *task) owe(term int64) {
 			d.log.Warn("should this daemon die as the leader, a hook cannot be run", "hook", key, "err", err)
 			return
 		}
-		undo = append(undo, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Limit: t.l.budget.Kill})
+		undo = append(undo, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Timeout: t.l.budget.Kill})
 	}
 	add("hooks.post_stop", d.config().Hooks.PostStop, t.env(term), nil)
 	lost := d.change(transition.Standby, term, "the daemon has died as the leader")
@@ -81,7 +81,7 @@ func (t *task) owe(term int64) {
 	}
 	t.owed = len(undo) > 0
 	if t.owed {
-		d.opt.Guard.Owe(undo...)
+		d.opt.Guard.SetPendingHooks(undo...)
 	}
 }
 
@@ -89,7 +89,7 @@ func (t *task) owe(term int64) {
 func (t *task) settle() {
 	if t.owed {
 		t.owed = false
-		t.l.d.opt.Guard.Owe()
+		t.l.d.opt.Guard.SetPendingHooks()
 	}
 }
 
@@ -126,7 +126,7 @@ func (t *task) preStart(term int64) {
 func (t *task) judge(name string, w *guard.Work, late bool) error {
 	how := w.Status()
 	switch {
-	case how == guard.Success:
+	case how == guard.StatusSuccess:
 		return nil
 	case late:
 		how = fmt.Sprintf("not done within %s", t.l.d.config().Hooks.Timeout)
@@ -179,7 +179,7 @@ func (t *task) start(term int64) {
 	waiting, cancel := context.WithCancel(context.Background())
 	t.l.owned.Go(func() {
 		select {
-		case err := <-w.Alarm():
+		case err := <-w.Unkillable():
 			t.l.report(transition.ChildFailed{Err: err})
 		case <-w.Exited():
 		}

@@ -97,7 +97,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := ties{permit: guard.Permit(), socket: c.UnitSocket(os.Getenv), service: guard.OwnService()}
+	own := ties{permit: guard.PermitDir(), socket: c.UnitSocket(os.Getenv), service: guard.OwnService()}
 	if err := own.check(u); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	if err := systemd.Start(ctx, r.name); err != nil {
 		return w, err
 	}
-	if err := permitted(u).Entrusted(); err != nil {
+	if err := permitted(u).CheckKillGranted(); err != nil {
 		return w, fmt.Errorf("%s has not entrusted its control group: %w", r.name, err)
 	}
 	return w, nil
@@ -160,7 +160,7 @@ func (r *unitRun) watch(w *guard.Work) {
 		case <-r.starting.Done():
 			return // somebody has asked it to stop
 		}
-		if !w.Runs() {
+		if !w.UnitMayRun() {
 			w.Stop(r.t.l.d.config().Child.StopTimeout) // what it does after its end may take so long
 			return
 		}
@@ -170,7 +170,7 @@ func (r *unitRun) watch(w *guard.Work) {
 func (r *unitRun) outcome(w *guard.Work) string {
 	ctx, cancel := context.WithTimeout(context.Background(), unitAnswers)
 	defer cancel()
-	if told := systemd.Outcome(ctx, r.name); told != "" {
+	if told := systemd.ExitStatus(ctx, r.name); told != "" {
 		return told
 	}
 	return w.Status()
@@ -211,7 +211,7 @@ func (r *unitRun) permitted() *guard.Work {
 func CheckUnit(ctx context.Context, c config.Config) (systemd.Unit, error) {
 	limited, cancel := context.WithTimeout(ctx, unitAnswers)
 	defer cancel()
-	u, err := systemd.Inspect(limited, c.Child.Unit, systemd.Want{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
+	u, err := systemd.Inspect(limited, c.Child.Unit, systemd.Requirements{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
 	if err != nil {
 		return u, fmt.Errorf("child.unit: %w", err)
 	}

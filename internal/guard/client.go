@@ -28,22 +28,22 @@ var ErrLost = errors.New("the guard is lost")
 
 // Client is the daemon's side of the guard. It is safe for concurrent use.
 type Client struct {
-	log    *slog.Logger
-	socket *os.File
-	guard  int // its pid
-	every  time.Duration
-	timer  *time.Timer
-	owners []Process       // the guard and this process
-	life   context.Context // over when the guard is lost
-	lose   context.CancelCauseFunc
-	word   word
+	log              *slog.Logger
+	socket           *os.File
+	guard            int // its pid
+	watchdogInterval time.Duration
+	timer            *time.Timer
+	owners           []Process       // the guard and this process
+	life             context.Context // over when the guard is lost
+	lose             context.CancelCauseFunc
+	word             word
 
 	writing sync.Mutex
 
 	mu      sync.Mutex
 	seq     int
 	running *Work
-	hold    *Hold // of work that is started
+	hold    *ContainmentRecord // of work that is started
 	keeper  *proof
 	alarm   string
 	leased  time.Duration // the deadline that the guard has confirmed
@@ -74,7 +74,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 			return nil, os.NewSyscallError("fcntl", err)
 		}
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), every: askedToBeat(log)}
+	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: askedToBeat(log)}
 	// The guard comes first: whoever is told that it still runs stops it, and the daemon with it.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -114,16 +114,16 @@ func (c *Client) Close() {
 }
 
 // Pid is the guard's.
-func (c *Client) Pid() int { return c.guard }
+func (c *Client) GuardPid() int { return c.guard }
 
 // Owners are the guard and the daemon, which is this process.
 func (c *Client) Owners() (guard, daemon Process) { return c.owners[0], c.owners[1] }
 
 // Every is how often the service manager's watchdog has to hear of the daemon, by Beat or Waits; 0 for never.
-func (c *Client) Every() time.Duration { return c.every }
+func (c *Client) WatchdogInterval() time.Duration { return c.watchdogInterval }
 
 // Life is over when the guard is lost. The work is dead or dying then, and none can be started.
-func (c *Client) Life() context.Context { return c.life }
+func (c *Client) Context() context.Context { return c.life }
 
 // Err is an [ErrLost] with the reason once Life is over, nil before.
 func (c *Client) Err() error { return context.Cause(c.life) }
@@ -135,11 +135,11 @@ func (c *Client) Containment() Containment {
 	if c.hold == nil {
 		return ""
 	}
-	return c.hold.Containment
+	return c.hold.Mode
 }
 
 // Alarm says what of the work can't be killed, and why; empty if nothing is known to be so.
-func (c *Client) Alarm() string {
+func (c *Client) Unkillable() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.alarm
@@ -169,7 +169,7 @@ func (c *Client) take(m message) {
 		c.watch()
 		return
 	case m.Kind == kindKept:
-		c.kept(m.Hold)
+		c.kept(m.Containment)
 		return
 	case w == nil || w.seq != m.Seq || c.Err() != nil:
 		return
@@ -182,7 +182,7 @@ func (c *Client) take(m message) {
 			return
 		}
 		w.pid = m.Pid
-		w.take(m.Hold)
+		w.take(m.Containment)
 		w.started <- nil
 	case kindExited:
 		w.status = m.Status
@@ -199,7 +199,7 @@ func (c *Client) take(m message) {
 }
 
 // kept takes in who the keeper is, while it lives. mu is held.
-func (c *Client) kept(h *Hold) {
+func (c *Client) kept(h *ContainmentRecord) {
 	c.hold = h
 	if h == nil {
 		return
@@ -309,7 +309,7 @@ func (c *Client) send(m message) {
 // Lease allows work until deadline, of CLOCK_BOOTTIME; 0 allows none. Whoever shortens a lease must do so from one place,
 // so that an older deadline is not sent after it. From here on this side too enforces a deadline that is shorter than the
 // last one, whether or not the guard confirms it.
-func (c *Client) Lease(deadline time.Duration) {
+func (c *Client) SetLease(deadline time.Duration) {
 	c.mu.Lock()
 	c.allowed = deadline
 	c.watch()
@@ -318,10 +318,10 @@ func (c *Client) Lease(deadline time.Duration) {
 }
 
 // Beat promises that the daemon speaks again before until; 0 that it need not. A daemon that breaks it is killed.
-func (c *Client) Beat(until time.Duration) { c.send(message{Kind: kindBeat, At: until}) }
+func (c *Client) Heartbeat(until time.Duration) { c.send(message{Kind: kindBeat, At: until}) }
 
 // Waits says that the daemon is alive, though it has no session on which it could be told to be hung.
-func (c *Client) Waits() { c.send(message{Kind: kindWaits}) }
+func (c *Client) ReportAlive() { c.send(message{Kind: kindWaits}) }
 
 // Notify has the guard tell the service manager something, in the words of sd_notify(3); without one it is lost.
 func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
@@ -329,16 +329,16 @@ func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify:
 // Owe says what has to be run after the work, should this daemon not live to do it: by the guard, before it closes the
 // session, or, where that is dead too, at the next start or by 'zkelectd release' (A5 in docs/protocol.md). None clears it.
 // The error says that what the latter two go by could not be written.
-func (c *Client) Owe(undo ...Spec) error {
+func (c *Client) SetPendingHooks(undo ...Spec) error {
 	c.mu.Lock()
 	c.undo = undo
 	c.mu.Unlock()
-	c.send(message{Kind: kindOwe, Undo: undo})
+	c.send(message{Kind: kindOwe, PendingHooks: undo})
 	return c.keep()
 }
 
 // Session hands over what it takes to close the session after the daemon's death, and keeps it in its File.
-func (c *Client) Session(s Credentials) {
+func (c *Client) SetSession(s Credentials) {
 	c.mu.Lock()
 	c.session = &s
 	c.mu.Unlock()
@@ -352,13 +352,13 @@ func (c *Client) Session(s Credentials) {
 }
 
 // Access replaces how to reach the servers, for the process that closes the session after the daemon's death.
-func (c *Client) Access(access json.RawMessage) {
+func (c *Client) SetAccess(access json.RawMessage) {
 	c.amend(func(s *Credentials) { s.Access = access })
 }
 
 // Leave hands over what releases leadership, to be sent before the session is closed; nil for nothing.
-func (c *Client) Leave(tx json.RawMessage) {
-	c.amend(func(s *Credentials) { s.Leave = tx })
+func (c *Client) SetRelease(tx json.RawMessage) {
+	c.amend(func(s *Credentials) { s.Release = tx })
 }
 
 // amend changes what was handed over with the session, if there is one.
@@ -377,14 +377,14 @@ func (c *Client) amend(change func(*Credentials)) {
 }
 
 // SessionClosed says that there is nothing to close any more.
-func (c *Client) SessionClosed() {
+func (c *Client) ClearSession() {
 	c.mu.Lock()
 	s := c.session
 	c.session = nil
 	c.mu.Unlock()
 	c.send(message{Kind: kindSession})
 	if s != nil {
-		Forget(*s)
+		RemoveSessionFile(*s)
 	}
 }
 
@@ -392,11 +392,11 @@ func (c *Client) SessionClosed() {
 func (c *Client) keep() error {
 	c.mu.Lock()
 	s, w, undo := c.session, c.running, c.undo
-	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: c.owners, Undo: undo}
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: c.owners, PendingHooks: undo}
 	if c.hold != nil && s != nil {
 		h := *c.hold
-		h.Mark = markFile(s.File)
-		f.Hold = &h
+		h.StateFile = markFile(s.File)
+		f.Containment = &h
 	}
 	c.mu.Unlock()
 	if s == nil || s.File == "" {
@@ -404,15 +404,15 @@ func (c *Client) keep() error {
 	}
 	f.Session = *s
 	if w != nil {
-		f.Unit, f.Stamp = w.unit, w.stamp
+		f.Unit, f.Env = w.unit, w.stamp
 		if w.hold != nil {
-			f.Hold = w.hold
+			f.Containment = w.hold
 		}
 		if p, ok := Identify("leader-only work", w.pid); ok && w.pid != 0 {
 			f.Work = &p
 		}
 	}
-	err := f.Keep(s.File)
+	err := f.Write(s.File)
 	if err != nil {
 		c.log.Error("'zkelectd release' will not find this session", "err", err)
 	}

@@ -125,44 +125,44 @@ func isClosed(done <-chan struct{}) bool {
 func TestWhatAClientSays(t *testing.T) {
 	c := newClient(t)
 	at := boottime.Now() + time.Hour
-	c.Lease(at)
+	c.SetLease(at)
 	if m := c.gets(kindLease); m.At != at {
 		t.Errorf("%+v", m)
 	}
-	c.Beat(at + 1)
+	c.Heartbeat(at + 1)
 	if m := c.gets(kindBeat); m.At != at+1 {
 		t.Errorf("%+v", m)
 	}
-	c.Waits()
+	c.ReportAlive()
 	c.gets(kindWaits)
 	c.Notify("READY=1")
 	if m := c.gets(kindNotify); m.Notify != "READY=1" {
 		t.Errorf("%+v", m)
 	}
-	c.KeepConfig([]byte("good"))
+	c.SetLastConfig([]byte("good"))
 	if m := c.gets(kindConfig); string(m.Config) != "good" {
 		t.Errorf("%+v", m)
 	}
 	undo := Spec{Path: "/bin/true", Argv: []string{"true"}}
-	if err := c.Owe(undo); err != nil {
+	if err := c.SetPendingHooks(undo); err != nil {
 		t.Error(err)
 	}
-	if m := c.gets(kindOwe); !reflect.DeepEqual(m.Undo, []Spec{undo}) {
+	if m := c.gets(kindOwe); !reflect.DeepEqual(m.PendingHooks, []Spec{undo}) {
 		t.Errorf("%+v", m)
 	}
 	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}
-	c.Session(own)
+	c.SetSession(own)
 	if m := c.gets(kindSession); m.Session == nil || m.Session.ID != 5 {
 		t.Errorf("%+v", m)
 	}
-	f, err := ReadSession(c.file)
-	if err != nil || f.Session.ID != 5 || f.Boot != boot() || f.Namespace != namespace() || len(f.Undo) != 1 || f.Hold != nil || f.Work != nil || f.Unit != nil {
+	f, err := ReadSessionFile(c.file)
+	if err != nil || f.Session.ID != 5 || f.Boot != boot() || f.Namespace != namespace() || len(f.PendingHooks) != 1 || f.Containment != nil || f.Work != nil || f.Unit != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if text := read(markFile(c.file)); text != markDead {
 		t.Errorf("the mark says %q", text)
 	}
-	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.Pid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
+	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.GuardPid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
 		t.Errorf("%+v", p)
 	}
 	if text := c.text.String(); text != "" {
@@ -170,14 +170,14 @@ func TestWhatAClientSays(t *testing.T) {
 	}
 	os.Remove(c.file)
 	os.Mkdir(c.file, 0o700) // it can't be replaced
-	if err := c.Owe(); err == nil || !strings.Contains(c.text.String(), "will not find this session") {
+	if err := c.SetPendingHooks(); err == nil || !strings.Contains(c.text.String(), "will not find this session") {
 		t.Errorf("%v; the log says %s", err, c.text)
 	}
 	c.gets(kindOwe)
 	os.Remove(c.file)
-	c.Owe()
+	c.SetPendingHooks()
 	c.gets(kindOwe)
-	c.SessionClosed()
+	c.ClearSession()
 	if m := c.gets(kindSession); m.Session != nil {
 		t.Errorf("%+v", m)
 	}
@@ -186,9 +186,9 @@ func TestWhatAClientSays(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	c.SessionClosed() // none
+	c.ClearSession() // none
 	c.gets(kindSession)
-	c.Session(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
 	if c.gets(kindSession); !strings.Contains(c.text.String(), "may not be able to tell that no work runs") {
 		t.Errorf("the log says %s", c.text)
 	}
@@ -197,18 +197,18 @@ func TestWhatAClientSays(t *testing.T) {
 // A piece of work from its start to its end, as the guard tells it.
 func TestTheWorkOfAClient(t *testing.T) {
 	c := newClient(t)
-	if c.Containment() != "" || c.Alarm() != "" || c.Err() != nil {
-		t.Errorf("%s, %s, %v", c.Containment(), c.Alarm(), c.Err())
+	if c.Containment() != "" || c.Unkillable() != "" || c.Err() != nil {
+		t.Errorf("%s, %s, %v", c.Containment(), c.Unkillable(), c.Err())
 	}
 	_, keeper := sleeper(t)
-	c.says(message{Kind: kindKept, Hold: &Hold{Containment: KeeperContainment, Keeper: keeper}})
+	c.says(message{Kind: kindKept, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper}})
 	eventually(t, "the keeper", func() bool { return c.Containment() == KeeperContainment })
-	c.Session(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
 	c.gets(kindSession)
-	if f, err := ReadSession(c.file); err != nil || f.Hold == nil || f.Hold.Keeper != keeper || f.Hold.Mark != markFile(c.file) || f.Work != nil {
+	if f, err := ReadSessionFile(c.file); err != nil || f.Containment == nil || f.Containment.Keeper != keeper || f.Containment.StateFile != markFile(c.file) || f.Work != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
-	c.Lease(boottime.Now() + time.Hour)
+	c.SetLease(boottime.Now() + time.Hour)
 	c.gets(kindLease)
 
 	_, p := sleeper(t)
@@ -216,17 +216,17 @@ func TestTheWorkOfAClient(t *testing.T) {
 	if _, _, err := c.starts(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
 		t.Errorf("not started: %v", err)
 	}
-	hold := &Hold{Containment: KeeperContainment, Keeper: keeper, Mark: "mark"}
-	w, sent, err := c.starts(opt, message{Pid: p.Pid, Hold: hold})
+	hold := &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper, StateFile: "mark"}
+	w, sent, err := c.starts(opt, message{Pid: p.Pid, Containment: hold})
 	if err != nil || w.Pid() != p.Pid {
 		t.Fatal(w, err)
 	}
 	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
 	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
-		s.StopSignal != syscall.SIGTERM || !s.Capture || s.Mark != markFile(c.file) || s.Unit != nil {
+		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != markFile(c.file) || s.Unit != nil {
 		t.Errorf("sent %+v", s)
 	}
-	if f, err := ReadSession(c.file); err != nil || f.Work == nil || f.Work.Pid != p.Pid || f.Work.Started != p.Started || f.Hold.Mark != "mark" || !slices.Equal(f.Stamp, opt.Env[1:]) {
+	if f, err := ReadSessionFile(c.file); err != nil || f.Work == nil || f.Work.Pid != p.Pid || f.Work.Started != p.Started || f.Containment.StateFile != "mark" || !slices.Equal(f.Env, opt.Env[1:]) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := c.Start(opt); err == nil || !strings.Contains(err.Error(), "still runs") {
@@ -246,12 +246,12 @@ func TestTheWorkOfAClient(t *testing.T) {
 	for range 2 {
 		c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt"})
 	}
-	eventually(t, "the alarm", func() bool { return c.Alarm() == "hurt" })
-	if err := <-w.Alarm(); err.Error() != "hurt" {
+	eventually(t, "the alarm", func() bool { return c.Unkillable() == "hurt" })
+	if err := <-w.Unkillable(); err.Error() != "hurt" {
 		t.Error(err)
 	}
 	c.says(message{Kind: kindAlarm, Seq: sent.Seq})
-	eventually(t, "its end", func() bool { return c.Alarm() == "" })
+	eventually(t, "its end", func() bool { return c.Unkillable() == "" })
 	c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt again"})
 	c.says(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
 	<-w.Exited()
@@ -260,11 +260,11 @@ func TestTheWorkOfAClient(t *testing.T) {
 	}
 	c.says(message{Kind: kindDead, Seq: sent.Seq, Output: "words"})
 	<-w.Dead()
-	if w.Output() != "words" || c.Alarm() != "" || isClosed(c.Life().Done()) {
-		t.Errorf("%s, %s", w.Output(), c.Alarm())
+	if w.Output() != "words" || c.Unkillable() != "" || isClosed(c.Context().Done()) {
+		t.Errorf("%s, %s", w.Output(), c.Unkillable())
 	}
 	opt.StopSignal = syscall.SIGUSR1
-	if _, next, err := c.starts(opt, message{Pid: p.Pid, Hold: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
+	if _, next, err := c.starts(opt, message{Pid: p.Pid, Containment: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
 		t.Errorf("the next one: %v, %d, %+v", err, next.Seq, next.Spec)
 	}
 }
@@ -294,12 +294,12 @@ func TestWhenAGuardIsLost(t *testing.T) {
 			}
 			if c.alarm != "" {
 				cl.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: c.alarm})
-				eventually(t, "the alarm", func() bool { return cl.Alarm() != "" })
+				eventually(t, "the alarm", func() bool { return cl.Unkillable() != "" })
 			}
 			if c.told != 0 {
-				cl.Lease(now + c.told)
+				cl.SetLease(now + c.told)
 			} else {
-				cl.Lease(now + c.confirmed)
+				cl.SetLease(now + c.confirmed)
 			}
 			if c.confirmed != 0 {
 				cl.says(message{Kind: kindLeased, At: now + c.confirmed})
@@ -312,7 +312,7 @@ func TestWhenAGuardIsLost(t *testing.T) {
 				}
 				return
 			}
-			<-cl.Life().Done()
+			<-cl.Context().Done()
 			if early := deadline + overdue + settle - boottime.Now(); early > 0 {
 				t.Errorf("lost %s early", early)
 			}
@@ -333,12 +333,12 @@ func TestTheWordOfTheKeeper(t *testing.T) {
 		dead bool
 	}{{string(rune(wordDead)), true}, {"x", false}, {"", false}} {
 		cl := newClient(t)
-		w, _, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Hold: &Hold{Containment: KeeperContainment, Keeper: deadKeeper(t)}})
+		w, _, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		shutdown(cl.guard)
-		<-cl.Life().Done()
+		<-cl.Context().Done()
 		eventually(t, "the warning", func() bool { return strings.Contains(cl.text.String(), "the work may still run") })
 		if isClosed(w.Dead()) || isClosed(w.Exited()) {
 			t.Error("dead without a word")

@@ -30,9 +30,9 @@ type WorkOptions struct {
 // Work is leader-only work that the guard runs.
 type Work struct {
 	c       *Client
-	unit    *Unit    // nil unless it is one
-	stamp   []string // the variables by which its processes may be found, wherever they hide
-	hold    *Hold    // nil until it is started
+	unit    *Unit              // nil unless it is one
+	stamp   []string           // the variables by which its processes may be found, wherever they hide
+	hold    *ContainmentRecord // nil until it is started
 	proof   *proof
 	lost    time.Duration // when the guard was
 	seq     int
@@ -99,7 +99,7 @@ func (c *Client) begin(w *Work, spec *Spec) error {
 		return fmt.Errorf("process %d still runs", c.running.pid)
 	}
 	if c.session != nil && c.session.File != "" && spec.Unit == nil {
-		spec.Mark = markFile(c.session.File)
+		spec.StateFile = markFile(c.session.File)
 	}
 	c.seq++
 	w.seq, c.running = c.seq, w
@@ -108,7 +108,7 @@ func (c *Client) begin(w *Work, spec *Spec) error {
 }
 
 // take takes in what holds the work. Without a proof the keeper's word is still one. The client's mu is held.
-func (w *Work) take(h *Hold) {
+func (w *Work) take(h *ContainmentRecord) {
 	w.hold = h
 	if h == nil {
 		return
@@ -140,10 +140,10 @@ func (w *Work) alarmed(text string) {
 func (w *Work) Pid() int { return w.pid }
 
 // Alarm receives an error when something of the work turns out not to be killable. It must be stopped then.
-func (w *Work) Alarm() <-chan error { return w.alarm }
+func (w *Work) Unkillable() <-chan error { return w.alarm }
 
 // Runs reports whether something of the unit runs, or may run.
-func (w *Work) Runs() bool { return w.unit.Runs() }
+func (w *Work) UnitMayRun() bool { return w.unit.MayRun() }
 
 // Exited is closed when the main process has ended. What it left behind is killed.
 func (w *Work) Exited() <-chan struct{} { return w.exited }
@@ -252,7 +252,7 @@ func (w *Work) end(ending *end) error {
 		return errors.New("the keeper, which would say so, has not")
 	}
 	err := p.kill()
-	if err == nil && p.hold.Containment == CgroupContainment {
+	if err == nil && p.hold.Mode == CgroupContainment {
 		err = w.left()
 	}
 	return err

@@ -92,7 +92,7 @@ func TestFailedDaemonIsReplaced(t *testing.T) {
 			}
 			ask[time.Duration](next, "Lease", time.Hour)
 			ask[int](next, "Start", h.shell("exit 0"))
-			if e := ask[Ending](next, "Dead", 0); e.Status != Success {
+			if e := ask[Ending](next, "Dead", 0); e.Status != StatusSuccess {
 				t.Error(e.Status)
 			}
 		})
@@ -162,7 +162,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 	ask[int](d, "Session", c)
 	syscall.Kill(d.pid, syscall.SIGKILL)
 	next := h.daemon()
-	if f, err := ReadSession(c.File); err != nil || f.Session.ID != unclosable {
+	if f, err := ReadSessionFile(c.File); err != nil || f.Session.ID != unclosable {
 		t.Errorf("%+v, %v", f, err)
 	}
 	syscall.Kill(next.pid, syscall.SIGKILL) // has no session yet: nothing to close
@@ -240,16 +240,16 @@ func TestTheLastReleaseIsHandedOver(t *testing.T) {
 			c := h.credentials()
 			ask[int](d, "Leave", json.RawMessage(handed[0])) // without a session there is nothing to release
 			ask[int](d, "Session", c)
-			f, err := ReadSession(c.File)
-			if err != nil || f.Session.Leave != nil {
-				t.Errorf("%s, %v", f.Session.Leave, err)
+			f, err := ReadSessionFile(c.File)
+			if err != nil || f.Session.Release != nil {
+				t.Errorf("%s, %v", f.Session.Release, err)
 			}
 			for _, tx := range handed {
-				if c.Leave = json.RawMessage(tx); tx == "null" {
-					c.Leave = nil
+				if c.Release = json.RawMessage(tx); tx == "null" {
+					c.Release = nil
 				}
-				ask[int](d, "Leave", c.Leave)
-				if f, err := ReadSession(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
+				ask[int](d, "Leave", c.Release)
+				if f, err := ReadSessionFile(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
 					t.Errorf("the file says %+v (%v), want %+v", f.Session, err, c)
 				}
 			}

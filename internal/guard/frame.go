@@ -44,23 +44,23 @@ const (
 // message is what passes between the daemon and the guard, and between the guard and its keeper. Times are
 // CLOCK_BOOTTIME, which all share.
 type message struct {
-	Kind    kind          `json:"kind"`
-	Seq     int           `json:"seq,omitempty"`
-	At      time.Duration `json:"at,omitempty"`
-	Grace   time.Duration `json:"grace,omitempty"`
-	Spec    *Spec         `json:"spec,omitempty"`
-	Session *Credentials  `json:"session,omitempty"`
-	Undo    []Spec        `json:"undo,omitempty"`
-	Config  []byte        `json:"config,omitempty"`
-	Notify  string        `json:"notify,omitempty"`
-	Pid     int           `json:"pid,omitempty"`
-	Status  string        `json:"status,omitempty"`
-	Output  string        `json:"output,omitempty"`
-	Error   string        `json:"error,omitempty"`
+	Kind         kind          `json:"kind"`
+	Seq          int           `json:"seq,omitempty"`
+	At           time.Duration `json:"at,omitempty"`
+	Grace        time.Duration `json:"grace,omitempty"`
+	Spec         *Spec         `json:"spec,omitempty"`
+	Session      *Credentials  `json:"session,omitempty"`
+	PendingHooks []Spec        `json:"pending_hooks,omitempty"`
+	Config       []byte        `json:"config,omitempty"`
+	Notify       string        `json:"notify,omitempty"`
+	Pid          int           `json:"pid,omitempty"`
+	Status       string        `json:"status,omitempty"`
+	Output       string        `json:"output,omitempty"`
+	Error        string        `json:"error,omitempty"`
 	// Dir is the control group that the keeper puts the work into.
 	Dir string `json:"dir,omitempty"`
 	// Hold says, of work that was started, what holds it.
-	Hold *Hold `json:"hold,omitempty"`
+	Containment *ContainmentRecord `json:"containment,omitempty"`
 }
 
 // Credentials are what it takes to close a session from outside.
@@ -73,8 +73,8 @@ type Credentials struct {
 	File string `json:"file,omitempty"`
 	// Access is how to reach the servers, and Leave what releases the leadership that is held, to be sent before the session is
 	// closed. The guard does not read them.
-	Access json.RawMessage `json:"access,omitempty"`
-	Leave  json.RawMessage `json:"leave,omitempty"`
+	Access  json.RawMessage `json:"access,omitempty"`
+	Release json.RawMessage `json:"release,omitempty"`
 }
 
 // maxFrame bounds a message: an environment and a command line, which the kernel bounds too.

@@ -21,7 +21,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		{Kind: kindSession, Session: &Credentials{Servers: []string{"a:1"}, ID: -0x7fffffffffffffff, Password: []byte{0, 1, 255}, Timeout: time.Second, File: "/f"}},
 		{Kind: kindSession},
 		{Kind: kindStarted, Seq: 3, Pid: 77, Error: "no"},
-		{Kind: kindExited, Seq: 3, Status: Success},
+		{Kind: kindExited, Seq: 3, Status: StatusSuccess},
 		{Kind: kindDead, Seq: 3, Output: strings.Repeat("x", maxOutput)},
 	}
 	for _, m := range all {

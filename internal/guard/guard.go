@@ -345,7 +345,7 @@ func (g *guard) closed(how closing) {
 		return
 	}
 	g.log.Info("closed the dead daemon's session", "session", fmt.Sprintf("0x%x", c.ID), "leadership", cmp.Or(how.leadership, "none"))
-	Forget(*c)
+	RemoveSessionFile(*c)
 }
 
 func (g *guard) schedule() {

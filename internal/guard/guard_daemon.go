@@ -48,7 +48,7 @@ func (g *guard) spawn() error {
 		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, last.Fd())
 	}
 	var pid int
-	err = memlock.Inherited(func() (err error) {
+	err = memlock.WithChildScore(func() (err error) {
 		pid, err = syscall.ForkExec(g.opt.Path, g.opt.Argv, attr)
 		return err
 	})
@@ -58,7 +58,7 @@ func (g *guard) spawn() error {
 	}
 	d := &daemon{pid: pid, socket: near, began: boottime.Now()}
 	g.daemon, g.again, g.silence = d, 0, 0
-	g.tell(message{Kind: kindKept, Hold: &Hold{Containment: g.opt.Containment, Keeper: g.keeper.Process}})
+	g.tell(message{Kind: kindKept, Containment: &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process}})
 	go g.read(d)
 	return nil
 }
@@ -141,7 +141,7 @@ func (g *guard) lastWords(l letter) {
 	case l.msg.Kind == kindSession && !g.late.gone:
 		g.session = l.msg.Session
 	case l.msg.Kind == kindOwe && !g.late.gone:
-		g.undo = l.msg.Undo
+		g.undo = l.msg.PendingHooks
 	case l.msg.Kind == kindConfig && !g.late.gone:
 		g.keepConfig(l.msg.Config)
 	}
@@ -170,7 +170,7 @@ func (g *guard) obey(m message) error {
 	case kindSession:
 		g.session = m.Session
 	case kindOwe:
-		g.undo = m.Undo
+		g.undo = m.PendingHooks
 	case kindConfig:
 		g.keepConfig(m.Config)
 	case kindStart:

@@ -157,7 +157,7 @@ func (g *guard) hear(l letter) {
 			g.finish(w)
 		} else {
 			w.pid = g.translate(m.Pid)
-			m.Pid, m.Hold = w.pid, g.hold(w)
+			m.Pid, m.Containment = w.pid, g.hold(w)
 		}
 	case kindExited:
 		w.status = m.Status

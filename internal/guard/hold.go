@@ -31,15 +31,15 @@ const (
 var Containments = []string{string(Auto), string(CgroupContainment), string(PidnsContainment), string(KeeperContainment)}
 
 // Hold says what holds a piece of work, for those who may have to end it when guard and keeper can't.
-type Hold struct {
-	Containment Containment `json:"containment"`
+type ContainmentRecord struct {
+	Mode Containment `json:"mode"`
 	// Keeper is its keeper. Under PidnsContainment, all of the work is dead once the keeper is.
 	Keeper Process `json:"keeper"`
 	// Group and Inode name its control group, if there is one.
 	Group string `json:"group,omitempty"`
 	Inode uint64 `json:"inode,omitempty"`
 	// Mark is the file that says whether work runs, if there is one: see markRunning.
-	Mark string `json:"mark,omitempty"`
+	StateFile string `json:"state_file,omitempty"`
 }
 
 // What a mark says. While there is work only the keeper, which knows from the kernel that nothing is left, writes markDead.
@@ -51,13 +51,13 @@ const (
 // proof finds out whether work is dead without its guard and keeper, killing what it finds. What it needs is opened while
 // the work starts.
 type proof struct {
-	hold  Hold
+	hold  ContainmentRecord
 	group *cgroup // nil if there is none
 	pidfd int     // the keeper's under PidnsContainment, else -1
 }
 
 // newProof is called while the keeper lives.
-func newProof(h Hold) (*proof, error) {
+func newProof(h ContainmentRecord) (*proof, error) {
 	p := &proof{hold: h, pidfd: -1}
 	var err error
 	if h.Group != "" {
@@ -65,7 +65,7 @@ func newProof(h Hold) (*proof, error) {
 			return nil, err
 		}
 	}
-	if h.Containment == PidnsContainment {
+	if h.Mode == PidnsContainment {
 		if p.pidfd, err = unix.PidfdOpen(h.Keeper.Pid, 0); err != nil {
 			p.close()
 			return nil, fmt.Errorf("cannot watch the keeper, process %d: %w", h.Keeper.Pid, err)
@@ -84,7 +84,7 @@ func (p *proof) close() {
 // kill kills what the containment holds, and returns nil once the kernel says that nothing of it is left. The keeper alone
 // proves nothing from outside: then only its own word does.
 func (p *proof) kill() error {
-	switch p.hold.Containment {
+	switch p.hold.Mode {
 	case CgroupContainment:
 		if !p.group.populated() {
 			return nil
@@ -106,11 +106,11 @@ func (p *proof) kill() error {
 }
 
 // end is [proof.kill] for a hold that was read from a file: its owner may be long dead, and its control group gone.
-func (h Hold) end() error {
-	if h.Group == "" && h.Containment != PidnsContainment {
+func (h ContainmentRecord) end() error {
+	if h.Group == "" && h.Mode != PidnsContainment {
 		return h.marked()
 	}
-	switch h.Containment {
+	switch h.Mode {
 	case CgroupContainment:
 		c, err := openCgroup(h.Group)
 		if err != nil {
@@ -128,8 +128,8 @@ func (h Hold) end() error {
 
 // marked returns nil if all of the work is dead, as the keeper has noted, or as was noted before any was started. That there
 // is no such note proves nothing.
-func (h Hold) marked() error {
-	text, err := os.ReadFile(h.Mark)
+func (h ContainmentRecord) marked() error {
+	text, err := os.ReadFile(h.StateFile)
 	if err == nil && string(text) == markDead {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (h Hold) marked() error {
 
 // removed returns nil if the control group was removed, which only an empty one can be: its directory is missing where the
 // hierarchy is mounted.
-func (h Hold) removed(err error) error {
+func (h ContainmentRecord) removed(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -58,7 +58,7 @@ func deadKeeper(t *testing.T) Process {
 // Only the keeper's own word shows the end of work that nothing but a keeper held (A3).
 func TestOnlyTheKeepersMarkProvesTheEnd(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "work")
-	h := Hold{Containment: KeeperContainment, Mark: mark}
+	h := ContainmentRecord{Mode: KeeperContainment, StateFile: mark}
 	says(t, "none", h.end(), "only the keeper could tell")
 	for text, dead := range map[string]bool{markDead: true, markRunning: false, "": false, "dead": false, markDead + "x": false} {
 		if err := os.WriteFile(mark, []byte(text), 0o600); err != nil {
@@ -70,7 +70,7 @@ func TestOnlyTheKeepersMarkProvesTheEnd(t *testing.T) {
 			says(t, text, h.end(), "it was killed before it did")
 		}
 	}
-	says(t, "a mark that can't be read", Hold{Containment: KeeperContainment, Mark: t.TempDir()}.end(), "is a directory", "it was killed before it did")
+	says(t, "a mark that can't be read", ContainmentRecord{Mode: KeeperContainment, StateFile: t.TempDir()}.end(), "is a directory", "it was killed before it did")
 }
 
 // A control group is known by path and inode: another one at the same path is not ours, and one that was removed was empty.
@@ -82,7 +82,7 @@ func TestAControlGroupIsEndedFromOutside(t *testing.T) {
 	defer c.close()
 	inside := func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() }
 	cmd, p := sleeper(t, inside)
-	h := Hold{Containment: CgroupContainment, Group: c.dir, Inode: c.inode + 1}
+	h := ContainmentRecord{Mode: CgroupContainment, Group: c.dir, Inode: c.inode + 1}
 	says(t, "another's", h.end())
 	if !alive(p.Pid) {
 		t.Fatal("another's work was killed")
@@ -112,7 +112,7 @@ func TestAControlGroupIsEndedByItsProof(t *testing.T) {
 	}
 	defer c.close()
 	_, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
-	proof, err := newProof(Hold{Containment: CgroupContainment, Group: c.dir, Inode: c.inode})
+	proof, err := newProof(ContainmentRecord{Mode: CgroupContainment, Group: c.dir, Inode: c.inode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,23 +134,23 @@ func (p Process) dies(t *testing.T) {
 // Where no control groups are mounted, that there is no such directory proves nothing.
 func TestAMissingGroupProvesNothingWithoutItsHierarchy(t *testing.T) {
 	dir := t.TempDir()
-	says(t, "elsewhere", Hold{Containment: CgroupContainment, Group: filepath.Join(dir, "a", "b")}.end(), "no such file", "no control groups are mounted at "+dir)
+	says(t, "elsewhere", ContainmentRecord{Mode: CgroupContainment, Group: filepath.Join(dir, "a", "b")}.end(), "no such file", "no control groups are mounted at "+dir)
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	says(t, "below a file", Hold{Containment: CgroupContainment, Group: filepath.Join(file, "b")}.end(), "not a directory")
-	says(t, "not mounted at all", Hold{Containment: CgroupContainment, Group: "/no/such/hierarchy"}.end(), "no control groups are mounted at /")
-	says(t, "a plain directory", Hold{Containment: CgroupContainment, Group: dir}.end(), "cannot use the control group")
+	says(t, "below a file", ContainmentRecord{Mode: CgroupContainment, Group: filepath.Join(file, "b")}.end(), "not a directory")
+	says(t, "not mounted at all", ContainmentRecord{Mode: CgroupContainment, Group: "/no/such/hierarchy"}.end(), "no control groups are mounted at /")
+	says(t, "a plain directory", ContainmentRecord{Mode: CgroupContainment, Group: dir}.end(), "cannot use the control group")
 	c := &cgroup{dir: "x", events: -1, kills: -1}
-	says(t, "it can't be killed", (&proof{hold: Hold{Containment: CgroupContainment}, group: c, pidfd: -1}).kill(), "cannot kill the control group x")
+	says(t, "it can't be killed", (&proof{hold: ContainmentRecord{Mode: CgroupContainment}, group: c, pidfd: -1}).kill(), "cannot kill the control group x")
 }
 
 // Where they are mounted it does, however much of the path was removed: only what is empty can be.
 func TestAGroupThatWasRemovedWithThoseAboveItWasEmpty(t *testing.T) {
 	divisible(t)
 	group := filepath.Join(cgroupParent(), "zkelectd-none", "none", "none")
-	says(t, group, Hold{Containment: CgroupContainment, Group: group}.end())
+	says(t, group, ContainmentRecord{Mode: CgroupContainment, Group: group}.end())
 }
 
 // Whether the host was restarted must be known: else what runs would pass for what was before (S1).
@@ -158,14 +158,14 @@ func TestWithoutABootIDNothingIsCalledDead(t *testing.T) {
 	real := bootID
 	t.Cleanup(func() { bootID = real })
 	bootID = filepath.Join(t.TempDir(), "none")
-	says(t, "no boot id", SessionFile{Boot: "b"}.End(0), bootID+" cannot be read")
-	says(t, "never any", SessionFile{}.End(0), bootID+" cannot be read")
+	says(t, "no boot id", SessionFile{Boot: "b"}.EnsureDead(0), bootID+" cannot be read")
+	says(t, "never any", SessionFile{}.EnsureDead(0), bootID+" cannot be read")
 }
 
 // All of a PID namespace is dead once its first process is.
 func TestANamespaceEndsWithItsFirstProcess(t *testing.T) {
 	cmd, p := sleeper(t)
-	h := Hold{Containment: PidnsContainment, Keeper: p}
+	h := ContainmentRecord{Mode: PidnsContainment, Keeper: p}
 	says(t, "from a file, alive", h.end(), "the keeper still runs as process")
 	before := len(descriptors("self"))
 	proof, err := newProof(h)
@@ -198,13 +198,13 @@ func TestANamespaceThatCannotBeKilledIsNotDead(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	p := &proof{hold: Hold{Containment: PidnsContainment, Keeper: Process{Pid: 77}}, pidfd: int(r.Fd())}
+	p := &proof{hold: ContainmentRecord{Mode: PidnsContainment, Keeper: Process{Pid: 77}}, pidfd: int(r.Fd())}
 	says(t, "no process", p.kill(), "cannot kill the first process of the PID namespace, 77")
 }
 
 // From outside nobody but the keeper can tell that all of the work is dead.
 func TestTheKeeperAloneProvesNothingFromOutside(t *testing.T) {
-	proof, err := newProof(Hold{Containment: KeeperContainment, Keeper: deadKeeper(t)})
+	proof, err := newProof(ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,8 +225,8 @@ func TestTheUndertakerKillsWhatIsLeft(t *testing.T) {
 	hidden, other := sleeper(t, func(cmd *exec.Cmd) { cmd.Env = []string{stamped} })
 	keeper, lives := sleeper(t)
 	gone := []Process{deadKeeper(t)}
-	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: gone, Work: &work, Hold: &Hold{Containment: KeeperContainment, Keeper: lives, Mark: mark}, Stamp: []string{stamped}}
-	says(t, "while the keeper is at it", f.End(0), "the keeper still runs as process")
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: gone, Work: &work, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: lives, StateFile: mark}, Env: []string{stamped}}
+	says(t, "while the keeper is at it", f.EnsureDead(0), "the keeper still runs as process")
 	if !alive(work.Pid) || !alive(other.Pid) {
 		t.Error("killed in the keeper's stead")
 	}
@@ -235,25 +235,25 @@ func TestTheUndertakerKillsWhatIsLeft(t *testing.T) {
 
 	reused := work
 	reused.Started++
-	f.Work, f.Stamp = &reused, nil
-	says(t, "a pid that is another's by now", f.End(0))
+	f.Work, f.Env = &reused, nil
+	says(t, "a pid that is another's by now", f.EnsureDead(0))
 	if !alive(work.Pid) {
 		t.Error("another's process was killed")
 	}
 	f.Boot = "of yesterday"
-	f.Work, f.Stamp = &work, []string{stamped}
-	says(t, "after a restart of the host", f.End(0))
+	f.Work, f.Env = &work, []string{stamped}
+	says(t, "after a restart of the host", f.EnsureDead(0))
 	if !alive(work.Pid) || !alive(other.Pid) {
 		t.Error("killed what was started after the restart")
 	}
 	f.Boot = boot()
 	f.Processes = []Process{other}
-	says(t, "while its owner runs", f.End(0), "still runs as process")
+	says(t, "while its owner runs", f.EnsureDead(0), "still runs as process")
 	if !alive(work.Pid) {
 		t.Error("killed while its owner may be at work")
 	}
 	f.Processes = gone
-	says(t, "at last", f.End(patience))
+	says(t, "at last", f.EnsureDead(patience))
 	main.Wait()
 	hidden.Wait()
 
@@ -261,12 +261,12 @@ func TestTheUndertakerKillsWhatIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	says(t, "without the keeper's word", f.End(300*time.Millisecond), "it was killed before it did")
+	says(t, "without the keeper's word", f.EnsureDead(300*time.Millisecond), "it was killed before it did")
 	if took := time.Since(began); took < 250*time.Millisecond || took > patience/2 {
 		t.Errorf("gave up after %s", took)
 	}
-	f.Hold = nil
-	says(t, "none has ever run", f.End(0))
+	f.Containment = nil
+	says(t, "none has ever run", f.EnsureDead(0))
 }
 
 // The owners of a session have a moment to die, however long the work may take, and no longer than was asked for.
@@ -275,7 +275,7 @@ func TestTheUndertakerDoesNotWaitForOwners(t *testing.T) {
 	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{deadKeeper(t), owner}}
 	for limit, most := range map[time.Duration]time.Duration{0: dying / 2, time.Hour: patience / 2} {
 		began := time.Now()
-		says(t, "an owner that runs", f.End(limit), "the keeper still runs as process", "stop that first")
+		says(t, "an owner that runs", f.EnsureDead(limit), "the keeper still runs as process", "stop that first")
 		if took := time.Since(began); took > most || took < min(limit, dying) {
 			t.Errorf("given %s it took %s", limit, took)
 		}
@@ -283,15 +283,15 @@ func TestTheUndertakerDoesNotWaitForOwners(t *testing.T) {
 	cmd, dies := sleeper(t)
 	f.Processes = []Process{dies}
 	time.AfterFunc(100*time.Millisecond, func() { cmd.Process.Kill() })
-	says(t, "an owner that is dying", f.End(time.Hour))
+	says(t, "an owner that is dying", f.EnsureDead(time.Hour))
 }
 
 // Under a PID namespace the keeper is what has to be dead.
 func TestTheUndertakerWaitsForTheNamespace(t *testing.T) {
 	keeper, p := sleeper(t)
-	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{deadKeeper(t)}, Hold: &Hold{Containment: PidnsContainment, Keeper: p}}
-	says(t, "it runs", f.End(0), "the keeper still runs as process")
+	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{deadKeeper(t)}, Containment: &ContainmentRecord{Mode: PidnsContainment, Keeper: p}}
+	says(t, "it runs", f.EnsureDead(0), "the keeper still runs as process")
 	keeper.Process.Kill()
 	keeper.Wait()
-	says(t, "it is dead", f.End(0))
+	says(t, "it is dead", f.EnsureDead(0))
 }

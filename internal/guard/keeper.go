@@ -53,7 +53,7 @@ type keeper struct {
 
 // BeKeeper makes this process a keeper if a guard has started it as one, and ends with it; else it does nothing. It takes
 // over the process: its signals and all its children.
-func BeKeeper() {
+func MaybeRunKeeper() {
 	if len(os.Args) != 2 || os.Args[1] != keeperArgument {
 		return
 	}

@@ -105,7 +105,7 @@ func (k *kept) start(script string, lease time.Duration) (pid int) {
 	k.t.Helper()
 	k.seq++
 	m := message{Kind: kindStart, Seq: k.seq, At: lease, Spec: &Spec{
-		Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: k.env(), StopSignal: syscall.SIGTERM, Mark: k.mark(), Capture: true,
+		Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: k.env(), StopSignal: syscall.SIGTERM, StateFile: k.mark(), Capture: true,
 	}}
 	if k.by == CgroupContainment { // a new one each time, as the guard does
 		group, err := newCgroup(cgroupParent(), k.seq)
@@ -239,13 +239,13 @@ func TestTheKeeperReportsTheEnd(t *testing.T) {
 	k.note(k.wrote("left"))
 	k.ended("exited with status 3", []int{k.wrote("left")})
 	k.seq++
-	k.say(message{Kind: kindStart, Seq: k.seq, At: boottime.Now() + time.Hour, Spec: &Spec{Path: "/no/such/program", Argv: []string{"none"}, Mark: k.mark()}})
+	k.say(message{Kind: kindStart, Seq: k.seq, At: boottime.Now() + time.Hour, Spec: &Spec{Path: "/no/such/program", Argv: []string{"none"}, StateFile: k.mark()}})
 	k.expect(kindStarted, "/no/such/program")
 	if text := read(k.mark()); text != markDead {
 		t.Errorf("the mark says %q", text)
 	}
 	k.seq++
-	k.say(message{Kind: kindStart, Seq: k.seq, At: boottime.Now(), Spec: &Spec{Path: "/bin/sleep", Argv: []string{"sleep", "1000"}, Mark: k.mark()}})
+	k.say(message{Kind: kindStart, Seq: k.seq, At: boottime.Now(), Spec: &Spec{Path: "/bin/sleep", Argv: []string{"sleep", "1000"}, StateFile: k.mark()}})
 	k.expect(kindStarted, errNoLease.Error())
 	k.silent("a start after the lease")
 	if after := len(descriptors(strconv.Itoa(k.cmd.Process.Pid))); after > before {

@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		"after the daemon's last word":  {lease: ahead, silent: true},
 		"asked to stop":                 {lease: ahead, work: work{killAt: ahead}, lives: true},
 		"after its grace":               {lease: ahead, work: work{killAt: behind}, log: "did not stop in time"},
-		"stopped within its grace":      {lease: ahead, work: work{killAt: behind, status: Success}, lives: true},
+		"stopped within its grace":      {lease: ahead, work: work{killAt: behind, status: StatusSuccess}, lives: true},
 		"an undo":                       {alone: true, work: work{limit: ahead}, lives: true},
 		"an undo after its limit":       {alone: true, work: work{limit: behind}, log: "what undoes leadership"},
 		"the limit of an undo, a lease": {lease: ahead, work: work{limit: behind}, log: "what undoes leadership"},
@@ -268,16 +268,16 @@ func TestSweep(t *testing.T) {
 		killed    bool
 		daemon    []string
 	}{
-		"not doomed":                             {work: work{status: Success, next: -1}, childless: true},
+		"not doomed":                             {work: work{status: StatusSuccess, next: -1}, childless: true},
 		"not yet again":                          {work: work{doomed: true, next: time.Hour}},
 		"again":                                  {work: work{doomed: true, next: -1}, killed: true},
 		"its keeper lives":                       {work: work{doomed: true, next: -1}, childless: true, killed: true},
 		"nothing left":                           {work: work{doomed: true, unkept: true}, childless: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"nothing left, its end was known":        {work: work{doomed: true, unkept: true, status: Success}, childless: true, dead: true, daemon: []string{"dead 7"}},
+		"nothing left, its end was known":        {work: work{doomed: true, unkept: true, status: StatusSuccess}, childless: true, dead: true, daemon: []string{"dead 7"}},
 		"a child left":                           {work: work{doomed: true, unkept: true}, killed: true},
 		"a control group that can't be read":     {work: work{doomed: true, unkept: true, group: unreadable}, childless: true, killed: true},
 		"a namespace":                            {work: work{doomed: true, unkept: true}, by: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"an undo, of which no daemon is to know": {work: work{doomed: true, unkept: true, status: Success, limit: time.Hour}, childless: true, dead: true},
+		"an undo, of which no daemon is to know": {work: work{doomed: true, unkept: true, status: StatusSuccess, limit: time.Hour}, childless: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLone(t)
@@ -401,7 +401,7 @@ func TestWhenWorkIsDue(t *testing.T) {
 		{work{}, 0},
 		{work{next: 5}, 0},
 		{work{killAt: 9, next: 5}, 9},
-		{work{killAt: 9, status: Success}, 0},
+		{work{killAt: 9, status: StatusSuccess}, 0},
 		{work{doomed: true}, 1},
 		{work{doomed: true, killAt: 3, next: 5}, 5},
 		{work{doomed: true, unit: unit, killAt: 3, next: 5}, 5},

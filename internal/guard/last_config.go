@@ -15,7 +15,7 @@ const (
 )
 
 // KeepConfig hands the guard the content of a configuration file that was found good, for the time after this daemon's death.
-func (c *Client) KeepConfig(content []byte) { c.send(message{Kind: kindConfig, Config: content}) }
+func (c *Client) SetLastConfig(content []byte) { c.send(message{Kind: kindConfig, Config: content}) }
 
 // LastConfig returns what a daemon before this one has handed over by [Client.KeepConfig]; nil where there was none, as at
 // the first start. It is called once, before anything is started or reads the environment.

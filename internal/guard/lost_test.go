@@ -49,7 +49,7 @@ func TestKilledGuard(t *testing.T) {
 	if all := h.burials(); len(all) > 0 {
 		t.Errorf("nobody could close a session, and yet: %+v", all)
 	}
-	if _, err := ReadSession(h.credentials().File); err != nil {
+	if _, err := ReadSessionFile(h.credentials().File); err != nil {
 		t.Error(err) // the daemon has still to release it
 	}
 }

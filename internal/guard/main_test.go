@@ -27,7 +27,7 @@ import (
 // A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
 // program in another role. The tests lead them by the hand.
 func TestMain(m *testing.M) {
-	BeKeeper()
+	MaybeRunKeeper()
 	switch os.Getenv("ROLE") {
 	case "guard":
 		os.Setenv("ROLE", "daemon") // which the daemon gets
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		os.Exit(fork(os.Getenv("HOUSE")))
 	case "unit":
 		user, err := strconv.Atoi(os.Getenv("USER_ID"))
-		if err = errors.Join(err, Entrust(user, user)); err != nil {
+		if err = errors.Join(err, GrantKill(user, user)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -149,7 +149,7 @@ func (d *Remote) Lease(ahead time.Duration, at *time.Duration) error {
 	if ahead != 0 {
 		*at = boottime.Now() + ahead
 	}
-	d.c.Lease(*at)
+	d.c.SetLease(*at)
 	return nil
 }
 
@@ -162,12 +162,12 @@ func (d *Remote) Confirmed(_ int, at *time.Duration) error {
 }
 
 func (d *Remote) Beat(ahead time.Duration, _ *int) error {
-	d.c.Beat(boottime.Now() + ahead)
+	d.c.Heartbeat(boottime.Now() + ahead)
 	return nil
 }
 
 func (d *Remote) Waits(_ int, _ *int) error {
-	d.c.Waits()
+	d.c.ReportAlive()
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (d *Remote) Notify(state string, _ *int) error {
 
 // Service is what the daemon has been told of the service manager: how often to beat, and its environment.
 func (d *Remote) Service(_ int, s *Service) error {
-	s.Every, s.Env = d.c.Every(), os.Environ()
+	s.Every, s.Env = d.c.WatchdogInterval(), os.Environ()
 	return nil
 }
 
@@ -189,18 +189,18 @@ type Service struct {
 }
 
 func (d *Remote) Session(c Credentials, _ *int) error {
-	d.c.Session(c)
+	d.c.SetSession(c)
 	return nil
 }
 
 // Leave hands over what releases leadership.
 func (d *Remote) Leave(tx json.RawMessage, _ *int) error {
-	d.c.Leave(tx)
+	d.c.SetRelease(tx)
 	return nil
 }
 
 func (d *Remote) SessionClosed(_ int, _ *int) error {
-	d.c.SessionClosed()
+	d.c.ClearSession()
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (d *Remote) Start(opt WorkOptions, pid *int) error {
 
 // Alarm is what of the work can't be killed.
 func (d *Remote) Alarm(_ int, why *string) error {
-	*why = d.c.Alarm()
+	*why = d.c.Unkillable()
 	return nil
 }
 
@@ -245,7 +245,7 @@ func (d *Remote) Dead(_ int, e *Ending) error {
 
 // Lost returns when the guard is lost.
 func (d *Remote) Lost(_ int, cause *string) error {
-	<-d.c.Life().Done()
+	<-d.c.Context().Done()
 	if *cause = d.c.Err().Error(); !errors.Is(d.c.Err(), ErrLost) {
 		*cause = "something else: " + *cause
 	}

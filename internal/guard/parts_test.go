@@ -57,7 +57,7 @@ func TestWhatTheGuardObeys(t *testing.T) {
 	obeys(message{Kind: kindNotify, Notify: "nobody listens"}, nil, nil)
 	c := &Credentials{ID: 5}
 	obeys(message{Kind: kindSession, Session: c}, nil, nil)
-	obeys(message{Kind: kindOwe, Undo: []Spec{{Path: "undo"}}}, nil, nil)
+	obeys(message{Kind: kindOwe, PendingHooks: []Spec{{Path: "undo"}}}, nil, nil)
 	obeys(message{Kind: kindConfig, Config: []byte("good")}, nil, nil)
 	if l.session != c || len(l.undo) != 1 || string(l.config) != "good" {
 		t.Errorf("%v, %v, %q", l.session, l.undo, l.config)
@@ -138,7 +138,7 @@ func TestLastWords(t *testing.T) {
 		l := newLone(t)
 		late := l.daemon
 		late.gone, l.late, l.daemon = gone, late, nil
-		for _, m := range []message{{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindOwe, Undo: []Spec{{}}}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, At: 77}, {Kind: "sing"}} {
+		for _, m := range []message{{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindOwe, PendingHooks: []Spec{{}}}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, At: 77}, {Kind: "sing"}} {
 			l.receive(letter{from: late, msg: m})
 		}
 		if heard := !gone; (l.session != nil) != heard || (len(l.undo) == 1) != heard || (l.config != nil) != heard || l.lease == 77 || l.late == nil {
@@ -253,7 +253,7 @@ func TestWhatTheKeeperSays(t *testing.T) {
 		"it is at it":           {msg: message{Kind: kindHeard}, check: func(g *guard) bool { return g.keeper.heard }},
 		"it has started":        {msg: message{Kind: kindStarted, Pid: 99}, told: []string{"started 7"}, check: func(g *guard) bool { return g.work.pid == 99 }},
 		"it has not":            {msg: message{Kind: kindStarted, Error: "none"}, told: []string{"started 7 none"}, check: func(g *guard) bool { return g.work == nil }},
-		"it ended":              {msg: message{Kind: kindExited, Status: Success}, told: []string{"exited 7 " + Success}, check: func(g *guard) bool { return g.work.status == Success }},
+		"it ended":              {msg: message{Kind: kindExited, Status: StatusSuccess}, told: []string{"exited 7 " + StatusSuccess}, check: func(g *guard) bool { return g.work.status == StatusSuccess }},
 		"it is dead":            {msg: message{Kind: kindDead, Output: "words"}, told: []string{"dead 7 words"}, check: func(g *guard) bool { return g.work == nil }},
 		"an alarm":              {msg: message{Kind: kindAlarm, Error: "hurt"}, told: []string{"alarm 7 hurt"}, check: func(g *guard) bool { return g.work.alarm == "hurt" }},
 		"nothing of note":       {msg: message{Kind: kindLeased}, check: func(g *guard) bool { return g.work != nil }},
@@ -263,7 +263,7 @@ func TestWhatTheKeeperSays(t *testing.T) {
 		"of no work":            {msg: message{Kind: kindDead}, change: func(l *lone, _ *letter) { l.work = nil }},
 		"of a unit":             {msg: message{Kind: kindDead}, change: func(l *lone, _ *letter) { l.work.unit = new(end) }, check: func(g *guard) bool { return g.work != nil }},
 		"an undo is dead":       {msg: message{Kind: kindDead}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return g.work == nil && !g.unclean }},
-		"an undo ended well":    {msg: message{Kind: kindExited, Status: Success}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return !g.unclean }},
+		"an undo ended well":    {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return !g.unclean }},
 		"an undo failed":        {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return g.unclean }},
 		"an undo has started":   {msg: message{Kind: kindStarted, Pid: 99}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return !g.unclean }},
 		"an undo has not begun": {msg: message{Kind: kindStarted, Error: "none"}, change: func(l *lone, _ *letter) { l.work.limit = 1 }, check: func(g *guard) bool { return g.unclean && g.work == nil }},

@@ -112,7 +112,7 @@ func TestWhatIsUndertaken(t *testing.T) {
 		keeper []string
 	}{
 		"the session is being closed":     {func(l *lone) { l.closing, l.session, l.over = true, new(Credentials), true }, state{over: true, closing: true, session: true}, nil},
-		"something is to be undone":       {func(l *lone) { l.undo, l.session = []Spec{{Argv: []string{"x"}, Limit: time.Hour}}, new(Credentials) }, state{session: true, working: true}, []string{"start -1"}},
+		"something is to be undone":       {func(l *lone) { l.undo, l.session = []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}, new(Credentials) }, state{session: true, working: true}, []string{"start -1"}},
 		"that has failed":                 {func(l *lone) { l.session, l.unclean = new(Credentials), true }, state{}, nil},
 		"it is over":                      {func(l *lone) { l.over = true }, state{over: true, hungUp: true}, nil},
 		"it is to stop":                   {func(l *lone) { l.stopping = true }, state{over: true, hungUp: true}, nil},

@@ -27,13 +27,13 @@ type SessionFile struct {
 	// Processes are the guard and the daemon.
 	Processes []Process `json:"processes"`
 	// Work is the main process of the work, Hold what holds the work, and Stamp what is in its environment; nil for none.
-	Work  *Process `json:"work,omitempty"`
-	Hold  *Hold    `json:"hold,omitempty"`
-	Stamp []string `json:"stamp,omitempty"`
+	Work        *Process           `json:"work,omitempty"`
+	Containment *ContainmentRecord `json:"containment,omitempty"`
+	Env         []string           `json:"env,omitempty"`
 	// Unit is the work of the last leadership, if it was one: it has to be ended, unless the host was restarted.
 	Unit *Unit `json:"unit,omitempty"`
 	// Undo is what has to be run when the work is dead, see [Client.Owe].
-	Undo []Spec `json:"undo,omitempty"`
+	PendingHooks []Spec `json:"pending_hooks,omitempty"`
 }
 
 // bootID is a variable for the tests.
@@ -57,7 +57,7 @@ func namespace() string {
 }
 
 // Keep writes the file, readable by its owner only, in one step.
-func (f SessionFile) Keep(path string) error {
+func (f SessionFile) Write(path string) error {
 	data, err := json.Marshal(f)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func readOwn(path string) ([]byte, error) {
 }
 
 // ReadSession reads a session file.
-func ReadSession(path string) (SessionFile, error) {
+func ReadSessionFile(path string) (SessionFile, error) {
 	var f SessionFile
 	data, err := readOwn(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func ReadSession(path string) (SessionFile, error) {
 
 // End kills what is left of the work, for no longer than limit. It returns nil once the kernel says that all of it is dead,
 // and guard and daemon too: only then may the session be closed. It ends neither of these two: they may be at work.
-func (f SessionFile) End(limit time.Duration) error {
+func (f SessionFile) EnsureDead(limit time.Duration) error {
 	now := boot()
 	switch {
 	case now == "":
@@ -136,7 +136,7 @@ func (f SessionFile) End(limit time.Duration) error {
 		return fmt.Errorf("%w; stop that first", err)
 	}
 	if f.Unit != nil {
-		if err := f.Unit.Await(limit); err != nil {
+		if err := f.Unit.KillAndWait(limit); err != nil {
 			return fmt.Errorf("%w: %w", ErrWorkMayRun, err)
 		}
 	}
@@ -173,21 +173,21 @@ func (f SessionFile) ownersEnded() error {
 
 // endWork kills what it can find of the work, and returns nil once nothing is left.
 func (f SessionFile) endWork() error {
-	if f.Hold == nil {
+	if f.Containment == nil {
 		return nil // none has ever run in this session
 	}
-	if f.Hold.Containment != PidnsContainment {
-		if err := f.Hold.Keeper.ended(); err != nil {
+	if f.Containment.Mode != PidnsContainment {
+		if err := f.Containment.Keeper.ended(); err != nil {
 			return err // it is at it, as its guard is dead
 		}
 	}
 	if f.Work != nil {
 		f.Work.killGroup()
 	}
-	for _, pid := range stamped(f.Stamp) {
+	for _, pid := range stamped(f.Env) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	return f.Hold.end()
+	return f.Containment.end()
 }
 
 // killGroup kills the process group that p led, unless its number is another's by now.
@@ -203,11 +203,11 @@ func markFile(session string) string { return session + ".work" }
 
 // Forget removes the file of a session and what belongs to it. The file of another session is left alone: that of the daemon
 // after this one may be there already.
-func Forget(c Credentials) {
+func RemoveSessionFile(c Credentials) {
 	if c.File == "" {
 		return
 	}
-	if f, err := ReadSession(c.File); err == nil && f.Session.ID == c.ID {
+	if f, err := ReadSessionFile(c.File); err == nil && f.Session.ID == c.ID {
 		os.Remove(c.File)
 		os.Remove(markFile(c.File))
 	}

@@ -28,7 +28,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	d := h.daemon()
 	c := h.credentials()
 	ask[int](d, "Session", c)
-	f, err := ReadSession(c.File)
+	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,20 +40,20 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	_, pids := d.work(time.Hour)
-	if f, err = ReadSession(c.File); err != nil {
+	if f, err = ReadSessionFile(c.File); err != nil {
 		t.Fatal(err)
 	}
-	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Stamp, workMark(h.dir)) {
+	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workMark(h.dir)) {
 		t.Errorf("%+v", f)
 	}
 	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) {
 		t.Errorf("%+v", f)
 	}
-	if err := f.End(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
+	if err := f.EnsureDead(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
 		t.Error(err)
 	}
-	if f.Hold == nil || f.Hold.Containment != CgroupContainment || f.Hold.Keeper.Pid != h.keeper() || f.Hold.Group == "" || f.Hold.Inode == 0 {
-		t.Errorf("held by %+v", f.Hold)
+	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != h.keeper() || f.Containment.Group == "" || f.Containment.Inode == 0 {
+		t.Errorf("held by %+v", f.Containment)
 	}
 	if text := read(markFile(c.File)); text != markRunning {
 		t.Errorf("marked %q", text)
@@ -61,7 +61,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	ask[int](d, "Kill", 0)
 	ask[Ending](d, "Dead", 0)
 	ask[int](d, "SessionClosed", 0)
-	if _, err := ReadSession(c.File); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadSessionFile(c.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(markFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func TestEndedProcesses(t *testing.T) {
 		"no namespace":      {SessionFile{Boot: boot(), Processes: []Process{other}}, true},
 		"another namespace": {SessionFile{Boot: boot(), Namespace: "pid:[1]", Processes: []Process{other}}, true},
 	} {
-		if err := c.file.End(0); (err != nil) != c.alive {
+		if err := c.file.EnsureDead(0); (err != nil) != c.alive {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -122,38 +122,38 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := ReadSession(path); err == nil || !strings.Contains(err.Error(), path) {
+		if f, err := ReadSessionFile(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %+v, %v", content, f, err)
 		}
 	}
 	missing := filepath.Join(dir, "no", "session")
-	if _, err := ReadSession(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if _, err := ReadSessionFile(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Error(err)
 	}
-	if err := (SessionFile{}).Keep(missing); err == nil || !strings.Contains(err.Error(), missing) {
+	if err := (SessionFile{}).Write(missing); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Error(err)
 	}
-	if err := (SessionFile{}).Keep(dir); err == nil || !strings.Contains(err.Error(), dir) { // not over a directory
+	if err := (SessionFile{}).Write(dir); err == nil || !strings.Contains(err.Error(), dir) { // not over a directory
 		t.Error(err)
 	}
-	Forget(Credentials{})
-	Forget(Credentials{File: missing}) // fine
+	RemoveSessionFile(Credentials{})
+	RemoveSessionFile(Credentials{File: missing}) // fine
 }
 
 // What is in the file is run and killed: nobody else may have written it.
 func TestSessionFileOfAnotherUserIsNotBelieved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session")
-	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, Undo: []Spec{{Path: "/bin/true", Argv: []string{"true"}}}}
+	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, PendingHooks: []Spec{{Path: "/bin/true", Argv: []string{"true"}}}}
 	for name, change := range map[string]func() error{
 		"another user":   func() error { return os.Chown(path, 65534, 65534) },
 		"group may":      func() error { return os.Chmod(path, 0o660) },
 		"everybody may":  func() error { return os.Chmod(path, 0o602) },
 		"a link to ours": func() error { return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)) },
 	} {
-		if err := errors.Join(f.Keep(path), change()); err != nil {
+		if err := errors.Join(f.Write(path), change()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadSession(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := ReadSessionFile(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -166,20 +166,20 @@ func TestKeepReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: -5, Password: []byte{0, 255}, Timeout: time.Second}, Boot: "b", Processes: []Process{{"guard", 1, 2}}}
-	if err := f.Keep(path); err != nil {
+	if err := f.Write(path); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadSession(path); err != nil || !reflect.DeepEqual(got, f) {
+	if got, err := ReadSessionFile(path); err != nil || !reflect.DeepEqual(got, f) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	Forget(Credentials{ID: -6, File: path}) // the one before
+	RemoveSessionFile(Credentials{ID: -6, File: path}) // the one before
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
-	Forget(Credentials{ID: -5, File: path})
+	RemoveSessionFile(Credentials{ID: -5, File: path})
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Error(err)
 	}
@@ -201,17 +201,17 @@ func TestAMissingMarkProvesNothing(t *testing.T) {
 	}
 	h.killAtOnce(d.pid, h.keeper(), h.cmd.Process.Pid)
 	h.dead(pids[0])
-	f, err := ReadSession(c.File)
+	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.End(0); err == nil || !h.alive(pids[2]) {
+	if err := f.EnsureDead(0); err == nil || !h.alive(pids[2]) {
 		t.Errorf("%v, while the work lives: %t", err, h.alive(pids[2]))
 	}
 }
 
 // Whatever is in the file: it is refused with its name, or names a session that can be kept again.
-func FuzzReadSession(f *testing.F) {
+func FuzzReadSessionFile(f *testing.F) {
 	f.Add([]byte(`{"session":{"servers":["a:1"],"id":7,"password":"AAE=","timeout":1,"access":{"acl":"private"}},"boot":"b","processes":[{"role":"guard","pid":1,"started":2}]}`))
 	f.Add([]byte(`{"session":{"servers":[],"id":7}}`))
 	f.Add([]byte(`{"session":{"servers":["a"],"id":-1},"processes":[{"pid":-1}]}`))
@@ -220,21 +220,21 @@ func FuzzReadSession(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		read, err := ReadSession(path)
+		read, err := ReadSessionFile(path)
 		if err != nil {
 			if !strings.Contains(err.Error(), path) {
 				t.Errorf("%q: %v", data, err)
 			}
 			return
 		}
-		if err := read.Keep(path); err != nil {
+		if err := read.Write(path); err != nil {
 			t.Fatal(err)
 		}
 		once, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ReadSession(path)
+		again, err := ReadSessionFile(path)
 		if err != nil || again.Session.ID != read.Session.ID || !reflect.DeepEqual(again.Processes, read.Processes) {
 			t.Errorf("%q became %s, %v", data, once, err)
 		}

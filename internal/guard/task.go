@@ -30,11 +30,11 @@ type Spec struct {
 	// Capture keeps the beginning of what it prints, for an error message, instead of passing it on.
 	Capture bool `json:"capture,omitempty"`
 	// Mark is a file that says whether the work runs, for 'zkelectd release'; empty for none.
-	Mark string `json:"mark,omitempty"`
+	StateFile string `json:"state_file,omitempty"`
 	// Input is what it reads; nothing by default.
 	Input []byte `json:"input,omitempty"`
 	// Limit bounds an undo, see [Client.Owe]; 0 for other work.
-	Limit time.Duration `json:"limit,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 // task is what the keeper runs on the strength of a lease: one process group and whatever comes of it.
@@ -78,8 +78,8 @@ func launch(m message) (*task, error) {
 
 // open opens what the work's end will need.
 func (t *task) open(dir string) (err error) {
-	if t.spec.Mark != "" {
-		if t.marks, err = os.OpenFile(t.spec.Mark, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+	if t.spec.StateFile != "" {
+		if t.marks, err = os.OpenFile(t.spec.StateFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
 			return fmt.Errorf("cannot note that work runs: %w", err)
 		}
 	}
@@ -120,7 +120,7 @@ func (t *task) exec() error {
 
 // inherited calls start, which starts the work or its keeper, with the limits that are those of the work and not of zkelectd.
 func inherited(start func() error) error {
-	return memlock.Inherited(func() error { return coredump.Inherited(start) })
+	return memlock.WithChildScore(func() error { return coredump.Inherited(start) })
 }
 
 // input is a file with what the work reads.
@@ -179,7 +179,7 @@ func longer(pause *time.Duration) time.Duration {
 }
 
 // Success is the Status of work that has ended well.
-const Success = "exited with status 0"
+const StatusSuccess = "exited with status 0"
 
 // ending says how a main process ended, as in "exited with status 3".
 func ending(status syscall.WaitStatus) string {

@@ -160,7 +160,7 @@ func TestNothingIsInherited(t *testing.T) {
 		t.Errorf("a unit's control group: %+v", unit)
 	}
 	_, p := sleeper(t)
-	proof, err := newProof(Hold{Containment: PidnsContainment, Keeper: p})
+	proof, err := newProof(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
 	must(err)
 	defer proof.close()
 	input, err := (&Spec{Input: []byte("read me")}).input()

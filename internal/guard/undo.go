@@ -18,7 +18,7 @@ func (g *guard) runUndo() {
 	g.undone--
 	spec := g.undo[0]
 	g.undo = g.undo[1:]
-	g.work = &work{seq: g.undone, spec: &spec, limit: boottime.Now() + max(spec.Limit, time.Millisecond)}
+	g.work = &work{seq: g.undone, spec: &spec, limit: boottime.Now() + max(spec.Timeout, time.Millisecond)}
 	var err error
 	if g.keeper == nil {
 		err = g.keep()
@@ -37,7 +37,7 @@ func (g *guard) hearUndo(w *work, m message) {
 	switch {
 	case m.Kind == kindStarted && m.Error != "":
 		g.undoFailed(w, m.Error)
-	case m.Kind == kindExited && m.Status != Success:
+	case m.Kind == kindExited && m.Status != StatusSuccess:
 		g.undoFailed(w, m.Status)
 	}
 }

@@ -31,7 +31,7 @@ type Unit struct {
 // It is a control group without processes. systemd looks for it, and for [PermitFile] in it, each time that it starts a
 // process of the unit, so nothing starts once the guard has removed it. This user can make and remove it, but nothing else
 // can be there than what the kernel puts there: no FIFO that systemd would wait for, and no text that it would go by.
-func Permit() string {
+func PermitDir() string {
 	parent := cgroupParent()
 	if parent == "" {
 		return ""
@@ -127,7 +127,7 @@ func (e *end) empty() bool {
 	}
 	again, err := openUnitGroup(e.dir)
 	if err != nil {
-		return Hold{Group: e.dir}.removed(err) == nil
+		return ContainmentRecord{Group: e.dir}.removed(err) == nil
 	}
 	e.close()
 	e.group = again
@@ -150,7 +150,7 @@ func openUnitGroup(dir string) (*cgroup, error) {
 }
 
 // Await ends the unit in the stead of a guard that is dead, and waits for that, for no longer than limit.
-func (u Unit) Await(limit time.Duration) error {
+func (u Unit) KillAndWait(limit time.Duration) error {
 	e, err := newEnd(u)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (u Unit) Await(limit time.Duration) error {
 }
 
 // Runs reports whether something runs in the unit's control group, or may run there.
-func (u Unit) Runs() bool {
+func (u Unit) MayRun() bool {
 	e, err := newEnd(u)
 	if err != nil {
 		return true
@@ -175,7 +175,7 @@ func (u Unit) Runs() bool {
 }
 
 // Entrusted tells that this process may end the unit.
-func (u Unit) Entrusted() error {
+func (u Unit) CheckKillGranted() error {
 	dir, err := u.dir()
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (u Unit) Entrusted() error {
 }
 
 // OwnGroup returns the control group of the unit that this process belongs to, below where the hierarchy is mounted.
-func OwnGroup() (string, error) {
+func OwnCgroup() (string, error) {
 	mount, own := ownCgroup()
 	own = strings.TrimSuffix(own, "/.control") // where systemd puts what is not the service itself, with Delegate=
 	if mount == "" || path.Base(own) == "/" {
@@ -198,8 +198,8 @@ func OwnGroup() (string, error) {
 }
 
 // Entrust allows a guard's user to kill all of the unit that this process, which is root's, belongs to.
-func Entrust(uid, gid int) error {
-	own, err := OwnGroup()
+func GrantKill(uid, gid int) error {
+	own, err := OwnCgroup()
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func newUnitGroup(t *testing.T) *unitGroup {
 	mount, own := ownCgroup()
 	divisible(t)
 	name := fmt.Sprintf("unit-test-%d-%d", os.Getpid(), boottime.Now())
-	u := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: Permit() + "-" + name}
+	u := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: PermitDir() + "-" + name}
 	g := &unitGroup{t: t, dir: filepath.Join(mount, u.Group), unit: u}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func (g *unitGroup) start(d *remote, lease time.Duration) (deadline time.Duratio
 	ask[time.Duration](d, "Lease", time.Hour)
 	ask[int](d, "Start", WorkOptions{Unit: &g.unit})
 	pid = g.run("trap '' TERM; setsid sleep 1000 & while :; do sleep 0.01; done")
-	eventually(g.t, "the unit", func() bool { return g.unit.Runs() })
+	eventually(g.t, "the unit", func() bool { return g.unit.MayRun() })
 	return ask[time.Duration](d, "Lease", lease), pid
 }
 
@@ -100,7 +100,7 @@ func TestUnitEndsWithItsLease(t *testing.T) {
 		eventually(t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == deadline })
 		fail(h, d)
 		late(t, h.dead(pid), deadline)
-		eventually(t, name+": the end of all", func() bool { return !g.unit.Runs() && !g.permitted() })
+		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
 
@@ -120,7 +120,7 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 		_, pid := g.start(d, time.Hour)
 		fail(h, d)
 		h.dead(pid)
-		eventually(t, name+": the end of all", func() bool { return !g.unit.Runs() && !g.permitted() })
+		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
 
@@ -134,7 +134,7 @@ func TestUnitStops(t *testing.T) {
 	if text := read(filepath.Join(g.unit.Permit, PermitFile)); text == "" || strings.Contains(text, "=") {
 		t.Errorf("the permit, an EnvironmentFile=, has the text %q", text)
 	}
-	if err := g.unit.Entrusted(); err != nil {
+	if err := g.unit.CheckKillGranted(); err != nil {
 		t.Error(err)
 	}
 	ask[int](d, "Stop", time.Hour)
@@ -179,13 +179,13 @@ func TestUnitOfTheDead(t *testing.T) {
 	ask[int](d, "Session", h.credentials())
 	_, pid := g.start(d, time.Hour)
 	eventually(t, "the session file", func() bool {
-		f, err := ReadSession(h.credentials().File)
+		f, err := ReadSessionFile(h.credentials().File)
 		return err == nil && f.Unit != nil
 	})
 	syscall.Kill(d.pid, syscall.SIGSTOP)
 	h.signal(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	f, err := ReadSession(h.credentials().File)
+	f, err := ReadSessionFile(h.credentials().File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestUnitOfTheDead(t *testing.T) {
 	if !alive(pid) {
 		t.Error("who has killed it?")
 	}
-	if err := f.End(time.Minute); err != nil {
+	if err := f.EnsureDead(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if alive(pid) || g.permitted() {

@@ -94,8 +94,8 @@ func (g *guard) launch(w *work) (err error) {
 }
 
 // hold says what holds the work.
-func (g *guard) hold(w *work) *Hold {
-	h := &Hold{Containment: g.opt.Containment, Keeper: g.keeper.Process, Mark: w.spec.Mark}
+func (g *guard) hold(w *work) *ContainmentRecord {
+	h := &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process, StateFile: w.spec.StateFile}
 	if w.group != nil {
 		h.Group, h.Inode = w.group.dir, w.group.inode
 	}

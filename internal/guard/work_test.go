@@ -28,7 +28,7 @@ func TestStopAsksFirst(t *testing.T) {
 	}
 	ask[int](d, "Kill", 0) // after the end: harmless
 	ask[int](d, "Start", h.shell("exit 0"))
-	if e := ask[Ending](d, "Dead", 0); e.Status != Success {
+	if e := ask[Ending](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }
@@ -123,7 +123,7 @@ func TestCapture(t *testing.T) {
 	if e := run("echo to stdout; echo to stderr >&2; exit 4"); e.Output != "to stdout\nto stderr\n" || e.Status != "exited with status 4" {
 		t.Errorf("%+v", e)
 	}
-	if e := run("head -c 300000 /dev/zero | tr '\\0' x"); e.Output != strings.Repeat("x", maxOutput) || e.Status != Success {
+	if e := run("head -c 300000 /dev/zero | tr '\\0' x"); e.Output != strings.Repeat("x", maxOutput) || e.Status != StatusSuccess {
 		t.Errorf("%d bytes, %s", len(e.Output), e.Status)
 	}
 	ask[int](d, "Start", h.shell("echo passed on"))
@@ -155,7 +155,7 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 		t.Error("started in a directory that does not exist")
 	}
 	ask[int](d, "Start", h.shell("exit 0")) // none of that was the end
-	if e := ask[Ending](d, "Dead", 0); e.Status != Success {
+	if e := ask[Ending](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }

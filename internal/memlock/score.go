@@ -67,7 +67,7 @@ func lowerScore(want int) (int, error) {
 
 // Inherited calls start, within which a process is started, with the oom_score_adj that children get: what this process
 // was started with, but no less than 0. It changes nothing before [Protect].
-func Inherited(start func() error) error {
+func WithChildScore(start func() error) error {
 	score.Lock()
 	defer score.Unlock()
 	if score.own < score.inherited && writeScore(score.inherited) == nil {
@@ -97,7 +97,7 @@ func writeScore(to int) error {
 
 // Run is cmd.Run within [Inherited].
 func Run(cmd *exec.Cmd) error {
-	if err := Inherited(cmd.Start); err != nil {
+	if err := WithChildScore(cmd.Start); err != nil {
 		return err
 	}
 	return cmd.Wait()

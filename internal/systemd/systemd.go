@@ -55,7 +55,7 @@ func explain(ctx context.Context, what string, err error) error {
 }
 
 // Want is what a unit has to have as EnvironmentFile=.
-type Want struct {
+type Requirements struct {
 	// Permit is the name of a file in the permit, which has to be there.
 	Permit string
 	// Fencing is the file with the fencing token, which is made after systemd has first looked for it.
@@ -63,7 +63,7 @@ type Want struct {
 }
 
 // Inspect finds out whether a unit can be leader-only work, and everything that keeps it from that.
-func Inspect(ctx context.Context, name string, want Want) (Unit, error) {
+func Inspect(ctx context.Context, name string, want Requirements) (Unit, error) {
 	c, err := open(ctx)
 	if err != nil {
 		return Unit{}, err
@@ -88,7 +88,7 @@ func Inspect(ctx context.Context, name string, want Want) (Unit, error) {
 }
 
 // ties finds what ties the unit to the leadership of this host: all of it is in the drop-in.
-func (u *Unit) ties(p map[string]any, want Want) error {
+func (u *Unit) ties(p map[string]any, want Requirements) error {
 	for i, command := range get[[][]any](p, "ExecConditionEx") {
 		argv, _ := at(command, 1).([]string)
 		flags, _ := at(command, 2).([]string)
@@ -200,7 +200,7 @@ func job(ctx context.Context, what string, begin func(*systemd.Conn, chan<- stri
 }
 
 // Outcome says how a unit has ended, as in "exited with status 3"; "" if systemd does not tell.
-func Outcome(ctx context.Context, name string) string {
+func ExitStatus(ctx context.Context, name string) string {
 	c, err := open(ctx)
 	if err != nil {
 		return ""

@@ -24,7 +24,7 @@ const (
 	token  = "/run/zkelectd.units/app.service.env"
 )
 
-var want = Want{Permit: "cgroup.events", Fencing: token}
+var want = Requirements{Permit: "cgroup.events", Fencing: token}
 
 // manager plays systemd on a real bus, for what a real one cannot be made to say; scripts/systemd-guest-unit.sh has that.
 type manager struct {
@@ -269,7 +269,7 @@ func TestOutcome(t *testing.T) {
 		m.set("ExecMainCode", p[1])
 		m.set("ExecMainStatus", p[2])
 		m.set("Result", "exit-code")
-		if got := Outcome(within(t, time.Minute), "app.service"); got != want {
+		if got := ExitStatus(within(t, time.Minute), "app.service"); got != want {
 			t.Errorf("%q instead of %q", got, want)
 		}
 	}
@@ -281,7 +281,7 @@ func TestNobodyAnswers(t *testing.T) {
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "none"))
 	_, err := Inspect(within(t, time.Minute), "app.service", want)
 	refused(t, err, "cannot reach systemd over D-Bus", "dbus.service")
-	if told := Outcome(within(t, time.Minute), "app.service"); told != "" {
+	if told := ExitStatus(within(t, time.Minute), "app.service"); told != "" {
 		t.Error(told)
 	}
 

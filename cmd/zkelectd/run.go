@@ -21,11 +21,10 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/coredump"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/harden"
 	"zkelectd/internal/httpapi"
-	"zkelectd/internal/memlock"
 )
 
 func runCommand() *cobra.Command {
@@ -60,7 +59,7 @@ is the daemon's.`,
 		}
 		log, _, flush := logger(cfg)
 		defer flush()
-		if err := coredump.Forbid(); err != nil {
+		if err := harden.DisableCoreDumps(); err != nil {
 			log.Warn("a core of the guard could show how to close its session", "err", err)
 		}
 		if file := cfg.SessionFile(os.Getenv); file != "" {
@@ -134,11 +133,11 @@ func daemonCommand() *cobra.Command {
 		log, level, flush := logger(cfg)
 		defer flush()
 		own.warn(log)
-		if err := coredump.Forbid(); err != nil {
+		if err := harden.DisableCoreDumps(); err != nil {
 			log.Warn("a core of the daemon could show its passwords and keys", "err", err)
 		}
-		memlock.Protect(memlock.Options{
-			Score: memlock.ScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
+		harden.Protect(harden.Options{
+			OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
 			Log: log.With("process", "daemon"),
 		})
 		g, err := guard.Connect(guard.SocketFD, log)
@@ -176,7 +175,7 @@ func daemonCommand() *cobra.Command {
 	return cmd
 }
 
-// What the daemon needs to act when the guard does not, see package memlock.
+// What the daemon needs to act when the guard does not, see package harden.
 const (
 	daemonProcs   = 4
 	daemonThreads = 16

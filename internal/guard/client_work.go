@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // WorkOptions say what to run.
@@ -80,7 +80,7 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	memlock.Refresh() // from here on this process may have to act
+	harden.RefreshLocks() // from here on this process may have to act
 	if err := c.keep(); err != nil && opt.Unit != nil {
 		w.Kill() // nobody would end it if guard and daemon were killed at once
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // daemon is one run of the daemon.
@@ -48,7 +48,7 @@ func (g *guard) spawn() error {
 		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, last.Fd())
 	}
 	var pid int
-	err = memlock.WithChildScore(func() (err error) {
+	err = harden.WithChildScore(func() (err error) {
 		pid, err = syscall.ForkExec(g.opt.Path, g.opt.Argv, attr)
 		return err
 	})

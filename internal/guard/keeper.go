@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/coredump"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // keeperArgument is the argument by which the program is asked to be a keeper.
@@ -93,7 +92,7 @@ func newKeeper() (*keeper, error) {
 	if err := unix.SetNonblock(SocketFD, true); err != nil { // so that no message waits for a guard that stands still
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	if err := coredump.Forbid(); err != nil {
+	if err := harden.DisableCoreDumps(); err != nil {
 		return nil, err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -178,7 +177,7 @@ func (k *keeper) start(m message) {
 		return
 	}
 	k.work, k.lease, k.doubted = t, m.At, false
-	memlock.Refresh()
+	harden.RefreshLocks()
 	k.tell(message{Kind: kindStarted, Seq: m.Seq, Pid: t.pid})
 	k.check()
 }

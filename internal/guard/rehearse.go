@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
-// What guard and keeper need to kill: see package memlock.
+// What guard and keeper need to kill: see package harden.
 const (
 	guardProcs   = 2       // its own goroutine, and what reads and logs beside it
 	guardThreads = 8       // at most six were seen at work
@@ -25,8 +25,8 @@ const (
 // No daemon runs yet.
 func (g *guard) protect() {
 	debug.SetGCPercent(guardGC)
-	memlock.Protect(memlock.Options{
-		Score: memlock.ScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: g.log,
+	harden.Protect(harden.Options{
+		OOMScore: harden.OOMScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: g.log,
 		Rehearse: func() {
 			if err := g.rehearse(); err != nil {
 				g.log.Warn("the way to a kill could not be rehearsed: a first kill may need the disk", "err", err)
@@ -42,7 +42,7 @@ func (g *guard) hasten(pid int) {
 	if !g.opt.Realtime {
 		return
 	}
-	if err := memlock.Realtime(pid); err != nil {
+	if err := harden.SetRealtime(pid); err != nil {
 		g.log.Warn("guard.realtime is not in force: on a busy host a kill may take longer", "pid", pid, "err", err)
 	}
 }
@@ -50,8 +50,8 @@ func (g *guard) hasten(pid int) {
 // protectKeeper is the keeper's part. What is not permitted the guard reports.
 func protectKeeper() {
 	debug.SetGCPercent(guardGC)
-	memlock.Protect(memlock.Options{
-		Score: memlock.ScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
+	harden.Protect(harden.Options{
+		OOMScore: harden.OOMScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -90,7 +90,7 @@ func (g *guard) rehearse() error {
 		}
 		g.log, g.daemon, g.lease = log, nil, 0
 	}()
-	path, env := memlock.Rehearsal()
+	path, env := harden.RehearsalProcess()
 	g.start(message{Kind: kindStart, Spec: &Spec{Path: path, Argv: []string{"zkelectd"}, Env: env, StopSignal: syscall.SIGTERM}})
 	if err := writeFrame(far, message{Kind: kindLease, At: boottime.Now() + rehearsalLease}); err != nil {
 		g.lease = 0

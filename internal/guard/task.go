@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/coredump"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // Spec is a piece of leader-only work: the child, or the hook before it, or a unit.
@@ -120,7 +119,7 @@ func (t *task) exec() error {
 
 // inherited calls start, which starts the work or its keeper, with the limits that are those of the work and not of zkelectd.
 func inherited(start func() error) error {
-	return memlock.WithChildScore(func() error { return coredump.Inherited(start) })
+	return harden.WithChildScore(func() error { return harden.WithChildCoreLimit(start) })
 }
 
 // input is a file with what the work reads.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // work is what runs on the strength of a lease, as the guard sees it: a task of the keeper's, or a unit of systemd's.
@@ -64,7 +64,7 @@ func (g *guard) start(m message) {
 		g.tell(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
 		return
 	}
-	memlock.Refresh()
+	harden.RefreshLocks()
 	if g.work.unit != nil {
 		g.tell(message{Kind: kindStarted, Seq: m.Seq})
 	}

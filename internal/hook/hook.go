@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // maxOutput bounds how much of a hook's output is kept, for its error.
@@ -47,7 +47,7 @@ func run(ctx context.Context, key string, argv, env []string, stdin []byte, time
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 100 * time.Millisecond
-	err := memlock.Run(cmd)
+	err := harden.Run(cmd)
 	if cmd.Process != nil {
 		// A hook that is over has nothing to leave running.
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/memlock"
+	"zkelectd/internal/harden"
 )
 
 // Readiness says how to find out; at most one of the first five is set, none means ready at once.
@@ -108,7 +108,7 @@ func output(ctx context.Context, argv, env []string) (string, error) {
 	var out kept
 	cmd := command(ctx, argv, env)
 	cmd.Stdout = &out
-	err := memlock.Run(cmd)
+	err := harden.Run(cmd)
 	return out.buf.String(), err
 }
 
@@ -126,7 +126,7 @@ func tryExec(ctx context.Context, argv, env []string) error {
 	var out kept
 	cmd := command(ctx, argv, env)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := memlock.Run(cmd)
+	err := harden.Run(cmd)
 	if err == nil {
 		return nil
 	}

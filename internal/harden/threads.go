@@ -1,12 +1,12 @@
-package memlock
+package harden
 
 import (
 	"runtime"
 	"sync"
 )
 
-// startThreads has the Go runtime start n threads. It never ends an idle one, and takes these before it starts another. It
-// ends the process if it cannot start a thread, as with pids.max reached.
+// startThreads makes the Go runtime start n threads. The runtime keeps idle threads and uses them before it starts new ones;
+// when it cannot start one, for example because pids.max is reached, it ends the process.
 func startThreads(n int) {
 	var held, released sync.WaitGroup
 	held.Add(n)

@@ -1,4 +1,4 @@
-package memlock
+package harden
 
 import (
 	"errors"
@@ -10,22 +10,22 @@ import (
 	"sync"
 )
 
-// Scores that zkelectd asks for. The process that can end the work is the last to be killed.
+// OOM scores of zkelectd's processes. The OOM killer chooses the process that can end the work last.
 const (
-	ScoreGuard  = -1000
-	ScoreDaemon = -500
+	OOMScoreGuard  = -1000
+	OOMScoreDaemon = -500
 )
 
 const scoreFile = "/proc/self/oom_score_adj"
 
 var score struct {
 	sync.Mutex
-	file      *os.File // open from the start
-	own       int      // what this process has
-	inherited int      // what its children get
+	file      *os.File // opened in advance
+	own       int      // the score of this process
+	inherited int      // the score of its children
 }
 
-// lowerScore sets oom_score_adj to want, or to the lowest value that is permitted, and returns what is in force.
+// lowerScore sets oom_score_adj to want, or to the lowest permitted value, and returns the value in force.
 func lowerScore(want int) (int, error) {
 	score.Lock()
 	defer score.Unlock()
@@ -41,7 +41,7 @@ func lowerScore(want int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("the OOM killer may choose this process: %w", err)
 	}
-	// What protects zkelectd is not for the work; what exposes it, as in some containers, is for both.
+	// A score that protects zkelectd is not passed on to the work; one that exposes it, as in some containers, is.
 	score.own, score.inherited = was, max(0, was)
 	if was <= want {
 		return was, nil
@@ -65,13 +65,13 @@ func lowerScore(want int) (int, error) {
 		"set OOMScoreAdjust=-900 in the unit, or --oom-score-adj=-900 for a container", want, err)
 }
 
-// Inherited calls start, within which a process is started, with the oom_score_adj that children get: what this process
-// was started with, but no less than 0. It changes nothing before [Protect].
+// WithChildScore calls start, which starts a process, with the oom_score_adj for children: the one that this process was
+// started with, but at least 0. Before [Protect] it only calls start.
 func WithChildScore(start func() error) error {
 	score.Lock()
 	defer score.Unlock()
 	if score.own < score.inherited && writeScore(score.inherited) == nil {
-		// What was permitted once is permitted again.
+		// A value that was permitted once is permitted again.
 		defer writeScore(score.own)
 	}
 	return start()
@@ -95,7 +95,7 @@ func writeScore(to int) error {
 	return err
 }
 
-// Run is cmd.Run within [Inherited].
+// Run runs cmd to its end; the process is started by [WithChildScore].
 func Run(cmd *exec.Cmd) error {
 	if err := WithChildScore(cmd.Start); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package memlock
+package harden
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protection is for the life of a process, so the process is another one: this program in a role.
+// Protection lasts for the life of a process, so the tests run this program again, in one of these roles.
 func TestMain(m *testing.M) {
 	switch os.Getenv("ROLE") {
 	case "":
@@ -26,15 +26,21 @@ func TestMain(m *testing.M) {
 		beRealtime()
 	case "policy":
 		fmt.Println(policies())
-	case "child":
+	case "score":
 		fmt.Println(strings.TrimSpace(read(scoreFile)))
+	case "core-parent":
+		beCoreParent()
+	case "core-child":
+		fmt.Println(coreSoftLimit())
+	case "core-crash":
+		crash()
 	case "protected":
 		beProtected()
 	}
 }
 
-// outcome is what a protected process finds out about itself.
-type outcome struct {
+// findings are what a protected process observes about itself.
+type findings struct {
 	State     State
 	Err       string
 	Log       string
@@ -62,16 +68,16 @@ func beProtected() {
 		must(os.WriteFile(scoreFile, []byte(text), 0))
 	}
 	var log bytes.Buffer
-	var o outcome
+	var o findings
 	o.State = Protect(Options{
-		Score: ScoreGuard, Procs: 2, Threads: 12, Heap: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		OOMScore: OOMScoreGuard, Procs: 2, Threads: 12, Heap: 1 << 20, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Rehearse: func() { o.Rehearsed = true },
 	})
 	if o.State.Err != nil {
 		o.Err, o.State.Err = o.State.Err.Error(), nil
 	}
 	o.Log = log.String()
-	// The heap grows and shrinks under locks.
+	// The heap can grow and shrink while memory is locked.
 	for range 20 {
 		b := bytes.Repeat([]byte{1}, 4<<20)
 		runtime.KeepAlive(b)
@@ -83,7 +89,7 @@ func beProtected() {
 	must(unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit))
 	o.Soft = limit.Cur
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = []string{"ROLE=child"}
+	cmd.Env = []string{"ROLE=score"}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	must(Run(cmd))
@@ -105,7 +111,7 @@ func programSize() (size uintptr) {
 	return size
 }
 
-// unlockedProgram are the mappings of the program that are not locked as a whole.
+// unlockedProgram returns the mappings of the program that are not locked as a whole.
 func unlockedProgram() []string {
 	var found []string
 	var head string
@@ -139,15 +145,15 @@ func read(file string) string {
 	return string(data)
 }
 
-func protected(t *testing.T, env ...string) outcome {
+func protected(t *testing.T, env ...string) findings {
 	t.Helper()
 	return protectedAs(t, nil, env...)
 }
 
-// unprivileged has no CAP_IPC_LOCK.
+// unprivileged is a user without CAP_IPC_LOCK.
 var unprivileged = &syscall.Credential{Uid: 65534, Gid: 65534}
 
-func protectedAs(t *testing.T, user *syscall.Credential, env ...string) outcome {
+func protectedAs(t *testing.T, user *syscall.Credential, env ...string) findings {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(append(os.Environ(), "ROLE=protected"), env...)
@@ -158,7 +164,7 @@ func protectedAs(t *testing.T, user *syscall.Credential, env ...string) outcome 
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
-	var o outcome
+	var o findings
 	if err := json.Unmarshal(out, &o); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -169,15 +175,15 @@ func protectedAs(t *testing.T, user *syscall.Credential, env ...string) outcome 
 	return o
 }
 
-// mustBeRoot fails the test that cannot do without.
+// mustBeRoot fails a test that needs root.
 func mustBeRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Fatal("this test locks memory without a limit, and gives the right to that up: run it as root")
+		t.Fatal("this test locks memory without a limit and then drops that privilege: run it as root")
 	}
 }
 
-func TestAllIsLocked(t *testing.T) {
+func TestProtectLocksEverythingWithoutALimit(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t)
 	o := protected(t)
@@ -189,9 +195,9 @@ func TestAllIsLocked(t *testing.T) {
 	}
 }
 
-// A limit is never exceeded, since the Go runtime could not map memory then; what was touched is locked, and what to set is
-// said once.
-func TestWithinALimit(t *testing.T) {
+// The limit is never exceeded, because the Go runtime could then not map memory. What was touched is locked, and one warning
+// says what to set.
+func TestProtectWithinALimit(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t)
 	for limit, mode := range map[int64]string{64 << 10: modeTouched, 2 << 20: modeTouched, 8 << 20: modeProgram} {
@@ -202,8 +208,8 @@ func TestWithinALimit(t *testing.T) {
 		if o.State.Mode != mode || o.State.Locked > limit || o.State.Locked < limit/4 || o.Soft != uint64(limit) {
 			t.Errorf("limit %d: mode %s, %d bytes, soft limit %d", limit, o.State.Mode, o.State.Locked, o.Soft)
 		}
-		said := strings.Contains(o.Log, "LimitMEMLOCK=infinity") && strings.Contains(o.Log, "IPC_LOCK")
-		if n := strings.Count(o.Log, "level=WARN"); n > 1 || said != (mode == modeTouched) {
+		explained := strings.Contains(o.Log, "LimitMEMLOCK=infinity") && strings.Contains(o.Log, "IPC_LOCK")
+		if n := strings.Count(o.Log, "level=WARN"); n > 1 || explained != (mode == modeTouched) {
 			t.Errorf("limit %d: %d warnings: %s", limit, n, o.Log)
 		}
 		if mode == modeProgram && len(o.Unlocked) > 0 {
@@ -212,8 +218,8 @@ func TestWithinALimit(t *testing.T) {
 	}
 }
 
-// A program that may not lock at all runs all the same.
-func TestNothingPermitted(t *testing.T) {
+// A program that may not lock any memory still runs.
+func TestProtectWithoutPermission(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t)
 	if o := protectedAs(t, unprivileged, "LIMIT=0"); o.State.Locked != 0 || !strings.Contains(o.Err, "LimitMEMLOCK=infinity") {
@@ -221,27 +227,27 @@ func TestNothingPermitted(t *testing.T) {
 	}
 }
 
-// A score of its own may always be lowered to where it was not raised from; children get what this process was started with.
+// A process may always lower its score to the value that it started with; children get that value, not the lowered one.
 func TestScoreIsNotInherited(t *testing.T) {
 	t.Parallel()
-	if o := protected(t, "SCORE=300"); o.State.Score > 0 || o.Child != "300" {
-		t.Errorf("own score %d, the child's %s", o.State.Score, o.Child)
+	if o := protected(t, "SCORE=300"); o.State.OOMScore > 0 || o.Child != "300" {
+		t.Errorf("own score %d, the child's %s", o.State.OOMScore, o.Child)
 	}
 	if o := protected(t); o.Child != "0" {
 		t.Errorf("the child's score is %s", o.Child)
 	}
 }
 
-func TestThreadsExistBeforehand(t *testing.T) {
+func TestThreadsAreStartedInAdvance(t *testing.T) {
 	t.Parallel()
 	if o := protected(t); o.Threads < 12 {
 		t.Errorf("%d threads", o.Threads)
 	}
 }
 
-// What the rehearsal kills waits, whatever program it is.
-func TestRehearsalWaits(t *testing.T) {
-	path, env := Rehearsal()
+// The process that a rehearsal kills waits, whatever the program is.
+func TestRehearsalProcessWaits(t *testing.T) {
+	path, env := RehearsalProcess()
 	cmd := exec.Command(path)
 	cmd.Env = env
 	if err := cmd.Start(); err != nil {
@@ -255,7 +261,7 @@ func TestRehearsalWaits(t *testing.T) {
 
 func beRealtime() {
 	startThreads(4)
-	if err := Realtime(os.Getpid()); err != nil {
+	if err := SetRealtime(os.Getpid()); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -285,13 +291,13 @@ func TestRealtimeIsNotInherited(t *testing.T) {
 	mustBeRoot(t)
 	for user, want := range map[*syscall.Credential]string{
 		nil:          fmt.Sprintf("map[%d:true]\nmap[%d:true]\n", unix.SCHED_RR, unix.SCHED_NORMAL),
-		unprivileged: "no real-time priority: sched_setattr: operation not permitted: set LimitRTPRIO=1",
+		unprivileged: "cannot set a real-time priority: sched_setattr: operation not permitted: set LimitRTPRIO=1",
 	} {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), "ROLE=realtime")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), want) {
-			t.Errorf("%v: %s instead of %s", err, out, want)
+			t.Errorf("%v: got %s, want %s", err, out, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package memlock
+package harden
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ type mapping struct {
 	writable bool
 }
 
-// mappings returns what can be locked of this process's address space.
+// mappings returns the parts of this process's address space that can be locked.
 func mappings() ([]mapping, error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -64,8 +64,8 @@ func lockProgram() error {
 	return nil
 }
 
-// forMemory is how much of a limit is left for what is not the program.
-const forMemory = 4 << 20
+// reserve is how much of the limit has to remain for memory other than the program.
+const reserve = 4 << 20
 
 // fits reports whether the limit has room for the program as a whole, and for the memory it needs.
 func fits() bool {
@@ -74,7 +74,7 @@ func fits() bool {
 	if err != nil || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit) != nil {
 		return false
 	}
-	need := uint64(forMemory)
+	need := uint64(reserve)
 	for _, m := range all {
 		if m.file {
 			need += uint64(m.to - m.from)
@@ -83,10 +83,10 @@ func fits() bool {
 	return need <= limit.Cur
 }
 
-// dropProgram gives back the pages of the program that nobody has written to, be it before they were made unwritable. They
-// come back from the page cache.
+// dropProgram releases the pages of the program that have never been written to, not even before they were made read-only.
+// They are read from the page cache again.
 func dropProgram() {
-	all, _ := mappings() // without it more is resident, and nothing is lost
+	all, _ := mappings() // an error only means that more pages stay resident
 	pagemap, err := os.Open("/proc/self/pagemap")
 	if err != nil {
 		return
@@ -110,7 +110,7 @@ func lockTouched(mode string) error {
 	}
 	pagemap, err := os.Open("/proc/self/pagemap")
 	if err != nil {
-		return fmt.Errorf("cannot tell which pages to lock: %w", err)
+		return fmt.Errorf("cannot determine which pages to lock: %w", err)
 	}
 	defer pagemap.Close()
 	var locked, left uintptr
@@ -122,7 +122,7 @@ func lockTouched(mode string) error {
 			}
 			runs, err := matching(pagemap, m, func(entry uint64) bool { return entry&pagePresent != 0 })
 			if err != nil {
-				return fmt.Errorf("cannot tell which pages to lock: %w", err)
+				return fmt.Errorf("cannot determine which pages to lock: %w", err)
 			}
 			for _, r := range runs {
 				if _, _, errno := unix.Syscall(unix.SYS_MLOCK2, r.from, r.to-r.from, unix.MLOCK_ONFAULT); errno != 0 {
@@ -140,7 +140,7 @@ func lockTouched(mode string) error {
 	return limited(locked, left, refused)
 }
 
-// limited says what a limit has cost, and how to lift it.
+// limited returns an error that explains what the limit prevents and how to lift it.
 func limited(locked, left uintptr, refused error) error {
 	limit := "RLIMIT_MEMLOCK"
 	var l unix.Rlimit
@@ -161,7 +161,7 @@ const (
 	pageOfFile  = 1 << 61
 )
 
-// matching returns the runs of pages of m whose entries match.
+// matching returns the runs of pages of m whose pagemap entries match.
 func matching(pagemap *os.File, m mapping, match func(entry uint64) bool) ([]mapping, error) {
 	const entry, batch = 8, 4096
 	page := uintptr(os.Getpagesize())
@@ -212,11 +212,11 @@ func lockedBytes() int64 {
 	return total
 }
 
-// kilobytes reads "12 kB".
+// kilobytes parses a size such as "12 kB" and returns it in bytes.
 func kilobytes(text string) (int64, error) {
 	number, ok := strings.CutSuffix(strings.TrimSpace(text), " kB")
 	if !ok {
-		return 0, errors.New("no kB")
+		return 0, errors.New("not a size in kB")
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	return n << 10, err

@@ -1,4 +1,4 @@
-package memlock
+package harden
 
 import (
 	"fmt"
@@ -12,36 +12,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options describe what a process needs to act on its own.
+// Options describe what a process needs in order to act on its own.
 type Options struct {
-	// Score is the oom_score_adj to ask for; the nearest permitted value is used.
-	Score int
-	// Procs bounds GOMAXPROCS, and with it how many threads the runtime may want at once.
+	// OOMScore is the oom_score_adj to set; if that is not permitted, the nearest permitted value is used.
+	OOMScore int
+	// Procs bounds GOMAXPROCS, and with it how many threads the runtime may need at once.
 	Procs int
-	// Threads is how many threads exist from the start.
+	// Threads is how many threads are started in advance.
 	Threads int
-	// Heap is how many bytes of heap are touched beforehand.
+	// Heap is how many bytes of heap are touched in advance.
 	Heap int
-	// Rehearse, if set, runs the code that has to work later, so that its pages are in memory when they are locked.
+	// Rehearse, if not nil, runs the code that has to work later, so that its pages are in memory when they are locked.
 	Rehearse func()
-	// Log gets one warning if not everything is permitted.
+	// Log receives one warning if something is not permitted.
 	Log *slog.Logger
 }
 
 // State is how a process is protected.
 type State struct {
-	// Mode is "all"; "program": the program and what memory was touched; "touched": of the program, too, only what was
-	// touched, within the limit; or "none".
+	// Mode is "all", "program" (the program and the memory that was touched), "touched" (only those pages of the program and of
+	// memory that were touched, within the limit) or "none".
 	Mode string
-	// Locked is how much resident memory is locked, in bytes; what other processes share is counted in full.
+	// Locked is how much resident memory is locked, in bytes; pages shared with other processes count in full.
 	Locked int64
-	// Score is the oom_score_adj in force.
-	Score int
-	// Err says what is not protected, and what to do; nil if nothing is missing.
+	// OOMScore is the oom_score_adj in force.
+	OOMScore int
+	// Err explains what is not protected and how to change that; nil if nothing is missing.
 	Err error
 }
 
-// Modes of locking.
+// The values of State.Mode.
 const (
 	modeAll     = "all"
 	modeProgram = "program"
@@ -54,23 +54,23 @@ var (
 	state = State{Mode: modeNone}
 )
 
-// Protect protects this process for the rest of its life, as far as that is permitted. It is called once, early.
+// Protect protects this process for the rest of its life, as far as permitted. Call it once, early.
 func Protect(opt Options) State {
-	_ = time.Now().String() // reads the time zone's file
+	_ = time.Now().String() // reads the time zone file
 	runtime.GOMAXPROCS(min(opt.Procs, runtime.GOMAXPROCS(0)))
 	startThreads(opt.Threads)
-	score, scoreErr := lowerScore(opt.Score)
+	score, scoreErr := lowerScore(opt.OOMScore)
 	debug.FreeOSMemory()
 	mode, lockErr := lock(opt)
 
 	mu.Lock()
-	state = State{Mode: mode, Score: score, Err: missing(lockErr, scoreErr)}
+	state = State{Mode: mode, OOMScore: score, Err: missing(lockErr, scoreErr)}
 	mu.Unlock()
 	s := Current()
 	if s.Err != nil {
-		opt.Log.Warn("this process is not fully protected from a lack of memory", "err", s.Err, "locked_bytes", s.Locked, "oom_score_adj", s.Score)
+		opt.Log.Warn("this process is not fully protected from a memory shortage", "err", s.Err, "locked_bytes", s.Locked, "oom_score_adj", s.OOMScore)
 	} else {
-		opt.Log.Debug("this process is protected from a lack of memory", "locked_bytes", s.Locked, "oom_score_adj", s.Score)
+		opt.Log.Debug("this process is protected from a memory shortage", "locked_bytes", s.Locked, "oom_score_adj", s.OOMScore)
 	}
 	return s
 }
@@ -100,18 +100,18 @@ func lock(opt Options) (string, error) {
 	if fits() && lockProgram() == nil {
 		mode = modeProgram
 	} else {
-		dropProgram() // what starting up has touched is not what has to be locked
+		dropProgram() // the pages touched during startup are not those that have to be locked
 	}
 	rehearse(opt)
 	return mode, lockTouched(mode)
 }
 
-// Refresh locks what has been touched since [Protect], where that could not be locked beforehand.
-func Refresh() {
+// RefreshLocks locks the pages touched since [Protect], where they could not be locked in advance.
+func RefreshLocks() {
 	mu.Lock()
 	defer mu.Unlock()
 	if state.Mode == modeProgram || state.Mode == modeTouched {
-		lockTouched(state.Mode) // what is missing was said by Protect
+		lockTouched(state.Mode) // Protect has already logged what is missing
 	}
 }
 
@@ -120,10 +120,10 @@ func rehearse(opt Options) {
 	if opt.Rehearse != nil {
 		opt.Rehearse()
 	}
-	runtime.GC() // part of what has to work
+	runtime.GC() // has to work later, too
 }
 
-// touchHeap makes sure that the next n bytes of heap need nothing from the kernel.
+// touchHeap makes sure that the next n bytes of heap need no new page from the kernel.
 func touchHeap(n int) {
 	b := make([]byte, n)
 	for i := 0; i < n; i += os.Getpagesize() {
@@ -132,7 +132,7 @@ func touchHeap(n int) {
 	runtime.KeepAlive(b)
 }
 
-// missing returns what is lost, and how to get it; nil if both errors are.
+// missing combines the errors from locking and from the OOM score; nil if both are nil.
 func missing(lock, score error) error {
 	switch {
 	case lock != nil && score != nil:

@@ -1,4 +1,4 @@
-package memlock
+package harden
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Realtime gives all threads of a process the lowest real-time priority, so that no ordinary process delays them. What
-// they start is ordinary again, later threads included: call it after [Protect], which starts those that are needed. It
-// takes CAP_SYS_NICE, or an RLIMIT_RTPRIO of at least 1.
-func Realtime(pid int) error {
+// SetRealtime gives all threads of a process the lowest real-time priority, so that no ordinary process delays them. Processes
+// and threads that they start later are ordinary again: call it after [Protect], which starts the threads that are needed. It
+// requires CAP_SYS_NICE, or an RLIMIT_RTPRIO of at least 1.
+func SetRealtime(pid int) error {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func Realtime(pid int) error {
 			return err
 		}
 		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("no real-time priority: %w: set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit "+
+			return fmt.Errorf("cannot set a real-time priority: %w: set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit "+
 				"sched_setattr in its SystemCallFilter=, or use --ulimit rtprio=1 for a container", os.NewSyscallError("sched_setattr", err))
 		}
 	}

@@ -128,18 +128,18 @@ func TestPrometheusSeesAFleet(t *testing.T) {
 	if out, err := f.run("pause", "--hard", "--for", "1h"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	p.becomes("group:zkelectd_paused_hard:max", "1")
+	p.becomes(`group_mode:zkelectd_paused:max{mode="hard"}`, "1")
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
 	p.becomes(`count(ALERTS{alertname="ZkelectdNoLeader", alertstate="firing"})`, "1")
-	p.becomes(`count(ALERTS{alertname="ZkelectdNobodyEligible", alertstate="firing"})`, "1")
+	p.becomes(`count(ALERTS{alertname="ZkelectdNoEligibleMembers", alertstate="firing"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdPausedHard", alertstate="pending"})`, "1")
 	p.becomes(`count(ALERTS{alertname="ZkelectdDaemonDown", alertstate="pending"})`, "1")
 	if out, err := f.run("resume"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	p.becomes("sum(zkelectd_is_leader)", "1")
-	p.becomes(`ALERTS{alertname=~"ZkelectdNoLeader|ZkelectdNobodyEligible"}`, "")
+	p.becomes(`ALERTS{alertname=~"ZkelectdNoLeader|ZkelectdNoEligibleMembers"}`, "")
 	p.becomes(`sum(zkelectd_transitions_total{cause="stopped", result="ready"})`, "1")
 
 	var loaded struct {

@@ -75,12 +75,12 @@ var metrics = []metric{
 	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", oneIf(elects)},
 	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", func(s sight, emit emitter) { emit(1.0, s.State()) }},
 	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", value(func(s sight) float64 { return float64(s.ElectedTerm) })},
-	{"zkelectd_lease_remaining_seconds", gauge, nil, "What is left of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},
+	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},
 	{"zkelectd_lease_seconds", gauge, nil, "How long a lease is when it has just been renewed; 0 before there is a session.", value(func(s sight) float64 { return cluster.Lease(s.SessionTimeout).Seconds() })},
 	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one.", value(func(s sight) float64 { return s.SessionTimeout.Seconds() })},
 	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.Stuck() == "" })},
-	{"zkelectd_view_age_seconds", gauge, nil, "How long ago the daemon's loop has last told where it stands.", value(func(s sight) float64 { return s.Age.Seconds() })},
-	{"zkelectd_zookeeper_heard_age_seconds", gauge, nil, "How long ago the last read began that ZooKeeper has answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
+	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's loop last published its state.", value(func(s sight) float64 { return s.Age.Seconds() })},
+	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since the start of the last read that ZooKeeper answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
 	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(child)},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if something of the leader-only work cannot be killed: until it has ended nothing is released, and the session stays open.", oneIf(func(s sight) bool { return s.Unkillable != "" })},
@@ -98,14 +98,13 @@ var metrics = []metric{
 	{"zkelectd_members", gauge, []string{"site", "eligible"}, "Members of the group that policy lets lead, and those that it does not. Elector only.", elector(members)},
 	{"zkelectd_excluded_members", gauge, []string{"site"}, "Members that may not lead because of strikes. Elector only.", elector(excluded)},
 	{"zkelectd_sites_omitted", gauge, nil, "Sites without series of their own, as there are more than 64: their members are counted together as site /other. Elector only.", elector(value(omitted))},
-	{"zkelectd_nobody_eligible", gauge, nil, "1 if nobody can be elected. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
+	{"zkelectd_no_eligible_members", gauge, nil, "1 if no member is eligible, although there should be a leader. Elector only.", elector(oneIf(func(s sight) bool { return s.Note != "" }))},
 	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not know: it neither elects nor takes over. Upgrade this host.", oneIf(func(s sight) bool { return s.Newer != "" })},
-	{"zkelectd_better_member_held", gauge, nil, "1 if a better member than the leader does not take over: a pause, failback, damping or an order. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
-	{"zkelectd_paused", gauge, nil, "1 if an operator has paused the group. Elector only.", elector(oneIf(func(s sight) bool { return s.Paused }))},
-	{"zkelectd_paused_hard", gauge, nil, "1 if that pause is a hard one: not even a dead leader is replaced. Elector only.", elector(oneIf(func(s sight) bool { return s.PausedHard }))},
+	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is kept from taking over, by a pause, failback, damping or a request. Elector only.", elector(oneIf(func(s sight) bool { return s.Holding != "" }))},
+	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", elector(paused)},
 	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions seen as the elector, by cause, and whether the elected became READY (ready) or not (failed).", transitions},
 	{"zkelectd_transition_duration_seconds", histogram, nil, "From a decision to READY, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.ToReady })},
-	{"zkelectd_leaderless_seconds", histogram, nil, "For how long nobody was READY before a leader was, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.Leaderless })},
+	{"zkelectd_leaderless_duration_seconds", histogram, nil, "How long the group had no READY leader before it got one, as seen by the elector.", value(func(s sight) status.Histogram { return s.totals.Leaderless })},
 	{"zkelectd_group_info", gauge, []string{"group", "node", "site"}, "1, with the group's root, and this daemon's node and site.", func(s sight, emit emitter) { emit(1.0, s.Root, s.Node, s.Site) }},
 	{"zkelectd_build_info", gauge, []string{"version", "goversion"}, "1, with the version.", func(s sight, emit emitter) { emit(1.0, s.version, runtime.Version()) }},
 }
@@ -126,6 +125,11 @@ func excluded(s sight, emit emitter) {
 	for _, at := range list {
 		emit(float64(at.Excluded), at.label)
 	}
+}
+
+func paused(s sight, emit emitter) {
+	emit(truth(s.Paused && !s.PausedHard), "soft")
+	emit(truth(s.Paused && s.PausedHard), "hard")
 }
 
 func omitted(s sight) float64 {

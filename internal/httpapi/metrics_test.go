@@ -58,9 +58,9 @@ func TestMetrics(t *testing.T) {
 		"a leader that elects": {electing(), []string{
 			"zkelectd_is_leader 1", "zkelectd_is_elector 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_state{state="leading"} 1`,
 			`zkelectd_members{eligible="true",site="dc1"} 2`, `zkelectd_members{eligible="false",site="dc1"} 1`, `zkelectd_members{eligible="true",site="d?c2"} 1`,
-			`zkelectd_excluded_members{site="dc1"} 1`, "zkelectd_paused 1", "zkelectd_paused_hard 1", "zkelectd_lease_seconds 2.7", "zkelectd_better_member_held 1", "zkelectd_nobody_eligible 0",
+			`zkelectd_excluded_members{site="dc1"} 1`, `zkelectd_paused{mode="soft"} 0`, `zkelectd_paused{mode="hard"} 1`, "zkelectd_lease_seconds 2.7", "zkelectd_preemption_blocked 1", "zkelectd_no_eligible_members 0",
 			`zkelectd_transitions_total{cause="failure",result="ready"} 2`, `zkelectd_transitions_total{cause="overdue",result="failed"} 1`,
-			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_seconds_sum 4",
+			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_duration_seconds_sum 4",
 			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5",
 			"zkelectd_child_up 1", "zkelectd_child_restarts_total 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
 			"zkelectd_policy_drift 1", `zkelectd_group_info{group="/c",node="a",site="dc1"} 1`, `zkelectd_build_info{goversion=`,

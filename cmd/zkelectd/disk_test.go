@@ -5,12 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"zkelectd/internal/cgroup1"
-	"zkelectd/internal/faultdisk"
+	"zkelectd/internal/hostfault"
 )
 
 // newDisk mounts a disk with the program zkelectd on it for a test.
-func newDisk(t *testing.T) *faultdisk.Disk {
+func newDisk(t *testing.T) *hostfault.Disk {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
@@ -20,7 +19,7 @@ func newDisk(t *testing.T) *faultdisk.Disk {
 	if err := os.Symlink(own, program); err != nil {
 		t.Fatal(err)
 	}
-	d, err := faultdisk.Mount(t.TempDir(), program)
+	d, err := hostfault.MountDisk(t.TempDir(), program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +34,13 @@ func newDisk(t *testing.T) *faultdisk.Disk {
 // controlGroup is a control group of version 1.
 type controlGroup struct {
 	t *testing.T
-	cgroup1.Group
+	hostfault.ControlGroup
 }
 
 // newControlGroup makes one that ends with the test, in which all processes must have ended by then.
 func newControlGroup(t *testing.T, controller string) controlGroup {
 	t.Helper()
-	g, err := cgroup1.New(controller)
+	g, err := hostfault.NewControlGroup(controller)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/racetest"
 	"zkelectd/internal/status"
+	"zkelectd/internal/testhelper"
 )
 
 // fleet is a group of real daemons of one test.
@@ -282,7 +282,7 @@ func (f *fleet) write(ops ...cluster.Op) {
 func (f *fleet) sane() []tenure {
 	f.t.Helper()
 	for id, p := range f.daemons {
-		if out := p.output(); strings.Contains(out, "panic:") || racetest.Found(out) {
+		if out := p.output(); strings.Contains(out, "panic:") || testhelper.HasRace(out) {
 			f.t.Errorf("%s panicked or raced:\n%s", id, out[max(0, bytes.Index([]byte(out), []byte("panic:"))):])
 		}
 	}

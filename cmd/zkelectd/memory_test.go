@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/hostfault"
 )
 
 func trimmed(s string) string { return strings.TrimSpace(s) }
@@ -121,58 +122,11 @@ func TestStalledDiskDelaysNoKill(t *testing.T) {
 	}
 }
 
-// memoryHog is a program that uses all the memory of its control group but for a little, and then reads a file, over and
-// over: every page of a program that is not locked makes way for it.
+// memoryHog fills the memory of its control group, see [hostfault.FillMemory].
 func memoryHog() {
-	dir, file := os.Args[1], os.Args[2]
-	var all [][]byte
-	for evictable(dir) > 6<<20 || full(dir) < 95 {
-		b := make([]byte, 256<<10)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
-		}
-		all = append(all, b)
-		if full(dir) > 90 {
-			readAll(file)
-		}
-	}
-	fmt.Println("full")
-	for {
-		readAll(file)
-		all[0][0]++
-	}
-}
-
-func readAll(file string) {
-	f, err := os.Open(file)
-	if err != nil {
-		panic(err)
-	}
-	defer f.Close()
-	buf := make([]byte, 64<<10)
-	for range 64 { // 4 MB
-		if _, err := f.Read(buf); err != nil {
-			return
-		}
-	}
-}
-
-// full is how much of a group's memory is in use, in percent.
-func full(dir string) int64 {
-	used, _ := strconv.ParseInt(trimmed(read(filepath.Join(dir, "memory.usage_in_bytes"))), 10, 64)
-	limit, _ := strconv.ParseInt(trimmed(read(filepath.Join(dir, "memory.limit_in_bytes"))), 10, 64)
-	return 100 * used / limit
-}
-
-// evictable is how many bytes of files the kernel may drop.
-func evictable(dir string) (total int64) {
-	for line := range strings.Lines(read(filepath.Join(dir, "memory.stat"))) {
-		if name, value, _ := strings.Cut(trimmed(line), " "); name == "active_file" || name == "inactive_file" {
-			n, _ := strconv.ParseInt(value, 10, 64)
-			total += n
-		}
-	}
-	return total
+	err := hostfault.FillMemory(hostfault.ControlGroup{Dir: os.Args[1]}, os.Args[2], func() { fmt.Println("full") })
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // The child has used up the processes that its container may have: neither guard nor daemon starts a thread to end it.

@@ -76,8 +76,8 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/zkserver":            {"internal/demo", "bench"},
 		"zkelectd/internal/page":                {"internal/httpapi"},
 		"zkelectd/internal/faultproxy":          {"bench"},
-		"zkelectd/internal/faultdisk":           {}, // tests only
-		"zkelectd/internal/cgroup1":             {}, // tests only
+		"zkelectd/internal/hostfault":           {}, // tests only
+		"zkelectd/internal/testhelper":          {}, // tests only
 		"zkelectd/internal/transition":          {"internal/daemon"},
 		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/whatif"},
 		"zkelectd/internal/elector":             {"internal/daemon", "internal/whatif", "internal/request", "cmd/zkelectd"},

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
-	"zkelectd/internal/docgen"
+	"zkelectd/internal/testhelper"
 )
 
 func file(t testing.TB, text string) string {
@@ -308,7 +308,7 @@ func TestReference(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
 	}
-	docgen.Check(t, "../../docs/configuration.md", b.String())
+	testhelper.CheckDocument(t, "../../docs/configuration.md", b.String())
 }
 
 func TestExampleLoads(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/racetest"
+	"zkelectd/internal/testhelper"
 )
 
 var (
@@ -173,7 +173,7 @@ func (c *campaign) report() {
 		if err != nil {
 			c.t.Error(err)
 		}
-		if strings.Contains(string(log), "panic:") || racetest.Found(string(log)) {
+		if strings.Contains(string(log), "panic:") || testhelper.HasRace(string(log)) {
 			c.t.Errorf("the log of %s has a panic or a data race", n.id)
 		}
 	}

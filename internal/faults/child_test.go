@@ -6,12 +6,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/hostfault"
 )
 
 // The arguments by which this program plays something else than a test or the child.
@@ -34,7 +33,9 @@ func play() bool {
 	case role == grandchildArgument:
 		grandchild()
 	case role == hogArgument:
-		hog(os.Args[2], os.Args[3])
+		err := hostfault.FillMemory(hostfault.ControlGroup{Dir: os.Args[2]}, os.Args[3], func() {})
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	case role == glutArgument:
 		glut(os.Args[2])
 	case os.Getenv("LEDGER") != "":
@@ -147,23 +148,6 @@ echo "${up%.*}${up#*.}0000000 $2 $3 beat $4" >>"$1"
 `
 )
 
-// hog uses all the memory of a control group but for a little, and then reads a file, over and over: every page of a
-// program that is not locked makes way for it.
-func hog(dir, file string) {
-	var all [][]byte
-	for free(dir) > 6<<20 {
-		all = append(all, touched(256<<10))
-	}
-	for {
-		if _, err := os.ReadFile(file); err != nil {
-			panic(err)
-		}
-		for _, b := range all {
-			b[0]++
-		}
-	}
-}
-
 // glut uses memory beyond any limit until a process is dead, as the kernel has nobody else to kill.
 func glut(pid string) {
 	var all [][]byte
@@ -171,43 +155,6 @@ func glut(pid string) {
 		if _, err := os.Stat("/proc/" + pid); err != nil {
 			return
 		}
-		all = append(all, touched(1<<20))
+		all = append(all, hostfault.TouchedMemory(1<<20))
 	}
-}
-
-func touched(size int) []byte {
-	b := make([]byte, size)
-	for i := 0; i < size; i += 4096 {
-		b[i] = 1
-	}
-	return b
-}
-
-// free is how much of a group's memory is not in use, or only by files.
-func free(dir string) int64 {
-	number := func(file string) int64 {
-		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			panic(err)
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-		if err != nil {
-			panic(err)
-		}
-		return n
-	}
-	left := number("memory.limit_in_bytes") - number("memory.usage_in_bytes")
-	stat, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	if err != nil {
-		panic(err)
-	}
-	for line := range strings.Lines(string(stat)) {
-		var n int64
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name == "active_file" || name == "inactive_file" {
-			if n, err = strconv.ParseInt(value, 10, 64); err == nil {
-				left += n
-			}
-		}
-	}
-	return left
 }

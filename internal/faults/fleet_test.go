@@ -14,11 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/cgroup1"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/faultdisk"
 	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/hostfault"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/zkserver"
 )
@@ -59,10 +58,10 @@ type node struct {
 	wg    sync.WaitGroup
 
 	containment string
-	hides       bool            // its children always daemonize
-	disk        *faultdisk.Disk // has the program on it
-	memory, cpu cgroup1.Group   // of all its processes
-	emptied     []cgroup1.Group // below cpu, to be removed
+	hides       bool                     // its children always daemonize
+	disk        *hostfault.Disk          // has the program on it
+	memory, cpu hostfault.ControlGroup   // of all its processes
+	emptied     []hostfault.ControlGroup // below cpu, to be removed
 
 	// What the nemesis has done to it: see promised.
 	killed  map[string]time.Time
@@ -133,13 +132,13 @@ var containments = []string{"cgroup", "pidns", "keeper"}
 func (n *node) build() {
 	err := os.Mkdir(n.f.file("disk-"+n.id), 0o700)
 	if err == nil {
-		n.disk, err = faultdisk.Mount(n.f.file("disk-"+n.id), n.f.binary)
+		n.disk, err = hostfault.MountDisk(n.f.file("disk-"+n.id), n.f.binary)
 	}
 	if err == nil {
-		n.memory, err = cgroup1.New("memory")
+		n.memory, err = hostfault.NewControlGroup("memory")
 	}
 	if err == nil {
-		n.cpu, err = cgroup1.New("cpu")
+		n.cpu, err = hostfault.NewControlGroup("cpu")
 	}
 	if err != nil {
 		n.f.t.Fatal(err)

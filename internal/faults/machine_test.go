@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/cgroup1"
 	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/hostfault"
 )
 
 // machineFaults are what happens to the machine below a node.
@@ -159,7 +159,7 @@ func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 			return nil, errNotPromised // as if they stood still
 		}
 		f.starving++
-		g, err := n.cpu.Below(strconv.Itoa(f.starving))
+		g, err := n.cpu.Child(strconv.Itoa(f.starving))
 		if err == nil {
 			err = errors.Join(g.Set("cpu.cfs_period_us", strconv.Itoa(1000*period)), g.Set("cpu.cfs_quota_us", strconv.Itoa(1000*quota)))
 		}
@@ -184,7 +184,7 @@ func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 }
 
 // fill moves what is in a group back, and removes it: what forks meanwhile may stay until the node ends.
-func (n *node) fill(g cgroup1.Group) {
+func (n *node) fill(g hostfault.ControlGroup) {
 	for range 10 {
 		pids, err := g.Pids()
 		if err != nil || len(pids) == 0 {

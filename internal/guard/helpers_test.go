@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/racetest"
+	"zkelectd/internal/testhelper"
 )
 
 // patience is how long a test waits for what has to happen: less where each of many changes of the code is tried, most of
@@ -108,7 +108,7 @@ func newHouseLogging(t *testing.T, out *os.File, env ...string) *house {
 
 func (h *house) raze() {
 	log := read(filepath.Join(h.dir, "log"))
-	if racetest.Found(log) {
+	if testhelper.HasRace(log) {
 		h.t.Error("a data race")
 	}
 	if h.t.Failed() {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"zkelectd/internal/docgen"
 	"zkelectd/internal/status"
+	"zkelectd/internal/testhelper"
 )
 
 // tallied is what a daemon may have seen.
@@ -133,5 +133,5 @@ func TestMetricsReference(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
-	docgen.Check(t, "../../docs/metrics.md", b.String())
+	testhelper.CheckDocument(t, "../../docs/metrics.md", b.String())
 }

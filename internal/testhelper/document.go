@@ -1,5 +1,4 @@
-// Package docgen keeps the generated part of a document equal to what the code says. It is for tests.
-package docgen
+package testhelper
 
 import (
 	"flag"
@@ -10,8 +9,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the generated parts of the documentation")
 
-// Check fails the test if what stands between the markers of a document is not text; with -update it writes it there.
-func Check(t *testing.T, document, text string) {
+// CheckDocument fails the test if the part of a document between the markers differs from text. With -update it writes text
+// there instead.
+func CheckDocument(t *testing.T, document, text string) {
 	t.Helper()
 	data, err := os.ReadFile(document)
 	if err != nil {
@@ -22,7 +22,7 @@ func Check(t *testing.T, document, text string) {
 	old, after, closed := strings.Cut(rest, end)
 	switch {
 	case !ok || !closed:
-		t.Fatalf("%s has no markers for the reference", document)
+		t.Fatalf("%s has no markers for the generated part", document)
 	case old == text:
 	case !*update:
 		t.Fatalf("%s is out of date: run 'go test -update' in this package", document)

@@ -1,6 +1,4 @@
-// Package faultdisk provides a file system with one program on it that can be stopped from answering, as a disk that stalls:
-// for tests and the fault campaign. It needs root and /dev/fuse.
-package faultdisk
+package hostfault
 
 import (
 	"context"
@@ -15,9 +13,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Disk is a mounted file system. Whoever has mounted it closes it.
+// Disk is a mounted file system with one program on it, which can stop answering, as a disk does that stalls. The code that
+// mounted it must close it.
 type Disk struct {
-	// Program is the program's full name there.
+	// Program is the path of the program on the disk.
 	Program string
 
 	content *os.File
@@ -25,12 +24,12 @@ type Disk struct {
 	server  *fuse.Server
 
 	mu      sync.Mutex
-	stalled chan struct{} // closed when it answers again; nil if it does
-	waiting int           // requests that found it stalled
+	stalled chan struct{} // closed when the disk answers again; nil if it does
+	waiting int           // requests that found the disk stalled
 }
 
-// Mount mounts a disk at dir, which holds a copy of program. Its pages are cached as those of any disk.
-func Mount(dir, program string) (*Disk, error) {
+// MountDisk mounts a disk at dir, with a copy of program on it. Its pages are cached like those of any disk.
+func MountDisk(dir, program string) (*Disk, error) {
 	content, err := os.Open(program)
 	if err != nil {
 		return nil, err
@@ -42,7 +41,7 @@ func Mount(dir, program string) (*Disk, error) {
 	}
 	d := &Disk{Program: filepath.Join(dir, filepath.Base(program)), content: content, size: info.Size()}
 	long := time.Hour
-	d.server, err = fs.Mount(dir, &root{disk: d}, &fs.Options{
+	d.server, err = fs.Mount(dir, &diskRoot{disk: d}, &fs.Options{
 		EntryTimeout: &long, AttrTimeout: &long,
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, Name: "test", FsName: "disk"},
 	})
@@ -53,7 +52,7 @@ func Mount(dir, program string) (*Disk, error) {
 	return d, nil
 }
 
-// Close ends a stall and unmounts the disk, on which nothing may run any more.
+// Close ends a stall and unmounts the disk. No program may run from it any more.
 func (d *Disk) Close() error {
 	d.Stall(false)
 	if err := d.server.Unmount(); err != nil {
@@ -63,7 +62,7 @@ func (d *Disk) Close() error {
 	return d.content.Close()
 }
 
-// Stall stops the disk from answering, or ends that.
+// Stall stops the disk from answering if on is true, and lets it answer again otherwise.
 func (d *Disk) Stall(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,32 +82,32 @@ func (d *Disk) Waited() int {
 	return d.waiting
 }
 
-type root struct {
+type diskRoot struct {
 	fs.Inode
 	disk *Disk
 }
 
-// OnAdd is for package fs.
-func (r *root) OnAdd(ctx context.Context) {
-	r.AddChild(filepath.Base(r.disk.Program), r.NewPersistentInode(ctx, &file{disk: r.disk}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
+// OnAdd implements fs.NodeOnAdder.
+func (r *diskRoot) OnAdd(ctx context.Context) {
+	r.AddChild(filepath.Base(r.disk.Program), r.NewPersistentInode(ctx, &diskFile{disk: r.disk}, fs.StableAttr{Mode: syscall.S_IFREG}), false)
 }
 
-// file is the program on the disk.
-type file struct {
+// diskFile is the program on the disk.
+type diskFile struct {
 	fs.Inode
 	disk *Disk
 }
 
-func (f *file) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+func (f *diskFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	out.Mode, out.Size = 0o755, uint64(f.disk.size)
 	return 0
 }
 
-func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+func (f *diskFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return nil, fuse.FOPEN_KEEP_CACHE, 0
 }
 
-func (f *file) Read(_ context.Context, _ fs.FileHandle, buf []byte, at int64) (fuse.ReadResult, syscall.Errno) {
+func (f *diskFile) Read(_ context.Context, _ fs.FileHandle, buf []byte, at int64) (fuse.ReadResult, syscall.Errno) {
 	f.disk.mu.Lock()
 	stalled := f.disk.stalled
 	if stalled != nil {

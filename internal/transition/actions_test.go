@@ -119,7 +119,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 	e.now += b.Renew
 	renew()
 
-	e.step(ChildDead{Status: "exited"}, Note{Text: "the child exited: starting it again in 1s (1 of 2 within 1m0s)"})
+	e.step(ChildDead{Status: "exited"}, Note{Text: "the child exited: restarting it in 1s (1 of 2 within 1m0s)"})
 	e.now += time.Second
 	e.step(Tick{}, StartChild{Term: 7}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
 	deadline = e.now + b.Lease

@@ -7,24 +7,24 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// decide looks at everything the machine knows and does what is due. It is level-triggered, so an event that is missed
-// or comes late delays it at most until the next one.
+// decide does whatever is due, given everything that the machine knows. It is level-triggered: a missed or late event
+// delays it only until the next one.
 func (m *Machine) decide() {
-	m.entrust() // before anything is released: post_stop may have failed
-	m.lease()
-	if m.held && m.seen {
-		m.judge()
+	m.entrust() // before anything is released: a failed post_stop changes what is owed
+	m.enforceLease()
+	if m.term.held && m.fresh {
+		m.checkHeld()
 	}
-	if !m.held && m.seen {
+	if !m.term.held && m.fresh {
 		m.recover()
 	}
-	if m.held && m.quit != nil {
+	if m.term.held && m.quit != nil {
 		m.giveUp(*m.quit)
 	}
-	if m.held && m.stop == nil && m.ended == "" {
+	if m.term.held && m.term.stop == nil && m.ended == "" {
 		m.progress()
 	}
-	if m.stop != nil || m.ended != "" {
+	if m.term.stop != nil || m.ended != "" {
 		m.windDown()
 	}
 	m.renew()
@@ -35,31 +35,31 @@ func (m *Machine) decide() {
 	m.entrust()
 }
 
-// entrust hands over LEAVE for what is held, whenever that has changed. The versions are those of the last transaction that is
-// known to have taken effect: where another has as well, LEAVE is refused and the successor waits. With the session over it
-// stays entrusted, since nothing else can release any more.
+// entrust hands LEAVE over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
+// are those of the last transaction that is known to have taken effect. If another one took effect as well, LEAVE is refused
+// and the successor waits. After the end of the session LEAVE stays entrusted: nothing else can release any more.
 func (m *Machine) entrust() {
 	var next leave
 	switch {
-	case m.held:
-		next = leave{m.holding, m.term, m.fence.Owed, m.ready}
+	case m.term.held:
+		next = leave{m.term.holding, m.term.number, m.term.fence.Owed, m.term.ready}
 	case m.ended != "":
 		return
 	}
-	if next == m.left {
+	if next == m.entrusted {
 		return
 	}
-	m.left = next
+	m.entrusted = next
 	if next == (leave{}) {
 		m.do(Entrust{})
 		return
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
 	f.Lost = true
-	m.do(Entrust{Ops: m.opt.Paths.LeaveTx(m.holding, f)})
+	m.do(Entrust{Ops: m.opt.Paths.LeaveTx(m.term.holding, f)})
 }
 
-// end marks the session as over and has it closed.
+// end marks the session as over and asks for it to be closed.
 func (m *Machine) end(reason string) {
 	if m.ended == "" {
 		m.ended = reason
@@ -67,314 +67,312 @@ func (m *Machine) end(reason string) {
 	}
 }
 
-// lease stops the work in time, and kills it when time is up, whatever else is going on (S1).
-func (m *Machine) lease() {
-	if m.ended != "" && m.working() && !m.killed {
-		m.killed = true
+// enforceLease stops the work before the lease ends, and kills it when the lease ends, whatever else is going on (S1;
+// docs/protocol.md, Leading, and the lease).
+func (m *Machine) enforceLease() {
+	if m.ended != "" && m.working() && !m.term.killSent {
+		m.term.killSent = true
 		m.do(KillTask{})
 		return
 	}
-	if !m.held {
+	if !m.term.held {
 		return
 	}
 	switch {
-	case m.now >= m.deadline && m.working() && !m.killed:
-		m.killed = true
+	case m.now >= m.term.lease.deadline && m.working() && !m.term.killSent:
+		m.term.killSent = true
 		m.do(KillTask{})
 		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time"})
-	case m.now >= m.deadline-m.opt.Budget.Grace:
-		if m.stop == nil && m.working() {
-			m.do(Note{Text: "ZooKeeper does not answer, and the lease runs out: stopping the work before it ends"})
+	case m.now >= m.term.lease.deadline-m.opt.Budget.Grace:
+		if m.term.stop == nil && m.working() {
+			m.do(Note{Text: "ZooKeeper does not answer: stopping the work before the lease ends"})
 		}
 		m.giveUp(Stop{Reason: "the lease could not be renewed: no answer from ZooKeeper"})
 	}
 }
 
-// judge compares what is held with what was read.
-func (m *Machine) judge() {
+// checkHeld compares what is held with what was read.
+func (m *Machine) checkHeld() {
 	e := m.snap.Elected
 	switch {
-	case !m.snap.HoldsCurrent() && m.task == taskDone && !m.prepared:
-		// RELEASE went through although its reply was lost, or current was taken away: there is nothing to release.
+	case !m.snap.HoldsCurrent() && m.term.task == taskDone && !m.term.prepared:
+		// RELEASE took effect although its reply was lost, or current was deleted: there is nothing to release.
 		m.released()
 		return
 	case !m.snap.HoldsCurrent():
-		m.replaced = true
+		m.term.replaced = true
 		m.giveUp(Stop{Reason: "current was taken away"})
 	case !e.Readable():
-		m.replaced = true
+		m.term.replaced = true
 		m.giveUp(Stop{Reason: "the decision was deleted or damaged"})
-	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term || e.Stat.Version != m.holding.Elected:
-		m.replaced = true
-		// An unchanged decision that was written again is no request: a daemon that lets go on request is not elected again, and
-		// there may be no other.
+	case e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number || e.Stat.Version != m.term.holding.Elected:
+		m.term.replaced = true
+		// Rewriting an unchanged decision is not a request: a member that releases on request is not elected again, and there
+		// may be no other.
 		m.giveUp(Stop{
 			Reason:    fmt.Sprintf("replaced by %s in term %d: %s", e.Record.Node, e.Record.Term, e.Record.Reason),
-			Requested: e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term,
+			Requested: e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number,
 		})
 	}
-	if m.unknown == TxNone {
+	if m.term.unresolved == TxNone {
 		return
 	}
-	// The outcome of READY or RELEASE is in what was read: take the versions from there.
-	m.unknown = TxNone
-	m.holding.Fence, m.holding.Current = m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version
-	if !m.ready && m.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term {
+	// The snapshot shows the outcome of READY or RELEASE: take the versions from it.
+	m.term.unresolved = TxNone
+	m.term.holding.Fence, m.term.holding.Current = m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version
+	if !m.term.ready && m.term.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term.number {
 		m.declared()
 	}
 }
 
-// recover deals with a current of this session that the machine doesn't know it holds.
+// recover handles a current of this session that the machine does not know it holds.
 func (m *Machine) recover() {
-	unknown := m.unknown
-	m.unknown = TxNone
-	if !m.snap.HoldsCurrent() || m.pending != TxNone || m.ended != "" || m.working() {
+	unknown := m.term.unresolved
+	m.term.unresolved = TxNone
+	if !m.snap.HoldsCurrent() || m.tx.pending != TxNone || m.ended != "" || m.working() {
 		return
 	}
-	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.fence.Term &&
-		m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < m.sending+m.opt.Budget.Lease {
+	if unknown == TxAcquire && m.snap.Acquired() && m.snap.Fence.Record.Term == m.term.fence.Term &&
+		m.snap.Fence.Record.Incarnation == m.opt.Self.Name && m.now < m.tx.sent+m.opt.Budget.Lease {
 		m.acquired(m.snap.Fence.Stat.Version, m.snap.Current.Stat.Version)
 		return
 	}
-	// Left over from an ACQUIRE that came too late: give it back.
-	m.held, m.task, m.replaced = true, taskDone, true
-	m.term = m.snap.Current.Record.Term
-	m.last = max(m.last, m.term)
+	// An ACQUIRE took effect too late: release it.
+	m.term.held, m.term.task, m.term.replaced = true, taskDone, true
+	m.term.number = m.snap.Current.Record.Term
+	m.lastTerm = max(m.lastTerm, m.term.number)
 	if m.snap.Fence.Readable() {
-		m.fence = m.snap.Fence.Record
+		m.term.fence = m.snap.Fence.Record
 	}
-	m.holding = cluster.Holding{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
+	m.term.holding = cluster.Holding{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
 	m.giveUp(Stop{Reason: "left over from an attempt that came too late"})
 }
 
-// progress takes the takeover one step further (docs/protocol.md, Taking over).
+// progress takes the next step of the takeover (docs/protocol.md, Taking over).
 func (m *Machine) progress() {
-	switch m.task {
+	switch m.term.task {
 	case taskNone, taskWait:
-		if m.now < m.waitOver {
-			m.task = taskWait
+		if m.now < m.term.waitOver {
+			m.term.task = taskWait
 			return
 		}
-		m.fence.Owed = 0 // served
-		m.task, m.prepared = taskPrepare, true
-		m.do(RunPreStart{Term: m.term, Deadline: m.deadline})
+		m.term.fence.Owed = 0 // served
+		m.term.task, m.term.prepared = taskPrepare, true
+		m.do(RunPreStart{Term: m.term.number, Deadline: m.term.lease.deadline})
 	case taskLaunch:
-		m.task = taskStart
-		m.do(StartChild{Term: m.term})
+		m.term.task = taskStart
+		m.do(StartChild{Term: m.term.number})
 	case taskUp:
-		if m.ready || m.pending != TxNone || m.unknown != TxNone || m.now < m.again {
+		if m.term.ready || m.tx.pending != TxNone || m.term.unresolved != TxNone || m.now < m.retryAt {
 			return
 		}
-		fence, current := m.fence, m.current
+		fence, current := m.term.fence, m.term.current
 		fence.State, current.State = cluster.FenceReady, cluster.CurrentReady
 		fence.Time = m.opt.Wall()
 		current.Time = fence.Time
-		m.send(TxReady, m.opt.Paths.ReadyTx(m.holding, fence, current), m.deadline)
+		m.send(TxReady, m.opt.Paths.ReadyTx(m.term.holding, fence, current), m.term.lease.deadline)
 	case taskRestart:
-		if m.now >= m.restart {
-			m.task = taskStart
-			m.do(StartChild{Term: m.term})
+		if m.now >= m.term.restartAt {
+			m.term.task = taskStart
+			m.do(StartChild{Term: m.term.number})
 		}
 	}
 }
 
-// windDown gets the work stopped, then post_stop run, then leadership released, in this order (S1).
+// windDown stops the work, then runs post_stop, then releases, in this order (S1; docs/protocol.md, Leading, and the lease).
 func (m *Machine) windDown() {
 	if m.working() {
-		if m.hurry && !m.killed {
-			m.killed = true
+		if m.hurry && !m.term.killSent {
+			m.term.killSent = true
 			m.do(KillTask{})
 		}
-		if !m.stopped && !m.killed {
-			m.stopped = true
-			m.do(StopTask{Grace: max(0, min(m.opt.Budget.Stop, m.deadline-m.now))})
+		if !m.term.stopSent && !m.term.killSent {
+			m.term.stopSent = true
+			m.do(StopTask{Grace: max(0, min(m.opt.Budget.Stop, m.term.lease.deadline-m.now))})
 		}
 		return
 	}
-	if m.task == taskClean {
+	if m.term.task == taskClean {
 		return
 	}
-	m.task = taskDone
-	if m.prepared {
-		m.prepared, m.task = false, taskClean
-		m.do(RunPostStop{Term: m.term})
+	m.term.task = taskDone
+	if m.term.prepared {
+		m.term.prepared, m.term.task = false, taskClean
+		m.do(RunPostStop{Term: m.term.number})
 		return
 	}
-	if m.held && m.quit != nil && m.pending == TxNone && m.now >= m.unheard() {
-		m.do(Note{Text: "leadership could not be released, as ZooKeeper does not answer: it ends with the session"})
+	if m.term.held && m.quit != nil && m.tx.pending == TxNone && m.now >= m.releaseTimeout() {
+		m.do(Note{Text: "could not release leadership because ZooKeeper does not answer: it ends with the session"})
 		m.end(m.quit.Reason)
 	}
 	if m.ended != "" {
-		if m.held {
+		if m.term.held {
 			m.released()
 		}
 		return
 	}
-	if !m.held {
+	if !m.term.held {
 		m.reset()
 		return
 	}
-	if err := m.snap.Fence.Newer(); err != nil && m.seen && m.pending == TxNone {
-		// A newer daemon has decided. Releasing would overwrite its record, so current ends with the session instead.
+	if err := m.snap.Fence.Newer(); err != nil && m.fresh && m.tx.pending == TxNone {
+		// A newer version of zkelectd wrote the fence. RELEASE would overwrite that record, so current ends with the session
+		// instead.
 		m.end("leadership is not released: " + err.Error())
 		m.released()
 		return
 	}
-	if m.pending == TxNone && m.unknown == TxNone && m.now >= m.again {
-		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.holding, m.ending(*m.stop)), m.now+m.opt.Budget.Lease)
+	if m.tx.pending == TxNone && m.term.unresolved == TxNone && m.now >= m.retryAt {
+		m.send(TxRelease, m.opt.Paths.ReleaseTx(m.term.holding, m.ending(*m.term.stop)), m.now+m.opt.Budget.Lease)
 	}
 }
 
-// unheard is when a daemon that is to end no longer waits for ZooKeeper to take its RELEASE: its work is dead, and the
-// session that it leaves behind is about to expire.
-func (m *Machine) unheard() time.Duration { return m.deadline + m.opt.Budget.Session }
+// releaseTimeout returns when a daemon that is to end stops waiting for its RELEASE: its work is dead, and the session that
+// it leaves behind is about to expire.
+func (m *Machine) releaseTimeout() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
 
-// ending is the fence to leave behind: RELEASED only if nothing is owed any more.
+// ending returns the fence to leave behind: RELEASED only if nothing is owed any more.
 func (m *Machine) ending(s Stop) cluster.Fence {
-	f := m.fence
-	_, fenced := m.snap.Terms() // higher where the fence was lost and made anew
-	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
+	f := m.term.fence
+	_, fenced := m.snap.Terms() // higher if the fence was lost and written anew
+	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term.number, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
 	f.State = cluster.FenceReleased
 	if f.Owed > 0 {
 		f.State = cluster.FenceUnclean
 	}
-	f.Reason, f.Requested, f.Led, f.Lost, f.Time = s.Reason, s.Requested, m.ready, false, m.opt.Wall()
+	f.Reason, f.Requested, f.Led, f.Lost, f.Time = s.Reason, s.Requested, m.term.ready, false, m.opt.Wall()
 	return f
 }
 
-// renew keeps the lease. Once it is over it is never renewed: only a newer term brings a new one.
+// renew sends RENEW when it is due. A lease that is over is never renewed: only a new term brings a new lease.
 func (m *Machine) renew() {
-	if !m.held || m.replaced || m.cut != 0 || m.ended != "" || m.pending != TxNone || m.unknown != TxNone ||
-		m.now >= m.deadline || m.now < m.renewed+m.opt.Budget.Renew || m.now < m.again {
+	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone || m.term.unresolved != TxNone ||
+		m.now >= m.term.lease.deadline || m.now < m.term.lease.renewed+m.opt.Budget.Renew || m.now < m.retryAt {
 		return
 	}
-	m.renewed = m.now
-	m.send(TxRenew, m.opt.Paths.RenewTx(m.holding), m.deadline)
+	m.term.lease.renewed = m.now
+	m.send(TxRenew, m.opt.Paths.RenewTx(m.term.holding), m.term.lease.deadline)
 }
 
-// acquire sends ACQUIRE when this incarnation is elected and nobody holds current any more. Its own child is dead: the
-// machine is in standby.
+// acquire sends ACQUIRE when this incarnation is elected and current does not exist (docs/protocol.md, Taking over). The
+// member's own child is dead, since the machine is in standby.
 func (m *Machine) acquire() {
 	s := &m.snap
-	if m.held || m.stop != nil || m.ended != "" || m.quit != nil || m.pending != TxNone || m.task != taskNone || !m.seen {
+	if m.term.held || m.term.stop != nil || m.ended != "" || m.quit != nil || m.tx.pending != TxNone || m.term.task != taskNone || !m.fresh {
 		return
 	}
-	if s.Elected.Readable() && s.Elected.Record.Incarnation == m.opt.Self.Name && s.Elected.Record.Term < m.last {
-		// The records were wiped, and whoever made them anew knows no better: this incarnation can never acquire (L1).
-		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.last))
+	if s.Elected.Readable() && s.Elected.Record.Incarnation == m.opt.Self.Name && s.Elected.Record.Term < m.lastTerm {
+		// The records were wiped and begin again with lower terms: this incarnation could never acquire (L1).
+		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.lastTerm))
 		return
 	}
 	if !m.elected() || !s.Leadership || s.Current.Exists || !s.Fence.Readable() {
-		return // a fence that cannot be read is written anew by the elector, which knows how long to wait
+		return // the elector writes an unreadable fence anew, with how long to wait
 	}
-	if m.now < m.again && m.tried == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
+	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
 	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
 	owed, why := s.Owed(cluster.Trust{WaitOut: b.WaitOut, SessionEnd: m.opt.TrustSessionEnd})
-	m.fence = cluster.Fence{
+	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
 		State: cluster.FenceHeld, Owed: cluster.Duration(owed), WaitOut: cluster.Duration(b.WaitOut),
 		Kill: cluster.Duration(b.Kill), Patience: cluster.Duration(b.Patience()), Time: wall,
 	}
 	if owed > 0 {
-		m.fence.Wait = fmt.Sprintf("%s, as %s", owed.Round(10*time.Millisecond), why)
+		m.term.fence.Wait = fmt.Sprintf("%s, as %s", owed.Round(10*time.Millisecond), why)
 	}
-	m.current = cluster.Current{
-		Term: m.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
+	m.term.current = cluster.Current{
+		Term: m.term.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
 		State: cluster.CurrentProgress, API: m.opt.API, Time: wall,
 	}
-	m.holding = cluster.Holding{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
-	m.moving = s.Fence.Stat.Version
-	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.fence, m.current), m.now+b.Lease)
+	m.term.holding = cluster.Holding{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
+	m.term.fenceBefore = s.Fence.Stat.Version
+	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
+// send sends a transaction, which must have a reply by the deadline.
 func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
-	m.pending, m.sending = tx, m.now
+	m.tx.pending, m.tx.sent = tx, m.now
 	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
 }
 
-// acquired begins a term. The lease counts from the sending (docs/protocol.md, Leading, and the lease).
+// acquired begins a term. The lease counts from when ACQUIRE was sent (docs/protocol.md, Leading, and the lease).
 func (m *Machine) acquired(fence, current int32) {
-	m.held, m.term, m.unknown = true, m.fence.Term, TxNone
-	m.last = m.term
-	m.holding.Fence, m.holding.Current = fence, current
-	m.renewed = m.sending
-	m.waitOver = m.now + time.Duration(m.fence.Owed)
-	m.deadline = m.leaseEnd()
-	m.do(Lease{Deadline: m.deadline})
-	if m.cut != 0 {
+	m.term.held, m.term.number, m.term.unresolved = true, m.term.fence.Term, TxNone
+	m.lastTerm = m.term.number
+	m.term.holding.Fence, m.term.holding.Current = fence, current
+	m.term.lease.renewed = m.tx.sent
+	m.term.waitOver = m.now + time.Duration(m.term.fence.Owed)
+	m.term.lease.deadline = m.leaseEnd()
+	m.do(Lease{Deadline: m.term.lease.deadline})
+	if m.leaseLimit != 0 {
 		m.giveUp(*m.quit)
 	}
 	reason := "elected"
-	if m.seen || m.snap.Elected.Readable() {
+	if m.fresh || m.snap.Elected.Readable() {
 		reason = m.snap.Elected.Record.Reason
 	}
 	phase := Preparing
-	if m.fence.Owed > 0 {
+	if m.term.fence.Owed > 0 {
 		phase = WaitOut
-		reason += "; waiting " + m.fence.Wait
+		reason += "; waiting " + m.term.fence.Wait
 	}
-	m.do(Announce{Phase: phase, Term: m.term, Reason: reason})
+	m.do(Announce{Phase: phase, Term: m.term.number, Reason: reason})
 }
 
-// leaseEnd returns the end of the lease that the last transaction has brought.
+// leaseEnd returns the end of the lease that the last transaction has granted.
 func (m *Machine) leaseEnd() time.Duration {
-	return cluster.Earlier(m.sending+m.opt.Budget.Lease, m.cut)
+	return cluster.Earlier(m.tx.sent+m.opt.Budget.Lease, m.leaseLimit)
 }
 
+// extend extends the lease after a RENEW, unless it was over already.
 func (m *Machine) extend() {
-	if m.held && m.now < m.deadline {
-		m.deadline = m.leaseEnd()
-		m.do(Lease{Deadline: m.deadline})
+	if m.term.held && m.now < m.term.lease.deadline {
+		m.term.lease.deadline = m.leaseEnd()
+		m.do(Lease{Deadline: m.term.lease.deadline})
 	}
 }
 
+// declared notes that READY took effect.
 func (m *Machine) declared() {
-	m.ready = true
-	m.do(Announce{Phase: Leading, Term: m.term, Reason: "the takeover is complete"})
+	m.term.ready = true
+	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete"})
 }
 
-// released ends the term; nothing of it runs any more.
+// released ends the term, once nothing of it runs any more.
 func (m *Machine) released() {
 	reason := m.ended
-	if m.stop != nil {
-		reason = m.stop.Reason
+	if m.term.stop != nil {
+		reason = m.term.stop.Reason
 	}
 	m.do(Lease{})
-	m.do(Announce{Phase: Standby, Term: m.term, Reason: reason})
+	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason})
 	m.reset()
 }
 
-// reset returns to standby; what was read and what is known of transactions stays.
-func (m *Machine) reset() {
-	*m = Machine{
-		opt: m.opt, out: m.out, now: m.now,
-		snap: m.snap, seen: m.seen, settled: m.settled, pending: m.pending, sending: m.sending,
-		tried: m.tried, again: m.again, last: m.last, doubt: m.doubt, quit: m.quit, asked: m.asked, hurry: m.hurry,
-		cut: m.cut, ended: m.ended, left: m.left,
-	}
-}
+// reset returns to standby. What belongs to the session stays.
+func (m *Machine) reset() { m.term = termState{} }
 
-// childExited starts a child again that has exited by itself, or gives leadership up when it does so too often.
+// childExited restarts a child that has exited by itself, or gives leadership up if that happens too often.
 func (m *Machine) childExited(status string) {
 	since := m.now - m.opt.RestartWindow
-	recent := m.exits[:0]
-	for _, at := range append(m.exits, m.now) {
+	recent := m.term.exits[:0]
+	for _, at := range append(m.term.exits, m.now) {
 		if at > since {
 			recent = append(recent, at)
 		}
 	}
-	m.exits = recent
+	m.term.exits = recent
 	if len(recent) > m.opt.RestartMax {
-		m.task = taskDone
+		m.term.task = taskDone
 		m.giveUp(Stop{Reason: fmt.Sprintf("the child %s, %d times within %s", status, len(recent), m.opt.RestartWindow)})
 		return
 	}
-	m.task = taskRestart
-	m.restart = m.now + m.opt.RestartBackoff
-	m.do(Note{Text: fmt.Sprintf("the child %s: starting it again in %s (%d of %d within %s)",
+	m.term.task = taskRestart
+	m.term.restartAt = m.now + m.opt.RestartBackoff
+	m.do(Note{Text: fmt.Sprintf("the child %s: restarting it in %s (%d of %d within %s)",
 		status, m.opt.RestartBackoff, len(recent), m.opt.RestartMax, m.opt.RestartWindow)})
 }

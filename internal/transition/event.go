@@ -7,10 +7,10 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Tx is a transaction of this daemon.
+// Tx names a transaction of this member (docs/protocol.md, Transactions).
 type Tx string
 
-// The transactions that a machine sends.
+// The transactions that a machine sends; TxNone is none.
 const (
 	TxNone    Tx = ""
 	TxAcquire Tx = "ACQUIRE"
@@ -19,80 +19,81 @@ const (
 	TxRelease Tx = "RELEASE"
 )
 
-// Event is something that happened to the daemon.
+// Event is something that a machine must know of.
 type Event interface{ apply(m *Machine) }
 
 type (
-	// Saw is a new snapshot.
+	// Saw reports a new snapshot.
 	Saw struct{ Snapshot cluster.Snapshot }
-	// TxDone is the outcome of the transaction under way.
+	// TxDone reports the outcome of the transaction under way.
 	TxDone struct {
 		Tx      Tx
 		Results []cluster.Result
 		Err     error
 	}
-	// HookDone ends the hook that was run.
+	// HookDone reports that the hook has ended.
 	HookDone struct{ Err error }
-	// ChildStarted says that the child's process group exists; ChildReady that it serves.
+	// ChildStarted reports that the child's process group exists, ChildReady that the readiness probe has succeeded.
 	ChildStarted struct{}
 	ChildReady   struct{}
-	// ChildFailed says that the child could not be started or did not become ready.
+	// ChildFailed reports that the child could not be started or did not become ready.
 	ChildFailed struct{ Err error }
-	// ChildDead says that no process of the child's group is left, and how it went.
+	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
-	// Quit asks to give up leadership and end; the second time, without grace. Failed says that nobody has asked for it: what
-	// this daemon needs in order to lead is lost.
+	// Quit asks to give up leadership and to end the session; a second one, to do so without grace. Failed is set if this was
+	// not requested: the daemon has lost something that it needs in order to lead.
 	Quit struct {
 		Reason string
 		Failed bool
 	}
-	// LeaseCut says that no lease of this session may outlast Deadline: a server counts by a shorter session timeout. The
-	// work is stopped by then, leadership released, and the session ended.
+	// LeaseCut reports that no lease of this session may outlast Deadline, because a server has granted a shorter session
+	// timeout (docs/protocol.md, The timeout can change). The work is stopped by then, leadership released, and the session
+	// ended.
 	LeaseCut struct {
 		Deadline time.Duration
 		Reason   string
 	}
-	// SessionEnded says that the session is over, or must be treated so.
+	// SessionEnded reports that the session is over, or must be treated as over.
 	SessionEnded struct{ Reason string }
-	// Tick says that time has passed.
+	// Tick reports that time has passed.
 	Tick struct{}
 )
 
-// Action is something for the shells to do.
+// Action is something for the caller of [Machine.Step] to do.
 type Action interface{ action() }
 
 type (
-	// Send is a transaction; its outcome comes back as [TxDone]. By Deadline without a reply the session must end.
+	// Send sends a transaction; its outcome is reported by [TxDone]. If there is no reply by Deadline, the session must end.
 	Send struct {
 		Tx       Tx
 		Ops      []cluster.Op
 		Deadline time.Duration
 	}
-	// Lease says until when work may go on; whoever enforces it kills the task then. 0: no lease, no work.
+	// Lease sets the time at which the work is killed if it is still running; 0: no lease, no work.
 	Lease struct{ Deadline time.Duration }
-	// RunPreStart runs the hook before the child, which counts as work: it must be over by Deadline. RunPostStop runs
-	// the one after it, also when the lease is over: it only undoes. Either ends with [HookDone].
+	// RunPreStart runs the hook that prepares the work. It counts as work: it must have ended by Deadline. RunPostStop runs
+	// the hook that undoes it, even if the lease is over. [HookDone] reports the end of either.
 	RunPreStart struct {
 		Term     int64
 		Deadline time.Duration
 	}
 	RunPostStop struct{ Term int64 }
-	// StartChild starts the child with its fencing token and waits for its readiness.
+	// StartChild starts the child with its fencing token and waits until it is ready.
 	StartChild struct{ Term int64 }
-	// StopTask stops the hook or child: gracefully, killed after Grace.
+	// StopTask stops the hook or the child gracefully, and kills it after Grace.
 	StopTask struct{ Grace time.Duration }
-	// KillTask kills it at once.
+	// KillTask kills the hook or the child at once.
 	KillTask struct{}
-	// Entrust hands over LEAVE: should this daemon not release by itself, it must be sent before the session is closed, once
-	// the work is dead and undone. None takes it back.
+	// Entrust hands LEAVE over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be sent
+	// before the session is closed, once the work is dead and undone. Without Ops there is no LEAVE any more.
 	Entrust struct{ Ops []cluster.Op }
 	// Reread asks for a new snapshot of elected, the fence and current.
 	Reread struct{}
 	// EndSession asks for the session to be closed, once nothing works any more.
 	EndSession struct{ Reason string }
-	// Note is worth a line in the log.
+	// Note is a line for the log.
 	Note struct{ Text string }
-	// Announce reports a transition to people and to the on_change hook.
+	// Announce reports a change of phase to people and to the on_change hook.
 	Announce struct {
 		Phase  Phase
 		Term   int64
@@ -117,20 +118,20 @@ func (e Saw) apply(m *Machine) {
 	if e.Snapshot.At < m.settled {
 		return
 	}
-	m.snap, m.seen = e.Snapshot, true
+	m.snap, m.fresh = e.Snapshot, true
 	if e.Snapshot.SelfLost {
 		m.end("its own registration is gone or damaged")
 	}
 }
 
 func (e TxDone) apply(m *Machine) {
-	if e.Tx != m.pending {
+	if e.Tx != m.tx.pending {
 		return
 	}
-	m.pending = TxNone
+	m.tx.pending = TxNone
 	if e.Tx != TxRenew {
-		// Judge only by what is read from now on.
-		m.settled, m.seen = m.now, false
+		// From here on only newer snapshots count.
+		m.settled, m.fresh = m.now, false
 		m.do(Reread{})
 	}
 	switch {
@@ -139,40 +140,40 @@ func (e TxDone) apply(m *Machine) {
 	case errors.Is(e.Err, cluster.ErrSessionEnded):
 		// SessionEnded follows, with the reason.
 	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown):
-		m.again = m.now + m.opt.Budget.Renew/4
+		m.retryAt = m.now + m.opt.Budget.Renew/4
 		if e.Tx == TxRenew {
-			m.renewed = 0 // it changes nothing, so its outcome does not matter: it is due again
+			m.term.lease.renewed = 0 // RENEW changes nothing, so its outcome does not matter: it is due again
 		} else if errors.Is(e.Err, cluster.ErrUnknown) {
-			m.unknown = e.Tx
+			m.term.unresolved = e.Tx
 		}
-		if m.unknown == TxAcquire {
-			m.doubt = doubt{m.fence.Term, m.moving}
+		if m.term.unresolved == TxAcquire {
+			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore}
 		}
 	default:
 		m.refused(e)
 	}
 }
 
-// applied takes in a transaction that took effect.
+// applied handles a transaction that took effect.
 func (m *Machine) applied(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
-		m.again = 0 // what an earlier ACQUIRE had to wait for must not keep READY waiting
+		m.retryAt = 0 // the pause after an earlier ACQUIRE must not delay READY
 		m.acquired(e.Results[cluster.ResultFence].Version, 0)
 	case TxReady:
-		m.holding.Fence = e.Results[cluster.ResultFence].Version
-		m.holding.Current = e.Results[cluster.ResultCurrent].Version
+		m.term.holding.Fence = e.Results[cluster.ResultFence].Version
+		m.term.holding.Current = e.Results[cluster.ResultCurrent].Version
 		m.declared()
 	case TxRenew:
 		m.extend()
 	case TxRelease:
-		if m.held { // what was read may have told of it before its reply did
+		if m.term.held { // a snapshot may have shown it before the reply came
 			m.released()
 		}
 	}
 }
 
-// refused takes in a transaction that was turned down: somebody else was faster, or the own incarnation is gone.
+// refused handles a transaction that was refused: another write came first, or this member's incarnation is gone.
 func (m *Machine) refused(e TxDone) {
 	var refusal *cluster.TxError
 	if errors.As(e.Err, &refusal) && refusal.Index == 0 && errors.Is(e.Err, cluster.ErrNoNode) {
@@ -181,57 +182,57 @@ func (m *Machine) refused(e TxDone) {
 	}
 	switch e.Tx {
 	case TxAcquire:
-		m.tried = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
-		m.again = m.now + m.opt.Budget.Renew
+		m.refusedAcquire = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
+		m.retryAt = m.now + m.opt.Budget.Renew
 	case TxRelease:
-		m.again = m.now + m.opt.Budget.Renew/4
+		m.retryAt = m.now + m.opt.Budget.Renew/4
 	case TxReady, TxRenew:
-		m.replaced = true
+		m.term.replaced = true
 		m.giveUp(Stop{Reason: string(e.Tx) + " was refused: " + e.Err.Error()})
-		m.settled, m.seen = m.now, false
+		m.settled, m.fresh = m.now, false
 		m.do(Reread{})
 	}
 	if e.Tx != TxRenew {
-		m.unknown = e.Tx
+		m.term.unresolved = e.Tx
 	}
 }
 
 func (e HookDone) apply(m *Machine) {
 	switch {
-	case m.task == taskClean:
-		m.task = taskDone
+	case m.term.task == taskClean:
+		m.term.task = taskDone
 		if e.Err != nil {
-			// What the work has set up may still be there: the successor waits as for a lease that may run.
-			m.fence.Owed = max(m.fence.Owed, cluster.Duration(m.opt.Budget.WaitOut))
+			// What the work has set up may still exist: the successor waits as if this lease were still running.
+			m.term.fence.Owed = max(m.term.fence.Owed, cluster.Duration(m.opt.Budget.WaitOut))
 		}
-	case m.task != taskPrepare:
+	case m.term.task != taskPrepare:
 	case e.Err != nil:
-		m.task = taskDone
+		m.term.task = taskDone
 		m.giveUp(Stop{Reason: e.Err.Error()})
-	case m.stop != nil || m.ended != "":
-		m.task = taskDone
+	case m.term.stop != nil || m.ended != "":
+		m.term.task = taskDone
 	default:
-		m.task = taskLaunch // unless the lease is nearly over by now
+		m.term.task = taskLaunch // unless the lease is about to end
 	}
 }
 
-func (e ChildStarted) apply(m *Machine) { m.running = true }
+func (e ChildStarted) apply(m *Machine) { m.term.running = true }
 
 func (e ChildReady) apply(m *Machine) {
-	if m.task == taskStart {
-		m.task = taskUp
+	if m.term.task == taskStart {
+		m.term.task = taskUp
 	}
 }
 
 func (e ChildFailed) apply(m *Machine) { m.giveUp(Stop{Reason: e.Err.Error()}) }
 
 func (e ChildDead) apply(m *Machine) {
-	m.running = false
+	m.term.running = false
 	switch {
-	case m.stop != nil || m.ended != "":
-		m.task = taskDone
-	case !m.ready:
-		m.task = taskDone
+	case m.term.stop != nil || m.ended != "":
+		m.term.task = taskDone
+	case !m.term.ready:
+		m.term.task = taskDone
 		m.giveUp(Stop{Reason: "the child " + e.Status + " before it was ready"})
 	default:
 		m.childExited(e.Status)
@@ -239,23 +240,23 @@ func (e ChildDead) apply(m *Machine) {
 }
 
 func (e Quit) apply(m *Machine) {
-	m.hurry = m.asked
-	m.asked = true
+	m.hurry = m.quitRequested
+	m.quitRequested = true
 	m.quit = &Stop{Reason: e.Reason, Requested: !e.Failed}
 }
 
 func (e LeaseCut) apply(m *Machine) {
-	m.cut = cluster.Earlier(m.cut, e.Deadline)
+	m.leaseLimit = cluster.Earlier(m.leaseLimit, e.Deadline)
 	if m.quit == nil {
 		m.quit = &Stop{Reason: e.Reason, Requested: true}
 	}
-	if !m.held {
+	if !m.term.held {
 		return
 	}
 	m.giveUp(*m.quit)
-	if m.cut < m.deadline {
-		m.deadline = m.cut
-		m.do(Lease{Deadline: m.deadline})
+	if m.leaseLimit < m.term.lease.deadline {
+		m.term.lease.deadline = m.leaseLimit
+		m.do(Lease{Deadline: m.term.lease.deadline})
 	}
 }
 
@@ -263,7 +264,7 @@ func (e SessionEnded) apply(m *Machine) {
 	if m.ended == "" {
 		m.ended = e.Reason
 	}
-	m.pending = TxNone // no reply can come any more
+	m.tx.pending = TxNone // there will be no reply
 }
 
 func (Tick) apply(*Machine) {}

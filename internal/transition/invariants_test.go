@@ -38,7 +38,7 @@ func (w *world) step(t *rapid.T, ev Event) {
 			if a.Tx == TxAcquire && (w.running || w.starting || w.hook) {
 				t.Fatal("ACQUIRE while something still works")
 			}
-			if (a.Tx == TxAcquire || (a.Tx == TxRelease && w.m.seen)) && w.m.snap.Fence.Newer() != nil {
+			if (a.Tx == TxAcquire || (a.Tx == TxRelease && w.m.fresh)) && w.m.snap.Fence.Newer() != nil {
 				t.Fatalf("%s over a fence of a newer version", a.Tx)
 			}
 			if a.Tx == TxAcquire && !w.m.snap.Fence.Readable() {
@@ -64,13 +64,13 @@ func (w *world) step(t *rapid.T, ev Event) {
 			}
 			w.hook = true
 		case StartChild:
-			if w.running || w.starting || w.hook || !w.m.held || w.now >= w.leased {
-				t.Fatalf("child started: running %v, hook %v, held %v, lease over %v", w.running, w.hook, w.m.held, w.now >= w.leased)
+			if w.running || w.starting || w.hook || !w.m.term.held || w.now >= w.leased {
+				t.Fatalf("child started: running %v, hook %v, held %v, lease over %v", w.running, w.hook, w.m.term.held, w.now >= w.leased)
 			}
 			w.starting = true
 		}
 	}
-	if w.running && w.leased != 0 && w.now >= w.leased && !w.m.killed {
+	if w.running && w.leased != 0 && w.now >= w.leased && !w.m.term.killSent {
 		t.Fatal("the child outlives its lease")
 	}
 }
@@ -121,7 +121,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 					w.step(t, ChildReady{})
 				}
 			case "failed":
-				if w.running && !w.m.ready {
+				if w.running && !w.m.term.ready {
 					w.step(t, ChildFailed{Err: errors.New("never ready")})
 				}
 			case "dead":
@@ -162,7 +162,7 @@ func (w *world) reply(t *rapid.T) {
 	switch rapid.SampledFrom([]string{"applied", "applied", "applied", "unknown", "not sent", "refused"}).Draw(t, "outcome") {
 	case "applied":
 		if tx == TxAcquire {
-			w.waitOver = w.now + time.Duration(w.m.fence.Owed)
+			w.waitOver = w.now + time.Duration(w.m.term.fence.Owed)
 		}
 	case "unknown":
 		ev = TxDone{Tx: tx, Err: cluster.ErrUnknown}

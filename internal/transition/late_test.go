@@ -102,7 +102,7 @@ func TestAKillIsNotRepeated(t *testing.T) {
 		"in a hurry": func(s *script) {
 			s.on(Quit{Reason: "stop"}, "StopTask")
 			s.on(Quit{Reason: "stop"}, "KillTask")
-			s.m.replaced = true // no RENEW
+			s.m.term.replaced = true // no RENEW
 		},
 		"the registration is gone": func(s *script) {
 			s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "EndSession", "KillTask")
@@ -130,16 +130,16 @@ func TestTheEndOfTheSession(t *testing.T) {
 	s.after(s.b.Renew)
 	s.on(Tick{}, "RENEW")
 	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrSessionEnded})
-	if s.m.stop != nil {
-		t.Errorf("stops: %q", s.m.stop.Reason)
+	if s.m.term.stop != nil {
+		t.Errorf("stops: %q", s.m.term.stop.Reason)
 	}
 	s = newScript(t)
 	s.lead()
 	s.after(s.b.Renew)
 	s.on(Tick{}, "RENEW")
 	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
-	if s.m.stop != nil {
-		t.Errorf("its incarnation is gone, and it stops: %q", s.m.stop.Reason)
+	if s.m.term.stop != nil {
+		t.Errorf("its incarnation is gone, and it stops: %q", s.m.term.stop.Reason)
 	}
 	s = newScript(t)
 	s.on(s.saw(), "ACQUIRE")
@@ -306,7 +306,7 @@ func TestVersionsAfterARefusal(t *testing.T) {
 		s.after(s.b.Renew)
 		s.on(Tick{}) // not before they are read
 		s.on(s.leading(replacedBy("other", 8), moved), "RELEASE")
-		if h := s.m.holding; h.Fence != 30 || h.Current != 4 {
+		if h := s.m.term.holding; h.Fence != 30 || h.Current != 4 {
 			t.Errorf("%+v", h)
 		}
 	})
@@ -315,8 +315,8 @@ func TestVersionsAfterARefusal(t *testing.T) {
 		s.declare()
 		s.on(refused(TxReady, 2, cluster.ErrBadVersion), "StopTask")
 		s.on(s.leading(moved))
-		if f := s.wound(); !f.Led || s.m.holding.Fence != 30 {
-			t.Errorf("left behind: %+v by %+v", f, s.m.holding)
+		if f := s.wound(); !f.Led || s.m.term.holding.Fence != 30 {
+			t.Errorf("left behind: %+v by %+v", f, s.m.term.holding)
 		}
 	})
 }
@@ -340,7 +340,7 @@ func TestTheNextTermFollowsAReleaseThatWasReadBack(t *testing.T) {
 func TestWhatIsLoggedWhenTimeRunsOut(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.pending = TxRenew // no answer
+	s.m.tx.pending = TxRenew // no answer
 	s.now = s.m.Deadline() - s.b.Grace
 	if n := notes(s.on(Tick{}, "StopTask")); len(n) != 1 {
 		t.Errorf("%q", n)
@@ -370,10 +370,10 @@ func TestAReleaseWithoutAnAnswer(t *testing.T) {
 	s.on(Tick{})
 	s.now = over - 1
 	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
-	s.m.again = over + 1
+	s.m.retryAt = over + 1
 	s.on(Tick{})
 	s.now = over
-	if n := notes(s.on(Tick{}, "EndSession", "Lease")); len(n) != 1 || n[0] != "leadership could not be released, as ZooKeeper does not answer: it ends with the session" {
+	if n := notes(s.on(Tick{}, "EndSession", "Lease")); len(n) != 1 || n[0] != "could not release leadership because ZooKeeper does not answer: it ends with the session" {
 		t.Errorf("%q", n)
 	}
 }
@@ -382,15 +382,15 @@ func TestAReleaseWithoutAnAnswer(t *testing.T) {
 func TestExitsOutsideOfTheWindowDoNotCount(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.deadline = s.now + time.Hour // the lease is not what is tested
-	s.m.renewed = s.m.deadline
+	s.m.term.lease.deadline = s.now + time.Hour // the lease is not what is tested
+	s.m.term.lease.renewed = s.m.term.lease.deadline
 	first := s.now
 	exit := func(at time.Duration, started bool) {
 		t.Helper()
 		s.now = at
 		actions := s.m.Step(s.now, ChildDead{Status: "exited"})
-		if n := notes(actions); (len(n) == 1) != started || (s.m.stop == nil) != started {
-			t.Fatalf("after %s: %q, %+v", at-first, n, s.m.stop)
+		if n := notes(actions); (len(n) == 1) != started || (s.m.term.stop == nil) != started {
+			t.Fatalf("after %s: %q, %+v", at-first, n, s.m.term.stop)
 		}
 		if started {
 			s.now += time.Second

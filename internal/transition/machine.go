@@ -1,5 +1,6 @@
-// Package transition is one daemon's life in one ZooKeeper session: standby, acquiring, taking over, leading, stopping
-// (docs/protocol.md, Taking over; Leading, and the lease). It is pure: Step turns an event and a time into actions.
+// Package transition is the state machine of one member in one ZooKeeper session: standby, acquiring, taking over,
+// leading, stopping (docs/protocol.md, Taking over; Leading, and the lease). It is pure: [Machine.Step] turns an event and
+// a time into actions, and performs none of them.
 package transition
 
 import (
@@ -8,112 +9,133 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Options are what a machine needs to know of its daemon.
+// Options describe the member that a machine runs for.
 type Options struct {
 	Paths  cluster.Paths
 	Self   cluster.Incarnation
 	Site   string
 	API    string
 	Budget cluster.Budget
-	// TrustSessionEnd has the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
+	// TrustSessionEnd makes the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
 	TrustSessionEnd bool
-	// Wall is only written into records, for people.
+	// Wall returns the wall-clock time, which is only written into records, for people.
 	Wall func() time.Time
-	// RestartMax children that exit within RestartWindow are started again in place, each after RestartBackoff.
+	// A child that exits is restarted in place after RestartBackoff, up to RestartMax times within RestartWindow.
 	RestartMax     int
 	RestartWindow  time.Duration
 	RestartBackoff time.Duration
 }
 
-// Phase is where a daemon stands, for people.
+// Phase is the state of a member as shown to people.
 type Phase string
 
 // The phases.
 const (
 	Standby   Phase = "standby"
-	Waiting   Phase = "waiting"   // elected, the predecessor has not let go
+	Waiting   Phase = "waiting"   // elected, but the predecessor has not released
 	Acquiring Phase = "acquiring" // ACQUIRE is under way
 	WaitOut   Phase = "wait-out"  // an older lease may still run
-	Preparing Phase = "preparing" // the pre_start hook runs
-	Starting  Phase = "starting"  // the child is not ready
-	Declaring Phase = "declaring" // the child serves, READY is under way
+	Preparing Phase = "preparing" // the pre_start hook is running
+	Starting  Phase = "starting"  // the child has been started and is not ready
+	Declaring Phase = "declaring" // the child is ready, READY is under way
 	Leading   Phase = "leading"
 	Stopping  Phase = "stopping" // the child is being stopped
 	Releasing Phase = "releasing"
-	Ended     Phase = "ended" // the session is over, the child is dead
+	Ended     Phase = "ended" // the session is over and the child is dead
 )
 
-// task is what the machine has the shells do for the leader-only work.
+// task is the step that the leader-only work is at.
 type task int
 
 const (
 	taskNone    task = iota
-	taskWait         // waiting out an older lease
-	taskPrepare      // pre_start runs
-	taskLaunch       // prepared, the child is to be started
-	taskStart        // started, not ready
-	taskUp           // ready
-	taskRestart      // exited by itself, waiting to be started again
-	taskClean        // post_stop runs
+	taskWait         // waiting until every older lease is over
+	taskPrepare      // pre_start is running
+	taskLaunch       // pre_start has succeeded, the child is to be started
+	taskStart        // the child has been started and is not ready
+	taskUp           // the child is ready
+	taskRestart      // the child has exited by itself, waiting to restart it
+	taskClean        // post_stop is running
 	taskDone         // nothing runs any more
 )
 
-// Stop is why leadership is given up.
+// Stop says why leadership is given up.
 type Stop struct {
 	Reason string
-	// Requested is set where somebody asked for it: no strike.
+	// Requested is set if this was asked for: then it is no strike.
 	Requested bool
 }
 
-// Machine is driven by one goroutine, which owns it.
+// Machine is the state machine of one member in one session. It must be used by one goroutine only.
 type Machine struct {
 	opt Options
 	out []Action
 	now time.Duration
 
+	// What follows belongs to the session: the end of a term leaves it as it is.
+
 	snap    cluster.Snapshot
-	seen    bool          // snap is newer than the last transaction
-	settled time.Duration // when that one was over; snapshots begun earlier tell nothing
-	pending Tx            // the transaction under way
-	sending time.Duration // when it was sent
-	moving  int32         // the version of the fence that ACQUIRE replaces
-	tried   attempt       // the last ACQUIRE that was refused
-	again   time.Duration // not before this is anything sent again
-	unknown Tx            // the transaction whose outcome must be read back
+	fresh   bool          // snap was read after the last transaction ended
+	settled time.Duration // when that transaction ended; older snapshots are ignored
+	tx      transaction
+	retryAt time.Duration // no transaction is sent again before this
 
-	held     bool
-	term     int64
-	last     int64 // the last term that was acquired: none is twice, even if the fence forgets it
-	doubt    doubt // the last ACQUIRE of unknown outcome
-	fence    cluster.Fence
-	current  cluster.Current
-	holding  cluster.Holding
-	left     leave         // what was entrusted last
-	renewed  time.Duration // when the last RENEW was sent, whatever became of it
-	deadline time.Duration // D after the sending of what the lease rests on
-	replaced bool          // RENEW would be refused
+	refusedAcquire attempt        // the last ACQUIRE that was refused
+	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
+	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
+	entrusted      leave          // the LEAVE handed over last
 
-	task     task
-	running  bool // the child's process group exists
-	prepared bool // pre_start has run, so post_stop must
-	ready    bool // READY has been written
-	waitOver time.Duration
-	restart  time.Duration
-	exits    []time.Duration
-	stop     *Stop
-	stopped  bool // the task has been told to stop
-	killed   bool
-	quit     *Stop // the session is to end in order
-	asked    bool  // by somebody, who wants the daemon to end
-	hurry    bool
-	cut      time.Duration // no lease of this session may outlast it; 0 for no bound
-	ended    string        // why the session is over
+	quit          *Stop         // the session is to end in order
+	quitRequested bool          // by a Quit event
+	hurry         bool          // by a second one: without grace
+	leaseLimit    time.Duration // no lease of this session may outlast this; 0 for no limit
+	ended         string        // why the session is over, empty while it is not
+
+	// term is what belongs to one term, from the preparation of its ACQUIRE to its release. A new one begins from the zero
+	// value.
+	term termState
+}
+
+// transaction is the transaction under way, at most one at a time.
+type transaction struct {
+	pending Tx            // TxNone if none is under way
+	sent    time.Duration // when the last one was sent
+}
+
+// termState is what a machine knows and does about one term.
+type termState struct {
+	held        bool
+	number      int64 // the term
+	fence       cluster.Fence
+	current     cluster.Current
+	holding     cluster.Holding
+	fenceBefore int32 // the version of the fence that ACQUIRE replaces
+	unresolved  Tx    // the transaction whose outcome must be read back
+	lease       lease
+	replaced    bool // RENEW would be refused
+
+	task      task
+	running   bool // the child's process group exists
+	prepared  bool // pre_start was started, so post_stop must run
+	ready     bool // READY has been written
+	waitOver  time.Duration
+	restartAt time.Duration
+	exits     []time.Duration
+	stop      *Stop // leadership is being given up
+	stopSent  bool
+	killSent  bool
+}
+
+// lease is how long the work of a term may go on (docs/protocol.md, Leading, and the lease).
+type lease struct {
+	deadline time.Duration // D after the lease's last transaction was sent, or the session's limit
+	renewed  time.Duration // when the last RENEW was sent, whatever its outcome
 }
 
 // attempt identifies an ACQUIRE by the versions that fence it.
 type attempt struct{ elected, fence int32 }
 
-// leave identifies a LEAVE by what it is made of; the zero value is none.
+// leave identifies a LEAVE by what it is made from; the zero value means that there is none.
 type leave struct {
 	holding cluster.Holding
 	term    int64
@@ -121,16 +143,16 @@ type leave struct {
 	led     bool
 }
 
-// doubt identifies an ACQUIRE by its term, and the version of the fence that it would have moved.
-type doubt struct {
+// pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced.
+type pendingAcquire struct {
 	term  int64
 	fence int32
 }
 
-// New returns a machine in standby.
+// New returns a machine in [Standby].
 func New(opt Options) *Machine { return &Machine{opt: opt} }
 
-// Step takes in an event that happened at now and returns what to do, in order. now is the daemon's CLOCK_BOOTTIME.
+// Step handles an event that happened at now, on the daemon's CLOCK_BOOTTIME, and returns what to do, in order.
 func (m *Machine) Step(now time.Duration, ev Event) []Action {
 	m.now = now
 	ev.apply(m)
@@ -140,7 +162,7 @@ func (m *Machine) Step(now time.Duration, ev Event) []Action {
 	return out
 }
 
-// Wake is when Step must be called with a [Tick] if nothing happens before; 0 if never.
+// Wake returns when Step must be called with a [Tick] if nothing happens before; 0 means never.
 func (m *Machine) Wake() time.Duration {
 	var at time.Duration
 	want := func(t time.Duration) {
@@ -148,97 +170,100 @@ func (m *Machine) Wake() time.Duration {
 			at = t
 		}
 	}
-	if m.held {
-		want(m.deadline)
-		want(m.deadline - m.opt.Budget.Grace)
-		want(m.renewed + m.opt.Budget.Renew)
+	if m.term.held {
+		want(m.term.lease.deadline)
+		want(m.term.lease.deadline - m.opt.Budget.Grace)
+		want(m.term.lease.renewed + m.opt.Budget.Renew)
 		if m.quit != nil {
-			want(m.unheard())
+			want(m.releaseTimeout())
 		}
 	}
-	want(m.again)
-	switch m.task {
+	want(m.retryAt)
+	switch m.term.task {
 	case taskWait:
-		want(m.waitOver)
+		want(m.term.waitOver)
 	case taskRestart:
-		want(m.restart)
+		want(m.term.restartAt)
 	}
 	return at
 }
 
-// Phase says where the daemon stands.
+// Phase returns the member's phase.
 func (m *Machine) Phase() Phase {
 	switch {
 	case m.ended != "" && m.Idle():
 		return Ended
-	case m.stop != nil && m.working():
+	case m.term.stop != nil && m.working():
 		return Stopping
-	case m.stop != nil:
+	case m.term.stop != nil:
 		return Releasing
-	case m.task == taskUp && m.ready, m.task == taskRestart:
+	case m.term.task == taskUp && m.term.ready, m.term.task == taskRestart:
 		return Leading
-	case m.task == taskUp:
+	case m.term.task == taskUp:
 		return Declaring
-	case m.task == taskStart:
+	case m.term.task == taskStart:
 		return Starting
-	case m.task == taskPrepare, m.task == taskLaunch:
+	case m.term.task == taskPrepare, m.term.task == taskLaunch:
 		return Preparing
-	case m.task == taskWait:
+	case m.term.task == taskWait:
 		return WaitOut
-	case m.pending == TxAcquire:
+	case m.tx.pending == TxAcquire:
 		return Acquiring
-	case m.seen && m.elected():
+	case m.fresh && m.elected():
 		return Waiting
 	}
 	return Standby
 }
 
-// Term is the one held, 0 if none.
+// Term returns the term that is held, 0 if none is.
 func (m *Machine) Term() int64 {
-	if !m.held {
+	if !m.term.held {
 		return 0
 	}
-	return m.term
+	return m.term.number
 }
 
-// Deadline is when the lease ends, 0 if none is held.
+// Deadline returns when the lease ends, 0 if no term is held.
 func (m *Machine) Deadline() time.Duration {
-	if !m.held {
+	if !m.term.held {
 		return 0
 	}
-	return m.deadline
+	return m.term.lease.deadline
 }
 
-// Running tells that the child's process group exists.
-func (m *Machine) Running() bool { return m.running }
+// Running reports whether the child's process group exists.
+func (m *Machine) Running() bool { return m.term.running }
 
-// Idle tells that nothing is held, nothing runs and nothing is under way: the session may be closed.
+// Idle reports whether no term is held, nothing runs and no transaction is under way: the session may be closed.
 func (m *Machine) Idle() bool {
-	return !m.held && !m.working() && m.task != taskClean && m.pending == TxNone
+	return !m.term.held && !m.working() && m.term.task != taskClean && m.tx.pending == TxNone
 }
 
-// working tells that something runs that must be over before the lease is (S1). post_stop is not: it only undoes.
-func (m *Machine) working() bool { return m.running || m.task == taskPrepare }
+// working reports whether something is running that must end before the lease does (S1). This does not include post_stop,
+// which only undoes.
+func (m *Machine) working() bool { return m.term.running || m.term.task == taskPrepare }
 
-// elected tells that the decision names this incarnation, in a term that has not been acquired.
+// elected reports whether the decision names this incarnation, in a term that has not been acquired.
 func (m *Machine) elected() bool {
 	elected, fenced := m.snap.Terms()
 	return m.snap.Elected.Readable() && m.snap.Elected.Record.Incarnation == m.opt.Self.Name &&
-		elected > m.last && (!m.snap.Leadership || (fenced < elected && !m.perhaps(elected)))
+		elected > m.lastTerm && (!m.snap.Leadership || (fenced < elected && !m.maybeAcquired(elected)))
 }
 
-// perhaps tells that a term may have been acquired by an ACQUIRE whose reply was lost and whose fence was wiped since.
-func (m *Machine) perhaps(term int64) bool {
-	return m.doubt.term == term && m.doubt.fence != m.snap.Fence.Stat.Version
+// maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been
+// wiped since.
+func (m *Machine) maybeAcquired(term int64) bool {
+	return m.pendingAcquire.term == term && m.pendingAcquire.fence != m.snap.Fence.Stat.Version
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 
+// giveUp starts giving leadership up; the first reason counts.
 func (m *Machine) giveUp(s Stop) {
-	if m.stop == nil {
-		m.stop = &s
+	if m.term.stop == nil {
+		m.term.stop = &s
 	}
 }
 
-// SetSite changes the site that the records of the next term name.
+// SetSite sets the site that the records of the next term will name.
 func (m *Machine) SetSite(site string) { m.opt.Site = site }

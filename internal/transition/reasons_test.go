@@ -25,7 +25,7 @@ func (s *script) wound() cluster.Fence {
 		find(s.m.Step(s.now, ChildDead{Status: "ended"}))
 	}
 	find(s.m.Step(s.now, HookDone{}))
-	if s.m.pending == TxRenew {
+	if s.m.tx.pending == TxRenew {
 		find(s.m.Step(s.now, done(TxRenew)))
 	}
 	if tx.Tx == "" {
@@ -62,9 +62,9 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 			s.on(s.leading(func(s *cluster.Snapshot) { s.Elected.Record.Reason = "because" }, c.change), "StopTask")
 			s.after(s.b.Renew)
 			s.on(Tick{})
-			reason := s.m.stop.Reason
-			if reason != c.reason || s.m.stop.Requested != c.asked {
-				t.Errorf("it stops because %q (requested: %v), want %q (%v)", reason, s.m.stop.Requested, c.reason, c.asked)
+			reason := s.m.term.stop.Reason
+			if reason != c.reason || s.m.term.stop.Requested != c.asked {
+				t.Errorf("it stops because %q (requested: %v), want %q (%v)", reason, s.m.term.stop.Requested, c.reason, c.asked)
 			}
 			if strings.Contains(c.name, "session") {
 				return // there is nothing to release
@@ -83,7 +83,7 @@ func TestVersionsThatAreReadAreNotAdopted(t *testing.T) {
 	s.on(s.leading(func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 99, 98 }))
 	s.after(s.b.Renew)
 	tx := sent(t, s.on(Tick{}, "RENEW"))
-	if h := s.m.holding; h.Fence != 11 || h.Current != 1 {
+	if h := s.m.term.holding; h.Fence != 11 || h.Current != 1 {
 		t.Errorf("%+v, %+v", h, tx.Ops)
 	}
 }
@@ -120,14 +120,14 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 	t.Run("applied", func(t *testing.T) {
 		s := start(t)
 		s.on(s.saw(ready), "RENEW")
-		if h := s.m.holding; s.m.Phase() != Leading || h.Fence != 21 || h.Current != 3 {
+		if h := s.m.term.holding; s.m.Phase() != Leading || h.Fence != 21 || h.Current != 3 {
 			t.Errorf("phase %s, %+v", s.m.Phase(), h)
 		}
 	})
 	t.Run("not applied", func(t *testing.T) {
 		s := start(t)
 		s.on(s.saw(held), "READY")
-		if h := s.m.holding; s.m.Phase() != Declaring || h.Fence != 21 || h.Current != 3 {
+		if h := s.m.term.holding; s.m.Phase() != Declaring || h.Fence != 21 || h.Current != 3 {
 			t.Errorf("phase %s, %+v", s.m.Phase(), h)
 		}
 	})
@@ -135,7 +135,7 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 		s := start(t)
 		s.on(ChildDead{Status: "exited"}, "RunPostStop")
 		s.on(s.saw(ready), "RENEW")
-		if s.m.ready {
+		if s.m.term.ready {
 			t.Error("ready without a child")
 		}
 	})
@@ -207,8 +207,8 @@ func TestWhatWasReadBeforeARefusalDoesNotCount(t *testing.T) {
 		reread = reread || a == Reread{}
 	}
 	s.m.Step(s.now, old)
-	if !reread || s.m.seen {
-		t.Errorf("reread: %v, judged by what is old: %v", reread, s.m.seen)
+	if !reread || s.m.fresh {
+		t.Errorf("reread: %v, judged by what is old: %v", reread, s.m.fresh)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestWakesForEachOfItsTimes(t *testing.T) {
 	wants("the RENEW", s.now+s.b.Renew)
 	s.after(s.b.Renew)
 	s.on(Tick{}, "RENEW")
-	s.m.renewed = 0 // no RENEW is due
+	s.m.term.lease.renewed = 0 // no RENEW is due
 	wants("the graceful stop", s.m.Deadline()-s.b.Grace)
 	s.now = s.m.Deadline() - s.b.Grace
 	s.on(Tick{}, "StopTask")
@@ -312,13 +312,13 @@ func TestWakesForEachOfItsTimes(t *testing.T) {
 	s.on(ChildDead{Status: "exited"})
 	s.m.opt.RestartBackoff = 0
 	wants("the RENEW before the restart", s.now+s.b.Renew)
-	s.m.restart = s.now + time.Millisecond
+	s.m.term.restartAt = s.now + time.Millisecond
 	wants("the restart", s.now+time.Millisecond)
 
 	s = newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
-	s.m.waitOver = s.now + time.Millisecond
+	s.m.term.waitOver = s.now + time.Millisecond
 	wants("the end of the wait-out", s.now+time.Millisecond)
 }
 

@@ -224,11 +224,16 @@ func (e ChildReady) apply(m *Machine) {
 	}
 }
 
-func (e ChildFailed) apply(m *Machine) { m.giveUp(Stop{Reason: e.Err.Error()}) }
+func (e ChildFailed) apply(m *Machine) {
+	if m.term.held { // else it is about an earlier term, and an ACQUIRE may be under way
+		m.giveUp(Stop{Reason: e.Err.Error()})
+	}
+}
 
 func (e ChildDead) apply(m *Machine) {
 	m.term.running = false
 	switch {
+	case !m.term.held: // as for ChildFailed
 	case m.term.stop != nil || m.ended != "":
 		m.term.task = taskDone
 	case !m.term.ready:

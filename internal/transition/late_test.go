@@ -2,6 +2,7 @@ package transition
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -205,6 +206,17 @@ func TestALateFailureForgetsNothing(t *testing.T) {
 			t.Errorf("the lease ends at %s, want %s", at, want)
 		}
 	})
+	for name, late := range map[string]Event{"failure": late, "death": ChildDead{Status: "late"}} {
+		t.Run("what ACQUIRE is for: "+name, func(t *testing.T) {
+			s := newScript(t)
+			s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+			s.on(late)
+			s.on(done(TxAcquire), "Lease") // the lease of the holder before may still be running
+			if s.m.Phase() != WaitOut || s.m.Term() != 7 {
+				t.Errorf("phase %s, term %d", s.m.Phase(), s.m.Term())
+			}
+		})
+	}
 	t.Run("that ACQUIRE was refused", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")
@@ -423,5 +435,18 @@ func TestWhatIsShown(t *testing.T) {
 	s.on(done(TxRelease), "Lease")
 	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
 		t.Errorf("in standby again: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
+	}
+}
+
+// Whatever a term has set is gone after its release.
+func TestNothingOfATermIsLeft(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(ChildDead{Status: "exited"})
+	s.on(s.leading(replacedBy("other", 8)), "RunPostStop")
+	s.on(HookDone{}, "RELEASE")
+	s.on(done(TxRelease), "Lease")
+	if !reflect.DeepEqual(s.m.term, termState{}) {
+		t.Errorf("left over: %+v", s.m.term)
 	}
 }

@@ -148,7 +148,7 @@ func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
 	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
 		return 0, err
 	}
-	return boottime.Now() + d.LeaseRemaining, nil
+	return boottime.Now() + time.Duration(d.LeaseRemaining), nil
 }
 
 // lostHost measures what follows when the ephemerals of a leader vanish whose host is lost, so that nobody closes its

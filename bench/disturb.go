@@ -137,8 +137,8 @@ func (c *calm) watch(ctx context.Context, api string) error {
 			}
 			term = d.Term
 		}
-		c.least = min(c.least, d.LeaseRemaining)
-		if ends := asked + d.LeaseRemaining; ends > end+100*time.Millisecond {
+		c.least = min(c.least, time.Duration(d.LeaseRemaining))
+		if ends := asked + time.Duration(d.LeaseRemaining); ends > end+100*time.Millisecond {
 			c.renewals, end = c.renewals+1, ends
 		}
 	}

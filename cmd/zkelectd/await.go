@@ -50,11 +50,10 @@ func await(ctx context.Context, g group, given request.Given, limit time.Duratio
 		return fmt.Errorf("not there after %s (--timeout); the order stands: %s", limit, last)
 	}
 	rec := end.Current.Record
-	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, time.Since(began)
+	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
 	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
-		d := time.Duration(*t.Leaderless)
-		r.Leaderless = &d
-		r.say(fmt.Sprintf("%s (%s) leads in term %d, %s without a leader", rec.Node, rec.Site, rec.Term, d.Round(100*time.Microsecond)))
+		r.Leaderless = t.Leaderless
+		r.say(fmt.Sprintf("%s (%s) leads in term %d, %s without a leader", rec.Node, rec.Site, rec.Term, time.Duration(*t.Leaderless).Round(100*time.Microsecond)))
 		return nil
 	}
 	r.say(fmt.Sprintf("%s (%s) leads in term %d", rec.Node, rec.Site, rec.Term))

@@ -97,13 +97,13 @@ func TestDocumentedOrders(t *testing.T) {
 	}
 	here := strings.NewReplacer("n1:7980", f.address("n1"), "/run/zkelectd/api.sock", f.socket("n2"))
 	// Who and when are the example's own.
-	own := regexp.MustCompile(`"(term|age_ns)":\d+|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
+	own := regexp.MustCompile(`"(term)":\d+|"(age)":"[^"]+"|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
 	for _, s := range shown {
 		script, want, _ := strings.Cut(s, "\n")
 		cmd := exec.Command("sh", "-euc", here.Replace(script))
 		cmd.Env = append(os.Environ(), "TOKEN="+nightsToken)
 		out, err := cmd.CombinedOutput()
-		if err != nil || own.ReplaceAllString(strings.TrimSpace(string(out)), "$1$2$3") != own.ReplaceAllString(want, "$1$2$3") {
+		if err != nil || own.ReplaceAllString(strings.TrimSpace(string(out)), "$1$2$3$4") != own.ReplaceAllString(want, "$1$2$3$4") {
 			t.Errorf("%s: %v\n%s\nnot\n%s", script, err, out, want)
 		}
 	}

@@ -93,7 +93,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 		t.Helper()
 		f.eventually(what, func() bool { return ok(f.snapshot().Control.Record) })
 	}
-	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"order":1,"says":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
+	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"order":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
 	f.until("b leads", leads("b"))
 	f.eventually("the history says who", func() bool {
 		out, err := f.run("history")

@@ -33,13 +33,13 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	victim, victims := counting(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining_ns":1500000000}`))
+		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining":"1.5s"}`))
 	})
 	forged, asked := counting(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+victim+"/leader", http.StatusFound)
 	})
 	honest, _ := counting(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining_ns":1500000000}`))
+		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining":"1.5s"}`))
 	})
 	_, port, _ := net.SplitHostPort(victim)
 	for name, c := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
 	"zkelectd/internal/request"
@@ -66,8 +67,8 @@ func (o *order) does(ask func(args []string) request.Request, arrived arrival) *
 			if err != nil {
 				return err
 			}
-			r := report{Order: given.ID, Says: given.Says, out: cmd.OutOrStdout(), json: o.output == "json"}
-			r.say(given.Says...)
+			r := report{Order: given.ID, Messages: given.Messages, out: cmd.OutOrStdout(), json: o.output == "json"}
+			r.say(given.Messages...)
 			if o.wait && arrived != nil {
 				err = await(ctx, g, given, o.limit, arrived, &r)
 			}
@@ -79,13 +80,13 @@ func (o *order) does(ask func(args []string) request.Request, arrived arrival) *
 
 // report tells how an order goes: line by line to people, at the end as JSON.
 type report struct {
-	Order      int64          `json:"order"`
-	Says       []string       `json:"says"`
-	Leader     string         `json:"leader,omitempty"`
-	Site       string         `json:"site,omitempty"`
-	Term       int64          `json:"term,omitempty"`
-	Took       time.Duration  `json:"took_ns,omitempty"`
-	Leaderless *time.Duration `json:"leaderless_ns,omitempty"`
+	Order      int64             `json:"order"`
+	Messages   []string          `json:"messages"`
+	Leader     string            `json:"leader,omitempty"`
+	Site       string            `json:"site,omitempty"`
+	Term       int64             `json:"term,omitempty"`
+	Took       cluster.Duration  `json:"took,omitempty"`
+	Leaderless *cluster.Duration `json:"leaderless,omitempty"`
 
 	out  io.Writer
 	json bool

@@ -85,9 +85,9 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 			}
 		}
 		if r.Op != nil && dry {
-			fmt.Fprintf(w, "  would be %s\n", plain(r.Says))
+			fmt.Fprintf(w, "  would be %s\n", plain(r.Action))
 		} else {
-			fmt.Fprintf(w, "  %s\n", plain(r.Says))
+			fmt.Fprintf(w, "  %s\n", plain(r.Action))
 		}
 	}
 	if len(refused) > 0 {

@@ -137,7 +137,7 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 	until(t, a, "a leads", status.Daemon.Leads)
 	b, bDone := run(t, root, "b")
 	until(t, b, "b has seen the decision", func(v status.Daemon) bool { return v.Elected == "a" })
-	if v := a.View(); !v.Elector || v.Term == 0 || v.LeaseRemaining <= 0 || v.LeaseRemaining > 4500*time.Millisecond {
+	if v := a.View(); !v.Elector || v.Term == 0 || v.LeaseRemaining <= 0 || v.LeaseRemaining > cluster.Duration(4500*time.Millisecond) {
 		t.Errorf("the leader shows %+v", v)
 	}
 	if v := b.View(); v.Elector || v.Leads() || v.Phase != "standby" {

@@ -269,7 +269,7 @@ func (l *loop) line() string { return line(l.view(), l.snap, l.d.refused != "") 
 func (l *loop) view() status.Daemon {
 	v := status.Daemon{
 		Node: l.d.config().Node.ID, Site: l.d.config().Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(l.machine.Phase()),
-		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: l.budget.Lease, Elector: l.snap.Elector, SessionTimeout: l.budget.Session,
+		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: cluster.Duration(l.budget.Lease), Elector: l.snap.Elector, SessionTimeout: cluster.Duration(l.budget.Session),
 		Note: l.elector.note, Holding: l.elector.holding, Newer: l.d.newer, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
 		Unit: l.d.config().Child.Unit, Containment: string(l.d.opt.Guard.Containment()), Unkillable: l.d.opt.Guard.Unkillable(),

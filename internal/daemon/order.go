@@ -150,7 +150,7 @@ func (l *loop) serveRequest(e orderRequest) (request.Given, error) {
 	})
 	if err == nil {
 		o := e.request.Order
-		l.d.log.Info("order given", "order", given.ID, "what", e.request.Kind, "by", o.By, "reason", o.Reason, "says", given.Says)
+		l.d.log.Info("order given", "order", given.ID, "what", e.request.Kind, "by", o.By, "reason", o.Reason, "messages", given.Messages)
 	}
 	return given, err
 }

@@ -26,7 +26,7 @@ func TestOrdersAreGivenOnTheDaemonsSession(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	given, err := a.Order(t.Context(), pausing)
-	if err != nil || given.ID != 1 || len(given.Says) != 1 {
+	if err != nil || given.ID != 1 || len(given.Messages) != 1 {
 		t.Errorf("%+v %v", given, err)
 	}
 	until(t, a, "it is seen", func(v status.Daemon) bool { return v.Paused })

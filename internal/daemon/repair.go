@@ -19,9 +19,9 @@ type Repair struct {
 	// Name is one of [Repairable], Fault what is wrong with the record.
 	Name  string
 	Fault error
-	// Says is what is done about it, or who does it. Op is the write, nil where there is nothing for an operator to write.
-	Says string
-	Op   *cluster.Op
+	// Action says what is done about it, or who does it. Op is the write, nil where there is nothing for an operator to write.
+	Action string
+	Op     *cluster.Op
 	// Refused reports whether the record must be left alone: a newer version has written it.
 	Refused bool
 }
@@ -86,7 +86,7 @@ func fenceFault(s cluster.Slot[cluster.Fence]) error {
 func (r *Repair) plan(p cluster.Paths, d Damage) error {
 	var newer *cluster.NewerVersionError
 	if errors.As(r.Fault, &newer) {
-		r.Refused, r.Says = true, "left alone: a newer zkelectd has written it; repair it from a host with that version"
+		r.Refused, r.Action = true, "left alone: a newer zkelectd has written it; repair it from a host with that version"
 		return nil
 	}
 	s, set := &d.Snapshot, func(path string, version int32, data []byte) {
@@ -104,17 +104,17 @@ func (r *Repair) plan(p cluster.Paths, d Damage) error {
 		}
 		rec.By, rec.Time = d.By, d.Wall
 		set(p.Policy(), s.Policy.Stat.Version, cluster.Encode(&rec))
-		r.Says = fmt.Sprintf("replaced by the policy of the configuration (%s), as revision %d", rec.Type, rec.Revision)
+		r.Action = fmt.Sprintf("replaced by the policy of the configuration (%s), as revision %d", rec.Type, rec.Revision)
 	case "control":
 		var empty cluster.Control
 		empty.Continue(s.Elected.Record.Order)
 		set(p.Control(), s.Control.Stat.Version, cluster.Encode(&empty))
-		r.Says = "emptied: what operators had asked for before (a pause, moves, cordons) no longer holds"
+		r.Action = "emptied: what operators had asked for before (a pause, moves, cordons) no longer holds"
 	case "history":
 		set(p.History(), d.HistoryStat.Version, cluster.EncodeHistory(&cluster.History{}))
-		r.Says = "emptied: the terms so far are lost"
+		r.Action = "emptied: the terms so far are lost"
 	default:
-		r.Says = "repaired by the elector: run a daemon, and see 'zkelectd explain' if it does not"
+		r.Action = "repaired by the elector: run a daemon, and see 'zkelectd explain' if it does not"
 	}
 	return nil
 }

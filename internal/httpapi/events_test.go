@@ -137,7 +137,7 @@ func TestBeats(t *testing.T) {
 		}
 		if l.lines.Text() == "event: "+eventBeat {
 			l.lines.Scan()
-			if want := `data: {"node":"a","term":7,"state":"stuck","age_ns":3600000000000}`; l.lines.Text() != want {
+			if want := `data: {"node":"a","term":7,"state":"stuck","age":"1h0m0s"}`; l.lines.Text() != want {
 				t.Errorf("%s, want %s", l.lines.Text(), want)
 			}
 			return

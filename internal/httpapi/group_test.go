@@ -85,7 +85,7 @@ func TestTheGroup(t *testing.T) {
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || !strings.Contains(rec.Body.String(), c.want) {
 			t.Errorf("%s: %d %s (%v), want %d with %s", c.name, rec.Code, rec.Body, err, c.code, c.want)
 		}
-		if got["node"] != "a" || got["term"] != 7.0 || got["state"] == nil || got["age_ns"] == nil {
+		if got["node"] != "a" || got["term"] != 7.0 || got["state"] == nil || got["age"] == nil {
 			t.Errorf("%s is not stamped: %v", c.name, got)
 		}
 		if strings.Contains(rec.Body.String(), "<img") {

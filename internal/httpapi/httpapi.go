@@ -157,7 +157,7 @@ type stamp struct {
 	Term  int64  `json:"term"`
 	State string `json:"state"`
 	// Age is that of the daemon's view.
-	Age time.Duration `json:"age_ns"`
+	Age cluster.Duration `json:"age"`
 }
 
 func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.Newest(), v.State(), v.Age} }

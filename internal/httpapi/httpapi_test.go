@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/page"
 	"zkelectd/internal/status"
 )
@@ -21,20 +22,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func standby() status.Daemon {
 	return status.Daemon{
 		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
-		SessionTimeout: 6 * time.Second, Published: 1, At: 1, Heard: 1, Elected: "b", ElectedTerm: 7,
+		SessionTimeout: cluster.Duration(6 * time.Second), Published: 1, At: 1, Heard: 1, Elected: "b", ElectedTerm: 7,
 	}
 }
 
 func leader() status.Daemon {
 	v := standby()
-	v.Phase, v.Term, v.Elected, v.LeaseRemaining = "leading", 7, "a", 1500*time.Millisecond
+	v.Phase, v.Term, v.Elected, v.LeaseRemaining = "leading", 7, "a", cluster.Duration(1500*time.Millisecond)
 	return v
 }
 
 // stuck is a leader whose loop has not turned for an hour.
 func stuck() status.Daemon {
 	v := leader()
-	v.Age = time.Hour
+	v.Age = cluster.Duration(time.Hour)
 	return v
 }
 
@@ -55,7 +56,7 @@ func TestProbes(t *testing.T) {
 	ill := standby()
 	ill.Unhealthy = "disk"
 	deaf := standby()
-	deaf.HeardAge = time.Hour
+	deaf.LastResponseAge = cluster.Duration(time.Hour)
 	for _, c := range []struct {
 		name string
 		view status.Daemon
@@ -97,7 +98,7 @@ func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
 			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil {
 				t.Errorf("%s %s: %d %s: %v", method, path, rec.Code, rec.Body, err)
 			}
-			if got["node"] != "a" || got["term"] != 7.0 || got["state"] != "stuck" || got["age_ns"] != 3600e9 {
+			if got["node"] != "a" || got["term"] != 7.0 || got["state"] != "stuck" || got["age"] != "1h0m0s" {
 				t.Errorf("%s %s: %v", method, path, got)
 			}
 			for name, want := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -75,12 +76,12 @@ var metrics = []metric{
 	{"zkelectd_is_elector", gauge, nil, "1 if this daemon is the elector, and ZooKeeper answers it.", oneIf(elects)},
 	{"zkelectd_state", gauge, []string{"state"}, "1 for the state that this daemon is in, as in the answers of the probes.", func(s sight, emit emitter) { emit(1.0, s.State()) }},
 	{"zkelectd_term", gauge, nil, "The term of the newest decision that this daemon has seen.", value(func(s sight) float64 { return float64(s.ElectedTerm) })},
-	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease; 0 without one.", value(func(s sight) float64 { return s.LeaseRemaining.Seconds() })},
-	{"zkelectd_lease_seconds", gauge, nil, "How long a lease is when it has just been renewed; 0 before there is a session.", value(func(s sight) float64 { return cluster.Lease(s.SessionTimeout).Seconds() })},
-	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one.", value(func(s sight) float64 { return s.SessionTimeout.Seconds() })},
+	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease; 0 without one.", value(func(s sight) float64 { return time.Duration(s.LeaseRemaining).Seconds() })},
+	{"zkelectd_lease_seconds", gauge, nil, "How long a lease is when it has just been renewed; 0 before there is a session.", value(func(s sight) float64 { return cluster.Lease(time.Duration(s.SessionTimeout)).Seconds() })},
+	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one.", value(func(s sight) float64 { return time.Duration(s.SessionTimeout).Seconds() })},
 	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.Stuck() == "" })},
-	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's loop last published its state.", value(func(s sight) float64 { return s.Age.Seconds() })},
-	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since the start of the last read that ZooKeeper answered.", value(func(s sight) float64 { return s.HeardAge.Seconds() })},
+	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's loop last published its state.", value(func(s sight) float64 { return time.Duration(s.Age).Seconds() })},
+	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since the start of the last read that ZooKeeper answered.", value(func(s sight) float64 { return time.Duration(s.LastResponseAge).Seconds() })},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
 	{"zkelectd_child_up", gauge, nil, "1 if a process of the leader-only child is there.", oneIf(child)},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if something of the leader-only work cannot be killed: until it has ended nothing is released, and the session stays open.", oneIf(func(s sight) bool { return s.Unkillable != "" })},

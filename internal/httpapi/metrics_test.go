@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 	"zkelectd/internal/testhelper"
 )
@@ -46,9 +47,9 @@ func scrape(t *testing.T, v status.Daemon) string {
 func TestMetrics(t *testing.T) {
 	silent := standby()
 	silent.Elector = true
-	silent.Age = time.Hour
+	silent.Age = cluster.Duration(time.Hour)
 	cut, deaf := electing(), electing()
-	cut.Connected, deaf.HeardAge = false, time.Minute
+	cut.Connected, deaf.LastResponseAge = false, cluster.Duration(time.Minute)
 	hung, dead := stuck(), stuck()
 	hung.Child, dead.Child, dead.LeaseRemaining = true, true, 0
 	for name, c := range map[string]struct {

@@ -27,9 +27,9 @@ const (
 // ordered is the answer to an order: as the command prints it with -o json.
 type ordered struct {
 	stamp
-	Order int64    `json:"order"`
-	Says  []string `json:"says"`
-	By    string   `json:"by"`
+	Order    int64    `json:"order"`
+	Messages []string `json:"messages"`
+	By       string   `json:"by"`
 }
 
 // orders are the paths of orders, one for each kind.
@@ -112,7 +112,7 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) 
 	var refused *request.RefusedError
 	switch {
 	case err == nil:
-		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Says, req.Order.By})
+		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Messages, req.Order.By})
 	case errors.As(err, &refused):
 		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):

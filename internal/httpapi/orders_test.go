@@ -39,7 +39,7 @@ func commanded(t testing.TB, give func(context.Context, request.Request) (reques
 }
 
 func given(context.Context, request.Request) (request.Given, error) {
-	return request.Given{ID: 7, Says: []string{"done"}}, nil
+	return request.Given{ID: 7, Messages: []string{"done"}}, nil
 }
 
 func failing(err error) func(context.Context, request.Request) (request.Given, error) {
@@ -119,7 +119,7 @@ func TestOrdersAreGivenByWhoMay(t *testing.T) {
 	for _, kind := range request.Kinds() {
 		asked = nil
 		rec := command(handler, kind, plainest(kind))
-		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"order":7,"says":["done"],"by":"ann"}`) || len(asked) != 1 ||
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"order":7,"messages":["done"],"by":"ann"}`) || len(asked) != 1 ||
 			asked[0].Kind != kind || asked[0].Order.By != "ann" {
 			t.Errorf("%s: %d %s, asked %+v", kind, rec.Code, rec.Body, asked)
 		}

@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"net/http"
-	"time"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
 
@@ -12,8 +12,8 @@ type answer struct {
 	stamp
 	Answer bool `json:"answer"`
 	// Why is the reason for a no.
-	Why            string        `json:"why,omitempty"`
-	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	Why            string           `json:"why,omitempty"`
+	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 }
 
 // questions are what can be asked with yes or no; each says why not.

@@ -176,7 +176,7 @@ async function post(kind, body) {
       method: 'POST', cache: 'no-store', headers: { 'Content-Type': 'application/json', ...credentials() }, body: JSON.stringify(body), signal: AbortSignal.timeout(answerLimit),
     });
     const answer = await response.json();
-    return { code: response.status, text: response.ok ? [answer.says].flat().join('; ') : answer.error || response.statusText };
+    return { code: response.status, text: response.ok ? [answer.messages].flat().join('; ') : answer.error || response.statusText };
   } catch {
     return { code: 0, text: 'There was no answer. It is not known whether the order was given: see “Orders and exclusions”.' };
   }

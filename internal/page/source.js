@@ -1,6 +1,6 @@
 // What the page knows, and how far it can be trusted. The stream of events says that something has changed; what, is then
 // asked for. Who leads is also asked for every few seconds, because only the elector and who holds leadership hear of it.
-import { heardDate, moment, passed } from './clock.js';
+import { heardDate, milliseconds, moment, passed } from './clock.js';
 
 const beatLimit = 30000; // no event and no beat for so long: the daemon, or the way to it, is gone
 const answerLimit = 15000; // as old may the last answer about the group be
@@ -154,7 +154,7 @@ async function read() {
   known.groupError = body.group_error || '';
   if (!body.group) return;
   follow(body.group);
-  const now = JSON.stringify(body.group, (name, value) => (['left_ns', 'latency_ms', 'score'].includes(name) ? undefined : value));
+  const now = JSON.stringify(body.group, (name, value) => (['remaining', 'latency_ms', 'score'].includes(name) ? undefined : value));
   if (now === shape && passed(shapedAt) < 30000) return;
   judge();
   const [history, explain] = await Promise.all([ask('v1/history?n=30'), ask('v1/explain')]);
@@ -184,7 +184,7 @@ async function readLease() {
   const asked = moment();
   try {
     const { body } = await ask('leader');
-    known.lease = { term: body.term, holds: body.answer === true, why: body.why || '', left: (body.lease_remaining_ns || 0) / 1e6, asked };
+    known.lease = { term: body.term, holds: body.answer === true, why: body.why || '', left: milliseconds(body.lease_remaining) || 0, asked };
   } catch {
     // What was told before runs out by itself.
   }

@@ -216,8 +216,8 @@ const noteworthy = (m) => (m.roles.length ? 2 : m.health === 'ok' ? 0 : 1);
 
 // lasting has the time an order ends instead of what is left, which is another each time.
 function lasting(o) {
-  const { left_ns: left, ...rest } = o;
-  return { ...rest, ends: left == null ? 0 : Math.round((daemonTime() + left / 1e6) / 2000) * 2000 };
+  const { remaining, ...rest } = o;
+  return { ...rest, ends: remaining == null ? 0 : Math.round((daemonTime() + milliseconds(remaining)) / 2000) * 2000 };
 }
 
 // steady drops what changes with every look.
@@ -352,7 +352,7 @@ export function tick() {
 function drawLease(meter) {
   const l = known.lease;
   const g = known.group;
-  const total = (known.status.lease_ns || 0) / 1e6;
+  const total = milliseconds(known.status.lease) || 0;
   const left = live() && l && l.holds && l.term === g.term ? l.left - passed(l.asked) : 0;
   const share = total > 0 ? Math.min(1, Math.max(0, left / total)) : 0;
   meter.firstElementChild.style.transform = `scaleX(${share})`;

@@ -108,7 +108,7 @@ func Uncordon(q whatif.Question, o Order, node, site string, all bool) (Given, e
 		d.next.End(c.ID, c.Words(), "lifted by "+o.By, q.Wall)
 		return true
 	})
-	if len(d.given.Says) == 0 {
+	if len(d.given.Messages) == 0 {
 		return Given{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
 	}
 	if all {

@@ -37,8 +37,8 @@ func TestCordonAndDrain(t *testing.T) {
 				h.orders().Pause = &cluster.Pause{Order: ann(1)}
 			}
 			given, err := h.gives(cordon(c.order, c.node, c.site, c.drain))
-			if err != nil || !slices.Equal(given.Says, []string{c.says}) || given.Control.LastOrder != c.last+" by bob@host" {
-				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, given.Says, given.Control.LastOrder)
+			if err != nil || !slices.Equal(given.Messages, []string{c.says}) || given.Control.LastOrder != c.last+" by bob@host" {
+				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, given.Messages, given.Control.LastOrder)
 				continue
 			}
 			d := cluster.Duration(c.order.For)
@@ -60,8 +60,8 @@ func TestAForcedDrainWaitsForSomebodyElse(t *testing.T) {
 	o := bob()
 	o.Force = true
 	given, err := h.gives(cordon(o, "a1", "", true))
-	if err != nil || !slices.Equal(given.Says, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
-		t.Fatalf("%v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
+		t.Fatalf("%v, %q", err, given.Messages)
 	}
 	if out := h.after(given); out.Leader.ID != "a1" {
 		t.Errorf("then %q leads", out.Leader.ID)
@@ -122,8 +122,8 @@ func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
 		}
 		target := c.move.Target()
 		done, ended := given.Control.Ended(1)
-		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Says[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
-			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, given.Control.Move, given.Says)
+		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Messages[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
+			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, given.Control.Move, given.Messages)
 		}
 		if c.ends && (done.What != "move to "+target || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
 			t.Errorf("%s: ended as %+v", name, done)
@@ -154,8 +154,8 @@ func TestUncordon(t *testing.T) {
 		}
 		h.orders().Last = 9
 		given, err := h.gives(uncordon(bob(), c.node, c.site, c.all))
-		if err != nil || !slices.Equal(given.Says, c.says) || len(given.Control.Cordons) != 4-len(c.lifted) {
-			t.Errorf("%s: %v, says %q, left %+v", name, err, given.Says, given.Control.Cordons)
+		if err != nil || !slices.Equal(given.Messages, c.says) || len(given.Control.Cordons) != 4-len(c.lifted) {
+			t.Errorf("%s: %v, says %q, left %+v", name, err, given.Messages, given.Control.Cordons)
 		}
 		for _, id := range c.lifted {
 			if done, ok := given.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
@@ -181,8 +181,8 @@ func TestStepDown(t *testing.T) {
 			h.orders().Pause = &cluster.Pause{Order: ann(1)}
 		}
 		given, err := h.gives(stepDown(lasting))
-		if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
-			t.Fatalf("%s: %v, %q", name, err, given.Says)
+		if err != nil || !slices.Equal(given.Messages, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
+			t.Fatalf("%s: %v, %q", name, err, given.Messages)
 		}
 		c := given.Control.Cordons
 		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Left) != 5*time.Minute || given.Control.LastOrder != "step-down of a1 by bob@host" {
@@ -199,14 +199,14 @@ func TestSteppingDownEndsAMoveToTheLeader(t *testing.T) {
 	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b1"}
 	given, err := h.gives(stepDown(bob()))
 	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and is not chosen; a1 (dc1) takes over"}
-	if err != nil || !slices.Equal(given.Says, want) || given.Control.Move != nil {
-		t.Errorf("%v, %q, %+v", err, given.Says, given.Control.Move)
+	if err != nil || !slices.Equal(given.Messages, want) || given.Control.Move != nil {
+		t.Errorf("%v, %q, %+v", err, given.Messages, given.Control.Move)
 	}
 }
 
 func TestTheElectedStepsDownBeforeItLeads(t *testing.T) {
-	if given, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || given.Says[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
-		t.Errorf("%v, %q", err, given.Says)
+	if given, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || given.Messages[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 	h := group(t).elects("a1")
 	h.q.Snapshot.Members = h.q.Snapshot.Members[1:]

@@ -81,7 +81,7 @@ func ClearStrikes(q whatif.Question, o Order, node string) (Given, error) {
 			d.say("cleared: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
 		}
 	}
-	if len(d.given.Says) == 0 {
+	if len(d.given.Messages) == 0 {
 		if node == "" {
 			return Given{}, errors.New("no node has strikes")
 		}

@@ -109,8 +109,8 @@ func (h *house) gives(command func(whatif.Question) (Given, error)) (Given, erro
 		return given, err
 	}
 	last := before.Control.Record.Last
-	if given.ID != last+1 || given.Control.Last != last+1 || len(given.Says) == 0 {
-		h.t.Fatalf("order %d after %d, the last is %d, says %q", given.ID, last, given.Control.Last, given.Says)
+	if given.ID != last+1 || given.Control.Last != last+1 || len(given.Messages) == 0 {
+		h.t.Fatalf("order %d after %d, the last is %d, says %q", given.ID, last, given.Control.Last, given.Messages)
 	}
 	if !strings.HasSuffix(given.Control.LastOrder, " by bob@host") {
 		h.t.Fatalf("the last order is %q", given.Control.LastOrder)

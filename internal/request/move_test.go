@@ -56,8 +56,8 @@ func TestMove(t *testing.T) {
 	} {
 		h := c.group(t)
 		given, err := h.gives(move(c.order, c.node, c.site))
-		if err != nil || !slices.Equal(given.Says, c.says) {
-			t.Errorf("%s: %v, says %q", name, err, given.Says)
+		if err != nil || !slices.Equal(given.Messages, c.says) {
+			t.Errorf("%s: %v, says %q", name, err, given.Messages)
 			continue
 		}
 		want := &cluster.Move{Order: cluster.Order{
@@ -96,8 +96,8 @@ func TestAMoveToASiteTakesWhoMayLeadThere(t *testing.T) {
 	h := group(t).leads("a1")
 	h.node("b1").Unhealthy = "no disk"
 	given, err := h.gives(move(bob(), "", "dc2"))
-	if err != nil || given.Says[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, given.Says)
+	if err != nil || given.Messages[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 }
 
@@ -107,8 +107,8 @@ func TestTheLeaderIsWhoHoldsLeadership(t *testing.T) {
 	h.elects("a1")
 	h.q.Snapshot.Elected.Record.Term = 8
 	given, err := h.gives(move(bob(), "b2", ""))
-	if err != nil || given.Says[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, given.Says)
+	if err != nil || given.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestElect(t *testing.T) {
 	h.orders().Pause = &cluster.Pause{Order: ann(1)}
 	h.orders().Last = 4
 	given, err := h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Says, []string{"a1 (dc1) takes over"}) || given.Control.Reelect == nil || given.Control.Reelect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
+	if err != nil || !slices.Equal(given.Messages, []string{"a1 (dc1) takes over"}) || given.Control.Reelect == nil || given.Control.Reelect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
 		t.Errorf("%v, %+v", err, given)
 	}
 	if out := h.after(given); out.Leader.ID != "a1" {
@@ -127,8 +127,8 @@ func TestElect(t *testing.T) {
 	h = group(t).leads("a1")
 	h.orders().Move = &cluster.Move{Order: ann(1), Node: "a1"}
 	given, err = h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Says, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
-		t.Errorf("%v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 
 	h = group(t)
@@ -136,8 +136,8 @@ func TestElect(t *testing.T) {
 		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
 	}
 	given, err = h.gives(reelect(bob()))
-	if err != nil || len(given.Says) != 1 || !strings.HasPrefix(given.Says[0], "nobody may lead: a1: unhealthy: no disk") {
-		t.Errorf("%v, %q", err, given.Says)
+	if err != nil || len(given.Messages) != 1 || !strings.HasPrefix(given.Messages[0], "nobody may lead: a1: unhealthy: no disk") {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 }
 
@@ -145,8 +145,8 @@ func TestAnElectionGoesPastAMove(t *testing.T) {
 	h := group(t).leads("b2")
 	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b2"}
 	given, err := h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Says, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
-		t.Errorf("%v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
+		t.Errorf("%v, %q", err, given.Messages)
 	}
 	if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Order != given.ID || d.Elect.OrderBy != "bob@host" {
 		t.Errorf("decides %+v", d.Elect)

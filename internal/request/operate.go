@@ -26,9 +26,9 @@ type Order struct {
 // Given is an order to be written.
 type Given struct {
 	Control cluster.Control
-	// ID is its number, Says what will happen, in words.
-	ID   int64
-	Says []string
+	// ID is its number, Messages what will happen, in words.
+	ID       int64
+	Messages []string
 }
 
 // draft is an order that is being made out.
@@ -61,7 +61,7 @@ func (d *draft) number() cluster.Order {
 }
 
 func (d *draft) say(format string, args ...any) {
-	d.given.Says = append(d.given.Says, fmt.Sprintf(format, args...))
+	d.given.Messages = append(d.given.Messages, fmt.Sprintf(format, args...))
 }
 
 // finish completes the order; what goes into the record for others who give one at the same time.

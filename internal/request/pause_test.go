@@ -29,8 +29,8 @@ func TestPause(t *testing.T) {
 		h := group(t).leads("a1")
 		h.orders().Pause, h.orders().Last = c.before, 3
 		given, err := h.gives(pause(c.order, c.hard))
-		if err != nil || !slices.Equal(given.Says, c.says) || given.Control.LastOrder != c.last {
-			t.Errorf("%s: %v, %q, the last is %q", name, err, given.Says, given.Control.LastOrder)
+		if err != nil || !slices.Equal(given.Messages, c.says) || given.Control.LastOrder != c.last {
+			t.Errorf("%s: %v, %q, the last is %q", name, err, given.Messages, given.Control.LastOrder)
 		}
 		d := cluster.Duration(c.order.For)
 		want := &cluster.Pause{Order: cluster.Order{ID: 4, By: "bob@host", Reason: "test", For: d, Left: d, Time: wall}, Hard: c.hard}
@@ -50,7 +50,7 @@ func TestResume(t *testing.T) {
 		h := group(t).leads("a1")
 		h.orders().Pause, h.orders().Last = &cluster.Pause{Order: ann(3), Hard: hard}, 3
 		given, err := h.gives(resume(bob()))
-		if err != nil || !slices.Equal(given.Says, []string{"ended: the pause by ann@host: new kernel"}) || given.Control.Pause != nil || given.Control.LastOrder != "resume by bob@host" {
+		if err != nil || !slices.Equal(given.Messages, []string{"ended: the pause by ann@host: new kernel"}) || given.Control.Pause != nil || given.Control.LastOrder != "resume by bob@host" {
 			t.Errorf("%v, %+v", err, given)
 		}
 		if done, ok := given.Control.Ended(3); !ok || done.What != "pause" || done.Outcome != "ended by bob@host" || !done.Time.Equal(wall) {
@@ -75,8 +75,8 @@ func TestClearStrikes(t *testing.T) {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Elected.Record.Exclusions = strikes
 		given, err := h.gives(clearStrikes(bob(), c.node))
-		if err != nil || !slices.Equal(given.Says, c.says) || given.Control.LastOrder != c.last {
-			t.Fatalf("%s: %v, %q, the last is %q", name, err, given.Says, given.Control.LastOrder)
+		if err != nil || !slices.Equal(given.Messages, c.says) || given.Control.LastOrder != c.last {
+			t.Fatalf("%s: %v, %q, the last is %q", name, err, given.Messages, given.Control.LastOrder)
 		}
 		f := given.Control.ClearedStrikes
 		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != given.ID || f[0].By != "bob@host" {

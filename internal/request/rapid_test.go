@@ -131,11 +131,11 @@ func TestAMoveThatIsGivenComesTrue(t *testing.T) {
 		}
 		out := h.after(given)
 		if !out.Led() || !given.Control.Move.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
-			t.Fatalf("given to %s, but %q is foreseen to lead: %q", given.Control.Move.Target(), out.Leader.ID, given.Says)
+			t.Fatalf("given to %s, but %q is foreseen to lead: %q", given.Control.Move.Target(), out.Leader.ID, given.Messages)
 		}
 		leader := h.settles(given)
 		if leader == "" || !given.Control.Move.Meets(leader, h.node(leader).Site) {
-			t.Fatalf("given to %s, but %q leads: %q", given.Control.Move.Target(), leader, given.Says)
+			t.Fatalf("given to %s, but %q leads: %q", given.Control.Move.Target(), leader, given.Messages)
 		}
 	})
 }
@@ -153,10 +153,10 @@ func TestWhoStepsDownDoesNotLead(t *testing.T) {
 			return
 		}
 		if out := h.after(given); !out.Led() || out.Leader.ID == old {
-			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, given.Says)
+			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, given.Messages)
 		}
 		if leader := h.settles(given); leader == "" || leader == old {
-			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, given.Says)
+			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, given.Messages)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestADrainedLeaderGoesUnlessForced(t *testing.T) {
 			return
 		}
 		if leader := h.settles(given); leader == m.ID {
-			t.Fatalf("drained, %s leads: %q", m.ID, given.Says)
+			t.Fatalf("drained, %s leads: %q", m.ID, given.Messages)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestRequests(t *testing.T) {
 			r.Node = "b1"
 		}
 		given, err := r.Give(group(t).leads("a1").q)
-		said := strings.Join(given.Says, "; ")
+		said := strings.Join(given.Messages, "; ")
 		var refused *RefusedError
 		if err != nil {
 			said = err.Error()

@@ -19,22 +19,22 @@ func unfit(h *house, ids ...string) *house {
 func TestAMoveToASiteWhereNobodyMayLeadIsRefused(t *testing.T) {
 	h := unfit(group(t), "a1", "a2", "b1", "b2")
 	if given, err := h.gives(move(bob(), "", "dc2")); err == nil {
-		t.Errorf("given: %q", given.Says)
+		t.Errorf("given: %q", given.Messages)
 	}
 }
 
 func TestNobodyLeadsOnASite(t *testing.T) {
 	given, err := group(t).gives(move(bob(), "", "dc2"))
-	if err != nil || !slices.Equal(given.Says, []string{"nobody leads: b1 is to"}) {
-		t.Errorf("move: %v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"nobody leads: b1 is to"}) {
+		t.Errorf("move: %v, %q", err, given.Messages)
 	}
 	given, err = group(t).gives(cordon(bob(), "", "dc1", false))
-	if err != nil || !slices.Equal(given.Says, []string{"site dc1 is not chosen any more"}) {
-		t.Errorf("cordon: %v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"site dc1 is not chosen any more"}) {
+		t.Errorf("cordon: %v, %q", err, given.Messages)
 	}
 	given, err = unfit(group(t), "a1", "a2", "b1", "b2").gives(cordon(bob(), "", "dc1", true))
-	if err != nil || !slices.Equal(given.Says, []string{"site dc1 is not chosen any more; nobody there leads"}) {
-		t.Errorf("drain: %v, %q", err, given.Says)
+	if err != nil || !slices.Equal(given.Messages, []string{"site dc1 is not chosen any more; nobody there leads"}) {
+		t.Errorf("drain: %v, %q", err, given.Messages)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestAMoveDoesNotOutwaitACordon(t *testing.T) {
 		c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(o), Node: id})
 	}
 	if given, err := h.gives(move(bob(), "b1", "")); err == nil {
-		t.Errorf("given: %q", given.Says)
+		t.Errorf("given: %q", given.Messages)
 	} else if !strings.Contains(err.Error(), "b1 may not lead: b1: cordoned by ann@host") {
 		t.Error(err)
 	}
@@ -92,7 +92,7 @@ func TestAStepDownEndsNoCordon(t *testing.T) {
 		t.Fatalf("%v, %+v", err, given.Control.Cordons)
 	}
 	given, err = h.gives(cordon(bob(), "a1", "", false))
-	if err != nil || given.Says[0] != "replaces: cordoned by ann@host: new kernel" || len(given.Control.Cordons) != 1 {
-		t.Errorf("%v, %q, %+v", err, given.Says, given.Control.Cordons)
+	if err != nil || given.Messages[0] != "replaces: cordoned by ann@host: new kernel" || len(given.Control.Cordons) != 1 {
+		t.Errorf("%v, %q, %+v", err, given.Messages, given.Control.Cordons)
 	}
 }

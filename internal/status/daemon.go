@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 // Daemon is what one daemon shows of itself. Its loop publishes it; who asks sees it by [Daemon.Asked].
@@ -32,11 +34,11 @@ type Daemon struct {
 	// Term is the one it holds, 0 if none.
 	Term int64 `json:"term,omitempty"`
 	// LeaseEnds is on the host's CLOCK_BOOTTIME; LeaseRemaining is what is left of it when asked.
-	LeaseEnds      time.Duration `json:"-"`
-	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	LeaseEnds      time.Duration    `json:"-"`
+	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 	// Lease is how long it lasts from each renewal.
-	Lease          time.Duration `json:"lease_ns,omitempty"`
-	SessionTimeout time.Duration `json:"session_timeout_ns,omitempty"`
+	Lease          cluster.Duration `json:"lease,omitempty"`
+	SessionTimeout cluster.Duration `json:"session_timeout,omitempty"`
 	// Elected is the node of the newest decision that this daemon has seen, Cause and Reason are why.
 	Elected     string `json:"elected,omitempty"`
 	ElectedSite string `json:"elected_site,omitempty"`
@@ -65,9 +67,9 @@ type Daemon struct {
 	At        time.Duration `json:"-"`
 	Heard     time.Duration `json:"-"`
 	Published time.Duration `json:"-"`
-	// Age is that of the view, HeardAge how long ago ZooKeeper was last heard, both when asked.
-	Age      time.Duration `json:"age_ns"`
-	HeardAge time.Duration `json:"heard_age_ns,omitempty"`
+	// Age is the age of the view, LastResponseAge the time since ZooKeeper last answered, both at the time of [Daemon.Asked].
+	Age             cluster.Duration `json:"age"`
+	LastResponseAge cluster.Duration `json:"last_response_age,omitempty"`
 }
 
 // Standing counts a site's members: those that policy lets lead, and the others; Excluded are those of the latter that have
@@ -82,12 +84,12 @@ func Pulse(session time.Duration) time.Duration { return min(session/4, 5*time.S
 
 // Asked is the view as of now, on the host's CLOCK_BOOTTIME.
 func (d Daemon) Asked(now time.Duration) Daemon {
-	d.Age, d.LeaseRemaining, d.HeardAge = now-d.Published, 0, 0
+	d.Age, d.LeaseRemaining, d.LastResponseAge = cluster.Duration(now-d.Published), 0, 0
 	if d.LeaseEnds > 0 {
-		d.LeaseRemaining = max(0, d.LeaseEnds-now)
+		d.LeaseRemaining = cluster.Duration(max(0, d.LeaseEnds-now))
 	}
 	if d.Heard > 0 {
-		d.HeardAge = now - d.Heard
+		d.LastResponseAge = cluster.Duration(now - d.Heard)
 	}
 	return d
 }
@@ -128,8 +130,9 @@ func (d Daemon) Stuck() string {
 	if !d.Loop {
 		return ""
 	}
-	if limit := max(time.Second, 2*Pulse(d.SessionTimeout)); d.Published == 0 || d.Age < 0 || d.Age > limit {
-		return fmt.Sprintf("the loop has not turned for %s, more than %s", d.Age.Round(time.Millisecond), limit)
+	age := time.Duration(d.Age)
+	if limit := max(time.Second, 2*Pulse(time.Duration(d.SessionTimeout))); d.Published == 0 || age < 0 || age > limit {
+		return fmt.Sprintf("the loop has not turned for %s, more than %s", age.Round(time.Millisecond), limit)
 	}
 	return ""
 }
@@ -139,13 +142,13 @@ func (d Daemon) NotReady() string {
 	if why := d.NotRegistered(); why != "" {
 		return why
 	}
-	switch limit := SurveyEvery + d.SessionTimeout; {
+	switch limit, age := SurveyEvery+time.Duration(d.SessionTimeout), time.Duration(d.LastResponseAge); {
 	case !d.Connected:
 		return "no ZooKeeper server is connected"
 	case d.At == 0:
 		return "the group has not been read yet"
-	case d.Heard == 0 || d.HeardAge > limit:
-		return fmt.Sprintf("ZooKeeper has not answered for %s, more than %s", d.HeardAge.Round(time.Millisecond), limit)
+	case d.Heard == 0 || age > limit:
+		return fmt.Sprintf("ZooKeeper has not answered for %s, more than %s", age.Round(time.Millisecond), limit)
 	}
 	return ""
 }

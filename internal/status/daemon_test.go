@@ -4,13 +4,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"zkelectd/internal/cluster"
 )
 
 // standing is a daemon in order, as of a minute after boot.
 func standing(change func(*Daemon)) Daemon {
 	const now = time.Minute
 	d := Daemon{
-		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: 6 * time.Second,
+		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
 		Published: now - 100*time.Millisecond, At: now - 20*time.Second, Heard: now - 5*time.Second,
 	}
 	change(&d)

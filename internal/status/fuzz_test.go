@@ -11,9 +11,9 @@ import (
 
 // An answer may come from anybody: it never makes more of the group than a lease that the leader can have.
 func FuzzLeased(f *testing.F) {
-	f.Add(`{"node":"a","term":7,"lease_remaining_ns":1500000000}`)
-	f.Add(`{"node":"b","term":7,"lease_remaining_ns":1500000000}`)
-	f.Add(`{"node":"a","term":7,"lease_remaining_ns":-1} {`)
+	f.Add(`{"node":"a","term":7,"lease_remaining":"1.5s"}`)
+	f.Add(`{"node":"b","term":7,"lease_remaining":"1.5s"}`)
+	f.Add(`{"node":"a","term":7,"lease_remaining":"-1ns"} {`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		before := Group{Leader: "a", Term: 7}
 		after := before.Leased(strings.NewReader(answer))
@@ -54,15 +54,15 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestALeaseIsTheLeadersOwn(t *testing.T) {
-	const own = `{"node":"a","term":7,"lease_remaining_ns":1500000000}`
+	const own = `{"node":"a","term":7,"lease_remaining":"1.5s"}`
 	for name, c := range map[string]struct {
 		answer string
 		left   time.Duration
 	}{
 		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
-		"below zero": {strings.Replace(own, "15", "-15", 1), 0}, "beyond all bounds": {strings.Replace(own, "15", "7500", 1), 0}, "cut": {own[:40], 0}, "a page": {"<html>", 0},
+		"below zero": {strings.Replace(own, "1.5", "-1.5", 1), 0}, "beyond all bounds": {strings.Replace(own, "1.5", "750", 1), 0}, "cut": {own[:40], 0}, "a page": {"<html>", 0},
 	} {
-		if got := (Group{Leader: "a", Term: 7}).Leased(strings.NewReader(c.answer)).LeaseRemaining; got != c.left {
+		if got := (Group{Leader: "a", Term: 7}).Leased(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
 			t.Errorf("%s: %s, want %s", name, got, c.left)
 		}
 	}

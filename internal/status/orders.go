@@ -14,7 +14,7 @@ import (
 func orders(s cluster.Snapshot) []Order {
 	var all []Order
 	add := func(kind, target string, o cluster.Order) {
-		all = append(all, Order{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Left: left(o)})
+		all = append(all, Order{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Remaining: remaining(o)})
 	}
 	c := s.Control.Record
 	if c.Pause != nil {
@@ -57,13 +57,13 @@ func exclusions(s cluster.Snapshot) []cluster.Exclusion {
 	return all
 }
 
-// left is by the clock of who looks, and never more than an elector has last written down. Only the elector's own count
+// remaining uses the clock of this host, and is never more than an elector last wrote down. Only the elector's own count
 // ends an order.
-func left(o cluster.Order) *time.Duration {
+func remaining(o cluster.Order) *cluster.Duration {
 	if o.For == 0 {
 		return nil
 	}
-	d := max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Left)))
+	d := cluster.Duration(max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Left))))
 	return &d
 }
 
@@ -82,8 +82,8 @@ func (o Order) String() string {
 	if o.Reason != "" {
 		text += " (" + o.Reason + ")"
 	}
-	if o.Left != nil {
-		return fmt.Sprintf("%s, about %s left", text, o.Left.Round(time.Second))
+	if o.Remaining != nil {
+		return fmt.Sprintf("%s, about %s left", text, time.Duration(*o.Remaining).Round(time.Second))
 	}
 	return text + ", until it is ended"
 }

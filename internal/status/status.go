@@ -41,8 +41,8 @@ type Group struct {
 	API string `json:"api,omitempty"`
 	// APIHost is the leader's host, empty unless the leader's own registration has this API address and the session of its
 	// leadership: no other address is to be asked.
-	APIHost        string        `json:"-"`
-	LeaseRemaining time.Duration `json:"lease_remaining_ns,omitempty"`
+	APIHost        string           `json:"-"`
+	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -95,8 +95,8 @@ type Order struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time"`
-	// Left is about how long it will hold, by this host's clock; nil without end.
-	Left *time.Duration `json:"left_ns,omitempty"`
+	// Remaining is about how long it will hold, by this host's clock; nil without end.
+	Remaining *cluster.Duration `json:"remaining,omitempty"`
 }
 
 // States of a group beside those of leader/current.
@@ -265,7 +265,7 @@ func (g Group) Leased(answer io.Reader) Group {
 	if err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d); err != nil || d.Node != g.Leader || d.Term != g.Term {
 		return g
 	}
-	if d.LeaseRemaining > 0 && d.LeaseRemaining < longestLease {
+	if d.LeaseRemaining > 0 && d.LeaseRemaining < cluster.Duration(longestLease) {
 		g.LeaseRemaining = d.LeaseRemaining
 	}
 	if d.Unkillable != "" {

@@ -32,7 +32,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 		fmt.Fprintf(b, "Leader   %s (site %s) elected, term %d, has not taken over yet\n", Plain(g.Leader), Plain(g.Site), g.Term)
 	}
 	if g.LeaseRemaining > 0 {
-		fmt.Fprintf(b, "Lease    %s left\n", g.LeaseRemaining.Round(10*time.Millisecond))
+		fmt.Fprintf(b, "Lease    %s left\n", time.Duration(g.LeaseRemaining).Round(10*time.Millisecond))
 	}
 	if g.Reason != "" {
 		fmt.Fprintf(b, "Why      %s: %s\n", Plain(g.Cause), Plain(g.Reason))

@@ -112,7 +112,7 @@ func runUndo(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
 	for _, spec := range f.PendingHooks {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
-		errs = append(errs, hook.Run(ctx, "hooks", argv, spec.Env, spec.Input, undoLimit))
+		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: undoLimit}.Run(ctx, spec.Input))
 	}
 	return errors.Join(errs...)
 }

@@ -136,9 +136,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer d.cancel()
 	abandoned := context.AfterFunc(d.opt.Guard.Context(), func() { d.Stop("the guard is lost") })
 	defer abandoned()
-	d.hooks = hook.NewQueue(hook.QueueOptions{
-		Name: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout, Log: d.log,
-	})
+	d.hooks = hook.NewQueue(hook.Hook{
+		Setting: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout,
+	}, d.log)
 	defer func() {
 		limited, cancel := context.WithTimeout(context.Background(), d.config().Hooks.Timeout)
 		defer cancel()

@@ -36,7 +36,8 @@ func askProgram(ctx context.Context, argv []string, ask policy.Input, timeout ti
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec.command is not set on this host"}
 	}
-	out, err := hook.Ask(ctx, "policy.exec.command", argv, child.Clean(os.Environ()), policy.QuestionJSON(ask), timeout)
+	program := hook.Hook{Setting: "policy.exec.command", Argv: argv, Env: child.Clean(os.Environ()), Timeout: timeout}
+	out, err := program.Output(ctx, policy.QuestionJSON(ask))
 	if err != nil {
 		return policy.Answer{Err: err.Error()}
 	}

@@ -152,7 +152,8 @@ func (t *task) postStop(term int64) {
 		return
 	}
 	t.l.owned.Go(func() {
-		err := hook.Run(context.Background(), "hooks.post_stop", argv, t.env(term), nil, t.l.d.config().Hooks.Timeout)
+		h := hook.Hook{Setting: "hooks.post_stop", Argv: argv, Env: t.env(term), Timeout: t.l.d.config().Hooks.Timeout}
+		err := h.Run(context.Background(), nil)
 		t.l.report(transition.HookDone{Err: t.hookFailed(err)})
 	})
 }

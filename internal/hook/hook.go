@@ -1,80 +1,56 @@
-// Package hook runs the operator's commands at the turns of leadership.
+// Package hook runs the operator's commands: hooks at changes of leadership, and the program that ranks members.
 package hook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"strings"
-	"syscall"
 	"time"
 
-	"zkelectd/internal/harden"
+	"zkelectd/internal/command"
 )
 
-// maxOutput bounds how much of a hook's output is kept, for its error.
-const maxOutput = 4096
-
-// Run runs a command to its end, in a process group of its own that is killed whole when ctx or timeout is over. key is
-// the setting that it comes from, for the error.
-func Run(ctx context.Context, key string, argv, env []string, stdin []byte, timeout time.Duration) error {
-	out := &bounded{max: maxOutput}
-	return run(ctx, key, argv, env, stdin, timeout, out, out)
+// Hook is a command from the configuration.
+type Hook struct {
+	// Setting is the configuration key of the command, for errors.
+	Setting string
+	// Argv is the command; if it is empty, there is nothing to run.
+	Argv, Env []string
+	// Timeout bounds each run.
+	Timeout time.Duration
 }
 
-// maxAnswer bounds what Ask takes for an answer.
-const maxAnswer = 1 << 20
-
-// Ask is Run, and returns what the command prints.
-func Ask(ctx context.Context, key string, argv, env []string, stdin []byte, timeout time.Duration) ([]byte, error) {
-	out, errs := &bounded{max: maxAnswer}, &bounded{max: maxOutput}
-	if err := run(ctx, key, argv, env, stdin, timeout, out, errs); err != nil {
-		return nil, err
-	}
-	return out.buf.Bytes(), nil
+// Run runs the hook to its end, in a process group of its own that is killed as a whole when ctx ends or Timeout has passed.
+func (h Hook) Run(ctx context.Context, input []byte) error {
+	_, err := h.run(ctx, command.Command{Input: input})
+	return err
 }
 
-func run(ctx context.Context, key string, argv, env []string, stdin []byte, timeout time.Duration, out, errs *bounded) error {
-	if len(argv) == 0 {
-		return nil
+// maxOutput bounds what Output returns.
+const maxOutput = 1 << 20
+
+// Output is [Hook.Run] and returns what the command prints.
+func (h Hook) Output(ctx context.Context, input []byte) ([]byte, error) {
+	return h.run(ctx, command.Command{Input: input, MaxOutput: maxOutput})
+}
+
+func (h Hook) run(ctx context.Context, c command.Command) ([]byte, error) {
+	if len(h.Argv) == 0 {
+		return nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(limited, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, bytes.NewReader(stdin), out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 100 * time.Millisecond
-	err := harden.Run(cmd)
-	if cmd.Process != nil {
-		// A hook that is over has nothing to leave running.
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	c.Argv, c.Env = h.Argv, h.Env
+	out, err := c.Run(limited)
+	if err == nil {
+		return out, nil
 	}
+	var failed *command.Error
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it is over, and what it has left holding its output is dead
-		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s %s was cut short: %w", key, argv[0], ctx.Err())
-	case limited.Err() != nil:
-		err = fmt.Errorf("not done within %s", timeout)
+		return nil, fmt.Errorf("%s %s was cut short: %w", h.Setting, h.Argv[0], ctx.Err())
+	case limited.Err() != nil && errors.As(err, &failed):
+		err = &command.Error{Err: fmt.Errorf("not done within %s", h.Timeout), Text: failed.Text}
 	}
-	if text := strings.TrimSpace(errs.buf.String()); text != "" {
-		return fmt.Errorf("%s %s failed: %w: %s", key, argv[0], err, text)
-	}
-	return fmt.Errorf("%s %s failed: %w", key, argv[0], err)
-}
-
-// bounded keeps the beginning of what is written.
-type bounded struct {
-	buf bytes.Buffer
-	max int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.max - b.buf.Len(); room > 0 {
-		b.buf.Write(p[:min(len(p), room)])
-	}
-	return len(p), nil
+	return nil, fmt.Errorf("%s %s failed: %w", h.Setting, h.Argv[0], err)
 }

@@ -4,54 +4,45 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 )
 
-// maxWaiting bounds the queue: a hook that is slower than the cluster changes must not eat memory.
-const maxWaiting = 64
-
-// QueueOptions say what a [Queue] runs.
-type QueueOptions struct {
-	Name    string
-	Argv    []string
-	Env     []string
-	Timeout time.Duration
-	Log     *slog.Logger
-}
+// maxQueued bounds the queue: a hook that is slower than the changes must not use up the memory.
+const maxQueued = 64
 
 // Queue runs a hook once for each input, in order, one at a time.
 type Queue struct {
-	opt    QueueOptions
-	life   context.Context
+	hook   Hook
+	log    *slog.Logger
+	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
 	wake   chan struct{}
 
-	mu      sync.Mutex
-	waiting [][]byte
-	closed  bool
+	mu     sync.Mutex
+	inputs [][]byte
+	closed bool
 }
 
-// NewQueue returns a running queue; Close ends it.
-func NewQueue(opt QueueOptions) *Queue {
-	q := &Queue{opt: opt, done: make(chan struct{}), wake: make(chan struct{}, 1)}
-	q.life, q.cancel = context.WithCancel(context.Background())
+// NewQueue returns a running queue. The caller must call Close.
+func NewQueue(hook Hook, log *slog.Logger) *Queue {
+	q := &Queue{hook: hook, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	q.ctx, q.cancel = context.WithCancel(context.Background())
 	go q.run()
 	return q
 }
 
-// Push adds an input and never blocks. When too many wait, the oldest is dropped.
-func (q *Queue) Push(stdin []byte) {
+// Push adds an input; it never blocks. If the queue is full, the oldest input is dropped.
+func (q *Queue) Push(input []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.opt.Argv) == 0 {
+	if q.closed || len(q.hook.Argv) == 0 {
 		return
 	}
-	if len(q.waiting) == maxWaiting {
-		q.waiting = q.waiting[1:]
-		q.opt.Log.Warn("hook is too slow, a change was dropped", "hook", q.opt.Name, "waiting", maxWaiting)
+	if len(q.inputs) == maxQueued {
+		q.inputs = q.inputs[1:]
+		q.log.Warn("hook is too slow, dropped a change", "hook", q.hook.Setting, "queued", maxQueued)
 	}
-	q.waiting = append(q.waiting, stdin)
+	q.inputs = append(q.inputs, input)
 	q.signal()
 }
 
@@ -62,7 +53,7 @@ func (q *Queue) signal() {
 	}
 }
 
-// Close lets what waits run until ctx is over, then kills what runs and drops the rest.
+// Close lets the queue finish until ctx ends, then kills the running hook and drops the remaining inputs.
 func (q *Queue) Close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true
@@ -79,33 +70,33 @@ func (q *Queue) Close(ctx context.Context) {
 func (q *Queue) run() {
 	defer close(q.done)
 	for {
-		stdin, closed := q.next()
+		input, closed := q.next()
 		switch {
-		case stdin != nil:
-			if err := Run(q.life, q.opt.Name, q.opt.Argv, q.opt.Env, stdin, q.opt.Timeout); err != nil {
-				q.opt.Log.Error("hook failed", "err", err)
+		case input != nil:
+			if err := q.hook.Run(q.ctx, input); err != nil {
+				q.log.Error("hook failed", "err", err)
 			}
 		case closed:
 			return
 		default:
 			select {
 			case <-q.wake:
-			case <-q.life.Done():
+			case <-q.ctx.Done():
 				return
 			}
 		}
-		if q.life.Err() != nil {
+		if q.ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-func (q *Queue) next() (stdin []byte, closed bool) {
+func (q *Queue) next() (input []byte, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) == 0 {
+	if len(q.inputs) == 0 {
 		return nil, q.closed
 	}
-	stdin, q.waiting = q.waiting[0], q.waiting[1:]
-	return stdin, q.closed
+	input, q.inputs = q.inputs[0], q.inputs[1:]
+	return input, q.closed
 }

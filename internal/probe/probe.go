@@ -3,18 +3,14 @@
 package probe
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os/exec"
-	"strings"
-	"syscall"
 	"time"
 
-	"zkelectd/internal/harden"
+	"zkelectd/internal/command"
 )
 
 // Readiness says how to find out; at most one of the first five is set, none means ready at once.
@@ -94,45 +90,11 @@ func (r Readiness) poll(ctx context.Context, what string, try func(context.Conte
 	})
 }
 
-func command(ctx context.Context, argv, env []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// What the probe has started must not outlive it.
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	return cmd
-}
-
-func output(ctx context.Context, argv, env []string) (string, error) {
-	var out kept
-	cmd := command(ctx, argv, env)
-	cmd.Stdout = &out
-	err := harden.Run(cmd)
-	return out.buf.String(), err
-}
-
-// kept keeps the beginning of what is written.
-type kept struct{ buf bytes.Buffer }
-
-func (k *kept) Write(p []byte) (int, error) {
-	if room := maxAnswer - k.buf.Len(); room > 0 {
-		k.buf.Write(p[:min(len(p), room)])
-	}
-	return len(p), nil
-}
+// maxErrorText bounds the output of a command in an error, which is published in ZooKeeper.
+const maxErrorText = 200
 
 func tryExec(ctx context.Context, argv, env []string) error {
-	var out kept
-	cmd := command(ctx, argv, env)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := harden.Run(cmd)
-	if err == nil {
-		return nil
-	}
-	if text := strings.TrimSpace(string(out.buf.Bytes()[:min(out.buf.Len(), 200)])); text != "" {
-		return fmt.Errorf("%w: %s", err, text)
-	}
+	_, err := command.Command{Argv: argv, Env: env, MaxErrorText: maxErrorText}.Run(ctx)
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"zkelectd/internal/command"
 )
 
 // Target is what is tried; one of them is set, or none.
@@ -93,7 +95,9 @@ func (t Target) Measure(ctx context.Context, section string, env []string) (floa
 	var err error
 	if len(t.Exec) > 0 {
 		what = section + ".exec " + t.Exec[0]
-		text, err = output(ctx, t.Exec, env)
+		var out []byte
+		out, err = command.Command{Argv: t.Exec, Env: env, MaxOutput: maxAnswer, MaxErrorText: maxErrorText}.Run(ctx)
+		text = string(out)
 	} else {
 		text, err = body(ctx, t.HTTP)
 	}

@@ -1,0 +1,123 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func shell(script string) Command {
+	return Command{Argv: []string{"sh", "-c", script}, Env: os.Environ()}
+}
+
+func read(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func TestRun(t *testing.T) {
+	c := shell("cat; echo $A; echo noise >&2")
+	c.Input, c.Env = []byte("in\n"), []string{"A=b", "PATH=" + os.Getenv("PATH")}
+	if out, err := c.Run(t.Context()); err != nil || out != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+	c.MaxOutput = 100
+	if out, err := c.Run(t.Context()); err != nil || string(out) != "in\nb\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+func TestErrorContainsTheOutput(t *testing.T) {
+	for script, want := range map[string][2]string{ // without and with MaxOutput
+		"echo answer; echo no disk >&2; exit 3": {"exit status 3: answer\nno disk", "exit status 3: no disk"},
+		"echo answer; exit 4":                   {"exit status 4: answer", "exit status 4"},
+		"kill -9 $$":                            {"signal: killed", "signal: killed"},
+	} {
+		for i, limit := range []int{0, 100} {
+			c := shell(script)
+			c.MaxOutput = limit
+			out, err := c.Run(t.Context())
+			if err == nil || err.Error() != want[i] || len(out) != 0 {
+				t.Errorf("%s, MaxOutput %d: %v, want %q; output %q", script, limit, err, want[i], out)
+			}
+		}
+	}
+	_, err := Command{Argv: []string{"/no/such/program"}}.Run(t.Context())
+	var failed *Error
+	if !errors.As(err, &failed) || !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "/no/such/program") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	const flood = "head -c 3000000 /dev/zero | tr '\\0' x"
+	c := shell(flood)
+	c.MaxOutput = 1000
+	if out, err := c.Run(t.Context()); err != nil || len(out) != c.MaxOutput {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	for limit, want := range map[int]int{0: maxErrorText, 200: 200} {
+		c := shell(flood + " >&2; exit 1")
+		c.MaxErrorText = limit
+		_, err := c.Run(t.Context())
+		var failed *Error
+		if !errors.As(err, &failed) || len(failed.Text) != want {
+			t.Errorf("MaxErrorText %d: %v", limit, err)
+		}
+	}
+}
+
+// waitUntilDead waits until a process has ended; a zombie has.
+func waitUntilDead(t *testing.T, pid string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(20 * time.Second); ; <-tick.C {
+		data, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(data), ") Z ") {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatal("a process that the command started is still alive")
+		}
+	}
+}
+
+func TestRunKillsTheProcessGroup(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"too slow":  {"trap '' TERM; wait", "signal: killed"},
+		"succeeded": {"exit 0", ""},
+		"failed":    {"exit 1", "exit status 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pid")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if name == "too slow" {
+				ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+			}
+			began := time.Now()
+			// The process that is started in the background keeps the output open.
+			_, err := shell("sh -c 'echo $$ >" + file + "; exec sleep 1000' & while [ ! -s " + file + " ]; do :; done; " + c.script).Run(ctx)
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("took %s", took)
+			}
+			if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			waitUntilDead(t, read(file))
+		})
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"zkelectd/internal/config"
@@ -81,7 +83,11 @@ func TestToldToReload(t *testing.T) {
 			t.Errorf("process %q: %v", pid, err)
 		}
 	}
-	main := exec.Command("sleep", "100") // which ends by SIGHUP
+	// A signal that this process ignores, as under nohup, stays ignored in its children. One that it handles does not.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	main := exec.Command("sleep", "100") // SIGHUP ends it
 	if err := main.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func lostAfter(ctx context.Context, t *table, binary string, timeout time.Durati
 	worst := whole[rounds-1]
 	most := longest(timeout)
 	t.add(fmt.Sprintf("host lost, session timeout %s: loss to next READY, worst of %d", timeout, rounds), seconds(worst),
-		fmt.Sprintf("%.2f of timeout, tick and wait-out (%s)", share(worst, most), seconds(most)), "<= 1.1", worst <= most*11/10)
+		fmt.Sprintf("%.2f of timeout, tick and lease wait (%s)", share(worst, most), seconds(most)), "<= 1.1", worst <= most*11/10)
 	return nil
 }
 
@@ -76,13 +76,13 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	worst, after := whole[rounds-1], dead[rounds-1]
 	t.add(fmt.Sprintf("leader cut off: its work dead, worst of %d", rounds), seconds(after), fmt.Sprintf("%.2f of the lease of %s", share(after, lease), lease), "<= 1", after <= lease)
 	most := longest(timeout)
-	t.add("leader cut off: loss to next READY, worst", seconds(worst), fmt.Sprintf("%.2f of timeout, tick and wait-out (%s)", share(worst, most), seconds(most)), "<= 1.1", worst <= most*11/10)
+	t.add("leader cut off: loss to next READY, worst", seconds(worst), fmt.Sprintf("%.2f of timeout, tick and lease wait (%s)", share(worst, most), seconds(most)), "<= 1.1", worst <= most*11/10)
 	return nil
 }
 
 // longest is how long a leader may be missed that can't release: until the server ends its session, and until every lease is
 // over.
-func longest(timeout time.Duration) time.Duration { return timeout + tick + cluster.WaitOut(timeout) }
+func longest(timeout time.Duration) time.Duration { return timeout + tick + cluster.LeaseWait(timeout) }
 
 // trust measures what it costs not to take the end of a session for the end of the work, for each loss that ends a session.
 func trust(ctx context.Context, t *table, binary string, rounds int) error {

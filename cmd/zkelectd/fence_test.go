@@ -99,7 +99,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.start("a")
 	f.until("a leads", leads("a"))
 	f.logged("a", "nobody is known to have led here: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
-	f.logged("a", "now wait-out")
+	f.logged("a", "now lease-wait")
 	if n := strings.Count(f.daemons["a"].output(), "nobody is known"); n != 1 {
 		t.Errorf("it says so %d times", n)
 	}
@@ -122,7 +122,7 @@ func TestInit(t *testing.T) {
 	f.working("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
-	if out := f.daemons["a"].output(); strings.Contains(out, "wait-out") {
+	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {
 		t.Errorf("it waits although the group was initialized:\n%s", out)
 	}
 	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
@@ -165,7 +165,7 @@ func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
 	for name, data := range map[string]string{
 		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
 		"term 2^53-1": `{"v":1,"term":9007199254740991,"state":"RELEASED"}`,
-		"wait_out":    `{"v":1,"term":7,"state":"REVOKED","wait_out":"2562047h47m16.854s"}`,
+		"lease_wait":  `{"v":1,"term":7,"state":"REVOKED","lease_wait":"2562047h47m16.854s"}`,
 		"owed":        `{"v":1,"term":7,"state":"UNCLEAN","owed":"2562047h47m16.854s"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
 			f.write(overwrite(f.paths.Leader(), data))
 			f.eventually("the fence is another", func() bool {
 				s := f.snapshot()
-				return s.Fence.Readable() && s.Fence.Record.WaitOut < cluster.Duration(time.Minute)
+				return s.Fence.Readable() && s.Fence.Record.LeaseWait < cluster.Duration(time.Minute)
 			})
 			f.works(f.whole("a leadership again").Elected.Record.Node)
 			for id, p := range f.daemons {

@@ -40,7 +40,7 @@ func (f *fleet) acquisitions() map[string]int {
 	terms := make(map[string]int)
 	for _, p := range f.daemons {
 		for line := range strings.Lines(p.output()) {
-			if strings.Contains(line, `msg="now preparing"`) || strings.Contains(line, `msg="now wait-out"`) {
+			if strings.Contains(line, `msg="now preparing"`) || strings.Contains(line, `msg="now lease-wait"`) {
 				_, rest, _ := strings.Cut(line, " term=")
 				term, _, _ := strings.Cut(rest, " ")
 				terms[term]++

@@ -20,8 +20,8 @@ type Budget struct {
 	Lease time.Duration
 	// Kill is K: the time in which a kill is certain to be over.
 	Kill time.Duration
-	// WaitOut is W: by when every lease granted before is over, on any host's clock.
-	WaitOut time.Duration
+	// LeaseWait is W: by when every lease granted before is over, on any host's clock.
+	LeaseWait time.Duration
 	// Renew is the time between two RENEW.
 	Renew time.Duration
 	// Grace is how long before the lease's end the child is asked to stop when it can't be renewed.
@@ -29,7 +29,7 @@ type Budget struct {
 	// Stop is the child's stop timeout.
 	Stop time.Duration
 	// Failover is the worst case from the loss of the leader's host to the election of the next, which may have to wait for
-	// WaitOut.
+	// LeaseWait.
 	Failover time.Duration
 }
 
@@ -61,7 +61,7 @@ func NewBudget(session, stop time.Duration) (Budget, error) {
 	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
-	b.WaitOut = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))
+	b.LeaseWait = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))
 	if limit := expiry(session); b.Lease+b.Kill > limit {
 		return Budget{}, fmt.Errorf("a session timeout of %s is too short: the lease of %s and the %s that a kill may take exceed %s, "+
 			"the earliest at which the server may end such a session; raise zookeeper.session_timeout (and the server's maxSessionTimeout) to %s",
@@ -88,15 +88,15 @@ func (b Budget) Granted(session time.Duration) Budget {
 	return b
 }
 
-// Patience is how long an elector lets a replaced holder with this budget keep current (L2).
-func (b Budget) Patience() time.Duration { return b.Stop + b.Lease + b.Kill }
+// RevokeTimeout is how long an elector lets a replaced holder with this budget keep current (L2).
+func (b Budget) RevokeTimeout() time.Duration { return b.Stop + b.Lease + b.Kill }
 
-// Text shows the figures to people. Where the end of a session is not trusted, the loss of a host costs the wait-out, too.
+// Text shows the figures to people. Where the end of a session is not trusted, the loss of a host costs the lease wait, too.
 func (b Budget) Text(trustSessionEnd bool) string {
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 	failover := round(b.Failover).String()
 	if !trustSessionEnd {
-		failover = fmt.Sprintf("%s (%s until its session ends, %s until every lease is over)", round(b.Failover+b.WaitOut), failover, round(b.WaitOut))
+		failover = fmt.Sprintf("%s (%s until its session ends, %s until every lease is over)", round(b.Failover+b.LeaseWait), failover, round(b.LeaseWait))
 	}
 	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, kill margin %s, worst-case failover of a lost host %s plus the takeover",
 		b.Session, round(b.Lease), round(b.Renew), round(b.Kill), failover)

@@ -27,8 +27,8 @@ func TestBudgetHoldsItsInequalities(t *testing.T) {
 		if b.Lease != SafeLease(session) {
 			t.Errorf("D = %s, but %s is safe", b.Lease, SafeLease(session))
 		}
-		if float64(b.WaitOut) < float64(b.Lease+b.Kill)*(1+Drift)/(1-Drift)-1 {
-			t.Errorf("W = %s does not cover D + K = %s", b.WaitOut, b.Lease+b.Kill)
+		if float64(b.LeaseWait) < float64(b.Lease+b.Kill)*(1+Drift)/(1-Drift)-1 {
+			t.Errorf("W = %s does not cover D + K = %s", b.LeaseWait, b.Lease+b.Kill)
 		}
 		if b.Renew > b.Lease/3 || b.Renew <= 0 {
 			t.Errorf("renewed every %s of %s", b.Renew, b.Lease)

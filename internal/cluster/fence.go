@@ -72,10 +72,10 @@ func (m *Memory) FenceAnew(s *Snapshot, next int64, wall time.Time) *Fence {
 	last, wait := m.Fence, m.LeaseWait(s)
 	anew := Fence{
 		Term: next - 1, Node: last.Node, Site: last.Site, Incarnation: last.Incarnation, State: FenceRevoked,
-		WaitOut: Duration(wait), Kill: last.Kill, Patience: last.Patience, Time: wall,
+		LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
 	}
-	if anew.Patience == 0 { // its holder may be there, and stop its work
-		anew.Patience = Duration(min(2*wait, MaxWait))
+	if anew.RevokeTimeout == 0 { // its holder may be there, and stop its work
+		anew.RevokeTimeout = Duration(min(2*wait, MaxWait))
 	}
 	switch {
 	case !s.Fence.Exists:
@@ -90,23 +90,23 @@ func (m *Memory) FenceAnew(s *Snapshot, next int64, wall time.Time) *Fence {
 
 // LeaseWait returns the longest W that is known of: of the last fence, and of every member's session timeout.
 func (m *Memory) LeaseWait(s *Snapshot) time.Duration {
-	wait := max(time.Duration(m.Fence.WaitOut), time.Duration(m.Fence.Owed))
+	wait := max(time.Duration(m.Fence.LeaseWait), time.Duration(m.Fence.Owed))
 	if s.Fence.Readable() {
-		wait = max(wait, time.Duration(s.Fence.Record.WaitOut), time.Duration(s.Fence.Record.Owed))
+		wait = max(wait, time.Duration(s.Fence.Record.LeaseWait), time.Duration(s.Fence.Record.Owed))
 	}
 	for _, member := range s.Members {
-		wait = max(wait, WaitOut(time.Duration(member.Node.Record.SessionTimeout)))
+		wait = max(wait, LeaseWait(time.Duration(member.Node.Record.SessionTimeout)))
 	}
 	return min(wait, MaxWait)
 }
 
-// WaitOut returns W for a session timeout: by when every lease that such a session was granted is over.
-func WaitOut(session time.Duration) time.Duration {
+// LeaseWait returns W for a session timeout: by when every lease that such a session was granted is over.
+func LeaseWait(session time.Duration) time.Duration {
 	b, err := NewBudget(session, 0)
 	if err != nil {
 		return session // no lease is that long
 	}
-	return b.WaitOut
+	return b.LeaseWait
 }
 
 // The versions of a fence where leader is new: see writeFence.

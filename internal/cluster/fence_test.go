@@ -12,9 +12,9 @@ import (
 func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	const path = "/c/leader"
-	released := Fence{Term: 7, State: FenceReleased, WaitOut: Duration(2 * time.Second)}
+	released := Fence{Term: 7, State: FenceReleased, LeaseWait: Duration(2 * time.Second)}
 	remembered := Memory{Term: 12, Fence: Fence{
-		Term: 12, Node: "a", State: FenceReleased, WaitOut: Duration(9 * time.Second), Patience: Duration(4 * time.Second),
+		Term: 12, Node: "a", State: FenceReleased, LeaseWait: Duration(9 * time.Second), RevokeTimeout: Duration(4 * time.Second),
 	}}
 	member := Member{Node: Slot[Node]{Exists: true, Record: Node{SessionTimeout: Duration(20 * time.Second)}}}
 	for name, c := range map[string]struct {
@@ -22,7 +22,7 @@ func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 		elected bool
 		memory  Memory
 		members []Member
-		want    *Fence // state, term, wait and patience count
+		want    *Fence // state, term, lease wait and revoke timeout count
 	}{
 		"readable":                        {fence: ReadFence(path, Encode(&released), Stat{}, true), elected: true},
 		"readable, elected deleted":       {fence: ReadFence(path, Encode(&released), Stat{}, true), want: &released},
@@ -30,8 +30,8 @@ func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 		"never written, nothing known":    {fence: ReadFence(path, nil, Stat{}, true), want: &Fence{Term: 19, State: FenceRevoked}},
 		"emptied":                         {fence: ReadFence(path, nil, Stat{Version: 1}, true), elected: true, want: &Fence{Term: 19, State: FenceRevoked}},
 		"damaged":                         {fence: ReadFence(path, []byte("x"), Stat{Version: 1}, true), elected: true, want: &Fence{Term: 19, State: FenceRevoked}},
-		"deleted, the last one is known":  {memory: remembered, want: &Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(9 * time.Second), Patience: Duration(4 * time.Second)}},
-		"damaged, a member's W is longer": {fence: ReadFence(path, []byte("x"), Stat{Version: 1}, true), memory: remembered, members: []Member{member}, want: &Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(WaitOut(20 * time.Second)), Patience: Duration(4 * time.Second)}},
+		"deleted, the last one is known":  {memory: remembered, want: &Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(9 * time.Second), RevokeTimeout: Duration(4 * time.Second)}},
+		"damaged, a member's W is longer": {fence: ReadFence(path, []byte("x"), Stat{Version: 1}, true), memory: remembered, members: []Member{member}, want: &Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(20 * time.Second)), RevokeTimeout: Duration(4 * time.Second)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{Fence: c.fence, Members: c.members}
@@ -43,7 +43,7 @@ func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 			if got == nil {
 				return
 			}
-			if got.State != c.want.State || got.Term != c.want.Term || got.WaitOut < c.want.WaitOut || (c.want.Patience > 0 && got.Patience != c.want.Patience) {
+			if got.State != c.want.State || got.Term != c.want.Term || got.LeaseWait < c.want.LeaseWait || (c.want.RevokeTimeout > 0 && got.RevokeTimeout != c.want.RevokeTimeout) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			if again := ReadFence(path, Encode(got), Stat{}, true); again.Err != nil {
@@ -64,13 +64,13 @@ func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0).UTC()
 	seen := Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{
-		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), WaitOut: Duration(7 * time.Second),
-		Kill: Duration(time.Second), Patience: Duration(4 * time.Second)}}}
+		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
+		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second)}}}
 	known := func(m *Memory) { m.See(&seen) }
 	unknown := func(*Memory) {}
 	want := Fence{
-		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, WaitOut: Duration(8 * time.Second),
-		Kill: Duration(time.Second), Patience: Duration(4 * time.Second), Time: wall,
+		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
+		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second), Time: wall,
 	}
 	long := Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
 	for name, c := range map[string]struct {
@@ -84,11 +84,11 @@ func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 			f.Reason = "the record was damaged: no JSON"
 		}},
 		"nobody known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
-			w := WaitOut(20 * time.Second)
-			*f = Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(w), Patience: Duration(2 * w), Time: wall, Reason: "the znode leader had been deleted"}
+			w := LeaseWait(20 * time.Second)
+			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader had been deleted"}
 		}},
 		"nobody known, the longest session": {unknown, long, func(f *Fence) {
-			*f = Fence{Term: 19, State: FenceRevoked, WaitOut: Duration(WaitOut(MaxWait)), Patience: Duration(min(2*WaitOut(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader had been deleted"}
+			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader had been deleted"}
 		}},
 	} {
 		var m Memory
@@ -104,7 +104,7 @@ func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 // The longest wait that is known of is that of any record that can be read, and is never more than a record may hold.
 func TestTheLongestWaitCounts(t *testing.T) {
 	fence := func(wait, owed time.Duration) Snapshot {
-		return Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{WaitOut: Duration(wait), Owed: Duration(owed)}}}
+		return Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{LeaseWait: Duration(wait), Owed: Duration(owed)}}}
 	}
 	damaged := fence(time.Second, time.Second)
 	damaged.Fence.Err = errors.New("damaged")
@@ -116,22 +116,22 @@ func TestTheLongestWaitCounts(t *testing.T) {
 		"nothing":           {Memory{}, Snapshot{}, 0},
 		"its wait":          {Memory{}, fence(3, 2), 3},
 		"its debt":          {Memory{}, fence(2, 3), 3},
-		"the last wait":     {Memory{Fence: Fence{WaitOut: 5, Owed: 2}}, fence(3, 2), 5},
-		"the last debt":     {Memory{Fence: Fence{WaitOut: 2, Owed: 5}}, fence(3, 2), 5},
+		"the last wait":     {Memory{Fence: Fence{LeaseWait: 5, Owed: 2}}, fence(3, 2), 5},
+		"the last debt":     {Memory{Fence: Fence{LeaseWait: 2, Owed: 5}}, fence(3, 2), 5},
 		"not a damaged one": {Memory{}, damaged, 0},
-		"not too long":      {Memory{Fence: Fence{WaitOut: Duration(time.Hour)}}, Snapshot{}, MaxWait},
+		"not too long":      {Memory{Fence: Fence{LeaseWait: Duration(time.Hour)}}, Snapshot{}, MaxWait},
 	} {
 		if got := c.m.LeaseWait(&c.s); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 	// A session for which there is no budget is shorter than any lease, and no lease is longer than it.
-	if got := WaitOut(100 * time.Millisecond); got != 100*time.Millisecond {
+	if got := LeaseWait(100 * time.Millisecond); got != 100*time.Millisecond {
 		t.Errorf("of a session that is too short: %s", got)
 	}
 	b, err := NewBudget(20*time.Second, 0)
-	if got := WaitOut(20 * time.Second); err != nil || got != b.WaitOut {
-		t.Errorf("%s, want %s", got, b.WaitOut)
+	if got := LeaseWait(20 * time.Second); err != nil || got != b.LeaseWait {
+		t.Errorf("%s, want %s", got, b.LeaseWait)
 	}
 }
 
@@ -142,12 +142,12 @@ func TestWaitsThatOverflowAreDamage(t *testing.T) {
 	if err := node("2562047h"); err == nil || !strings.Contains(err.Error(), "session_timeout") || node("10m") != nil {
 		t.Errorf("session timeouts: %v, %v", err, node("10m"))
 	}
-	f := Fence{WaitOut: Duration(MaxWait), Owed: Duration(MaxWait), Kill: Duration(MaxWait), Patience: Duration(MaxWait)}
+	f := Fence{LeaseWait: Duration(MaxWait), Owed: Duration(MaxWait), Kill: Duration(MaxWait), RevokeTimeout: Duration(MaxWait)}
 	if s := ReadFence("/c/leader", Encode(&f), Stat{}, true); s.Err != nil {
 		t.Errorf("the longest waits are refused: %v", s.Err)
 	}
 	for name, f := range map[string]Fence{
-		"wait_out": {WaitOut: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "patience": {Patience: Duration(MaxWait) + 1},
+		"lease_wait": {LeaseWait: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "revoke_timeout": {RevokeTimeout: Duration(MaxWait) + 1},
 	} {
 		if err := f.plausible(Stat{}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

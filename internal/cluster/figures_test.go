@@ -16,14 +16,14 @@ func TestBudgetFigures(t *testing.T) {
 	}{
 		{10 * time.Second, 2 * time.Second, Budget{
 			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Failover: 15 * time.Second,
-			Grace: 2 * time.Second, Renew: 2500 * ms / 3, WaitOut: 6121212121,
+			Grace: 2 * time.Second, Renew: 2500 * ms / 3, LeaseWait: 6121212121,
 		}},
 		{20 * time.Second, 6 * time.Second, Budget{
 			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Failover: 30 * time.Second,
-			Grace: 4500 * ms, Renew: 1500 * ms, WaitOut: 12242424242,
+			Grace: 4500 * ms, Renew: 1500 * ms, LeaseWait: 12242424242,
 		}},
 		{10 * time.Second, 0, Budget{
-			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Failover: 15 * time.Second, Renew: 1500 * ms, WaitOut: 6121212121,
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Failover: 15 * time.Second, Renew: 1500 * ms, LeaseWait: 6121212121,
 		}},
 	} {
 		got, err := NewBudget(c.session, c.stop)
@@ -33,8 +33,8 @@ func TestBudgetFigures(t *testing.T) {
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("T = %s, stop %s:\n got %+v\nwant %+v", c.session, c.stop, got, c.want)
 		}
-		if p, want := got.Patience(), c.stop+got.Lease+got.Kill; p != want {
-			t.Errorf("patience %s, want %s", p, want)
+		if p, want := got.RevokeTimeout(), c.stop+got.Lease+got.Kill; p != want {
+			t.Errorf("revoke timeout %s, want %s", p, want)
 		}
 	}
 	b, err := NewBudget(10*time.Second, 2*time.Second)

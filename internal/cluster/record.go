@@ -265,7 +265,7 @@ const (
 	FenceHeld     FenceState = "HELD"     // acquired, taking over
 	FenceReady    FenceState = "READY"    // leading
 	FenceReleased FenceState = "RELEASED" // given up with the child dead, nothing owed
-	FenceUnclean  FenceState = "UNCLEAN"  // given up, but the wait-out for an earlier holder had not been served
+	FenceUnclean  FenceState = "UNCLEAN"  // given up, but the lease wait for an earlier holder had not been served
 	FenceRevoked  FenceState = "REVOKED"  // taken away by the elector: the holder's lease may still run
 )
 
@@ -277,14 +277,14 @@ type Fence struct {
 	Site        string     `json:"site"`
 	Incarnation string     `json:"incarnation"`
 	State       FenceState `json:"state"`
-	// Owed is the wait-out that this holder took over unserved from those before it.
+	// Owed is the lease wait that this holder took over unserved from those before it.
 	Owed Duration `json:"owed,omitempty"`
-	// WaitOut is W for this holder: how long a successor waits if its end is not known to be clean.
-	WaitOut Duration `json:"wait_out"`
-	// Kill (K) and Patience bound how long the elector waits before it revokes: K for a candidate that is overdue,
-	// Patience (stop timeout + D + K) for a leader that was replaced.
-	Kill     Duration `json:"kill"`
-	Patience Duration `json:"patience"`
+	// LeaseWait is W for this holder: how long a successor waits if its end is not known to be clean.
+	LeaseWait Duration `json:"lease_wait"`
+	// Kill (K) and RevokeTimeout bound how long the elector waits before it revokes: K for a candidate that is overdue,
+	// RevokeTimeout (stop timeout + D + K) for a leader that was replaced.
+	Kill          Duration `json:"kill"`
+	RevokeTimeout Duration `json:"revoke_timeout"`
 	// Reason is why it ended; Requested that an operator stopped the daemon, which is no strike.
 	Reason    string `json:"reason,omitempty"`
 	Requested bool   `json:"requested,omitempty"`

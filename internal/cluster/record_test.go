@@ -17,11 +17,11 @@ import (
 func TestRecordsKeepWhatTheyDoNotKnow(t *testing.T) {
 	const path = "/cluster/leader"
 	var f Fence
-	in := `{"v":1,"term":7,"node":"n1","state":"READY","wait_out":"2s","kill":"1s","patience":"5s","color":"red","deep":{"x":[1]}}`
+	in := `{"v":1,"term":7,"node":"n1","state":"READY","lease_wait":"2s","kill":"1s","revoke_timeout":"5s","color":"red","deep":{"x":[1]}}`
 	if err := Decode(path, []byte(in), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Term != 7 || f.State != FenceReady || time.Duration(f.WaitOut) != 2*time.Second {
+	if f.Term != 7 || f.State != FenceReady || time.Duration(f.LeaseWait) != 2*time.Second {
 		t.Errorf("decoded %+v", f)
 	}
 	f.Term = 8
@@ -73,8 +73,8 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 		"empty": "", "garbage": "\x00\xff", "list": "[]", "no version": `{"term":1}`, "text version": `{"v":"1"}`,
 		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
 		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`, "term 2^53": `{"v":1,"term":9007199254740992}`,
-		"a wait that overflows": `{"v":1,"wait_out":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"wait_out":"24h"}`,
-		"a debt of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a patience of a day": `{"v":1,"patience":"24h"}`,
+		"a wait that overflows": `{"v":1,"lease_wait":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"lease_wait":"24h"}`,
+		"a debt of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a revoke timeout of a day": `{"v":1,"revoke_timeout":"24h"}`,
 	} {
 		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
 		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {

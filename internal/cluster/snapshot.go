@@ -131,21 +131,21 @@ func (s *Snapshot) Ready() bool {
 
 // Trust says what a candidate takes for proof that the work of the last holder has ended.
 type Trust struct {
-	// WaitOut is W for the candidate's own figures.
-	WaitOut time.Duration
+	// LeaseWait is W for the candidate's own figures.
+	LeaseWait time.Duration
 	// SessionEnd is set if the end of the holder's session counts as proof. A stranger who reaches the servers can end any
 	// session, so without it only a release does.
 	SessionEnd bool
 }
 
-// Owed returns the wait-out W that a candidate owes before its child may start (docs/protocol.md, Taking over), and why;
+// Owed returns the lease wait W that a candidate owes before its child may start (docs/protocol.md, Taking over), and why;
 // 0 and nothing for none.
 func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	f := s.Fence.Record
-	full := max(time.Duration(f.WaitOut), time.Duration(f.Owed), t.WaitOut)
+	full := max(time.Duration(f.LeaseWait), time.Duration(f.Owed), t.LeaseWait)
 	switch {
 	case !s.Fence.Readable():
-		return t.WaitOut, "absence and damage of the fence prove nothing"
+		return t.LeaseWait, "absence and damage of the fence prove nothing"
 	case f.State == FenceReleased:
 		return 0, ""
 	case f.State == FenceUnclean:

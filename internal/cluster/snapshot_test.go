@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-func TestOwedWaitOut(t *testing.T) {
+func TestOwedLeaseWait(t *testing.T) {
 	const own, holder, debt = 5 * time.Second, 7 * time.Second, 3 * time.Second
 	fence := func(state FenceState, owed time.Duration) Slot[Fence] {
-		return Slot[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), WaitOut: Duration(holder)}}
+		return Slot[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), LeaseWait: Duration(holder)}}
 	}
 	for name, c := range map[string]struct {
 		fence   Slot[Fence]
@@ -39,16 +39,16 @@ func TestOwedWaitOut(t *testing.T) {
 		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
 	} {
 		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}
-		got, why := s.Owed(Trust{WaitOut: own})
+		got, why := s.Owed(Trust{LeaseWait: own})
 		if got != c.want || !strings.Contains(why, c.why) || (why == "") != (c.want == 0) {
 			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
 		}
-		if got, why := s.Owed(Trust{WaitOut: own, SessionEnd: true}); got != c.trusted || (why == "") != (c.trusted == 0) {
+		if got, why := s.Owed(Trust{LeaseWait: own, SessionEnd: true}); got != c.trusted || (why == "") != (c.trusted == 0) {
 			t.Errorf("%s, where the end of a session is trusted: %s (%s), want %s", name, got, why, c.trusted)
 		}
 	}
 	short := Snapshot{Fence: fence(FenceReady, 0)}
-	if got, _ := short.Owed(Trust{WaitOut: 2 * holder}); got != 2*holder {
+	if got, _ := short.Owed(Trust{LeaseWait: 2 * holder}); got != 2*holder {
 		t.Errorf("a candidate whose own lease is longer waits for %s", got)
 	}
 }

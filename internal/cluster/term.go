@@ -69,6 +69,6 @@ func (e *Elected) plausible(stat Stat) error {
 func (c *Current) plausible(stat Stat) error { return believeTerm(c.Term, stat, TermSlack) }
 
 func (f *Fence) plausible(stat Stat) error {
-	return errors.Join(believeTerm(f.Term, stat, TermSlack), plausibleWait("owed", f.Owed), plausibleWait("wait_out", f.WaitOut),
-		plausibleWait("kill", f.Kill), plausibleWait("patience", f.Patience))
+	return errors.Join(believeTerm(f.Term, stat, TermSlack), plausibleWait("owed", f.Owed), plausibleWait("lease_wait", f.LeaseWait),
+		plausibleWait("kill", f.Kill), plausibleWait("revoke_timeout", f.RevokeTimeout))
 }

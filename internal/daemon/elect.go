@@ -43,7 +43,7 @@ func newElectorRole(l *loop) *electorRole {
 		l:    l,
 		core: elector.New(opt),
 		watchdog: watchdog.New(watchdog.Options{
-			Takeover: c.TakeoverTimeout, StrikeResetAfter: c.StrikeResetAfter, Trust: cluster.Trust{WaitOut: l.budget.WaitOut, SessionEnd: c.TrustSessionEnd},
+			Takeover: c.TakeoverTimeout, StrikeResetAfter: c.StrikeResetAfter, Trust: cluster.Trust{LeaseWait: l.budget.LeaseWait, SessionEnd: c.TrustSessionEnd},
 		}),
 		history: historyWriter{l: l},
 	}
@@ -111,7 +111,7 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 
 // unproven says why the next leader waits, where no fence could be read.
 func (e *electorRole) unproven(f *cluster.Fence) string {
-	wait := max(time.Duration(f.WaitOut), e.l.budget.WaitOut).Round(10 * time.Millisecond)
+	wait := max(time.Duration(f.LeaseWait), e.l.budget.LeaseWait).Round(10 * time.Millisecond)
 	if e.l.snap.Fence.Err != nil && errors.Is(e.l.snap.Fence.Err, cluster.ErrNeverWritten) {
 		return fmt.Sprintf("nobody is known to have led here: the first leader waits %s for a lease that might still run; "+
 			"'zkelectd init' on a new group avoids this", wait)

@@ -161,7 +161,7 @@ func TestWhatARevocationRecords(t *testing.T) {
 	in.Snapshot.Current.Exists = true
 	g.node("a").SessionTimeout = cluster.Duration(10 * time.Second)
 	in.Snapshot.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
-	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.WaitOut) != cluster.WaitOut(10*time.Second) {
+	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.LeaseWait) != cluster.LeaseWait(10*time.Second) {
 		t.Errorf("a fence that cannot be read: %+v", d)
 	}
 }

@@ -198,7 +198,7 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 	return next
 }
 
-// revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor to wait out. The
+// revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor's lease wait. The
 // fence can be read: one that cannot is written anew by an election first.
 func revoke(in Input) *cluster.Fence {
 	f := in.Snapshot.Fence.Record

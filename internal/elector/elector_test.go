@@ -178,11 +178,11 @@ func TestStoppingDaemonIsNotChosenAgain(t *testing.T) {
 
 func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
 	g := newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b")
-	g.Fence.Record.WaitOut = cluster.Duration(4 * time.Second)
+	g.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
 	in := g.input(t)
 	in.Revoke = "too slow"
 	d := newElector().Decide(in)
-	if d.Revoke == nil || d.Revoke.State != cluster.FenceRevoked || d.Revoke.Term != 7 || d.Revoke.WaitOut == 0 || !d.Revoke.Led {
+	if d.Revoke == nil || d.Revoke.State != cluster.FenceRevoked || d.Revoke.Term != 7 || d.Revoke.LeaseWait == 0 || !d.Revoke.Led {
 		t.Errorf("revoked %+v", d.Revoke)
 	}
 }

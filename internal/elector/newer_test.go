@@ -48,14 +48,14 @@ func TestTheMemoryOutlivesTheElector(t *testing.T) {
 	memory := new(cluster.Memory)
 	first := New(Options{Memory: memory})
 	g := newGroup("a", "b").leads("a", 70)
-	g.Fence.Record.WaitOut = cluster.Duration(9 * time.Second)
+	g.Fence.Record.LeaseWait = cluster.Duration(9 * time.Second)
 	first.Decide(g.input(t))
 	second := New(Options{Memory: memory})
 	d := second.Decide(newGroup("b").input(t)) // all is deleted
 	if d.Elect == nil || d.Elect.Term != 71 || d.Elect.Cause != cluster.CauseRepair {
 		t.Fatalf("%+v", d.Elect)
 	}
-	if f := d.Fence; f == nil || f.State != cluster.FenceRevoked || f.Term != 70 || f.WaitOut != cluster.Duration(9*time.Second) || f.Node != "a" {
+	if f := d.Fence; f == nil || f.State != cluster.FenceRevoked || f.Term != 70 || f.LeaseWait != cluster.Duration(9*time.Second) || f.Node != "a" {
 		t.Errorf("%+v", f)
 	}
 }
@@ -67,7 +67,7 @@ func TestAFenceWrittenAnewOwesTheLongestLeaseOfAnyMember(t *testing.T) {
 	g.Fence = cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true)
 	d := newElector().Decide(g.input(t))
 	if d.Elect == nil || d.Elect.Cause != cluster.CauseFirst || d.Fence == nil || d.Fence.State != cluster.FenceRevoked ||
-		time.Duration(d.Fence.WaitOut) != cluster.WaitOut(30*time.Second) {
+		time.Duration(d.Fence.LeaseWait) != cluster.LeaseWait(30*time.Second) {
 		t.Errorf("%+v over %+v", d.Elect, d.Fence)
 	}
 }

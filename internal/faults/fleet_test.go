@@ -28,7 +28,7 @@ const (
 	restartPause   = 100 * time.Millisecond // of the service manager
 )
 
-// bound is by when there is one READY leader, the best: the expiry of a lost session with its tick, a wait-out, a takeover
+// bound is by when there is one READY leader, the best: the expiry of a lost session with its tick, a lease wait, a takeover
 // that fails, the exclusions that follow, each with room for a slow machine.
 const bound = 60 * time.Second
 

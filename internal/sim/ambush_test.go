@@ -92,7 +92,7 @@ func (w *world) rob() {
 		h.publish()
 	}
 	w.after(w.between(0, 20*time.Millisecond), func() { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) })
-	w.after(w.between(0, h.budget.WaitOut), func() {
+	w.after(w.between(0, h.budget.LeaseWait), func() {
 		switch s := w.sessions[w.check.owner]; {
 		case w.calm || s == nil:
 		case w.chance(0.5):

@@ -24,7 +24,7 @@ const (
 	noOwnIncarnation = "no check of the own incarnation"
 	noElectedVersion = "no check of elected's version"
 	noFenceVersion   = "no check of the fence's version"
-	noWaitOut        = "no wait-out"
+	noLeaseWait      = "no lease wait"
 	releasedUnclean  = "RELEASED where UNCLEAN is due"
 	releaseEarly     = "release before the child is dead"
 	weakRenew        = "RENEW that checks only the session"
@@ -54,7 +54,7 @@ const (
 
 // sees is what the machine is shown of the cluster.
 func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
-	if b.name == noWaitOut && s.Fence.Exists {
+	if b.name == noLeaseWait && s.Fence.Exists {
 		s.Fence.Err = nil
 		s.Fence.Record.Owed = 0
 		if !s.Current.Exists {
@@ -192,7 +192,7 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 		for i := range ops {
 			if ops[i].Path == l.h.w.known.leader && ops[i].Data != nil {
 				f := cluster.ReadFence(ops[i].Path, ops[i].Data, cluster.Stat{Version: 1}, true).Record
-				f.WaitOut = cluster.Duration(l.h.budget.WaitOut)
+				f.LeaseWait = cluster.Duration(l.h.budget.LeaseWait)
 				ops[i].Data = cluster.Encode(&f)
 			}
 		}

@@ -47,7 +47,7 @@ func (b breakage) budget(timeout, stop time.Duration) (cluster.Budget, error) {
 	budget, err := cluster.NewBudget(timeout, stop)
 	if b.name == shortKill {
 		budget.Kill = timeout * 5 / 100
-		budget.WaitOut = time.Duration(float64(budget.Lease+budget.Kill) * (1 + cluster.Drift) / (1 - cluster.Drift))
+		budget.LeaseWait = time.Duration(float64(budget.Lease+budget.Kill) * (1 + cluster.Drift) / (1 - cluster.Drift))
 	}
 	if b.name == longestLease {
 		return cluster.NewBudget(2*timeout, stop)

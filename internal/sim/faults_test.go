@@ -50,7 +50,7 @@ var coreFaults = []faultKind{
 	{name: "current deleted under a leader cut off", meddling: true, do: func(w *world, _ *host) { w.rob() }},
 	{name: "fence emptied", meddling: true, uniform: true, do: func(w *world, _ *host) { w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader}) }},
 	{name: "fence damaged", meddling: true, uniform: true, do: func(w *world, _ *host) {
-		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":1,"wait_out":"100h"}`)})
+		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":1,"lease_wait":"100h"}`)})
 	}},
 	{name: "leader's session closed by a stranger", intruder: true, do: func(w *world, _ *host) { w.intrude() }},
 	{name: "incarnation deleted", meddling: true, do: func(w *world, h *host) { h.unregister() }},

@@ -40,7 +40,7 @@ func (l *loop) begin(in cluster.Incarnation) {
 	})
 	l.elector = electorRole{
 		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), Memory: h.memory}),
-		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, Trust: cluster.Trust{WaitOut: h.budget.WaitOut, SessionEnd: h.trusts()}}),
+		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, Trust: cluster.Trust{LeaseWait: h.budget.LeaseWait, SessionEnd: h.trusts()}}),
 		version:  -2,
 	}
 	l.reader = newReader(l.s, in, l.offer)

@@ -10,11 +10,11 @@ import (
 )
 
 // bound is by when, after the faults, there is a leader and nothing moves any more (L1 to L4, S3): expiry of what is lost,
-// a wait-out, an old holder's patience, and a few failed takeovers, each with the longest pause between two tries.
+// a lease wait, an old holder's revoke timeout, and a few failed takeovers, each with the longest pause between two tries.
 func (w *world) bound() time.Duration {
 	var longest time.Duration
 	for _, h := range w.hosts {
-		longest = max(longest, 2*h.timeout*3/2+h.budget.WaitOut+h.budget.Patience())
+		longest = max(longest, 2*h.timeout*3/2+h.budget.LeaseWait+h.budget.RevokeTimeout())
 	}
 	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
 	if w.traits.losing {

@@ -129,7 +129,7 @@ func TestReplay(t *testing.T) {
 func TestBreakages(t *testing.T) {
 	const limit = 20_000
 	for _, b := range []breakage{
-		{name: noOwnIncarnation, by: "S1 S2"}, {name: noElectedVersion, by: "S1 S2"}, {name: noFenceVersion, by: "S1 S2"}, {name: noWaitOut, by: "S1"}, {name: releasedUnclean, by: "S1"},
+		{name: noOwnIncarnation, by: "S1 S2"}, {name: noElectedVersion, by: "S1 S2"}, {name: noFenceVersion, by: "S1 S2"}, {name: noLeaseWait, by: "S1"}, {name: releasedUnclean, by: "S1"},
 		{name: releaseEarly, by: "S1"}, {name: weakRenew, by: "S1"}, {name: forgetful, by: "L2"}, {name: blaming, by: "L2"}, {name: noAmnesty, by: "L1 L3"}, {name: noRevoke, by: "L1 L2"},
 		{name: undamped, by: "damping"}, {name: fickle, by: "S3 L4"}, {name: jumpy, by: "S3"}, {name: pauseSoft, by: "pause"}, {name: pauseNot, by: "pause"}, {name: noCordon, by: "L4"}, {name: noMove, by: "L4"},
 		{name: hasty, by: "failback"}, {name: noElection, by: "L4"}, {name: mixing, by: "S1 S2"}, {name: noHolder, by: "S1"}, {name: shortKill, by: "S1"},

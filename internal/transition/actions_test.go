@@ -27,7 +27,7 @@ func newExact(t *testing.T) *exact {
 		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
 			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best"}},
 		Fence: cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},
-			Record: cluster.Fence{Term: 6, Node: "old", Incarnation: "old", State: cluster.FenceRevoked, WaitOut: cluster.Duration(5 * time.Second)}},
+			Record: cluster.Fence{Term: 6, Node: "old", Incarnation: "old", State: cluster.FenceRevoked, LeaseWait: cluster.Duration(5 * time.Second)}},
 	}
 	e.snap.Fence.Record.Unknown = map[string]jsonText{"kept": jsonText(`"x"`)}
 	return e
@@ -68,8 +68,8 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 	wall := opt.Wall()
 	return cluster.Fence{
 			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
-			Owed: cluster.Duration(5 * time.Second), WaitOut: cluster.Duration(b.WaitOut), Kill: cluster.Duration(b.Kill),
-			Patience: cluster.Duration(b.Patience()), Wait: "5s, as the lease of old, which did not release, may still run", Time: wall,
+			Owed: cluster.Duration(5 * time.Second), LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
+			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s, as the lease of old, which did not release, may still run", Time: wall,
 		}, cluster.Current{
 			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1", Time: wall,
 		}
@@ -87,7 +87,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 
 	e.after(100 * time.Millisecond)
 	e.step(applied(TxAcquire, 11, 0), Reread{}, Lease{Deadline: began + b.Lease},
-		Announce{Phase: WaitOut, Term: 7, Reason: "the best; waiting " + fence.Wait})
+		Announce{Phase: LeaseWait, Term: 7, Reason: "the best; waiting " + fence.Wait})
 	acquired := e.now
 	deadline := began + b.Lease
 	holding := cluster.Holding{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}

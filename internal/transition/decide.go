@@ -274,12 +274,12 @@ func (m *Machine) acquire() {
 	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
-	owed, why := s.Owed(cluster.Trust{WaitOut: b.WaitOut, SessionEnd: m.opt.TrustSessionEnd})
+	owed, why := s.Owed(cluster.Trust{LeaseWait: b.LeaseWait, SessionEnd: m.opt.TrustSessionEnd})
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Owed: cluster.Duration(owed), WaitOut: cluster.Duration(b.WaitOut),
-		Kill: cluster.Duration(b.Kill), Patience: cluster.Duration(b.Patience()), Time: wall,
+		State: cluster.FenceHeld, Owed: cluster.Duration(owed), LeaseWait: cluster.Duration(b.LeaseWait),
+		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 	}
 	if owed > 0 {
 		m.term.fence.Wait = fmt.Sprintf("%s, as %s", owed.Round(10*time.Millisecond), why)
@@ -317,7 +317,7 @@ func (m *Machine) acquired(fence, current int32) {
 	}
 	phase := Preparing
 	if m.term.fence.Owed > 0 {
-		phase = WaitOut
+		phase = LeaseWait
 		reason += "; waiting " + m.term.fence.Wait
 	}
 	m.do(Announce{Phase: phase, Term: m.term.number, Reason: reason})

@@ -203,7 +203,7 @@ func (e HookDone) apply(m *Machine) {
 		m.term.task = taskDone
 		if e.Err != nil {
 			// What the work has set up may still exist: the successor waits as if this lease were still running.
-			m.term.fence.Owed = max(m.term.fence.Owed, cluster.Duration(m.opt.Budget.WaitOut))
+			m.term.fence.Owed = max(m.term.fence.Owed, cluster.Duration(m.opt.Budget.LeaseWait))
 		}
 	case m.term.task != taskPrepare:
 	case e.Err != nil:

@@ -42,7 +42,7 @@ func TestNobodyAcquiresOverAFenceThatCannotBeRead(t *testing.T) {
 		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
 		"emptied": cluster.ReadFence("/c/leader", nil, cluster.Stat{Version: 3}, true),
 		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),
-		"absurd":  cluster.ReadFence("/c/leader", []byte(`{"v":1,"wait_out":"2562047h"}`), cluster.Stat{Version: 3}, true),
+		"absurd":  cluster.ReadFence("/c/leader", []byte(`{"v":1,"lease_wait":"2562047h"}`), cluster.Stat{Version: 3}, true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)

@@ -55,7 +55,7 @@ func (w *world) step(t *rapid.T, ev Event) {
 			w.leased = a.Deadline
 		case RunPreStart:
 			if w.now < w.waitOver {
-				t.Fatal("the takeover begins before the wait-out is over")
+				t.Fatal("the takeover begins before the lease wait is over")
 			}
 			w.hook = true
 		case RunPostStop:

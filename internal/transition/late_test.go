@@ -212,7 +212,7 @@ func TestALateFailureForgetsNothing(t *testing.T) {
 			s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 			s.on(late)
 			s.on(done(TxAcquire), "Lease") // the lease of the holder before may still be running
-			if s.m.Phase() != WaitOut || s.m.Term() != 7 {
+			if s.m.Phase() != LeaseWait || s.m.Term() != 7 {
 				t.Errorf("phase %s, term %d", s.m.Phase(), s.m.Term())
 			}
 		})
@@ -251,7 +251,7 @@ func TestAFailedPostStopOwesTheWait(t *testing.T) {
 	s.on(Quit{Reason: "stop"}, "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
 	f := released(t, sent(t, s.on(HookDone{Err: errors.New("no route")}, "RELEASE")))
-	if f.State != cluster.FenceUnclean || time.Duration(f.Owed) != s.b.WaitOut {
+	if f.State != cluster.FenceUnclean || time.Duration(f.Owed) != s.b.LeaseWait {
 		t.Errorf("left behind: %+v", f)
 	}
 }

@@ -65,13 +65,13 @@ func TestLeaveIsEntrustedAsLongAsLeadershipIsHeld(t *testing.T) {
 	}
 }
 
-// A wait-out that was not served stays owed.
-func TestLeaveIsUncleanWhileTheWaitOutIsNotServed(t *testing.T) {
+// A lease wait that was not served stays owed.
+func TestLeaveIsUncleanWhileTheLeaseWaitIsNotServed(t *testing.T) {
 	s := newScript(t)
-	wait := max(4*time.Second, s.b.WaitOut)
+	wait := max(4*time.Second, s.b.LeaseWait)
 	s.on(s.saw(fence("other", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.leaves(s.on(done(TxAcquire), "Lease"), 11, 0, cluster.Fence{State: cluster.FenceUnclean, Owed: cluster.Duration(wait)})
-	for s.m.Phase() == WaitOut {
+	for s.m.Phase() == LeaseWait {
 		s.now = s.m.Wake()
 		for _, a := range s.m.Step(s.now, Tick{}) {
 			switch a := a.(type) {

@@ -32,12 +32,12 @@ type Phase string
 // The phases.
 const (
 	Standby   Phase = "standby"
-	Waiting   Phase = "waiting"   // elected, but the predecessor has not released
-	Acquiring Phase = "acquiring" // ACQUIRE is under way
-	WaitOut   Phase = "wait-out"  // an older lease may still run
-	Preparing Phase = "preparing" // the pre_start hook is running
-	Starting  Phase = "starting"  // the child has been started and is not ready
-	Declaring Phase = "declaring" // the child is ready, READY is under way
+	Waiting   Phase = "waiting"    // elected, but the predecessor has not released
+	Acquiring Phase = "acquiring"  // ACQUIRE is under way
+	LeaseWait Phase = "lease-wait" // an older lease may still run
+	Preparing Phase = "preparing"  // the pre_start hook is running
+	Starting  Phase = "starting"   // the child has been started and is not ready
+	Declaring Phase = "declaring"  // the child is ready, READY is under way
 	Leading   Phase = "leading"
 	Stopping  Phase = "stopping" // the child is being stopped
 	Releasing Phase = "releasing"
@@ -206,7 +206,7 @@ func (m *Machine) Phase() Phase {
 	case m.term.task == taskPrepare, m.term.task == taskLaunch:
 		return Preparing
 	case m.term.task == taskWait:
-		return WaitOut
+		return LeaseWait
 	case m.tx.pending == TxAcquire:
 		return Acquiring
 	case m.fresh && m.elected():

@@ -82,7 +82,7 @@ func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 func fence(id string, term int64, state cluster.FenceState) func(*cluster.Snapshot) {
 	return func(s *cluster.Snapshot) {
 		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10}, Record: cluster.Fence{
-			Node: id, Incarnation: id, Term: term, State: state, WaitOut: cluster.Duration(4 * time.Second)}}
+			Node: id, Incarnation: id, Term: term, State: state, LeaseWait: cluster.Duration(4 * time.Second)}}
 	}
 }
 
@@ -237,12 +237,12 @@ func TestTermsThatFellBackEndTheSession(t *testing.T) {
 	}
 }
 
-func TestWaitOut(t *testing.T) {
+func TestLeaseWait(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
 	for s.now < time.Hour+4*time.Second {
-		if s.m.Phase() != WaitOut {
+		if s.m.Phase() != LeaseWait {
 			t.Fatalf("phase %s before the older lease is over", s.m.Phase())
 		}
 		s.now = s.m.Wake()
@@ -250,7 +250,7 @@ func TestWaitOut(t *testing.T) {
 			if tx, ok := a.(Send); ok { // RENEW
 				s.m.Step(s.now, done(tx.Tx))
 			}
-			if _, ok := a.(RunPreStart); ok && s.now < time.Hour+s.b.WaitOut {
+			if _, ok := a.(RunPreStart); ok && s.now < time.Hour+s.b.LeaseWait {
 				t.Fatalf("the takeover begins after %s", s.now-time.Hour)
 			}
 		}
@@ -260,7 +260,7 @@ func TestWaitOut(t *testing.T) {
 	}
 }
 
-func TestWaitOutThatWasNotServedIsPassedOn(t *testing.T) {
+func TestLeaseWaitThatWasNotServedIsPassedOn(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")

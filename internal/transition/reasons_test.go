@@ -319,7 +319,7 @@ func TestWakesForEachOfItsTimes(t *testing.T) {
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
 	s.m.term.waitOver = s.now + time.Millisecond
-	wants("the end of the wait-out", s.now+time.Millisecond)
+	wants("the end of the lease wait", s.now+time.Millisecond)
 }
 
 // The phases, as they are shown.

@@ -11,14 +11,14 @@ import (
 // The elector's clock does not begin at 0.
 const begin = time.Hour
 
-const patience, kill = 10 * time.Second, time.Second // as holds writes them
+const revokeTimeout, kill = 10 * time.Second, time.Second // as holds writes them
 
 // When a limit is reached, and when the watchdog asks to be called again.
 func TestLimits(t *testing.T) {
 	damaged := errors.New("damaged")
-	fence := func(s cluster.Snapshot, state cluster.FenceState, waitOut, owed time.Duration) cluster.Snapshot {
+	fence := func(s cluster.Snapshot, state cluster.FenceState, leaseWait, owed time.Duration) cluster.Snapshot {
 		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a", Term: 7, State: state,
-			WaitOut: cluster.Duration(waitOut), Owed: cluster.Duration(owed), Kill: cluster.Duration(kill), Patience: cluster.Duration(patience)}}
+			LeaseWait: cluster.Duration(leaseWait), Owed: cluster.Duration(owed), Kill: cluster.Duration(kill), RevokeTimeout: cluster.Duration(revokeTimeout)}}
 		return s
 	}
 	current := func(s cluster.Snapshot, id string) cluster.Snapshot {
@@ -47,18 +47,18 @@ func TestLimits(t *testing.T) {
 		overdue  time.Duration // 0: never
 		revoke   time.Duration
 	}{
-		{"a wait-out that was not taken over yet is the candidate's to serve", fence(elected("b", 8), cluster.FenceRevoked, 6*time.Second, 0), takeover + 6*time.Second, 0},
+		{"a lease wait that was not taken over yet is the candidate's to serve", fence(elected("b", 8), cluster.FenceRevoked, 6*time.Second, 0), takeover + 6*time.Second, 0},
 		{"a candidate that owes nothing", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a")), takeover, 0},
 		{"a candidate that owes a part", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a")), takeover + 2*time.Second, 0},
 		{"a candidate whose current is damaged", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "")), takeover, 0},
 		{"a candidate that holds current while the fence is damaged", current(lostFence(elected("b", 8)), "b"), takeover + own, 2 * own},
 		{"no decision", current(fence(unreadable(elected("b", 8)), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},
 		{"no decision and nobody in office", unreadable(elected("b", 8)), 0, 0},
-		{"a leader that was replaced", current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), 0, patience},
+		{"a leader that was replaced", current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), 0, revokeTimeout},
 		{"a leader that was replaced with a fence that is damaged", current(lostFence(elected("b", 8)), "a"), 0, 2 * own},
 		{"a candidate that was overdue", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, kill},
-		{"a candidate that was replaced for another reason", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseMove), 0, patience},
-		{"a leader that was declared ready when it was overdue", cause(current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, patience},
+		{"a candidate that was replaced for another reason", cause(current(fence(elected("b", 8), cluster.FenceHeld, 6*time.Second, 0), "a"), cluster.CauseMove), 0, revokeTimeout},
+		{"a leader that was declared ready when it was overdue", cause(current(fence(elected("b", 8), cluster.FenceReady, 6*time.Second, 0), "a"), cluster.CauseOverdue), 0, revokeTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWatchdog()

@@ -11,7 +11,7 @@ import (
 
 // Options are the watchdog's limits.
 type Options struct {
-	// Takeover bounds the time from when the candidate could acquire until READY, without the wait-out it owes.
+	// Takeover bounds the time from when the candidate could acquire until READY, without the lease wait it owes.
 	Takeover time.Duration
 	// StrikeResetAfter is how long a leader must have been READY for its strikes to be forgotten.
 	StrikeResetAfter time.Duration
@@ -119,9 +119,9 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 	if key == "" {
 		return
 	}
-	limit := 2 * w.opt.Trust.WaitOut
+	limit := 2 * w.opt.Trust.LeaseWait
 	if s.Fence.Readable() {
-		limit = time.Duration(s.Fence.Record.Patience)
+		limit = time.Duration(s.Fence.Record.RevokeTimeout)
 		if s.Elected.Record.Cause == cluster.CauseOverdue && s.Fence.Record.State == cluster.FenceHeld {
 			limit = time.Duration(s.Fence.Record.Kill)
 		}

@@ -14,7 +14,7 @@ const (
 )
 
 func newWatchdog() *Watchdog {
-	return New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{WaitOut: own, SessionEnd: true}})
+	return New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: true}})
 }
 
 func elected(id string, term int64) cluster.Snapshot {
@@ -27,7 +27,7 @@ func elected(id string, term int64) cluster.Snapshot {
 
 func holds(s cluster.Snapshot, id string, term int64, state cluster.FenceState) cluster.Snapshot {
 	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{
-		Node: id, Incarnation: id, Term: term, State: state, Kill: cluster.Duration(time.Second), Patience: cluster.Duration(10 * time.Second),
+		Node: id, Incarnation: id, Term: term, State: state, Kill: cluster.Duration(time.Second), RevokeTimeout: cluster.Duration(10 * time.Second),
 	}}
 	s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: term}, Record: cluster.Current{Incarnation: id}}
 	return s
@@ -52,9 +52,9 @@ func TestTakeoverOverdue(t *testing.T) {
 }
 
 // The wait that a candidate may owe is not its fault, whatever the elector itself takes for proof of the end of the work.
-func TestAWaitOutIsNotCounted(t *testing.T) {
+func TestALeaseWaitIsNotCounted(t *testing.T) {
 	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
-		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{WaitOut: own, SessionEnd: trusted}})
+		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: trusted}})
 		s := elected("a", 7)
 		s.Fence.Record = cluster.Fence{Node: "b", Incarnation: "b", Term: 6, State: cluster.FenceReady} // gone
 		w.Observe(s, 0)
@@ -96,15 +96,15 @@ func TestPredecessorsTimeIsNotCounted(t *testing.T) {
 	}
 }
 
-func TestWaitOutIsAddedToTheTakeover(t *testing.T) {
+func TestLeaseWaitIsAddedToTheTakeover(t *testing.T) {
 	w := newWatchdog()
 	s := elected("b", 8)
-	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, WaitOut: cluster.Duration(6 * time.Second)}}
+	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, LeaseWait: cluster.Duration(6 * time.Second)}}
 	w.Observe(s, 0)
 	s = holds(s, "b", 8, cluster.FenceHeld)
 	s.Fence.Record.Owed = cluster.Duration(6 * time.Second)
 	if f := w.Observe(s, takeover+5*time.Second); f.Overdue != "" {
-		t.Errorf("overdue while it waits out an older lease: %q", f.Overdue)
+		t.Errorf("overdue while it waits for an older lease: %q", f.Overdue)
 	}
 	if f := w.Observe(s, takeover+6*time.Second); f.Overdue == "" {
 		t.Error("never overdue")
@@ -120,7 +120,7 @@ func TestReleaseOverdue(t *testing.T) {
 	}
 	s.Elected.Record.Term = 9 // the next decision must not give the old holder its time again
 	if f := w.Observe(s, 10*time.Second); f.Revoke == "" {
-		t.Error("not revoked when its patience is over")
+		t.Error("not revoked when its revoke timeout is over")
 	}
 }
 

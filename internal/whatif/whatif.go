@@ -57,7 +57,7 @@ func Run(q Question) Outcome {
 	s := changed(q.Snapshot, q.Change, q.Wall)
 	out := Outcome{Problems: q.Policy.Problems(s.Members)}
 	core := elector.New(q.Options)
-	dog := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{WaitOut: time.Second}})
+	dog := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{LeaseWait: time.Second}})
 	now := time.Hour
 	for range maxSteps {
 		found := dog.Observe(s, now)

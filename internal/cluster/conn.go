@@ -2,33 +2,54 @@ package cluster
 
 import "context"
 
-// Conn is one ZooKeeper session, used once: what the shells need of it. zkstore.Session implements it on the wire,
-// clustertest in memory; clustertest.Contract holds both to the same behaviour.
+// The interfaces below are the parts of one ZooKeeper session, which is used once (docs/protocol.md, Session); each consumer
+// asks for those that it needs. zkstore.Session implements all of them on the wire, clustertest.Session in memory, and
+// clustertest.Contract holds both to the same behavior.
+
+// Reader reads znodes.
 //
-// Reads return [ErrNoNode], [ErrNoAuth], [ErrNotSent], [ErrUnknown], [ErrSessionEnded] or the context's error, all
-// matched by errors.Is. A read that sets a watch leaves it armed until the path appears in [Conn.TakeHints]; reading
-// with watch again while it is armed costs nothing.
-type Conn interface {
-	// Get reads the data of a znode. With watch, the next change of its data or existence is hinted, also where the
-	// znode does not exist (then the error is ErrNoNode and its creation is hinted).
+// Its errors are [ErrNoNode], [ErrNoAuth], [ErrNotSent], [ErrUnknown], [ErrSessionEnded] or the context's error, all matched
+// by errors.Is. A read that sets a watch leaves it armed until the path appears in [Watcher.TakeHints]; reading with a watch
+// again while it is armed costs nothing.
+type Reader interface {
+	// Get returns the data of a znode. With watch, the next change of its data or existence is hinted, even if the znode
+	// does not exist: then the error is ErrNoNode and its creation is hinted.
 	Get(ctx context.Context, path string, watch bool) ([]byte, Stat, error)
-	// Children lists the names of a znode's children, in no order. With watch, the next change of the list is hinted.
+	// Children returns the names of a znode's children, in no particular order. With watch, the next change of that list is
+	// hinted.
 	Children(ctx context.Context, path string, watch bool) ([]string, Stat, error)
-	// Do applies ops as one transaction. A refused one returns a *[TxError] naming the first operation that failed.
-	// A write that gets no reply by its deadline ends the session: its outcome could otherwise be overtaken.
+}
+
+// Writer applies transactions.
+type Writer interface {
+	// Do applies ops as one transaction. If it is refused, the error is a *[TxError] that names the first operation that
+	// failed. A write without a reply by its deadline ends the session: a later write could overtake it otherwise.
 	Do(ctx context.Context, ops ...Op) ([]Result, error)
+}
 
-	// Wake receives when there are hints to take. It has one slot: a burst wakes once.
+// ReadWriter reads znodes and applies transactions.
+type ReadWriter interface {
+	Reader
+	Writer
+}
+
+// Watcher delivers what watches have hinted at.
+type Watcher interface {
+	// Wake returns a channel that receives when there are hints to take. It has one slot: a burst wakes once.
 	Wake() <-chan struct{}
-	// TakeHints returns and clears what has been hinted.
+	// TakeHints returns the hints and clears them.
 	TakeHints() Hints
+}
 
-	// Done is closed when the session has ended; Err then says why.
+// Lifetime reports the end of a session.
+type Lifetime interface {
+	// Done returns a channel that is closed when the session has ended; Err then returns the reason.
 	Done() <-chan struct{}
 	Err() error
-	// SessionID is what Stat.Owner shows on this session's ephemerals.
+}
+
+// Owner identifies a session.
+type Owner interface {
+	// SessionID returns the id that [Stat.Owner] has on this session's ephemerals.
 	SessionID() int64
-	// Close ends the session on the server, so that its ephemerals vanish at once, and returns when that is done or
-	// ctx is over.
-	Close(ctx context.Context) error
 }

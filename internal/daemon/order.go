@@ -16,7 +16,7 @@ import (
 // OrderWriter gives orders on a session, and waits so long for it. A write that is not answered within Write ends the
 // session.
 type OrderWriter struct {
-	Conn        cluster.Conn
+	Conn        cluster.ReadWriter
 	Paths       cluster.Paths
 	Config      config.Config
 	Read, Write time.Duration

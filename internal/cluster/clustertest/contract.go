@@ -12,12 +12,23 @@ import (
 	"zkelectd/internal/cluster"
 )
 
+// Conn is all of a session: what the contract is about.
+type Conn interface {
+	cluster.ReadWriter
+	cluster.Watcher
+	cluster.Lifetime
+	cluster.Owner
+	// Close ends the session on the server, so that its ephemerals vanish at once, and returns when that is done or ctx is
+	// over.
+	Close(ctx context.Context) error
+}
+
 // Env is what the contract is tested on: the model, or a real server.
 type Env struct {
 	// Connect begins a session.
-	Connect func(t testing.TB) cluster.Conn
+	Connect func(t testing.TB) Conn
 	// Expire ends a session on the server, without its owner.
-	Expire func(t testing.TB, c cluster.Conn)
+	Expire func(t testing.TB, c Conn)
 	// Root is a znode that exists and that the test may fill.
 	Root string
 }
@@ -43,7 +54,7 @@ func op(kind cluster.OpKind, path string, version int32) cluster.Op {
 	return cluster.Op{Kind: kind, Path: path, Version: version, Data: []byte("x")}
 }
 
-func do(t testing.TB, c cluster.Conn, ops ...cluster.Op) []cluster.Result {
+func do(t testing.TB, c Conn, ops ...cluster.Op) []cluster.Result {
 	t.Helper()
 	results, err := c.Do(context.Background(), ops...)
 	if err != nil {
@@ -52,7 +63,7 @@ func do(t testing.TB, c cluster.Conn, ops ...cluster.Op) []cluster.Result {
 	return results
 }
 
-func refusal(t testing.TB, c cluster.Conn, index int, want error, ops ...cluster.Op) {
+func refusal(t testing.TB, c Conn, index int, want error, ops ...cluster.Op) {
 	t.Helper()
 	_, err := c.Do(context.Background(), ops...)
 	var tx *cluster.TxError
@@ -62,7 +73,7 @@ func refusal(t testing.TB, c cluster.Conn, index int, want error, ops ...cluster
 }
 
 // hinted waits until a path is hinted, and returns all that were.
-func hinted(t testing.TB, c cluster.Conn, path string) map[string]struct{} {
+func hinted(t testing.TB, c Conn, path string) map[string]struct{} {
 	t.Helper()
 	all := make(map[string]struct{})
 	limit := time.NewTimer(20 * time.Second)
@@ -82,7 +93,7 @@ func hinted(t testing.TB, c cluster.Conn, path string) map[string]struct{} {
 	}
 }
 
-func exists(t testing.TB, c cluster.Conn, path string) bool {
+func exists(t testing.TB, c Conn, path string) bool {
 	t.Helper()
 	_, _, err := c.Get(context.Background(), path, false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {

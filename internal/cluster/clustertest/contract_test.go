@@ -44,8 +44,8 @@ func model(t testing.TB) clustertest.Env {
 		t.Fatal(err)
 	}
 	return clustertest.Env{
-		Connect: func(testing.TB) cluster.Conn { return s.Connect() },
-		Expire:  func(_ testing.TB, c cluster.Conn) { s.Expire(c.SessionID()) },
+		Connect: func(testing.TB) clustertest.Conn { return s.Connect() },
+		Expire:  func(_ testing.TB, c clustertest.Conn) { s.Expire(c.SessionID()) },
 		Root:    root,
 	}
 }
@@ -53,7 +53,7 @@ func model(t testing.TB) clustertest.Env {
 var roots atomic.Int32
 
 func real(t testing.TB) clustertest.Env {
-	connect := func(t testing.TB) cluster.Conn {
+	connect := func(t testing.TB) clustertest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: 30 * time.Second})
@@ -71,7 +71,7 @@ func real(t testing.TB) clustertest.Env {
 	}
 	e := clustertest.Env{
 		Connect: connect,
-		Expire: func(t testing.TB, c cluster.Conn) {
+		Expire: func(t testing.TB, c clustertest.Conn) {
 			s := c.(*zkstore.Session)
 			if err := zkstore.CloseSession(context.Background(), zkstore.Ended{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 				t.Fatal(err)
@@ -94,7 +94,7 @@ func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { own.Stop() })
-	e := clustertest.Env{Root: root, Connect: func(t testing.TB) cluster.Conn {
+	e := clustertest.Env{Root: root, Connect: func(t testing.TB) clustertest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		s, err := zkstore.Open(ctx, zkstore.Options{Servers: []string{own.Addr()}, Timeout: 30 * time.Second})
@@ -125,7 +125,7 @@ func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
 
 func losingModel(t testing.TB) (clustertest.Env, func(testing.TB)) {
 	s := clustertest.NewServer()
-	e := clustertest.Env{Root: root, Connect: func(testing.TB) cluster.Conn { return s.Connect() }}
+	e := clustertest.Env{Root: root, Connect: func(testing.TB) clustertest.Conn { return s.Connect() }}
 	if _, err := e.Connect(t).Do(context.Background(), cluster.Op{Kind: cluster.OpCreate, Path: root}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func ContractOfLoss(t *testing.T, start func(t testing.TB) (e Env, lose func(t t
 	lose(t)
 
 	fresh := e.Connect(t)
-	for _, c := range []cluster.Conn{fresh, e.Connect(t), e.Connect(t)} {
+	for _, c := range []Conn{fresh, e.Connect(t), e.Connect(t)} {
 		if c.SessionID() == old.SessionID() {
 			t.Error("the id of a session is used again")
 		}

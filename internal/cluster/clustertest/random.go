@@ -61,7 +61,7 @@ func drawStep(t *rapid.T) step {
 // runner plays a program, with session ids and transaction ids left out of what it reports.
 type runner struct {
 	env   Env
-	conns [3]cluster.Conn
+	conns [3]Conn
 }
 
 func newRunner(t testing.TB, env Env) *runner {

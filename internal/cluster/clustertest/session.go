@@ -21,7 +21,7 @@ func NewServer() *Server {
 	return &Server{tree: NewTree(), sessions: make(map[int64]*Session)}
 }
 
-// Session is a session with a [Server]. It implements [cluster.Conn].
+// Session is a session with a [Server]. It implements [Conn].
 type Session struct {
 	server *Server
 	id     int64
@@ -33,7 +33,7 @@ type Session struct {
 	refused bool // the server hangs up on it
 }
 
-var _ cluster.Conn = (*Session)(nil)
+var _ Conn = (*Session)(nil)
 
 // Connect begins a session.
 func (s *Server) Connect() *Session {
@@ -86,7 +86,7 @@ func (s *Server) hint(fired []Fired) {
 	}
 }
 
-// Get implements [cluster.Conn].
+// Get implements [cluster.Reader].
 func (c *Session) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Session) Get(ctx context.Context, path string, watch bool) ([]byte, clu
 	return c.server.tree.Get(c.id, path, watch)
 }
 
-// Children implements [cluster.Conn].
+// Children implements [cluster.Reader].
 func (c *Session) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *Session) Children(ctx context.Context, path string, watch bool) ([]stri
 	return c.server.tree.Children(c.id, path, watch)
 }
 
-// Do implements [cluster.Conn].
+// Do implements [cluster.Writer].
 func (c *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -126,10 +126,10 @@ func (c *Session) failure() error {
 	return c.err
 }
 
-// Wake implements [cluster.Conn].
+// Wake implements [cluster.Watcher].
 func (c *Session) Wake() <-chan struct{} { return c.wake }
 
-// TakeHints implements [cluster.Conn].
+// TakeHints implements [cluster.Watcher].
 func (c *Session) TakeHints() cluster.Hints {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -138,20 +138,20 @@ func (c *Session) TakeHints() cluster.Hints {
 	return h
 }
 
-// Done implements [cluster.Conn].
+// Done implements [cluster.Lifetime].
 func (c *Session) Done() <-chan struct{} { return c.done }
 
-// Err implements [cluster.Conn].
+// Err implements [cluster.Lifetime].
 func (c *Session) Err() error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	return c.err
 }
 
-// SessionID implements [cluster.Conn].
+// SessionID implements [cluster.Owner].
 func (c *Session) SessionID() int64 { return c.id }
 
-// Close implements [cluster.Conn].
+// Close implements [Conn].
 func (c *Session) Close(context.Context) error {
 	c.server.end(c.id, errors.New("closed"))
 	return nil

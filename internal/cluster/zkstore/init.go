@@ -12,7 +12,7 @@ import (
 // Init creates a group whose first leader need not wait: the skeleton, and a clean fence. It rests on the word of by,
 // user@host, that nobody leads in this group. The error is a *[cluster.InUseError] where something says otherwise. A group
 // that is initialized already is left as it is.
-func Init(ctx context.Context, conn cluster.Conn, p cluster.Paths, by string) error {
+func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by string) error {
 	if err := Prepare(ctx, conn, p); err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func closeSession(t *testing.T, s *Session) {
 var roots atomic.Int32
 
 // root makes a group of its own on the shared server.
-func root(t *testing.T, s cluster.Conn) cluster.Paths {
+func root(t *testing.T, s cluster.ReadWriter) cluster.Paths {
 	t.Helper()
 	p := cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))}
 	if err := Prepare(t.Context(), s, p); err != nil {

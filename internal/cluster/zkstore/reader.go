@@ -13,9 +13,17 @@ import (
 // any election's normal way. Jitter keeps a fleet from doing it in step.
 const netInterval = 30 * time.Second
 
+// ReaderSession is the session that a Reader reads in.
+type ReaderSession interface {
+	cluster.Reader
+	cluster.Watcher
+	cluster.Lifetime
+	cluster.Owner
+}
+
 // ReaderOptions are what a Reader needs.
 type ReaderOptions struct {
-	Conn  cluster.Conn
+	Conn  ReaderSession
 	Paths cluster.Paths
 	Self  cluster.Incarnation
 	// Clock is the daemon's monotonic time, for Snapshot.At.
@@ -26,7 +34,7 @@ type ReaderOptions struct {
 // Reader keeps a snapshot of what this daemon must know, by watches. It decides only when to read; what to read, and what
 // follows from it, is up to its [Collector].
 type Reader struct {
-	conn      cluster.Conn
+	conn      ReaderSession
 	collector *Collector
 	out       chan cluster.Snapshot
 	force     chan struct{}

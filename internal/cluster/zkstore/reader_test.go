@@ -15,18 +15,18 @@ import (
 
 // counting counts the requests of a reader.
 type counting struct {
-	cluster.Conn
+	ReaderSession
 	reads atomic.Int32
 }
 
 func (c *counting) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	c.reads.Add(1)
-	return c.Conn.Get(ctx, path, watch)
+	return c.ReaderSession.Get(ctx, path, watch)
 }
 
 func (c *counting) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	c.reads.Add(1)
-	return c.Conn.Children(ctx, path, watch)
+	return c.ReaderSession.Children(ctx, path, watch)
 }
 
 // reading is a registered daemon whose reader runs.
@@ -45,7 +45,7 @@ func join(t *testing.T, p cluster.Paths, id string) *reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := &counting{Conn: s}
+	conn := &counting{ReaderSession: s}
 	r := NewReader(ReaderOptions{Conn: conn, Paths: p, Self: in, Clock: clock(), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

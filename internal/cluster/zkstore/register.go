@@ -25,7 +25,7 @@ func (e *TakenError) Error() string {
 }
 
 // Prepare creates the persistent znodes that must exist before anything else.
-func Prepare(ctx context.Context, conn cluster.Conn, p cluster.Paths) error {
+func Prepare(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths) error {
 	for _, path := range p.Skeleton() {
 		_, err := conn.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}})
 		if err == nil || errors.Is(err, cluster.ErrNodeExists) {
@@ -44,9 +44,15 @@ func Prepare(ctx context.Context, conn cluster.Conn, p cluster.Paths) error {
 	return nil
 }
 
+// owner is a session that can be told from others by its ephemerals.
+type owner interface {
+	cluster.ReadWriter
+	cluster.Owner
+}
+
 // Register is REGISTER: it returns the new incarnation, or a *[TakenError] while another session holds the id. A reply
 // that was lost is read back, so that a registration is never left behind unnoticed.
-func Register(ctx context.Context, conn cluster.Conn, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
+func Register(ctx context.Context, conn owner, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
 	results, err := conn.Do(ctx, p.RegisterTx(node)...)
 	switch {
 	case err == nil:
@@ -60,7 +66,7 @@ func Register(ctx context.Context, conn cluster.Conn, p cluster.Paths, node clus
 }
 
 // registered finds out who holds the id: this very session, by a REGISTER whose reply was lost, or another.
-func registered(ctx context.Context, conn cluster.Conn, p cluster.Paths, id string) (cluster.Incarnation, error) {
+func registered(ctx context.Context, conn owner, p cluster.Paths, id string) (cluster.Incarnation, error) {
 	path := p.Node(id)
 	data, stat, err := conn.Get(ctx, path, true)
 	if err != nil {
@@ -93,7 +99,7 @@ func registered(ctx context.Context, conn cluster.Conn, p cluster.Paths, id stri
 
 // ReadAll reads everything once, for people who look on, with watches if asked. Like a daemon's, the snapshot has the
 // fence before current and both before the members.
-func ReadAll(ctx context.Context, conn cluster.Conn, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
+func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
 	s := cluster.Snapshot{Leadership: true, Elector: true}
 	type take func(data []byte, stat cluster.Stat, exists bool)
 	read := func(path string, take take) error {

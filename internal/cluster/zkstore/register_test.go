@@ -13,7 +13,7 @@ import (
 
 // refusing is a connection on which reads and lists of some znodes fail.
 type refusing struct {
-	cluster.Conn
+	owner
 	failing map[string]error
 }
 
@@ -21,20 +21,20 @@ func (r *refusing) Get(ctx context.Context, path string, watch bool) ([]byte, cl
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
-	return r.Conn.Get(ctx, path, watch)
+	return r.owner.Get(ctx, path, watch)
 }
 
 func (r *refusing) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
-	return r.Conn.Children(ctx, path, watch)
+	return r.owner.Children(ctx, path, watch)
 }
 
 // A registration is found again as it is; what could not be read is no reason to believe that it is gone.
 func TestARegistrationIsReadBack(t *testing.T) {
 	s := newScene(t)
-	conn := &refusing{Conn: s.Session}
+	conn := &refusing{owner: s.Session}
 	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a"}) }
 	own := s.p.Incarnation(s.self.Name)
 	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {

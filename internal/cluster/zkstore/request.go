@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Get implements [cluster.Conn].
+// Get implements [cluster.Reader].
 func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
 	type reply struct {
 		data []byte
@@ -47,7 +47,7 @@ func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, c
 	return r.data, statOf(r.stat), s.denied(err)
 }
 
-// Children implements [cluster.Conn].
+// Children implements [cluster.Reader].
 func (s *Session) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
 	type reply struct {
 		names []string
@@ -72,7 +72,7 @@ func (s *Session) Children(ctx context.Context, path string, watched bool) ([]st
 // maxTx bounds a transaction: a server hangs up on a packet above jute.maxbuffer, by default 1 MiB, without a word.
 const maxTx = 1000 << 10
 
-// Do implements [cluster.Conn].
+// Do implements [cluster.Writer].
 func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	if err := s.Err(); err != nil {
 		return nil, err

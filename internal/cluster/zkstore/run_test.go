@@ -15,7 +15,7 @@ import (
 
 // flaky is a connection to a group in memory, whose reads can be made to fail and are counted.
 type flaky struct {
-	cluster.Conn
+	ReaderSession
 	fails, reads atomic.Int32
 	during       atomic.Pointer[func()] // done once, while something is read
 }
@@ -28,7 +28,7 @@ func (f *flaky) Get(ctx context.Context, path string, watch bool) ([]byte, clust
 	if f.fails.Load() > 0 {
 		return nil, cluster.Stat{}, cluster.ErrNotSent
 	}
-	return f.Conn.Get(ctx, path, watch)
+	return f.ReaderSession.Get(ctx, path, watch)
 }
 
 // running is a reader that runs, in a bubble of its own.
@@ -36,7 +36,7 @@ func running(t *testing.T, test func(s *scene, conn *flaky, r *Reader, stop cont
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		conn := &flaky{Conn: s.Session}
+		conn := &flaky{ReaderSession: s.Session}
 		start := time.Now()
 		r := NewReader(ReaderOptions{Conn: conn, Paths: s.p, Self: s.self, Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }})
 		ctx, stop := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestJitter(t *testing.T) {
 func TestParallelReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		conn := &slow{Conn: s.Session, proceed: make(chan struct{})}
+		conn := &slow{ReaderSession: s.Session, proceed: make(chan struct{})}
 		reads := make([]*Read, maxReads+5)
 		for i := range reads {
 			reads[i] = &Read{Path: "/none"}
@@ -212,7 +212,7 @@ func TestParallelReads(t *testing.T) {
 
 // slow is a connection whose answers wait.
 type slow struct {
-	cluster.Conn
+	ReaderSession
 	under   atomic.Int32
 	proceed chan struct{}
 	fail    string // what does not wait
@@ -232,13 +232,13 @@ func (s *slow) Get(ctx context.Context, path string, watch bool) ([]byte, cluste
 	if s.refused != nil && (s.refusal == "" || s.refusal == path) {
 		return nil, cluster.Stat{}, s.refused
 	}
-	return s.Conn.Get(ctx, path, watch)
+	return s.ReaderSession.Get(ctx, path, watch)
 }
 
 func (s *slow) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	s.under.Add(1)
 	<-s.proceed
-	return s.Conn.Children(ctx, path, watch)
+	return s.ReaderSession.Children(ctx, path, watch)
 }
 
 // Whoever follows a group sees it at once, and each change, until nobody wants to know any more, or nobody can.

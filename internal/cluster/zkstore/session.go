@@ -18,7 +18,8 @@ import (
 )
 
 // Session is one ZooKeeper session, used once: when it has ended it stays ended, and nothing is sent any more
-// (docs/protocol.md, Session). It implements [cluster.Conn].
+// (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime] and
+// [cluster.Owner].
 type Session struct {
 	opt   Options
 	zk    *zk.Conn
@@ -71,8 +72,6 @@ type watch struct {
 	path     string
 	children bool
 }
-
-var _ cluster.Conn = (*Session)(nil)
 
 // Open establishes a session. It keeps trying until ctx is over, reporting trouble at growing intervals.
 func Open(ctx context.Context, opt Options) (*Session, error) {

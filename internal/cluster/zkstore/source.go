@@ -14,7 +14,7 @@ type Source interface {
 	// Read answers all reads, which may be under way at the same time. When one of them fails otherwise than by
 	// [cluster.ErrNoNode] or [cluster.ErrNoAuth], it may give up those that have no answer yet: each read has one, or an Err.
 	Read(ctx context.Context, reads []*Read)
-	// TakeHints returns and clears what has been hinted, as [cluster.Conn] does.
+	// TakeHints returns and clears what has been hinted, as [cluster.Watcher] does.
 	TakeHints() cluster.Hints
 }
 
@@ -39,7 +39,7 @@ func (r *Read) answered() bool {
 const maxReads = 64
 
 // parallel is the [Source] of a daemon.
-type parallel struct{ cluster.Conn }
+type parallel struct{ ReaderSession }
 
 func (p parallel) Read(ctx context.Context, reads []*Read) {
 	g, ctx := errgroup.WithContext(ctx)

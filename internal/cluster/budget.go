@@ -102,10 +102,13 @@ func (b Budget) Text(trustSessionEnd bool) string {
 		b.Session, round(b.Lease), round(b.Renew), round(b.Kill), failover)
 }
 
-// Earlier is the earlier of two times at which to look again, 0 standing for never.
-func Earlier(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
+// Earliest returns the first of some times at which to act, where 0 means never.
+func Earliest(times ...time.Duration) time.Duration {
+	var first time.Duration
+	for _, at := range times {
+		if at != 0 && (first == 0 || at < first) {
+			first = at
+		}
 	}
-	return a
+	return first
 }

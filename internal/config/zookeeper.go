@@ -61,7 +61,7 @@ func SecretFile(name string, getenv func(string) string) (file string, systemd b
 
 // LeaseBase returns the session timeout that a lease may rest on where granted is the session's.
 func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
-	return cluster.Earlier(granted, z.MinSessionTimeout)
+	return cluster.Earliest(granted, z.MinSessionTimeout)
 }
 
 func (c *Config) checkZooKeeper(report func(string, string, ...any)) {

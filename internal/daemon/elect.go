@@ -77,12 +77,12 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 	}
 	ready, wake := e.consult(&in)
 	if !ready {
-		return cluster.Earlier(wake, found.Wake)
+		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
 	e.report(d)
 	e.carryOut(d, snap)
-	return cluster.Earlier(wake, cluster.Earlier(d.Wake, found.Wake))
+	return cluster.Earliest(wake, d.Wake, found.Wake)
 }
 
 // carryOut writes what was decided.

@@ -26,7 +26,7 @@ func (l *leaseLimit) lease(deadline time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if deadline != 0 {
-		deadline = cluster.Earlier(deadline, l.cut)
+		deadline = cluster.Earliest(deadline, l.cut)
 	}
 	l.last = deadline
 	l.send(deadline)
@@ -36,7 +36,7 @@ func (l *leaseLimit) lease(deadline time.Duration) {
 func (l *leaseLimit) shorten(deadline time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = cluster.Earlier(l.cut, deadline)
+	l.cut = cluster.Earliest(l.cut, deadline)
 	if l.last > l.cut {
 		l.last = l.cut
 		l.send(l.cut)
@@ -68,7 +68,7 @@ type grants struct {
 func (g *grants) note(timeout time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.smallest = cluster.Earlier(g.smallest, timeout)
+	g.smallest = cluster.Earliest(g.smallest, timeout)
 }
 
 // base returns the session timeout that a lease may rest on, where granted is that of its session.

@@ -159,7 +159,7 @@ func (l *loop) step(ev transition.Event) {
 		}
 	}
 	now := boottime.Now()
-	wake := cluster.Earlier(l.elector.look(now, l.snap), l.machine.Wake())
+	wake := cluster.Earliest(l.elector.look(now, l.snap), l.machine.Wake())
 	l.timer.Reset(time.Hour)
 	if wake > 0 {
 		l.timer.Reset(max(0, wake-now))

@@ -98,7 +98,7 @@ func (e *Elector) Decide(in Input) Decision {
 	} else if d.Revoke == nil && o.changed {
 		d.Control = &o.Control
 	}
-	d.Wake = cluster.Earlier(d.Wake, o.wake)
+	d.Wake = cluster.Earliest(d.Wake, o.wake)
 	return d
 }
 

@@ -52,7 +52,7 @@ func (t *orders) standing(s *cluster.Snapshot, now time.Duration, wall time.Time
 		if time.Duration(order.Left)-left >= every {
 			order.Left, o.changed = cluster.Duration(left), true
 		}
-		o.wake = cluster.Earlier(o.wake, now+min(left, left-time.Duration(order.Left)+every))
+		o.wake = cluster.Earliest(o.wake, now+min(left, left-time.Duration(order.Left)+every))
 	})
 	t.seen = seen
 	o.expire(over, wall)

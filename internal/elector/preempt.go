@@ -122,7 +122,7 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	case cluster.FailbackDelayed:
 		delay := time.Duration(rules.FailbackDelay)
 		if due := e.eligible[best.Name] + delay; due > b.in.Now {
-			d.Wake = cluster.Earlier(d.Wake, due)
+			d.Wake = cluster.Earliest(d.Wake, due)
 			return fmt.Sprintf("failback is delayed until it has been eligible for %s", delay)
 		}
 	}
@@ -130,7 +130,7 @@ func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d
 	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions {
 		return ""
 	}
-	d.Wake = cluster.Earlier(d.Wake, e.preemptions[recent[0]]+time.Duration(rules.PreemptionWindow))
+	d.Wake = cluster.Earliest(d.Wake, e.preemptions[recent[0]]+time.Duration(rules.PreemptionWindow))
 	return fmt.Sprintf("policy has moved the leader %d times within %s, election.max_preemptions allows no more", len(recent), time.Duration(rules.PreemptionWindow))
 }
 

@@ -98,7 +98,7 @@ func (e *Elector) rank(b ballot) outcome {
 		lifted := cluster.Serve(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
 		pin.Excluded = excluded(lifted)
 		wait := e.retries(b, lifted, pin.Excluded)
-		strict.wake = cluster.Earlier(strict.wake, wait)
+		strict.wake = cluster.Earliest(strict.wake, wait)
 		r := outcome{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
 		if _, ok := r.Best(); ok {
 			// Who must wait stays excluded, lest it preempt the one that is let in.
@@ -142,7 +142,7 @@ func (e *Elector) retries(b ballot, list []cluster.Exclusion, out map[string]str
 		}
 		if wait := retryDelay(x.Strikes) - age; wait > 0 {
 			out[x.Node] = fmt.Sprintf("tries again after %s: %s", retryDelay(x.Strikes), x.Reason)
-			wake = cluster.Earlier(wake, b.in.Now+wait)
+			wake = cluster.Earliest(wake, b.in.Now+wait)
 		}
 	}
 	return wake

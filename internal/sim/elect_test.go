@@ -52,12 +52,12 @@ func (l *loop) look() time.Duration {
 	}
 	ready, wake := l.consult(&in)
 	if !ready {
-		return cluster.Earlier(wake, found.Wake)
+		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
 	h.w.broken.decides(l, &d, snap)
 	l.carryOut(d, snap)
-	return cluster.Earlier(wake, cluster.Earlier(d.Wake, found.Wake))
+	return cluster.Earliest(wake, cluster.Earliest(d.Wake, found.Wake))
 }
 
 // carryOut writes what was decided.

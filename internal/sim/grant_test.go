@@ -89,7 +89,7 @@ func (s *session) shaken(asked time.Duration) {
 	}
 	limit := asked + cluster.SafeLease(s.T)
 	l := h.loop
-	l.cut = cluster.Earlier(l.cut, limit)
+	l.cut = cluster.Earliest(l.cut, limit)
 	if h.lease > limit {
 		h.extend(limit)
 	}

@@ -94,7 +94,7 @@ func (l *loop) step(ev transition.Event) {
 		}
 		return
 	}
-	wake := cluster.Earlier(l.look(), l.machine.Wake())
+	wake := cluster.Earliest(l.look(), l.machine.Wake())
 	l.wakeAt(wake)
 }
 
@@ -121,7 +121,7 @@ func (l *loop) perform(a transition.Action) {
 		l.send(a)
 	case transition.Lease:
 		if deadline := a.Deadline; deadline != 0 {
-			h.extend(cluster.Earlier(deadline, l.cut))
+			h.extend(cluster.Earliest(deadline, l.cut))
 		} else {
 			h.extend(0)
 		}

@@ -325,7 +325,7 @@ func (m *Machine) acquired(fence, current int32) {
 
 // leaseEnd returns the end of the lease that the last transaction has granted.
 func (m *Machine) leaseEnd() time.Duration {
-	return cluster.Earlier(m.tx.sent+m.opt.Budget.Lease, m.leaseLimit)
+	return cluster.Earliest(m.tx.sent+m.opt.Budget.Lease, m.leaseLimit)
 }
 
 // extend extends the lease after a RENEW, unless it was over already.

@@ -251,7 +251,7 @@ func (e Quit) apply(m *Machine) {
 }
 
 func (e LeaseCut) apply(m *Machine) {
-	m.leaseLimit = cluster.Earlier(m.leaseLimit, e.Deadline)
+	m.leaseLimit = cluster.Earliest(m.leaseLimit, e.Deadline)
 	if m.quit == nil {
 		m.quit = &Stop{Reason: e.Reason, Requested: true}
 	}

@@ -136,7 +136,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 			case "cut":
 				if rapid.IntRange(0, 9).Draw(t, "really cut") == 0 {
 					at := w.now + time.Duration(rapid.Int64Range(1, int64(2*time.Second)).Draw(t, "left"))
-					if w.cut = cluster.Earlier(w.cut, at); w.leased != 0 {
+					if w.cut = cluster.Earliest(w.cut, at); w.leased != 0 {
 						w.leased = min(w.leased, w.cut)
 					}
 					w.step(t, LeaseCut{Deadline: at, Reason: "a server grants less"})
@@ -172,7 +172,7 @@ func (w *world) reply(t *rapid.T) {
 		ev = refused(tx, rapid.IntRange(0, 3).Draw(t, "index"), cluster.ErrBadVersion)
 	}
 	if ev.Err == nil && tx == TxAcquire {
-		w.leased = cluster.Earlier(w.lastSent+w.m.opt.Budget.Lease, w.cut)
+		w.leased = cluster.Earliest(w.lastSent+w.m.opt.Budget.Lease, w.cut)
 	}
 	w.step(t, ev)
 }

@@ -166,8 +166,8 @@ func (m *Machine) Step(now time.Duration, ev Event) []Action {
 func (m *Machine) Wake() time.Duration {
 	var at time.Duration
 	want := func(t time.Duration) {
-		if t > m.now && (at == 0 || t < at) {
-			at = t
+		if t > m.now {
+			at = cluster.Earliest(at, t)
 		}
 	}
 	if m.term.held {

@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWatchdog()
 			first := w.Observe(c.snapshot, begin)
-			if at := cluster.Earlier(c.overdue, c.revoke); at > 0 && first.Wake != begin+at || at == 0 && first.Wake != 0 {
+			if at := cluster.Earliest(c.overdue, c.revoke); at > 0 && first.Wake != begin+at || at == 0 && first.Wake != 0 {
 				t.Errorf("wakes after %s, want %s", first.Wake-begin, at)
 			}
 			for _, after := range []time.Duration{0, c.overdue - 1, c.overdue, c.revoke - 1, c.revoke, time.Hour} {

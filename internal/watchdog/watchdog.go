@@ -67,10 +67,10 @@ func New(opt Options) *Watchdog {
 
 // Observe takes in a snapshot, read by the elector, at the monotonic time now.
 func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
-	f := Findings{}
+	var f Findings
 	wake := func(at time.Duration) {
-		if at > now && (f.Wake == 0 || at < f.Wake) {
-			f.Wake = at
+		if at > now {
+			f.Wake = cluster.Earliest(f.Wake, at)
 		}
 	}
 	w.takeover(s, now, &f, wake)

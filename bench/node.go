@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/zkserver"
 )
 
@@ -94,8 +95,7 @@ func gone(ctx context.Context, pid int) error {
 	tick := time.NewTicker(500 * time.Microsecond)
 	defer tick.Stop()
 	for {
-		s, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(s), ") Z ") {
+		if s, err := procinfo.ReadStat(pid); err != nil || s.Ended() {
 			return nil
 		}
 		select {
@@ -155,16 +155,13 @@ func idle(ctx context.Context, t *table, binary string) error {
 	return nil
 }
 
-// cpu is the processor time that a process has used so far, in seconds, in ticks of 10 ms.
+// cpu returns the processor time that a process has used so far, in seconds. A tick is 10 ms.
 func cpu(pid int) float64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	s, err := procinfo.ReadStat(pid)
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100
+	return float64(s.Ticks) / 100
 }
 
 // rss is a process' resident memory in MB.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
@@ -90,8 +91,8 @@ func (f *fleet) child(id string) int {
 func (f *fleet) gone(pid int) {
 	f.t.Helper()
 	f.eventually(fmt.Sprintf("process %d is gone", pid), func() bool {
-		stat := read(fmt.Sprintf("/proc/%d/stat", pid))
-		return stat == "" || strings.HasPrefix(stat[strings.LastIndexByte(stat, ')')+1:], " Z")
+		s, err := procinfo.ReadStat(pid)
+		return err != nil || s.Ended()
 	})
 }
 

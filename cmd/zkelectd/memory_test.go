@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/hostfault"
+	"zkelectd/internal/procinfo"
 )
 
 func trimmed(s string) string { return strings.TrimSpace(s) }
@@ -27,19 +27,14 @@ func (f *fleet) startIn(id, program string, groups ...controlGroup) {
 	f.startCommand(id, exec.Command("sh", "-c", script+`exec "$@"`, "sh", program, "run", "--config", f.file(id)))
 }
 
-// majorFaults is how often a process has waited for a disk to bring a page.
-func majorFaults(t *testing.T, pid int) int {
+// majorFaults returns how often a process has waited for a page from a disk.
+func majorFaults(t *testing.T, pid int) uint64 {
 	t.Helper()
-	stat := read(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 10 {
-		t.Fatalf("process %d has ended", pid)
+	s, err := procinfo.ReadStat(pid)
+	if err != nil || s.Ended() {
+		t.Fatalf("process %d has ended: %v", pid, err)
 	}
-	n, err := strconv.Atoi(fields[9])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return s.MajorFaults
 }
 
 // actors are who can end the child with its lease: each does if the others stand still.

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +14,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/daemon"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/request"
 )
 
@@ -112,18 +113,7 @@ func (g group) orders() daemon.OrderWriter {
 	return daemon.OrderWriter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerLimit, Write: answerLimit}
 }
 
-// whoami is user@host.
+// whoami returns the user who runs this command, as user@host.
 func whoami() string {
-	name := os.Getenv("SUDO_USER")
-	if u, err := user.Current(); name == "" && err == nil {
-		name = u.Username
-	}
-	if name == "" {
-		name = fmt.Sprintf("uid %d", os.Getuid())
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return name + "@" + host
+	return procinfo.AtHost(cmp.Or(os.Getenv("SUDO_USER"), procinfo.UserName(os.Getuid())))
 }

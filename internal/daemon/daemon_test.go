@@ -17,6 +17,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
@@ -203,7 +204,7 @@ func TestWhoLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	me := identify(os.Getpid())
-	started, err := processStart(cmd.Process.Pid)
+	started, err := procinfo.StartTime(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

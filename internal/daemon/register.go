@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/procinfo"
 )
 
 // FatalError is a failure that trying again would not mend: the daemon ends with it.
@@ -69,7 +70,7 @@ func (me identity) lives(n cluster.Node) bool {
 	if n.Host != me.host || n.Boot != me.boot || n.PID == me.pid {
 		return false
 	}
-	started, err := processStart(n.PID)
+	started, err := procinfo.StartTime(n.PID)
 	return err == nil && started == n.Started
 }
 
@@ -81,7 +82,7 @@ func (me identity) former(n cluster.Node) bool {
 	case n.Boot != me.boot || n.PID == me.pid:
 		return true
 	}
-	started, err := processStart(n.PID)
+	started, err := procinfo.StartTime(n.PID)
 	return err == nil && started != n.Started || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrProcessDone)
 }
 

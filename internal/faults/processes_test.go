@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"zkelectd/internal/procinfo"
 )
 
 // The three processes of zkelectd that can end its work, and the work itself.
@@ -75,12 +77,8 @@ func arguments(pid int) []string {
 
 // running reports whether a process neither is stopped nor has ended.
 func running(pid int) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(data[strings.LastIndexByte(string(data), ')'):]), " ")
-	return rest != "" && !strings.ContainsRune("TtZX", rune(rest[0]))
+	s, err := procinfo.ReadStat(pid)
+	return err == nil && !s.Ended() && s.State != 'T' && s.State != 't'
 }
 
 // lately is for how long what was done to a node counts as done at the same time as what follows.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
 )
 
 // Timing of the daemon's side.
@@ -286,7 +287,7 @@ func (c *Client) killBelow(w *Work) {
 	for again, tries := w != nil, 0; again && tries < eagerTries; tries++ {
 		again = false
 		for _, pid := range descendants(c.guard, os.Getpid()) {
-			if s, err := readStat(pid); pid != keeper && err == nil && !s.zombie {
+			if s, err := procinfo.ReadStat(pid); pid != keeper && err == nil && !s.Ended() {
 				again = syscall.Kill(pid, syscall.SIGKILL) == nil || again
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
+	"zkelectd/internal/procinfo"
 )
 
 // WorkOptions say what to run.
@@ -218,7 +219,7 @@ func (c *Client) rouse() {
 	if h == nil {
 		return
 	}
-	if s, err := readStat(h.Keeper.Pid); err == nil && s.started == h.Keeper.Started {
+	if s, err := procinfo.ReadStat(h.Keeper.Pid); err == nil && s.Started == h.Keeper.Started {
 		syscall.Kill(h.Keeper.Pid, syscall.SIGCONT)
 	}
 }

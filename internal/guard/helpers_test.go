@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/testhelper"
 )
 
@@ -243,17 +244,17 @@ var contained = []Containment{CgroupContainment, PidnsContainment, KeeperContain
 // note remembers processes that are alive.
 func (h *house) note(pids ...int) {
 	for _, pid := range pids {
-		if s, err := readStat(pid); err == nil {
-			h.born[pid] = s.started
+		if s, err := procinfo.ReadStat(pid); err == nil {
+			h.born[pid] = s.Started
 		}
 	}
 }
 
 // alive reports whether a process lives; one that was noted is told from others that get its pid.
 func (h *house) alive(pid int) bool {
-	s, err := readStat(pid)
+	s, err := procinfo.ReadStat(pid)
 	born, noted := h.born[pid]
-	return err == nil && !s.zombie && (!noted || s.started == born)
+	return err == nil && !s.Ended() && (!noted || s.Started == born)
 }
 
 // dead waits until none of the processes is left, and returns when that was.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"zkelectd/internal/procinfo"
 )
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -23,8 +25,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func alive(pid int) bool {
-	s, err := readStat(pid)
-	return err == nil && !s.zombie
+	s, err := procinfo.ReadStat(pid)
+	return err == nil && !s.Ended()
 }
 
 func read(path string) string {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
 )
 
 // Whoever acts in another's stead gives that one time to act, and has time left itself.
@@ -168,7 +169,7 @@ func TestReap(t *testing.T) {
 }
 
 func exists(pid int) bool {
-	_, err := readStat(pid)
+	_, err := procinfo.ReadStat(pid)
 	return err == nil
 }
 

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
 )
 
 // SessionFile is what is kept of a session for an undertaker outside (zkelectd release): its credentials, and whose it
@@ -37,14 +37,12 @@ type SessionFile struct {
 }
 
 // bootID is a variable for the tests.
-var bootID = "/proc/sys/kernel/random/boot_id"
+var bootID = procinfo.BootID
 
+// boot returns the id of the current boot; empty if it cannot be read.
 func boot() string {
-	id, err := os.ReadFile(bootID)
-	if err != nil {
-		return ""
-	}
-	return string(bytes.TrimSpace(id))
+	id, _ := bootID()
+	return id
 }
 
 // namespace names the PID namespace of this process; empty if that can't be told.
@@ -118,10 +116,10 @@ func ReadSessionFile(path string) (SessionFile, error) {
 // End kills what is left of the work, for no longer than limit. It returns nil once the kernel says that all of it is dead,
 // and guard and daemon too: only then may the session be closed. It ends neither of these two: they may be at work.
 func (f SessionFile) EnsureDead(limit time.Duration) error {
-	now := boot()
+	now, err := bootID()
 	switch {
-	case now == "":
-		return errors.New("whether the host was restarted since cannot be told: " + bootID + " cannot be read")
+	case err != nil:
+		return fmt.Errorf("whether the host was restarted since cannot be told: %w", err)
 	case f.Boot == "":
 		return errors.New("whether the host was restarted since cannot be told: the session file does not name the host's boot")
 	case f.Boot != now:
@@ -192,7 +190,7 @@ func (f SessionFile) endWork() error {
 
 // killGroup kills the process group that p led, unless its number is another's by now.
 func (p Process) killGroup() {
-	if s, err := readStat(p.Pid); err == nil && s.started != p.Started {
+	if s, err := procinfo.ReadStat(p.Pid); err == nil && s.Started != p.Started {
 		return
 	}
 	syscall.Kill(-p.Pid, syscall.SIGKILL)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/procinfo"
 )
 
 // offspring lists the direct children of this process without opening anything: the lists of its first thread, to which
@@ -101,37 +103,6 @@ func listed(pid int) []int {
 	return all
 }
 
-type stat struct {
-	zombie  bool
-	parent  int
-	started uint64 // in clock ticks since boot: with the pid it names a process for good
-}
-
-func readStat(pid int) (stat, error) {
-	path := fmt.Sprintf("/proc/%d/stat", pid)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return stat{}, err
-	}
-	s, err := parseStat(data)
-	if err != nil {
-		return stat{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
-}
-
-func parseStat(data []byte) (stat, error) {
-	// pid (name) state ppid pgrp …; the name may hold anything, so count from its end.
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 20 {
-		return stat{}, errors.New("too short")
-	}
-	state := fields[0][0]
-	parent, noParent := strconv.Atoi(string(fields[1]))
-	started, noStart := strconv.ParseUint(string(fields[19]), 10, 64)
-	return stat{zombie: state == 'Z' || state == 'X', parent: parent, started: started}, errors.Join(noParent, noStart)
-}
-
 // Process names a process of one boot for good.
 type Process struct {
 	Role    string `json:"role"`
@@ -141,22 +112,22 @@ type Process struct {
 
 // Identify names a running process.
 func Identify(role string, pid int) (Process, bool) {
-	s, err := readStat(pid)
-	return Process{role, pid, s.started}, err == nil
+	s, err := procinfo.ReadStat(pid)
+	return Process{role, pid, s.Started}, err == nil
 }
 
 // Check returns an error unless the process runs, and parent is its parent, or 0.
 func (p Process) Check(parent int) error {
-	s, err := readStat(p.Pid)
+	s, err := procinfo.ReadStat(p.Pid)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the %s, process %d, does not run: %w", p.Role, p.Pid, err)
-	case s.zombie:
+	case s.Ended():
 		return fmt.Errorf("the %s, process %d, is dead", p.Role, p.Pid)
-	case s.started != p.Started:
+	case s.Started != p.Started:
 		return fmt.Errorf("the %s has ended, and process %d is another by now", p.Role, p.Pid)
-	case parent != 0 && s.parent != parent:
-		return fmt.Errorf("the %s, process %d, is not below process %d, but below %d", p.Role, p.Pid, parent, s.parent)
+	case parent != 0 && s.Parent != parent:
+		return fmt.Errorf("the %s, process %d, is not below process %d, but below %d", p.Role, p.Pid, parent, s.Parent)
 	}
 	return nil
 }
@@ -175,11 +146,11 @@ func (p Process) ended() error {
 	if exited(fd) {
 		return nil
 	}
-	s, err := readStat(p.Pid)
+	s, err := procinfo.ReadStat(p.Pid)
 	switch {
 	case err != nil:
 		return fmt.Errorf("whether the %s (process %d) has ended cannot be told: %w", p.Role, p.Pid, err)
-	case s.started != p.Started:
+	case s.Started != p.Started:
 		return nil
 	}
 	return fmt.Errorf("the %s still runs as process %d", p.Role, p.Pid)

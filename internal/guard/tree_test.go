@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,35 +14,6 @@ import (
 
 	"zkelectd/internal/boottime"
 )
-
-// The state of a process is read right whatever its name is, or not at all.
-func TestProcessState(t *testing.T) {
-	line := func(name, state, started string) string {
-		return "7 (" + name + ") " + state + strings.Repeat(" 3", 18) + " " + started + " 5 6\n"
-	}
-	want := stat{parent: 3, started: 99}
-	for _, name := range []string{"sh", "a b", ") Z 1 1", "(", ""} {
-		if s, err := parseStat([]byte(line(name, "S", "99"))); err != nil || s != want {
-			t.Errorf("%q: %+v, %v", name, s, err)
-		}
-	}
-	for state, zombie := range map[string]bool{"R": false, "S": false, "D": false, "T": false, "t": false, "I": false, "Z": true, "X": true} {
-		if s, err := parseStat([]byte(line("sh", state, "99"))); err != nil || s.zombie != zombie {
-			t.Errorf("%s: %+v, %v", state, s, err)
-		}
-	}
-	for _, bad := range []string{"", "7", "7 (sh)", "7 (sh) S" + strings.Repeat(" 3", 18), line("sh", "S", "x"), "7 (sh) S x" + strings.Repeat(" 3", 17) + " 99 5 6\n"} {
-		if s, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("%q: %+v", bad, s)
-		}
-	}
-	if s, err := parseStat([]byte("7 (sh) S" + strings.Repeat(" 3", 18) + " 99")); err != nil || s != want {
-		t.Errorf("the shortest: %+v, %v", s, err)
-	}
-	if _, err := readStat(noPid); err == nil || !strings.Contains(err.Error(), fmt.Sprint(noPid)) {
-		t.Errorf("no such process: %v", err)
-	}
-}
 
 // The lists of children are read as numbers, as far as they can be read.
 func TestTheListsOfChildren(t *testing.T) {

@@ -5,15 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/user"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 )
 
@@ -63,7 +61,7 @@ func (g *Gate) who(r *http.Request) asker {
 		return asker{name: shortened(name), how: byCertificate}
 	}
 	if c := connOf(r); c != nil && c.peer != nil {
-		return asker{name: shortened(localUser(c.peer.Uid)), how: bySocket}
+		return asker{name: shortened(procinfo.AtHost(procinfo.UserName(int(c.peer.Uid)))), how: bySocket}
 	}
 	if name, _, ok := r.BasicAuth(); ok && g.web.named(name) {
 		return asker{name: shortened(name), how: byPassword, code: http.StatusForbidden,
@@ -115,18 +113,4 @@ func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	var inner error
 	err = raw.Control(func(fd uintptr) { peer, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	return peer, errors.Join(err, inner)
-}
-
-// localUser is user@host.
-func localUser(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	name := "uid " + id
-	if u, err := user.LookupId(id); err == nil {
-		name = u.Username
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return name + "@" + host
 }

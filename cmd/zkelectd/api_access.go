@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
 	"zkelectd/internal/httpapi"
+	"zkelectd/internal/operator"
 )
 
 // apiAccess is who gets at the HTTP API, and how: what stands in the files that a configuration names.
@@ -31,7 +31,7 @@ func readAPIAccess(cfg config.Config) (apiAccess, error) {
 // checkFiles tells what is wrong with the files that a configuration names.
 func checkFiles(cfg config.Config) error {
 	_, err := readAPIAccess(cfg)
-	return errors.Join(daemon.Access(cfg, os.Getenv).Check(), err)
+	return errors.Join(operator.Access(cfg, os.Getenv).Check(), err)
 }
 
 // warn tells of tokens that others can listen to on their way.

@@ -81,7 +81,7 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for {
-		h, err := readHistory(ctx, g, true)
+		h, err := g.history(ctx, true)
 		if t, ok := h.Find(term); err == nil && ok {
 			return t, true
 		}
@@ -92,20 +92,6 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 			return cluster.PastTerm{}, false
 		}
 	}
-}
-
-// readHistory reads the history, empty if there is none yet.
-func readHistory(ctx context.Context, g group, watch bool) (cluster.History, error) {
-	ctx, cancel := brief(ctx)
-	defer cancel()
-	data, _, err := g.session.Get(ctx, g.paths.History(), watch)
-	if errors.Is(err, cluster.ErrNoNode) {
-		return cluster.History{}, nil
-	}
-	if err != nil {
-		return cluster.History{}, fmt.Errorf("cannot read znode %s: %w", g.paths.History(), err)
-	}
-	return cluster.DecodeHistory(g.paths.History(), data)
 }
 
 // ended finds how an order has ended, or whether another has taken its place.

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"zkelectd/internal/admission"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
 )
 
@@ -38,7 +39,7 @@ that systemd knows it and that it is tied to the leadership of this host.`,
 					return err
 				}
 				if cfg.Child.Unit != "" {
-					if _, err := daemon.CheckUnit(cmd.Context(), cfg); err != nil {
+					if _, err := admission.CheckUnit(cmd.Context(), cfg.Child.Unit); err != nil {
 						return err
 					}
 				}
@@ -78,7 +79,7 @@ func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
 		return // refused with the configuration
 	}
 	warnings := compiled.Problems(snap.Members)
-	if err := daemon.Somebody(cfg, snap, cluster.Policy{Rules: cfg.Rules()}); err != nil {
+	if err := operator.CheckEligible(cfg, snap, cluster.Policy{Rules: cfg.Rules()}); err != nil {
 		warnings = append(warnings, err.Error())
 	}
 	for _, text := range warnings {

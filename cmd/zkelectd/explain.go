@@ -45,7 +45,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	if err != nil {
 		return err
 	}
-	q, err := g.orders().Question(ctx, snap)
+	q, err := g.submitter().Question(ctx, snap)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func telling(e status.Explanation) []int {
 }
 
 func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output string) error {
-	h, err := readHistory(ctx, g, false)
+	h, err := g.history(ctx, false)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ With --follow the new terms follow as they come; -o json prints one object a lin
 }
 
 func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, follow bool) error {
-	h, err := readHistory(ctx, g, follow)
+	h, err := g.history(ctx, follow)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 		case <-ctx.Done():
 			return nil
 		}
-		next, err := readHistory(ctx, g, true)
+		next, err := g.history(ctx, true)
 		if err != nil {
 			if g.session.Err() == nil && ctx.Err() == nil {
 				continue // the connection; the session wakes us when it is back

@@ -13,7 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/procinfo"
 	"zkelectd/internal/request"
 )
@@ -64,7 +64,7 @@ func (o *order) does(ask func(args []string) request.Request, arrived arrival) *
 			return err
 		}
 		return withConfig(cmd, func(ctx context.Context, g group) error {
-			given, err := g.orders().Give(ctx, req.Give)
+			given, err := g.submitter().Submit(ctx, req.Give)
 			if err != nil {
 				return err
 			}
@@ -108,9 +108,9 @@ func (r *report) finish() error {
 	return printJSON(r.out, r)
 }
 
-// orders is how a command gives them.
-func (g group) orders() daemon.OrderWriter {
-	return daemon.OrderWriter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerLimit, Write: answerLimit}
+// submitter submits operator requests on the session of a command.
+func (g group) submitter() operator.Submitter {
+	return operator.Submitter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerLimit, Write: answerLimit}
 }
 
 // whoami returns the user who runs this command, as user@host.

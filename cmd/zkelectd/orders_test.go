@@ -38,7 +38,7 @@ func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	crossed := false
-	_, err := g.orders().Give(t.Context(), func(q whatif.Question) (request.Given, error) {
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Given, error) {
 		if !crossed {
 			crossed = true
 			if out, err := f.run("pause", "--reason", "mine"); err != nil {
@@ -62,7 +62,7 @@ func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	times := 0
-	_, err := g.orders().Give(t.Context(), func(q whatif.Question) (request.Given, error) {
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Given, error) {
 		if times++; times == 1 {
 			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
 		}

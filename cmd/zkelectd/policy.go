@@ -10,7 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
@@ -113,7 +113,7 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 				}
 				lines := config.RulesDiff(snap.Policy.Record.Rules, cfg.Rules())
 				printLines(w, lines)
-				p := daemon.Proposal{Config: cfg, By: whoami(), Explicit: cfg.Policy.Revision, Force: force}
+				p := operator.Proposal{Config: cfg, By: whoami(), Explicit: cfg.Policy.Revision, Force: force}
 				if dry {
 					return foreseePolicy(ctx, w, g, snap, p)
 				}
@@ -133,12 +133,12 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 }
 
 // foreseePolicy says what would come of a policy.
-func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p daemon.Proposal) error {
+func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p operator.Proposal) error {
 	rec, err := p.Next(snap)
 	if err != nil {
 		return err
 	}
-	q, err := g.orders().Question(ctx, snap)
+	q, err := g.submitter().Question(ctx, snap)
 	if err != nil {
 		return err
 	}

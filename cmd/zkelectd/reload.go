@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 )
 
 func reloadCommand() *cobra.Command {
@@ -41,7 +41,7 @@ and the running one stays.`,
 			}
 			return inGroup(cmd, cfg, func(ctx context.Context, g group) error {
 				if force {
-					rec, err := g.publish(ctx, daemon.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
+					rec, err := g.publish(ctx, operator.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
 					if err != nil {
 						return err
 					}
@@ -72,12 +72,12 @@ and the running one stays.`,
 // forReload is how a reload gets at the group. Systemd, as of Debian 12, keeps a unit's credentials from its ExecReload=: then
 // it reads as anybody does, and where nobody may, the daemon can't be asked how it went.
 func forReload(cfg config.Config, getenv func(string) string) (as config.Config, asked bool) {
-	if getenv("MAINPID") == "" || !errors.Is(daemon.Access(cfg, getenv).Check(), fs.ErrPermission) {
+	if getenv("MAINPID") == "" || !errors.Is(operator.Access(cfg, getenv).Check(), fs.ErrPermission) {
 		return cfg, true
 	}
 	anybody := cfg
 	anybody.ZooKeeper.Auth.File, anybody.ZooKeeper.ACL = "", string(zkstore.ACLOpen)
-	return anybody, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && daemon.Access(anybody, getenv).Check() == nil
+	return anybody, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && operator.Access(anybody, getenv).Check() == nil
 }
 
 // told has the unit's main process reload, whose configuration has no fault by itself.

@@ -12,7 +12,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 )
 
 func repairCommand() *cobra.Command {
@@ -28,7 +28,7 @@ order are left as they are, and so are those of a newer version.
 
 elected, fence and current are the elector's to repair: repair says whether they
 are damaged.`,
-		ValidArgs: daemon.Repairable,
+		ValidArgs: operator.Repairable,
 	}
 	config.RegisterConnection(cmd.Flags())
 	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy to put in place of a damaged one (default: that of --config)")
@@ -57,7 +57,7 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 	if err != nil {
 		return err
 	}
-	d := daemon.Damage{Snapshot: snap, Policy: local, By: whoami(), Wall: time.Now()}
+	d := operator.Damage{Snapshot: snap, Policy: local, By: whoami(), Wall: time.Now()}
 	data, stat, err := g.session.Get(ctx, g.paths.History(), false)
 	switch {
 	case err == nil:
@@ -66,7 +66,7 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 	case !errors.Is(err, cluster.ErrNoNode):
 		return fmt.Errorf("cannot read znode %s: %w", g.paths.History(), err)
 	}
-	plan, err := daemon.PlanRepairs(g.paths, d, names...)
+	plan, err := operator.PlanRepairs(g.paths, d, names...)
 	if err != nil {
 		return err
 	}

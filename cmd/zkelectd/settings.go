@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
+	"zkelectd/internal/operator"
 )
 
 // load makes the configuration of a command, whose child is the words after --.
@@ -52,7 +52,7 @@ func connect(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	paths := cluster.Paths{Root: cfg.ZooKeeper.Root}
-	access := daemon.Access(cfg, os.Getenv)
+	access := operator.Access(cfg, os.Getenv)
 	if err := access.Check(); err != nil {
 		return nil, paths, err
 	}
@@ -108,6 +108,13 @@ func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
 	return zkstore.ReadAll(ctx, g.session, g.paths, false)
 }
 
+// history reads the history, empty if there is none yet.
+func (g group) history(ctx context.Context, watch bool) (cluster.History, error) {
+	ctx, cancel := brief(ctx)
+	defer cancel()
+	return operator.ReadHistory(ctx, g.session, g.paths, watch)
+}
+
 // answerLimit is how long a command waits for one answer of ZooKeeper: a person waits for its own.
 const answerLimit = 10 * time.Second
 
@@ -117,10 +124,10 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // publish makes a policy the one in force.
-func (g group) publish(ctx context.Context, p daemon.Proposal) (cluster.Policy, error) {
+func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
 	ctx, cancel := brief(ctx)
 	defer cancel()
-	return daemon.PublishPolicy(ctx, g.session, g.paths, p)
+	return operator.PublishPolicy(ctx, g.session, g.paths, p)
 }
 
 // logger logs to standard error, at a level that a reload can change, and waits for no reader but at the end: flush.

@@ -78,7 +78,7 @@ and exits with 1 if one of them would leave no leader.`,
 
 // supposing asks about the group under changes. Names that nothing has are slips.
 func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string, change whatif.Change) (whatif.Question, error) {
-	q, err := g.orders().Question(ctx, snap)
+	q, err := g.submitter().Question(ctx, snap)
 	if err != nil {
 		return q, err
 	}

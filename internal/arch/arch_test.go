@@ -68,8 +68,8 @@ func TestOnePlaceForEach(t *testing.T) {
 		"github.com/go-zookeeper/zk":            {"internal/cluster/zkstore"},
 		"github.com/coreos/go-systemd/v22/dbus": {"internal/systemd"},
 		"github.com/godbus/dbus/v5":             {"internal/systemd"},
-		"zkelectd/internal/systemd":             {"internal/daemon"},
-		"zkelectd/internal/config":              {"cmd/zkelectd", "internal/daemon", "bench"},
+		"zkelectd/internal/systemd":             {"internal/daemon", "internal/admission"},
+		"zkelectd/internal/config":              {"cmd/zkelectd", "internal/daemon", "internal/operator", "bench"},
 		"zkelectd/internal/daemon":              {"cmd/zkelectd", "bench"},
 		"zkelectd/internal/guard":               {"cmd/zkelectd", "internal/daemon", "internal/admission", "bench"},
 		"zkelectd/internal/admission":           {"cmd/zkelectd", "internal/daemon"},
@@ -80,7 +80,8 @@ func TestOnePlaceForEach(t *testing.T) {
 		"zkelectd/internal/testhelper":          {}, // tests only
 		"zkelectd/internal/transition":          {"internal/daemon"},
 		"zkelectd/internal/watchdog":            {"internal/daemon", "internal/whatif"},
-		"zkelectd/internal/elector":             {"internal/daemon", "internal/whatif", "internal/request", "cmd/zkelectd"},
+		"zkelectd/internal/operator":            {"cmd/zkelectd", "internal/daemon"},
+		"zkelectd/internal/elector":             {"internal/daemon", "internal/operator", "internal/whatif", "internal/request", "cmd/zkelectd"},
 	}
 	for name, p := range packages(t) {
 		for _, dep := range p.Imports {

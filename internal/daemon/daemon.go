@@ -21,6 +21,7 @@ import (
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/hook"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 )
@@ -67,8 +68,8 @@ type Daemon struct {
 	view     atomic.Pointer[status.Daemon]
 	tally    *tally
 	feed     *status.Feed
-	// onlooker answers from goroutines of whoever asks.
-	onlooker *onlooker
+	// cache answers HTTP clients, on their goroutines.
+	cache    *operator.GroupCache
 	requests chan orderRequest
 	grants   grants
 	left     zkstore.Ended // the last session, if the servers did not confirm that it was closed
@@ -92,7 +93,7 @@ func New(opt Options) *Daemon {
 		d.refused = opt.Refused.Error()
 		d.tally.totals.ReloadFailed = true
 	}
-	d.feed, d.onlooker = status.NewFeed(), newOnlooker()
+	d.feed, d.cache = status.NewFeed(), operator.NewGroupCache()
 	d.requests = make(chan orderRequest)
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
@@ -191,7 +192,7 @@ func (d *Daemon) session(ctx context.Context) error {
 	defer cancel()
 	found := sync.OnceFunc(d.seeking("waiting for ZooKeeper at " + strings.Join(d.config().ZooKeeper.Servers, ", ")))
 	defer found()
-	access := Access(d.config(), os.Getenv)
+	access := operator.Access(d.config(), os.Getenv)
 	s, err := zkstore.Open(opening, zkstore.Options{
 		Servers: d.config().ZooKeeper.Servers, Timeout: d.config().ZooKeeper.SessionTimeout, Access: access, Log: d.log,
 	})
@@ -207,13 +208,13 @@ func (d *Daemon) session(ctx context.Context) error {
 		if err := s.Close(closing); err != nil {
 			d.log.Warn("the session did not close cleanly", "err", err)
 			d.left = s.Ended()
-			d.left.Access = Access(d.config(), os.Getenv)
+			d.left.Access = operator.Access(d.config(), os.Getenv)
 		}
 		d.opt.Guard.ClearSession()
 	}()
 	d.opt.Guard.SetSession(guard.Credentials{
 		Servers: d.config().ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: d.config().SessionFile(os.Getenv),
-		Access: kept(access),
+		Access: operator.EncodeAccess(access),
 	})
 	budget, base, err := d.budget(s.Timeout())
 	if err != nil {

@@ -274,7 +274,7 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 func TestALostSessionIsCounted(t *testing.T) {
 	d, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, d, "leads", status.Daemon.Leads)
-	first, s := d.View(), d.onlooker.source.Load().session
+	first, s := d.View(), d.cache.Source().Session.(*zkstore.Session)
 	if err := zkstore.CloseSession(t.Context(), zkstore.Ended{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}

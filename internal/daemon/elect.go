@@ -10,13 +10,11 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/status"
 	"zkelectd/internal/watchdog"
 )
-
-// maxExclusion is what doubling makes of election.exclusion at most.
-const maxExclusion = time.Hour
 
 // electorRole is what a daemon does while it has the lowest sequence: it turns snapshots into ELECT and REVOKE.
 type electorRole struct {
@@ -37,7 +35,7 @@ type electorRole struct {
 }
 
 func newElectorRole(l *loop) *electorRole {
-	c, opt := l.d.config().Election, ElectorOptions(l.d.config())
+	c, opt := l.d.config().Election, operator.ElectorOptions(l.d.config())
 	opt.Memory = &l.d.memory
 	return &electorRole{
 		l:    l,
@@ -66,7 +64,7 @@ func (e *electorRole) look(now time.Duration, snap cluster.Snapshot) time.Durati
 		return at
 	}
 	if !snap.Policy.Exists {
-		rec := policyRecord(e.l.d.config(), 1)
+		rec := operator.PolicyRecord(e.l.d.config(), 1)
 		e.write("publishing the policy", snap, false, cluster.Op{Kind: cluster.OpCreate, Path: e.l.d.paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
@@ -203,7 +201,7 @@ func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 	}
 	e.l.d.log.Error("the policy in ZooKeeper cannot be used, ranking by the own configuration",
 		"znode", e.l.d.paths.Policy(), "err", err)
-	e.compiled, err = policy.New(policyRecord(e.l.d.config(), 0))
+	e.compiled, err = policy.New(operator.PolicyRecord(e.l.d.config(), 0))
 	if err != nil {
 		panic(fmt.Sprintf("daemon: a checked configuration has a policy that does not compile: %v", err))
 	}

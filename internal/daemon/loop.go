@@ -9,6 +9,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 )
@@ -89,7 +90,7 @@ func (l *loop) run() error {
 			l.d.memory.See(&snap)
 			l.newer(snap)
 			if snap.Elector {
-				l.d.onlooker.seen.Store(&snap)
+				l.d.cache.SetSnapshot(&snap)
 			}
 			l.step(transition.Saw{Snapshot: snap})
 		case cut := <-l.cuts:
@@ -125,7 +126,7 @@ func (l *loop) run() error {
 func (l *loop) begin() {
 	l.beat()
 	l.publish()
-	l.d.onlooker.source.Store(&source{l.s, l.d.paths, l.d.config()})
+	l.d.cache.SetSource(&operator.Source{Session: l.s, Paths: l.d.paths, Config: l.d.config()})
 	l.owned.Go(func() { l.reader.Run(l.life) })
 	l.owned.Go(l.survey)
 	l.owned.Go(l.serveRequests)
@@ -138,8 +139,8 @@ func (l *loop) finish() {
 	if l.reloads.busy {
 		l.d.Reload() // the next session's loop finishes it
 	}
-	l.d.onlooker.source.Store(nil)
-	l.d.onlooker.seen.Store(nil)
+	l.d.cache.SetSource(nil)
+	l.d.cache.SetSnapshot(nil)
 	l.publish()
 }
 

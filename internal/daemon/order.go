@@ -4,79 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
+	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
-
-// OrderWriter gives orders on a session, and waits so long for it. A write that is not answered within Write ends the
-// session.
-type OrderWriter struct {
-	Conn        cluster.ReadWriter
-	Paths       cluster.Paths
-	Config      config.Config
-	Read, Write time.Duration
-}
-
-// Question asks about the group as it is, under the policy in force.
-func (w OrderWriter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.Question, error) {
-	q, err := Question(w.Config, snap)
-	q.Ask = Asker(ctx, w.Config)
-	return q, err
-}
-
-// Give has an order made out for the group as it is, and writes it. Of two operators at once one wins, and the other is
-// told by whom. The error matches [cluster.ErrUnknown] where the order may have been given.
-func (w OrderWriter) Give(ctx context.Context, ask func(whatif.Question) (request.Given, error)) (request.Given, error) {
-	last := int64(-1)
-	for {
-		snap, err := w.look(ctx)
-		if err != nil {
-			return request.Given{}, err
-		}
-		if c := snap.Control.Record; last >= 0 && c.Last != last {
-			return request.Given{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another order at the same time, %s; "+
-				"see 'zkelectd status', and give yours again if it still holds", c.LastOrder)}
-		}
-		last = snap.Control.Record.Last
-		q, err := w.Question(ctx, snap)
-		if err != nil {
-			return request.Given{}, err
-		}
-		given, err := ask(q)
-		if err != nil {
-			return given, err
-		}
-		err = w.write(ctx, w.Paths.ControlTx("", snap.Control, given.Control)...)
-		switch {
-		case err == nil:
-			return given, nil
-		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-			// The elector keeps its time in it, or another operator was faster.
-		case errors.Is(err, cluster.ErrUnknown):
-			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", w.Paths.Control(), err)
-		default:
-			return given, fmt.Errorf("cannot write znode %s: %w", w.Paths.Control(), err)
-		}
-	}
-}
-
-func (w OrderWriter) look(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Read)
-	defer cancel()
-	return zkstore.ReadAll(ctx, w.Conn, w.Paths, false)
-}
-
-func (w OrderWriter) write(ctx context.Context, ops ...cluster.Op) error {
-	ctx, cancel := context.WithTimeout(ctx, w.Write)
-	defer cancel()
-	_, err := w.Conn.Do(ctx, ops...)
-	return err
-}
 
 // orderRequest is a request on its way to the loop's session.
 type orderRequest struct {
@@ -130,18 +64,14 @@ func (l *loop) serveRequests() {
 }
 
 func (l *loop) serveRequest(e orderRequest) (request.Given, error) {
-	src := l.d.onlooker.source.Load()
-	if src == nil || src.session != l.s {
-		return request.Given{}, errNoSession
-	}
 	if !l.s.Connected() {
-		return request.Given{}, errNotConnected
+		return request.Given{}, operator.ErrNotConnected
 	}
-	orders := OrderWriter{Conn: l.s, Paths: src.paths, Config: src.cfg, Read: lookLimit, Write: l.budget.Session}
+	submitter := operator.Submitter{Conn: l.s, Paths: l.d.paths, Config: l.d.config(), Read: operator.ReadTimeout, Write: l.budget.Session}
 	ctx, cancel := context.WithCancel(l.life)
 	defer cancel()
 	gone := context.AfterFunc(e.ctx, cancel)
-	given, err := orders.Give(ctx, func(q whatif.Question) (request.Given, error) {
+	given, err := submitter.Submit(ctx, func(q whatif.Question) (request.Given, error) {
 		gone() // from here on it is given, whoever leaves: a write that is not waited for ends the session
 		if err := e.ctx.Err(); err != nil {
 			return request.Given{}, err
@@ -153,4 +83,19 @@ func (l *loop) serveRequest(e orderRequest) (request.Given, error) {
 		l.d.log.Info("order given", "order", given.ID, "what", e.request.Kind, "by", o.By, "reason", o.Reason, "messages", given.Messages)
 	}
 	return given, err
+}
+
+// Group returns the whole group.
+func (d *Daemon) Group(ctx context.Context) (status.Group, error) {
+	return d.cache.Group(ctx, d.paths.Root)
+}
+
+// History returns the last terms, oldest first.
+func (d *Daemon) History(ctx context.Context) ([]cluster.PastTerm, error) {
+	return d.cache.History(ctx)
+}
+
+// Explain returns why the leader is the leader.
+func (d *Daemon) Explain(ctx context.Context) (status.Explanation, error) {
+	return d.cache.Explain(ctx)
 }

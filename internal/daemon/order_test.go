@@ -10,6 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
@@ -119,7 +120,7 @@ func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); took > 3*lookLimit {
+	if took := time.Since(began); took > 3*operator.ReadTimeout {
 		t.Errorf("it took %s", took)
 	}
 	silent.Resume()

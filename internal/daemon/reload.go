@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 )
 
@@ -40,7 +41,7 @@ func (l *loop) reload() {
 	l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(l.life, 2*l.budget.Session)
 		defer cancel()
-		identities, err := l.s.Present(ctx, d.paths, Access(next, os.Getenv))
+		identities, err := l.s.Present(ctx, d.paths, operator.Access(next, os.Getenv))
 		if err == nil {
 			err = l.publishPolicy(ctx, next)
 		}
@@ -68,7 +69,7 @@ func (l *loop) publishPolicy(ctx context.Context, next config.Config) error {
 	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
 		return nil
 	}
-	rec, err := PublishPolicy(ctx, l.s, l.d.paths, Proposal{Config: next, By: next.Node.ID, Explicit: next.Policy.Revision})
+	rec, err := operator.PublishPolicy(ctx, l.s, l.d.paths, operator.Proposal{Config: next, By: next.Node.ID, Explicit: next.Policy.Revision})
 	if err == nil {
 		l.d.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}
@@ -104,12 +105,12 @@ func (l *loop) apply(next config.Config, files []string) {
 	if d.opt.Level != nil {
 		d.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
 	}
-	d.onlooker.source.Store(&source{l.s, d.paths, c})
+	d.cache.SetSource(&operator.Source{Session: l.s, Paths: d.paths, Config: c})
 	if !reflect.DeepEqual(before.Policy, c.Policy) {
 		d.drift = ""
 	}
 	if c.ZooKeeper.Auth != before.ZooKeeper.Auth || c.ZooKeeper.ACL != before.ZooKeeper.ACL {
-		d.opt.Guard.SetAccess(kept(Access(c, os.Getenv)))
+		d.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(c, os.Getenv)))
 		l.owned.Go(func() {
 			ctx, cancel := context.WithTimeout(l.life, l.budget.Session)
 			defer cancel()

@@ -13,7 +13,6 @@ import (
 
 	"zkelectd/internal/admission"
 	"zkelectd/internal/child"
-	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/systemd"
 	"zkelectd/internal/transition"
@@ -93,7 +92,7 @@ func (r *unitRun) start() (*guard.Work, error) {
 	c := r.t.l.d.config()
 	ctx, cancel := context.WithTimeout(r.starting, c.Child.Ready.Timeout)
 	defer cancel()
-	u, err := CheckUnit(ctx, c)
+	u, err := admission.CheckUnit(ctx, c.Child.Unit)
 	if err != nil {
 		return nil, err
 	}
@@ -205,17 +204,6 @@ func (r *unitRun) permitted() *guard.Work {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.work
-}
-
-// CheckUnit finds what keeps child.unit from being leader-only work on this host.
-func CheckUnit(ctx context.Context, c config.Config) (systemd.Unit, error) {
-	limited, cancel := context.WithTimeout(ctx, unitAnswers)
-	defer cancel()
-	u, err := systemd.Inspect(limited, c.Child.Unit, systemd.Requirements{Permit: guard.PermitFile, Fencing: admission.EnvironmentFile(c.Child.Unit)})
-	if err != nil {
-		return u, fmt.Errorf("child.unit: %w", err)
-	}
-	return u, nil
 }
 
 // ties are what a unit has to name to be tied to this very daemon.

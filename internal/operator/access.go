@@ -1,4 +1,4 @@
-package daemon
+package operator
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/config"
 )
 
-// Access is how a configuration gets at its tree. getenv tells where systemd has put the unit's credentials.
+// Access returns the ZooKeeper credentials and TLS files for c. getenv is asked where systemd has put the unit's credentials.
 func Access(c config.Config, getenv func(string) string) zkstore.Access {
 	z := c.ZooKeeper
 	a := zkstore.Access{ACL: zkstore.ACL(z.ACL)}
@@ -19,8 +19,8 @@ func Access(c config.Config, getenv func(string) string) zkstore.Access {
 	return a
 }
 
-// kept is what the guard hands back to close a session after the daemon's death: names of files, and no secret.
-func kept(a zkstore.Access) json.RawMessage {
+// EncodeAccess encodes what the guard needs to close a session after the daemon's death: names of files, and no secret.
+func EncodeAccess(a zkstore.Access) json.RawMessage {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return nil // not reached: these are plain strings

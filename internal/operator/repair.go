@@ -1,4 +1,4 @@
-package daemon
+package operator
 
 import (
 	"errors"
@@ -98,7 +98,7 @@ func (r *Repair) plan(p cluster.Paths, d Damage) error {
 		if err != nil {
 			return err
 		}
-		rec := policyRecord(c, s.Elected.Record.PolicyRevision+1)
+		rec := PolicyRecord(c, s.Elected.Record.PolicyRevision+1)
 		if s.Policy.Readable() {
 			rec.Revision = max(rec.Revision, s.Policy.Record.Revision+1)
 		}

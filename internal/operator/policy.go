@@ -1,4 +1,4 @@
-package daemon
+package operator
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Nobody says that a policy would leave no member that may lead.
-type Nobody struct{ Reasons string }
+// NoEligibleError is the error for a policy under which no member is eligible.
+type NoEligibleError struct{ Reasons string }
 
-func (e *Nobody) Error() string {
+func (e *NoEligibleError) Error() string {
 	return "under this policy no member may lead: " + e.Reasons + "; zkelectd whatif --policy shows it, --force publishes it all the same"
 }
 
@@ -74,7 +74,7 @@ func (w Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 		return next, false, fmt.Errorf("the policy is not replaced: %w; 'zkelectd repair policy --file FILE' puts that of a configuration file in its place", old.Err)
 	}
 	rec := old.Record
-	next = policyRecord(w.Config, 0)
+	next = PolicyRecord(w.Config, 0)
 	same := old.Exists && rec.Rules.Digest() == next.Rules.Digest()
 	switch {
 	case same && int64(w.Explicit) <= rec.Revision:
@@ -90,11 +90,11 @@ func (w Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	if w.Force {
 		return next, true, nil
 	}
-	return next, true, Somebody(w.Config, snap, next)
+	return next, true, CheckEligible(w.Config, snap, next)
 }
 
-// Somebody refuses a policy under which no member may lead. Where nobody may lead as it is, any policy is welcome.
-func Somebody(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error {
+// CheckEligible refuses a policy under which no member may lead. Where nobody may lead as it is, any policy is welcome.
+func CheckEligible(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error {
 	compiled, err := policy.New(rec)
 	if err != nil {
 		return err
@@ -113,28 +113,10 @@ func Somebody(c config.Config, snap cluster.Snapshot, rec cluster.Policy) error 
 			return nil
 		}
 	}
-	return &Nobody{elector.Refusals(out.Last.Ranking)}
+	return &NoEligibleError{elector.Refusals(out.Last.Ranking)}
 }
 
-// ElectorOptions are those of a configuration.
-func ElectorOptions(c config.Config) elector.Options {
-	return elector.Options{Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion)}
-}
-
-// Question is a forecast for the group as it is, under the policy that an elector with this configuration ranks by.
-func Question(c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
-	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
-	rec := snap.Policy.Record
-	if !snap.Policy.Readable() {
-		rec = cluster.Policy{Rules: c.Rules()} // as an elector does
-	}
-	var err error
-	if q.Policy, err = policy.New(rec); err != nil {
-		q.Policy, err = policy.New(cluster.Policy{Rules: c.Rules()})
-	}
-	return q, err
-}
-
-func policyRecord(c config.Config, revision int64) cluster.Policy {
+// PolicyRecord returns the policy of a configuration as a record, with at least the given revision.
+func PolicyRecord(c config.Config, revision int64) cluster.Policy {
 	return cluster.Policy{Revision: max(revision, int64(c.Policy.Revision)), Rules: c.Rules(), By: c.Node.ID, Time: time.Now()}
 }

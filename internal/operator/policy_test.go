@@ -1,4 +1,4 @@
-package daemon
+package operator
 
 import (
 	"errors"
@@ -107,8 +107,8 @@ func TestAPolicyUnderWhichNobodyMayLeadIsRefused(t *testing.T) {
 	c := configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")
 	w := Proposal{Config: c, By: "bob@host"}
 	_, err := w.Next(ruled(nil))
-	var nobody *Nobody
-	if !errors.As(err, &nobody) || !strings.Contains(nobody.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes it all the same") {
+	var none *NoEligibleError
+	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes it all the same") {
 		t.Errorf("%v", err)
 	}
 	w.Force = true

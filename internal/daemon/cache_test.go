@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/operator"
+	"zkelectd/internal/status"
+)
+
+// The elector answers from what it has read anyway, the others read on request.
+func TestEveryDaemonKnowsTheGroup(t *testing.T) {
+	root := fresh()
+	a, _ := run(t, root, "a")
+	if _, err := a.Explain(t.Context()); a.View().State() == "connecting" && err == nil {
+		t.Error("before there is a session the group is explained")
+	}
+	until(t, a, "a leads", status.Daemon.Leads)
+	b, bDone := run(t, root, "b", "ZKELECTD_NODE_PRIORITY=1")
+	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.NotReplica() == "" })
+	until(t, a, "a has seen b", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
+	for name, d := range map[string]*Daemon{"a": a, "b": b} {
+		g, err := d.Group(t.Context())
+		if err != nil || g.Leader != "a" || g.State != "READY" || len(g.Members) != 2 || g.Elector != "a" {
+			t.Errorf("the group of %s: %+v %v", name, g, err)
+		}
+		e, err := d.Explain(t.Context())
+		if err != nil || e.Leader != "a" || len(e.Members) != 2 || !strings.Contains(strings.Join(e.Changes, "\n"), "if a is lost, b (default) leads") {
+			t.Errorf("%s explains %+v %v", name, e, err)
+		}
+	}
+	// The history is written a moment later, and a look is good for a second.
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(30 * time.Second); ; <-tick.C {
+		terms, err := b.History(t.Context())
+		if err == nil && len(terms) == 1 && terms[0].Node == "a" {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("%+v %v", terms, err)
+		}
+	}
+	b.Stop("stopped")
+	if err := <-bDone; err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Group(t.Context()); !errors.Is(err, operator.ErrNoSession) {
+		t.Errorf("after its end: %v", err)
+	}
+}

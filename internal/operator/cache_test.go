@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+)
+
+// connected is a session whose connection the test makes and breaks.
+type connected struct {
+	*clustertest.Session
+	lost atomic.Bool
+}
+
+func (c *connected) Connected() bool { return !c.lost.Load() }
+
+// cacheOf returns a cache of an empty group.
+func cacheOf() (*GroupCache, *connected) {
+	c, s := NewGroupCache(), &connected{Session: clustertest.NewServer().Connect()}
+	c.SetSource(&Source{Session: s, Paths: cluster.Paths{Root: "/g"}})
+	return c, s
+}
+
+func TestManyClientsCostOneRead(t *testing.T) {
+	c, _ := cacheOf()
+	var reads, under, worst atomic.Int32
+	var entry cached[int]
+	var all sync.WaitGroup
+	began := time.Now()
+	for range 100 {
+		all.Go(func() {
+			load(t.Context(), c, &entry, func(context.Context, *Source) (int, error) {
+				reads.Add(1)
+				worst.Store(max(worst.Load(), under.Add(1)))
+				defer under.Add(-1)
+				return 7, nil
+			})
+		})
+	}
+	all.Wait()
+	if most := int32(time.Since(began)/cacheAge) + 1; reads.Load() > most || worst.Load() != 1 {
+		t.Errorf("%d reads, %d at once", reads.Load(), worst.Load())
+	}
+}
+
+// A read that hangs delays the other clients for a short time only; one whose client has gone is no answer for the others.
+func TestReadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := cacheOf()
+		var entry cached[cluster.History]
+		hang := func(ctx context.Context, _ *Source) (cluster.History, error) {
+			<-ctx.Done()
+			return cluster.History{}, ctx.Err()
+		}
+		began := time.Now()
+		if _, err := load(t.Context(), c, &entry, hang); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != ReadTimeout {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		if _, err := load(t.Context(), c, &entry, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("asked again at once: %v", err)
+		}
+		entry = cached[cluster.History]{}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		load(gone, c, &entry, hang)
+		if entry.err != nil {
+			t.Errorf("a client that has gone leaves %v to the next", entry.err)
+		}
+	})
+}
+
+// What was read on an old session, or is asked for while nothing can be read, is not served.
+func TestCacheNeedsALiveSource(t *testing.T) {
+	c, s := cacheOf()
+	if terms, err := c.History(t.Context()); err != nil || len(terms) != 0 {
+		t.Errorf("%+v %v", terms, err)
+	}
+	snap := cluster.Snapshot{Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Cause: cluster.CauseFirst}}}
+	c.SetSnapshot(&snap)
+	if g, err := c.Group(t.Context(), "/g"); err != nil || g.Cause != "first" || g.Root != "/g" {
+		t.Errorf("the elector's snapshot is not used: %+v %v", g, err)
+	}
+	s.lost.Store(true)
+	if _, err := c.Group(t.Context(), "/g"); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("without a connection: %v", err)
+	}
+	c.SetSnapshot(nil)
+	c.SetSource(nil)
+	for name, read := range map[string]func() error{
+		"group":   func() error { _, err := c.Group(t.Context(), "/g"); return err },
+		"history": func() error { _, err := c.History(t.Context()); return err },
+		"explain": func() error { _, err := c.Explain(t.Context()); return err },
+	} {
+		if err := read(); !errors.Is(err, ErrNoSession) {
+			t.Errorf("%s without a session: %v", name, err)
+		}
+	}
+}

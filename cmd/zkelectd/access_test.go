@@ -155,7 +155,7 @@ func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zkstore.ACLPrivate)
-	if err := zkstore.Prepare(t.Context(), f.session, f.paths); err != nil {
+	if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 		t.Fatal(err)
 	}
 	wrong, loose := filepath.Join(f.dir, "wrong"), filepath.Join(f.dir, "loose")
@@ -165,7 +165,7 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 		}
 	}
 	for id, c := range map[string]struct{ env, want string }{
-		"wrong": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + wrong, `user \"zkelectd\" of zookeeper.auth.file ` + wrong},
+		"wrong": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + wrong, `user \"zkelectd\" from zookeeper.auth.file ` + wrong},
 		"none":  {"ZKELECTD_NODE_ID=none", "set zookeeper.auth.file"},
 		"loose": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + loose, "zookeeper.auth.file: " + loose + " has mode 0644"},
 		"name":  {"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "$CREDENTIALS_DIRECTORY is not set"},
@@ -252,7 +252,7 @@ func TestGroupOverTLS(t *testing.T) {
 	})
 	f.until("b leads", leads("b"))
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=other.example", "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=1s")
-	f.refusedWith("set zookeeper.tls.server_name to one that it has", "status")
+	f.refusedWith("set zookeeper.tls.server_name to one that it contains", "status")
 	f.configure("c", "dc1", 1, "")
 	f.start("c")
 	if code := f.exit("c"); code != 1 {

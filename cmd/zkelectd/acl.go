@@ -102,21 +102,21 @@ func withTree(cmd *cobra.Command, limit time.Duration, f func(context.Context, g
 type tree struct {
 	Root string `json:"root"`
 	// ACL and Identities are of the configuration, Configured is the ACL that follows from them.
-	ACL        string             `json:"acl"`
-	Identities []string           `json:"identities"`
-	Configured string             `json:"configured"`
-	Znodes     []zkstore.ZnodeACL `json:"znodes"`
-	Members    []zkstore.Creator  `json:"members"`
+	ACL        string              `json:"acl"`
+	Identities []string            `json:"identities"`
+	Configured string              `json:"configured"`
+	Znodes     []zkstore.ZnodeACL  `json:"znodes"`
+	Members    []zkstore.MemberACL `json:"members"`
 }
 
 func (g group) tree(ctx context.Context) (tree, error) {
-	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.Tags(), Configured: g.session.Configured()}
+	t := tree{Root: g.paths.Root, ACL: g.cfg.ZooKeeper.ACL, Identities: g.session.Tags(), Configured: g.session.ConfiguredACL()}
 	var err error
 	if t.Znodes, err = g.session.ACLs(ctx, g.paths); err != nil {
 		return t, err
 	}
 	snap, err := g.read(ctx)
-	t.Members = g.session.Creators(snap, zkstore.ACL(t.ACL))
+	t.Members = g.session.MemberACLs(snap, zkstore.ACL(t.ACL))
 	return t, err
 }
 
@@ -143,14 +143,14 @@ func (t tree) table(w io.Writer) error {
 }
 
 // creates describes by which ACL a member creates znodes.
-func creates(m zkstore.Creator) string {
+func creates(m zkstore.MemberACL) string {
 	if m.ACL == "" {
 		return "unknown"
 	}
 	return strings.TrimSuffix(m.ACL+", "+strings.Join(m.Identities, ", "), ", ")
 }
 
-func standing(m zkstore.Creator) string {
+func standing(m zkstore.MemberACL) string {
 	switch {
 	case m.LockedOut:
 		return "would be locked out"

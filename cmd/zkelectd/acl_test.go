@@ -26,7 +26,7 @@ func TestChangedCredentialsAreTakenOver(t *testing.T) {
 		}
 		f.logged("a", log)
 	}
-	rewritten("zkelectd:another\n", "keep a line that may, run 'zkelectd acl apply', and only then remove it")
+	rewritten("zkelectd:another\n", "keep a line that has, run 'zkelectd acl apply', and only then remove that line")
 	rewritten("zkelectd:"+password+"\nzkelectd:another\n", "the credentials for ZooKeeper have changed")
 	g := f.until("a leads on, with both", func(g status.Group) bool {
 		return leads("a")(g) && len(f.snapshot().Members[0].Node.Record.Identities) == 2

@@ -149,7 +149,7 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 	} {
 		f := newFleet(t)
 		f.paths.Root += "-used"
-		if err := zkstore.Prepare(t.Context(), f.session, f.paths); err != nil {
+		if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 			t.Fatal(err)
 		}
 		f.write(op(f.paths))

@@ -67,7 +67,7 @@ func TestThousandsOfForgedElectorsArePassedOver(t *testing.T) {
 		return s.Ready() && len(s.Members) == forged+2
 	}, f.table)
 	for id, p := range f.daemons {
-		if n := strings.Count(p.output(), "without a session"); n > 4 {
+		if n := strings.Count(p.output(), "no session owns"); n > 4 {
 			t.Errorf("%s says so %d times", id, n)
 		}
 	}

@@ -137,7 +137,7 @@ func TestForeignChildrenUnderElection(t *testing.T) {
 func TestForgedElectorIsPassedOver(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	if err := zkstore.Prepare(t.Context(), f.session, f.paths); err != nil {
+	if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 		t.Fatal(err)
 	}
 	forged := f.paths.Election() + "/evil-n_0000000000"

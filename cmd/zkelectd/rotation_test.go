@@ -204,7 +204,7 @@ func TestDocumentedRotations(t *testing.T) {
 	}
 	h.worked(began)
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + old}
-	f.refusedWith("has no right to it", "status")
+	f.refusedWith("has no permission", "status")
 	f.env = nil
 
 	for _, id := range []string{"b", "c"} {
@@ -334,7 +334,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	// What there was before is of no use any more, and what there is now elects.
 	f.env = []string{"ZKELECTD_ZOOKEEPER_TLS_ENABLED=true", "ZKELECTD_ZOOKEEPER_TLS_CA=" + p.newCA.CA, "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=2s",
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=" + p.oldHost.Cert, "ZKELECTD_ZOOKEEPER_TLS_KEY=" + p.oldHost.Key}
-	f.refusedWith("the server refused us", "status")
+	f.refusedWith("the server rejected the connection", "status")
 	f.env = nil
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {

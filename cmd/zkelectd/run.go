@@ -86,20 +86,20 @@ is the daemon's.`,
 // closeSession releases the leadership that was held in a session and ends it: its owner is dead, and so is its work. It says
 // what has become of the leadership; nothing if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
-	e := zkstore.Ended{Servers: c.Servers, Session: c.ID, Password: c.Password}
+	e := zkstore.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
 		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
 			return "", fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
 		}
 	}
 	leave, damaged := cluster.DecodeTx(c.Release)
-	e.Last = &zkstore.Last{Ops: leave, Refused: damaged}
+	e.Final = &zkstore.FinalTx{Ops: leave, Err: damaged}
 	err = zkstore.CloseSession(ctx, e)
 	switch {
-	case e.Last.Applied:
+	case e.Final.Applied:
 		leadership = "released"
-	case e.Last.Refused != nil:
-		leadership = "not released, so that its successor may have to wait: " + e.Last.Refused.Error()
+	case e.Final.Err != nil:
+		leadership = "not released, so that its successor may have to wait: " + e.Final.Err.Error()
 	}
 	if errors.Is(err, zkstore.ErrNoSuchSession) {
 		return leadership, nil

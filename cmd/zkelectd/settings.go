@@ -36,7 +36,7 @@ func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.P
 	}
 	ctx, cancel := brief(ctx)
 	defer cancel()
-	if err := s.Adopt(ctx, paths.Root); err != nil {
+	if err := s.AdoptACL(ctx, paths.Root); err != nil {
 		closeQuietly(ctx, s)
 		return nil, paths, err
 	}

@@ -23,7 +23,7 @@ func (f *fleet) intrude(servers []string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	e := zkstore.Ended{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
+	e := zkstore.SessionHandle{Servers: servers, Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)}
 	if err := zkstore.CloseSession(f.t.Context(), e); err != nil {
 		f.t.Fatal(err)
 	}

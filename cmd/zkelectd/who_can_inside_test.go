@@ -74,7 +74,7 @@ func (f *fleet) closeHolder(conn *zk.Conn, but int64) (closed int64) {
 			return false
 		}
 		closed = stat.EphemeralOwner
-		e := zkstore.Ended{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
+		e := zkstore.SessionHandle{Servers: f.servers, Session: closed, Password: zkserver.SessionPassword(closed)}
 		return zkstore.CloseSession(f.t.Context(), e) == nil
 	})
 	return closed

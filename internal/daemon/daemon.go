@@ -72,7 +72,7 @@ type Daemon struct {
 	cache    *operator.GroupCache
 	requests chan orderRequest
 	grants   grants
-	left     zkstore.Ended // the last session, if the servers did not confirm that it was closed
+	left     zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
 
 	stops   chan string
 	reloads chan struct{}
@@ -207,7 +207,7 @@ func (d *Daemon) session(ctx context.Context) error {
 		defer cancel()
 		if err := s.Close(closing); err != nil {
 			d.log.Warn("the session did not close cleanly", "err", err)
-			d.left = s.Ended()
+			d.left = s.Handle()
 			d.left.Access = operator.Access(d.config(), os.Getenv)
 		}
 		d.opt.Guard.ClearSession()

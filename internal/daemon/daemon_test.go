@@ -275,7 +275,7 @@ func TestALostSessionIsCounted(t *testing.T) {
 	d, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, d, "leads", status.Daemon.Leads)
 	first, s := d.View(), d.cache.Source().Session.(*zkstore.Session)
-	if err := zkstore.CloseSession(t.Context(), zkstore.Ended{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+	if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, d, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })

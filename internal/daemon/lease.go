@@ -45,8 +45,8 @@ func (l *leaseLimit) shorten(deadline time.Duration) {
 
 // shrunk cuts the lease when a server has granted less than it rests on. The session calls it before anything is sent on
 // the new connection, from a goroutine of its own; the loop hears of it afterwards.
-func (l *loop) shrunk(s zkstore.Shrunk) {
-	cut := s.Asked + cluster.SafeLease(s.Timeout)
+func (l *loop) shrunk(s zkstore.Grant) {
+	cut := s.RequestedAt + cluster.SafeLease(s.Timeout)
 	l.limit.shorten(cut)
 	l.d.grants.note(s.Timeout)
 	l.d.log.Error("a ZooKeeper server granted a shorter session timeout than the lease rests on: leadership ends, and a new session begins",

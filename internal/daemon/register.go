@@ -22,7 +22,7 @@ func (e *FatalError) Unwrap() error { return e.Err }
 // register makes this daemon a member. An id that is taken may be that of this daemon's own past, whose session the
 // server has not given up yet: that is waited for, however long it takes. A daemon that lives is never pushed aside.
 func (d *Daemon) register(ctx context.Context, s *zkstore.Session) (cluster.Incarnation, error) {
-	if err := zkstore.Prepare(ctx, s, d.paths); err != nil {
+	if err := zkstore.EnsureTree(ctx, s, d.paths); err != nil {
 		if refused(err) {
 			err = &FatalError{err}
 		}

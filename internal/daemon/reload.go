@@ -41,13 +41,13 @@ func (l *loop) reload() {
 	l.owned.Go(func() {
 		ctx, cancel := context.WithTimeout(l.life, 2*l.budget.Session)
 		defer cancel()
-		identities, err := l.s.Present(ctx, d.paths, operator.Access(next, os.Getenv))
+		identities, err := l.s.PresentCredentials(ctx, d.paths, operator.Access(next, os.Getenv))
 		if err == nil {
 			err = l.publishPolicy(ctx, next)
 		}
 		l.later(func() {
 			if err == nil {
-				identities.Take()
+				identities.Apply()
 				if identities.Changed {
 					files = append(files, "zookeeper.auth.file")
 					d.log.Info("the credentials for ZooKeeper have changed", "identities", l.s.Tags())

@@ -106,14 +106,14 @@ func TestSessionLeftBehindIsClosed(t *testing.T) {
 	defer old.Close(t.Context())
 	paths := cluster.Paths{Root: root}
 	me := identify(guardClient.GuardPid())
-	if err := zkstore.Prepare(t.Context(), old, paths); err != nil {
+	if err := zkstore.EnsureTree(t.Context(), old, paths); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started}); err != nil {
 		t.Fatal(err)
 	}
 	d, _ := runWith(t, root, "a", func(d *Daemon) {
-		d.left = zkstore.Ended{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+		d.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
 	})
 	until(t, d, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

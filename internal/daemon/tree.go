@@ -8,13 +8,13 @@ import (
 
 // audit warns when strangers may change the tree, and when its ACLs are not what the configuration says.
 func (d *Daemon) audit(ctx context.Context, s *zkstore.Session) {
-	found, err := s.Audit(ctx, d.paths)
+	found, err := s.AuditACLs(ctx, d.paths)
 	if err != nil {
 		d.log.Warn("cannot compare the tree's ACLs with zookeeper.acl", "err", err)
 	}
-	if len(found.Odd) > 0 {
+	if len(found.Mismatched) > 0 {
 		d.log.Warn("znodes have other ACLs than zookeeper.acl and zookeeper.auth.file say",
-			"zookeeper.acl", d.config().ZooKeeper.ACL, "znodes", found.Odd, "advice", found.Advice)
+			"zookeeper.acl", d.config().ZooKeeper.ACL, "znodes", found.Mismatched, "advice", found.Advice)
 	}
 	d.sawTree(found.Open)
 }
@@ -37,7 +37,7 @@ func (d *Daemon) sawTree(open bool) (changed bool) {
 
 // lookAtTree looks again whether the tree is open.
 func (l *loop) lookAtTree(ctx context.Context) {
-	found, err := l.s.Audit(ctx, l.d.paths)
+	found, err := l.s.AuditACLs(ctx, l.d.paths)
 	if err != nil {
 		return // the next survey of an open tree tries again
 	}

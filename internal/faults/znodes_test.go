@@ -31,7 +31,7 @@ func intrude(f *fleet) (func(), error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 	defer cancel()
 	if _, stat, err := f.client(ctx).Get(ctx, f.paths.Current(), false); err == nil {
-		zkstore.CloseSession(ctx, zkstore.Ended{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
+		zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
 	}
 	return nothing, nil
 }

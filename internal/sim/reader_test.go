@@ -106,13 +106,13 @@ func (r *reader) choose() {
 		case 1:
 			if r.forced {
 				r.forced = false
-				r.collector.ForgetLeadership()
+				r.collector.InvalidateLeadership()
 				return
 			}
 		default:
 			if r.timed {
 				r.timed = false
-				r.collector.ForgetAll()
+				r.collector.InvalidateAll()
 				r.plan(netInterval)
 				return
 			}

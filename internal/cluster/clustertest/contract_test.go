@@ -73,7 +73,7 @@ func real(t testing.TB) clustertest.Env {
 		Connect: connect,
 		Expire: func(t testing.TB, c clustertest.Conn) {
 			s := c.(*zkstore.Session)
-			if err := zkstore.CloseSession(context.Background(), zkstore.Ended{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+			if err := zkstore.CloseSession(context.Background(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -9,51 +9,52 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Options are what a session needs.
+// Options configure a session.
 type Options struct {
-	// Servers are host:port.
+	// Servers are the ZooKeeper servers, as host:port.
 	Servers []string
-	// Timeout is T as requested; the server may clamp it, see [Session.Timeout].
+	// Timeout is the requested session timeout T. The server may clamp it, see [Session.Timeout].
 	Timeout time.Duration
 	Access  Access
-	// Dial opens connections; nil for what Access says.
+	// Dial opens connections. If it is nil, Access determines how.
 	Dial DialFunc
 	Log  *slog.Logger
 
-	identities identities // read from Access
+	identities identities // the ones read from Access
 }
 
-// Access is how to connect to a group's tree, and who may use what is created there. It names files and holds no secret, so
-// it can be kept. The files are read when they are needed: a replaced certificate counts from the next connection on,
-// replaced credentials from the next session or [Session.Present] on.
+// Access holds the credentials and TLS settings of a connection, and the ACL of the znodes that are created over it. It
+// contains file names and no secrets, so it can be stored. The files are read when they are needed: a replaced certificate
+// takes effect with the next connection, replaced credentials with the next session or call of [Session.PresentCredentials].
 type Access struct {
 	Auth AuthFile `json:"auth,omitzero"`
 	ACL  ACL      `json:"acl,omitempty"`
 	TLS  TLS      `json:"tls,omitzero"`
 }
 
-// ACL is what others may do with the znodes that a session creates.
+// ACL determines what other ZooKeeper clients may do with the znodes that a session creates.
 type ACL string
 
-// The kinds of [ACL]; the zero value is open.
+// The values of [ACL]. The zero value means open.
 const (
 	ACLOpen     ACL = "open"
 	ACLReadable ACL = "readable"
 	ACLPrivate  ACL = "private"
 )
 
-// Open reports whether everybody may do everything.
+// Open reports whether every client has all permissions.
 func (a ACL) Open() bool { return a == "" || a == ACLOpen }
 
-// list names each identity instead of using ZooKeeper's scheme auth, which stands for all that the connection has ever
-// presented: an identity that was removed from the file, or a TLS certificate, would keep its rights.
-func (a ACL) list(who identities) []zk.ACL {
+// entries returns the ACL for ids. It names each identity instead of using ZooKeeper's scheme auth, which stands for every
+// identity that the connection ever presented: one that was removed from the file, or a TLS certificate, would keep its
+// permissions.
+func (a ACL) entries(ids identities) []zk.ACL {
 	if a.Open() {
 		return zk.WorldACL(zk.PermAll)
 	}
 	var list []zk.ACL
-	for _, i := range who.all {
-		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.id()})
+	for _, i := range ids.all {
+		list = append(list, zk.ACL{Perms: zk.PermAll, Scheme: i.scheme, ID: i.aclID()})
 	}
 	if a == ACLReadable {
 		list = append(list, zk.WorldACL(zk.PermRead)...)
@@ -61,7 +62,7 @@ func (a ACL) list(who identities) []zk.ACL {
 	return list
 }
 
-// Check reads the files that are named and returns what is wrong with them.
+// Check reads the files that a names and returns an error if any of them is missing or invalid.
 func (a Access) Check() error {
 	_, err := a.identities()
 	if a.TLS.Enabled {
@@ -71,14 +72,14 @@ func (a Access) Check() error {
 	return err
 }
 
-// identities returns who a session presents itself as. An ACL that is not open needs at least one identity.
+// identities reads the identities that a session presents. An ACL that is not open needs at least one.
 func (a Access) identities() (identities, error) {
-	who, err := a.Auth.read()
+	ids, err := a.Auth.read()
 	switch {
-	case err != nil || len(who.all) > 0 || a.ACL.Open():
-		return who, err
+	case err != nil || len(ids.all) > 0 || a.ACL.Open():
+		return ids, err
 	case a.Auth.Path == "":
-		return who, fmt.Errorf("zookeeper.acl: %q needs zookeeper.auth.file", a.ACL)
+		return ids, fmt.Errorf("zookeeper.acl: %q needs zookeeper.auth.file", a.ACL)
 	}
-	return who, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: is the file there that LoadCredential= names?", a.ACL, a.Auth.Path)
+	return ids, fmt.Errorf("zookeeper.acl: %q needs credentials, but the unit's credential %s is empty: does the file named by LoadCredential= exist?", a.ACL, a.Auth.Path)
 }

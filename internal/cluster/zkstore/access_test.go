@@ -38,12 +38,12 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 		"mode 0644":                         write("others", "user:hunter2", 0o644),
 		"mode 0640":                         write("group", "user:hunter2", 0o640),
 		"$CREDENTIALS_DIRECTORY is not set": {Path: "zookeeper"},
-		"holds no line user:password":       write("empty", "\n# a comment\n", 0o600),
-		"line 3 repeats an earlier one":     write("two", "user:hunter2\n\nuser:hunter2\n", 0o600),
+		"has no user:password line":         write("empty", "\n# a comment\n", 0o600),
+		"line 3 duplicates an earlier one":  write("two", "user:hunter2\n\nuser:hunter2\n", 0o600),
 		"line 2 is not user:password":       write("word", "user:hunter2\nhunter2", 0o600),
 		"line 1 is not user:password":       write("nobody", ":hunter2", 0o600),
 		"not printable ASCII":               write("locale", "user:hunter2é", 0o600),
-		"more than 8 lines":                 write("many", lines(9, "user:hunter2-"), 0o600),
+		"more than 8 user:password lines":   write("many", lines(9, "user:hunter2-"), 0o600),
 		"is longer than 4096 bytes":         write("long", "user:"+strings.Repeat("hunter2", 1000), 0o600),
 	} {
 		err := Access{Auth: f}.Check()
@@ -69,7 +69,7 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	// The units have an empty one stand in for a file that is not there: that is nobody, who can't own a closed tree.
 	nobody := write("nothing", "", 0o440)
 	nobody.Systemd = true
-	if who, err := nobody.read(); err != nil || len(who.all) > 0 || !strings.Contains(who.advice(), nobody.Path+" is empty") {
+	if who, err := nobody.read(); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedHint(), nobody.Path+" is empty") {
 		t.Errorf("an empty credential: %+v, %v", who, err)
 	}
 	if err := (Access{Auth: nobody, ACL: ACLOpen}).Check(); err != nil {
@@ -116,7 +116,7 @@ func TestServerThatEnforcesAuthentication(t *testing.T) {
 	s := open(t, Options{Servers: servers, Access: access})
 	p := root(t, s)
 	furnish(t, s, p)
-	e := Ended{Servers: servers, Session: s.SessionID(), Password: s.Password()}
+	e := SessionHandle{Servers: servers, Session: s.SessionID(), Password: s.Password()}
 	s.end(errors.New("dead")) // alive, it would take its session back
 	if err := CloseSession(t.Context(), e); err == nil {
 		t.Fatal("the server lets anybody close a session: this test has no subject")
@@ -144,7 +144,7 @@ func TestSessionPasswordsAreNoSecret(t *testing.T) {
 		t.Fatal(exists, err)
 	}
 	s.end(errors.New("dead")) // alive, it could take its session back in time
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: zkserver.SessionPassword(stat.EphemeralOwner)}); err != nil {
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: zkserver.SessionPassword(stat.EphemeralOwner)}); err != nil {
 		t.Errorf("the password was not guessed (%v): docs/security.md can be milder", err)
 	}
 }

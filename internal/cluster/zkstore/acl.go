@@ -12,10 +12,10 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Adopt makes the session create znodes with the ACL of one that is there, so that a command leaves no open znode in a
-// tree that is closed, whatever its own configuration says. Where there is none, the session's own stays.
-func (s *Session) Adopt(ctx context.Context, path string) error {
-	list, _, err := s.aclOf(ctx, path)
+// AdoptACL makes the session create znodes with the ACL of an existing one, so that a command never creates an open znode
+// in a private tree, whatever its own configuration. If the znode does not exist, the session keeps its own ACL.
+func (s *Session) AdoptACL(ctx context.Context, path string) error {
+	list, _, err := s.getACL(ctx, path)
 	if errors.Is(err, cluster.ErrNoNode) {
 		return nil
 	}
@@ -28,8 +28,8 @@ func (s *Session) Adopt(ctx context.Context, path string) error {
 	return nil
 }
 
-// aclOf returns the ACL of a znode, and that ACL's version.
-func (s *Session) aclOf(ctx context.Context, path string) ([]zk.ACL, int32, error) {
+// getACL returns the ACL of a znode and the version of that ACL.
+func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, error) {
 	type reply struct {
 		list    []zk.ACL
 		version int32
@@ -41,40 +41,40 @@ func (s *Session) aclOf(ctx context.Context, path string) ([]zk.ACL, int32, erro
 		}
 		return reply{list, stat.Aversion}, nil
 	})
-	return r.list, r.version, s.denied(err)
+	return r.list, r.version, s.explainDenied(err)
 }
 
-// Audited is what a daemon finds out about the ACLs of its group when it registers.
-type Audited struct {
-	// Open reports that everybody may change one of them: write it, or set an ACL that locks the group out.
+// ACLAudit is the result of comparing the ACLs of a group's persistent znodes with those that a session creates.
+type ACLAudit struct {
+	// Open reports whether any client may change one of the znodes: write it, or set an ACL that locks the group out.
 	Open bool
-	// Odd are the lasting znodes whose ACL is not what the session creates, as they were made under another setting.
-	Odd []string
-	// Advice is what to do about Odd, for the log.
+	// Mismatched are the persistent znodes whose ACL differs, because they were created under another setting.
+	Mismatched []string
+	// Advice is the hint to log about Mismatched.
 	Advice string
 }
 
-// Audit compares the ACLs of a group's lasting znodes with the session's own. A daemon changes none: others may rely on
-// them.
-func (s *Session) Audit(ctx context.Context, p cluster.Paths) (Audited, error) {
-	var found Audited
-	err := s.lasting(ctx, p, func(path string, list []zk.ACL) error {
-		found.Open = found.Open || strangersMay(list)
-		if !equal(list, s.creates()) {
-			found.Odd = append(found.Odd, path)
+// AuditACLs compares the ACLs of a group's persistent znodes with the one that the session creates znodes with. It changes
+// none: other members may rely on them.
+func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, error) {
+	var found ACLAudit
+	err := s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
+		found.Open = found.Open || worldWritable(list)
+		if !sameACL(list, s.createACL()) {
+			found.Mismatched = append(found.Mismatched, path)
 		}
 		return nil
 	})
-	if len(found.Odd) > 0 {
+	if len(found.Mismatched) > 0 {
 		found.Advice = "if zookeeper.acl and zookeeper.auth.file are right here and on all members, run 'zkelectd acl apply'"
 	}
 	return found, err
 }
 
-// lasting calls see with the ACL of each lasting znode that exists, until there is an error.
-func (s *Session) lasting(ctx context.Context, p cluster.Paths, see func(path string, list []zk.ACL) error) error {
+// eachPersistentACL calls see with the ACL of each existing persistent znode of the group until an error occurs.
+func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see func(path string, list []zk.ACL) error) error {
 	for _, path := range p.Lasting() {
-		list, _, err := s.aclOf(ctx, path)
+		list, _, err := s.getACL(ctx, path)
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue
 		}
@@ -88,13 +88,13 @@ func (s *Session) lasting(ctx context.Context, p cluster.Paths, see func(path st
 	return nil
 }
 
-// strangersMay reports whether everybody may do more than read.
-func strangersMay(list []zk.ACL) bool {
+// worldWritable reports whether an ACL lets every client do more than read.
+func worldWritable(list []zk.ACL) bool {
 	return slices.ContainsFunc(list, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&^zk.PermRead != 0 })
 }
 
-// equal compares ACLs without regard to order.
-func equal(a, b []zk.ACL) bool {
+// sameACL compares ACLs regardless of order.
+func sameACL(a, b []zk.ACL) bool {
 	key := func(a zk.ACL) string { return fmt.Sprint(a.Scheme, " ", a.ID, " ", a.Perms) }
 	keys := func(list []zk.ACL) []string {
 		var all []string
@@ -107,18 +107,18 @@ func equal(a, b []zk.ACL) bool {
 	return slices.Equal(keys(a), keys(b))
 }
 
-// permissions are those of ZooKeeper's shell, in its order.
-var permissions = []struct {
+// permissionLetters are the letters that ZooKeeper's shell uses, in its order.
+var permissionLetters = []struct {
 	perm   int32
 	letter string
 }{{zk.PermCreate, "c"}, {zk.PermDelete, "d"}, {zk.PermRead, "r"}, {zk.PermWrite, "w"}, {zk.PermAdmin, "a"}}
 
-// written returns an ACL as ZooKeeper's own shell shows it, with a [Tag] in place of the hash of a password.
-func written(list []zk.ACL) string {
+// formatACL returns an ACL in the format of ZooKeeper's shell, with a [Tag] in place of each password hash.
+func formatACL(list []zk.ACL) string {
 	var words []string
 	for _, a := range list {
 		letters := ""
-		for _, p := range permissions {
+		for _, p := range permissionLetters {
 			if a.Perms&p.perm != 0 {
 				letters += p.letter
 			}

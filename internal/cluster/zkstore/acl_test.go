@@ -100,8 +100,8 @@ func TestWrongPasswordIsToldOfWhereTheTreeIsClosed(t *testing.T) {
 	creator := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}})
 	p := root(t, creator)
 	impostor := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:hunter2"), ACL: ACLPrivate}})
-	err := Prepare(t.Context(), impostor, p)
-	contains(t, err, "cannot read znode "+p.Root, "not permitted", `user "zkelectd" of zookeeper.auth.file `, "password")
+	err := EnsureTree(t.Context(), impostor, p)
+	contains(t, err, "cannot read znode "+p.Root, "not permitted", `user "zkelectd" from zookeeper.auth.file `, "password")
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the password is in %v", err)
 	}
@@ -136,21 +136,21 @@ func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
 	if _, err := owner.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Control(), Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	found, err := owner.Audit(t.Context(), p)
-	if err != nil || !found.Open || strings.Join(found.Odd, " ") != strings.Join([]string{p.Root, p.Nodes(), p.Election(), p.Leader()}, " ") {
+	found, err := owner.AuditACLs(t.Context(), p)
+	if err != nil || !found.Open || strings.Join(found.Mismatched, " ") != strings.Join([]string{p.Root, p.Nodes(), p.Election(), p.Leader()}, " ") {
 		t.Errorf("%+v, %v", found, err)
 	}
 	if !strings.Contains(found.Advice, "zkelectd acl apply") {
 		t.Errorf("the advice is %q", found.Advice)
 	}
-	if found, err = free.Audit(t.Context(), p); err != nil || len(found.Odd) != 1 || found.Odd[0] != p.Control() {
+	if found, err = free.AuditACLs(t.Context(), p); err != nil || len(found.Mismatched) != 1 || found.Mismatched[0] != p.Control() {
 		t.Errorf("%+v, %v", found, err)
 	}
 	own := root(t, owner)
-	if found, err = owner.Audit(t.Context(), own); err != nil || len(found.Odd) != 0 || found.Advice != "" || found.Open {
+	if found, err = owner.AuditACLs(t.Context(), own); err != nil || len(found.Mismatched) != 0 || found.Advice != "" || found.Open {
 		t.Errorf("a tree as it should be: %+v, %v", found, err)
 	}
-	_, err = free.Audit(t.Context(), root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}})))
+	_, err = free.AuditACLs(t.Context(), root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}})))
 	contains(t, err, "cannot read the ACL of znode /test", "zookeeper.auth.file")
 }
 
@@ -159,7 +159,7 @@ func TestAdoptedACL(t *testing.T) {
 	auth := secret(t, "zkelectd:right")
 	p := root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}}))
 	command := open(t, Options{Access: Access{Auth: auth}})
-	if err := command.Adopt(t.Context(), p.Root); err != nil {
+	if err := command.AdoptACL(t.Context(), p.Root); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := command.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Control(), Data: []byte("{}")}); err != nil {
@@ -169,8 +169,8 @@ func TestAdoptedACL(t *testing.T) {
 	if _, _, err := stranger.Get(t.Context(), p.Control(), false); !errors.Is(err, cluster.ErrNoAuth) {
 		t.Errorf("a stranger reads it: %v", err)
 	}
-	contains(t, stranger.Adopt(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
-	if err := stranger.Adopt(t.Context(), "/no/such/root"); err != nil {
+	contains(t, stranger.AdoptACL(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
+	if err := stranger.AdoptACL(t.Context(), "/no/such/root"); err != nil {
 		t.Errorf("a root that is not there: %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestALockedOutGroupNeedsTheSuperuser(t *testing.T) {
 		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1"})
 		return err
 	}
-	if _, err := stranger.zk.SetACL(p.Election(), stranger.creates(), -1); err != nil {
+	if _, err := stranger.zk.SetACL(p.Election(), stranger.createACL(), -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = member.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {

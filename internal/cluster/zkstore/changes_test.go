@@ -129,9 +129,9 @@ func TestWhatAFollowerReads(t *testing.T) {
 	f.collects("what is none of its business")
 	f.do(f.elect(cluster.OpSet, 7, b.Name))
 	f.collects("another decision", "leader/elected")
-	f.collector.ForgetLeadership()
+	f.collector.InvalidateLeadership()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected")
-	f.collector.ForgetAll()
+	f.collector.InvalidateAll()
 	f.collects("all was forgotten", append(own, "election/elector-n_0000000000")...)
 	f.lost = true
 	f.collects("hints were lost", append(own, "election/elector-n_0000000000")...)
@@ -139,7 +139,7 @@ func TestWhatAFollowerReads(t *testing.T) {
 	if snap := f.collects("its own election", "leader", "leader/current", "leader/elected"); !snap.Leadership || !snap.Current.Exists {
 		t.Errorf("%+v", snap)
 	}
-	f.collector.ForgetLeadership()
+	f.collector.InvalidateLeadership()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected", "leader", "leader/current")
 	f.set(f.p.Leader(), "{}")
 	f.collects("the fence", "leader", "leader/current")
@@ -262,7 +262,7 @@ func TestWhatTheElectorReads(t *testing.T) {
 	if snap := f.collects("it is back", "election", "nodes/b"); len(snap.Members) != 3 || !snap.Members[2].Node.Readable() {
 		t.Errorf("%+v", snap.Members)
 	}
-	f.collector.ForgetAll()
+	f.collector.InvalidateAll()
 	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy")
 }
 
@@ -273,7 +273,7 @@ func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
 		t.Helper()
 		f.log.Reset()
 		f.failing[f.p.Elected()] = err
-		f.collector.ForgetLeadership()
+		f.collector.InvalidateLeadership()
 		if _, complete := f.collector.Collect(t.Context()); complete {
 			t.Errorf("%s: complete", what)
 		}
@@ -290,7 +290,7 @@ func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
 	failed("a new refusal", cluster.ErrNoAuth, "ERROR")
 	f.failing = map[string]error{}
 	f.collector.Collect(t.Context())
-	f.collector.ForgetAll()
+	f.collector.InvalidateAll()
 	f.reads, f.failing[f.p.Incarnation(f.self.Name)] = nil, cluster.ErrNotSent
 	f.before[f.p.Node("a")] = func() { f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009")) }
 	if _, complete := f.collector.Collect(t.Context()); complete || len(f.reads) != 3 || len(f.before) != 0 {

@@ -12,295 +12,292 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// CollectorOptions are what a Collector needs.
+// CollectorOptions configure a [Collector].
 type CollectorOptions struct {
 	Source Source
 	Paths  cluster.Paths
 	Self   cluster.Incarnation
 	// Session is the id of the session that Self is registered in.
 	Session int64
-	// Clock is the daemon's monotonic time, for Snapshot.At.
+	// Clock returns the daemon's monotonic time, for Snapshot.At.
 	Clock func() time.Duration
 	Log   *slog.Logger
 }
 
-// Collector brings a snapshot up to date. It reads again only what was hinted, so that the cost of an event does not grow
-// with the group: a follower watches its own registration, its predecessor and elected; whoever is elected or holds
-// current watches the fence and current too; only the elector watches all members.
+// Collector keeps a snapshot up to date. After a hint it reads only the hinted znodes again, so that the cost of an event
+// does not grow with the group: a follower watches its own registration, its predecessor and elected; the elected member and
+// the holder of current also watch the fence and current; only the elector watches all members.
 //
-// It is deterministic: it has no goroutine and no timer, and all that it learns comes from its [Source]. It is not safe for
-// concurrent use.
+// It is deterministic: it has no goroutines and no timers, and [Source] is its only input. It is not safe for concurrent use.
 type Collector struct {
 	opt   CollectorOptions
-	known map[string]bool // paths whose last reading still stands
+	valid map[string]bool // paths whose last read is still valid
 
-	snap        cluster.Snapshot
-	predecessor string
-	refused     string          // what was logged of a refusal
-	foreign     int             // how many foreign znodes were last logged
-	forged      map[string]bool // incarnations without a session
-	unlisted    bool            // the own incarnation is gone
-	unnamed     bool            // the own znode below nodes is gone or damaged
-	nodes       map[string]cluster.Slot[cluster.Node]
-	names       []cluster.Incarnation
+	snap            cluster.Snapshot
+	predecessor     string
+	lastDenied      string          // the permission error that was logged last
+	foreignLogged   int             // number of foreign znodes that was logged last
+	forged          map[string]bool // incarnations that no session owns
+	incarnationLost bool            // this daemon's incarnation is gone
+	nodeLost        bool            // this daemon's znode below nodes is gone or damaged
+	nodes           map[string]cluster.Slot[cluster.Node]
+	incarnations    []cluster.Incarnation
 }
 
-// NewCollector returns a collector that knows nothing yet.
+// NewCollector returns a collector that has not read anything yet.
 func NewCollector(opt CollectorOptions) *Collector {
 	return &Collector{
 		opt:   opt,
-		known: make(map[string]bool), forged: make(map[string]bool),
+		valid: make(map[string]bool), forged: make(map[string]bool),
 		nodes: make(map[string]cluster.Slot[cluster.Node]),
 		snap:  cluster.Snapshot{Self: opt.Self, Session: opt.Session},
 	}
 }
 
-// Collect reads what is not known or no longer stands, until all of the snapshot is of one moment. It returns false if
-// something could not be read: that stays unknown, and the next call reads it again.
-func (r *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
+// Collect reads everything that is not valid, until the whole snapshot is consistent. It returns false if a read failed;
+// the next call repeats that read.
+func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 	for {
-		// The time comes before the hints: whatever happened by then is in what is read now, or hinted and read anew.
-		r.snap.At = r.opt.Clock()
-		r.forget(r.opt.Source.TakeHints())
-		complete := r.read(ctx)
-		hints := r.opt.Source.TakeHints()
-		r.forget(hints)
-		if !complete || !r.mixed(hints) {
-			return r.snap, complete
+		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
+		c.snap.At = c.opt.Clock()
+		c.invalidate(c.opt.Source.TakeHints())
+		complete := c.read(ctx)
+		hints := c.opt.Source.TakeHints()
+		c.invalidate(hints)
+		if !complete || !c.torn(hints) {
+			return c.snap, complete
 		}
 	}
 }
 
-// ForgetAll has everything read again.
-func (r *Collector) ForgetAll() { clear(r.known) }
+// InvalidateAll makes the next Collect read everything again.
+func (c *Collector) InvalidateAll() { clear(c.valid) }
 
-// ForgetLeadership has the own incarnation, elected, the fence and current read again.
-func (r *Collector) ForgetLeadership() {
-	p := r.opt.Paths
-	for _, path := range []string{p.Incarnation(r.opt.Self.Name), p.Elected(), p.Leader(), p.Current()} {
-		delete(r.known, path)
+// InvalidateLeadership makes the next Collect read this daemon's incarnation, elected, the fence and current again.
+func (c *Collector) InvalidateLeadership() {
+	p := c.opt.Paths
+	for _, path := range []string{p.Incarnation(c.opt.Self.Name), p.Elected(), p.Leader(), p.Current()} {
+		delete(c.valid, path)
 	}
 }
 
-// mixed reports that what was read may be of before and after a change of the decision or of leadership. The server tells
-// of a change before it shows anything newer, so a snapshot without such a hint is of one moment. Versions alone would not
-// do: those of an elected that was deleted and made anew begin again.
-func (r *Collector) mixed(h cluster.Hints) bool {
-	p := r.opt.Paths
+// torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
+// A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
+// Versions would not be enough: those of a znode that was deleted and created again start over.
+func (c *Collector) torn(h cluster.Hints) bool {
+	p := c.opt.Paths
 	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current())
 }
 
-func (r *Collector) forget(h cluster.Hints) {
+func (c *Collector) invalidate(h cluster.Hints) {
 	if h.All {
-		clear(r.known)
+		clear(c.valid)
 		return
 	}
 	for path := range h.Paths {
-		delete(r.known, path)
-		if strings.HasPrefix(path, r.opt.Paths.Nodes()+"/") {
-			// A member that leaves takes its incarnation along: never judge the one without the other.
-			delete(r.known, r.opt.Paths.Election())
+		delete(c.valid, path)
+		if strings.HasPrefix(path, c.opt.Paths.Nodes()+"/") {
+			// When a member leaves, its incarnation disappears too: never judge one without the other.
+			delete(c.valid, c.opt.Paths.Election())
 		}
 	}
-	if p := r.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
-		// They change together, and the watch of the other fires next: reading both now saves a round trip to a takeover.
-		delete(r.known, p.Leader())
-		delete(r.known, p.Current())
+	if p := c.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
+		// They change together, and the other watch is about to fire: reading both now saves a takeover one round trip.
+		delete(c.valid, p.Leader())
+		delete(c.valid, p.Current())
 	}
 }
 
-// read brings the snapshot up to date. False means that something could not be read; it stays unknown and is read
-// again.
-func (r *Collector) read(ctx context.Context) bool {
-	for _, step := range []func(context.Context) error{r.readDecision, r.readLeadership, r.readOrder, r.readMembers} {
+// read updates the snapshot. It returns false if a read failed.
+func (c *Collector) read(ctx context.Context) bool {
+	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
-				r.complain(err)
+				c.logError(err)
 			}
 			return false
 		}
 	}
-	r.refused = ""
+	c.lastDenied = ""
 	return true
 }
 
-// complain logs what could not be read. Most of it passes; a refusal does not, and is told to people, once.
-func (r *Collector) complain(err error) {
-	if !errors.Is(err, cluster.ErrNoAuth) || err.Error() == r.refused {
-		r.opt.Log.Debug("reading the group failed", "err", err)
+// logError logs a failed read. Most failures are transient. A missing permission is not, so it is logged as an error, once.
+func (c *Collector) logError(err error) {
+	if !errors.Is(err, cluster.ErrNoAuth) || err.Error() == c.lastDenied {
+		c.opt.Log.Debug("reading the group failed", "err", err)
 		return
 	}
-	r.refused = err.Error()
-	r.opt.Log.Error("this daemon may not read the group, and takes no part until it may", "err", err)
+	c.lastDenied = err.Error()
+	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until it can read it", "err", err)
 }
 
-// readDecision reads elected, the own registration and (once it is in scope) the fence: before anything else, so that a
-// decision made from the snapshot is fenced by versions at least as old as what it is based on.
-func (r *Collector) readDecision(ctx context.Context) error {
-	p, self := r.opt.Paths, r.opt.Self
-	wanted := []want{
+// readDecision reads elected, this daemon's registration and, if it is needed, the fence. It runs before all other reads,
+// so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
+func (c *Collector) readDecision(ctx context.Context) error {
+	p, self := c.opt.Paths, c.opt.Self
+	wanted := []target{
 		{p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
-			r.snap.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), data, stat, exists)
+			c.snap.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), data, stat, exists)
 		}, nil},
 		{p.Incarnation(self.Name), func(_ []byte, stat cluster.Stat, _ bool) {
-			r.unlisted = stat.Owner != r.snap.Session // what does not exist has no owner
+			c.incarnationLost = stat.Owner != c.snap.Session // a znode that does not exist has no owner
 		}, nil},
 		{p.Node(self.ID), func(data []byte, stat cluster.Stat, exists bool) {
 			s := cluster.ReadSlot[cluster.Node](p.Node(self.ID), data, stat, exists)
-			r.unnamed = !s.Readable() || stat.Owner != r.snap.Session
-			r.nodes[self.ID] = s
+			c.nodeLost = !s.Readable() || stat.Owner != c.snap.Session
+			c.nodes[self.ID] = s
 		}, nil},
 	}
-	if r.inScope() { // by what is known so far
-		wanted = append(wanted, r.fence())
+	if c.needsLeadership() { // judged by the previous reads
+		wanted = append(wanted, c.fenceTarget())
 	}
-	err := r.fetch(ctx, wanted...)
-	r.snap.SelfLost = r.unlisted || r.unnamed
+	err := c.fetch(ctx, wanted...)
+	c.snap.SelfLost = c.incarnationLost || c.nodeLost
 	return err
 }
 
-// inScope reports whether this daemon has to know the fence and current.
-func (r *Collector) inScope() bool {
-	return r.snap.Elector || (r.snap.Elected.Readable() && r.snap.Elected.Record.Incarnation == r.opt.Self.Name) ||
-		r.snap.HoldsCurrent()
+// needsLeadership reports whether this daemon has to read the fence and current.
+func (c *Collector) needsLeadership() bool {
+	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
+		c.snap.HoldsCurrent()
 }
 
-func (r *Collector) fence() want {
-	path := r.opt.Paths.Leader()
-	return want{path, func(data []byte, stat cluster.Stat, exists bool) {
-		r.snap.Fence = cluster.ReadFence(path, data, stat, exists)
+func (c *Collector) fenceTarget() target {
+	path := c.opt.Paths.Leader()
+	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		c.snap.Fence = cluster.ReadFence(path, data, stat, exists)
 	}, nil}
 }
 
-func (r *Collector) current() want {
-	path := r.opt.Paths.Current()
-	return want{path, func(data []byte, stat cluster.Stat, exists bool) {
-		r.snap.Current = cluster.ReadSlot[cluster.Current](path, data, stat, exists)
+func (c *Collector) currentTarget() target {
+	path := c.opt.Paths.Current()
+	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		c.snap.Current = cluster.ReadSlot[cluster.Current](path, data, stat, exists)
 	}, nil}
 }
 
-func (r *Collector) readLeadership(ctx context.Context) error {
-	p := r.opt.Paths
-	r.snap.FenceAlive = false
-	if !r.inScope() {
-		r.snap.Leadership = false
-		r.snap.Fence, r.snap.Current = cluster.Slot[cluster.Fence]{}, cluster.Slot[cluster.Current]{}
-		delete(r.known, p.Leader())
-		delete(r.known, p.Current())
+func (c *Collector) readLeadership(ctx context.Context) error {
+	p := c.opt.Paths
+	c.snap.FenceAlive = false
+	if !c.needsLeadership() {
+		c.snap.Leadership = false
+		c.snap.Fence, c.snap.Current = cluster.Slot[cluster.Fence]{}, cluster.Slot[cluster.Current]{}
+		delete(c.valid, p.Leader())
+		delete(c.valid, p.Current())
 		return nil
 	}
-	if err := r.fetch(ctx, r.fence(), r.current()); err != nil {
+	if err := c.fetch(ctx, c.fenceTarget(), c.currentTarget()); err != nil {
 		return err
 	}
-	r.snap.Leadership = true
-	if r.snap.Current.Exists || !r.held() {
+	c.snap.Leadership = true
+	if c.snap.Current.Exists || !c.fenceHeld() {
 		return nil
 	}
-	return r.readHolder(ctx)
+	return c.readHolder(ctx)
 }
 
-// held reports whether the fence names a holder. The record of one that can't be read is empty.
-func (r *Collector) held() bool {
-	s := r.snap.Fence.Record.State
+// fenceHeld reports whether the fence names a holder. The record of an unreadable fence is empty.
+func (c *Collector) fenceHeld() bool {
+	s := c.snap.Fence.Record.State
 	return s == cluster.FenceHeld || s == cluster.FenceReady
 }
 
-// readHolder looks closer where the fence says held and current is not there: read at different moments, they may be of
-// before and after an ACQUIRE or a RELEASE. So both are read again, the fence first. If it still is so, then either the
-// holder's session has ended, and its incarnation is gone too, or current was deleted under it.
-func (r *Collector) readHolder(ctx context.Context) error {
-	p := r.opt.Paths
-	delete(r.known, p.Leader())
-	if err := r.fetch(ctx, r.fence()); err != nil || !r.held() {
+// readHolder handles a held fence without current. Both may have been read at different moments, before and after an
+// ACQUIRE or RELEASE, so it reads both again, the fence first. If current is still missing, either the holder's session
+// has ended and its incarnation is gone too, or an operator deleted current.
+func (c *Collector) readHolder(ctx context.Context) error {
+	p := c.opt.Paths
+	delete(c.valid, p.Leader())
+	if err := c.fetch(ctx, c.fenceTarget()); err != nil || !c.fenceHeld() {
 		return err
 	}
-	delete(r.known, p.Current())
-	if err := r.fetch(ctx, r.current()); err != nil || r.snap.Current.Exists {
+	delete(c.valid, p.Current())
+	if err := c.fetch(ctx, c.currentTarget()); err != nil || c.snap.Current.Exists {
 		return err
 	}
-	holder := &Read{Path: p.Incarnation(r.snap.Fence.Record.Incarnation)}
-	r.opt.Source.Read(ctx, []*Read{holder})
+	holder := &Read{Path: p.Incarnation(c.snap.Fence.Record.Incarnation)}
+	c.opt.Source.Read(ctx, []*Read{holder})
 	if holder.Err != nil && !errors.Is(holder.Err, cluster.ErrNoNode) {
 		return fmt.Errorf("cannot read znode %s: %w", holder.Path, holder.Err)
 	}
-	r.snap.FenceAlive = holder.Err == nil
+	c.snap.FenceAlive = holder.Err == nil
 	return nil
 }
 
-// readOrder finds out who stands before this daemon. Only the first watches the list.
-func (r *Collector) readOrder(ctx context.Context) error {
-	p := r.opt.Paths
-	if !r.snap.Elector {
-		if r.predecessor != "" {
+// readQueue finds this daemon's predecessor in the election list. Only the first in the list watches the whole list.
+func (c *Collector) readQueue(ctx context.Context) error {
+	p := c.opt.Paths
+	if !c.snap.Elector {
+		if c.predecessor != "" {
 			gone := false
-			err := r.fetch(ctx, want{p.Incarnation(r.predecessor), func(_ []byte, stat cluster.Stat, _ bool) {
-				gone = stat.Owner == 0 // what does not exist has no owner either
+			err := c.fetch(ctx, target{p.Incarnation(c.predecessor), func(_ []byte, stat cluster.Stat, _ bool) {
+				gone = stat.Owner == 0 // a znode that does not exist has no owner either
 			}, nil})
-			if !gone { // it is there, or that is not known
+			if !gone { // it exists, or the read failed
 				return err
 			}
-			r.predecessor = ""
+			c.predecessor = ""
 		}
-		err := r.list(ctx, false)
-		if err != nil || r.snap.SelfLost {
+		err := c.listIncarnations(ctx, false)
+		if err != nil || c.snap.SelfLost {
 			return err
 		}
-		i := slices.IndexFunc(r.names, func(in cluster.Incarnation) bool { return in.Name == r.opt.Self.Name })
-		switch {
-		case i < 0:
-			r.snap.SelfLost = true
+		i := slices.IndexFunc(c.incarnations, func(in cluster.Incarnation) bool { return in.Name == c.opt.Self.Name })
+		if i < 0 {
+			c.snap.SelfLost = true
 			return nil
 		}
-		if r.predecessor, err = r.before(ctx, i); err != nil {
+		if c.predecessor, err = c.predecessorOf(ctx, i); err != nil {
 			return err
 		}
-		if r.predecessor != "" {
-			r.names = nil
-			return r.readOrder(ctx)
+		if c.predecessor != "" {
+			c.incarnations = nil
+			return c.readQueue(ctx)
 		}
-		if err := r.becomeElector(ctx); err != nil {
+		if err := c.becomeElector(ctx); err != nil {
 			return err
 		}
 	}
-	if r.known[p.Election()] {
+	if c.valid[p.Election()] {
 		return nil
 	}
-	return r.list(ctx, true)
+	return c.listIncarnations(ctx, true)
 }
 
-// becomeElector reads what an elector has to know before the members. From here on this daemon decides, so the decision is
-// read again lest a watch was lost: if elected was made anew meanwhile, the version would not show it.
-func (r *Collector) becomeElector(ctx context.Context) error {
-	r.snap.Elector = true
-	delete(r.known, r.opt.Paths.Elected())
-	for _, step := range []func(context.Context) error{r.readDecision, r.readLeadership} {
+// becomeElector reads what an elector must know before it reads the members. From here on this daemon decides, so it reads
+// elected again in case a watch was lost: if elected was deleted and created again, its version would not show that.
+func (c *Collector) becomeElector(ctx context.Context) error {
+	c.snap.Elector = true
+	delete(c.valid, c.opt.Paths.Elected())
+	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership} {
 		if err := step(ctx); err != nil {
-			r.snap.Elector = false
+			c.snap.Elector = false
 			return err
 		}
 	}
 	return nil
 }
 
-// before returns the nearest incarnation before the i-th that belongs to a session, "" if there is none. The others are forged:
-// they never end, and a daemon that waited for their end would never elect. Normally the first one that is read belongs to a
-// session; but there may be thousands of forged ones, so the number that is read at once doubles.
-func (r *Collector) before(ctx context.Context, i int) (string, error) {
+// predecessorOf returns the nearest incarnation before the i-th that a session owns, or "" if there is none. The others are
+// forged: they never end, and a daemon that waited for them would never elect (L1). Normally the first read finds one; but
+// there may be thousands of forged ones, so the number of concurrent reads doubles each time.
+func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
 	var forged []string
 	defer func() {
 		if len(forged) > 0 {
-			r.opt.Log.Warn("incarnations without a session are passed over: delete them", "count", len(forged), "first", r.opt.Paths.Incarnation(forged[0]))
+			c.opt.Log.Warn("ignoring incarnations that no session owns: delete them", "count", len(forged), "first", c.opt.Paths.Incarnation(forged[0]))
 		}
 	}()
 	for size := 1; i > 0; size = min(2*size, maxReads) {
 		from := max(0, i-size)
 		reads := make([]*Read, 0, i-from)
-		for _, in := range slices.Backward(r.names[from:i]) {
-			reads = append(reads, &Read{Path: r.opt.Paths.Incarnation(in.Name)})
+		for _, in := range slices.Backward(c.incarnations[from:i]) {
+			reads = append(reads, &Read{Path: c.opt.Paths.Incarnation(in.Name)})
 		}
-		r.opt.Source.Read(ctx, reads)
+		c.opt.Source.Read(ctx, reads)
 		for j, read := range reads {
-			name := r.names[i-1-j].Name
+			name := c.incarnations[i-1-j].Name
 			switch {
 			case errors.Is(read.Err, cluster.ErrNoNode):
 			case read.Err != nil:
@@ -308,7 +305,7 @@ func (r *Collector) before(ctx context.Context, i int) (string, error) {
 			case read.Stat.Owner != 0:
 				return name, nil
 			default:
-				r.forged[name] = true
+				c.forged[name] = true
 				forged = append(forged, name)
 			}
 		}
@@ -317,114 +314,115 @@ func (r *Collector) before(ctx context.Context, i int) (string, error) {
 	return "", nil
 }
 
-func (r *Collector) list(ctx context.Context, watch bool) error {
-	list := &Read{Path: r.opt.Paths.Election(), List: true, Watch: watch}
-	r.opt.Source.Read(ctx, []*Read{list})
-	if errors.Is(list.Err, cluster.ErrNoNode) { // and with it the own incarnation
-		r.names, r.snap.SelfLost = nil, true
+func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
+	list := &Read{Path: c.opt.Paths.Election(), List: true, Watch: watch}
+	c.opt.Source.Read(ctx, []*Read{list})
+	if errors.Is(list.Err, cluster.ErrNoNode) { // this daemon's incarnation is gone too
+		c.incarnations, c.snap.SelfLost = nil, true
 		return nil
 	}
 	if list.Err != nil {
 		return fmt.Errorf("cannot list znode %s: %w", list.Path, list.Err)
 	}
 	in, foreign := cluster.ParseIncarnations(list.Names)
-	if watch && (len(foreign) > 2*r.foreign || len(foreign) == 0) {
-		r.foreign = len(foreign)
+	if watch && (len(foreign) > 2*c.foreignLogged || len(foreign) == 0) {
+		c.foreignLogged = len(foreign)
 		if len(foreign) > 0 {
-			r.opt.Log.Warn("foreign znodes among the incarnations are ignored: delete them", "znode", r.opt.Paths.Election(),
+			c.opt.Log.Warn("ignoring foreign znodes in the election list: delete them", "znode", c.opt.Paths.Election(),
 				"count", len(foreign), "first", foreign[0])
 		}
 	}
-	forged := make(map[string]bool) // those that are still there
-	r.names = slices.DeleteFunc(in, func(i cluster.Incarnation) bool {
-		if r.forged[i.Name] {
+	forged := make(map[string]bool) // those that still exist
+	c.incarnations = slices.DeleteFunc(in, func(i cluster.Incarnation) bool {
+		if c.forged[i.Name] {
 			forged[i.Name] = true
 		}
-		return r.forged[i.Name]
+		return c.forged[i.Name]
 	})
-	r.forged = forged
+	c.forged = forged
 	if watch {
-		r.known[r.opt.Paths.Election()] = true
+		c.valid[c.opt.Paths.Election()] = true
 	}
 	return nil
 }
 
-// readMembers reads, as the elector, the nodes that are new or have changed.
-func (r *Collector) readMembers(ctx context.Context) error {
-	if !r.snap.Elector {
+// readMembers reads the policy, the control record and all members that are new or have changed, if this daemon is the
+// elector.
+func (c *Collector) readMembers(ctx context.Context) error {
+	if !c.snap.Elector {
 		return nil
 	}
-	p := r.opt.Paths
-	present := make(map[string]bool, len(r.names))
-	wanted := []want{
+	p := c.opt.Paths
+	present := make(map[string]bool, len(c.incarnations))
+	wanted := []target{
 		{p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
-			r.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
+			c.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
 		}, nil},
 		{p.Control(), func(data []byte, stat cluster.Stat, exists bool) {
-			r.snap.Control = cluster.ReadSlot[cluster.Control](p.Control(), data, stat, exists)
+			c.snap.Control = cluster.ReadSlot[cluster.Control](p.Control(), data, stat, exists)
 		}, nil},
 	}
-	for _, in := range r.names {
+	for _, in := range c.incarnations {
 		path := p.Node(in.ID)
 		if present[in.ID] {
 			continue
 		}
 		present[in.ID] = true
-		wanted = append(wanted, want{path, func(data []byte, stat cluster.Stat, exists bool) {
-			r.nodes[in.ID] = nodeSlot(path, data, stat, exists)
-		}, func(err error) { r.nodes[in.ID] = closed(err) }})
+		wanted = append(wanted, target{path, func(data []byte, stat cluster.Stat, exists bool) {
+			c.nodes[in.ID] = nodeSlot(path, data, stat, exists)
+		}, func(err error) { c.nodes[in.ID] = deniedNode(err) }})
 	}
-	for id := range r.nodes {
+	for id := range c.nodes {
 		if !present[id] {
-			delete(r.nodes, id)
-			delete(r.known, p.Node(id))
+			delete(c.nodes, id)
+			delete(c.valid, p.Node(id))
 		}
 	}
-	if err := r.fetch(ctx, wanted...); err != nil {
+	if err := c.fetch(ctx, wanted...); err != nil {
 		return err
 	}
-	r.snap.Members = members(r.names, r.nodes)
+	c.snap.Members = joinMembers(c.incarnations, c.nodes)
 	return nil
 }
 
-// want is a znode to be read, with a watch, and what becomes of it.
-type want struct {
-	path string
-	take func(data []byte, stat cluster.Stat, exists bool)
-	// denied, if any, takes a refusal, which is no failure then. There is no watch: the znode is read again each time.
-	denied func(err error)
+// target is a znode to read with a watch, and where the result goes.
+type target struct {
+	path  string
+	store func(data []byte, stat cluster.Stat, exists bool)
+	// onDenied receives a permission error; if it is nil, that is a failure. No watch is set then, so the znode is read again
+	// each time.
+	onDenied func(err error)
 }
 
-// fetch reads what is wanted, but for what was read before and still stands. All that was answered is taken, also if
-// something else fails.
-func (r *Collector) fetch(ctx context.Context, wanted ...want) error {
-	wanted = slices.DeleteFunc(wanted, func(w want) bool { return r.known[w.path] })
-	if len(wanted) == 0 {
+// fetch reads those targets that are not valid. It stores every answer, even if another read fails.
+func (c *Collector) fetch(ctx context.Context, targets ...target) error {
+	targets = slices.DeleteFunc(targets, func(w target) bool { return c.valid[w.path] })
+	if len(targets) == 0 {
 		return nil
 	}
-	reads := make([]*Read, len(wanted))
-	for i, w := range wanted {
+	reads := make([]*Read, len(targets))
+	for i, w := range targets {
 		reads[i] = &Read{Path: w.path, Watch: true}
 	}
-	r.opt.Source.Read(ctx, reads)
+	c.opt.Source.Read(ctx, reads)
 	var failure error
 	for i, read := range reads {
-		w, err := wanted[i], read.Err
+		w, err := targets[i], read.Err
 		switch {
 		case err == nil || errors.Is(err, cluster.ErrNoNode):
-			w.take(read.Data, read.Stat, err == nil)
-			r.known[w.path] = true
-		case errors.Is(err, cluster.ErrNoAuth) && w.denied != nil:
-			w.denied(fmt.Errorf("cannot read znode %s: %w", w.path, err))
-		case failure == nil || errors.Is(failure, context.Canceled): // which only follows another
+			w.store(read.Data, read.Stat, err == nil)
+			c.valid[w.path] = true
+		case errors.Is(err, cluster.ErrNoAuth) && w.onDenied != nil:
+			w.onDenied(fmt.Errorf("cannot read znode %s: %w", w.path, err))
+		case failure == nil || errors.Is(failure, context.Canceled): // which only follows from another failure
 			failure = fmt.Errorf("cannot read znode %s: %w", w.path, err)
 		}
 	}
 	return failure
 }
 
-// members joins the incarnations, oldest first, with the records of their nodes.
-func members(names []cluster.Incarnation, nodes map[string]cluster.Slot[cluster.Node]) []cluster.Member {
+// joinMembers joins the incarnations, oldest first, with the records of their nodes.
+func joinMembers(names []cluster.Incarnation, nodes map[string]cluster.Slot[cluster.Node]) []cluster.Member {
 	newest := make(map[string]string, len(names))
 	for _, in := range names {
 		newest[in.ID] = in.Name

@@ -15,58 +15,60 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// DialFunc opens a connection to a server.
+// DialFunc opens a connection to a server, like [net.Dialer.DialContext].
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// errSecondSession is what go-zookeeper gets when it wants to open a session after the first: the requests that it has
-// queued must not run in another session than the one they were made for.
-var errSecondSession = errors.New("refused: a session is used once")
+// errSecondSession is returned to go-zookeeper when it tries to open a second session: the requests that it has queued must
+// not run in a session other than the one they were made for.
+var errSecondSession = errors.New("refused: a client opens only one session")
 
-// dial is go-zookeeper's dialer. It is called from one goroutine, once per attempt.
+// dial is go-zookeeper's dialer. The library calls it from one goroutine, once per attempt.
 func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	s.mu.Lock()
-	s.dialed = time.Now() // before the pause, which may be longer than what counts as stuck
+	s.lastDial = time.Now() // before the backoff, which may take longer than the limit of stuck
 	s.mu.Unlock()
-	if err := s.pause(); err != nil {
+	if err := s.backOff(); err != nil {
 		return nil, err
 	}
-	limit := s.handshakeLimit()
-	ctx, cancel := context.WithTimeout(s.life, limit)
+	limit := s.handshakeTimeout()
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
 	conn, err := s.opt.Dial(ctx, network, addr)
 	if err != nil {
-		s.trouble(addr, err)
+		s.noteServerError(addr, err)
 		return nil, err
 	}
-	w := &wireConn{Conn: conn, s: s, addr: addr, limit: time.Now().Add(limit)}
-	if !s.adopt(w) {
+	w := &wireConn{Conn: conn, s: s, addr: addr, deadline: time.Now().Add(limit)}
+	if !s.setConn(w) {
 		conn.Close()
 		return nil, s.Err()
 	}
 	return w, nil
 }
 
-// longestPace stands for T where the server has not answered yet and what was requested is longer.
-const longestPace = 15 * time.Second
+// maxPace limits the pace until a server has answered and T is known.
+const maxPace = 15 * time.Second
 
-// pace is what reconnecting is timed by: T as negotiated, since what was requested may be far from it. s.mu is held.
+// pace returns the duration that scales all reconnect timing: the negotiated T, since the requested one may be far from it.
+// The caller holds s.mu.
 func (s *Session) pace() time.Duration {
-	if s.shake.timeout > 0 {
-		return s.shake.timeout
+	if s.handshake.timeout > 0 {
+		return s.handshake.timeout
 	}
-	return min(s.opt.Timeout, longestPace)
+	return min(s.opt.Timeout, maxPace)
 }
 
-// handshakeLimit bounds connecting and the handshake. go-zookeeper allows ten times 2/3 T for each half of it, which
-// outlasts every lease.
-func (s *Session) handshakeLimit() time.Duration {
+// handshakeTimeout returns the time limit for connecting and the handshake together. go-zookeeper allows ten times 2/3 T for
+// each half of it, which is longer than any lease.
+func (s *Session) handshakeTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.pace()/3, 200*time.Millisecond)
 }
 
-// pause spreads the reconnects of a fleet, and waits longer while no server answers.
-func (s *Session) pause() error {
+// backOff waits before a reconnect: a random time, so that a fleet does not reconnect at once, and longer while no server
+// answers.
+func (s *Session) backOff() error {
 	s.mu.Lock()
 	first, failures, pace := s.attempts == 0, s.failures, s.pace()
 	s.attempts++
@@ -92,34 +94,34 @@ func (s *Session) pause() error {
 	}
 }
 
-// wireConn is the socket under go-zookeeper. It reads the handshake along, keeps its deadlines, and refuses to open a
-// second session.
+// wireConn is the socket under go-zookeeper. It parses the handshake, enforces its deadline, and refuses to open a second
+// session.
 type wireConn struct {
 	net.Conn
-	s     *Session
-	addr  string
-	limit time.Time // for the handshake
+	s        *Session
+	addr     string
+	deadline time.Time // for the handshake
 
-	mu      sync.Mutex
-	asked   bool
-	sent    time.Duration // when the connect request was, of CLOCK_BOOTTIME
-	known   bool          // it says that the client has seen something
-	shaken  bool
-	packet  []byte
-	frames  framing // of what comes after the handshake
-	closing []byte  // the xid of closeSession once it was sent
+	mu            sync.Mutex
+	requested     bool
+	requestedAt   time.Duration // when the connect request was sent, by CLOCK_BOOTTIME
+	sawData       bool          // the connect request has a zxid: the client has seen data
+	handshakeDone bool
+	packet        []byte
+	frames        frameChecker // checks the replies after the handshake
+	closeXid      []byte       // the xid of closeSession, once it was sent
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
 	w.mu.Lock()
-	asked := w.asked
-	w.asked = true
-	if asked && isClose(b) {
-		w.closing = bytes.Clone(b[4:8])
+	asked := w.requested
+	w.requested = true
+	if asked && isCloseRequest(b) {
+		w.closeXid = bytes.Clone(b[4:8])
 	}
 	w.mu.Unlock()
 	if asked {
-		w.send(b)
+		w.sendOrClose(b)
 		return len(b), nil
 	}
 	if err := w.s.Err(); err != nil {
@@ -127,25 +129,25 @@ func (w *wireConn) Write(b []byte) (int, error) {
 	}
 	// The first write is the connect request, in one piece.
 	if id, ok := connectRequestSession(b); !ok || (id == 0 && w.s.SessionID() != 0) {
-		w.s.vanished()
+		w.s.markGone()
 		w.s.end(fmt.Errorf("%w: expired", cluster.ErrSessionEnded))
 		return 0, errSecondSession
 	}
 	w.mu.Lock()
-	w.sent, w.known = boottime.Now(), connectRequestZxid(b) > 0
+	w.requestedAt, w.sawData = boottime.Now(), connectRequestZxid(b) > 0
 	w.mu.Unlock()
 	n, err := w.Conn.Write(b)
 	if err != nil {
-		w.s.trouble(w.addr, err)
+		w.s.noteServerError(w.addr, err)
 	}
 	return n, err
 }
 
-// send writes a request or closes the socket, and never fails: go-zookeeper deadlocks for good if it is told that
-// credentials could not be sent. It notices by reading as well, and then answers all that is pending. After the
-// session's end nothing is sent. Least of all the library's own closeSession, which would hand leadership on while the
-// child of a session that ended for this side only may still run (S1).
-func (w *wireConn) send(b []byte) {
+// sendOrClose writes a request, or closes the socket. It never returns an error: go-zookeeper deadlocks if sending
+// credentials fails. The library notices a closed socket when it reads, and then fails all pending requests. After the end of
+// the session nothing is sent, in particular not the library's own closeSession: that would pass leadership on while the
+// work of a session that ended only on this side may still run (S1).
+func (w *wireConn) sendOrClose(b []byte) {
 	if w.s.Err() == nil {
 		if _, err := w.Conn.Write(b); err == nil {
 			return
@@ -158,12 +160,12 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shaken {
-		if w.closing != nil && answersClose(b[:n], w.closing) {
-			w.s.vanished()
+	if w.handshakeDone {
+		if w.closeXid != nil && isCloseReply(b[:n], w.closeXid) {
+			w.s.markGone()
 		}
-		if bad := w.frames.pass(b[:n]); bad != nil {
-			w.s.trouble(w.addr, bad)
+		if bad := w.frames.check(b[:n]); bad != nil {
+			w.s.noteServerError(w.addr, bad)
 			return 0, bad
 		}
 		return n, err
@@ -171,68 +173,69 @@ func (w *wireConn) Read(b []byte) (int, error) {
 	if err != nil {
 		hint := ""
 		if !w.s.opt.Access.TLS.Enabled && errors.Is(err, io.EOF) {
-			hint = "; a port for TLS hangs up like this: zookeeper.tls.enabled"
+			hint = "; a TLS port also closes connections like this: check zookeeper.tls.enabled"
 		}
-		w.s.trouble(w.addr, fmt.Errorf("no connect response: %w%s", err, hint))
-		if w.known {
-			w.s.hungUp(w.addr, err)
+		w.s.noteServerError(w.addr, fmt.Errorf("no connect response: %w%s", err, hint))
+		if w.sawData {
+			w.s.noteHangUp(w.addr, err)
 		}
 		return n, err
 	}
 	w.packet = append(w.packet, b[:n]...)
 	h, complete, err := parseHandshake(w.packet)
 	if err != nil {
-		w.s.trouble(w.addr, err)
+		w.s.noteServerError(w.addr, err)
 		return 0, err
 	}
 	if complete {
-		w.shaken, w.packet = true, nil
+		w.handshakeDone, w.packet = true, nil
 		w.Conn.SetDeadline(time.Time{})
-		w.s.shook(h, w.addr, w.sent)
+		w.s.handshakeDone(h, w.addr, w.requestedAt)
 	}
 	return n, nil
 }
 
-// SetReadDeadline keeps the limit of the handshake: go-zookeeper sets none at all for the body of the response.
+// SetReadDeadline sets the deadline for reads, but never later than that of the handshake until it is done: go-zookeeper
+// sets no deadline at all for the body of the connect response.
 func (w *wireConn) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.shaken && (t.IsZero() || t.After(w.limit)) {
-		t = w.limit
+	if !w.handshakeDone && (t.IsZero() || t.After(w.deadline)) {
+		t = w.deadline
 	}
 	return w.Conn.SetReadDeadline(t)
 }
 
-// SetWriteDeadline keeps the limit of the handshake.
+// SetWriteDeadline sets the deadline for writes, but never later than that of the handshake until it is done.
 func (w *wireConn) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.shaken && (t.IsZero() || t.After(w.limit)) {
-		t = w.limit
+	if !w.handshakeDone && (t.IsZero() || t.After(w.deadline)) {
+		t = w.deadline
 	}
 	return w.Conn.SetWriteDeadline(t)
 }
 
 func (w *wireConn) Close() error {
-	w.s.dropped(w)
+	w.s.connClosed(w)
 	return w.Conn.Close()
 }
 
-// hosts hands the servers to go-zookeeper, in an order of its own for each session. Names are passed on unresolved, so
-// that every dial resolves them again.
-type hosts struct {
+// hostProvider gives go-zookeeper the servers, in the order that the session has shuffled them into. It does not resolve
+// names, so that every dial resolves them again.
+type hostProvider struct {
 	s       *Session
 	servers []string
 	next    int
 }
 
-func (h *hosts) Init([]string) error { return nil }
-func (h *hosts) Len() int            { return len(h.servers) }
-func (h *hosts) Connected()          {}
+func (h *hostProvider) Init([]string) error { return nil }
+func (h *hostProvider) Len() int            { return len(h.servers) }
+func (h *hostProvider) Connected()          {}
 
-// Next never asks go-zookeeper to wait, as the dialer does that, except when all is over: then it is the only way out of
-// the loop that connects.
-func (h *hosts) Next() (server string, wait bool) {
+// Next returns the next server. It never asks go-zookeeper to wait, because the dialer does that, except after the end of
+// the session: then waiting is the only way out of the library's connect loop.
+func (h *hostProvider) Next() (server string, wait bool) {
 	server = h.servers[h.next%len(h.servers)]
 	h.next++
 	return server, h.s.Err() != nil

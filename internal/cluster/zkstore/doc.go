@@ -1,3 +1,4 @@
-// Package zkstore is the only way to ZooKeeper: single-use sessions on the wire, and on top of them the reading of
-// snapshots and the registration of a daemon (docs/protocol.md, Session).
+// Package zkstore connects to ZooKeeper. It provides single-use sessions and, on top of them, snapshots of a group, the
+// registration of a daemon, and the ACLs of a group's znodes (docs/protocol.md, Session). No other package uses the
+// ZooKeeper client library.
 package zkstore

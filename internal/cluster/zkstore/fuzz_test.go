@@ -56,7 +56,7 @@ func played(t *testing.T, data []byte) DialFunc {
 
 // A session counts as closed when a server has attached to it and said so, whatever else is on that port.
 func FuzzCloseSession(f *testing.F) {
-	yes := append([]byte{0, 0, 0, replyHeader}, make([]byte, replyHeader)...)
+	yes := append([]byte{0, 0, 0, replyHeaderLen}, make([]byte, replyHeaderLen)...)
 	f.Add(append(response(7, time.Second), yes...))
 	f.Add(append(response(7, time.Second), append(yes, yes...)...))
 	f.Add(append(response(0, time.Second), yes...))
@@ -65,7 +65,7 @@ func FuzzCloseSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		u := undertaker{dial: played(t, data), session: 7, password: make([]byte, passwordLen)}
+		u := sessionCloser{dial: played(t, data), session: 7, password: make([]byte, passwordLen)}
 		err := u.closeAt(ctx, "a:1")
 		if ctx.Err() != nil {
 			t.Fatal("it waits for ever")
@@ -73,7 +73,7 @@ func FuzzCloseSession(f *testing.F) {
 		h, complete, broken := parseHandshake(data)
 		rest := data[min(len(data), 4+int(binary.BigEndian.Uint32(append(data[:len(data):len(data)], 0, 0, 0, 0)))):]
 		switch {
-		case err == nil && (!complete || broken != nil || h.session != 7 || len(rest) < 4+replyHeader):
+		case err == nil && (!complete || broken != nil || h.session != 7 || len(rest) < 4+replyHeaderLen):
 			t.Errorf("%x: closed", data)
 		case errors.Is(err, ErrNoSuchSession) && (!complete || h.session == 7):
 			t.Errorf("%x: %v", data, err)
@@ -85,17 +85,17 @@ func FuzzCloseSession(f *testing.F) {
 func FuzzPassingPackets(f *testing.F) {
 	f.Add(encodeConnect(time.Second, 7, make([]byte, passwordLen)), []byte{0, 0, 0, 1})
 	f.Add([]byte{0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5}, []byte{})
-	f.Add(make([]byte, replyHeader), make([]byte, 4))
+	f.Add(make([]byte, replyHeaderLen), make([]byte, 4))
 	f.Fuzz(func(t *testing.T, packet, xid []byte) {
 		if id, ok := connectRequestSession(packet); ok {
 			if again, ok := connectRequestSession(encodeConnect(time.Second, id, nil)); !ok || again != id {
 				t.Errorf("session %x became %x", id, again)
 			}
 		}
-		if isClose(packet) && len(packet) < 12 {
+		if isCloseRequest(packet) && len(packet) < 12 {
 			t.Errorf("%x closes", packet)
 		}
-		if answersClose(packet, xid) && (len(packet) != replyHeader || !bytes.HasPrefix(packet, xid)) {
+		if isCloseReply(packet, xid) && (len(packet) != replyHeaderLen || !bytes.HasPrefix(packet, xid)) {
 			t.Errorf("%x answers %x", packet, xid)
 		}
 	})
@@ -107,19 +107,19 @@ func FuzzFraming(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 15}, byte(1))
 	f.Add([]byte{0x7f, 0, 0, 0}, byte(0))
 	f.Fuzz(func(t *testing.T, stream []byte, piece byte) {
-		var whole, pieces framing
-		want := whole.pass(stream)
+		var whole, pieces frameChecker
+		want := whole.check(stream)
 		var got error
 		for rest := stream; len(rest) > 0 && got == nil; {
 			n := min(int(piece)+1, len(rest))
-			got = pieces.pass(rest[:n])
+			got = pieces.check(rest[:n])
 			rest = rest[n:]
 		}
-		if (want == nil) != (got == nil) || (want == nil && pieces.left != whole.left) {
+		if (want == nil) != (got == nil) || (want == nil && pieces.remaining != whole.remaining) {
 			t.Errorf("%x: %v in one piece, %v in pieces of %d", stream, want, got, int(piece)+1)
 		}
 		if left, size := stream, uint32(0); len(left) >= 4 {
-			if size = binary.BigEndian.Uint32(left); want == nil && (size < replyHeader || size > maxReply) {
+			if size = binary.BigEndian.Uint32(left); want == nil && (size < replyHeaderLen || size > maxReply) {
 				t.Errorf("%x passes", stream)
 			}
 		}

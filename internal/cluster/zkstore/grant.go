@@ -2,42 +2,41 @@ package zkstore
 
 import "time"
 
-// Shrunk says that a server has granted a shorter session timeout than the one that the lease rests on.
-type Shrunk struct {
-	// Server granted it.
+// Grant is a session timeout that a server has granted.
+type Grant struct {
+	// Server is the one that granted it.
 	Server string
-	// Timeout is what was granted, Base what the lease rests on.
+	// Timeout is the granted timeout, Base the one that the lease is computed from.
 	Timeout, Base time.Duration
-	// Asked is the time of CLOCK_BOOTTIME before which the server could not have counted by Timeout: the request for it
-	// was sent then.
-	Asked time.Duration
+	// RequestedAt is when the connect request was sent, by CLOCK_BOOTTIME. Before that the server could not have used Timeout.
+	RequestedAt time.Duration
 }
 
-// OnShrink calls f whenever a server has granted a session timeout below base. At a reconnect f runs before anything is
-// sent on the new connection, so it must be quick and must not call the session. Where a smaller timeout was granted
-// before, f is called at once.
-func (s *Session) OnShrink(base time.Duration, f func(Shrunk)) {
+// OnShrink makes the session call f whenever a server grants a session timeout below base, and calls it at once if one has
+// done so before. At a reconnect, f runs before anything is sent on the new connection, so it must be quick and must not
+// call the session.
+func (s *Session) OnShrink(base time.Duration, f func(Grant)) {
 	s.mu.Lock()
-	s.base, s.onShrink = base, f
-	last := s.smallest
+	s.baseTimeout, s.onShrink = base, f
+	g := s.smallestGrant
 	s.mu.Unlock()
-	if last.Timeout < base {
-		last.Base = base
-		f(last)
+	if g.Timeout < base {
+		g.Base = base
+		f(g)
 	}
 }
 
-// granted notes the timeout that a server has granted to the session, and returns when OnShrink's function has.
-func (s *Session) granted(g Shrunk) {
+// noteGrant records a granted timeout. It returns after OnShrink's function has returned.
+func (s *Session) noteGrant(g Grant) {
 	s.mu.Lock()
-	if s.smallest.Timeout == 0 || g.Timeout < s.smallest.Timeout {
-		s.smallest = g
+	if s.smallestGrant.Timeout == 0 || g.Timeout < s.smallestGrant.Timeout {
+		s.smallestGrant = g
 	}
-	s.longest = max(s.longest, g.Timeout)
+	s.longestTimeout = max(s.longestTimeout, g.Timeout)
 	f := s.onShrink
-	g.Base = s.base
+	g.Base = s.baseTimeout
 	s.mu.Unlock()
-	if g.Timeout < g.Base { // which is 0 without a function
+	if g.Timeout < g.Base { // Base is 0 if there is no function
 		f(g)
 	}
 }

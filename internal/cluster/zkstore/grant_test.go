@@ -34,8 +34,8 @@ func grants(timeout time.Duration, requests chan<- []byte) func(*scripted, net.C
 			if err != nil {
 				return
 			}
-			if isClose(req) {
-				b := append(binary.BigEndian.AppendUint32(nil, replyHeader), req[4:8]...)
+			if isCloseRequest(req) {
+				b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
 				c.Write(append(b, make([]byte, 12)...))
 				return
 			}
@@ -53,8 +53,8 @@ func TestSmallerTimeoutIsToldBeforeAnythingIsSent(t *testing.T) {
 	server := script(t, grants(20*time.Second, nil), grants(2*time.Second, requests))
 	var conn net.Conn
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, Dial: kept(&conn)})
-	told, proceed := make(chan Shrunk), make(chan struct{})
-	s.OnShrink(20*time.Second, func(g Shrunk) {
+	told, proceed := make(chan Grant), make(chan struct{})
+	s.OnShrink(20*time.Second, func(g Grant) {
 		told <- g
 		<-proceed
 	})
@@ -68,7 +68,7 @@ func TestSmallerTimeoutIsToldBeforeAnythingIsSent(t *testing.T) {
 		s.Get(ctx, "/", true)
 	}()
 	g := <-told
-	if g.Server != server.addr || g.Timeout != 2*time.Second || g.Base != 20*time.Second || g.Asked < before || g.Asked > boottime.Now() {
+	if g.Server != server.addr || g.Timeout != 2*time.Second || g.Base != 20*time.Second || g.RequestedAt < before || g.RequestedAt > boottime.Now() {
 		t.Errorf("told of %+v", g)
 	}
 	if s.Connected() {
@@ -101,8 +101,8 @@ func TestOnlyATimeoutBelowTheBaseIsTold(t *testing.T) {
 		return c, err
 	}
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 10 * time.Second, Dial: dial})
-	told := make(chan Shrunk, 4)
-	s.OnShrink(6*time.Second, func(g Shrunk) { told <- g })
+	told := make(chan Grant, 4)
+	s.OnShrink(6*time.Second, func(g Grant) { told <- g })
 	for i, want := range []time.Duration{10 * time.Second, 6 * time.Second, 6 * time.Second, 4 * time.Second} {
 		(*last.Load()).Close()
 		eventually(t, "the reconnect", func() bool { return s.Reconnects() == i+1 })
@@ -114,7 +114,7 @@ func TestOnlyATimeoutBelowTheBaseIsTold(t *testing.T) {
 		t.Errorf("told of %+v, and of %d more", g, len(told))
 	}
 	// Whoever asks later hears of it at once.
-	s.OnShrink(5*time.Second, func(g Shrunk) { told <- g })
+	s.OnShrink(5*time.Second, func(g Grant) { told <- g })
 	if g := <-told; g.Timeout != 4*time.Second || g.Base != 5*time.Second || g.Server != server.addr {
 		t.Errorf("told of %+v", g)
 	}

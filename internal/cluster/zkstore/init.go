@@ -9,11 +9,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Init creates a group whose first leader need not wait: the skeleton, and a clean fence. It rests on the word of by,
-// user@host, that nobody leads in this group. The error is a *[cluster.InUseError] where something says otherwise. A group
-// that is initialized already is left as it is.
+// Init creates a group whose first leader need not serve the lease wait: its persistent znodes and a clean fence. It relies
+// on the assurance of by (user@host) that the group has no leader, and returns a *[cluster.InUseError] if it finds traces of
+// use. It leaves an initialized group unchanged.
 func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by string) error {
-	if err := Prepare(ctx, conn, p); err != nil {
+	if err := EnsureTree(ctx, conn, p); err != nil {
 		return err
 	}
 	snap, err := ReadAll(ctx, conn, p, false)
@@ -42,9 +42,9 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 	_, err = conn.Do(ctx, p.InitTx(snap.Fence, by, time.Now())...)
 	switch {
 	case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-		return fmt.Errorf("znode %s has changed meanwhile, so that a daemon has begun to elect: the first leader waits", p.Leader())
+		return fmt.Errorf("znode %s changed in the meantime because a daemon started electing: the first leader will serve the lease wait", p.Leader())
 	case errors.Is(err, cluster.ErrUnknown):
-		return fmt.Errorf("the connection broke while znode %s was written: run it again, it says what is there: %w", p.Leader(), err)
+		return fmt.Errorf("lost the connection while writing znode %s: run the command again to see whether it was written: %w", p.Leader(), err)
 	case err != nil:
 		return fmt.Errorf("cannot write znode %s: %w", p.Leader(), err)
 	}

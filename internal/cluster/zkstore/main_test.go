@@ -85,7 +85,7 @@ var roots atomic.Int32
 func root(t *testing.T, s cluster.ReadWriter) cluster.Paths {
 	t.Helper()
 	p := cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))}
-	if err := Prepare(t.Context(), s, p); err != nil {
+	if err := EnsureTree(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
 	return p

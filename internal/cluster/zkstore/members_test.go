@@ -106,7 +106,7 @@ func TestWhatIsNoIncarnation(t *testing.T) {
 			}
 		}
 	}
-	warned("passed over", 2, "without a session", "first="+f.p.Incarnation("elector-n_0000000000"), "foreign znodes", "znode="+f.p.Election(), "count=3", "first=foreign0")
+	warned("ignored", 2, "no session owns", "first="+f.p.Incarnation("elector-n_0000000000"), "foreign znodes", "znode="+f.p.Election(), "count=3", "first=foreign0")
 	for i := 3; i < 6; i++ {
 		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
 		warned("some more", 0)
@@ -119,6 +119,6 @@ func TestWhatIsNoIncarnation(t *testing.T) {
 	warned("none", 0)
 	f.create(f.p.Incarnation("foreign"))
 	warned("one again", 1, "count=1", "first=foreign")
-	f.collector.ForgetAll()
+	f.collector.InvalidateAll()
 	warned("that one", 0)
 }

@@ -9,11 +9,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// netInterval is how often everything is read again although no watch has fired: a net below the watches, no part of
-// any election's normal way. Jitter keeps a fleet from doing it in step.
-const netInterval = 30 * time.Second
+// fullReadInterval is how often everything is read again even if no watch has fired. It is a safety net in case a watch is
+// lost; elections do not normally depend on it. Jitter keeps the members of a fleet from reading at the same time.
+const fullReadInterval = 30 * time.Second
 
-// ReaderSession is the session that a Reader reads in.
+// ReaderSession is the part of a session that a [Reader] uses.
 type ReaderSession interface {
 	cluster.Reader
 	cluster.Watcher
@@ -21,18 +21,18 @@ type ReaderSession interface {
 	cluster.Owner
 }
 
-// ReaderOptions are what a Reader needs.
+// ReaderOptions configure a [Reader].
 type ReaderOptions struct {
 	Conn  ReaderSession
 	Paths cluster.Paths
 	Self  cluster.Incarnation
-	// Clock is the daemon's monotonic time, for Snapshot.At.
+	// Clock returns the daemon's monotonic time, for Snapshot.At.
 	Clock func() time.Duration
 	Log   *slog.Logger
 }
 
-// Reader keeps a snapshot of what this daemon must know, by watches. It decides only when to read; what to read, and what
-// follows from it, is up to its [Collector].
+// Reader uses watches to keep a snapshot of everything that this daemon must know. It decides only when to read; its
+// [Collector] decides what to read.
 type Reader struct {
 	conn      ReaderSession
 	collector *Collector
@@ -40,22 +40,22 @@ type Reader struct {
 	force     chan struct{}
 }
 
-// NewReader returns a reader; Run makes it work.
+// NewReader returns a reader. It does nothing until Run is called.
 func NewReader(opt ReaderOptions) *Reader {
 	return &Reader{
 		conn: opt.Conn,
 		collector: NewCollector(CollectorOptions{
-			Source: parallel{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Clock: opt.Clock, Log: opt.Log,
+			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Clock: opt.Clock, Log: opt.Log,
 		}),
 		out:   make(chan cluster.Snapshot, 1),
 		force: make(chan struct{}, 1),
 	}
 }
 
-// Snapshots delivers the newest snapshot; one that was not taken is replaced.
+// Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.
 func (r *Reader) Snapshots() <-chan cluster.Snapshot { return r.out }
 
-// Reread asks for elected, the fence and current to be read again, with a new snapshot as the answer.
+// Reread requests that elected, the fence and current are read again. A new snapshot follows. It does not block.
 func (r *Reader) Reread() {
 	select {
 	case r.force <- struct{}{}:
@@ -63,15 +63,15 @@ func (r *Reader) Reread() {
 	}
 }
 
-// Run reads until ctx is over or the session has ended; it owns the reader meanwhile.
+// Run reads until ctx is done or the session has ended. It must be called only once.
 func (r *Reader) Run(ctx context.Context) {
-	timer := time.NewTimer(jitter(netInterval))
+	timer := time.NewTimer(jitter(fullReadInterval))
 	defer timer.Stop()
 	for {
 		if snap, complete := r.collector.Collect(ctx); complete {
 			r.publish(snap)
 		} else {
-			// What could not be read stays unknown; a reconnect wakes, this is for a refusal without one.
+			// Try again soon. A reconnect wakes the reader anyway; this is for a refusal while connected.
 			timer.Reset(jitter(time.Second))
 		}
 		select {
@@ -81,10 +81,10 @@ func (r *Reader) Run(ctx context.Context) {
 			return
 		case <-r.conn.Wake():
 		case <-r.force:
-			r.collector.ForgetLeadership()
+			r.collector.InvalidateLeadership()
 		case <-timer.C:
-			r.collector.ForgetAll()
-			timer.Reset(jitter(netInterval))
+			r.collector.InvalidateAll()
+			timer.Reset(jitter(fullReadInterval))
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // refusing is a connection on which reads and lists of some znodes fail.
 type refusing struct {
-	owner
+	registrar
 	failing map[string]error
 }
 
@@ -21,20 +21,20 @@ func (r *refusing) Get(ctx context.Context, path string, watch bool) ([]byte, cl
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
-	return r.owner.Get(ctx, path, watch)
+	return r.registrar.Get(ctx, path, watch)
 }
 
 func (r *refusing) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
-	return r.owner.Children(ctx, path, watch)
+	return r.registrar.Children(ctx, path, watch)
 }
 
 // A registration is found again as it is; what could not be read is no reason to believe that it is gone.
 func TestARegistrationIsReadBack(t *testing.T) {
 	s := newScene(t)
-	conn := &refusing{owner: s.Session}
+	conn := &refusing{registrar: s.Session}
 	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a"}) }
 	own := s.p.Incarnation(s.self.Name)
 	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {
@@ -57,7 +57,7 @@ func TestARegistrationIsReadBack(t *testing.T) {
 	if in, err := again(); in.Name != "" {
 		t.Errorf("%+v, %v", in, err)
 	} else {
-		contains(t, err, s.p.Node("a"), "it was deleted")
+		contains(t, err, s.p.Node("a"), "its incarnation was deleted")
 	}
 	var taken *TakenError
 	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector"}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
@@ -71,7 +71,7 @@ func TestARegistrationIsReadBack(t *testing.T) {
 func TestPausesBetweenDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bareSession(t, io.Discard, "a:1", "b:2")
-		s.hosts = &hosts{s: s, servers: s.opt.Servers}
+		s.hosts = &hostProvider{s: s, servers: s.opt.Servers}
 		const jitter = agedTimeout / 20
 		for _, c := range []struct {
 			failures    int
@@ -84,7 +84,7 @@ func TestPausesBetweenDials(t *testing.T) {
 			s.failures = c.failures
 			for range 20 {
 				began := time.Now()
-				if err := s.pause(); err != nil {
+				if err := s.backOff(); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took < c.least || took >= c.most {
@@ -97,10 +97,10 @@ func TestPausesBetweenDials(t *testing.T) {
 		}
 		began := time.Now()
 		go s.end(errors.New("closed"))
-		if err := s.pause(); !errors.Is(err, cluster.ErrSessionEnded) || time.Since(began) > time.Millisecond {
+		if err := s.backOff(); !errors.Is(err, cluster.ErrSessionEnded) || time.Since(began) > time.Millisecond {
 			t.Errorf("at its end: %v, after %s", err, time.Since(began))
 		}
-		if err := s.pause(); !errors.Is(err, cluster.ErrSessionEnded) {
+		if err := s.backOff(); !errors.Is(err, cluster.ErrSessionEnded) {
 			t.Errorf("after its end: %v", err)
 		}
 	})

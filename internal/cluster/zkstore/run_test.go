@@ -99,10 +99,10 @@ func TestReaderReadsAgain(t *testing.T) {
 		<-r.Snapshots()
 		for range 3 {
 			before, began := conn.reads.Load(), time.Now()
-			if snap := <-r.Snapshots(); snap.At < 3*netInterval/4 {
+			if snap := <-r.Snapshots(); snap.At < 3*fullReadInterval/4 {
 				t.Errorf("of %s", snap.At)
 			}
-			if took := time.Since(began); took < 3*netInterval/4 || took > 5*netInterval/4 {
+			if took := time.Since(began); took < 3*fullReadInterval/4 || took > 5*fullReadInterval/4 {
 				t.Errorf("after %s", took)
 			}
 			if n := conn.reads.Load() - before; n != 4 {
@@ -161,7 +161,7 @@ func TestParallelReads(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			parallel{conn}.Read(t.Context(), reads)
+			sessionSource{conn}.Read(t.Context(), reads)
 		}()
 		synctest.Wait()
 		if n := conn.under.Load(); n != maxReads {
@@ -180,7 +180,7 @@ func TestParallelReads(t *testing.T) {
 		conn.refused, conn.proceed = cluster.ErrNoAuth, make(chan struct{})
 		close(conn.proceed)
 		all := []*Read{{Path: "/a"}, {Path: "/b"}}
-		parallel{conn}.Read(t.Context(), all)
+		sessionSource{conn}.Read(t.Context(), all)
 		if all[0].Err != cluster.ErrNoAuth || all[1].Err != cluster.ErrNoAuth {
 			t.Errorf("%v, %v", all[0].Err, all[1].Err)
 		}
@@ -190,7 +190,7 @@ func TestParallelReads(t *testing.T) {
 			all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
 			go func() {
 				defer close(both)
-				parallel{conn}.Read(t.Context(), all)
+				sessionSource{conn}.Read(t.Context(), all)
 			}()
 			synctest.Wait()
 			close(conn.proceed)
@@ -203,7 +203,7 @@ func TestParallelReads(t *testing.T) {
 		conn.proceed = make(chan struct{})
 		conn.fail = "/fails"
 		all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
-		parallel{conn}.Read(t.Context(), all)
+		sessionSource{conn}.Read(t.Context(), all)
 		if all[0].Err != context.Canceled || all[1].Err != cluster.ErrNotSent {
 			t.Errorf("%v, %v", all[0].Err, all[1].Err)
 		}

@@ -112,12 +112,12 @@ func pong(c net.Conn) {
 		if err != nil {
 			return
 		}
-		b := append(binary.BigEndian.AppendUint32(nil, replyHeader), req[4:8]...) // a ping's xid is its own
+		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...) // a ping's xid is its own
 		b = append(b, make([]byte, 12)...)
 		switch int32(binary.BigEndian.Uint32(req[8:])) {
 		case 11: // ping
 			c.Write(b)
-		case opCloseOnWire:
+		case wireOpClose:
 			c.Write(b)
 			return
 		}
@@ -232,10 +232,10 @@ func TestStuckLibraryIsAbandoned(t *testing.T) {
 		"of what was granted":              {timeout: 9 * time.Second, granted: 12 * time.Second, lost: 4 * time.Second, dialed: -1},
 		"of what was granted, and no more": {timeout: 9 * time.Second, granted: 3 * time.Second, lost: time.Second + 1, dialed: -1, stuck: true},
 	} {
-		s := &Session{opt: Options{Timeout: c.timeout}, shake: handshake{timeout: c.granted}}
+		s := &Session{opt: Options{Timeout: c.timeout}, handshake: handshake{timeout: c.granted}}
 		if c.lost != 0 {
-			s.lost = now.Add(-c.lost)
-			s.dialed = s.lost.Add(c.dialed)
+			s.lostAt = now.Add(-c.lost)
+			s.lastDial = s.lostAt.Add(c.dialed)
 		}
 		if c.connected {
 			s.conn = new(wireConn)
@@ -244,8 +244,8 @@ func TestStuckLibraryIsAbandoned(t *testing.T) {
 			t.Errorf("%s: stuck: %t", name, !c.stuck)
 		}
 	}
-	for timeout, want := range map[time.Duration]time.Duration{20 * time.Millisecond: 50 * time.Millisecond, 4 * time.Second: time.Second, time.Hour: longestPace / 4} {
-		if got := (&Session{opt: Options{Timeout: timeout}}).interval(); got != want {
+	for timeout, want := range map[time.Duration]time.Duration{20 * time.Millisecond: 50 * time.Millisecond, 4 * time.Second: time.Second, time.Hour: maxPace / 4} {
+		if got := (&Session{opt: Options{Timeout: timeout}}).superviseInterval(); got != want {
 			t.Errorf("with %s it looks every %s", timeout, got)
 		}
 	}
@@ -295,7 +295,7 @@ func TestAZnodeMadeWhileItIsLookedFor(t *testing.T) {
 						body = append([]byte{0, 0, 0, 1, 'x'}, make([]byte, statLen)...)
 					}
 				}
-				b := binary.BigEndian.AppendUint32(nil, uint32(replyHeader+len(body)))
+				b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+len(body)))
 				b = append(append(b, req[4:8]...), make([]byte, 8)...)
 				c.Write(append(binary.BigEndian.AppendUint32(b, uint32(answer)), body...))
 			}

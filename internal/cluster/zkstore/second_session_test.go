@@ -68,7 +68,7 @@ func TestNothingOutlastsTheLimitOfTheHandshake(t *testing.T) {
 				want = limit
 			}
 			r := &recorder{}
-			w := &wireConn{Conn: r, limit: limit, shaken: shaken}
+			w := &wireConn{Conn: r, deadline: limit, handshakeDone: shaken}
 			w.SetReadDeadline(asked)
 			w.SetWriteDeadline(asked)
 			if !r.readBy.Equal(want) || !r.writeBy.Equal(want) {

@@ -17,66 +17,67 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Session is one ZooKeeper session, used once: when it has ended it stays ended, and nothing is sent any more
-// (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime] and
-// [cluster.Owner].
+// Session is one ZooKeeper session. It is used only once: when it has ended it stays ended, and nothing is sent any more
+// (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime]
+// and [cluster.Owner], and is safe for concurrent use.
 type Session struct {
 	opt   Options
 	zk    *zk.Conn
-	hosts *hosts
+	hosts *hostProvider
 
-	life   context.Context // over when the session has ended
-	cancel context.CancelFunc
-	done   chan struct{}
-	wake   chan struct{}
-	up     chan struct{} // closed at the first handshake
-	owned  sync.WaitGroup
+	ctx         context.Context // canceled when the session has ended
+	cancel      context.CancelFunc
+	done        chan struct{}
+	wake        chan struct{}
+	established chan struct{} // closed after the first handshake
+	goroutines  sync.WaitGroup
 
 	presenting sync.Mutex // held while identities are presented
 	presented  identities
 
-	mu        sync.Mutex
-	who       identities // whom znodes are created for, by acl
-	acl       []zk.ACL
-	err       error
-	shake     handshake
-	connected bool
-	conn      *wireConn
-	attempts  int
-	failures  int
+	mu         sync.Mutex
+	identities identities // the identities that acl names
+	acl        []zk.ACL
+	err        error
+	handshake  handshake
+	connected  bool
+	conn       *wireConn
+	attempts   int
+	failures   int
 	// reconnects counts the handshakes after the first.
 	reconnects int
-	// smallest and longest are of the timeouts that were granted; onShrink is called for one below base.
-	smallest Shrunk
-	longest  time.Duration
-	base     time.Duration
-	onShrink func(Shrunk)
-	// hangUps counts the connect requests in a row on which servers hung up, the last of them at hangUpAt; apart is when
-	// the connection was lost.
-	hangUps  int
-	hangUpAt string
-	apart    time.Time
-	probing  bool
-	refused  int // how many probes in a row found that servers have the session but refuse it
-	dialed   time.Time
-	lost     time.Time
-	troubles map[string]error
-	gone     bool // the server has no such session any more
-	last     []cluster.Op
-	hints    cluster.Hints
-	armed    map[watch]bool
+	// smallestGrant and longestTimeout cover all granted timeouts. onShrink is called for one below baseTimeout.
+	smallestGrant  Grant
+	longestTimeout time.Duration
+	baseTimeout    time.Duration
+	onShrink       func(Grant)
+	// hangUps counts the consecutive connect requests on which servers hung up, the last of them hangUpServer. disconnectedAt
+	// is when the connection was lost.
+	hangUps        int
+	hangUpServer   string
+	disconnectedAt time.Time
+	probing        bool
+	refusals       int // consecutive probes that found that the servers know the session but refuse it
+	lastDial       time.Time
+	lostAt         time.Time
+	serverErrors   map[string]error
+	gone           bool // the server no longer has the session
+	finalOps       []cluster.Op
+	hints          cluster.Hints
+	armed          map[watch]bool
 }
 
-// watch is a znode and what about it is watched.
+// watch identifies a watch on a znode: on its children, or on its data and existence.
 type watch struct {
 	path     string
 	children bool
 }
 
-// Open establishes a session. It keeps trying until ctx is over, reporting trouble at growing intervals.
+// Open establishes a session. It keeps trying until ctx is done, and logs warnings at growing intervals. The caller must close
+// the session.
 func Open(ctx context.Context, opt Options) (*Session, error) {
 	if len(opt.Servers) == 0 || opt.Timeout <= 0 {
-		return nil, errors.New("zkstore: servers and a session timeout are needed")
+		return nil, errors.New("zkstore: servers and a session timeout are required")
 	}
 	if len(opt.identities.all) == 0 {
 		var err error
@@ -91,12 +92,12 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Session{
-		opt: opt, who: opt.identities, acl: opt.Access.ACL.list(opt.identities),
-		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
-		troubles: make(map[string]error), armed: make(map[watch]bool),
+		opt: opt, identities: opt.identities, acl: opt.Access.ACL.entries(opt.identities),
+		done: make(chan struct{}), wake: make(chan struct{}, 1), established: make(chan struct{}),
+		serverErrors: make(map[string]error), armed: make(map[watch]bool),
 	}
-	s.life, s.cancel = context.WithCancel(context.Background())
-	s.hosts = &hosts{s: s, servers: slices.Clone(opt.Servers)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
 		s.hosts.servers[i], s.hosts.servers[j] = s.hosts.servers[j], s.hosts.servers[i]
 	})
@@ -107,42 +108,42 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	s.zk = conn
-	s.owned.Go(func() { s.supervise(events) })
-	if err := s.established(ctx); err != nil {
+	s.goroutines.Go(func() { s.supervise(events) })
+	if err := s.waitEstablished(ctx); err != nil {
 		s.end(err)
 		return nil, err
 	}
 	return s, nil
 }
 
-// established waits for the first handshake and authenticates.
-func (s *Session) established(ctx context.Context) error {
+// waitEstablished waits for the first handshake and then presents the identities.
+func (s *Session) waitEstablished(ctx context.Context) error {
 	interval := 2 * time.Second
 	report := time.NewTimer(interval)
 	defer report.Stop()
 	for {
 		select {
-		case <-s.up:
-			return s.present(ctx, s.identities())
+		case <-s.established:
+			return s.present(ctx, s.currentIdentities())
 		case <-s.done:
 			return s.Err()
 		case <-report.C:
-			s.opt.Log.Warn("no ZooKeeper server answers, still trying", "tried", s.tried())
+			s.opt.Log.Warn("no ZooKeeper server answers, still trying", "tried", s.describeServerErrors())
 			interval = min(2*interval, time.Minute)
 			report.Reset(interval)
 		case <-ctx.Done():
-			return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.tried(), ctx.Err())
+			return fmt.Errorf("no ZooKeeper server answers: %s (%w)", s.describeServerErrors(), ctx.Err())
 		}
 	}
 }
 
-// tried lists the servers with what was wrong with each.
-func (s *Session) tried() string {
+// describeServerErrors lists the servers with the last error of each.
+func (s *Session) describeServerErrors() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string
 	for _, server := range s.opt.Servers {
-		if err := s.troubles[server]; err != nil {
+		if err := s.serverErrors[server]; err != nil {
 			all = append(all, fmt.Sprintf("%s: %v", server, err))
 		} else {
 			all = append(all, server+": no answer yet")
@@ -151,55 +152,56 @@ func (s *Session) tried() string {
 	return strings.Join(all, "; ")
 }
 
-// SessionID is what Stat.Owner shows on this session's ephemerals, 0 before it is established.
+// SessionID returns the session's id, which Stat.Owner has on its ephemerals. It is 0 before the session is established.
 func (s *Session) SessionID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shake.session
+	return s.handshake.session
 }
 
-// Timeout returns the smallest session timeout that was granted so far: any reconnect may grant another.
+// Timeout returns the smallest session timeout that was granted so far: a server may grant another at any reconnect.
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.smallest.Timeout
+	return s.smallestGrant.Timeout
 }
 
-// Password is the session's secret: with the id it can be closed or stolen from elsewhere. It must not be logged.
+// Password returns the session's secret. Together with the id it lets anyone close or take over the session, so it must not be
+// logged.
 func (s *Session) Password() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.shake.password)
+	return slices.Clone(s.handshake.password)
 }
 
-// Connected tells whether a server is connected at this moment. It proves nothing about a lease.
+// Connected reports whether the session is connected to a server at this moment. That proves nothing about a lease.
 func (s *Session) Connected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connected
 }
 
-// Reconnects is how often the session went on with another connection.
+// Reconnects returns how often the session has continued on another connection.
 func (s *Session) Reconnects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reconnects
 }
 
-// Done is closed when the session has ended.
+// Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err says why the session has ended, nil while it lives. It matches [cluster.ErrSessionEnded].
+// Err returns why the session has ended, or nil while it lives. The error matches [cluster.ErrSessionEnded].
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Wake receives when there are hints to take.
+// Wake returns a channel that receives when there are hints to take.
 func (s *Session) Wake() <-chan struct{} { return s.wake }
 
-// TakeHints returns and clears what has been hinted.
+// TakeHints returns the hints since the last call and clears them.
 func (s *Session) TakeHints() cluster.Hints {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,21 +210,21 @@ func (s *Session) TakeHints() cluster.Hints {
 	return h
 }
 
-// event is called by the library for every event, and must not block.
+// event handles the library's events. It must not block.
 func (s *Session) event(ev zk.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
-		// The library re-registers watches, but may fail to without a word: forget them, and read everything again.
+		// The library sets the watches again, but may silently fail to: forget them, and hint at everything.
 		clear(s.armed)
 		s.hints.All = true
-		s.signal()
+		s.wakeReader()
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
 		s.gone = true
-		s.owned.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
+		s.goroutines.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
 	case ev.Type == zk.EventSession && ev.State == zk.StateDisconnected:
-		s.disconnected()
+		s.markDisconnected()
 	case ev.Path != "":
 		if ev.Type != zk.EventNodeChildrenChanged {
 			delete(s.armed, watch{ev.Path, false})
@@ -231,19 +233,19 @@ func (s *Session) event(ev zk.Event) {
 			delete(s.armed, watch{ev.Path, true})
 		}
 		s.hints.Add(ev.Path)
-		s.signal()
+		s.wakeReader()
 	}
 }
 
-func (s *Session) signal() {
+func (s *Session) wakeReader() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// adopt makes w the connection, unless the session has ended.
-func (s *Session) adopt(w *wireConn) bool {
+// setConn makes w the current connection. It returns false if the session has ended.
+func (s *Session) setConn(w *wireConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -253,51 +255,51 @@ func (s *Session) adopt(w *wireConn) bool {
 	return true
 }
 
-// dropped notes that w is closed.
-func (s *Session) dropped(w *wireConn) {
+// connClosed records that w was closed.
+func (s *Session) connClosed(w *wireConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == w {
-		s.conn, s.lost = nil, time.Now()
-		s.disconnected()
+		s.conn, s.lostAt = nil, time.Now()
+		s.markDisconnected()
 	}
 }
 
-// shook notes a handshake that is complete. Nothing is sent on the connection before it returns.
-func (s *Session) shook(h handshake, addr string, asked time.Duration) {
+// handshakeDone records a complete handshake. Nothing is sent on the connection before it returns.
+func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Duration) {
 	if h.session != 0 {
-		s.granted(Shrunk{Server: addr, Timeout: h.timeout, Asked: asked})
+		s.noteGrant(Grant{Server: addr, Timeout: h.timeout, RequestedAt: requestedAt})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures, s.hangUps, s.refused = 0, 0, 0
-	clear(s.troubles)
+	s.failures, s.hangUps, s.refusals = 0, 0, 0
+	clear(s.serverErrors)
 	if h.session == 0 {
-		return // expired: the library says so
+		return // expired: the library reports that in an event
 	}
-	if s.shake.session == 0 {
-		defer close(s.up)
+	if s.handshake.session == 0 {
+		defer close(s.established)
 	}
-	if s.shake.session != 0 {
+	if s.handshake.session != 0 {
 		s.reconnects++
 	}
-	s.shake, s.connected = h, true
+	s.handshake, s.connected = h, true
 }
 
-// trouble notes what is wrong with a server.
-func (s *Session) trouble(addr string, err error) {
+// noteServerError records the last error of a server.
+func (s *Session) noteServerError(addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures++
-	s.troubles[addr] = err
-	for old := range maps.Keys(s.troubles) {
+	s.serverErrors[addr] = err
+	for old := range maps.Keys(s.serverErrors) {
 		if !slices.Contains(s.opt.Servers, old) {
-			delete(s.troubles, old)
+			delete(s.serverErrors, old)
 		}
 	}
 }
 
-// logger passes the library's messages on; they are for debugging, as the session reports what matters itself.
+// logger logs the library's messages at debug level: the session itself logs what matters.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Printf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }

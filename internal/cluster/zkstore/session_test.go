@@ -49,10 +49,10 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 	if _, err := owner.Do(t.Context(), create(path, true)); err != nil {
 		t.Fatal(err)
 	}
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: []byte("wrong password!!")}); !errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("with a wrong password: %v", err)
 	}
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); err != nil {
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
@@ -62,7 +62,7 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
 		t.Errorf("a write after the end: %v", err)
 	}
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); !errors.Is(err, ErrNoSuchSession) {
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: owner.SessionID(), Password: owner.Password()}); !errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("closed twice: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestNothingRunsInASecondSession(t *testing.T) {
 	if _, err := s.Do(t.Context(), create(p.Root+"/queued", true)); !errors.Is(err, cluster.ErrNotSent) {
 		t.Errorf("a write without a connection: %v", err)
 	}
-	if err := CloseSession(t.Context(), Ended{Servers: []string{shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
 	px.set(false, false)
@@ -102,7 +102,7 @@ func TestUnansweredWriteEndsTheSession(t *testing.T) {
 	if _, err := s.Do(ctx, create(p.Root+"/late", false)); !errors.Is(err, cluster.ErrUnknown) {
 		t.Errorf("without a reply: %v", err)
 	}
-	contains(t, s.Err(), "no reply in time")
+	contains(t, s.Err(), "no reply to a write in time")
 	px.set(false, false)
 }
 

@@ -9,19 +9,19 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Source answers the reads of a [Collector].
+// Source performs the reads of a [Collector].
 type Source interface {
-	// Read answers all reads, which may be under way at the same time. When one of them fails otherwise than by
-	// [cluster.ErrNoNode] or [cluster.ErrNoAuth], it may give up those that have no answer yet: each read has one, or an Err.
+	// Read performs all reads, possibly concurrently, and stores a result or an error in each. If one of them fails with an error
+	// other than [cluster.ErrNoNode] or [cluster.ErrNoAuth], it may cancel those that are not finished.
 	Read(ctx context.Context, reads []*Read)
-	// TakeHints returns and clears what has been hinted, as [cluster.Watcher] does.
+	// TakeHints returns the hints since the last call and clears them, as [cluster.Watcher] does.
 	TakeHints() cluster.Hints
 }
 
-// Read is the read of one znode, with its answer.
+// Read is the read of one znode and its result.
 type Read struct {
 	Path  string
-	List  bool // the names of the children instead of the data
+	List  bool // read the names of the children instead of the data
 	Watch bool
 
 	Data  []byte
@@ -30,18 +30,18 @@ type Read struct {
 	Err   error
 }
 
-// answered reports whether the server has answered, be it that there is no such znode or that it may not be read.
+// answered reports whether the server has answered, if only that the znode does not exist or may not be read.
 func (r *Read) answered() bool {
 	return r.Err == nil || errors.Is(r.Err, cluster.ErrNoNode) || errors.Is(r.Err, cluster.ErrNoAuth)
 }
 
-// maxReads is how many reads are under way at the same time.
+// maxReads is the maximum number of concurrent reads.
 const maxReads = 64
 
-// parallel is the [Source] of a daemon.
-type parallel struct{ ReaderSession }
+// sessionSource is a [Source] that reads concurrently in a session.
+type sessionSource struct{ ReaderSession }
 
-func (p parallel) Read(ctx context.Context, reads []*Read) {
+func (p sessionSource) Read(ctx context.Context, reads []*Read) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
 	for _, r := range reads {
@@ -54,7 +54,7 @@ func (p parallel) Read(ctx context.Context, reads []*Read) {
 			if r.answered() {
 				return nil
 			}
-			return r.Err // ends the others
+			return r.Err // cancels the others
 		})
 	}
 	_ = g.Wait() // each read has its own error

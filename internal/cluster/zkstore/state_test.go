@@ -25,13 +25,13 @@ func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
 	t.Helper()
 	s := &Session{
 		opt:  Options{Servers: servers, Timeout: agedTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
-		done: make(chan struct{}), wake: make(chan struct{}, 1), up: make(chan struct{}),
-		troubles: make(map[string]error), armed: make(map[watch]bool),
+		done: make(chan struct{}), wake: make(chan struct{}, 1), established: make(chan struct{}),
+		serverErrors: make(map[string]error), armed: make(map[watch]bool),
 	}
-	s.life, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		s.cancel()
-		s.owned.Wait()
+		s.goroutines.Wait()
 	})
 	return s
 }
@@ -46,16 +46,16 @@ func TestWhenASessionIsProbed(t *testing.T) {
 		"hung up on, for long":         {func(*Session) {}, true},
 		"more often":                   {func(s *Session) { s.hangUps++ }, true},
 		"not often enough":             {func(s *Session) { s.hangUps-- }, false},
-		"a lease may be in force":      {func(s *Session) { s.longest++ }, false},
+		"a lease may be in force":      {func(s *Session) { s.longestTimeout++ }, false},
 		"it has ended":                 {func(s *Session) { s.err = errors.New("closed") }, false},
 		"it is connected":              {func(s *Session) { s.connected = true }, false},
 		"a probe is under way":         {func(s *Session) { s.probing = true }, false},
-		"it was never established":     {func(s *Session) { s.shake.session = 0 }, false},
-		"its id is one like any other": {func(s *Session) { s.shake.session = 1 }, true},
+		"it was never established":     {func(s *Session) { s.handshake.session = 0 }, false},
+		"its id is one like any other": {func(s *Session) { s.handshake.session = 1 }, true},
 	} {
-		s := &Session{hangUps: 3, longest: time.Second, apart: now.Add(-time.Second - 1), shake: handshake{session: 7}}
+		s := &Session{hangUps: 3, longestTimeout: time.Second, disconnectedAt: now.Add(-time.Second - 1), handshake: handshake{session: 7}}
 		c.change(s)
-		if s.suspect(now) != c.probed {
+		if s.shouldProbe(now) != c.probed {
 			t.Errorf("%s: probed: %t", name, !c.probed)
 		}
 	}
@@ -97,28 +97,28 @@ func TestWhatAProbeFindsOut(t *testing.T) {
 		})
 		log := new(strings.Builder)
 		s := bareSession(t, log, server.addr)
-		s.shake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: agedTimeout}
-		s.smallest, s.longest = Shrunk{Timeout: agedTimeout}, agedTimeout
+		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: agedTimeout}
+		s.smallestGrant, s.longestTimeout = Grant{Timeout: agedTimeout}, agedTimeout
 		for _, answer := range c.answers {
-			s.hangUps, s.hangUpAt = hangUpsBeforeProbe, server.addr
-			if s.probe(); s.hangUps != 0 {
+			s.hangUps, s.hangUpServer = hangUpsBeforeProbe, server.addr
+			if s.startProbe(); s.hangUps != 0 {
 				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
 			}
 			s.hangUps = hangUpsBeforeProbe
-			s.probe() // one at a time
+			s.startProbe() // one at a time
 			answers <- answer
-			s.owned.Wait()
+			s.goroutines.Wait()
 			s.hangUps = 0
-			s.probe() // not before they have hung up again
-			s.owned.Wait()
+			s.startProbe() // not before they have hung up again
+			s.goroutines.Wait()
 			if s.probing {
 				t.Errorf("%q: it still probes", c.answers)
 			}
 		}
-		if s.refused != c.refused || len(asked) != len(c.answers) {
-			t.Errorf("%q: refused %d times, asked %d times", c.answers, s.refused, len(asked))
+		if s.refusals != c.refused || len(asked) != len(c.answers) {
+			t.Errorf("%q: refused %d times, asked %d times", c.answers, s.refusals, len(asked))
 		}
-		if want := encodeConnect(agedTimeout, 0x1234, s.shake.password); !bytes.Equal(<-asked, want) {
+		if want := encodeConnect(agedTimeout, 0x1234, s.handshake.password); !bytes.Equal(<-asked, want) {
 			t.Errorf("not asked for %x", want)
 		}
 		if want := agedTimeout - time.Duration(strings.Count(fmt.Sprint(c.answers), refuse))*time.Millisecond; s.Timeout() != want {
@@ -147,14 +147,14 @@ func TestWhatAProbeFindsOut(t *testing.T) {
 func TestWhatIsAHangUp(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	for _, err := range []error{errors.New("any"), context.DeadlineExceeded, syscall.ECONNREFUSED} {
-		if s.hungUp("a:1", err); s.hangUps != 0 {
+		if s.noteHangUp("a:1", err); s.hangUps != 0 {
 			t.Errorf("%v counts", err)
 		}
 	}
-	s.hungUp("a:1", fmt.Errorf("read: %w", io.EOF))
-	s.hungUp("b:2", &net.OpError{Op: "read", Err: syscall.ECONNRESET})
-	if s.hangUps != 2 || s.hangUpAt != "b:2" {
-		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hangUpAt)
+	s.noteHangUp("a:1", fmt.Errorf("read: %w", io.EOF))
+	s.noteHangUp("b:2", &net.OpError{Op: "read", Err: syscall.ECONNRESET})
+	if s.hangUps != 2 || s.hangUpServer != "b:2" {
+		t.Errorf("%d hang-ups, the last at %s", s.hangUps, s.hangUpServer)
 	}
 }
 
@@ -166,11 +166,11 @@ func TestAConnectionWithoutAnAnswer(t *testing.T) {
 			for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
 				s := bareSession(t, io.Discard, "a:1")
 				s.opt.Access.TLS.Enabled = tls
-				w := &wireConn{Conn: broken{err: err}, s: s, addr: "a:1", known: known}
+				w := &wireConn{Conn: broken{err: err}, s: s, addr: "a:1", sawData: known}
 				if _, got := w.Read(make([]byte, 1)); got != err {
 					t.Errorf("%v, not %v", got, err)
 				}
-				trouble := s.troubles["a:1"]
+				trouble := s.serverErrors["a:1"]
 				contains(t, trouble, "no connect response", err.Error())
 				if hint := strings.Contains(trouble.Error(), "zookeeper.tls.enabled"); hint != (!tls && err == io.EOF) {
 					t.Errorf("TLS %t, %v: %v", tls, err, trouble)
@@ -206,8 +206,8 @@ func TestWhatIsLeftToClose(t *testing.T) {
 			dialled = true
 			return nil, syscall.ECONNREFUSED
 		}
-		s.shake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
-		err := s.closeElsewhere(t.Context())
+		s.handshake, s.gone = handshake{session: c.id, timeout: 7 * time.Second}, c.gone
+		err := s.closeDirectly(t.Context())
 		if dialled != c.dialled || (err != nil) != c.dialled {
 			t.Errorf("%s: dialled: %t, %v", name, dialled, err)
 		}
@@ -229,8 +229,8 @@ func TestSessionThatIsGoneCountsAsClosed(t *testing.T) {
 			}
 		})
 		s := bareSession(t, io.Discard, server.addr)
-		s.shake = handshake{session: 0x1234, password: make([]byte, passwordLen)}
-		if err := s.closeElsewhere(t.Context()); err != nil || !s.gone {
+		s.handshake = handshake{session: 0x1234, password: make([]byte, passwordLen)}
+		if err := s.closeDirectly(t.Context()); err != nil || !s.gone {
 			t.Errorf("%s: %v, gone: %t", name, err, s.gone)
 		}
 	}
@@ -242,71 +242,71 @@ func TestWhatAHandshakeChanges(t *testing.T) {
 	s := bareSession(t, io.Discard, "a:1", "b:2")
 	established := func() bool {
 		select {
-		case <-s.up:
+		case <-s.established:
 			return true
 		default:
 			return false
 		}
 	}
 	fail := func() {
-		s.trouble("a:1", errors.New("refused"))
-		s.hungUp("a:1", io.EOF)
-		s.refused = 2
+		s.noteServerError("a:1", errors.New("refused"))
+		s.noteHangUp("a:1", io.EOF)
+		s.refusals = 2
 	}
 	check := func(what string, up, connected bool, reconnects int, granted time.Duration) {
 		t.Helper()
 		if established() != up || s.Connected() != connected || s.Reconnects() != reconnects || s.Timeout() != granted {
 			t.Errorf("%s: up: %t, connected: %t, reconnects: %d, timeout: %s", what, established(), s.Connected(), s.Reconnects(), s.Timeout())
 		}
-		if s.failures != 0 || s.hangUps != 0 || s.refused != 0 || len(s.troubles) != 0 {
-			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refused, s.troubles)
+		if s.failures != 0 || s.hangUps != 0 || s.refusals != 0 || len(s.serverErrors) != 0 {
+			t.Errorf("%s: %d, %d, %d, %v", what, s.failures, s.hangUps, s.refusals, s.serverErrors)
 		}
 	}
 	check("at first", false, false, 0, 0)
 	fail()
-	s.shook(handshake{}, "a:1", 1)
+	s.handshakeDone(handshake{}, "a:1", 1)
 	check("without a session", false, false, 0, 0)
-	s.shook(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
+	s.handshakeDone(handshake{session: 1, timeout: 4, password: []byte("p")}, "a:1", 1)
 	check("the first", true, true, 0, 4)
-	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallest != (Shrunk{Server: "a:1", Timeout: 4, Asked: 1}) {
-		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallest)
+	if s.SessionID() != 1 || string(s.Password()) != "p" || s.smallestGrant != (Grant{Server: "a:1", Timeout: 4, RequestedAt: 1}) {
+		t.Errorf("session %d, password %q, granted %+v", s.SessionID(), s.Password(), s.smallestGrant)
 	}
-	if s.granted(Shrunk{Server: "b:2", Timeout: 4, Asked: 2}); s.smallest.Server != "a:1" {
-		t.Errorf("granted %+v", s.smallest)
+	if s.noteGrant(Grant{Server: "b:2", Timeout: 4, RequestedAt: 2}); s.smallestGrant.Server != "a:1" {
+		t.Errorf("granted %+v", s.smallestGrant)
 	}
 	fail()
-	s.shook(handshake{session: 1, timeout: 5}, "b:2", 2)
+	s.handshakeDone(handshake{session: 1, timeout: 5}, "b:2", 2)
 	check("another", true, true, 1, 4)
-	s.shook(handshake{session: 1, timeout: 3}, "b:2", 3)
+	s.handshakeDone(handshake{session: 1, timeout: 3}, "b:2", 3)
 	check("a smaller one", true, true, 2, 3)
-	if s.longest != 5 || s.smallest != (Shrunk{Server: "b:2", Timeout: 3, Asked: 3}) {
-		t.Errorf("longest %s, smallest %+v", s.longest, s.smallest)
+	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
+		t.Errorf("longest %s, smallest %+v", s.longestTimeout, s.smallestGrant)
 	}
 	fail()
-	s.shook(handshake{}, "a:1", 4)
+	s.handshakeDone(handshake{}, "a:1", 4)
 	check("its end", true, true, 2, 3)
 }
 
 // OnShrink tells of what was granted below the base, at once and later, and of nothing else.
 func TestWhatIsTooShort(t *testing.T) {
 	s := bareSession(t, io.Discard)
-	var told []Shrunk
-	tell := func(g Shrunk) { told = append(told, g) }
-	s.granted(Shrunk{Timeout: 5}) // nobody listens
+	var told []Grant
+	tell := func(g Grant) { told = append(told, g) }
+	s.noteGrant(Grant{Timeout: 5}) // nobody listens
 	s.OnShrink(5, tell)
-	s.granted(Shrunk{Timeout: 5})
-	s.granted(Shrunk{Timeout: 9})
+	s.noteGrant(Grant{Timeout: 5})
+	s.noteGrant(Grant{Timeout: 9})
 	if len(told) != 0 {
 		t.Errorf("told of %+v", told)
 	}
-	s.granted(Shrunk{Server: "a:1", Timeout: 4, Asked: 7})
+	s.noteGrant(Grant{Server: "a:1", Timeout: 4, RequestedAt: 7})
 	s.OnShrink(6, tell)
-	s.granted(Shrunk{Server: "b:2", Timeout: 5, Asked: 8}) // no smaller than before, and below the base
-	if want := []Shrunk{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(told, want) {
+	s.noteGrant(Grant{Server: "b:2", Timeout: 5, RequestedAt: 8}) // no smaller than before, and below the base
+	if want := []Grant{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(told, want) {
 		t.Errorf("told of %+v, not %+v", told, want)
 	}
-	if s.longest != 9 || s.Timeout() != 4 {
-		t.Errorf("longest %s, smallest %s", s.longest, s.Timeout())
+	if s.longestTimeout != 9 || s.Timeout() != 4 {
+		t.Errorf("longest %s, smallest %s", s.longestTimeout, s.Timeout())
 	}
 }
 
@@ -320,22 +320,22 @@ func TestWhichConnectionCounts(t *testing.T) {
 	}
 	first, _ := socket()
 	second, far := socket()
-	if !s.adopt(first) || !s.adopt(second) {
+	if !s.setConn(first) || !s.setConn(second) {
 		t.Fatal("a session that lives adopts nothing")
 	}
 	s.connected = true
-	if s.dropped(first); s.conn != second || !s.Connected() || !s.lost.IsZero() || !s.apart.IsZero() {
+	if s.connClosed(first); s.conn != second || !s.Connected() || !s.lostAt.IsZero() || !s.disconnectedAt.IsZero() {
 		t.Error("the loss of a former connection counts")
 	}
 	before := time.Now()
-	if s.dropped(second); s.conn != nil || s.Connected() || s.lost.Before(before) || s.apart.Before(before) {
+	if s.connClosed(second); s.conn != nil || s.Connected() || s.lostAt.Before(before) || s.disconnectedAt.Before(before) {
 		t.Error("the loss of the connection does not count")
 	}
-	apart := s.apart
-	if s.disconnected(); s.apart != apart {
+	apart := s.disconnectedAt
+	if s.markDisconnected(); s.disconnectedAt != apart {
 		t.Error("lost twice")
 	}
-	s.adopt(second)
+	s.setConn(second)
 	s.connected = true
 	s.end(errors.New("the first reason"))
 	s.end(errors.New("the second reason"))
@@ -347,7 +347,7 @@ func TestWhichConnectionCounts(t *testing.T) {
 	default:
 		t.Error("not done")
 	}
-	if s.Connected() || s.life.Err() == nil || s.adopt(first) || s.conn == first {
+	if s.Connected() || s.ctx.Err() == nil || s.setConn(first) || s.conn == first {
 		t.Error("it goes on after its end")
 	}
 	if err := s.Err(); !errors.Is(err, cluster.ErrSessionEnded) || !strings.HasSuffix(err.Error(), "the first reason") {
@@ -363,10 +363,10 @@ func TestWhichConnectionCounts(t *testing.T) {
 // What is wrong is told of each server of the configuration, in its order.
 func TestWhatWasTried(t *testing.T) {
 	s := bareSession(t, io.Discard, "b:2", "a:1")
-	s.trouble("c:3", errors.New("of no interest"))
-	s.trouble("a:1", errors.New("refused"))
-	if text := s.tried(); text != "b:2: no answer yet; a:1: refused" || len(s.troubles) != 1 || s.failures != 2 {
-		t.Errorf("%q, %v, %d", text, s.troubles, s.failures)
+	s.noteServerError("c:3", errors.New("of no interest"))
+	s.noteServerError("a:1", errors.New("refused"))
+	if text := s.describeServerErrors(); text != "b:2: no answer yet; a:1: refused" || len(s.serverErrors) != 1 || s.failures != 2 {
+		t.Errorf("%q, %v, %d", text, s.serverErrors, s.failures)
 	}
 }
 
@@ -383,13 +383,13 @@ func TestWhatIsSaidWhileNobodyAnswers(t *testing.T) {
 			log.Write(b)
 			told = append(told, time.Since(began)/time.Second)
 		}), nil))
-		go func() { result <- s.established(ctx) }()
+		go func() { result <- s.waitEstablished(ctx) }()
 		contains(t, <-result, "no ZooKeeper server answers", "a:1: no answer yet", "deadline exceeded")
 		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(told, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
 			t.Errorf("told after %d s: %s", told, log.String())
 		}
 		s.end(errors.New("expired"))
-		contains(t, s.established(t.Context()), "expired")
+		contains(t, s.waitEstablished(t.Context()), "expired")
 	})
 }
 
@@ -404,7 +404,7 @@ func (w writer) Write(b []byte) (int, error) {
 // Open keeps trying, and says so, until it must not.
 func TestOpenNeedsServersAndATimeout(t *testing.T) {
 	for _, opt := range []Options{{Timeout: time.Second}, {Servers: []string{"a:1"}}, {Servers: []string{"a:1"}, Timeout: -1}} {
-		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are needed") {
+		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are required") {
 			t.Errorf("%+v: %v", opt, err)
 		}
 	}
@@ -434,11 +434,11 @@ func TestWhatEventsOfTheSessionDo(t *testing.T) {
 	}
 	s.connected = true
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateDisconnected})
-	if s.Connected() || s.apart.IsZero() || s.gone || s.Err() != nil {
+	if s.Connected() || s.disconnectedAt.IsZero() || s.gone || s.Err() != nil {
 		t.Error("the loss is not noted")
 	}
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
-	s.owned.Wait()
+	s.goroutines.Wait()
 	if !s.gone || s.Err() == nil {
 		t.Error("the expiry is not the end")
 	}

@@ -14,20 +14,20 @@ import (
 	"zkelectd/internal/secretfile"
 )
 
-// TLS is how connections to the servers are secured. The files are read for each connection, so that a certificate that
-// was renewed counts from the next one on.
+// TLS holds the TLS settings of connections to the servers. The files are read for each connection, so that a renewed
+// certificate takes effect with the next one.
 type TLS struct {
 	Enabled bool `json:"enabled,omitempty"`
-	// CA holds the certificates to trust, as PEM; empty for the system's.
+	// CA is a PEM file with the certificates to trust; empty for the system's.
 	CA string `json:"ca,omitempty"`
-	// Cert and Key are shown to a server that asks for them.
+	// Cert and Key are PEM files with the client certificate, for a server that requests one, and its key.
 	Cert string `json:"cert,omitempty"`
 	Key  string `json:"key,omitempty"`
-	// ServerName is what the server's certificate must be for; empty for the host of its address.
+	// ServerName is the name that the server's certificate must be valid for; empty for the host in the server's address.
 	ServerName string `json:"server_name,omitempty"`
 }
 
-// dialer opens connections as the access says.
+// dialer returns the function that opens connections as a says.
 func (a Access) dialer() DialFunc {
 	if a.TLS.Enabled {
 		return a.TLS.dial
@@ -35,7 +35,7 @@ func (a Access) dialer() DialFunc {
 	return (&net.Dialer{}).DialContext
 }
 
-// config reads the files.
+// config reads the files and returns the TLS configuration.
 func (t TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -45,7 +45,7 @@ func (t TLS) config() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("zookeeper.tls.ca: %s holds no certificate in PEM", t.CA)
+			return nil, fmt.Errorf("zookeeper.tls.ca: %s contains no PEM certificate", t.CA)
 		}
 	}
 	if t.Cert == "" {
@@ -61,13 +61,13 @@ func (t TLS) config() (*tls.Config, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("zookeeper.tls.cert and .key: %s and %s are no pair: %w", t.Cert, t.Key, err)
+		return nil, fmt.Errorf("zookeeper.tls.cert and .key: %s and %s do not match: %w", t.Cert, t.Key, err)
 	}
 	c.Certificates = []tls.Certificate{pair}
 	return c, nil
 }
 
-// dial opens a connection and shakes hands.
+// dial opens a connection and performs the TLS handshake.
 func (t TLS) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	config, err := t.config()
 	if err != nil {
@@ -89,33 +89,34 @@ func (t TLS) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw.Close()
 		return nil, t.explain(err)
 	}
-	return &secured{conn, raw, t}, nil
+	return &tlsConn{conn, raw, t}, nil
 }
 
-// secured is a connection under TLS. Closing it is hard and at once: a farewell could wait for seconds for a server that
-// takes nothing any more, and a session that is over must not send.
-type secured struct {
+// tlsConn is a TLS connection. Close closes the socket at once, without close_notify: sending that could block for seconds if
+// the server no longer reads, and a session that has ended must not send.
+type tlsConn struct {
 	*tls.Conn
 	raw net.Conn
 	tls TLS
 }
 
-func (c *secured) Close() error { return c.raw.Close() }
+func (c *tlsConn) Close() error { return c.raw.Close() }
 
-// Read explains a refusal. As of TLS 1.3 the server's verdict on our certificate comes after the handshake.
-func (c *secured) Read(b []byte) (int, error) {
+// Read reads from the connection and explains a TLS alert: since TLS 1.3, a server can reject the client certificate after the
+// handshake.
+func (c *tlsConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == remoteError {
+	if errors.As(err, &op) && op.Op == alertOp {
 		err = c.tls.explain(err)
 	}
 	return n, err
 }
 
-// remoteError is the Op of an alert that the other side has sent.
-const remoteError = "remote error"
+// alertOp is the Op of the error for an alert that the other side has sent.
+const alertOp = "remote error"
 
-// explain says what to do about a failed handshake.
+// explain wraps the error of a failed handshake with what to do about it.
 func (t TLS) explain(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -128,25 +129,25 @@ func (t TLS) explain(err error) error {
 	case errors.As(err, &authority):
 		roots := "the system's roots: set zookeeper.tls.ca"
 		if t.CA != "" {
-			roots = "those in zookeeper.tls.ca " + t.CA
+			roots = "zookeeper.tls.ca " + t.CA
 		}
-		return fmt.Errorf("TLS: no CA that signed the server's certificate is among %s (%w)", roots, err)
+		return fmt.Errorf("TLS: the server's certificate is not signed by any CA in %s (%w)", roots, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("TLS: the server's certificate has expired or is not valid yet: renew it, or set this host's clock (%w)", err)
 	case errors.As(err, &name):
-		return fmt.Errorf("TLS: the server's certificate is for another name: set zookeeper.tls.server_name to one that it has (%w)", err)
+		return fmt.Errorf("TLS: the server's certificate is for another name: set zookeeper.tls.server_name to one that it contains (%w)", err)
 	case errors.As(err, &record):
-		return fmt.Errorf("TLS: the server does not speak it at this port: name its secureClientPort in zookeeper.servers (%w)", err)
-	case errors.As(err, &op) && op.Op == remoteError:
+		return fmt.Errorf("TLS: the server does not use TLS on this port: set its secureClientPort in zookeeper.servers (%w)", err)
+	case errors.As(err, &op) && op.Op == alertOp:
 		if strings.Contains(err.Error(), "protocol version") {
-			return fmt.Errorf("TLS: the server speaks no version from 1.2 on (%w)", err)
+			return fmt.Errorf("TLS: the server does not support TLS 1.2 or later (%w)", err)
 		}
 		if t.Cert == "" {
-			return fmt.Errorf("TLS: the server refused us, most likely for want of a certificate: set zookeeper.tls.cert and .key (%w)", err)
+			return fmt.Errorf("TLS: the server rejected the connection, most likely because it requires a client certificate: set zookeeper.tls.cert and .key (%w)", err)
 		}
-		return fmt.Errorf("TLS: the server refused us, most likely for the certificate in zookeeper.tls.cert %s: is it valid, and of a CA that the server trusts? (%w)", t.Cert, err)
+		return fmt.Errorf("TLS: the server rejected the connection, most likely because of the certificate in zookeeper.tls.cert %s: is it valid, and signed by a CA that the server trusts? (%w)", t.Cert, err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("TLS: the server hung up in the handshake: is this its secureClientPort? (%w)", err)
+		return fmt.Errorf("TLS: the server closed the connection during the handshake: is this its secureClientPort? (%w)", err)
 	}
 	return fmt.Errorf("TLS: %w", err)
 }

@@ -97,24 +97,24 @@ func TestServerThatDemandsCertificates(t *testing.T) {
 		}
 	}
 	// What ends a session of somebody dead goes the same way.
-	e := Ended{Servers: []string{addr}, Session: s.SessionID(), Password: s.Password(), Last: &Last{Ops: leave}}
+	e := SessionHandle{Servers: []string{addr}, Session: s.SessionID(), Password: s.Password(), Final: &FinalTx{Ops: leave}}
 	s.end(errors.New("dead")) // alive, it would take its session back
 	if err := CloseSession(t.Context(), e); err == nil || errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("closed without TLS: %v", err)
 	}
 	e.Access = access
-	if err := CloseSession(t.Context(), e); err != nil || !e.Last.Applied || !left(t, friend, p) {
-		t.Fatal(err, e.Last.Refused)
+	if err := CloseSession(t.Context(), e); err != nil || !e.Final.Applied || !left(t, friend, p) {
+		t.Fatal(err, e.Final.Err)
 	}
 	if err := CloseSession(t.Context(), e); !errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("closed twice: %v", err)
 	}
 
-	tr.refused(addr, TLS{CA: tr.ca.CA}, "TLS: the server refused us", "want of a certificate: set zookeeper.tls.cert", "remote error")
+	tr.refused(addr, TLS{CA: tr.ca.CA}, "TLS: the server rejected the connection", "requires a client certificate: set zookeeper.tls.cert", "remote error")
 	foreign, old := tr.issue(tr.other, "foreign", time.Hour), tr.issue(tr.ca, "old", -time.Hour)
-	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: foreign.Cert, Key: foreign.Key}, "zookeeper.tls.cert "+foreign.Cert, "of a CA that the server trusts")
+	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: foreign.Cert, Key: foreign.Key}, "zookeeper.tls.cert "+foreign.Cert, "signed by a CA that the server trusts")
 	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: old.Cert, Key: old.Key}, "zookeeper.tls.cert "+old.Cert, "is it valid")
-	tr.refused(addr, TLS{CA: tr.other.CA, Cert: own.Cert, Key: own.Key}, "no CA that signed the server's certificate", "zookeeper.tls.ca "+tr.other.CA)
+	tr.refused(addr, TLS{CA: tr.other.CA, Cert: own.Cert, Key: own.Key}, "the server's certificate is not signed by any CA in", "zookeeper.tls.ca "+tr.other.CA)
 	tr.refused(addr, TLS{Cert: own.Cert, Key: own.Key}, "the system's roots: set zookeeper.tls.ca")
 	tr.refused(addr, TLS{CA: tr.ca.CA, Cert: own.Cert, Key: own.Key, ServerName: "elsewhere"}, "for another name", "zookeeper.tls.server_name", "elsewhere")
 	tr.refused(server.Addr(), good, "TLS: ", "secureClientPort") // the port without TLS
@@ -157,15 +157,15 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, c := range map[string]TLS{
-		"zookeeper.tls.ca: " + fifo + " is no regular file":      {CA: fifo},
-		"zookeeper.tls.ca: /no/ca cannot be read: no such file":  {CA: "/no/ca"},
-		"zookeeper.tls.ca: ca has no slash":                      {CA: "ca"},
-		"zookeeper.tls.ca: " + own.Key + " holds no certificate": {CA: own.Key},
-		"zookeeper.tls.cert: /no/cert cannot be read":            {Cert: "/no/cert", Key: own.Key},
-		"zookeeper.tls.key: /no/key cannot be read":              {Cert: own.Cert, Key: "/no/key"},
-		"zookeeper.tls.key: " + loose + " has mode 0644":         {Cert: own.Cert, Key: loose},
-		own.Cert + " and " + other.Key + " are no pair":          {Cert: own.Cert, Key: other.Key},
-		"zookeeper.tls.cert and .key: " + own.Key:                {Cert: own.Key, Key: own.Key},
+		"zookeeper.tls.ca: " + fifo + " is no regular file":             {CA: fifo},
+		"zookeeper.tls.ca: /no/ca cannot be read: no such file":         {CA: "/no/ca"},
+		"zookeeper.tls.ca: ca has no slash":                             {CA: "ca"},
+		"zookeeper.tls.ca: " + own.Key + " contains no PEM certificate": {CA: own.Key},
+		"zookeeper.tls.cert: /no/cert cannot be read":                   {Cert: "/no/cert", Key: own.Key},
+		"zookeeper.tls.key: /no/key cannot be read":                     {Cert: own.Cert, Key: "/no/key"},
+		"zookeeper.tls.key: " + loose + " has mode 0644":                {Cert: own.Cert, Key: loose},
+		own.Cert + " and " + other.Key + " do not match":                {Cert: own.Cert, Key: other.Key},
+		"zookeeper.tls.cert and .key: " + own.Key:                       {Cert: own.Key, Key: own.Key},
 	} {
 		c.Enabled = true
 		contains(t, Access{TLS: c}.Check(), want)

@@ -13,16 +13,16 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// The few packets of ZooKeeper's wire format that go-zookeeper does not offer: the handshake, which it does not let
-// callers see, and the closing of a session from outside.
+// The few packets of ZooKeeper's wire format that go-zookeeper does not expose: the handshake, and closing a session from
+// outside.
 
 const (
-	passwordLen   = 16
-	maxHandshake  = 1 << 10
-	opCloseOnWire = -11
-	opAuthOnWire  = 100
-	xidAuth       = -4
-	replyHeader   = 4 + 8 + 4 // xid, zxid, error code
+	passwordLen    = 16
+	maxHandshake   = 1 << 10
+	wireOpClose    = -11
+	wireOpAuth     = 100
+	xidAuth        = -4
+	replyHeaderLen = 4 + 8 + 4 // xid, zxid, error code
 )
 
 // handshake is the server's answer to a connect request.
@@ -32,8 +32,9 @@ type handshake struct {
 	password []byte
 }
 
-// connectRequestSession reads the session id out of an encoded connect request, length prefix included.
-func connectRequestSession(packet []byte) (int64, bool) {
+// connectRequestSession returns the session id in an encoded connect request with its length prefix. ok is false if the
+// request is malformed.
+func connectRequestSession(packet []byte) (id int64, ok bool) {
 	const at = 4 + 4 + 8 + 4 // length, protocol version, last zxid, timeout
 	if len(packet) < at+8 {
 		return 0, false
@@ -41,7 +42,8 @@ func connectRequestSession(packet []byte) (int64, bool) {
 	return int64(binary.BigEndian.Uint64(packet[at:])), true
 }
 
-// connectRequestZxid returns the last zxid that the client of an encoded connect request has seen, 0 if it is malformed.
+// connectRequestZxid returns the last zxid that the client has seen, from an encoded connect request with its length prefix.
+// It returns 0 if the request is malformed.
 func connectRequestZxid(packet []byte) int64 {
 	const at = 4 + 4 // length, protocol version
 	if len(packet) < at+8 {
@@ -50,7 +52,7 @@ func connectRequestZxid(packet []byte) int64 {
 	return int64(binary.BigEndian.Uint64(packet[at:]))
 }
 
-// parseHandshake reads a connect response, length prefix included. complete is false while bytes are missing.
+// parseHandshake parses a connect response with its length prefix. complete is false if packet is only the beginning of one.
 func parseHandshake(packet []byte) (h handshake, complete bool, err error) {
 	if len(packet) < 4 {
 		return h, false, nil
@@ -73,34 +75,34 @@ func parseHandshake(packet []byte) (h handshake, complete bool, err error) {
 	return h, true, nil
 }
 
-// maxReply is far more than a reply of ZooKeeper's, whose server takes in 1 MB at once.
+// maxReply, in bytes, is far more than any reply of a ZooKeeper server, which by default accepts at most 1 MiB.
 const maxReply = 16 << 20
 
-// framing follows the lengths of what passes.
-type framing struct {
-	head []byte
-	left int
+// frameChecker checks the lengths of the replies in a byte stream.
+type frameChecker struct {
+	header    []byte
+	remaining int
 }
 
-// pass refuses what go-zookeeper would read in good faith: a reply that is shorter than its own header, over which it
-// panics, or one of gigabytes, for which it would set memory aside.
-func (f *framing) pass(b []byte) error {
+// check returns an error for replies that go-zookeeper does not guard against: one that is shorter than its header, which
+// would make it panic, and one of gigabytes, for which it would allocate memory. b is the next part of the stream.
+func (f *frameChecker) check(b []byte) error {
 	for len(b) > 0 {
-		if f.left > 0 {
-			n := min(f.left, len(b))
-			f.left, b = f.left-n, b[n:]
+		if f.remaining > 0 {
+			n := min(f.remaining, len(b))
+			f.remaining, b = f.remaining-n, b[n:]
 			continue
 		}
-		n := min(4-len(f.head), len(b))
-		f.head, b = append(f.head, b[:n]...), b[n:]
-		if len(f.head) < 4 {
+		n := min(4-len(f.header), len(b))
+		f.header, b = append(f.header, b[:n]...), b[n:]
+		if len(f.header) < 4 {
 			return nil
 		}
-		size := binary.BigEndian.Uint32(f.head)
-		if size < replyHeader || size > maxReply {
+		size := binary.BigEndian.Uint32(f.header)
+		if size < replyHeaderLen || size > maxReply {
 			return fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", size)
 		}
-		f.head, f.left = f.head[:0], int(size)
+		f.header, f.remaining = f.header[:0], int(size)
 	}
 	return nil
 }
@@ -115,49 +117,50 @@ func encodeConnect(timeout time.Duration, session int64, password []byte) []byte
 	return append(b, password...)
 }
 
-// ErrNoSuchSession says that a session to be closed had ended before, or that the password is not its own.
-var ErrNoSuchSession = errors.New("the session has ended already, or the password is wrong")
+// ErrNoSuchSession is returned if the session to be closed has already ended, or if its password is wrong.
+var ErrNoSuchSession = errors.New("the session has already ended, or its password is wrong")
 
-// Ended is a session to be closed.
-type Ended struct {
+// SessionHandle identifies a session to be closed from outside, and its servers.
+type SessionHandle struct {
 	Servers  []string
 	Session  int64
 	Password []byte
 	Access   Access
-	// Last is what the session is to end with; nil for nothing.
-	Last *Last
+	// Final is the transaction to send first; nil for none. CloseSession stores the outcome in it.
+	Final *FinalTx
 }
 
-// CloseSession ends a session from outside: its ephemerals vanish at once. Whoever calls it must know that nothing works
-// on the strength of that session any more (S1). It tries the servers in turn until ctx is over.
-func CloseSession(ctx context.Context, e Ended) error {
-	// Only a server that is told to wants to know who asks; so a file that is gone does not stand in the way.
-	who, unread := e.Access.Auth.read()
-	u := undertaker{dial: e.Access.dialer(), who: who, session: e.Session, password: e.Password, last: e.Last}
-	err := u.closeAnywhere(ctx, e.Servers)
-	if e.Last != nil && e.Last.Refused != nil {
-		e.Last.Refused = errors.Join(e.Last.Refused, unread)
+// CloseSession ends a session from outside, so that its ephemerals vanish at once. The caller must know that no work relies on
+// the session any more (S1). It tries the servers in turn until ctx is done. It returns [ErrNoSuchSession] if a server no
+// longer has the session.
+func CloseSession(ctx context.Context, h SessionHandle) error {
+	// Most servers close a session without authentication, so an unreadable file is not an error yet.
+	ids, authErr := h.Access.Auth.read()
+	u := sessionCloser{dial: h.Access.dialer(), identities: ids, session: h.Session, password: h.Password, final: h.Final}
+	err := u.closeAnywhere(ctx, h.Servers)
+	if h.Final != nil && h.Final.Err != nil {
+		h.Final.Err = errors.Join(h.Final.Err, authErr)
 	}
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
-		return errors.Join(err, unread)
+		return errors.Join(err, authErr)
 	}
 	return err
 }
 
-// undertaker closes a session over connections of its own.
-type undertaker struct {
-	dial     DialFunc
-	who      identities
-	session  int64
-	password []byte
-	timeout  time.Duration // to ask for; 0 for the default
-	last     *Last         // to be sent before; nil for nothing
+// sessionCloser closes a session over its own connections.
+type sessionCloser struct {
+	dial       DialFunc
+	identities identities
+	session    int64
+	password   []byte
+	timeout    time.Duration // to request; 0 for the default
+	final      *FinalTx      // to send first; nil for none
 }
 
-// closeTimeout bounds the closing at one server, so that one that is silent leaves the others their turn.
+// closeTimeout limits the attempt at one server, so that a silent server leaves time for the others.
 const closeTimeout = 5 * time.Second
 
-func (u undertaker) closeAnywhere(ctx context.Context, servers []string) error {
+func (u sessionCloser) closeAnywhere(ctx context.Context, servers []string) error {
 	var errs []error
 	for i, server := range servers {
 		share := closeTimeout
@@ -173,11 +176,11 @@ func (u undertaker) closeAnywhere(ctx context.Context, servers []string) error {
 	return fmt.Errorf("cannot close session 0x%x: %w", u.session, errors.Join(errs...))
 }
 
-// closeTries is how often a server is asked that hangs up. One that speaks TLS does so now and then before its answer is
-// out, and whether a session has ended must not be a matter of luck.
+// closeTries is how often a server that hangs up is tried. With TLS a server sometimes hangs up before it has sent its reply,
+// and that must not decide whether the session is reported as closed.
 const closeTries = 5
 
-func (u undertaker) closeWithin(ctx context.Context, limit time.Duration, server string) (err error) {
+func (u sessionCloser) closeWithin(ctx context.Context, limit time.Duration, server string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for range closeTries {
@@ -188,7 +191,7 @@ func (u undertaker) closeWithin(ctx context.Context, limit time.Duration, server
 	return err
 }
 
-func (u undertaker) closeAt(ctx context.Context, server string) error {
+func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 	conn, err := u.dial(ctx, "tcp", server)
 	if err != nil {
 		return err
@@ -199,43 +202,43 @@ func (u undertaker) closeAt(ctx context.Context, server string) error {
 	if _, err := u.attach(conn); err != nil {
 		return err
 	}
-	for _, i := range u.who.all {
-		if err := ask(conn, xidAuth, opAuthOnWire, encodeAuth(i)); err != nil {
+	for _, i := range u.identities.all {
+		if err := call(conn, xidAuth, wireOpAuth, encodeAuth(i)); err != nil {
 			return fmt.Errorf("authentication: %w", err)
 		}
 	}
-	if err := u.last.send(conn); err != nil {
+	if err := u.final.send(conn); err != nil {
 		return err
 	}
-	// The server answers once the ephemerals are gone, then hangs up.
-	if err := ask(conn, 2, opCloseOnWire, nil); err != nil {
+	// The server replies when the ephemerals are gone, then hangs up.
+	if err := call(conn, 2, wireOpClose, nil); err != nil {
 		return fmt.Errorf("closeSession: %w", err)
 	}
 	return nil
 }
 
-// attachAt takes the session over at a server and hangs up. It returns the timeout that was granted.
-func (u undertaker) attachAt(ctx context.Context, server string) (Shrunk, error) {
+// attachAt attaches to the session at a server and hangs up. It returns the timeout that the server granted.
+func (u sessionCloser) attachAt(ctx context.Context, server string) (Grant, error) {
 	conn, err := u.dial(ctx, "tcp", server)
 	if err != nil {
-		return Shrunk{}, err
+		return Grant{}, err
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	asked := boottime.Now()
+	requestedAt := boottime.Now()
 	h, err := u.attach(conn)
-	return Shrunk{Server: server, Timeout: h.timeout, Asked: asked}, err
+	return Grant{Server: server, Timeout: h.timeout, RequestedAt: requestedAt}, err
 }
 
-// ask sends one request and waits for the server's consent.
-func ask(conn net.Conn, xid, op int32, body []byte) error {
-	_, err := exchange(conn, xid, op, body)
+// call sends one request and waits for its reply.
+func call(conn net.Conn, xid, op int32, body []byte) error {
+	_, err := roundTrip(conn, xid, op, body)
 	return err
 }
 
-// exchange sends one request and returns what follows the header of the reply to it.
-func exchange(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
+// roundTrip sends one request and returns the reply without its header.
+func roundTrip(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+len(body)))
 	b = binary.BigEndian.AppendUint32(b, uint32(xid))
 	b = binary.BigEndian.AppendUint32(b, uint32(op))
@@ -247,7 +250,7 @@ func exchange(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("no answer: %w", err)
 	}
 	n := binary.BigEndian.Uint32(size[:])
-	if n < replyHeader || n > maxLastReply {
+	if n < replyHeaderLen || n > maxFinalReply {
 		return nil, fmt.Errorf("not a ZooKeeper server: a reply of %d bytes", n)
 	}
 	reply := make([]byte, n)
@@ -257,19 +260,19 @@ func exchange(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
 	if code := int32(binary.BigEndian.Uint32(reply[12:])); code != 0 {
 		return nil, fmt.Errorf("refused with code %d", code)
 	}
-	return reply[replyHeader:], nil
+	return reply[replyHeaderLen:], nil
 }
 
-func encodeAuth(who identity) []byte {
-	b := binary.BigEndian.AppendUint32(nil, 0) // a type that no server looks at
-	for _, part := range [][]byte{[]byte(who.scheme), who.secret} {
+func encodeAuth(id identity) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0) // the type, which servers ignore
+	for _, part := range [][]byte{[]byte(id.scheme), id.secret} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(part))), part...)
 	}
 	return b
 }
 
-// attach takes the session over, as a client that has seen nothing: no server refuses it for what it has seen.
-func (u undertaker) attach(conn net.Conn) (handshake, error) {
+// attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.
+func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
 	timeout := u.timeout
 	if timeout == 0 {
 		timeout = 10 * time.Second
@@ -298,13 +301,13 @@ func (u undertaker) attach(conn net.Conn) (handshake, error) {
 	}
 }
 
-// isClose tells whether an encoded request is closeSession.
-func isClose(packet []byte) bool {
-	return len(packet) >= 12 && int32(binary.BigEndian.Uint32(packet[8:])) == opCloseOnWire
+// isCloseRequest reports whether an encoded request is closeSession.
+func isCloseRequest(packet []byte) bool {
+	return len(packet) >= 12 && int32(binary.BigEndian.Uint32(packet[8:])) == wireOpClose
 }
 
-// answersClose tells whether a reply without its length prefix, which go-zookeeper reads apart, is the server's consent
-// to the closeSession with this xid. Where a reply comes in pieces it is missed, which costs only a second closing.
-func answersClose(reply, xid []byte) bool {
-	return len(reply) == replyHeader && bytes.Equal(reply[:4], xid) && binary.BigEndian.Uint32(reply[12:]) == 0
+// isCloseReply reports whether a reply, without its length prefix (which go-zookeeper reads separately), confirms the
+// closeSession with this xid. A reply that arrives in pieces is not recognized, which costs only a second close.
+func isCloseReply(reply, xid []byte) bool {
+	return len(reply) == replyHeaderLen && bytes.Equal(reply[:4], xid) && binary.BigEndian.Uint32(reply[12:]) == 0
 }

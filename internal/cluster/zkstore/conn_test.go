@@ -22,11 +22,11 @@ func TestOutcomes(t *testing.T) {
 		zk.ErrConnectionClosed, zk.ErrClosing, &net.OpError{Op: "write", Err: io.ErrClosedPipe}, io.EOF, io.ErrUnexpectedEOF,
 		net.ErrClosed, os.ErrDeadlineExceeded, errors.New("tls: protocol is shutdown"), zk.ErrShortBuffer, zk.ErrAPIError,
 	} {
-		if got := outcome(err); !errors.Is(got, cluster.ErrUnknown) {
+		if got := translateError(err); !errors.Is(got, cluster.ErrUnknown) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
-	if outcome(nil) != nil {
+	if translateError(nil) != nil {
 		t.Error("no error is one")
 	}
 	for err, want := range map[error]error{
@@ -36,7 +36,7 @@ func TestOutcomes(t *testing.T) {
 		zk.ErrNoAuth: cluster.ErrNoAuth, zk.ErrAuthFailed: cluster.ErrNoAuth, zk.ErrInvalidACL: cluster.ErrInvalid,
 		zk.ErrBadArguments: cluster.ErrInvalid, zk.ErrInvalidPath: cluster.ErrInvalid, zk.ErrInvalidFlags: cluster.ErrInvalid,
 	} {
-		if got := outcome(err); !errors.Is(got, want) || errors.Is(got, cluster.ErrUnknown) {
+		if got := translateError(err); !errors.Is(got, want) || errors.Is(got, cluster.ErrUnknown) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
@@ -46,11 +46,11 @@ func TestOutcomes(t *testing.T) {
 func TestResultsAreThoseOfTheOperations(t *testing.T) {
 	ops := []cluster.Op{{Path: "/a"}, {Path: "/b"}}
 	parts := []zk.MultiResponse{{String: "/a_0000000001"}, {Stat: &zk.Stat{Version: 7}}}
-	got, err := results(ops, parts, nil)
+	got, err := parseResults(ops, parts, nil)
 	if want := []cluster.Result{{Path: "/a_0000000001"}, {Version: 7}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	untried := errors.New(notTried)
+	untried := errors.New(notTriedText)
 	for name, c := range map[string]struct {
 		parts []zk.MultiResponse
 		err   error
@@ -58,21 +58,21 @@ func TestResultsAreThoseOfTheOperations(t *testing.T) {
 		"too few": {parts[:1], nil}, "too many": {append(slices.Clone(parts), zk.MultiResponse{}), nil}, "none": {nil, nil}, "no reply": {nil, zk.ErrConnectionClosed},
 		"one more that failed": {append(slices.Clone(parts), zk.MultiResponse{Error: zk.ErrNoNode}), nil}, "only untried": {[]zk.MultiResponse{{Error: untried}, {Error: untried}}, nil},
 	} {
-		if got, err := results(ops, c.parts, c.err); !errors.Is(err, cluster.ErrUnknown) || got != nil {
+		if got, err := parseResults(ops, c.parts, c.err); !errors.Is(err, cluster.ErrUnknown) || got != nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := results(ops, nil, zk.ErrSessionExpired); !errors.Is(err, cluster.ErrSessionEnded) {
+	if _, err := parseResults(ops, nil, zk.ErrSessionExpired); !errors.Is(err, cluster.ErrSessionEnded) {
 		t.Errorf("the session is over: %v", err)
 	}
-	if _, err := results(ops, nil, nil); err == nil {
+	if _, err := parseResults(ops, nil, nil); err == nil {
 		t.Error("no results at all")
 	}
 }
 
 func TestRefusedOperationIsFoundAmongTheUntried(t *testing.T) {
 	ops := []cluster.Op{{Path: "/a"}, {Path: "/b"}, {Path: "/c"}}
-	untried, quota := errors.New(notTried), errors.New("unknown error: -125")
+	untried, quota := errors.New(notTriedText), errors.New("unknown error: -125")
 	for name, c := range map[string]struct {
 		errs  [3]error
 		index int
@@ -86,7 +86,7 @@ func TestRefusedOperationIsFoundAmongTheUntried(t *testing.T) {
 		for i, err := range c.errs {
 			parts[i].Error = err
 		}
-		_, err := results(ops, parts, zk.ErrAPIError)
+		_, err := parseResults(ops, parts, zk.ErrAPIError)
 		var refused *cluster.TxError
 		if !errors.As(err, &refused) || refused.Index != c.index || errors.Is(err, cluster.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
@@ -97,11 +97,11 @@ func TestRefusedOperationIsFoundAmongTheUntried(t *testing.T) {
 func TestTransactionTooBigIsRefusedBeforeItIsSent(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
-	big := cluster.Op{Kind: cluster.OpCreate, Path: p.Root + "/big", Data: make([]byte, maxTx)}
+	big := cluster.Op{Kind: cluster.OpCreate, Path: p.Root + "/big", Data: make([]byte, maxTxBytes)}
 	if _, err := s.Do(t.Context(), big); !errors.Is(err, cluster.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
-	big.Data = big.Data[:maxTx-len(big.Path)]
+	big.Data = big.Data[:maxTxBytes-len(big.Path)]
 	if _, err := s.Do(t.Context(), big); err != nil || s.Err() != nil {
 		t.Errorf("the biggest that is let through: %v, session %v", err, s.Err())
 	}
@@ -110,15 +110,15 @@ func TestTransactionTooBigIsRefusedBeforeItIsSent(t *testing.T) {
 // A request for a long T must not make the handshake outlast the T that the server grants.
 func TestPaceFollowsTheNegotiatedTimeout(t *testing.T) {
 	s := open(t, Options{Timeout: time.Hour})
-	if limit := s.handshakeLimit(); limit > s.Timeout()/3 {
+	if limit := s.handshakeTimeout(); limit > s.Timeout()/3 {
 		t.Errorf("handshake limit %s with a session timeout of %s", limit, s.Timeout())
 	}
-	clamped := &Session{opt: Options{Timeout: 12 * time.Second}, shake: handshake{timeout: 3 * time.Second}}
-	if limit := clamped.handshakeLimit(); limit > time.Second {
+	clamped := &Session{opt: Options{Timeout: 12 * time.Second}, handshake: handshake{timeout: 3 * time.Second}}
+	if limit := clamped.handshakeTimeout(); limit > time.Second {
 		t.Errorf("handshake limit %s with a session timeout of 3 s", limit)
 	}
 	fresh := &Session{opt: Options{Timeout: time.Hour}}
-	if limit := fresh.handshakeLimit(); limit > longestPace/3 {
+	if limit := fresh.handshakeTimeout(); limit > maxPace/3 {
 		t.Errorf("first handshake limit %s", limit)
 	}
 }
@@ -139,7 +139,7 @@ func TestRequestsCarryTheirVersions(t *testing.T) {
 		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagSequence}},
 		{cluster.Op{Kind: cluster.OpCreate, Path: "/a", Ephemeral: true, Sequential: true}, &zk.CreateRequest{Path: "/a", Acl: s.acl, Flags: zk.FlagEphemeral | zk.FlagSequence}},
 	} {
-		if got := s.request(c.op); !reflect.DeepEqual(got, c.want) {
+		if got := s.zkRequest(c.op); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v, not %+v", c.op, got, c.want)
 		}
 	}

@@ -88,7 +88,7 @@ func refuse(s *scripted, c net.Conn) {
 	if err != nil {
 		return
 	}
-	b := binary.BigEndian.AppendUint32(nil, replyHeader)
+	b := binary.BigEndian.AppendUint32(nil, replyHeaderLen)
 	b = append(b, req[4:8]...)
 	b = append(b, make([]byte, 8)...)
 	code := int32(-118) // session moved
@@ -97,7 +97,7 @@ func refuse(s *scripted, c net.Conn) {
 
 func TestRefusedCloseSessionIsNoSuccess(t *testing.T) {
 	server := script(t, refuse)
-	contains(t, CloseSession(t.Context(), Ended{Servers: []string{server.addr}, Session: 0x1234, Password: make([]byte, passwordLen)}), "-118", server.addr)
+	contains(t, CloseSession(t.Context(), SessionHandle{Servers: []string{server.addr}, Session: 0x1234, Password: make([]byte, passwordLen)}), "-118", server.addr)
 }
 
 func TestCloseSessionTriesTheOtherServers(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCloseSessionTriesTheOtherServers(t *testing.T) {
 	s := open(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if err := CloseSession(ctx, Ended{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+	if err := CloseSession(ctx, SessionHandle{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Error(err)
 	}
 }

@@ -43,32 +43,32 @@ func TestALastTransaction(t *testing.T) {
 	access := Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
 	reader := open(t, Options{Access: access})
 	for name, c := range map[string]struct {
-		change func(*Ended)
+		change func(*SessionHandle)
 		want   error
 		op     string
 	}{
-		"applied":         {func(*Ended) {}, nil, ""},
-		"another version": {func(e *Ended) { e.Last.Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
-		"current is gone": {func(e *Ended) { e.Last.Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
-		"left already":    {func(e *Ended) { e.Last.Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
-		"no credentials":  {func(e *Ended) { e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone") }, cluster.ErrNoAuth, "cannot be read"},
-		"never sent":      {func(e *Ended) { e.Last.Ops[0].Kind = cluster.OpCreate }, errCannotSend, "create "},
+		"applied":         {func(*SessionHandle) {}, nil, ""},
+		"another version": {func(e *SessionHandle) { e.Final.Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
+		"current is gone": {func(e *SessionHandle) { e.Final.Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"left already":    {func(e *SessionHandle) { e.Final.Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"no credentials":  {func(e *SessionHandle) { e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone") }, cluster.ErrNoAuth, "cannot be read"},
+		"never sent":      {func(e *SessionHandle) { e.Final.Ops[0].Kind = cluster.OpCreate }, errUnsupportedOp, "create "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Access: access})
 			p := root(t, s)
 			s.CloseWith(leader(t, s, p)...)
-			e := s.Ended()
+			e := s.Handle()
 			s.end(errors.New("dead")) // alive, it would take its session back
 			c.change(&e)
 			if err := CloseSession(t.Context(), e); err != nil {
 				t.Fatalf("whatever becomes of the release, the session is closed: %v", err)
 			}
-			if e.Last.Applied != (c.want == nil) || left(t, reader, p) != (c.want == nil) || !errors.Is(e.Last.Refused, c.want) {
-				t.Errorf("applied %v: %v, want %v", e.Last.Applied, e.Last.Refused, c.want)
+			if e.Final.Applied != (c.want == nil) || left(t, reader, p) != (c.want == nil) || !errors.Is(e.Final.Err, c.want) {
+				t.Errorf("applied %v: %v, want %v", e.Final.Applied, e.Final.Err, c.want)
 			}
 			if c.want != nil {
-				contains(t, e.Last.Refused, c.op)
+				contains(t, e.Final.Err, c.op)
 			}
 			for _, path := range []string{p.Current(), p.Node("n1")} {
 				if _, _, err := reader.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
@@ -107,12 +107,12 @@ func (c hangsUp) Read(b []byte) (int, error) {
 func TestALastTransactionOfUnknownOutcome(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
-	last := &Last{Ops: leader(t, s, p)}
-	e := s.Ended()
+	last := &FinalTx{Ops: leader(t, s, p)}
+	e := s.Handle()
 	s.end(errors.New("dead"))
 	var done, next atomic.Bool
 	dials := 0
-	u := undertaker{session: e.Session, password: e.Password, last: last, dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	u := sessionCloser{session: e.Session, password: e.Password, final: last, dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dials++
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return hangsUp{conn, 1, &done, &next}, err
@@ -120,8 +120,8 @@ func TestALastTransactionOfUnknownOutcome(t *testing.T) {
 	if err := u.closeAnywhere(t.Context(), e.Servers); err != nil {
 		t.Fatal(err)
 	}
-	if dials != 2 || !last.Applied || last.Refused != nil {
-		t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Refused)
+	if dials != 2 || !last.Applied || last.Err != nil {
+		t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Err)
 	}
 	if !left(t, open(t, Options{}), p) {
 		t.Error("it has not left")
@@ -142,8 +142,8 @@ func TestCloseReleases(t *testing.T) {
 			s.CloseWith(ops...)
 			if end == nil {
 				s.end(errors.New("dead"))
-				e := s.Ended()
-				e.Last = nil
+				e := s.Handle()
+				e.Final = nil
 				if err := CloseSession(t.Context(), e); err != nil {
 					t.Fatal(err)
 				}
@@ -189,8 +189,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{nil, "too short"}, {[]byte{0, 0, 0, 2}, "too short"}, {result(), "too short"},
 		{result(0, -103), "set /b: " + cluster.ErrBadVersion.Error()}, {result(-101, -2), "delete /a: " + cluster.ErrNoNode.Error()},
-		{result(0, -125), "set /b: refused with code -125"}, {result(0, 0), "does not say why"}, {result(0), "does not say why"},
+		{result(0, -125), "set /b: refused with code -125"}, {result(0, 0), "without a reason"}, {result(0), "without a reason"},
 	} {
-		contains(t, refusal(ops, c.reply), c.want)
+		contains(t, refusalOf(ops, c.reply), c.want)
 	}
 }

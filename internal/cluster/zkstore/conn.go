@@ -29,7 +29,7 @@ func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, c
 		if !errors.Is(err, zk.ErrNoNode) {
 			return reply{data, stat}, err
 		}
-		// getData sets no watch on what is not there; exists does.
+		// getData sets no watch on a znode that does not exist; exists does.
 		exists, _, _, err := s.zk.ExistsW(path)
 		if err != nil || !exists {
 			if err == nil {
@@ -37,14 +37,14 @@ func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, c
 			}
 			return reply{}, err
 		}
-		// Created in between, and watched by now.
+		// It was created in between, and the watch is set.
 		data, stat, err = s.zk.Get(path)
 		return reply{data, stat}, err
 	})
 	if err != nil && arm && !errors.Is(err, cluster.ErrNoNode) {
 		s.disarm(w)
 	}
-	return r.data, statOf(r.stat), s.denied(err)
+	return r.data, statOf(r.stat), s.explainDenied(err)
 }
 
 // Children implements [cluster.Reader].
@@ -66,11 +66,12 @@ func (s *Session) Children(ctx context.Context, path string, watched bool) ([]st
 	if err != nil && arm {
 		s.disarm(w)
 	}
-	return r.names, statOf(r.stat), s.denied(err)
+	return r.names, statOf(r.stat), s.explainDenied(err)
 }
 
-// maxTx bounds a transaction: a server hangs up on a packet above jute.maxbuffer, by default 1 MiB, without a word.
-const maxTx = 1000 << 10
+// maxTxBytes limits the size of a transaction: a server closes the connection on a packet that exceeds jute.maxbuffer (1 MiB
+// by default).
+const maxTxBytes = 1000 << 10
 
 // Do implements [cluster.Writer].
 func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
@@ -85,13 +86,13 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 	}
 	size := 0
 	for i, op := range ops {
-		if size += len(op.Path) + len(op.Data); size > maxTx {
-			return nil, &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: more than %d bytes at once", cluster.ErrInvalid, maxTx)}
+		if size += len(op.Path) + len(op.Data); size > maxTxBytes {
+			return nil, &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes", cluster.ErrInvalid, maxTxBytes)}
 		}
 	}
 	reqs := make([]any, len(ops))
 	for i, op := range ops {
-		reqs[i] = s.request(op)
+		reqs[i] = s.zkRequest(op)
 	}
 	type reply struct {
 		parts []zk.MultiResponse
@@ -103,21 +104,21 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			// It may still be queued or under way, and take effect after whatever the caller does next.
-			s.end(fmt.Errorf("a write got no reply in time (%w)", ctx.Err()))
+			// The write may still be queued or in flight, and take effect after whatever the caller does next.
+			s.end(fmt.Errorf("no reply to a write in time (%w)", ctx.Err()))
 			return nil, fmt.Errorf("%w (%w)", cluster.ErrUnknown, ctx.Err())
 		}
 		return nil, err
 	}
-	out, err := results(ops, r.parts, r.err)
+	out, err := parseResults(ops, r.parts, r.err)
 	var refused *cluster.TxError
 	if errors.As(err, &refused) && errors.Is(err, cluster.ErrNoAuth) {
-		refused.Err = s.denied(fmt.Errorf("%w%s", refused.Err, governed(refused.Op)))
+		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLHint(refused.Op)))
 	}
 	return out, err
 }
 
-func (s *Session) request(op cluster.Op) any {
+func (s *Session) zkRequest(op cluster.Op) any {
 	switch op.Kind {
 	case cluster.OpCheck:
 		return &zk.CheckVersionRequest{Path: op.Path, Version: op.Version}
@@ -129,7 +130,7 @@ func (s *Session) request(op cluster.Op) any {
 		if op.Sequential {
 			flags |= zk.FlagSequence
 		}
-		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.creates(), Flags: flags}
+		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.createACL(), Flags: flags}
 	case cluster.OpSet:
 		return &zk.SetDataRequest{Path: op.Path, Data: op.Data, Version: op.Version}
 	default:
@@ -137,31 +138,32 @@ func (s *Session) request(op cluster.Op) any {
 	}
 }
 
-// governed names the znode whose ACL decides, where that is not the one of the operation.
-func governed(op cluster.Op) string {
+// parentACLHint completes the text of ErrNoAuth for operations that the ACL of the parent governs. It is empty for others.
+func parentACLHint(op cluster.Op) string {
 	if op.Kind != cluster.OpCreate && op.Kind != cluster.OpDelete {
 		return ""
 	}
 	return ", that of its parent " + op.Path[:max(1, strings.LastIndexByte(op.Path, '/'))]
 }
 
-// notTried is how the library shows the code that the server gives to operations after the one that failed.
-const notTried = "unknown error: -2"
+// notTriedText is the library's error text for operations after the one that failed.
+const notTriedText = "unknown error: -2"
 
-// results finds the operation that failed: the others are answered with errors too, which say nothing.
-func results(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.Result, error) {
+// parseResults returns the results of a transaction, or a *[cluster.TxError] for the operation that failed. The server
+// answers the others with errors too, which are meaningless.
+func parseResults(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.Result, error) {
 	for i, part := range parts {
-		if part.Error == nil || part.Error.Error() == notTried || i >= len(ops) {
+		if part.Error == nil || part.Error.Error() == notTriedText || i >= len(ops) {
 			continue
 		}
-		known := outcome(part.Error)
+		known := translateError(part.Error)
 		if errors.Is(known, cluster.ErrUnknown) {
-			known = part.Error // a code without a name, such as a quota's: refused all the same
+			known = part.Error // a code without a name, such as that of a quota, is a refusal too
 		}
 		return nil, &cluster.TxError{Index: i, Op: ops[i], Err: known}
 	}
 	if err != nil {
-		return nil, outcome(err)
+		return nil, translateError(err)
 	}
 	if len(parts) != len(ops) {
 		return nil, fmt.Errorf("%w: %d results for %d operations", cluster.ErrUnknown, len(parts), len(ops))
@@ -169,7 +171,7 @@ func results(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.R
 	out := make([]cluster.Result, len(ops))
 	for i, part := range parts {
 		if part.Error != nil {
-			return nil, outcome(part.Error)
+			return nil, translateError(part.Error)
 		}
 		out[i].Path = part.String
 		if part.Stat != nil {
@@ -179,9 +181,9 @@ func results(ops []cluster.Op, parts []zk.MultiResponse, err error) ([]cluster.R
 	return out, nil
 }
 
-// outcome translates the library's errors: definite, not sent, or unknown. What is not known to be one of the first two
-// is unknown: taking it for a refusal would be believing that nothing was applied.
-func outcome(err error) error {
+// translateError translates the library's errors into those of package cluster: refused, not sent, or unknown. Errors that
+// are not definitely one of the first two are unknown: to take one for a refusal would be to assume that nothing was applied.
+func translateError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -210,8 +212,8 @@ func outcome(err error) error {
 	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, err)
 }
 
-// await runs a call of the library, which takes no context, under one. The call's goroutine ends with the session at
-// the latest.
+// await runs a call of the library, which takes no context, until ctx is done or the session has ended. The goroutine of the
+// call ends with the session at the latest.
 func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -224,7 +226,7 @@ func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, e
 	done := make(chan reply, 1)
 	go func() {
 		value, err := call()
-		done <- reply{value, outcome(err)}
+		done <- reply{value, translateError(err)}
 	}()
 	var zero T
 	var over error
@@ -241,7 +243,7 @@ func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, e
 	}
 	select {
 	case r := <-done:
-		if r.err == nil { // the reply is there: what it says is better than giving up
+		if r.err == nil { // the reply has arrived just in time
 			return r.value, nil
 		}
 	default:
@@ -249,8 +251,8 @@ func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, e
 	return zero, over
 }
 
-// arm notes a watch before it is set, as it may fire before its setting has returned. False if it is armed already: the
-// library would keep one channel more for each setting.
+// arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns false if the
+// watch is armed already: the library would add another channel for each call.
 func (s *Session) arm(w watch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

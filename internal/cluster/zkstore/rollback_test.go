@@ -54,8 +54,8 @@ func (a *aged) answer(c net.Conn) {
 		if err != nil {
 			return
 		}
-		b := append(binary.BigEndian.AppendUint32(nil, replyHeader), req[4:8]...)
-		if isClose(req) {
+		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...)
+		if isCloseRequest(req) {
 			c.Write(append(b, make([]byte, 12)...))
 			return
 		}

@@ -27,14 +27,14 @@ func rewrite(t *testing.T, f AuthFile, text string) {
 // taken has a session take over its file.
 func taken(t *testing.T, s *Session, p cluster.Paths, a Access) {
 	t.Helper()
-	change, err := s.Present(t.Context(), p, a)
+	change, err := s.PresentCredentials(t.Context(), p, a)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !change.Changed {
 		t.Error("nothing has changed")
 	}
-	change.Take()
+	change.Apply()
 }
 
 // reads reports whether a session may read a znode.
@@ -112,12 +112,12 @@ func TestCredentialsThatOpenNothingAreRefused(t *testing.T) {
 	s := open(t, Options{Access: access})
 	p := root(t, s)
 	for text, want := range map[string]string{
-		"zkelectd:new\n": "keep a line that may, run 'zkelectd acl apply'",
+		"zkelectd:new\n": "keep a line that has, run 'zkelectd acl apply'",
 		"hunter2\n":      "line 1 is not user:password",
-		"":               "holds no line",
+		"":               "has no user:password line",
 	} {
 		rewrite(t, file, text)
-		_, err := s.Present(t.Context(), p, access)
+		_, err := s.PresentCredentials(t.Context(), p, access)
 		contains(t, err, want)
 	}
 	furnish(t, s, p)
@@ -125,7 +125,7 @@ func TestCredentialsThatOpenNothingAreRefused(t *testing.T) {
 		t.Error("after a refusal it creates znodes for others")
 	}
 	rewrite(t, file, "zkelectd:old\n")
-	change, err := s.Present(t.Context(), p, access)
+	change, err := s.PresentCredentials(t.Context(), p, access)
 	if err != nil || change.Changed {
 		t.Errorf("%+v, %v", change, err)
 	}
@@ -151,7 +151,7 @@ func TestCredentialsArePresentedAcrossReconnects(t *testing.T) {
 	broken.Store(true)
 	presented := make(chan error, 1)
 	go func() {
-		_, err := s.Present(t.Context(), p, access)
+		_, err := s.PresentCredentials(t.Context(), p, access)
 		presented <- err
 	}()
 	eventually(t, "credentials are lost", func() bool { return failed.Load() > 2 })
@@ -211,11 +211,11 @@ func TestApplyingACLs(t *testing.T) {
 		}
 	}
 	listed, err = s.ACLs(t.Context(), p)
-	want := "digest:" + Tag(identity{scheme: "digest", secret: []byte("zkelectd:right"), user: "zkelectd"}.id()) + ":cdrwa"
+	want := "digest:" + Tag(identity{scheme: "digest", secret: []byte("zkelectd:right"), user: "zkelectd"}.aclID()) + ":cdrwa"
 	if err != nil || len(listed) != len(all) || listed[5].ACL != want || !listed[5].Configured {
 		t.Errorf("%+v, %v", listed, err)
 	}
-	contains(t, free.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), "cannot try the ACL below "+p.Root, "set zookeeper.auth.file")
+	contains(t, free.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), "cannot test the ACL below "+p.Root, "set zookeeper.auth.file")
 }
 
 // An ACL that another has set since it was read is not overwritten unseen.
@@ -276,11 +276,11 @@ func TestACLThatWouldLockOutIsNotApplied(t *testing.T) {
 // A record tells passwords apart, and does not say enough to find one.
 func TestTagsSayLittle(t *testing.T) {
 	tag := func(line string) string {
-		i, why := parseIdentity(line)
-		if why != "" {
-			t.Fatal(why)
+		i, err := parseIdentity(line)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return Tag(i.id())
+		return Tag(i.aclID())
 	}
 	if a, b := tag("zkelectd:old"), tag("zkelectd:new"); a == b || len(a) != len("zkelectd/0000") {
 		t.Errorf("%s, %s", a, b)

@@ -11,7 +11,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
 
@@ -58,7 +57,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 }
 
 // explanationHead says who leads, and under what the members are ranked.
-func explanationHead(b *strings.Builder, e status.Explanation) {
+func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
 		fmt.Fprintln(b, "Leader   none")
 	} else {
@@ -87,7 +86,7 @@ func explanationHead(b *strings.Builder, e status.Explanation) {
 	}
 }
 
-func explanationTable(e status.Explanation) string {
+func explanationTable(e whatif.Explanation) string {
 	var b strings.Builder
 	explanationHead(&b, e)
 	fmt.Fprintln(&b)
@@ -129,7 +128,7 @@ func explanationTable(e status.Explanation) string {
 }
 
 // telling are the rankers that have something to say of any member.
-func telling(e status.Explanation) []int {
+func telling(e whatif.Explanation) []int {
 	var list []int
 	if len(e.Members) == 0 {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // Scripts rely on it: every field that is printed is in docs/json.md, under its command.
@@ -18,7 +19,7 @@ func TestTheJSONIsDocumented(t *testing.T) {
 	}
 	sections := strings.Split(string(data), "\n## ")
 	for command, v := range map[string]any{
-		"zkelectd status": status.Group{}, "zkelectd explain": status.Explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd whatif": foreseen{},
+		"zkelectd status": status.Group{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd whatif": foreseen{},
 		"move": report{}, "zkelectd policy show": cluster.Policy{},
 	} {
 		text := ""

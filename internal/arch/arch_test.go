@@ -47,6 +47,8 @@ func TestTheCoreIsPure(t *testing.T) {
 			switch dep {
 			case "net", "os/exec", "net/http", "github.com/go-zookeeper/zk", "golang.org/x/sys/unix":
 				t.Errorf("internal/%s reaches %s", name, dep)
+			case "zkelectd/internal/status", "zkelectd/internal/httpapi", "zkelectd/internal/page":
+				t.Errorf("internal/%s reaches %s, which is presentation", name, dep)
 			}
 		}
 	}

@@ -96,6 +96,6 @@ func (d *Daemon) History(ctx context.Context) ([]cluster.PastTerm, error) {
 }
 
 // Explain returns why the leader is the leader.
-func (d *Daemon) Explain(ctx context.Context) (status.Explanation, error) {
+func (d *Daemon) Explain(ctx context.Context) (whatif.Explanation, error) {
 	return d.cache.Explain(ctx)
 }

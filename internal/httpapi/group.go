@@ -10,6 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // maxAskers bounds the requests about the group that are answered at once, clientAskers those of one address; lastTerms is how
@@ -101,7 +102,7 @@ func (a *api) turns(w http.ResponseWriter) bool {
 type explained struct {
 	stamp
 	// Explanation is of now, Past of a term of the history.
-	Explanation *status.Explanation `json:"explanation,omitempty"`
+	Explanation *whatif.Explanation `json:"explanation,omitempty"`
 	Past        *cluster.PastTerm   `json:"past,omitempty"`
 }
 

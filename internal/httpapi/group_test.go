@@ -11,6 +11,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // informed knows the group.
@@ -28,8 +29,8 @@ func informed() Options {
 			}
 			return all, nil
 		},
-		Explain: func(context.Context) (status.Explanation, error) {
-			return status.Explanation{Leader: "a", Changes: []string{"if a is lost, b leads"}}, nil
+		Explain: func(context.Context) (whatif.Explanation, error) {
+			return whatif.Explanation{Leader: "a", Changes: []string{"if a is lost, b leads"}}, nil
 		},
 		Version: "v1",
 	}
@@ -43,7 +44,7 @@ func ignorant() Options {
 		View:    leader,
 		Group:   func(context.Context) (status.Group, error) { return status.Group{}, errDown },
 		History: func(context.Context) ([]cluster.PastTerm, error) { return nil, errDown },
-		Explain: func(context.Context) (status.Explanation, error) { return status.Explanation{}, errDown },
+		Explain: func(context.Context) (whatif.Explanation, error) { return whatif.Explanation{}, errDown },
 	}
 }
 
@@ -98,10 +99,10 @@ func TestTheGroup(t *testing.T) {
 func TestAskersAreBounded(t *testing.T) {
 	entered, free := make(chan struct{}), make(chan struct{})
 	opt := informed()
-	opt.Explain = func(context.Context) (status.Explanation, error) {
+	opt.Explain = func(context.Context) (whatif.Explanation, error) {
 		entered <- struct{}{}
 		<-free
-		return status.Explanation{}, nil
+		return whatif.Explanation{}, nil
 	}
 	handler := New(opt)
 	codes := make(chan int)

@@ -19,6 +19,7 @@ import (
 	"zkelectd/internal/page"
 	"zkelectd/internal/request"
 	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
 )
 
 // Options are what the handler shows.
@@ -32,7 +33,7 @@ type Options struct {
 	// Group, History and Explain answer about the whole group, within a short time of their own; nil if nobody can.
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
-	Explain func(context.Context) (status.Explanation, error)
+	Explain func(context.Context) (whatif.Explanation, error)
 	// Order gives an order; nil if nobody can. The error is as of daemon.Order.
 	Order func(context.Context, request.Request) (request.Given, error)
 	// Gate knows who may; nil for whoever can open a socket.

@@ -128,18 +128,18 @@ func (c *GroupCache) History(ctx context.Context) ([]cluster.PastTerm, error) {
 
 // Explain returns why the leader is the leader. The ranking program of an exec policy is not run: HTTP clients must not be
 // able to start it.
-func (c *GroupCache) Explain(ctx context.Context) (status.Explanation, error) {
+func (c *GroupCache) Explain(ctx context.Context) (whatif.Explanation, error) {
 	snap, err := c.snapshot(ctx)
 	if err != nil {
-		return status.Explanation{}, err
+		return whatif.Explanation{}, err
 	}
 	src := c.source.Load()
 	if src == nil {
-		return status.Explanation{}, ErrNoSession
+		return whatif.Explanation{}, ErrNoSession
 	}
 	q, err := Question(src.Config, snap)
 	if err != nil {
-		return status.Explanation{}, err
+		return whatif.Explanation{}, err
 	}
 	q.Ask = func(policy.Input) *policy.Answer {
 		return &policy.Answer{Err: "it is not asked for this; 'zkelectd explain' does"}

@@ -6,16 +6,15 @@ import (
 	"strings"
 
 	"zkelectd/internal/elector"
-	"zkelectd/internal/status"
 )
 
 // Explain says why the leader is the leader, and what would change it.
-func Explain(q Question) status.Explanation {
+func Explain(q Question) Explanation {
 	out := Run(q)
 	r := out.Last.Ranking
-	e := status.Explanation{
+	e := Explanation{
 		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []status.Explained{}, Holding: out.Last.Holding, Waiting: q.Snapshot.Waiting(), Changes: []string{},
+		Members: []RankedMember{}, Holding: out.Last.Holding, Waiting: q.Snapshot.Waiting(), Changes: []string{},
 	}
 	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason
@@ -24,15 +23,15 @@ func Explain(q Question) status.Explanation {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause), "about to be elected: "+step.Reason
 	}
 	for i, entry := range r.Entries {
-		m := status.Explained{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []status.Score{}}
+		m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []Score{}}
 		if entry.Allowed() {
 			m.Rank = i + 1
 		}
 		for _, refused := range entry.Refusals {
-			m.Refusals = append(m.Refusals, status.Refusal{Filter: refused.Filter, Why: refused.Why})
+			m.Refusals = append(m.Refusals, Refusal{Filter: refused.Filter, Why: refused.Why})
 		}
 		for _, s := range entry.Scores {
-			m.Scores = append(m.Scores, status.Score{Ranker: s.Ranker, Value: finite(s.Value), Words: s.Words})
+			m.Scores = append(m.Scores, Score{Ranker: s.Ranker, Value: finite(s.Value), Words: s.Words})
 		}
 		e.Members = append(e.Members, m)
 	}

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/workenv"
 )
 
 // Limit bounds an admission: systemd waits for it.
@@ -68,7 +68,7 @@ func admit(ctx context.Context, socket, files string) error {
 	if a.Group != group {
 		return fmt.Errorf("zkelectd leads with %q, and this is %q: correct child.unit, or the socket in the drop-in (systemctl edit %s)", a.Group, group, unit)
 	}
-	if err := a.Fencing.CheckTexts(); err != nil {
+	if err := a.Fencing.Check(); err != nil {
 		return fmt.Errorf("what zkelectd says at %s is not put into the environment of %s: %w: correct its configuration (zkelectd check), and restart it", socket, unit, err)
 	}
 	if err := writeFile(files, file(unit), a.Fencing); err != nil {
@@ -93,7 +93,7 @@ func explain(socket string, err error) error {
 }
 
 // writeFile makes a file in one step, in a directory that nobody else writes.
-func writeFile(dir, name string, f child.Fencing) error {
+func writeFile(dir, name string, f workenv.Fencing) error {
 	root, err := privateDir(dir)
 	if err != nil {
 		return err

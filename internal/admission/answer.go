@@ -20,18 +20,18 @@ import (
 	"sync"
 	"time"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/workenv"
 )
 
 // Answer is what the daemon says while the unit may run.
 type Answer struct {
 	Version int `json:"v"`
 	// Group is the unit's control group, which the guard will kill.
-	Group   string        `json:"group"`
-	Guard   guard.Process `json:"guard"`
-	Daemon  guard.Process `json:"daemon"`
-	Fencing child.Fencing `json:"fencing"`
+	Group   string          `json:"group"`
+	Guard   guard.Process   `json:"guard"`
+	Daemon  guard.Process   `json:"daemon"`
+	Fencing workenv.Fencing `json:"fencing"`
 }
 
 const (

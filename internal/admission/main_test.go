@@ -16,8 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/workenv"
 )
 
 // Who is admitted is a matter of processes, users and programs: so guard, daemon and the start of the unit are processes of
@@ -151,7 +151,7 @@ func beAdmit() int {
 }
 
 // fencing is what the daemons of the tests say.
-var fencing = child.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
+var fencing = workenv.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
 
 // copyProgram makes another file of this program. Another process does it: a process that is forked meanwhile would keep the
 // file open for writing, and it could not be run.

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/workenv"
 )
 
 // check finds what is wrong with values of the right type; report takes the key and the reason.
@@ -215,7 +215,7 @@ func (c *Config) checkUnit(report func(string, string, ...any)) {
 		report("child.env", "is set beside child.unit: use Environment= or EnvironmentFile= in the unit (systemctl edit %s)", c.Child.Unit)
 	}
 	for key, text := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site, "zookeeper.root": c.ZooKeeper.Root} {
-		if err := child.CheckText(text); err != nil {
+		if err := workenv.CheckValue(text); err != nil {
 			report(key, "%q %v; child.unit gets it as an environment variable", text, err)
 		}
 	}

@@ -146,7 +146,7 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"child: {unit: a.service, command: [b]}":          "child.command: is set beside child.unit",
 		"child: {unit: a.service, dir: /tmp}":             "child.dir: is set beside child.unit",
 		"child: {unit: a.service, env: {A: b}}":           "child.env: is set beside child.unit: use Environment=",
-		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may read as more than text`,
+		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may not read as plain text`,
 		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: is set beside child.unit",
 		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, pidns, keeper`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",

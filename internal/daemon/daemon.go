@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
@@ -24,6 +23,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/workenv"
 )
 
 // Options are what a daemon needs.
@@ -138,7 +138,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	abandoned := context.AfterFunc(d.opt.Guard.Context(), func() { d.Stop("the guard is lost") })
 	defer abandoned()
 	d.hooks = hook.NewQueue(hook.Hook{
-		Setting: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: child.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout,
+		Setting: "hooks.on_change", Argv: d.config().Hooks.OnChange, Env: workenv.Clean(os.Environ()), Timeout: d.config().Hooks.Timeout,
 	}, d.log)
 	defer func() {
 		limited, cancel := context.WithTimeout(context.Background(), d.config().Hooks.Timeout)

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/probe"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/workenv"
 )
 
 // task is the leader-only work of this host, the pre_start hook and the child. The guard runs it and ends it with the
@@ -56,7 +56,7 @@ func (t *task) running() (w *guard.Work, hook bool) {
 
 // env is the child's and the hooks' environment.
 func (t *task) env(term int64) []string {
-	return child.Environment(os.Environ(), t.fencing(term), t.l.d.config().Child.Env)
+	return workenv.Build(os.Environ(), t.fencing(term), t.l.d.config().Child.Env)
 }
 
 // owe has the guard run what undoes leadership, should this daemon not live to do it (A5 in docs/protocol.md).
@@ -77,7 +77,7 @@ func (t *task) owe(term int64) {
 	add("hooks.post_stop", d.config().Hooks.PostStop, t.env(term), nil)
 	lost := d.change(transition.Standby, term, "the daemon has died as the leader")
 	if data, err := json.Marshal(lost); err == nil {
-		add("hooks.on_change", d.config().Hooks.OnChange, child.Clean(os.Environ()), append(data, '\n'))
+		add("hooks.on_change", d.config().Hooks.OnChange, workenv.Clean(os.Environ()), append(data, '\n'))
 	}
 	t.owed = len(undo) > 0
 	if t.owed {

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"zkelectd/internal/admission"
-	"zkelectd/internal/child"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/systemd"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/workenv"
 )
 
 // Timing of the leader-only unit.
@@ -230,9 +230,9 @@ func (own ties) check(u systemd.Unit) error {
 }
 
 // fencing is what the work learns of its leadership.
-func (t *task) fencing(term int64) child.Fencing {
+func (t *task) fencing(term int64) workenv.Fencing {
 	c := t.l.d.config()
-	return child.Fencing{
+	return workenv.Fencing{
 		Node: c.Node.ID, Site: c.Node.Site, Group: path.Base(c.ZooKeeper.Root), Term: strconv.FormatInt(term, 10), Root: c.ZooKeeper.Root,
 	}
 }

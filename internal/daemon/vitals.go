@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/probe"
+	"zkelectd/internal/workenv"
 )
 
 // vitals are what the daemon finds out about its host. They outlive the session.
@@ -99,7 +99,7 @@ func (v *vitals) fill(n *cluster.Node) {
 func (d *Daemon) watch(ctx context.Context) {
 	var g errgroup.Group
 	defer g.Wait()
-	env := child.Clean(os.Environ())
+	env := workenv.Clean(os.Environ())
 	if h := d.config().Health; !target(h.Check).None() {
 		w := probe.Watch{Target: target(h.Check), Section: "health", Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall, Unknown: true}
 		g.Go(func() error {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// answer is what the demo's child says of itself.
+// answer is what the demo's child answers over HTTP.
 type answer struct {
 	Node string `json:"node"`
 	Site string `json:"site"`
@@ -24,17 +24,17 @@ type answer struct {
 	PID  int    `json:"pid"`
 }
 
-// ChildOptions are what the demo's child does.
+// ChildOptions are the options of the demo's child.
 type ChildOptions struct {
-	// Dir is where the address of its HTTP server goes; it never gets ready while the file <node>.stall is there. Empty for
-	// no server.
+	// Dir is the directory to which the child writes the address of its HTTP server, as <node>.addr; empty for no server. While
+	// it contains a file <node>.stall, the child never becomes ready.
 	Dir string
-	// Every is how often it prints that it works; 0 for never.
+	// Every is the time between two lines of output; 0 for no output.
 	Every time.Duration
 	Out   io.Writer
 }
 
-// Child is the leader-only child of the demo: it says who it is and with which term, over HTTP or in a line now and then.
+// Child runs the leader-only child of the demo, which reports its node and term over HTTP or in its output until ctx ends.
 func Child(ctx context.Context, opt ChildOptions) error {
 	me := answer{Node: os.Getenv("ZKELECTD_NODE"), Site: os.Getenv("ZKELECTD_SITE"), Term: os.Getenv("ZKELECTD_TERM"), PID: os.Getpid()}
 	if opt.Dir != "" {
@@ -58,7 +58,7 @@ func Child(ctx context.Context, opt ChildOptions) error {
 	return g.Wait()
 }
 
-// listen opens a port of the kernel's choice, and leaves its address in dir.
+// listen listens on a free port, and writes its address to dir.
 func (me answer) listen(dir string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +83,7 @@ func (me answer) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// work says that it works, and no longer than it may.
+// work prints a line at intervals until ctx ends.
 func (me answer) work(ctx context.Context, opt ChildOptions) error {
 	if opt.Every <= 0 {
 		return nil

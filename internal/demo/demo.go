@@ -1,5 +1,5 @@
-// Package demo runs a small fleet on this host, on a real ZooKeeper server: four daemons on two sites, and a scripted
-// tour through their elections with measured times.
+// Package demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, and a scripted tour
+// through their elections with measured times.
 package demo
 
 import (
@@ -13,25 +13,26 @@ import (
 	"strings"
 	"time"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
+	"zkelectd/internal/workenv"
 	"zkelectd/internal/zkserver"
 )
 
-// Options of a demo.
+// Options are the options of a demo.
 type Options struct {
-	// Binary is the zkelectd to run.
+	// Binary is the zkelectd program to run.
 	Binary string
-	// Once ends after the tour, instead of showing the fleet until ctx is over.
+	// Once ends the demo after the tour; otherwise it shows the fleet until ctx ends.
 	Once bool
-	Out  io.Writer
+	// Out receives the text of the tour.
+	Out io.Writer
 }
 
 const root = "/demo"
 
-// node is one member of the fleet.
+// node is a member of the fleet.
 type node struct {
 	id, site string
 	priority int
@@ -39,25 +40,25 @@ type node struct {
 
 var nodes = []node{{"n1", "dc1", 100}, {"n2", "dc1", 90}, {"n3", "dc2", 100}, {"n4", "dc2", 90}}
 
-// fleet is what the demo has started.
+// fleet is the server and the daemons that the demo has started.
 type fleet struct {
 	opt     Options
 	dir     string
 	server  *zkserver.Server
 	session *zkstore.Session
 	paths   cluster.Paths
-	daemons map[string]*child.Process
-	sites   map[string]int // the policy in the configuration files
-	pages   map[string]int // the ports of the daemons' HTTP
-	token   string         // for orders over HTTP
+	daemons map[string]*process
+	sites   map[string]int // policy.sites in the configuration files
+	ports   map[string]int // HTTP ports by node
+	token   string         // for requests over HTTP
 	views   chan status.Group
 	view    status.Group
 }
 
-// Run shows the demo. It leaves no process and no file behind. The error says which step of the tour failed.
+// Run runs the demo. It leaves no process and no file behind. The error names the step of the tour that failed.
 func Run(ctx context.Context, opt Options) (err error) {
 	f := &fleet{
-		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*child.Process),
+		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*process),
 		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), token: rand.Text(),
 	}
 	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
@@ -74,7 +75,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err := f.open(); err != nil {
 		return err
 	}
-	f.say("starting a ZooKeeper server of our own")
+	f.say("starting a ZooKeeper server")
 	if f.server, err = zkserver.Start(ctx, zkserver.Options{Dir: filepath.Join(f.dir, "zookeeper")}); err != nil {
 		return err
 	}
@@ -82,14 +83,14 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	f.say("initializing the new group, as 'zkelectd init' does: nobody leads in it, so its first leader need not wait")
+	f.say("initializing the new group, as 'zkelectd init' does: it has no leader, so its first leader need not wait")
 	if err := zkstore.Init(ctx, f.session, f.paths, "the demo"); err != nil {
 		return err
 	}
 	following = make(chan struct{})
 	go func() { // ends with life
 		defer close(following)
-		zkstore.Follow(life, f.session, f.paths, f.saw)
+		zkstore.Follow(life, f.session, f.paths, f.publish)
 	}()
 	if err := f.tour(ctx); err != nil {
 		return err
@@ -100,8 +101,8 @@ func Run(ctx context.Context, opt Options) (err error) {
 	return f.show(ctx)
 }
 
-// saw passes the newest view on.
-func (f *fleet) saw(s cluster.Snapshot) error {
+// publish replaces the view that waits in f.views by the newest one.
+func (f *fleet) publish(s cluster.Snapshot) error {
 	select {
 	case <-f.views:
 	default:
@@ -112,10 +113,10 @@ func (f *fleet) saw(s cluster.Snapshot) error {
 
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.Out, format+"\n", args...) }
 
-// show prints the fleet whenever it changes, until ctx is over.
+// show prints the fleet whenever it changes, until ctx ends.
 func (f *fleet) show(ctx context.Context) error {
-	f.say("\nThe fleet stays up; try it from another terminal, end with Ctrl-C:")
-	f.say("  http://127.0.0.1:%d/ is the page; its orders take the token %s", f.pages["n4"], f.token)
+	f.say("\nThe fleet keeps running: try it from another terminal, and end it with Ctrl-C:")
+	f.say("  http://127.0.0.1:%d/ is the page; requests there need the token %s", f.ports["n4"], f.token)
 	f.say("  %s status --zk %s --root %s --watch", f.opt.Binary, f.server.Addr(), root)
 	f.say("  kill -9 PID of a daemon, or edit %s/n1.yaml and kill -HUP its PID\n", f.dir)
 	last := ""
@@ -133,18 +134,18 @@ func (f *fleet) show(ctx context.Context) error {
 	}
 }
 
-// close ends everything, leaders last so that nothing moves on the way.
+// close stops all daemons and the server, and removes the directory.
 func (f *fleet) close() error {
 	for _, p := range f.daemons {
-		p.Stop(5 * time.Second)
+		p.terminate()
 	}
 	for _, p := range f.daemons {
-		<-p.Dead()
+		p.wait(5 * time.Second)
 	}
 	if f.session != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		f.session.Close(ctx) // its server is stopped next
+		f.session.Close(ctx) // an error does not matter: the server is stopped next
 	}
 	var err error
 	if f.server != nil {
@@ -153,15 +154,15 @@ func (f *fleet) close() error {
 	return errors.Join(err, os.RemoveAll(f.dir))
 }
 
-// open finds ports for the daemons' HTTP, and makes a token for orders.
+// open finds ports for the daemons' HTTP servers, and writes the token for requests.
 func (f *fleet) open() error {
 	ports, err := zkserver.FreePorts(len(nodes))
 	if err != nil {
 		return err
 	}
-	f.pages = make(map[string]int)
+	f.ports = make(map[string]int)
 	for i, n := range nodes {
-		f.pages[n.id] = ports[i]
+		f.ports[n.id] = ports[i]
 	}
 	return os.WriteFile(f.tokens(), []byte("demo:"+f.token+"\n"), 0o600)
 }
@@ -179,7 +180,7 @@ child:
   command: ["%s", demo-child, --dir, "%s"]
   ready: {notify: true}
   stop_timeout: 1s
-`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.pages[n.id], f.tokens(), f.opt.Binary, f.dir)
+`, n.id, n.site, n.priority, f.server.Addr(), root, f.sites["dc1"], f.sites["dc2"], f.ports[n.id], f.tokens(), f.opt.Binary, f.dir)
 	return os.WriteFile(f.file(n), []byte(text), 0o600)
 }
 
@@ -195,10 +196,7 @@ func (f *fleet) start(n node) error {
 		return err
 	}
 	defer log.Close()
-	p, err := child.Start(child.Options{
-		Command: []string{f.opt.Binary, "run", "--config", f.file(n)}, Env: child.Clean(os.Environ()),
-		Stdout: log, Stderr: log,
-	})
+	p, err := startProcess([]string{f.opt.Binary, "run", "--config", f.file(n)}, workenv.Clean(os.Environ()), log)
 	if err != nil {
 		return err
 	}

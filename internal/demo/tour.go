@@ -19,7 +19,7 @@ import (
 // stepLimit bounds each wait of the tour.
 const stepLimit = 40 * time.Second
 
-// tour walks through the life of a fleet. Every step waits for what it announces, and fails if that doesn't come.
+// tour runs the steps of the demo. Every step waits for what it announces, and fails if that does not happen.
 func (f *fleet) tour(ctx context.Context) error {
 	for i, step := range []struct {
 		title string
@@ -37,7 +37,7 @@ func (f *fleet) tour(ctx context.Context) error {
 				return ctx.Err()
 			}
 			for _, n := range nodes {
-				f.say("--- last of %s's log:\n%s", n.id, f.logs(n))
+				f.say("--- end of %s's log:\n%s", n.id, f.logs(n))
 			}
 			return fmt.Errorf("step %d (%s) failed: %w", i+1, step.title, err)
 		}
@@ -45,7 +45,7 @@ func (f *fleet) tour(ctx context.Context) error {
 	return nil
 }
 
-// until waits for a view, and returns how long that took.
+// until waits for a view that ok accepts, and returns how long that took.
 func (f *fleet) until(ctx context.Context, what string, ok func(status.Group) bool) (time.Duration, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
@@ -66,7 +66,7 @@ func (f *fleet) leads(id string) func(status.Group) bool {
 	}
 }
 
-// served asks the leader's child who it is: the proof is the work, not the record.
+// served checks that the leader's child answers with its node and term: the work is the proof, not the record in ZooKeeper.
 func (f *fleet) served(ctx context.Context, id string) error {
 	addr, err := os.ReadFile(filepath.Join(f.dir, id+".addr"))
 	if err != nil {
@@ -95,7 +95,7 @@ func (f *fleet) served(ctx context.Context, id string) error {
 
 func (f *fleet) firstElection(ctx context.Context) error {
 	began := time.Now()
-	// n4 first: it becomes the elector, and shows that who elects and who leads are two things.
+	// n4 starts first and becomes the elector, which shows that the elector and the leader are separate roles.
 	for _, i := range []int{3, 0, 1, 2} {
 		if err := f.start(nodes[i]); err != nil {
 			return err
@@ -110,8 +110,8 @@ func (f *fleet) firstElection(ctx context.Context) error {
 	if _, err := f.until(ctx, "the election of n1", func(g status.Group) bool { return len(g.Members) == 4 && f.leads("n1")(g) }); err != nil {
 		return err
 	}
-	f.say("   four daemons on two sites are up, the best one leads, after %s", ms(time.Since(began)))
-	f.say("   %s elects (the oldest), %s leads (the best by policy)\n", f.view.Elector, f.view.Leader)
+	f.say("   four daemons on two sites run, and the best one leads, after %s", ms(time.Since(began)))
+	f.say("   %s is the elector (the oldest member), %s is the leader (the best by policy)\n", f.view.Elector, f.view.Leader)
 	f.say("%s", indent(f.view.Table()))
 	return f.served(ctx, "n1")
 }
@@ -121,7 +121,7 @@ func (f *fleet) plannedMove(ctx context.Context) error {
 	if err := f.configure(nodes[1]); err != nil {
 		return err
 	}
-	syscall.Kill(f.daemons["n2"].Pid(), syscall.SIGHUP)
+	syscall.Kill(f.daemons["n2"].pid(), syscall.SIGHUP)
 	took, err := f.until(ctx, "the move to n3", f.leads("n3"))
 	if err != nil {
 		return err
@@ -131,14 +131,14 @@ func (f *fleet) plannedMove(ctx context.Context) error {
 }
 
 func (f *fleet) crash(ctx context.Context) error {
-	syscall.Kill(f.daemons["n3"].Pid(), syscall.SIGKILL)
+	syscall.Kill(f.daemons["n3"].pid(), syscall.SIGKILL)
 	took, err := f.until(ctx, "the failover to n4", f.leads("n4"))
 	if err != nil {
 		return err
 	}
-	<-f.daemons["n3"].Dead()
+	<-f.daemons["n3"].done
 	if err := f.served(ctx, "n3"); err == nil {
-		return fmt.Errorf("the child of n3 still answers although its daemon is dead")
+		return fmt.Errorf("the child of n3 still answers although zkelectd was killed")
 	}
 	f.say("   from kill -9 to READY on %s: %s, without waiting for the session timeout of 4s (%s)", f.view.Leader, ms(took), f.view.Reason)
 	return f.served(ctx, "n4")

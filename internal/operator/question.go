@@ -5,13 +5,13 @@ import (
 	"os"
 	"time"
 
-	"zkelectd/internal/child"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
+	"zkelectd/internal/workenv"
 )
 
 // maxExclusion is what doubling makes of election.exclusion at most.
@@ -41,7 +41,7 @@ func AskProgram(ctx context.Context, argv []string, ask policy.Input, timeout ti
 	if len(argv) == 0 {
 		return policy.Answer{Err: "policy.exec.command is not set on this host"}
 	}
-	program := hook.Hook{Setting: "policy.exec.command", Argv: argv, Env: child.Clean(os.Environ()), Timeout: timeout}
+	program := hook.Hook{Setting: "policy.exec.command", Argv: argv, Env: workenv.Clean(os.Environ()), Timeout: timeout}
 	out, err := program.Output(ctx, policy.QuestionJSON(ask))
 	if err != nil {
 		return policy.Answer{Err: err.Error()}

@@ -1,0 +1,44 @@
+package workenv
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Values that systemd might not read as plain text are refused.
+func TestValuesOfAnEnvironmentFile(t *testing.T) {
+	fine := Fencing{Node: "n-1.example", Site: "Zürich (west), no. 3", Group: "a@b", Term: "1795335767", Root: "/teams/a@b"}
+	if err := fine.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{"a\nLD_PRELOAD=x", "a\rb", "a\x00b", "a\tb", "a\x1b[31mb", "a\x7fb", "a\u0085b", "a\u2028b", "a\u202eb", "a\ufeffb", "\xff", `a"b`, "a'b", "a`b", "a$b", `a\b`, strings.Repeat("a", maxValue+1)} {
+		for name, set := range map[string]func(f *Fencing){
+			"ZKELECTD_NODE": func(f *Fencing) { f.Node = bad }, "ZKELECTD_SITE": func(f *Fencing) { f.Site = bad },
+			"ZKELECTD_GROUP": func(f *Fencing) { f.Group = bad }, "ZKELECTD_ROOT": func(f *Fencing) { f.Root = bad }, `the term`: func(f *Fencing) { f.Term = bad },
+		} {
+			f := fine
+			set(&f)
+			if err := f.Check(); err == nil || !strings.HasPrefix(err.Error(), name) || strings.ContainsAny(err.Error(), "\n\x00\x1b") {
+				t.Errorf("%q: %v", bad, err)
+			}
+		}
+	}
+	for _, term := range []string{"", "0", "-1", "07", "+7", "7 ", "0x7", "9223372036854775808"} {
+		f := fine
+		f.Term = term
+		if f.Check() == nil {
+			t.Errorf("%q is accepted as a term", term)
+		}
+	}
+}
+
+func TestBuild(t *testing.T) {
+	base := []string{"PATH=/bin", "ZKELECTD_ZOOKEEPER_AUTH=secret", "NOTIFY_SOCKET=/x", "WATCHDOG_USEC=1", "CREDENTIALS_DIRECTORY=/c", "LISTEN_FDS=1", "HOME=/h"}
+	got := Build(base, Fencing{Node: "n", Site: "s", Group: "g", Term: "7", Root: "/r/g"}, map[string]string{"FOO": "bar", "ZKELECTD_TERM": "9"})
+	slices.Sort(got)
+	want := []string{"FOO=bar", "HOME=/h", "PATH=/bin", "ZKELECTD_GROUP=g", "ZKELECTD_NODE=n", "ZKELECTD_ROOT=/r/g", "ZKELECTD_SITE=s", "ZKELECTD_TERM=7"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

@@ -83,8 +83,8 @@ func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
 	}
 	for _, entry := range d.Ranking.Entries {
-		if entry.Member.ID == "b" && !strings.HasPrefix(entry.Refused(), "excluded for ") {
-			t.Errorf("b is refused: %s", entry.Refused())
+		if entry.Member.ID == "b" && !strings.HasPrefix(entry.RefusalReason(), "excluded for ") {
+			t.Errorf("b is refused: %s", entry.RefusalReason())
 		}
 	}
 }

@@ -275,10 +275,10 @@ func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
 
 func TestTheProgramsAnswerDecides(t *testing.T) {
 	h := newGroup("a", "b", "c").house(t, cluster.Rules{Type: "exec"})
-	h.in.Answer = &policy.Answer{Order: []string{"b", "c"}}
+	h.in.Answer = &policy.Answer{Ranking: []string{"b", "c"}}
 	h.leader("b", cluster.CauseFirst)
-	h.in.Answer = &policy.Answer{Order: []string{"c", "b"}}
+	h.in.Answer = &policy.Answer{Ranking: []string{"c", "b"}}
 	h.leader("c", cluster.CausePreempt)
-	h.in.Answer = &policy.Answer{Order: []string{"a"}}
+	h.in.Answer = &policy.Answer{Ranking: []string{"a"}}
 	h.leader("a", cluster.CauseIneligible)
 }

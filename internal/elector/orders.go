@@ -118,7 +118,7 @@ func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall t
 		if e.Allowed() {
 			return ""
 		}
-		why = e.Refused()
+		why = e.RefusalReason()
 	}
 	if o.Move.Node == "" {
 		why = "no member there may lead"

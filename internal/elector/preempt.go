@@ -61,7 +61,7 @@ func (e *Elector) dismiss(b ballot, entry policy.Entry, o *standing, d *Decision
 // dismissal says why a leader may no longer lead. What a pause does not put off comes first.
 func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
 	v := verdict{over: true, cause: cluster.CauseIneligible}
-	why := entry.Refused()
+	why := entry.RefusalReason()
 	for _, r := range slices.Backward(entry.Refusals) {
 		switch r.Filter {
 		case policy.HealthFilter:

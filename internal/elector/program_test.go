@@ -26,8 +26,8 @@ func TestAnElectionWaitsForTheProgramAndNotForLong(t *testing.T) {
 	if ready, wake, _ := p.Consult(e, &late); !ready || wake != 0 || late.Answer == nil || late.Answer.Err == "" {
 		t.Errorf("an answer that does not come: %v, %+v", ready, late.Answer)
 	}
-	p.Answered(ask, policy.Answer{Order: []string{"b"}}, began)
-	if ready, wake, again := p.Consult(e, &in); !ready || again != nil || wake != began+AnswerAge || in.Answer == nil || in.Answer.Order[0] != "b" {
+	p.Answered(ask, policy.Answer{Ranking: []string{"b"}}, began)
+	if ready, wake, again := p.Consult(e, &in); !ready || again != nil || wake != began+AnswerAge || in.Answer == nil || in.Answer.Ranking[0] != "b" {
 		t.Errorf("once answered: %v, %+v", ready, in.Answer)
 	}
 }
@@ -37,7 +37,7 @@ func TestAnOldAnswerCountsWhileItIsAskedAgain(t *testing.T) {
 	e := newElector()
 	var p Program
 	_, _, ask := p.Consult(e, &in)
-	p.Answered(ask, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	p.Answered(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
 	in.Now += AnswerAge
 	in.Answer = nil
 	ready, wake, ask := p.Consult(e, &in)
@@ -56,7 +56,7 @@ func TestWhatIsMeasuredIsNoOtherQuestion(t *testing.T) {
 	e := newElector()
 	var p Program
 	_, _, ask := p.Consult(e, &in)
-	p.Answered(ask, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	p.Answered(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
 	x := 7.0
 	g.node("b").Latency = &x
 	in.Snapshot = g.Snapshot
@@ -81,7 +81,7 @@ func TestTheProgramIsAskedAgainOnceItCanBe(t *testing.T) {
 	g.node("b").Priority = 500
 	in.Snapshot = g.Snapshot
 	in.Now += 2 * timeout
-	p.Answered(old, policy.Answer{Order: []string{"a", "b"}}, in.Now)
+	p.Answered(old, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
 	if ready, _, ask := p.Consult(e, &in); !ready || ask == nil || in.Answer.Err == "" {
 		t.Errorf("%v, %+v, asks %v", ready, in.Answer, ask)
 	}

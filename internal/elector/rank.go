@@ -163,7 +163,7 @@ func Refusals(r policy.Ranking) string {
 	}
 	var all []string
 	for _, entry := range r.Entries[:min(len(r.Entries), 5)] {
-		all = append(all, entry.Member.ID+": "+entry.Refused())
+		all = append(all, entry.Member.ID+": "+entry.RefusalReason())
 	}
 	if more := len(r.Entries) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))

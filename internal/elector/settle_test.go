@@ -117,7 +117,7 @@ func anyHouse(t *rapid.T) *house {
 	h.in.Overdue = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "overdue")
 	h.in.Revoke = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "revoke")
 	if rapid.Bool().Draw(t, "answered") {
-		h.in.Answer = &policy.Answer{Order: rapid.SliceOfNDistinct(anyID, 0, 5, rapid.ID).Draw(t, "answer")}
+		h.in.Answer = &policy.Answer{Ranking: rapid.SliceOfNDistinct(anyID, 0, 5, rapid.ID).Draw(t, "answer")}
 	}
 	switch rapid.IntRange(0, 4).Draw(t, "control") {
 	case 0:

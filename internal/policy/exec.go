@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// question is what an exec policy's program reads.
+// question is the input of an exec policy's ranking program.
 type question struct {
 	V        int              `json:"v"`
 	Cause    cluster.Cause    `json:"cause"`
@@ -36,7 +36,8 @@ type questionMember struct {
 	Score     *float64          `json:"score,omitempty"`
 }
 
-// QuestionKey tells questions apart that need an answer of their own. What nodes measure changes all the time, and does not.
+// QuestionKey returns a key that differs for questions that need different answers. Measurements change all the time and do
+// not count.
 func QuestionKey(in Input) string {
 	members := slices.Clone(in.Members)
 	for i := range members {
@@ -46,8 +47,8 @@ func QuestionKey(in Input) string {
 	return string(QuestionJSON(in))
 }
 
-// QuestionJSON puts an input into the words of an exec policy's program: the same for the same circumstances. Older registrations
-// of a node are left out.
+// QuestionJSON returns an input as the ranking program reads it; equal inputs give equal texts. Superseded registrations are
+// left out.
 func QuestionJSON(in Input) []byte {
 	c := in.Circumstances
 	q := question{V: 1, Cause: c.Cause, Previous: questionLeader{c.Node, c.Site}, Failed: append([]string{}, c.Failed...), Members: []questionMember{}}
@@ -65,29 +66,30 @@ func QuestionJSON(in Input) []byte {
 	slices.SortFunc(q.Members, func(a, b questionMember) int { return cmp.Compare(a.ID, b.ID) })
 	data, err := json.Marshal(q)
 	if err != nil {
-		// A latency or score that is no number; records can't hold one.
+		// Only a latency or score that is not a number gets here, and records cannot hold one.
 		panic(fmt.Sprintf("policy: %v", err))
 	}
 	return append(data, '\n')
 }
 
-// ParseAnswer reads the program's answer: a JSON list of ids, best first. Who is left out does not lead.
+// ParseAnswer parses the output of the ranking program: a JSON list of node ids, best first. Members that are not listed are
+// not eligible.
 func ParseAnswer(data []byte, in Input) Answer {
-	var order []string
+	var ids []string
 	d := json.NewDecoder(bytes.NewReader(data))
-	if err := d.Decode(&order); err != nil {
+	if err := d.Decode(&ids); err != nil {
 		return Answer{Err: fmt.Sprintf("its answer is not a JSON list of node ids: %v", err)}
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Answer{Err: "its answer has more than one JSON list"}
 	}
-	for i, id := range order {
+	for i, id := range ids {
 		if !slices.ContainsFunc(in.Members, func(m cluster.Member) bool { return m.ID == id }) {
 			return Answer{Err: fmt.Sprintf("its answer names %q, which is not a member", id)}
 		}
-		if slices.Contains(order[:i], id) {
+		if slices.Contains(ids[:i], id) {
 			return Answer{Err: fmt.Sprintf("its answer names %q twice", id)}
 		}
 	}
-	return Answer{Order: order}
+	return Answer{Ranking: ids}
 }

@@ -52,7 +52,7 @@ func TestTheProgramsAnswerIsAListOfMembers(t *testing.T) {
 		`["a", "b", "a"]`:  {nil, `names "a" twice`},
 	} {
 		got := ParseAnswer([]byte(text), in)
-		if !slices.Equal(got.Order, c.order) || (got.Err == "") != (c.err == "") || !strings.Contains(got.Err, c.err) {
+		if !slices.Equal(got.Ranking, c.order) || (got.Err == "") != (c.err == "") || !strings.Contains(got.Err, c.err) {
 			t.Errorf("%q: %+v, want %+v", text, got, c)
 		}
 	}

@@ -13,33 +13,33 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// exprMember is what an expression sees of a member.
+// exprMember is a member as expressions see it.
 type exprMember struct {
 	ID        string            `expr:"id"`
 	Site      string            `expr:"site"`
 	Priority  int               `expr:"priority"`
 	Labels    map[string]string `expr:"labels"`
 	Incumbent bool              `expr:"incumbent"`
-	// Score and Latency (ms) are as published, 0 if they are not; Known tells.
+	// Score and Latency (in ms) are as published, 0 if they are not known.
 	Score        float64 `expr:"score"`
 	Latency      float64 `expr:"latency"`
 	KnownScore   bool    `expr:"known_score"`
 	KnownLatency bool    `expr:"known_latency"`
 }
 
-// exprLeader is what it sees of the last leader.
+// exprLeader is the last leader as expressions see it.
 type exprLeader struct {
 	ID   string `expr:"id"`
 	Site string `expr:"site"`
 }
 
-// exprGroup is what a strategy's condition sees, exprEnv what the expression about a member sees.
+// exprGroup is the environment of a strategy's condition, exprEnv that of an expression about a member.
 type exprGroup struct {
 	Previous exprLeader   `expr:"previous"`
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
 	Members  []exprMember `expr:"members"`
-	Turn     func() bool  `expr:"__turn"` // see [turns]
+	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
 }
 
 type exprEnv struct {
@@ -48,12 +48,12 @@ type exprEnv struct {
 	Cause    string       `expr:"cause"`
 	Failed   []string     `expr:"failed_sites"`
 	Members  []exprMember `expr:"members"`
-	Turn     func() bool  `expr:"__turn"` // see [turns]
+	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
 }
 
 func memberOf(m cluster.Member, in Input) exprMember {
 	n := m.Node.Record
-	e := exprMember{ID: m.ID, Site: seen(n.Site), Priority: n.Priority, Labels: seenLabels(n.Labels), Incumbent: m.Name == in.Incumbent}
+	e := exprMember{ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels), Incumbent: m.Name == in.Incumbent}
 	if n.Score != nil {
 		e.Score, e.KnownScore = *n.Score, true
 	}
@@ -65,7 +65,7 @@ func memberOf(m cluster.Member, in Input) exprMember {
 
 func groupOf(in Input) exprGroup {
 	c := in.Circumstances
-	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Turn: turns(1)}
+	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Iterate: iterationBudget(1)}
 	for _, m := range in.Members {
 		g.Members = append(g.Members, memberOf(m, in))
 	}
@@ -74,10 +74,10 @@ func groupOf(in Input) exprGroup {
 }
 
 func envOf(g exprGroup, m exprMember) exprEnv {
-	return exprEnv{Member: m, Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Turn: turns(len(g.Members))}
+	return exprEnv{Member: m, Previous: g.Previous, Cause: g.Cause, Failed: g.Failed, Members: g.Members, Iterate: iterationBudget(len(g.Members))}
 }
 
-// compileFilter makes a filter of an expression. One that fails for a member is that member's verdict, no crash.
+// compileFilter returns a filter for an expression. If the expression fails for a member, that member is refused.
 func compileFilter(key, text string) (filter, error) {
 	program, err := compile(key, text, exprEnv{}, expr.AsBool())
 	return filter{name: "filter " + text, bind: func(in Input) func(cluster.Member) string {
@@ -85,29 +85,29 @@ func compileFilter(key, text string) (filter, error) {
 		return func(m cluster.Member) string {
 			got, err := run(program, envOf(group, memberOf(m, in)))
 			if err != nil {
-				return fmt.Sprintf("policy.filter %s fails: %s", text, oneLine(err))
+				return fmt.Sprintf("policy.filter %s failed: %s", text, oneLine(err))
 			}
 			if ok, _ := got.(bool); ok {
 				return ""
 			}
-			return "policy.filter says no: " + text
+			return "policy.filter does not hold: " + text
 		}
 	}}, err
 }
 
-// exprRanker ranks by an expression: a number, or true before false.
+// exprRanker ranks by the value of an expression: a number, or a boolean, true first.
 type exprRanker struct {
 	text    string
 	program *vm.Program
 }
 
-func compileRanker(key, text string) (Ranker, error) {
+func compileRanker(key, text string) (ranker, error) {
 	program, err := compile(key, text, exprEnv{}, expr.AsFloat64())
 	if err != nil {
 		var asBool error
 		if program, asBool = compile(key, text, exprEnv{}, expr.AsBool()); asBool != nil {
-			if errors.As(asBool, new(tooMuch)) {
-				err = asBool // it is a truth, and refused for another reason
+			if errors.As(asBool, new(limitError)) {
+				err = asBool // it is a boolean, refused for another reason
 			}
 			return nil, err
 		}
@@ -115,14 +115,14 @@ func compileRanker(key, text string) (Ranker, error) {
 	return exprRanker{text, program}, nil
 }
 
-func (r exprRanker) Name() string { return exprPreset }
+func (r exprRanker) name() string { return exprPreset }
 
-func (r exprRanker) For(in Input) func(cluster.Member) (float64, string) {
+func (r exprRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	group := groupOf(in)
 	return func(m cluster.Member) (float64, string) {
 		got, err := run(r.program, envOf(group, memberOf(m, in)))
 		if err != nil {
-			return worst, fmt.Sprintf("%s fails: %s", r.text, oneLine(err))
+			return unknownScore, fmt.Sprintf("%s failed: %s", r.text, oneLine(err))
 		}
 		switch v := got.(type) {
 		case bool:
@@ -135,7 +135,7 @@ func (r exprRanker) For(in Input) func(cluster.Member) (float64, string) {
 				return v, fmt.Sprintf("%s = %.6g", r.text, v)
 			}
 		}
-		return worst, fmt.Sprintf("%s is no number", r.text)
+		return unknownScore, fmt.Sprintf("%s is not a number", r.text)
 	}
 }
 
@@ -143,14 +143,14 @@ func (r exprRanker) For(in Input) func(cluster.Member) (float64, string) {
 type strategy struct {
 	when    string
 	use     string
-	program *vm.Program // nil holds always
+	program *vm.Program // nil if the condition always holds
 }
 
 func compileStrategies(rules cluster.Rules, all map[string]preset) ([]strategy, error) {
 	var list []strategy
 	for i, s := range rules.Strategies {
 		key := fmt.Sprintf("policy.strategies[%d]", i)
-		if err := known(all, key+".use", s.Use); err != nil {
+		if err := checkPreset(all, key+".use", s.Use); err != nil {
 			return nil, err
 		}
 		c := strategy{when: s.When, use: s.Use}
@@ -165,13 +165,14 @@ func compileStrategies(rules cluster.Rules, all map[string]preset) ([]strategy, 
 	return list, nil
 }
 
+// holds reports whether the strategy's condition holds.
 func (s strategy) holds(in Input) (bool, error) {
 	if s.program == nil {
 		return true, nil
 	}
 	got, err := run(s.program, groupOf(in))
 	if err != nil {
-		return false, fmt.Errorf("it fails: %s", oneLine(err))
+		return false, fmt.Errorf("it failed: %s", oneLine(err))
 	}
 	ok, _ := got.(bool)
 	return ok, nil

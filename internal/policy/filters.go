@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,31 +9,31 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Names of filters that the elector tells apart.
+// Names of filters that callers distinguish.
 const (
 	HealthFilter = "health"
 	CordonFilter = "cordon"
-	// ExcludedFilter keeps out who has failed, for a while.
+	// ExcludedFilter is the one for members that the watchdog has excluded.
 	ExcludedFilter = "excluded"
 )
 
-// filter says why a member may not lead, "" if it may.
+// filter decides whether a member is eligible. The functions that it binds return the reason why one is not, or "".
 type filter struct {
 	name string
-	// soft filters are put aside for the target of a forced move.
+	// soft filters do not apply to the target of a forced move.
 	soft bool
 	bind func(in Input) func(m cluster.Member) string
 }
 
-// plain is a filter that looks at one member at a time.
-func plain(name string, refuses func(m cluster.Member, in Input) string) filter {
+// memberFilter returns a filter that does not compare members.
+func memberFilter(name string, refuses func(m cluster.Member, in Input) string) filter {
 	return filter{name: name, bind: func(in Input) func(cluster.Member) string {
 		return func(m cluster.Member) string { return refuses(m, in) }
 	}}
 }
 
-// bound is the filter for one input.
-func (f filter) bound(in Input) func(m cluster.Member) string {
+// bindTo returns the filter for one input, which lets the target of a forced move pass if the filter is soft.
+func (f filter) bindTo(in Input) func(m cluster.Member) string {
 	refuses := f.bind(in)
 	if !f.soft || in.Move == nil || !in.Move.Force {
 		return refuses
@@ -45,13 +46,32 @@ func (f filter) bound(in Input) func(m cluster.Member) string {
 	}
 }
 
-// filters are those that hold under every preset.
-func filters(rules cluster.Rules) ([]filter, error) {
-	soft := []filter{
-		plain("eligible", func(m cluster.Member, _ Input) string { return m.Node.Record.Ineligible }),
-		plain(HealthFilter, unhealthy),
-		plain(CordonFilter, cordoned),
+// recordFilter and softFilters apply under every policy.
+var (
+	recordFilter = memberFilter("record", recordRefuses)
+	softFilters  = []filter{
+		memberFilter("eligible", func(m cluster.Member, _ Input) string { return m.Node.Record.Ineligible }),
+		memberFilter(HealthFilter, unhealthy),
+		memberFilter(CordonFilter, cordoned),
 	}
+)
+
+// CheckMember returns an error that says why a member is not eligible, whatever the policy in force: because of its record,
+// its own word, its health or a cordon. It returns nil if none of these is in the way. For the whole answer use
+// [Policy.Rank].
+func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
+	in := Input{Cordons: cordons}
+	for _, f := range append([]filter{recordFilter}, softFilters...) {
+		if why := f.bind(in)(m); why != "" {
+			return errors.New(why)
+		}
+	}
+	return nil
+}
+
+// filters compiles the filters that apply under every preset.
+func filters(rules cluster.Rules) ([]filter, error) {
+	soft := slices.Clone(softFilters)
 	soft = append(soft, constraints(rules)...)
 	for i, text := range rules.Filter {
 		f, err := compileFilter(fmt.Sprintf("policy.filter[%d]", i), text)
@@ -61,9 +81,9 @@ func filters(rules cluster.Rules) ([]filter, error) {
 		soft = append(soft, f)
 	}
 	all := []filter{
-		plain("record", recordRefuses),
-		plain("barred", func(m cluster.Member, in Input) string { return in.Barred[m.Name] }),
-		plain(ExcludedFilter, func(m cluster.Member, in Input) string { return in.Excluded[m.ID] }),
+		recordFilter,
+		memberFilter("barred", func(m cluster.Member, in Input) string { return in.Barred[m.Name] }),
+		memberFilter(ExcludedFilter, func(m cluster.Member, in Input) string { return in.Excluded[m.ID] }),
 	}
 	for _, f := range soft {
 		f.soft = true
@@ -77,7 +97,7 @@ func recordRefuses(m cluster.Member, _ Input) string {
 	case m.Superseded:
 		return "an older registration of a node that has registered again"
 	case !m.Node.Exists:
-		return "its znode below nodes is missing"
+		return "its znode under nodes is missing"
 	case m.Node.Err != nil:
 		return m.Node.Err.Error()
 	}
@@ -91,7 +111,7 @@ func unhealthy(m cluster.Member, _ Input) string {
 	return "unhealthy: " + m.Node.Record.Unhealthy
 }
 
-// cordoned lets a leader go on, unless it is to be drained.
+// cordoned keeps the leader only if a drain covers it.
 func cordoned(m cluster.Member, in Input) string {
 	for _, c := range in.Cordons {
 		if c.Meets(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
@@ -101,10 +121,11 @@ func cordoned(m cluster.Member, in Input) string {
 	return ""
 }
 
+// constraints returns the filters that the rules configure, besides expressions.
 func constraints(rules cluster.Rules) []filter {
 	var all []filter
 	add := func(name string, refuses func(n cluster.Node) string) {
-		all = append(all, plain(name, func(m cluster.Member, _ Input) string { return refuses(m.Node.Record) }))
+		all = append(all, memberFilter(name, func(m cluster.Member, _ Input) string { return refuses(m.Node.Record) }))
 	}
 	if rules.MinPriority != 0 {
 		add("min_priority", func(n cluster.Node) string {
@@ -120,7 +141,7 @@ func constraints(rules cluster.Rules) []filter {
 			if n.Labels[key] == want {
 				return ""
 			}
-			return fmt.Sprintf("has not the label %s=%s of policy.require_labels", key, want)
+			return fmt.Sprintf("does not have the label %s=%s that policy.require_labels demands", key, want)
 		})
 	}
 	if len(rules.ExcludeNodes) > 0 {

@@ -31,13 +31,13 @@ func TestFilters(t *testing.T) {
 		"min_priority":                           {cluster.Rules{MinPriority: 6}, Input{}, "c (b) (a)", "priority 5 is below policy.min_priority 6"},
 		"min_priority is enough":                 {cluster.Rules{MinPriority: 5}, Input{}, "b c (a)", ""},
 		"a negative min_priority":                {cluster.Rules{MinPriority: -1}, Input{}, "b a c", ""},
-		"require_labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, Input{}, "a (b) (c)", "has not the label rack=r1"},
+		"require_labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, Input{}, "a (b) (c)", "does not have the label rack=r1"},
 		"several labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1", "disk": "ssd"}}, Input{}, "(b) (a) (c)", "disk=ssd"},
 		"never":                                  {cluster.Rules{ExcludeNodes: []string{"x", "b"}}, Input{Incumbent: "b"}, "a c (b)", "policy.exclude_nodes names it"},
 		"disabled_sites":                         {cluster.Rules{DisabledSites: []string{"dc1"}}, Input{Incumbent: "b"}, "c (b) (a)", "policy.disabled_sites names its site dc1"},
-		"an expression":                          {cluster.Rules{Filter: []string{"member.priority > 1", "member.id != 'b'"}}, Input{}, "c (b) (a)", "policy.filter says no: member.id != 'b'"},
-		"an expression fails for one of them":    {cluster.Rules{Filter: []string{"member.id != 'b' || int(member.labels.rack) > 0"}}, Input{}, "a c (b)", "policy.filter member.id != 'b' || int(member.labels.rack) > 0 fails: "},
-		"an expression tells unknown from small": {cluster.Rules{Filter: []string{"member.known_score && member.score < 1"}}, Input{}, "c (b) (a)", "says no"},
+		"an expression":                          {cluster.Rules{Filter: []string{"member.priority > 1", "member.id != 'b'"}}, Input{}, "c (b) (a)", "policy.filter does not hold: member.id != 'b'"},
+		"an expression fails for one of them":    {cluster.Rules{Filter: []string{"member.id != 'b' || int(member.labels.rack) > 0"}}, Input{}, "a c (b)", "policy.filter member.id != 'b' || int(member.labels.rack) > 0 failed: "},
+		"an expression tells unknown from small": {cluster.Rules{Filter: []string{"member.known_score && member.score < 1"}}, Input{}, "c (b) (a)", "does not hold"},
 	} {
 		c.in.Members = []cluster.Member{member("a", "dc1", 1, 1, label("rack", "r1")), member("b", "dc1", 5, 2), member("c", "dc2", 9, 3, label("rack", "r2"), score(0.5))}
 		c.rules.Sites = map[string]int{"dc1": 1}
@@ -45,7 +45,7 @@ func TestFilters(t *testing.T) {
 		if got := places(r); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if why := entry(t, r, "b").Refused(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
+		if why := entry(t, r, "b").RefusalReason(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s: b is refused by %q, want %q", name, why, c.why)
 		}
 	}
@@ -102,6 +102,31 @@ func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
 		in.Move = &cluster.Move{Node: "c", Force: true}
 		if entry(t, p.Rank(in), "b").Allowed() {
 			t.Errorf("%s: let in by the force for another", name)
+		}
+	}
+}
+
+// What keeps a member from leading under any policy is the same as in a ranking.
+func TestCheckMemberAgreesWithTheRanking(t *testing.T) {
+	cordons := []cluster.Cordon{{Order: cluster.Order{By: "ann@host"}, Node: "b"}}
+	for name, change := range map[string]func(m *cluster.Member){
+		"nothing":        func(*cluster.Member) {},
+		"ineligible":     func(m *cluster.Member) { m.Node.Record.Ineligible = "its disk is full" },
+		"unhealthy":      func(m *cluster.Member) { m.Node.Record.Unhealthy = "exit status 2" },
+		"cordoned":       func(m *cluster.Member) { m.ID = "b" },
+		"superseded":     func(m *cluster.Member) { m.Superseded = true },
+		"no record":      func(m *cluster.Member) { m.Node = cluster.Slot[cluster.Node]{} },
+		"damaged record": func(m *cluster.Member) { m.Node.Err = errors.New("damaged") },
+	} {
+		m := member("a", "dc1", 1, 1)
+		change(&m)
+		want := policyOf(t, cluster.Rules{}).Rank(Input{Members: []cluster.Member{m}, Cordons: cordons}).Entries[0].RefusalReason()
+		got := ""
+		if err := CheckMember(m, cordons); err != nil {
+			got = err.Error()
+		}
+		if got != want || (want == "") != (name == "nothing") {
+			t.Errorf("%s: %q, the ranking says %q", name, got, want)
 		}
 	}
 }

@@ -90,13 +90,13 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Add([]byte(`[] {}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a := ParseAnswer(data, fuzzed())
-		if a.Err != "" && a.Order != nil {
-			t.Errorf("%q: %v although %s", data, a.Order, a.Err)
+		if a.Err != "" && a.Ranking != nil {
+			t.Errorf("%q: %v although %s", data, a.Ranking, a.Err)
 		}
 		seen := make(map[string]bool)
-		for _, id := range a.Order {
+		for _, id := range a.Ranking {
 			if seen[id] || !strings.Contains("abc", id) || id == "" {
-				t.Errorf("%q: %q", data, a.Order)
+				t.Errorf("%q: %q", data, a.Ranking)
 			}
 			seen[id] = true
 		}

@@ -12,26 +12,26 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// What an expression may cost. It comes out of a znode, and every elector evaluates it for every member, in its loop.
+// The limits of an expression. It is read from a znode, and the elector evaluates it for every member in its event loop.
 const (
-	// maxText bounds it in bytes, maxNodes in operators and operands, maxLoops how deep loops are in one another.
+	// maxText is its length in bytes, maxNodes the number of its operators and operands, maxLoops how deep loops nest.
 	maxText  = 4096
 	maxNodes = 500
 	maxLoops = 2
-	// maxRange bounds a..b.
+	// maxRange is the number of values of a range a..b.
 	maxRange = 100
-	// maxPattern bounds what a regular expression is compiled to, in instructions.
+	// maxPattern is the size of a compiled regular expression, in instructions.
 	maxPattern = 2000
-	// maxTurns bounds the turns of all loops while all members are ranked, so that each has its share; maxMemory what lists
-	// an evaluation makes, in items.
-	maxTurns  = 1_000_000
-	maxMemory = 100_000
-	// maxSeen bounds what an expression sees of a text that a member has published.
-	maxSeen = 1024
+	// maxIterations is the number of loop iterations while all members are ranked; each evaluation has an equal share.
+	// maxMemory is the number of list items that one evaluation may create.
+	maxIterations = 1_000_000
+	maxMemory     = 100_000
+	// maxInput is how many bytes of a text published by a member an expression sees.
+	maxInput = 1024
 )
 
-// functions are those of the language that depend on nothing but what they are given, not on the time nor on the order of a
-// map, which is none; and that make no more of it than it was.
+// functions are the builtins that expressions may use: those that depend only on their arguments, not on the time or the
+// order of a map, and whose result is not larger than their arguments.
 var functions = []string{
 	"all", "none", "any", "one", "filter", "map", "find", "findIndex", "findLast", "findLastIndex", "count", "sum", "sortBy",
 	"len", "abs", "ceil", "floor", "round", "int", "float", "min", "max", "mean", "median",
@@ -39,11 +39,11 @@ var functions = []string{
 	"first", "last", "get", "take", "reverse", "sort",
 }
 
-// turnName is what a loop calls at each turn.
-const turnName = "__turn"
+// iterateName is the function that a loop calls at each iteration.
+const iterateName = "__iterate"
 
-// offered are the options that keep to it.
-func offered() []expr.Option {
+// languageOptions returns the compiler options that restrict expressions to what is supported.
+func languageOptions() []expr.Option {
 	options := []expr.Option{expr.DisableAllBuiltins(), expr.MaxNodes(maxNodes)}
 	for _, name := range functions {
 		options = append(options, expr.EnableBuiltin(name))
@@ -51,40 +51,40 @@ func offered() []expr.Option {
 	return options
 }
 
-// tooMuch says that an expression could cost too much, or asks for what is not offered.
-type tooMuch struct{ why string }
+// limitError is the error for an expression that could cost too much, or uses what is not supported.
+type limitError struct{ reason string }
 
-func (e tooMuch) Error() string { return e.why }
+func (e limitError) Error() string { return e.reason }
 
-// limits looks through a parsed expression for what would make it cost too much, and has loops count their turns.
+// limits checks a parsed expression against the limits, and makes its loops count their iterations.
 type limits struct {
-	err   error            // the first refusal
-	loops map[ast.Node]int // how deep loops are in one another below a node that is one
+	err   error            // the first violation
+	loops map[ast.Node]int // for each loop, how deep the loops nest at it and below it
 }
 
 func (l *limits) refuse(format string, args ...any) {
 	if l.err == nil {
-		l.err = tooMuch{fmt.Sprintf(format, args...)}
+		l.err = limitError{fmt.Sprintf(format, args...)}
 	}
 }
 
-// Visit is called for what a node consists of before it is for the node.
+// Visit is called for the children of a node before the node itself.
 func (l *limits) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.VariableDeclaratorNode:
-		// Its value could be put together with itself again and again.
-		l.refuse("let is not offered to policies")
+		// Its value could be combined with itself again and again.
+		l.refuse("let is not supported in policies")
 	case *ast.IdentifierNode:
-		if n.Value == turnName {
-			l.refuse("unknown name %s", turnName)
+		if n.Value == iterateName {
+			l.refuse("unknown name %s", iterateName)
 		}
 	case *ast.BinaryNode:
 		l.operator(n)
 	case *ast.PredicateNode:
-		turn := &ast.CallNode{Callee: &ast.IdentifierNode{Value: turnName}}
-		n.Node = &ast.SequenceNode{Nodes: []ast.Node{turn, n.Node}}
+		iterate := &ast.CallNode{Callee: &ast.IdentifierNode{Value: iterateName}}
+		n.Node = &ast.SequenceNode{Nodes: []ast.Node{iterate, n.Node}}
 	case *ast.BuiltinNode:
-		if !slices.Contains(functions, n.Name) { // the language gives some of its loops to everybody
+		if !slices.Contains(functions, n.Name) { // some loops cannot be disabled in the language
 			l.refuse("unknown name %s", n.Name)
 		}
 		l.loop(node, n)
@@ -94,41 +94,41 @@ func (l *limits) Visit(node *ast.Node) {
 func (l *limits) operator(n *ast.BinaryNode) {
 	switch n.Operator {
 	case "..":
-		from, okFrom := whole(n.Left)
-		to, okTo := whole(n.Right)
+		from, okFrom := integerLiteral(n.Left)
+		to, okTo := integerLiteral(n.Right)
 		if !okFrom || !okTo || to-from >= maxRange {
-			l.refuse("a range must be written with its numbers, and have at most %d", maxRange)
+			l.refuse("a range must be written with literal numbers, and have at most %d values", maxRange)
 		}
 	case "+":
 		if !number(n.Left) || !number(n.Right) {
-			l.refuse("+ is for numbers: texts are not put together in policies")
+			l.refuse("+ is for numbers: policies do not concatenate strings")
 		}
 	case "==", "!=":
 		if !scalar(n.Left) && !scalar(n.Right) {
-			l.refuse("%s is for numbers and texts: whole lists and members are not compared", n.Operator)
+			l.refuse("%s is for numbers and strings: lists and members cannot be compared", n.Operator)
 		}
 	case "in":
 		if !scalar(n.Left) {
-			l.refuse("in looks for a number or a text: whole lists and members are not compared")
+			l.refuse("in looks for a number or a string: lists and members cannot be compared")
 		}
 	case "matches":
 		l.pattern(n.Right)
 	}
 }
 
-// pattern refuses what would be compiled again at each turn, or takes many steps for each byte of a text.
+// pattern rejects patterns that would be compiled at each iteration, or need many steps for each byte of a text.
 func (l *limits) pattern(n ast.Node) {
 	text, ok := n.(*ast.StringNode)
 	if !ok {
-		l.refuse("a pattern must be written as it is, in quotes")
+		l.refuse("a pattern must be a string literal")
 		return
 	}
 	re, err := syntax.Parse(text.Value, syntax.Perl)
 	if err != nil {
-		return // the compiler says so
+		return // the compiler reports it
 	}
 	if prog, err := syntax.Compile(re.Simplify()); err == nil && len(prog.Inst) > maxPattern {
-		l.refuse("the pattern %.40q is too large: it repeats too much", text.Value)
+		l.refuse("the pattern %.40q is too large: it has too many repetitions", text.Value)
 	}
 }
 
@@ -141,11 +141,11 @@ func (l *limits) loop(node *ast.Node, n *ast.BuiltinNode) {
 	ast.Walk(node, &below)
 	l.loops[n] = below.depth + 1
 	if l.loops[n] == maxLoops+1 {
-		l.refuse("more than %d loops (%s ...) are in one another", maxLoops, n.Name)
+		l.refuse("more than %d loops (%s ...) are nested", maxLoops, n.Name)
 	}
 }
 
-// deepest finds the deepest of the loops that are known already.
+// deepest finds how deep the loops that are already known nest below a node.
 type deepest struct {
 	known map[ast.Node]int
 	depth int
@@ -153,13 +153,13 @@ type deepest struct {
 
 func (d *deepest) Visit(node *ast.Node) { d.depth = max(d.depth, d.known[*node]) }
 
-// whole is an integer as it is written.
-func whole(n ast.Node) (int, bool) {
+// integerLiteral returns the value of a literal integer.
+func integerLiteral(n ast.Node) (int, bool) {
 	switch n := n.(type) {
 	case *ast.IntegerNode:
 		return n.Value, n.Value < 1<<31
 	case *ast.UnaryNode:
-		value, ok := whole(n.Node)
+		value, ok := integerLiteral(n.Node)
 		return -value, ok && n.Operator == "-"
 	}
 	return 0, false
@@ -178,13 +178,13 @@ func scalar(n ast.Node) bool {
 	return t != nil && (t.Kind() == reflect.String || t.Kind() == reflect.Bool)
 }
 
-// compile type-checks an expression, and refuses one that could cost too much.
+// compile type-checks an expression and rejects one that exceeds the limits.
 func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%s: %w", key, tooMuch{fmt.Sprintf("an expression of %d bytes, more than %d", len(text), maxText)})
+		return nil, fmt.Errorf("%s: %w", key, limitError{fmt.Sprintf("an expression of %d bytes, more than %d", len(text), maxText)})
 	}
 	l := &limits{loops: make(map[ast.Node]int)}
-	program, err := expr.Compile(text, slices.Concat([]expr.Option{expr.Env(env), expr.Patch(l)}, offered(), more)...)
+	program, err := expr.Compile(text, slices.Concat([]expr.Option{expr.Env(env), expr.Patch(l)}, languageOptions(), more)...)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %s", key, oneLine(err))
@@ -194,44 +194,45 @@ func compile(key, text string, env any, more ...expr.Option) (*vm.Program, error
 	return program, nil
 }
 
-// oneLine keeps the position that the error names, and drops the drawing of it.
+// oneLine returns the first line of a compiler's error, which has the position; the rest draws it.
 func oneLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return first
 }
 
-// run evaluates an expression. It never takes long, see [maxTurns].
+// run evaluates an expression, within [maxIterations] and [maxMemory].
 func run(program *vm.Program, env any) (any, error) {
 	machine := vm.VM{MemoryBudget: maxMemory}
 	return machine.Run(program, env)
 }
 
-// turns counts the turns of the loops of one evaluation, one of shares many.
-func turns(shares int) func() bool {
-	left := maxTurns / max(shares, 1)
+// iterationBudget returns a function that counts the loop iterations of one evaluation out of shares many, and panics when
+// its share of maxIterations is used up; the virtual machine turns that into an error.
+func iterationBudget(shares int) func() bool {
+	left := maxIterations / max(shares, 1)
 	return func() bool {
 		if left--; left < 0 {
-			panic("its loops take too many turns")
+			panic("its loops have too many iterations")
 		}
 		return true
 	}
 }
 
-// seen is as much of a text as an expression sees.
-func seen(text string) string { return text[:min(len(text), maxSeen)] }
+// truncate returns as much of a text as an expression sees.
+func truncate(text string) string { return text[:min(len(text), maxInput)] }
 
-// seenLabels copies labels only if one of them is too long.
-func seenLabels(labels map[string]string) map[string]string {
+// truncateLabels truncates the values of labels; it copies them only if one is too long.
+func truncateLabels(labels map[string]string) map[string]string {
 	long := false
 	for _, value := range labels {
-		long = long || len(value) > maxSeen
+		long = long || len(value) > maxInput
 	}
 	if !long {
 		return labels
 	}
 	short := make(map[string]string, len(labels))
 	for name, value := range labels {
-		short[name] = seen(value)
+		short[name] = truncate(value)
 	}
 	return short
 }

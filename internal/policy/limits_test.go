@@ -26,21 +26,21 @@ func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"true or '" + strings.Repeat("x", maxText) + "' == ''": fmt.Sprintf("more than %d", maxText),
 		"1 == 1" + strings.Repeat(" and 1 == 1", maxNodes/2):   "exceeds maximum allowed nodes",
-		loops: "more than 2 loops (any ...) are in one another",
+		loops: "more than 2 loops (any ...) are nested",
 		"any(filter(map(members, .priority), # > 1), # > 2)": "more than 2 loops (any ...)",
-		"count(1..1000000) > 1":                              "a range must be written with its numbers, and have at most 100",
+		"count(1..1000000) > 1":                              "a range must be written with literal numbers, and have at most 100 values",
 		"count(1..member_count, true) > 1":                   "unknown name",
 		"count(-200..-1, true) > 1":                          "a range must be written",
 		"len(1..len(members)) > 1":                           "a range must be written",
 		"any(members, .id in map(1..len(members), 'a'))":     "a range must be written",
-		"let a = 'x'; a == 'y'":                              "let is not offered",
+		"let a = 'x'; a == 'y'":                              "let is not supported",
 		"cause + cause == 'x'":                               "+ is for numbers",
 		"first(failed_sites) + 'a' == 'x'":                   "+ is for numbers",
-		"members == members":                                 "== is for numbers and texts",
-		"[members] != [members]":                             "!= is for numbers and texts",
-		"members in [members]":                               "in looks for a number or a text",
-		"cause matches previous.id":                          "a pattern must be written as it is",
-		"cause matches 'a{900}b{900}c{900}'":                 "is too large: it repeats too much",
+		"members == members":                                 "== is for numbers and strings",
+		"[members] != [members]":                             "!= is for numbers and strings",
+		"members in [members]":                               "in looks for a number or a string",
+		"cause matches previous.id":                          "a pattern must be a string literal",
+		"cause matches 'a{900}b{900}c{900}'":                 "is too large: it has too many repetitions",
 		"repeat('x', 1000000) == ''":                         "unknown name repeat",
 		"replace(cause, '', 'xxxx') == ''":                   "unknown name replace",
 		"join(map(members, .id)) == ''":                      "unknown name join",
@@ -53,7 +53,7 @@ func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
 		"len(groupBy(members, .site)) == 1":                  "unknown name groupBy",
 		"len(uniq(members)) == 1":                            "unknown name uniq",
 		"now().Unix() > 1":                                   "unknown name now",
-		"__turn()":                                           "unknown name __turn",
+		"__iterate()":                                           "unknown name __iterate",
 	} {
 		for key, rules := range everywhere(text) {
 			_, err := New(cluster.Policy{Rules: rules})
@@ -79,7 +79,7 @@ func TestExpressionsThatPeopleWriteAreTaken(t *testing.T) {
 				continue
 			}
 			for _, e := range p.Rank(fuzzed()).Entries {
-				if why := e.Refused(); strings.Contains(why, "fails") {
+				if why := e.RefusalReason(); strings.Contains(why, "fails") {
 					t.Errorf("%s as %s: %s", text, key, why)
 				}
 			}
@@ -100,7 +100,7 @@ func large(n int) Input {
 func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
 	const text = "count(members, any(members, .id == 'nobody')) == 0"
 	p := policyOf(t, cluster.Rules{Filter: []string{text}})
-	if why := p.Rank(large(30)).Entries[0].Refused(); why != "" {
+	if why := p.Rank(large(30)).Entries[0].RefusalReason(); why != "" {
 		t.Errorf("30 members: %s", why)
 	}
 	program, err := compile("policy.filter", text, exprEnv{}, expr.AsBool())
@@ -110,9 +110,9 @@ func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
 	in := large(99)
 	for shares, fails := range map[int]bool{99: false, 110: true, 100_000: true, 10_000_000: true} {
 		env := envOf(groupOf(in), memberOf(in.Members[0], in))
-		env.Turn = turns(shares)
+		env.Iterate = iterationBudget(shares)
 		_, err := run(program, env)
-		if (err != nil) != fails || (fails && !strings.Contains(err.Error(), "its loops take too many turns")) {
+		if (err != nil) != fails || (fails && !strings.Contains(err.Error(), "its loops have too many iterations")) {
 			t.Errorf("one of %d: %v", shares, err)
 		}
 	}
@@ -120,12 +120,12 @@ func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
 
 func TestListsTakeBoundedMemory(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Filter: []string{"len(map(1..100, map(1..100, [#, #, #, #, #, #, #, #, #]))) > 0"}})
-	if why := p.Rank(large(1)).Entries[0].Refused(); !strings.Contains(why, "memory budget exceeded") {
+	if why := p.Rank(large(1)).Entries[0].RefusalReason(); !strings.Contains(why, "memory budget exceeded") {
 		t.Error(why)
 	}
 	in := large(1)
 	p = policyOf(t, cluster.Rules{Filter: []string{"all(members, " + strings.Repeat("len(map(1..100, [#, #])) > 0 and ", 20) + "true)"}})
-	if why := p.Rank(in).Entries[0].Refused(); why != "" {
+	if why := p.Rank(in).Entries[0].RefusalReason(); why != "" {
 		t.Error(why)
 	}
 }
@@ -134,7 +134,7 @@ func TestListsTakeBoundedMemory(t *testing.T) {
 func TestExpressionsSeeTheBeginningOfATextOnly(t *testing.T) {
 	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 0, label("junk", strings.Repeat("x,", 200_000)))}}
 	p := policyOf(t, cluster.Rules{Filter: []string{`len(member.labels.junk) == 1024 and all(split(member.labels.junk, ","), true)`}})
-	if why := p.Rank(in).Entries[0].Refused(); why != "" {
+	if why := p.Rank(in).Entries[0].RefusalReason(); why != "" {
 		t.Error(why)
 	}
 	if n := len(in.Members[0].Node.Record.Labels["junk"]); n != 400_000 {
@@ -150,7 +150,7 @@ func TestTheLimitsAreDocumented(t *testing.T) {
 	text := strings.Join(strings.Fields(string(data)), " ")
 	for _, want := range []string{
 		"`" + strings.Join(functions, "`, `") + "`", fmt.Sprintf("%d bytes", maxText), fmt.Sprintf("%d operators and operands", maxNodes),
-		fmt.Sprintf("at most %d numbers", maxRange), fmt.Sprintf("first %d bytes", maxSeen), "1,000,000 turns", "100,000 items",
+		fmt.Sprintf("at most %d numbers", maxRange), fmt.Sprintf("first %d bytes", maxInput), "1,000,000 turns", "100,000 items",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/policies.md does not say %q", want)

@@ -62,11 +62,11 @@ func TestAnExpressionThatFailsIsThatMembersVerdict(t *testing.T) {
 		want  string
 		words string // of b
 	}{
-		"conversion":        {cluster.Rules{Type: "expr", Expr: "int(member.labels.rack)"}, "c a b", "int(member.labels.rack) fails: "},
-		"in a list":         {cluster.Rules{Rank: []string{"expr: int(member.labels.rack)"}}, "c a b", "int(member.labels.rack) fails: "},
-		"behind all others": {cluster.Rules{Type: "expr", Expr: "-int(member.labels.rack)"}, "a c b", "-int(member.labels.rack) fails: "},
-		"out of range":      {cluster.Rules{Type: "expr", Expr: "[1, 2][len(member.labels) == 0 ? 9 : 0]"}, "a c b", "fails: "},
-		"no number":         {cluster.Rules{Type: "expr", Expr: "member.id == 'b' ? 0.0 / member.score : 1"}, "a c b", "is no number"},
+		"conversion":        {cluster.Rules{Type: "expr", Expr: "int(member.labels.rack)"}, "c a b", "int(member.labels.rack) failed: "},
+		"in a list":         {cluster.Rules{Rank: []string{"expr: int(member.labels.rack)"}}, "c a b", "int(member.labels.rack) failed: "},
+		"behind all others": {cluster.Rules{Type: "expr", Expr: "-int(member.labels.rack)"}, "a c b", "-int(member.labels.rack) failed: "},
+		"out of range":      {cluster.Rules{Type: "expr", Expr: "[1, 2][len(member.labels) == 0 ? 9 : 0]"}, "a c b", "failed: "},
+		"no number":         {cluster.Rules{Type: "expr", Expr: "member.id == 'b' ? 0.0 / member.score : 1"}, "a c b", "is not a number"},
 		"all of them can":   {cluster.Rules{Type: "expr", Expr: "len(member.labels)"}, "a c b", "len(member.labels) = 0"},
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 2, label("rack", "3")), member("b", "dc1", 1, 1), member("c", "dc1", 1, 3, label("rack", "7"))}}

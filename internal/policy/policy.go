@@ -1,5 +1,6 @@
-// Package policy decides which members may lead and who is the best of them, and says why. A policy is a list of
-// filters and a list of rankers, compared lexicographically. It is pure.
+// Package policy decides which members are eligible, ranks them, and explains both. A policy is a list of filters, all of
+// which a member must pass, and a list of rankers, whose scores are compared lexicographically (docs/policies.md). It is
+// pure.
 package policy
 
 import (
@@ -10,37 +11,37 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Input is what a ranking is made from.
+// Input is everything that a ranking depends on besides the policy.
 type Input struct {
 	Members []cluster.Member
-	// Incumbent is the incarnation that is elected and whose attempt goes on; empty if there is none.
+	// Incumbent is the incarnation that is elected and whose attempt is not over; empty if there is none.
 	Incumbent string
-	// Circumstances are those of the election, or of the decision that stands.
+	// Circumstances are those of the election, or of the decision in force.
 	Circumstances cluster.Circumstances
 	// Barred names incarnations that must not be chosen, with the reason.
 	Barred map[string]string
 	// Excluded names nodes that the watchdog has excluded, with the reason.
 	Excluded map[string]string
-	// Cordons are those in force, Move the one in force, nil for none.
+	// Cordons are the cordons in force, Move is the move in force or nil.
 	Cordons []cluster.Cordon
 	Move    *cluster.Move
-	// Answer is that of the exec policy's program, nil while there is none.
+	// Answer is the ranking program's, nil while there is none.
 	Answer *Answer
 }
 
-// Answer is the ranking of an exec policy's program, best first, by node id; or why there is none.
+// Answer is the answer of an exec policy's ranking program: node ids, best first; or Err, the reason why there is none.
 type Answer struct {
-	Order []string
-	Err   string
+	Ranking []string
+	Err     string
 }
 
-// Ranker gives each member of an input a score, higher first, and the score in words; none if it is not worth any.
-type Ranker interface {
-	Name() string
-	For(in Input) func(m cluster.Member) (score float64, words string)
+// ranker gives each member of an input a score, the highest first, and describes it in words, which may be empty.
+type ranker interface {
+	name() string
+	bind(in Input) func(m cluster.Member) (score float64, words string)
 }
 
-// Policy ranks members. It is immutable.
+// Policy is a compiled policy. It is immutable.
 type Policy struct {
 	Revision   int64
 	Rules      cluster.Rules
@@ -49,10 +50,10 @@ type Policy struct {
 	presets    map[string]preset
 }
 
-// New compiles a policy record. The error names the key at fault.
+// New compiles a policy record. The error names the setting at fault.
 func New(rec cluster.Policy) (*Policy, error) {
 	p := &Policy{Revision: rec.Revision, Rules: rec.Rules}
-	err := checkNumbers(rec.Rules)
+	err := checkValues(rec.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +69,8 @@ func New(rec cluster.Policy) (*Policy, error) {
 	return p, nil
 }
 
-// checkNumbers refuses what makes no sense, should somebody else have written the record.
-func checkNumbers(r cluster.Rules) error {
+// checkValues rejects values that the configuration would reject: the record may come from elsewhere.
+func checkValues(r cluster.Rules) error {
 	if !slices.Contains([]string{"", cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, r.Failback) {
 		return fmt.Errorf("election.failback.mode: %q is not one of immediate, delayed, manual", r.Failback)
 	}
@@ -82,18 +83,18 @@ func checkNumbers(r cluster.Rules) error {
 	return nil
 }
 
-// Rank orders the members. It is deterministic: the incarnation breaks the last tie.
+// Rank ranks the members, those that are eligible first. It is deterministic: the incarnation breaks the last tie.
 func (p *Policy) Rank(in Input) Ranking {
-	use, notes, unanswered := p.choose(in)
-	rankers := append([]Ranker{moveRanker{}}, use.rankers...)
+	use, notes, unanswered := p.choosePreset(in)
+	rankers := append([]ranker{moveRanker{}}, use.rankers...)
 	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
 	for i, r := range rankers {
-		scorers[i] = r.For(in)
+		scorers[i] = r.bind(in)
 	}
 	filters := slices.Concat(p.filters, use.filters)
 	refusers := make([]func(cluster.Member) string, len(filters))
 	for i, f := range filters {
-		refusers[i] = f.bound(in)
+		refusers[i] = f.bindTo(in)
 	}
 	entries := make([]Entry, 0, len(in.Members))
 	for _, m := range in.Members {
@@ -105,7 +106,7 @@ func (p *Policy) Rank(in Input) Ranking {
 		}
 		for i, score := range scorers {
 			value, words := score(m)
-			e.Scores = append(e.Scores, Score{rankers[i].Name(), value, words})
+			e.Scores = append(e.Scores, Score{rankers[i].name(), value, words})
 		}
 		entries = append(entries, e)
 	}
@@ -122,13 +123,13 @@ func (p *Policy) Rank(in Input) Ranking {
 	return Ranking{Entries: entries, Preset: use.name, Notes: notes, Unanswered: unanswered}
 }
 
-// choose finds the preset that decides: that of the first strategy whose condition holds, else the policy's type.
-func (p *Policy) choose(in Input) (use preset, notes []string, unanswered bool) {
+// choosePreset returns the preset to rank by: that of the first strategy whose condition holds, else the policy's type.
+func (p *Policy) choosePreset(in Input) (use preset, notes []string, unanswered bool) {
 	name := p.typeName()
 	for _, s := range p.strategies {
 		holds, err := s.holds(in)
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("the strategy %q is passed over: %v", s.when, err))
+			notes = append(notes, fmt.Sprintf("the strategy %q is skipped: %v", s.when, err))
 			continue
 		}
 		if holds {
@@ -141,7 +142,7 @@ func (p *Policy) choose(in Input) (use preset, notes []string, unanswered bool) 
 		if in.Answer != nil {
 			why = in.Answer.Err
 		}
-		notes = append(notes, fmt.Sprintf("exec has no ranking, %s decides: %s", fallback(p.Rules), why))
+		notes = append(notes, fmt.Sprintf("exec has no ranking, %s is used instead: %s", fallback(p.Rules), why))
 		name, unanswered = fallback(p.Rules), true
 	}
 	return p.presets[name], notes, unanswered
@@ -154,22 +155,22 @@ func (p *Policy) typeName() string {
 	return p.Rules.Type
 }
 
-// WantsAnswer tells that under this input the ranking is that of an exec policy's program.
+// WantsAnswer reports whether the ranking program decides under this input.
 func (p *Policy) WantsAnswer(in Input) bool {
 	in.Answer = &Answer{}
-	use, _, _ := p.choose(in)
+	use, _, _ := p.choosePreset(in)
 	return use.name == execPreset
 }
 
-// Problems are what is odd about the policy among these members, though it can be used.
+// Problems returns what looks like a mistake in the policy, given these members, although it can be used.
 func (p *Policy) Problems(members []cluster.Member) []string {
-	here := make(map[string]bool)
+	sites := make(map[string]bool)
 	for _, m := range members {
-		here[m.Node.Record.Site] = true
+		sites[m.Node.Record.Site] = true
 	}
 	var missing []string
 	for site := range p.Rules.Sites {
-		if !here[site] {
+		if !sites[site] {
 			missing = append(missing, site)
 		}
 	}
@@ -177,5 +178,5 @@ func (p *Policy) Problems(members []cluster.Member) []string {
 		return nil
 	}
 	slices.Sort(missing)
-	return []string{fmt.Sprintf("policy.sites names %s, where no member is", strings.Join(missing, ", "))}
+	return []string{fmt.Sprintf("policy.sites names %s, which no member is at", strings.Join(missing, ", "))}
 }

@@ -125,8 +125,8 @@ func TestEveryRefusalIsKept(t *testing.T) {
 	for _, refusal := range r.Entries[0].Refusals {
 		filters = append(filters, refusal.Filter)
 	}
-	if want := []string{"eligible", HealthFilter, "exclude_nodes"}; !slices.Equal(filters, want) || r.Entries[0].Refused() != "its disk is full" {
-		t.Errorf("refused by %v, first %q; want %v", filters, r.Entries[0].Refused(), want)
+	if want := []string{"eligible", HealthFilter, "exclude_nodes"}; !slices.Equal(filters, want) || r.Entries[0].RefusalReason() != "its disk is full" {
+		t.Errorf("refused by %v, first %q; want %v", filters, r.Entries[0].RefusalReason(), want)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 		sites []string
 		want  string
 	}{
-		"some have none":  {[]string{"dc1"}, "policy.sites names dc7, dc9, where no member is"},
+		"some have none":  {[]string{"dc1"}, "policy.sites names dc7, dc9, which no member is at"},
 		"all have one":    {[]string{"dc1", "dc7", "dc9", "dc5"}, ""},
 		"nobody is there": {nil, ""},
 	} {

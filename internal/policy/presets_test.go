@@ -109,16 +109,16 @@ func TestExecFollowsItsProgram(t *testing.T) {
 		preset string
 		note   string
 	}{
-		"it answers":                   {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"c", "a", "b"}}, "c a b", "exec", ""},
-		"it has not answered":          {cluster.Rules{Type: "exec"}, nil, "b a c", "priority", "exec has no ranking, priority decides: its program has not answered"},
-		"it fails":                     {cluster.Rules{Type: "exec", Fallback: "node-id"}, &Answer{Order: []string{"c"}, Err: "exit status 1"}, "a b c", "node-id", "exec has no ranking, node-id decides: exit status 1"},
-		"it names unknown nodes":       {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"x", "c", "y", "b", "a"}}, "c b a", "exec", ""},
-		"it names one twice":           {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"c", "a", "c", "b"}}, "c a b", "exec", ""},
-		"it leaves members out":        {cluster.Rules{Type: "exec"}, &Answer{Order: []string{"c"}}, "c (a) (b)", "exec", ""},
+		"it answers":                   {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "b"}}, "c a b", "exec", ""},
+		"it has not answered":          {cluster.Rules{Type: "exec"}, nil, "b a c", "priority", "exec has no ranking, priority is used instead: its program has not answered"},
+		"it fails":                     {cluster.Rules{Type: "exec", Fallback: "node-id"}, &Answer{Ranking: []string{"c"}, Err: "exit status 1"}, "a b c", "node-id", "exec has no ranking, node-id is used instead: exit status 1"},
+		"it names unknown nodes":       {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"x", "c", "y", "b", "a"}}, "c b a", "exec", ""},
+		"it names one twice":           {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "c", "b"}}, "c a b", "exec", ""},
+		"it leaves members out":        {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c"}}, "c (a) (b)", "exec", ""},
 		"it names nobody":              {cluster.Rules{Type: "exec"}, &Answer{}, "(a) (b) (c)", "exec", ""},
-		"filters hold under it":        {cluster.Rules{Type: "exec", ExcludeNodes: []string{"c"}}, &Answer{Order: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
-		"the fallback may be a list":   {cluster.Rules{Type: "exec", Rank: []string{"node-id"}, Fallback: "rank", Strategies: []cluster.Strategy{{Use: "exec"}}}, nil, "a b c", "rank", "rank decides"},
-		"another type ignores answers": {cluster.Rules{Type: "node-id"}, &Answer{Order: []string{"c"}}, "a b c", "node-id", ""},
+		"filters hold under it":        {cluster.Rules{Type: "exec", ExcludeNodes: []string{"c"}}, &Answer{Ranking: []string{"c", "a", "b"}}, "a b (c)", "exec", ""},
+		"the fallback may be a list":   {cluster.Rules{Type: "exec", Rank: []string{"node-id"}, Fallback: "rank", Strategies: []cluster.Strategy{{Use: "exec"}}}, nil, "a b c", "rank", "rank is used instead"},
+		"another type ignores answers": {cluster.Rules{Type: "node-id"}, &Answer{Ranking: []string{"c"}}, "a b c", "node-id", ""},
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 9, 2), member("c", "dc2", 0, 3)}, Answer: c.answer}
 		r := policyOf(t, c.rules).Rank(in)
@@ -155,7 +155,7 @@ func TestStrategies(t *testing.T) {
 		if r.Preset != c.want || len(r.Notes) != c.notes {
 			t.Errorf("%s: by %s, noted %q; want %s and %d notes", name, r.Preset, r.Notes, c.want, c.notes)
 		}
-		if c.notes > 0 && !strings.HasPrefix(r.Notes[0], `the strategy "int(previous.site) > 3" is passed over`) {
+		if c.notes > 0 && !strings.HasPrefix(r.Notes[0], `the strategy "int(previous.site) > 3" is skipped`) {
 			t.Errorf("%s: noted %q", name, r.Notes)
 		}
 	}
@@ -178,7 +178,7 @@ func TestTheProgramIsAskedOnlyWhereItsAnswerCounts(t *testing.T) {
 		"one that does not":        {cluster.Rules{Type: "first", Strategies: strategies}, cluster.CauseFirst, false},
 		"one that takes over exec": {cluster.Rules{Type: "exec", Strategies: []cluster.Strategy{{Use: "first"}}}, cluster.CauseFirst, false},
 	} {
-		for _, answer := range []*Answer{nil, {Err: "it hangs"}, {Order: []string{"a"}}} {
+		for _, answer := range []*Answer{nil, {Err: "it hangs"}, {Ranking: []string{"a"}}} {
 			in := Input{Circumstances: cluster.Circumstances{Cause: c.cause}, Answer: answer}
 			if got := policyOf(t, c.rules).WantsAnswer(in); got != c.want {
 				t.Errorf("%s, with answer %+v: %v", name, answer, got)

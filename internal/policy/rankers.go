@@ -9,27 +9,27 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// worst is the score of a member that a ranker knows nothing of.
-var worst = math.Inf(-1)
+// unknownScore is the score of a member that a ranker knows nothing about.
+var unknownScore = math.Inf(-1)
 
-// each is a ranker that looks at one member at a time.
-type each struct {
-	name  string
+// memberRanker is a ranker that does not compare members.
+type memberRanker struct {
+	label string
 	score func(m cluster.Member, in Input) (float64, string)
 }
 
-func (e each) Name() string { return e.name }
+func (r memberRanker) name() string { return r.label }
 
-func (e each) For(in Input) func(cluster.Member) (float64, string) {
-	return func(m cluster.Member) (float64, string) { return e.score(m, in) }
+func (r memberRanker) bind(in Input) func(cluster.Member) (float64, string) {
+	return func(m cluster.Member) (float64, string) { return r.score(m, in) }
 }
 
-// moveRanker puts the target of an operator's move first, before all policy.
+// moveRanker ranks the target of an operator's move first, before the policy's rankers.
 type moveRanker struct{}
 
-func (moveRanker) Name() string { return "move" }
+func (moveRanker) name() string { return "move" }
 
-func (moveRanker) For(in Input) func(cluster.Member) (float64, string) {
+func (moveRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	return func(m cluster.Member) (float64, string) {
 		if in.Move != nil && in.Move.Meets(m.ID, m.Node.Record.Site) {
 			return 1, fmt.Sprintf("moved to %s %s", in.Move.Target(), in.Move.Order)
@@ -38,31 +38,31 @@ func (moveRanker) For(in Input) func(cluster.Member) (float64, string) {
 	}
 }
 
-func siteRanker(sites map[string]int) Ranker {
-	return each{"site", func(m cluster.Member, _ Input) (float64, string) {
+func siteRanker(sites map[string]int) ranker {
+	return memberRanker{"site", func(m cluster.Member, _ Input) (float64, string) {
 		site := m.Node.Record.Site
 		return float64(sites[site]), fmt.Sprintf("site %s has %d", site, sites[site])
 	}}
 }
 
-var priorityRanker = each{"priority", func(m cluster.Member, _ Input) (float64, string) {
+var priorityRanker = memberRanker{"priority", func(m cluster.Member, _ Input) (float64, string) {
 	return float64(m.Node.Record.Priority), fmt.Sprintf("priority %d", m.Node.Record.Priority)
 }}
 
-var incumbentRanker = each{"incumbent", func(m cluster.Member, in Input) (float64, string) {
+var incumbentRanker = memberRanker{"incumbent", func(m cluster.Member, in Input) (float64, string) {
 	if m.Name == in.Incumbent {
 		return 1, "incumbent"
 	}
 	return 0, ""
 }}
 
-// oldestRanker counts back from the first member, as differences of sequences stay right across the wrap of the counter.
-var oldestRanker = each{"oldest", func(m cluster.Member, in Input) (float64, string) {
+// oldestRanker compares each sequence with that of the first member: differences stay right when the counter wraps.
+var oldestRanker = memberRanker{"oldest", func(m cluster.Member, in Input) (float64, string) {
 	return 0 - float64(m.Seq-in.Members[0].Seq), fmt.Sprintf("sequence %d", m.Seq)
 }}
 
-// otherSiteRanker puts the sites on which somebody has failed behind the others.
-var otherSiteRanker = each{"other-site", func(m cluster.Member, in Input) (float64, string) {
+// otherSiteRanker ranks the sites at which a leader or candidate has failed behind the others.
+var otherSiteRanker = memberRanker{"other-site", func(m cluster.Member, in Input) (float64, string) {
 	site := m.Node.Record.Site
 	if slices.Contains(in.Circumstances.Failed, site) {
 		return 0, fmt.Sprintf("site %s has just failed", site)
@@ -73,36 +73,36 @@ var otherSiteRanker = each{"other-site", func(m cluster.Member, in Input) (float
 	return 1, ""
 }}
 
-// order ranks members by a position in a list of them: before the later ones.
-type order struct {
-	name string
-	sort func(ids []string, in Input)
-	word string
+// positionRanker ranks members by their position in a sorted list of their ids.
+type positionRanker struct {
+	label string
+	sort  func(ids []string, in Input)
+	words string
 }
 
-func (o order) Name() string { return o.name }
+func (r positionRanker) name() string { return r.label }
 
-func (o order) For(in Input) func(cluster.Member) (float64, string) {
+func (r positionRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	ids := make([]string, 0, len(in.Members))
 	for _, m := range in.Members {
 		ids = append(ids, m.ID)
 	}
-	o.sort(ids, in)
-	place := make(map[string]int, len(ids))
+	r.sort(ids, in)
+	position := make(map[string]int, len(ids))
 	for i, id := range ids {
-		if _, twice := place[id]; !twice {
-			place[id] = i
+		if _, repeated := position[id]; !repeated {
+			position[id] = i
 		}
 	}
 	return func(m cluster.Member) (float64, string) {
-		return 0 - float64(place[m.ID]), fmt.Sprintf("%d. %s", place[m.ID]+1, o.word)
+		return 0 - float64(position[m.ID]), fmt.Sprintf("%d. %s", position[m.ID]+1, r.words)
 	}
 }
 
-var nodeIDRanker = order{"node-id", func(ids []string, _ Input) { slices.Sort(ids) }, "by id"}
+var nodeIDRanker = positionRanker{"node-id", func(ids []string, _ Input) { slices.Sort(ids) }, "by id"}
 
-// roundRobinRanker begins after the last leader, in the order of the ids.
-var roundRobinRanker = order{"round-robin", func(ids []string, in Input) {
+// roundRobinRanker starts with the id after the last leader's, in alphabetical order.
+var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input) {
 	last := in.Circumstances.Node
 	slices.SortFunc(ids, func(a, b string) int {
 		if (a > last) != (b > last) {
@@ -115,24 +115,24 @@ var roundRobinRanker = order{"round-robin", func(ids []string, in Input) {
 	})
 }, "in turn"}
 
-// measured ranks by a number that each node publishes. The incumbent's counts for more by the hysteresis, so that noise
-// never moves a leader.
-func measured(name string, hysteresis int, value func(n cluster.Node) (score float64, words string, ok bool)) Ranker {
-	return each{name, func(m cluster.Member, in Input) (float64, string) {
+// measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
+// that noise never moves a leader.
+func measurementRanker(name string, hysteresis int, value func(n cluster.Node) (score float64, words string, ok bool)) ranker {
+	return memberRanker{name, func(m cluster.Member, in Input) (float64, string) {
 		score, words, ok := value(m.Node.Record)
 		if !ok || math.IsNaN(score) {
-			return worst, "no " + name + " yet"
+			return unknownScore, "no " + name + " yet"
 		}
 		if m.Name == in.Incumbent && hysteresis > 0 {
 			score += math.Abs(score) * float64(hysteresis) / 100
-			words += fmt.Sprintf(" (incumbent: +%d %%)", hysteresis)
+			words += fmt.Sprintf(" (incumbent: +%d%%)", hysteresis)
 		}
 		return score, words
 	}}
 }
 
-func latencyRanker(rules cluster.Rules) Ranker {
-	return measured("latency", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
+func latencyRanker(rules cluster.Rules) ranker {
+	return measurementRanker("latency", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
 		if n.Latency == nil {
 			return 0, "", false
 		}
@@ -140,8 +140,8 @@ func latencyRanker(rules cluster.Rules) Ranker {
 	})
 }
 
-func scoreRanker(rules cluster.Rules) Ranker {
-	return measured("score", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
+func scoreRanker(rules cluster.Rules) ranker {
+	return measurementRanker("score", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
 		if n.Score == nil {
 			return 0, "", false
 		}
@@ -149,24 +149,24 @@ func scoreRanker(rules cluster.Rules) Ranker {
 	})
 }
 
-// execRanker follows the program's answer.
-var execRanker = each{"exec", func(m cluster.Member, in Input) (float64, string) {
+// execRanker follows the ranking program's answer.
+var execRanker = memberRanker{"exec", func(m cluster.Member, in Input) (float64, string) {
 	if in.Answer == nil {
-		return worst, ""
+		return unknownScore, ""
 	}
-	i := slices.Index(in.Answer.Order, m.ID)
+	i := slices.Index(in.Answer.Ranking, m.ID)
 	if i < 0 {
-		return worst, ""
+		return unknownScore, ""
 	}
 	return 0 - float64(i), fmt.Sprintf("%d. by the program", i+1)
 }}
 
 func execFilter() filter {
-	f := plain(execPreset, func(m cluster.Member, in Input) string {
-		if in.Answer == nil || slices.Contains(in.Answer.Order, m.ID) {
+	f := memberFilter(execPreset, func(m cluster.Member, in Input) string {
+		if in.Answer == nil || slices.Contains(in.Answer.Ranking, m.ID) {
 			return ""
 		}
-		return "policy.exec.command does not name it"
+		return "policy.exec.command did not list it"
 	})
 	f.soft = true
 	return f

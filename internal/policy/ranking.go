@@ -9,41 +9,41 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Ranking is the outcome, best first; those that may not lead come last.
+// Ranking is the result of [Policy.Rank]: the best member first, members that are not eligible last.
 type Ranking struct {
 	Entries []Entry
-	// Preset is what has ranked; Notes say what did not go as written.
+	// Preset is the preset that was used; Notes say where the policy could not be followed as written.
 	Preset string
 	Notes  []string
-	// Unanswered tells that the fallback has ranked, as exec has no ranking: good for an election, but no reason to move a
-	// leader, or a program that fails now and then would move it to and fro (S3).
+	// Unanswered is set if the fallback was used because the ranking program has no answer. Such a ranking is good enough
+	// for an election, but never preempts a leader: a program that fails now and then would move it back and forth (S3).
 	Unanswered bool
 }
 
 // Entry is one member's place.
 type Entry struct {
 	Member cluster.Member
-	// Refusals are the filters that do not let the member lead; none if it may.
+	// Refusals are the filters that the member does not pass; none if it is eligible.
 	Refusals []Refusal
-	// Scores are those of the rankers, in their order.
+	// Scores are the rankers' scores, in the order of the rankers.
 	Scores []Score
 }
 
-// Refusal is a filter's verdict.
+// Refusal is the reason why a filter does not let a member lead.
 type Refusal struct{ Filter, Why string }
 
-// Score is a ranker's verdict, with the value in words where they are worth any.
+// Score is a ranker's score, described in words that may be empty.
 type Score struct {
 	Ranker string
 	Value  float64
 	Words  string
 }
 
-// Allowed tells that the member may lead.
+// Allowed reports whether the member is eligible.
 func (e Entry) Allowed() bool { return len(e.Refusals) == 0 }
 
-// Refused is why the member may not lead, the first reason; empty if it may.
-func (e Entry) Refused() string {
+// RefusalReason returns the first reason why the member is not eligible; empty if it is.
+func (e Entry) RefusalReason() string {
 	if e.Allowed() {
 		return ""
 	}
@@ -59,7 +59,7 @@ func compare(a, b []Score) int {
 	return 0
 }
 
-// Best is the first that may lead.
+// Best returns the best eligible member.
 func (r Ranking) Best() (cluster.Member, bool) {
 	if len(r.Entries) == 0 || !r.Entries[0].Allowed() {
 		return cluster.Member{}, false
@@ -77,15 +77,15 @@ func (r Ranking) Find(incarnation string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// maxVerdicts bounds the record in large groups: it must stay far below ZooKeeper's limit of 1 MB a znode.
+// maxVerdicts bounds the record of a large group: it must stay far below ZooKeeper's limit of 1 MB per znode.
 const maxVerdicts = 250
 
-// Verdicts puts the ranking in words for the elected record, and says how many members were left out.
+// Verdicts returns the ranking as the elected record holds it, and how many members were left out.
 func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	n := min(len(r.Entries), maxVerdicts)
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
-		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Why: clip(e.Refused())}
+		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Why: clip(e.RefusalReason())}
 		if e.Allowed() {
 			v.Rank, v.Why = i+1, clip(e.words())
 		}
@@ -94,19 +94,19 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	return verdicts, len(r.Entries) - n
 }
 
-// maxWords bounds what a verdict quotes of a member's record: whatever is in there, a decision with maxVerdicts of them must
-// not outgrow [cluster.MaxRecord], or nobody could read it.
+// maxWords bounds what a verdict quotes of a member's record. Whatever that record contains, a decision with maxVerdicts
+// verdicts must not outgrow [cluster.MaxRecord], or no daemon could read it.
 const maxWords = 200
 
-// clip shortens a quotation to what takes maxWords bytes in JSON.
+// clip shortens a text to at most maxWords bytes in JSON.
 func clip(s string) string {
-	taken := 0
+	size := 0
 	for i, r := range s {
 		cost := utf8.RuneLen(r)
 		if r < ' ' || strings.ContainsRune(`"\<>&`, r) || r == utf8.RuneError {
 			cost = 6 // as JSON escapes it
 		}
-		if taken += cost; taken > maxWords {
+		if size += cost; size > maxWords {
 			return s[:i] + "…"
 		}
 	}
@@ -123,7 +123,7 @@ func (e Entry) words() string {
 	return strings.Join(all, ", ")
 }
 
-// Difference says in words what puts a before b: the first ranker that tells them apart.
+// Difference describes why a ranks before b: the first ranker whose scores differ.
 func (r Ranking) Difference(a, b string) string {
 	x, okX := r.Find(a)
 	y, okY := r.Find(b)

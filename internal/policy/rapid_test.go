@@ -83,7 +83,7 @@ func anyInput(t *rapid.T) Input {
 		in.Move = &cluster.Move{Site: anySite.Draw(t, "moved to"), Force: rapid.Bool().Draw(t, "force")}
 	}
 	if rapid.Bool().Draw(t, "answered") {
-		in.Answer = &Answer{Order: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "x"}), 0, 5, rapid.ID).Draw(t, "answer")}
+		in.Answer = &Answer{Ranking: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "x"}), 0, 5, rapid.ID).Draw(t, "answer")}
 	}
 	return in
 }

@@ -24,7 +24,7 @@ func TestAnExpressionCannotGoByTheOrderOfLabels(t *testing.T) {
 }
 
 func TestAForcedMovePutsTheProgramAside(t *testing.T) {
-	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, Answer: &Answer{Order: []string{"a"}}, Move: &cluster.Move{Node: "b", Force: true}}
+	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, Answer: &Answer{Ranking: []string{"a"}}, Move: &cluster.Move{Node: "b", Force: true}}
 	if best, _ := policyOf(t, cluster.Rules{Type: "exec"}).Rank(in).Best(); best.ID != "b" {
 		t.Errorf("%s leads", best.ID)
 	}

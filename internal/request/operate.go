@@ -145,7 +145,7 @@ func refused(out whatif.Outcome, m cluster.Move) string {
 	var why []string
 	for _, e := range out.Last.Ranking.Entries {
 		if m.Meets(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
-			why = append(why, e.Member.ID+": "+e.Refused())
+			why = append(why, e.Member.ID+": "+e.RefusalReason())
 		}
 	}
 	if len(why) == 0 {

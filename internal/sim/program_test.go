@@ -45,7 +45,7 @@ func (w *world) answer(in policy.Input) policy.Answer {
 		}
 	}
 	slices.SortFunc(order, func(a, b string) int { return strings.Compare(fmt.Sprint(w.lot(a)), fmt.Sprint(w.lot(b))) })
-	return policy.Answer{Order: order}
+	return policy.Answer{Ranking: order}
 }
 
 func (w *world) lot(id string) uint32 {

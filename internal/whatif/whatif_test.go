@@ -180,7 +180,7 @@ func TestTheProgramIsAskedInAForecast(t *testing.T) {
 	var asked []policy.Input
 	q.Ask = func(in policy.Input) *policy.Answer {
 		asked = append(asked, in)
-		return &policy.Answer{Order: []string{"b2", "a2"}}
+		return &policy.Answer{Ranking: []string{"b2", "a2"}}
 	}
 	if out := foresee(t, q); out.Leader.ID != "b2" || len(asked) == 0 || len(asked[0].Members) != 4 {
 		t.Errorf("%q leads, asked %d times", out.Leader.ID, len(asked))

@@ -53,7 +53,7 @@ func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
 		"len(groupBy(members, .site)) == 1":                  "unknown name groupBy",
 		"len(uniq(members)) == 1":                            "unknown name uniq",
 		"now().Unix() > 1":                                   "unknown name now",
-		"__iterate()":                                           "unknown name __iterate",
+		"__iterate()":                                        "unknown name __iterate",
 	} {
 		for key, rules := range everywhere(text) {
 			_, err := New(cluster.Policy{Rules: rules})

@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -243,9 +242,7 @@ func (d *Daemon) announce(a transition.Announce) {
 	d.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
 	change := d.change(a.Phase, a.Term, a.Reason)
 	d.feed.Add(status.EventState, change)
-	if data, err := json.Marshal(change); err == nil {
-		d.hooks.Push(append(data, '\n'))
-	}
+	d.hooks.Push(encodeChange(change))
 }
 
 // change is what is shown of a turn.

@@ -12,6 +12,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
+	"zkelectd/internal/worker"
 )
 
 // loop is one session's event loop. It alone touches the machine and the elector.
@@ -23,12 +24,12 @@ type loop struct {
 	machine *transition.Machine
 	reader  *zkstore.Reader
 	elector *electorRole
-	task    *task
+	worker  *worker.Worker
 	limit   leaseLimit
 	cuts    chan transition.LeaseCut
 	node    publication
 
-	life    context.Context // of everything this loop has started but the task
+	life    context.Context // of everything this loop has started but the work
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup
 	events  chan transition.Event
@@ -61,7 +62,7 @@ func (d *Daemon) newLoop(ctx context.Context, s *zkstore.Session, self cluster.I
 	}
 	l.life, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.elector = newElectorRole(l)
-	l.task = &task{l: l}
+	l.worker = l.newWorker()
 	l.limit.send = d.opt.Guard.SetLease
 	l.node = publication{l: l}
 	return l
@@ -135,6 +136,7 @@ func (l *loop) begin() {
 func (l *loop) finish() {
 	l.cancel()
 	l.owned.Wait()
+	l.worker.Wait()
 	l.over = true
 	if l.reloads.busy {
 		l.d.Reload() // the next session's loop finishes it
@@ -190,20 +192,20 @@ func (l *loop) perform(a transition.Action) {
 	case transition.Lease:
 		l.limit.lease(a.Deadline)
 	case transition.RunPreStart:
-		l.task.owe(a.Term)
-		l.task.preStart(a.Term)
+		l.setPendingHooks(a.Term)
+		l.worked(l.worker.PreStart(a.Term))
 	case transition.RunPostStop:
-		l.task.postStop(a.Term)
+		l.worked(l.worker.PostStop(a.Term))
 	case transition.StartChild:
 		if a.Term == l.started {
 			l.d.tally.count(func(t *status.Totals) { t.Restarts++ })
 		}
 		l.started = a.Term
-		l.task.start(a.Term)
+		l.worked(l.worker.Start(a.Term))
 	case transition.StopTask:
-		l.task.stop(a.Grace)
+		l.worker.Stop(a.Grace)
 	case transition.KillTask:
-		l.task.kill()
+		l.worker.Kill()
 	case transition.Entrust:
 		l.s.CloseWith(a.Ops...)
 		l.d.opt.Guard.SetRelease(cluster.EncodeTx(a.Ops))
@@ -214,7 +216,7 @@ func (l *loop) perform(a transition.Action) {
 	case transition.Announce:
 		l.d.announce(a)
 		if a.Phase == transition.Standby {
-			l.task.settle()
+			l.worker.ClearPendingHooks()
 		}
 	case transition.Note:
 		l.d.log.Warn(a.Text)

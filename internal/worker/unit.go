@@ -1,0 +1,231 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"zkelectd/internal/admission"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/systemd"
+	"zkelectd/internal/workenv"
+)
+
+// Timing of the leader-only unit.
+const (
+	unitPoll      = 100 * time.Millisecond // between two checks whether it still runs
+	unitQueryTime = 2 * time.Second        // for what systemd has only to look up
+)
+
+// unit is one life of the leader-only unit. systemd starts and stops it; the guard ends it with the lease, whether systemd
+// answers or not (S1).
+type unit struct {
+	worker  *Worker
+	log     *slog.Logger
+	name    string
+	fencing workenv.Fencing
+	env     []string        // of its probes
+	wanted  context.Context // over when the unit is to end
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	work    *guard.Work       // nil until there is a permit
+	answers *admission.Server // for the unit's start; nil until it may start
+}
+
+func (w *Worker) startUnit(term int64) []Event {
+	name := w.opt.Spec.Unit
+	u := &unit{worker: w, log: w.opt.Log.With("unit", name, "term", term), name: name, fencing: w.opt.Fencing(term), env: w.env(term)}
+	u.wanted, u.cancel = context.WithCancel(context.Background())
+	w.set(u)
+	w.owned.Go(u.run)
+	return []Event{Started{}}
+}
+
+// run returns when nothing of the unit is left.
+func (u *unit) run() {
+	w := u.worker
+	defer u.cancel()
+	work, err := u.start()
+	switch {
+	case err == nil:
+		u.log.Info("unit started")
+	case u.wanted.Err() == nil:
+		u.log.Error("the unit could not be started", "err", err)
+		w.opt.Report(Failed{Err: err}) // which has it stopped
+	}
+	status := "was not started"
+	if work != nil {
+		life, over := context.WithCancel(context.Background())
+		if err == nil {
+			w.owned.Go(func() { w.watchReadiness(life, u.env, nil) })
+			u.watch(work)
+			u.cancel() // even if its own Restart= would start it again
+		}
+		<-work.Dead()
+		over()
+		status = u.exitStatus(work)
+		u.log.Info("unit ended", "status", status)
+	}
+	u.closeAnswers()
+	w.set(nil)
+	w.opt.Report(Dead{Status: status})
+}
+
+// closeAnswers ends the answers to the unit's start.
+func (u *unit) closeAnswers() {
+	u.mu.Lock()
+	s := u.answers
+	u.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// start returns the work that is to be ended again, if any, even if it fails.
+func (u *unit) start() (*guard.Work, error) {
+	spec := u.worker.opt.Spec
+	ctx, cancel := context.WithTimeout(u.wanted, spec.Ready.Timeout)
+	defer cancel()
+	found, err := admission.CheckUnit(ctx, u.name)
+	if err != nil {
+		return nil, err
+	}
+	own := ties{permit: guard.PermitDir(), socket: spec.UnitSocket, service: guard.OwnService()}
+	if err := own.check(found); err != nil {
+		return nil, err
+	}
+	if !found.Idle() {
+		u.worker.opt.Log.Warn("the unit runs without leadership and is stopped first", "unit", u.name, "state", found.State)
+		if err := systemd.Stop(ctx, u.name); err != nil {
+			return nil, err
+		}
+	}
+	work, err := u.permit(found)
+	if err != nil {
+		return nil, err
+	}
+	if err := systemd.Start(ctx, u.name); err != nil {
+		return work, err
+	}
+	if err := guardUnit(found).CheckKillGranted(); err != nil {
+		return work, fmt.Errorf("%s has not entrusted its control group: %w", u.name, err)
+	}
+	return work, nil
+}
+
+// permit has the guard let the unit run, unless it is to end already.
+func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := u.wanted.Err(); err != nil {
+		return nil, err
+	}
+	client := u.worker.opt.Guard
+	a := admission.Answer{Group: found.Group, Fencing: u.fencing}
+	a.Guard, a.Daemon = client.Owners()
+	var err error
+	if u.answers, err = admission.Serve(found.Socket, a); err != nil {
+		return nil, err
+	}
+	context.AfterFunc(u.wanted, u.answers.Close)
+	g := guardUnit(found)
+	work, err := client.Start(guard.WorkOptions{Unit: &g})
+	if err != nil {
+		return nil, fmt.Errorf("%s gets no permit: %w", u.name, err)
+	}
+	u.work = work
+	return work, nil
+}
+
+func guardUnit(u systemd.Unit) guard.Unit {
+	return guard.Unit{Name: u.Name, Group: u.Group, Permit: u.Permit}
+}
+
+// watch returns when the unit is ending: by itself, or because it was asked to.
+func (u *unit) watch(work *guard.Work) {
+	t := time.NewTicker(unitPoll)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-work.Dead():
+			return
+		case <-u.wanted.Done():
+			return
+		}
+		if !work.UnitMayRun() {
+			work.Stop(u.worker.opt.Spec.StopTimeout) // its ExecStopPost= may take so long
+			return
+		}
+	}
+}
+
+// exitStatus returns how the unit ended.
+func (u *unit) exitStatus(work *guard.Work) string {
+	ctx, cancel := context.WithTimeout(context.Background(), unitQueryTime)
+	defer cancel()
+	if status := systemd.ExitStatus(ctx, u.name); status != "" {
+		return status
+	}
+	return work.Status()
+}
+
+// Stop asks systemd to stop the unit, and has the guard kill it after grace.
+func (u *unit) Stop(grace time.Duration) {
+	u.cancel()
+	work := u.permitted()
+	if work == nil {
+		return
+	}
+	work.Stop(grace)
+	u.worker.owned.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), max(grace, unitPoll))
+		defer cancel()
+		if err := systemd.Stop(ctx, u.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			u.worker.opt.Log.Error("systemd cannot be asked to stop the unit: it is killed", "unit", u.name, "err", err)
+			work.Kill()
+		}
+	})
+}
+
+// Kill has the guard kill the unit.
+func (u *unit) Kill() {
+	u.cancel()
+	if work := u.permitted(); work != nil {
+		work.Kill()
+	}
+}
+
+func (u *unit) permitted() *guard.Work {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.work
+}
+
+// ties are what a unit has to name to be tied to this very daemon.
+type ties struct{ permit, socket, service string }
+
+// check returns an error unless the unit names them.
+func (own ties) check(u systemd.Unit) error {
+	differs := func(what, has, is string) error {
+		return fmt.Errorf("child.unit: %s has %s %s, and that of this zkelectd is %s: correct its drop-in (systemctl edit %s)", u.Name, what, has, is, u.Name)
+	}
+	switch {
+	case own.permit == "":
+		return errors.New("child.unit: zkelectd itself has to be a systemd service with Delegate=yes, where the unit's permit is kept")
+	case own.socket == "":
+		return errors.New("child.unit: zkelectd itself has to be a systemd service with RuntimeDirectory=, where the start of the unit finds it")
+	case u.Permit != own.permit:
+		return differs("the permit", u.Permit, own.permit)
+	case u.Socket != own.socket:
+		return differs("the socket", u.Socket, own.socket)
+	case own.service != "" && !slices.Contains(u.BindsTo, own.service):
+		return fmt.Errorf("child.unit: %s is bound to %v, and this zkelectd is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
+	}
+	return nil
+}

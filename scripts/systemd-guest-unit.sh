@@ -86,7 +86,7 @@ sed 's|/zkelectd.service|/system-zkelectd.slice/zkelectd.service|; s/zkelectd.se
 systemctl daemon-reload
 zkelectd check --config /etc/zkelectd.yaml >/dev/null || fail "check refuses the drop-in"
 clear_strikes
-until_ok "without the polkit rule it fails, and says what to do" said zkelectd "allow it with the polkit rule"
+until_ok "without the polkit rule it fails, and says what to do" said zkelectd "install the polkit rule"
 [ ! -s $ledger ] || fail "it worked already"
 sed 's/"app.service"/"app.service", "app@g2.service"/' $examples/50-zkelectd.rules >/etc/polkit-1/rules.d/50-zkelectd.rules
 chmod 0755 /etc/polkit-1/rules.d
@@ -126,10 +126,10 @@ silent() {
 as_user mkdir $permit || fail "the permit of n2 cannot be made by its user"
 as_user mkfifo $permit/fifo 2>/dev/null && fail "zkelectd's user can put a FIFO into the permit"
 as_user mkfifo /run/zkelectd-g2/leader.env /run/zkelectd-g2/unit.sock || fail "no FIFO"
-refused "a FIFO for the socket" "/run/zkelectd-g2/unit.sock is no socket"
+refused "a FIFO for the socket" "/run/zkelectd-g2/unit.sock is not a socket"
 rm /run/zkelectd-g2/leader.env /run/zkelectd-g2/unit.sock
 as_user ln -s /run/zkelectd/unit.sock /run/zkelectd-g2/unit.sock
-refused "a link for the socket" "/run/zkelectd-g2/unit.sock is no socket"
+refused "a link for the socket" "/run/zkelectd-g2/unit.sock is not a socket"
 rm /run/zkelectd-g2/unit.sock
 answering ""
 refused "silence" "does not answer at /run/zkelectd-g2/unit.sock within 2s"
@@ -227,7 +227,7 @@ sane
 unit_member /etc/zkelectd/g2.yaml n2 50 app@g2.service
 systemctl reload zkelectd@g2 || fail "the reload fails"
 until_ok "a unit that does not stop in time is killed: n1 works" works n1
-said zkelectd@g2 "did not stop in time and is killed" || fail "it was not killed"
+said zkelectd@g2 "it did not stop in time" || fail "it was not killed"
 sane
 
 # A unit that never says that it has started fails the takeover; a restart of the service is none of a unit's.
@@ -236,7 +236,7 @@ systemctl daemon-reload
 unit_member /etc/zkelectd/g2.yaml n2 200 app@g2.service
 sed -i 's/stop_timeout/ready: {timeout: 1s}, &/' /etc/zkelectd/g2.yaml
 systemctl restart zkelectd@g2 || fail "it does not restart"
-until_ok "a unit that does not start in time" said zkelectd@g2 "cannot start app@g2.service: not done in time"
+until_ok "a unit that does not start in time" said zkelectd@g2 "cannot start app@g2.service: timed out"
 until_ok "leaves leadership to n1" works n1
 rm "$units/app@.service.d/zz.conf"
 systemctl daemon-reload

@@ -15,13 +15,13 @@ func admitCommand() *cobra.Command {
 		Short: "Let a leader-only unit start, if this host leads",
 		Long: `Admit is for ExecCondition=+ in the drop-in of a unit that is a group's
 leader-only work (child.unit). It runs as root and asks the daemon at SOCKET. It
-refuses unless the kernel says that a daemon and a guard of this very program
-answer there, of the user to whom the socket's directory belongs, and that they
-lead with this unit. Then it puts the fencing token and the other ZKELECTD_
-variables into ` + admission.EnvDir + `/UNIT.env, and entrusts the unit's control
-group to the guard, which kills it when leadership may have ended.
+refuses the start unless the kernel confirms that a daemon and a guard answer
+there which run this very program as the owner of the socket's directory, and
+unless they lead with this unit. Then it writes the fencing token and the other
+ZKELECTD_ variables into ` + admission.EnvDir + `/UNIT.env, and grants the guard
+the right to kill the unit's control group when leadership may have ended.
 
-It opens nothing that the daemon's user can write, and takes no longer than
+It opens no file that the daemon's user can write, and takes no longer than
 ` + admission.Timeout.String() + `.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -119,7 +119,7 @@ func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 	f.working("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.until("b leads", leads("b"))
-	f.logged("a", "did not stop in time and is killed")
+	f.logged("a", "it did not stop in time")
 	f.sane()
 }
 

@@ -77,7 +77,7 @@ func TestStoppedDaemonLosesItsChildWithTheLease(t *testing.T) {
 		t.Errorf("the child lived on for %s", took)
 	}
 	f.until("b leads", leads("b"))
-	f.logged("a", "the daemon is hung and is killed")
+	f.logged("a", "killing the daemon: it is hung")
 	f.until("a leads again", leads("a"))
 	f.sane()
 }

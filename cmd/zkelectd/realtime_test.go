@@ -37,7 +37,7 @@ func TestRealtimeThatIsNotPermittedIsSaid(t *testing.T) {
 	f.configure("a", "dc1", 1, "guard: {realtime: true}\n")
 	f.startCommand("a", exec.Command("setpriv", "--bounding-set=-sys_nice", "zkelectd", "run", "--config", f.file("a")))
 	f.until("a leads", leads("a"))
-	if out := f.daemons["a"].output(); !strings.Contains(out, "guard.realtime is not in force") || !strings.Contains(out, "set LimitRTPRIO=1") {
+	if out := f.daemons["a"].output(); !strings.Contains(out, "cannot apply guard.realtime") || !strings.Contains(out, "set LimitRTPRIO=1") {
 		t.Errorf("what is missing is not said: %s", out)
 	}
 }

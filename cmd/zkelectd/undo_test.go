@@ -92,7 +92,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
 	}
 	f.exit("a")
 	out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: only the keeper could tell") {
+	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: only the keeper could have recorded") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if f.holds("a") {
@@ -110,7 +110,7 @@ func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
 	f.until("a leads", leads("a"))
 	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
 	f.eventually("a drops the address", func() bool { return !f.holds("a") })
-	f.logged("a", "the daemon is hung and is killed")
+	f.logged("a", "killing the daemon: it is hung")
 	f.sane()
 }
 
@@ -122,7 +122,7 @@ func TestPostStopThatFailsAfterACrash(t *testing.T) {
 	f.start("a")
 	f.until("a leads", leads("a"))
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.logged("a", "what undoes leadership has failed; the session of the dead daemon is left to expire")
+	f.logged("a", "a pending hook has failed; the session of the dead daemon is left to expire")
 	f.logged("a", "this node id is still registered")
 	f.until("a leads again", leads("a"))
 	f.sane()

@@ -13,37 +13,37 @@ import (
 	"time"
 )
 
-// daemonUser is who the daemon is, otherUser somebody else.
+// daemonUser is the user ID of the daemon, otherUser that of another user.
 const (
 	daemonUser = 4711
 	otherUser  = 4712
 )
 
-// scene is a host with a unit that is about to start.
-type scene struct {
+// testHost is a host with a unit that is about to start.
+type testHost struct {
 	t       *testing.T
 	dir     string
 	program string
 	socket  string
-	files   string
+	envDir  string
 	cgroup  string
 	answer  Answer
 }
 
-// cgroups is where the version 2 hierarchy is mounted.
+// cgroups returns where the version 2 hierarchy is mounted.
 func cgroups(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("findmnt", "--noheadings", "--types", "cgroup2", "--output", "TARGET", "--first-only").Output()
 	if err != nil {
-		t.Fatalf("there are no control groups of version 2: %v", err)
+		t.Fatalf("cgroup v2 is not mounted: %v", err)
 	}
 	return strings.TrimSpace(string(out))
 }
 
-func newScene(t *testing.T) *scene {
+func newTestHost(t *testing.T) *testHost {
 	t.Helper()
-	s := &scene{t: t, dir: publicDir(t)}
-	s.program, s.socket, s.files = filepath.Join(s.dir, "zkelectd"), filepath.Join(s.dir, "run", "unit.sock"), filepath.Join(s.dir, "files")
+	s := &testHost{t: t, dir: publicDir(t)}
+	s.program, s.socket, s.envDir = filepath.Join(s.dir, "zkelectd"), filepath.Join(s.dir, "run", "unit.sock"), filepath.Join(s.dir, "files")
 	copyProgram(t, s.program)
 	run := filepath.Dir(s.socket)
 	if err := os.Mkdir(run, 0o700); err != nil {
@@ -58,20 +58,20 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(s.cgroup) })
-	s.answer = Answer{Group: "/" + name, Fencing: fencing}
+	s.answer = Answer{Group: "/" + name, Fencing: testFencing}
 	return s
 }
 
-// how says what is odd about a daemon.
-type how struct {
+// daemonVariant describes how a daemon differs from a genuine one.
+type daemonVariant struct {
 	lie           string
 	user          uint32
 	guard, daemon string
 	rootGuard     bool
 }
 
-// daemon starts a guard and its daemon, and returns when they answer, or do what they do instead.
-func (s *scene) daemon(h how) {
+// startDaemon starts a guard and its daemon, and returns when they are ready.
+func (s *testHost) startDaemon(h daemonVariant) {
 	s.t.Helper()
 	answer, err := json.Marshal(s.answer)
 	if err != nil {
@@ -104,24 +104,24 @@ func (s *scene) daemon(h how) {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	said := bufio.NewReader(out)
+	output := bufio.NewReader(out)
 	s.t.Cleanup(func() {
 		in.Close()
-		said.ReadString(0) // all of them have ended then
+		output.ReadString(0) // returns when guard and daemon have exited
 		cmd.Wait()
 	})
-	if line, err := said.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready <nil>" {
-		s.t.Fatalf("the daemon says %q, %v", line, err)
+	if line, err := output.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ready <nil>" {
+		s.t.Fatalf("the daemon is not ready: %q, %v", line, err)
 	}
 	if h.lie == "guard is dead" {
-		if _, err := cmd.Process.Wait(); err != nil { // cmd.Wait would hang up on the daemon
+		if _, err := cmd.Process.Wait(); err != nil { // cmd.Wait would close the pipes, and the daemon would exit
 			s.t.Fatal(err)
 		}
 	}
 }
 
-// admit is the start of the unit. It returns what that says; nothing if the unit is admitted.
-func (s *scene) admit() string {
+// startUnit runs Admit as a process of the unit. It returns the error message; empty if the unit is admitted.
+func (s *testHost) startUnit() string {
 	s.t.Helper()
 	dir, err := os.Open(s.cgroup)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *scene) admit() string {
 	}
 	defer dir.Close()
 	cmd := exec.Command(s.program)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "ROLE=admit", "SOCKET="+s.socket, "FILES="+s.files)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "ROLE=admit", "SOCKET="+s.socket, "FILES="+s.envDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
@@ -137,22 +137,22 @@ func (s *scene) admit() string {
 		s.t.Errorf("it took %s", took)
 	}
 	if (err == nil) != (len(out) == 0) {
-		s.t.Errorf("%v, and it says %q", err, out)
+		s.t.Errorf("error %v with output %q", err, out)
 	}
 	return string(out)
 }
 
-// environment is the unit's environment file; empty if there is none.
-func (s *scene) environment() string {
-	data, err := os.ReadFile(filepath.Join(s.files, file(filepath.Base(s.cgroup))))
+// environmentFile returns the content of the unit's environment file; empty if there is none.
+func (s *testHost) environmentFile() string {
+	data, err := os.ReadFile(filepath.Join(s.envDir, environmentFileName(filepath.Base(s.cgroup))))
 	if err != nil && !os.IsNotExist(err) {
 		s.t.Error(err)
 	}
 	return string(data)
 }
 
-// entrusted is the user who may kill the unit.
-func (s *scene) entrusted() uint32 {
+// killGrantedTo returns the user who may kill the unit.
+func (s *testHost) killGrantedTo() uint32 {
 	info, err := os.Stat(filepath.Join(s.cgroup, "cgroup.kill"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -160,24 +160,24 @@ func (s *scene) entrusted() uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// refused makes sure that the unit does not start, for a reason, and that nothing has happened.
-func (s *scene) refused(reason string) {
+// checkRefused checks that the unit is refused for the given reason, and that nothing was changed.
+func (s *testHost) checkRefused(reason string) {
 	s.t.Helper()
-	if said := s.admit(); !strings.Contains(said, reason) {
-		s.t.Errorf("it says %q, and not %q", said, reason)
+	if message := s.startUnit(); !strings.Contains(message, reason) {
+		s.t.Errorf("got error %q, want %q", message, reason)
 	}
-	if text := s.environment(); text != "" || s.entrusted() != 0 {
-		s.t.Errorf("the environment is %q, and user %d may kill the unit", text, s.entrusted())
+	if text := s.environmentFile(); text != "" || s.killGrantedTo() != 0 {
+		s.t.Errorf("the environment is %q, and user %d may kill the unit", text, s.killGrantedTo())
 	}
 }
 
 func TestUnitIsAdmitted(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
-	s.refused("this host does not lead: nobody answers at " + s.socket)
-	s.daemon(how{})
-	if said := s.admit(); said != "" {
-		t.Fatal(said)
+	s := newTestHost(t)
+	s.checkRefused("this host does not lead: nothing listens at " + s.socket)
+	s.startDaemon(daemonVariant{})
+	if message := s.startUnit(); message != "" {
+		t.Fatal(message)
 	}
 	const want = `ZKELECTD_NODE="n1"
 ZKELECTD_SITE="Zürich west"
@@ -185,102 +185,102 @@ ZKELECTD_GROUP="cluster"
 ZKELECTD_TERM="7"
 ZKELECTD_ROOT="/cluster"
 `
-	if got := s.environment(); got != want {
+	if got := s.environmentFile(); got != want {
 		t.Errorf("the environment is\n%s", got)
 	}
-	info, err := os.Lstat(filepath.Join(s.files, file(filepath.Base(s.cgroup))))
+	info, err := os.Lstat(filepath.Join(s.envDir, environmentFileName(filepath.Base(s.cgroup))))
 	if err != nil || info.Mode() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if s.entrusted() != daemonUser {
-		t.Errorf("user %d may kill the unit", s.entrusted())
+	if s.killGrantedTo() != daemonUser {
+		t.Errorf("user %d may kill the unit", s.killGrantedTo())
 	}
-	// A package's upgrade replaces the program, and leaves the service alone.
+	// An upgrade of the package replaces the program and does not restart the service.
 	copyProgram(t, s.program)
-	if said := s.admit(); said != "" {
-		t.Errorf("after an upgrade: %s", said)
+	if message := s.startUnit(); message != "" {
+		t.Errorf("after an upgrade: %s", message)
 	}
 }
 
-// What the daemon's user can put where the socket is neither holds up the start of the unit nor gets through.
-func TestUnitIsNotAdmittedByWhatIsNotTheDaemon(t *testing.T) {
+// Whatever the daemon's user puts in the place of the socket neither blocks the start of the unit nor is accepted.
+func TestUnitIsRefusedWithoutGenuineDaemon(t *testing.T) {
 	t.Parallel()
 	for lie, reason := range map[string]string{
-		"process 1":       "process 1 is no guard",
-		"a reused pid":    "the guard has ended, and process ",
-		"itself reused":   "the daemon has ended, and process ",
-		"another daemon":  "answers for process",
-		"its own guard":   "is not below process",
-		"guard is dead":   "this host does not lead: the guard, process ",
+		"process 1":       "process 1 cannot be a guard",
+		"a reused pid":    "the guard has ended, and pid ",
+		"itself reused":   "the daemon has ended, and pid ",
+		"another daemon":  "answered, but names process",
+		"its own guard":   " is a child of process ",
+		"guard is dead":   "this host does not lead: the guard (process ",
 		"silence":         "does not answer at ",
-		"a FIFO":          "is no socket",
-		"a link":          "is no socket",
-		"a file":          "is no socket",
-		"no end":          "it says more than 16384 bytes",
-		"rubbish":         "it says nothing that 'zkelectd admit' understands",
+		"a FIFO":          "is not a socket",
+		"a link":          "is not a socket",
+		"a file":          "is not a socket",
+		"no end":          "its answer is longer than 16384 bytes",
+		"rubbish":         "'zkelectd admit' does not understand its answer",
 		"a newer version": "restart zkelectd after an upgrade",
 	} {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t)
-			s.daemon(how{lie: lie})
-			s.refused(reason)
+			s := newTestHost(t)
+			s.startDaemon(daemonVariant{lie: lie})
+			s.checkRefused(reason)
 		})
 	}
 }
 
-func TestUnitIsNotAdmittedByAnotherProgramOrUser(t *testing.T) {
+func TestUnitIsRefusedForAnotherProgramOrUser(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTestHost(t)
 	other := filepath.Join(s.dir, "other")
 	copyProgram(t, other)
 	for _, test := range []struct {
-		how
+		daemonVariant
 		reason string
 	}{
-		{how{daemon: other}, "it runs " + other + ", and not " + s.program},
-		{how{guard: other}, "it runs " + other + ", and not " + s.program},
-		{how{rootGuard: true}, fmt.Sprintf("its user ids are [0 0 0 0], and not %d", daemonUser)},
-		{how{user: otherUser}, fmt.Sprintf("runs as user %d, and ", otherUser)},
+		{daemonVariant{daemon: other}, "it runs " + other + " instead of " + s.program},
+		{daemonVariant{guard: other}, "it runs " + other + " instead of " + s.program},
+		{daemonVariant{rootGuard: true}, fmt.Sprintf("its user IDs are [0 0 0 0] instead of %d", daemonUser)},
+		{daemonVariant{user: otherUser}, fmt.Sprintf("runs as user %d, but ", otherUser)},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
-			s := newScene(t)
+			s := newTestHost(t)
 			s.program = filepath.Join(filepath.Dir(other), "zkelectd")
 			if test.user != 0 {
 				if err := os.Chmod(filepath.Dir(s.socket), 0o777); err != nil {
 					t.Fatal(err)
 				}
 			}
-			s.daemon(test.how)
-			s.refused(test.reason)
-			if said := s.admit(); !strings.Contains(said, "find out who made it (ss -xlp), and restart zkelectd") {
-				t.Errorf("it does not say what to do: %s", said)
+			s.startDaemon(test.daemonVariant)
+			s.checkRefused(test.reason)
+			if message := s.startUnit(); !strings.Contains(message, "find out which process created the socket (ss -xlp), and restart zkelectd") {
+				t.Errorf("the error does not say what to do: %s", message)
 			}
 		})
 	}
 }
 
-// Only plain text gets into the environment.
-func TestUnitIsNotAdmittedWithHostileValues(t *testing.T) {
+// Values that are not plain text are refused, as they could inject variables into the environment file.
+func TestUnitIsRefusedWithHostileValues(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"a\nLD_PRELOAD=/run/evil.so", `a"b`, "a'b", `a\b`, "a`b", "a$b", "a\x00b", "a\x1bb", "a\u0085b", "a\u2028b", "a\u202eb", strings.Repeat("a", 1025)} {
-		s := newScene(t)
+		s := newTestHost(t)
 		s.answer.Fencing.Site = value
-		s.daemon(how{})
-		s.refused("ZKELECTD_SITE ")
+		s.startDaemon(daemonVariant{})
+		s.checkRefused("ZKELECTD_SITE ")
 	}
-	s := newScene(t)
+	s := newTestHost(t)
 	s.answer.Fencing.Term = "7 8"
-	s.daemon(how{})
-	s.refused(`the term "7 8" is not a positive number`)
+	s.startDaemon(daemonVariant{})
+	s.checkRefused(`the term "7 8" is not a positive number`)
 }
 
-// The guard would kill another unit.
-func TestAnotherUnitIsNotAdmitted(t *testing.T) {
+// If another unit were admitted, the guard would kill the wrong one.
+func TestAnotherUnitIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTestHost(t)
 	own := s.answer.Group
 	s.answer.Group = "/other.service"
-	s.daemon(how{})
-	s.refused(fmt.Sprintf("zkelectd leads with %q, and this is %q: correct child.unit", "/other.service", own))
+	s.startDaemon(daemonVariant{})
+	s.checkRefused(fmt.Sprintf("zkelectd leads with %q, but this unit is %q: correct child.unit", "/other.service", own))
 }

@@ -1,12 +1,11 @@
-// Package admission lets a leader-only unit of systemd's start on the host that leads, and nowhere else.
+// Package admission lets a leader-only systemd unit start on the host that leads, and nowhere else.
 //
-// The daemon answers on a socket: for which unit, under which guard, with which fencing token. As the unit starts, 'zkelectd
-// admit' reads that as root. It asks the kernel which process answers, makes the unit's environment file, and entrusts the
-// unit's control group to the guard.
+// While its host leads, the daemon serves an [Answer] on a socket: which unit may run, its guard, and its fencing token. When
+// the unit starts, 'zkelectd admit' runs as root and calls [Admit]. Admit asks the kernel which process answers, writes the
+// unit's environment file, and grants the guard the right to kill the unit's control group.
 //
-// Root must not trust the daemon's user, who can put anything in the place of the socket. So nothing there is opened, what is
-// read is bounded and checked, and there is a time limit, since systemd waits. That user can still start and stop the unit,
-// as it has to.
+// Admit does not trust the daemon's user, who can replace the socket by anything. It opens no file there, limits and checks
+// what it reads, and has a timeout, as systemd waits for it. What that user can do is start and stop the unit.
 package admission
 
 import (
@@ -24,10 +23,10 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// Answer is what the daemon says while the unit may run.
+// Answer is what the daemon serves while the unit may run.
 type Answer struct {
 	Version int `json:"v"`
-	// Group is the unit's control group, which the guard will kill.
+	// Group is the unit's control group, which the guard kills when the lease ends.
 	Group   string          `json:"group"`
 	Guard   guard.Process   `json:"guard"`
 	Daemon  guard.Process   `json:"daemon"`
@@ -39,14 +38,14 @@ const (
 	maxAnswer = 16 << 10
 )
 
-// Server answers until it is closed.
+// Server serves an [Answer] until it is closed.
 type Server struct {
 	listener net.Listener
 	done     chan struct{}
 	close    func()
 }
 
-// Serve answers at path, where only a socket of a dead daemon may be left.
+// Serve serves a at the socket path. It replaces a socket that a dead daemon has left there.
 func Serve(path string, a Answer) (*Server, error) {
 	a.Version = version
 	data, err := json.Marshal(a)
@@ -54,11 +53,11 @@ func Serve(path string, a Answer) (*Server, error) {
 		return nil, err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("what is in the way of the socket for the unit cannot be removed: %w", err)
+		return nil, fmt.Errorf("cannot replace the socket for the unit: %w", err)
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make the socket for the unit: %w", err)
+		return nil, fmt.Errorf("cannot create the socket for the unit: %w", err)
 	}
 	s := &Server{listener: l, done: make(chan struct{})}
 	s.close = sync.OnceFunc(func() {
@@ -70,11 +69,11 @@ func Serve(path string, a Answer) (*Server, error) {
 }
 
 const (
-	answerLimit = time.Second // for a client that does not read
-	acceptPause = 20 * time.Millisecond
+	answerTimeout    = time.Second // for a client that does not read
+	acceptRetryDelay = 20 * time.Millisecond
 )
 
-// serve ends with the listener.
+// serve runs until the listener is closed.
 func (s *Server) serve(data []byte) {
 	defer close(s.done)
 	for {
@@ -83,20 +82,20 @@ func (s *Server) serve(data []byte) {
 			return
 		}
 		if err != nil {
-			time.Sleep(acceptPause) // there may be no descriptor for it
+			time.Sleep(acceptRetryDelay) // perhaps there was no free file descriptor
 			continue
 		}
-		if err := conn.SetWriteDeadline(time.Now().Add(answerLimit)); err == nil {
+		if err := conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err == nil {
 			conn.Write(data)
 		}
 		conn.Close()
 	}
 }
 
-// Close returns when nobody is answered any more. It may be called more than once.
+// Close stops serving and returns once no answer is sent any more. It may be called more than once.
 func (s *Server) Close() { s.close() }
 
-// readAnswer reads what another process says, which may be anything.
+// readAnswer reads an answer from a process that is not trusted.
 func readAnswer(r io.Reader) (Answer, error) {
 	var a Answer
 	data, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
@@ -104,13 +103,13 @@ func readAnswer(r io.Reader) (Answer, error) {
 	case err != nil:
 		return a, err
 	case len(data) > maxAnswer:
-		return a, fmt.Errorf("it says more than %d bytes", maxAnswer)
+		return a, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("it says nothing that 'zkelectd admit' understands: %w", err)
+		return a, fmt.Errorf("'zkelectd admit' does not understand its answer: %w", err)
 	}
 	if a.Version != version {
-		return a, fmt.Errorf("it speaks version %d, and this program version %d: restart zkelectd after an upgrade", a.Version, version)
+		return a, fmt.Errorf("its answer has version %d, but this program needs version %d: restart zkelectd after an upgrade", a.Version, version)
 	}
 	return a, nil
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server takes the place of what a dead daemon has left, and says nothing once it is closed.
+// A server replaces the socket of a dead daemon, and does not answer once it is closed.
 func TestServerAnswersUntilItIsClosed(t *testing.T) {
 	socket := filepath.Join(publicDir(t), "unit.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
@@ -19,7 +19,7 @@ func TestServerAnswersUntilItIsClosed(t *testing.T) {
 	}
 	left.SetUnlinkOnClose(false)
 	left.Close()
-	s, err := Serve(socket, Answer{Group: "/a.service", Fencing: fencing})
+	s, err := Serve(socket, Answer{Group: "/a.service", Fencing: testFencing})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestServerAnswersUntilItIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := readAnswer(conn); err != nil || a.Group != "/a.service" || a.Fencing != fencing {
+		if a, err := readAnswer(conn); err != nil || a.Group != "/a.service" || a.Fencing != testFencing {
 			t.Errorf("%+v, %v", a, err)
 		}
 		conn.Close()
@@ -37,6 +37,6 @@ func TestServerAnswersUntilItIsClosed(t *testing.T) {
 	s.Close()
 	s.Close()
 	if _, err := net.Dial("unix", socket); !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is in the way is replaced, and neither opened nor followed.
-func TestEnvironmentFileReplacesWhatIsThere(t *testing.T) {
+// An existing file of any type is replaced, and neither opened nor followed.
+func TestEnvironmentFileReplacesExistingFile(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("as it was"), 0o600); err != nil {
 		t.Fatal(err)
@@ -27,12 +27,12 @@ func TestEnvironmentFileReplacesWhatIsThere(t *testing.T) {
 		if err := put(filepath.Join(dir, "a.service.env")); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeFile(dir, "a.service.env", fencing); err != nil {
+		if err := writeFile(dir, "a.service.env", testFencing); err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
 		if text := read(t, dir, "a.service.env"); !strings.HasPrefix(text, "ZKELECTD_NODE=") || strings.Contains(text, "LD_PRELOAD") {
-			t.Errorf("%s: it has %q", what, text)
+			t.Errorf("%s: content %q", what, text)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 			t.Errorf("%s: %v, %v", what, left, err)
@@ -43,17 +43,17 @@ func TestEnvironmentFileReplacesWhatIsThere(t *testing.T) {
 	}
 }
 
-// systemd may read it at any time.
-func TestEnvironmentFileIsReplacedInOneStep(t *testing.T) {
+// systemd may read the file at any time, and must never see a part of it.
+func TestEnvironmentFileIsReplacedAtomically(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "files")
-	if err := writeFile(dir, "a.service.env", fencing); err != nil {
+	if err := writeFile(dir, "a.service.env", testFencing); err != nil {
 		t.Fatal(err)
 	}
 	want := read(t, dir, "a.service.env")
 	done := make(chan error, 1)
-	go func() { // ends with its turns
+	go func() { // ends after 500 writes
 		for range 500 {
-			if err := writeFile(dir, "a.service.env", fencing); err != nil {
+			if err := writeFile(dir, "a.service.env", testFencing); err != nil {
 				done <- err
 				return
 			}
@@ -77,7 +77,7 @@ func TestEnvironmentFileIsReplacedInOneStep(t *testing.T) {
 	}
 }
 
-func TestEnvironmentFileIsMadeWhereNobodyElseWrites(t *testing.T) {
+func TestEnvironmentFileNeedsPrivateDirectory(t *testing.T) {
 	for what, put := range map[string]func(dir string) error{
 		"of another user":    func(dir string) error { return os.Chown(dir, daemonUser, daemonUser) },
 		"writable by all":    func(dir string) error { return os.Chmod(dir, 0o777) },
@@ -96,18 +96,18 @@ func TestEnvironmentFileIsMadeWhereNobodyElseWrites(t *testing.T) {
 		if err := put(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeFile(dir, "a.service.env", fencing); err == nil || !strings.Contains(err.Error(), "is not a directory that only user 0 writes: remove it") {
+		if err := writeFile(dir, "a.service.env", testFencing); err == nil || !strings.Contains(err.Error(), "is not a directory that only user 0 can write: remove it") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// systemd takes the setting for a pattern, in which a backslash quotes.
-func TestEnvironmentFileOfAQuotedName(t *testing.T) {
+// systemd treats EnvironmentFile= as a pattern, in which a backslash quotes.
+func TestEnvironmentFilePatternMatchesFile(t *testing.T) {
 	for _, unit := range []string{"app.service", "app@g2.service", `app@srv\x2dd-1.service`} {
 		pattern := EnvironmentFile(unit)
-		if ok, err := filepath.Match(pattern, filepath.Join(EnvDir, file(unit))); err != nil || !ok {
-			t.Errorf("%s does not stand for %s: %v", pattern, file(unit), err)
+		if ok, err := filepath.Match(pattern, filepath.Join(EnvDir, environmentFileName(unit))); err != nil || !ok {
+			t.Errorf("%s does not match %s: %v", pattern, environmentFileName(unit), err)
 		}
 	}
 }

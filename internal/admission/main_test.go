@@ -20,8 +20,8 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// Who is admitted is a matter of processes, users and programs: so guard, daemon and the start of the unit are processes of
-// their own, this program in another role.
+// Admission depends on processes, users and programs, so guard, daemon and the start of the unit are separate processes: this
+// program in other roles.
 func TestMain(m *testing.M) {
 	switch os.Getenv("ROLE") {
 	case "guard":
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beGuard has a daemon, and ends with it, or before it.
+// beGuard starts a daemon and exits with it, or before it.
 func beGuard() int {
 	cmd := exec.Command(os.Getenv("DAEMON"))
 	cmd.Env = append(os.Environ(), "ROLE=daemon", fmt.Sprintf("GUARD=%d", os.Getpid()))
@@ -53,12 +53,12 @@ func beGuard() int {
 	return 0
 }
 
-// as starts a process as another user.
+// as returns the attributes for starting a process as another user.
 func as(user uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 }
 
-// beDaemon answers until the test hangs up.
+// beDaemon serves answers until the test closes its standard input.
 func beDaemon() int {
 	var a Answer
 	if err := json.Unmarshal([]byte(os.Getenv("ANSWER")), &a); err != nil {
@@ -70,7 +70,7 @@ func beDaemon() int {
 	a.Guard = process(a.Guard.Pid)
 	socket := os.Getenv("SOCKET")
 	var err error
-	if lie := lies[os.Getenv("LIE")]; lie != nil {
+	if lie := hostileAnswers[os.Getenv("LIE")]; lie != nil {
 		err = lie(socket, &a)
 	} else {
 		_, err = Serve(socket, a)
@@ -80,8 +80,8 @@ func beDaemon() int {
 	return 0
 }
 
-// lies are what a hostile daemon may answer.
-var lies = map[string]func(socket string, a *Answer) error{
+// hostileAnswers are what a hostile daemon may do instead of answering.
+var hostileAnswers = map[string]func(socket string, a *Answer) error{
 	"process 1": func(socket string, a *Answer) error {
 		a.Guard = process(1)
 		_, err := Serve(socket, *a)
@@ -109,7 +109,7 @@ var lies = map[string]func(socket string, a *Answer) error{
 	},
 	"silence": func(socket string, _ *Answer) error {
 		l, err := net.Listen("unix", socket)
-		kept = l
+		silentListener = l
 		return err
 	},
 	"a FIFO": func(socket string, _ *Answer) error { return syscall.Mkfifo(socket, 0o666) },
@@ -117,17 +117,17 @@ var lies = map[string]func(socket string, a *Answer) error{
 	"a file": func(socket string, _ *Answer) error {
 		return os.WriteFile(socket, []byte("LD_PRELOAD=/run/evil.so\n"), 0o666)
 	},
-	"no end": func(socket string, _ *Answer) error { return say(socket, strings.Repeat("x", 4*maxAnswer)) },
+	"no end": func(socket string, _ *Answer) error { return serveText(socket, strings.Repeat("x", 4*maxAnswer)) },
 	"rubbish": func(socket string, _ *Answer) error {
-		return say(socket, "# The permit of guard 1 1: x\nLD_PRELOAD=/run/evil.so\n")
+		return serveText(socket, "# The permit of guard 1 1: x\nLD_PRELOAD=/run/evil.so\n")
 	},
-	"a newer version": func(socket string, _ *Answer) error { return say(socket, `{"v":2}`) },
+	"a newer version": func(socket string, _ *Answer) error { return serveText(socket, `{"v":2}`) },
 }
 
-var kept net.Listener
+var silentListener net.Listener
 
-// say answers with a text.
-func say(socket, text string) error {
+// serveText serves a text instead of an answer.
+func serveText(socket, text string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
@@ -150,11 +150,11 @@ func beAdmit() int {
 	return 0
 }
 
-// fencing is what the daemons of the tests say.
-var fencing = workenv.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
+// testFencing is the fencing information of the daemons in the tests.
+var testFencing = workenv.Fencing{Node: "n1", Site: "Zürich west", Group: "cluster", Term: "7", Root: "/cluster"}
 
-// copyProgram makes another file of this program. Another process does it: a process that is forked meanwhile would keep the
-// file open for writing, and it could not be run.
+// copyProgram copies this program to another file. A separate process does it: if this one had the file open for writing, a
+// process that is forked at that moment would inherit it, and the file could not be executed.
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
 	next := to + ".next"
@@ -166,7 +166,7 @@ func copyProgram(t *testing.T, to string) {
 	}
 }
 
-// publicDir is a directory that other users can reach, with a name short enough for a socket's.
+// publicDir returns a directory that other users can access, with a name short enough for a socket in it.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "admit")

@@ -14,17 +14,17 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// cgroup holds one piece of work, where this process may make control groups of its own: then not even a process that
-// hides from its parents escapes. A nil cgroup does nothing. None is used twice: a kernel may take a process that is born
-// into a group that was once killed for one that has escaped the killing.
+// cgroup is a control group of version 2 that contains one piece of work; not even processes that detach from their parents
+// leave it. The methods of a nil cgroup do nothing. A group is never reused: the kernel might kill a process that is started
+// in a group that was killed before.
 //
-// What a kill and its proof need is opened with the group, so that neither needs a free descriptor later.
+// All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor later.
 type cgroup struct {
-	dir    string
-	inode  uint64   // with dir it names the group for good: the kernel gives none twice between two boots
-	file   *os.File // holds a shared lock for as long as its owner lives
-	kills  int      // cgroup.kill
-	events int      // cgroup.events
+	dir      string
+	inode    uint64   // together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
+	file     *os.File // carries a shared lock for as long as its owner lives
+	killFD   int      // of cgroup.kill
+	eventsFD int      // of cgroup.events
 }
 
 const (
@@ -33,29 +33,29 @@ const (
 	eventsFile   = "cgroup.events"
 )
 
-// cgroupParent is the directory to make control groups in, if it was delegated; empty otherwise.
-func cgroupParent() string {
+// delegatedCgroup returns the directory in which this process may create control groups; empty if there is none.
+func delegatedCgroup() string {
 	mount, path := ownCgroup()
-	return divided(mount, path, delegated)
+	return divisibleCgroup(mount, path, isDelegated)
 }
 
-// divided is the directory of a control group if it may be divided; empty otherwise.
-func divided(mount, path string, delegated func(dir string) bool) string {
+// divisibleCgroup returns the directory of a control group if others may be created in it; empty otherwise.
+func divisibleCgroup(mount, path string, delegated func(dir string) bool) string {
 	own := filepath.Join(mount, path)
-	// The root is that of a container's own namespace, or of a host where nobody divides the hierarchy.
+	// The root is that of a container's cgroup namespace, or of a host without a service manager: both may be divided.
 	if mount == "" || path == "" || (path != "/" && !delegated(own)) {
 		return ""
 	}
 	return own
 }
 
-// clearCgroups ends what guards that are dead have left behind in parent: work without a guard may not go on (S1). That a
-// guard is dead is what the kernel says: nobody holds the lock of its group any more.
+// clearCgroups kills the work that dead guards have left behind in parent: no work may run without a guard (S1). A guard is
+// dead if nobody holds the lock of its group any more; the kernel releases locks only when their owners are gone.
 func clearCgroups(parent string) {
 	if parent == "" {
 		return
 	}
-	left, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*")) // the pattern is in order
+	left, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*")) // fails only for a malformed pattern
 	for _, dir := range left {
 		c, err := openCgroup(dir)
 		if err != nil {
@@ -63,41 +63,41 @@ func clearCgroups(parent string) {
 		}
 		if unix.Flock(int(c.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			c.kill()
-			c.remove() // fails while something dies; the next guard tries again
+			c.remove() // fails while processes are still dying; the next guard tries again
 		}
 		c.close()
 	}
 }
 
-// newCgroup makes a control group in parent.
+// newCgroup creates a control group in parent.
 func newCgroup(parent string, seq int) (*cgroup, error) {
 	if parent == "" {
 		return nil, errors.New("no control group is delegated to zkelectd: in a systemd unit set Delegate=yes, and neither RestrictNamespaces= nor ProtectControlGroups=")
 	}
-	var failed error
-	for range newTries {
-		// The time, as guards in containers of their own may all be process 1, and none is used twice.
+	var lastErr error
+	for range newCgroupTries {
+		// The name contains the time, as guards in different containers may all be process 1, and no name may be reused.
 		dir := filepath.Join(parent, fmt.Sprintf("%s%d-%d-%x", cgroupPrefix, os.Getpid(), seq, int64(boottime.Now())))
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("cannot make a control group: %w", err)
+			return nil, fmt.Errorf("cannot create a control group: %w", err)
 		}
 		c, err := openCgroup(dir)
 		if err == nil {
 			return c, nil
 		}
 		os.Remove(dir)
-		failed = err
+		lastErr = err
 	}
-	return nil, failed
+	return nil, lastErr
 }
 
-// newTries is how often making a control group is tried: until it is locked, another guard that starts takes it for one that
-// was left behind.
-const newTries = 10
+// newCgroupTries is how often newCgroup tries: until a new group is locked, another guard that starts at that moment may remove
+// it as left behind.
+const newCgroupTries = 10
 
-// openCgroup opens a control group and shares its lock: whoever wants to clear it away sees that its owner lives.
+// openCgroup opens a control group and takes a shared lock of it, which shows clearCgroups that its owner lives.
 func openCgroup(dir string) (*cgroup, error) {
-	c := &cgroup{dir: dir, kills: -1, events: -1}
+	c := &cgroup{dir: dir, killFD: -1, eventsFD: -1}
 	var err error
 	if c.file, err = os.Open(dir); err != nil {
 		return nil, err
@@ -108,10 +108,10 @@ func openCgroup(dir string) (*cgroup, error) {
 		err = unix.Flock(int(c.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	}
 	if err == nil {
-		c.kills, err = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		c.killFD, err = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	}
 	if err == nil {
-		c.events, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		c.eventsFD, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {
 		c.close()
@@ -120,7 +120,7 @@ func openCgroup(dir string) (*cgroup, error) {
 	return c, nil
 }
 
-// ownCgroup is where the version 2 hierarchy is mounted, and the path of this process in it.
+// ownCgroup returns where the version 2 hierarchy is mounted, and the path of this process in it; empty for none.
 func ownCgroup() (mount, path string) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -133,7 +133,7 @@ func ownCgroup() (mount, path string) {
 	return cgroupMount(string(mounts)), cgroupPath(string(groups))
 }
 
-// cgroupMount finds where the version 2 hierarchy is mounted in a mountinfo; empty for nowhere.
+// cgroupMount returns the mount point of the version 2 hierarchy from the text of /proc/PID/mountinfo; empty for none.
 func cgroupMount(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		// id parent major:minor root mount-point options... - type source options
@@ -145,7 +145,7 @@ func cgroupMount(mounts string) string {
 	return ""
 }
 
-// cgroupPath finds the path of a process in the version 2 hierarchy among its control groups; empty for none.
+// cgroupPath returns the path in the version 2 hierarchy from the text of /proc/PID/cgroup; empty for none.
 func cgroupPath(groups string) string {
 	for line := range strings.Lines(groups) {
 		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
@@ -155,18 +155,18 @@ func cgroupPath(groups string) string {
 	return ""
 }
 
-// delegated reports whether systemd has given the group to us to divide (Delegate=yes).
-func delegated(dir string) bool {
-	var mark [8]byte
+// isDelegated reports whether systemd allows this process to create control groups in dir (Delegate=yes).
+func isDelegated(dir string) bool {
+	var value [8]byte
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
-		if n, err := unix.Getxattr(dir, name, mark[:]); err == nil && string(mark[:n]) == "1" {
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && string(value[:n]) == "1" {
 			return true
 		}
 	}
 	return false
 }
 
-// fd is for starting a process inside, -1 for none.
+// fd returns a descriptor for starting a process in the group; -1 for no group.
 func (c *cgroup) fd() int {
 	if c == nil {
 		return -1
@@ -175,34 +175,34 @@ func (c *cgroup) fd() int {
 }
 
 var (
-	one         = []byte("1")
-	unpopulated = []byte("populated 0")
+	killValue    = []byte("1")
+	notPopulated = []byte("populated 0")
 )
 
-// kill kills all that is inside, and what is being born there: the kernel does it in one step.
+// kill kills all processes in the group, even those that are just being forked: the kernel does it atomically.
 func (c *cgroup) kill() error {
 	if c == nil {
 		return nil
 	}
-	_, err := unix.Pwrite(c.kills, one, 0)
+	_, err := unix.Pwrite(c.killFD, killValue, 0)
 	return err
 }
 
-// populated reports whether a live process is inside, or may be: an error while looking proves nothing. A group that was
-// removed is empty, as only an empty one can be.
+// populated reports whether there is, or may be, a live process in the group: a failure to read proves nothing. A group that
+// was removed is empty, as only an empty group can be removed.
 func (c *cgroup) populated() bool {
 	if c == nil {
 		return false
 	}
 	var text [256]byte
-	n, err := unix.Pread(c.events, text[:], 0)
+	n, err := unix.Pread(c.eventsFD, text[:], 0)
 	if errors.Is(err, unix.ENODEV) {
 		return false
 	}
-	return err != nil || !bytes.Contains(text[:n], unpopulated)
+	return err != nil || !bytes.Contains(text[:n], notPopulated)
 }
 
-// remove removes the group, which has to be empty.
+// remove removes the group, which must be empty.
 func (c *cgroup) remove() error {
 	if c == nil {
 		return nil
@@ -217,7 +217,7 @@ func (c *cgroup) close() {
 	if c == nil {
 		return
 	}
-	for _, fd := range []int{c.kills, c.events} {
+	for _, fd := range []int{c.killFD, c.eventsFD} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}

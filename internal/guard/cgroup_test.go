@@ -15,15 +15,15 @@ import (
 )
 
 // groups are the control groups that a guard has made.
-func (h *house) groups() []string {
-	all, _ := filepath.Glob(filepath.Join(cgroupParent(), fmt.Sprintf("%s%d-*", cgroupPrefix, h.cmd.Process.Pid)))
+func (h *fixture) cgroups() []string {
+	all, _ := filepath.Glob(filepath.Join(delegatedCgroup(), fmt.Sprintf("%s%d-*", cgroupPrefix, h.cmd.Process.Pid)))
 	return all
 }
 
 // divisible makes sure that control groups can be made here.
-func divisible(t *testing.T) {
+func requireCgroups(t *testing.T) {
 	t.Helper()
-	c, err := newCgroup(cgroupParent(), 1)
+	c, err := newCgroup(delegatedCgroup(), 1)
 	if err != nil {
 		t.Fatalf("run the tests as root, or in a delegated control group: %v", err)
 	}
@@ -63,7 +63,7 @@ func TestWhereControlGroupsAreMade(t *testing.T) {
 	}{
 		{"/sys", "/a", yes, "/sys/a"}, {"/sys", "/a", no, ""}, {"/sys", "/", no, "/sys"}, {"", "/", no, ""}, {"/sys", "", yes, ""}, {"", "/a", yes, ""}, {"", "", no, ""},
 	} {
-		if got := divided(c.mount, c.path, c.delegated); got != c.want {
+		if got := divisibleCgroup(c.mount, c.path, c.delegated); got != c.want {
 			t.Errorf("%q, %q: %q, not %q", c.mount, c.path, got, c.want)
 		}
 	}
@@ -71,8 +71,8 @@ func TestWhereControlGroupsAreMade(t *testing.T) {
 
 // What is left behind is cleared away, with what runs there; not what somebody holds, nor what is elsewhere.
 func TestWhatIsClearedAway(t *testing.T) {
-	divisible(t)
-	parent := filepath.Join(cgroupParent(), fmt.Sprintf("clear-test-%d", os.Getpid()))
+	requireCgroups(t)
+	parent := filepath.Join(delegatedCgroup(), fmt.Sprintf("clear-test-%d", os.Getpid()))
 	dir := func(name string) string { return filepath.Join(parent, cgroupPrefix+name) }
 	for _, d := range []string{parent, dir("left"), dir("held"), filepath.Join(parent, "other")} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -121,7 +121,7 @@ func TestAGroupThatIsNoneClosesOnlyItsOwn(t *testing.T) {
 	if c, err := openCgroup(t.TempDir()); err == nil {
 		t.Fatalf("%+v", c)
 	}
-	standardsOpen(t)
+	checkStandardFDs(t)
 	if after := len(descriptors("self")); after > before {
 		t.Errorf("%d descriptors were open, now %d", before, after)
 	}
@@ -136,11 +136,11 @@ func TestAGroupThatIsNoneClosesOnlyItsOwn(t *testing.T) {
 	if c, err := openCgroup(taken.Name()); err == nil {
 		t.Errorf("%+v", c)
 	}
-	standardsOpen(t)
+	checkStandardFDs(t)
 }
 
 // standardsOpen checks that the standard descriptors are still open: 0 is no mark of a file that is not.
-func standardsOpen(t *testing.T) {
+func checkStandardFDs(t *testing.T) {
 	t.Helper()
 	for fd := range uintptr(3) {
 		if _, err := unix.FcntlInt(fd, unix.F_GETFD, 0); err != nil {
@@ -170,8 +170,8 @@ func TestNoCgroup(t *testing.T) {
 // A guard that starts meanwhile, and takes a group for one that was left behind until it is locked, keeps none from being made.
 func TestGroupsAreMadeWhileOthersClear(t *testing.T) {
 	t.Parallel()
-	divisible(t)
-	parent := cgroupParent()
+	requireCgroups(t)
+	parent := delegatedCgroup()
 	over, cleared := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cleared)
@@ -199,14 +199,14 @@ func TestGroupsAreMadeWhileOthersClear(t *testing.T) {
 
 // "I could not look" is not "it is empty" (A3).
 func TestUnreadableCgroupIsPopulated(t *testing.T) {
-	c := &cgroup{events: -1, kills: -1}
+	c := &cgroup{eventsFD: -1, killFD: -1}
 	if !c.populated() || c.kill() == nil {
 		t.Error("a group that can't be read is taken for an empty one")
 	}
 }
 
 func TestCgroupKillsAll(t *testing.T) {
-	c, err := newCgroup(cgroupParent(), 2)
+	c, err := newCgroup(delegatedCgroup(), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,10 +233,10 @@ func TestCgroupKillsAll(t *testing.T) {
 // The work is in a group of its own where there can be one; with the work the group goes.
 func TestCgroupOfTheWork(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
-	if got := h.groups(); len(got) != 1 {
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
+	if got := h.cgroups(); len(got) != 1 {
 		t.Fatalf("control groups %q", got)
 	}
 	// Not even what is no descendant of the guard escapes.
@@ -246,26 +246,26 @@ func TestCgroupOfTheWork(t *testing.T) {
 	}
 	defer stranger.Wait()
 	defer stranger.Process.Kill()
-	if err := os.WriteFile(filepath.Join(h.groups()[0], "cgroup.procs"), fmt.Append(nil, stranger.Process.Pid), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(h.cgroups()[0], "cgroup.procs"), fmt.Append(nil, stranger.Process.Pid), 0); err != nil {
 		t.Fatal(err)
 	}
 	pids = append(pids, stranger.Process.Pid)
-	ask[int](d, "Kill", 0)
-	ask[Ending](d, "Dead", 0)
+	call[int](d, "Kill", 0)
+	call[ExitInfo](d, "Dead", 0)
 	for _, pid := range pids {
 		if alive(pid) {
 			t.Errorf("%d survives", pid)
 		}
 	}
-	if got := h.groups(); len(got) > 0 {
+	if got := h.cgroups(); len(got) > 0 {
 		t.Errorf("%q is left", got)
 	}
 	os.Remove(filepath.Join(h.dir, "hidden"))
-	_, pids = d.work(time.Hour)
-	d.last("End", 0)
-	h.status()
-	h.dead(pids...)
-	if got := h.groups(); len(got) > 0 {
+	_, pids = d.startWork(time.Hour)
+	d.callNoWait("Exit", 0)
+	h.guardExitStatus()
+	h.waitDead(pids...)
+	if got := h.cgroups(); len(got) > 0 {
 		t.Errorf("%q is left", got)
 	}
 }
@@ -274,55 +274,55 @@ func TestCgroupOfTheWork(t *testing.T) {
 // living guard owns is left alone.
 func TestNextGuardClears(t *testing.T) {
 	t.Parallel()
-	divisible(t)
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
-	other := newHouse(t).daemon()
-	_, others := other.work(time.Hour)
-	lock, err := openCgroup(h.groups()[0])
+	requireCgroups(t)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
+	other := startGuard(t).nextDaemon()
+	_, others := other.startWork(time.Hour)
+	lock, err := openCgroup(h.cgroups()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.killAtOnce(h.keeper(), d.pid, h.cmd.Process.Pid)
-	h.status()
+	h.killAtOnce(h.keeperPid(), d.pid, h.cmd.Process.Pid)
+	h.guardExitStatus()
 	if !alive(pids[1]) {
 		t.Error("the test proves nothing: nobody has survived")
 	}
 	lock.close() // until now the guards of other tests had to leave it alone, too
-	newHouse(t).daemon()
-	h.dead(pids...)
-	h.lives(0, others...)
+	startGuard(t).nextDaemon()
+	h.waitDead(pids...)
+	h.checkAliveUntil(0, others...)
 }
 
 // Without control groups the log says so, once, and what to do.
 func TestNoGroupsAreMentioned(t *testing.T) {
 	log := new(strings.Builder)
 	g := &guard{log: slog.New(slog.NewTextHandler(log, nil))}
-	if err := g.contain(); err != nil {
+	if err := g.setUpContainment(); err != nil {
 		t.Fatal(err)
 	}
-	if cgroupParent() != "" && g.opt.Containment != CgroupContainment {
+	if delegatedCgroup() != "" && g.opt.Containment != CgroupContainment {
 		t.Errorf("chose %s", g.opt.Containment)
 	}
 	log.Reset()
 	g.opt.Containment = Auto
-	g.choose("")
+	g.chooseContainment("")
 	if g.opt.Containment != KeeperContainment || !strings.Contains(log.String(), "Delegate=yes") {
 		t.Errorf("chose %s and says %s", g.opt.Containment, log)
 	}
 	g.opt.Containment = CgroupContainment
-	if err := g.choose(""); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
+	if err := g.chooseContainment(""); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
 		t.Error(err)
 	}
 }
 
 // Guards that are each process 1 of a container may make their groups in one place: none gets another's.
 func TestNoTwoControlGroupsHaveOneName(t *testing.T) {
-	divisible(t)
+	requireCgroups(t)
 	names := make(map[string]bool)
 	for range 2 {
-		c, err := newCgroup(cgroupParent(), 1)
+		c, err := newCgroup(delegatedCgroup(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

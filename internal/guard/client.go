@@ -17,54 +17,54 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// Timing of the daemon's side.
+// Timing of the daemon's side: how long it waits before it treats the guard as hung.
 const (
-	sendLimit   = time.Second            // a guard that takes nothing for so long is hung
-	answerLimit = 5 * time.Second        // a guard that does not start anything for so long is hung
-	overdue     = 150 * time.Millisecond // a guard has killed by then what the lease no longer covers
+	sendTimeout  = time.Second            // for the guard to read a message
+	startTimeout = 5 * time.Second        // for the guard to answer a start message
+	guardOverdue = 150 * time.Millisecond // for the guard to kill the work after the end of the lease
 )
 
-// ErrLost says that the guard is dead or hung, and that the work has been killed without it.
+// ErrLost reports that the guard is dead or hung, and that the daemon kills the work without it.
 var ErrLost = errors.New("the guard is lost")
 
 // Client is the daemon's side of the guard. It is safe for concurrent use.
 type Client struct {
 	log              *slog.Logger
 	socket           *os.File
-	guard            int // its pid
+	guard            int // the guard's pid
 	watchdogInterval time.Duration
 	timer            *time.Timer
 	owners           []Process       // the guard and this process
-	life             context.Context // over when the guard is lost
-	lose             context.CancelCauseFunc
-	word             word
+	ctx              context.Context // canceled when the guard is lost
+	cancel           context.CancelCauseFunc
+	report           keeperReport
 
 	writing sync.Mutex
 
-	mu      sync.Mutex
-	seq     int
-	running *Work
-	hold    *ContainmentRecord // of work that is started
-	keeper  *proof
-	alarm   string
-	leased  time.Duration // the deadline that the guard has confirmed
-	allowed time.Duration // the deadline that it was told last; 0 for none
-	doubted bool          // it is over, and the guard has been given a last moment
-	session *Credentials
-	undo    []Spec
+	mu           sync.Mutex
+	seq          int
+	running      *Work
+	containment  *ContainmentRecord // the mode and the keeper; nil until the guard has sent them
+	keeperHandle *containmentHandle
+	unkillable   string
+	confirmed    time.Duration // the deadline that the guard has confirmed
+	requested    time.Duration // the deadline that the guard was sent last; 0 for none
+	lastChance   bool          // the deadline has passed, and the guard gets drainTime to confirm another
+	session      *Credentials
+	pendingHooks []Spec
 }
 
-// word is what the keeper says when the guard is dead.
-type word struct {
-	pipe  *os.File
-	dead  chan struct{} // closed when it has said that all of the work is
-	ended chan struct{} // closed when it says nothing any more
+// keeperReport receives what the keeper reports when the guard is dead.
+type keeperReport struct {
+	pipe   *os.File
+	dead   chan struct{} // closed when the keeper has reported that all of the work is dead
+	closed chan struct{} // closed when the pipe has ended
 }
 
-// Connect takes the daemon's end of the socket, at fd, and of the keeper's pipe behind it. It must be called in a child of
-// the guard. Close ends it.
+// Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The process
+// must be a child of the guard. The client must be closed.
 func Connect(fd int, log *slog.Logger) (*Client, error) {
-	// Not the parent's pid: a guard that has just died would be taken for whoever adopts this process.
+	// Not os.Getppid: if the guard has just died, the parent is the process that adopted this one.
 	guard, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		return nil, fmt.Errorf("there is no guard at file descriptor %d: %w; start zkelectd with 'zkelectd run'", fd, err)
@@ -75,102 +75,105 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 			return nil, os.NewSyscallError("fcntl", err)
 		}
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: askedToBeat(log)}
-	// The guard comes first: whoever is told that it still runs stops it, and the daemon with it.
+	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: watchdogInterval(log)}
+	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
 		if !ok {
-			return nil, fmt.Errorf("when the %s, process %d, was started cannot be read: has it ended, or is /proc not mounted?", owner.Role, owner.Pid)
+			return nil, fmt.Errorf("cannot read when the %s (process %d) was started: has it exited, or is /proc not mounted?", owner.Role, owner.Pid)
 		}
 		c.owners = append(c.owners, p)
 	}
-	c.word = word{os.NewFile(uintptr(fd+1), "keeper"), make(chan struct{}), make(chan struct{})}
-	c.life, c.lose = context.WithCancelCause(context.Background())
-	c.timer = time.AfterFunc(time.Hour, c.expire)
+	c.report = keeperReport{os.NewFile(uintptr(fd+1), "keeper"), make(chan struct{}), make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.timer = time.AfterFunc(time.Hour, c.checkExpired)
 	go c.read()
-	go c.word.read()
+	go c.report.read()
 	return c, nil
 }
 
-// read ends with the pipe.
-func (w *word) read() {
-	defer close(w.ended)
-	var said [1]byte
-	if n, err := w.pipe.Read(said[:]); err == nil && n == 1 && said[0] == wordDead {
-		close(w.dead)
+// read runs until the pipe ends.
+func (r *keeperReport) read() {
+	defer close(r.closed)
+	var report [1]byte
+	if n, err := r.pipe.Read(report[:]); err == nil && n == 1 && report[0] == reportDead {
+		close(r.dead)
 	}
 }
 
-// Close hangs up, which the guard takes for the daemon's end.
+// Close closes the socket. The guard then kills the work and expects the daemon to exit.
 func (c *Client) Close() {
 	c.timer.Stop()
 	c.socket.Close()
-	c.word.pipe.Close()
+	c.report.pipe.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.keeper != nil {
-		c.keeper.close()
-		c.keeper = nil
+	if c.keeperHandle != nil {
+		c.keeperHandle.close()
+		c.keeperHandle = nil
 	}
 }
 
-// Pid is the guard's.
+// GuardPid returns the pid of the guard.
 func (c *Client) GuardPid() int { return c.guard }
 
-// Owners are the guard and the daemon, which is this process.
+// Owners returns the guard and the daemon, which is this process.
 func (c *Client) Owners() (guard, daemon Process) { return c.owners[0], c.owners[1] }
 
-// Every is how often the service manager's watchdog has to hear of the daemon, by Beat or Waits; 0 for never.
+// WatchdogInterval returns how often the daemon has to call Heartbeat or ReportAlive for the service manager's watchdog; 0 if
+// there is no watchdog.
 func (c *Client) WatchdogInterval() time.Duration { return c.watchdogInterval }
 
-// Life is over when the guard is lost. The work is dead or dying then, and none can be started.
-func (c *Client) Context() context.Context { return c.life }
+// Context returns a context that is canceled when the guard is lost. The work is then dead or being killed, and no other can be
+// started.
+func (c *Client) Context() context.Context { return c.ctx }
 
-// Err is an [ErrLost] with the reason once Life is over, nil before.
-func (c *Client) Err() error { return context.Cause(c.life) }
+// Err returns an [ErrLost] with the reason once the guard is lost, and nil before.
+func (c *Client) Err() error { return context.Cause(c.ctx) }
 
-// Containment is what holds the work; empty until the guard has said it.
+// Containment returns how the work is contained; empty until the guard has reported it.
 func (c *Client) Containment() Containment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hold == nil {
+	if c.containment == nil {
 		return ""
 	}
-	return c.hold.Mode
+	return c.containment.Mode
 }
 
-// Alarm says what of the work can't be killed, and why; empty if nothing is known to be so.
+// Unkillable returns which process of the work cannot be killed, and why; empty if no such process is known.
 func (c *Client) Unkillable() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.alarm
+	return c.unkillable
 }
 
-// read ends with the socket.
+// read runs until the socket ends.
 func (c *Client) read() {
 	for {
 		m, err := readFrame(c.socket)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
-				c.abandon(fmt.Errorf("%w: %w", ErrLost, err))
+				c.loseGuard(fmt.Errorf("%w: %w", ErrLost, err))
 			}
 			return
 		}
-		c.take(m)
+		c.receive(m)
 	}
 }
 
-func (c *Client) take(m message) {
+// receive handles a message from the guard.
+func (c *Client) receive(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.running
 	switch {
-	case m.Kind == kindLeased:
-		c.leased = m.At
-		c.watch()
+	case m.Kind == kindLeaseConfirmed:
+		c.confirmed = m.At
+		c.armTimer()
 		return
-	case m.Kind == kindKept:
-		c.kept(m.Containment)
+	case m.Kind == kindKeeper:
+		c.setKeeper(m.Containment)
 		return
 	case w == nil || w.seq != m.Seq || c.Err() != nil:
 		return
@@ -183,108 +186,108 @@ func (c *Client) take(m message) {
 			return
 		}
 		w.pid = m.Pid
-		w.take(m.Containment)
+		w.setContainment(m.Containment)
 		w.started <- nil
 	case kindExited:
 		w.status = m.Status
 		close(w.exited)
-	case kindAlarm:
-		c.alarm = m.Error
-		w.alarmed(m.Error)
+	case kindUnkillable:
+		c.unkillable = m.Error
+		w.reportUnkillable(m.Error)
 	case kindDead:
 		w.output = m.Output
-		c.running, c.alarm = nil, ""
+		c.running, c.unkillable = nil, ""
 		w.close()
 		close(w.dead)
 	}
 }
 
-// kept takes in who the keeper is, while it lives. mu is held.
-func (c *Client) kept(h *ContainmentRecord) {
-	c.hold = h
-	if h == nil {
+// setKeeper records the keeper. The caller must hold mu.
+func (c *Client) setKeeper(r *ContainmentRecord) {
+	c.containment = r
+	if r == nil {
 		return
 	}
-	p, err := newProof(*h)
+	h, err := openContainment(*r)
 	if err != nil {
-		c.log.Warn("should the guard be lost, the end of the work can't be proven, and its session is left to expire", "err", err)
+		c.log.Warn("if the guard is lost, the death of the work cannot be proven, and the session will be left to expire", "err", err)
 		return
 	}
-	c.keeper = p
+	c.keeperHandle = h
 }
 
-// watch sets the timer that looks after the guard. mu is held.
-func (c *Client) watch() {
-	c.doubted = false
+// armTimer sets the timer for checkExpired. The caller must hold mu.
+func (c *Client) armTimer() {
+	c.lastChance = false
 	c.timer.Stop()
-	if enforced && c.running != nil && c.leased != 0 && c.Err() == nil {
-		c.timer.Reset(max(0, c.deadline()+overdue-boottime.Now()))
+	if enforced && c.running != nil && c.confirmed != 0 && c.Err() == nil {
+		c.timer.Reset(max(0, c.workDeadline()+guardOverdue-boottime.Now()))
 	}
 }
 
-// deadline is when the work must be over: what the guard has confirmed, or less where it was told so since. A lease that was
-// given back leaves the last confirmed one in force. mu is held.
-func (c *Client) deadline() time.Duration {
-	if c.allowed == 0 {
-		return c.leased
+// workDeadline returns when the guard has to have killed the work: at the deadline that it has confirmed, or at an earlier one
+// that it was sent since. A lease that was withdrawn leaves the confirmed deadline in force. The caller must hold mu.
+func (c *Client) workDeadline() time.Duration {
+	if c.requested == 0 {
+		return c.confirmed
 	}
-	return min(c.leased, c.allowed)
+	return min(c.confirmed, c.requested)
 }
 
-// expire finds work that outlives what the guard has confirmed of its lease: then the guard is hung, and the daemon kills
-// in its stead. The timer's clock stands still while the host is suspended, the lease's doesn't: so it looks again.
-func (c *Client) expire() {
+// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills the work in its
+// place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again.
+func (c *Client) checkExpired() {
 	c.mu.Lock()
-	due := c.running != nil && c.leased != 0 && c.Err() == nil
+	due := c.running != nil && c.confirmed != 0 && c.Err() == nil
 	switch {
-	case due && boottime.Now() < c.deadline()+overdue:
-		c.watch()
+	case due && boottime.Now() < c.workDeadline()+guardOverdue:
+		c.armTimer()
 		due = false
-	case due && c.alarm != "":
-		due = false // the guard does what it can: what can't be killed by it can't be killed by this process either
-	case due && !c.doubted:
-		// After a pause of this process a confirmation may wait to be read.
-		c.doubted, due = true, false
-		c.timer.Reset(settle)
+	case due && c.unkillable != "":
+		due = false // the guard is trying: what it cannot kill, this process cannot kill either
+	case due && !c.lastChance:
+		// If this process was paused, a confirmation may still be unread.
+		c.lastChance, due = true, false
+		c.timer.Reset(drainTime)
 	}
 	c.mu.Unlock()
 	if due {
-		c.abandon(fmt.Errorf("%w: it has not ended the work with the lease", ErrLost))
+		c.loseGuard(fmt.Errorf("%w: it has not killed the work at the end of the lease", ErrLost))
 	}
 }
 
-// abandon does without the guard: for good, since a guard that is merely slow must not start anything later. The guard
-// is killed; its keeper, and this process, kill the work.
-func (c *Client) abandon(cause error) {
+// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keeper
+// and this process then kill the work.
+func (c *Client) loseGuard(cause error) {
 	c.mu.Lock()
 	if c.Err() != nil {
 		c.mu.Unlock()
 		return
 	}
-	c.lose(cause)
+	c.cancel(cause)
 	w := c.running
 	c.timer.Stop()
 	c.mu.Unlock()
-	if os.Getppid() == c.guard { // which may be process 1 of a container
-		c.killBelow(w)
+	if os.Getppid() == c.guard { // the kernel ignores the SIGKILL if the guard is process 1 of a container
+		c.killDescendants(w)
 		syscall.Kill(c.guard, syscall.SIGKILL)
 	}
 	if w != nil {
-		go w.mourn(cause) // ends when nothing of it is left
+		go w.awaitDeath(cause) // ends when nothing of the work is left
 	}
 	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
 }
 
-// killBelow kills what is found below a guard that is hung, before its death leaves that to others. It spares the keeper,
-// which has to tell how it went, and this process.
-func (c *Client) killBelow(w *Work) {
+// killDescendants kills the work among the descendants of a hung guard, while they can still be found there. It spares this
+// process and the keeper, which has to report the death of the work.
+func (c *Client) killDescendants(w *Work) {
 	var keeper int
 	c.mu.Lock()
-	if c.hold != nil {
-		keeper = c.hold.Keeper.Pid
+	if c.containment != nil {
+		keeper = c.containment.Keeper.Pid
 	}
 	c.mu.Unlock()
-	for again, tries := w != nil, 0; again && tries < eagerTries; tries++ {
+	for again, sweeps := w != nil, 0; again && sweeps < eagerSweeps; sweeps++ {
 		again = false
 		for _, pid := range descendants(c.guard, os.Getpid()) {
 			if s, err := procinfo.ReadStat(pid); pid != keeper && err == nil && !s.Ended() {
@@ -294,76 +297,78 @@ func (c *Client) killBelow(w *Work) {
 	}
 }
 
-// send tells the guard something. What is wrong shows on the reading side.
+// send sends a message to the guard. It reports no errors: the reading side notices that the guard is gone.
 func (c *Client) send(m message) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if err := c.socket.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return
 	}
 	if err := writeFrame(c.socket, m); errors.Is(err, os.ErrDeadlineExceeded) {
-		c.socket.Close() // part of a frame may be out: nothing can follow it
-		c.abandon(fmt.Errorf("%w: it takes no messages", ErrLost))
+		c.socket.Close() // nothing can follow a frame that may have been sent in part
+		c.loseGuard(fmt.Errorf("%w: it does not read its messages", ErrLost))
 	}
 }
 
-// Lease allows work until deadline, of CLOCK_BOOTTIME; 0 allows none. Whoever shortens a lease must do so from one place,
-// so that an older deadline is not sent after it. From here on this side too enforces a deadline that is shorter than the
-// last one, whether or not the guard confirms it.
+// SetLease allows work until deadline, a reading of CLOCK_BOOTTIME; 0 allows none. A caller that shortens a lease must call it
+// from one goroutine only, so that an older deadline is not sent after the shorter one. The client enforces a shorter deadline
+// from now on as well, whether or not the guard confirms it.
 func (c *Client) SetLease(deadline time.Duration) {
 	c.mu.Lock()
-	c.allowed = deadline
-	c.watch()
+	c.requested = deadline
+	c.armTimer()
 	c.mu.Unlock()
 	c.send(message{Kind: kindLease, At: deadline})
 }
 
-// Beat promises that the daemon speaks again before until; 0 that it need not. A daemon that breaks it is killed.
-func (c *Client) Heartbeat(until time.Duration) { c.send(message{Kind: kindBeat, At: until}) }
+// Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a daemon
+// that breaks the promise.
+func (c *Client) Heartbeat(until time.Duration) { c.send(message{Kind: kindHeartbeat, At: until}) }
 
-// Waits says that the daemon is alive, though it has no session on which it could be told to be hung.
-func (c *Client) ReportAlive() { c.send(message{Kind: kindWaits}) }
+// ReportAlive shows that the daemon is alive while it has no session, and therefore no deadline for its next heartbeat.
+func (c *Client) ReportAlive() { c.send(message{Kind: kindAlive}) }
 
-// Notify has the guard tell the service manager something, in the words of sd_notify(3); without one it is lost.
+// Notify passes a state in the format of sd_notify(3) on to the service manager, if there is one.
 func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
 
-// Owe says what has to be run after the work, should this daemon not live to do it: by the guard, before it closes the
-// session, or, where that is dead too, at the next start or by 'zkelectd release' (A5 in docs/protocol.md). None clears it.
-// The error says that what the latter two go by could not be written.
-func (c *Client) SetPendingHooks(undo ...Spec) error {
+// SetPendingHooks sets the hooks that have to run after the work if this daemon dies before it runs them (A5 in
+// docs/protocol.md). The guard runs them before it closes the session; if the guard is dead too, the next start or 'zkelectd
+// release' does. An error means that the session file, which the latter two read, could not be written.
+func (c *Client) SetPendingHooks(hooks ...Spec) error {
 	c.mu.Lock()
-	c.undo = undo
+	c.pendingHooks = hooks
 	c.mu.Unlock()
-	c.send(message{Kind: kindOwe, PendingHooks: undo})
-	return c.keep()
+	c.send(message{Kind: kindPendingHooks, PendingHooks: hooks})
+	return c.writeSessionFile()
 }
 
-// Session hands over what it takes to close the session after the daemon's death, and keeps it in its File.
+// SetSession gives the guard what it needs to close the session after the daemon's death, and writes the session file.
 func (c *Client) SetSession(s Credentials) {
 	c.mu.Lock()
 	c.session = &s
 	c.mu.Unlock()
 	if s.File != "" {
-		if err := os.WriteFile(markFile(s.File), []byte(markDead), 0o600); err != nil { // no work is there yet
-			c.log.Error("'zkelectd release' may not be able to tell that no work runs", "err", err)
+		if err := os.WriteFile(workStateFile(s.File), []byte(stateDead), 0o600); err != nil { // no work has started yet
+			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
 		}
 	}
-	c.keep()
+	c.writeSessionFile()
 	c.send(message{Kind: kindSession, Session: &s})
 }
 
-// Access replaces how to reach the servers, for the process that closes the session after the daemon's death.
+// SetAccess replaces the settings for connecting to the servers, for the process that closes the session after the daemon's
+// death.
 func (c *Client) SetAccess(access json.RawMessage) {
-	c.amend(func(s *Credentials) { s.Access = access })
+	c.updateSession(func(s *Credentials) { s.Access = access })
 }
 
-// Leave hands over what releases leadership, to be sent before the session is closed; nil for nothing.
+// SetRelease sets the transaction that releases leadership, which is sent before the session is closed; nil for none.
 func (c *Client) SetRelease(tx json.RawMessage) {
-	c.amend(func(s *Credentials) { s.Release = tx })
+	c.updateSession(func(s *Credentials) { s.Release = tx })
 }
 
-// amend changes what was handed over with the session, if there is one.
-func (c *Client) amend(change func(*Credentials)) {
+// updateSession changes the credentials of the session, if there is one.
+func (c *Client) updateSession(change func(*Credentials)) {
 	c.mu.Lock()
 	if c.session == nil {
 		c.mu.Unlock()
@@ -374,10 +379,10 @@ func (c *Client) amend(change func(*Credentials)) {
 	c.session = &s
 	c.mu.Unlock()
 	c.send(message{Kind: kindSession, Session: &s})
-	c.keep()
+	c.writeSessionFile()
 }
 
-// SessionClosed says that there is nothing to close any more.
+// ClearSession tells the guard that the session has ended, and removes the session file.
 func (c *Client) ClearSession() {
 	c.mu.Lock()
 	s := c.session
@@ -389,15 +394,15 @@ func (c *Client) ClearSession() {
 	}
 }
 
-// keep brings the session file up to date, or says in the log that it could not.
-func (c *Client) keep() error {
+// writeSessionFile updates the session file, and logs an error if it cannot.
+func (c *Client) writeSessionFile() error {
 	c.mu.Lock()
-	s, w, undo := c.session, c.running, c.undo
-	f := SessionFile{Boot: boot(), Namespace: namespace(), Processes: c.owners, PendingHooks: undo}
-	if c.hold != nil && s != nil {
-		h := *c.hold
-		h.StateFile = markFile(s.File)
-		f.Containment = &h
+	s, w, undo := c.session, c.running, c.pendingHooks
+	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: c.owners, PendingHooks: undo}
+	if c.containment != nil && s != nil {
+		r := *c.containment
+		r.StateFile = workStateFile(s.File)
+		f.Containment = &r
 	}
 	c.mu.Unlock()
 	if s == nil || s.File == "" {
@@ -405,9 +410,9 @@ func (c *Client) keep() error {
 	}
 	f.Session = *s
 	if w != nil {
-		f.Unit, f.Env = w.unit, w.stamp
-		if w.hold != nil {
-			f.Containment = w.hold
+		f.Unit, f.Env = w.unit, w.env
+		if w.containment != nil {
+			f.Containment = w.containment
 		}
 		if p, ok := Identify("leader-only work", w.pid); ok && w.pid != 0 {
 			f.Work = &p

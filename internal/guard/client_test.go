@@ -18,36 +18,36 @@ import (
 )
 
 // client is a daemon's side whose guard and keeper are the test.
-type client struct {
+type clientFixture struct {
 	*Client
-	t     *testing.T
-	guard *os.File
-	word  *os.File // the keeper's end
-	text  *safeLog
-	file  string // of the session
+	t       *testing.T
+	guard   *os.File
+	report  *os.File // the keeper's end
+	logText *syncBuffer
+	file    string // of the session
 }
 
 // safeLog is a log that can be read while it is written.
-type safeLog struct {
+type syncBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *safeLog) Write(b []byte) (int, error) {
+func (l *syncBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *safeLog) String() string {
+func (l *syncBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func newClient(t *testing.T) *client {
+func newClient(t *testing.T) *clientFixture {
 	t.Helper()
-	c := &client{t: t, text: new(safeLog), file: filepath.Join(t.TempDir(), "session")}
+	c := &clientFixture{t: t, logText: new(syncBuffer), file: filepath.Join(t.TempDir(), "session")}
 	near, far, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func newClient(t *testing.T) *client {
 		t.Fatal(err)
 	}
 	defer pipe.Close()
-	c.guard, c.word = near, word
+	c.guard, c.report = near, word
 	fd, err := unix.FcntlInt(far.Fd(), unix.F_DUPFD_CLOEXEC, 300)
 	if err != nil {
 		t.Fatal(err)
@@ -66,23 +66,23 @@ func newClient(t *testing.T) *client {
 	if err := unix.Dup3(int(pipe.Fd()), fd+1, unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.text, nil))); err != nil {
+	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.logText, nil))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		near.Close()
-		word.Write([]byte{wordDead}) // ends what mourns
+		word.Write([]byte{reportDead}) // ends what mourns
 		word.Close()
-		<-c.Client.word.ended
+		<-c.Client.report.closed
 		c.Close()
 	})
 	return c
 }
 
 // gets is the client's next message, which must be of a kind.
-func (c *client) gets(want kind) message {
+func (c *clientFixture) expect(want kind) message {
 	c.t.Helper()
-	c.guard.SetReadDeadline(time.Now().Add(patience))
+	c.guard.SetReadDeadline(time.Now().Add(testTimeout))
 	m, err := readFrame(c.guard)
 	if err != nil || m.Kind != want {
 		c.t.Fatalf("not %s but %+v, %v", want, m, err)
@@ -90,7 +90,7 @@ func (c *client) gets(want kind) message {
 	return m
 }
 
-func (c *client) says(m message) {
+func (c *clientFixture) send(m message) {
 	c.t.Helper()
 	if err := writeFrame(c.guard, m); err != nil {
 		c.t.Fatal(err)
@@ -98,16 +98,16 @@ func (c *client) says(m message) {
 }
 
 // starts has work started, which the guard answers with m.
-func (c *client) starts(opt WorkOptions, m message) (w *Work, sent message, err error) {
+func (c *clientFixture) start(opt WorkOptions, m message) (w *Work, sent message, err error) {
 	c.t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w, err = c.Start(opt)
 	}()
-	sent = c.gets(kindStart)
+	sent = c.expect(kindStart)
 	m.Kind, m.Seq = kindStarted, sent.Seq
-	c.says(m)
+	c.send(m)
 	<-done
 	return w, sent, err
 }
@@ -126,71 +126,71 @@ func TestWhatAClientSays(t *testing.T) {
 	c := newClient(t)
 	at := boottime.Now() + time.Hour
 	c.SetLease(at)
-	if m := c.gets(kindLease); m.At != at {
+	if m := c.expect(kindLease); m.At != at {
 		t.Errorf("%+v", m)
 	}
 	c.Heartbeat(at + 1)
-	if m := c.gets(kindBeat); m.At != at+1 {
+	if m := c.expect(kindHeartbeat); m.At != at+1 {
 		t.Errorf("%+v", m)
 	}
 	c.ReportAlive()
-	c.gets(kindWaits)
+	c.expect(kindAlive)
 	c.Notify("READY=1")
-	if m := c.gets(kindNotify); m.Notify != "READY=1" {
+	if m := c.expect(kindNotify); m.Notify != "READY=1" {
 		t.Errorf("%+v", m)
 	}
 	c.SetLastConfig([]byte("good"))
-	if m := c.gets(kindConfig); string(m.Config) != "good" {
+	if m := c.expect(kindConfig); string(m.Config) != "good" {
 		t.Errorf("%+v", m)
 	}
 	undo := Spec{Path: "/bin/true", Argv: []string{"true"}}
 	if err := c.SetPendingHooks(undo); err != nil {
 		t.Error(err)
 	}
-	if m := c.gets(kindOwe); !reflect.DeepEqual(m.PendingHooks, []Spec{undo}) {
+	if m := c.expect(kindPendingHooks); !reflect.DeepEqual(m.PendingHooks, []Spec{undo}) {
 		t.Errorf("%+v", m)
 	}
 	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}
 	c.SetSession(own)
-	if m := c.gets(kindSession); m.Session == nil || m.Session.ID != 5 {
+	if m := c.expect(kindSession); m.Session == nil || m.Session.ID != 5 {
 		t.Errorf("%+v", m)
 	}
 	f, err := ReadSessionFile(c.file)
-	if err != nil || f.Session.ID != 5 || f.Boot != boot() || f.Namespace != namespace() || len(f.PendingHooks) != 1 || f.Containment != nil || f.Work != nil || f.Unit != nil {
+	if err != nil || f.Session.ID != 5 || f.Boot != currentBootID() || f.Namespace != pidNamespace() || len(f.PendingHooks) != 1 || f.Containment != nil || f.Work != nil || f.Unit != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if text := read(markFile(c.file)); text != markDead {
+	if text := read(workStateFile(c.file)); text != stateDead {
 		t.Errorf("the mark says %q", text)
 	}
 	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.GuardPid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
 		t.Errorf("%+v", p)
 	}
-	if text := c.text.String(); text != "" {
+	if text := c.logText.String(); text != "" {
 		t.Errorf("the log says %s", text)
 	}
 	os.Remove(c.file)
 	os.Mkdir(c.file, 0o700) // it can't be replaced
-	if err := c.SetPendingHooks(); err == nil || !strings.Contains(c.text.String(), "will not find this session") {
-		t.Errorf("%v; the log says %s", err, c.text)
+	if err := c.SetPendingHooks(); err == nil || !strings.Contains(c.logText.String(), "will not find this session") {
+		t.Errorf("%v; the log says %s", err, c.logText)
 	}
-	c.gets(kindOwe)
+	c.expect(kindPendingHooks)
 	os.Remove(c.file)
 	c.SetPendingHooks()
-	c.gets(kindOwe)
+	c.expect(kindPendingHooks)
 	c.ClearSession()
-	if m := c.gets(kindSession); m.Session != nil {
+	if m := c.expect(kindSession); m.Session != nil {
 		t.Errorf("%+v", m)
 	}
-	for _, path := range []string{c.file, markFile(c.file)} {
+	for _, path := range []string{c.file, workStateFile(c.file)} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	c.ClearSession() // none
-	c.gets(kindSession)
+	c.expect(kindSession)
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
-	if c.gets(kindSession); !strings.Contains(c.text.String(), "may not be able to tell that no work runs") {
-		t.Errorf("the log says %s", c.text)
+	if c.expect(kindSession); !strings.Contains(c.logText.String(), "may not be able to determine whether work runs") {
+		t.Errorf("the log says %s", c.logText)
 	}
 }
 
@@ -201,29 +201,29 @@ func TestTheWorkOfAClient(t *testing.T) {
 		t.Errorf("%s, %s, %v", c.Containment(), c.Unkillable(), c.Err())
 	}
 	_, keeper := sleeper(t)
-	c.says(message{Kind: kindKept, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper}})
+	c.send(message{Kind: kindKeeper, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper}})
 	eventually(t, "the keeper", func() bool { return c.Containment() == KeeperContainment })
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
-	c.gets(kindSession)
-	if f, err := ReadSessionFile(c.file); err != nil || f.Containment == nil || f.Containment.Keeper != keeper || f.Containment.StateFile != markFile(c.file) || f.Work != nil {
+	c.expect(kindSession)
+	if f, err := ReadSessionFile(c.file); err != nil || f.Containment == nil || f.Containment.Keeper != keeper || f.Containment.StateFile != workStateFile(c.file) || f.Work != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 	c.SetLease(boottime.Now() + time.Hour)
-	c.gets(kindLease)
+	c.expect(kindLease)
 
 	_, p := sleeper(t)
 	opt := WorkOptions{Command: []string{"sleep", "1"}, Dir: "/", Env: []string{"A=b", "ZKELECTD_TERM=7"}, Capture: true}
-	if _, _, err := c.starts(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
+	if _, _, err := c.start(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
 		t.Errorf("not started: %v", err)
 	}
 	hold := &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper, StateFile: "mark"}
-	w, sent, err := c.starts(opt, message{Pid: p.Pid, Containment: hold})
+	w, sent, err := c.start(opt, message{Pid: p.Pid, Containment: hold})
 	if err != nil || w.Pid() != p.Pid {
 		t.Fatal(w, err)
 	}
 	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
 	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
-		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != markFile(c.file) || s.Unit != nil {
+		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file) || s.Unit != nil {
 		t.Errorf("sent %+v", s)
 	}
 	if f, err := ReadSessionFile(c.file); err != nil || f.Work == nil || f.Work.Pid != p.Pid || f.Work.Started != p.Started || f.Containment.StateFile != "mark" || !slices.Equal(f.Env, opt.Env[1:]) {
@@ -233,38 +233,38 @@ func TestTheWorkOfAClient(t *testing.T) {
 		t.Errorf("a second one: %v", err)
 	}
 	w.Stop(time.Minute)
-	if m := c.gets(kindStop); m.Seq != sent.Seq || m.Grace != time.Minute {
+	if m := c.expect(kindStop); m.Seq != sent.Seq || m.Grace != time.Minute {
 		t.Errorf("%+v", m)
 	}
 	w.Kill()
-	if m := c.gets(kindKill); m.Seq != sent.Seq {
+	if m := c.expect(kindKill); m.Seq != sent.Seq {
 		t.Errorf("%+v", m)
 	}
-	for _, kind := range []kind{kindExited, kindDead, kindAlarm, kindStarted} { // of other work
-		c.says(message{Kind: kind, Seq: sent.Seq - 1, Error: "other"})
+	for _, kind := range []kind{kindExited, kindDead, kindUnkillable, kindStarted} { // of other work
+		c.send(message{Kind: kind, Seq: sent.Seq - 1, Error: "other"})
 	}
 	for range 2 {
-		c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt"})
+		c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt"})
 	}
 	eventually(t, "the alarm", func() bool { return c.Unkillable() == "hurt" })
 	if err := <-w.Unkillable(); err.Error() != "hurt" {
 		t.Error(err)
 	}
-	c.says(message{Kind: kindAlarm, Seq: sent.Seq})
+	c.send(message{Kind: kindUnkillable, Seq: sent.Seq})
 	eventually(t, "its end", func() bool { return c.Unkillable() == "" })
-	c.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: "hurt again"})
-	c.says(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
+	c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt again"})
+	c.send(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
 	<-w.Exited()
 	if w.Status() != "exited with status 3" || isClosed(w.Dead()) {
 		t.Errorf("%s", w.Status())
 	}
-	c.says(message{Kind: kindDead, Seq: sent.Seq, Output: "words"})
+	c.send(message{Kind: kindDead, Seq: sent.Seq, Output: "words"})
 	<-w.Dead()
 	if w.Output() != "words" || c.Unkillable() != "" || isClosed(c.Context().Done()) {
 		t.Errorf("%s, %s", w.Output(), c.Unkillable())
 	}
 	opt.StopSignal = syscall.SIGUSR1
-	if _, next, err := c.starts(opt, message{Pid: p.Pid, Containment: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
+	if _, next, err := c.start(opt, message{Pid: p.Pid, Containment: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
 		t.Errorf("the next one: %v, %d, %+v", err, next.Seq, next.Spec)
 	}
 }
@@ -288,12 +288,12 @@ func TestWhenAGuardIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cl := newClient(t)
 			now := boottime.Now()
-			w, sent, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
+			w, sent, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if c.alarm != "" {
-				cl.says(message{Kind: kindAlarm, Seq: sent.Seq, Error: c.alarm})
+				cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: c.alarm})
 				eventually(t, "the alarm", func() bool { return cl.Unkillable() != "" })
 			}
 			if c.told != 0 {
@@ -302,21 +302,21 @@ func TestWhenAGuardIsLost(t *testing.T) {
 				cl.SetLease(now + c.confirmed)
 			}
 			if c.confirmed != 0 {
-				cl.says(message{Kind: kindLeased, At: now + c.confirmed})
+				cl.send(message{Kind: kindLeaseConfirmed, At: now + c.confirmed})
 			}
 			deadline := now + 50*ms
 			if !c.lost {
-				eventually(t, "some time", func() bool { return boottime.Now() > deadline+overdue+100*ms })
+				eventually(t, "some time", func() bool { return boottime.Now() > deadline+guardOverdue+100*ms })
 				if cl.Err() != nil {
 					t.Error(cl.Err())
 				}
 				return
 			}
 			<-cl.Context().Done()
-			if early := deadline + overdue + settle - boottime.Now(); early > 0 {
+			if early := deadline + guardOverdue + drainTime - boottime.Now(); early > 0 {
 				t.Errorf("lost %s early", early)
 			}
-			if !strings.Contains(cl.Err().Error(), "it has not ended the work with the lease") || isClosed(w.Dead()) {
+			if !strings.Contains(cl.Err().Error(), "it has not killed the work at the end of the lease") || isClosed(w.Dead()) {
 				t.Errorf("%v, dead: %t", cl.Err(), isClosed(w.Dead()))
 			}
 			if _, err := cl.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
@@ -331,33 +331,33 @@ func TestTheWordOfTheKeeper(t *testing.T) {
 	for _, c := range []struct {
 		word string
 		dead bool
-	}{{string(rune(wordDead)), true}, {"x", false}, {"", false}} {
+	}{{string(rune(reportDead)), true}, {"x", false}, {"", false}} {
 		cl := newClient(t)
-		w, _, err := cl.starts(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
+		w, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		shutdown(cl.guard)
+		closeWrite(cl.guard)
 		<-cl.Context().Done()
-		eventually(t, "the warning", func() bool { return strings.Contains(cl.text.String(), "the work may still run") })
+		eventually(t, "the warning", func() bool { return strings.Contains(cl.logText.String(), "the work may still run") })
 		if isClosed(w.Dead()) || isClosed(w.Exited()) {
 			t.Error("dead without a word")
 		}
-		cl.word.WriteString(c.word)
+		cl.report.WriteString(c.word)
 		if !c.dead {
-			cl.word.Close()
-			<-cl.Client.word.ended
+			cl.report.Close()
+			<-cl.Client.report.closed
 			began := boottime.Now()
-			eventually(t, "some time", func() bool { return boottime.Now() > began+3*sweepMost })
+			eventually(t, "some time", func() bool { return boottime.Now() > began+3*maxSweepDelay })
 			if isClosed(w.Dead()) {
 				t.Errorf("%q: dead", c.word)
 			}
-			close(cl.Client.word.dead) // ends what mourns
+			close(cl.Client.report.dead) // ends what mourns
 		}
 		<-w.Dead()
 		<-w.Exited()
-		if w.Status() != "was killed with the guard" || strings.Count(cl.text.String(), "the work may still run") != 1 {
-			t.Errorf("%s; the log says %s", w.Status(), cl.text)
+		if w.Status() != "was killed with the guard" || strings.Count(cl.logText.String(), "the work may still run") != 1 {
+			t.Errorf("%s; the log says %s", w.Status(), cl.logText)
 		}
 	}
 }

@@ -13,41 +13,41 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// WorkOptions say what to run.
+// WorkOptions specify leader-only work.
 type WorkOptions struct {
 	Command []string
 	Dir     string
 	// Env is the complete environment.
 	Env []string
-	// StopSignal asks the process group to end; default SIGTERM.
+	// StopSignal is the signal that asks the process group to stop; the default is SIGTERM.
 	StopSignal syscall.Signal
-	// Capture keeps the beginning of the output for Output instead of passing it on.
+	// Capture keeps the beginning of the output for Output instead of passing it through.
 	Capture bool
-	// Unit is permitted instead of a command being started. The caller has to report its end by Kill, and to ask systemd
-	// for a stop beside Stop.
+	// Unit is a unit that is permitted to run, instead of a command that is started. The caller asks systemd to start and
+	// stop it, and must call Kill or Stop when the unit ends.
 	Unit *Unit
 }
 
-// Work is leader-only work that the guard runs.
+// Work is leader-only work that was started through the guard.
 type Work struct {
-	c       *Client
-	unit    *Unit              // nil unless it is one
-	stamp   []string           // the variables by which its processes may be found, wherever they hide
-	hold    *ContainmentRecord // nil until it is started
-	proof   *proof
-	lost    time.Duration // when the guard was
-	seq     int
-	pid     int
-	status  string
-	output  string
-	started chan error
-	exited  chan struct{}
-	dead    chan struct{}
-	alarm   chan error
+	c           *Client
+	unit        *Unit              // nil unless systemd runs it
+	env         []string           // environment variables by which its processes can be found
+	containment *ContainmentRecord // nil until it has started
+	handle      *containmentHandle
+	guardLostAt time.Duration // when the guard was lost
+	seq         int
+	pid         int
+	status      string
+	output      string
+	started     chan error
+	exited      chan struct{}
+	dead        chan struct{}
+	unkillable  chan error
 }
 
-// Start has the guard start work, for which there must be a lease, and waits until it runs. There is one at a time. It
-// returns an error only when nothing of the work runs.
+// Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a time. Start
+// returns an error only if no process of the work runs.
 func (c *Client) Start(opt WorkOptions) (*Work, error) {
 	var path string
 	var err error
@@ -60,36 +60,36 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 		opt.StopSignal = syscall.SIGTERM
 	}
 	w := &Work{
-		c: c, unit: opt.Unit, started: make(chan error, 1), exited: make(chan struct{}), dead: make(chan struct{}), alarm: make(chan error, 1),
+		c: c, unit: opt.Unit, started: make(chan error, 1), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
 	}
 	if opt.Unit == nil {
-		w.stamp = stamp(opt.Env) // nothing escapes from a unit's control group
+		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
 	}
 	spec := &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Capture: opt.Capture, Unit: opt.Unit}
 	if err := c.begin(w, spec); err != nil {
 		return nil, err
 	}
 	c.send(message{Kind: kindStart, Seq: w.seq, Spec: spec})
-	limit := time.NewTimer(answerLimit)
+	limit := time.NewTimer(startTimeout)
 	defer limit.Stop()
 	select {
 	case err = <-w.started:
 	case <-limit.C:
-		c.abandon(fmt.Errorf("%w: it starts nothing", ErrLost))
+		c.loseGuard(fmt.Errorf("%w: it does not start the work", ErrLost))
 		err = <-w.started
 	}
 	if err != nil {
 		return nil, err
 	}
 	harden.RefreshLocks() // from here on this process may have to act
-	if err := c.keep(); err != nil && opt.Unit != nil {
-		w.Kill() // nobody would end it if guard and daemon were killed at once
+	if err := c.writeSessionFile(); err != nil && opt.Unit != nil {
+		w.Kill() // if guard and daemon were killed at once, nothing would kill the unit
 		return nil, err
 	}
 	return w, nil
 }
 
-// begin makes w the work, and has the guard watched from here on.
+// begin makes w the current work and watches the guard from now on.
 func (c *Client) begin(w *Work, spec *Spec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,96 +100,100 @@ func (c *Client) begin(w *Work, spec *Spec) error {
 		return fmt.Errorf("process %d still runs", c.running.pid)
 	}
 	if c.session != nil && c.session.File != "" && spec.Unit == nil {
-		spec.StateFile = markFile(c.session.File)
+		spec.StateFile = workStateFile(c.session.File)
 	}
 	c.seq++
 	w.seq, c.running = c.seq, w
-	c.watch()
+	c.armTimer()
 	return nil
 }
 
-// take takes in what holds the work. Without a proof the keeper's word is still one. The client's mu is held.
-func (w *Work) take(h *ContainmentRecord) {
-	w.hold = h
-	if h == nil {
+// setContainment records how the work is contained. If that cannot be opened, the keeper's report can still prove the death of
+// the work. The caller must hold the client's mu.
+func (w *Work) setContainment(r *ContainmentRecord) {
+	w.containment = r
+	if r == nil {
 		return
 	}
 	var err error
-	if w.proof, err = newProof(*h); err != nil && !errors.Is(err, fs.ErrNotExist) { // else it is over already
-		w.c.log.Warn("should the guard be lost, the end of the work may not be proven", "err", err)
+	w.handle, err = openContainment(*r)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a control group that does not exist means that the work has ended
+		w.c.log.Warn("if the guard is lost, it may be impossible to prove the death of the work", "err", err)
 	}
 }
 
 func (w *Work) close() {
-	if w.proof != nil {
-		w.proof.close()
-		w.proof = nil
+	if w.handle != nil {
+		w.handle.close()
+		w.handle = nil
 	}
 }
 
-func (w *Work) alarmed(text string) {
-	if text == "" {
+func (w *Work) reportUnkillable(reason string) {
+	if reason == "" {
 		return
 	}
 	select {
-	case w.alarm <- errors.New(text):
+	case w.unkillable <- errors.New(reason):
 	default:
 	}
 }
 
-// Pid is the main process', and the group's id.
+// Pid returns the pid of the main process, which is also the id of the process group.
 func (w *Work) Pid() int { return w.pid }
 
-// Alarm receives an error when something of the work turns out not to be killable. It must be stopped then.
-func (w *Work) Unkillable() <-chan error { return w.alarm }
+// Unkillable returns a channel that receives an error when a process of the work turns out to be impossible to kill. The caller
+// must stop the work then.
+func (w *Work) Unkillable() <-chan error { return w.unkillable }
 
-// Runs reports whether something of the unit runs, or may run.
+// UnitMayRun reports whether a process of the unit runs, or may run.
 func (w *Work) UnitMayRun() bool { return w.unit.MayRun() }
 
-// Exited is closed when the main process has ended. What it left behind is killed.
+// Exited returns a channel that is closed when the main process has ended. The processes that it has left behind are killed.
 func (w *Work) Exited() <-chan struct{} { return w.exited }
 
-// Dead is closed when no process of the work is left, whether it is still in its group or not.
+// Dead returns a channel that is closed when no process of the work is left, inside or outside of its process group.
 func (w *Work) Dead() <-chan struct{} { return w.dead }
 
-// Status says how the main process ended, as in "exited with status 3"; only after Exited.
+// Status describes how the main process ended, as in "exited with status 3". It is set once Exited is closed.
 func (w *Work) Status() string { return w.status }
 
-// Output is the beginning of what was captured; only after Dead.
+// Output returns the captured output. It is set once Dead is closed.
 func (w *Work) Output() string { return w.output }
 
-// Stop asks the work to end and has it killed after grace. It returns at once; Dead tells.
+// Stop asks the work to stop and has it killed after grace. It does not wait; see Dead.
 func (w *Work) Stop(grace time.Duration) {
 	w.c.send(message{Kind: kindStop, Seq: w.seq, Grace: grace})
 }
 
-// Kill ends the work at once. It returns at once; Dead tells.
+// Kill kills the work. It does not wait; see Dead.
 func (w *Work) Kill() { w.c.send(message{Kind: kindKill, Seq: w.seq}) }
 
-// mourn waits for the end of work whose guard is lost, and kills what it can find. It does not end before the kernel says
-// that nothing of the work is left: the session must not be closed, nor anything released, while something may run (A3).
-func (w *Work) mourn(cause error) {
-	w.lost = boottime.Now()
-	ending, _ := w.ending()
-	if ending != nil {
-		defer ending.close()
+// awaitDeath kills what it can find of work whose guard is lost, until it is proven that nothing of the work is left. Only then
+// is Dead closed, since neither may the session be closed nor leadership be released while a process may run (A3).
+func (w *Work) awaitDeath(cause error) {
+	w.guardLostAt = boottime.Now()
+	var killer *unitKiller // nil unless systemd runs the work
+	if w.unit != nil {
+		killer, _ = newUnitKiller(*w.unit) // cannot fail, as the guard has created one for the same unit
+		defer killer.close()
 	}
 	warned := false
-	for pause := sweepLeast; ; pause = min(2*pause, sweepMost) {
-		err := w.end(ending)
+	for pause := minSweepDelay; ; pause = min(2*pause, maxSweepDelay) {
+		err := w.killAndCheck(killer)
 		if err == nil {
 			break
 		}
-		if pause == sweepMost && !warned {
+		if pause == maxSweepDelay && !warned {
 			warned = true
-			w.c.log.Error("the work may still run: nothing is released, and the session is left to expire; stop what is left of it", "reason", err)
+			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work", "reason", err)
 		}
-		for _, pid := range stamped(w.stamp) {
+		for _, pid := range pidsWithEnv(w.env) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		w.c.rouse()
+		w.c.wakeKeeper()
 		select {
-		case <-w.c.word.dead:
+		case <-w.c.report.dead:
 		case <-time.After(pause):
 		}
 	}
@@ -210,68 +214,60 @@ func (w *Work) mourn(cause error) {
 	}
 }
 
-// rouse has a keeper that is stopped go on: without a guard it ends the work as soon as it runs. The kernel does so only
-// where the guard's death leaves the keeper's process group without a parent in the session.
-func (c *Client) rouse() {
+// wakeKeeper continues a stopped keeper: without a guard it kills the work as soon as it runs. The kernel continues it only if
+// the guard's death has made the keeper's process group an orphaned one.
+func (c *Client) wakeKeeper() {
 	c.mu.Lock()
-	h := c.hold
+	r := c.containment
 	c.mu.Unlock()
-	if h == nil {
+	if r == nil {
 		return
 	}
-	if s, err := procinfo.ReadStat(h.Keeper.Pid); err == nil && s.Started == h.Keeper.Started {
-		syscall.Kill(h.Keeper.Pid, syscall.SIGCONT)
+	if s, err := procinfo.ReadStat(r.Keeper.Pid); err == nil && s.Started == r.Keeper.Started {
+		syscall.Kill(r.Keeper.Pid, syscall.SIGCONT)
 	}
 }
 
-// ending is how to end a unit; nil for other work.
-func (w *Work) ending() (*end, error) {
-	if w.unit == nil {
-		return nil, nil
-	}
-	return newEnd(*w.unit) // the guard could make one, too
-}
-
-// end returns nil once all of the work is dead.
-func (w *Work) end(ending *end) error {
+// killAndCheck kills what it can find and returns nil once all of the work is dead.
+func (w *Work) killAndCheck(killer *unitKiller) error {
 	if w.unit != nil {
-		if ending != nil && ending.sweep(true) {
+		if killer.sweep(true) {
 			return nil
 		}
 		return fmt.Errorf("the unit %s may still run", w.unit.Name)
 	}
 	select {
-	case <-w.c.word.dead:
+	case <-w.c.report.dead:
 		return nil
 	default:
 	}
-	p := w.proof
+	p := w.handle
 	if p == nil {
-		p = w.c.keeper
+		p = w.c.keeperHandle
 	}
 	if p == nil {
-		return errors.New("the keeper, which would say so, has not")
+		return errors.New("only the keeper can report that all of the work is dead, and it has not")
 	}
-	err := p.kill()
-	if err == nil && p.hold.Mode == CgroupContainment {
-		err = w.left()
+	err := p.killAndCheck()
+	if err == nil && p.record.Mode == CgroupContainment {
+		err = w.checkLeftovers()
 	}
 	return err
 }
 
-// left says what may be left of work whose control group is empty: nothing, unless something was moved to another group,
-// which the keeper alone would find. It has a moment to say so, if it lives.
-func (w *Work) left() error {
-	if w.proof == nil {
-		return errors.New("its control group is not known")
+// checkLeftovers returns an error if the keeper may still find processes of work whose control group is empty, because they were
+// moved to another group. A live keeper gets exitTime to report.
+func (w *Work) checkLeftovers() error {
+	if w.handle == nil {
+		return errors.New("the control group of the work is unknown")
 	}
 	select {
-	case <-w.c.word.ended:
+	case <-w.c.report.closed:
 		return nil
 	default:
 	}
-	if boottime.Now() < w.lost+dying {
-		return errors.New("the keeper has not said yet that nothing is left")
+	if boottime.Now() < w.guardLostAt+exitTime {
+		return errors.New("the keeper has not yet reported that all of the work is dead")
 	}
 	return nil
 }

@@ -24,40 +24,43 @@ func frame(body string) []byte {
 }
 
 // endings are the ways in which a daemon fails, with the guard's exit status when it is not started again.
-var endings = map[string]struct {
-	end    func(d *remote)
+var daemonFailures = map[string]struct {
+	end    func(d *remoteDaemon)
 	status int
 }{
-	"killed":            {func(d *remote) { syscall.Kill(d.pid, syscall.SIGKILL) }, 128 + 9},
-	"aborted":           {func(d *remote) { syscall.Kill(d.pid, syscall.SIGQUIT) }, 2},
-	"panic":             {func(d *remote) { d.last("End", 2) }, 2},
-	"no JSON":           {func(d *remote) { d.last("Say", frame("nonsense")) }, 128 + 9},
-	"not an object":     {func(d *remote) { d.last("Say", frame("[]")) }, 128 + 9},
-	"empty frame":       {func(d *remote) { d.last("Say", frame("")) }, 128 + 9},
-	"unknown kind":      {func(d *remote) { d.last("Say", frame(`{"kind":"sing"}`)) }, 128 + 9},
-	"unknown field":     {func(d *remote) { d.last("Say", frame(`{"kind":"beat","tune":"any"}`)) }, 128 + 9},
-	"start without":     {func(d *remote) { d.last("Say", frame(`{"kind":"start","seq":9}`)) }, 128 + 9},
-	"too long a frame":  {func(d *remote) { d.last("Say", []byte{1, 0, 0, 0}) }, 128 + 9},
-	"start while busy":  {func(d *remote) { d.last("Begin", d.shell("true")) }, 128 + 9},
-	"hangs up":          {func(d *remote) { d.last("HangUp", 0) }, 128 + 9},
-	"stops to speak":    {func(d *remote) { ask[int](d, "Beat", 50*time.Millisecond) }, 128 + 9},
-	"stopped":           {func(d *remote) { ask[int](d, "Beat", 50*time.Millisecond); syscall.Kill(d.pid, syscall.SIGSTOP) }, 128 + 9},
-	"its own exit code": {func(d *remote) { d.last("End", 3) }, 3},
+	"killed":           {func(d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGKILL) }, 128 + 9},
+	"aborted":          {func(d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGQUIT) }, 2},
+	"panic":            {func(d *remoteDaemon) { d.callNoWait("Exit", 2) }, 2},
+	"no JSON":          {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("nonsense")) }, 128 + 9},
+	"not an object":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("[]")) }, 128 + 9},
+	"empty frame":      {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("")) }, 128 + 9},
+	"unknown kind":     {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"sing"}`)) }, 128 + 9},
+	"unknown field":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"heartbeat","tune":"any"}`)) }, 128 + 9},
+	"start without":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"start","seq":9}`)) }, 128 + 9},
+	"too long a frame": {func(d *remoteDaemon) { d.callNoWait("SendRaw", []byte{1, 0, 0, 0}) }, 128 + 9},
+	"start while busy": {func(d *remoteDaemon) { d.callNoWait("StartUnchecked", d.shell("true")) }, 128 + 9},
+	"hangs up":         {func(d *remoteDaemon) { d.callNoWait("HangUp", 0) }, 128 + 9},
+	"stops to speak":   {func(d *remoteDaemon) { call[int](d, "Heartbeat", 50*time.Millisecond) }, 128 + 9},
+	"stopped": {func(d *remoteDaemon) {
+		call[int](d, "Heartbeat", 50*time.Millisecond)
+		syscall.Kill(d.pid, syscall.SIGSTOP)
+	}, 128 + 9},
+	"its own exit code": {func(d *remoteDaemon) { d.callNoWait("Exit", 3) }, 3},
 }
 
 // last has the daemon do what may be the last thing it does.
-func (d *remote) last(method string, arg any) {
+func (d *remoteDaemon) callNoWait(method string, arg any) {
 	d.conn.Go("Daemon."+method, arg, new(int), make(chan *rpc.Call, 1))
 }
 
 // checkBurial wants one session closed: that of the dead daemon, with nothing at work any more.
-func (d *remote) checkBurial(pids []int) {
+func (d *remoteDaemon) checkSessionClosed(pids []int) {
 	d.t.Helper()
-	all := d.burials()
+	all := d.closedSessions()
 	if len(all) != 1 {
 		d.t.Fatalf("%d sessions were closed", len(all))
 	}
-	if b := all[0]; !reflect.DeepEqual(b.Session, d.credentials()) || len(b.Left) > 0 || b.Daemon {
+	if b := all[0]; !reflect.DeepEqual(b.Session, d.credentials()) || len(b.StillAlive) > 0 || b.DaemonAlive {
 		d.t.Errorf("%+v", b)
 	}
 	for _, pid := range append(pids, d.pid) {
@@ -74,25 +77,25 @@ func (d *remote) checkBurial(pids []int) {
 // First the work is dead, then the session is closed, then there is a new daemon.
 func TestFailedDaemonIsReplaced(t *testing.T) {
 	t.Parallel()
-	for name, c := range endings {
+	for name, c := range daemonFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
-			d := h.daemon()
-			ask[int](d, "Session", h.credentials())
-			_, pids := d.work(time.Hour)
+			h := startGuard(t)
+			d := h.nextDaemon()
+			call[int](d, "SetSession", h.credentials())
+			_, pids := d.startWork(time.Hour)
 			c.end(d)
-			next := h.daemon()
+			next := h.nextDaemon()
 			if next.pid == d.pid {
 				t.Error("the same daemon")
 			}
-			d.checkBurial(pids)
-			if _, err := try[int](next, "Start", h.shell("true")); err == nil || err.Error() != "the lease is over" {
+			d.checkSessionClosed(pids)
+			if _, err := tryCall[int](next, "Start", h.shell("true")); err == nil || err.Error() != "there is no lease" {
 				t.Errorf("the new daemon has inherited the lease: %v", err)
 			}
-			ask[time.Duration](next, "Lease", time.Hour)
-			ask[int](next, "Start", h.shell("exit 0"))
-			if e := ask[Ending](next, "Dead", 0); e.Status != StatusSuccess {
+			call[time.Duration](next, "SetLease", time.Hour)
+			call[int](next, "Start", h.shell("exit 0"))
+			if e := call[ExitInfo](next, "Dead", 0); e.Status != StatusSuccess {
 				t.Error(e.Status)
 			}
 		})
@@ -101,18 +104,18 @@ func TestFailedDaemonIsReplaced(t *testing.T) {
 
 func TestFailedDaemonIsNotReplaced(t *testing.T) {
 	t.Parallel()
-	for name, c := range endings {
+	for name, c := range daemonFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, "RESPAWN=no")
-			d := h.daemon()
-			ask[int](d, "Session", h.credentials())
-			_, pids := d.work(time.Hour)
+			h := startGuard(t, "RESPAWN=no")
+			d := h.nextDaemon()
+			call[int](d, "SetSession", h.credentials())
+			_, pids := d.startWork(time.Hour)
 			c.end(d)
-			if status := h.status(); status != c.status {
+			if status := h.guardExitStatus(); status != c.status {
 				t.Errorf("exit status %d", status)
 			}
-			d.checkBurial(pids)
+			d.checkSessionClosed(pids)
 		})
 	}
 }
@@ -121,15 +124,15 @@ func TestFailedDaemonIsNotReplaced(t *testing.T) {
 func TestDaemonEnds(t *testing.T) {
 	t.Parallel()
 	for status := range 2 {
-		h := newHouse(t)
-		d := h.daemon()
-		ask[int](d, "Session", h.credentials())
-		ask[int](d, "SessionClosed", 0)
-		d.last("End", status)
-		if got := h.status(); got != status {
+		h := startGuard(t)
+		d := h.nextDaemon()
+		call[int](d, "SetSession", h.credentials())
+		call[int](d, "ClearSession", 0)
+		d.callNoWait("Exit", status)
+		if got := h.guardExitStatus(); got != status {
 			t.Errorf("exit status %d instead of %d", got, status)
 		}
-		if all := h.burials(); len(all) > 0 {
+		if all := h.closedSessions(); len(all) > 0 {
 			t.Errorf("%+v", all)
 		}
 		if log := read(filepath.Join(h.dir, "log")); strings.Contains(log, "started again") {
@@ -141,33 +144,33 @@ func TestDaemonEnds(t *testing.T) {
 // Nor does work stay behind when the daemon ends as if all were well.
 func TestDaemonEndsTooEarly(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[int](d, "Session", h.credentials())
-	_, pids := d.work(time.Hour)
-	d.last("End", 0)
-	if got := h.status(); got != 0 {
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[int](d, "SetSession", h.credentials())
+	_, pids := d.startWork(time.Hour)
+	d.callNoWait("Exit", 0)
+	if got := h.guardExitStatus(); got != 0 {
 		t.Errorf("exit status %d", got)
 	}
-	d.checkBurial(pids)
+	d.checkSessionClosed(pids)
 }
 
 // A session that can't be closed is left to expire: that is no reason not to go on, and 'release' may try again.
 func TestSessionThatCannotBeClosed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
+	h := startGuard(t)
+	d := h.nextDaemon()
 	c := h.credentials()
-	c.ID = unclosable
-	ask[int](d, "Session", c)
+	c.ID = unclosableID
+	call[int](d, "SetSession", c)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	next := h.daemon()
-	if f, err := ReadSessionFile(c.File); err != nil || f.Session.ID != unclosable {
+	next := h.nextDaemon()
+	if f, err := ReadSessionFile(c.File); err != nil || f.Session.ID != unclosableID {
 		t.Errorf("%+v, %v", f, err)
 	}
 	syscall.Kill(next.pid, syscall.SIGKILL) // has no session yet: nothing to close
-	h.daemon()
-	if all := h.burials(); len(all) != 1 {
+	h.nextDaemon()
+	if all := h.closedSessions(); len(all) != 1 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -175,12 +178,12 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 // The work of a daemon that hangs up does not wait for that to end.
 func TestWorkEndsWithTheSocket(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
 	began := boottime.Now()
-	d.last("HangUp", 0)
-	if took := h.dead(pids...) - began; took > hangUp {
+	d.callNoWait("HangUp", 0)
+	if took := h.waitDead(pids...) - began; took > exitTimeout {
 		t.Errorf("that took %s", took)
 	}
 }
@@ -189,11 +192,11 @@ func TestWorkEndsWithTheSocket(t *testing.T) {
 func TestStartOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"kind":"start","seq":1}`, `{"kind":"start","seq":1,"spec":{"path":"/bin/true","argv":[],"env":[],"stop_signal":15}}`} {
-		h := newHouse(t)
-		d := h.daemon()
-		ask[time.Duration](d, "Lease", time.Hour)
-		d.last("Say", frame(body))
-		if next := h.daemon(); next.pid == d.pid {
+		h := startGuard(t)
+		d := h.nextDaemon()
+		call[time.Duration](d, "SetLease", time.Hour)
+		d.callNoWait("SendRaw", frame(body))
+		if next := h.nextDaemon(); next.pid == d.pid {
 			t.Errorf("%s: the same daemon", body)
 		}
 	}
@@ -204,18 +207,18 @@ func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	t.Parallel()
 	runtime.LockOSThread() // which is the tracer
 	defer runtime.UnlockOSThread()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[int](d, "Session", h.credentials())
-	_, pids := d.work(time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[int](d, "SetSession", h.credentials())
+	_, pids := d.startWork(time.Hour)
 	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pids[0]), 0, 0, 0, 0); e != 0 {
 		t.Logf("processes can't be traced here: %v", e)
 		return
 	}
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	h.dead(append(pids, d.pid)...)
+	h.waitDead(append(pids, d.pid)...)
 	for end := boottime.Now() + 100*time.Millisecond; boottime.Now() < end; {
-		if all := h.burials(); len(all) > 0 {
+		if all := h.closedSessions(); len(all) > 0 {
 			t.Errorf("too early: %+v", all)
 			break
 		}
@@ -225,8 +228,8 @@ func TestSessionIsClosedAfterTheWork(t *testing.T) {
 		_, err := unix.Wait4(pids[0], &status, unix.WALL|unix.WNOHANG, nil)
 		return err != nil || status.Signaled()
 	})
-	h.daemon()
-	d.checkBurial(pids)
+	h.nextDaemon()
+	d.checkSessionClosed(pids)
 }
 
 // What the daemon has handed over last, to release leadership, is there when its session is closed.
@@ -235,11 +238,11 @@ func TestTheLastReleaseIsHandedOver(t *testing.T) {
 	for name, handed := range map[string][]string{"as leader": {`[1]`, `[2]`}, "no more": {`[1]`, `null`}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
-			d := h.daemon()
+			h := startGuard(t)
+			d := h.nextDaemon()
 			c := h.credentials()
-			ask[int](d, "Leave", json.RawMessage(handed[0])) // without a session there is nothing to release
-			ask[int](d, "Session", c)
+			call[int](d, "SetRelease", json.RawMessage(handed[0])) // without a session there is nothing to release
+			call[int](d, "SetSession", c)
 			f, err := ReadSessionFile(c.File)
 			if err != nil || f.Session.Release != nil {
 				t.Errorf("%s, %v", f.Session.Release, err)
@@ -248,14 +251,14 @@ func TestTheLastReleaseIsHandedOver(t *testing.T) {
 				if c.Release = json.RawMessage(tx); tx == "null" {
 					c.Release = nil
 				}
-				ask[int](d, "Leave", c.Release)
+				call[int](d, "SetRelease", c.Release)
 				if f, err := ReadSessionFile(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
 					t.Errorf("the file says %+v (%v), want %+v", f.Session, err, c)
 				}
 			}
 			syscall.Kill(d.pid, syscall.SIGKILL)
-			eventually(t, "the end of the session", func() bool { return len(h.burials()) > 0 })
-			if got := h.burials()[0].Session; !reflect.DeepEqual(got, c) {
+			eventually(t, "the end of the session", func() bool { return len(h.closedSessions()) > 0 })
+			if got := h.closedSessions()[0].Session; !reflect.DeepEqual(got, c) {
 				t.Errorf("the guard has %+v, want %+v", got, c)
 			}
 		})

@@ -1,5 +1,10 @@
-// Package guard is the small parent process that keeps S1 whatever becomes of the daemon (docs/protocol.md, Leading, and
-// the lease). The guard owns the leader-only work, kills it at the lease's end, and, once the daemon and the work are
-// dead, has the session closed, so that the successor need not wait for its timeout. [Run] is the guard, [Client] the
-// daemon's side of the socket between them.
+// Package guard provides the small parent process that enforces S1 (never two leaders; see docs/protocol.md, Leading, and
+// the lease) even if the daemon crashes or hangs. The guard starts the leader-only work through a keeper process, kills the
+// work when the lease ends, and closes the ZooKeeper session once daemon and work are dead, so that a successor does not
+// have to wait for the session timeout.
+//
+// [Run] is the guard, [MaybeRunKeeper] the keeper, and [Client] the daemon's end of the socket to the guard.
+//
+// Code on the way to a kill must not allocate, block, or open files: memory, the disk and file descriptors may be exhausted
+// at that moment. What a kill needs is opened when the work starts; protect locks memory and starts threads beforehand.
 package guard

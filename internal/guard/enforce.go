@@ -2,5 +2,6 @@
 
 package guard
 
-// enforced is what S1 rests on. Only a test build, which shows that the fault campaign would notice, is without.
+// enforced switches on the enforcement of leases, which S1 depends on. A test build turns it off to show that the fault
+// campaign detects its absence.
 const enforced = true

@@ -13,36 +13,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind is what a message says.
+// kind is the type of a message.
 type kind string
 
-// The messages of the daemon.
+// Messages from the daemon to the guard. The guard forwards start, stop, kill and lease to the keeper.
 const (
-	kindStart   kind = "start"   // start the work Spec as number Seq
-	kindStop    kind = "stop"    // ask the work to end, kill it after Grace
-	kindKill    kind = "kill"    // kill it now
-	kindLease   kind = "lease"   // work may go on until At
-	kindBeat    kind = "beat"    // the daemon speaks again before At
-	kindWaits   kind = "waits"   // the daemon has no session yet, and is alive
-	kindNotify  kind = "notify"  // tell the service manager Notify
-	kindSession kind = "session" // what to close after the daemon's death
-	kindOwe     kind = "owe"     // what to run before that: Undo
-	kindConfig  kind = "config"  // what to offer the next daemon: Config
+	kindStart        kind = "start"         // start the work Spec and number it Seq
+	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
+	kindKill         kind = "kill"          // kill the work now
+	kindLease        kind = "lease"         // the work may run until At
+	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At
+	kindAlive        kind = "alive"         // the daemon is alive, but has no session to set a deadline by
+	kindNotify       kind = "notify"        // pass Notify on to the service manager
+	kindSession      kind = "session"       // the session to close after the daemon's death: Session
+	kindPendingHooks kind = "pending_hooks" // the hooks to run before that: PendingHooks
+	kindConfig       kind = "config"        // the last good configuration, for the next daemon: Config
 )
 
-// The messages of the guard.
+// Messages from the guard to the daemon, and from the keeper to the guard.
 const (
-	kindStarted kind = "started" // the work Seq runs as Pid, or not: Error
-	kindExited  kind = "exited"  // its main process has ended: Status
-	kindDead    kind = "dead"    // no process of it is left
-	kindLeased  kind = "leased"  // At is enforced now
-	kindKept    kind = "kept"    // who the keeper is: Hold
-	kindHeard   kind = "heard"   // the keeper is at it, if it was told to kill
-	kindAlarm   kind = "alarm"   // something of the work can't be killed: Error; empty once that is over
+	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
+	kindExited         kind = "exited"          // the main process of the work has ended: Status
+	kindDead           kind = "dead"            // no process of the work is left: Output
+	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces At from now on
+	kindKeeper         kind = "keeper"          // the keeper process: Containment
+	kindReady          kind = "ready"           // the keeper has started (keeper to guard only)
+	kindKilling        kind = "killing"         // the keeper has received a kill and carries it out (keeper to guard only)
+	kindUnkillable     kind = "unkillable"      // a process of the work cannot be killed: Error; empty once that is resolved
 )
 
-// message is what passes between the daemon and the guard, and between the guard and its keeper. Times are
-// CLOCK_BOOTTIME, which all share.
+// message is exchanged between the daemon and the guard, and between the guard and its keeper. Points in time are readings
+// of CLOCK_BOOTTIME, which is the same in all of them.
 type message struct {
 	Kind         kind          `json:"kind"`
 	Seq          int           `json:"seq,omitempty"`
@@ -57,27 +58,27 @@ type message struct {
 	Status       string        `json:"status,omitempty"`
 	Output       string        `json:"output,omitempty"`
 	Error        string        `json:"error,omitempty"`
-	// Dir is the control group that the keeper puts the work into.
+	// Dir is the control group into which the keeper puts the work.
 	Dir string `json:"dir,omitempty"`
-	// Hold says, of work that was started, what holds it.
+	// Containment describes how started work is contained.
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 }
 
-// Credentials are what it takes to close a session from outside.
+// Credentials are what another process needs to close a ZooKeeper session.
 type Credentials struct {
 	Servers  []string      `json:"servers"`
 	ID       int64         `json:"id"`
 	Password []byte        `json:"password"`
 	Timeout  time.Duration `json:"timeout"`
-	// File is where they are kept as well, see [SessionFile]; empty for nowhere.
+	// File is the path of the [SessionFile] that also holds them; empty for none.
 	File string `json:"file,omitempty"`
-	// Access is how to reach the servers, and Leave what releases the leadership that is held, to be sent before the session is
-	// closed. The guard does not read them.
+	// Access holds the settings for connecting to the servers. Release is the transaction that releases the leadership, sent
+	// before the session is closed; nil if none is held. The guard does not interpret either.
 	Access  json.RawMessage `json:"access,omitempty"`
 	Release json.RawMessage `json:"release,omitempty"`
 }
 
-// maxFrame bounds a message: an environment and a command line, which the kernel bounds too.
+// maxFrame limits the size of a message. The largest parts are an environment and a command line, which the kernel limits as well.
 const maxFrame = 8 << 20
 
 func writeFrame(w io.Writer, m message) error {
@@ -92,8 +93,8 @@ func writeFrame(w io.Writer, m message) error {
 	return err
 }
 
-// errNonsense says that the other side speaks another language: it is treated as dead.
-var errNonsense = errors.New("unintelligible")
+// errProtocol reports that the peer violated the protocol. A daemon that does so is treated as dead.
+var errProtocol = errors.New("protocol error")
 
 func readFrame(r io.Reader) (message, error) {
 	var m message
@@ -103,7 +104,7 @@ func readFrame(r io.Reader) (message, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > maxFrame {
-		return m, fmt.Errorf("%w: a message of %d bytes", errNonsense, n)
+		return m, fmt.Errorf("%w: a message of %d bytes", errProtocol, n)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
@@ -111,13 +112,17 @@ func readFrame(r io.Reader) (message, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
-		return m, fmt.Errorf("%w: %v", errNonsense, err) // an EOF within it is not the socket's
+	err := d.Decode(&m)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("empty message") // io.EOF would mean that the socket was closed
+	}
+	if err != nil {
+		return m, fmt.Errorf("%w: %w", errProtocol, err)
 	}
 	return m, nil
 }
 
-// socketpair makes the two ends. Neither survives an exec unless it is handed over.
+// socketpair returns two connected sockets. Both are close-on-exec: a child gets one only if it is passed explicitly.
 func socketpair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -126,26 +131,26 @@ func socketpair() (near, far *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "daemon"), os.NewFile(uintptr(fds[1]), "guard"), nil
 }
 
-// shutdown tells the other side that nothing more comes.
-func shutdown(socket *os.File) {
+// closeWrite closes the sending direction of a socket, which the peer sees as end of file.
+func closeWrite(socket *os.File) {
 	if raw, err := socket.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
 }
 
-// instant writes what there is room for, and fails with the rest.
-type instant struct{ *os.File }
+// nonblockingWriter writes as much as fits into the socket's buffer and returns an error if that is not all.
+type nonblockingWriter struct{ *os.File }
 
-func (i instant) Write(data []byte) (n int, err error) {
-	raw, err := i.SyscallConn()
+func (w nonblockingWriter) Write(data []byte) (n int, err error) {
+	raw, err := w.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	if late := raw.Write(func(fd uintptr) bool {
+	if rawErr := raw.Write(func(fd uintptr) bool {
 		n, err = unix.Write(int(fd), data)
-		return true // as it is: no waiting for room
-	}); late != nil {
-		return 0, late
+		return true // done, even after EAGAIN: do not wait for space
+	}); rawErr != nil {
+		return 0, rawErr
 	}
 	if err == nil && n < len(data) {
 		err = io.ErrShortWrite

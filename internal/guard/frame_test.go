@@ -53,7 +53,7 @@ func TestFrameLimits(t *testing.T) {
 		t.Errorf("%v, %d bytes written", err, pipe.Len())
 	}
 	// Refused by its head, before anything is read or set aside for it.
-	if _, err := readFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff})); !errors.Is(err, errNonsense) {
+	if _, err := readFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff})); !errors.Is(err, errProtocol) {
 		t.Error(err)
 	}
 }
@@ -67,7 +67,7 @@ func TestInstantWritesDoNotWait(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	for err == nil {
-		err = writeFrame(instant{near}, message{Kind: kindDead, Output: strings.Repeat("x", maxOutput)})
+		err = writeFrame(nonblockingWriter{near}, message{Kind: kindDead, Output: strings.Repeat("x", maxOutput)})
 	}
 	if !errors.Is(err, io.ErrShortWrite) && !errors.Is(err, syscall.EAGAIN) {
 		t.Error(err)
@@ -78,12 +78,12 @@ func TestInstantWritesDoNotWait(t *testing.T) {
 }
 
 func TestFramesThatMeanNothing(t *testing.T) {
-	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"beat","tune":1}`, `{"kind":"beat","at":"soon"}`, `{"kind":"beat"`} {
-		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errNonsense) || errors.Is(err, io.EOF) { // which would be hanging up
+	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"heartbeat","tune":1}`, `{"kind":"heartbeat","at":"soon"}`, `{"kind":"heartbeat"`} {
+		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) { // which would be hanging up
 			t.Errorf("%q: %+v, %v", body, m, err)
 		}
 	}
-	for name, cut := range map[string][]byte{"head": frame("{}")[:3], "body": frame(`{"kind":"beat"}`)[:9], "no body": frame("{}")[:4]} {
+	for name, cut := range map[string][]byte{"head": frame("{}")[:3], "body": frame(`{"kind":"heartbeat"}`)[:9], "no body": frame("{}")[:4]} {
 		if _, err := readFrame(bytes.NewReader(cut)); err == nil {
 			t.Errorf("%s: half a frame is taken for a whole one", name)
 		}
@@ -126,9 +126,9 @@ func TestHangingUpBeforeAllIsRead(t *testing.T) {
 	defer near.Close()
 	d := &daemon{socket: near}
 	g := &guard{daemon: d, log: slog.New(slog.DiscardHandler)}
-	g.tell(message{Kind: kindLeased})
+	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
 	far.Close()
-	g.tell(message{Kind: kindLeased})
+	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
 	if d.gone {
 		t.Error("it is gone before all that it has said is read")
 	}
@@ -136,8 +136,8 @@ func TestHangingUpBeforeAllIsRead(t *testing.T) {
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatal(err)
 	}
-	g.receive(letter{from: d, err: err})
-	if !d.gone || d.doomed {
-		t.Errorf("gone %t, to be killed %t", d.gone, d.doomed)
+	g.receiveFromDaemon(incoming{daemon: d, err: err})
+	if !d.gone || d.killing {
+		t.Errorf("gone %t, to be killed %t", d.gone, d.killing)
 	}
 }

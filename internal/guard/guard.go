@@ -17,111 +17,112 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// Options are what a guard needs.
+// Options configure [Run].
 type Options struct {
-	// Path is the daemon's program, Argv its arguments with the name first. It finds its end of the socket at [SocketFD].
-	// The same program is the keeper, for which it calls [BeKeeper] before anything else.
+	// Path is the daemon's program and Argv its arguments, with the program name first. The daemon finds its end of the
+	// socket at [SocketFD]. The keeper runs the same program, which must call [MaybeRunKeeper] before anything else.
 	Path string
 	Argv []string
-	// Containment is what holds the work; [Auto] by default.
+	// Containment selects how the work is contained; the default is [Auto].
 	Containment Containment
-	// Realtime gives guard and keeper a real-time priority, if that is permitted.
+	// Realtime requests a real-time priority for guard and keeper.
 	Realtime bool
-	// Respawn starts the daemon again when it has died; otherwise the guard ends with it.
+	// Respawn restarts a daemon that has died; otherwise the guard exits with it.
 	Respawn bool
-	// Close ends a session on the server, and says what has become of the leadership that was held in it; empty for nothing.
+	// Close closes a session on the server. It returns what became of the leadership held in it; empty if none was held.
 	Close func(ctx context.Context, c Credentials) (leadership string, err error)
-	// Log must not wait for whoever reads it, see package lossy: whatever holds the guard up holds up the end of the work.
+	// Log must never block (see package asynclog): anything that delays the guard delays a kill.
 	Log *slog.Logger
 }
 
-// SocketFD is where the daemon, and the keeper, find their end of the socket.
+// SocketFD is the file descriptor at which the daemon and the keeper find their end of the socket to the guard.
 const SocketFD = 3
 
-// Timing of the guard's own affairs.
+// Timing of the guard.
 const (
-	respawnFirst = 100 * time.Millisecond
-	respawnMost  = 10 * time.Second
-	steady       = time.Minute     // a daemon that has lived for so long begins anew with the first pause
-	hangUp       = 2 * time.Second // so long may a daemon that has hung up take to end
-	closeMost    = 5 * time.Second
-	settle       = 5 * time.Millisecond // what was sent before a deadline has arrived by then
+	minRespawnDelay = 100 * time.Millisecond
+	maxRespawnDelay = 10 * time.Second
+	stableAfter     = time.Minute          // a daemon that ran this long is respawned with the minimum delay again
+	exitTimeout     = 2 * time.Second      // how long a daemon may take to exit after it closed its socket
+	closeTimeout    = 5 * time.Second      // for closing a session
+	drainTime       = 5 * time.Millisecond // how long messages sent before a deadline may take to be read after it
 )
 
-// guard is level-triggered: after each event, advance does what is due. One goroutine, on one thread, does it all.
+// guard is the state of the guard process. It is level-triggered: after each event, advance does whatever is due. A single
+// goroutine, locked to its thread, owns all of it.
 type guard struct {
-	opt      Options
-	log      *slog.Logger
-	signals  chan os.Signal
-	inbox    chan letter
-	kept     chan letter // from the keeper
-	closings chan closing
-	timer    *timer
-	groups   string // where to make control groups; empty for nowhere
-	children *offspring
-	service  *service
+	opt          Options
+	log          *slog.Logger
+	signals      chan os.Signal
+	fromDaemon   chan incoming
+	fromKeeper   chan incoming
+	closeResults chan closeResult
+	timer        *timer
+	cgroupParent string // the control group in which to create others; empty if there is none
+	children     *childList
+	notifier     *notifier
 
-	keeper  *keeperProcess // nil while none runs
-	daemon  *daemon        // nil while none runs
-	late    *daemon        // a dead one of which not all was read yet
-	work    *work          // nil while none runs
-	session *Credentials
-	undo    []Spec        // what has to be run before the session of a dead daemon is closed
-	undone  int           // counts down what was run of it
-	unclean bool          // some of it has failed
-	config  []byte        // the last good configuration file; nil until a daemon has handed one over
-	lease   time.Duration // work may go on until then
-	silence time.Duration // the daemon is hung if it has not spoken by then; 0 if it need not
+	keeper            *keeperProcess // nil while none runs
+	daemon            *daemon        // nil while none runs
+	deadDaemon        *daemon        // a dead daemon whose messages have not all been read; nil for none
+	work              *work          // nil while none runs
+	session           *Credentials
+	pendingHooks      []Spec        // the hooks to run before the session of a dead daemon is closed
+	hookSeq           int           // the Seq of the last such hook; counts down, as the daemon's count up
+	hookFailed        bool          // one of these hooks has failed
+	lastConfig        []byte        // the last good configuration file; nil until a daemon has sent one
+	lease             time.Duration // the work may run until then; 0 for no lease
+	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
 
-	stopping  bool // asked to end
-	over      bool // the daemon is not to be started again
-	status    int  // the daemon's exit status
-	again     time.Duration
-	pause     time.Duration
-	closing   bool
-	childless bool // the kernel says that this process has no child
+	stopping       bool // the guard was asked to exit
+	noRespawn      bool // no daemon is started any more
+	exitStatus     int  // of the last daemon
+	respawnAt      time.Duration
+	respawnDelay   time.Duration
+	closingSession bool
+	noChildren     bool // wait4 has reported that this process has no children
 }
 
-// Run starts the daemon and guards it until it has ended for good. It returns the exit status to end with: that of the
-// daemon, or 128 and the signal that killed it. It takes over the process: its signals and all its children.
+// Run starts the daemon and guards it until it has exited for good. It returns the exit status for this process: that of the
+// daemon, or 128 plus the number of the signal that killed it. It takes over the process, with its signals and all its
+// children.
 func Run(opt Options) (int, error) {
-	// Death signals follow the thread that forked.
-	runtime.LockOSThread()
+	runtime.LockOSThread() // a parent death signal is tied to the thread that forked
 	g, err := newGuard(opt)
 	if err != nil {
 		return 1, err
 	}
 	defer g.close()
-	if err := g.keep(); err != nil {
+	if err := g.startKeeper(); err != nil {
 		return 1, err
 	}
 	g.protect()
-	if g.keeper == nil && !g.stopping { // a busy machine may be too slow for the rehearsal
-		if err := g.keep(); err != nil {
+	if g.keeper == nil && !g.stopping { // on a busy machine the rehearsal may have killed the keeper as hung
+		if err := g.startKeeper(); err != nil {
 			return 1, err
 		}
 	}
-	if g.stopping { // already
-		g.over = true
-		g.keeper.hangUp()
-	} else if err := g.spawn(); err != nil {
+	if g.stopping { // a signal has arrived during the rehearsal
+		g.noRespawn = true
+		g.keeper.requestExit()
+	} else if err := g.startDaemon(); err != nil {
 		return 1, err
 	}
 	for !g.finished() {
 		select {
 		case sig := <-g.signals:
-			g.signaled(sig.(syscall.Signal))
-		case l := <-g.inbox:
-			g.receive(l)
-		case l := <-g.kept:
-			g.hear(l)
-		case c := <-g.closings:
-			g.closed(c)
-		case <-g.timer.c: // advance looks at the clock
+			g.handleSignal(sig.(syscall.Signal))
+		case l := <-g.fromDaemon:
+			g.receiveFromDaemon(l)
+		case l := <-g.fromKeeper:
+			g.receiveFromKeeper(l)
+		case c := <-g.closeResults:
+			g.sessionClosed(c)
+		case <-g.timer.c: // advance reads the clock
 		}
 		g.advance()
 	}
-	return g.status, nil
+	return g.exitStatus, nil
 }
 
 func newGuard(opt Options) (*guard, error) {
@@ -130,237 +131,242 @@ func newGuard(opt Options) (*guard, error) {
 	}
 	g := &guard{
 		opt: opt, log: opt.Log,
-		signals: make(chan os.Signal, 16), inbox: make(chan letter), kept: make(chan letter), closings: make(chan closing, 1),
+		signals: make(chan os.Signal, 16), fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
-	if err := g.contain(); err != nil {
+	if err := g.setUpContainment(); err != nil {
 		return nil, err
 	}
 	var err error
-	if g.children, err = newOffspring(); err != nil {
+	if g.children, err = openChildList(); err != nil {
 		return nil, err
 	}
 	if g.timer, err = newTimer(); err != nil {
 		g.children.close()
 		return nil, err
 	}
-	g.service = openService(opt.Log)
+	g.notifier = newNotifier(opt.Log)
 	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGCHLD)
 	return g, nil
 }
 
 func (g *guard) close() {
 	signal.Stop(g.signals)
-	g.service.close()
+	g.notifier.close()
 	g.timer.close()
 	g.children.close()
 }
 
-// contain chooses the containment, and ends what dead guards have left behind.
-func (g *guard) contain() error {
-	parent := cgroupParent()
+// setUpContainment kills the work that dead guards have left behind and chooses the containment.
+func (g *guard) setUpContainment() error {
+	parent := delegatedCgroup()
 	clearCgroups(parent)
-	return g.choose(parent)
+	return g.chooseContainment(parent)
 }
 
-// choose settles the containment, where control groups can be made in parent.
-func (g *guard) choose(parent string) error {
-	g.groups = parent
+// chooseContainment resolves [Auto] and checks the choice. Control groups are created in parent; empty if there is none.
+func (g *guard) chooseContainment(parent string) error {
+	g.cgroupParent = parent
 	c := &g.opt.Containment
 	if *c == "" {
 		*c = Auto
 	}
 	if *c == Auto || *c == CgroupContainment {
-		try, err := newCgroup(g.groups, 0)
-		if err == nil {
-			try.remove()
-			try.close()
+		trial, err := newCgroup(g.cgroupParent, 0)
+		switch {
+		case err == nil:
+			trial.remove()
+			trial.close()
 			*c = CgroupContainment
-		} else if *c == CgroupContainment {
-			return fmt.Errorf("child.containment is cgroup, and there can be none: %w", err)
-		} else {
+		case *c == CgroupContainment:
+			return fmt.Errorf("child.containment is cgroup, but no control group can be created: %w", err)
+		default:
 			*c = KeeperContainment
-			g.log.Info("the work has no control group of its own: should guard, daemon and keeper be killed at once, some of it may survive", "reason", err)
+			g.log.Info("the work gets no control group of its own; if guard, daemon and keeper are all killed at once, some of it may survive", "reason", err)
 		}
 	}
 	if *c != CgroupContainment {
-		g.groups = ""
+		g.cgroupParent = ""
 	}
-	g.log.Info("the work is contained", "containment", string(*c))
+	g.log.Info("containment chosen", "containment", string(*c))
 	return nil
 }
 
+// finished reports whether the guard can exit.
 func (g *guard) finished() bool {
-	return g.ended() && g.keeper == nil
+	return g.onlyKeeperLeft() && g.keeper == nil
 }
 
-// ended reports whether all that remains is to end the keeper.
-func (g *guard) ended() bool {
-	return g.over && g.daemon == nil && g.late == nil && g.work == nil && g.session == nil && !g.closing && len(g.undo) == 0
+// onlyKeeperLeft reports whether nothing remains to be done but to end the keeper.
+func (g *guard) onlyKeeperLeft() bool {
+	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && g.work == nil && g.session == nil && !g.closingSession && len(g.pendingHooks) == 0
 }
 
-// drain takes in what had been sent before a deadline that has passed: after a pause of this process all of it is there at
-// once, in no order, and an extension must not come too late for that.
-func (g *guard) drain() {
-	if !g.expired() && !past(g.silence) {
+// drainInbox reads the daemon's pending messages before a passed deadline is enforced. If this process was paused, the timer
+// and the messages are ready at the same moment, and an extension that was sent in time must still count.
+func (g *guard) drainInbox() {
+	if !g.leaseExpired() && !past(g.heartbeatDeadline) {
 		return
 	}
-	limit := time.NewTimer(settle)
+	limit := time.NewTimer(drainTime)
 	defer limit.Stop()
-	for g.expired() || past(g.silence) {
+	for g.leaseExpired() || past(g.heartbeatDeadline) {
 		select {
-		case l := <-g.inbox:
-			g.receive(l)
+		case l := <-g.fromDaemon:
+			g.receiveFromDaemon(l)
 		case <-limit.C:
 			return
 		}
 	}
 }
 
-// expired reports whether work goes on without a lease.
-func (g *guard) expired() bool {
-	return enforced && g.work != nil && !g.work.doomed && (g.deadline() == 0 || past(g.deadline()))
+// leaseExpired reports whether work is running without a lease and is not being killed yet.
+func (g *guard) leaseExpired() bool {
+	return enforced && g.work != nil && !g.work.killing && (g.workDeadline() == 0 || past(g.workDeadline()))
 }
 
-// deadline is until when the work, of which there is some, may go on: an undo has its own, as it only takes back what
-// leadership has brought about.
-func (g *guard) deadline() time.Duration {
-	if g.work.limit != 0 {
-		return g.work.limit
+// workDeadline returns the time until which the current work may run; 0 if it may not run at all. A pending hook has its own
+// deadline instead of the lease, as it only cleans up after the leadership.
+func (g *guard) workDeadline() time.Duration {
+	if g.work.hookDeadline != 0 {
+		return g.work.hookDeadline
 	}
 	return g.lease
 }
 
-func (g *guard) signaled(sig syscall.Signal) {
+// handleSignal passes signals on to the daemon and takes note of those that ask the guard to exit.
+func (g *guard) handleSignal(sig syscall.Signal) {
 	if sig == syscall.SIGCHLD {
 		g.reap()
 		return
 	}
 	if sig != syscall.SIGHUP {
 		g.stopping = true
-		g.service.stop()
+		g.notifier.notifyStopping()
 	}
 	if g.daemon != nil {
 		syscall.Kill(g.daemon.pid, sig)
 	} else if g.stopping {
-		g.over, g.status = true, 128+int(sig)
+		g.noRespawn, g.exitStatus = true, 128+int(sig)
 	}
 }
 
-// reap waits for exited children: the daemon, the keeper, and what a keeper that was killed has left behind.
+// reap waits for exited children: the daemon, the keeper, and processes that this subreaper inherited from a dead keeper.
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WALL, nil)
-		g.childless = errors.Is(err, syscall.ECHILD)
+		g.noChildren = errors.Is(err, syscall.ECHILD)
 		switch {
 		case pid <= 0:
 			return
 		case g.daemon != nil && pid == g.daemon.pid:
-			g.died(status)
+			g.daemonExited(status)
 		case g.keeper != nil && pid == g.keeper.pid:
-			g.unkept(status)
+			g.keeperExited(status)
 		}
 	}
 }
 
-// advance does what is due.
+// advance does everything that is due. Kills come first: the work before the daemon, since only the work is bound by S1.
 func (g *guard) advance() {
-	g.drain()
+	g.drainInbox()
 	if w := g.work; w != nil {
-		g.judge(w)
+		g.enforce(w)
 	}
-	if d := g.daemon; d != nil && (d.doomed || past(g.silence)) {
+	if d := g.daemon; d != nil && (d.killing || past(g.heartbeatDeadline)) {
 		syscall.Kill(d.pid, syscall.SIGKILL)
-		if !d.doomed {
-			g.log.Error("the daemon is hung and is killed", "pid", d.pid)
+		if !d.killing {
+			g.log.Error("killing the daemon: it is hung", "pid", d.pid)
 		}
-		d.gone, d.doomed, g.silence = true, true, 0
+		d.gone, d.killing, g.heartbeatDeadline = true, true, 0
 	}
 	if w := g.work; w != nil {
-		g.judge(w)
+		g.enforce(w)
 		g.reap()
 		g.sweep(w)
 	}
-	if g.daemon == nil && g.late == nil && g.work == nil {
-		g.undertake()
+	if g.daemon == nil && g.deadDaemon == nil && g.work == nil {
+		g.cleanUpAndRespawn()
 	}
-	g.schedule()
+	g.setTimer()
 }
 
-// undertake runs what undoes the dead daemon's leadership, closes its session, now that nothing works on the strength of it,
-// and starts the next daemon.
-func (g *guard) undertake() {
+// cleanUpAndRespawn takes the next step after the death of daemon and work: it runs the pending hooks, closes the session,
+// which nothing relies on any more, and starts the next daemon.
+func (g *guard) cleanUpAndRespawn() {
 	switch {
-	case g.closing:
-	case len(g.undo) > 0:
-		g.runUndo()
-	case g.session != nil && g.unclean:
-		g.session, g.unclean = nil, false
+	case g.closingSession:
+	case len(g.pendingHooks) > 0:
+		g.runPendingHook()
+	case g.session != nil && g.hookFailed:
+		g.session, g.hookFailed = nil, false
 	case g.session != nil:
-		g.closing = true
+		g.closingSession = true
 		c := *g.session
-		go func() { // ends in time: the limit is the context's
-			ctx, cancel := context.WithTimeout(context.Background(), min(closeMost, c.Timeout))
+		go func() { // ends with the context's timeout
+			ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, c.Timeout))
 			defer cancel()
 			leadership, err := g.opt.Close(ctx, c)
-			g.closings <- closing{leadership, err}
+			g.closeResults <- closeResult{leadership, err}
 		}()
-	case g.ended():
-		g.keeper.hangUp()
-	case g.over:
+	case g.onlyKeeperLeft():
+		g.keeper.requestExit()
+	case g.noRespawn:
 	case g.stopping:
-		g.over = true
-		g.keeper.hangUp()
+		g.noRespawn = true
+		g.keeper.requestExit()
 	case g.keeper == nil:
-		g.try(g.keep)
-	case past(g.again):
-		g.try(g.spawn)
+		g.tryStart(g.startKeeper)
+	case past(g.respawnAt):
+		g.tryStart(g.startDaemon)
 	}
 }
 
-// try starts something, or puts it off.
-func (g *guard) try(start func() error) {
-	if !past(max(1, g.again)) {
+// tryStart calls start if the respawn delay has passed, and schedules another attempt if it fails.
+func (g *guard) tryStart(start func() error) {
+	if !past(max(1, g.respawnAt)) {
 		return
 	}
 	if err := start(); err != nil {
-		g.pause = min(max(respawnFirst, 2*g.pause), respawnMost)
-		g.again = boottime.Now() + g.pause
-		g.log.Error("the daemon is not started again yet", "err", err, "after", g.pause)
+		g.respawnDelay = min(max(minRespawnDelay, 2*g.respawnDelay), maxRespawnDelay)
+		g.respawnAt = boottime.Now() + g.respawnDelay
+		g.log.Error("cannot restart the daemon; retrying", "err", err, "after", g.respawnDelay)
 	}
 }
 
-// closing is how the closing of a session went, see [Options.Close].
-type closing struct {
+// closeResult is what [Options.Close] has returned.
+type closeResult struct {
 	leadership string
 	err        error
 }
 
-func (g *guard) closed(how closing) {
-	g.closing = false
+// sessionClosed handles the end of an attempt to close the dead daemon's session.
+func (g *guard) sessionClosed(result closeResult) {
+	g.closingSession = false
 	c := g.session
 	g.session = nil
-	if how.err != nil {
-		g.log.Warn("the dead daemon's session is left to expire", "err", how.err, "leadership", cmp.Or(how.leadership, "none"))
+	if result.err != nil {
+		g.log.Warn("cannot close the dead daemon's session; it is left to expire", "err", result.err, "leadership", cmp.Or(result.leadership, "none"))
 		return
 	}
-	g.log.Info("closed the dead daemon's session", "session", fmt.Sprintf("0x%x", c.ID), "leadership", cmp.Or(how.leadership, "none"))
+	g.log.Info("closed the dead daemon's session", "session", fmt.Sprintf("0x%x", c.ID), "leadership", cmp.Or(result.leadership, "none"))
 	RemoveSessionFile(*c)
 }
 
-func (g *guard) schedule() {
-	at := g.silence
+// setTimer arms the timer for the next point in time at which advance has something to do.
+func (g *guard) setTimer() {
+	at := g.heartbeatDeadline
 	if g.work != nil {
-		at = earliest(at, g.work.due())
-		if enforced && !g.work.doomed {
-			at = earliest(at, max(1, g.deadline()))
+		at = earliest(at, g.work.nextCheck())
+		if enforced && !g.work.killing {
+			at = earliest(at, max(1, g.workDeadline()))
 		}
 	}
 	if g.daemon == nil {
-		at = earliest(at, g.again)
+		at = earliest(at, g.respawnAt)
 	}
-	if g.keeper != nil && g.keeper.left != 0 {
-		at = earliest(at, g.keeper.left)
+	if g.keeper != nil && g.keeper.exitBy != 0 {
+		at = earliest(at, g.keeper.exitBy)
 	}
 	g.timer.set(at)
 }

@@ -12,38 +12,38 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// daemon is one run of the daemon.
+// daemon is one daemon process, from its start to its death.
 type daemon struct {
-	pid    int
-	socket *os.File
-	began  time.Duration
-	ended  bool // nothing more comes from its socket
-	gone   bool // it says nothing any more: its work must end
-	doomed bool // it is to be killed
+	pid          int
+	socket       *os.File
+	startedAt    time.Duration
+	socketClosed bool // its socket has been read to the end
+	gone         bool // no message from it counts any more, and its work must be killed
+	killing      bool // it is to be killed, until it is dead
 }
 
-// letter is a message, or the end of the socket, from one run of the daemon or keeper.
-type letter struct {
-	from *daemon
-	kept *keeperProcess
-	msg  message
-	err  error
+// incoming is a message, or the error that ended the socket, from one daemon or keeper process.
+type incoming struct {
+	daemon *daemon
+	keeper *keeperProcess
+	msg    message
+	err    error
 }
 
 // spawn starts the daemon.
-func (g *guard) spawn() error {
+func (g *guard) startDaemon() error {
 	near, far, err := socketpair()
 	if err != nil {
 		return err
 	}
 	defer far.Close()
 	attr := &syscall.ProcAttr{
-		Env: append(os.Environ(), g.service.environment()...), Files: []uintptr{0, 1, 2, far.Fd(), g.keeper.word.Fd()},
-		// A group of its own, so that a terminal's signals come through the guard alone. No death signal: a daemon that
-		// outlives its guard closes the session once the work is dead.
+		Env: append(os.Environ(), g.notifier.environment()...), Files: []uintptr{0, 1, 2, far.Fd(), g.keeper.report.Fd()},
+		// A process group of its own, so that signals from a terminal reach it through the guard only. No parent death signal:
+		// a daemon that outlives its guard closes the session once the work is dead.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if last := g.lastConfig(); last != nil {
+	if last := g.lastConfigFile(); last != nil {
 		defer last.Close()
 		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, last.Fd())
 	}
@@ -56,62 +56,64 @@ func (g *guard) spawn() error {
 		near.Close()
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	d := &daemon{pid: pid, socket: near, began: boottime.Now()}
-	g.daemon, g.again, g.silence = d, 0, 0
-	g.tell(message{Kind: kindKept, Containment: &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process}})
-	go g.read(d)
+	d := &daemon{pid: pid, socket: near, startedAt: boottime.Now()}
+	g.daemon, g.respawnAt, g.heartbeatDeadline = d, 0, 0
+	g.sendToDaemon(message{Kind: kindKeeper, Containment: &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process}})
+	go g.readDaemon(d)
 	return nil
 }
 
-// read ends with the socket.
-func (g *guard) read(d *daemon) {
+// readDaemon runs until the socket ends.
+func (g *guard) readDaemon(d *daemon) {
 	for {
 		m, err := readFrame(d.socket)
-		g.inbox <- letter{from: d, msg: m, err: err}
+		g.fromDaemon <- incoming{daemon: d, msg: m, err: err}
 		if err != nil {
 			return
 		}
 	}
 }
 
-// died decides what follows the daemon's end. Its own verdict (0, 1) is final; a panic or a signal is not.
-func (g *guard) died(status syscall.WaitStatus) {
+// daemonExited decides what follows the daemon's exit. Exit statuses 0 and 1 are final; after a panic or a signal the daemon
+// is restarted.
+func (g *guard) daemonExited(status syscall.WaitStatus) {
 	d := g.daemon
-	g.daemon, g.lease, g.silence = nil, 0, 0
-	if d.ended {
+	g.daemon, g.lease, g.heartbeatDeadline = nil, 0, 0
+	if d.socketClosed {
 		d.socket.Close()
 	} else {
-		// Its death may overtake what it had said of its session, which is to be closed.
-		g.late = d
-		d.socket.SetReadDeadline(time.Now().Add(hangUp)) // somebody else may hold the far end open
+		// Messages about the session that has to be closed may still be unread.
+		g.deadDaemon = d
+		d.socket.SetReadDeadline(time.Now().Add(exitTimeout)) // another process may hold the far end open
 	}
-	g.status = status.ExitStatus()
+	g.exitStatus = status.ExitStatus()
 	if status.Signaled() {
-		g.status = 128 + int(status.Signal())
+		g.exitStatus = 128 + int(status.Signal())
 	}
-	if final := status.Exited() && g.status <= 1; final || g.stopping || !g.opt.Respawn {
-		g.over = true
-		g.service.stop()
+	if final := status.Exited() && g.exitStatus <= 1; final || g.stopping || !g.opt.Respawn {
+		g.noRespawn = true
+		g.notifier.notifyStopping()
 		if !final {
-			g.log.Error("the daemon is dead", "pid", d.pid, "how", ending(status))
+			g.log.Error("the daemon has died", "pid", d.pid, "status", exitText(status))
 		}
 		return
 	}
-	g.service.say("STATUS=The daemon " + ending(status) + "; it is started again")
-	g.pause = min(max(respawnFirst, 2*g.pause), respawnMost)
-	if boottime.Now()-d.began > steady {
-		g.pause = respawnFirst
+	g.notifier.notify("STATUS=The daemon " + exitText(status) + "; it will be restarted")
+	g.respawnDelay = min(max(minRespawnDelay, 2*g.respawnDelay), maxRespawnDelay)
+	if boottime.Now()-d.startedAt > stableAfter {
+		g.respawnDelay = minRespawnDelay
 	}
-	g.again = boottime.Now() + g.pause
-	g.log.Error("the daemon is dead: its work is killed, its session closed, and it is started again", "pid", d.pid, "how", ending(status), "after", g.pause)
+	g.respawnAt = boottime.Now() + g.respawnDelay
+	g.log.Error("the daemon has died: killing its work, closing its session and restarting it", "pid", d.pid, "status", exitText(status), "after", g.respawnDelay)
 }
 
-// receive takes in a message. A daemon that hangs up is at its end; one that speaks nonsense is treated as dead.
-func (g *guard) receive(l letter) {
-	d := l.from
-	d.ended = l.err != nil
-	if d == g.late {
-		g.lastWords(l)
+// receiveFromDaemon handles a message or the end of the socket. A daemon that closes its socket is about to exit; one that
+// violates the protocol is killed.
+func (g *guard) receiveFromDaemon(l incoming) {
+	d := l.daemon
+	d.socketClosed = l.err != nil
+	if d == g.deadDaemon {
+		g.receiveFromDead(l)
 		return
 	}
 	if d != g.daemon || d.gone {
@@ -119,63 +121,63 @@ func (g *guard) receive(l letter) {
 	}
 	err := l.err
 	if err == nil {
-		err = g.obey(l.msg)
+		err = g.handle(l.msg)
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, io.EOF), hungUp(err):
-		d.gone, g.silence = true, boottime.Now()+hangUp
+	case errors.Is(err, io.EOF), isHangUp(err):
+		d.gone, g.heartbeatDeadline = true, boottime.Now()+exitTimeout
 	default:
-		d.gone, d.doomed = true, true
-		g.log.Error("the daemon is taken for dead and killed", "pid", d.pid, "err", err)
+		d.gone, d.killing = true, true
+		g.log.Error("killing the daemon", "pid", d.pid, "err", err)
 	}
 }
 
-// lastWords takes in what a dead daemon had said of its session, of what is to be undone and of its configuration, until
-// nothing more comes.
-func (g *guard) lastWords(l letter) {
+// receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about its session, its
+// pending hooks and its configuration still count.
+func (g *guard) receiveFromDead(l incoming) {
 	switch {
 	case l.err != nil:
-		g.late.socket.Close()
-		g.late = nil
-	case l.msg.Kind == kindSession && !g.late.gone:
+		g.deadDaemon.socket.Close()
+		g.deadDaemon = nil
+	case l.msg.Kind == kindSession && !g.deadDaemon.gone:
 		g.session = l.msg.Session
-	case l.msg.Kind == kindOwe && !g.late.gone:
-		g.undo = l.msg.PendingHooks
-	case l.msg.Kind == kindConfig && !g.late.gone:
-		g.keepConfig(l.msg.Config)
+	case l.msg.Kind == kindPendingHooks && !g.deadDaemon.gone:
+		g.pendingHooks = l.msg.PendingHooks
+	case l.msg.Kind == kindConfig && !g.deadDaemon.gone:
+		g.setLastConfig(l.msg.Config)
 	}
 }
 
-// obey does what a message says.
-func (g *guard) obey(m message) error {
+// handle carries out a message from the daemon.
+func (g *guard) handle(m message) error {
 	switch m.Kind {
 	case kindLease:
 		g.lease = m.At
 		if g.work != nil && g.work.unit != nil {
-			g.work.unit.prepare()
+			g.work.unit.open()
 		}
-		g.keeper.tell(m)
-		g.tell(message{Kind: kindLeased, At: m.At})
-	case kindBeat:
-		g.silence = 0
+		g.keeper.send(m)
+		g.sendToDaemon(message{Kind: kindLeaseConfirmed, At: m.At})
+	case kindHeartbeat:
+		g.heartbeatDeadline = 0
 		if enforced {
-			g.silence = m.At
+			g.heartbeatDeadline = m.At
 		}
-		g.service.alive()
-	case kindWaits:
-		g.service.alive()
+		g.notifier.feedWatchdog()
+	case kindAlive:
+		g.notifier.feedWatchdog()
 	case kindNotify:
-		g.service.say(m.Notify)
+		g.notifier.notify(m.Notify)
 	case kindSession:
 		g.session = m.Session
-	case kindOwe:
-		g.undo = m.PendingHooks
+	case kindPendingHooks:
+		g.pendingHooks = m.PendingHooks
 	case kindConfig:
-		g.keepConfig(m.Config)
+		g.setLastConfig(m.Config)
 	case kindStart:
 		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.work != nil {
-			return fmt.Errorf("%w: start %d out of turn", errNonsense, m.Seq)
+			return fmt.Errorf("%w: unexpected or incomplete start message %d", errProtocol, m.Seq)
 		}
 		g.start(m)
 	case kindStop, kindKill:
@@ -183,24 +185,24 @@ func (g *guard) obey(m message) error {
 			g.stop(g.work, m)
 		}
 	default:
-		return fmt.Errorf("%w: a message of kind %q", errNonsense, m.Kind)
+		return fmt.Errorf("%w: unknown message kind %q", errProtocol, m.Kind)
 	}
 	return nil
 }
 
-// tell sends a message to the daemon. One that has let the socket fill is hung, and is not waited for.
-func (g *guard) tell(m message) {
+// sendToDaemon sends a message without waiting. A daemon that has let the socket's buffer fill up is hung and is killed.
+func (g *guard) sendToDaemon(m message) {
 	d := g.daemon
 	if d == nil || d.gone {
 		return
 	}
-	if err := writeFrame(instant{d.socket}, m); err != nil && !hungUp(err) {
-		d.gone, d.doomed = true, true
+	if err := writeFrame(nonblockingWriter{d.socket}, m); err != nil && !isHangUp(err) {
+		d.gone, d.killing = true, true
 	}
 }
 
-// hungUp reports whether a daemon has closed the socket, maybe before it had read everything: that is no fault, and its
-// end is to be its own. The writing side leaves it to the reading side.
-func hungUp(err error) bool {
+// isHangUp reports whether err means that the daemon has closed its socket, perhaps with unread messages in it. That is not a
+// fault: the daemon may be exiting, and is not killed for it. A writer leaves it to the reader to notice.
+func isHangUp(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

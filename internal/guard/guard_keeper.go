@@ -13,81 +13,81 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// keeperProcess is the guard's hold on its keeper.
+// keeperProcess is the keeper as the guard sees it.
 type keeperProcess struct {
 	Process
-	pid    int
-	socket *os.File
-	word   *os.File      // for the daemon, which learns by it of the work's end when the guard is dead
-	heard  bool          // it was told to kill the work, and is at it
-	left   time.Duration // when it was told to end
+	pid     int
+	socket  *os.File
+	report  *os.File      // the pipe for the daemon, on which the keeper reports that all work is dead when the guard is gone
+	killing bool          // it has confirmed that it is killing the work
+	exitBy  time.Duration // it is killed if it has not exited by then; 0 if it was not asked to exit
 }
 
-// Timing of what the guard does where the keeper does not.
+// How long the guard waits for the keeper.
 const (
-	keeperStart = 5 * time.Second        // a keeper that is not up by then is no use
-	startLimit  = time.Second            // a keeper that does not take what to start by then is hung
-	helpAfter   = 5 * time.Millisecond   // a keeper that has not ended the work by then is helped
-	keeperHung  = 500 * time.Millisecond // one that has not by then is killed
+	keeperStartTimeout = 5 * time.Second        // for it to start
+	keeperSendTimeout  = time.Second            // for it to read a start message
+	assistAfter        = 5 * time.Millisecond   // the guard then helps it kill the work
+	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is killed
 )
 
-// keep starts a keeper and waits until it is up. Nothing works meanwhile.
-func (g *guard) keep() error {
+// startKeeper starts a keeper and waits until it is ready. It may block, because no work is running.
+func (g *guard) startKeeper() error {
 	near, far, err := socketpair()
 	if err != nil {
 		return err
 	}
 	defer far.Close()
-	word, said, err := os.Pipe()
+	report, reportWriter, err := os.Pipe()
 	if err != nil {
 		near.Close()
 		return err
 	}
-	defer said.Close()
-	k := &keeperProcess{socket: near, word: word}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), said.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	defer reportWriter.Close()
+	k := &keeperProcess{socket: near, report: report}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), reportWriter.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if g.opt.Containment == PidnsContainment {
-		namespaces(attr.Sys)
+		inNewPIDNamespace(attr.Sys)
 	}
-	err = inherited(func() (err error) {
+	err = withChildLimits(func() (err error) {
 		k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)
 		return err
 	})
 	if err == nil {
-		err = k.up()
+		err = k.waitReady()
 	}
 	if err != nil {
 		k.close()
-		return fmt.Errorf("the keeper cannot be started (child.containment: %s): %w", g.opt.Containment, err)
+		return fmt.Errorf("cannot start the keeper (child.containment: %s): %w", g.opt.Containment, err)
 	}
 	g.keeper = k
-	g.hasten(k.pid)
-	go g.listen(k)
+	g.makeRealtime(k.pid)
+	go g.readKeeper(k)
 	return nil
 }
 
-// namespaces has a keeper start as the first process of a PID namespace of its own. It dies with the guard, by the kernel's
-// hand, and all of the namespace with it.
-func namespaces(sys *syscall.SysProcAttr) {
+// inNewPIDNamespace makes the keeper process 1 of a PID namespace of its own. When the guard dies the kernel kills the
+// keeper, and with it every process of the namespace.
+func inNewPIDNamespace(sys *syscall.SysProcAttr) {
 	sys.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 	sys.Pdeathsig = syscall.SIGKILL
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
 		sys.Cloneflags |= syscall.CLONE_NEWUSER
 		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within its namespace, until it has mounted /proc: see ownProc
+		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within its user namespace, until mountProc is done
 	}
 }
 
-// up waits for the keeper's first message.
-func (k *keeperProcess) up() error {
-	k.socket.SetReadDeadline(time.Now().Add(keeperStart))
+// waitReady waits for the keeper's first message.
+func (k *keeperProcess) waitReady() error {
+	k.socket.SetReadDeadline(time.Now().Add(keeperStartTimeout))
 	defer k.socket.SetReadDeadline(time.Time{})
 	if _, err := readFrame(k.socket); err != nil {
 		syscall.Kill(k.pid, syscall.SIGKILL)
 		var status syscall.WaitStatus
 		syscall.Wait4(k.pid, &status, 0, nil)
-		return fmt.Errorf("it says nothing and %s", ending(status))
+		return fmt.Errorf("it did not report that it is ready, and %s", exitText(status))
 	}
 	k.Process, _ = Identify("keeper", k.pid)
 	return nil
@@ -95,100 +95,100 @@ func (k *keeperProcess) up() error {
 
 func (k *keeperProcess) close() {
 	k.socket.Close()
-	k.word.Close()
+	k.report.Close()
 }
 
-// hangUp lets the keeper end: there is no work. One that does not is killed.
-func (k *keeperProcess) hangUp() {
+// requestExit asks the keeper to exit, as there is no more work. A later call kills a keeper that has not exited in time.
+func (k *keeperProcess) requestExit() {
 	switch {
 	case k == nil:
-	case k.left == 0:
-		k.left = boottime.Now() + hangUp
-		shutdown(k.socket)
-	case past(k.left):
+	case k.exitBy == 0:
+		k.exitBy = boottime.Now() + exitTimeout
+		closeWrite(k.socket)
+	case past(k.exitBy):
 		syscall.Kill(k.pid, syscall.SIGKILL)
 	}
 }
 
-// listen ends with the socket.
-func (g *guard) listen(k *keeperProcess) {
+// readKeeper runs until the socket ends.
+func (g *guard) readKeeper(k *keeperProcess) {
 	for {
 		m, err := readFrame(k.socket)
-		g.kept <- letter{kept: k, msg: m, err: err}
+		g.fromKeeper <- incoming{keeper: k, msg: m, err: err}
 		if err != nil {
 			return
 		}
 	}
 }
 
-// tell sends the keeper a message. One that takes nothing is not waited for: the guard does without.
-func (k *keeperProcess) tell(m message) {
+// send sends the keeper a message without waiting. If the keeper does not read, the guard acts without it.
+func (k *keeperProcess) send(m message) {
 	if k != nil {
-		writeFrame(instant{k.socket}, m)
+		writeFrame(nonblockingWriter{k.socket}, m)
 	}
 }
 
-// hand has the keeper start something, which may be long. Nothing works meanwhile.
-func (k *keeperProcess) hand(m message) error {
-	k.socket.SetWriteDeadline(time.Now().Add(startLimit))
+// sendStart sends a start message, which may be long. It may block, because no work is running.
+func (k *keeperProcess) sendStart(m message) error {
+	k.socket.SetWriteDeadline(time.Now().Add(keeperSendTimeout))
 	defer k.socket.SetWriteDeadline(time.Time{})
 	if err := writeFrame(k.socket, m); err != nil {
-		return fmt.Errorf("the keeper takes no messages: %w", err)
+		return fmt.Errorf("the keeper does not read its messages: %w", err)
 	}
 	return nil
 }
 
-// hear takes in what the keeper says of the work.
-func (g *guard) hear(l letter) {
+// receiveFromKeeper handles a message from the keeper about the current work and passes it on to the daemon.
+func (g *guard) receiveFromKeeper(l incoming) {
 	w := g.work
-	if l.kept != g.keeper || l.err != nil || w == nil || w.unit != nil || w.seq != l.msg.Seq {
+	if l.keeper != g.keeper || l.err != nil || w == nil || w.unit != nil || w.seq != l.msg.Seq {
 		return
 	}
 	m := l.msg
-	if w.limit != 0 {
-		g.hearUndo(w, m)
+	if w.hookDeadline != 0 {
+		g.checkHook(w, m)
 	}
 	switch m.Kind {
-	case kindHeard:
-		g.keeper.heard = true
+	case kindKilling:
+		g.keeper.killing = true
 		return
 	case kindStarted:
 		if m.Error != "" {
-			g.finish(w)
+			g.releaseWork(w)
 		} else {
-			w.pid = g.translate(m.Pid)
-			m.Pid, m.Containment = w.pid, g.hold(w)
+			w.pid = g.hostPid(m.Pid)
+			m.Pid, m.Containment = w.pid, g.containmentRecord(w)
 		}
 	case kindExited:
 		w.status = m.Status
 	case kindDead:
-		g.finish(w)
-	case kindAlarm:
-		g.alarm(w, m.Error)
+		g.releaseWork(w)
+	case kindUnkillable:
+		g.reportUnkillable(w, m.Error)
 		return
 	default:
 		return
 	}
-	if w.limit == 0 {
-		g.tell(m)
+	if w.hookDeadline == 0 {
+		g.sendToDaemon(m)
 	}
 }
 
-// translate finds the pid that a process of the keeper's namespace has in this one.
-func (g *guard) translate(pid int) int {
+// hostPid returns the pid in this PID namespace of a process whose pid in the keeper's namespace is given; 0 if it is gone.
+func (g *guard) hostPid(pid int) int {
 	if g.opt.Containment != PidnsContainment {
 		return pid
 	}
-	for _, p := range listed(g.keeper.pid) {
-		if innermost(p) == pid {
+	for _, p := range childrenOf(g.keeper.pid) {
+		if innermostPid(p) == pid {
 			return p
 		}
 	}
 	return 0
 }
 
-// innermost is the pid of a process in its own namespace, 0 if that can't be read.
-func innermost(pid int) int {
+// innermostPid returns the pid of a process in its own PID namespace; 0 if it cannot be read.
+func innermostPid(pid int) int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
@@ -203,20 +203,21 @@ func innermost(pid int) int {
 	return 0
 }
 
-// unkept follows the keeper's end. What it has left behind is this process' now, unless the kernel has killed it with the
-// namespace. The daemon is ended too: it could not learn of the work's end any more, should this process die.
-func (g *guard) unkept(status syscall.WaitStatus) {
+// keeperExited handles the death of the keeper. Its children are now this process's own, unless the kernel has killed them
+// with the PID namespace. The daemon is killed as well: it holds the pipe of the dead keeper, so if this process died too,
+// nothing could report to it that the work is dead.
+func (g *guard) keeperExited(status syscall.WaitStatus) {
 	k := g.keeper
 	g.keeper = nil
 	k.close()
-	if g.ended() {
+	if g.onlyKeeperLeft() {
 		return
 	}
-	g.log.Error("the keeper is dead: all of the work is killed, and the daemon started again", "pid", k.pid, "how", ending(status))
+	g.log.Error("the keeper has died: killing all of the work and restarting the daemon", "pid", k.pid, "status", exitText(status))
 	if g.work != nil && g.work.unit == nil {
-		g.work.doomed, g.work.unkept = true, true
+		g.work.killing, g.work.keeperDead = true, true
 	}
 	if g.daemon != nil {
-		g.daemon.gone, g.daemon.doomed = true, true
+		g.daemon.gone, g.daemon.killing = true, true
 	}
 }

@@ -16,42 +16,43 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// keeperArgument is the argument by which the program is asked to be a keeper.
+// keeperArgument is the command line argument with which the program is started as the keeper.
 const keeperArgument = "keeper"
 
-// wordFD is where the keeper finds the pipe for its word to the daemon, beside the guard's socket at [SocketFD].
-const wordFD = 4
+// reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon. The guard's socket is at
+// [SocketFD].
+const reportFD = 4
 
-// wordDead is the keeper's word: the guard is gone, and so is all of the work.
-const wordDead = 'd'
+// reportDead is the keeper's report: the guard is gone, and all of the work is dead.
+const reportDead = 'd'
 
 // Timing of the keeper.
 const (
-	keeperLag  = 20 * time.Millisecond // the guard ends work at the lease's end; the keeper, if that has not
-	eagerTries = 50                    // so many sweeps follow one another without a pause, against what forks faster
-	undying    = time.Second           // what has survived SIGKILL for so long hangs in the kernel
+	keeperDelay     = 20 * time.Millisecond // how long after a deadline the keeper acts if the guard has not
+	eagerSweeps     = 50                    // the number of sweeps without a pause, to outrun work that keeps forking
+	unkillableAfter = time.Second           // a process that survives SIGKILL this long hangs in the kernel
 )
 
-// keeper is the process between guard and work. It starts the work and is its subreaper, so that whatever the work leaves
-// behind becomes the keeper's child: wait4 then says as a fact whether anything is left. It kills all of it when it is told
-// to, when the lease is over and the guard has not acted, and when the guard is gone.
+// keeper is the state of the process between guard and work. It starts the work and is its subreaper, so every process that
+// the work orphans becomes the keeper's child, and wait4 reports reliably whether any is left. The keeper kills all of the
+// work when the guard says so, when the lease has ended and the guard has not acted, and when the guard is gone.
 type keeper struct {
-	guard    *os.File
-	word     *os.File
-	inbox    chan letter
-	signals  chan os.Signal
-	timer    *timer
-	children *offspring
-	first    bool // of a PID namespace
+	guard     *os.File
+	report    *os.File
+	fromGuard chan incoming
+	signals   chan os.Signal
+	timer     *timer
+	children  *childList
+	isInit    bool // this is process 1 of a PID namespace
 
-	work     *task
-	lease    time.Duration // 0 for none
-	doubted  bool          // it is over, and the guard has been given a last moment
-	orphaned bool          // the guard is gone
+	work       *task
+	lease      time.Duration // 0 for none
+	lastChance bool          // the lease has ended, and the guard gets drainTime to extend it
+	orphaned   bool          // the guard is gone: work must end, then the keeper
 }
 
-// BeKeeper makes this process a keeper if a guard has started it as one, and ends with it; else it does nothing. It takes
-// over the process: its signals and all its children.
+// MaybeRunKeeper runs the keeper and exits if a guard has started this process as its keeper; otherwise it does nothing. The
+// keeper takes over the process, with its signals and all its children.
 func MaybeRunKeeper() {
 	if len(os.Args) != 2 || os.Args[1] != keeperArgument {
 		return
@@ -62,34 +63,34 @@ func MaybeRunKeeper() {
 }
 
 func runKeeper() int {
-	runtime.LockOSThread() // death signals follow the thread that forked
+	runtime.LockOSThread() // a parent death signal is tied to the thread that forked
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", "keeper")
 	k, err := newKeeper()
 	if err != nil {
 		log.Error("the keeper cannot start", "err", err)
 		return 1
 	}
-	go k.read()
+	go k.readGuard()
 	for !k.orphaned || k.work != nil {
 		select {
 		case sig := <-k.signals:
 			if sig == syscall.SIGCHLD {
 				k.reap()
 			}
-		case l := <-k.inbox:
+		case l := <-k.fromGuard:
 			k.receive(l)
 		case <-k.timer.c:
 		}
 		k.advance()
 	}
-	k.word.Write([]byte{wordDead})
+	k.report.Write([]byte{reportDead})
 	return 0
 }
 
 func newKeeper() (*keeper, error) {
 	unix.CloseOnExec(SocketFD)
-	unix.CloseOnExec(wordFD)
-	if err := unix.SetNonblock(SocketFD, true); err != nil { // so that no message waits for a guard that stands still
+	unix.CloseOnExec(reportFD)
+	if err := unix.SetNonblock(SocketFD, true); err != nil { // a stopped guard must not block the keeper
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	if err := harden.DisableCoreDumps(); err != nil {
@@ -99,63 +100,63 @@ func newKeeper() (*keeper, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	k := &keeper{
-		guard: os.NewFile(SocketFD, "guard"), word: os.NewFile(wordFD, "word"),
-		inbox: make(chan letter), signals: make(chan os.Signal, 16), first: os.Getpid() == 1,
+		guard: os.NewFile(SocketFD, "guard"), report: os.NewFile(reportFD, "word"),
+		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1,
 	}
-	if k.first {
-		if err := ownProc(); err != nil {
+	if k.isInit {
+		if err := mountProc(); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if k.children, err = newOffspring(); err != nil {
+	if k.children, err = openChildList(); err != nil {
 		return nil, err
 	}
 	if k.timer, err = newTimer(); err != nil {
 		return nil, err
 	}
-	// Signals of a terminal are for the guard. Caught, not ignored: the work would inherit that.
+	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored signals.
 	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 	protectKeeper()
-	k.tell(message{Kind: kindLeased}) // up
+	k.send(message{Kind: kindReady})
 	return k, nil
 }
 
-// ownProc mounts the /proc of this PID namespace, so that the processes in it find themselves there.
-func ownProc() error {
+// mountProc mounts a /proc for this PID namespace, so that it shows the pids that its processes have there.
+func mountProc() error {
 	if err := errors.Join(unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")); err != nil {
 		return fmt.Errorf("cannot mount /proc for a PID namespace: %w", err)
 	}
-	// Not for the work: what a keeper that is not root was given for the mount.
+	// Drop the capability that a keeper without root got for the mount: the work must not have it.
 	return os.NewSyscallError("prctl(PR_CAP_AMBIENT)", unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 }
 
-// read ends with the socket.
-func (k *keeper) read() {
+// readGuard runs until the socket ends.
+func (k *keeper) readGuard() {
 	for {
 		m, err := readFrame(k.guard)
-		k.inbox <- letter{msg: m, err: err}
+		k.fromGuard <- incoming{msg: m, err: err}
 		if err != nil {
 			return
 		}
 	}
 }
 
-// receive does what the guard says. Without a guard nothing may work.
-func (k *keeper) receive(l letter) {
+// receive handles a message from the guard or the end of its socket. Without a guard, work must end.
+func (k *keeper) receive(l incoming) {
 	m := l.msg
 	if l.err != nil {
 		k.orphaned = true
 		if k.work != nil {
-			k.work.doomed = true
+			k.work.killing = true
 		}
 		return
 	}
 	switch m.Kind {
 	case kindLease:
-		k.lease, k.doubted = m.At, false
-		k.check()
+		k.lease, k.lastChance = m.At, false
+		k.checkKillable()
 	case kindStart:
 		k.start(m)
 	case kindStop:
@@ -164,8 +165,8 @@ func (k *keeper) receive(l letter) {
 		}
 	case kindKill:
 		if k.work != nil && k.work.seq == m.Seq {
-			k.work.doomed = true
-			k.tell(message{Kind: kindHeard, Seq: m.Seq})
+			k.work.killing = true
+			k.send(message{Kind: kindKilling, Seq: m.Seq})
 		}
 	}
 }
@@ -173,39 +174,41 @@ func (k *keeper) receive(l letter) {
 func (k *keeper) start(m message) {
 	t, err := launch(m)
 	if err != nil {
-		k.tell(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
 		return
 	}
-	k.work, k.lease, k.doubted = t, m.At, false
+	k.work, k.lease, k.lastChance = t, m.At, false
 	harden.RefreshLocks()
-	k.tell(message{Kind: kindStarted, Seq: m.Seq, Pid: t.pid})
-	k.check()
+	k.send(message{Kind: kindStarted, Seq: m.Seq, Pid: t.pid})
+	k.checkKillable()
 }
 
-// check has the guard told of work that could not be killed, as it runs with the rights of somebody else.
-func (k *keeper) check() {
-	if t := k.work; t != nil && t.group == nil && !k.first && t.alarm == "" {
-		if pid := unkillable(); pid != 0 {
-			k.raise(pid)
+// checkKillable reports to the guard a process that runs as another user and that this process may not signal. A control group
+// or PID namespace would kill it nevertheless.
+func (k *keeper) checkKillable() {
+	if t := k.work; t != nil && t.group == nil && !k.isInit && t.unkillable == "" {
+		if pid := findUnkillable(); pid != 0 {
+			k.reportPermission(pid)
 		}
 	}
 }
 
-func (k *keeper) raise(pid int) {
-	k.alarm(fmt.Sprintf("process %d of the work may not be signaled by zkelectd (it runs as user %s): run zkelectd as root, "+
-		"or delegate control groups to it (Delegate=yes), or don't change users in the command", pid, owner(pid)))
+// reportPermission reports a process that this process may not signal.
+func (k *keeper) reportPermission(pid int) {
+	k.reportUnkillable(fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
+		"or delegate control groups to it (Delegate=yes), or do not change users in the command", pid, processUser(pid)))
 }
 
-// alarm has the guard told, once.
-func (k *keeper) alarm(text string) {
-	if k.work.alarm == "" {
-		k.work.alarm = text
-		k.tell(message{Kind: kindAlarm, Seq: k.work.seq, Error: text})
+// reportUnkillable tells the guard, once for each piece of work, why the work cannot be killed.
+func (k *keeper) reportUnkillable(text string) {
+	if k.work.unkillable == "" {
+		k.work.unkillable = text
+		k.send(message{Kind: kindUnkillable, Seq: k.work.seq, Error: text})
 	}
 }
 
-// unkillable finds a process below this one that may not be signaled, 0 if there is none.
-func unkillable() int {
+// findUnkillable returns a descendant of this process that it may not signal; 0 if there is none.
+func findUnkillable() int {
 	for _, pid := range descendants(os.Getpid()) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.EPERM) {
 			return pid
@@ -214,7 +217,8 @@ func unkillable() int {
 	return 0
 }
 
-func owner(pid int) string {
+// processUser returns the id of the user that a process runs as.
+func processUser(pid int) string {
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return "unknown"
@@ -222,7 +226,7 @@ func owner(pid int) string {
 	return fmt.Sprint(info.Sys().(*syscall.Stat_t).Uid)
 }
 
-// reap waits for exited children. It reports whether the kernel says that none is left.
+// reap waits for exited children. It reports whether the kernel says that this process has no children left.
 func (k *keeper) reap() (none bool) {
 	for {
 		var status syscall.WaitStatus
@@ -230,82 +234,82 @@ func (k *keeper) reap() (none bool) {
 		switch {
 		case errors.Is(err, syscall.ECHILD):
 			return true
-		case pid <= 0: // none has ended, or that can't be told
+		case pid <= 0: // none has exited, or wait4 failed
 			return false
 		case k.work != nil && pid == k.work.pid:
-			k.work.reaped, k.work.next = true, 0
-			k.tell(message{Kind: kindExited, Seq: k.work.seq, Status: ending(status)})
+			k.work.reaped, k.work.nextSweep = true, 0
+			k.send(message{Kind: kindExited, Seq: k.work.seq, Status: exitText(status)})
 		}
 	}
 }
 
-// advance does what is due.
+// advance does everything that is due.
 func (k *keeper) advance() {
 	if t := k.work; t != nil {
-		k.tend(t)
+		k.enforce(t)
 	} else {
 		k.reap()
 	}
-	k.timer.set(k.next())
+	k.timer.set(k.nextCheck())
 }
 
-// tend ends the work if it may not go on, and reports its death.
-func (k *keeper) tend(t *task) {
-	if !t.ending() && k.over() || past(t.killAt) {
-		t.doomed = true
+// enforce kills the work if it may not run any longer, and reports its death.
+func (k *keeper) enforce(t *task) {
+	if !t.needsSweep() && k.leaseExpired() || past(t.killAt) {
+		t.killing = true
 	}
 	if !k.sweep(t) {
 		return
 	}
-	t.mark(markDead)
-	if t.alarm != "" {
-		k.tell(message{Kind: kindAlarm, Seq: t.seq})
+	t.writeState(stateDead)
+	if t.unkillable != "" {
+		k.send(message{Kind: kindUnkillable, Seq: t.seq})
 	}
-	k.tell(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
+	k.send(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
 	k.work = nil
 	t.close()
 }
 
-// next is when the keeper has to look again, 0 for not by itself.
-func (k *keeper) next() time.Duration {
+// nextCheck returns when advance has to be called next; 0 if only after an event.
+func (k *keeper) nextCheck() time.Duration {
 	switch t := k.work; {
 	case t == nil:
 		return 0
-	case t.ending():
-		return max(1, t.next)
+	case t.needsSweep():
+		return max(1, t.nextSweep)
 	case enforced:
-		return earliest(t.killAt, k.due())
+		return earliest(t.killAt, k.enforceAt())
 	default:
 		return t.killAt
 	}
 }
 
-// due is when the keeper ends the work by itself.
-func (k *keeper) due() time.Duration {
-	if k.doubted {
-		return boottime.Now() + settle
+// enforceAt returns when the keeper enforces the end of the lease by itself.
+func (k *keeper) enforceAt() time.Duration {
+	if k.lastChance {
+		return boottime.Now() + drainTime
 	}
-	return k.lease + keeperLag
+	return k.lease + keeperDelay
 }
 
-// over reports whether the lease has ended without the guard's having acted. After a pause of this process an extension may
-// wait to be read, so the guard is given another moment then.
-func (k *keeper) over() bool {
-	if !enforced || boottime.Now() < k.lease+keeperLag {
+// leaseExpired reports whether the lease has ended and the guard has not acted. If this process was paused, an extension may
+// still be unread, so the first call after the end only starts a last wait of drainTime.
+func (k *keeper) leaseExpired() bool {
+	if !enforced || boottime.Now() < k.lease+keeperDelay {
 		return false
 	}
-	if !k.doubted {
-		k.doubted = true
+	if !k.lastChance {
+		k.lastChance = true
 		return false
 	}
 	return true
 }
 
-// sweep kills what is left of the work, once it is doomed or its main process has ended, and reports whether the kernel
-// says that nothing is: no child of this process, which adopts all orphans, and nothing in the control group (A3).
+// sweep kills what is left of work that is to be killed or whose main process has ended. It reports whether the kernel says
+// that nothing is left (A3): this process, which adopts all orphans, has no children, and the control group is empty.
 func (k *keeper) sweep(t *task) (dead bool) {
-	for range eagerTries {
-		if !t.ending() || boottime.Now() < t.next {
+	for range eagerSweeps {
+		if !t.needsSweep() || boottime.Now() < t.nextSweep {
 			return false
 		}
 		none := k.reap()
@@ -313,60 +317,53 @@ func (k *keeper) sweep(t *task) (dead bool) {
 			return true
 		}
 		k.kill(t)
-		t.tries++
-		if t.tries > eagerTries {
-			t.later()
+		t.sweeps++
+		if t.sweeps > eagerSweeps {
+			t.delaySweep()
 		}
 	}
-	t.later()
+	t.delaySweep()
 	return false
 }
 
-// kill kills what can be found. Nothing is opened before all that needs no opening was done.
+// kill kills every process of the work that it finds. It first does everything that needs no file to be opened.
 func (k *keeper) kill(t *task) {
 	t.group.kill()
-	if k.first {
-		syscall.Kill(-1, syscall.SIGKILL) // all of the namespace but this process
+	if k.isInit {
+		syscall.Kill(-1, syscall.SIGKILL) // every process of the namespace except this one
 	}
 	if !t.reaped {
 		syscall.Kill(-t.pid, syscall.SIGKILL)
 	}
 	denied := 0
-	end := func(pid int) {
+	killOne := func(pid int) {
 		if group, err := syscall.Getpgid(pid); err == nil && group == t.pid {
-			syscall.Kill(-t.pid, syscall.SIGKILL) // its members can't fork meanwhile
+			syscall.Kill(-t.pid, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
 		}
 		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
 			denied = pid
 		}
 	}
-	k.children.each(end)
-	if t.tries > 0 {
+	k.children.forEach(killOne)
+	if t.sweeps > 0 {
 		for _, pid := range descendants(os.Getpid()) {
-			end(pid)
+			killOne(pid)
 		}
 	}
 	switch now := boottime.Now(); {
-	case t.tries == 0:
-		t.killing = now
-	case t.tries <= eagerTries:
+	case t.sweeps == 0:
+		t.killStarted = now
+	case t.sweeps <= eagerSweeps:
 	case denied != 0:
-		k.raise(denied)
-	case now-t.killing > undying:
-		k.alarm(fmt.Sprintf("some of the work has not ended %s after it was killed, as processes in state D do not: see 'ps axo pid,stat,wchan,args'", undying))
+		k.reportPermission(denied)
+	case now-t.killStarted > unkillableAfter:
+		k.reportUnkillable(fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D (uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
 	}
 }
 
-// tell sends the guard a message. One that takes nothing is stopped or hung: it is not waited for.
-func (k *keeper) tell(m message) {
+// send sends the guard a message without waiting: a guard that does not read is stopped or hung.
+func (k *keeper) send(m message) {
 	if !k.orphaned {
-		writeFrame(instant{k.guard}, m)
-	}
-}
-
-// mark keeps what is known of the work for those who come when all others are dead.
-func (t *task) mark(text string) {
-	if t.marks != nil {
-		t.marks.WriteAt([]byte(text), 0)
+		writeFrame(nonblockingWriter{k.guard}, m)
 	}
 }

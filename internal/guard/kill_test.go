@@ -20,18 +20,18 @@ import (
 
 // lone is a guard whose parts a test calls one by one. What it tells its daemon and its keeper can be read; both are processes
 // that only sleep. The test is the parent of all, so it must not run beside others.
-type lone struct {
+type bareGuard struct {
 	*guard
-	t                *testing.T
-	toDaemon, toKeep *os.File
-	text             *strings.Builder // the log
+	t                    *testing.T
+	daemonEnd, keeperEnd *os.File
+	logText              *strings.Builder // the log
 }
 
-func newLone(t *testing.T) *lone {
+func newBareGuard(t *testing.T) *bareGuard {
 	t.Helper()
 	runtime.LockOSThread() // see newOffspring
 	t.Cleanup(runtime.UnlockOSThread)
-	l := &lone{t: t, text: new(strings.Builder)}
+	l := &bareGuard{t: t, logText: new(strings.Builder)}
 	pair := func() (near, far *os.File) {
 		near, far, err := socketpair()
 		if err != nil {
@@ -45,15 +45,15 @@ func newLone(t *testing.T) *lone {
 	_, d := sleeper(t)
 	_, k := sleeper(t)
 	l.guard = &guard{
-		log:    slog.New(slog.NewTextHandler(l.text, nil)),
-		daemon: &daemon{pid: d.Pid, socket: toDaemon},
-		keeper: &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, word: toKeeper},
-		inbox:  make(chan letter),
-		lease:  boottime.Now() + time.Hour,
+		log:        slog.New(slog.NewTextHandler(l.logText, nil)),
+		daemon:     &daemon{pid: d.Pid, socket: toDaemon},
+		keeper:     &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, report: toKeeper},
+		fromDaemon: make(chan incoming),
+		lease:      boottime.Now() + time.Hour,
 	}
-	l.toDaemon, l.toKeep = daemonEnd, keeperEnd
+	l.daemonEnd, l.keeperEnd = daemonEnd, keeperEnd
 	var err error
-	if l.children, err = newOffspring(); err != nil {
+	if l.children, err = openChildList(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.children.close)
@@ -61,7 +61,7 @@ func newLone(t *testing.T) *lone {
 }
 
 // told reads what was sent, as "kind seq text".
-func (l *lone) told(f *os.File) []string {
+func (l *bareGuard) sent(f *os.File) []string {
 	l.t.Helper()
 	var all []string
 	for {
@@ -78,12 +78,12 @@ func (l *lone) told(f *os.File) []string {
 }
 
 // expect checks what the daemon and the keeper were told since.
-func (l *lone) expect(what string, daemon, keeper []string) {
+func (l *bareGuard) expect(what string, daemon, keeper []string) {
 	l.t.Helper()
-	if got := l.told(l.toDaemon); !slices.Equal(got, daemon) {
+	if got := l.sent(l.daemonEnd); !slices.Equal(got, daemon) {
 		l.t.Errorf("%s: the daemon is told %q, not %q", what, got, daemon)
 	}
-	if got := l.told(l.toKeep); !slices.Equal(got, keeper) {
+	if got := l.sent(l.keeperEnd); !slices.Equal(got, keeper) {
 		l.t.Errorf("%s: the keeper is told %q, not %q", what, got, keeper)
 	}
 }
@@ -106,16 +106,16 @@ func TestJudge(t *testing.T) {
 		"asked to stop":                 {lease: ahead, work: work{killAt: ahead}, lives: true},
 		"after its grace":               {lease: ahead, work: work{killAt: behind}, log: "did not stop in time"},
 		"stopped within its grace":      {lease: ahead, work: work{killAt: behind, status: StatusSuccess}, lives: true},
-		"an undo":                       {alone: true, work: work{limit: ahead}, lives: true},
-		"an undo after its limit":       {alone: true, work: work{limit: behind}, log: "what undoes leadership"},
-		"the limit of an undo, a lease": {lease: ahead, work: work{limit: behind}, log: "what undoes leadership"},
+		"an undo":                       {alone: true, work: work{hookDeadline: ahead}, lives: true},
+		"an undo after its limit":       {alone: true, work: work{hookDeadline: behind}, log: "it has timed out"},
+		"the limit of an undo, a lease": {lease: ahead, work: work{hookDeadline: behind}, log: "it has timed out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLone(t)
+			l := newBareGuard(t)
 			now := boottime.Now()
 			w := c.work
 			w.seq, w.spec = 7, new(Spec)
-			for _, at := range []*time.Duration{&w.killAt, &w.limit, &c.lease} {
+			for _, at := range []*time.Duration{&w.killAt, &w.hookDeadline, &c.lease} {
 				if *at != 0 {
 					*at += now
 				}
@@ -124,15 +124,15 @@ func TestJudge(t *testing.T) {
 			if c.alone {
 				l.daemon = nil
 			}
-			l.judge(&w)
-			l.judge(&w) // nothing more comes of that
+			l.enforce(&w)
+			l.enforce(&w) // nothing more comes of that
 			var killed []string
 			if !c.lives {
 				killed = []string{"kill 7"}
 			}
 			l.expect("", nil, killed)
-			if w.doomed == c.lives || strings.Count(l.text.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(l.text.String(), c.log) {
-				t.Errorf("doomed: %t; the log says %q", w.doomed, l.text)
+			if w.killing == c.lives || strings.Count(l.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(l.logText.String(), c.log) {
+				t.Errorf("doomed: %t; the log says %q", w.killing, l.logText)
 			}
 		})
 	}
@@ -148,40 +148,40 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 	}{
 		"first":                      {asked: true},
 		"at once":                    {waited: time.Nanosecond},
-		"not at once":                {waited: 2 * helpAfter, below: true, woken: true},
-		"long after, and it is busy": {waited: 2 * keeperHung, heard: true, below: true, woken: true},
-		"long after, and it hangs":   {waited: 2 * keeperHung, killed: true},
+		"not at once":                {waited: 2 * assistAfter, below: true, woken: true},
+		"long after, and it is busy": {waited: 2 * keeperHungAfter, heard: true, below: true, woken: true},
+		"long after, and it hangs":   {waited: 2 * keeperHungAfter, killed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLone(t)
+			l := newBareGuard(t)
 			dir := t.TempDir()
 			cmd := exec.Command("sh", "-c", `setsid sh -c 'echo $$ >$D/below; exec sleep 1000' & kill -STOP $$; : >$D/woken; exec sleep 1000`)
 			cmd.Env = []string{"D=" + dir, "PATH=" + os.Getenv("PATH")}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			h := &house{t: t, dir: dir}
-			below := h.wrote("below")
+			h := &fixture{t: t, dir: dir}
+			below := h.pidFromFile("below")
 			t.Cleanup(func() {
 				unix.Kill(below, unix.SIGKILL)
 				cmd.Process.Kill()
 				cmd.Wait()
 			})
-			eventually(t, "the stop", func() bool { return !running(cmd.Process.Pid) })
-			l.keeper.pid, l.keeper.heard = cmd.Process.Pid, c.heard
+			eventually(t, "the stop", func() bool { return !isRunning(cmd.Process.Pid) })
+			l.keeper.pid, l.keeper.killing = cmd.Process.Pid, c.heard
 			w := &work{seq: 7}
 			switch {
 			case c.waited == time.Nanosecond:
-				w.since = boottime.Now() + time.Hour // however long this process waits for its turn
+				w.killStarted = boottime.Now() + time.Hour // however long this process waits for its turn
 			case c.waited != 0:
-				w.since = boottime.Now() - c.waited
+				w.killStarted = boottime.Now() - c.waited
 			}
 			before := boottime.Now()
 			l.kill(w)
 			if c.asked {
 				l.expect("", nil, []string{"kill 7"})
-				if w.since < before || w.since > boottime.Now() {
-					t.Errorf("it has begun %s ago", boottime.Now()-w.since)
+				if w.killStarted < before || w.killStarted > boottime.Now() {
+					t.Errorf("it has begun %s ago", boottime.Now()-w.killStarted)
 				}
 				return // the next one may come late
 			}
@@ -211,7 +211,7 @@ func TestOrphansAreKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	for _, descriptors := range []bool{true, false} {
-		l := newLone(t)
+		l := newBareGuard(t)
 		l.keeper = nil
 		dir := t.TempDir()
 		family := func(name string) (top, below int) {
@@ -220,7 +220,7 @@ func TestOrphansAreKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			below = (&house{t: t, dir: dir}).wrote(name)
+			below = (&fixture{t: t, dir: dir}).pidFromFile(name)
 			t.Cleanup(func() {
 				unix.Kill(below, unix.SIGKILL)
 				cmd.Process.Kill()
@@ -259,7 +259,7 @@ func TestOrphansAreKilled(t *testing.T) {
 
 // What is doomed is killed again after a pause until the keeper says that it is dead; or the kernel, where that is dead itself.
 func TestSweep(t *testing.T) {
-	unreadable := &cgroup{kills: -1, events: -1}
+	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
 		work      work
 		childless bool
@@ -268,26 +268,26 @@ func TestSweep(t *testing.T) {
 		killed    bool
 		daemon    []string
 	}{
-		"not doomed":                             {work: work{status: StatusSuccess, next: -1}, childless: true},
-		"not yet again":                          {work: work{doomed: true, next: time.Hour}},
-		"again":                                  {work: work{doomed: true, next: -1}, killed: true},
-		"its keeper lives":                       {work: work{doomed: true, next: -1}, childless: true, killed: true},
-		"nothing left":                           {work: work{doomed: true, unkept: true}, childless: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"nothing left, its end was known":        {work: work{doomed: true, unkept: true, status: StatusSuccess}, childless: true, dead: true, daemon: []string{"dead 7"}},
-		"a child left":                           {work: work{doomed: true, unkept: true}, killed: true},
-		"a control group that can't be read":     {work: work{doomed: true, unkept: true, group: unreadable}, childless: true, killed: true},
-		"a namespace":                            {work: work{doomed: true, unkept: true}, by: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"an undo, of which no daemon is to know": {work: work{doomed: true, unkept: true, status: StatusSuccess, limit: time.Hour}, childless: true, dead: true},
+		"not doomed":                             {work: work{status: StatusSuccess, nextSweep: -1}, childless: true},
+		"not yet again":                          {work: work{killing: true, nextSweep: time.Hour}},
+		"again":                                  {work: work{killing: true, nextSweep: -1}, killed: true},
+		"its keeper lives":                       {work: work{killing: true, nextSweep: -1}, childless: true, killed: true},
+		"nothing left":                           {work: work{killing: true, keeperDead: true}, childless: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"nothing left, its end was known":        {work: work{killing: true, keeperDead: true, status: StatusSuccess}, childless: true, dead: true, daemon: []string{"dead 7"}},
+		"a child left":                           {work: work{killing: true, keeperDead: true}, killed: true},
+		"a control group that can't be read":     {work: work{killing: true, keeperDead: true, group: unreadable}, childless: true, killed: true},
+		"a namespace":                            {work: work{killing: true, keeperDead: true}, by: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"an undo, of which no daemon is to know": {work: work{killing: true, keeperDead: true, status: StatusSuccess, hookDeadline: time.Hour}, childless: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLone(t)
+			l := newBareGuard(t)
 			w := c.work
 			w.seq, w.spec = 7, new(Spec)
-			if w.next > 0 {
-				w.next += boottime.Now()
+			if w.nextSweep > 0 {
+				w.nextSweep += boottime.Now()
 			}
-			next := w.next
-			l.work, l.childless, l.opt.Containment = &w, c.childless, c.by
+			next := w.nextSweep
+			l.work, l.noChildren, l.opt.Containment = &w, c.childless, c.by
 			before := boottime.Now()
 			l.sweep(&w)
 			var killed []string
@@ -298,8 +298,8 @@ func TestSweep(t *testing.T) {
 			if (l.work == nil) != c.dead {
 				t.Errorf("dead: %t", l.work == nil)
 			}
-			if swept := c.dead || c.killed; swept != (w.next != next) || swept && (w.next < before+sweepLeast || w.next > boottime.Now()+sweepMost) {
-				t.Errorf("swept: %t, again after %s", swept, w.next-before)
+			if swept := c.dead || c.killed; swept != (w.nextSweep != next) || swept && (w.nextSweep < before+minSweepDelay || w.nextSweep > boottime.Now()+maxSweepDelay) {
+				t.Errorf("swept: %t, again after %s", swept, w.nextSweep-before)
 			}
 		})
 	}
@@ -308,19 +308,19 @@ func TestSweep(t *testing.T) {
 // A unit is swept until nothing has run in it for a while: then it is dead, and the daemon is told how it ended.
 func TestSweepOfAUnit(t *testing.T) {
 	for _, doomed := range []bool{true, false} {
-		g := newUnitGroup(t)
-		l := newLone(t)
+		g := newFakeUnit(t)
+		l := newBareGuard(t)
 		pid := g.run("exec sleep 1000")
-		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, doomed: doomed}
+		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: doomed}
 		var err error
-		if w.unit, err = newEnd(g.unit); err != nil {
+		if w.unit, err = newUnitKiller(g.unit); err != nil {
 			t.Fatal(err)
 		}
 		l.work = w
-		if l.sweep(w); !doomed && w.next != 0 {
+		if l.sweep(w); !doomed && w.nextSweep != 0 {
 			t.Error("a unit that may run is swept")
 		}
-		w.killAt, w.next = boottime.Now()+time.Hour, 0 // asked to stop
+		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
 		l.sweep(w)
 		if l.work == nil {
 			t.Fatal("dead while it runs")
@@ -343,27 +343,27 @@ func TestSweepOfAUnit(t *testing.T) {
 
 // What the kernel can kill in one step is killed at once, whatever the keeper does.
 func TestKillEndsAControlGroup(t *testing.T) {
-	l := newLone(t)
-	c, err := newCgroup(cgroupParent(), 6)
+	l := newBareGuard(t)
+	c, err := newCgroup(delegatedCgroup(), 6)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
 	l.work = &work{seq: 7, group: c}
 	l.kill(l.work)
-	p.dies(t)
+	p.waitDead(t)
 	l.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
 	eventually(t, "the end of all", func() bool { return !c.populated() })
-	l.dead(l.work, "words")
+	l.workDied(l.work, "words")
 	l.expect("its end", []string{"dead 7 words"}, nil)
-	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || l.work != nil || l.text.Len() != 0 {
-		t.Errorf("its control group is left: %v; the log says %s", err, l.text)
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || l.work != nil || l.logText.Len() != 0 {
+		t.Errorf("its control group is left: %v; the log says %s", err, l.logText)
 	}
-	if _, err := unix.FcntlInt(uintptr(c.events), unix.F_GETFD, 0); err == nil {
+	if _, err := unix.FcntlInt(uintptr(c.eventsFD), unix.F_GETFD, 0); err == nil {
 		t.Error("its files are left open")
 	}
-	left, err := newCgroup(cgroupParent(), 7)
+	left, err := newCgroup(delegatedCgroup(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,18 +371,18 @@ func TestKillEndsAControlGroup(t *testing.T) {
 	if err := os.Mkdir(inside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l.finish(&work{group: left})
-	if !strings.Contains(l.text.String(), "a control group is left behind") || !strings.Contains(l.text.String(), left.dir) {
-		t.Errorf("the log says %s", l.text)
+	l.releaseWork(&work{group: left})
+	if !strings.Contains(l.logText.String(), "cannot remove a control group") || !strings.Contains(l.logText.String(), left.dir) {
+		t.Errorf("the log says %s", l.logText)
 	}
 	if err := errors.Join(os.Remove(inside), os.Remove(left.dir)); err != nil {
 		t.Error(err)
 	}
 
-	g := newUnitGroup(t)
+	g := newFakeUnit(t)
 	pid := g.run("exec sleep 1000")
 	unit := &work{seq: 8}
-	if unit.unit, err = newEnd(g.unit); err != nil {
+	if unit.unit, err = newUnitKiller(g.unit); err != nil {
 		t.Fatal(err)
 	}
 	defer unit.unit.close()
@@ -393,24 +393,24 @@ func TestKillEndsAControlGroup(t *testing.T) {
 
 // When the work has to be looked at again.
 func TestWhenWorkIsDue(t *testing.T) {
-	unit := new(end)
+	unit := new(unitKiller)
 	for _, c := range []struct {
 		work work
 		due  time.Duration
 	}{
 		{work{}, 0},
-		{work{next: 5}, 0},
-		{work{killAt: 9, next: 5}, 9},
+		{work{nextSweep: 5}, 0},
+		{work{killAt: 9, nextSweep: 5}, 9},
 		{work{killAt: 9, status: StatusSuccess}, 0},
-		{work{doomed: true}, 1},
-		{work{doomed: true, killAt: 3, next: 5}, 5},
-		{work{doomed: true, unit: unit, killAt: 3, next: 5}, 5},
+		{work{killing: true}, 1},
+		{work{killing: true, killAt: 3, nextSweep: 5}, 5},
+		{work{killing: true, unit: unit, killAt: 3, nextSweep: 5}, 5},
 		{work{unit: unit}, 0},
 		{work{unit: unit, killAt: 9}, 1},
-		{work{unit: unit, killAt: 9, next: 5}, 5},
-		{work{unit: unit, killAt: 9, next: 12}, 9},
+		{work{unit: unit, killAt: 9, nextSweep: 5}, 5},
+		{work{unit: unit, killAt: 9, nextSweep: 12}, 9},
 	} {
-		if due := c.work.due(); due != c.due {
+		if due := c.work.nextCheck(); due != c.due {
 			t.Errorf("%+v: %d, not %d", c.work, due, c.due)
 		}
 	}
@@ -418,10 +418,10 @@ func TestWhenWorkIsDue(t *testing.T) {
 
 // A stop is a kill where there is no time for it. Only the first one counts, and only systemd asks a unit.
 func TestStopMessages(t *testing.T) {
-	l := newLone(t)
+	l := newBareGuard(t)
 	for _, m := range []message{{Kind: kindKill, Seq: 7}, {Kind: kindStop, Seq: 7}} {
 		w := &work{seq: 7}
-		if l.stop(w, m); !w.doomed || w.killAt != 0 {
+		if l.stop(w, m); !w.killing || w.killAt != 0 {
 			t.Errorf("%+v: %+v", m, w)
 		}
 	}
@@ -430,7 +430,7 @@ func TestStopMessages(t *testing.T) {
 	before := boottime.Now()
 	l.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
 	first := w.killAt
-	if w.doomed || first < before+time.Hour || first > boottime.Now()+time.Hour {
+	if w.killing || first < before+time.Hour || first > boottime.Now()+time.Hour {
 		t.Errorf("%+v", w)
 	}
 	l.expect("asked", nil, []string{"stop 7"})
@@ -438,7 +438,7 @@ func TestStopMessages(t *testing.T) {
 		t.Error("the second one counts")
 	}
 	l.expect("asked again", nil, nil)
-	unit := &work{seq: 8, unit: new(end)}
+	unit := &work{seq: 8, unit: new(unitKiller)}
 	if l.stop(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
 		t.Error("a unit has no limit")
 	}

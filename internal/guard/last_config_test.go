@@ -9,12 +9,12 @@ import (
 func TestLastConfigIsTheOneHandedOver(t *testing.T) {
 	t.Parallel()
 	g := &guard{}
-	if file := g.lastConfig(); file != nil {
+	if file := g.lastConfigFile(); file != nil {
 		t.Errorf("%s is offered though none was handed over", file.Name())
 	}
 	for _, content := range []string{"", "node: {id: a}\n"} {
-		g.keepConfig([]byte(content))
-		file := g.lastConfig()
+		g.setLastConfig([]byte(content))
+		file := g.lastConfigFile()
 		if file == nil {
 			t.Fatalf("%q is not kept", content)
 		}
@@ -30,9 +30,9 @@ func TestLastConfigIsTheOneHandedOver(t *testing.T) {
 func TestLastWordsHoldTheConfiguration(t *testing.T) {
 	t.Parallel()
 	d := &daemon{}
-	g := &guard{late: d}
-	g.receive(letter{from: d, msg: message{Kind: kindConfig, Config: []byte("a")}})
-	if string(g.config) != "a" {
-		t.Errorf("%q", g.config)
+	g := &guard{deadDaemon: d}
+	g.receiveFromDaemon(incoming{daemon: d, msg: message{Kind: kindConfig, Config: []byte("a")}})
+	if string(g.lastConfig) != "a" {
+		t.Errorf("%q", g.lastConfig)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // late checks that the lease has ended the work. Without that it would live on; the bound is wide for the sake of machines that
 // do much else. How long it takes is measured by bench.
-func late(t *testing.T, dead, deadline time.Duration) {
+func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 	t.Helper()
 	t.Logf("dead %s after the deadline", (dead - deadline).Round(100*time.Microsecond))
 	if dead > deadline+1500*time.Millisecond {
@@ -24,43 +24,43 @@ func late(t *testing.T, dead, deadline time.Duration) {
 
 func TestNoWorkWithoutALease(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
+	h := startGuard(t)
+	d := h.nextDaemon()
 	refused := func(when string) {
 		t.Helper()
-		if _, err := try[int](d, "Start", h.shell("echo $$ >$D/ran")); err == nil || err.Error() != "the lease is over" {
+		if _, err := tryCall[int](d, "Start", h.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
 	refused("without a lease")
-	deadline := ask[time.Duration](d, "Lease", 20*time.Millisecond)
+	deadline := call[time.Duration](d, "SetLease", 20*time.Millisecond)
 	eventually(t, "its end", func() bool { return boottime.Now() > deadline })
 	refused("after its end")
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[time.Duration](d, "Lease", 0)
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[time.Duration](d, "SetLease", 0)
 	refused("after it was given back")
 	if read(h.dir+"/ran") != "" {
 		t.Error("it ran")
 	}
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", h.shell("exit 0"))
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Start", h.shell("exit 0"))
 }
 
 // S1, with a daemon that does nothing.
 func TestLeaseEndsTheWork(t *testing.T) {
 	t.Parallel()
-	for _, c := range contained {
-		h := newHouse(t, "CONTAINMENT="+string(c))
-		d := h.daemon()
-		deadline, pids := d.work(400 * time.Millisecond)
+	for _, c := range allContainments {
+		h := startGuard(t, "CONTAINMENT="+string(c))
+		d := h.nextDaemon()
+		deadline, pids := d.startWork(400 * time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
-		if dead := h.dead(pids...); dead < deadline {
+		if dead := h.waitDead(pids...); dead < deadline {
 			t.Errorf("dead %s early", deadline-dead)
 		} else {
-			late(t, dead, deadline)
+			checkNotLate(t, dead, deadline)
 		}
 		syscall.Kill(d.pid, syscall.SIGCONT)
-		if e := ask[Ending](d, "Dead", 0); len(e.Left) > 0 || !strings.Contains(e.Status, "killed") {
+		if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || !strings.Contains(e.Status, "killed") {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -81,16 +81,16 @@ func TestLogThatNobodyReads(t *testing.T) {
 		} else {
 			fill(t, out)
 		}
-		h := newHouseLogging(t, out)
+		h := startGuardLoggingTo(t, out)
 		out.Close()
-		d := h.daemon()
-		deadline, pids := d.work(400 * time.Millisecond)
+		d := h.nextDaemon()
+		deadline, pids := d.startWork(400 * time.Millisecond)
 		if test.guardStopped {
-			h.signal(syscall.SIGSTOP)
+			h.signalGuard(syscall.SIGSTOP)
 		} else {
 			syscall.Kill(d.pid, syscall.SIGSTOP)
 		}
-		late(t, h.dead(pids...), deadline)
+		checkNotLate(t, h.waitDead(pids...), deadline)
 	}
 }
 
@@ -113,89 +113,89 @@ func fill(t *testing.T, pipe *os.File) {
 // The guard ends the work, and the daemon learns of it: it need not do without the guard.
 func TestEndOfTheLeaseIsReported(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	deadline := ask[time.Duration](d, "Lease", 300*time.Millisecond)
-	pid := ask[int](d, "Start", h.shell("trap '' TERM; while :; do sleep 0.01; done"))
-	e := ask[Ending](d, "Dead", 0)
-	late(t, boottime.Now(), deadline)
-	if alive(pid) || len(e.Left) > 0 || e.Status != "was killed by signal 9 (killed)" {
+	h := startGuard(t)
+	d := h.nextDaemon()
+	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
+	pid := call[int](d, "Start", h.shell("trap '' TERM; while :; do sleep 0.01; done"))
+	e := call[ExitInfo](d, "Dead", 0)
+	checkNotLate(t, boottime.Now(), deadline)
+	if alive(pid) || len(e.StillAlive) > 0 || e.Status != "was killed by signal 9 (killed)" {
 		t.Errorf("%+v", e)
 	}
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", h.shell("exit 0")) // the guard goes on
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Start", h.shell("exit 0")) // the guard goes on
 }
 
 func TestExtensionKeepsTheWork(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	first, pids := d.work(time.Second)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	first, pids := d.startWork(time.Second)
 	var last time.Duration
 	eventually(t, "twice the lease", func() bool {
-		last = ask[time.Duration](d, "Lease", time.Second)
+		last = call[time.Duration](d, "SetLease", time.Second)
 		return boottime.Now() > first+time.Second
 	})
-	h.lives(first+time.Second, pids...)
-	late(t, h.dead(pids...), last)
+	h.checkAliveUntil(first+time.Second, pids...)
+	checkNotLate(t, h.waitDead(pids...), last)
 }
 
 // A shorter lease than the last counts as well.
 func TestLeaseCanBeCutShort(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
-	deadline := ask[time.Duration](d, "Lease", 50*time.Millisecond)
-	late(t, h.dead(pids...), deadline)
-	ask[Ending](d, "Dead", 0)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
+	deadline := call[time.Duration](d, "SetLease", 50*time.Millisecond)
+	checkNotLate(t, h.waitDead(pids...), deadline)
+	call[ExitInfo](d, "Dead", 0)
 }
 
 // Nor may work go on that has no lease at all.
 func TestLeaseCanBeGivenBack(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
-	ask[time.Duration](d, "Lease", 0)
-	h.dead(pids...)
-	ask[Ending](d, "Dead", 0)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
+	call[time.Duration](d, "SetLease", 0)
+	h.waitDead(pids...)
+	call[ExitInfo](d, "Dead", 0)
 }
 
 // A guard that is stopped confirms nothing. When it goes on in time, what was sent meanwhile counts.
 func TestGuardStoppedForLessThanTheLease(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	deadline, pids := d.work(2 * time.Second)
-	h.signal(syscall.SIGSTOP)
-	last := ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	deadline, pids := d.startWork(2 * time.Second)
+	h.signalGuard(syscall.SIGSTOP)
+	last := call[time.Duration](d, "SetLease", time.Hour)
 	eventually(t, "half of the lease", func() bool { return boottime.Now() > deadline-time.Second })
-	if at := ask[time.Duration](d, "Confirmed", 0); at != deadline {
+	if at := call[time.Duration](d, "Confirmed", 0); at != deadline {
 		t.Fatalf("%s is confirmed, not %s", at, deadline)
 	}
-	h.signal(syscall.SIGCONT)
-	eventually(t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == last })
-	h.lives(deadline+100*time.Millisecond, pids...)
+	h.signalGuard(syscall.SIGCONT)
+	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == last })
+	h.checkAliveUntil(deadline+100*time.Millisecond, pids...)
 }
 
 // Guard, keeper and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
 // counts, though the timer of the old one has fired.
 func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	deadline, pids := d.work(300 * time.Millisecond)
-	h.signal(syscall.SIGSTOP)
-	ask[int](d, "Beat", time.Hour)
-	ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	deadline, pids := d.startWork(300 * time.Millisecond)
+	h.signalGuard(syscall.SIGSTOP)
+	call[int](d, "Heartbeat", time.Hour)
+	call[time.Duration](d, "SetLease", time.Hour)
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	keeper := h.keeper()
+	keeper := h.keeperPid()
 	syscall.Kill(keeper, syscall.SIGSTOP)
-	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+2*keeperLag })
-	h.signal(syscall.SIGCONT)
+	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+2*keeperDelay })
+	h.signalGuard(syscall.SIGCONT)
 	syscall.Kill(keeper, syscall.SIGCONT)
-	h.lives(boottime.Now()+200*time.Millisecond, pids...)
+	h.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
 }
 
 // After a pause of the guard the deadline and what was sent before it are there at once.
@@ -207,20 +207,20 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 	defer near.Close()
 	defer far.Close()
 	d := &daemon{socket: near}
-	g := &guard{daemon: d, work: &work{}, inbox: make(chan letter, 3), lease: 1, silence: 2}
+	g := &guard{daemon: d, work: &work{}, fromDaemon: make(chan incoming, 3), lease: 1, heartbeatDeadline: 2}
 	later := boottime.Now() + time.Hour
-	g.inbox <- letter{from: &daemon{}, msg: message{Kind: kindLease, At: 1}} // of a former daemon
-	g.inbox <- letter{from: d, msg: message{Kind: kindLease, At: later}}
-	g.inbox <- letter{from: d, msg: message{Kind: kindBeat, At: later + 1}}
-	g.drain()
-	if g.lease != later || g.silence != later+1 {
-		t.Errorf("%s, %s instead of %s", g.lease, g.silence, later)
+	g.fromDaemon <- incoming{daemon: &daemon{}, msg: message{Kind: kindLease, At: 1}} // of a former daemon
+	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: later}}
+	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindHeartbeat, At: later + 1}}
+	g.drainInbox()
+	if g.lease != later || g.heartbeatDeadline != later+1 {
+		t.Errorf("%s, %s instead of %s", g.lease, g.heartbeatDeadline, later)
 	}
-	if m, err := readFrame(far); err != nil || m.Kind != kindLeased || m.At != later {
+	if m, err := readFrame(far); err != nil || m.Kind != kindLeaseConfirmed || m.At != later {
 		t.Errorf("%+v, %v", m, err)
 	}
 	g.lease = 1
-	g.drain() // ends though nothing comes
+	g.drainInbox() // ends though nothing comes
 	if g.lease != 1 {
 		t.Error(g.lease)
 	}
@@ -228,13 +228,13 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct{ lease, silence, want time.Duration }{
 		"the lease is over": {1, later, 7}, "the daemon is silent": {later, 1, 7}, "neither": {later, later, later},
 	} {
-		g.lease, g.silence = c.lease, c.silence
-		g.inbox <- letter{from: d, msg: message{Kind: kindLease, At: 7}}
-		if g.drain(); g.lease != c.want {
+		g.lease, g.heartbeatDeadline = c.lease, c.silence
+		g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: 7}}
+		if g.drainInbox(); g.lease != c.want {
 			t.Errorf("%s: the lease ends at %s", name, g.lease)
 		}
-		for len(g.inbox) > 0 {
-			<-g.inbox
+		for len(g.fromDaemon) > 0 {
+			<-g.fromDaemon
 		}
 	}
 }
@@ -242,13 +242,13 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 // A keeper that stood still while the lease ended does not begin the work then, not even for a moment.
 func TestAKeeperThatIsLateStartsNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	keeper := h.keeper()
-	ask[time.Duration](d, "Lease", 300*time.Millisecond)
-	h.stop(keeper)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	keeper := h.keeperPid()
+	call[time.Duration](d, "SetLease", 300*time.Millisecond)
+	h.stopProcesses(keeper)
 	// Where that takes long the daemon gives up on the guard.
-	if _, err := try[int](d, "Start", h.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
+	if _, err := tryCall[int](d, "Start", h.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
 		t.Error("it was started")
 	}
 	if read(h.dir+"/ran") != "" {

@@ -14,7 +14,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(patience)
+	limit := time.After(testTimeout)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -50,6 +50,6 @@ func descriptors(pid string) []string {
 }
 
 // open counts the open files of the guard and of the daemon.
-func (d *remote) open() (guard, daemon int) {
+func (d *remoteDaemon) openFiles() (guard, daemon int) {
 	return len(descriptors(strconv.Itoa(d.cmd.Process.Pid))), len(descriptors(strconv.Itoa(d.pid)))
 }

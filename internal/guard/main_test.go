@@ -32,16 +32,16 @@ func TestMain(m *testing.M) {
 	case "guard":
 		os.Setenv("ROLE", "daemon") // which the daemon gets
 		if os.Getenv("FIRST") == "yes" {
-			if err := ownProc(); err != nil {
+			if err := mountProc(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
 		}
-		os.Exit(beGuard(os.Getenv("HOUSE")))
+		os.Exit(beGuard(os.Getenv("FIXTURE_DIR")))
 	case "daemon":
-		os.Exit(beDaemon(os.Getenv("HOUSE")))
+		os.Exit(beDaemon(os.Getenv("FIXTURE_DIR")))
 	case "forker":
-		os.Exit(fork(os.Getenv("HOUSE")))
+		os.Exit(forkForever(os.Getenv("FIXTURE_DIR")))
 	case "unit":
 		user, err := strconv.Atoi(os.Getenv("USER_ID"))
 		if err = errors.Join(err, GrantKill(user, user)); err != nil {
@@ -60,7 +60,7 @@ func beGuard(dir string) int {
 	status, err := Run(Options{
 		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
 		Containment: Containment(os.Getenv("CONTAINMENT")),
-		Close:       func(_ context.Context, c Credentials) (string, error) { return "", undertaken(dir, c) },
+		Close:       func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
 		Log:         newLog(),
 	})
 	if err != nil {
@@ -75,16 +75,16 @@ func newLog() *slog.Logger {
 }
 
 // burial is what is written down when a session is closed.
-type burial struct {
-	Session Credentials
-	Left    []int // what still worked then
-	Daemon  bool  // its owner was still there
+type closedSession struct {
+	Session     Credentials
+	StillAlive  []int // what still worked then
+	DaemonAlive bool  // its owner was still there
 }
 
-func undertaken(dir string, c Credentials) error {
-	b := burial{Session: c, Left: stamped([]string{workMark(dir)})}
-	for _, pid := range stamped([]string{"ROLE=daemon", "HOUSE=" + dir}) {
-		b.Daemon = b.Daemon || alive(pid) && !slices.Contains(commandLine(pid), keeperArgument)
+func recordClosedSession(dir string, c Credentials) error {
+	b := closedSession{Session: c, StillAlive: pidsWithEnv([]string{workEnv(dir)})}
+	for _, pid := range pidsWithEnv([]string{"ROLE=daemon", "FIXTURE_DIR=" + dir}) {
+		b.DaemonAlive = b.DaemonAlive || alive(pid) && !slices.Contains(commandLine(pid), keeperArgument)
 	}
 	line, err := json.Marshal(b)
 	if err != nil {
@@ -96,7 +96,7 @@ func undertaken(dir string, c Credentials) error {
 	}
 	defer f.Close()
 	_, err = f.Write(append(line, '\n'))
-	if err == nil && c.ID == unclosable {
+	if err == nil && c.ID == unclosableID {
 		err = errors.New("no server answers")
 	}
 	return err
@@ -107,21 +107,21 @@ func commandLine(pid int) []string {
 }
 
 // unclosable is the session that can't be closed.
-const unclosable = 13
+const unclosableID = 13
 
 // workMark is in the environment of all the work of a house, and of nothing else.
-func workMark(dir string) string { return "ZKELECTD_ROOT=" + dir }
+func workEnv(dir string) string { return "ZKELECTD_ROOT=" + dir }
 
 // beDaemon does what the test asks for, until that hangs up.
 func beDaemon(dir string) int {
-	d := &Remote{signals: make(chan os.Signal, 8)}
+	d := &DaemonRPC{signals: make(chan os.Signal, 8)}
 	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	var err error
 	if d.c, err = Connect(SocketFD, newLog()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	conn, err := net.Dial("unix", filepath.Join(dir, "strings"))
+	conn, err := net.Dial("unix", filepath.Join(dir, "control"))
 	if err != nil {
 		return 0 // the test is over
 	}
@@ -134,18 +134,18 @@ func beDaemon(dir string) int {
 }
 
 // Remote is the daemon as the test moves it. Times are given from now, and returned as those of CLOCK_BOOTTIME.
-type Remote struct {
+type DaemonRPC struct {
 	c       *Client
 	w       *Work
 	signals chan os.Signal
 }
 
-func (d *Remote) Pid(_ int, pid *int) error {
+func (d *DaemonRPC) Pid(_ int, pid *int) error {
 	*pid = os.Getpid()
 	return nil
 }
 
-func (d *Remote) Lease(ahead time.Duration, at *time.Duration) error {
+func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 	if ahead != 0 {
 		*at = boottime.Now() + ahead
 	}
@@ -154,57 +154,57 @@ func (d *Remote) Lease(ahead time.Duration, at *time.Duration) error {
 }
 
 // Confirmed is the lease that the guard has confirmed.
-func (d *Remote) Confirmed(_ int, at *time.Duration) error {
+func (d *DaemonRPC) Confirmed(_ int, at *time.Duration) error {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	*at = d.c.leased
+	*at = d.c.confirmed
 	return nil
 }
 
-func (d *Remote) Beat(ahead time.Duration, _ *int) error {
+func (d *DaemonRPC) Heartbeat(ahead time.Duration, _ *int) error {
 	d.c.Heartbeat(boottime.Now() + ahead)
 	return nil
 }
 
-func (d *Remote) Waits(_ int, _ *int) error {
+func (d *DaemonRPC) ReportAlive(_ int, _ *int) error {
 	d.c.ReportAlive()
 	return nil
 }
 
-func (d *Remote) Notify(state string, _ *int) error {
+func (d *DaemonRPC) Notify(state string, _ *int) error {
 	d.c.Notify(state)
 	return nil
 }
 
 // Service is what the daemon has been told of the service manager: how often to beat, and its environment.
-func (d *Remote) Service(_ int, s *Service) error {
-	s.Every, s.Env = d.c.WatchdogInterval(), os.Environ()
+func (d *DaemonRPC) Service(_ int, s *ServiceInfo) error {
+	s.WatchdogInterval, s.Env = d.c.WatchdogInterval(), os.Environ()
 	return nil
 }
 
 // Service is the answer.
-type Service struct {
-	Every time.Duration
-	Env   []string
+type ServiceInfo struct {
+	WatchdogInterval time.Duration
+	Env              []string
 }
 
-func (d *Remote) Session(c Credentials, _ *int) error {
+func (d *DaemonRPC) SetSession(c Credentials, _ *int) error {
 	d.c.SetSession(c)
 	return nil
 }
 
 // Leave hands over what releases leadership.
-func (d *Remote) Leave(tx json.RawMessage, _ *int) error {
+func (d *DaemonRPC) SetRelease(tx json.RawMessage, _ *int) error {
 	d.c.SetRelease(tx)
 	return nil
 }
 
-func (d *Remote) SessionClosed(_ int, _ *int) error {
+func (d *DaemonRPC) ClearSession(_ int, _ *int) error {
 	d.c.ClearSession()
 	return nil
 }
 
-func (d *Remote) Start(opt WorkOptions, pid *int) error {
+func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 	w, err := d.c.Start(opt)
 	if err != nil {
 		return err
@@ -214,37 +214,37 @@ func (d *Remote) Start(opt WorkOptions, pid *int) error {
 }
 
 // Alarm is what of the work can't be killed.
-func (d *Remote) Alarm(_ int, why *string) error {
+func (d *DaemonRPC) Unkillable(_ int, why *string) error {
 	*why = d.c.Unkillable()
 	return nil
 }
 
-func (d *Remote) Stop(grace time.Duration, _ *int) error {
+func (d *DaemonRPC) Stop(grace time.Duration, _ *int) error {
 	d.w.Stop(grace)
 	return nil
 }
 
-func (d *Remote) Kill(_ int, _ *int) error {
+func (d *DaemonRPC) Kill(_ int, _ *int) error {
 	d.w.Kill()
 	return nil
 }
 
 // Ending is how work has ended.
-type Ending struct {
+type ExitInfo struct {
 	Status, Output string
-	Left           []int // what was alive of it when it was called dead
+	StillAlive     []int // what was alive of it when it was called dead
 }
 
-func (d *Remote) Dead(_ int, e *Ending) error {
+func (d *DaemonRPC) Dead(_ int, e *ExitInfo) error {
 	<-d.w.Dead()
-	e.Left = stamped(d.w.stamp)
+	e.StillAlive = pidsWithEnv(d.w.env)
 	<-d.w.Exited()
 	e.Status, e.Output = d.w.Status(), d.w.Output()
 	return nil
 }
 
 // Lost returns when the guard is lost.
-func (d *Remote) Lost(_ int, cause *string) error {
+func (d *DaemonRPC) Lost(_ int, cause *string) error {
 	<-d.c.Context().Done()
 	if *cause = d.c.Err().Error(); !errors.Is(d.c.Err(), ErrLost) {
 		*cause = "something else: " + *cause
@@ -253,30 +253,30 @@ func (d *Remote) Lost(_ int, cause *string) error {
 }
 
 // Signal returns the next one that comes.
-func (d *Remote) Signal(_ int, sig *int) error {
+func (d *DaemonRPC) Signal(_ int, sig *int) error {
 	*sig = int((<-d.signals).(syscall.Signal))
 	return nil
 }
 
 // Say sends the guard something as it is.
-func (d *Remote) Say(data []byte, _ *int) error {
+func (d *DaemonRPC) SendRaw(data []byte, _ *int) error {
 	_, err := d.c.socket.Write(data)
 	return err
 }
 
 // Begin starts work without looking whether some runs.
-func (d *Remote) Begin(opt WorkOptions, _ *int) error {
+func (d *DaemonRPC) StartUnchecked(opt WorkOptions, _ *int) error {
 	d.c.send(message{Kind: kindStart, Seq: 1000, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
 	return nil
 }
 
-func (d *Remote) HangUp(_ int, _ *int) error {
+func (d *DaemonRPC) HangUp(_ int, _ *int) error {
 	d.c.Close()
 	return nil
 }
 
 // End ends the daemon with a status, or by a panic for 2, once the answer is out.
-func (d *Remote) End(status int, _ *int) error {
+func (d *DaemonRPC) Exit(status int, _ *int) error {
 	time.AfterFunc(5*time.Millisecond, func() {
 		if status == 2 {
 			panic("so asked")

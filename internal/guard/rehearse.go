@@ -13,41 +13,41 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// What guard and keeper need to kill: see package harden.
+// What guard and keeper need for a kill, see package harden.
 const (
-	guardProcs   = 2       // its own goroutine, and what reads and logs beside it
-	guardThreads = 8       // at most six were seen at work
-	guardHeap    = 1 << 20 // collected before it is used up, see guardGC
-	guardGC      = 25      // percent; the first collection is due at that share of 4 MB
+	guardProcs   = 2       // the main goroutine, and those that read and log
+	guardThreads = 8       // at most six were ever seen in use
+	guardHeap    = 1 << 20 // the garbage collector runs before this is used up, see guardGC
+	guardGC      = 25      // percent; the first collection starts at this share of 4 MB
 )
 
-// protect keeps the guard able to kill without the disk and without new memory or threads; the keeper has done so itself.
-// No daemon runs yet.
+// protect makes sure that the guard can kill without the disk and without new memory or threads. It is called before the first
+// daemon is started. The keeper protects itself, see protectKeeper.
 func (g *guard) protect() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
 		OOMScore: harden.OOMScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: g.log,
 		Rehearse: func() {
 			if err := g.rehearse(); err != nil {
-				g.log.Warn("the way to a kill could not be rehearsed: a first kill may need the disk", "err", err)
+				g.log.Warn("cannot rehearse a kill: the first one may need the disk", "err", err)
 			}
 		},
 	})
-	g.hasten(os.Getpid())
+	g.makeRealtime(os.Getpid())
 }
 
-// hasten gives a process a real-time priority, if that is asked for: where many programs compete for the processors, an
-// ordinary process waits for its turn, and that time is part of K.
-func (g *guard) hasten(pid int) {
+// makeRealtime gives a process a real-time priority, if the options request it. On a busy host a process with normal priority
+// may have to wait for a processor, and that time counts against K (docs/protocol.md), the time within which a kill must succeed.
+func (g *guard) makeRealtime(pid int) {
 	if !g.opt.Realtime {
 		return
 	}
 	if err := harden.SetRealtime(pid); err != nil {
-		g.log.Warn("guard.realtime is not in force: on a busy host a kill may take longer", "pid", pid, "err", err)
+		g.log.Warn("cannot apply guard.realtime: on a busy host a kill may take longer", "pid", pid, "err", err)
 	}
 }
 
-// protectKeeper is the keeper's part. What is not permitted the guard reports.
+// protectKeeper is protect for the keeper. It logs nothing, as the guard lacks the same permissions and logs that.
 func protectKeeper() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
@@ -57,34 +57,34 @@ func protectKeeper() {
 
 // Limits of the rehearsal.
 const (
-	rehearsalLease = 10 * time.Millisecond
-	rehearsalMost  = 5 * time.Second
-	noPid          = 1 << 30 // above any process id: the daemon of the rehearsal must not be signaled
+	rehearsalLease   = 10 * time.Millisecond
+	rehearsalTimeout = 5 * time.Second
+	noPid            = 1 << 30 // above any real pid: nothing can be signaled by it
 )
 
-// rehearse plays the end of a lease, in guard and keeper, from the last message to the proof of death, on a process that
-// only waits.
+// rehearse executes the code for the end of a lease, in guard and keeper, from the last lease message to the proof of death. The
+// work is a process that only waits. Afterwards the code and data of a kill are in memory and can be locked.
 func (g *guard) rehearse() error {
 	near, far, err := socketpair()
 	if err != nil {
 		return err
 	}
-	defer far.Close() // ends read
+	defer far.Close() // ends readDaemon
 	log := g.log
 	g.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	d := &daemon{pid: noPid, socket: near}
 	g.daemon, g.lease = d, boottime.Now()+time.Hour
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(over)
-		g.read(d)
+		defer close(done)
+		g.readDaemon(d)
 	}()
 	defer func() {
 		near.Close()
 		for waiting := true; waiting; {
 			select {
-			case <-g.inbox:
-			case <-over:
+			case <-g.fromDaemon:
+			case <-done:
 				waiting = false
 			}
 		}
@@ -96,25 +96,25 @@ func (g *guard) rehearse() error {
 		g.lease = 0
 	}
 	descendants(os.Getpid())
-	g.children.each(func(int) {})
-	return g.play()
+	g.children.forEach(func(int) {})
+	return g.runUntilWorkEnds()
 }
 
-// play turns the guard's loop until no work is left.
-func (g *guard) play() error {
-	limit := time.NewTimer(rehearsalMost)
+// runUntilWorkEnds runs the guard's event loop until no work is left.
+func (g *guard) runUntilWorkEnds() error {
+	limit := time.NewTimer(rehearsalTimeout)
 	defer limit.Stop()
 	for g.work != nil {
 		select {
 		case sig := <-g.signals:
-			g.signaled(sig.(syscall.Signal))
-		case l := <-g.inbox:
-			g.receive(l)
-		case l := <-g.kept:
-			g.hear(l)
+			g.handleSignal(sig.(syscall.Signal))
+		case l := <-g.fromDaemon:
+			g.receiveFromDaemon(l)
+		case l := <-g.fromKeeper:
+			g.receiveFromKeeper(l)
 		case <-g.timer.c:
 		case <-limit.C:
-			return fmt.Errorf("process %d did not die within %s", g.work.pid, rehearsalMost)
+			return fmt.Errorf("process %d did not die within %s", g.work.pid, rehearsalTimeout)
 		}
 		g.advance()
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // roles are those that a session file names, with their pids.
-func roles(f SessionFile) map[string]int {
+func pidsByRole(f SessionFile) map[string]int {
 	all := make(map[string]int)
 	for _, p := range f.Processes {
 		all[p.Role] = p.Pid
@@ -24,53 +24,53 @@ func roles(f SessionFile) map[string]int {
 
 func TestSessionFileFollowsTheSession(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
+	h := startGuard(t)
+	d := h.nextDaemon()
 	c := h.credentials()
-	ask[int](d, "Session", c)
+	call[int](d, "SetSession", c)
 	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{"guard": h.cmd.Process.Pid, "daemon": d.pid}
-	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) || f.Boot == "" || f.Boot != boot() {
+	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(pidsByRole(f), want) || f.Boot == "" || f.Boot != currentBootID() {
 		t.Errorf("%+v", f)
 	}
 	if info, err := os.Stat(c.File); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	_, pids := d.work(time.Hour)
+	_, pids := d.startWork(time.Hour)
 	if f, err = ReadSessionFile(c.File); err != nil {
 		t.Fatal(err)
 	}
-	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workMark(h.dir)) {
+	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workEnv(h.dir)) {
 		t.Errorf("%+v", f)
 	}
-	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(roles(f), want) {
+	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(pidsByRole(f), want) {
 		t.Errorf("%+v", f)
 	}
 	if err := f.EnsureDead(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
 		t.Error(err)
 	}
-	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != h.keeper() || f.Containment.Group == "" || f.Containment.Inode == 0 {
+	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != h.keeperPid() || f.Containment.Group == "" || f.Containment.Inode == 0 {
 		t.Errorf("held by %+v", f.Containment)
 	}
-	if text := read(markFile(c.File)); text != markRunning {
+	if text := read(workStateFile(c.File)); text != stateRunning {
 		t.Errorf("marked %q", text)
 	}
-	ask[int](d, "Kill", 0)
-	ask[Ending](d, "Dead", 0)
-	ask[int](d, "SessionClosed", 0)
+	call[int](d, "Kill", 0)
+	call[ExitInfo](d, "Dead", 0)
+	call[int](d, "ClearSession", 0)
 	if _, err := ReadSessionFile(c.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := os.Stat(markFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(workStateFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(h.dir, ".zkelectd*")); len(left) > 0 {
 		t.Errorf("%q is left", left)
 	}
-	ask[int](d, "Start", h.shell("exit 0"))
+	call[int](d, "Start", h.shell("exit 0"))
 	if _, err := os.Stat(c.File); !os.IsNotExist(err) {
 		t.Errorf("work has brought back the file: %v", err)
 	}
@@ -98,16 +98,16 @@ func TestEndedProcesses(t *testing.T) {
 		file  SessionFile
 		alive bool
 	}{
-		"lives":             {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{own}}, true},
-		"the last lives":    {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{other, dead, reused, own}}, true},
-		"another boot":      {SessionFile{Boot: "of yesterday", Namespace: namespace(), Processes: []Process{own}}, false},
-		"a reused pid":      {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{reused}}, false},
-		"no such pid":       {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{other}}, false},
-		"a zombie":          {SessionFile{Boot: boot(), Namespace: namespace(), Processes: []Process{dead}}, false},
-		"nobody":            {SessionFile{Boot: boot(), Namespace: namespace()}, true},
-		"no boot":           {SessionFile{Namespace: namespace(), Processes: []Process{other}}, true},
-		"no namespace":      {SessionFile{Boot: boot(), Processes: []Process{other}}, true},
-		"another namespace": {SessionFile{Boot: boot(), Namespace: "pid:[1]", Processes: []Process{other}}, true},
+		"lives":             {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{own}}, true},
+		"the last lives":    {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{other, dead, reused, own}}, true},
+		"another boot":      {SessionFile{Boot: "of yesterday", Namespace: pidNamespace(), Processes: []Process{own}}, false},
+		"a reused pid":      {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{reused}}, false},
+		"no such pid":       {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{other}}, false},
+		"a zombie":          {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{dead}}, false},
+		"nobody":            {SessionFile{Boot: currentBootID(), Namespace: pidNamespace()}, true},
+		"no boot":           {SessionFile{Namespace: pidNamespace(), Processes: []Process{other}}, true},
+		"no namespace":      {SessionFile{Boot: currentBootID(), Processes: []Process{other}}, true},
+		"another namespace": {SessionFile{Boot: currentBootID(), Namespace: "pid:[1]", Processes: []Process{other}}, true},
 	} {
 		if err := c.file.EnsureDead(0); (err != nil) != c.alive {
 			t.Errorf("%s: %v", name, err)
@@ -188,19 +188,19 @@ func TestKeepReplaces(t *testing.T) {
 // A note that somebody has removed does not say that nothing ran.
 func TestAMissingMarkProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "CONTAINMENT=keeper")
-	d := h.daemon()
+	h := startGuard(t, "CONTAINMENT=keeper")
+	d := h.nextDaemon()
 	c := h.credentials()
-	ask[int](d, "Session", c)
-	if text := read(markFile(c.File)); text != markDead {
+	call[int](d, "SetSession", c)
+	if text := read(workStateFile(c.File)); text != stateDead {
 		t.Errorf("marked %q before any work", text)
 	}
-	_, pids := d.bare(time.Hour)
-	if err := os.Remove(markFile(c.File)); err != nil {
+	_, pids := d.startUntraceableWork(time.Hour)
+	if err := os.Remove(workStateFile(c.File)); err != nil {
 		t.Fatal(err)
 	}
-	h.killAtOnce(d.pid, h.keeper(), h.cmd.Process.Pid)
-	h.dead(pids[0])
+	h.killAtOnce(d.pid, h.keeperPid(), h.cmd.Process.Pid)
+	h.waitDead(pids[0])
 	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)

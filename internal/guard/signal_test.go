@@ -12,18 +12,18 @@ import (
 func TestSignalsReachTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		h := newHouse(t)
-		d := h.daemon()
-		_, pids := d.work(time.Hour)
-		h.signal(sig)
-		if got := ask[int](d, "Signal", 0); got != int(sig) {
+		h := startGuard(t)
+		d := h.nextDaemon()
+		_, pids := d.startWork(time.Hour)
+		h.signalGuard(sig)
+		if got := call[int](d, "Signal", 0); got != int(sig) {
 			t.Errorf("%d instead of %d", got, sig)
 		}
-		h.lives(0, pids...) // when to stop the work is for the daemon to say
-		ask[int](d, "Kill", 0)
-		ask[Ending](d, "Dead", 0)
-		d.last("End", 0)
-		if status := h.status(); status != 0 {
+		h.checkAliveUntil(0, pids...) // when to stop the work is for the daemon to say
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
+		d.callNoWait("Exit", 0)
+		if status := h.guardExitStatus(); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
 	}
@@ -33,29 +33,29 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 func TestStoppingGuardStartsNothing(t *testing.T) {
 	t.Parallel()
 	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false} {
-		h := newHouse(t)
-		d := h.daemon()
-		ask[int](d, "Session", h.credentials())
-		_, pids := d.work(time.Hour)
-		h.signal(sig)
-		ask[int](d, "Signal", 0)
+		h := startGuard(t)
+		d := h.nextDaemon()
+		call[int](d, "SetSession", h.credentials())
+		_, pids := d.startWork(time.Hour)
+		h.signalGuard(sig)
+		call[int](d, "Signal", 0)
 		syscall.Kill(d.pid, syscall.SIGKILL)
 		if stops {
-			if status := h.status(); status != 128+9 {
+			if status := h.guardExitStatus(); status != 128+9 {
 				t.Errorf("exit status %d", status)
 			}
 		} else {
-			h.daemon()
+			h.nextDaemon()
 		}
-		d.checkBurial(pids)
+		d.checkSessionClosed(pids)
 	}
 }
 
 // While no daemon can be started the guard keeps trying, and can be stopped.
 func TestDaemonThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
+	h := startGuard(t)
+	d := h.nextDaemon()
 	link := filepath.Join(h.dir, "daemon")
 	hide := func() {
 		if err := os.Rename(link, link+".hidden"); err != nil {
@@ -63,18 +63,18 @@ func TestDaemonThatCannotBeStarted(t *testing.T) {
 		}
 		syscall.Kill(d.pid, syscall.SIGKILL)
 	}
-	failures := func() int { return strings.Count(read(filepath.Join(h.dir, "log")), "not started again yet") }
+	failures := func() int { return strings.Count(read(filepath.Join(h.dir, "log")), "cannot restart the daemon") }
 	hide()
 	eventually(t, "two failures", func() bool { return failures() >= 2 })
 	if err := os.Rename(link+".hidden", link); err != nil {
 		t.Fatal(err)
 	}
-	d = h.daemon()
+	d = h.nextDaemon()
 	before := failures()
 	hide()
 	eventually(t, "another", func() bool { return failures() > before })
-	h.signal(syscall.SIGTERM)
-	if status := h.status(); status != 128+15 {
+	h.signalGuard(syscall.SIGTERM)
+	if status := h.guardExitStatus(); status != 128+15 {
 		t.Errorf("exit status %d", status)
 	}
 }

@@ -18,26 +18,26 @@ import (
 
 // bare is work whose processes can't be known by their parents, groups, sessions or environments, as PostgreSQL's: beside
 // its main process there is one in its group, and one that has left everything behind.
-func (d *remote) bare(lease time.Duration) (deadline time.Duration, pids []int) {
+func (d *remoteDaemon) startUntraceableWork(lease time.Duration) (deadline time.Duration, pids []int) {
 	d.t.Helper()
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", d.shell(`
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Start", d.shell(`
 		echo $$ >$D/main
 		sh -c 'echo $$ >$D/member; exec sleep 1000' &
 		(env -i setsid sh -c 'sh -c "echo \$\$ >'$D'/hidden; exec sleep 1000" &' &)
 		exec sleep 1000`))
 	for _, name := range []string{"main", "member", "hidden"} {
-		own := d.wrote(name)
+		own := d.pidFromFile(name)
 		eventually(d.t, name, func() bool {
-			all := descendants(d.keeper())
-			i := slices.IndexFunc(all, func(p int) bool { return innermost(p) == own })
+			all := descendants(d.keeperPid())
+			i := slices.IndexFunc(all, func(p int) bool { return innermostPid(p) == own })
 			if i >= 0 {
 				pids = append(pids, all[i])
 			}
 			return i >= 0
 		})
 	}
-	d.note(pids...)
+	d.rememberStart(pids...)
 	d.t.Cleanup(func() {
 		for _, pid := range pids {
 			if d.alive(pid) {
@@ -45,29 +45,29 @@ func (d *remote) bare(lease time.Duration) (deadline time.Duration, pids []int) 
 			}
 		}
 	})
-	return d.confirmed(lease), pids
+	return d.setConfirmedLease(lease), pids
 }
 
 // The table of docs/safety.md: who is killed, and what of the work survives at once. Each cell is tried.
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	const guard, daemon, keeper = "guard", "daemon", "keeper"
-	for _, by := range contained {
+	for _, by := range allContainments {
 		for _, killed := range [][]string{{guard}, {daemon}, {keeper}, {guard, daemon}, {guard, keeper}, {daemon, keeper}, {guard, daemon, keeper}} {
 			t.Run(fmt.Sprint(by, " without ", strings.Join(killed, ", ")), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t, "CONTAINMENT="+string(by))
-				d := h.daemon()
-				_, pids := d.bare(time.Hour)
+				h := startGuard(t, "CONTAINMENT="+string(by))
+				d := h.nextDaemon()
+				_, pids := d.startUntraceableWork(time.Hour)
 				var lock *cgroup
 				if by == CgroupContainment { // lest the guards of other tests clear it away
 					var err error
-					if lock, err = openCgroup(h.groups()[0]); err != nil {
+					if lock, err = openCgroup(h.cgroups()[0]); err != nil {
 						t.Fatal(err)
 					}
 					defer lock.close()
 				}
-				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeper()}
+				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeperPid()}
 				var doomed []int
 				for _, who := range killed {
 					doomed = append(doomed, pid[who])
@@ -77,7 +77,7 @@ func TestSurvivors(t *testing.T) {
 				switch {
 				case by != PidnsContainment && len(killed) == 3:
 					// Nobody is left to act: only the main process dies, with its parent.
-					h.dead(pids[0])
+					h.waitDead(pids[0])
 					for _, p := range pids[1:] {
 						if !alive(p) {
 							t.Errorf("%d is dead: the table can say so", p)
@@ -85,9 +85,9 @@ func TestSurvivors(t *testing.T) {
 					}
 				case by == KeeperContainment && slices.Equal(killed, []string{guard, keeper}):
 					// The daemon finds what has kept its environment, and may find the rest below the guard if it is quick.
-					h.dead(pids[:2]...)
+					h.waitDead(pids[:2]...)
 				default:
-					h.dead(pids...)
+					h.waitDead(pids...)
 				}
 			})
 		}
@@ -99,7 +99,7 @@ func TestSurvivors(t *testing.T) {
 func TestStandingStill(t *testing.T) {
 	t.Parallel()
 	const guard, daemon, keeper = "guard", "daemon", "keeper"
-	for _, by := range contained {
+	for _, by := range allContainments {
 		for _, c := range []struct {
 			stopped []string
 			killed  string
@@ -112,19 +112,19 @@ func TestStandingStill(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(by, ", stopped: ", c.stopped, ", killed: ", c.killed), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t, "CONTAINMENT="+string(by))
-				d := h.daemon()
-				deadline, pids := d.bare(time.Second)
-				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeper()}
+				h := startGuard(t, "CONTAINMENT="+string(by))
+				d := h.nextDaemon()
+				deadline, pids := d.startUntraceableWork(time.Second)
+				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeperPid()}
 				var still []int
 				for _, who := range c.stopped {
 					still = append(still, pid[who])
 				}
-				h.stop(still...)
+				h.stopProcesses(still...)
 				if c.killed != "" {
 					syscall.Kill(pid[c.killed], syscall.SIGKILL)
 				}
-				late(t, h.dead(pids...), deadline)
+				checkNotLate(t, h.waitDead(pids...), deadline)
 			})
 		}
 	}
@@ -133,20 +133,20 @@ func TestStandingStill(t *testing.T) {
 // A guard that is process 1, as in a container, is no exception: the daemon can't kill it, but what is below it.
 func TestTheGuardIsProcessOne(t *testing.T) {
 	t.Parallel()
-	for _, by := range contained {
-		for name, fail := range map[string]func(h *house, keeper int){
-			"guard stopped":            func(h *house, _ int) { h.stop(h.cmd.Process.Pid) },
-			"guard and keeper stopped": func(h *house, keeper int) { h.stop(h.cmd.Process.Pid, keeper) },
-			"keeper killed":            func(_ *house, keeper int) { syscall.Kill(keeper, syscall.SIGKILL) },
-			"guard killed":             func(h *house, _ int) { syscall.Kill(h.cmd.Process.Pid, syscall.SIGKILL) },
+	for _, by := range allContainments {
+		for name, fail := range map[string]func(h *fixture, keeper int){
+			"guard stopped":            func(h *fixture, _ int) { h.stopProcesses(h.cmd.Process.Pid) },
+			"guard and keeper stopped": func(h *fixture, keeper int) { h.stopProcesses(h.cmd.Process.Pid, keeper) },
+			"keeper killed":            func(_ *fixture, keeper int) { syscall.Kill(keeper, syscall.SIGKILL) },
+			"guard killed":             func(h *fixture, _ int) { syscall.Kill(h.cmd.Process.Pid, syscall.SIGKILL) },
 		} {
 			t.Run(fmt.Sprint(by, ", ", name), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t, "CONTAINMENT="+string(by), "FIRST=yes")
-				d := h.daemon()
-				deadline, pids := d.bare(time.Second)
-				fail(h, h.keeper())
-				late(t, h.dead(pids...), deadline)
+				h := startGuard(t, "CONTAINMENT="+string(by), "FIRST=yes")
+				d := h.nextDaemon()
+				deadline, pids := d.startUntraceableWork(time.Second)
+				fail(h, h.keeperPid())
+				checkNotLate(t, h.waitDead(pids...), deadline)
 			})
 		}
 	}
@@ -155,40 +155,40 @@ func TestTheGuardIsProcessOne(t *testing.T) {
 // A user who is not root may have a PID namespace too, in a user namespace; the work has no rights there.
 func TestAPIDNamespaceOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "CONTAINMENT=pidns", "USER_ID=65534")
-	d := h.daemon()
-	_, pids := d.bare(time.Hour)
+	h := startGuard(t, "CONTAINMENT=pidns", "USER_ID=65534")
+	d := h.nextDaemon()
+	_, pids := d.startUntraceableWork(time.Hour)
 	for _, set := range []string{"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
 		if text := read(fmt.Sprintf("/proc/%d/status", pids[0])); !strings.Contains(text, set) {
 			t.Errorf("not %q in\n%s", set, text)
 		}
 	}
-	h.killAtOnce(d.pid, h.keeper(), h.cmd.Process.Pid)
-	h.dead(pids...)
+	h.killAtOnce(d.pid, h.keeperPid(), h.cmd.Process.Pid)
+	h.waitDead(pids...)
 }
 
 // Nothing that the end of the work needs is opened only then: a process that may open nothing any more kills, and proves it.
 func TestNoDescriptorsLeft(t *testing.T) {
 	t.Parallel()
-	for _, by := range contained {
+	for _, by := range allContainments {
 		for _, kill := range []bool{false, true} {
-			h := newHouse(t, "CONTAINMENT="+string(by))
-			d := h.daemon()
-			ask[int](d, "Session", h.credentials())
-			deadline, pids := d.bare(500 * time.Millisecond)
-			for _, pid := range []int{h.cmd.Process.Pid, d.pid, h.keeper()} {
+			h := startGuard(t, "CONTAINMENT="+string(by))
+			d := h.nextDaemon()
+			call[int](d, "SetSession", h.credentials())
+			deadline, pids := d.startUntraceableWork(500 * time.Millisecond)
+			for _, pid := range []int{h.cmd.Process.Pid, d.pid, h.keeperPid()} {
 				if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if kill {
-				h.signal(syscall.SIGKILL)
+				h.signalGuard(syscall.SIGKILL)
 			} else {
 				syscall.Kill(d.pid, syscall.SIGSTOP)
 			}
-			late(t, h.dead(pids...), deadline)
+			checkNotLate(t, h.waitDead(pids...), deadline)
 			syscall.Kill(d.pid, syscall.SIGCONT)
-			if e := ask[Ending](d, "Dead", 0); !strings.Contains(e.Status, "killed") {
+			if e := call[ExitInfo](d, "Dead", 0); !strings.Contains(e.Status, "killed") {
 				t.Errorf("%s: %+v", by, e)
 			}
 		}
@@ -198,15 +198,15 @@ func TestNoDescriptorsLeft(t *testing.T) {
 // What forks faster than it can be looked for dies all the same.
 func TestForkingWorkDies(t *testing.T) {
 	t.Parallel()
-	for _, by := range contained {
-		h := newHouse(t, "CONTAINMENT="+string(by))
-		d := h.daemon()
-		ask[time.Duration](d, "Lease", time.Hour)
-		ask[int](d, "Start", h.shell("ROLE=forker HOUSE=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000"))
+	for _, by := range allContainments {
+		h := startGuard(t, "CONTAINMENT="+string(by))
+		d := h.nextDaemon()
+		call[time.Duration](d, "SetLease", time.Hour)
+		call[int](d, "Start", h.shell("ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000"))
 		eventually(t, "a hundred forks", func() bool { return len(read(filepath.Join(h.dir, "forks"))) >= 100 })
 		began := boottime.Now()
-		ask[int](d, "Kill", 0)
-		ask[Ending](d, "Dead", 0)
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
 		t.Logf("%s: dead after %s", by, boottime.Now()-began)
 		before := len(read(filepath.Join(h.dir, "forks")))
 		eventually(t, "some time", func() bool { return boottime.Now() > began+200*time.Millisecond })
@@ -217,7 +217,7 @@ func TestForkingWorkDies(t *testing.T) {
 }
 
 // fork starts itself anew in another session and ends, for ever.
-func fork(dir string) int {
+func forkForever(dir string) int {
 	f, err := os.OpenFile(filepath.Join(dir, "forks"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 1
@@ -235,10 +235,10 @@ func fork(dir string) int {
 func TestWorkThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		h := newHouse(t, "CONTAINMENT=keeper", "USER_ID=65534")
-		d := h.daemon()
-		ask[int](d, "Session", h.credentials())
-		ask[time.Duration](d, "Lease", time.Hour)
+		h := startGuard(t, "CONTAINMENT=keeper", "USER_ID=65534")
+		d := h.nextDaemon()
+		call[int](d, "SetSession", h.credentials())
+		call[time.Duration](d, "SetLease", time.Hour)
 		root := filepath.Join(h.dir, "root")
 		copyProgram(t, root)
 		if err := os.Chmod(root, 0o755|os.ModeSetuid); err != nil {
@@ -249,7 +249,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		if killed { // after its start, when the keeper has looked
 			opt.Command = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
 		}
-		pid := ask[int](d, "Start", opt)
+		pid := call[int](d, "Start", opt)
 		defer syscall.Kill(pid, syscall.SIGKILL)
 		if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -258,30 +258,30 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 			return strings.Contains(read(fmt.Sprintf("/proc/%d/status", pid)), "Uid:\t0\t0\t0\t0\n")
 		})
 		if killed {
-			ask[int](d, "Kill", 0)
+			call[int](d, "Kill", 0)
 		}
 		var why string
 		eventually(t, "the alarm", func() bool {
 			if !killed {
-				ask[time.Duration](d, "Lease", time.Hour) // with each the keeper looks
+				call[time.Duration](d, "SetLease", time.Hour) // with each the keeper looks
 			}
-			why = ask[string](d, "Alarm", 0)
+			why = call[string](d, "Unkillable", 0)
 			return why != ""
 		})
-		if !strings.Contains(why, fmt.Sprintf("process %d of the work may not be signaled", pid)) || !strings.Contains(why, "user 0") {
+		if !strings.Contains(why, fmt.Sprintf("no permission to signal process %d of the work", pid)) || !strings.Contains(why, "user 0") {
 			t.Errorf("the daemon is told: %s", why)
 		}
-		ask[int](d, "Kill", 0)
+		call[int](d, "Kill", 0)
 		syscall.Kill(d.pid, syscall.SIGKILL)
-		h.dead(d.pid)
+		h.waitDead(d.pid)
 		for end := boottime.Now() + 500*time.Millisecond; boottime.Now() < end; {
-			if all := h.burials(); len(all) > 0 || !alive(pid) {
+			if all := h.closedSessions(); len(all) > 0 || !alive(pid) {
 				t.Fatalf("closed %+v while the work lives (%t)", all, alive(pid))
 			}
 		}
 		syscall.Kill(pid, syscall.SIGKILL)
-		h.daemon()
-		d.checkBurial([]int{pid})
+		h.nextDaemon()
+		d.checkSessionClosed([]int{pid})
 	}
 }
 

@@ -14,60 +14,60 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// Spec is a piece of leader-only work: the child, or the hook before it, or a unit.
+// Spec specifies leader-only work (the child, the pre_start hook, or a systemd unit) or a pending hook.
 type Spec struct {
-	// Unit is what systemd runs instead of a program; none of the others counts then.
+	// Unit is the unit that systemd runs instead of a program; the other fields do not matter then.
 	Unit *Unit `json:"unit,omitempty"`
-	// Path is the program, found by whoever asks; Argv its arguments with the name first.
+	// Path is the absolute path of the program and Argv its arguments, with the program name first.
 	Path string   `json:"path"`
 	Argv []string `json:"argv"`
 	Dir  string   `json:"dir,omitempty"`
 	// Env is the complete environment.
 	Env []string `json:"env"`
-	// StopSignal asks the process group to end.
+	// StopSignal is the signal that asks the process group to stop.
 	StopSignal syscall.Signal `json:"stop_signal"`
-	// Capture keeps the beginning of what it prints, for an error message, instead of passing it on.
+	// Capture keeps the beginning of the output, for an error message, instead of passing it through.
 	Capture bool `json:"capture,omitempty"`
-	// Mark is a file that says whether the work runs, for 'zkelectd release'; empty for none.
+	// StateFile is the path of a file that records whether the work runs, for 'zkelectd release'; empty for none.
 	StateFile string `json:"state_file,omitempty"`
-	// Input is what it reads; nothing by default.
+	// Input is the standard input; the default is none.
 	Input []byte `json:"input,omitempty"`
-	// Limit bounds an undo, see [Client.Owe]; 0 for other work.
+	// Timeout limits the run time of a pending hook, see [Client.SetPendingHooks]; 0 for other work.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// task is what the keeper runs on the strength of a lease: one process group and whatever comes of it.
+// task is a piece of work as the keeper sees it: one process group and all of its descendants.
 type task struct {
-	seq     int
-	spec    *Spec
-	pid     int
-	killAt  time.Duration // when the grace of a stop is over
-	doomed  bool          // to be killed
-	reaped  bool          // the main process has ended
-	next    time.Duration // when to sweep again
-	pause   time.Duration
-	tries   int           // how often it was swept
-	killing time.Duration // when that began
-	output  *capture      // nil unless asked for
-	group   *cgroup       // nil where there can be none
-	marks   *os.File      // nil unless asked for
-	alarm   string        // what of it can't be killed
+	seq         int
+	spec        *Spec
+	pid         int
+	killAt      time.Duration // when the grace period of a stop ends; 0 if it was not asked to stop
+	killing     bool          // it is to be killed, until it is dead
+	reaped      bool          // the main process has exited and was waited for
+	nextSweep   time.Duration // when to sweep next
+	sweepDelay  time.Duration
+	sweeps      int           // how many sweeps there were
+	killStarted time.Duration // when the first sweep was
+	output      *capture      // nil unless the output is captured
+	group       *cgroup       // nil without a control group
+	stateFile   *os.File      // nil for none
+	unkillable  string        // the reported reason why it cannot be killed; empty for none
 }
 
-// launch starts the work. It must be called on the thread that lives as long as the keeper, because the death signal that
-// ties the work to this process follows the thread that forked it.
+// launch starts the work. The caller must be on the keeper's locked thread: the parent death signal, which makes the work die
+// with the keeper, is sent when the forking thread exits.
 func launch(m message) (*task, error) {
 	t := &task{seq: m.Seq, spec: m.Spec}
 	err := t.open(m.Dir)
 	if err == nil && enforced && past(m.At) {
-		err = errNoLease // this process, or the disk, has stood still meanwhile
+		err = errNoLease // this process or the disk was paused in the meantime
 	}
 	if err == nil {
-		t.mark(markRunning)
+		t.writeState(stateRunning)
 		err = t.exec()
 	}
 	if err != nil {
-		t.mark(markDead)
+		t.writeState(stateDead)
 		t.output.close()
 		t.close()
 		return nil, err
@@ -75,11 +75,11 @@ func launch(m message) (*task, error) {
 	return t, nil
 }
 
-// open opens what the work's end will need.
+// open opens what killing the work will need.
 func (t *task) open(dir string) (err error) {
 	if t.spec.StateFile != "" {
-		if t.marks, err = os.OpenFile(t.spec.StateFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
-			return fmt.Errorf("cannot note that work runs: %w", err)
+		if t.stateFile, err = os.OpenFile(t.spec.StateFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+			return fmt.Errorf("cannot record that work runs: %w", err)
 		}
 	}
 	if dir != "" {
@@ -88,6 +88,7 @@ func (t *task) open(dir string) (err error) {
 	return err
 }
 
+// exec forks and executes the program.
 func (t *task) exec() error {
 	input, err := t.spec.input()
 	if err != nil {
@@ -107,7 +108,7 @@ func (t *task) exec() error {
 		Dir: t.spec.Dir, Env: t.spec.Env, Files: files,
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil, CgroupFD: t.group.fd()},
 	}
-	err = inherited(func() (err error) {
+	err = withChildLimits(func() (err error) {
 		t.pid, err = syscall.ForkExec(t.spec.Path, t.spec.Argv, attr)
 		return err
 	})
@@ -117,12 +118,13 @@ func (t *task) exec() error {
 	return nil
 }
 
-// inherited calls start, which starts the work or its keeper, with the limits that are those of the work and not of zkelectd.
-func inherited(start func() error) error {
+// withChildLimits calls start, which starts the work or its keeper, with the resource limits and the OOM score that are meant
+// for the work instead of those that protect zkelectd.
+func withChildLimits(start func() error) error {
 	return harden.WithChildScore(func() error { return harden.WithChildCoreLimit(start) })
 }
 
-// input is a file with what the work reads.
+// input returns an open file with the standard input.
 func (s *Spec) input() (*os.File, error) {
 	if len(s.Input) == 0 {
 		return os.Open(os.DevNull)
@@ -138,60 +140,68 @@ func (s *Spec) input() (*os.File, error) {
 	return f, err
 }
 
-// close releases what belonged to the work, of which nothing is left.
+// close closes the files that were opened for the work, once it is dead.
 func (t *task) close() {
 	t.group.close()
-	if t.marks != nil {
-		t.marks.Close()
+	if t.stateFile != nil {
+		t.stateFile.Close()
 	}
 }
 
-// stop asks the group to end within grace.
+// writeState records in the state file whether the work runs, for the case that guard, daemon and keeper are all killed.
+func (t *task) writeState(text string) {
+	if t.stateFile != nil {
+		t.stateFile.WriteAt([]byte(text), 0)
+	}
+}
+
+// stop asks the process group to stop and has it killed after grace.
 func (t *task) stop(grace time.Duration) {
 	if grace <= 0 {
-		t.doomed = true
+		t.killing = true
 		return
 	}
 	if t.killAt == 0 && !t.reaped {
-		t.killAt = boottime.Now() + grace + keeperLag // before that the guard kills, and says so
+		t.killAt = boottime.Now() + grace + keeperDelay // the guard kills before that and logs it
 		syscall.Kill(-t.pid, t.spec.StopSignal)
-		// A stopped process can't handle the signal before it goes on.
+		// A stopped process handles the signal only after it continues.
 		syscall.Kill(-t.pid, syscall.SIGCONT)
 	}
 }
 
-// ending reports whether the work has to be swept up.
-func (t *task) ending() bool { return t.doomed || t.reaped }
+// needsSweep reports whether any process that is left of the work has to be killed.
+func (t *task) needsSweep() bool { return t.killing || t.reaped }
 
-// Pauses between two sweeps.
+// The delay between two sweeps.
 const (
-	sweepLeast = time.Millisecond
-	sweepMost  = 20 * time.Millisecond
+	minSweepDelay = time.Millisecond
+	maxSweepDelay = 20 * time.Millisecond
 )
 
-func (t *task) later() { t.next = boottime.Now() + longer(&t.pause) }
+// delaySweep schedules the next sweep.
+func (t *task) delaySweep() { t.nextSweep = boottime.Now() + nextDelay(&t.sweepDelay) }
 
-// longer returns the next pause between two sweeps.
-func longer(pause *time.Duration) time.Duration {
-	*pause = min(max(sweepLeast, 2**pause), sweepMost)
-	return *pause
+// nextDelay doubles the delay between two sweeps, up to a maximum, and returns it.
+func nextDelay(delay *time.Duration) time.Duration {
+	*delay = min(max(minSweepDelay, 2**delay), maxSweepDelay)
+	return *delay
 }
 
-// Success is the Status of work that has ended well.
+// StatusSuccess is the Status of work that has succeeded.
 const StatusSuccess = "exited with status 0"
 
-// ending says how a main process ended, as in "exited with status 3".
-func ending(status syscall.WaitStatus) string {
+// exitText describes how a process ended, as in "exited with status 3".
+func exitText(status syscall.WaitStatus) string {
 	if status.Signaled() {
 		return fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
 	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }
 
-// maxOutput bounds what is kept of captured output.
+// maxOutput is how many bytes of captured output are kept.
 const maxOutput = 4096
 
-// capture keeps the beginning of what is written into a pipe, and reads the rest away.
+// capture keeps the beginning of what is written into a pipe, and discards the rest.
 type capture struct {
 	file *os.File
 	done chan struct{}
@@ -209,7 +219,7 @@ func newCapture() (*capture, *os.File, error) {
 	return c, w, nil
 }
 
-// run ends when the pipe does.
+// run runs until the pipe ends.
 func (c *capture) run() {
 	defer close(c.done)
 	buf := make([]byte, 1024)
@@ -224,7 +234,7 @@ func (c *capture) run() {
 	}
 }
 
-// close returns what was captured. Everyone who could write is dead, so the pipe's end is near.
+// close returns what was captured. All writers are dead, so the pipe is about to end.
 func (c *capture) close() string {
 	if c == nil {
 		return ""

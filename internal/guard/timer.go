@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// timer fires at a time of CLOCK_BOOTTIME, also at once after a suspension that lasted longer. Go's own timers stand
-// still meanwhile.
+// timer fires at a given reading of CLOCK_BOOTTIME; if the host was suspended at that moment, right after it resumes. Go timers
+// do not advance while the host is suspended.
 type timer struct {
 	file *os.File
 	fd   int
@@ -27,7 +27,7 @@ func newTimer() (*timer, error) {
 	return t, nil
 }
 
-// run ends with close.
+// run runs until close.
 func (t *timer) run() {
 	var count [8]byte
 	for {
@@ -41,21 +41,21 @@ func (t *timer) run() {
 	}
 }
 
-// set makes the timer fire at a time, or never for 0.
+// set arms the timer for a point in time; 0 disarms it.
 func (t *timer) set(at time.Duration) {
 	var spec unix.ItimerSpec
 	if at != 0 {
-		// A zero value would disarm it, and what is past fires at once.
+		// A zero value would disarm the timer; a time in the past fires at once.
 		spec.Value = unix.NsecToTimespec(max(1, at.Nanoseconds()))
 	}
 	if err := unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil); err != nil {
-		panic("guard: timerfd_settime: " + err.Error()) // only a programming error makes it fail
+		panic("guard: timerfd_settime: " + err.Error()) // possible only through a programming error
 	}
 }
 
 func (t *timer) close() { t.file.Close() }
 
-// earliest is the first of some times that are not 0.
+// earliest returns the first of the given points in time, ignoring those that are 0; 0 if all are.
 func earliest(times ...time.Duration) time.Duration {
 	var first time.Duration
 	for _, at := range times {
@@ -66,4 +66,5 @@ func earliest(times ...time.Duration) time.Duration {
 	return first
 }
 
+// past reports whether a point in time has been reached; 0 is never reached.
 func past(at time.Duration) bool { return at != 0 && boottime.Now() >= at }

@@ -12,7 +12,7 @@ func fires(t *testing.T, tm *timer) bool {
 	select {
 	case <-tm.c:
 		return true
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		return false
 	}
 }

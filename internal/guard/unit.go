@@ -15,166 +15,166 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// Unit is leader-only work that systemd runs. It starts the unit only while there is a permit; the guard takes the permit
-// away and kills the unit's control group, which the unit entrusts to it as it starts (see [Entrust]). For that neither
-// systemd nor D-Bus is needed, so that the unit ends with the lease as a child does (S1).
+// Unit is leader-only work that systemd runs. systemd starts the unit only while its permit exists. To end the unit, the guard
+// removes the permit and kills the unit's control group, which it may do because the unit grants that as it starts (see
+// [GrantKill]). The guard needs neither systemd nor D-Bus for that, so a unit ends with the lease as reliably as a child (S1).
 type Unit struct {
 	Name string `json:"name"`
-	// Group is its control group, below where the hierarchy is mounted.
+	// Group is the path of its control group, relative to the mount point of the hierarchy.
 	Group string `json:"group"`
-	// Permit is a directory that exists while the unit may run, see [Permit].
+	// Permit is a directory that exists while the unit may run, see [PermitDir].
 	Permit string `json:"permit"`
 }
 
-// Permit returns the permit of a unit that belongs to the zkelectd of this process; empty if there can be none.
+// PermitDir returns the path of the permit for a unit that this zkelectd starts; empty if control groups are not delegated to it.
 //
-// It is a control group without processes. systemd looks for it, and for [PermitFile] in it, each time that it starts a
-// process of the unit, so nothing starts once the guard has removed it. This user can make and remove it, but nothing else
-// can be there than what the kernel puts there: no FIFO that systemd would wait for, and no text that it would go by.
+// The permit is a control group without processes. systemd checks for it, and for [PermitFile] in it, each time it starts a
+// process of the unit, so nothing starts once the guard has removed it. zkelectd's user can create and remove it, but only the
+// kernel puts files into it: no FIFO that would block systemd, and no settings that systemd would apply.
 func PermitDir() string {
-	parent := cgroupParent()
+	parent := delegatedCgroup()
 	if parent == "" {
 		return ""
 	}
 	return filepath.Join(parent, "zkelectd-permit")
 }
 
-// PermitFile is the file in a permit that the unit has as an EnvironmentFile=. Its lines are no assignments.
+// PermitFile is the file in the permit that the unit names as an EnvironmentFile=. Its lines are not assignments.
 const PermitFile = eventsFile
 
-// lull is how long nothing may have run in a control group that still exists before the unit counts as dead: systemd may
-// be about to start the next of its processes.
-const lull = 200 * time.Millisecond
+// quietTime is how long a unit's control group must have been empty before the unit counts as dead: systemd may be about to
+// start the unit's next process.
+const quietTime = 200 * time.Millisecond
 
-// dir is the control group's directory.
+// dir returns the directory of the unit's control group.
 func (u Unit) dir() (string, error) {
 	mount, _ := ownCgroup()
 	if mount == "" {
-		return "", errors.New("there are no control groups of version 2, by which a unit can be ended")
+		return "", errors.New("cgroup v2 is not mounted, so zkelectd cannot kill a unit")
 	}
 	if !path.IsAbs(u.Group) || path.Clean(u.Group) != u.Group || u.Group == "/" {
-		return "", fmt.Errorf("%q is no unit's control group", u.Group)
+		return "", fmt.Errorf("%q is not the control group of a unit", u.Group)
 	}
 	return filepath.Join(mount, u.Group), nil
 }
 
-// allow makes the permit.
-func (u Unit) allow() error {
+// grantPermit creates the permit.
+func (u Unit) grantPermit() error {
 	if err := os.Mkdir(u.Permit, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot make the permit, a control group: %w", err)
+		return fmt.Errorf("cannot create the permit, a control group: %w", err)
 	}
 	return nil
 }
 
-// end keeps a unit from starting, kills it, and finds out when it is dead. The permit goes first: what systemd starts
-// after that fails, and what it had started before is found in the control group.
-type end struct {
-	unit    Unit
-	dir     string
-	group   *cgroup // nil until it was found
-	revoked bool
-	quiet   time.Duration // since when nothing runs; 0 if something does
+// unitKiller keeps a unit from starting, kills it, and determines when it is dead. Once the permit is removed systemd cannot
+// start another process of the unit, and those that it has started are in the control group.
+type unitKiller struct {
+	unit       Unit
+	dir        string
+	group      *cgroup // nil until it exists
+	revoked    bool
+	quietSince time.Duration // since when the group has been empty; 0 if it is not
 }
 
-func newEnd(u Unit) (*end, error) {
+func newUnitKiller(u Unit) (*unitKiller, error) {
 	dir, err := u.dir()
-	return &end{unit: u, dir: dir}, err
+	return &unitKiller{unit: u, dir: dir}, err
 }
 
-// prepare opens what the end needs, as soon as systemd has made the control group, and again for as long as the unit has not
-// entrusted it: then it can be watched, and not killed.
-func (e *end) prepare() {
-	if e.group != nil && e.group.kills >= 0 {
+// open opens the control group as soon as systemd has created it. Until the unit has granted the right to kill it, the group
+// can only be watched, so open tries again.
+func (k *unitKiller) open() {
+	if k.group != nil && k.group.killFD >= 0 {
 		return
 	}
-	if group, err := openUnitGroup(e.dir); err == nil {
-		e.close()
-		e.group = group
+	if group, err := openUnitGroup(k.dir); err == nil {
+		k.close()
+		k.group = group
 	}
 }
 
-func (e *end) close() {
-	e.group.close()
-	e.group = nil
+func (k *unitKiller) close() {
+	k.group.close()
+	k.group = nil
 }
 
-// sweep takes the permit away, kills if so asked, and reports whether the unit is dead.
-func (e *end) sweep(kill bool) (dead bool) {
-	e.prepare()
+// sweep removes the permit, kills the unit if kill is set, and reports whether the unit is dead.
+func (k *unitKiller) sweep(kill bool) (dead bool) {
+	k.open()
 	if kill {
-		e.group.kill()
+		k.group.kill()
 	}
-	if !e.revoked {
-		err := os.Remove(e.unit.Permit)
-		e.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
+	if !k.revoked {
+		err := os.Remove(k.unit.Permit)
+		k.revoked = err == nil || errors.Is(err, fs.ErrNotExist)
 	}
-	if !e.empty() {
-		e.quiet = 0
+	if !k.isEmpty() {
+		k.quietSince = 0
 		return false
 	}
 	now := boottime.Now()
-	if e.quiet == 0 {
-		e.quiet = now
+	if k.quietSince == 0 {
+		k.quietSince = now
 	}
-	return e.revoked && now-e.quiet > lull
+	return k.revoked && now-k.quietSince > quietTime
 }
 
-// empty reports whether the kernel says that nothing runs in the unit's control group: it is not populated, or there is
-// none. One that was made anew is another.
-func (e *end) empty() bool {
-	if e.group != nil && e.group.populated() {
+// isEmpty reports whether the kernel says that nothing runs in the unit's control group: it is not populated, or it does not
+// exist. systemd may have created it again, so the path is checked as well.
+func (k *unitKiller) isEmpty() bool {
+	if k.group != nil && k.group.populated() {
 		return false
 	}
-	again, err := openUnitGroup(e.dir)
+	again, err := openUnitGroup(k.dir)
 	if err != nil {
-		return ContainmentRecord{Group: e.dir}.removed(err) == nil
+		return ContainmentRecord{Group: k.dir}.checkCgroupRemoved(err) == nil
 	}
-	e.close()
-	e.group = again
+	k.close()
+	k.group = again
 	return !again.populated()
 }
 
-// openUnitGroup opens a unit's control group. Whoever may not write its cgroup.kill can still see whether it is empty.
+// openUnitGroup opens a unit's control group. Without permission to write its cgroup.kill, the group can only be watched.
 func openUnitGroup(dir string) (*cgroup, error) {
 	c := &cgroup{dir: dir}
 	var err error
 	if c.file, err = os.Open(dir); err != nil {
 		return nil, err
 	}
-	if c.events, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+	if c.eventsFD, err = unix.Openat(int(c.file.Fd()), eventsFile, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		c.file.Close()
-		return nil, fmt.Errorf("cannot read whether anything runs in the control group %s: %w", dir, err)
+		return nil, fmt.Errorf("cannot determine whether processes run in the control group %s: %w", dir, err)
 	}
-	c.kills, _ = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0) // -1 where it may not be written
+	c.killFD, _ = unix.Openat(int(c.file.Fd()), killFile, unix.O_WRONLY|unix.O_CLOEXEC, 0) // -1 where it may not be written
 	return c, nil
 }
 
-// Await ends the unit in the stead of a guard that is dead, and waits for that, for no longer than limit.
-func (u Unit) KillAndWait(limit time.Duration) error {
-	e, err := newEnd(u)
+// KillAndWait kills the unit in place of a guard that is dead, and waits until it is dead. It gives up after timeout.
+func (u Unit) KillAndWait(timeout time.Duration) error {
+	k, err := newUnitKiller(u)
 	if err != nil {
 		return err
 	}
-	defer e.close()
-	for over := boottime.Now() + limit; !e.sweep(true); time.Sleep(sweepLeast) {
-		if boottime.Now() > over {
-			return fmt.Errorf("%s does not end: something of it still runs in %s", u.Name, e.dir)
+	defer k.close()
+	for deadline := boottime.Now() + timeout; !k.sweep(true); time.Sleep(minSweepDelay) {
+		if boottime.Now() > deadline {
+			return fmt.Errorf("cannot kill %s: processes still run in %s", u.Name, k.dir)
 		}
 	}
 	return nil
 }
 
-// Runs reports whether something runs in the unit's control group, or may run there.
+// MayRun reports whether a process runs, or may run, in the unit's control group.
 func (u Unit) MayRun() bool {
-	e, err := newEnd(u)
+	k, err := newUnitKiller(u)
 	if err != nil {
 		return true
 	}
-	defer e.close()
-	return !e.empty()
+	defer k.close()
+	return !k.isEmpty()
 }
 
-// Entrusted tells that this process may end the unit.
+// CheckKillGranted returns an error unless this process may kill the unit's control group.
 func (u Unit) CheckKillGranted() error {
 	dir, err := u.dir()
 	if err != nil {
@@ -182,22 +182,22 @@ func (u Unit) CheckKillGranted() error {
 	}
 	f, err := os.OpenFile(filepath.Join(dir, killFile), os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("the guard could not end it: %w", err)
+		return fmt.Errorf("the guard could not kill it: %w", err)
 	}
 	return f.Close()
 }
 
-// OwnGroup returns the control group of the unit that this process belongs to, below where the hierarchy is mounted.
+// OwnCgroup returns the control group of the unit that this process belongs to, relative to the mount point of the hierarchy.
 func OwnCgroup() (string, error) {
 	mount, own := ownCgroup()
-	own = strings.TrimSuffix(own, "/.control") // where systemd puts what is not the service itself, with Delegate=
+	own = strings.TrimSuffix(own, "/.control") // where systemd starts ExecCondition= and similar commands of a unit with Delegate=
 	if mount == "" || path.Base(own) == "/" {
-		return "", errors.New("there is no control group of version 2 to entrust to the guard")
+		return "", errors.New("this process is not in a cgroup v2 control group of a unit")
 	}
 	return own, nil
 }
 
-// Entrust allows a guard's user to kill all of the unit that this process, which is root's, belongs to.
+// GrantKill allows a guard's user to kill the unit that this process, which must run as root, belongs to.
 func GrantKill(uid, gid int) error {
 	own, err := OwnCgroup()
 	if err != nil {
@@ -207,13 +207,14 @@ func GrantKill(uid, gid int) error {
 	return os.Chown(filepath.Join(mount, own, killFile), uid, gid)
 }
 
-// OwnService is the name of the systemd service that this process is a part of, "" for none.
+// OwnService returns the name of the systemd service that this process belongs to; empty for none.
 func OwnService() string {
 	_, own := ownCgroup()
-	return serviceOf(own)
+	return serviceInPath(own)
 }
 
-func serviceOf(group string) string {
+// serviceInPath returns the name of the service in the path of a control group; empty for none.
+func serviceInPath(group string) string {
 	for _, name := range strings.Split(group, "/") {
 		if strings.HasSuffix(name, ".service") {
 			return name

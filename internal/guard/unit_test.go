@@ -14,19 +14,19 @@ import (
 )
 
 // unitGroup plays systemd for one unit: its control group, and what runs there. The rest is scripts/systemd-guest-unit.sh.
-type unitGroup struct {
+type fakeUnit struct {
 	t    *testing.T
 	dir  string
 	unit Unit
 }
 
-func newUnitGroup(t *testing.T) *unitGroup {
+func newFakeUnit(t *testing.T) *fakeUnit {
 	t.Helper()
 	mount, own := ownCgroup()
-	divisible(t)
+	requireCgroups(t)
 	name := fmt.Sprintf("unit-test-%d-%d", os.Getpid(), boottime.Now())
 	u := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: PermitDir() + "-" + name}
-	g := &unitGroup{t: t, dir: filepath.Join(mount, u.Group), unit: u}
+	g := &fakeUnit{t: t, dir: filepath.Join(mount, u.Group), unit: u}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func newUnitGroup(t *testing.T) *unitGroup {
 }
 
 // run starts a process of the unit's.
-func (g *unitGroup) run(script string) int {
+func (g *fakeUnit) run(script string) int {
 	g.t.Helper()
 	dir, err := os.Open(g.dir)
 	if err != nil {
@@ -67,21 +67,21 @@ func (g *unitGroup) run(script string) int {
 }
 
 // start has the guard allow the unit, and runs it.
-func (g *unitGroup) start(d *remote, lease time.Duration) (deadline time.Duration, pid int) {
+func (g *fakeUnit) start(d *remoteDaemon, lease time.Duration) (deadline time.Duration, pid int) {
 	g.t.Helper()
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", WorkOptions{Unit: &g.unit})
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Start", WorkOptions{Unit: &g.unit})
 	pid = g.run("trap '' TERM; setsid sleep 1000 & while :; do sleep 0.01; done")
 	eventually(g.t, "the unit", func() bool { return g.unit.MayRun() })
-	return ask[time.Duration](d, "Lease", lease), pid
+	return call[time.Duration](d, "SetLease", lease), pid
 }
 
 // kill kills all of the unit.
-func (g *unitGroup) kill() {
+func (g *fakeUnit) kill() {
 	os.WriteFile(filepath.Join(g.dir, killFile), []byte("1"), 0)
 }
 
-func (g *unitGroup) permitted() bool {
+func (g *fakeUnit) permitted() bool {
 	_, err := os.Stat(g.unit.Permit)
 	return err == nil
 }
@@ -89,17 +89,17 @@ func (g *unitGroup) permitted() bool {
 // S1, whoever fails: the permit is gone, and the control group is empty.
 func TestUnitEndsWithItsLease(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(*house, *remote){
-		"the daemon is stopped": func(_ *house, d *remote) { syscall.Kill(d.pid, syscall.SIGSTOP) },
-		"the guard is stopped":  func(h *house, _ *remote) { h.signal(syscall.SIGSTOP) },
+	for name, fail := range map[string]func(*fixture, *remoteDaemon){
+		"the daemon is stopped": func(_ *fixture, d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGSTOP) },
+		"the guard is stopped":  func(h *fixture, _ *remoteDaemon) { h.signalGuard(syscall.SIGSTOP) },
 	} {
-		g := newUnitGroup(t)
-		h := newHouse(t)
-		d := h.daemon()
+		g := newFakeUnit(t)
+		h := startGuard(t)
+		d := h.nextDaemon()
 		deadline, pid := g.start(d, 400*time.Millisecond)
-		eventually(t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == deadline })
+		eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
 		fail(h, d)
-		late(t, h.dead(pid), deadline)
+		checkNotLate(t, h.waitDead(pid), deadline)
 		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
@@ -107,19 +107,19 @@ func TestUnitEndsWithItsLease(t *testing.T) {
 // A daemon or a guard that dies takes the unit along at once, long before the lease ends.
 func TestUnitEndsWithItsGuards(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(*house, *remote){
-		"the daemon is killed":      func(_ *house, d *remote) { syscall.Kill(d.pid, syscall.SIGKILL) },
-		"the guard is killed":       func(h *house, _ *remote) { h.signal(syscall.SIGKILL) },
-		"the daemon hangs up":       func(_ *house, d *remote) { d.last("HangUp", 0) },
-		"the unit is to die":        func(_ *house, d *remote) { ask[int](d, "Kill", 0) },
-		"it may stop, and does not": func(_ *house, d *remote) { ask[int](d, "Stop", 50*time.Millisecond) },
+	for name, fail := range map[string]func(*fixture, *remoteDaemon){
+		"the daemon is killed":      func(_ *fixture, d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGKILL) },
+		"the guard is killed":       func(h *fixture, _ *remoteDaemon) { h.signalGuard(syscall.SIGKILL) },
+		"the daemon hangs up":       func(_ *fixture, d *remoteDaemon) { d.callNoWait("HangUp", 0) },
+		"the unit is to die":        func(_ *fixture, d *remoteDaemon) { call[int](d, "Kill", 0) },
+		"it may stop, and does not": func(_ *fixture, d *remoteDaemon) { call[int](d, "Stop", 50*time.Millisecond) },
 	} {
-		g := newUnitGroup(t)
-		h := newHouse(t)
-		d := h.daemon()
+		g := newFakeUnit(t)
+		h := startGuard(t)
+		d := h.nextDaemon()
 		_, pid := g.start(d, time.Hour)
 		fail(h, d)
-		h.dead(pid)
+		h.waitDead(pid)
 		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
@@ -127,9 +127,9 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 // A stop takes the permit away at once and leaves the unit its time; it is dead when its control group is gone.
 func TestUnitStops(t *testing.T) {
 	t.Parallel()
-	g := newUnitGroup(t)
-	h := newHouse(t)
-	d := h.daemon()
+	g := newFakeUnit(t)
+	h := startGuard(t)
+	d := h.nextDaemon()
 	_, pid := g.start(d, time.Hour)
 	if text := read(filepath.Join(g.unit.Permit, PermitFile)); text == "" || strings.Contains(text, "=") {
 		t.Errorf("the permit, an EnvironmentFile=, has the text %q", text)
@@ -137,24 +137,24 @@ func TestUnitStops(t *testing.T) {
 	if err := g.unit.CheckKillGranted(); err != nil {
 		t.Error(err)
 	}
-	ask[int](d, "Stop", time.Hour)
+	call[int](d, "Stop", time.Hour)
 	eventually(t, "the end of the permit", func() bool { return !g.permitted() })
 	if !alive(pid) {
 		t.Error("it is killed already")
 	}
 	g.kill() // as systemd would
-	if e := ask[Ending](d, "Dead", 0); e.Status != "has stopped" {
+	if e := call[ExitInfo](d, "Dead", 0); e.Status != "has stopped" {
 		t.Errorf("%+v", e)
 	}
-	ask[time.Duration](d, "Lease", time.Hour)
-	ask[int](d, "Start", h.shell("exit 0")) // the guard goes on
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Start", h.shell("exit 0")) // the guard goes on
 }
 
 // Between two processes of a unit its control group is empty for a moment: it is not dead yet, and what comes is killed.
 func TestUnitThatIsAboutToStart(t *testing.T) {
 	t.Parallel()
-	g := newUnitGroup(t)
-	e, err := newEnd(g.unit)
+	g := newFakeUnit(t)
+	e, err := newUnitKiller(g.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestUnitThatIsAboutToStart(t *testing.T) {
 	eventually(t, "its death", func() bool { return !e.sweep(true) && !alive(pid) })
 	began := boottime.Now()
 	eventually(t, "the lull", func() bool { return e.sweep(true) })
-	if took := boottime.Now() - began; took < lull/2 {
+	if took := boottime.Now() - began; took < quietTime/2 {
 		t.Errorf("only %s", took)
 	}
 }
@@ -173,24 +173,24 @@ func TestUnitThatIsAboutToStart(t *testing.T) {
 // What both have left behind is ended from outside, before the session is closed.
 func TestUnitOfTheDead(t *testing.T) {
 	t.Parallel()
-	g := newUnitGroup(t)
-	h := newHouse(t, "RESPAWN=no")
-	d := h.daemon()
-	ask[int](d, "Session", h.credentials())
+	g := newFakeUnit(t)
+	h := startGuard(t, "RESPAWN=no")
+	d := h.nextDaemon()
+	call[int](d, "SetSession", h.credentials())
 	_, pid := g.start(d, time.Hour)
 	eventually(t, "the session file", func() bool {
 		f, err := ReadSessionFile(h.credentials().File)
 		return err == nil && f.Unit != nil
 	})
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	h.signal(syscall.SIGKILL)
+	h.signalGuard(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
 	f, err := ReadSessionFile(h.credentials().File)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range f.Processes {
-		eventually(t, "the end of the "+p.Role, func() bool { return p.ended() == nil })
+		eventually(t, "the end of the "+p.Role, func() bool { return p.checkEnded() == nil })
 	}
 	if !alive(pid) {
 		t.Error("who has killed it?")
@@ -214,11 +214,11 @@ func TestUnitsThatAreNone(t *testing.T) {
 // The permit is where the daemon's user can make it, and nothing else than the kernel's files.
 func TestPermitHoldsNothingOfItsUser(t *testing.T) {
 	t.Parallel()
-	g := newUnitGroup(t)
-	if err := g.unit.allow(); err != nil {
+	g := newFakeUnit(t)
+	if err := g.unit.grantPermit(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.unit.allow(); err != nil {
+	if err := g.unit.grantPermit(); err != nil {
 		t.Errorf("a permit that a dead guard has left: %v", err)
 	}
 	if !g.permitted() {
@@ -238,16 +238,16 @@ func TestPermitHoldsNothingOfItsUser(t *testing.T) {
 // What could not be killed then must be killed later.
 func TestUnitIsEntrustedLate(t *testing.T) {
 	t.Parallel()
-	g := newUnitGroup(t)
+	g := newFakeUnit(t)
 	pid := g.run("exec sleep 1000")
-	e, err := newEnd(g.unit)
+	e, err := newUnitKiller(g.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.close()
-	e.prepare()
-	syscall.Close(e.group.kills) // as openUnitGroup leaves it where cgroup.kill may not be written
-	e.group.kills = -1
+	e.open()
+	syscall.Close(e.group.killFD) // as openUnitGroup leaves it where cgroup.kill may not be written
+	e.group.killFD = -1
 	eventually(t, "the end of the unit", func() bool { return e.sweep(true) })
 	if alive(pid) {
 		t.Errorf("%d survives", pid)
@@ -258,7 +258,7 @@ func TestUnitIsEntrustedLate(t *testing.T) {
 func TestAUnitEntrustsItsGroup(t *testing.T) {
 	const user = 65534
 	for _, below := range []string{"", ".control"} {
-		g := newUnitGroup(t)
+		g := newFakeUnit(t)
 		dir := filepath.Join(g.dir, below)
 		if below != "" {
 			if err := os.Mkdir(dir, 0o755); err != nil {
@@ -290,8 +290,8 @@ func TestAUnitEntrustsItsGroup(t *testing.T) {
 
 // A unit whose permit can't be taken away may be started at any moment: it is not dead.
 func TestUnitWithAPermitIsNotDead(t *testing.T) {
-	g := newUnitGroup(t)
-	if err := g.unit.allow(); err != nil {
+	g := newFakeUnit(t)
+	if err := g.unit.grantPermit(); err != nil {
 		t.Fatal(err)
 	}
 	inside := filepath.Join(g.unit.Permit, "group") // what has one can't be removed
@@ -299,7 +299,7 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Remove(inside)
-	e, err := newEnd(g.unit)
+	e, err := newUnitKiller(g.unit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 		if e.sweep(true) {
 			t.Fatal("it is called dead")
 		}
-		return boottime.Now() > began+lull+lull/2
+		return boottime.Now() > began+quietTime+quietTime/2
 	})
 	if err := os.Remove(inside); err != nil {
 		t.Fatal(err)
@@ -322,7 +322,7 @@ func TestUnitWithAPermitIsNotDead(t *testing.T) {
 
 func TestServiceOfAControlGroup(t *testing.T) {
 	for group, want := range map[string]string{"": "", "/": "", "/system.slice": "", "/system.slice/zkelectd.service": "zkelectd.service", "/a.slice/b.service/c": "b.service"} {
-		if got := serviceOf(group); got != want {
+		if got := serviceInPath(group); got != want {
 			t.Errorf("%s: %q, not %q", group, got, want)
 		}
 	}

@@ -10,49 +10,49 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// work is what runs on the strength of a lease, as the guard sees it: a task of the keeper's, or a unit of systemd's.
+// work is a piece of work as the guard sees it: leader-only work, which the keeper or systemd runs, or a pending hook.
 type work struct {
-	seq    int
-	spec   *Spec
-	pid    int
-	status string        // how the main process has ended
-	limit  time.Duration // of an undo, which has no lease
-	killAt time.Duration // when the grace of a stop is over
-	doomed bool          // to be killed
-	since  time.Duration // when the first attempt to kill was made
-	unkept bool          // its keeper is dead
-	alarm  string        // what of it can't be killed
-	next   time.Duration // when to sweep again
-	pause  time.Duration
-	group  *cgroup // nil where there is none
-	unit   *end    // nil unless it is a unit
+	seq          int
+	spec         *Spec
+	pid          int
+	status       string        // how the main process ended; empty while it runs
+	hookDeadline time.Duration // the deadline of a pending hook, which has no lease; 0 for leader-only work
+	killAt       time.Duration // when the grace period of a stop ends; 0 if it was not asked to stop
+	killing      bool          // it is to be killed, until it is dead
+	killStarted  time.Duration // when the first attempt to kill it was made
+	keeperDead   bool          // its keeper is dead: the guard has to prove its death
+	unkillable   string        // the reason why it cannot be killed; empty for none
+	nextSweep    time.Duration // when to sweep next
+	sweepDelay   time.Duration
+	group        *cgroup     // nil without a control group
+	unit         *unitKiller // nil unless systemd runs it
 }
 
-// who names the work in the log.
-func (w *work) who() slog.Attr {
+// logAttr identifies the work in the log.
+func (w *work) logAttr() slog.Attr {
 	if w.unit != nil {
 		return slog.String("unit", w.spec.Unit.Name)
 	}
 	return slog.Int("pid", w.pid)
 }
 
-// ending reports whether the work has to be swept up. Only a look shows the end of a unit that was asked to stop.
-func (w *work) ending() bool { return w.doomed || w.unit != nil && w.killAt != 0 }
+// needsSweep reports whether sweep has to be called. For a unit that was asked to stop, only sweep notices that it has ended.
+func (w *work) needsSweep() bool { return w.killing || w.unit != nil && w.killAt != 0 }
 
-// due is when the work has to be looked at again; 0 for not by itself.
-func (w *work) due() time.Duration {
+// nextCheck returns when the work has to be checked next; 0 if only after an event.
+func (w *work) nextCheck() time.Duration {
 	switch {
-	case w.doomed:
-		return max(1, w.next)
+	case w.killing:
+		return max(1, w.nextSweep)
 	case w.unit != nil && w.killAt != 0:
-		return max(1, min(w.next, w.killAt))
+		return max(1, min(w.nextSweep, w.killAt))
 	case w.status == "":
 		return w.killAt
 	}
 	return 0
 }
 
-// start has work started, if there is a lease for it.
+// start starts work, if there is a lease for it.
 func (g *guard) start(m message) {
 	err := errNoLease
 	if !enforced || g.lease != 0 && !past(g.lease) {
@@ -60,41 +60,41 @@ func (g *guard) start(m message) {
 		err = g.launch(g.work)
 	}
 	if err != nil {
-		g.finish(g.work)
-		g.tell(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+		g.releaseWork(g.work)
+		g.sendToDaemon(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
 		return
 	}
 	harden.RefreshLocks()
 	if g.work.unit != nil {
-		g.tell(message{Kind: kindStarted, Seq: m.Seq})
+		g.sendToDaemon(message{Kind: kindStarted, Seq: m.Seq})
 	}
 }
 
-// launch has systemd or the keeper start the work.
+// launch lets systemd or the keeper start the work.
 func (g *guard) launch(w *work) (err error) {
 	if w.spec.Unit != nil {
-		w.unit, err = newEnd(*w.spec.Unit)
+		w.unit, err = newUnitKiller(*w.spec.Unit)
 		if err == nil {
-			err = w.spec.Unit.allow()
+			err = w.spec.Unit.grantPermit()
 		}
 		return err
 	}
 	if g.keeper == nil {
 		return errNoKeeper
 	}
-	m := message{Kind: kindStart, Seq: w.seq, Spec: w.spec, At: g.deadline()}
+	m := message{Kind: kindStart, Seq: w.seq, Spec: w.spec, At: g.workDeadline()}
 	if g.opt.Containment == CgroupContainment {
-		if w.group, err = newCgroup(g.groups, w.seq); err != nil {
+		if w.group, err = newCgroup(g.cgroupParent, w.seq); err != nil {
 			return err
 		}
 		m.Dir = w.group.dir
 	}
-	g.keeper.heard = false
-	return g.keeper.hand(m)
+	g.keeper.killing = false
+	return g.keeper.sendStart(m)
 }
 
-// hold says what holds the work.
-func (g *guard) hold(w *work) *ContainmentRecord {
+// containmentRecord describes how the work is contained.
+func (g *guard) containmentRecord(w *work) *ContainmentRecord {
 	h := &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process, StateFile: w.spec.StateFile}
 	if w.group != nil {
 		h.Group, h.Inode = w.group.dir, w.group.inode
@@ -102,96 +102,96 @@ func (g *guard) hold(w *work) *ContainmentRecord {
 	return h
 }
 
-// stop ends the work as a message says.
+// stop carries out a stop or kill message.
 func (g *guard) stop(w *work, m message) {
 	switch {
-	case m.Grace <= 0: // of a kill it is 0
-		w.doomed = true
+	case m.Grace <= 0: // always so in a kill message
+		w.killing = true
 	case w.killAt == 0:
 		w.killAt = boottime.Now() + m.Grace
-		if w.unit == nil { // else systemd has been asked
-			g.keeper.tell(m)
+		if w.unit == nil { // the daemon asks systemd to stop a unit
+			g.keeper.send(m)
 		}
 	}
 }
 
-// judge dooms the work that may not go on, and kills it: S1. It logs after that.
-func (g *guard) judge(w *work) {
-	if w.doomed {
+// enforce kills the work if it may not run any longer (S1), and only then logs why.
+func (g *guard) enforce(w *work) {
+	if w.killing {
 		return
 	}
-	var why string
+	var reason string
 	switch {
-	case past(w.limit):
-		why = "what undoes leadership is not done in time and is killed"
-	case w.limit != 0:
+	case past(w.hookDeadline):
+		reason = "killing the pending hook: it has timed out"
+	case w.hookDeadline != 0:
 		return
 	case g.daemon == nil, g.daemon.gone:
-		w.doomed = true
+		w.killing = true
 		g.kill(w)
 		return
-	case g.expired():
-		why = "the lease has ended: killing the work"
+	case g.leaseExpired():
+		reason = "killing the work: the lease has ended"
 	case w.status == "" && past(w.killAt):
-		why = "the child did not stop in time and is killed"
+		reason = "killing the work: it did not stop in time"
 	default:
 		return
 	}
-	w.doomed = true
+	w.killing = true
 	g.kill(w)
-	g.log.Error(why, w.who())
+	g.log.Error(reason, w.logAttr())
 }
 
-// sweep kills what is doomed until it is dead.
+// sweep kills the work again, with growing delays, until it is dead. While its keeper lives, the keeper reports the death.
 func (g *guard) sweep(w *work) {
-	if !w.ending() || boottime.Now() < w.next {
+	if !w.needsSweep() || boottime.Now() < w.nextSweep {
 		return
 	}
-	w.next = boottime.Now() + longer(&w.pause)
+	w.nextSweep = boottime.Now() + nextDelay(&w.sweepDelay)
 	switch {
 	case w.unit != nil:
-		if w.unit.sweep(w.doomed) {
-			g.tell(message{Kind: kindExited, Seq: w.seq, Status: w.outcome()})
-			g.dead(w, "")
+		if w.unit.sweep(w.killing) {
+			g.sendToDaemon(message{Kind: kindExited, Seq: w.seq, Status: w.unitStatus()})
+			g.workDied(w, "")
 		}
-	case w.unkept && g.gone(w):
+	case w.keeperDead && g.isWorkDead(w):
 		if w.status == "" {
-			g.tell(message{Kind: kindExited, Seq: w.seq, Status: "was killed with its keeper"})
+			g.sendToDaemon(message{Kind: kindExited, Seq: w.seq, Status: "was killed with its keeper"})
 		}
-		g.dead(w, "")
+		g.workDied(w, "")
 	default:
 		g.kill(w)
 	}
 }
 
-// gone reports whether the kernel says that nothing is left of work whose keeper is dead: the namespace has ended with the
-// keeper, or neither the control group nor this process, which adopts all orphans, has any process left (A3).
-func (g *guard) gone(w *work) bool {
+// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead (A3): its PID namespace has
+// ended with the keeper; or this process, which adopts all orphans, has no children, and the control group is empty.
+func (g *guard) isWorkDead(w *work) bool {
 	if g.opt.Containment == PidnsContainment {
 		return true
 	}
-	return g.childless && !w.group.populated()
+	return g.noChildren && !w.group.populated()
 }
 
-// kill kills the work by all means. The keeper is asked first, and helped if it does not act; nothing has to be opened for
-// what comes first.
+// kill kills the work by all available means: it kills the control group, asks the keeper, assists a keeper that does not act,
+// and kills one that is hung. The first steps need no file to be opened.
 func (g *guard) kill(w *work) {
 	if w.unit != nil {
 		w.unit.sweep(true)
 		return
 	}
 	w.group.kill()
-	if w.since == 0 {
-		w.since = boottime.Now()
-		g.keeper.tell(message{Kind: kindKill, Seq: w.seq})
+	if w.killStarted == 0 {
+		w.killStarted = boottime.Now()
+		g.keeper.send(message{Kind: kindKill, Seq: w.seq})
 	}
-	waited := boottime.Now() - w.since
+	waited := boottime.Now() - w.killStarted
 	switch k := g.keeper; {
 	case k == nil:
 		g.killOrphans()
-	case waited < helpAfter:
-	case waited > keeperHung && !k.heard:
-		syscall.Kill(k.pid, syscall.SIGKILL) // what is left becomes this process' own
+	case waited < assistAfter:
+	case waited > keeperHungAfter && !k.killing:
+		syscall.Kill(k.pid, syscall.SIGKILL) // this process adopts what is left of the work
 	default:
 		for _, pid := range descendants(k.pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -200,13 +200,13 @@ func (g *guard) kill(w *work) {
 	}
 }
 
-// killOrphans kills what a dead keeper has left behind: everything below this process but the daemon.
+// killOrphans kills what a dead keeper has left behind: all descendants of this process except the daemon and its own.
 func (g *guard) killOrphans() {
 	var spare int
 	if g.daemon != nil {
 		spare = g.daemon.pid
 	}
-	g.children.each(func(pid int) {
+	g.children.forEach(func(pid int) {
 		if pid != spare {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -216,16 +216,16 @@ func (g *guard) killOrphans() {
 	}
 }
 
-// dead reports work of which nothing is left.
-func (g *guard) dead(w *work, output string) {
-	g.finish(w)
-	if w.limit == 0 {
-		g.tell(message{Kind: kindDead, Seq: w.seq, Output: output})
+// workDied handles the death of the work and reports it to the daemon.
+func (g *guard) workDied(w *work, output string) {
+	g.releaseWork(w)
+	if w.hookDeadline == 0 {
+		g.sendToDaemon(message{Kind: kindDead, Seq: w.seq, Output: output})
 	}
 }
 
-// finish releases what belonged to work of which nothing is left, or nothing came.
-func (g *guard) finish(w *work) {
+// releaseWork releases the resources of work that is dead or was never started.
+func (g *guard) releaseWork(w *work) {
 	g.work = nil
 	if w == nil {
 		return
@@ -234,23 +234,24 @@ func (g *guard) finish(w *work) {
 		w.unit.close()
 	}
 	if err := w.group.remove(); err != nil {
-		g.log.Warn("a control group is left behind", "err", err)
+		g.log.Warn("cannot remove a control group", "err", err)
 	}
 	w.group.close()
 }
 
-// alarm says that something of the work can't be killed: then nothing is released, and no session closed.
-func (g *guard) alarm(w *work, text string) {
-	if text != w.alarm && text != "" {
-		g.log.Error("the work can't be ended by force; nothing is released while it runs", "reason", text)
+// reportUnkillable handles the report that a process of the work cannot be killed, or, if reason is empty, that this is resolved.
+// While such a process lives, leadership is not released and the session is not closed.
+func (g *guard) reportUnkillable(w *work, reason string) {
+	if reason != w.unkillable && reason != "" {
+		g.log.Error("cannot kill the work; leadership is not released while it runs", "reason", reason)
 	}
-	w.alarm = text
-	g.tell(message{Kind: kindAlarm, Seq: w.seq, Error: text})
+	w.unkillable = reason
+	g.sendToDaemon(message{Kind: kindUnkillable, Seq: w.seq, Error: reason})
 }
 
-// outcome says how a unit ended, as far as the guard had a hand in it.
-func (w *work) outcome() string {
-	if w.doomed {
+// unitStatus returns the Status of a unit, as far as the guard knows it.
+func (w *work) unitStatus() string {
+	if w.killing {
 		return "was killed"
 	}
 	return "has stopped"

@@ -12,23 +12,23 @@ import (
 
 func TestStopAsksFirst(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
 	opt := h.shell("trap 'exit 7' USR1; echo $$ >$D/up; while :; do sleep 0.01; done")
 	opt.StopSignal = syscall.SIGUSR1
-	pid := ask[int](d, "Start", opt)
-	if up := h.wrote("up"); up != pid {
+	pid := call[int](d, "Start", opt)
+	if up := h.pidFromFile("up"); up != pid {
 		t.Errorf("%d runs, %d was started", up, pid)
 	}
-	ask[int](d, "Stop", patience)
-	ask[int](d, "Stop", patience)
-	if e := ask[Ending](d, "Dead", 0); e.Status != "exited with status 7" {
+	call[int](d, "Stop", testTimeout)
+	call[int](d, "Stop", testTimeout)
+	if e := call[ExitInfo](d, "Dead", 0); e.Status != "exited with status 7" {
 		t.Error(e.Status)
 	}
-	ask[int](d, "Kill", 0) // after the end: harmless
-	ask[int](d, "Start", h.shell("exit 0"))
-	if e := ask[Ending](d, "Dead", 0); e.Status != StatusSuccess {
+	call[int](d, "Kill", 0) // after the end: harmless
+	call[int](d, "Start", h.shell("exit 0"))
+	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }
@@ -61,33 +61,33 @@ func TestAllOfTheWorkDies(t *testing.T) {
 		"its daemon, asked":                {script: leave + "; echo $$ >$D/1; " + loop, hidden: true, order: "Stop", grace: time.Hour, status: terminated},
 		"its daemon, left behind":          {script: leave + "; echo $$ >$D/1; until [ -s $D/2 ]; do sleep 0.01; done", hidden: true, status: "exited with status 0"},
 	} {
-		for _, by := range contained {
+		for _, by := range allContainments {
 			t.Run(name+", "+string(by), func(t *testing.T) {
 				t.Parallel()
-				h := newHouse(t, "CONTAINMENT="+string(by))
-				d := h.daemon()
-				ask[time.Duration](d, "Lease", time.Hour)
-				ask[int](d, "Start", h.shell(c.script))
+				h := startGuard(t, "CONTAINMENT="+string(by))
+				d := h.nextDaemon()
+				call[time.Duration](d, "SetLease", time.Hour)
+				call[int](d, "Start", h.shell(c.script))
 				var pids []int
 				if c.order != "" { // else they are dead before they can be looked up
-					pids = append(pids, h.seen("1"))
+					pids = append(pids, h.hostPidFromFile("1"))
 					if c.hidden {
-						pids = append(pids, h.seen("2"))
+						pids = append(pids, h.hostPidFromFile("2"))
 					}
 				}
 				switch c.order {
 				case "Stop":
-					ask[int](d, "Stop", c.grace)
+					call[int](d, "Stop", c.grace)
 				case "Kill":
-					ask[int](d, "Kill", 0)
+					call[int](d, "Kill", 0)
 				}
-				e := ask[Ending](d, "Dead", 0)
+				e := call[ExitInfo](d, "Dead", 0)
 				for _, pid := range pids {
 					if alive(pid) {
 						t.Errorf("%d survives", pid)
 					}
 				}
-				if len(e.Left) > 0 || e.Status != c.status {
+				if len(e.StillAlive) > 0 || e.Status != c.status {
 					t.Errorf("%+v", e)
 				}
 			})
@@ -98,27 +98,27 @@ func TestAllOfTheWorkDies(t *testing.T) {
 // A process that job control has stopped would not even notice that it is asked to end.
 func TestStopWakesTheStopped(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
-	pid := ask[int](d, "Start", h.shell("kill -STOP $$; exec sleep 1000"))
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
+	pid := call[int](d, "Start", h.shell("kill -STOP $$; exec sleep 1000"))
 	eventually(t, "the stop", func() bool { return strings.Contains(read(fmt.Sprintf("/proc/%d/stat", pid)), ") T ") })
-	ask[int](d, "Stop", time.Hour)
-	if e := ask[Ending](d, "Dead", 0); e.Status != "was killed by signal 15 (terminated)" {
+	call[int](d, "Stop", time.Hour)
+	if e := call[ExitInfo](d, "Dead", 0); e.Status != "was killed by signal 15 (terminated)" {
 		t.Errorf("%+v", e)
 	}
 }
 
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
-	run := func(script string) Ending {
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
+	run := func(script string) ExitInfo {
 		opt := h.shell(script)
 		opt.Capture = true
-		ask[int](d, "Start", opt)
-		return ask[Ending](d, "Dead", 0)
+		call[int](d, "Start", opt)
+		return call[ExitInfo](d, "Dead", 0)
 	}
 	if e := run("echo to stdout; echo to stderr >&2; exit 4"); e.Output != "to stdout\nto stderr\n" || e.Status != "exited with status 4" {
 		t.Errorf("%+v", e)
@@ -126,17 +126,17 @@ func TestCapture(t *testing.T) {
 	if e := run("head -c 300000 /dev/zero | tr '\\0' x"); e.Output != strings.Repeat("x", maxOutput) || e.Status != StatusSuccess {
 		t.Errorf("%d bytes, %s", len(e.Output), e.Status)
 	}
-	ask[int](d, "Start", h.shell("echo passed on"))
-	if e := ask[Ending](d, "Dead", 0); e.Output != "" || !strings.Contains(read(filepath.Join(h.dir, "log")), "passed on\n") {
+	call[int](d, "Start", h.shell("echo passed on"))
+	if e := call[ExitInfo](d, "Dead", 0); e.Output != "" || !strings.Contains(read(filepath.Join(h.dir, "log")), "passed on\n") {
 		t.Errorf("%+v", e)
 	}
 }
 
 func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
 	plain, broken := filepath.Join(h.dir, "plain"), filepath.Join(h.dir, "broken")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -145,27 +145,27 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, program := range []string{"/no/such/program", "no-such-program", plain, broken} {
-		if _, err := try[int](d, "Start", WorkOptions{Command: []string{program}}); err == nil || !strings.Contains(err.Error(), program) {
+		if _, err := tryCall[int](d, "Start", WorkOptions{Command: []string{program}}); err == nil || !strings.Contains(err.Error(), program) {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
 	opt := h.shell("true")
 	opt.Dir = "/no/such/directory"
-	if _, err := try[int](d, "Start", opt); err == nil {
+	if _, err := tryCall[int](d, "Start", opt); err == nil {
 		t.Error("started in a directory that does not exist")
 	}
-	ask[int](d, "Start", h.shell("exit 0")) // none of that was the end
-	if e := ask[Ending](d, "Dead", 0); e.Status != StatusSuccess {
+	call[int](d, "Start", h.shell("exit 0")) // none of that was the end
+	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }
 
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	_, pids := d.work(time.Hour)
-	if _, err := try[int](d, "Start", h.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
+	h := startGuard(t)
+	d := h.nextDaemon()
+	_, pids := d.startWork(time.Hour)
+	if _, err := tryCall[int](d, "Start", h.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
 		t.Error(err)
 	}
 	for _, pid := range pids {
@@ -177,14 +177,14 @@ func TestOneAtATime(t *testing.T) {
 
 func TestWorkGetsWhatItWasGiven(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
 	opt := h.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat: no input
 	opt.Command = append(opt.Command, "name", "an argument")
 	opt.Dir, opt.Capture, opt.Env = "/", true, []string{"PATH=" + os.Getenv("PATH"), "ZKELECTD_TERM=7"}
-	ask[int](d, "Start", opt)
-	if e := ask[Ending](d, "Dead", 0); e.Output != "/\nPATH="+os.Getenv("PATH")+"\nPWD=/\nZKELECTD_TERM=7\nname an argument\n" {
+	call[int](d, "Start", opt)
+	if e := call[ExitInfo](d, "Dead", 0); e.Output != "/\nPATH="+os.Getenv("PATH")+"\nPWD=/\nZKELECTD_TERM=7\nname an argument\n" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -192,22 +192,22 @@ func TestWorkGetsWhatItWasGiven(t *testing.T) {
 // Work inherits nothing: a socket to the guard or to a server would let it act as the daemon. Nothing piles up either.
 func TestNoDescriptorLeaks(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	d := h.daemon()
-	ask[time.Duration](d, "Lease", time.Hour)
+	h := startGuard(t)
+	d := h.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
 	var guards, daemons int
 	for i := range 20 {
 		opt := h.shell("ls -l /proc/$$/fd")
 		opt.Capture = i%2 == 0
-		ask[int](d, "Start", opt)
-		if e := ask[Ending](d, "Dead", 0); opt.Capture && (e.Output == "" || strings.Contains(e.Output, "socket:") || strings.Contains(e.Output, "anon_inode") || strings.Contains(e.Output, " 4 ->")) {
+		call[int](d, "Start", opt)
+		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || strings.Contains(e.Output, "socket:") || strings.Contains(e.Output, "anon_inode") || strings.Contains(e.Output, " 4 ->")) {
 			t.Fatalf("the work has\n%s", e.Output)
 		}
 		if i == 1 {
-			guards, daemons = d.open()
+			guards, daemons = d.openFiles()
 		}
 	}
-	if g, own := d.open(); g > guards || own > daemons {
+	if g, own := d.openFiles(); g > guards || own > daemons {
 		t.Errorf("the guard's descriptors grew from %d to %d, the daemon's from %d to %d", guards, g, daemons, own)
 	}
 }

@@ -24,20 +24,21 @@ const (
 	token  = "/run/zkelectd.units/app.service.env"
 )
 
-var want = Requirements{Permit: "cgroup.events", Fencing: token}
+var requirements = Requirements{Permit: "cgroup.events", Fencing: token}
 
-// manager plays systemd on a real bus, for what a real one cannot be made to say; scripts/systemd-guest-unit.sh has that.
-type manager struct {
+// fakeManager plays systemd on a real bus, for answers that a real systemd cannot be made to give. The real one is tested by
+// scripts/systemd-guest-unit.sh.
+type fakeManager struct {
 	conn *dbus.Conn
 
 	mu         sync.Mutex
 	properties map[string]any
 	refusal    *dbus.Error
-	result     string // of jobs; "" if they never end
+	result     string // the result of jobs; empty if they never end
 	jobs       []string
 }
 
-// newBus starts a bus for this test.
+// newBus starts a D-Bus daemon for this test and returns its address.
 func newBus(t *testing.T) (address string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address",
@@ -61,14 +62,14 @@ func newBus(t *testing.T) (address string) {
 	return strings.TrimSpace(address)
 }
 
-func newManager(t *testing.T) *manager {
+func newFakeManager(t *testing.T) *fakeManager {
 	t.Helper()
 	conn, err := dbus.Connect(newBus(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	m := &manager{conn: conn, properties: tied(), result: "done"}
+	m := &fakeManager{conn: conn, properties: unitProperties(), result: "done"}
 	for _, export := range []struct{ path, face string }{
 		{"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"},
 		{"/org/freedesktop/systemd1/unit/app_2eservice", "org.freedesktop.DBus.Properties"},
@@ -103,8 +104,8 @@ type envFile struct {
 	Optional bool
 }
 
-// tied is a unit with the drop-in.
-func tied() map[string]any {
+// unitProperties returns the properties of a unit with the drop-in.
+func unitProperties() map[string]any {
 	return map[string]any{
 		"LoadState": "loaded", "ActiveState": "inactive", "Slice": "system-app.slice", "Type": "notify", "RemainAfterExit": false,
 		"BindsTo": []string{"zkelectd.service"}, "Asserts": []assert{{"AssertPathExists", false, false, permit, 0}},
@@ -113,26 +114,26 @@ func tied() map[string]any {
 	}
 }
 
-func (m *manager) set(name string, value any) {
+func (m *fakeManager) set(name string, value any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.properties[name] = value
 }
 
-// answer sets how jobs end, or that they are refused.
-func (m *manager) answer(result string, refusal *dbus.Error) {
+// setJobResult sets the result of jobs, or the error with which they are refused.
+func (m *fakeManager) setJobResult(result string, refusal *dbus.Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.result, m.refusal = result, refusal
 }
 
-func (m *manager) asked() string {
+func (m *fakeManager) requestedJobs() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strings.Join(m.jobs, ", ")
 }
 
-func (m *manager) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
+func (m *fakeManager) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[string]dbus.Variant)
@@ -142,7 +143,7 @@ func (m *manager) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
 	return all, m.refusal
 }
 
-func (m *manager) job(what string) (dbus.ObjectPath, *dbus.Error) {
+func (m *fakeManager) job(what string) (dbus.ObjectPath, *dbus.Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refusal != nil {
@@ -156,32 +157,33 @@ func (m *manager) job(what string) (dbus.ObjectPath, *dbus.Error) {
 	return path, nil
 }
 
-func (m *manager) StartUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
+func (m *fakeManager) StartUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
 	return m.job("start " + name + " " + mode)
 }
 
-func (m *manager) StopUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
+func (m *fakeManager) StopUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
 	return m.job("stop " + name + " " + mode)
 }
 
-func within(t *testing.T, limit time.Duration) context.Context {
+func withTimeout(t *testing.T, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func refused(t *testing.T, err error, words ...string) {
+// checkError checks that err contains all of these texts.
+func checkError(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	for _, word := range words {
-		if err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("%v: it does not say %q", err, word)
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got error %v, want %q", err, text)
 		}
 	}
 }
 
 func TestInspect(t *testing.T) {
-	m := newManager(t)
-	u, err := Inspect(within(t, time.Minute), "app.service", want)
+	m := newFakeManager(t)
+	u, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,59 +208,59 @@ func TestInspect(t *testing.T) {
 		{"BindsTo", []string{}, "it lacks BindsTo="},
 		{"ExecConditionEx", []command{}, "it lacks ExecCondition=+"},
 		{"ExecConditionEx", []command{{Argv: []string{"/usr/bin/zkelectd", "admit", socket}}}, "it lacks ExecCondition=+"},
-		{"ExecConditionEx", []command{{Argv: []string{"/bin/true"}}, tied()["ExecConditionEx"].([]command)[0]}, "before any other ExecCondition="},
+		{"ExecConditionEx", []command{{Argv: []string{"/bin/true"}}, unitProperties()["ExecConditionEx"].([]command)[0]}, "before any other ExecCondition="},
 		{"ExecConditionEx", "of another type", "it lacks ExecCondition=+"},
 		{"Type", "oneshot", "Type=oneshot"},
 		{"RemainAfterExit", true, "RemainAfterExit=yes"},
 	} {
 		m.set(test.key, test.value)
-		_, err := Inspect(within(t, time.Minute), "app.service", want)
-		refused(t, err, "app.service", test.says)
-		m.set(test.key, tied()[test.key])
+		_, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+		checkError(t, err, "app.service", test.says)
+		m.set(test.key, unitProperties()[test.key])
 	}
 	for _, state := range []string{"active", "activating", "deactivating", "reloading"} {
 		m.set("ActiveState", state)
-		if u, err := Inspect(within(t, time.Minute), "app.service", want); err != nil || u.Idle() {
+		if u, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements); err != nil || u.Idle() {
 			t.Errorf("%s: %+v, %v", state, u, err)
 		}
 	}
 }
 
-func TestGroups(t *testing.T) {
+func TestCgroupPath(t *testing.T) {
 	for slice, want := range map[string]string{
 		"system.slice": "/system.slice/a.service", "a-b-c.slice": "/a.slice/a-b.slice/a-b-c.slice/a.service", "-.slice": "/a.service", "": "/a.service",
 	} {
-		if got := group(slice, "a.service"); got != want {
+		if got := cgroupPath(slice, "a.service"); got != want {
 			t.Errorf("%q: %s", slice, got)
 		}
 	}
 }
 
 func TestJobs(t *testing.T) {
-	m := newManager(t)
-	if err := Start(within(t, time.Minute), "app.service"); err != nil {
+	m := newFakeManager(t)
+	if err := Start(withTimeout(t, time.Minute), "app.service"); err != nil {
 		t.Error(err)
 	}
-	if err := Stop(within(t, time.Minute), "app.service"); err != nil {
+	if err := Stop(withTimeout(t, time.Minute), "app.service"); err != nil {
 		t.Error(err)
 	}
-	if got := m.asked(); got != "start app.service fail, stop app.service replace" {
-		t.Errorf("asked to %s", got)
+	if got := m.requestedJobs(); got != "start app.service fail, stop app.service replace" {
+		t.Errorf("requested jobs: %s", got)
 	}
 	for _, result := range []string{"failed", "timeout", "dependency", "canceled", "assert"} {
-		m.answer(result, nil)
-		refused(t, Start(within(t, time.Minute), "app.service"), "app.service did not start", result, "journalctl -u app.service")
+		m.setJobResult(result, nil)
+		checkError(t, Start(withTimeout(t, time.Minute), "app.service"), "app.service did not start", result, "journalctl -u app.service")
 	}
-	m.answer("", nil)
-	refused(t, Start(within(t, 100*time.Millisecond), "app.service"), "cannot start app.service: not done in time")
-	m.answer("done", dbus.NewError("org.freedesktop.DBus.Error.InteractiveAuthorizationRequired", []any{"Interactive authentication required."}))
-	refused(t, Start(within(t, time.Minute), "app.service"), "cannot start app.service", "polkit", "Interactive authentication required.")
-	m.answer("done", dbus.NewError("org.freedesktop.systemd1.TransactionIsDestructive", []any{"zkelectd.service has a stop job"}))
-	refused(t, Start(within(t, time.Minute), "app.service"), "cannot start app.service", "has a stop job")
+	m.setJobResult("", nil)
+	checkError(t, Start(withTimeout(t, 100*time.Millisecond), "app.service"), "cannot start app.service: timed out")
+	m.setJobResult("done", dbus.NewError("org.freedesktop.DBus.Error.InteractiveAuthorizationRequired", []any{"Interactive authentication required."}))
+	checkError(t, Start(withTimeout(t, time.Minute), "app.service"), "cannot start app.service", "polkit", "Interactive authentication required.")
+	m.setJobResult("done", dbus.NewError("org.freedesktop.systemd1.TransactionIsDestructive", []any{"zkelectd.service has a stop job"}))
+	checkError(t, Start(withTimeout(t, time.Minute), "app.service"), "cannot start app.service", "has a stop job")
 }
 
-func TestOutcome(t *testing.T) {
-	m := newManager(t)
+func TestExitStatus(t *testing.T) {
+	m := newFakeManager(t)
 	for want, p := range map[string][3]any{
 		"":                                   {uint64(0), int32(0), int32(0)},
 		"exited with status 3 (exit-code)":   {uint64(1), int32(1), int32(3)},
@@ -269,40 +271,40 @@ func TestOutcome(t *testing.T) {
 		m.set("ExecMainCode", p[1])
 		m.set("ExecMainStatus", p[2])
 		m.set("Result", "exit-code")
-		if got := ExitStatus(within(t, time.Minute), "app.service"); got != want {
+		if got := ExitStatus(withTimeout(t, time.Minute), "app.service"); got != want {
 			t.Errorf("%q instead of %q", got, want)
 		}
 	}
 }
 
-// No bus, a bus without systemd, and one that says nothing: each is an error in time.
-func TestNobodyAnswers(t *testing.T) {
+// Without a bus, without systemd on the bus, and with a bus that does not answer, there is an error within the timeout.
+func TestNoAnswer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "none"))
-	_, err := Inspect(within(t, time.Minute), "app.service", want)
-	refused(t, err, "cannot reach systemd over D-Bus", "dbus.service")
-	if told := ExitStatus(within(t, time.Minute), "app.service"); told != "" {
-		t.Error(told)
+	_, err := Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+	checkError(t, err, "cannot reach systemd over D-Bus", "dbus.service")
+	if status := ExitStatus(withTimeout(t, time.Minute), "app.service"); status != "" {
+		t.Errorf("status %q", status)
 	}
 
 	newBus(t)
-	_, err = Inspect(within(t, time.Minute), "app.service", want)
-	refused(t, err, "systemd does not describe app.service")
+	_, err = Inspect(withTimeout(t, time.Minute), "app.service", requirements)
+	checkError(t, err, "cannot read the properties of app.service")
 
-	l, err := net.Listen("unix", filepath.Join(dir, "mute"))
+	l, err := net.Listen("unix", filepath.Join(dir, "silent"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "mute"))
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+filepath.Join(dir, "silent"))
 	done := make(chan error, 1)
-	go func() { // ends with the limit
-		done <- Start(within(t, 200*time.Millisecond), "app.service")
+	go func() { // ends with the timeout
+		done <- Start(withTimeout(t, 200*time.Millisecond), "app.service")
 	}()
 	select {
 	case err := <-done:
-		refused(t, err, "cannot reach systemd over D-Bus", "no answer")
+		checkError(t, err, "cannot reach systemd over D-Bus", "no answer")
 	case <-time.After(20 * time.Second):
-		t.Fatal("a bus that says nothing is waited for for ever")
+		t.Fatal("Start waits forever for a bus that does not answer")
 	}
 }

@@ -113,7 +113,7 @@ func (u *unit) start() (*guard.Work, error) {
 		return work, err
 	}
 	if err := guardUnit(found).CheckKillGranted(); err != nil {
-		return work, fmt.Errorf("%s has not entrusted its control group: %w", u.name, err)
+		return work, fmt.Errorf("%s has not granted zkelectd the right to kill it: %w", u.name, err)
 	}
 	return work, nil
 }

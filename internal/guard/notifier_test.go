@@ -16,12 +16,12 @@ import (
 )
 
 // manager is a service manager as systemd is one: a datagram socket.
-type manager struct {
+type fakeServiceManager struct {
 	t      *testing.T
 	socket *net.UnixConn
 }
 
-func newManager(t *testing.T) (m *manager, variable string) {
+func newFakeServiceManager(t *testing.T) (m *fakeServiceManager, variable string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "manager")
 	if err != nil {
@@ -34,11 +34,11 @@ func newManager(t *testing.T) (m *manager, variable string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { socket.Close() })
-	return &manager{t, socket}, "NOTIFY_SOCKET=" + name
+	return &fakeServiceManager{t, socket}, "NOTIFY_SOCKET=" + name
 }
 
 // next is the next message, or "" if none comes within limit.
-func (m *manager) next(limit time.Duration) string {
+func (m *fakeServiceManager) next(limit time.Duration) string {
 	m.t.Helper()
 	m.socket.SetReadDeadline(time.Now().Add(limit))
 	buf := make([]byte, 4096)
@@ -53,20 +53,20 @@ func (m *manager) next(limit time.Duration) string {
 }
 
 // expect wants messages in their order.
-func (m *manager) expect(want ...string) {
+func (m *fakeServiceManager) expect(want ...string) {
 	m.t.Helper()
 	for _, w := range want {
-		if got := m.next(patience); got != w {
+		if got := m.next(testTimeout); got != w {
 			m.t.Errorf("the service manager hears %q, not %q", got, w)
 		}
 	}
 }
 
 // silent wants no message. For what was sent before, the daemon's confirmed lease is the end mark.
-func (m *manager) silent(d *remote) {
+func (m *fakeServiceManager) expectNothing(d *remoteDaemon) {
 	m.t.Helper()
-	at := ask[time.Duration](d, "Lease", time.Hour)
-	eventually(m.t, "the confirmation", func() bool { return ask[time.Duration](d, "Confirmed", 0) == at })
+	at := call[time.Duration](d, "SetLease", time.Hour)
+	eventually(m.t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == at })
 	if got := m.next(time.Millisecond); got != "" {
 		m.t.Errorf("the service manager hears %q", got)
 	}
@@ -74,29 +74,29 @@ func (m *manager) silent(d *remote) {
 
 func TestTheServiceManagerIsTold(t *testing.T) {
 	t.Parallel()
-	m, socket := newManager(t)
-	h := newHouse(t, socket)
-	d := h.daemon()
-	ask[int](d, "Notify", "READY=1\nSTATUS=standby")
+	m, socket := newFakeServiceManager(t)
+	h := startGuard(t, socket)
+	d := h.nextDaemon()
+	call[int](d, "Notify", "READY=1\nSTATUS=standby")
 	m.expect("READY=1\nSTATUS=standby")
-	ask[int](d, "Beat", time.Hour)
-	m.silent(d) // without a watchdog
-	ask[int](d, "Notify", "STATUS=leading")
+	call[int](d, "Heartbeat", time.Hour)
+	m.expectNothing(d) // without a watchdog
+	call[int](d, "Notify", "STATUS=leading")
 	m.expect("STATUS=leading")
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	m.expect("STATUS=The daemon was killed by signal 9 (killed); it is started again")
-	d = h.daemon()
-	h.signal(syscall.SIGTERM)
+	m.expect("STATUS=The daemon was killed by signal 9 (killed); it will be restarted")
+	d = h.nextDaemon()
+	h.signalGuard(syscall.SIGTERM)
 	m.expect("STOPPING=1")
 	// The start that was under way does not take the stop back.
-	ask[int](d, "Notify", "READY=1\nSTATUS=stopping")
-	ask[int](d, "Notify", "READY=1")
+	call[int](d, "Notify", "READY=1\nSTATUS=stopping")
+	call[int](d, "Notify", "READY=1")
 	m.expect("STATUS=stopping")
-	m.silent(d)
-	h.signal(syscall.SIGTERM)
-	m.silent(d) // it is said once
-	d.last("End", 0)
-	h.status()
+	m.expectNothing(d)
+	h.signalGuard(syscall.SIGTERM)
+	m.expectNothing(d) // it is said once
+	d.callNoWait("Exit", 0)
+	h.guardExitStatus()
 	if got := m.next(time.Millisecond); got != "" {
 		t.Errorf("at the end: %q", got)
 	}
@@ -105,35 +105,35 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 // A daemon that ends by itself ends the service.
 func TestTheServiceManagerIsToldOfTheEnd(t *testing.T) {
 	t.Parallel()
-	m, socket := newManager(t)
-	h := newHouse(t, socket)
-	h.daemon().last("End", 1)
+	m, socket := newFakeServiceManager(t)
+	h := startGuard(t, socket)
+	h.nextDaemon().callNoWait("Exit", 1)
 	m.expect("STOPPING=1")
-	h.status()
+	h.guardExitStatus()
 }
 
 func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
 	t.Parallel()
 	const watchdog = 800 * time.Millisecond
-	m, socket := newManager(t)
-	h := newHouse(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
-	d := h.daemon()
-	if every := ask[Service](d, "Service", 0).Every; every != watchdog/4 {
+	m, socket := newFakeServiceManager(t)
+	h := startGuard(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
+	d := h.nextDaemon()
+	if every := call[ServiceInfo](d, "Service", 0).WatchdogInterval; every != watchdog/4 {
 		t.Errorf("the daemon is to beat every %s", every)
 	}
-	m.silent(d) // the guard alone is no life
-	for _, sign := range []string{"Beat", "Waits"} {
+	m.expectNothing(d) // the guard alone is no life
+	for _, sign := range []string{"Heartbeat", "ReportAlive"} {
 		sent := boottime.Now()
 		for range 3 { // no more than needed
-			if sign == "Beat" {
-				ask[int](d, sign, time.Hour)
+			if sign == "Heartbeat" {
+				call[int](d, sign, time.Hour)
 			} else {
-				ask[int](d, sign, 0)
+				call[int](d, sign, 0)
 			}
 		}
 		m.expect("WATCHDOG=1")
 		if boottime.Now()-sent < watchdog/4 {
-			m.silent(d)
+			m.expectNothing(d)
 		}
 		eventually(t, "its time", func() bool { return boottime.Now() > sent+2*watchdog/4 })
 		for m.next(time.Millisecond) != "" {
@@ -149,35 +149,35 @@ func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
 // The manager's variables are the guard's alone: what else would speak in its name?
 func TestNobodyElseSpeaksToTheServiceManager(t *testing.T) {
 	t.Parallel()
-	_, socket := newManager(t)
-	h := newHouse(t, socket, "WATCHDOG_USEC=1000000", "WATCHDOG_PID=1") // of another process
-	s := ask[Service](h.daemon(), "Service", 0)
+	_, socket := newFakeServiceManager(t)
+	h := startGuard(t, socket, "WATCHDOG_USEC=1000000", "WATCHDOG_PID=1") // of another process
+	s := call[ServiceInfo](h.nextDaemon(), "Service", 0)
 	for _, kv := range s.Env {
 		if strings.HasPrefix(kv, "NOTIFY_SOCKET") || strings.HasPrefix(kv, "WATCHDOG") {
 			t.Errorf("the daemon has %s", kv)
 		}
 	}
-	if s.Every != 0 {
-		t.Errorf("it beats every %s for a watchdog that is not ours", s.Every)
+	if s.WatchdogInterval != 0 {
+		t.Errorf("it beats every %s for a watchdog that is not ours", s.WatchdogInterval)
 	}
 }
 
 // What the manager sends along, and whether it is there at all, must not keep the guard from its work.
 func TestTheServiceManagerIsOdd(t *testing.T) {
 	t.Parallel()
-	_, socket := newManager(t)
+	_, socket := newFakeServiceManager(t)
 	for _, env := range [][]string{
 		{"NOTIFY_SOCKET=/nowhere/notify"}, {"NOTIFY_SOCKET=@zkelectd-nobody"}, {"NOTIFY_SOCKET=" + strings.Repeat("x", 200)},
 		{socket, "WATCHDOG_USEC=often"}, {socket, "WATCHDOG_USEC=-5"}, {"WATCHDOG_USEC=1000000"},
 	} {
-		h := newHouse(t, env...)
-		d := h.daemon()
-		ask[int](d, "Notify", "READY=1")
-		ask[int](d, "Waits", 0)
-		deadline, pids := d.work(200 * time.Millisecond)
-		late(t, h.dead(pids...), deadline)
+		h := startGuard(t, env...)
+		d := h.nextDaemon()
+		call[int](d, "Notify", "READY=1")
+		call[int](d, "ReportAlive", 0)
+		deadline, pids := d.startWork(200 * time.Millisecond)
+		checkNotLate(t, h.waitDead(pids...), deadline)
 		if odd := slices.ContainsFunc(env, func(kv string) bool { return kv == "WATCHDOG_USEC=often" || kv == "WATCHDOG_USEC=-5" }); odd {
-			if log := read(filepath.Join(h.dir, "log")); !strings.Contains(log, "watchdog is not fed") {
+			if log := read(filepath.Join(h.dir, "log")); !strings.Contains(log, "cannot feed the service manager's watchdog") {
 				t.Errorf("%q: the log says %q", env, log)
 			}
 		}
@@ -187,19 +187,19 @@ func TestTheServiceManagerIsOdd(t *testing.T) {
 // A manager that does not read holds nothing up, least of all the end of the work; it hears the newest once it reads.
 func TestTheServiceManagerDoesNotRead(t *testing.T) {
 	t.Parallel()
-	m, socket := newManager(t)
-	h := newHouse(t, socket, "WATCHDOG_USEC=4000")
-	d := h.daemon()
+	m, socket := newFakeServiceManager(t)
+	h := startGuard(t, socket, "WATCHDOG_USEC=4000")
+	d := h.nextDaemon()
 	const sent = 2000 // more than any kernel keeps
 	for i := range sent {
-		ask[int](d, "Notify", fmt.Sprintf("STATUS=%d", i))
+		call[int](d, "Notify", fmt.Sprintf("STATUS=%d", i))
 	}
-	deadline, pids := d.work(200 * time.Millisecond)
-	late(t, h.dead(pids...), deadline)
+	deadline, pids := d.startWork(200 * time.Millisecond)
+	checkNotLate(t, h.waitDead(pids...), deadline)
 	last := fmt.Sprintf("STATUS=%d", sent-1)
 	heard := 0
 	eventually(t, "the last message", func() bool {
-		ask[int](d, "Beat", time.Hour) // the next sign of life passes on what was kept
+		call[int](d, "Heartbeat", time.Hour) // the next sign of life passes on what was kept
 		for {
 			switch got := m.next(time.Millisecond); got {
 			case "":
@@ -211,7 +211,7 @@ func TestTheServiceManagerDoesNotRead(t *testing.T) {
 			}
 		}
 	})
-	if heard < maxUnsaid || heard >= sent-1 {
+	if heard < maxPending || heard >= sent-1 {
 		t.Errorf("%d messages before the last", heard)
 	}
 }

@@ -28,15 +28,15 @@ func TestTheListsOfChildren(t *testing.T) {
 		}
 		return fd
 	}
-	o := &offspring{lists: []int{list("12 345 6 "), list(""), -1, list("90 7 1")}, text: make([]byte, 64)}
+	o := &childList{files: []int{list("12 345 6 "), list(""), -1, list("90 7 1")}, buf: make([]byte, 64)}
 	var all []int
 	for range 2 { // nothing is used up
-		o.each(func(pid int) { all = append(all, pid) })
+		o.forEach(func(pid int) { all = append(all, pid) })
 	}
 	if want := []int{12, 345, 6, 90, 7, 12, 345, 6, 90, 7}; !slices.Equal(all, want) { // the last may be cut off
 		t.Errorf("%d, not %d", all, want)
 	}
-	lists := o.lists
+	lists := o.files
 	if o.close(); unix.Close(lists[0]) == nil || unix.Close(lists[3]) == nil {
 		t.Error("not all are closed")
 	}
@@ -48,9 +48,9 @@ func TestDescendants(t *testing.T) {
 	if got := descendants(p.Pid); len(got) != 0 {
 		t.Errorf("%d below a process without children", got)
 	}
-	k := newKept(t, KeeperContainment)
+	k := startTestKeeper(t, KeeperContainment)
 	k.start(`sh -c 'echo $$ >$D/child; sh -c "echo \$\$ >$D/grandchild; exec sleep 1000"; :'; :`, boottime.Now()+time.Hour)
-	child, grandchild := k.wrote("child"), k.wrote("grandchild")
+	child, grandchild := k.pidFromFile("child"), k.pidFromFile("grandchild")
 	all := descendants(k.cmd.Process.Pid)
 	if len(all) != 3 || all[1] != child || all[2] != grandchild {
 		t.Errorf("%d; the child is %d, its child %d", all, child, grandchild)
@@ -77,22 +77,22 @@ func TestAnExitIsSeenWithoutDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-		return exited(fd)
+		return hasExited(fd)
 	}
-	if exited(fd) || without() {
+	if hasExited(fd) || without() {
 		t.Error("it lives")
 	}
 	cmd.Process.Kill()
-	eventually(t, "its end", func() bool { return exited(fd) })
+	eventually(t, "its end", func() bool { return hasExited(fd) })
 	cmd.Wait()
-	if !exited(fd) || !without() {
+	if !hasExited(fd) || !without() {
 		t.Error("it is dead")
 	}
 }
 
 // Nothing that guard and keeper open is open in what they start: a control group's files would let the work spare itself.
 func TestNothingIsInherited(t *testing.T) {
-	divisible(t)
+	requireCgroups(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	open := func() map[string]bool {
@@ -117,20 +117,20 @@ func TestNothingIsInherited(t *testing.T) {
 	tm, err := newTimer()
 	must(err)
 	defer tm.close()
-	children, err := newOffspring()
+	children, err := openChildList()
 	must(err)
 	defer children.close()
-	c, err := newCgroup(cgroupParent(), 9)
+	c, err := newCgroup(delegatedCgroup(), 9)
 	must(err)
 	defer func() { must(c.remove()); c.close() }()
 	unit, err := openUnitGroup(c.dir)
 	must(err)
 	defer unit.close()
-	if unit.kills < 0 || unit.events < 0 || unit.populated() || unit.kill() != nil {
+	if unit.killFD < 0 || unit.eventsFD < 0 || unit.populated() || unit.kill() != nil {
 		t.Errorf("a unit's control group: %+v", unit)
 	}
 	_, p := sleeper(t)
-	proof, err := newProof(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
+	proof, err := openContainment(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
 	must(err)
 	defer proof.close()
 	input, err := (&Spec{Input: []byte("read me")}).input()
@@ -140,10 +140,10 @@ func TestNothingIsInherited(t *testing.T) {
 	must(err)
 	w.Close()
 	defer out.close()
-	last := (&guard{config: []byte("good")}).lastConfig()
+	last := (&guard{lastConfig: []byte("good")}).lastConfigFile()
 	defer last.Close()
 	t.Setenv("NOTIFY_SOCKET", "/no/such/manager")
-	s := openService(slog.New(slog.DiscardHandler))
+	s := newNotifier(slog.New(slog.DiscardHandler))
 	defer s.close()
 	n := 0
 	for name := range open() {

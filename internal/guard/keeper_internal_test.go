@@ -15,7 +15,7 @@ import (
 )
 
 // loneKeeper is a keeper whose parts a test calls one by one, with the test for its process.
-func loneKeeper(t *testing.T) (k *keeper, guard *os.File) {
+func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -27,7 +27,7 @@ func loneKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	if k.timer, err = newTimer(); err != nil {
 		t.Fatal(err)
 	}
-	if k.children, err = newOffspring(); err != nil {
+	if k.children, err = openChildList(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.timer.close(); k.children.close(); near.Close(); far.Close() })
@@ -36,31 +36,31 @@ func loneKeeper(t *testing.T) (k *keeper, guard *os.File) {
 
 // After a pause an extension may wait to be read: the guard has another moment before the keeper acts, with each lease.
 func TestTheKeeperGivesALastMoment(t *testing.T) {
-	k, _ := loneKeeper(t)
+	k, _ := newBareKeeper(t)
 	for range 2 {
-		k.receive(letter{msg: message{Kind: kindLease, At: boottime.Now() + time.Hour}})
-		if k.over() || k.doubted {
+		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() + time.Hour}})
+		if k.leaseExpired() || k.lastChance {
 			t.Error("over under its lease")
 		}
-		if at := k.due(); at != k.lease+keeperLag {
+		if at := k.enforceAt(); at != k.lease+keeperDelay {
 			t.Errorf("due %s after the lease", at-k.lease)
 		}
-		k.receive(letter{msg: message{Kind: kindLease, At: boottime.Now() - keeperLag}})
-		if k.over() || !k.doubted {
+		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() - keeperDelay}})
+		if k.leaseExpired() || !k.lastChance {
 			t.Error("no last moment")
 		}
-		if wait := k.due() - boottime.Now(); wait <= 0 || wait > settle {
+		if wait := k.enforceAt() - boottime.Now(); wait <= 0 || wait > drainTime {
 			t.Errorf("the last moment is %s", wait)
 		}
-		if !k.over() || !k.doubted {
+		if !k.leaseExpired() || !k.lastChance {
 			t.Error("never over")
 		}
 	}
 	for tested := false; !tested; { // as long as this process has to wait for its turn
 		before := boottime.Now()
-		k.lease, k.doubted = before+keeperLag-1, false // the guard's own time is not over yet
-		over := k.over()
-		if tested = boottime.Now() < before+keeperLag; tested && (over || k.doubted) {
+		k.lease, k.lastChance = before+keeperDelay-1, false // the guard's own time is not over yet
+		over := k.leaseExpired()
+		if tested = boottime.Now() < before+keeperDelay; tested && (over || k.lastChance) {
 			t.Error("over while the guard may act")
 		}
 	}
@@ -74,15 +74,15 @@ func TestWhenTheKeeperLooksAgain(t *testing.T) {
 		want time.Duration
 	}{
 		{nil, 0},
-		{new(task), at + keeperLag},
-		{&task{next: 7}, at + keeperLag},
+		{new(task), at + keeperDelay},
+		{&task{nextSweep: 7}, at + keeperDelay},
 		{&task{killAt: at}, at},
-		{&task{killAt: at + time.Hour}, at + keeperLag},
-		{&task{doomed: true, killAt: 5}, 1},
-		{&task{reaped: true, next: 7}, 7},
+		{&task{killAt: at + time.Hour}, at + keeperDelay},
+		{&task{killing: true, killAt: 5}, 1},
+		{&task{reaped: true, nextSweep: 7}, 7},
 	} {
 		k := &keeper{work: c.work, lease: at}
-		if got := k.next(); got != c.want {
+		if got := k.nextCheck(); got != c.want {
 			t.Errorf("%+v: %s, not %s", c.work, got, c.want)
 		}
 	}
@@ -101,29 +101,29 @@ func TestTheKeeperTendsTheWork(t *testing.T) {
 		"after its grace":          {work: task{killAt: 1}, lease: time.Hour, doomed: true},
 		"within its grace":         {work: task{killAt: 1 << 62}, lease: time.Hour},
 		"nothing is left":          {work: task{reaped: true}, lease: -time.Hour, told: []string{"dead 7"}},
-		"nothing is left to alarm": {work: task{reaped: true, alarm: "hurt"}, lease: time.Hour, told: []string{"alarm 7", "dead 7"}},
+		"nothing is left to alarm": {work: task{reaped: true, unkillable: "hurt"}, lease: time.Hour, told: []string{"unkillable 7", "dead 7"}},
 	} {
-		k, far := loneKeeper(t)
-		k.lease, k.doubted = boottime.Now()+c.lease, true
+		k, far := newBareKeeper(t)
+		k.lease, k.lastChance = boottime.Now()+c.lease, true
 		w := c.work
-		w.seq, w.pid, w.next = 7, noPid, 1<<62
+		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
 		if c.told != nil {
-			w.next = 0
+			w.nextSweep = 0
 		}
 		k.work = &w
-		k.tend(&w)
-		if got := (&lone{t: t}).told(far); w.doomed != c.doomed || !slices.Equal(got, c.told) || (k.work == nil) != (c.told != nil) {
-			t.Errorf("%s: doomed: %t, it says %q, work %+v", name, w.doomed, got, k.work)
+		k.enforce(&w)
+		if got := (&bareGuard{t: t}).sent(far); w.killing != c.doomed || !slices.Equal(got, c.told) || (k.work == nil) != (c.told != nil) {
+			t.Errorf("%s: doomed: %t, it says %q, work %+v", name, w.killing, got, k.work)
 		}
 	}
 }
 
 // Whoever ends is waited for; only the end of the main process is told.
 func TestWhomTheKeeperReaps(t *testing.T) {
-	k, far := loneKeeper(t)
+	k, far := newBareKeeper(t)
 	ends := func() *task {
 		cmd, p := sleeper(t)
-		work := &task{seq: 7, pid: p.Pid, next: 5}
+		work := &task{seq: 7, pid: p.Pid, nextSweep: 5}
 		if k.reap() {
 			t.Error("it has a child")
 		}
@@ -133,39 +133,39 @@ func TestWhomTheKeeperReaps(t *testing.T) {
 	reaped := func(what string, told ...string) {
 		t.Helper()
 		eventually(t, "the end of all", k.reap)
-		if got := (&lone{t: t}).told(far); !slices.Equal(got, told) {
+		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, told) {
 			t.Errorf("%s: it says %q", what, got)
 		}
 	}
 	ends()
 	reaped("without work")
-	k.work = &task{seq: 7, pid: noPid, next: 5}
+	k.work = &task{seq: 7, pid: noPid, nextSweep: 5}
 	ends()
-	if reaped("a member of it"); k.work.reaped || k.work.next != 5 {
+	if reaped("a member of it"); k.work.reaped || k.work.nextSweep != 5 {
 		t.Errorf("%+v", k.work)
 	}
 	k.work = ends()
-	if reaped("its main process", "exited 7 was killed by signal 9 (killed)"); !k.work.reaped || k.work.next != 0 {
+	if reaped("its main process", "exited 7 was killed by signal 9 (killed)"); !k.work.reaped || k.work.nextSweep != 0 {
 		t.Errorf("%+v", k.work)
 	}
 }
 
 // Only the kernel's word counts: no child, and nothing in the control group.
 func TestTheKeepersProof(t *testing.T) {
-	k, _ := loneKeeper(t)
-	unreadable := &cgroup{kills: -1, events: -1}
+	k, _ := newBareKeeper(t)
+	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
 		task task
 		dead bool
 	}{
 		"nothing":                            {task{reaped: true}, true},
-		"nothing, doomed":                    {task{reaped: true, doomed: true}, true},
-		"not yet":                            {task{reaped: true, next: time.Hour}, false},
+		"nothing, doomed":                    {task{reaped: true, killing: true}, true},
+		"not yet":                            {task{reaped: true, nextSweep: time.Hour}, false},
 		"a control group that can't be read": {task{reaped: true, group: unreadable}, false},
 	} {
 		w := c.task
-		if w.next != 0 {
-			w.next += boottime.Now()
+		if w.nextSweep != 0 {
+			w.nextSweep += boottime.Now()
 		}
 		w.pid = noPid
 		if dead := k.sweep(&w); dead != c.dead {
@@ -173,16 +173,16 @@ func TestTheKeepersProof(t *testing.T) {
 		}
 	}
 	w := task{pid: noPid}
-	if k.sweep(&w) || w.tries > 0 {
-		t.Errorf("work that may go on is swept %d times", w.tries)
+	if k.sweep(&w) || w.sweeps > 0 {
+		t.Errorf("work that may go on is swept %d times", w.sweeps)
 	}
 	// A main process that is reaped by nobody else, as it is traced, has not ended.
-	w = task{pid: noPid, doomed: true}
-	if k.sweep(&w) || w.tries != eagerTries || w.next == 0 {
-		t.Errorf("after %d sweeps %+v", w.tries, w)
+	w = task{pid: noPid, killing: true}
+	if k.sweep(&w) || w.sweeps != eagerSweeps || w.nextSweep == 0 {
+		t.Errorf("after %d sweeps %+v", w.sweeps, w)
 	}
-	if w.next = 0; k.sweep(&w) || w.tries != eagerTries+1 || w.next == 0 {
-		t.Errorf("after %d sweeps, with pauses, %+v", w.tries, w)
+	if w.nextSweep = 0; k.sweep(&w) || w.sweeps != eagerSweeps+1 || w.nextSweep == 0 {
+		t.Errorf("after %d sweeps, with pauses, %+v", w.sweeps, w)
 	}
 }
 
@@ -203,8 +203,8 @@ func TestHowTheKeeperKills(t *testing.T) {
 		"what is below a child's group": {child: true, tries: 1, killed: true, passes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, _ := loneKeeper(t)
-			h := &house{t: t, dir: t.TempDir()}
+			k, _ := newBareKeeper(t)
+			h := &fixture{t: t, dir: t.TempDir()}
 			below := `sh -c 'echo $$ >$D/below; exec sleep 1000' &`
 			if c.session {
 				below = "setsid " + below
@@ -218,7 +218,7 @@ func TestHowTheKeeperKills(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			main, other := h.wrote("main"), h.wrote("below")
+			main, other := h.pidFromFile("main"), h.pidFromFile("below")
 			t.Cleanup(func() {
 				syscall.Kill(main, syscall.SIGKILL)
 				syscall.Kill(other, syscall.SIGKILL)
@@ -228,8 +228,8 @@ func TestHowTheKeeperKills(t *testing.T) {
 				cmd.Wait()
 			}
 			_, last := sleeper(t) // a child in a group of its own
-			k.kill(&task{pid: main, reaped: c.reaped, tries: c.tries})
-			last.dies(t)
+			k.kill(&task{pid: main, reaped: c.reaped, sweeps: c.tries})
+			last.waitDead(t)
 			for pid, killed := range map[int]bool{main: c.killed, other: c.passes} {
 				if killed {
 					eventually(t, "a death", func() bool { return !alive(pid) })
@@ -244,63 +244,63 @@ func TestHowTheKeeperKills(t *testing.T) {
 
 // The guard is told once of what can't be killed; and of what takes too long to die.
 func TestTheKeepersAlarm(t *testing.T) {
-	k, far := loneKeeper(t)
-	l := &lone{t: t}
-	k.work = &task{pid: noPid, seq: 7, tries: eagerTries + 1, killing: boottime.Now() - undying/2}
+	k, far := newBareKeeper(t)
+	l := &bareGuard{t: t}
+	k.work = &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
 	k.kill(k.work)
-	if got := l.told(far); len(got) != 0 {
-		t.Errorf("within %s it says %q", undying, got)
+	if got := l.sent(far); len(got) != 0 {
+		t.Errorf("within %s it says %q", unkillableAfter, got)
 	}
-	k.work.killing = boottime.Now() - 2*undying
-	k.work.tries = eagerTries // as on a busy machine
-	if k.kill(k.work); len(l.told(far)) != 0 {
+	k.work.killStarted = boottime.Now() - 2*unkillableAfter
+	k.work.sweeps = eagerSweeps // as on a busy machine
+	if k.kill(k.work); len(l.sent(far)) != 0 {
 		t.Error("it gives up before it pauses")
 	}
-	k.work.tries++
+	k.work.sweeps++
 	for range 2 {
 		k.kill(k.work)
 	}
-	if got := l.told(far); len(got) != 1 || !strings.HasPrefix(got[0], "alarm 7 some of the work has not ended") {
+	if got := l.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
 		t.Errorf("it says %q", got)
 	}
-	k.work.tries = 0
+	k.work.sweeps = 0
 	before := boottime.Now()
-	if k.kill(k.work); k.work.killing < before {
+	if k.kill(k.work); k.work.killStarted < before {
 		t.Error("it does not know when it began")
 	}
 }
 
 // Messages are for the work that they name; without work they do nothing. Without a guard nothing goes on.
 func TestWhatTheKeeperIsTold(t *testing.T) {
-	k, far := loneKeeper(t)
-	l := &lone{t: t}
+	k, far := newBareKeeper(t)
+	l := &bareGuard{t: t}
 	for _, m := range []message{{Kind: kindStop, Seq: 7}, {Kind: kindKill, Seq: 7}, {Kind: kindStop}, {Kind: kindKill}} {
-		k.receive(letter{msg: m})
+		k.receive(incoming{msg: m})
 	}
 	k.work = &task{seq: 7, pid: noPid, spec: new(Spec)}
-	k.receive(letter{msg: message{Kind: kindStop, Seq: 8}})
-	k.receive(letter{msg: message{Kind: kindKill, Seq: 8}})
-	if k.work.doomed || k.orphaned {
+	k.receive(incoming{msg: message{Kind: kindStop, Seq: 8}})
+	k.receive(incoming{msg: message{Kind: kindKill, Seq: 8}})
+	if k.work.killing || k.orphaned {
 		t.Error("it takes what is for other work")
 	}
-	k.receive(letter{msg: message{Kind: kindStop, Seq: 7}})
-	if !k.work.doomed {
+	k.receive(incoming{msg: message{Kind: kindStop, Seq: 7}})
+	if !k.work.killing {
 		t.Error("a stop without a grace does nothing")
 	}
-	k.work.doomed = false
-	k.receive(letter{msg: message{Kind: kindKill, Seq: 7}})
-	if got := l.told(far); !k.work.doomed || !slices.Equal(got, []string{"heard 7"}) {
-		t.Errorf("killed: %t, it says %q", k.work.doomed, got)
+	k.work.killing = false
+	k.receive(incoming{msg: message{Kind: kindKill, Seq: 7}})
+	if got := l.sent(far); !k.work.killing || !slices.Equal(got, []string{"killing 7"}) {
+		t.Errorf("killed: %t, it says %q", k.work.killing, got)
 	}
-	k.work.doomed = false
-	k.receive(letter{err: io.EOF})
-	if !k.work.doomed || !k.orphaned {
+	k.work.killing = false
+	k.receive(incoming{err: io.EOF})
+	if !k.work.killing || !k.orphaned {
 		t.Errorf("%+v", k)
 	}
 	k.work = nil
-	k.receive(letter{err: io.EOF})
-	k.tell(message{Kind: kindDead})
-	if got := l.told(far); len(got) != 0 {
+	k.receive(incoming{err: io.EOF})
+	k.send(message{Kind: kindDead})
+	if got := l.sent(far); len(got) != 0 {
 		t.Errorf("it tells a guard that is gone %q", got)
 	}
 }

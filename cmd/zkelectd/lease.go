@@ -41,7 +41,7 @@ func withLease(ctx context.Context, g status.Group) status.Group {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
 		return g // no answer of a probe
 	}
-	return g.Leased(resp.Body)
+	return g.WithLease(resp.Body)
 }
 
 // leaderClient returns a client for the leader on a host. It goes straight there, by no proxy.

@@ -150,5 +150,6 @@ func withLeader(cmd *cobra.Command, f func(id string) error) error {
 
 // follow calls f with the group as it is, and again whenever it changes, until ctx is over.
 func follow(ctx context.Context, s *zkstore.Session, p cluster.Paths, f func(status.Group) error) error {
-	return zkstore.Follow(ctx, s, p, func(snap cluster.Snapshot) error { return f(status.Of(p.Root, snap)) })
+	viewer := status.NewViewer(p.Root)
+	return zkstore.Follow(ctx, s, p, func(snap cluster.Snapshot) error { return f(viewer.Group(snap)) })
 }

@@ -1,9 +1,15 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
+
+// Words returns the exclusion in words.
+func (x Exclusion) Words() string {
+	return fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
+}
 
 // Strike returns the exclusions with one more strike against node. The duration starts at base and doubles with each
 // strike up to limit (L2); the input is left as it is.

@@ -116,6 +116,15 @@ func (s *Snapshot) Acquired() bool {
 		s.Fence.Record.Term == s.Elected.Record.Term && s.Fence.Record.Incarnation == s.Elected.Record.Incarnation
 }
 
+// Ended reports whether the elected incarnation acquired leadership and has given it up or lost it since.
+func (s *Snapshot) Ended() bool {
+	if !s.Acquired() {
+		return false
+	}
+	state := s.Fence.Record.State
+	return state == FenceReleased || state == FenceUnclean || state == FenceRevoked
+}
+
 // Waiting says how long, and why, a candidate that has acquired waits before its work; empty if none does.
 func (s *Snapshot) Waiting() string {
 	if f := s.Fence.Record; s.Acquired() && f.State == FenceHeld {

@@ -92,7 +92,7 @@ func New(opt Options) *Daemon {
 		d.refused = opt.Refused.Error()
 		d.tally.totals.ReloadFailed = true
 	}
-	d.feed, d.cache = status.NewFeed(), operator.NewGroupCache()
+	d.feed, d.cache = status.NewFeed(), operator.NewGroupCache(d.paths.Root)
 	d.requests = make(chan orderRequest)
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())

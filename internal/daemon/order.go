@@ -87,7 +87,7 @@ func (l *loop) serveRequest(e orderRequest) (request.Given, error) {
 
 // Group returns the whole group.
 func (d *Daemon) Group(ctx context.Context) (status.Group, error) {
-	return d.cache.Group(ctx, d.paths.Root)
+	return d.cache.Group(ctx)
 }
 
 // History returns the last terms, oldest first.

@@ -52,6 +52,7 @@ type fleet struct {
 	ports   map[string]int // HTTP ports by node
 	token   string         // for requests over HTTP
 	views   chan status.Group
+	viewer  *status.Viewer
 	view    status.Group
 }
 
@@ -59,7 +60,7 @@ type fleet struct {
 func Run(ctx context.Context, opt Options) (err error) {
 	f := &fleet{
 		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*process),
-		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), token: rand.Text(),
+		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), viewer: status.NewViewer(root), token: rand.Text(),
 	}
 	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (f *fleet) publish(s cluster.Snapshot) error {
 	case <-f.views:
 	default:
 	}
-	f.views <- status.Of(root, s)
+	f.views <- f.viewer.Group(s)
 	return nil
 }
 

@@ -114,7 +114,7 @@ func excluded(list []cluster.Exclusion) map[string]string {
 	m := make(map[string]string)
 	for _, x := range list {
 		if !x.Served {
-			m[x.Node] = fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
+			m[x.Node] = x.Words()
 		}
 	}
 	return m

@@ -31,6 +31,7 @@ var (
 // elector, and the history. It reads on the loop's session, one thing at a time and each at most once a second however many
 // clients ask, so that it never delays the election; it sets no watch and writes nothing.
 type GroupCache struct {
+	viewer  *status.Viewer
 	source  atomic.Pointer[Source]
 	elector atomic.Pointer[cluster.Snapshot] // the elector's own
 	busy    chan struct{}                    // holds one value during a read; guards the two below
@@ -59,8 +60,10 @@ type cached[T any] struct {
 	err   error
 }
 
-// NewGroupCache returns a cache without a source.
-func NewGroupCache() *GroupCache { return &GroupCache{busy: make(chan struct{}, 1)} }
+// NewGroupCache returns a cache for the group below root, without a source.
+func NewGroupCache(root string) *GroupCache {
+	return &GroupCache{viewer: status.NewViewer(root), busy: make(chan struct{}, 1)}
+}
 
 // SetSource changes what is read from; nil for nothing, while there is no session.
 func (c *GroupCache) SetSource(s *Source) { c.source.Store(s) }
@@ -109,13 +112,13 @@ func (c *GroupCache) snapshot(ctx context.Context) (cluster.Snapshot, error) {
 	})
 }
 
-// Group returns the whole group below root.
-func (c *GroupCache) Group(ctx context.Context, root string) (status.Group, error) {
+// Group returns the whole group.
+func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 	snap, err := c.snapshot(ctx)
 	if err != nil {
 		return status.Group{}, err
 	}
-	return status.Of(root, snap), nil
+	return c.viewer.Group(snap), nil
 }
 
 // History returns the last terms, oldest first.

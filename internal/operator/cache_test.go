@@ -23,7 +23,7 @@ func (c *connected) Connected() bool { return !c.lost.Load() }
 
 // cacheOf returns a cache of an empty group.
 func cacheOf() (*GroupCache, *connected) {
-	c, s := NewGroupCache(), &connected{Session: clustertest.NewServer().Connect()}
+	c, s := NewGroupCache("/g"), &connected{Session: clustertest.NewServer().Connect()}
 	c.SetSource(&Source{Session: s, Paths: cluster.Paths{Root: "/g"}})
 	return c, s
 }
@@ -84,17 +84,17 @@ func TestCacheNeedsALiveSource(t *testing.T) {
 	}
 	snap := cluster.Snapshot{Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Cause: cluster.CauseFirst}}}
 	c.SetSnapshot(&snap)
-	if g, err := c.Group(t.Context(), "/g"); err != nil || g.Cause != "first" || g.Root != "/g" {
+	if g, err := c.Group(t.Context()); err != nil || g.Cause != "first" || g.Root != "/g" {
 		t.Errorf("the elector's snapshot is not used: %+v %v", g, err)
 	}
 	s.lost.Store(true)
-	if _, err := c.Group(t.Context(), "/g"); !errors.Is(err, ErrNotConnected) {
+	if _, err := c.Group(t.Context()); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("without a connection: %v", err)
 	}
 	c.SetSnapshot(nil)
 	c.SetSource(nil)
 	for name, read := range map[string]func() error{
-		"group":   func() error { _, err := c.Group(t.Context(), "/g"); return err },
+		"group":   func() error { _, err := c.Group(t.Context()); return err },
 		"history": func() error { _, err := c.History(t.Context()); return err },
 		"explain": func() error { _, err := c.Explain(t.Context()); return err },
 	} {

@@ -16,7 +16,7 @@ func FuzzLeased(f *testing.F) {
 	f.Add(`{"node":"a","term":7,"lease_remaining":"-1ns"} {`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		before := Group{Leader: "a", Term: 7}
-		after := before.Leased(strings.NewReader(answer))
+		after := before.WithLease(strings.NewReader(answer))
 		if after.LeaseRemaining < 0 || (after.LeaseRemaining > 0 && !strings.Contains(answer, "a")) {
 			t.Errorf("%q: %s", answer, after.LeaseRemaining)
 		}
@@ -62,7 +62,7 @@ func TestALeaseIsTheLeadersOwn(t *testing.T) {
 		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
 		"below zero": {strings.Replace(own, "1.5", "-1.5", 1), 0}, "beyond all bounds": {strings.Replace(own, "1.5", "750", 1), 0}, "cut": {own[:40], 0}, "a page": {"<html>", 0},
 	} {
-		if got := (Group{Leader: "a", Term: 7}).Leased(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
+		if got := (Group{Leader: "a", Term: 7}).WithLease(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
 			t.Errorf("%s: %s, want %s", name, got, c.left)
 		}
 	}
@@ -72,12 +72,12 @@ func TestALeaseIsTheLeadersOwn(t *testing.T) {
 func TestUnkillableWorkIsAProblem(t *testing.T) {
 	const own = `{"node":"a","term":7,"unkillable":"process 9 runs as user 0"}`
 	g := Group{Leader: "a", Term: 7, Problems: []string{"another"}}
-	got := g.Leased(strings.NewReader(own)).Table()
+	got := g.WithLease(strings.NewReader(own)).Table()
 	if !strings.Contains(got, "Problem  the work of a can't be killed, and a releases nothing while it runs: process 9 runs as user 0\n") || !strings.Contains(got, "another") {
 		t.Error(got)
 	}
 	for _, answer := range []string{strings.Replace(own, `"a"`, `"b"`, 1), strings.Replace(own, "7", "6", 1), `{"node":"a","term":7}`} {
-		if got := g.Leased(strings.NewReader(answer)); len(got.Problems) != 1 {
+		if got := g.WithLease(strings.NewReader(answer)); len(got.Problems) != 1 {
 			t.Errorf("%s: %q", answer, got.Problems)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 // orders lists what is in force.
@@ -86,35 +85,4 @@ func (o Order) String() string {
 		return fmt.Sprintf("%s, about %s left", text, time.Duration(*o.Remaining).Round(time.Second))
 	}
 	return text + ", until it is ended"
-}
-
-// policy shows the policy in force, and what is odd about it.
-func (g *Group) policy(s cluster.Snapshot) {
-	if !s.Policy.Readable() {
-		return
-	}
-	rec := s.Policy.Record
-	what := rec.Type
-	switch {
-	case len(rec.Strategies) > 0:
-		what = fmt.Sprintf("%d strategies, else %s", len(rec.Strategies), rec.Type)
-	case len(rec.Rank) > 0:
-		what = "rank " + strings.Join(rec.Rank, ", ")
-	}
-	g.Policy = fmt.Sprintf("%s, revision %d, published by %s", what, rec.Revision, rec.By)
-	compiled, err := policy.New(rec)
-	if err != nil {
-		g.Problems = append(g.Problems, "the policy in force cannot be used, each elector ranks by its own configuration: "+err.Error())
-		return
-	}
-	g.Problems = append(g.Problems, compiled.Problems(s.Members)...)
-	var drifted []string
-	for _, m := range g.Members {
-		if m.Drift {
-			drifted = append(drifted, m.Node)
-		}
-	}
-	if len(drifted) > 0 {
-		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (see 'zkelectd policy diff')", strings.Join(drifted, ", ")))
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 func snapshot() cluster.Snapshot {
@@ -133,6 +134,42 @@ func TestAnOpenTreeIsShown(t *testing.T) {
 		g := Of("/cluster", snap)
 		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
 			t.Errorf("open %t: %t, in the table %t", open, g.OpenTree, shown)
+		}
+	}
+}
+
+// The health that is shown is what keeps a member from being elected.
+func TestHealthAgreesWithTheRanking(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Snapshot){
+		"nothing":    func(*cluster.Snapshot) {},
+		"unhealthy":  func(s *cluster.Snapshot) { s.Members[0].Node.Record.Unhealthy = "no disk" },
+		"observer":   func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible = "an observer" },
+		"no record":  func(s *cluster.Snapshot) { s.Members[0].Node = cluster.Slot[cluster.Node]{} },
+		"damaged":    func(s *cluster.Snapshot) { s.Members[0].Node.Err = errors.New("znode /c/nodes/b is empty") },
+		"superseded": func(s *cluster.Snapshot) { s.Members[0].Superseded = true },
+		"cordoned": func(s *cluster.Snapshot) {
+			s.Control.Record.Cordons = []cluster.Cordon{{Order: order(1, time.Now(), 0, 0), Node: "b"}}
+		},
+	} {
+		s := ready(snapshot())
+		s.Elected.Record.Exclusions = nil
+		change(&s)
+		compiled, err := policy.New(cluster.Policy{Rules: cluster.Rules{Type: "first"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, _ := compiled.Rank(policy.Input{Members: s.Members, Cordons: s.Control.Record.Cordons}).Find("b-1")
+		want := entry.RefusalReason()
+		if entry.Allowed() {
+			want = "ok"
+		}
+		if (name == "nothing") != entry.Allowed() {
+			t.Errorf("%s: ranked as %q", name, want)
+		}
+		for _, m := range Of("/c", s).Members {
+			if m.Incarnation == "b-1" && m.Health != want {
+				t.Errorf("%s: the health is %q, not %q", name, m.Health, want)
+			}
 		}
 	}
 }

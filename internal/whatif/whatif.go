@@ -133,10 +133,7 @@ func carriedOut(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
 
 // leader is who holds leadership, or is about to.
 func leader(s cluster.Snapshot) cluster.Member {
-	if !s.Elected.Readable() {
-		return cluster.Member{}
-	}
-	if s.Acquired() && s.Fence.Record.State != cluster.FenceHeld && s.Fence.Record.State != cluster.FenceReady {
+	if !s.Elected.Readable() || s.Ended() {
 		return cluster.Member{}
 	}
 	m, _ := s.Member(s.Elected.Record.Incarnation)

@@ -1,0 +1,58 @@
+package status
+
+import (
+	"fmt"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// viewMember returns the view of a member. inForce is the digest of the policy in force, "" if that is not known.
+func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce string) Member {
+	n := m.Node.Record
+	return Member{
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(s, m),
+		Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
+		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Why: lastVerdict(s, m),
+	}
+}
+
+// health returns ok, or why the member is not eligible whatever the policy.
+func health(s cluster.Snapshot, m cluster.Member) string {
+	for _, x := range exclusions(s) {
+		if x.Node == m.ID && !x.Served {
+			return x.Words()
+		}
+	}
+	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
+		return err.Error()
+	}
+	return "ok"
+}
+
+func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
+	list := []string{}
+	holds := s.Current.Readable() && s.Current.Record.Incarnation == m.Name
+	switch elected := s.Elected.Readable() && s.Elected.Record.Incarnation == m.Name && !s.Ended(); {
+	case holds && s.Current.Record.State == cluster.CurrentReady:
+		list = append(list, "leader")
+	case holds || elected:
+		list = append(list, "candidate")
+	}
+	if elector {
+		list = append(list, "elector")
+	}
+	return list
+}
+
+// lastVerdict returns what the last decision recorded for the member, "" if it has joined since.
+func lastVerdict(s cluster.Snapshot, m cluster.Member) string {
+	for _, v := range s.Elected.Record.Ranking {
+		if v.Incarnation == m.Name && v.Rank > 0 {
+			return fmt.Sprintf("%d. %s", v.Rank, v.Why)
+		} else if v.Incarnation == m.Name {
+			return v.Why
+		}
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// describePolicy describes the policy in force, and what is wrong with it.
+func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
+	if !s.Policy.Readable() {
+		return
+	}
+	rec := s.Policy.Record
+	what := rec.Type
+	switch {
+	case len(rec.Strategies) > 0:
+		what = fmt.Sprintf("%d strategies, else %s", len(rec.Strategies), rec.Type)
+	case len(rec.Rank) > 0:
+		what = "rank " + strings.Join(rec.Rank, ", ")
+	}
+	g.Policy = fmt.Sprintf("%s, revision %d, published by %s", what, rec.Revision, rec.By)
+	compiled, err := policies.Compile(rec)
+	if err != nil {
+		g.Problems = append(g.Problems, "the policy in force cannot be used, each elector ranks by its own configuration: "+err.Error())
+		return
+	}
+	g.Problems = append(g.Problems, compiled.Problems(s.Members)...)
+	var drifted []string
+	for _, m := range g.Members {
+		if m.Drift {
+			drifted = append(drifted, m.Node)
+		}
+	}
+	if len(drifted) > 0 {
+		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (see 'zkelectd policy diff')", strings.Join(drifted, ", ")))
+	}
+}
+
+// describeDamage adds the records that cannot be read, and the consequences, to the problems. That no leader has been elected yet
+// is not a problem.
+func (g *Group) describeDamage(s cluster.Snapshot) {
+	add := func(err error, consequence string) {
+		if err != nil {
+			g.Problems = append(g.Problems, err.Error()+consequence)
+		}
+	}
+	leadership := func(err, newer error) {
+		switch {
+		case errors.Is(err, cluster.ErrNeverWritten):
+		case newer != nil:
+			add(err, ", or stop its daemon: until then it neither elects nor takes over")
+		default:
+			add(err, "")
+		}
+	}
+	leadership(s.Elected.Err, s.Elected.Newer())
+	leadership(s.Fence.Err, s.Fence.Newer())
+	leadership(s.Current.Err, s.Current.Newer())
+	operators := func(err, newer error, damaged string) {
+		if newer != nil {
+			damaged = ": until then policy moves nobody"
+		}
+		add(err, damaged)
+	}
+	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so that nobody is moved by policy, and elections follow each elector's own "+
+		"configuration; 'zkelectd repair policy' repairs it")
+	operators(s.Control.Err, s.Control.Newer(), ": what operators have asked for is damaged, so that nobody is moved by policy; 'zkelectd repair control' empties it")
+}
+
+// describeRefusedReloads adds the members that run with an older configuration than their files to the problems.
+func (g *Group) describeRefusedReloads(s cluster.Snapshot) {
+	for _, m := range s.Members {
+		if why := m.Node.Record.Refused; why != "" {
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, since its file is refused: %s", m.ID, why))
+		}
+	}
+}

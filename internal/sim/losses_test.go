@@ -93,7 +93,7 @@ func (s *session) refused() {
 	s.reconnect()
 }
 
-// prepare creates the persistent znodes, as zkstore.Prepare does, and then registers.
+// prepare creates the persistent znodes, as zkstore.EnsureTree does, and then registers.
 func (h *host) prepare(s *session, paths []string) {
 	if len(paths) == 0 {
 		h.try(s)

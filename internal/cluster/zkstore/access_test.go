@@ -61,12 +61,12 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	credential := write("credential", "user:hunter2", 0o440)
 	credential.Systemd = true
 	if err := (Access{Auth: credential}).Check(); err != nil {
-		t.Errorf("of systemd: %v", err)
+		t.Errorf("systemd credential: %v", err)
 	}
 	if err := (Access{}).Check(); err != nil {
-		t.Errorf("none: %v", err)
+		t.Errorf("no file: %v", err)
 	}
-	// The units have an empty one stand in for a file that is not there: that is nobody, who can't own a closed tree.
+	// The units pass an empty credential if the file does not exist. It has no identity, so it cannot own a private tree.
 	nobody := write("nothing", "", 0o440)
 	nobody.Systemd = true
 	if who, err := nobody.read(); err != nil || len(who.all) > 0 || !strings.Contains(who.deniedHint(), nobody.Path+" is empty") {
@@ -78,11 +78,11 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	contains(t, Access{Auth: nobody, ACL: ACLPrivate}.Check(), `zookeeper.acl: "private" needs credentials`, nobody.Path+" is empty")
 	contains(t, Access{ACL: ACLPrivate}.Check(), `zookeeper.acl: "private" needs zookeeper.auth.file`)
 	if _, err := Open(t.Context(), Options{Servers: []string{shared.Addr()}, Timeout: time.Second, Access: Access{Auth: nobody, ACL: ACLReadable}}); err == nil {
-		t.Error("nobody opens a session that is to own what it creates")
+		t.Error("a session without identities opened although its ACL is private")
 	}
 }
 
-// lines makes n different lines.
+// lines returns n different lines.
 func lines(n int, begin string) string {
 	var b strings.Builder
 	for i := range n {
@@ -91,9 +91,9 @@ func lines(n int, begin string) string {
 	return b.String()
 }
 
-// What is kept for closing a session later names the file, and does not hold what is in it.
-func TestAccessIsKeptWithoutTheSecret(t *testing.T) {
-	a := Access{Auth: secret(t, "user:hunter2"), ACL: ACLPrivate}
+// The stored access, for closing a session later, names the credentials file but does not contain the credentials.
+func TestAccessContainsNoSecret(t *testing.T) {
+	a := Access{Auth: credentialsFile(t, "user:hunter2"), ACL: ACLPrivate}
 	data, err := json.Marshal(a)
 	if err != nil || strings.Contains(string(data), "hunter2") {
 		t.Errorf("%s, %v", data, err)
@@ -104,22 +104,22 @@ func TestAccessIsKeptWithoutTheSecret(t *testing.T) {
 	}
 }
 
-// Where a server serves nobody who has not said who he is, that holds for whoever closes a session as well.
+// If a server requires authentication, closing a session from outside needs it too.
 func TestServerThatEnforcesAuthentication(t *testing.T) {
 	strict, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { strict.Stop() })
-	access := Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
+	access := Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
 	servers := []string{strict.Addr()}
 	s := open(t, Options{Servers: servers, Access: access})
 	p := root(t, s)
-	furnish(t, s, p)
+	createAllZnodes(t, s, p)
 	e := SessionHandle{Servers: servers, Session: s.SessionID(), Password: s.Password()}
-	s.end(errors.New("dead")) // alive, it would take its session back
+	s.end(errors.New("dead")) // alive, it would reattach to its session
 	if err := CloseSession(t.Context(), e); err == nil {
-		t.Fatal("the server lets anybody close a session: this test has no subject")
+		t.Fatal("the server lets unauthenticated clients close a session: this test checks nothing")
 	}
 	e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone")
 	contains(t, CloseSession(t.Context(), e), "cannot close session", "gone cannot be read")
@@ -132,19 +132,19 @@ func TestServerThatEnforcesAuthentication(t *testing.T) {
 	}
 }
 
-// ZooKeeper makes a session's password from its id, which everybody may see on an ephemeral: so whoever reaches a server
-// can close any session. docs/security.md warns of it; this says whether that still holds.
-func TestSessionPasswordsAreNoSecret(t *testing.T) {
-	s := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}})
+// ZooKeeper computes a session's password from its id, which any client can see on an ephemeral, so anyone who can reach a
+// server can close any session. docs/security.md warns about it; this test checks that it is still true.
+func TestSessionPasswordIsGuessable(t *testing.T) {
+	s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
 	p := root(t, s)
-	furnish(t, s, p)
+	createAllZnodes(t, s, p)
 	stranger := open(t, Options{})
 	exists, stat, err := stranger.zk.Exists(p.Current())
 	if err != nil || !exists {
 		t.Fatal(exists, err)
 	}
-	s.end(errors.New("dead")) // alive, it could take its session back in time
+	s.end(errors.New("dead")) // alive, it could reattach to its session in time
 	if err := CloseSession(t.Context(), SessionHandle{Servers: []string{shared.Addr()}, Session: stat.EphemeralOwner, Password: zkserver.SessionPassword(stat.EphemeralOwner)}); err != nil {
-		t.Errorf("the password was not guessed (%v): docs/security.md can be milder", err)
+		t.Errorf("the computed password is wrong (%v): docs/security.md can drop its warning", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// secret makes a file with credentials.
-func secret(t *testing.T, text string) AuthFile {
+// credentialsFile writes a credentials file.
+func credentialsFile(t *testing.T, text string) AuthFile {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "auth")
 	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
@@ -23,8 +23,8 @@ func secret(t *testing.T, text string) AuthFile {
 	return AuthFile{Path: path}
 }
 
-// furnish makes every znode that a group can have, as its daemons do, and returns the paths.
-func furnish(t *testing.T, s *Session, p cluster.Paths) []string {
+// createAllZnodes creates every znode that a group can have, as its daemons do, and returns the paths.
+func createAllZnodes(t *testing.T, s *Session, p cluster.Paths) []string {
 	t.Helper()
 	in, err := Register(t.Context(), s, p, cluster.Node{ID: "n1"})
 	if err != nil {
@@ -41,21 +41,21 @@ func furnish(t *testing.T, s *Session, p cluster.Paths) []string {
 		p.Elected(), p.Policy(), p.Control(), p.History(), p.Current()}
 }
 
-func TestStrangersAreKeptOut(t *testing.T) {
-	auth := secret(t, "zkelectd:right")
+func TestUnauthorizedClientsAreDenied(t *testing.T) {
+	auth := credentialsFile(t, "zkelectd:right")
 	for _, acl := range []ACL{ACLPrivate, ACLReadable} {
 		t.Run(string(acl), func(t *testing.T) {
 			access := Access{Auth: auth, ACL: acl}
 			creator := open(t, Options{Access: access})
 			p := root(t, creator)
-			all := furnish(t, creator, p)
-			wrong := secret(t, "zkelectd:wrong")
+			all := createAllZnodes(t, creator, p)
+			wrong := credentialsFile(t, "zkelectd:wrong")
 			for who, s := range map[string]*Session{
-				"without credentials": open(t, Options{}),
-				"with another word":   open(t, Options{Access: Access{Auth: wrong, ACL: acl}}),
+				"without credentials":   open(t, Options{}),
+				"with another password": open(t, Options{Access: Access{Auth: wrong, ACL: acl}}),
 			} {
 				advice := "zookeeper.auth.file"
-				if who == "with another word" {
+				if who == "with another password" {
 					advice = wrong.Path
 				}
 				refused := func(what, path string, err error) {
@@ -79,27 +79,27 @@ func TestStrangersAreKeptOut(t *testing.T) {
 						_, err = s.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path + "/evil", Data: []byte("x")})
 						refused("creates below", path, err)
 					}
-					if path != p.Root { // its parent is anybody's, but it has children
+					if path != p.Root { // its parent is open, but it has children
 						_, err = s.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
 						refused("deletes", path, err)
 					}
 				}
 			}
-			// The others of the group may do all that the creator may.
+			// Other members of the group have the same permissions as the creator.
 			friend := open(t, Options{Access: access})
 			for i := len(all) - 1; i > 3; i-- {
 				if _, err := friend.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: all[i], Version: cluster.AnyVersion}); err != nil {
-					t.Errorf("a friend can't delete %s: %v", all[i], err)
+					t.Errorf("another member cannot delete %s: %v", all[i], err)
 				}
 			}
 		})
 	}
 }
 
-func TestWrongPasswordIsToldOfWhereTheTreeIsClosed(t *testing.T) {
-	creator := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}})
+func TestWrongPasswordErrorHasAHint(t *testing.T) {
+	creator := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
 	p := root(t, creator)
-	impostor := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:hunter2"), ACL: ACLPrivate}})
+	impostor := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:hunter2"), ACL: ACLPrivate}})
 	err := EnsureTree(t.Context(), impostor, p)
 	contains(t, err, "cannot read znode "+p.Root, "not permitted", `user "zkelectd" from zookeeper.auth.file `, "password")
 	if strings.Contains(err.Error(), "hunter2") {
@@ -109,11 +109,11 @@ func TestWrongPasswordIsToldOfWhereTheTreeIsClosed(t *testing.T) {
 	contains(t, err, "create "+p.Node("n1"), "its parent "+p.Nodes(), "zookeeper.auth.file")
 }
 
-// A member that nobody else can read must not blind the elector.
-func TestMemberThatMayNotBeReadIsNotInTheWay(t *testing.T) {
+// A member that others may not read must not keep the elector from reading the rest.
+func TestUnreadableMemberDoesNotBlockOthers(t *testing.T) {
 	p := root(t, open(t, Options{}))
 	elector := join(t, p, "elector")
-	closedOff := open(t, Options{Access: Access{Auth: secret(t, "somebody:else"), ACL: ACLPrivate}})
+	closedOff := open(t, Options{Access: Access{Auth: credentialsFile(t, "somebody:else"), ACL: ACLPrivate}})
 	if _, err := Register(t.Context(), closedOff, p, cluster.Node{ID: "closed"}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestMemberThatMayNotBeReadIsNotInTheWay(t *testing.T) {
 }
 
 func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
-	auth := secret(t, "zkelectd:right")
+	auth := credentialsFile(t, "zkelectd:right")
 	free := open(t, Options{})
 	p := root(t, free)
 	owner := open(t, Options{Access: Access{Auth: auth, ACL: ACLReadable}})
@@ -148,15 +148,15 @@ func TestAuditNamesZnodesWithAnotherACL(t *testing.T) {
 	}
 	own := root(t, owner)
 	if found, err = owner.AuditACLs(t.Context(), own); err != nil || len(found.Mismatched) != 0 || found.Advice != "" || found.Open {
-		t.Errorf("a tree as it should be: %+v, %v", found, err)
+		t.Errorf("a correct tree: %+v, %v", found, err)
 	}
 	_, err = free.AuditACLs(t.Context(), root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}})))
 	contains(t, err, "cannot read the ACL of znode /test", "zookeeper.auth.file")
 }
 
-// A command is often given the credentials alone. What it creates must be no way in.
-func TestAdoptedACL(t *testing.T) {
-	auth := secret(t, "zkelectd:right")
+// A command often has only the credentials configured. The znodes that it creates must not be open.
+func TestAdoptACL(t *testing.T) {
+	auth := credentialsFile(t, "zkelectd:right")
 	p := root(t, open(t, Options{Access: Access{Auth: auth, ACL: ACLPrivate}}))
 	command := open(t, Options{Access: Access{Auth: auth}})
 	if err := command.AdoptACL(t.Context(), p.Root); err != nil {
@@ -165,19 +165,19 @@ func TestAdoptedACL(t *testing.T) {
 	if _, err := command.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: p.Control(), Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	stranger := open(t, Options{})
-	if _, _, err := stranger.Get(t.Context(), p.Control(), false); !errors.Is(err, cluster.ErrNoAuth) {
-		t.Errorf("a stranger reads it: %v", err)
+	outsider := open(t, Options{})
+	if _, _, err := outsider.Get(t.Context(), p.Control(), false); !errors.Is(err, cluster.ErrNoAuth) {
+		t.Errorf("an unauthorized client reads it: %v", err)
 	}
-	contains(t, stranger.AdoptACL(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
-	if err := stranger.AdoptACL(t.Context(), "/no/such/root"); err != nil {
-		t.Errorf("a root that is not there: %v", err)
+	contains(t, outsider.AdoptACL(t.Context(), p.Root), "cannot read the ACL of znode "+p.Root)
+	if err := outsider.AdoptACL(t.Context(), "/no/such/root"); err != nil {
+		t.Errorf("a root that does not exist: %v", err)
 	}
 }
 
-// In an open tree one setAcl by a stranger locks the group out, and only ZooKeeper's superuser can undo it, as
+// In an open tree, any client can lock the group out with one setAcl, and only ZooKeeper's superuser can undo that, as
 // docs/operations.md says.
-func TestALockedOutGroupNeedsTheSuperuser(t *testing.T) {
+func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
 	super := zk.DigestACL(zk.PermAll, "super", "hunter2")[0].ID
 	server, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"DigestAuthenticationProvider.superDigest=" + super}})
 	if err != nil {
@@ -187,23 +187,23 @@ func TestALockedOutGroupNeedsTheSuperuser(t *testing.T) {
 	servers := []string{server.Addr()}
 	member := open(t, Options{Servers: servers})
 	p := root(t, member)
-	stranger := open(t, Options{Servers: servers, Access: Access{Auth: secret(t, "stranger:secret"), ACL: ACLPrivate}})
+	outsider := open(t, Options{Servers: servers, Access: Access{Auth: credentialsFile(t, "outsider:secret"), ACL: ACLPrivate}})
 	register := func() error {
 		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1"})
 		return err
 	}
-	if _, err := stranger.zk.SetACL(p.Election(), stranger.createACL(), -1); err != nil {
+	if _, err := outsider.zk.SetACL(p.Election(), outsider.createACL(), -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = member.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {
-		t.Fatalf("a member undoes it itself: %v", err)
+		t.Fatalf("a member could undo it: %v", err)
 	}
 	contains(t, register(), "not permitted by the znode's ACL, that of its parent "+p.Election())
-	operator := open(t, Options{Servers: servers, Access: Access{Auth: secret(t, "super:hunter2")}})
+	operator := open(t, Options{Servers: servers, Access: Access{Auth: credentialsFile(t, "super:hunter2")}})
 	if _, err := operator.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); err != nil {
 		t.Fatal(err)
 	}
 	if err := register(); err != nil {
-		t.Errorf("the superuser does not undo it: %v", err)
+		t.Errorf("the superuser could not undo it: %v", err)
 	}
 }

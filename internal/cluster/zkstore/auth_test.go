@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// mutedAuth is a connection that breaks when credentials are written to it, while broken.
-type mutedAuth struct {
+// failingAuthConn is a connection that fails when credentials are written to it while broken is set.
+type failingAuthConn struct {
 	net.Conn
 	broken *atomic.Bool
 	failed *atomic.Int32
 }
 
-func (c mutedAuth) Write(b []byte) (int, error) {
+func (c failingAuthConn) Write(b []byte) (int, error) {
 	const opAuth = 100
 	if c.broken.Load() && len(b) >= 12 && int32(binary.BigEndian.Uint32(b[8:])) == opAuth {
 		c.failed.Add(1)
@@ -26,21 +26,20 @@ func (c mutedAuth) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Told of credentials that could not be sent on a reconnect, the library deadlocks for good and leaves a goroutine
-// behind, which TestMain would find.
-func TestCredentialsThatCannotBeSentDoNotHang(t *testing.T) {
+// If sending credentials fails on a reconnect, the library deadlocks and leaks a goroutine, which TestMain would detect.
+func TestFailedAuthWriteDoesNotHang(t *testing.T) {
 	var broken atomic.Bool
 	var failed atomic.Int32
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Access: Access{Auth: secret(t, "zkelectd:secret"), ACL: ACLPrivate},
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 30 * time.Second, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate},
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return mutedAuth{conn, &broken, &failed}, err
+			return failingAuthConn{conn, &broken, &failed}, err
 		}})
 	p := root(t, s)
 	broken.Store(true)
 	px.cut()
-	eventually(t, "a failed sending of credentials", func() bool { return failed.Load() > 0 })
+	eventually(t, "a failed write of credentials", func() bool { return failed.Load() > 0 })
 	broken.Store(false)
 	eventually(t, "a read as the creator", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -59,6 +58,6 @@ func TestRefusedCredentialsEndOpen(t *testing.T) {
 	_, err := Open(ctx, Options{Servers: []string{shared.Addr()}, Timeout: 5 * time.Second, identities: identities{all: []identity{{scheme: "nonsense", secret: []byte("secret")}}}})
 	contains(t, err, "refused the nonsense credentials")
 	if ctx.Err() != nil {
-		t.Error("it took until the deadline")
+		t.Error("Open returned only at the deadline")
 	}
 }

@@ -12,19 +12,19 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// follower is a collector over a scene, which notes what is read, and where reads can be made to fail.
-type follower struct {
-	*scene
+// fakeSource is a collector over a scene that records the reads and can make them fail.
+type fakeSource struct {
+	*raceSource
 	collector *Collector
 	log       strings.Builder
 	reads     []string
-	watched   map[string]bool // of the last reads
+	watched   map[string]bool // by the last reads
 	failing   map[string]error
-	lost      bool // all hints are
+	lost      bool // all hints are lost
 }
 
-func newFollower(t *testing.T) *follower {
-	f := &follower{scene: newScene(t), failing: make(map[string]error), watched: make(map[string]bool)}
+func newFollower(t *testing.T) *fakeSource {
+	f := &fakeSource{raceSource: newRaceSource(t), failing: make(map[string]error), watched: make(map[string]bool)}
 	f.collector = NewCollector(CollectorOptions{
 		Source: f, Paths: f.p, Self: f.self, Session: f.SessionID(), Clock: func() time.Duration { return 1 },
 		Log: slog.New(slog.NewTextHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -32,14 +32,14 @@ func newFollower(t *testing.T) *follower {
 	return f
 }
 
-// newElector is a follower whose predecessor has gone.
-func newElector(t *testing.T) *follower {
+// newElector returns a follower whose predecessor is gone.
+func newElector(t *testing.T) *fakeSource {
 	f := newFollower(t)
 	f.leave("elector-n_0000000000")
 	return f
 }
 
-func (f *follower) Read(ctx context.Context, reads []*Read) {
+func (f *fakeSource) Read(ctx context.Context, reads []*Read) {
 	for _, r := range reads {
 		f.reads = append(f.reads, strings.TrimPrefix(r.Path, f.p.Root+"/"))
 		f.watched[r.Path] = r.Watch
@@ -47,21 +47,21 @@ func (f *follower) Read(ctx context.Context, reads []*Read) {
 			r.Err = err
 			continue
 		}
-		f.scene.Read(ctx, []*Read{r})
+		f.raceSource.Read(ctx, []*Read{r})
 	}
 }
 
-func (f *follower) TakeHints() cluster.Hints {
+func (f *fakeSource) TakeHints() cluster.Hints {
 	if f.lost {
 		f.lost = false
-		f.scene.TakeHints()
+		f.raceSource.TakeHints()
 		return cluster.Hints{All: true}
 	}
-	return f.scene.TakeHints()
+	return f.raceSource.TakeHints()
 }
 
-// join registers another daemon, leave has one go with its incarnation.
-func (f *follower) join(id string) cluster.Incarnation {
+// join registers another daemon; leave deletes a daemon's node and incarnation.
+func (f *fakeSource) join(id string) cluster.Incarnation {
 	f.t.Helper()
 	in, err := Register(f.t.Context(), f.admin, f.p, cluster.Node{ID: id})
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *follower) join(id string) cluster.Incarnation {
 	return in
 }
 
-func (f *follower) leave(incarnation string) {
+func (f *fakeSource) leave(incarnation string) {
 	f.t.Helper()
 	in, err := cluster.ParseIncarnation(incarnation)
 	if err != nil {
@@ -80,23 +80,23 @@ func (f *follower) leave(incarnation string) {
 		cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node(in.ID), Version: cluster.AnyVersion})
 }
 
-func (f *follower) set(path string, data string) {
+func (f *fakeSource) set(path string, data string) {
 	f.t.Helper()
 	f.do(cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte(data)})
 }
 
-func (f *follower) create(path string) {
+func (f *fakeSource) create(path string) {
 	f.t.Helper()
 	f.do(cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte("{}")})
 }
 
-// collects brings the snapshot up to date, which must be possible, and checks what was read for it.
-func (f *follower) collects(what string, want ...string) cluster.Snapshot {
+// collects updates the snapshot, which must succeed, and checks which paths were read.
+func (f *fakeSource) collects(what string, want ...string) cluster.Snapshot {
 	f.t.Helper()
 	f.reads = nil
 	snap, complete := f.collector.Collect(f.t.Context())
 	if !complete {
-		f.t.Errorf("%s: not all could be read", what)
+		f.t.Errorf("%s: incomplete", what)
 	}
 	slices.Sort(f.reads)
 	slices.Sort(want)
@@ -106,12 +106,12 @@ func (f *follower) collects(what string, want ...string) cluster.Snapshot {
 	return snap
 }
 
-// Whoever is neither elected nor the elector reads and watches its own registration, the one before it, and elected.
-func TestWhatAFollowerReads(t *testing.T) {
+// A daemon that is neither elected nor the elector reads and watches its own registration, its predecessor and elected.
+func TestFollowerReads(t *testing.T) {
 	f := newFollower(t)
 	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"))
 	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a"}
-	first := append(slices.Clone(own), "election", "election/elector-n_0000000000", "election/elector-n_0000000000") // with a watch then
+	first := append(slices.Clone(own), "election", "election/elector-n_0000000000", "election/elector-n_0000000000") // the second time with a watch
 	if snap := f.collects("at first", first...); snap.Elector || snap.Leadership || snap.SelfLost || snap.Elected.Record.Term != 6 {
 		t.Errorf("%+v", snap)
 	}
@@ -161,13 +161,13 @@ func TestWhatAFollowerReads(t *testing.T) {
 		t.Errorf("%+v", snap)
 	}
 	if f.log.Len() != 0 {
-		t.Errorf("nothing is wrong, and the log says %s", f.log.String())
+		t.Errorf("nothing is wrong, but the log is %s", f.log.String())
 	}
 }
 
-// Whoever holds current has to know about leadership until it is gone, whoever is elected; and whether the holder of the fence
-// lives is known of this moment only.
-func TestWhatAHolderReads(t *testing.T) {
+// The holder of current needs the fence and current until current is gone, even if another member is elected. Whether the
+// fence's holder is alive is read again each time.
+func TestHolderReads(t *testing.T) {
 	f := newFollower(t)
 	current := cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}"), Ephemeral: true}
 	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceHeld, f.self.Name))
@@ -191,8 +191,8 @@ func TestWhatAHolderReads(t *testing.T) {
 	}
 }
 
-// Nor is a holder judged by what could not be read the second time.
-func TestAHolderIsNotJudgedByWhatCannotBeRead(t *testing.T) {
+// A failed second read says nothing about the holder.
+func TestHolderIsNotJudgedByFailedReads(t *testing.T) {
 	for _, path := range []string{"leader", "leader/current"} {
 		f := newFollower(t)
 		f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceHeld, f.self.Name))
@@ -209,8 +209,8 @@ func TestAHolderIsNotJudgedByWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The elector watches everybody, and reads only what has changed.
-func TestWhatTheElectorReads(t *testing.T) {
+// The elector watches all members, and reads only what has changed.
+func TestElectorReads(t *testing.T) {
 	f := newElector(t)
 	b := f.join("b")
 	f.do(f.elect(cluster.OpCreate, 6, b.Name))
@@ -266,8 +266,8 @@ func TestWhatTheElectorReads(t *testing.T) {
 	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy")
 }
 
-// A refusal is told to people once, until it is over; what passes by itself is not, nor the end of the session.
-func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
+// A permission error is logged as an error once, until a read succeeds. Transient failures and the end of the session are not.
+func TestFailedReadsAreRetried(t *testing.T) {
 	f := newFollower(t)
 	failed := func(what string, err error, level string) {
 		t.Helper()
@@ -278,7 +278,7 @@ func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
 			t.Errorf("%s: complete", what)
 		}
 		if text := f.log.String(); strings.Count(text, "level=") != min(1, len(level)) || !strings.Contains(text, level) || level != "" && !strings.Contains(text, f.p.Elected()) {
-			t.Errorf("%s: the log says %q, not at %q", what, text, level)
+			t.Errorf("%s: the log is %q, not at level %q", what, text, level)
 		}
 	}
 	failed("no connection", cluster.ErrNotSent, "DEBUG")
@@ -294,19 +294,20 @@ func TestWhatCannotBeReadIsReadAgain(t *testing.T) {
 	f.reads, f.failing[f.p.Incarnation(f.self.Name)] = nil, cluster.ErrNotSent
 	f.before[f.p.Node("a")] = func() { f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009")) }
 	if _, complete := f.collector.Collect(t.Context()); complete || len(f.reads) != 3 || len(f.before) != 0 {
-		t.Errorf("a failure is not waited out: %t, %q", complete, f.reads) // though elected has changed
+		t.Errorf("reads went on after a failure: %t, %q", complete, f.reads) // though elected has changed
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f.log.Reset()
 	f.failing[f.p.Elected()] = cluster.ErrNotSent
 	if _, complete := f.collector.Collect(ctx); complete || f.log.Len() != 0 {
-		t.Errorf("nobody waits for it any more: %t, %s", complete, f.log.String())
+		t.Errorf("nothing waits for it any more: %t, %s", complete, f.log.String())
 	}
 }
 
-// Whatever an elector can't read, it does not decide; but for a single member, who is in nobody's way.
-func TestAnElectorThatCannotReadAll(t *testing.T) {
+// An elector that cannot read something gets no complete snapshot, and so does not decide. A single unreadable member is the
+// exception: it must not block the others.
+func TestElectorWithFailedReads(t *testing.T) {
 	f := newElector(t)
 	f.join("b")
 	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"), f.fence(cluster.FenceReady, "x-n_0000000009"))
@@ -319,7 +320,7 @@ func TestAnElectorThatCannotReadAll(t *testing.T) {
 			f.failing = map[string]error{path: err}
 			snap, complete := f.collector.Collect(t.Context())
 			if before := []string{f.p.Leader(), f.p.Current(), f.p.Incarnation("x-n_0000000009")}; snap.Elector && slices.Contains(before, path) {
-				t.Errorf("%s, %v: it is the elector without having read that", path, err)
+				t.Errorf("%s, %v: it became the elector without reading that", path, err)
 			}
 			if complete != (path == f.p.Node("b") && err == cluster.ErrNoAuth) {
 				t.Errorf("%s, %v: complete: %t: %+v", path, err, complete, snap)
@@ -339,12 +340,12 @@ func TestAnElectorThatCannotReadAll(t *testing.T) {
 	if m := snap.Members[1]; m.Node.Readable() || !m.Node.Exists || !errors.Is(m.Node.Err, cluster.ErrNoAuth) || !strings.Contains(m.Node.Err.Error(), f.p.Node("b")) {
 		t.Errorf("%+v", m)
 	}
-	// Of two failures the one that is no consequence is told.
+	// Of two failures, the one that is not a consequence of the other is logged.
 	f.collector = NewCollector(f.collector.opt)
 	f.failing = map[string]error{f.p.Elected(): context.Canceled, f.p.Node("a"): cluster.ErrNotSent, f.p.Incarnation(f.self.Name): cluster.ErrUnknown}
 	f.log.Reset()
 	f.collector.Collect(t.Context())
 	if text := f.log.String(); !strings.Contains(text, "cannot read znode "+f.p.Incarnation(f.self.Name)) {
-		t.Errorf("the log says %s", text)
+		t.Errorf("the log is %s", text)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func gone(t *testing.T, path string) bool {
+func isMissing(t *testing.T, path string) bool {
 	t.Helper()
 	_, _, err := open(t, Options{}).Get(t.Context(), path, false)
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
@@ -21,7 +21,7 @@ func gone(t *testing.T, path string) bool {
 	return err != nil
 }
 
-// Whatever has become of the connection, Close ends the session on the server.
+// Close ends the session on the server regardless of the state of the connection.
 func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
 	for name, hurt := range map[string]func(*testing.T, *proxy, *Session, cluster.Paths){
 		"connected": func(*testing.T, *proxy, *Session, cluster.Paths) {},
@@ -31,7 +31,7 @@ func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
 			eventually(t, "the loss of the connection", func() bool { return !s.Connected() })
 			px.set(false, false)
 		},
-		"over, as a write got no reply": func(t *testing.T, px *proxy, s *Session, p cluster.Paths) {
+		"ended by a write without a reply": func(t *testing.T, px *proxy, s *Session, p cluster.Paths) {
 			px.set(true, false)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -50,14 +50,14 @@ func TestCloseEndsTheSessionOnTheServer(t *testing.T) {
 			}
 			hurt(t, px, s, p)
 			closeSession(t, s)
-			if !gone(t, p.Root+"/mine") || !gone(t, p.Root+"/late") {
-				t.Error("the ephemerals are there after Close")
+			if !isMissing(t, p.Root+"/mine") || !isMissing(t, p.Root+"/late") {
+				t.Error("the ephemerals exist after Close")
 			}
 		})
 	}
 }
 
-func TestCloseThatNobodyConfirmsSaysSo(t *testing.T) {
+func TestUnconfirmedCloseReturnsAnError(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 2 * time.Second})
 	px.set(false, true)
@@ -67,8 +67,8 @@ func TestCloseThatNobodyConfirmsSaysSo(t *testing.T) {
 	px.set(false, false)
 }
 
-// A write that need not be sent must not cost the session, and with it leadership.
-func TestWriteWithoutTimeIsNotSent(t *testing.T) {
+// A write that was not sent must not end the session, and with it leadership.
+func TestWriteWithExpiredContextIsNotSent(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,12 +79,12 @@ func TestWriteWithoutTimeIsNotSent(t *testing.T) {
 	}
 }
 
-// refuse answers closeSession with an error code.
-func refuse(s *scripted, c net.Conn) {
+// refuseClose is a server that answers closeSession with an error code.
+func refuseClose(s *scriptedServer, c net.Conn) {
 	if s.greet(c, 0x1234) != nil {
 		return
 	}
-	req, err := packet(c)
+	req, err := readPacket(c)
 	if err != nil {
 		return
 	}
@@ -95,13 +95,13 @@ func refuse(s *scripted, c net.Conn) {
 	c.Write(binary.BigEndian.AppendUint32(b, uint32(code)))
 }
 
-func TestRefusedCloseSessionIsNoSuccess(t *testing.T) {
-	server := script(t, refuse)
+func TestRefusedCloseSessionReturnsAnError(t *testing.T) {
+	server := newScriptedServer(t, refuseClose)
 	contains(t, CloseSession(t.Context(), SessionHandle{Servers: []string{server.addr}, Session: 0x1234, Password: make([]byte, passwordLen)}), "-118", server.addr)
 }
 
 func TestCloseSessionTriesTheOtherServers(t *testing.T) {
-	server := script(t, silent)
+	server := newScriptedServer(t, staySilent)
 	s := open(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
@@ -110,8 +110,8 @@ func TestCloseSessionTriesTheOtherServers(t *testing.T) {
 	}
 }
 
-// slowClose is a connection whose closing takes long, as with TLS, and that counts what is written once it is told to.
-type slowClose struct {
+// slowCloseConn is a connection that takes long to close, as with TLS, and that counts writes once counting is enabled.
+type slowCloseConn struct {
 	net.Conn
 	closing chan struct{}
 	over    *atomic.Bool
@@ -119,28 +119,27 @@ type slowClose struct {
 	closes  *atomic.Int32
 }
 
-func (c slowClose) Write(b []byte) (int, error) {
+func (c slowCloseConn) Write(b []byte) (int, error) {
 	if c.over.Load() {
 		c.late.Add(1)
 	}
 	return c.Conn.Write(b)
 }
 
-func (c slowClose) Close() error {
+func (c slowCloseConn) Close() error {
 	c.closes.Add(1)
 	<-c.closing
 	return c.Conn.Close()
 }
 
-// A session that ends for this side only must not be closed on the server behind the caller's back: the child may still
-// run (S1).
+// A session that has ended only on this side must not be closed on the server without the caller: the work may still run (S1).
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	var late, closes atomic.Int32
 	var over atomic.Bool
 	closing := make(chan struct{})
 	s := open(t, Options{Timeout: 20 * time.Second, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return slowClose{conn, closing, &over, &late, &closes}, err
+		return slowCloseConn{conn, closing, &over, &late, &closes}, err
 	}})
 	p := root(t, s)
 	if _, err := s.Do(t.Context(), create(p.Root+"/mine", true)); err != nil {
@@ -153,13 +152,13 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 		s.end(errors.New("a write got no reply in time"))
 	}()
 	<-s.Done()
-	// The library is told to stop now, and wants to close the session while the socket is still open.
-	eventually(t, "its closeSession or the refusal", func() bool { return late.Load() > 0 || closes.Load() > 1 })
+	// The library now stops, and tries to close the session while the socket is still open.
+	eventually(t, "closeSession is sent or refused", func() bool { return late.Load() > 0 || closes.Load() > 1 })
 	if n := late.Load(); n != 0 {
 		t.Errorf("%d packets were sent after the end", n)
 	}
-	if gone(t, p.Root+"/mine") {
-		t.Error("the ephemeral vanished with the end of this side")
+	if isMissing(t, p.Root+"/mine") {
+		t.Error("the ephemeral vanished when the session ended on this side")
 	}
 	over.Store(false)
 	close(closing)

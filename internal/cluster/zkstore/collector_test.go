@@ -11,25 +11,25 @@ import (
 	"zkelectd/internal/cluster/clustertest"
 )
 
-// scene is a group in memory in which something happens between two reads of a collector.
-type scene struct {
-	*clustertest.Session // that reads
+// raceSource is an in-memory group in which something happens between two reads of a collector.
+type raceSource struct {
+	*clustertest.Session // the session that reads
 	t                    *testing.T
 	p                    cluster.Paths
 	admin                *clustertest.Session
 	self                 cluster.Incarnation
-	before               map[string]func() // done once, before a znode is read
-	late                 bool              // hints come after the collection
+	before               map[string]func() // called once, before a read of the znode
+	late                 bool              // hints arrive after the collection
 	hinting              bool
 }
 
-func newScene(t *testing.T) *scene {
+func newRaceSource(t *testing.T) *raceSource {
 	server := clustertest.NewServer()
-	s := &scene{Session: server.Connect(), t: t, p: cluster.Paths{Root: "/g"}, admin: server.Connect(), before: make(map[string]func())}
+	s := &raceSource{Session: server.Connect(), t: t, p: cluster.Paths{Root: "/g"}, admin: server.Connect(), before: make(map[string]func())}
 	for _, path := range s.p.Skeleton() {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: path})
 	}
-	if _, err := Register(t.Context(), s.admin, s.p, cluster.Node{ID: "elector"}); err != nil { // who reads more than once
+	if _, err := Register(t.Context(), s.admin, s.p, cluster.Node{ID: "elector"}); err != nil { // so that the collector reads more than once
 		t.Fatal(err)
 	}
 	var err error
@@ -39,24 +39,24 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-func (s *scene) do(ops ...cluster.Op) {
+func (s *raceSource) do(ops ...cluster.Op) {
 	s.t.Helper()
 	if _, err := s.admin.Do(s.t.Context(), ops...); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) elect(kind cluster.OpKind, term int64, incarnation string) cluster.Op {
+func (s *raceSource) elect(kind cluster.OpKind, term int64, incarnation string) cluster.Op {
 	return cluster.Op{Kind: kind, Path: s.p.Elected(), Version: cluster.AnyVersion, Data: cluster.Encode(&cluster.Elected{Term: term, Incarnation: incarnation})}
 }
 
-func (s *scene) fence(state cluster.FenceState, incarnation string) cluster.Op {
+func (s *raceSource) fence(state cluster.FenceState, incarnation string) cluster.Op {
 	f := cluster.Fence{Term: 5, Incarnation: incarnation, State: state}
 	return cluster.Op{Kind: cluster.OpSet, Path: s.p.Leader(), Version: cluster.AnyVersion, Data: cluster.Encode(&f)}
 }
 
-// Read implements [Source], one read after the other.
-func (s *scene) Read(ctx context.Context, reads []*Read) {
+// Read implements [Source]. It performs the reads one after the other.
+func (s *raceSource) Read(ctx context.Context, reads []*Read) {
 	for _, r := range reads {
 		if f := s.before[r.Path]; f != nil {
 			delete(s.before, r.Path)
@@ -70,64 +70,64 @@ func (s *scene) Read(ctx context.Context, reads []*Read) {
 	}
 }
 
-func (s *scene) TakeHints() cluster.Hints {
+func (s *raceSource) TakeHints() cluster.Hints {
 	if s.hinting = !s.hinting; s.late && !s.hinting {
 		return cluster.Hints{}
 	}
 	return s.Session.TakeHints()
 }
 
-func (s *scene) collect() cluster.Snapshot {
+func (s *raceSource) collect() cluster.Snapshot {
 	s.t.Helper()
 	c := NewCollector(CollectorOptions{
 		Source: s, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
 	})
 	snap, complete := c.Collect(s.t.Context())
 	if !complete {
-		s.t.Fatal("not all could be read")
+		s.t.Fatal("incomplete")
 	}
 	if len(s.before) > 0 {
-		s.t.Fatalf("not all of the scene was played: %v", s.before)
+		s.t.Fatalf("not all of the changes were made: %v", s.before)
 	}
 	return snap
 }
 
-// The decision changes after it was read and before the fence is: the versions of an elected that was deleted and made
-// anew begin again, so a transaction with what was read first could pass.
-func TestASnapshotIsOfOneMoment(t *testing.T) {
-	s := newScene(t)
+// The decision changes between the reads of elected and the fence. The versions of an elected that was deleted and created
+// again start over, so a transaction based on the first read could be applied.
+func TestSnapshotIsNotTorn(t *testing.T) {
+	s := newRaceSource(t)
 	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-n_0000000009"))
 	s.before[s.p.Current()] = func() {
 		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Elected(), Version: cluster.AnyVersion}, s.elect(cluster.OpCreate, 7, "b-n_0000000008"))
 	}
 	snap := s.collect()
 	if e := snap.Elected; e.Record.Term != 7 || e.Stat.Version != 0 {
-		t.Errorf("the decision of term %d (version %d) was taken for the present one", e.Record.Term, e.Stat.Version)
+		t.Errorf("the snapshot has the old decision of term %d (version %d)", e.Record.Term, e.Stat.Version)
 	}
 }
 
-// Nor is a change that comes when all three were read, but not yet the rest, left for later.
-func TestASnapshotIsOfItsLastMoment(t *testing.T) {
-	for name, change := range map[string]func(*scene){
-		"elected": func(s *scene) { s.do(s.elect(cluster.OpSet, 7, s.self.Name)) },
-		"fence":   func(s *scene) { s.do(s.fence(cluster.FenceRevoked, "x-n_0000000009")) },
-		"current": func(s *scene) { s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")}) },
+// A change that comes after elected, the fence and current were read, but before the rest is, is in the same snapshot.
+func TestSnapshotHasLateChanges(t *testing.T) {
+	for name, change := range map[string]func(*raceSource){
+		"elected": func(s *raceSource) { s.do(s.elect(cluster.OpSet, 7, s.self.Name)) },
+		"fence":   func(s *raceSource) { s.do(s.fence(cluster.FenceRevoked, "x-n_0000000009")) },
+		"current": func(s *raceSource) { s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")}) },
 	} {
-		s := newScene(t)
+		s := newRaceSource(t)
 		s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-n_0000000009"))
 		s.before[s.p.Election()] = func() { change(s) }
 		snap := s.collect()
 		if seen := map[string]bool{
 			"elected": snap.Elected.Record.Term == 7, "fence": snap.Fence.Record.State == cluster.FenceRevoked, "current": snap.Current.Exists,
 		}; !seen[name] {
-			t.Errorf("the change of %s is not seen", name)
+			t.Errorf("the change of %s is not in the snapshot", name)
 		}
 	}
 }
 
-// What was known of a leadership that was none of this daemon's business meanwhile is read again.
-func TestLeadershipIsReadAgainOnceItIsInScope(t *testing.T) {
-	s := newScene(t)
+// The fence and current are read again if this daemon needs them again.
+func TestLeadershipIsReadAgainWhenNeededAgain(t *testing.T) {
+	s := newRaceSource(t)
 	c := NewCollector(CollectorOptions{
 		Source: s, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -137,14 +137,15 @@ func TestLeadershipIsReadAgainOnceItIsInScope(t *testing.T) {
 		snap, complete := c.Collect(t.Context())
 		mine := who == s.self.Name
 		if !complete || snap.Leadership != mine || snap.Current.Exists != mine || snap.Fence.Exists != mine {
-			t.Errorf("%d: complete %v, in scope %v, current %v, fence %v", i, complete, snap.Leadership, snap.Current.Exists, snap.Fence.Exists)
+			t.Errorf("%d: complete %v, needed %v, current %v, fence %v", i, complete, snap.Leadership, snap.Current.Exists, snap.Fence.Exists)
 		}
 	}
 }
 
-// Whoever is missing from the list is lost, and no elector, although its own znode was there a moment ago.
-func TestWhoIsMissingFromTheListIsLost(t *testing.T) {
-	s := newScene(t)
+// A daemon that is missing from the list has lost its registration and is not the elector, even though its incarnation was
+// read a moment ago.
+func TestMemberMissingFromTheListIsLost(t *testing.T) {
+	s := newRaceSource(t)
 	s.before[s.p.Election()] = func() {
 		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation(s.self.Name), Version: cluster.AnyVersion})
 	}
@@ -153,9 +154,9 @@ func TestWhoIsMissingFromTheListIsLost(t *testing.T) {
 	}
 }
 
-// A RELEASE between the reading of the fence and that of current makes a holder of which current is not there.
-func TestAHolderIsJudgedByAFenceReadAfterwards(t *testing.T) {
-	s := newScene(t)
+// With a RELEASE between the reads of the fence and current, the first fence names a holder without current.
+func TestFenceIsReadAgainBeforeTheHolderIsJudged(t *testing.T) {
+	s := newRaceSource(t)
 	holder := s.self.Name
 	s.do(s.elect(cluster.OpCreate, 5, holder), s.fence(cluster.FenceReady, holder), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current()})
 	s.late = true
@@ -164,13 +165,13 @@ func TestAHolderIsJudgedByAFenceReadAfterwards(t *testing.T) {
 	}
 	snap := s.collect()
 	if snap.Fence.Record.State != cluster.FenceReleased || snap.FenceAlive {
-		t.Errorf("the fence is %s, its holder alive: %v; it had been released before current was read", snap.Fence.Record.State, snap.FenceAlive)
+		t.Errorf("the fence is %s, its holder alive: %v, although it was released before current was read", snap.Fence.Record.State, snap.FenceAlive)
 	}
 }
 
-// An ACQUIRE between the second reading of the fence and that of current: current is there again.
-func TestAHolderThatIsThereIsNotLookedFor(t *testing.T) {
-	s := newScene(t)
+// With an ACQUIRE between the second reads of the fence and current, current exists again.
+func TestHolderIsNotReadIfCurrentIsBack(t *testing.T) {
+	s := newRaceSource(t)
 	s.do(s.elect(cluster.OpCreate, 5, s.self.Name), s.fence(cluster.FenceReady, s.self.Name))
 	s.late = true
 	s.before[s.p.Current()] = func() {
@@ -181,11 +182,11 @@ func TestAHolderThatIsThereIsNotLookedFor(t *testing.T) {
 	}
 }
 
-// The lease of a holder whose incarnation exists may still run, that of one whose session has ended does not.
-func TestAHolderWithoutCurrentIsLookedFor(t *testing.T) {
+// If the incarnation of the holder exists, its lease may still run. If it is gone, the session has ended, and so has the lease.
+func TestHolderIsReadIfCurrentIsMissing(t *testing.T) {
 	for _, state := range []cluster.FenceState{cluster.FenceHeld, cluster.FenceReady} {
 		for holder, alive := range map[string]bool{"": true, "gone-n_0000000009": false} {
-			s := newScene(t)
+			s := newRaceSource(t)
 			if holder == "" {
 				holder = s.self.Name
 			}
@@ -197,10 +198,10 @@ func TestAHolderWithoutCurrentIsLookedFor(t *testing.T) {
 	}
 }
 
-// With everything below the root the list of incarnations is gone: that must not keep the loss from being seen.
-func TestTheLossOfTheWholeTreeIsSeen(t *testing.T) {
+// If everything below the root is deleted, so is the election list. The daemon must still detect that its registration is lost.
+func TestLossOfTheWholeTreeIsDetected(t *testing.T) {
 	for _, elector := range []bool{false, true} {
-		s := newScene(t)
+		s := newRaceSource(t)
 		if elector {
 			s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation("elector-n_0000000000"), Version: cluster.AnyVersion})
 		}
@@ -215,23 +216,23 @@ func TestTheLossOfTheWholeTreeIsSeen(t *testing.T) {
 			}
 			s.do(append(ops, cluster.Op{Kind: cluster.OpDelete, Path: s.p.Election(), Version: cluster.AnyVersion})...)
 		}
-		s.before[s.p.Election()] = wipe // between the own incarnation and the list
+		s.before[s.p.Election()] = wipe // between the reads of its incarnation and the list
 		if snap := s.collect(); !snap.SelfLost {
-			t.Errorf("elector %v: the loss is not seen", elector)
+			t.Errorf("elector %v: the loss is not detected", elector)
 		}
-		if snap := s.collect(); !snap.SelfLost { // and where it has happened before
-			t.Errorf("elector %v: the earlier loss is not seen", elector)
+		if snap := s.collect(); !snap.SelfLost { // and if it happened before
+			t.Errorf("elector %v: the earlier loss is not detected", elector)
 		}
 	}
 }
 
-// counted counts what is read.
-type counted struct {
-	*scene
+// countingSource counts the reads.
+type countingSource struct {
+	*raceSource
 	calls, reads, lists int
 }
 
-func (c *counted) Read(ctx context.Context, reads []*Read) {
+func (c *countingSource) Read(ctx context.Context, reads []*Read) {
 	c.calls++
 	c.reads += len(reads)
 	for _, r := range reads {
@@ -239,14 +240,14 @@ func (c *counted) Read(ctx context.Context, reads []*Read) {
 			c.lists++
 		}
 	}
-	c.scene.Read(ctx, reads)
+	c.raceSource.Read(ctx, reads)
 }
 
-// 5,000 incarnations that no session holds, older than all by sequences that are negative, as after a wrap: the cost grows with
-// their number, not with its square, and the oldest that is real elects.
-func TestThousandsOfForgedIncarnationsArePassedOver(t *testing.T) {
+// There are 5,000 incarnations that no session owns, with negative sequence numbers, as after an overflow, so that they come
+// first. The cost grows linearly with their number, and the first real incarnation becomes the elector.
+func TestThousandsOfForgedIncarnationsAreIgnored(t *testing.T) {
 	const forged = 5000
-	s := newScene(t)
+	s := newRaceSource(t)
 	s.Session, s.admin = s.admin, s.Session
 	var err error
 	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "elector"}); err != nil {
@@ -255,7 +256,7 @@ func TestThousandsOfForgedIncarnationsArePassedOver(t *testing.T) {
 	for i := range forged {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/evil-n_%010d", s.p.Election(), -1-i)})
 	}
-	source := &counted{scene: s}
+	source := &countingSource{raceSource: s}
 	c := NewCollector(CollectorOptions{
 		Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
 	})
@@ -263,6 +264,6 @@ func TestThousandsOfForgedIncarnationsArePassedOver(t *testing.T) {
 		t.Errorf("complete: %v, the elector: %v, %d members", complete, snap.Elector, len(snap.Members))
 	}
 	if source.reads > forged+100 || source.lists > 2 || source.calls > forged/maxReads+30 {
-		t.Errorf("%d reads in %d turns, %d of them of the whole list", source.reads, source.calls, source.lists)
+		t.Errorf("%d reads in %d calls, %d of them of the whole list", source.reads, source.calls, source.lists)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Taking an error for a refusal is believing that nothing was applied: what is not known must be unknown.
-func TestOutcomes(t *testing.T) {
+// An error that is not definitely a refusal must be unknown: to treat it as a refusal is to assume that nothing was applied.
+func TestTranslateError(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrClosing, &net.OpError{Op: "write", Err: io.ErrClosedPipe}, io.EOF, io.ErrUnexpectedEOF,
 		net.ErrClosed, os.ErrDeadlineExceeded, errors.New("tls: protocol is shutdown"), zk.ErrShortBuffer, zk.ErrAPIError,
@@ -27,7 +27,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 	if translateError(nil) != nil {
-		t.Error("no error is one")
+		t.Error("nil became an error")
 	}
 	for err, want := range map[error]error{
 		zk.ErrNoServer: cluster.ErrNotSent, zk.ErrSessionMoved: cluster.ErrNotSent, zk.ErrSessionExpired: cluster.ErrSessionEnded,
@@ -42,8 +42,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A reply that does not fit the request says nothing of what was applied; one that does has a result for each operation.
-func TestResultsAreThoseOfTheOperations(t *testing.T) {
+// A reply that does not match the request leaves the outcome unknown. One that does has a result for each operation.
+func TestParseResults(t *testing.T) {
 	ops := []cluster.Op{{Path: "/a"}, {Path: "/b"}}
 	parts := []zk.MultiResponse{{String: "/a_0000000001"}, {Stat: &zk.Stat{Version: 7}}}
 	got, err := parseResults(ops, parts, nil)
@@ -63,14 +63,14 @@ func TestResultsAreThoseOfTheOperations(t *testing.T) {
 		}
 	}
 	if _, err := parseResults(ops, nil, zk.ErrSessionExpired); !errors.Is(err, cluster.ErrSessionEnded) {
-		t.Errorf("the session is over: %v", err)
+		t.Errorf("expired session: %v", err)
 	}
 	if _, err := parseResults(ops, nil, nil); err == nil {
 		t.Error("no results at all")
 	}
 }
 
-func TestRefusedOperationIsFoundAmongTheUntried(t *testing.T) {
+func TestParseResultsFindsTheFailedOperation(t *testing.T) {
 	ops := []cluster.Op{{Path: "/a"}, {Path: "/b"}, {Path: "/c"}}
 	untried, quota := errors.New(notTriedText), errors.New("unknown error: -125")
 	for name, c := range map[string]struct {
@@ -94,7 +94,7 @@ func TestRefusedOperationIsFoundAmongTheUntried(t *testing.T) {
 	}
 }
 
-func TestTransactionTooBigIsRefusedBeforeItIsSent(t *testing.T) {
+func TestTooLargeTransactionIsNotSent(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
 	big := cluster.Op{Kind: cluster.OpCreate, Path: p.Root + "/big", Data: make([]byte, maxTxBytes)}
@@ -103,7 +103,7 @@ func TestTransactionTooBigIsRefusedBeforeItIsSent(t *testing.T) {
 	}
 	big.Data = big.Data[:maxTxBytes-len(big.Path)]
 	if _, err := s.Do(t.Context(), big); err != nil || s.Err() != nil {
-		t.Errorf("the biggest that is let through: %v, session %v", err, s.Err())
+		t.Errorf("the largest allowed transaction: %v, session %v", err, s.Err())
 	}
 }
 
@@ -123,7 +123,7 @@ func TestPaceFollowsTheNegotiatedTimeout(t *testing.T) {
 	}
 }
 
-// Every version that a decision was made from is sent: without one a stale decision would be carried out.
+// Requests contain the versions that the decision was made from: without them a stale decision would be applied.
 func TestRequestsCarryTheirVersions(t *testing.T) {
 	s := &Session{acl: zk.WorldACL(zk.PermAll)}
 	data := []byte("x")
@@ -145,14 +145,14 @@ func TestRequestsCarryTheirVersions(t *testing.T) {
 	}
 }
 
-// A call that fails while the session ends has failed for both reasons, whichever of the two is seen first.
-func TestACallWhileTheSessionEnds(t *testing.T) {
+// A call that fails while the session ends returns both errors, regardless of their order.
+func TestAwaitWhileTheSessionEnds(t *testing.T) {
 	ended := fmt.Errorf("%w: expired", cluster.ErrSessionEnded)
 	s := bareSession(t, io.Discard)
 	_, err := await(t.Context(), s, func() (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.err = ended // before anybody is told
+		s.err = ended // before Done is closed
 		return 0, zk.ErrConnectionClosed
 	})
 	if !errors.Is(err, cluster.ErrSessionEnded) || !errors.Is(err, cluster.ErrUnknown) {

@@ -15,10 +15,10 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// leader makes s a holder of leadership, and returns its LEAVE.
-func leader(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
+// acquire makes s a holder of leadership, and returns its LEAVE.
+func acquire(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
 	t.Helper()
-	all := furnish(t, s, p)
+	all := createAllZnodes(t, s, p)
 	self := strings.TrimPrefix(all[5], p.Election()+"/")
 	_, stat, err := s.Get(t.Context(), p.Leader(), false)
 	if err != nil {
@@ -27,8 +27,8 @@ func leader(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
 	return p.LeaveTx(cluster.Holding{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
 }
 
-// left reports whether LEAVE has taken effect.
-func left(t *testing.T, s *Session, p cluster.Paths) bool {
+// hasLeft reports whether LEAVE has taken effect.
+func hasLeft(t *testing.T, s *Session, p cluster.Paths) bool {
 	t.Helper()
 	data, stat, err := s.Get(t.Context(), p.Leader(), false)
 	if err != nil {
@@ -38,9 +38,9 @@ func left(t *testing.T, s *Session, p cluster.Paths) bool {
 	return f.Readable() && f.Record.State == cluster.FenceReleased && f.Record.Term == 7
 }
 
-// The release for a holder that is dead is sent with the holder's own rights, and does not keep its session open.
-func TestALastTransaction(t *testing.T) {
-	access := Access{Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
+// The release for a dead holder is sent with the holder's own credentials. If it fails, the session is closed all the same.
+func TestFinalTx(t *testing.T) {
+	access := Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
 	reader := open(t, Options{Access: access})
 	for name, c := range map[string]struct {
 		change func(*SessionHandle)
@@ -57,14 +57,14 @@ func TestALastTransaction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Access: access})
 			p := root(t, s)
-			s.CloseWith(leader(t, s, p)...)
+			s.CloseWith(acquire(t, s, p)...)
 			e := s.Handle()
-			s.end(errors.New("dead")) // alive, it would take its session back
+			s.end(errors.New("dead")) // alive, it would reattach to its session
 			c.change(&e)
 			if err := CloseSession(t.Context(), e); err != nil {
-				t.Fatalf("whatever becomes of the release, the session is closed: %v", err)
+				t.Fatalf("the session was not closed: %v", err)
 			}
-			if e.Final.Applied != (c.want == nil) || left(t, reader, p) != (c.want == nil) || !errors.Is(e.Final.Err, c.want) {
+			if e.Final.Applied != (c.want == nil) || hasLeft(t, reader, p) != (c.want == nil) || !errors.Is(e.Final.Err, c.want) {
 				t.Errorf("applied %v: %v, want %v", e.Final.Applied, e.Final.Err, c.want)
 			}
 			if c.want != nil {
@@ -79,22 +79,22 @@ func TestALastTransaction(t *testing.T) {
 	}
 }
 
-// hangsUp is a connection that is lost when the answer to a request with this xid comes.
-type hangsUp struct {
+// lostReplyConn is a connection that is lost when the reply to the request with this xid arrives.
+type lostReplyConn struct {
 	net.Conn
 	xid  uint32
 	done *atomic.Bool
 	next *atomic.Bool
 }
 
-func (c hangsUp) Write(b []byte) (int, error) {
+func (c lostReplyConn) Write(b []byte) (int, error) {
 	if len(b) > 8 && binary.BigEndian.Uint32(b[4:]) == c.xid && !c.done.Load() {
 		c.next.Store(true)
 	}
 	return c.Conn.Write(b)
 }
 
-func (c hangsUp) Read(b []byte) (int, error) {
+func (c lostReplyConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.next.Swap(false) {
 		c.done.Store(true)
@@ -103,11 +103,11 @@ func (c hangsUp) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A release whose reply was lost is not taken for one that was refused.
-func TestALastTransactionOfUnknownOutcome(t *testing.T) {
+// A release whose reply was lost does not count as refused.
+func TestFinalTxWithUnknownOutcome(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
-	last := &FinalTx{Ops: leader(t, s, p)}
+	last := &FinalTx{Ops: acquire(t, s, p)}
 	e := s.Handle()
 	s.end(errors.New("dead"))
 	var done, next atomic.Bool
@@ -115,7 +115,7 @@ func TestALastTransactionOfUnknownOutcome(t *testing.T) {
 	u := sessionCloser{session: e.Session, password: e.Password, final: last, dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dials++
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return hangsUp{conn, 1, &done, &next}, err
+		return lostReplyConn{conn, 1, &done, &next}, err
 	}}
 	if err := u.closeAnywhere(t.Context(), e.Servers); err != nil {
 		t.Fatal(err)
@@ -123,22 +123,22 @@ func TestALastTransactionOfUnknownOutcome(t *testing.T) {
 	if dials != 2 || !last.Applied || last.Err != nil {
 		t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Err)
 	}
-	if !left(t, open(t, Options{}), p) {
-		t.Error("it has not left")
+	if !hasLeft(t, open(t, Options{}), p) {
+		t.Error("LEAVE did not take effect")
 	}
 }
 
-// A session whose owner lives, but can't release any more, ends with the release, however it ended.
+// Close releases leadership for an owner that is alive but can no longer release it, regardless of the session's state.
 func TestCloseReleases(t *testing.T) {
 	for name, end := range map[string]func(*Session){
 		"connected":             func(*Session) {},
-		"over for this side":    func(s *Session) { s.end(errors.New("a write got no reply")) },
-		"the server has it not": nil,
+		"ended on this side":    func(s *Session) { s.end(errors.New("a write got no reply")) },
+		"unknown to the server": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Timeout: 60 * time.Second})
 			p := root(t, s)
-			ops := leader(t, s, p)
+			ops := acquire(t, s, p)
 			s.CloseWith(ops...)
 			if end == nil {
 				s.end(errors.New("dead"))
@@ -151,27 +151,27 @@ func TestCloseReleases(t *testing.T) {
 				end(s)
 			}
 			closeSession(t, s)
-			if left(t, open(t, Options{}), p) != (end != nil) {
+			if hasLeft(t, open(t, Options{}), p) != (end != nil) {
 				t.Error("released:", end == nil)
 			}
-			if !gone(t, p.Current()) {
-				t.Error("current is there after Close")
+			if !isMissing(t, p.Current()) {
+				t.Error("current exists after Close")
 			}
 		})
 	}
 	t.Run("taken back", func(t *testing.T) {
 		s := open(t, Options{})
 		p := root(t, s)
-		s.CloseWith(leader(t, s, p)...)
+		s.CloseWith(acquire(t, s, p)...)
 		s.CloseWith()
 		closeSession(t, s)
-		if left(t, open(t, Options{}), p) {
+		if hasLeft(t, open(t, Options{}), p) {
 			t.Error("released")
 		}
 	})
 }
 
-// What is no answer to a transaction is not taken for a success.
+// A malformed reply to a transaction does not count as success.
 func TestRefusals(t *testing.T) {
 	ops := []cluster.Op{{Kind: cluster.OpDelete, Path: "/a"}, {Kind: cluster.OpSet, Path: "/b"}}
 	result := func(codes ...int32) []byte {

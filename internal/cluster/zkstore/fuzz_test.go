@@ -12,7 +12,7 @@ import (
 )
 
 func FuzzHandshake(f *testing.F) {
-	f.Add(response(0x1234, time.Second))
+	f.Add(connectResponse(0x1234, time.Second))
 	f.Add([]byte("HTTP/1.1 400 Bad Request"))
 	f.Add([]byte{0, 0, 0, 20, 19: 0, 20: 0xff, 21: 0xff, 22: 0xff, 23: 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -30,7 +30,7 @@ func FuzzHandshake(f *testing.F) {
 		if err != nil || !complete || again.session != h.session || again.timeout != h.timeout || !bytes.Equal(again.password, h.password) {
 			t.Errorf("%+v became %+v, %t, %v", h, again, complete, err)
 		}
-		// It may come in pieces: until the last byte there is neither an answer nor an error.
+		// It may arrive in pieces: before the last byte there is neither a result nor an error.
 		whole := 4 + int(binary.BigEndian.Uint32(data))
 		for n := range whole {
 			if _, complete, err := parseHandshake(data[:n]); complete || err != nil {
@@ -40,8 +40,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// played is a server that says what it is told to, whatever it is asked, and hangs up.
-func played(t *testing.T, data []byte) DialFunc {
+// dialPlayback dials a server that ignores all requests, sends data and hangs up.
+func dialPlayback(t *testing.T, data []byte) DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		t.Cleanup(func() { near.Close() })
@@ -54,21 +54,21 @@ func played(t *testing.T, data []byte) DialFunc {
 	}
 }
 
-// A session counts as closed when a server has attached to it and said so, whatever else is on that port.
+// A session counts as closed only if a ZooKeeper server attached to it and confirmed the close.
 func FuzzCloseSession(f *testing.F) {
 	yes := append([]byte{0, 0, 0, replyHeaderLen}, make([]byte, replyHeaderLen)...)
-	f.Add(append(response(7, time.Second), yes...))
-	f.Add(append(response(7, time.Second), append(yes, yes...)...))
-	f.Add(append(response(0, time.Second), yes...))
-	f.Add(response(7, time.Second))
+	f.Add(append(connectResponse(7, time.Second), yes...))
+	f.Add(append(connectResponse(7, time.Second), append(yes, yes...)...))
+	f.Add(append(connectResponse(0, time.Second), yes...))
+	f.Add(connectResponse(7, time.Second))
 	f.Add([]byte("HTTP/1.1 400 Bad Request"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		u := sessionCloser{dial: played(t, data), session: 7, password: make([]byte, passwordLen)}
+		u := sessionCloser{dial: dialPlayback(t, data), session: 7, password: make([]byte, passwordLen)}
 		err := u.closeAt(ctx, "a:1")
 		if ctx.Err() != nil {
-			t.Fatal("it waits for ever")
+			t.Fatal("it waits forever")
 		}
 		h, complete, broken := parseHandshake(data)
 		rest := data[min(len(data), 4+int(binary.BigEndian.Uint32(append(data[:len(data):len(data)], 0, 0, 0, 0)))):]
@@ -81,8 +81,8 @@ func FuzzCloseSession(f *testing.F) {
 	})
 }
 
-// What is looked at while it passes is only looked at.
-func FuzzPassingPackets(f *testing.F) {
+// Inspecting arbitrary packets neither panics nor misinterprets them.
+func FuzzPacketInspection(f *testing.F) {
 	f.Add(encodeConnect(time.Second, 7, make([]byte, passwordLen)), []byte{0, 0, 0, 1})
 	f.Add([]byte{0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5}, []byte{})
 	f.Add(make([]byte, replyHeaderLen), make([]byte, 4))
@@ -101,8 +101,8 @@ func FuzzPassingPackets(f *testing.F) {
 	})
 }
 
-// However a stream is cut, its lengths are those that are checked.
-func FuzzFraming(f *testing.F) {
+// The result of the check does not depend on how the stream is divided.
+func FuzzFrameChecker(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 16, 19: 0, 20: 0, 21: 0, 22: 0, 23: 17}, byte(3))
 	f.Add([]byte{0, 0, 0, 15}, byte(1))
 	f.Add([]byte{0x7f, 0, 0, 0}, byte(0))
@@ -120,7 +120,7 @@ func FuzzFraming(f *testing.F) {
 		}
 		if left, size := stream, uint32(0); len(left) >= 4 {
 			if size = binary.BigEndian.Uint32(left); want == nil && (size < replyHeaderLen || size > maxReply) {
-				t.Errorf("%x passes", stream)
+				t.Errorf("%x is accepted", stream)
 			}
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// kept dials, and keeps the first connection in conn.
-func kept(conn *net.Conn) DialFunc {
+// keepFirstConn returns a dialer that stores the first connection in conn.
+func keepFirstConn(conn *net.Conn) DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if *conn == nil {
@@ -22,15 +22,15 @@ func kept(conn *net.Conn) DialFunc {
 	}
 }
 
-// grants answers a connect request with a session timeout and hands over what comes after it.
-func grants(timeout time.Duration, requests chan<- []byte) func(*scripted, net.Conn) {
-	return func(_ *scripted, c net.Conn) {
-		if _, err := packet(c); err != nil {
+// granting returns a server script that grants a session timeout and passes on the requests after the connect request.
+func granting(timeout time.Duration, requests chan<- []byte) func(*scriptedServer, net.Conn) {
+	return func(_ *scriptedServer, c net.Conn) {
+		if _, err := readPacket(c); err != nil {
 			return
 		}
-		c.Write(response(0x1234, timeout))
+		c.Write(connectResponse(0x1234, timeout))
 		for {
-			req, err := packet(c)
+			req, err := readPacket(c)
 			if err != nil {
 				return
 			}
@@ -47,15 +47,15 @@ func grants(timeout time.Duration, requests chan<- []byte) func(*scripted, net.C
 	}
 }
 
-// The lease must be cut before anything is sent in the session that the server now counts by less.
-func TestSmallerTimeoutIsToldBeforeAnythingIsSent(t *testing.T) {
+// The lease must be shortened before anything is sent in the session, because the server now uses the smaller timeout (A2).
+func TestOnShrinkRunsBeforeAnythingIsSent(t *testing.T) {
 	requests := make(chan []byte, 16)
-	server := script(t, grants(20*time.Second, nil), grants(2*time.Second, requests))
+	server := newScriptedServer(t, granting(20*time.Second, nil), granting(2*time.Second, requests))
 	var conn net.Conn
-	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, Dial: kept(&conn)})
-	told, proceed := make(chan Grant), make(chan struct{})
+	s := open(t, Options{Servers: []string{server.addr}, Timeout: 20 * time.Second, Dial: keepFirstConn(&conn)})
+	grants, proceed := make(chan Grant), make(chan struct{})
 	s.OnShrink(20*time.Second, func(g Grant) {
-		told <- g
+		grants <- g
 		<-proceed
 	})
 	before := boottime.Now()
@@ -63,24 +63,24 @@ func TestSmallerTimeoutIsToldBeforeAnythingIsSent(t *testing.T) {
 	defer cancel()
 	conn.Close()
 	read := make(chan struct{})
-	go func() { // queued by the library, and sent as soon as it may
+	go func() { // queued by the library until it may be sent
 		defer close(read)
 		s.Get(ctx, "/", true)
 	}()
-	g := <-told
+	g := <-grants
 	if g.Server != server.addr || g.Timeout != 2*time.Second || g.Base != 20*time.Second || g.RequestedAt < before || g.RequestedAt > boottime.Now() {
-		t.Errorf("told of %+v", g)
+		t.Errorf("OnShrink was called with %+v", g)
 	}
 	if s.Connected() {
-		t.Error("connected before the lease was cut")
+		t.Error("connected before the lease was shortened")
 	}
 	select {
 	case req := <-requests:
-		t.Errorf("sent before the lease was cut: %x", req)
+		t.Errorf("sent before the lease was shortened: %x", req)
 	case <-time.After(200 * time.Millisecond):
 	}
 	close(proceed)
-	<-requests // now it may
+	<-requests // now it may be sent
 	if s.Timeout() != 2*time.Second {
 		t.Errorf("the timeout is %s", s.Timeout())
 	}
@@ -91,9 +91,9 @@ func TestSmallerTimeoutIsToldBeforeAnythingIsSent(t *testing.T) {
 	<-read
 }
 
-// A larger timeout is safe, and so is one that is no smaller than the lease rests on. The smallest is remembered.
-func TestOnlyATimeoutBelowTheBaseIsTold(t *testing.T) {
-	server := script(t, grants(10*time.Second, nil), grants(20*time.Second, nil), grants(6*time.Second, nil), grants(8*time.Second, nil), grants(4*time.Second, nil))
+// A larger timeout is safe, and so is one that is not below the base of the lease. The session remembers the smallest.
+func TestOnShrinkIgnoresTimeoutsAboveTheBase(t *testing.T) {
+	server := newScriptedServer(t, granting(10*time.Second, nil), granting(20*time.Second, nil), granting(6*time.Second, nil), granting(8*time.Second, nil), granting(4*time.Second, nil))
 	var last atomic.Pointer[net.Conn]
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -101,8 +101,8 @@ func TestOnlyATimeoutBelowTheBaseIsTold(t *testing.T) {
 		return c, err
 	}
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 10 * time.Second, Dial: dial})
-	told := make(chan Grant, 4)
-	s.OnShrink(6*time.Second, func(g Grant) { told <- g })
+	grants := make(chan Grant, 4)
+	s.OnShrink(6*time.Second, func(g Grant) { grants <- g })
 	for i, want := range []time.Duration{10 * time.Second, 6 * time.Second, 6 * time.Second, 4 * time.Second} {
 		(*last.Load()).Close()
 		eventually(t, "the reconnect", func() bool { return s.Reconnects() == i+1 })
@@ -110,12 +110,12 @@ func TestOnlyATimeoutBelowTheBaseIsTold(t *testing.T) {
 			t.Errorf("after reconnect %d the timeout is %s, want %s", i+1, s.Timeout(), want)
 		}
 	}
-	if g := <-told; g.Timeout != 4*time.Second || len(told) != 0 {
-		t.Errorf("told of %+v, and of %d more", g, len(told))
+	if g := <-grants; g.Timeout != 4*time.Second || len(grants) != 0 {
+		t.Errorf("OnShrink was called with %+v, and %d more times", g, len(grants))
 	}
-	// Whoever asks later hears of it at once.
-	s.OnShrink(5*time.Second, func(g Grant) { told <- g })
-	if g := <-told; g.Timeout != 4*time.Second || g.Base != 5*time.Second || g.Server != server.addr {
-		t.Errorf("told of %+v", g)
+	// A function that is set later is called at once.
+	s.OnShrink(5*time.Second, func(g Grant) { grants <- g })
+	if g := <-grants; g.Timeout != 4*time.Second || g.Base != 5*time.Second || g.Server != server.addr {
+		t.Errorf("OnShrink was called with %+v", g)
 	}
 }

@@ -18,17 +18,17 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// shared is a server for the tests that do not hurt it.
+// shared is a server for the tests that do not damage it.
 var shared lazyServer
 
-// lazyServer is a server that is started once it is needed.
+// lazyServer is a server that is started when it is first used.
 type lazyServer struct {
 	once   sync.Once
 	server *zkserver.Server
 	err    error
 }
 
-// Addr is where the server listens.
+// Addr starts the server if necessary and returns its address.
 func (l *lazyServer) Addr() string {
 	l.once.Do(func() {
 		l.server, l.err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond})
@@ -81,7 +81,7 @@ func closeSession(t *testing.T, s *Session) {
 
 var roots atomic.Int32
 
-// root makes a group of its own on the shared server.
+// root creates a new group on the shared server.
 func root(t *testing.T, s cluster.ReadWriter) cluster.Paths {
 	t.Helper()
 	p := cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))}
@@ -108,7 +108,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func ended(s *Session) func() bool { return func() bool { return s.Err() != nil } }
 
-// proxy passes connections on to a server until told otherwise.
+// proxy forwards connections to a server. It can drop replies and refuse connections.
 type proxy struct {
 	t        *testing.T
 	listener net.Listener
@@ -117,9 +117,8 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	// mute drops what the server answers; after cuts the connection once that many more bytes came from the client.
-	mute bool
-	dead bool
+	mute  bool // drop the server's replies
+	dead  bool // close new connections at once
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -184,7 +183,7 @@ func (p *proxy) answer(c, s net.Conn) {
 	}
 }
 
-// cut closes what is connected.
+// cut closes all connections.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Who stands before a follower is found out again where that has failed.
-func TestAFollowerThatCannotReadWhoIsBeforeIt(t *testing.T) {
+// A follower determines its predecessor again after a failed read.
+func TestFollowerThatCannotReadItsPredecessor(t *testing.T) {
 	f := newFollower(t)
 	before := f.p.Incarnation("elector-n_0000000000")
 	f.failing = map[string]error{before: cluster.ErrNotSent}
@@ -29,8 +29,8 @@ func TestAFollowerThatCannotReadWhoIsBeforeIt(t *testing.T) {
 	}
 }
 
-// An elector whose list is gone is lost with it, before it is told.
-func TestAnElectorWithoutAList(t *testing.T) {
+// An elector whose election list is gone has lost its registration, even before a hint arrives.
+func TestElectorWithoutAList(t *testing.T) {
 	f := newElector(t)
 	f.collector.Collect(t.Context())
 	f.before[f.p.Election()] = func() {
@@ -46,25 +46,25 @@ func TestAnElectorWithoutAList(t *testing.T) {
 	}
 }
 
-// A registration that is gone, damaged or another's is lost.
-func TestWhatLosesARegistration(t *testing.T) {
+// A registration is lost if it is gone, damaged or owned by another session.
+func TestLostRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(f *follower)
+		change func(f *fakeSource)
 		lost   bool
 	}{
-		"nothing": {func(*follower) {}, false},
-		"its node is gone": {func(f *follower) {
+		"nothing": {func(*fakeSource) {}, false},
+		"its node is gone": {func(f *fakeSource) {
 			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node("a"), Version: cluster.AnyVersion})
 		}, true},
-		"its node is damaged": {func(f *follower) { f.set(f.p.Node("a"), "no JSON") }, true},
-		"its node is another's": {func(f *follower) {
+		"its node is damaged": {func(f *fakeSource) { f.set(f.p.Node("a"), "no JSON") }, true},
+		"its node is another's": {func(f *fakeSource) {
 			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Node("a"), Version: cluster.AnyVersion},
 				cluster.Op{Kind: cluster.OpCreate, Path: f.p.Node("a"), Data: []byte(`{"v":1,"id":"a"}`), Ephemeral: true})
 		}, true},
-		"its incarnation is gone": {func(f *follower) {
+		"its incarnation is gone": {func(f *fakeSource) {
 			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion})
 		}, true},
-		"its incarnation is another's": {func(f *follower) {
+		"its incarnation is another's": {func(f *fakeSource) {
 			f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion},
 				cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation(f.self.Name), Ephemeral: true})
 		}, true},
@@ -77,17 +77,17 @@ func TestWhatLosesARegistration(t *testing.T) {
 	}
 }
 
-// Incarnations of no session, and what is no incarnation, keep nobody from electing, and are told to people.
-func TestWhatIsNoIncarnation(t *testing.T) {
+// Incarnations that no session owns, and znodes that are not incarnations, do not prevent elections, and are logged.
+func TestInvalidIncarnationsAreIgnored(t *testing.T) {
 	f := newFollower(t)
 	for i := range 3 {
 		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
 	}
 	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-n_0000000000", "election/elector-n_0000000000")
 	if f.log.Len() != 0 {
-		t.Errorf("a follower says %s", f.log.String())
+		t.Errorf("a follower logs %s", f.log.String())
 	}
-	// The one before it is made anew without a session.
+	// Its predecessor is created again, and no session owns it.
 	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("elector-n_0000000000"), Version: cluster.AnyVersion})
 	f.create(f.p.Incarnation("elector-n_0000000000"))
 	warned := func(what string, times int, words ...string) {
@@ -98,7 +98,7 @@ func TestWhatIsNoIncarnation(t *testing.T) {
 			t.Errorf("%s: %t, %+v", what, complete, snap)
 		}
 		if strings.Count(f.log.String(), "level=WARN") != times {
-			t.Errorf("%s: the log says %s", what, f.log.String())
+			t.Errorf("%s: the log is %s", what, f.log.String())
 		}
 		for _, w := range words {
 			if !strings.Contains(f.log.String(), w) {

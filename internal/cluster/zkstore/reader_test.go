@@ -13,39 +13,39 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// counting counts the requests of a reader.
-type counting struct {
+// countingSession counts the requests of a reader.
+type countingSession struct {
 	ReaderSession
 	reads atomic.Int32
 }
 
-func (c *counting) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+func (c *countingSession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	c.reads.Add(1)
 	return c.ReaderSession.Get(ctx, path, watch)
 }
 
-func (c *counting) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+func (c *countingSession) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	c.reads.Add(1)
 	return c.ReaderSession.Children(ctx, path, watch)
 }
 
-// reading is a registered daemon whose reader runs.
-type reading struct {
+// readingDaemon is a registered daemon with a running reader.
+type readingDaemon struct {
 	s    *Session
-	conn *counting
+	conn *countingSession
 	r    *Reader
 	in   cluster.Incarnation
 	last cluster.Snapshot
 }
 
-func join(t *testing.T, p cluster.Paths, id string) *reading {
+func join(t *testing.T, p cluster.Paths, id string) *readingDaemon {
 	t.Helper()
 	s := open(t, Options{})
 	in, err := Register(t.Context(), s, p, cluster.Node{ID: id, Site: "dc1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := &counting{ReaderSession: s}
+	conn := &countingSession{ReaderSession: s}
 	r := NewReader(ReaderOptions{Conn: conn, Paths: p, Self: in, Clock: clock(), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -57,7 +57,7 @@ func join(t *testing.T, p cluster.Paths, id string) *reading {
 		cancel()
 		<-done
 	})
-	return &reading{s: s, conn: conn, r: r, in: in}
+	return &readingDaemon{s: s, conn: conn, r: r, in: in}
 }
 
 func clock() func() time.Duration {
@@ -65,7 +65,7 @@ func clock() func() time.Duration {
 	return func() time.Duration { return time.Since(began) + time.Nanosecond }
 }
 
-func (r *reading) until(t *testing.T, what string, ok func(cluster.Snapshot) bool) {
+func (r *readingDaemon) until(t *testing.T, what string, ok func(cluster.Snapshot) bool) {
 	t.Helper()
 	eventually(t, what, func() bool {
 		select {
@@ -76,8 +76,8 @@ func (r *reading) until(t *testing.T, what string, ok func(cluster.Snapshot) boo
 	})
 }
 
-// quiet waits until a reader has nothing more to read, and returns how often it read since before.
-func (r *reading) quiet(t *testing.T, before int32) int32 {
+// quiet waits until a reader has nothing more to read, and returns how many reads it has made since before.
+func (r *readingDaemon) quiet(t *testing.T, before int32) int32 {
 	t.Helper()
 	last, since := int32(-1), time.Now()
 	eventually(t, "quiet", func() bool {
@@ -89,7 +89,7 @@ func (r *reading) quiet(t *testing.T, before int32) int32 {
 	return last - before
 }
 
-func TestOnlyTheNeighboursNoticeAMember(t *testing.T) {
+func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 	var costs []int32
 	for _, size := range []int{3, 12} {
 		p := root(t, open(t, Options{}))
@@ -116,7 +116,7 @@ func TestOnlyTheNeighboursNoticeAMember(t *testing.T) {
 		}
 		costs = append(costs, elector.quiet(t, atElector))
 	}
-	// Up to two readings more or less, as two hints may come together or apart.
+	// The number may differ by two, since two hints may arrive together or separately.
 	if d := costs[1] - costs[0]; d > 2 || d < -2 {
 		t.Errorf("the elector reads %d times with 5 members and %d times with 14", costs[0], costs[1])
 	}
@@ -187,7 +187,7 @@ func TestReadAllAgreesWithTheElector(t *testing.T) {
 	contains(t, err, "/nothing/here", "--root")
 }
 
-func TestIDThatIsTaken(t *testing.T) {
+func TestTakenID(t *testing.T) {
 	p := root(t, open(t, Options{}))
 	first, second := open(t, Options{}), open(t, Options{})
 	node := cluster.Node{ID: "a", Host: "host1", PID: 4711}
@@ -202,7 +202,7 @@ func TestIDThatIsTaken(t *testing.T) {
 	contains(t, err, `"a"`, "host1", "4711", fmt.Sprintf("0x%x", first.SessionID()))
 }
 
-// A REGISTER whose reply was lost is found again, not made twice.
+// After a lost reply, Register finds its registration and does not repeat it.
 func TestLostRegistrationIsReadBack(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.addr()}})
@@ -225,7 +225,7 @@ func TestLostRegistrationIsReadBack(t *testing.T) {
 	}
 	eventually(t, "the reconnect", s.Connected)
 	var in cluster.Incarnation
-	eventually(t, "the read-back", func() bool {
+	eventually(t, "the registration is read back", func() bool {
 		var err error
 		in, err = Register(t.Context(), s, p, cluster.Node{ID: "a"})
 		return err == nil

@@ -11,30 +11,30 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// refusing is a connection on which reads and lists of some znodes fail.
-type refusing struct {
+// failingSession is a session in which reads of some znodes fail.
+type failingSession struct {
 	registrar
 	failing map[string]error
 }
 
-func (r *refusing) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+func (r *failingSession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
 	return r.registrar.Get(ctx, path, watch)
 }
 
-func (r *refusing) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+func (r *failingSession) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	if err := r.failing[path]; err != nil {
 		return nil, cluster.Stat{}, err
 	}
 	return r.registrar.Children(ctx, path, watch)
 }
 
-// A registration is found again as it is; what could not be read is no reason to believe that it is gone.
-func TestARegistrationIsReadBack(t *testing.T) {
-	s := newScene(t)
-	conn := &refusing{registrar: s.Session}
+// Register finds its earlier registration. A failed read does not count as a missing registration.
+func TestRegisterReadsBack(t *testing.T) {
+	s := newRaceSource(t)
+	conn := &failingSession{registrar: s.Session}
 	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a"}) }
 	own := s.p.Incarnation(s.self.Name)
 	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {
@@ -45,7 +45,7 @@ func TestARegistrationIsReadBack(t *testing.T) {
 		}
 	}
 	conn.failing = nil
-	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("a-n_0000000000"), Ephemeral: true}) // another's, and older
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("a-n_0000000000"), Ephemeral: true}) // owned by another session, and older
 	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("b-n_0000000077"), Ephemeral: true})
 	for _, err := range []error{nil, cluster.ErrNoAuth} {
 		conn.failing = map[string]error{s.p.Incarnation("a-n_0000000000"): err}
@@ -53,7 +53,7 @@ func TestARegistrationIsReadBack(t *testing.T) {
 			t.Errorf("%+v, %v", in, err)
 		}
 	}
-	conn.failing = map[string]error{own: cluster.ErrNoNode} // between the list and the look
+	conn.failing = map[string]error{own: cluster.ErrNoNode} // deleted after the list was read
 	if in, err := again(); in.Name != "" {
 		t.Errorf("%+v, %v", in, err)
 	} else {
@@ -67,12 +67,12 @@ func TestARegistrationIsReadBack(t *testing.T) {
 	contains(t, err, "cannot register below /none")
 }
 
-// Dials follow one another after pauses that grow with the rounds in which no server answered; the first comes at once.
-func TestPausesBetweenDials(t *testing.T) {
+// The first dial is immediate. Later ones wait, and longer for each round in which no server answered.
+func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := bareSession(t, io.Discard, "a:1", "b:2")
 		s.hosts = &hostProvider{s: s, servers: s.opt.Servers}
-		const jitter = agedTimeout / 20
+		const jitter = rollbackTimeout / 20
 		for _, c := range []struct {
 			failures    int
 			least, most time.Duration
@@ -98,10 +98,10 @@ func TestPausesBetweenDials(t *testing.T) {
 		began := time.Now()
 		go s.end(errors.New("closed"))
 		if err := s.backOff(); !errors.Is(err, cluster.ErrSessionEnded) || time.Since(began) > time.Millisecond {
-			t.Errorf("at its end: %v, after %s", err, time.Since(began))
+			t.Errorf("at the end of the session: %v, after %s", err, time.Since(began))
 		}
 		if err := s.backOff(); !errors.Is(err, cluster.ErrSessionEnded) {
-			t.Errorf("after its end: %v", err)
+			t.Errorf("after the end of the session: %v", err)
 		}
 	})
 }

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// aged is a server whose data becomes older than what its client has seen.
-type aged struct {
-	*scripted
-	// attach answers a client that has seen nothing and asks for the session.
+// rolledBackServer is a server whose data is rolled back to before what its client has seen.
+type rolledBackServer struct {
+	*scriptedServer
+	// attach answers a client that has seen nothing and requests the session.
 	attach func(c net.Conn)
 
 	mu       sync.Mutex
 	older    bool
 	since    time.Time
-	attached []time.Duration // when that was, since then
+	attached []time.Duration // when clients attached, since the rollback
 }
 
-const agedTimeout = time.Second
+const rollbackTimeout = time.Second
 
-func newAged(t *testing.T, attach func(c net.Conn)) *aged {
-	a := &aged{attach: attach}
-	a.scripted = script(t, func(_ *scripted, c net.Conn) {
-		req, err := packet(c)
+func newRolledBackServer(t *testing.T, attach func(c net.Conn)) *rolledBackServer {
+	a := &rolledBackServer{attach: attach}
+	a.scriptedServer = newScriptedServer(t, func(_ *scriptedServer, c net.Conn) {
+		req, err := readPacket(c)
 		if err != nil {
 			return
 		}
@@ -38,7 +38,7 @@ func newAged(t *testing.T, attach func(c net.Conn)) *aged {
 		a.mu.Unlock()
 		switch {
 		case !older:
-			c.Write(response(0x1234, agedTimeout))
+			c.Write(connectResponse(0x1234, rollbackTimeout))
 			a.answer(c)
 		case id != 0:
 			a.attach(c)
@@ -47,10 +47,10 @@ func newAged(t *testing.T, attach func(c net.Conn)) *aged {
 	return a
 }
 
-// answer answers requests with an error at zxid 5, until the server's data becomes older.
-func (a *aged) answer(c net.Conn) {
+// answer answers requests with an error at zxid 5 until the server's data is rolled back.
+func (a *rolledBackServer) answer(c net.Conn) {
 	for {
-		req, err := packet(c)
+		req, err := readPacket(c)
 		if err != nil {
 			return
 		}
@@ -65,17 +65,17 @@ func (a *aged) answer(c net.Conn) {
 	}
 }
 
-func (a *aged) attaches() []time.Duration {
+func (a *rolledBackServer) attachTimes() []time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.attached
 }
 
-// grow makes the server forget what a session has seen, and hangs up on it.
-func (a *aged) grow(t *testing.T) *Session {
+// rollBack opens a session, rolls the server's data back and closes the connection.
+func (a *rolledBackServer) rollBack(t *testing.T) *Session {
 	t.Helper()
 	var conn net.Conn
-	s := open(t, Options{Servers: []string{a.addr}, Timeout: agedTimeout, Dial: kept(&conn)})
+	s := open(t, Options{Servers: []string{a.addr}, Timeout: rollbackTimeout, Dial: keepFirstConn(&conn)})
 	s.Get(t.Context(), "/", false)
 	a.mu.Lock()
 	a.older, a.since = true, time.Now()
@@ -84,40 +84,40 @@ func (a *aged) grow(t *testing.T) *Session {
 	return s
 }
 
-func TestSessionThatOlderServersDoNotHaveIsGivenUp(t *testing.T) {
-	a := newAged(t, func(c net.Conn) { c.Write(encodeResponse(0, 0, make([]byte, passwordLen))) })
-	s := a.grow(t)
+func TestSessionUnknownToRolledBackServersEnds(t *testing.T) {
+	a := newRolledBackServer(t, func(c net.Conn) { c.Write(encodeResponse(0, 0, make([]byte, passwordLen))) })
+	s := a.rollBack(t)
 	eventually(t, "the end of the session", ended(s))
 	contains(t, s.Err(), "no longer have the session", "wiped, or restored from a backup")
 	// Before that a lease may be in force.
-	if first := a.attaches()[0]; first < agedTimeout {
-		t.Errorf("the servers were asked for the session after %s of %s", first, agedTimeout)
+	if first := a.attachTimes()[0]; first < rollbackTimeout {
+		t.Errorf("the first probe came after %s of %s", first, rollbackTimeout)
 	}
-	if n := a.fresh.Load(); n != 0 {
-		t.Errorf("%d sessions were asked for", n)
+	if n := a.newSessions.Load(); n != 0 {
+		t.Errorf("%d new sessions were requested", n)
 	}
 }
 
-// A server that has the session may be a follower that lags behind: it is given time.
-func TestSessionThatOlderServersHaveIsGivenUpLater(t *testing.T) {
-	a := newAged(t, func(c net.Conn) {
-		c.Write(response(0x1234, agedTimeout))
-		pong(c)
+// A server that knows the session may be a follower that lags behind, so it gets time to catch up.
+func TestSessionKnownToRolledBackServersEndsLater(t *testing.T) {
+	a := newRolledBackServer(t, func(c net.Conn) {
+		c.Write(connectResponse(0x1234, rollbackTimeout))
+		answerPings(c)
 	})
-	s := a.grow(t)
+	s := a.rollBack(t)
 	eventually(t, "the end of the session", ended(s))
 	contains(t, s.Err(), "refuse the session", "wiped, or restored from a backup")
-	if n := len(a.attaches()); n != probesBeforeEnd {
-		t.Errorf("given up after %d probes", n)
+	if n := len(a.attachTimes()); n != probesBeforeEnd {
+		t.Errorf("ended after %d probes", n)
 	}
 }
 
-// Servers without a quorum hang up as well. That proves nothing: the session may go on when they have one again.
-func TestSessionOutlivesServersWithoutAQuorum(t *testing.T) {
-	a := newAged(t, func(net.Conn) {})
-	s := a.grow(t)
-	eventually(t, "three attempts to find out", func() bool {
-		all := a.attaches()
+// Servers without a quorum hang up too. That proves nothing: the session may continue when they have a quorum again.
+func TestSessionSurvivesServersWithoutAQuorum(t *testing.T) {
+	a := newRolledBackServer(t, func(net.Conn) {})
+	s := a.rollBack(t)
+	eventually(t, "three probes", func() bool {
+		all := a.attachTimes()
 		return len(all) >= 3
 	})
 	if err := s.Err(); err != nil {

@@ -13,14 +13,14 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// flaky is a connection to a group in memory, whose reads can be made to fail and are counted.
-type flaky struct {
+// flakySession is a session with an in-memory group. It counts the reads, and can make them fail.
+type flakySession struct {
 	ReaderSession
 	fails, reads atomic.Int32
-	during       atomic.Pointer[func()] // done once, while something is read
+	during       atomic.Pointer[func()] // called once, during a read
 }
 
-func (f *flaky) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+func (f *flakySession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	f.reads.Add(1)
 	if during := f.during.Swap(nil); during != nil {
 		(*during)()
@@ -31,12 +31,12 @@ func (f *flaky) Get(ctx context.Context, path string, watch bool) ([]byte, clust
 	return f.ReaderSession.Get(ctx, path, watch)
 }
 
-// running is a reader that runs, in a bubble of its own.
-func running(t *testing.T, test func(s *scene, conn *flaky, r *Reader, stop context.CancelFunc, over <-chan struct{})) {
+// withRunningReader calls test with a running reader, in a synctest bubble.
+func withRunningReader(t *testing.T, test func(s *raceSource, conn *flakySession, r *Reader, stop context.CancelFunc, over <-chan struct{})) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		conn := &flaky{ReaderSession: s.Session}
+		s := newRaceSource(t)
+		conn := &flakySession{ReaderSession: s.Session}
 		start := time.Now()
 		r := NewReader(ReaderOptions{Conn: conn, Paths: s.p, Self: s.self, Log: slog.New(slog.DiscardHandler), Clock: func() time.Duration { return time.Since(start) }})
 		ctx, stop := context.WithCancel(t.Context())
@@ -51,9 +51,10 @@ func running(t *testing.T, test func(s *scene, conn *flaky, r *Reader, stop cont
 	})
 }
 
-// What is not taken is replaced by what is newer. Nothing is read without a reason, and what was asked for at once.
-func TestReaderKeepsTheNewest(t *testing.T) {
-	running(t, func(s *scene, conn *flaky, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+// A newer snapshot replaces one that was not received. The reader reads nothing without a reason, and rereads at once on
+// request.
+func TestReaderDeliversTheNewestSnapshot(t *testing.T) {
+	withRunningReader(t, func(s *raceSource, conn *flakySession, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
 		if snap := <-r.Snapshots(); snap.Self != s.self || snap.Session != s.SessionID() || snap.SelfLost || snap.Elected.Exists {
 			t.Errorf("%+v", snap)
 		}
@@ -66,10 +67,10 @@ func TestReaderKeepsTheNewest(t *testing.T) {
 		}
 		select {
 		case snap := <-r.Snapshots():
-			t.Errorf("another one: %+v", snap)
+			t.Errorf("an extra snapshot: %+v", snap)
 		default:
 		}
-		for range 3 { // none of them waits
+		for range 3 { // none of them blocks
 			r.Reread()
 		}
 		synctest.Wait()
@@ -78,7 +79,7 @@ func TestReaderKeepsTheNewest(t *testing.T) {
 		r.Reread()
 		synctest.Wait()
 		<-r.Snapshots()
-		if n := conn.reads.Load() - before; n != 2 { // elected, and its own incarnation
+		if n := conn.reads.Load() - before; n != 2 { // elected and its incarnation
 			t.Errorf("%d reads for one request", n)
 		}
 		before = conn.reads.Load()
@@ -88,25 +89,25 @@ func TestReaderKeepsTheNewest(t *testing.T) {
 		synctest.Wait()
 		<-r.Snapshots()
 		if n := conn.reads.Load() - before; n != 3 { // elected first
-			t.Errorf("%d reads for a change and a request meanwhile", n)
+			t.Errorf("%d reads for a change with a request in the meantime", n)
 		}
 	})
 }
 
-// Once in a while all is read again; what could not be read, soon.
+// Everything is read again at long intervals, and failed reads are retried soon.
 func TestReaderReadsAgain(t *testing.T) {
-	running(t, func(_ *scene, conn *flaky, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
+	withRunningReader(t, func(_ *raceSource, conn *flakySession, r *Reader, _ context.CancelFunc, _ <-chan struct{}) {
 		<-r.Snapshots()
 		for range 3 {
 			before, began := conn.reads.Load(), time.Now()
 			if snap := <-r.Snapshots(); snap.At < 3*fullReadInterval/4 {
-				t.Errorf("of %s", snap.At)
+				t.Errorf("a snapshot of %s", snap.At)
 			}
 			if took := time.Since(began); took < 3*fullReadInterval/4 || took > 5*fullReadInterval/4 {
 				t.Errorf("after %s", took)
 			}
 			if n := conn.reads.Load() - before; n != 4 {
-				t.Errorf("%d reads for all", n)
+				t.Errorf("%d reads for a full read", n)
 			}
 		}
 		conn.fails.Store(1)
@@ -121,21 +122,21 @@ func TestReaderReadsAgain(t *testing.T) {
 	})
 }
 
-// A reader ends with its context, and with the session.
+// A reader ends when its context is done or the session has ended.
 func TestReaderEnds(t *testing.T) {
-	running(t, func(_ *scene, _ *flaky, r *Reader, stop context.CancelFunc, over <-chan struct{}) {
+	withRunningReader(t, func(_ *raceSource, _ *flakySession, r *Reader, stop context.CancelFunc, over <-chan struct{}) {
 		<-r.Snapshots()
 		stop()
 		<-over
 	})
-	running(t, func(s *scene, _ *flaky, r *Reader, _ context.CancelFunc, over <-chan struct{}) {
+	withRunningReader(t, func(s *raceSource, _ *flakySession, r *Reader, _ context.CancelFunc, over <-chan struct{}) {
 		<-r.Snapshots()
 		s.Session.Close(t.Context())
 		<-over
 	})
 }
 
-// A fleet does not read in step, nor much too late.
+// Jitter spreads the reads of a fleet within narrow limits.
 func TestJitter(t *testing.T) {
 	least, most := time.Hour, time.Duration(0)
 	for range 1000 {
@@ -147,12 +148,11 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// Reads are made at the same time, as many as may be, and the first failure gives up the others; what the server answers
-// is none.
-func TestParallelReads(t *testing.T) {
+// Up to maxReads reads run concurrently, and the first failure cancels the others. A refusal by the server is not a failure.
+func TestConcurrentReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		conn := &slow{ReaderSession: s.Session, proceed: make(chan struct{})}
+		s := newRaceSource(t)
+		conn := &slowSession{ReaderSession: s.Session, proceed: make(chan struct{})}
 		reads := make([]*Read, maxReads+5)
 		for i := range reads {
 			reads[i] = &Read{Path: "/none"}
@@ -165,7 +165,7 @@ func TestParallelReads(t *testing.T) {
 		}()
 		synctest.Wait()
 		if n := conn.under.Load(); n != maxReads {
-			t.Errorf("%d reads are under way", n)
+			t.Errorf("%d concurrent reads", n)
 		}
 		close(conn.proceed)
 		<-done
@@ -184,7 +184,7 @@ func TestParallelReads(t *testing.T) {
 		if all[0].Err != cluster.ErrNoAuth || all[1].Err != cluster.ErrNoAuth {
 			t.Errorf("%v, %v", all[0].Err, all[1].Err)
 		}
-		for _, refusal := range []error{nil, cluster.ErrNoAuth} { // which is an answer, and ends nothing
+		for _, refusal := range []error{nil, cluster.ErrNoAuth} { // a refusal, which cancels nothing
 			conn.proceed, conn.fail, conn.refusal, conn.refused = make(chan struct{}), "/fails", "/fails", refusal
 			both := make(chan struct{})
 			all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
@@ -210,17 +210,17 @@ func TestParallelReads(t *testing.T) {
 	})
 }
 
-// slow is a connection whose answers wait.
-type slow struct {
+// slowSession is a session whose reads wait.
+type slowSession struct {
 	ReaderSession
 	under   atomic.Int32
 	proceed chan struct{}
-	fail    string // what does not wait
-	refusal string // what alone is refused; empty for all
+	fail    string // the path whose read does not wait
+	refusal string // the only path that is refused; empty for all
 	refused error
 }
 
-func (s *slow) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+func (s *slowSession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	s.under.Add(1)
 	if path != s.fail {
 		select {
@@ -235,26 +235,26 @@ func (s *slow) Get(ctx context.Context, path string, watch bool) ([]byte, cluste
 	return s.ReaderSession.Get(ctx, path, watch)
 }
 
-func (s *slow) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
+func (s *slowSession) Children(ctx context.Context, path string, watch bool) ([]string, cluster.Stat, error) {
 	s.under.Add(1)
 	<-s.proceed
 	return s.ReaderSession.Children(ctx, path, watch)
 }
 
-// Whoever follows a group sees it at once, and each change, until nobody wants to know any more, or nobody can.
+// Follow reports the group at once and after each change, until it is canceled, the callback fails or the session ends.
 func TestFollow(t *testing.T) {
 	stopped := errors.New("seen enough")
 	for name, c := range map[string]struct {
-		end  func(s *scene, stop context.CancelFunc)
-		seen error // what the third look returns
-		want func(s *scene) error
+		end  func(s *raceSource, stop context.CancelFunc)
+		seen error // what the third callback returns
+		want func(s *raceSource) error
 	}{
-		"it is told to stop": {end: func(_ *scene, stop context.CancelFunc) { stop() }, want: func(*scene) error { return nil }},
-		"it has seen enough": {end: func(s *scene, _ context.CancelFunc) { s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009")) }, seen: stopped, want: func(*scene) error { return stopped }},
-		"the session ends":   {end: func(s *scene, _ context.CancelFunc) { s.Session.Close(s.t.Context()) }, want: func(s *scene) error { return s.Session.Err() }},
+		"canceled":           {end: func(_ *raceSource, stop context.CancelFunc) { stop() }, want: func(*raceSource) error { return nil }},
+		"the callback fails": {end: func(s *raceSource, _ context.CancelFunc) { s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009")) }, seen: stopped, want: func(*raceSource) error { return stopped }},
+		"the session ends":   {end: func(s *raceSource, _ context.CancelFunc) { s.Session.Close(s.t.Context()) }, want: func(s *raceSource) error { return s.Session.Err() }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newScene(t)
+			s := newRaceSource(t)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			looks, result := 0, make(chan error, 1)

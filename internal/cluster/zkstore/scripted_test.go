@@ -14,20 +14,20 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// scripted is a server that plays one script for each connection, the last one for all further ones.
-type scripted struct {
+// scriptedServer is a server that runs one script for each connection, and the last one for all further connections.
+type scriptedServer struct {
 	addr string
-	// fresh counts the connect requests that ask for a new session.
-	fresh atomic.Int32
-	conns atomic.Int32
+	// fresh counts the connect requests for a new session.
+	newSessions atomic.Int32
+	conns       atomic.Int32
 }
 
-func script(t *testing.T, scripts ...func(s *scripted, c net.Conn)) *scripted {
+func newScriptedServer(t *testing.T, scripts ...func(s *scriptedServer, c net.Conn)) *scriptedServer {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{addr: l.Addr().String()}
+	s := &scriptedServer{addr: l.Addr().String()}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
@@ -59,7 +59,7 @@ func script(t *testing.T, scripts ...func(s *scripted, c net.Conn)) *scripted {
 	return s
 }
 
-func packet(c net.Conn) ([]byte, error) {
+func readPacket(c net.Conn) ([]byte, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c, head); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func packet(c net.Conn) ([]byte, error) {
 	return append(head, body...), err
 }
 
-// response is a connect response.
-func response(session int64, timeout time.Duration) []byte {
+// connectResponse returns a connect response.
+func connectResponse(session int64, timeout time.Duration) []byte {
 	return encodeResponse(session, timeout, make([]byte, passwordLen))
 }
 
@@ -83,36 +83,36 @@ func encodeResponse(session int64, timeout time.Duration, password []byte) []byt
 	return append(b, password...)
 }
 
-// greet reads the connect request and answers with a session.
-func (s *scripted) greet(c net.Conn, session int64) error {
-	req, err := packet(c)
+// greet reads the connect request and grants a session.
+func (s *scriptedServer) greet(c net.Conn, session int64) error {
+	req, err := readPacket(c)
 	if err != nil {
 		return err
 	}
 	if id, ok := connectRequestSession(req); ok && id == 0 {
-		s.fresh.Add(1)
+		s.newSessions.Add(1)
 	}
-	_, err = c.Write(response(session, 2*time.Second))
+	_, err = c.Write(connectResponse(session, 2*time.Second))
 	return err
 }
 
-func silent(_ *scripted, c net.Conn) { io.Copy(io.Discard, c) }
+func staySilent(_ *scriptedServer, c net.Conn) { io.Copy(io.Discard, c) }
 
 // serve answers pings and closeSession, and nothing else.
-func serve(s *scripted, c net.Conn) {
+func serve(s *scriptedServer, c net.Conn) {
 	if s.greet(c, 0x1234) != nil {
 		return
 	}
-	pong(c)
+	answerPings(c)
 }
 
-func pong(c net.Conn) {
+func answerPings(c net.Conn) {
 	for {
-		req, err := packet(c)
+		req, err := readPacket(c)
 		if err != nil {
 			return
 		}
-		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...) // a ping's xid is its own
+		b := append(binary.BigEndian.AppendUint32(nil, replyHeaderLen), req[4:8]...) // the reply has the xid of the request
 		b = append(b, make([]byte, 12)...)
 		switch int32(binary.BigEndian.Uint32(req[8:])) {
 		case 11: // ping
@@ -124,20 +124,20 @@ func pong(c net.Conn) {
 	}
 }
 
-func TestSilentOrHalfHandshakeIsGivenUpInTime(t *testing.T) {
-	half := func(_ *scripted, c net.Conn) {
-		packet(c)
-		c.Write(response(0x1234, time.Second)[:13])
-		silent(nil, c)
+func TestSilentOrPartialHandshakeTimesOut(t *testing.T) {
+	half := func(_ *scriptedServer, c net.Conn) {
+		readPacket(c)
+		c.Write(connectResponse(0x1234, time.Second)[:13])
+		staySilent(nil, c)
 	}
-	for name, bad := range map[string]func(*scripted, net.Conn){"silent": silent, "half a response": half} {
+	for name, bad := range map[string]func(*scriptedServer, net.Conn){"silent": staySilent, "half a response": half} {
 		t.Run(name, func(t *testing.T) {
-			server := script(t, bad, serve)
+			server := newScriptedServer(t, bad, serve)
 			began := time.Now()
 			s := open(t, Options{Servers: []string{server.addr}, Timeout: 3 * time.Second})
-			// The library alone would wait ten times 2/3 T, or for ever.
+			// The library alone would wait ten times 2/3 T, or forever.
 			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("the second try came after %s", took)
+				t.Errorf("the second attempt came after %s", took)
 			}
 			if s.SessionID() != 0x1234 {
 				t.Errorf("session %x", s.SessionID())
@@ -147,8 +147,8 @@ func TestSilentOrHalfHandshakeIsGivenUpInTime(t *testing.T) {
 }
 
 func TestNotAZooKeeperServer(t *testing.T) {
-	server := script(t, func(_ *scripted, c net.Conn) {
-		packet(c)
+	server := newScriptedServer(t, func(_ *scriptedServer, c net.Conn) {
+		readPacket(c)
 		c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -157,16 +157,16 @@ func TestNotAZooKeeperServer(t *testing.T) {
 	contains(t, err, "not a ZooKeeper server", server.addr)
 }
 
-// What answers as no server does is hung up on, and the next connection is another chance: go-zookeeper would panic.
-func TestAReplyOfNoLengthIsRefused(t *testing.T) {
+// A server that sends an invalid length is disconnected, and the session reconnects. go-zookeeper alone would panic.
+func TestReplyWithInvalidLengthIsRejected(t *testing.T) {
 	for name, reply := range map[string][]byte{
-		"an event that is shorter than its header": {0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff}, "empty": {0, 0, 0, 0}, "of gigabytes": {0xff, 0xff, 0xff, 0xff}, "of two": {0x7f, 0xff, 0xff, 0xff, 0},
+		"an event shorter than its header": {0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff}, "empty": {0, 0, 0, 0}, "of gigabytes": {0xff, 0xff, 0xff, 0xff}, "of two": {0x7f, 0xff, 0xff, 0xff, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := script(t, func(s *scripted, c net.Conn) {
+			server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
 				if s.greet(c, 0x1234) == nil {
 					c.Write(reply)
-					silent(s, c)
+					staySilent(s, c)
 				}
 			}, serve)
 			s := open(t, Options{Servers: []string{server.addr}, Timeout: 4 * time.Second})
@@ -179,9 +179,9 @@ func TestAReplyOfNoLengthIsRefused(t *testing.T) {
 }
 
 func TestExpiredSessionIsNeverReplaced(t *testing.T) {
-	expired := func(s *scripted, c net.Conn) { s.greet(c, 0) }
+	expired := func(s *scriptedServer, c net.Conn) { s.greet(c, 0) }
 	first := make(chan net.Conn, 1)
-	server := script(t, func(s *scripted, c net.Conn) {
+	server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
 		first <- c
 		serve(s, c)
 	}, expired)
@@ -189,15 +189,15 @@ func TestExpiredSessionIsNeverReplaced(t *testing.T) {
 	(<-first).Close()
 	eventually(t, "the end of the session", ended(s))
 	closeSession(t, s)
-	if n := server.fresh.Load(); n != 1 {
-		t.Errorf("%d sessions were asked for", n)
+	if n := server.newSessions.Load(); n != 1 {
+		t.Errorf("%d new sessions were requested", n)
 	}
 }
 
 func TestFrozenAfterTheHandshake(t *testing.T) {
-	server := script(t, func(s *scripted, c net.Conn) {
+	server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
 		if s.greet(c, 0x1234) == nil {
-			silent(s, c)
+			staySilent(s, c)
 		}
 	}, serve)
 	s := open(t, Options{Servers: []string{server.addr}, Timeout: 2 * time.Second})
@@ -212,25 +212,25 @@ func TestFrozenAfterTheHandshake(t *testing.T) {
 	}
 }
 
-// After a failed sending of credentials on a reconnect the library deadlocks for good: the session must be given up.
+// If sending credentials fails on a reconnect, the library deadlocks, so the session must end.
 func TestStuckLibraryIsAbandoned(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
-		timeout, granted, lost time.Duration // lost is how long ago
-		dialed                 time.Duration // after that
+		timeout, granted, lost time.Duration // lost: how long ago the connection was lost
+		dialed                 time.Duration // relative to the loss
 		connected, stuck       bool
 	}{
-		"nothing was lost":                 {timeout: time.Second},
-		"lost long ago":                    {timeout: time.Second, lost: time.Minute, dialed: -1, stuck: true},
-		"connected again":                  {timeout: time.Second, lost: time.Minute, dialed: -1, connected: true},
-		"it has dialed since":              {timeout: time.Second, lost: time.Minute, dialed: 1},
-		"it dialed then":                   {timeout: time.Second, lost: time.Minute},
-		"it has half a second":             {timeout: time.Second, lost: 500 * time.Millisecond, dialed: -1},
-		"and no more":                      {timeout: time.Second, lost: 500*time.Millisecond + 1, dialed: -1, stuck: true},
-		"with a long session more":         {timeout: 9 * time.Second, lost: 3 * time.Second, dialed: -1},
-		"a third of it":                    {timeout: 9 * time.Second, lost: 3*time.Second + 1, dialed: -1, stuck: true},
-		"of what was granted":              {timeout: 9 * time.Second, granted: 12 * time.Second, lost: 4 * time.Second, dialed: -1},
-		"of what was granted, and no more": {timeout: 9 * time.Second, granted: 3 * time.Second, lost: time.Second + 1, dialed: -1, stuck: true},
+		"not lost":                                       {timeout: time.Second},
+		"lost long ago":                                  {timeout: time.Second, lost: time.Minute, dialed: -1, stuck: true},
+		"connected again":                                {timeout: time.Second, lost: time.Minute, dialed: -1, connected: true},
+		"dialed since":                                   {timeout: time.Second, lost: time.Minute, dialed: 1},
+		"dialed at the same time":                        {timeout: time.Second, lost: time.Minute},
+		"after half a second":                            {timeout: time.Second, lost: 500 * time.Millisecond, dialed: -1},
+		"after more than half a second":                  {timeout: time.Second, lost: 500*time.Millisecond + 1, dialed: -1, stuck: true},
+		"after a third of a long timeout":                {timeout: 9 * time.Second, lost: 3 * time.Second, dialed: -1},
+		"after more than a third":                        {timeout: 9 * time.Second, lost: 3*time.Second + 1, dialed: -1, stuck: true},
+		"after a third of the granted timeout":           {timeout: 9 * time.Second, granted: 12 * time.Second, lost: 4 * time.Second, dialed: -1},
+		"after more than a third of the granted timeout": {timeout: 9 * time.Second, granted: 3 * time.Second, lost: time.Second + 1, dialed: -1, stuck: true},
 	} {
 		s := &Session{opt: Options{Timeout: c.timeout}, handshake: handshake{timeout: c.granted}}
 		if c.lost != 0 {
@@ -246,14 +246,14 @@ func TestStuckLibraryIsAbandoned(t *testing.T) {
 	}
 	for timeout, want := range map[time.Duration]time.Duration{20 * time.Millisecond: 50 * time.Millisecond, 4 * time.Second: time.Second, time.Hour: maxPace / 4} {
 		if got := (&Session{opt: Options{Timeout: timeout}}).superviseInterval(); got != want {
-			t.Errorf("with %s it looks every %s", timeout, got)
+			t.Errorf("with %s it checks every %s", timeout, got)
 		}
 	}
 }
 
 func TestCredentialsSurviveAReconnect(t *testing.T) {
 	px := newProxy(t, shared.Addr())
-	s := open(t, Options{Servers: []string{px.addr()}, Access: Access{Auth: secret(t, "zkelectd:secret"), ACL: ACLPrivate}})
+	s := open(t, Options{Servers: []string{px.addr()}, Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate}})
 	p := root(t, s)
 	px.cut()
 	eventually(t, "the reconnect", s.Connected)
@@ -262,12 +262,12 @@ func TestCredentialsSurviveAReconnect(t *testing.T) {
 		return err == nil
 	})
 	if _, _, err := open(t, Options{}).Get(t.Context(), p.Leader(), false); !errors.Is(err, cluster.ErrNoAuth) {
-		t.Errorf("a stranger reads: %v", err)
+		t.Errorf("an unauthorized client reads: %v", err)
 	}
 }
 
-// A znode that is made while a watch is set on its absence is read, or not, like any other.
-func TestAZnodeMadeWhileItIsLookedFor(t *testing.T) {
+// A znode that is created between the failed read and the setting of the existence watch is read.
+func TestZnodeCreatedDuringARead(t *testing.T) {
 	const (
 		statLen = 68
 		noNode  = -101
@@ -275,12 +275,12 @@ func TestAZnodeMadeWhileItIsLookedFor(t *testing.T) {
 	)
 	for code, want := range map[int32]error{0: nil, noAuth: cluster.ErrNoAuth, noNode: cluster.ErrNoNode} {
 		var reads atomic.Int32
-		server := script(t, func(s *scripted, c net.Conn) {
+		server := newScriptedServer(t, func(s *scriptedServer, c net.Conn) {
 			if s.greet(c, 0x1234) != nil {
 				return
 			}
 			for {
-				req, err := packet(c)
+				req, err := readPacket(c)
 				if err != nil {
 					return
 				}

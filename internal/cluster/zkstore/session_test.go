@@ -18,7 +18,7 @@ func create(path string, ephemeral bool) cluster.Op {
 	return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte("x"), Ephemeral: ephemeral}
 }
 
-func TestNegotiatedTimeoutIsTheServers(t *testing.T) {
+func TestTimeoutIsNegotiated(t *testing.T) {
 	s := open(t, Options{Timeout: 10 * time.Hour})
 	if got, want := s.Timeout(), 600*100*time.Millisecond; got != want {
 		t.Errorf("negotiated %s, the server's maximum is %s", got, want)
@@ -28,7 +28,7 @@ func TestNegotiatedTimeoutIsTheServers(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswers(t *testing.T) {
+func TestNoServerAnswers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestNobodyAnswers(t *testing.T) {
 	contains(t, err, refusing, "connection refused", "no.such.host.invalid", "no ZooKeeper server answers")
 }
 
-// A session that was closed elsewhere ends, with a reason, and is never replaced silently.
+// A session that was closed from outside ends with a reason, and is never silently replaced.
 func TestStolenSessionEndsForGood(t *testing.T) {
 	owner, watcher := open(t, Options{}), open(t, Options{})
 	p := root(t, owner)
@@ -56,7 +56,7 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := watcher.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
-		t.Errorf("after closeSession was answered the ephemeral is there: %v", err)
+		t.Errorf("the ephemeral exists after the reply to closeSession: %v", err)
 	}
 	eventually(t, "the end of the session", ended(owner))
 	if _, err := owner.Do(t.Context(), create(p.Root+"/late", true)); !errors.Is(err, cluster.ErrSessionEnded) {
@@ -67,7 +67,7 @@ func TestStolenSessionEndsForGood(t *testing.T) {
 	}
 }
 
-// What go-zookeeper has queued must not run in a session that it opens by itself after expiry.
+// Requests that go-zookeeper has queued must not run in a session that it opens after the first has expired.
 func TestNothingRunsInASecondSession(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.addr()}, Timeout: time.Second})
@@ -106,7 +106,7 @@ func TestUnansweredWriteEndsTheSession(t *testing.T) {
 	px.set(false, false)
 }
 
-func TestConnectionLostUnderWayIsUnknown(t *testing.T) {
+func TestLostReplyIsUnknown(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.addr()}})
 	p := root(t, s)
@@ -158,11 +158,11 @@ func TestServerRestartKeepsTheSession(t *testing.T) {
 	if err != nil || stat.Owner != id || s.SessionID() != id {
 		t.Errorf("after the restart: owner %x, session %x, was %x, %v", stat.Owner, s.SessionID(), id, err)
 	}
-	// Watches may have been lost meanwhile: everything must be read again.
+	// Watches may have been lost in the meantime, so everything must be read again.
 	eventually(t, "the hint to read everything again", func() bool { return s.TakeHints().All })
 }
 
-func TestFrozenServerHangsNobody(t *testing.T) {
+func TestFrozenServerDoesNotBlockCalls(t *testing.T) {
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestHintsLoseNoPath(t *testing.T) {
 	p := root(t, s)
 	s.TakeHints()
 	want := make(map[string]bool)
-	// More than the six events that the library would hold, and all of them on what is not there yet.
+	// More than the six events that the library buffers, all of them for znodes that do not exist yet.
 	for i := range 50 {
 		path := fmt.Sprintf("%s/x%d", p.Root, i)
 		if _, _, err := s.Get(t.Context(), path, true); !errors.Is(err, cluster.ErrNoNode) {
@@ -206,7 +206,7 @@ func TestHintsLoseNoPath(t *testing.T) {
 	})
 }
 
-// The library keeps a channel more for each setting of a watch: an armed one must not be set again.
+// The library adds a channel each time a watch is set, so a watch that is armed must not be set again.
 func TestArmedWatchesAreNotSetAgain(t *testing.T) {
 	s, other := open(t, Options{}), open(t, Options{})
 	p := root(t, s)
@@ -220,7 +220,7 @@ func TestArmedWatchesAreNotSetAgain(t *testing.T) {
 		t.Fatalf("armed: %v", s.armed)
 	}
 	s.TakeHints()
-	for range 2 { // it fires each time it was set again
+	for range 2 { // it fires each time after it was set again
 		if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: path, Version: cluster.AnyVersion, Data: []byte("y")}); err != nil {
 			t.Fatal(err)
 		}
@@ -231,9 +231,9 @@ func TestArmedWatchesAreNotSetAgain(t *testing.T) {
 	}
 }
 
-// A watch that was not set must be set the next time; one on what does not exist is set.
+// After a failed read the watch must be set by the next read. A watch on a missing znode is set.
 func TestWatchesOfFailedReads(t *testing.T) {
-	owner, s := open(t, Options{Access: Access{Auth: secret(t, "zkelectd:secret"), ACL: ACLPrivate}}), open(t, Options{})
+	owner, s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:secret"), ACL: ACLPrivate}}), open(t, Options{})
 	p := root(t, owner)
 	armed := func(path string, children bool) bool {
 		s.mu.Lock()
@@ -260,7 +260,7 @@ func TestWatchesOfFailedReads(t *testing.T) {
 
 func TestPasswordIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: secret(t, "user:secret"), ACL: ACLPrivate}})
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Access: Access{Auth: credentialsFile(t, "user:secret"), ACL: ACLPrivate}})
 	root(t, s)
 	closeSession(t, s)
 	if bytes.Contains(log.Bytes(), s.Password()) || bytes.Contains(log.Bytes(), []byte("secret")) {
@@ -277,7 +277,7 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-// Names are resolved at each dial, not once.
+// Names are resolved again at each dial.
 func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	dialled := make(chan string, 100)
@@ -295,8 +295,8 @@ func TestNamesAreResolvedAtEachDial(t *testing.T) {
 	eventually(t, "the reconnect", s.Connected)
 }
 
-// The limit of terms rests on the time of a write as the server has recorded it: the same for every reader, and newer with each
-// write of the data.
+// The limit of plausible terms relies on the server's time of the last write: it is the same for every reader, and later after
+// each write of the data.
 func TestAZnodeCarriesTheTimeOfItsLastWrite(t *testing.T) {
 	s, other := open(t, Options{}), open(t, Options{})
 	p := root(t, s)
@@ -310,7 +310,7 @@ func TestAZnodeCarriesTheTimeOfItsLastWrite(t *testing.T) {
 	}
 	created := stat(s)
 	if age := time.Since(created.Time); age < -time.Second || age > time.Minute {
-		t.Errorf("written %s ago", age)
+		t.Errorf("written %s ago, by the server's time", age)
 	}
 	eventually(t, "a later time", func() bool {
 		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpCheck, Path: p.Root, Version: cluster.AnyVersion},

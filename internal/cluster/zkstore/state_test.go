@@ -20,11 +20,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// bareSession is a session without the library: what it notes can be seen call by call.
+// bareSession returns a session without the library, so that tests can check its state after each call.
 func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
 	t.Helper()
 	s := &Session{
-		opt:  Options{Servers: servers, Timeout: agedTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		opt:  Options{Servers: servers, Timeout: rollbackTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 		done: make(chan struct{}), wake: make(chan struct{}, 1), established: make(chan struct{}),
 		serverErrors: make(map[string]error), armed: make(map[watch]bool),
 	}
@@ -36,22 +36,22 @@ func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
 	return s
 }
 
-// A session is asked for anew only where nothing else explains that servers hang up, and no lease can be in force.
-func TestWhenASessionIsProbed(t *testing.T) {
+// A probe starts only if nothing else explains the hang-ups and no lease can be in force.
+func TestShouldProbe(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		change func(*Session)
 		probed bool
 	}{
-		"hung up on, for long":         {func(*Session) {}, true},
-		"more often":                   {func(s *Session) { s.hangUps++ }, true},
-		"not often enough":             {func(s *Session) { s.hangUps-- }, false},
-		"a lease may be in force":      {func(s *Session) { s.longestTimeout++ }, false},
-		"it has ended":                 {func(s *Session) { s.err = errors.New("closed") }, false},
-		"it is connected":              {func(s *Session) { s.connected = true }, false},
-		"a probe is under way":         {func(s *Session) { s.probing = true }, false},
-		"it was never established":     {func(s *Session) { s.handshake.session = 0 }, false},
-		"its id is one like any other": {func(s *Session) { s.handshake.session = 1 }, true},
+		"enough hang-ups for long enough": {func(*Session) {}, true},
+		"more hang-ups":                   {func(s *Session) { s.hangUps++ }, true},
+		"too few hang-ups":                {func(s *Session) { s.hangUps-- }, false},
+		"a lease may be in force":         {func(s *Session) { s.longestTimeout++ }, false},
+		"ended":                           {func(s *Session) { s.err = errors.New("closed") }, false},
+		"connected":                       {func(s *Session) { s.connected = true }, false},
+		"a probe is running":              {func(s *Session) { s.probing = true }, false},
+		"never established":               {func(s *Session) { s.handshake.session = 0 }, false},
+		"session id 1":                    {func(s *Session) { s.handshake.session = 1 }, true},
 	} {
 		s := &Session{hangUps: 3, longestTimeout: time.Second, disconnectedAt: now.Add(-time.Second - 1), handshake: handshake{session: 7}}
 		c.change(s)
@@ -61,12 +61,12 @@ func TestWhenASessionIsProbed(t *testing.T) {
 	}
 }
 
-// Only servers that say again and again that they have the session and refuse it, or once that they don't, end it.
-func TestWhatAProbeFindsOut(t *testing.T) {
+// The session ends when servers repeatedly know and refuse it, or when one does not know it.
+func TestProbeResults(t *testing.T) {
 	const hangUp, refuse, none = "hangs up", "has it", "does not have it"
 	for _, c := range []struct {
 		answers []string
-		ended   string // what the end says; empty for none
+		ended   string // a part of the session's error; empty if it does not end
 		refused int
 		warned  int
 	}{
@@ -79,9 +79,9 @@ func TestWhatAProbeFindsOut(t *testing.T) {
 	} {
 		answers := make(chan string, 1)
 		asked := make(chan []byte, 10)
-		granted := agedTimeout // less each time
-		server := script(t, func(_ *scripted, conn net.Conn) {
-			req, err := packet(conn)
+		granted := rollbackTimeout // less each time
+		server := newScriptedServer(t, func(_ *scriptedServer, conn net.Conn) {
+			req, err := readPacket(conn)
 			if err != nil {
 				return
 			}
@@ -89,39 +89,39 @@ func TestWhatAProbeFindsOut(t *testing.T) {
 			switch <-answers {
 			case refuse:
 				granted -= time.Millisecond
-				conn.Write(response(0x1234, granted))
-				pong(conn)
+				conn.Write(connectResponse(0x1234, granted))
+				answerPings(conn)
 			case none:
-				conn.Write(response(0, 0))
+				conn.Write(connectResponse(0, 0))
 			}
 		})
 		log := new(strings.Builder)
 		s := bareSession(t, log, server.addr)
-		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: agedTimeout}
-		s.smallestGrant, s.longestTimeout = Grant{Timeout: agedTimeout}, agedTimeout
+		s.handshake = handshake{session: 0x1234, password: bytes.Repeat([]byte{7}, passwordLen), timeout: rollbackTimeout}
+		s.smallestGrant, s.longestTimeout = Grant{Timeout: rollbackTimeout}, rollbackTimeout
 		for _, answer := range c.answers {
 			s.hangUps, s.hangUpServer = hangUpsBeforeProbe, server.addr
 			if s.startProbe(); s.hangUps != 0 {
 				t.Errorf("%q: %d hang-ups are left", c.answers, s.hangUps)
 			}
 			s.hangUps = hangUpsBeforeProbe
-			s.startProbe() // one at a time
+			s.startProbe() // only one runs at a time
 			answers <- answer
 			s.goroutines.Wait()
 			s.hangUps = 0
-			s.startProbe() // not before they have hung up again
+			s.startProbe() // not before more hang-ups
 			s.goroutines.Wait()
 			if s.probing {
 				t.Errorf("%q: it still probes", c.answers)
 			}
 		}
 		if s.refusals != c.refused || len(asked) != len(c.answers) {
-			t.Errorf("%q: refused %d times, asked %d times", c.answers, s.refusals, len(asked))
+			t.Errorf("%q: %d refusals, %d requests", c.answers, s.refusals, len(asked))
 		}
-		if want := encodeConnect(agedTimeout, 0x1234, s.handshake.password); !bytes.Equal(<-asked, want) {
-			t.Errorf("not asked for %x", want)
+		if want := encodeConnect(rollbackTimeout, 0x1234, s.handshake.password); !bytes.Equal(<-asked, want) {
+			t.Errorf("no request for session %x", want)
 		}
-		if want := agedTimeout - time.Duration(strings.Count(fmt.Sprint(c.answers), refuse))*time.Millisecond; s.Timeout() != want {
+		if want := rollbackTimeout - time.Duration(strings.Count(fmt.Sprint(c.answers), refuse))*time.Millisecond; s.Timeout() != want {
 			t.Errorf("%q: the timeout is %s, not %s", c.answers, s.Timeout(), want)
 		}
 		switch {
@@ -143,8 +143,8 @@ func TestWhatAProbeFindsOut(t *testing.T) {
 	}
 }
 
-// Only a server that ends the connection without a word has hung up.
-func TestWhatIsAHangUp(t *testing.T) {
+// Only a connection that the server closes without a reply counts as a hang-up.
+func TestNoteHangUp(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	for _, err := range []error{errors.New("any"), context.DeadlineExceeded, syscall.ECONNREFUSED} {
 		if s.noteHangUp("a:1", err); s.hangUps != 0 {
@@ -158,15 +158,15 @@ func TestWhatIsAHangUp(t *testing.T) {
 	}
 }
 
-// A connection without an answer is a trouble, with a hint where TLS may be the reason; and a hang-up, where the server may
-// have refused what the client has seen.
-func TestAConnectionWithoutAnAnswer(t *testing.T) {
+// A missing connect response is recorded as the server's error, with a hint if TLS may be the reason. It counts as a hang-up
+// if the server may have refused the session because of the client's zxid.
+func TestMissingConnectResponse(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		for _, known := range []bool{false, true} {
 			for _, err := range []error{io.EOF, syscall.ECONNRESET, syscall.EIO} {
 				s := bareSession(t, io.Discard, "a:1")
 				s.opt.Access.TLS.Enabled = tls
-				w := &wireConn{Conn: broken{err: err}, s: s, addr: "a:1", sawData: known}
+				w := &wireConn{Conn: failingReadConn{err: err}, s: s, addr: "a:1", sawData: known}
 				if _, got := w.Read(make([]byte, 1)); got != err {
 					t.Errorf("%v, not %v", got, err)
 				}
@@ -183,16 +183,16 @@ func TestAConnectionWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// broken is a connection that can't be read.
-type broken struct {
+// failingReadConn is a connection on which reads fail.
+type failingReadConn struct {
 	net.Conn
 	err error
 }
 
-func (b broken) Read([]byte) (int, error) { return 0, b.err }
+func (b failingReadConn) Read([]byte) (int, error) { return 0, b.err }
 
-// What the server no longer has is not closed again, nor what it never had; what it may have is.
-func TestWhatIsLeftToClose(t *testing.T) {
+// A session is closed directly only if the server may still have it.
+func TestCloseDirectlyOnlyIfNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		id      int64
 		gone    bool
@@ -217,14 +217,14 @@ func TestWhatIsLeftToClose(t *testing.T) {
 	}
 }
 
-// A session that another has closed meanwhile is closed.
-func TestSessionThatIsGoneCountsAsClosed(t *testing.T) {
+// Closing a session that has ended in the meantime succeeds.
+func TestCloseOfAnEndedSessionSucceeds(t *testing.T) {
 	for name, answer := range map[string]func(net.Conn){
-		"it is closed":   func(c net.Conn) { c.Write(response(0x1234, agedTimeout)); pong(c) },
-		"it has expired": func(c net.Conn) { c.Write(response(0, 0)) },
+		"it is closed":   func(c net.Conn) { c.Write(connectResponse(0x1234, rollbackTimeout)); answerPings(c) },
+		"it has expired": func(c net.Conn) { c.Write(connectResponse(0, 0)) },
 	} {
-		server := script(t, func(_ *scripted, c net.Conn) {
-			if _, err := packet(c); err == nil {
+		server := newScriptedServer(t, func(_ *scriptedServer, c net.Conn) {
+			if _, err := readPacket(c); err == nil {
 				answer(c)
 			}
 		})
@@ -236,9 +236,9 @@ func TestSessionThatIsGoneCountsAsClosed(t *testing.T) {
 	}
 }
 
-// What is noted of handshakes: the first one establishes the session, each other is a reconnect, and one without a session
-// is the end, which the library tells.
-func TestWhatAHandshakeChanges(t *testing.T) {
+// The first handshake establishes the session, and each later one is a reconnect. One without a session means that the session
+// has expired, which the library reports.
+func TestHandshakeDone(t *testing.T) {
 	s := bareSession(t, io.Discard, "a:1", "b:2")
 	established := func() bool {
 		select {
@@ -280,38 +280,38 @@ func TestWhatAHandshakeChanges(t *testing.T) {
 	s.handshakeDone(handshake{session: 1, timeout: 3}, "b:2", 3)
 	check("a smaller one", true, true, 2, 3)
 	if s.longestTimeout != 5 || s.smallestGrant != (Grant{Server: "b:2", Timeout: 3, RequestedAt: 3}) {
-		t.Errorf("longest %s, smallest %+v", s.longestTimeout, s.smallestGrant)
+		t.Errorf("longest timeout %s, smallest grant %+v", s.longestTimeout, s.smallestGrant)
 	}
 	fail()
 	s.handshakeDone(handshake{}, "a:1", 4)
 	check("its end", true, true, 2, 3)
 }
 
-// OnShrink tells of what was granted below the base, at once and later, and of nothing else.
-func TestWhatIsTooShort(t *testing.T) {
+// OnShrink calls its function for timeouts below the base, for an earlier one at once, and for no others.
+func TestOnShrink(t *testing.T) {
 	s := bareSession(t, io.Discard)
-	var told []Grant
-	tell := func(g Grant) { told = append(told, g) }
-	s.noteGrant(Grant{Timeout: 5}) // nobody listens
+	var grants []Grant
+	tell := func(g Grant) { grants = append(grants, g) }
+	s.noteGrant(Grant{Timeout: 5}) // without a function
 	s.OnShrink(5, tell)
 	s.noteGrant(Grant{Timeout: 5})
 	s.noteGrant(Grant{Timeout: 9})
-	if len(told) != 0 {
-		t.Errorf("told of %+v", told)
+	if len(grants) != 0 {
+		t.Errorf("called with %+v", grants)
 	}
 	s.noteGrant(Grant{Server: "a:1", Timeout: 4, RequestedAt: 7})
 	s.OnShrink(6, tell)
-	s.noteGrant(Grant{Server: "b:2", Timeout: 5, RequestedAt: 8}) // no smaller than before, and below the base
-	if want := []Grant{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(told, want) {
-		t.Errorf("told of %+v, not %+v", told, want)
+	s.noteGrant(Grant{Server: "b:2", Timeout: 5, RequestedAt: 8}) // not smaller than before, but below the base
+	if want := []Grant{{"a:1", 4, 5, 7}, {"a:1", 4, 6, 7}, {"b:2", 5, 6, 8}}; !slices.Equal(grants, want) {
+		t.Errorf("called with %+v, not %+v", grants, want)
 	}
 	if s.longestTimeout != 9 || s.Timeout() != 4 {
-		t.Errorf("longest %s, smallest %s", s.longestTimeout, s.Timeout())
+		t.Errorf("longest timeout %s, smallest timeout %s", s.longestTimeout, s.Timeout())
 	}
 }
 
-// The connection that counts is the last one that was adopted; a session that has ended adopts none, and closes what it has.
-func TestWhichConnectionCounts(t *testing.T) {
+// The current connection is the last one that was set. A session that has ended closes it and accepts no other.
+func TestCurrentConnection(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	socket := func() (*wireConn, net.Conn) {
 		near, far := net.Pipe()
@@ -321,7 +321,7 @@ func TestWhichConnectionCounts(t *testing.T) {
 	first, _ := socket()
 	second, far := socket()
 	if !s.setConn(first) || !s.setConn(second) {
-		t.Fatal("a session that lives adopts nothing")
+		t.Fatal("a live session does not accept a connection")
 	}
 	s.connected = true
 	if s.connClosed(first); s.conn != second || !s.Connected() || !s.lostAt.IsZero() || !s.disconnectedAt.IsZero() {
@@ -348,7 +348,7 @@ func TestWhichConnectionCounts(t *testing.T) {
 		t.Error("not done")
 	}
 	if s.Connected() || s.ctx.Err() == nil || s.setConn(first) || s.conn == first {
-		t.Error("it goes on after its end")
+		t.Error("it accepts a connection after its end")
 	}
 	if err := s.Err(); !errors.Is(err, cluster.ErrSessionEnded) || !strings.HasSuffix(err.Error(), "the first reason") {
 		t.Error(err)
@@ -360,8 +360,8 @@ func TestWhichConnectionCounts(t *testing.T) {
 	}
 }
 
-// What is wrong is told of each server of the configuration, in its order.
-func TestWhatWasTried(t *testing.T) {
+// The last error of each configured server is listed, in the order of the configuration.
+func TestDescribeServerErrors(t *testing.T) {
 	s := bareSession(t, io.Discard, "b:2", "a:1")
 	s.noteServerError("c:3", errors.New("of no interest"))
 	s.noteServerError("a:1", errors.New("refused"))
@@ -370,38 +370,37 @@ func TestWhatWasTried(t *testing.T) {
 	}
 }
 
-// Whoever waits for a session is told so at growing intervals, and why when that is over.
-func TestWhatIsSaidWhileNobodyAnswers(t *testing.T) {
+// Waiting for a server is logged at growing intervals. The error at the end contains the reasons.
+func TestWaitingForAServerIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := bareSession(t, &log, "a:1")
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
 		defer cancel()
 		began, result := time.Now(), make(chan error, 1)
-		var told []time.Duration
-		s.opt.Log = slog.New(slog.NewTextHandler(writer(func(b []byte) {
+		var grants []time.Duration
+		s.opt.Log = slog.New(slog.NewTextHandler(writerFunc(func(b []byte) {
 			log.Write(b)
-			told = append(told, time.Since(began)/time.Second)
+			grants = append(grants, time.Since(began)/time.Second)
 		}), nil))
 		go func() { result <- s.waitEstablished(ctx) }()
 		contains(t, <-result, "no ZooKeeper server answers", "a:1: no answer yet", "deadline exceeded")
-		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(told, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
-			t.Errorf("told after %d s: %s", told, log.String())
+		if want := []time.Duration{2, 6, 14, 30, 62, 122, 182}; !slices.Equal(grants, want) || !strings.Contains(log.String(), "still trying") || !strings.Contains(log.String(), "a:1: no answer yet") {
+			t.Errorf("logged after %d s: %s", grants, log.String())
 		}
 		s.end(errors.New("expired"))
 		contains(t, s.waitEstablished(t.Context()), "expired")
 	})
 }
 
-// writer is a function that is written to.
-type writer func([]byte)
+// writerFunc is an [io.Writer] made from a function.
+type writerFunc func([]byte)
 
-func (w writer) Write(b []byte) (int, error) {
+func (w writerFunc) Write(b []byte) (int, error) {
 	w(b)
 	return len(b), nil
 }
 
-// Open keeps trying, and says so, until it must not.
 func TestOpenNeedsServersAndATimeout(t *testing.T) {
 	for _, opt := range []Options{{Timeout: time.Second}, {Servers: []string{"a:1"}}, {Servers: []string{"a:1"}, Timeout: -1}} {
 		if _, err := Open(t.Context(), opt); err == nil || !strings.Contains(err.Error(), "are required") {
@@ -410,37 +409,37 @@ func TestOpenNeedsServersAndATimeout(t *testing.T) {
 	}
 }
 
-// Events of the session itself: after a handshake all is to be read again, a loss is noted, and an expiry is the end.
-func TestWhatEventsOfTheSessionDo(t *testing.T) {
+// After a handshake everything is read again; a disconnection is recorded; an expiry ends the session.
+func TestSessionEvents(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	s.armed[watch{"/a", false}] = true
 	s.connected = true
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateConnecting})
 	if len(s.wake) != 0 || len(s.armed) != 1 || s.TakeHints().All || !s.Connected() {
-		t.Error("an event of no interest does something")
+		t.Error("an irrelevant event has an effect")
 	}
-	for _, state := range []zk.State{zk.StateHasSession, zk.StateExpired, zk.StateDisconnected} { // in which a watch fires
+	for _, state := range []zk.State{zk.StateHasSession, zk.StateExpired, zk.StateDisconnected} { // the states in which a watch fires
 		s.event(zk.Event{Type: zk.EventNodeDataChanged, State: state, Path: "/b"})
 		if h := s.TakeHints(); h.All || !h.Has("/b") || len(s.armed) != 1 || !s.Connected() || s.gone {
 			t.Errorf("a watch that fires in state %s changes the session", state)
 		}
 	}
 	<-s.wake
-	for range 2 { // the second one finds that nobody has taken the first
+	for range 2 { // the second one finds the first still pending
 		s.event(zk.Event{Type: zk.EventSession, State: zk.StateHasSession})
 	}
 	if len(s.wake) != 1 || len(s.armed) != 0 || !s.TakeHints().All || s.TakeHints().All {
-		t.Error("not all is read again after a handshake")
+		t.Error("not everything is read again after a handshake")
 	}
 	s.connected = true
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateDisconnected})
 	if s.Connected() || s.disconnectedAt.IsZero() || s.gone || s.Err() != nil {
-		t.Error("the loss is not noted")
+		t.Error("the disconnection is not recorded")
 	}
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateExpired})
 	s.goroutines.Wait()
 	if !s.gone || s.Err() == nil {
-		t.Error("the expiry is not the end")
+		t.Error("the expiry does not end the session")
 	}
 	contains(t, s.Err(), "expired, or closed from elsewhere")
 }

@@ -16,13 +16,13 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// trust is a CA with what it has signed, and another one that nobody trusts.
-type trust struct {
+// testCAs has a CA, and another one that no server or client trusts.
+type testCAs struct {
 	t         *testing.T
 	ca, other *zkserver.Authority
 }
 
-func newTrust(t *testing.T) trust {
+func newTestCAs(t *testing.T) testCAs {
 	t.Helper()
 	dir := t.TempDir()
 	ca, err := zkserver.NewAuthority(dir, "ca")
@@ -33,10 +33,10 @@ func newTrust(t *testing.T) trust {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return trust{t, ca, other}
+	return testCAs{t, ca, other}
 }
 
-func (tr trust) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
+func (tr testCAs) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
 	tr.t.Helper()
 	c, err := by.Issue(name, time.Now().Add(lasts))
 	if err != nil {
@@ -45,8 +45,8 @@ func (tr trust) issue(by *zkserver.Authority, name string, lasts time.Duration) 
 	return c
 }
 
-// serve starts a server that speaks TLS.
-func (tr trust) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
+// serve starts a server with a TLS port.
+func (tr testCAs) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
 	tr.t.Helper()
 	s, err := zkserver.Start(tr.t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, Clients: clients}})
 	if err != nil {
@@ -56,8 +56,8 @@ func (tr trust) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
 	return s
 }
 
-// refused opens a session that must not come about, and checks that the error names the server and the reasons.
-func (tr trust) refused(addr string, access TLS, reasons ...string) {
+// refused checks that opening a session fails with an error that contains the server and the reasons.
+func (tr testCAs) refused(addr string, access TLS, reasons ...string) {
 	tr.t.Helper()
 	access.Enabled = true
 	ctx, cancel := context.WithTimeout(tr.t.Context(), 1500*time.Millisecond)
@@ -69,17 +69,17 @@ func (tr trust) refused(addr string, access TLS, reasons ...string) {
 	contains(tr.t, err, append(reasons, addr)...)
 }
 
-func TestServerThatDemandsCertificates(t *testing.T) {
-	tr := newTrust(t)
+func TestServerThatRequiresClientCertificates(t *testing.T) {
+	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), true)
 	addr := server.SecureAddr()
 	own := tr.issue(tr.ca, "n1", time.Hour)
 	good := TLS{Enabled: true, CA: tr.ca.CA, Cert: own.Cert, Key: own.Key}
-	access := Access{TLS: good, Auth: secret(t, "zkelectd:right"), ACL: ACLPrivate}
+	access := Access{TLS: good, Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}
 
 	s := open(t, Options{Servers: []string{addr}, Access: access})
 	p := root(t, s)
-	leave := leader(t, s, p)
+	leave := acquire(t, s, p)
 	all := []string{p.Root, p.Nodes(), p.Election(), p.Leader(), leave[0].Path, p.Elected(), p.Current()}
 	named := good
 	named.ServerName = "zk"
@@ -89,21 +89,21 @@ func TestServerThatDemandsCertificates(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// To ZooKeeper a certificate is an identity as well. It opens nothing, not even what was created with it.
+	// To ZooKeeper a certificate is an identity too. It gives no permissions, not even for znodes that were created with it.
 	for name, c := range map[string]zkserver.Certificate{"n1": own, "n2": tr.issue(tr.ca, "n2", time.Hour)} {
 		bare := open(t, Options{Servers: []string{addr}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA, Cert: c.Cert, Key: c.Key}}})
-		if reads(t, bare, p.Leader()) {
-			t.Errorf("the certificate of %s opens the tree without a password", name)
+		if canRead(t, bare, p.Leader()) {
+			t.Errorf("the certificate of %s gives access to the tree without a password", name)
 		}
 	}
-	// What ends a session of somebody dead goes the same way.
+	// Closing the session of a dead daemon uses the same TLS settings.
 	e := SessionHandle{Servers: []string{addr}, Session: s.SessionID(), Password: s.Password(), Final: &FinalTx{Ops: leave}}
-	s.end(errors.New("dead")) // alive, it would take its session back
+	s.end(errors.New("dead")) // alive, it would reattach to its session
 	if err := CloseSession(t.Context(), e); err == nil || errors.Is(err, ErrNoSuchSession) {
 		t.Errorf("closed without TLS: %v", err)
 	}
 	e.Access = access
-	if err := CloseSession(t.Context(), e); err != nil || !e.Final.Applied || !left(t, friend, p) {
+	if err := CloseSession(t.Context(), e); err != nil || !e.Final.Applied || !hasLeft(t, friend, p) {
 		t.Fatal(err, e.Final.Err)
 	}
 	if err := CloseSession(t.Context(), e); !errors.Is(err, ErrNoSuchSession) {
@@ -124,13 +124,13 @@ func TestServerThatDemandsCertificates(t *testing.T) {
 	contains(t, err, addr, "zookeeper.tls.enabled") // the port for TLS
 }
 
-func TestServersCertificate(t *testing.T) {
-	tr := newTrust(t)
+func TestServerCertificateIsVerified(t *testing.T) {
+	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
 	px := newProxy(t, server.SecureAddr())
 	s := open(t, Options{Servers: []string{px.addr()}, Access: Access{TLS: TLS{Enabled: true, CA: tr.ca.CA}}})
 	p := root(t, s)
-	// A connection that breaks is made anew.
+	// A connection that breaks is replaced.
 	px.cut()
 	eventually(t, "a write after the cut", func() bool {
 		_, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")})
@@ -141,14 +141,14 @@ func TestServersCertificate(t *testing.T) {
 }
 
 func TestTLSFilesAreChecked(t *testing.T) {
-	tr := newTrust(t)
+	tr := newTestCAs(t)
 	own, other := tr.issue(tr.ca, "own", time.Hour), tr.issue(tr.ca, "else", time.Hour)
 	loose := filepath.Join(t.TempDir(), "loose")
 	if err := os.WriteFile(loose, []byte("key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	here := t.TempDir()
-	t.Chdir(here) // what lies there must not pass for a credential
+	t.Chdir(here) // files there must not be taken for credentials
 	if err := os.Symlink(tr.ca.CA, "ca"); err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +181,9 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	}
 }
 
-// A session that is over must not send, and a farewell could wait for a server that takes nothing any more.
-func TestClosingUnderTLSSendsNothing(t *testing.T) {
-	tr := newTrust(t)
+// Close must not send close_notify: a session that has ended must not send, and the write could block.
+func TestTLSCloseSendsNothing(t *testing.T) {
+	tr := newTestCAs(t)
 	own := tr.issue(tr.ca, "zk", time.Hour)
 	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 	if err != nil {
@@ -213,13 +213,13 @@ func TestClosingUnderTLSSendsNothing(t *testing.T) {
 	}
 	conn.Close()
 	if after, shaken := <-heard; !shaken || len(after) > 0 {
-		t.Errorf("handshake %t, then %d bytes", shaken, len(after))
+		t.Errorf("handshake done %t, then %d bytes", shaken, len(after))
 	}
 }
 
-// A CA or certificate that was renewed counts from the next connection on, without a restart.
-func TestRenewedFilesAreRead(t *testing.T) {
-	tr := newTrust(t)
+// A renewed CA or certificate takes effect with the next connection, without a restart.
+func TestRenewedTLSFilesAreRead(t *testing.T) {
+	tr := newTestCAs(t)
 	server := tr.serve(tr.issue(tr.ca, "zk", time.Hour), false)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	access := TLS{Enabled: true, CA: ca}

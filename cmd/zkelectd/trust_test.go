@@ -29,7 +29,7 @@ func (f *fleet) intrude(servers []string) {
 	}
 }
 
-const sessionEnd = "s, as the end of a's session does not prove that its work ended"
+const sessionEnd = "s because the end of a's session does not prove that its work ended"
 
 // The leader, which is cut off for the moment, learns too late that a stranger has closed its session. Its successor waits
 // until the lease is over; only where the end of a session is trusted, both work at once, which docs/safety.md warns of.

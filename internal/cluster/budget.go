@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Drift is r: the bound on how much the clock rates of two hosts differ (docs/protocol.md, Clocks).
+// Drift is r, the bound on how much the clock rates of two hosts differ (docs/protocol.md, Clocks).
 const Drift = 0.01
 
-// MinKill is the least K. A kill needs its time however short the session timeout is: on two cores at load 8 the last
-// process was seen to die up to 193 ms after the lease's end.
+// MinKill is the minimum of K. A kill takes time however short the session timeout is: on two cores at load 8 the last
+// process died up to 193 ms after the end of the lease.
 const MinKill = 300 * time.Millisecond
 
-// Budget holds the figures that follow from a session timeout (docs/protocol.md, Leading and the lease).
+// Budget holds the durations that follow from a session timeout (docs/protocol.md, Leading, and the lease).
 type Budget struct {
-	// Session is T, as granted.
+	// Session is T, as negotiated.
 	Session time.Duration
-	// Lease is D: how long leadership lasts from when a successful ACQUIRE or RENEW was sent.
+	// Lease is D: how long the lease lasts from when a successful ACQUIRE or RENEW was sent.
 	Lease time.Duration
-	// Kill is K: the time in which a kill is certain to be over.
+	// Kill is K: the longest time that a kill may take.
 	Kill time.Duration
 	// LeaseWait is W: by when every lease granted before is over, on any host's clock.
 	LeaseWait time.Duration
-	// Renew is the time between two RENEW.
+	// Renew is the interval at which RENEW is sent.
 	Renew time.Duration
-	// Grace is how long before the lease's end the child is asked to stop when it can't be renewed.
+	// Grace is how long before the end of a lease that cannot be renewed the child is asked to stop.
 	Grace time.Duration
 	// Stop is the child's stop timeout.
 	Stop time.Duration
@@ -33,30 +33,30 @@ type Budget struct {
 	Failover time.Duration
 }
 
-// Lease is D, as it follows from a session timeout.
+// Lease returns D for a session timeout.
 func Lease(session time.Duration) time.Duration { return session * 45 / 100 }
 
-// kill is K, as it follows from a session timeout.
+// kill returns K for a session timeout.
 func kill(session time.Duration) time.Duration { return max(session*15/100, MinKill) }
 
-// tick is the longest tick that a server with this session timeout can have: it clamps T to at least two ticks, and a
-// client can't see the tick.
+// tick returns the longest tick that a server granting this session timeout can have: it grants at least two ticks, and
+// clients cannot see the tick.
 func tick(session time.Duration) time.Duration { return session / 2 }
 
-// expiry is the earliest moment at which a server may end a session, counted from when a request that it has processed
+// expiry returns the earliest moment at which a server may end a session, counted from when a request that it has processed
 // was sent.
 func expiry(session time.Duration) time.Duration {
 	return session - tick(session)*3/4 - time.Duration(float64(session)*Drift)
 }
 
-// SafeLease returns how long work may go on after the sending of a request that made the server count by this session
-// timeout: D, or less where D and K do not fit, down to 0.
+// SafeLease returns how long work may go on after the sending of a request that made the server apply this session timeout:
+// D, or less if D and K do not fit, down to 0 (docs/protocol.md, The timeout can change).
 func SafeLease(session time.Duration) time.Duration {
 	return max(0, min(Lease(session), expiry(session)-kill(session)))
 }
 
-// NewBudget computes the figures, or says in figures why they can't hold (S1): the child must be able to stop within
-// the lease that is left when the decision to replace it arrives just before a renewal.
+// NewBudget computes the budget. It returns an error with the figures if they would not be safe (S1): among other things the
+// child must be able to stop in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
 	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
@@ -77,13 +77,13 @@ func NewBudget(session, stop time.Duration) (Budget, error) {
 	return b, nil
 }
 
-// minSession is advised where the session timeout is too short: from there on K is 15 % of it.
+// minSession is what the error advises if the session timeout is too short: from there on K is 15% of it.
 const minSession = MinKill * 100 / 15
 
-// Granted returns the budget of a session whose timeout is longer than the one that the budget was computed from.
+// Granted returns the budget for a session whose granted timeout is longer than the one that the budget rests on.
 func (b Budget) Granted(session time.Duration) Budget {
 	b.Session = session
-	// The server notices within a tick after T.
+	// The server notices the expiry within a tick after T.
 	b.Failover = session + tick(session)
 	return b
 }
@@ -91,7 +91,7 @@ func (b Budget) Granted(session time.Duration) Budget {
 // RevokeTimeout is how long an elector lets a replaced holder with this budget keep current (L2).
 func (b Budget) RevokeTimeout() time.Duration { return b.Stop + b.Lease + b.Kill }
 
-// Text shows the figures to people. Where the end of a session is not trusted, the loss of a host costs the lease wait, too.
+// Text describes the budget for people. If the end of a session is not trusted, the loss of a host also costs the lease wait.
 func (b Budget) Text(trustSessionEnd bool) string {
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 	failover := round(b.Failover).String()

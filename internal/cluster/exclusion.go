@@ -11,8 +11,8 @@ func (x Exclusion) Words() string {
 	return fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
 }
 
-// Strike returns the exclusions with one more strike against node. The duration starts at base and doubles with each
-// strike up to limit (L2); the input is left as it is.
+// Strike returns the exclusions with one more strike against node (docs/protocol.md, The watchdog). The duration starts at
+// base and doubles with each strike up to limit (L2). list is not changed.
 func Strike(list []Exclusion, node, reason string, term int64, base, limit time.Duration, wall time.Time) []Exclusion {
 	list = slices.Clone(list)
 	i := slices.IndexFunc(list, func(e Exclusion) bool { return e.Node == node })
@@ -22,13 +22,13 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 	}
 	e := &list[i]
 	e.Strikes = min(e.Strikes+1, maxStrikes)
-	// Bound the shift before it overflows; limit is reached long before.
+	// The shift is bounded so that it cannot overflow; limit is reached long before.
 	e.For = Duration(min(base<<min(e.Strikes-1, 20), limit))
 	e.Term, e.Reason, e.Served, e.Time = term, reason, false, wall
 	return list
 }
 
-// Serve returns the exclusions with those of the given nodes marked as served.
+// Serve returns the exclusions with those for which served returns true marked as served. list is not changed.
 func Serve(list []Exclusion, served func(Exclusion) bool) []Exclusion {
 	list = slices.Clone(list)
 	for i := range list {

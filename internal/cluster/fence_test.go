@@ -79,7 +79,7 @@ func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 		change func(*Fence)
 	}{
 		"deleted":       {known, Snapshot{}, func(f *Fence) { f.Reason = "the znode leader had been deleted" }},
-		"never written": {known, Snapshot{Fence: ReadFence("/c/leader", nil, Stat{}, true)}, func(f *Fence) { f.Reason = "nobody is known to have led here" }},
+		"never written": {known, Snapshot{Fence: ReadFence("/c/leader", nil, Stat{}, true)}, func(f *Fence) { f.Reason = "no earlier leader is known" }},
 		"damaged": {known, Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
 			f.Reason = "the record was damaged: no JSON"
 		}},
@@ -167,7 +167,7 @@ func TestNewerRecordsAreNoDamage(t *testing.T) {
 			t.Errorf("%q: %v", data, s.Newer())
 		}
 	}
-	if _, err := DecodeHistory("/c/history", pack([]byte(`{"v":3,"terms":[]}`))); !errors.As(err, &typed) || typed.Version != 3 {
+	if _, err := DecodeHistory("/c/history", compress([]byte(`{"v":3,"terms":[]}`))); !errors.As(err, &typed) || typed.Version != 3 {
 		t.Errorf("a packed history: %v", err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// History is the record of history: the last terms, oldest first.
+// History is the record of history: the last terms, the oldest first.
 type History struct {
 	Header
 	Terms []PastTerm `json:"terms"`
 }
 
-// PastTerm is one decision and what became of it.
+// PastTerm is one decision and its outcome.
 type PastTerm struct {
 	Term     int64  `json:"term"`
 	Node     string `json:"node"`
@@ -24,40 +24,40 @@ type PastTerm struct {
 	Previous string `json:"previous,omitempty"`
 	Cause    Cause  `json:"cause"`
 	Reason   string `json:"reason"`
-	// By is who asked for it, where somebody did; Elector the incarnation that decided.
+	// By is the operator who requested it, empty if none did; Elector is the incarnation that decided.
 	By      string `json:"by,omitempty"`
 	Elector string `json:"elector"`
-	// Outcome is READY, or why it never was.
+	// Outcome is READY, or the reason why the term never became READY.
 	Outcome string `json:"outcome"`
-	// ToReady is the time from the decision to READY, Leaderless how long nobody was READY before; both as the elector saw
-	// it, nil where it was not there to see.
+	// ToReady is the time from the decision to READY, Leaderless how long no member was READY before. Both are as measured by
+	// the elector, nil if it did not see it happen.
 	ToReady    *Duration `json:"to_ready,omitempty"`
 	Leaderless *Duration `json:"leaderless,omitempty"`
-	// Wait says how long, and why, its work had to wait for that of an earlier leader; empty if it did not.
+	// Wait describes how long, and why, its work waited for that of an earlier leader; empty if it did not.
 	Wait string `json:"wait,omitempty"`
-	// Ranking are the first of the verdicts.
+	// Ranking holds the first verdicts.
 	Ranking        []Verdict     `json:"ranking,omitempty"`
 	RankingOmitted int           `json:"ranking_omitted,omitempty"`
 	PolicyRevision int64         `json:"policy_revision,omitempty"`
 	Circumstances  Circumstances `json:"circumstances,omitzero"`
-	// Time is the decision's, by the elector's clock.
+	// Time is when the decision was made, by the elector's clock.
 	Time time.Time `json:"time"`
 }
 
-// The bounds of the history as we write it: terms, bytes in ZooKeeper, bytes from which it is compressed.
+// The limits of the history that is written: terms, bytes in ZooKeeper, and bytes above which it is compressed.
 const (
 	MaxHistory     = 256
 	maxHistorySize = 480 << 10
 	plainHistory   = 32 << 10
 )
 
-// What is read of it, should others write more than we do: terms, and bytes once it is unpacked.
+// The limits of a history that is read, in case another client writes more: terms, and bytes once decompressed.
 const (
-	maxTermsRead = 1024
-	maxUnpacked  = 2 << 20
+	maxTermsRead    = 1024
+	maxDecompressed = 2 << 20
 )
 
-// Find returns a term of the history.
+// Find returns the entry of a term.
 func (h History) Find(term int64) (PastTerm, bool) {
 	i := slices.IndexFunc(h.Terms, func(t PastTerm) bool { return t.Term == term })
 	if i < 0 {
@@ -86,18 +86,18 @@ func (h *History) Merge(terms []PastTerm, newest int64) (changed bool) {
 	return changed
 }
 
-// sameDecision reports whether two accounts are of one decision. Two electors may have seen different ends of it.
+// sameDecision reports whether two entries are about the same decision. Two electors may have seen different outcomes.
 func (t PastTerm) sameDecision(of PastTerm) bool {
 	return t.Term == of.Term && t.Node == of.Node && t.Elector == of.Elector && t.Time.Equal(of.Time)
 }
 
-// EncodeHistory writes the history, compressed when it is large, without the oldest terms if it would not fit.
+// EncodeHistory encodes the history: compressed if it is large, and without the oldest terms if it would not fit.
 func EncodeHistory(h *History) []byte {
 	for {
 		data := Encode(h)
-		readable := len(data) <= maxUnpacked
+		readable := len(data) <= maxDecompressed
 		if len(data) > plainHistory {
-			data = pack(data)
+			data = compress(data)
 		}
 		if (readable && len(data) <= maxHistorySize) || len(h.Terms) == 0 {
 			return data
@@ -106,7 +106,7 @@ func EncodeHistory(h *History) []byte {
 	}
 }
 
-func pack(data []byte) []byte {
+func compress(data []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write(data); err != nil {
@@ -118,29 +118,29 @@ func pack(data []byte) []byte {
 	return b.Bytes()
 }
 
-// DecodeHistory reads it.
+// DecodeHistory decodes what EncodeHistory has returned. path is named in errors.
 func DecodeHistory(path string, data []byte) (History, error) {
 	var h History
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		r, err := gzip.NewReader(bytes.NewReader(data))
 		if err == nil {
-			data, err = io.ReadAll(io.LimitReader(r, maxUnpacked+1))
+			data, err = io.ReadAll(io.LimitReader(r, maxDecompressed+1))
 		}
-		if err == nil && len(data) > maxUnpacked {
-			err = fmt.Errorf("it unpacks to more than %d bytes", maxUnpacked)
+		if err == nil && len(data) > maxDecompressed {
+			err = fmt.Errorf("it decompresses to more than %d bytes", maxDecompressed)
 		}
 		if err != nil {
-			return h, fmt.Errorf("znode %s cannot be unpacked: %w", path, err)
+			return h, fmt.Errorf("znode %s cannot be decompressed: %w", path, err)
 		}
 	}
-	if len(data) > maxUnpacked {
-		return h, fmt.Errorf("znode %s holds %d bytes, more than a history can have (%d)", path, len(data), maxUnpacked)
+	if len(data) > maxDecompressed {
+		return h, fmt.Errorf("znode %s has %d bytes, more than a history may have (%d)", path, len(data), maxDecompressed)
 	}
 	if err := Decode(path, data, &h); err != nil {
 		return History{}, err
 	}
 	if len(h.Terms) > maxTermsRead {
-		return History{}, fmt.Errorf("znode %s holds %d terms, more than a history can have (%d)", path, len(h.Terms), maxTermsRead)
+		return History{}, fmt.Errorf("znode %s has %d terms, more than a history may have (%d)", path, len(h.Terms), maxTermsRead)
 	}
 	return h, nil
 }

@@ -211,7 +211,7 @@ func packed(t testing.TB, parts ...[]byte) []byte {
 func TestABombIsNotUnpacked(t *testing.T) {
 	blank := bytes.Repeat([]byte(" "), 1<<20)
 	parts := [][]byte{[]byte(`{"v":1,"terms":[]`)}
-	for range maxUnpacked >> 20 {
+	for range maxDecompressed >> 20 {
 		parts = append(parts, blank)
 	}
 	if h, err := DecodeHistory(historyPath, packed(t, append(slices.Clone(parts[:len(parts)-1]), []byte("}"))...)); err != nil {
@@ -222,7 +222,7 @@ func TestABombIsNotUnpacked(t *testing.T) {
 		t.Fatalf("a bomb of %d bytes", len(data))
 	}
 	_, err := DecodeHistory(historyPath, data)
-	if err == nil || !strings.Contains(err.Error(), historyPath) || !strings.Contains(err.Error(), "unpacks to more than 2097152 bytes") {
+	if err == nil || !strings.Contains(err.Error(), historyPath) || !strings.Contains(err.Error(), "decompresses to more than 2097152 bytes") {
 		t.Errorf("%v", err)
 	}
 }
@@ -235,9 +235,9 @@ func TestAHistoryOfAnotherSizeIsRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"as many as can be": {terms(1024, ""), ""}, "too many": {terms(1025, ""), "holds 1025 terms, more than a history can have (1024)"},
-		"too many, packed": {packed(t, terms(1025, "")), "holds 1025 terms"}, "too long": {terms(1, strings.Repeat("x", 2<<20)), "more than a history can have (2097152)"},
-		"too long, packed": {packed(t, terms(1, strings.Repeat("x", 2<<20))), "unpacks to more than 2097152 bytes"},
+		"as many as can be": {terms(1024, ""), ""}, "too many": {terms(1025, ""), "has 1025 terms, more than a history may have (1024)"},
+		"too many, packed": {packed(t, terms(1025, "")), "has 1025 terms"}, "too long": {terms(1, strings.Repeat("x", 2<<20)), "more than a history may have (2097152)"},
+		"too long, packed": {packed(t, terms(1, strings.Repeat("x", 2<<20))), "decompresses to more than 2097152 bytes"},
 	} {
 		h, err := DecodeHistory(historyPath, c.data)
 		if (c.want == "") != (err == nil) || (err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), historyPath) || len(h.Terms) > 0)) {

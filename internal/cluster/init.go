@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Traces are what may show that somebody leads in a group, or has led.
+// Traces are what may show that a group has a leader, or had one.
 type Traces struct {
 	Snapshot Snapshot
-	// Nodes and Incarnations are the names of the znodes below nodes and election.
+	// Nodes and Incarnations are the names of the children of nodes and election.
 	Nodes, Incarnations []string
-	// History reports whether there is one.
+	// History is set if there is a history.
 	History bool
 }
 
-// InUseError says that a group is in use, or has been, so that nobody can vouch for its having no leader.
+// InUseError is the error for a group that is in use, or has been: it may have a leader.
 type InUseError struct {
 	Root  string
 	Found []string
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("the group %s is in use, or has been: %s; it is not initialized. Just start its daemons: the first leader waits "+
-		"for a lease that might still run, some seconds. To begin anew, stop all daemons, delete everything below %s, and run this again",
+	return fmt.Sprintf("the group %s is in use, or has been: %s; it was not initialized. Just start its daemons: the first leader waits some "+
+		"seconds for a lease that might still be running. To start over, stop all daemons, delete everything under %s, and run this again",
 		e.Root, strings.Join(e.Found, "; "), e.Root)
 }
 
-// InUse returns an [InUseError] with everything that shows a life in the group, nil if nothing does.
+// InUse returns an [InUseError] with every trace of a member or a leader in the group, nil if there is none.
 func (p Paths) InUse(t Traces) error {
 	var found []string
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -61,8 +61,8 @@ func (p Paths) InUse(t Traces) error {
 	return &InUseError{Root: p.Root, Found: found}
 }
 
-// InitTx writes a clean fence into a group in which nobody leads by the word of by. It fails with ErrBadVersion if a daemon
-// has elected meanwhile: an election over a fence that was never written writes it.
+// InitTx writes a clean fence into a group that has no leader, as the operator by asserts. It fails with ErrBadVersion if a
+// daemon has elected meanwhile: an election writes a fence that was never written.
 func (p Paths) InitTx(read Slot[Fence], by string, wall time.Time) []Op {
 	f := Fence{State: FenceReleased, Reason: "initialized by " + by, Requested: true, Time: wall}
 	return p.writeFence(read, f, wall.Unix()) // where the terms begin

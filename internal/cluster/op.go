@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// AnyVersion in a check asks only whether the znode exists. In a set or delete it would disable the version check:
-// the transactions of docs/protocol.md never do that.
+// AnyVersion makes a check test only whether the znode exists. In a set or delete it would disable the version check, which
+// the protocol's transactions never do.
 const AnyVersion int32 = -1
 
-// OpKind says what an [Op] does.
+// OpKind is what an [Op] does.
 type OpKind int
 
 // The kinds of [Op], as ZooKeeper's multi knows them.
@@ -38,22 +38,22 @@ func (k OpKind) String() string {
 	return fmt.Sprintf("op(%d)", int(k))
 }
 
-// Op is one operation of a transaction. A transaction is a slice of them and is sent as one ZooKeeper multi: all of
-// it happens or nothing does.
+// Op is one operation of a transaction. A transaction is a slice of operations, sent as one ZooKeeper multi: either all of
+// them are applied or none is.
 type Op struct {
 	Kind OpKind `json:"kind"`
 	// Path is absolute and includes the root.
 	Path string `json:"path"`
-	// Version guards check, set and delete.
+	// Version is the version that check, set and delete require.
 	Version int32 `json:"version"`
-	// Data is written by create and set.
+	// Data is what create and set write.
 	Data []byte `json:"data,omitempty"`
 	// Ephemeral and Sequential apply to create.
 	Ephemeral  bool `json:"ephemeral,omitempty"`
 	Sequential bool `json:"sequential,omitempty"`
 }
 
-// EncodeTx returns a transaction as text, for those who may have to send it in place of the daemon; nil for none.
+// EncodeTx encodes a transaction for the processes that may have to send it in place of the daemon; nil if it is empty.
 func EncodeTx(ops []Op) json.RawMessage {
 	if len(ops) == 0 {
 		return nil
@@ -65,7 +65,7 @@ func EncodeTx(ops []Op) json.RawMessage {
 	return data
 }
 
-// DecodeTx reads what EncodeTx has returned. No text is no transaction.
+// DecodeTx decodes what EncodeTx has returned. An empty text is an empty transaction.
 func DecodeTx(text json.RawMessage) ([]Op, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -84,30 +84,30 @@ func DecodeTx(text json.RawMessage) ([]Op, error) {
 	return ops, nil
 }
 
-// Result is the outcome of one [Op] of a transaction that was applied.
+// Result is the result of one [Op] of a transaction that was applied.
 type Result struct {
-	// Path is the name that a create was given (with its sequence, if sequential).
+	// Path is the path that a create was given, with its sequence number if it is sequential.
 	Path string
 	// Version is the version after a set.
 	Version int32
 }
 
-// Stat is what ZooKeeper says of a znode.
+// Stat is ZooKeeper's metadata of a znode.
 type Stat struct {
-	// Version counts the changes of the data; it starts at 0 with each create.
+	// Version counts the changes of the data; it is 0 after each create.
 	Version int32
-	// ChildVersion counts the changes of the list of children.
+	// ChildVersion counts the changes to the list of children.
 	ChildVersion int32
-	// Owner is the session that owns an ephemeral, 0 for a persistent znode.
+	// Owner is the id of the session that owns an ephemeral, 0 for a persistent znode.
 	Owner int64
 	// Created and Modified are the transaction ids (czxid, mzxid).
 	Created, Modified int64
-	// Time is when the data was written last, by the clock of the ZooKeeper server that ordered the write. Every reader of the
+	// Time is when the data was last written, by the clock of the ZooKeeper server that ordered the write. Every reader of the
 	// same version gets the same time.
 	Time time.Time
 }
 
-// Definite failures of one operation: nothing was applied.
+// The errors of one operation. They are definite: nothing was applied.
 var (
 	ErrNoNode        = errors.New("no such znode")
 	ErrNodeExists    = errors.New("znode already exists")
@@ -118,20 +118,20 @@ var (
 	ErrInvalid       = errors.New("refused by the server as invalid")
 )
 
-// Failures of a request as a whole.
+// The errors of a request as a whole.
 var (
-	// ErrNotSent: the request never left; it has no effect.
+	// ErrNotSent: the request was never sent; it has no effect.
 	ErrNotSent = errors.New("not sent: no connection to ZooKeeper")
-	// ErrUnknown: the request was sent and no reply came. It may have been applied, may be applied later, or never.
-	// Unknown is not failure: read back, then adopt or undo what is there.
-	ErrUnknown = errors.New("outcome unknown: the connection was lost under way")
-	// ErrSessionEnded: the session is over (expired, closed or stolen); nothing more can be done in it.
+	// ErrUnknown: the request was sent and there was no reply. It may have been applied, may be applied later, or never.
+	// Unknown is not failure: read back, and adopt or undo what was found.
+	ErrUnknown = errors.New("outcome unknown: the connection was lost before the reply")
+	// ErrSessionEnded: the session is over (expired, closed or stolen); it is of no further use.
 	ErrSessionEnded = errors.New("the ZooKeeper session has ended")
 )
 
-// TxError says which operation made a transaction fail. Nothing of the transaction was applied.
+// TxError names the operation that made a transaction fail. Nothing of the transaction was applied.
 type TxError struct {
-	// Index of Op in the transaction.
+	// Index is the position of Op in the transaction.
 	Index int
 	Op    Op
 	Err   error
@@ -143,15 +143,15 @@ func (e *TxError) Error() string {
 
 func (e *TxError) Unwrap() error { return e.Err }
 
-// Hints tell which znodes may have changed since they were read. They carry no content: read again.
+// Hints name the znodes that may have changed since they were read. They carry no content: read again.
 type Hints struct {
 	// All is set after a reconnect, when watches may have been lost: everything must be read again.
 	All bool
-	// Paths whose data, existence or list of children may have changed.
+	// Paths are the znodes whose data, existence or list of children may have changed.
 	Paths map[string]struct{}
 }
 
-// Add notes path.
+// Add adds a path.
 func (h *Hints) Add(path string) {
 	if h.Paths == nil {
 		h.Paths = make(map[string]struct{})
@@ -159,7 +159,7 @@ func (h *Hints) Add(path string) {
 	h.Paths[path] = struct{}{}
 }
 
-// Has tells whether path must be read again.
+// Has reports whether path must be read again.
 func (h Hints) Has(path string) bool {
 	_, ok := h.Paths[path]
 	return h.All || ok

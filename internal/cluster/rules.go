@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Policy is the record of policy: how members are ranked, in the whole group.
+// Policy is the record of policy: how the members of the group are ranked.
 type Policy struct {
 	Header
-	// Revision rises with every publication.
+	// Revision grows with every publication.
 	Revision int64 `json:"revision"`
 	Rules
-	// By is the id of the daemon, or user@host of the operator, who published it, Time when, by that clock.
+	// By is the id of the daemon, or user@host of the operator, that published it; Time is when, by their clock.
 	By   string    `json:"by"`
 	Time time.Time `json:"time"`
 }
 
-// Rules are what a policy consists of; docs/policies.md explains them.
+// Rules are the content of a policy (docs/policies.md).
 type Rules struct {
-	// Type names a preset. Rank, if it is not empty, spells the rankers out instead.
+	// Type names a preset. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type"`
 	Rank []string `json:"rank,omitempty"`
-	// Expr is the ranking of the preset expr, Fallback the preset used when exec has no answer.
+	// Expr is the expression of the preset expr, Fallback the preset that is used while exec has no answer.
 	Expr     string `json:"expr,omitempty"`
 	Fallback string `json:"fallback,omitempty"`
-	// ExecTimeout is how long an election waits for the program of exec. Its command is each host's own: what is read from
-	// ZooKeeper never becomes a command.
+	// ExecTimeout is how long an election waits for the ranking program. Its command comes from each host's own
+	// configuration: nothing that is read from ZooKeeper ever becomes a command.
 	ExecTimeout Duration   `json:"exec_timeout,omitempty"`
 	Strategies  []Strategy `json:"strategies,omitempty"`
-	// Sites gives each site's priority, higher first; a site that is not listed has 0.
+	// Sites maps sites to their priority, the highest first; a site that is not listed has 0.
 	Sites map[string]int `json:"sites,omitempty"`
-	// Hysteresis is by how many per cent a latency or score must be better than the incumbent's.
+	// Hysteresis is by how many percent a latency or score must be better than the incumbent's.
 	Hysteresis int `json:"hysteresis,omitempty"`
 
 	Filter        []string          `json:"filter,omitempty"`
@@ -49,14 +49,14 @@ type Rules struct {
 	PreemptionWindow Duration `json:"preemption_window,omitempty"`
 }
 
-// The failback modes: whether a better member may take over from a healthy leader.
+// The failback modes: whether a better member may replace a healthy leader.
 const (
 	FailbackImmediate = "immediate"
 	FailbackDelayed   = "delayed"
 	FailbackManual    = "manual"
 )
 
-// Digest identifies rules, for telling whether two sets are the same.
+// Digest returns a hash of the rules, to show whether two sets differ.
 func (r Rules) Digest() string {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r Rules) Digest() string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// Strategy is a preset that decides where its condition holds; an empty one always does.
+// Strategy is a preset that is used if its condition holds; an empty condition always does.
 type Strategy struct {
 	When string `json:"when,omitempty" mapstructure:"when" yaml:"when,omitempty"`
 	Use  string `json:"use" mapstructure:"use" yaml:"use"`

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Slot is a znode with its record as it was read.
+// Slot is a znode and its record, as read.
 type Slot[T any] struct {
 	Exists bool
 	Stat   Stat
 	Record T
-	// Err says that the record cannot be read, and why; Record is then zero.
+	// Err is the reason why the record cannot be read; Record is zero then.
 	Err error
 }
 
-// Readable tells that the record is there and was understood.
+// Readable reports whether the record exists and could be decoded.
 func (s Slot[T]) Readable() bool { return s.Exists && s.Err == nil }
 
-// Newer returns the error of a record in a format that this build does not know, nil for any other. Such a record is no
-// damage: it must be neither written over nor repaired, and nothing is decided without it.
+// Newer returns the slot's error if it is a [NewerVersionError], else nil. Such a record is not damaged: it must be neither
+// overwritten nor repaired, and nothing is decided without it (docs/protocol.md, Records of a newer version).
 func (s Slot[T]) Newer() error {
 	var newer *NewerVersionError
 	if errors.As(s.Err, &newer) {
@@ -27,29 +27,30 @@ func (s Slot[T]) Newer() error {
 	return nil
 }
 
-// Snapshot is what one daemon has read of the cluster. Elected and the fence are read before the members, so that a
-// decision made from it fails by its versions if anything moved under way.
+// Snapshot is what one daemon has read of its group. Elected and the fence are read before the members: the versions of a
+// decision made from it then no longer match if anything has changed meanwhile.
 type Snapshot struct {
-	// At is on the reader's monotonic clock: whatever the reader's session had been told of by then is in the snapshot.
+	// At is a time on the reader's monotonic clock: the snapshot includes every change that its session was notified of by
+	// then.
 	At time.Duration
-	// Self is the reader's incarnation; SelfLost that its znode or that below nodes is gone, foreign or damaged, which ends
-	// the session: a registration is only ever made anew.
+	// Self is the reader's incarnation. SelfLost is set if its znode, or the one under nodes, is gone, foreign or damaged.
+	// That ends the session: a registration is never repaired, only made anew.
 	Self     Incarnation
 	SelfLost bool
-	// Session is the reader's, as shown by [Stat.Owner].
+	// Session is the id of the reader's session, as in [Stat.Owner].
 	Session int64
 
 	Elected Slot[Elected]
 
-	// Leadership tells that Fence and Current were read: by the elector and by whoever is elected or holds current.
+	// Leadership is set if Fence and Current were read: by the elector, by the elected member and by the holder of current.
 	Leadership bool
 	Fence      Slot[Fence]
 	Current    Slot[Current]
-	// FenceAlive tells that the incarnation named by the fence exists. It is read after current, so that a holder whose
-	// session ended is never taken for alive.
+	// FenceAlive is set if the incarnation that the fence names exists. It is read after current, so that a holder whose
+	// session has ended is never taken to be alive.
 	FenceAlive bool
 
-	// Elector tells that the reader has the lowest sequence; only then are the members, the policy and control read.
+	// Elector is set if the reader is the elector; only then are the members, the policy and control read.
 	Elector bool
 	Members []Member
 	Policy  Slot[Policy]
@@ -60,11 +61,11 @@ type Snapshot struct {
 type Member struct {
 	Incarnation
 	Node Slot[Node]
-	// Superseded is set for an older incarnation of an id that has a newer one.
+	// Superseded is set if the same node has a newer incarnation.
 	Superseded bool
 }
 
-// Member finds an incarnation by name among the members.
+// Member returns the member with that incarnation.
 func (s *Snapshot) Member(incarnation string) (Member, bool) {
 	for _, m := range s.Members {
 		if m.Name == incarnation {
@@ -74,12 +75,12 @@ func (s *Snapshot) Member(incarnation string) (Member, bool) {
 	return Member{}, false
 }
 
-// HoldsCurrent tells that leader/current belongs to the reader's session.
+// HoldsCurrent reports whether leader/current belongs to the reader's session.
 func (s *Snapshot) HoldsCurrent() bool {
 	return s.Leadership && s.Current.Exists && s.Current.Stat.Owner == s.Session
 }
 
-// Terms returns the terms of elected and of the fence, 0 where there is none to be read.
+// Terms returns the terms of elected and of the fence, 0 for one that cannot be read.
 func (s *Snapshot) Terms() (elected, fence int64) {
 	if s.Elected.Readable() {
 		elected = s.Elected.Record.Term
@@ -90,7 +91,7 @@ func (s *Snapshot) Terms() (elected, fence int64) {
 	return elected, fence
 }
 
-// HighestTerm returns the highest term that any record of a leadership holds, 0 where there is none to be read.
+// HighestTerm returns the highest term in elected, the fence and current, 0 if none can be read.
 func (s *Snapshot) HighestTerm() int64 {
 	elected, fence := s.Terms()
 	if s.Current.Readable() {
@@ -99,8 +100,8 @@ func (s *Snapshot) HighestTerm() int64 {
 	return max(elected, fence)
 }
 
-// Newer returns the error of the first record of the leadership that has a newer format: elected, the fence or current.
-// Whoever reads one neither elects, revokes, acquires nor repairs.
+// Newer returns the [NewerVersionError] of elected, the fence or current, nil if none has a newer format. A daemon that reads
+// one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
 func (s *Snapshot) Newer() error {
 	for _, err := range []error{s.Elected.Newer(), s.Fence.Newer(), s.Current.Newer()} {
 		if err != nil {
@@ -110,7 +111,7 @@ func (s *Snapshot) Newer() error {
 	return nil
 }
 
-// Acquired tells that the elected incarnation has taken hold of leadership in the elected term.
+// Acquired reports whether the elected incarnation has acquired the elected term.
 func (s *Snapshot) Acquired() bool {
 	return s.Elected.Readable() && s.Fence.Readable() &&
 		s.Fence.Record.Term == s.Elected.Record.Term && s.Fence.Record.Incarnation == s.Elected.Record.Incarnation
@@ -125,7 +126,7 @@ func (s *Snapshot) Ended() bool {
 	return state == FenceReleased || state == FenceUnclean || state == FenceRevoked
 }
 
-// Waiting says how long, and why, a candidate that has acquired waits before its work; empty if none does.
+// Waiting describes how long, and why, a candidate that has acquired waits before its work; empty if none is waiting.
 func (s *Snapshot) Waiting() string {
 	if f := s.Fence.Record; s.Acquired() && f.State == FenceHeld {
 		return f.Wait
@@ -133,17 +134,17 @@ func (s *Snapshot) Waiting() string {
 	return ""
 }
 
-// Ready tells that the elected incarnation leads: the fence and current both say so.
+// Ready reports whether the elected incarnation leads, by the fence and current.
 func (s *Snapshot) Ready() bool {
 	return s.Acquired() && s.Fence.Record.State == FenceReady && s.Current.Exists
 }
 
-// Trust says what a candidate takes for proof that the work of the last holder has ended.
+// Trust defines what a candidate accepts as proof that the work of the last holder has ended (docs/protocol.md, Taking over).
 type Trust struct {
 	// LeaseWait is W for the candidate's own figures.
 	LeaseWait time.Duration
-	// SessionEnd is set if the end of the holder's session counts as proof. A stranger who reaches the servers can end any
-	// session, so without it only a release does.
+	// SessionEnd is set if the end of the holder's session counts as proof. Anyone who can reach the servers can end any
+	// session, so without it only a release counts.
 	SessionEnd bool
 }
 
@@ -154,20 +155,20 @@ func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	full := max(time.Duration(f.LeaseWait), time.Duration(f.Owed), t.LeaseWait)
 	switch {
 	case !s.Fence.Readable():
-		return t.LeaseWait, "absence and damage of the fence prove nothing"
+		return t.LeaseWait, "a fence that is absent or damaged proves nothing"
 	case f.State == FenceReleased:
 		return 0, ""
 	case f.State == FenceUnclean:
-		wait, why = time.Duration(f.Owed), f.Node+" had not served what it owed to an earlier holder, or could not undo its leadership"
-	case f.Node == "": // the elector has made the fence, and knew of no holder
-		wait, why = full, "whether somebody led here before is not known"
+		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder, or could not undo its leadership"
+	case f.Node == "": // the elector wrote the fence, and knew of no holder
+		wait, why = full, "it is not known whether there was a leader before"
 	case f.State != FenceReady && f.State != FenceHeld: // REVOKED
-		wait, why = full, "the lease of "+f.Node+", which did not release, may still run"
+		wait, why = full, "the lease of "+f.Node+", which did not release, may still be running"
 	case s.FenceAlive:
-		wait, why = full, "current was taken away from "+f.Node+", whose lease may still run"
+		wait, why = full, "current was taken away from "+f.Node+", whose lease may still be running"
 	case t.SessionEnd:
-		// The session is over, so the lease is: only what this holder itself owed remains. READY owes nothing.
-		wait, why = time.Duration(f.Owed), f.Node+" had not served what it owed to an earlier holder"
+		// With the session the lease is over: only what this holder itself owed remains. READY owes nothing.
+		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder"
 	default:
 		wait, why = full, "the end of "+f.Node+"'s session does not prove that its work ended"
 	}

@@ -19,13 +19,13 @@ func TestOwedLeaseWait(t *testing.T) {
 		trusted time.Duration // where the end of a session counts
 		why     string
 	}{
-		"deleted":                                {Slot[Fence]{}, false, own, own, "prove nothing"},
-		"never written":                          {Slot[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "prove nothing"},
-		"damaged: ":                              {Slot[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "prove nothing"},
-		"damaged, whatever is left of it":        {Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "prove nothing"},
+		"deleted":                                {Slot[Fence]{}, false, own, own, "proves nothing"},
+		"never written":                          {Slot[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "proves nothing"},
+		"damaged: ":                              {Slot[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "proves nothing"},
+		"damaged, whatever is left of it":        {Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "proves nothing"},
 		"released":                               {fence(FenceReleased, 0), true, 0, 0, ""},
 		"released by one that is gone":           {fence(FenceReleased, 0), false, 0, 0, ""},
-		"unclean":                                {fence(FenceUnclean, debt), false, debt, debt, "n1 had not served"},
+		"unclean":                                {fence(FenceUnclean, debt), false, debt, debt, "n1 had not yet waited"},
 		"unclean, with nothing owed":             {fence(FenceUnclean, 0), false, 0, 0, ""},
 		"ready, session over":                    {fence(FenceReady, 0), false, holder, 0, "the end of n1's session does not prove that its work ended"},
 		"held clean, session over":               {fence(FenceHeld, 0), false, holder, 0, "the end of n1's session"},
@@ -35,7 +35,7 @@ func TestOwedLeaseWait(t *testing.T) {
 		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was taken away from n1"},
 		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},
 		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder, holder, "the lease of n1"},
-		"revoked, of nobody that is known":       {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "whether somebody led here before is not known"},
+		"revoked, of nobody that is known":       {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
 		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
 	} {
 		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}

@@ -1,9 +1,9 @@
 package cluster
 
-// The transactions of docs/protocol.md. Each is one multi; every check in it closes a hole that model checking found,
-// so none is redundant. Versions are those of the snapshot that the decision was made from.
+// This file has the transactions (docs/protocol.md, Transactions). Each is one multi. Every check closes a hole that model
+// checking found, so none is redundant. Versions are those of the snapshot that the decision was made from.
 
-// RegisterTx is REGISTER. The name of the incarnation is the Path of the second [Result].
+// RegisterTx returns REGISTER. The path of the incarnation is that of the second [Result].
 func (p Paths) RegisterTx(n Node) []Op {
 	return []Op{
 		{Kind: OpCreate, Path: p.Node(n.ID), Data: Encode(&n), Ephemeral: true},
@@ -11,8 +11,8 @@ func (p Paths) RegisterTx(n Node) []Op {
 	}
 }
 
-// ElectTx is ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither
-// the fence nor the decision has moved since snap was read. fence is what [Memory.FenceAnew] returns, nil to leave the fence.
+// ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
+// fence nor the decision has changed since snap was read. fence is what [Memory.FenceAnew] returns, nil to leave the fence.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
 	if !snap.Elected.Exists {
@@ -27,8 +27,8 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	return append(ops, write)
 }
 
-// AcquireTx is ACQUIRE: the candidate takes the fence and current in one step. The results at
-// [ResultFence] and [ResultCurrent] are those of the two writes.
+// AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. The results at [ResultFence] and
+// [ResultCurrent] are those of the two writes.
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	return []Op{
 		p.alive(snap.Self.Name),
@@ -38,7 +38,7 @@ func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	}
 }
 
-// Holding names the versions that a holder's transactions are fenced with.
+// Holding holds the versions that fence a holder's transactions. Self is its incarnation.
 type Holding struct {
 	Self    string
 	Elected int32
@@ -46,7 +46,7 @@ type Holding struct {
 	Current int32
 }
 
-// ReadyTx is READY.
+// ReadyTx returns READY.
 func (p Paths) ReadyTx(h Holding, fence Fence, current Current) []Op {
 	return []Op{
 		p.alive(h.Self),
@@ -56,7 +56,8 @@ func (p Paths) ReadyTx(h Holding, fence Fence, current Current) []Op {
 	}
 }
 
-// RenewTx is RENEW. It changes nothing, but it passes the quorum, which is what the lease rests on (S1).
+// RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1; docs/protocol.md,
+// Leading, and the lease).
 func (p Paths) RenewTx(h Holding) []Op {
 	return []Op{
 		p.alive(h.Self),
@@ -66,7 +67,7 @@ func (p Paths) RenewTx(h Holding) []Op {
 	}
 }
 
-// ReleaseTx is RELEASE. It doesn't look at elected: a holder that was replaced must be able to let go.
+// ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
 func (p Paths) ReleaseTx(h Holding, fence Fence) []Op {
 	return []Op{
 		p.alive(h.Self),
@@ -75,16 +76,16 @@ func (p Paths) ReleaseTx(h Holding, fence Fence) []Op {
 	}
 }
 
-// LeaveTx is LEAVE: RELEASE for a holder that does not live to send it, sent just before its session is closed, once its work
-// is dead. It deletes the own incarnation instead of checking it, so that an elector sees the release and the member's end at once,
-// as it sees the end of a session.
+// LeaveTx returns LEAVE: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
+// work is dead. It deletes the holder's incarnation instead of checking it, so that an elector sees the release and the
+// member's end at the same time, as it sees the end of a session.
 func (p Paths) LeaveTx(h Holding, fence Fence) []Op {
 	ops := p.ReleaseTx(h, fence)
 	ops[0].Kind = OpDelete
 	return ops
 }
 
-// RevokeTx is REVOKE: the elector takes current away from a holder that does not let go (L2). fence must be REVOKED.
+// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	return []Op{
 		p.alive(snap.Self.Name),
@@ -107,8 +108,8 @@ func (p Paths) ControlTx(self string, read Slot[Control], next Control) []Op {
 	return []Op{p.alive(self), write}
 }
 
-// HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take terms that the
-// next one has added for forged.
+// HistoryTx writes the history. It checks that the elector's incarnation still exists: a former elector would take terms that
+// its successor has added to be forged.
 func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op {
 	write := Op{Kind: OpSet, Path: p.History(), Version: stat.Version, Data: EncodeHistory(&next)}
 	if !exists {
@@ -117,13 +118,14 @@ func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op
 	return []Op{p.alive(self), write}
 }
 
-// Indices of the writes in the results of ACQUIRE and READY.
+// The indexes of the two writes in the results of ACQUIRE and READY.
 const (
 	ResultFence   = 2
 	ResultCurrent = 3
 )
 
-// alive checks that an incarnation exists. Its data never changes and its name is never reused, so any version will do.
+// alive returns a check that an incarnation exists. Its data never changes and its name is never reused, so any version
+// will do.
 func (p Paths) alive(incarnation string) Op {
 	return Op{Kind: OpCheck, Path: p.Incarnation(incarnation), Version: AnyVersion}
 }

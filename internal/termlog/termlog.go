@@ -1,5 +1,5 @@
-// Package termlog makes the terms that are kept for operators out of what the elector sees. It is pure, and has no say in
-// any decision.
+// Package termlog derives the history of terms, which is kept for operators, from the elector's snapshots. It is pure, and no
+// decision depends on it.
 package termlog
 
 import (
@@ -9,24 +9,24 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// maxVerdicts bounds the ranking that is kept of each term.
+// maxVerdicts is how many verdicts of each term's ranking are kept.
 const maxVerdicts = 12
 
-// Recorder turns an elector's snapshots into past terms. It knows times only of what it has seen happen.
+// Recorder turns an elector's snapshots into past terms. It measures only what it has seen happen.
 type Recorder struct {
-	watched  bool
+	watched  bool            // it has observed a snapshot
 	pending  cluster.Elected // the newest decision
-	decided  time.Duration   // when that was seen; 0 if it was there at the first look
-	vacant   time.Duration   // since when nobody is READY; 0 if that was so at the first look
-	serving  bool            // somebody, be it one that is to be replaced, is READY
-	term     int64           // whose
-	seen     time.Duration   // when that was last seen
-	recorded int64           // the last term that was given out
+	decided  time.Duration   // when it was first seen; 0 if that was in the first snapshot
+	vacant   time.Duration   // since when no member has been READY; 0 if since before the first snapshot
+	serving  bool            // a member is READY, maybe one that is being replaced
+	term     int64           // its term
+	seen     time.Duration   // when it was last seen READY
+	recorded int64           // the last term that was recorded
 	waiting  []cluster.PastTerm
-	counted  []cluster.PastTerm // whose decision it has seen happen
+	counted  []cluster.PastTerm // terms whose decision it has seen happen
 }
 
-// Observe takes in a snapshot, read by the elector, at its monotonic time now.
+// Observe records a snapshot, read by the elector, at its monotonic time now.
 func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	ready := s.Ready()
 	serving := ready || (s.Current.Readable() && s.Current.Record.State == cluster.CurrentReady)
@@ -34,7 +34,7 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 		r.vacant = now
 	}
 	if r.serving && serving && s.Current.Record.Term != r.term {
-		r.vacant = r.seen // too short to be seen: at most so long
+		r.vacant = r.seen // the gap was too short to be seen: this is its upper bound
 	}
 	if s.Elected.Readable() && s.Elected.Record.Term != r.pending.Term {
 		if r.pending.Term > r.recorded {
@@ -64,18 +64,18 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	}
 }
 
-// Take returns what is to be written, and keeps it until [Recorder.Written].
+// Take returns the terms to be written. They are kept until [Recorder.Written].
 func (r *Recorder) Take() []cluster.PastTerm { return slices.Clone(r.waiting) }
 
-// Witnessed returns the terms that have ended well or badly since it was last asked, of those whose decision was seen to
-// happen: each is witnessed once, while one that was there before may have been by another elector.
+// Witnessed returns the terms recorded since the last call whose decision this recorder has seen happen. So each term is
+// witnessed by one elector only: one that was there before may have been witnessed by another.
 func (r *Recorder) Witnessed() []cluster.PastTerm {
 	list := r.counted
 	r.counted = nil
 	return list
 }
 
-// Written forgets terms that Take returned.
+// Written drops terms that Take returned.
 func (r *Recorder) Written(terms []cluster.PastTerm) {
 	last := terms[len(terms)-1].Term
 	r.waiting = slices.DeleteFunc(r.waiting, func(t cluster.PastTerm) bool { return t.Term <= last })

@@ -69,7 +69,7 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 	return cluster.Fence{
 			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
 			Owed: cluster.Duration(5 * time.Second), LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
-			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s, as the lease of old, which did not release, may still run", Time: wall,
+			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s because the lease of old, which did not release, may still be running", Time: wall,
 		}, cluster.Current{
 			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1", Time: wall,
 		}

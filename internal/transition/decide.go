@@ -282,7 +282,7 @@ func (m *Machine) acquire() {
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 	}
 	if owed > 0 {
-		m.term.fence.Wait = fmt.Sprintf("%s, as %s", owed.Round(10*time.Millisecond), why)
+		m.term.fence.Wait = fmt.Sprintf("%s because %s", owed.Round(10*time.Millisecond), why)
 	}
 	m.term.current = cluster.Current{
 		Term: m.term.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,

@@ -142,7 +142,7 @@ func TestTheEndOfASession(t *testing.T) {
 			}
 		}
 		f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
-		const why = "4s, as the end of other's session does not prove that its work ended"
+		const why = "4s because the end of other's session does not prove that its work ended"
 		if trusted != (f.Wait == "") || trusted != (f.Owed == 0) || !trusted && (f.Wait != why || !strings.HasSuffix(said, "; waiting "+why)) {
 			t.Errorf("trusted %v: owes %s (%s), says %q", trusted, f.Owed, f.Wait, said)
 		}

@@ -1,5 +1,6 @@
-// Package watchdog notices takeovers and releases that are overdue, and keeps the exclusions. It is pure: the elector
-// feeds it snapshots and its own monotonic time, so a new elector resumes from what is in ZooKeeper (L2, L3).
+// Package watchdog finds overdue takeovers and releases, and keeps the exclusions up to date (docs/protocol.md, The
+// watchdog). It is pure: it is given the elector's snapshots and monotonic time, and a new elector resumes from what is in
+// ZooKeeper (L2, L3).
 package watchdog
 
 import (
@@ -11,28 +12,28 @@ import (
 
 // Options are the watchdog's limits.
 type Options struct {
-	// Takeover bounds the time from when the candidate could acquire until READY, without the lease wait it owes.
+	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting the lease wait it owes.
 	Takeover time.Duration
-	// StrikeResetAfter is how long a leader must have been READY for its strikes to be forgotten.
+	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared.
 	StrikeResetAfter time.Duration
-	// Trust is the elector's own: that of a candidate is not known before it has acquired.
+	// Trust is the elector's own: a candidate's is not known before it has acquired.
 	Trust cluster.Trust
 }
 
-// Findings are what the watchdog has to say of one snapshot.
+// Findings are the watchdog's conclusions from one snapshot.
 type Findings struct {
-	// Overdue is why the elected candidate has used up its time; empty if it has not.
+	// Overdue is the reason why the elected candidate has had its time; empty if it is not overdue.
 	Overdue string
-	// Revoke is why current must be taken away from its holder; empty if not.
+	// Revoke is the reason why current must be taken away from its holder; empty if it must not.
 	Revoke string
-	// Exclusions are those of the elected record, brought up to date, and Age how long each has been seen (by index).
+	// Exclusions are those of the elected record, brought up to date. Age is, by index, how long each has been known.
 	Exclusions []cluster.Exclusion
 	Age        []time.Duration
-	// Wake is when the findings may change with no event; 0 if never.
+	// Wake is when the findings may change without an event; 0 means never.
 	Wake time.Duration
 }
 
-// Watchdog remembers since when it has seen what.
+// Watchdog remembers since when the conditions that it watches have held.
 type Watchdog struct {
 	opt  Options
 	able span // the candidate of a term could take over
@@ -53,7 +54,7 @@ type span struct {
 	since time.Duration
 }
 
-// hold starts the span anew unless the same key already holds; an empty key ends it.
+// hold restarts the span unless it already has the same key; an empty key ends it.
 func (s *span) hold(key string, now time.Duration) {
 	if s.key != key {
 		*s = span{key: key, since: now}
@@ -65,7 +66,7 @@ func New(opt Options) *Watchdog {
 	return &Watchdog{opt: opt, seen: make(map[strike]time.Duration)}
 }
 
-// Observe takes in a snapshot, read by the elector, at the monotonic time now.
+// Observe returns the findings for a snapshot, read by the elector, at the monotonic time now.
 func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 	var f Findings
 	wake := func(at time.Duration) {
@@ -79,8 +80,8 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 	return f
 }
 
-// takeover finds the elected candidate overdue. The time that its predecessor keeps current is not counted: the span
-// begins once nobody else's current stands in the way.
+// takeover finds an elected candidate that is overdue. The time during which its predecessor keeps current does not count:
+// the span begins when no other incarnation's current is in the way.
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	limit := w.opt.Takeover
@@ -108,11 +109,11 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 	wake(w.able.since + limit)
 }
 
-// release finds a holder overdue that keeps current although elected has moved on.
+// release finds a holder that keeps current for too long although another incarnation is elected.
 func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	if s.Elected.Readable() && s.Current.Exists && !s.Acquired() {
-		// Keyed by the holder alone: its time runs on when the next candidate is replaced in turn.
+		// The key names only the holder: its time goes on if the next candidate is replaced as well.
 		key = fmt.Sprint(s.Current.Stat.Created)
 	}
 	w.held.hold(key, now)

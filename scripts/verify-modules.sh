@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 go mod verify
-for file in deploy/package/nfpm.mod deploy/package/vulncheck.mod; do
+for file in deploy/package/nfpm.mod deploy/package/vulncheck.mod scripts/lint.mod; do
 	go mod verify -modfile="$file"
 done
 for dir in deploy/check deploy/package/sbom; do

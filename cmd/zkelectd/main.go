@@ -42,11 +42,11 @@ func run() int {
 func complain(err error) {
 	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
-	var faults config.Faults
-	if errors.As(err, &faults) {
+	var invalid config.Errors
+	if errors.As(err, &invalid) {
 		fmt.Fprintln(out, "zkelectd: the configuration is refused:")
-		for _, f := range faults {
-			fmt.Fprintln(out, " ", plainText(f.String()))
+		for _, f := range invalid {
+			fmt.Fprintln(out, " ", plainText(f.Error()))
 		}
 		return
 	}

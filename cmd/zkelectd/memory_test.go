@@ -15,8 +15,6 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-func trimmed(s string) string { return strings.TrimSpace(s) }
-
 // startIn starts a program as a daemon in control groups of version 1.
 func (f *fleet) startIn(id, program string, groups ...controlGroup) {
 	f.t.Helper()

@@ -12,18 +12,18 @@ import (
 func TestTheClockGoesOnWhileSuspended(t *testing.T) {
 	const suspended = time.Hour
 	var asked []int32
-	real := getTime
-	t.Cleanup(func() { getTime = real })
+	original := getTime
+	t.Cleanup(func() { getTime = original })
 	getTime = func(clock int32, ts *unix.Timespec) error {
 		asked = append(asked, clock)
-		err := real(clock, ts)
+		err := original(clock, ts)
 		if clock == unix.CLOCK_BOOTTIME {
 			*ts = unix.NsecToTimespec(ts.Nano() + int64(suspended))
 		}
 		return err
 	}
 	var monotonic unix.Timespec
-	if err := real(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
+	if err := original(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
 		t.Fatal(err)
 	}
 	if now := Now(); now < time.Duration(monotonic.Nano())+suspended || len(asked) != 1 || asked[0] != unix.CLOCK_BOOTTIME {

@@ -163,12 +163,12 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"- a":                                             "must be a section",
 	} {
 		c, err := Load(Sources{File: file(t, text)})
-		var faults Faults
+		var errs Errors
 		found := false
 		for _, w := range strings.Split(want, "|") {
 			found = found || err != nil && strings.Contains(err.Error(), w)
 		}
-		if !errors.As(err, &faults) || !found {
+		if !errors.As(err, &errs) || !found {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if !reflect.DeepEqual(c, Config{}) {
@@ -177,7 +177,7 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 	}
 }
 
-func TestAllFaultsAtOnce(t *testing.T) {
+func TestAllErrorsAreReportedAtOnce(t *testing.T) {
 	_, err := Load(Sources{
 		File: file(t, "nodes: {}\nnode: {priority: x}\nlog: {level: loud}\n"),
 		Env:  []string{"ZKELECTD_NODE_SIT=a", "ZKELECTD_HOOKS_TIMEOUT=1"},
@@ -187,9 +187,9 @@ func TestAllFaultsAtOnce(t *testing.T) {
 			t.Errorf("%v lacks %q", err, want)
 		}
 	}
-	var faults Faults
-	if errors.As(err, &faults); len(faults) != 5 {
-		t.Errorf("%d faults", len(faults))
+	var errs Errors
+	if errors.As(err, &errs); len(errs) != 5 {
+		t.Errorf("%d errors", len(errs))
 	}
 	if _, err := Load(Sources{File: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
 		t.Errorf("%v", err)
@@ -271,7 +271,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("--- {}\n--- {}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := Load(Sources{File: file(t, text)})
-		var faults Faults
+		var errs Errors
 		switch {
 		case err == nil:
 			// What was taken can be printed, and that file means the same.
@@ -282,7 +282,7 @@ func FuzzLoad(f *testing.F) {
 			if reload, restart := Diff(c, again); len(reload)+len(restart) != 0 {
 				t.Errorf("%q: %v %v differ:\n%s", text, reload, restart, c.YAML())
 			}
-		case !errors.As(err, &faults) || len(faults) == 0:
+		case !errors.As(err, &errs) || len(errs) == 0:
 			t.Errorf("%q: %v", text, err)
 		case !reflect.DeepEqual(c, Config{}):
 			t.Errorf("%q is refused, and half taken: %+v", text, c)

@@ -26,24 +26,24 @@ type found struct {
 const maxFile = 1 << 20
 
 // readFile returns what a file holds, nil if it can't be read.
-func readFile(path string, faults *Faults) []byte {
+func readFile(path string, errs *Errors) []byte {
 	file, err := os.Open(path)
 	if err != nil {
-		faults.add(path, "", "cannot be read: %v", errors.Unwrap(err))
+		errs.add(path, "", "cannot be read: %v", errors.Unwrap(err))
 		return nil
 	}
 	defer file.Close()
 	if err := secretfile.CheckWriters(path, file); err != nil { // it names commands
-		faults.add(path, "", "%v", err)
+		errs.add(path, "", "%v", err)
 		return nil
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	switch {
 	case err != nil:
-		faults.add(path, "", "cannot be read: %v", err)
+		errs.add(path, "", "cannot be read: %v", err)
 		return nil
 	case len(data) > maxFile:
-		faults.add(path, "", "is larger than %d bytes: it is no configuration", maxFile)
+		errs.add(path, "", "is larger than %d bytes: it is no configuration", maxFile)
 		return nil
 	}
 	return data
@@ -51,20 +51,20 @@ func readFile(path string, faults *Faults) []byte {
 
 // parseFile takes the settings out of the content of a YAML file. It walks the nodes itself, which gives every fault its line
 // and keeps the case of the keys in maps, which viper would fold.
-func parseFile(path string, data []byte, faults *Faults) map[string]found {
+func parseFile(path string, data []byte, errs *Errors) map[string]found {
 	out := make(map[string]found)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
 		return out
 	} else if err != nil {
-		faults.add(path, "", "is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		errs.add(path, "", "is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		return out
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		faults.add(path, "", "holds more than one YAML document")
+		errs.add(path, "", "holds more than one YAML document")
 	}
-	w := walker{path: path, keys: keyByName(), out: out, faults: faults}
+	w := walker{path: path, keys: keyByName(), out: out, errs: errs}
 	for k := range w.keys {
 		w.names = append(w.names, k)
 	}
@@ -73,11 +73,11 @@ func parseFile(path string, data []byte, faults *Faults) map[string]found {
 }
 
 type walker struct {
-	path   string
-	keys   map[string]Key
-	names  []string
-	out    map[string]found
-	faults *Faults
+	path  string
+	keys  map[string]Key
+	names []string
+	out   map[string]found
+	errs  *Errors
 }
 
 func (w *walker) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", w.path, n.Line) }
@@ -87,14 +87,14 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		w.faults.add(w.at(n), strings.TrimSuffix(prefix, "."), "must be a section of keys")
+		w.errs.add(w.at(n), strings.TrimSuffix(prefix, "."), "must be a section of keys")
 		return
 	}
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := prefix+n.Content[i].Value, n.Content[i+1]
 		if seen[name] {
-			w.faults.add(w.at(n.Content[i]), name, "is given twice")
+			w.errs.add(w.at(n.Content[i]), name, "is given twice")
 			continue
 		}
 		seen[name] = true
@@ -103,7 +103,7 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 		case known:
 			v, err := fromNode(key.Kind, value)
 			if err != nil {
-				w.faults.add(w.at(value), name, "%v", err)
+				w.errs.add(w.at(value), name, "%v", err)
 				continue
 			}
 			w.out[name] = found{w.at(value), v}
@@ -114,7 +114,7 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 			if near := nearest(name, w.candidates()); near != "" {
 				hint = fmt.Sprintf("; did you mean %s?", near)
 			}
-			w.faults.add(w.at(n.Content[i]), name, "is not a setting%s", hint)
+			w.errs.add(w.at(n.Content[i]), name, "is not a setting%s", hint)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (v *onceValue) Set(s string) error {
 	return nil
 }
 
-// Load reads, merges and checks the sources. The error is [Faults]; Config is then zero.
+// Load reads, merges and checks the sources. The error is [Errors]; Config is then zero.
 func Load(src Sources) (Config, error) {
 	cfg, _, err := LoadContent(src)
 	return cfg, err
@@ -93,33 +93,33 @@ func Load(src Sources) (Config, error) {
 // LoadContent is [Load] that also returns what File holds, with which [Sources] give the same configuration whatever becomes
 // of the file; nil if there is none.
 func LoadContent(src Sources) (Config, []byte, error) {
-	var faults Faults
+	var errs Errors
 	values := make(map[string]found)
 	content := src.Content
 	if src.File != "" {
 		if content == nil {
-			content = readFile(src.File, &faults)
+			content = readFile(src.File, &errs)
 		}
-		values = parseFile(src.File, content, &faults)
+		values = parseFile(src.File, content, &errs)
 	}
-	readEnv(src.Env, values, &faults)
-	readFlags(src.Flags, values, &faults)
+	readEnv(src.Env, values, &errs)
+	readFlags(src.Flags, values, &errs)
 	if len(src.Command) > 0 {
 		values["child.command"] = found{"command line", src.Command}
 	}
 	cfg, err := merged(values)
 	if err != nil {
-		faults.add("", "", "%v", err)
+		errs.add("", "", "%v", err)
 	}
 	cfg.check(func(key, format string, args ...any) {
 		source := values[key].source
 		if source == "" {
 			source = "default"
 		}
-		faults.add(source, key, format, args...)
+		errs.add(source, key, format, args...)
 	})
-	if len(faults) > 0 {
-		return Config{}, nil, faults.sorted()
+	if len(errs) > 0 {
+		return Config{}, nil, errs.sorted()
 	}
 	return cfg, content, nil
 }
@@ -141,7 +141,7 @@ func merged(values map[string]found) (Config, error) {
 // ours are set for the leader-only child, in which commands must work too.
 var ours = []string{"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT"}
 
-func readEnv(env []string, values map[string]found, faults *Faults) {
+func readEnv(env []string, values map[string]found, errs *Errors) {
 	byEnv := make(map[string]Key)
 	var names []string
 	for _, k := range Keys() {
@@ -159,29 +159,29 @@ func readEnv(env []string, values map[string]found, faults *Faults) {
 			if near := nearest(name, names); near != "" {
 				hint = fmt.Sprintf("; did you mean %s?", near)
 			}
-			faults.add(name, "", "is not a setting%s", hint)
+			errs.add(name, "", "is not a setting%s", hint)
 			continue
 		}
-		put(values, key, name, s, faults)
+		put(values, key, name, s, errs)
 	}
 }
 
-func readFlags(fs *pflag.FlagSet, values map[string]found, faults *Faults) {
+func readFlags(fs *pflag.FlagSet, values map[string]found, errs *Errors) {
 	if fs == nil {
 		return
 	}
 	keys := keyByName()
 	for _, f := range flags {
 		if flag := fs.Lookup(f.flag); flag != nil && flag.Changed && flag.Annotations[setting] != nil {
-			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), faults)
+			put(values, keys[f.key], "--"+f.flag, flag.Value.String(), errs)
 		}
 	}
 }
 
-func put(values map[string]found, key Key, source, s string, faults *Faults) {
+func put(values map[string]found, key Key, source, s string, errs *Errors) {
 	v, err := fromText(key.Kind, s)
 	if err != nil {
-		faults.add(source, key.Name, "%v", err)
+		errs.add(source, key.Name, "%v", err)
 		return
 	}
 	values[key.Name] = found{source, v}

@@ -42,20 +42,20 @@ func TestAliasesOfStrategies(t *testing.T) {
 }
 
 // fault finds the first one for a key that gives a reason.
-func fault(t *testing.T, err error, key, reason string) Fault {
+func findError(t *testing.T, err error, key, reason string) Error {
 	t.Helper()
-	var faults Faults
-	errors.As(err, &faults)
-	for _, f := range faults {
+	var errs Errors
+	errors.As(err, &errs)
+	for _, f := range errs {
 		if f.Key == key && f.Reason != "" && strings.Contains(f.Reason, reason) {
 			return f
 		}
 	}
 	t.Errorf("%v has no %q on %s", err, reason, key)
-	return Fault{}
+	return Error{}
 }
 
-func TestPolicyFaultsNameTheKeyAndTheLine(t *testing.T) {
+func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 	for text, want := range map[string]struct{ key, line, reason string }{
 		"\ntype: coin":                         {"policy.type", ":4", `"coin" is not a policy: want one of priority,`},
 		"\ntype: expr":                         {"policy.type", ":4", "expr needs an expression in policy.expr"},
@@ -92,12 +92,12 @@ func TestPolicyFaultsNameTheKeyAndTheLine(t *testing.T) {
 	} {
 		text = "node: {id: a}\n\npolicy:" + strings.ReplaceAll(text, "\n", "\n  ")
 		_, err := Load(Sources{File: file(t, text)})
-		if f := fault(t, err, want.key, want.reason); !strings.HasSuffix(f.Source, want.line) {
+		if f := findError(t, err, want.key, want.reason); !strings.HasSuffix(f.Source, want.line) {
 			t.Errorf("%q: %s, want it at %s", text, f, want.line)
 		}
-		var faults Faults
-		errors.As(err, &faults)
-		for _, f := range faults {
+		var errs Errors
+		errors.As(err, &errs)
+		for _, f := range errs {
 			if f.Key != want.key {
 				t.Errorf("%q: %s, which is not at fault", text, f)
 			}
@@ -105,23 +105,23 @@ func TestPolicyFaultsNameTheKeyAndTheLine(t *testing.T) {
 	}
 }
 
-func TestPolicyFaultsOfTheEnvironmentNameTheVariable(t *testing.T) {
+func TestPolicyErrorsInTheEnvironmentNameTheVariable(t *testing.T) {
 	for value, want := range map[string]string{
 		"STRATEGIES=first": "must be a list", "STRATEGIES=[{use: coin}]": `"coin" is not a policy`, "STRATEGIES=[{": "is not a list in YAML",
 		"STRATEGIES=[*x]": "is not a list in YAML", "TYPE=coin": `"coin" is not a policy`, "RANK=site,coin": `[1]: "coin"`, "MIN_PRIORITY=x": "is not an integer",
 	} {
 		_, err := Load(Sources{Env: []string{"ZKELECTD_POLICY_" + value}})
 		name, _, _ := strings.Cut(value, "=")
-		if f := fault(t, err, "policy."+strings.ToLower(name), want); f.Source != "ZKELECTD_POLICY_"+name {
+		if f := findError(t, err, "policy."+strings.ToLower(name), want); f.Source != "ZKELECTD_POLICY_"+name {
 			t.Errorf("%s: %s", value, f)
 		}
 	}
 }
 
-func TestFailbackFaultsNameTheKey(t *testing.T) {
+func TestFailbackErrorsNameTheKey(t *testing.T) {
 	_, err := Load(Sources{File: file(t, "election:\n  failback: {mode: never}\n  max_preemptions: -1\n  preemption_window: 0s\n")})
 	for key, want := range map[string]string{"election.failback.mode": ":2", "election.max_preemptions": ":3", "election.preemption_window": ":4"} {
-		if f := fault(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
+		if f := findError(t, err, key, ""); !strings.HasSuffix(f.Source, want) {
 			t.Errorf("%s: %s", key, f)
 		}
 	}

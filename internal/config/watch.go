@@ -49,13 +49,13 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 		}
 	}
 	last := make(map[string][32]byte) // hashes, so that no copy of a secret is kept
-	differs := func() (any bool) {
+	differs := func() (found bool) {
 		for _, file := range files {
 			if data, err := os.ReadFile(file); err == nil && sha256.Sum256(data) != last[file] {
-				last[file], any = sha256.Sum256(data), true
+				last[file], found = sha256.Sum256(data), true
 			}
 		}
-		return any
+		return found
 	}
 	differs()
 	timer := time.NewTimer(settle)

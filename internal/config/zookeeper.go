@@ -49,8 +49,8 @@ func SecretFile(name string, getenv func(string) string) (file string, systemd b
 	dir := getenv("CREDENTIALS_DIRECTORY")
 	switch {
 	case strings.Contains(name, "/"):
-		if path, err := filepath.Abs(name); err == nil {
-			return path, false // 'zkelectd release' may run elsewhere
+		if absolute, err := filepath.Abs(name); err == nil {
+			return absolute, false // 'zkelectd release' may run elsewhere
 		}
 		return name, false
 	case name == "" || dir == "":

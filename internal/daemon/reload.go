@@ -136,15 +136,15 @@ func (l *loop) reloaded(err error) {
 	d := l.d
 	d.loads++
 	d.refused = ""
-	var faults config.Faults
+	var invalid config.Errors
 	switch {
 	case err == nil:
 		if d.opt.Taken != nil {
 			d.opt.Taken()
 		}
-	case errors.As(err, &faults):
-		for _, f := range faults {
-			d.log.Error("reload refused, the running configuration stays", "fault", f.String())
+	case errors.As(err, &invalid):
+		for _, f := range invalid {
+			d.log.Error("reload refused, the running configuration stays", "err", f)
 		}
 	default:
 		d.log.Error("reload refused, the running configuration stays", "err", err)

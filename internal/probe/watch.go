@@ -91,8 +91,9 @@ const maxAnswer = 4096
 
 // Measure reads a number: the first word of what the command prints or the URL answers.
 func (t Target) Measure(ctx context.Context, section string, env []string) (float64, error) {
-	text, what := "", section+".http "+t.HTTP
+	var text string
 	var err error
+	what := section + ".http " + t.HTTP
 	if len(t.Exec) > 0 {
 		what = section + ".exec " + t.Exec[0]
 		var out []byte

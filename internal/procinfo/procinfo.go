@@ -110,4 +110,4 @@ func UserName(uid int) string {
 }
 
 // AtHost returns user@host.
-func AtHost(user string) string { return user + "@" + Hostname() }
+func AtHost(name string) string { return name + "@" + Hostname() }

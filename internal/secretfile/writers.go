@@ -26,8 +26,8 @@ func CheckWriters(path string, file *os.File) error {
 	if err := checkOwnerAndMode(path, "the file", info); err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(real) != dirs[0] {
-		dirs = append(dirs, filepath.Dir(real))
+	if target, err := filepath.EvalSymlinks(path); err == nil && filepath.Dir(target) != dirs[0] {
+		dirs = append(dirs, filepath.Dir(target))
 	}
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
@@ -101,7 +101,7 @@ func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 // little: systemd's ProtectSystem= makes all of them so for the service, and for nobody else.
 func readOnlyMount(path string) bool {
 	var at unix.Statx_t
-	var fs unix.Statfs_t
+	var system unix.Statfs_t
 	return unix.Statx(unix.AT_FDCWD, path, 0, 0, &at) == nil && at.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 &&
-		unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+		unix.Statfs(path, &system) == nil && system.Flags&unix.ST_RDONLY != 0
 }

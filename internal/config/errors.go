@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Fault is one thing wrong with a configuration.
-type Fault struct {
+// Error is one error in a configuration.
+type Error struct {
 	// Source is file:line, an environment variable or a flag.
 	Source string
-	// Key is the setting, empty if the fault is none of a setting.
+	// Key is the setting; empty if the error does not concern a single setting.
 	Key    string
 	Reason string
 }
 
-func (f Fault) String() string {
+func (e Error) Error() string {
 	parts := make([]string, 0, 3)
-	for _, p := range []string{f.Source, f.Key, f.Reason} {
+	for _, p := range []string{e.Source, e.Key, e.Reason} {
 		if p != "" {
 			parts = append(parts, p)
 		}
@@ -26,32 +26,32 @@ func (f Fault) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Faults are all that is wrong, one line each.
-type Faults []Fault
+// Errors are all errors in a configuration. Its text has one line for each.
+type Errors []Error
 
-func (f Faults) Error() string {
-	lines := make([]string, len(f))
-	for i, fault := range f {
-		lines[i] = fault.String()
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
 	}
 	return strings.Join(lines, "\n")
 }
 
-func (f *Faults) add(source, key, format string, args ...any) {
-	*f = append(*f, Fault{Source: source, Key: key, Reason: fmt.Sprintf(format, args...)})
+func (e *Errors) add(source, key, format string, args ...any) {
+	*e = append(*e, Error{Source: source, Key: key, Reason: fmt.Sprintf(format, args...)})
 }
 
-// sorted puts the faults in the order of the reference, those of no setting first.
-func (f Faults) sorted() Faults {
+// sorted sorts the errors in the order of the reference; those without a setting come first.
+func (e Errors) sorted() Errors {
 	keys := Keys()
-	place := func(f Fault) int { return slices.IndexFunc(keys, func(k Key) bool { return k.Name == f.Key }) }
-	slices.SortStableFunc(f, func(a, b Fault) int {
+	place := func(e Error) int { return slices.IndexFunc(keys, func(k Key) bool { return k.Name == e.Key }) }
+	slices.SortStableFunc(e, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.Reason, b.Reason))
 	})
-	return f
+	return e
 }
 
-// nearest suggests the known name that is most like an unknown one, "" if none is.
+// nearest returns the known name that is most similar to an unknown one, or "" if none is similar.
 func nearest(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
@@ -63,7 +63,7 @@ func nearest(name string, known []string) string {
 	return best
 }
 
-// distance is Levenshtein's.
+// distance returns the Levenshtein distance of two names.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -103,7 +103,7 @@ var connection = regexp.MustCompile(`recved=(\d+),.*?sid=0x([0-9a-f]+)`)
 
 // received is how many packets a server has got in each session.
 func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, error) {
-	answer, err := server.Ask(ctx, "cons")
+	answer, err := server.FourLetterWord(ctx, "cons")
 	if err != nil {
 		return nil, err
 	}

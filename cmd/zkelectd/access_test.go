@@ -217,7 +217,7 @@ func TestGroupOverTLS(t *testing.T) {
 		}
 		certs = append(certs, c)
 	}
-	server, err := zkserver.Start(t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: certs[0].Chain, CA: ca.CA, Clients: true}})
+	server, err := zkserver.Start(t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: certs[0].Chain, CA: ca.CA, RequireClientCert: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

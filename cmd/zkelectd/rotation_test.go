@@ -306,7 +306,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 	copyFile(t, p.oldServer.Chain, filepath.Join(at, "server.pem"))
 	copyFile(t, p.oldCA.CA, filepath.Join(at, "ca.pem"))
 	server, err := zkserver.Start(t.Context(), zkserver.Options{
-		TLS: &zkserver.TLS{Chain: filepath.Join(at, "server.pem"), CA: filepath.Join(at, "ca.pem"), Clients: true},
+		TLS: &zkserver.TLS{Chain: filepath.Join(at, "server.pem"), CA: filepath.Join(at, "ca.pem"), RequireClientCert: true},
 	})
 	if err != nil {
 		t.Fatal(err)

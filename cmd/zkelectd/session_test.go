@@ -63,7 +63,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 		if strings.Contains(f.daemons["a"].output(), "granted a shorter session timeout") {
 			return true // and may send little more
 		}
-		answer, err := server.Ask(t.Context(), "cons")
+		answer, err := server.FourLetterWord(t.Context(), "cons")
 		if err != nil {
 			return false
 		}

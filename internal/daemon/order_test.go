@@ -90,7 +90,7 @@ func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 	silent.Pause()
 	for quiet := false; !quiet; { // a process does not stop at once
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := silent.Ask(ctx, "srvr")
+		_, err := silent.FourLetterWord(ctx, "srvr")
 		quiet = err != nil
 		cancel()
 	}

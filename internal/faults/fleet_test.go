@@ -83,7 +83,7 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 	}
 	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*faultproxy.Link), paths: cluster.Paths{Root: "/faults"}}
 	t.Cleanup(f.close)
-	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{Between: func(from, to, port int) (int, error) {
+	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{PeerPort: func(from, to, port int) (int, error) {
 		l, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return 0, err

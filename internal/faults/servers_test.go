@@ -78,7 +78,7 @@ func roll(f *fleet) (func(), error) {
 // restart restarts a server, and waits until it serves: or for a while, as other faults may keep it from that.
 func (f *fleet) restart(s *zkserver.Server) error {
 	s.Kill()
-	if err := s.Revive(); err != nil {
+	if err := s.EnsureStarted(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), 4*time.Second)
@@ -92,7 +92,7 @@ func (f *fleet) serves(ctx context.Context, s *zkserver.Server) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") {
+		if answer, err := s.FourLetterWord(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") {
 			return
 		}
 		select {
@@ -124,7 +124,7 @@ func loseQuorum(f *fleet) (func(), error) {
 func (f *fleet) revive() {
 	var errs []error
 	for _, s := range f.ensemble.Servers {
-		errs = append(errs, s.Revive())
+		errs = append(errs, s.EnsureStarted())
 	}
 	for _, err := range errs {
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Authority signs certificates for servers and clients that live no longer than a test.
+// Authority is a certificate authority for tests. It signs certificates for servers and clients.
 type Authority struct {
-	// CA is the file with its own certificate.
+	// CA is the PEM file with the authority's certificate.
 	CA string
 
 	dir  string
@@ -24,13 +24,13 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Certificate is a signed one, as PEM files.
+// Certificate names the PEM files of a signed certificate.
 type Certificate struct {
-	// Chain holds both, as a server wants it.
+	// Chain contains both the certificate and the key, as a server needs them.
 	Cert, Key, Chain string
 }
 
-// NewAuthority makes one that keeps its files in dir.
+// NewAuthority creates an authority that stores its files in dir.
 func NewAuthority(dir, name string) (*Authority, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -48,10 +48,10 @@ func NewAuthority(dir, name string) (*Authority, error) {
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	return a, os.WriteFile(a.CA, block("CERTIFICATE", der), 0o600)
+	return a, os.WriteFile(a.CA, pemBlock("CERTIFICATE", der), 0o600)
 }
 
-// Issue signs a certificate for 127.0.0.1 and the name, which is also that of its files.
+// Issue signs a certificate for 127.0.0.1 and name that is valid until then. The files are named after name.
 func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
 	c := Certificate{
 		Cert: filepath.Join(a.dir, name+".crt"), Key: filepath.Join(a.dir, name+".key"), Chain: filepath.Join(a.dir, name+".chain.pem"),
@@ -73,7 +73,7 @@ func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
 	if err != nil {
 		return c, err
 	}
-	certPEM, keyPEM := block("CERTIFICATE", der), block("PRIVATE KEY", secret)
+	certPEM, keyPEM := pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", secret)
 	for path, data := range map[string][]byte{c.Cert: certPEM, c.Key: keyPEM, c.Chain: append(certPEM, keyPEM...)} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			return c, err
@@ -82,6 +82,6 @@ func (a *Authority) Issue(name string, until time.Time) (Certificate, error) {
 	return c, nil
 }
 
-func block(kind string, der []byte) []byte {
+func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

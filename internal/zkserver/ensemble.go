@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Ensemble is a quorum of servers.
+// Ensemble is a group of servers that form a quorum.
 type Ensemble struct{ Servers []*Server }
 
-// StartEnsemble starts n servers and waits until all serve.
+// StartEnsemble starts n servers and waits until all of them serve clients. The caller must stop the ensemble.
 func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
 	ports, err := FreePorts(2 * n)
 	if err != nil {
@@ -23,10 +23,10 @@ func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
 	e := &Ensemble{}
 	g, gctx := errgroup.WithContext(ctx)
 	for i := range n {
-		peers, err := peersOf(opt, i, ports)
+		peers, err := peerConfig(opt, i, ports)
 		var s *Server
 		if err == nil {
-			s, err = prepare(opt, peers)
+			s, err = newServer(opt, peers)
 		}
 		if err == nil {
 			e.Servers = append(e.Servers, s)
@@ -43,15 +43,15 @@ func StartEnsemble(ctx context.Context, n int, opt Options) (*Ensemble, error) {
 	return e, nil
 }
 
-// peersOf says where the servers are, as one of them sees it.
-func peersOf(opt Options, self int, ports []int) (string, error) {
+// peerConfig returns the configuration lines with the addresses of all servers, for the server self.
+func peerConfig(opt Options, self int, ports []int) (string, error) {
 	var peers strings.Builder
 	for i := 0; i < len(ports); i += 2 {
 		quorum, election := ports[i], ports[i+1]
-		if opt.Between != nil && i/2 != self {
+		if opt.PeerPort != nil && i/2 != self {
 			var errs [2]error
-			quorum, errs[0] = opt.Between(self, i/2, quorum)
-			election, errs[1] = opt.Between(self, i/2, election)
+			quorum, errs[0] = opt.PeerPort(self, i/2, quorum)
+			election, errs[1] = opt.PeerPort(self, i/2, election)
 			if err := errors.Join(errs[:]...); err != nil {
 				return "", err
 			}
@@ -61,7 +61,7 @@ func peersOf(opt Options, self int, ports []int) (string, error) {
 	return peers.String(), nil
 }
 
-// Addrs are the addresses of all servers.
+// Addrs returns the client addresses of all servers.
 func (e *Ensemble) Addrs() []string {
 	var addrs []string
 	for _, s := range e.Servers {
@@ -70,17 +70,17 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader finds the server that leads the quorum.
+// Leader returns the server that leads the quorum.
 func (e *Ensemble) Leader(ctx context.Context) (*Server, error) {
 	for _, s := range e.Servers {
-		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode: leader") {
+		if answer, err := s.FourLetterWord(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode: leader") {
 			return s, nil
 		}
 	}
 	return nil, errors.New("no ZooKeeper server leads the quorum")
 }
 
-// Stop ends all servers.
+// Stop stops all servers.
 func (e *Ensemble) Stop() error {
 	var errs []error
 	for _, s := range e.Servers {

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// debianJars is where Debian's packages put what ZooKeeper needs.
+// debianJars is the directory of the jar files in Debian's packages.
 const debianJars = "/usr/share/java"
 
-// ErrNotInstalled says that there is no ZooKeeper, and both ways to get one.
+// ErrNotInstalled is returned if ZooKeeper is not installed.
 var ErrNotInstalled = errors.New("no ZooKeeper server found: set ZOOKEEPER_HOME to an unpacked release, " +
 	"or install Debian's package with scripts/install-zookeeper.sh")
 
-// ErrNoJava says that there is no Java.
+// ErrNoJava is returned if Java is not installed.
 var ErrNoJava = errors.New("no java found: install default-jre-headless, or set JAVA_HOME")
 
-// classpath finds a ZooKeeper: ZOOKEEPER_HOME, else Debian's package.
+// classpath returns the class path of ZooKeeper in ZOOKEEPER_HOME, or else of Debian's package.
 func classpath(getenv func(string) string) (string, error) {
 	if home := getenv("ZOOKEEPER_HOME"); home != "" {
 		jars, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar"))
@@ -33,7 +33,7 @@ func classpath(getenv func(string) string) (string, error) {
 	if _, err := os.Stat(core); err != nil {
 		return "", ErrNotInstalled
 	}
-	// The manifest of Debian's jar names what it needs, but no binding for its logging, and not all of what TLS needs.
+	// The manifest of Debian's jar names its dependencies, except a logging backend and some that TLS needs.
 	jars := []string{core}
 	for _, name := range []string{"slf4j-simple", "netty-codec", "netty-resolver", "netty-transport-native-unix-common"} {
 		jars = append(jars, filepath.Join(debianJars, name+".jar"))

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// process is a Java process that dies with us, however we end.
+// process is a Java process that the kernel kills when this process ends.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has been reaped
@@ -31,7 +31,7 @@ func startJava(dir, log, config string, sync bool) (*process, error) {
 	if sync {
 		force = "yes"
 	}
-	// UsePerfData would leave a file in /tmp behind, as the server is killed.
+	// With UsePerfData the killed server would leave a file in /tmp.
 	cmd := exec.Command(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.forceSync="+force, "-Dzookeeper.jmx.log4j.disable=true",
 		"-cp", path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
@@ -40,8 +40,8 @@ func startJava(dir, log, config string, sync bool) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
-	go func() { // ends when the server has
-		// The death signal follows the thread that forks, so that must live as long as the server.
+	go func() { // ends when the server has ended
+		// Linux sends Pdeathsig when the thread that forked ends, so that thread must live as long as the server.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()

@@ -1,5 +1,5 @@
-// Package zkserver starts real ZooKeeper servers in private directories on loopback ports: for tests, the demo and the
-// benchmark. A server dies with the process that started it.
+// Package zkserver starts real ZooKeeper servers on loopback ports for tests, the demo and the benchmark. Each has its own
+// directory. A server dies with the process that started it.
 package zkserver
 
 import (
@@ -15,26 +15,26 @@ import (
 	"time"
 )
 
-// Options of a server; the zero value is a quick server for tests.
+// Options configure a server. The zero value is a fast server for tests.
 type Options struct {
-	// Dir holds data and log. Empty: a temporary directory, removed by Stop.
+	// Dir is the directory for data and log. If it is empty, the server uses a temporary directory, which Stop removes.
 	Dir string
-	// Tick is ZooKeeper's tickTime, default 200 ms.
+	// Tick is ZooKeeper's tickTime. The default is 200 ms.
 	Tick time.Duration
-	// MinSession and MaxSession clamp session timeouts; default 2 and 600 ticks.
+	// MinSession and MaxSession are the limits of session timeouts. The defaults are 2 and 600 ticks.
 	MinSession, MaxSession time.Duration
-	// Between, if set, is the port under which an ensemble's server from (counted from 0) reaches the port of server to, so
-	// that a test can part them.
-	Between func(from, to, port int) (int, error)
-	// Sync makes every write wait for the disk, as in production. Off by default: tests and demo need no durability.
+	// PeerPort, if set, returns the port at which server from of an ensemble reaches the port of server to, so that a test can
+	// put a proxy between them. Servers are counted from 0.
+	PeerPort func(from, to, port int) (int, error)
+	// Sync makes every write wait for the disk, as in production. Tests and the demo do not need durability.
 	Sync bool
-	// Settings are further lines of the configuration.
-	Settings []string
-	// TLS opens a second port, which speaks TLS; nil for none.
+	// ExtraConfig has additional lines for the configuration file.
+	ExtraConfig []string
+	// TLS configures a second port with TLS; nil for none.
 	TLS *TLS
 }
 
-func (o *Options) defaults() {
+func (o *Options) setDefaults() {
 	if o.Tick <= 0 {
 		o.Tick = 200 * time.Millisecond
 	}
@@ -48,24 +48,24 @@ func (o *Options) defaults() {
 
 // Server is one running ZooKeeper server.
 type Server struct {
-	opt     Options
-	dir     string
-	private bool // dir is ours to remove
-	port    int
-	secure  int // the port for TLS
-	config  string
-	extra   string // of the configuration
+	opt         Options
+	dir         string
+	removeDir   bool // Stop removes dir
+	port        int
+	securePort  int // the port for TLS
+	config      string
+	extraConfig string // of the configuration
 
 	mu   sync.Mutex
 	proc *process
 }
 
-// Start starts a single server and waits until it serves.
+// Start starts a single server and waits until it serves clients. The caller must stop it.
 func Start(ctx context.Context, opt Options) (*Server, error) {
 	var last error
-	// Another process may take the port between its choice and its use.
+	// Another process may take the chosen port before the server does.
 	for range 3 {
-		s, err := prepare(opt, "")
+		s, err := newServer(opt, "")
 		if err != nil {
 			return nil, err
 		}
@@ -80,33 +80,33 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 	return nil, last
 }
 
-// prepare makes the directory and the configuration. extra goes into the latter.
-func prepare(opt Options, extra string) (*Server, error) {
-	opt.defaults()
+// newServer creates the directory and the configuration file of a server. extra is appended to the configuration.
+func newServer(opt Options, extra string) (*Server, error) {
+	opt.setDefaults()
 	s := &Server{opt: opt, dir: opt.Dir}
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "zkelectd-zookeeper-")
 		if err != nil {
 			return nil, err
 		}
-		s.dir, s.private = dir, true
+		s.dir, s.removeDir = dir, true
 	}
 	ports, err := FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	s.port, s.secure = ports[0], ports[1]
-	s.extra = opt.TLS.settings(s.secure) + extra
-	return s, s.configure()
+	s.port, s.securePort = ports[0], ports[1]
+	s.extraConfig = opt.TLS.config(s.securePort) + extra
+	return s, s.writeConfig()
 }
 
-// SetMaxSession changes the longest session timeout that the server grants from its next start on.
+// SetMaxSession changes the longest session timeout that the server grants. It takes effect at the next start.
 func (s *Server) SetMaxSession(timeout time.Duration) error {
 	s.opt.MaxSession = timeout
-	return s.configure()
+	return s.writeConfig()
 }
 
-// Wipe kills the server and removes all of its data, so that it comes back empty.
+// Wipe kills the server and removes all of its data, so that it is empty after a restart.
 func (s *Server) Wipe() error {
 	s.Kill()
 	data := filepath.Join(s.dir, "data")
@@ -123,7 +123,7 @@ func (s *Server) Wipe() error {
 	return os.WriteFile(filepath.Join(data, "myid"), id, 0o600)
 }
 
-func (s *Server) configure() error {
+func (s *Server) writeConfig() error {
 	data := filepath.Join(s.dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
@@ -140,27 +140,27 @@ syncLimit=25
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), lines(s.opt.Settings), s.extra)
+%s%s`, data, s.port, s.opt.Tick.Milliseconds(), s.opt.MinSession.Milliseconds(), s.opt.MaxSession.Milliseconds(), lines(s.opt.ExtraConfig), s.extraConfig)
 	return os.WriteFile(s.config, []byte(text), 0o600)
 }
 
-// Addr is host:port for clients.
+// Addr returns the address, as host:port, for clients.
 func (s *Server) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// LogFile is where the server logs to.
+// LogFile returns the path of the server's log.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "zookeeper.log") }
 
-// Restart starts the server again on the same port and data, after Kill, and waits until it serves.
+// Restart kills the server if it runs, starts it with the same port and data, and waits until it serves clients.
 func (s *Server) Restart(ctx context.Context) error {
 	s.Kill()
-	if err := s.launch(); err != nil {
+	if err := s.startProcess(); err != nil {
 		return err
 	}
-	return s.serving(ctx)
+	return s.waitServing(ctx)
 }
 
-// Revive starts the server again if it is dead, and does not wait: without a quorum it would be in vain.
-func (s *Server) Revive() error {
+// EnsureStarted starts the server if it is not running. It does not wait: without a quorum the server would not serve clients.
+func (s *Server) EnsureStarted() error {
 	if proc := s.process(); proc != nil {
 		select {
 		case <-proc.done:
@@ -168,10 +168,10 @@ func (s *Server) Revive() error {
 			return nil
 		}
 	}
-	return s.launch()
+	return s.startProcess()
 }
 
-func (s *Server) launch() error {
+func (s *Server) startProcess() error {
 	proc, err := startJava(s.dir, s.LogFile(), s.config, s.opt.Sync)
 	if err != nil {
 		return err
@@ -182,8 +182,8 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// serving waits until the server answers clients.
-func (s *Server) serving(ctx context.Context) error {
+// waitServing waits up to a minute until the server serves clients.
+func (s *Server) waitServing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -191,7 +191,7 @@ func (s *Server) serving(ctx context.Context) error {
 	proc := s.process()
 	for {
 		// A server without a quorum answers "not currently serving requests".
-		if answer, err := s.Ask(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") && s.secureListens(ctx) {
+		if answer, err := s.FourLetterWord(ctx, "srvr"); err == nil && strings.Contains(answer, "Mode:") && s.secureReady(ctx) {
 			return nil
 		}
 		select {
@@ -218,30 +218,30 @@ func (s *Server) process() *process {
 	return s.proc
 }
 
-// Kill ends the server as a crash does.
+// Kill kills the server, like a crash, and waits until it has ended.
 func (s *Server) Kill() {
 	if proc := s.process(); proc != nil {
 		proc.kill()
 	}
 }
 
-// Pause stops the server with SIGSTOP; Resume lets it go on.
+// Pause stops the server with SIGSTOP.
 func (s *Server) Pause() { s.process().pause() }
 
-// Resume ends a Pause.
+// Resume lets a paused server continue.
 func (s *Server) Resume() { s.process().resume() }
 
-// Stop ends the server and removes its directory if it was a temporary one.
+// Stop kills the server and removes its directory if it is a temporary one.
 func (s *Server) Stop() error {
 	s.Kill()
-	if s.private {
+	if s.removeDir {
 		return os.RemoveAll(s.dir)
 	}
 	return nil
 }
 
-// Ask sends a four-letter word and returns the answer.
-func (s *Server) Ask(ctx context.Context, word string) (string, error) {
+// FourLetterWord sends one of ZooKeeper's four-letter words and returns the answer.
+func (s *Server) FourLetterWord(ctx context.Context, word string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr())
@@ -269,9 +269,9 @@ func (s *Server) Ask(ctx context.Context, word string) (string, error) {
 	return answer.String(), nil
 }
 
-// Stats returns the figures of mntr.
+// Stats returns the numeric values of the mntr command.
 func (s *Server) Stats(ctx context.Context) (map[string]int64, error) {
-	answer, err := s.Ask(ctx, "mntr")
+	answer, err := s.FourLetterWord(ctx, "mntr")
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +286,8 @@ func (s *Server) Stats(ctx context.Context) (map[string]int64, error) {
 	return stats, nil
 }
 
-// FreePorts chooses n loopback ports that are free now. They lie below the range from which the kernel takes the ports of
-// outgoing connections: one of those must not take a port before the server does, or while the server is down.
+// FreePorts returns n loopback ports that are free now. They are below the kernel's range for outgoing connections, so that no
+// such connection takes a port before the server does, or while the server is down.
 func FreePorts(n int) ([]int, error) {
 	const first, end, tries = 10_000, 32_000, 1000
 	ports := make([]int, 0, n)
@@ -299,7 +299,7 @@ func FreePorts(n int) ([]int, error) {
 			last = err
 			continue
 		}
-		defer l.Close() // all at the end, so that they differ
+		defer l.Close() // only at the end, so that the ports differ
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
 		}

@@ -23,7 +23,7 @@ func connect(t *testing.T, addrs ...string) *zk.Conn {
 	return conn
 }
 
-func TestServerKeepsItsDataAndLeavesNothingBehind(t *testing.T) {
+func TestServerKeepsDataAndStopRemovesIt(t *testing.T) {
 	s, err := Start(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -50,11 +50,11 @@ func TestServerKeepsItsDataAndLeavesNothingBehind(t *testing.T) {
 	}
 	<-proc.done
 	if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
-		t.Errorf("directory %s is still there: %v", s.dir, err)
+		t.Errorf("directory %s still exists: %v", s.dir, err)
 	}
 }
 
-func TestEnsembleOutlivesItsLeader(t *testing.T) {
+func TestEnsembleSurvivesItsLeader(t *testing.T) {
 	e, err := StartEnsemble(t.Context(), 3, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -69,12 +69,12 @@ func TestEnsembleOutlivesItsLeader(t *testing.T) {
 	for _, s := range e.Servers {
 		if s != leader {
 			left = append(left, s.Addr())
-			if err := s.serving(t.Context()); err != nil {
+			if err := s.waitServing(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// A server serves on for a moment before it notices that the quorum's leader is gone.
+	// A server keeps serving for a moment until it notices that the quorum's leader is gone.
 	c := connect(t, left...)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -92,7 +92,7 @@ func TestEnsembleOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingSoftwareErrors(t *testing.T) {
 	t.Setenv("ZOOKEEPER_HOME", t.TempDir())
 	_, err := Start(t.Context(), Options{})
 	if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "ZOOKEEPER_HOME") {

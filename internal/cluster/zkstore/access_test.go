@@ -106,7 +106,7 @@ func TestAccessContainsNoSecret(t *testing.T) {
 
 // If a server requires authentication, closing a session from outside needs it too.
 func TestServerThatEnforcesAuthentication(t *testing.T) {
-	strict, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}})
+	strict, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}})
 	if err != nil {
 		t.Fatal(err)
 	}

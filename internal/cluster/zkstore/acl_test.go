@@ -179,7 +179,7 @@ func TestAdoptACL(t *testing.T) {
 // docs/operations.md says.
 func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
 	super := zk.DigestACL(zk.PermAll, "super", "hunter2")[0].ID
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"DigestAuthenticationProvider.superDigest=" + super}})
+	server, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"DigestAuthenticationProvider.superDigest=" + super}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -255,7 +255,7 @@ func TestApplyACLsDespiteAForeignZnode(t *testing.T) {
 
 // Servers with another password hash would not match the members with the ACL.
 func TestApplyACLsRefusesToLockTheGroupOut(t *testing.T) {
-	server, err := zkserver.Start(t.Context(), zkserver.Options{Settings: []string{"DigestAuthenticationProvider.digestAlg=SHA3-256"}})
+	server, err := zkserver.Start(t.Context(), zkserver.Options{ExtraConfig: []string{"DigestAuthenticationProvider.digestAlg=SHA3-256"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (tr testCAs) issue(by *zkserver.Authority, name string, lasts time.Duration
 // serve starts a server with a TLS port.
 func (tr testCAs) serve(own zkserver.Certificate, clients bool) *zkserver.Server {
 	tr.t.Helper()
-	s, err := zkserver.Start(tr.t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, Clients: clients}})
+	s, err := zkserver.Start(tr.t.Context(), zkserver.Options{TLS: &zkserver.TLS{Chain: own.Chain, CA: tr.ca.CA, RequireClientCert: clients}})
 	if err != nil {
 		tr.t.Fatal(err)
 	}

@@ -184,7 +184,7 @@ func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
 				t.Fatalf("elected %+v", d.Elect)
 			}
 			after := newGroup("a", "b").leads("b", 8)
-			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "it is stopping on request" {
+			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "it is stopping, as requested" {
 				t.Errorf("elected %+v", d.Elect)
 			}
 			// Its next incarnation, even one of the same name, is another one.

@@ -77,7 +77,7 @@ func TestAMoveToAStoppingNodeIsOver(t *testing.T) {
 	f := &h.in.Snapshot.Fence.Record
 	f.State, f.Requested = cluster.FenceReleased, true
 	h.leader("a", cluster.CauseStopped)
-	h.ended(1, "it is stopping on request")
+	h.ended(1, "it is stopping, as requested")
 }
 
 func TestAStoppingNodeIsNotPreferredWhileItStops(t *testing.T) {

@@ -7,35 +7,36 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// AnswerAge is how long a program's answer to the same question counts; the old one counts on while it is asked again.
+// AnswerAge is how long an answer to the same question is used before the ranking program runs again. The old answer stays
+// in use meanwhile.
 const AnswerAge = 30 * time.Second
 
-// Program keeps the answers of an exec policy's program, which the shell runs. It never holds an election up for longer
+// Program keeps the answers of an exec policy's ranking program, which the caller runs. It never delays an election by more
 // than twice the program's timeout (L1).
 type Program struct {
-	busy     bool
-	question string // that the answer is to
+	busy     bool   // the program is running
+	question string // what the answer is to
 	answer   *policy.Answer
-	since    time.Duration // of the answer
-	waiting  time.Duration // since when there has been none to the present question; 0 if there is
+	since    time.Duration // when the answer came
+	waiting  time.Duration // since when the present question has had no answer; 0 if it has one
 }
 
-// Ask is what the program is to be asked now. Its answer goes to [Program.Answered].
+// Ask is a question to run the program with. Its answer is to be passed to [Program.Answered].
 type Ask struct {
 	Input   policy.Input
 	Timeout time.Duration
 	key     string
 }
 
-// Consult puts the answer into the input. ready is false while an election has to wait for it, wake is when to look again,
-// ask is nil if there is nothing to ask.
+// Consult sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if the
+// answer itself wakes the caller; ask is nil if there is nothing to ask.
 func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Duration, ask *Ask) {
 	question, wanted := core.Question(*in)
 	if !wanted {
 		p.waiting = 0
 		return true, 0, nil
 	}
-	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.QuestionKey(question)) // a new policy asks anew
+	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.QuestionKey(question)) // a new policy asks again
 	known, timeout := p.answer != nil && p.question == key, time.Duration(in.Policy.Rules.ExecTimeout)
 	if !p.busy && (!known || in.Now-p.since >= AnswerAge) {
 		p.busy, ask = true, &Ask{question, timeout, key}
@@ -43,7 +44,7 @@ func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Durat
 	if known {
 		p.waiting, in.Answer = 0, p.answer
 		if p.busy {
-			return true, 0, ask // the new answer wakes
+			return true, 0, ask // the new answer wakes the caller
 		}
 		return true, p.since + AnswerAge, nil
 	}
@@ -53,11 +54,11 @@ func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Durat
 	if limit := p.waiting + 2*timeout; in.Now < limit {
 		return false, limit, ask
 	}
-	in.Answer = &policy.Answer{Err: "the group changes faster than it answers"}
+	in.Answer = &policy.Answer{Err: "the ranking program timed out: membership kept changing"}
 	return true, 0, ask
 }
 
-// Answered takes in what the program has said.
+// Answered records the program's answer.
 func (p *Program) Answered(ask *Ask, a policy.Answer, now time.Duration) {
 	p.busy, p.question, p.answer, p.since = false, ask.key, &a, now
 }

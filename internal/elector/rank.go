@@ -14,22 +14,23 @@ import (
 // ballot is what one ranking is made from.
 type ballot struct {
 	in            Input
-	over          bool
+	over          bool // the elected attempt is over
 	stopping      map[string]bool
 	circumstances cluster.Circumstances
 	exclusions    []cluster.Exclusion
-	ages          []time.Duration // of the exclusions that were known
+	ages          []time.Duration // of those exclusions that were known before
 	cordons       []cluster.Cordon
 	move          *cluster.Move
 }
 
-// outcome is a ranking with the exclusions that the next decision must record, and when it may change by itself.
+// outcome is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
 type outcome struct {
 	policy.Ranking
 	exclusions []cluster.Exclusion
 	wake       time.Duration
 }
 
+// input returns the ballot as the policy takes it.
 func (b ballot) input() policy.Input {
 	s := &b.in.Snapshot
 	p := policy.Input{
@@ -37,7 +38,7 @@ func (b ballot) input() policy.Input {
 		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer,
 	}
 	for incarnation := range b.stopping {
-		p.Barred[incarnation] = "it is stopping on request"
+		p.Barred[incarnation] = "it is stopping, as requested"
 	}
 	if !b.over {
 		p.Incumbent = s.Elected.Record.Incarnation
@@ -45,7 +46,7 @@ func (b ballot) input() policy.Input {
 	return p
 }
 
-// ballot is made under the orders in force, with the strike that the end of the attempt has earned.
+// ballot returns the ballot under the requests in force, with the strike for the end of the attempt, if it earned one.
 func (e *Elector) ballot(in Input, v verdict, o *standing) ballot {
 	s := &in.Snapshot
 	e.stops(s)
@@ -81,13 +82,13 @@ func (e *Elector) Question(in Input) (policy.Input, bool) {
 	return q, in.Policy.WantsAnswer(q)
 }
 
-// strict ranks the members under the exclusions as they are.
+// strict ranks the members without lifting any exclusion.
 func (b ballot) strict() outcome {
 	return outcome{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
 }
 
-// rank ranks the members under the exclusions. If those leave nobody, they are lifted (L3): all but that of the last
-// failure, then all.
+// rank ranks the members. If the exclusions leave no eligible member, they are lifted (L3; docs/protocol.md, The watchdog):
+// all but that of the last failure, then all.
 func (e *Elector) rank(b ballot) outcome {
 	pin, strict := b.input(), b.strict()
 	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
@@ -101,7 +102,7 @@ func (e *Elector) rank(b ballot) outcome {
 		strict.wake = cluster.Earliest(strict.wake, wait)
 		r := outcome{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
 		if _, ok := r.Best(); ok {
-			// Who must wait stays excluded, lest it preempt the one that is let in.
+			// A node that must wait stays excluded: otherwise it would preempt the one that is elected now.
 			r.exclusions = cluster.Serve(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
 			return r
 		}
@@ -109,7 +110,7 @@ func (e *Elector) rank(b ballot) outcome {
 	return strict
 }
 
-// excluded maps the excluded nodes to the reason.
+// excluded maps the excluded nodes to the reasons.
 func excluded(list []cluster.Exclusion) map[string]string {
 	m := make(map[string]string)
 	for _, x := range list {
@@ -120,7 +121,7 @@ func excluded(list []cluster.Exclusion) map[string]string {
 	return m
 }
 
-// latest is the node whose strike came last.
+// latest returns the node with the latest strike.
 func latest(list []cluster.Exclusion) string {
 	if len(list) == 0 {
 		return ""
@@ -128,27 +129,27 @@ func latest(list []cluster.Exclusion) string {
 	return slices.MaxFunc(list, func(a, b cluster.Exclusion) int { return int(a.Term - b.Term) }).Node
 }
 
-// retries keeps those out for a moment whom the amnesty would let back in at once, time after time: a task that cannot
-// start anywhere must not burn terms. It returns when the first of them may try again.
-func (e *Elector) retries(b ballot, list []cluster.Exclusion, out map[string]string) time.Duration {
+// retries keeps nodes with several strikes out for a moment although the amnesty has lifted their exclusions: work that
+// cannot start anywhere must not use up terms. It returns when the first of them may try again.
+func (e *Elector) retries(b ballot, list []cluster.Exclusion, excluded map[string]string) time.Duration {
 	var wake time.Duration
 	for i, x := range list {
-		if _, already := out[x.Node]; already {
+		if _, already := excluded[x.Node]; already {
 			continue
 		}
-		age := b.in.Now - e.overSince // a strike that is not written down yet
+		age := b.in.Now - e.overSince // for a strike that is not in the record yet
 		if i < len(b.ages) && x.Term != b.in.Snapshot.Elected.Record.Term {
 			age = b.ages[i]
 		}
 		if wait := retryDelay(x.Strikes) - age; wait > 0 {
-			out[x.Node] = fmt.Sprintf("tries again after %s: %s", retryDelay(x.Strikes), x.Reason)
+			excluded[x.Node] = fmt.Sprintf("it may try again %s after its last strike: %s", retryDelay(x.Strikes), x.Reason)
 			wake = cluster.Earliest(wake, b.in.Now+wait)
 		}
 	}
 	return wake
 }
 
-// retryDelay is none for a first strike, then doubles from half a second to half a minute.
+// retryDelay returns 0 for a first strike, then half a second, doubling up to half a minute.
 func retryDelay(strikes int) time.Duration {
 	if strikes <= 1 {
 		return 0
@@ -156,7 +157,7 @@ func retryDelay(strikes int) time.Duration {
 	return min(500*time.Millisecond<<min(strikes-2, 10), 30*time.Second)
 }
 
-// Refusals says why nobody may lead.
+// Refusals describes why no member is eligible.
 func Refusals(r policy.Ranking) string {
 	if len(r.Entries) == 0 {
 		return "no member is registered"

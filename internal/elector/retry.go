@@ -8,22 +8,22 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// retryMax is the longest pause between two attempts at the same write.
+// retryMax is the longest pause between two attempts of the same write.
 const retryMax = 5 * time.Second
 
-// Retry paces the elector's writes: one that failed is repeated after a pause that grows, unless what was read has changed
-// so that it is another write. An election that only repairs the records counts as a failure even where it took effect, as
-// whoever damaged them may do so again.
+// Retry paces the elector's writes (docs/protocol.md, Transactions): a failed one is repeated after a growing pause, or at
+// once if something else has been read, so that it is another write. An election that only repairs the records counts as a
+// failure even if it took effect, because they may be damaged again.
 type Retry struct {
 	what     string // the write that failed last
 	seen     uint64 // what it was made from
 	failures int
-	at       time.Duration
-	soon     time.Duration // where something else was read
+	at       time.Duration // not before this is the write repeated
+	soon     time.Duration // the same, if something else has been read
 	logged   string
 }
 
-// Wait returns until when nothing must be written; 0 if something may.
+// Wait returns the time until which nothing may be written; 0 if a write is due.
 func (r *Retry) Wait(s *cluster.Snapshot, now time.Duration) time.Duration {
 	if now >= r.at {
 		return 0
@@ -37,26 +37,25 @@ func (r *Retry) Wait(s *cluster.Snapshot, now time.Duration) time.Duration {
 	return r.at
 }
 
-// Failed notes that a write made from s was refused, or has no reply, and reports whether that is worth a line in the log: it
-// will not pass by itself (lasting), or the same write has failed before, and this reason was not logged yet. base is the
-// first pause.
-func (r *Retry) Failed(what string, s *cluster.Snapshot, err error, lasting bool, now, base time.Duration) bool {
+// Failed records that a write made from s was refused or had no reply. It reports whether to log that: if the error is
+// permanent, or the same write has failed before, and this reason was not logged yet. base is the first pause.
+func (r *Retry) Failed(what string, s *cluster.Snapshot, err error, permanent bool, now, base time.Duration) bool {
 	repeated := r.fail(what, basis(s), now, base)
 	r.soon = now + base
-	if text := err.Error(); (repeated || lasting) && text != r.logged {
+	if text := err.Error(); (repeated || permanent) && text != r.logged {
 		r.logged = text
 		return true
 	}
 	return false
 }
 
-// Repaired notes that an election that repairs records took effect.
+// Repaired records that an election that repairs records took effect.
 func (r *Retry) Repaired(now, base time.Duration) {
 	r.fail(repairing, 0, now, base)
 	r.soon = r.at
 }
 
-// Succeeded notes that a write took effect.
+// Succeeded records that a write took effect.
 func (r *Retry) Succeeded(what string) {
 	if r.what == what || r.what == repairing {
 		*r = Retry{}
@@ -65,6 +64,7 @@ func (r *Retry) Succeeded(what string) {
 
 const repairing = "repair"
 
+// fail schedules the next attempt, and reports whether the same write has failed before.
 func (r *Retry) fail(what string, seen uint64, now, base time.Duration) (repeated bool) {
 	if repeated = r.what == what && now-r.at < 2*retryMax; !repeated {
 		*r = Retry{what: what, logged: r.logged}
@@ -74,7 +74,7 @@ func (r *Retry) fail(what string, seen uint64, now, base time.Duration) (repeate
 	return repeated
 }
 
-// basis identifies what a decision was made from: everything that a write of the elector checks.
+// basis returns a hash of what a decision was made from: everything that a write of the elector checks.
 func basis(s *cluster.Snapshot) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.Elected.Stat.Modified, s.Elected.Exists, s.Fence.Stat.Modified, s.Fence.Exists, s.Current.Stat.Modified, s.Current.Exists,

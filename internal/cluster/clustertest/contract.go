@@ -23,17 +23,17 @@ type Conn interface {
 	Close(ctx context.Context) error
 }
 
-// Env is what the contract is tested on: the model, or a real server.
+// Env is an environment to test: the model, or a real server.
 type Env struct {
-	// Connect begins a session.
+	// Connect opens a session.
 	Connect func(t testing.TB) Conn
-	// Expire ends a session on the server, without its owner.
+	// Expire ends a session on the server, without its client.
 	Expire func(t testing.TB, c Conn)
-	// Root is a znode that exists and that the test may fill.
+	// Root is an existing znode under which the test may create others.
 	Root string
 }
 
-// Contract tests what zkelectd relies on of ZooKeeper. start makes an environment for each part.
+// Contract tests the behavior of ZooKeeper that zkelectd relies on. start returns an environment for each part.
 func Contract(t *testing.T, start func(t testing.TB) Env) {
 	for name, part := range map[string]func(t *testing.T, e Env){
 		"sequential names":         sequentialNames,
@@ -72,7 +72,7 @@ func refusal(t testing.TB, c Conn, index int, want error, ops ...cluster.Op) {
 	}
 }
 
-// hinted waits until a path is hinted, and returns all that were.
+// hinted waits until there is a hint for a path, and returns all the hinted paths.
 func hinted(t testing.TB, c Conn, path string) map[string]struct{} {
 	t.Helper()
 	all := make(map[string]struct{})
@@ -88,7 +88,7 @@ func hinted(t testing.TB, c Conn, path string) map[string]struct{} {
 		select {
 		case <-c.Wake():
 		case <-limit.C:
-			t.Fatalf("%s was not hinted, only %v", path, all)
+			t.Fatalf("%s was not hinted, only these were: %v", path, all)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func versions(t *testing.T, e Env) {
 	do(t, c, op(cluster.OpDelete, x+"/y", 0), op(cluster.OpDelete, x, 2))
 	do(t, c, op(cluster.OpCreate, x, 0))
 	if _, stat, err := c.Get(context.Background(), x, false); err != nil || stat.Version != 0 {
-		t.Errorf("a znode created anew begins with version %d, %v", stat.Version, err)
+		t.Errorf("a znode that is created again starts with version %d, %v", stat.Version, err)
 	}
 }
 
@@ -161,12 +161,12 @@ func allOrNothing(t *testing.T, e Env) {
 	refusal(t, c, 2, cluster.ErrBadVersion,
 		op(cluster.OpCreate, y, 0), op(cluster.OpSet, x, 0), op(cluster.OpCheck, x, 0), op(cluster.OpCreate, y, 0))
 	if _, stat, err := c.Get(context.Background(), x, false); err != nil || stat.Version != 0 || exists(t, c, y) {
-		t.Errorf("a part was applied: version %d, %v", stat.Version, err)
+		t.Errorf("part of it was applied: version %d, %v", stat.Version, err)
 	}
-	// Each operation sees those before it.
+	// Each operation sees the effects of those before it.
 	do(t, c, op(cluster.OpCreate, y, 0), op(cluster.OpCheck, y, 0), op(cluster.OpSet, y, 0), op(cluster.OpDelete, y, 1), op(cluster.OpDelete, x, 0))
 	if exists(t, c, x) || exists(t, c, y) {
-		t.Error("not applied as a whole")
+		t.Error("only part of it was applied")
 	}
 }
 
@@ -185,7 +185,7 @@ func oneShotWatches(t *testing.T, e Env) {
 			t.Fatal(err)
 		}
 	}
-	// What no longer watches stays quiet: the marker comes after all that could have come before it.
+	// A watch that has fired stays quiet: the hint for the marker comes after any other.
 	marker := 0
 	silence := func(path string) {
 		t.Helper()
@@ -196,10 +196,10 @@ func oneShotWatches(t *testing.T, e Env) {
 		}
 		do(t, other, op(cluster.OpCreate, m, 0))
 		if _, ok := hinted(t, c, m)[path]; ok {
-			t.Errorf("%s is hinted once more", path)
+			t.Errorf("%s is hinted again", path)
 		}
 	}
-	watch() // what is not there yet
+	watch() // does not exist yet
 	do(t, other, op(cluster.OpCreate, x, 0))
 	hinted(t, c, x)
 	do(t, other, op(cluster.OpSet, x, 0))
@@ -207,7 +207,7 @@ func oneShotWatches(t *testing.T, e Env) {
 	watch()
 	watch() // armed already
 	do(t, c, op(cluster.OpSet, x, 1))
-	hinted(t, c, x) // one's own change as well
+	hinted(t, c, x) // the session's own change
 	silence(x)
 	watch()
 	list(x)
@@ -241,7 +241,7 @@ func sessions(t *testing.T, e Env) {
 		t.Fatal(err)
 	}
 	hinted(t, other, a)
-	// All of them vanish at once: whoever sees one gone sees the other gone.
+	// All of them vanish at once: a client that sees one gone sees the other gone.
 	if exists(t, other, a) || exists(t, other, b) {
 		t.Error("an ephemeral outlives its session")
 	}
@@ -268,7 +268,7 @@ func expiry(t *testing.T, e Env) {
 	select {
 	case <-owner.Done():
 	case <-time.After(20 * time.Second):
-		t.Error("its owner does not learn of the end")
+		t.Error("its client does not learn of the end")
 	}
 }
 

@@ -85,7 +85,7 @@ func real(t testing.TB) clustertest.Env {
 	return e
 }
 
-// losing is a server of its own, which can come back empty.
+// losing returns a server of its own, which can be restarted without its data.
 func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -104,7 +104,7 @@ func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			s.Close(ctx) // the server may not have it any more
+			s.Close(ctx) // fails if the server has lost the session
 		})
 		return s
 	}}

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// RandomPrograms runs the same random programs on two environments and wants the same results of both.
+// RandomPrograms runs the same random programs on two environments, which must give the same results.
 func RandomPrograms(t *testing.T, model, real func(t testing.TB) Env) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := newRunner(t, model(t)), newRunner(t, real(t))
@@ -25,7 +25,7 @@ func RandomPrograms(t *testing.T, model, real func(t testing.TB) Env) {
 	})
 }
 
-// step is one thing that a program does.
+// step is one step of a program.
 type step struct {
 	session int
 	kind    string // do, get, list, close
@@ -58,7 +58,7 @@ func drawStep(t *rapid.T) step {
 	return s
 }
 
-// runner plays a program, with session ids and transaction ids left out of what it reports.
+// runner runs a program. Its reports have no session ids or transaction ids, which differ between environments.
 type runner struct {
 	env   Env
 	conns [3]Conn
@@ -105,9 +105,10 @@ func (r *runner) run(t testing.TB, s step) string {
 	return fmt.Sprintf("%s %v", out, err)
 }
 
-// stat names the owner by its place, and the order of creation and change instead of their ids.
+// stat describes metadata with the index of the owner's session, and with the order of creation and change instead of their
+// ids.
 func (r *runner) stat(s cluster.Stat) string {
-	owner := "nobody"
+	owner := "none"
 	for i, c := range r.conns {
 		if s.Owner != 0 && s.Owner == c.SessionID() {
 			owner = fmt.Sprint("session ", i)

@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Server shares a [Tree] among sessions of several goroutines.
+// Server serves sessions of several goroutines from one [Tree].
 type Server struct {
 	mu       sync.Mutex
 	tree     *Tree
@@ -30,12 +30,12 @@ type Session struct {
 	err    error
 	hints  cluster.Hints
 
-	refused bool // the server hangs up on it
+	refused bool // the server closes its connections
 }
 
 var _ Conn = (*Session)(nil)
 
-// Connect begins a session.
+// Connect opens a session.
 func (s *Server) Connect() *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Server) Connect() *Session {
 	return c
 }
 
-// Expire ends a session as the server does when its owner is silent for too long.
+// Expire ends a session as the server does when it has not heard from the client for too long.
 func (s *Server) Expire(id int64) { s.end(id, errors.New("expired")) }
 
 func (s *Server) end(id int64, reason error) {
@@ -60,8 +60,8 @@ func (s *Server) end(id int64, reason error) {
 	s.hint(s.tree.End(id))
 }
 
-// Lose ends all servers, which come back empty. Sessions of before get no connection any more, as their clients have seen
-// what is newer.
+// Lose restarts the servers without their data. Earlier sessions get no connection any more, because their clients have seen
+// newer data.
 func (s *Server) Lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 	return results, err
 }
 
-// failure is why no request can be sent.
+// failure returns the error of every request, nil if requests can be sent.
 func (c *Session) failure() error {
 	if c.err == nil && c.refused {
 		return cluster.ErrNotSent

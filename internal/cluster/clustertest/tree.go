@@ -1,5 +1,5 @@
-// Package clustertest is ZooKeeper in memory, for tests and simulation, and the contract test that holds it to the real
-// server.
+// Package clustertest provides an in-memory model of ZooKeeper, for tests and simulation, and the contract test that both the
+// model and a real server must pass.
 package clustertest
 
 import (
@@ -13,11 +13,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic, and has no clock of its own,
-// no network and no goroutine: its caller says when a request is applied and when a session ends. It is not safe for
-// concurrent use.
+// Tree is the state of a ZooKeeper ensemble: znodes, sessions and watches. It is deterministic and has no clock, network or
+// goroutine of its own: the caller decides when a request is applied and when a session ends. It is not safe for concurrent
+// use.
 type Tree struct {
-	// Clock, if set, is what [cluster.Stat.Time] is taken from.
+	// Clock, if set, returns the servers' time, for [cluster.Stat.Time].
 	Clock func() time.Time
 
 	nodes    map[string]*znode
@@ -25,23 +25,23 @@ type Tree struct {
 	data     map[string]map[int64]struct{} // one-shot watches of data and existence
 	children map[string]map[int64]struct{} // one-shot watches of the list of children
 	zxid     int64
-	last     int64 // session id
+	last     int64 // the last session id
 }
 
 type znode struct {
 	data     []byte
 	stat     cluster.Stat
 	children map[string]struct{}
-	creates  int32 // names sequential children, and wraps
+	creates  int32 // the next sequence number, which wraps
 }
 
-// Fired is a watch that went off.
+// Fired is a watch that has fired.
 type Fired struct {
 	Session int64
 	Path    string
 }
 
-// NewTree returns a tree with a root and nothing else.
+// NewTree returns a tree that has only the root.
 func NewTree() *Tree {
 	return &Tree{
 		nodes:    map[string]*znode{"/": {children: make(map[string]struct{})}},
@@ -51,14 +51,14 @@ func NewTree() *Tree {
 	}
 }
 
-// Open begins a session.
+// Open opens a session.
 func (t *Tree) Open() int64 {
 	t.last++
 	t.sessions[t.last] = make(map[string]struct{})
 	return t.last
 }
 
-// Alive tells whether a session has not ended.
+// Alive reports whether a session has not ended.
 func (t *Tree) Alive(session int64) bool { return t.sessions[session] != nil }
 
 // End ends a session, as expiry and closeSession do: all its ephemerals vanish in one transaction.
@@ -85,15 +85,15 @@ func (t *Tree) End(session int64) []Fired {
 	return fired
 }
 
-// Lose empties the tree, as servers do that come back without their data: all znodes, sessions and watches are gone, and
-// transactions are counted from the beginning. Ids of sessions are not used again.
+// Lose empties the tree, like servers that restart without their data: all znodes, sessions and watches are gone, and
+// transaction ids start again. Session ids are not reused.
 func (t *Tree) Lose() {
 	last, clock := t.last, t.Clock
 	*t = *NewTree()
 	t.last, t.Clock = last, clock
 }
 
-// Get reads a znode's data; with watch also where there is none.
+// Get returns a znode's data; it sets a watch even if the znode does not exist.
 func (t *Tree) Get(session int64, path string, watch bool) ([]byte, cluster.Stat, error) {
 	if !valid(path) {
 		return nil, cluster.Stat{}, cluster.ErrInvalid
@@ -108,7 +108,7 @@ func (t *Tree) Get(session int64, path string, watch bool) ([]byte, cluster.Stat
 	return slices.Clone(n.data), n.read(), nil
 }
 
-// Children lists a znode's children, sorted.
+// Children returns the names of a znode's children, sorted.
 func (t *Tree) Children(session int64, path string, watch bool) ([]string, cluster.Stat, error) {
 	if !valid(path) {
 		return nil, cluster.Stat{}, cluster.ErrInvalid
@@ -125,7 +125,7 @@ func (t *Tree) Children(session int64, path string, watch bool) ([]string, clust
 
 func (n *znode) read() cluster.Stat {
 	s := n.stat
-	// The server counts creates, and shows creates and deletes.
+	// The server counts creates, but reports creates and deletes.
 	s.ChildVersion = 2*n.creates - int32(len(n.children))
 	return s
 }
@@ -137,7 +137,7 @@ func arm(watches map[string]map[int64]struct{}, path string, session int64) {
 	watches[path][session] = struct{}{}
 }
 
-// Apply applies a transaction: all of it, or nothing with a *[cluster.TxError].
+// Apply applies a whole transaction, or nothing of it and returns a *[cluster.TxError].
 func (t *Tree) Apply(session int64, ops []cluster.Op) ([]cluster.Result, []Fired, error) {
 	if !t.Alive(session) {
 		return nil, nil, cluster.ErrSessionEnded
@@ -171,7 +171,7 @@ func (t *Tree) Apply(session int64, ops []cluster.Op) ([]cluster.Result, []Fired
 	return results, fired, nil
 }
 
-// apply does one operation and returns how to undo it.
+// apply applies one operation and returns a function that undoes it.
 func (t *Tree) apply(session int64, op cluster.Op) (cluster.Result, func(), error) {
 	if !valid(op.Path) && !(op.Kind == cluster.OpCreate && op.Sequential && valid(op.Path+"0")) {
 		return cluster.Result{}, nil, cluster.ErrInvalid
@@ -254,8 +254,8 @@ func (t *Tree) remove(path string) {
 	}
 }
 
-// fire sets watches off, in the order of sessions: those of the znode's data and existence; those of its parent's list,
-// if it came or went; those of its own list, if it went.
+// fire fires the watches on a znode, in the order of sessions: on its data and existence; on its parent's list of children,
+// if it was created or deleted; on its own list, if it was deleted.
 func (t *Tree) fire(fired []Fired, path string, listed, gone bool) []Fired {
 	fired = off(fired, t.data, path, path)
 	if gone {

@@ -171,7 +171,7 @@ func TestRules(t *testing.T) {
 func TestStoppingDaemonIsNotChosenAgain(t *testing.T) {
 	g := newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceReleased)
 	g.Fence.Record.Requested = true
-	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Note, "stopping on request") {
+	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Note, "stopping, as requested") {
 		t.Errorf("elected %+v, note %q", d.Elect, d.Note)
 	}
 }

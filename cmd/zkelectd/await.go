@@ -12,12 +12,12 @@ import (
 )
 
 // arrival tells whether what was asked for has come about; the error is that it never will.
-type arrival func(s cluster.Snapshot, g request.Given) (bool, error)
+type arrival func(s cluster.Snapshot, g request.Plan) (bool, error)
 
 var errArrived = errors.New("arrived")
 
-// await follows an order until it has come about, with a line for each step on the way.
-func await(ctx context.Context, g group, given request.Given, limit time.Duration, arrived arrival, r *report) error {
+// await follows a request until it has come about, with a line for each step on the way.
+func await(ctx context.Context, g group, plan request.Plan, limit time.Duration, arrived arrival, r *report) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -28,13 +28,13 @@ func await(ctx context.Context, g group, given request.Given, limit time.Duratio
 			last = now
 			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
 		}
-		done, err := arrived(s, given)
+		done, err := arrived(s, plan)
 		if !done || err != nil {
 			return err
 		}
 		// What was read first may be older than what tells of the arrival.
 		if end, err = g.read(limited); err == nil {
-			if done, err = arrived(end, given); done {
+			if done, err = arrived(end, plan); done {
 				return errArrived
 			}
 		}
@@ -45,9 +45,9 @@ func await(ctx context.Context, g group, given request.Given, limit time.Duratio
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
-		return errors.New("no longer waited for; the order stands")
+		return errors.New("no longer waited for; the request stands")
 	default:
-		return fmt.Errorf("not there after %s (--timeout); the order stands: %s", limit, last)
+		return fmt.Errorf("not there after %s (--timeout); the request stands: %s", limit, last)
 	}
 	rec := end.Current.Record
 	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
@@ -94,13 +94,13 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 	}
 }
 
-// ended finds how an order has ended, or whether another has taken its place.
-func ended(s cluster.Snapshot, g request.Given, stands bool) error {
+// ended finds how a request has ended, or whether another has taken its place.
+func ended(s cluster.Snapshot, g request.Plan, stands bool) error {
 	if d, over := s.Control.Record.Ended(g.ID); over {
-		return fmt.Errorf("the order is over: %s: %s", d.What, d.Outcome)
+		return fmt.Errorf("the request is over: %s: %s", d.What, d.Outcome)
 	}
 	if s.Control.Readable() && !stands {
-		return fmt.Errorf("another order has taken its place: %s", s.Control.Record.LastOrder)
+		return fmt.Errorf("another request has taken its place: %s", s.Control.Record.LastRequest)
 	}
 	return nil
 }

@@ -66,8 +66,8 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// What docs/http-api.md shows of orders is what happens.
-func TestDocumentedOrders(t *testing.T) {
+// What docs/http-api.md shows of requests is what happens.
+func TestDocumentedRequests(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	tokens := f.tokens("night-shift:" + nightsToken)
@@ -88,7 +88,7 @@ func TestDocumentedOrders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(data), "\n## Who may give orders\n")
+	_, text, _ := strings.Cut(string(data), "\n## Who may submit operator requests\n")
 	_, text, _ = strings.Cut(text, "\n```\n$ ")
 	text, _, _ = strings.Cut(text, "\n```\n")
 	shown := strings.Split(strings.ReplaceAll(text, "\\\n", ""), "\n$ ")

@@ -266,8 +266,8 @@ func TestEnsembleThatHasForgottenEverything(t *testing.T) {
 		after = status.Group{} // what is left out now is not what it was
 		return err == nil && json.Unmarshal([]byte(out), &after) == nil && len(after.Members) == 2 && leads("a")(after)
 	})
-	if after.Term <= before.Term || len(after.Orders) != 0 {
-		t.Errorf("term %d after %d, orders %v", after.Term, before.Term, after.Orders)
+	if after.Term <= before.Term || len(after.Requests) != 0 {
+		t.Errorf("term %d after %d, requests %v", after.Term, before.Term, after.Requests)
 	}
 	f.working("a", 2)
 	f.sane()

@@ -74,8 +74,8 @@ func TestThousandsOfForgedElectorsArePassedOver(t *testing.T) {
 	f.sane()
 }
 
-// The number of the last order is any that a record can hold: orders are refused with what to do, and can be given afterwards.
-func TestForgedNumbersOfOrders(t *testing.T) {
+// The number of the last request is any that a record can hold: requests are refused with what to do, and can be given afterwards.
+func TestForgedNumbersOfRequests(t *testing.T) {
 	for name, last := range map[string]string{
 		"the last of all": "9223372036854775807", "negative": "-1", "the last that is believed": "4503599627370496", "beyond": "4503599627370497",
 	} {
@@ -97,25 +97,25 @@ func TestForgedNumbersOfOrders(t *testing.T) {
 				f.until(to+" leads", leads(to))
 			}
 			if s := f.snapshot(); s.Control.Record.Last != 2 {
-				t.Errorf("the last order is %d", s.Control.Record.Last)
+				t.Errorf("the last request is %d", s.Control.Record.Last)
 			}
 			f.sane()
 		})
 	}
 }
 
-// An order that lasts as long as a duration can, or that is numbered as no order is, is damage: its end would overflow.
-func TestForgedOrdersAreDamage(t *testing.T) {
+// A request that lasts as long as a duration can, or that is numbered as no request is, is damage: its end would overflow.
+func TestForgedRequestsAreDamage(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(),
-		Data: []byte(`{"v":1,"last":7,"move":{"id":7,"by":"evil","node":"b","for":"2562047h47m16.854775807s","left":"2562047h47m16.854775807s","time":"2026-01-01T00:00:00Z"}}`)})
+		Data: []byte(`{"v":1,"last":7,"move":{"id":7,"by":"evil","node":"b","for":"2562047h47m16.854775807s","remaining":"2562047h47m16.854775807s","time":"2026-01-01T00:00:00Z"}}`)})
 	g := f.until("it is named", func(g status.Group) bool { return len(g.Problems) > 0 })
-	if !strings.Contains(g.Problems[0], f.paths.Control()) || !strings.Contains(g.Problems[0], "longer than an order can hold") {
+	if !strings.Contains(g.Problems[0], f.paths.Control()) || !strings.Contains(g.Problems[0], "longer than a request can hold") {
 		t.Errorf("%q", g.Problems)
 	}
-	f.refusedWith("an order cannot hold for longer than", "pause", "--for", "2000000h")
+	f.refusedWith("a request cannot hold for longer than", "pause", "--for", "2000000h")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.until("somebody leads and all are back", func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && len(g.Members) == 2 })
 	f.sane()

@@ -82,7 +82,7 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		{"look", "See who leads, and why:", []*cobra.Command{
 			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
-		{"order", "Ask for something:", []*cobra.Command{
+		{"request", "Ask for something:", []*cobra.Command{
 			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
 			clearStrikesCommand(), policyCommand(), aclCommand(), repairCommand(),
 		}},

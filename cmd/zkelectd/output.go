@@ -65,7 +65,7 @@ func plainText(s string) string {
 
 // colours of whole lines, by how they begin, which leaves columns alone; the first that fits.
 var colours = []struct{ prefix, code string }{
-	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Order", "33"}, {"Excluded", "33"}, {"Holding", "33"},
+	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Request", "33"}, {"Excluded", "33"}, {"Holding", "33"},
 }
 
 // coloured tells that w is a terminal whose user has not asked for NO_COLOR.

@@ -124,7 +124,7 @@ func TestNoLeaderInABrowser(t *testing.T) {
 }
 
 // Who may is the daemon's business: the page tries, and shows what it is told.
-func TestOrdersInABrowser(t *testing.T) {
+func TestRequestsInABrowser(t *testing.T) {
 	const token = "a-token-for-this-test"
 	f := newFleet(t)
 	addr := freeAddr(t)
@@ -142,27 +142,27 @@ func TestOrdersInABrowser(t *testing.T) {
 	p.until("b may be chosen", "document.querySelectorAll('.member').length === 2")
 
 	p.click(".controls button")
-	p.shows("dialog", "Leadership moves from a to b, and stays there until the order ends.")
-	p.shows("dialog", "This page may not give orders: orders need a token of http.token_file")
+	p.shows("dialog", "Leadership moves from a to b, and stays there until the request ends.")
+	p.shows("dialog", "This page may not submit requests: requests need a token of http.token_file")
 	p.click("dialog .do")
-	p.shows("dialog .refusal", "Refused (401): orders need a token")
-	if g := f.until("any", func(status.Group) bool { return true }); len(g.Orders) > 0 || !leads("a")(g) {
+	p.shows("dialog .refusal", "Refused (401): requests need a token")
+	if g := f.until("any", func(status.Group) bool { return true }); len(g.Requests) > 0 || !leads("a")(g) {
 		t.Errorf("it has an effect: %s", g.Table())
 	}
 	p.click("dialog .refusal button")
 	p.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "a-guess-is-not-enough"), chromedp.Click(chromedp.CSS("dialog .do")))
 	p.shows("dialog .refusal", "Refused: this token is not in http.token_file")
 	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token), chromedp.Click(chromedp.CSS("dialog .do")))
-	p.shows("#permission", "Orders as night-shift")
+	p.shows("#permission", "Operator: night-shift")
 
 	p.click(".controls button")
 	p.do(chromedp.SendKeys(chromedp.CSS("dialog input[list]"), "2h"), chromedp.SendKeys(chromedp.CSS("dialog input[maxlength]"), "disk <works>"), chromedp.Click(chromedp.CSS("dialog .do")))
 	p.shows("#notice", "moves leadership from a (dc1) to b (dc1) for 2h0m0s")
 	p.shows("#leader .name", "b")
-	p.shows("#orders", "moved to b")
-	p.shows("#orders", "night-shift")
-	p.shows("#orders", "disk <works>")
-	p.shows("#orders", "1 h 59 min left")
+	p.shows("#requests", "moved to b")
+	p.shows("#requests", "night-shift")
+	p.shows("#requests", "disk <works>")
+	p.shows("#requests", "1 h 59 min left")
 	f.until("b leads", leads("b"))
 	p.shows("#history", "by night-shift")
 
@@ -174,19 +174,19 @@ func TestOrdersInABrowser(t *testing.T) {
 	p.shows("dialog", "give it all the same (force)")
 	p.do(chromedp.KeyEvent(kb.Escape))
 
-	p.click("#orders [aria-label='End: moved to b']")
+	p.click("#requests [aria-label='End: moved to b']")
 	p.shows("dialog", "The move ends.")
 	p.click("dialog .do")
 	p.shows("#leader .name", "a")
-	p.shows("#orders", "None: policy alone decides.")
+	p.shows("#requests", "None: policy alone decides.")
 	for _, c := range []struct{ press, shows string }{{"[data-act='pause ']", "paused"}, {"[data-act='resume ']", "None"}} {
 		p.click(".controls " + c.press)
 		p.click("dialog .do")
-		p.shows("#orders", c.shows)
+		p.shows("#requests", c.shows)
 	}
 
 	p.do(chromedp.Reload())
-	p.shows("#permission", "Orders as night-shift")
+	p.shows("#permission", "Operator: night-shift")
 	p.click("#permission")
 	p.click("dialog .actions button") // forgets it
 	p.shows("#permission", "Use a token…")
@@ -222,14 +222,14 @@ func TestPictureInABrowser(t *testing.T) {
 		f.answers(id, "/readyz", 200)
 	}
 	f.until("all are there", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
-	f.ordered("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
-	f.ordered("reelect", "--wait")
+	f.submit("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
+	f.submit("reelect", "--wait")
 	syscall.Kill(f.daemon("match-fra-1"), syscall.SIGKILL)
 	f.until("the next one leads", leads("match-fra-2"))
 	f.answers("match-fra-1", "/replica", 200)
-	f.ordered("drain", "match-ams-2", "--for", "2h", "--reason", "disk replacement")
+	f.submit("drain", "match-ams-2", "--for", "2h", "--reason", "disk replacement")
 	p := f.open(f.door("match-fra-2"))
-	p.shows("#orders", "match-ams-2")
+	p.shows("#requests", "match-ams-2")
 	p.shows("#leader", "match-fra-1 would be better")
 	p.until("the history has it", "document.querySelectorAll('#history li').length === 4")
 	p.prefers("prefers-reduced-motion", "reduce") // the lease's bar does not lag behind
@@ -291,7 +291,7 @@ func TestThePictureOfThePage(t *testing.T) {
 	}
 }
 
-func (f *fleet) ordered(args ...string) {
+func (f *fleet) submit(args ...string) {
 	f.t.Helper()
 	if out, err := f.run(args...); err != nil {
 		f.t.Fatalf("%v\n%s", err, out)
@@ -314,13 +314,13 @@ func TestMarkupInABrowser(t *testing.T) {
 	f.start("a")
 	f.until("it leads", leads(id))
 	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
-	f.ordered("pause", "--reason", reason, "--for", "1h")
+	f.submit("pause", "--reason", reason, "--for", "1h")
 	p := f.open(f.door("a"))
 	p.shows("#leader .name", id)
 	p.shows("#leader", reason)
 	p.shows("#members", site)
 	p.shows("#members", label)
-	p.shows("#orders", reason)
+	p.shows("#requests", reason)
 	p.shows("#why", id)
 	p.shows("#history", id)
 	p.click("#members .member button")
@@ -359,12 +359,12 @@ func TestAccessInABrowser(t *testing.T) {
 		}
 		f.write(f.paths.RegisterTx(n)...)
 	}
-	f.ordered("cordon", "host-001", "--for", "2h")
+	f.submit("cordon", "host-001", "--for", "2h")
 	p := f.open(f.door("a"))
 	p.shows("#members", fmt.Sprintf("%d, of which %d may lead", many+1, many+1-10-1))
 	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
 	p.until("who can't lead comes first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
-	p.until("the order is there", "document.querySelectorAll('#orders tbody tr').length === 1")
+	p.until("the request is there", "document.querySelectorAll('#requests tbody tr').length === 1")
 	p.narrow()
 
 	for _, scheme := range []string{"light", "dark"} {
@@ -387,8 +387,8 @@ func (t *tab) byEar() {
 	t.f.t.Helper()
 	heard := t.spoken()
 	for _, want := range []string{
-		"banner ", "main ", "contentinfo ", "region Leader", "region Members", "region Orders and exclusions", "region Ranking", "region Last terms", "region Site dc1",
-		"heading Leader", "heading dc1", "meter Lease", "button Move…", "button Order for host-001", "button Order for site dc1", "searchbox Find", "columnheader Rank",
+		"banner ", "main ", "contentinfo ", "region Leader", "region Members", "region Requests and exclusions", "region Ranking", "region Last terms", "region Site dc1",
+		"heading Leader", "heading dc1", "meter Lease", "button Move…", "button Request for host-001", "button Request for site dc1", "searchbox Find", "columnheader Rank",
 		"table The members, best first", "alert ",
 	} {
 		if !slices.Contains(heard, want) && want != "alert " {
@@ -414,8 +414,8 @@ func (t *tab) byKeyboard() {
 			return (e.getAttribute('aria-label') || e.innerText || e.id) + (outline === 'none' ? ' unseen' : '');
 		})()`))
 	}
-	for _, want := range []string{"Skip to the leader", "Use a token…", "Move…", "Step down…", "Pause…", "search", "Order for site dc1", "Order for host-042", "End: cordoned host-001"} {
-		if !slices.Contains(reached, want) && !(want == "Use a token…" && slices.ContainsFunc(reached, func(s string) bool { return strings.HasPrefix(s, "Orders as ") })) {
+	for _, want := range []string{"Skip to the leader", "Use a token…", "Move…", "Step down…", "Pause…", "search", "Request for site dc1", "Request for host-042", "End: cordoned host-001"} {
+		if !slices.Contains(reached, want) && !(want == "Use a token…" && slices.ContainsFunc(reached, func(s string) bool { return strings.HasPrefix(s, "Operator: ") })) {
 			t.f.t.Errorf("the keyboard does not reach %q, but %q", want, reached)
 		}
 	}

@@ -24,7 +24,7 @@ func repairCommand() *cobra.Command {
 		Long: `Repair replaces records that cannot be read: policy by the policy of --file, or else
 of --config; control by an empty one, so that pauses, moves and cordons no longer
 hold; history by an empty one. Without a name it repairs all of them. Records in
-order are left as they are, and so are those of a newer version.
+request are left as they are, and so are those of a newer version.
 
 elected, fence and current are the elector's to repair: repair says whether they
 are damaged.`,

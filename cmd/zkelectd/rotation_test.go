@@ -387,7 +387,7 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	f.working("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	var served string
-	order := func(token string) int {
+	submit := func(token string) int {
 		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
 			served = s.PeerCertificates[0].Subject.CommonName
 			return nil
@@ -395,8 +395,8 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 		code, _ := post(&http.Client{Transport: transport}, "https://"+f.address("a")+"/v1/cordon", token, `{"node":"nobody","reason":"a test"}`)
 		return code
 	}
-	refused := order("x" + nightsToken)
-	if allowed := order(nightsToken); refused != http.StatusUnauthorized || allowed == refused || served != "first" {
+	refused := submit("x" + nightsToken)
+	if allowed := submit(nightsToken); refused != http.StatusUnauthorized || allowed == refused || served != "first" {
 		t.Fatalf("a wrong token: %d, the right one: %d, by %s", refused, allowed, served)
 	}
 	renew("second")
@@ -405,7 +405,7 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	if !found || strings.Contains(read(tokens), nightsToken) {
 		t.Fatalf("the file holds %q", read(tokens))
 	}
-	old, now := order(nightsToken), order(strings.TrimSpace(added))
+	old, now := submit(nightsToken), submit(strings.TrimSpace(added))
 	if old != http.StatusUnauthorized || now == http.StatusUnauthorized || served != "second" {
 		t.Errorf("the old token: %d, the new one: %d, by %s", old, now, served)
 	}

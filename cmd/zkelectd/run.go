@@ -182,12 +182,12 @@ const (
 	daemonHeap    = 4 << 20 // the first collection is due there
 )
 
-// shown is what the daemon shows, and takes orders by, over HTTP.
+// shown returns what the daemon shows over HTTP, and accepts operator requests by.
 func shown(d *daemon.Daemon, gate *httpapi.Gate, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
-		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Order: d.Order, Gate: gate, Hosts: hosts,
+		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Submit: d.Submit, Gate: gate, Hosts: hosts,
 		Version: version(), Registry: registry,
 	}
 }

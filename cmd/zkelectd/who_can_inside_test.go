@@ -83,7 +83,7 @@ func (f *fleet) closeHolder(conn *zk.Conn, but int64) (closed int64) {
 // withPassword returns the attempts of a user of a member host, who can read the group's password from its file. What is
 // written to ZooKeeper below is written with that password.
 func (f *fleet) withPassword(user uint32) attempts {
-	order := func(args ...string) bool {
+	submit := func(args ...string) bool {
 		cmd := f.as(user, "zkelectd", append(args, "--zk", f.servers[0], "--root", f.paths.Root)...)
 		cmd.Env = append(cmd.Env, f.env...)
 		out, err := cmd.CombinedOutput()
@@ -92,18 +92,18 @@ func (f *fleet) withPassword(user uint32) attempts {
 	}
 	move := func() bool {
 		moved, _ := f.attempt(func(_, other string) bool {
-			order("clear-strikes", "--all") // the forged release counts as a failure
-			return order("move", "--to", other, "--force")
+			submit("clear-strikes", "--all") // the forged release counts as a failure
+			return submit("move", "--to", other, "--force")
 		})
 		return moved
 	}
 	tries := attempts{
-		toRead: func() bool { return order("status") && f.may(user, "cat auth") },
+		toRead: func() bool { return submit("status") && f.may(user, "cat auth") },
 		toDouble: func() bool {
 			_, two := f.attempt(func(leader, _ string) bool {
 				fence := f.snapshot().Fence.Record
 				fence.State = cluster.FenceReleased
-				done := order("cordon", leader)
+				done := submit("cordon", leader)
 				f.write(overwrite(f.paths.Leader(), string(cluster.Encode(&fence))), remove(f.paths.Current()))
 				return done
 			})
@@ -111,7 +111,7 @@ func (f *fleet) withPassword(user uint32) attempts {
 		},
 		toMove: move,
 		toStop: func() bool {
-			return order("pause", "--hard") && f.pausedHard(func(string) { f.write(remove(f.paths.Current())) })
+			return submit("pause", "--hard") && f.pausedHard(func(string) { f.write(remove(f.paths.Current())) })
 		},
 	}
 	if user == 0 { // package admission tries the same for the daemon's user

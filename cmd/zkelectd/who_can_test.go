@@ -135,7 +135,7 @@ type setup struct {
 	readers       bool   // reading takes a password
 }
 
-// newGroup starts a and b as the packages set them up: a private tree, and tokens for orders over HTTP. The work
+// newGroup starts a and b as the packages set them up: a private tree, and tokens for requests over HTTP. The work
 // ignores SIGTERM.
 func newGroup(t *testing.T, s setup) *fleet {
 	t.Helper()

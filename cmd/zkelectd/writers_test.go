@@ -61,7 +61,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	f.logged("a", "can be changed by others")
 	chmod(file, 0o600)
 
-	// What the API is secured by says who may give orders.
+	// What the API is secured by says who may submit requests.
 	web := filepath.Join(f.dir, "web.yml")
 	if err := os.WriteFile(web, []byte("basic_auth_users: {}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,22 +11,22 @@ import (
 // acts on it, so that they work from any host.
 type Control struct {
 	Header
-	// Last is the highest number of an order so far, LastOrder what it was and by whom, for somebody whose own crossed it.
-	Last      int64  `json:"last"`
-	LastOrder string `json:"last_order,omitempty"`
+	// Last is the highest number of a request so far, LastRequest what it was and by whom, for somebody whose own crossed it.
+	Last        int64  `json:"last"`
+	LastRequest string `json:"last_request,omitempty"`
 
 	Pause *Pause `json:"pause,omitempty"`
 	Move  *Move  `json:"move,omitempty"`
 	// Reelect asks for one election by policy alone, without failback, damping or a move.
-	Reelect        *Order           `json:"reelect,omitempty"`
+	Reelect        *Request         `json:"reelect,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
 	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
-	// Done are the orders that have ended lately, oldest first.
+	// Done are the requests that have ended lately, oldest first.
 	Done []Done `json:"done,omitempty"`
 }
 
-// Order is what all of them have.
-type Order struct {
+// Request is what all of them have.
+type Request struct {
 	// ID is its number, unique in the group.
 	ID int64 `json:"id"`
 	// By is who gave it, as user@host; Reason why, in that person's words.
@@ -34,14 +34,14 @@ type Order struct {
 	Reason string `json:"reason,omitempty"`
 	// For is how long it holds, 0 without end. Left is what was left of that when an elector last wrote it down, for the
 	// next elector: no two clocks are compared.
-	For  Duration `json:"for,omitempty"`
-	Left Duration `json:"left,omitempty"`
+	For       Duration `json:"for,omitempty"`
+	Remaining Duration `json:"remaining,omitempty"`
 	// Time is for people, by the clock of who gave it.
 	Time time.Time `json:"time"`
 }
 
-// String says who gave the order and why.
-func (o Order) String() string {
+// String says who submitted the request and why.
+func (o Request) String() string {
 	if o.Reason == "" {
 		return "by " + o.By
 	}
@@ -50,13 +50,13 @@ func (o Order) String() string {
 
 // Pause keeps policy from moving the leader; a hard one keeps a dead leader from being replaced, too.
 type Pause struct {
-	Order
+	Request
 	Hard bool `json:"hard,omitempty"`
 }
 
-// Move puts a node, or a site, first. It holds until its time is over, its target may not lead, or another order ends it.
+// Move puts a node, or a site, first. It holds until its time is over, its target may not lead, or another request ends it.
 type Move struct {
-	Order
+	Request
 	Node string `json:"node,omitempty"`
 	Site string `json:"site,omitempty"`
 	// Force puts policy's constraints, cordons and health aside for the target.
@@ -71,7 +71,7 @@ func (m Move) Meets(id, site string) bool { return meets(m.Node, m.Site, id, sit
 
 // Cordon keeps a node, or a site, from being chosen. A leader there goes on, unless Drain is set.
 type Cordon struct {
-	Order
+	Request
 	Node string `json:"node,omitempty"`
 	Site string `json:"site,omitempty"`
 	// Drain has a leader there replaced; StepDown tells that it was asked to step down.
@@ -97,7 +97,7 @@ func (c Cordon) Words() string {
 	if c.Site != "" {
 		what = "site " + c.Site + " is " + what
 	}
-	return fmt.Sprintf("%s %s", what, c.Order)
+	return fmt.Sprintf("%s %s", what, c.Request)
 }
 
 // meets tells that a member is the node, or on the site, that is meant. Nobody is not: neither name may be empty.
@@ -114,7 +114,7 @@ func target(node, site string) string {
 
 // ClearedStrikes clears the strikes of a node, or of all where Node is empty, that were earned before Term.
 type ClearedStrikes struct {
-	Order
+	Request
 	Node string `json:"node,omitempty"`
 	Term int64  `json:"term"`
 }
@@ -124,7 +124,7 @@ func (f ClearedStrikes) Covers(x Exclusion) bool {
 	return x.Term < f.Term && (f.Node == "" || f.Node == x.Node)
 }
 
-// Done is an order that has ended, and how.
+// Done is a request that has ended, and how.
 type Done struct {
 	ID      int64     `json:"id"`
 	What    string    `json:"what"`
@@ -132,19 +132,19 @@ type Done struct {
 	Time    time.Time `json:"time"`
 }
 
-// maxDone and maxOrders bound the record: far below 1 MB even with long reasons.
+// maxDone and maxRequests bound the record: far below 1 MB even with long reasons.
 const (
-	maxDone   = 20
-	maxOrders = 500
+	maxDone     = 20
+	maxRequests = 500
 )
 
-// End notes how an order has ended.
+// End notes how a request has ended.
 func (c *Control) End(id int64, what, outcome string, wall time.Time) {
 	c.Done = append(slices.Clone(c.Done), Done{id, what, outcome, wall})
 	c.Done = c.Done[max(0, len(c.Done)-maxDone):]
 }
 
-// Ended finds how an order has ended.
+// Ended finds how a request has ended.
 func (c Control) Ended(id int64) (Done, bool) {
 	i := slices.IndexFunc(c.Done, func(d Done) bool { return d.ID == id })
 	if i < 0 {
@@ -153,73 +153,73 @@ func (c Control) Ended(id int64) (Done, bool) {
 	return c.Done[i], true
 }
 
-// MaxOrder is the highest number of an order that is believed. JSON's readers can represent it, and one more.
-const MaxOrder = 1 << 52
+// MaxRequest is the highest number of a request that is believed. JSON's readers can represent it, and one more.
+const MaxRequest = 1 << 52
 
-// MaxOrderTime bounds for how long an order or an exclusion may hold: a longer one could overflow when it is added to a time.
-const MaxOrderTime = 10 * 365 * 24 * time.Hour
+// MaxRequestTime bounds for how long a request or an exclusion may hold: a longer one could overflow when it is added to a time.
+const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
-func plausibleOrder(id int64, holds Duration) error {
-	if id < 0 || id > MaxOrder {
-		return fmt.Errorf("order %d, which no group gets to (at most %d)", id, int64(MaxOrder))
+func plausibleRequest(id int64, holds Duration) error {
+	if id < 0 || id > MaxRequest {
+		return fmt.Errorf("request %d, which no group gets to (at most %d)", id, int64(MaxRequest))
 	}
-	if time.Duration(holds) > MaxOrderTime {
-		return fmt.Errorf("order %d for %s, longer than an order can hold (%s)", id, holds, MaxOrderTime)
+	if time.Duration(holds) > MaxRequestTime {
+		return fmt.Errorf("request %d for %s, longer than a request can hold (%s)", id, holds, MaxRequestTime)
 	}
 	return nil
 }
 
 func (c *Control) plausible(Stat) error {
-	err := plausibleOrder(c.Last, 0)
-	c.Each(func(o *Order) { err = errors.Join(err, plausibleOrder(o.ID, max(o.For, o.Left))) })
+	err := plausibleRequest(c.Last, 0)
+	c.Each(func(o *Request) { err = errors.Join(err, plausibleRequest(o.ID, max(o.For, o.Remaining))) })
 	if c.Reelect != nil {
-		err = errors.Join(err, plausibleOrder(c.Reelect.ID, 0))
+		err = errors.Join(err, plausibleRequest(c.Reelect.ID, 0))
 	}
 	return err
 }
 
-// Continue makes the numbers go on after last, the order that a decision names, so that none is used twice after control was
+// Continue makes the numbers go on after last, the request that a decision names, so that none is used twice after control was
 // deleted. Only a forged decision names the highest number: then they begin anew.
 func (c *Control) Continue(last int64) {
-	if last < MaxOrder {
+	if last < MaxRequest {
 		c.Last = max(c.Last, last)
 	}
 }
 
-// Exhausted returns an error if no number is left for another order. Only a forged record leads to that.
+// Exhausted returns an error if no number is left for another request. Only a forged record leads to that.
 func (c *Control) Exhausted() error {
-	if c.Last < MaxOrder {
+	if c.Last < MaxRequest {
 		return nil
 	}
-	return fmt.Errorf("no order can have a number above %d: not written by zkelectd", c.Last)
+	return fmt.Errorf("no request can have a number above %d: not written by zkelectd", c.Last)
 }
 
-// Next numbers an order. Left begins as For.
-func (c *Control) Next(o Order) Order {
+// Next numbers a request. Left begins as For.
+func (c *Control) Next(o Request) Request {
 	c.Last++
-	o.ID, o.Left = c.Last, o.For
+	o.ID, o.Remaining = c.Last, o.For
 	return o
 }
 
 // Full tells that no more cordons fit in.
-func (c Control) Full() bool { return len(c.Cordons)+len(c.ClearedStrikes) >= maxOrders }
+func (c Control) Full() bool { return len(c.Cordons)+len(c.ClearedStrikes) >= maxRequests }
 
-// Each calls f for every order that may have an end.
-func (c *Control) Each(f func(*Order)) {
+// Each calls f for every request that may have an end.
+func (c *Control) Each(f func(*Request)) {
 	if c.Pause != nil {
-		f(&c.Pause.Order)
+		f(&c.Pause.Request)
 	}
 	if c.Move != nil {
-		f(&c.Move.Order)
+		f(&c.Move.Request)
 	}
 	for i := range c.Cordons {
-		f(&c.Cordons[i].Order)
+		f(&c.Cordons[i].Request)
 	}
 }
 
 // Clone copies what may be changed.
 func (c Control) Clone() Control {
-	clone := func(p *Order) *Order {
+	clone := func(p *Request) *Request {
 		if p == nil {
 			return nil
 		}

@@ -15,28 +15,28 @@ import (
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 func fullControl() Control {
-	order := func(id int64) Order {
-		return Order{ID: id, By: "ann@host", Reason: "new kernel", For: Duration(time.Hour), Left: Duration(time.Minute), Time: noon}
+	request := func(id int64) Request {
+		return Request{ID: id, By: "ann@host", Reason: "new kernel", For: Duration(time.Hour), Remaining: Duration(time.Minute), Time: noon}
 	}
-	elect := order(3)
+	elect := request(3)
 	return Control{
-		Last: 9, LastOrder: "pause by ann@host",
-		Pause: &Pause{Order: order(1), Hard: true}, Move: &Move{Order: order(2), Node: "a", Force: true}, Reelect: &elect,
-		Cordons:        []Cordon{{Order: order(4), Node: "b"}, {Order: order(5), Site: "dc1", Drain: true}},
-		ClearedStrikes: []ClearedStrikes{{Order: order(6), Node: "c", Term: 7}},
+		Last: 9, LastRequest: "pause by ann@host",
+		Pause: &Pause{Request: request(1), Hard: true}, Move: &Move{Request: request(2), Node: "a", Force: true}, Reelect: &elect,
+		Cordons:        []Cordon{{Request: request(4), Node: "b"}, {Request: request(5), Site: "dc1", Drain: true}},
+		ClearedStrikes: []ClearedStrikes{{Request: request(6), Node: "c", Term: 7}},
 		Done:           []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
 	}
 }
 
-func TestOrdersAreNumberedInTurn(t *testing.T) {
+func TestRequestsAreNumberedInTurn(t *testing.T) {
 	c := Control{Last: 41}
-	given := Order{ID: 3, By: "ann@host", Reason: "why", For: Duration(time.Hour), Left: Duration(time.Second), Time: noon}
+	given := Request{ID: 3, By: "ann@host", Reason: "why", For: Duration(time.Hour), Remaining: Duration(time.Second), Time: noon}
 	want := given
-	want.ID, want.Left = 42, given.For
+	want.ID, want.Remaining = 42, given.For
 	if got := c.Next(given); got != want || c.Last != 42 {
 		t.Errorf("%+v, the last is %d", got, c.Last)
 	}
-	if got := c.Next(Order{}); got.ID != 43 || got.Left != 0 {
+	if got := c.Next(Request{}); got.ID != 43 || got.Remaining != 0 {
 		t.Errorf("then %+v", got)
 	}
 }
@@ -44,28 +44,28 @@ func TestOrdersAreNumberedInTurn(t *testing.T) {
 // Numbers go on after the last that is known, as long as there are any.
 func TestNumbersGoOnAndEnd(t *testing.T) {
 	for _, c := range []struct{ last, decided, want int64 }{
-		{5, 9, 9}, {9, 5, 9}, {0, MaxOrder - 1, MaxOrder - 1}, {3, MaxOrder, 3}, {3, MaxOrder + 1, 3},
+		{5, 9, 9}, {9, 5, 9}, {0, MaxRequest - 1, MaxRequest - 1}, {3, MaxRequest, 3}, {3, MaxRequest + 1, 3},
 	} {
 		control := Control{Last: c.last}
 		if control.Continue(c.decided); control.Last != c.want {
 			t.Errorf("after %d and %d comes %d", c.last, c.decided, control.Last)
 		}
 	}
-	if err := (&Control{Last: MaxOrder - 1}).Exhausted(); err != nil {
+	if err := (&Control{Last: MaxRequest - 1}).Exhausted(); err != nil {
 		t.Error(err)
 	}
-	if (&Control{Last: MaxOrder}).Exhausted() == nil {
+	if (&Control{Last: MaxRequest}).Exhausted() == nil {
 		t.Error("there is none after the last")
 	}
 }
 
-// Numbers and durations that no order has are damage, in whatever order they are.
-func TestOrdersThatOverflowAreDamage(t *testing.T) {
+// Numbers and durations that no request has are damage, in whatever order they are.
+func TestRequestsThatOverflowAreDamage(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`"last":0`: true, `"last":4503599627370496`: true, `"last":4503599627370497`: false, `"last":-1`: false,
 		`"move":{"id":4503599627370497}`: false, `"pause":{"id":-1}`: false, `"reelect":{"id":-1}`: false, `"reelect":{"id":7}`: true,
 		`"cordons":[{"id":1},{"id":2,"for":"87600h"}]`: true, `"cordons":[{"id":1},{"id":2,"for":"87601h"}]`: false,
-		`"pause":{"id":1,"for":"1h","left":"87601h"}`: false,
+		`"pause":{"id":1,"for":"1h","remaining":"87601h"}`: false,
 	} {
 		if s := ReadSlot[Control]("/c/control", []byte(`{"v":1,`+text+`}`), Stat{}, true); s.Readable() != ok {
 			t.Errorf("%s: %v", text, s.Err)
@@ -78,7 +78,7 @@ func TestOnlyTheLastEndsAreKept(t *testing.T) {
 	for i := range int64(50) {
 		before := slices.Clone(c.Done)
 		shared := c
-		c.End(i, fmt.Sprintf("order %d", i), "done", noon)
+		c.End(i, fmt.Sprintf("request %d", i), "done", noon)
 		if !slices.Equal(shared.Done, before) {
 			t.Fatalf("end %d changed what a copy holds: %+v", i, shared.Done)
 		}
@@ -89,7 +89,7 @@ func TestOnlyTheLastEndsAreKept(t *testing.T) {
 	if len(c.Done) != maxDone || c.Done[0].ID != 30 || c.Done[maxDone-1].ID != 49 {
 		t.Fatalf("%d kept: %+v", len(c.Done), c.Done)
 	}
-	want := Done{ID: 49, What: "order 49", Outcome: "done", Time: noon}
+	want := Done{ID: 49, What: "request 49", Outcome: "done", Time: noon}
 	if got, ok := c.Ended(49); !ok || got != want {
 		t.Errorf("%+v %t", got, ok)
 	}
@@ -101,19 +101,19 @@ func TestOnlyTheLastEndsAreKept(t *testing.T) {
 func TestEachVisitsWhatMayRunOut(t *testing.T) {
 	c := fullControl()
 	var seen []int64
-	c.Each(func(o *Order) {
+	c.Each(func(o *Request) {
 		seen = append(seen, o.ID)
-		o.Left = Duration(7 * time.Second)
+		o.Remaining = Duration(7 * time.Second)
 	})
 	if !slices.Equal(seen, []int64{1, 2, 4, 5}) {
 		t.Errorf("visited %v", seen)
 	}
-	for _, o := range []Order{c.Pause.Order, c.Move.Order, c.Cordons[0].Order, c.Cordons[1].Order} {
-		if time.Duration(o.Left) != 7*time.Second {
-			t.Errorf("order %d was visited as a copy", o.ID)
+	for _, o := range []Request{c.Pause.Request, c.Move.Request, c.Cordons[0].Request, c.Cordons[1].Request} {
+		if time.Duration(o.Remaining) != 7*time.Second {
+			t.Errorf("request %d was visited as a copy", o.ID)
 		}
 	}
-	new(Control).Each(func(*Order) { t.Error("visited an order of an empty record") })
+	new(Control).Each(func(*Request) { t.Error("visited a request of an empty record") })
 }
 
 func TestACloneSharesNothingThatIsChanged(t *testing.T) {
@@ -122,7 +122,7 @@ func TestACloneSharesNothingThatIsChanged(t *testing.T) {
 	if !reflect.DeepEqual(c, d) {
 		t.Fatalf("%+v, of %+v", d, c)
 	}
-	d.Pause.Hard, d.Pause.Left = false, 0
+	d.Pause.Hard, d.Pause.Remaining = false, 0
 	d.Move.Node, d.Reelect.By = "z", "z"
 	d.Cordons[0].Node, d.ClearedStrikes[0].Node, d.Done[0].What = "z", "z", "z"
 	d.Cordons = append(d.Cordons[:1], Cordon{Node: "y"})
@@ -135,7 +135,7 @@ func TestACloneSharesNothingThatIsChanged(t *testing.T) {
 	}
 }
 
-func TestWhomAnOrderConcerns(t *testing.T) {
+func TestWhomARequestConcerns(t *testing.T) {
 	for _, c := range []struct {
 		node, site, id, at string
 		want               bool
@@ -176,17 +176,17 @@ func TestAPardonCoversEarlierStrikesOnly(t *testing.T) {
 	}
 }
 
-func TestOrdersInWords(t *testing.T) {
-	o := Order{By: "ann@host"}
-	why := Order{By: "ann@host", Reason: "new kernel"}
+func TestRequestsInWords(t *testing.T) {
+	o := Request{By: "ann@host"}
+	why := Request{By: "ann@host", Reason: "new kernel"}
 	for want, got := range map[string]string{
 		"by ann@host":                                 o.String(),
 		"by ann@host: new kernel":                     why.String(),
-		"cordoned by ann@host":                        Cordon{Order: o, Node: "a"}.Words(),
-		"drained by ann@host: new kernel":             Cordon{Order: why, Node: "a", Drain: true}.Words(),
-		"has stepped down by ann@host":                Cordon{Order: o, Node: "a", Drain: true, StepDown: true}.Words(),
-		"site dc1 is cordoned by ann@host":            Cordon{Order: o, Site: "dc1"}.Words(),
-		"site dc1 is drained by ann@host: new kernel": Cordon{Order: why, Site: "dc1", Drain: true}.Words(),
+		"cordoned by ann@host":                        Cordon{Request: o, Node: "a"}.Words(),
+		"drained by ann@host: new kernel":             Cordon{Request: why, Node: "a", Drain: true}.Words(),
+		"has stepped down by ann@host":                Cordon{Request: o, Node: "a", Drain: true, StepDown: true}.Words(),
+		"site dc1 is cordoned by ann@host":            Cordon{Request: o, Site: "dc1"}.Words(),
+		"site dc1 is drained by ann@host: new kernel": Cordon{Request: why, Site: "dc1", Drain: true}.Words(),
 		"a": Cordon{Node: "a"}.Target(), "site dc1": Move{Site: "dc1"}.Target(),
 	} {
 		if got != want {
@@ -198,15 +198,15 @@ func TestOrdersInWords(t *testing.T) {
 func TestAFullRecordCanBeRead(t *testing.T) {
 	var c Control
 	for !c.Full() {
-		o := c.Next(Order{By: strings.Repeat("u", 128), Reason: strings.Repeat("r", 500), For: Duration(time.Hour), Time: noon})
+		o := c.Next(Request{By: strings.Repeat("u", 128), Reason: strings.Repeat("r", 500), For: Duration(time.Hour), Time: noon})
 		if len(c.Cordons) > len(c.ClearedStrikes) {
-			c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{Order: o, Node: strings.Repeat("n", 128)})
+			c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{Request: o, Node: strings.Repeat("n", 128)})
 		} else {
-			c.Cordons = append(c.Cordons, Cordon{Order: o, Node: strings.Repeat("n", 128)})
+			c.Cordons = append(c.Cordons, Cordon{Request: o, Node: strings.Repeat("n", 128)})
 		}
 	}
-	if n := len(c.Cordons) + len(c.ClearedStrikes); n != maxOrders {
-		t.Errorf("full with %d orders", n)
+	if n := len(c.Cordons) + len(c.ClearedStrikes); n != maxRequests {
+		t.Errorf("full with %d requests", n)
 	}
 	if n := len(Encode(&c)); n > MaxRecord {
 		t.Errorf("%d bytes", n)

@@ -120,19 +120,19 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// An order that has ended is found wherever it is in the list.
-func TestEndedOrdersAreFound(t *testing.T) {
+// A request that has ended is found wherever it is in the list.
+func TestEndedRequestsAreFound(t *testing.T) {
 	c := Control{Done: []Done{{ID: 3, Outcome: "x"}, {ID: 5, Outcome: "y"}}}
 	for id, want := range map[int64]string{3: "x", 5: "y", 4: ""} {
 		if got, ok := c.Ended(id); got.Outcome != want || ok != (want != "") {
 			t.Errorf("%d: %+v, %v", id, got, ok)
 		}
 	}
-	c.Cordons, c.ClearedStrikes = make([]Cordon, maxOrders-2), make([]ClearedStrikes, 1)
+	c.Cordons, c.ClearedStrikes = make([]Cordon, maxRequests-2), make([]ClearedStrikes, 1)
 	if c.Full() {
 		t.Error("full too early")
 	}
-	if c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{}); !c.Full() || maxOrders != 500 {
-		t.Errorf("never full, or at %d", maxOrders)
+	if c.ClearedStrikes = append(c.ClearedStrikes, ClearedStrikes{}); !c.Full() || maxRequests != 500 {
+		t.Errorf("never full, or at %d", maxRequests)
 	}
 }

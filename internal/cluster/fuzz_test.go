@@ -61,7 +61,7 @@ func FuzzRecords(f *testing.F) {
 		`{"v":1,"term":1,"ranking":[{"node":"a","rank":1}],"exclusions":[{"node":"b","for":"1m"}]}`,
 		`{"v":1,"id":"a","site":"dc1","priority":7,"labels":{"a":"b"},"latency_ms":0.7,"session_timeout":"6s","since":"2026-05-04T12:00:00Z"}`,
 		`{"v":1,"term":7,"node":"n1","state":"READY","owed":"1s","lease_wait":"2s","kill":"1s","revoke_timeout":"5s","color":"red"}`,
-		`{"v":1,"last":1,"pause":null,"cordons":[{}],"cleared_strikes":[{"for":"1m","left":"-1s"}]}`,
+		`{"v":1,"last":1,"pause":null,"cordons":[{}],"cleared_strikes":[{"for":"1m","remaining":"-1s"}]}`,
 		`{"v":1,"revision":3,"type":"priority","strategies":[{"when":"true","use":"first"}],"sites":{"dc1":2},"Term":9}`,
 	} {
 		f.Add([]byte(text))

@@ -213,9 +213,9 @@ type Elected struct {
 	Cause       Cause  `json:"cause"`
 	// Reason is the cause in words.
 	Reason string `json:"reason"`
-	// Order is the number of the operator's order that it carries out, OrderBy who gave that; 0 and empty if nobody did.
-	Order   int64  `json:"order,omitempty"`
-	OrderBy string `json:"order_by,omitempty"`
+	// Request is the number of the operator's request that it carries out, RequestedBy who gave that; 0 and empty if nobody did.
+	Request     int64  `json:"request,omitempty"`
+	RequestedBy string `json:"requested_by,omitempty"`
 	// By is the incarnation of the elector.
 	By string `json:"by"`
 	// PreviousNode and PreviousSite name who was elected before; empty the first time.

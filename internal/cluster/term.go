@@ -59,9 +59,9 @@ func checkTerm(t int64, stat Stat, slack int64) error {
 const maxStrikes = 1 << 30
 
 func (e *Elected) plausible(stat Stat) error {
-	errs := []error{checkTerm(e.Term, stat, 0), plausibleOrder(e.Order, 0)}
+	errs := []error{checkTerm(e.Term, stat, 0), plausibleRequest(e.Request, 0)}
 	for _, x := range e.Exclusions {
-		if x.Strikes < 0 || x.Strikes > maxStrikes || time.Duration(x.For) > MaxOrderTime {
+		if x.Strikes < 0 || x.Strikes > maxStrikes || time.Duration(x.For) > MaxRequestTime {
 			errs = append(errs, fmt.Errorf("%d strikes against %q excluding it for %s, which no elector writes", x.Strikes, x.Node, x.For))
 			break
 		}

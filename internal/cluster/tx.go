@@ -95,7 +95,7 @@ func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	}
 }
 
-// ControlTx brings the orders up to date: by an elector (self is its incarnation), or by an operator's command, for whom
+// ControlTx brings the requests up to date: by an elector (self is its incarnation), or by an operator's command, for whom
 // self is empty. It fails with ErrBadVersion or ErrNodeExists if somebody has changed them since snap was read.
 func (p Paths) ControlTx(self string, read Slot[Control], next Control) []Op {
 	write := Op{Kind: OpSet, Path: p.Control(), Version: read.Stat.Version, Data: Encode(&next)}

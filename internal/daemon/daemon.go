@@ -69,7 +69,7 @@ type Daemon struct {
 	feed     *status.Feed
 	// cache answers HTTP clients, on their goroutines.
 	cache    *operator.GroupCache
-	requests chan orderRequest
+	requests chan submission
 	grants   grants
 	left     zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
 
@@ -93,7 +93,7 @@ func New(opt Options) *Daemon {
 		d.tally.totals.ReloadFailed = true
 	}
 	d.feed, d.cache = status.NewFeed(), operator.NewGroupCache(d.paths.Root)
-	d.requests = make(chan orderRequest)
+	d.requests = make(chan submission)
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{

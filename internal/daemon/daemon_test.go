@@ -256,8 +256,8 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 	if v := d.View(); v.Leads() || v.NotReady() == "" || v.State() != "stuck" {
 		t.Errorf("a stuck loop shows %+v", v)
 	}
-	if _, err := d.Order(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the loop has not turned") {
-		t.Errorf("a stuck loop takes an order: %v", err)
+	if _, err := d.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the loop has not turned") {
+		t.Errorf("a stuck loop takes a request: %v", err)
 	}
 	close(free)
 	until(t, d, "turns again", func(v status.Daemon) bool { return v.Stuck() == "" })

@@ -8,11 +8,11 @@ import (
 
 // verdict is what has become of the elected attempt.
 type verdict struct {
-	over   bool
-	cause  cluster.Cause
-	reason string
-	order  cluster.Order // the operator's that asked for it
-	strike bool
+	over    bool
+	cause   cluster.Cause
+	reason  string
+	request cluster.Request // the operator's that asked for it
+	strike  bool
 }
 
 // attempt applies the rules (a) to (c): is the elected attempt over, why, and whose fault is it? known is the highest term

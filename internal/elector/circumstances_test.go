@@ -74,7 +74,7 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 }
 
 func TestADecisionThatOnlyFollowsPolicyKeepsTheCircumstances(t *testing.T) {
-	move := cluster.Control{Move: &cluster.Move{Order: by(1), Node: "c"}}
+	move := cluster.Control{Move: &cluster.Move{Request: by(1), Node: "c"}}
 	for name, c := range map[string]struct {
 		g     *group
 		cause cluster.Cause

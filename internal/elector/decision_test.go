@@ -234,15 +234,15 @@ func TestRetryDelay(t *testing.T) {
 // Only the drain of the leader's own node or site is why it goes, and a cordon drains nobody.
 func TestWhoDrained(t *testing.T) {
 	o := &standing{Control: cluster.Control{Cordons: []cluster.Cordon{
-		{Order: by(1), Node: "a"}, {Order: by(2), Node: "b", Drain: true}, {Order: by(3), Site: "dc1", Drain: true, StepDown: true},
+		{Request: by(1), Node: "a"}, {Request: by(2), Node: "b", Drain: true}, {Request: by(3), Site: "dc1", Drain: true, StepDown: true},
 	}}}
 	for _, c := range []struct {
 		node, site string
 		cause      cluster.Cause
-		order      int64
+		request    int64
 	}{{"a", "dc2", cluster.CauseDrain, 0}, {"a", "dc1", cluster.CauseStepDown, 3}, {"b", "dc2", cluster.CauseDrain, 2}, {"c", "dc2", cluster.CauseDrain, 0}} {
-		if cause, order := o.drained(c.node, c.site); cause != c.cause || order.ID != c.order {
-			t.Errorf("%s on %s: %s by order %d", c.node, c.site, cause, order.ID)
+		if cause, request := o.drained(c.node, c.site); cause != c.cause || request.ID != c.request {
+			t.Errorf("%s on %s: %s by request %d", c.node, c.site, cause, request.ID)
 		}
 	}
 }
@@ -267,19 +267,19 @@ func TestNothingIsAskedWithoutAProgram(t *testing.T) {
 	}
 }
 
-// An order that is carried out is recognized by its number and the cause: other decisions do not end it.
+// A request that is carried out is recognized by its number and the cause: other decisions do not end it.
 func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
 	for name, c := range map[string]struct {
-		cause cluster.Cause
-		order int64
-		ended string
+		cause   cluster.Cause
+		request int64
+		ended   string
 	}{
 		"its own":             {cluster.CauseReelect, 4, "b was elected"},
 		"that of another":     {cluster.CauseReelect, 3, ""},
 		"a move of that name": {cluster.CauseMove, 4, ""},
 	} {
 		h := newGroup("a", "b").leads("b", 7).house(t)
-		h.in.Snapshot.Elected.Record.Cause, h.in.Snapshot.Elected.Record.Order = c.cause, c.order
+		h.in.Snapshot.Elected.Record.Cause, h.in.Snapshot.Elected.Record.Request = c.cause, c.request
 		o := by(4)
 		h.control(cluster.Control{Reelect: &o})
 		d := h.decide()
@@ -297,13 +297,13 @@ func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
 	}
 }
 
-// Where control was deleted and made anew, an order of the same number and another length has all of its time.
-func TestAnotherOrderOfTheSameNumberHasItsOwnTime(t *testing.T) {
+// Where control was deleted and made anew, a request of the same number and another length has all of its time.
+func TestAnotherRequestOfTheSameNumberHasItsOwnTime(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t)
-	h.control(cluster.Control{Pause: &cluster.Pause{Order: by(1, 10*time.Minute)}})
+	h.control(cluster.Control{Pause: &cluster.Pause{Request: by(1, 10*time.Minute)}})
 	h.leader("b", "")
 	h.pass(9 * time.Minute)
-	h.control(cluster.Control{Pause: &cluster.Pause{Order: by(1, time.Hour)}})
+	h.control(cluster.Control{Pause: &cluster.Pause{Request: by(1, time.Hour)}})
 	h.leader("b", "")
 	h.pass(time.Hour - 1)
 	h.leader("b", "")
@@ -326,7 +326,7 @@ func TestPardonsAreKeptAsLongAsTheyCoverAStrike(t *testing.T) {
 		g.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 5}}
 		c.change(&g.Elected.Record)
 		g.Elected.Err = c.err
-		o := standing{Control: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "b", Term: 6}}}}
+		o := standing{Control: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "b", Term: 6}}}}
 		o.collect(&g.Snapshot)
 		if kept := len(o.ClearedStrikes) == 1; kept != c.kept || o.changed == c.kept {
 			t.Errorf("%s: kept: %v, changed: %v", name, kept, o.changed)

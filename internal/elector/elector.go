@@ -41,7 +41,7 @@ type Decision struct {
 	Fence *cluster.Fence
 	// Revoke is the fence that takes current away from its holder, nil for none.
 	Revoke *cluster.Fence
-	// Control is the orders brought up to date, nil to leave them; only without Elect and Revoke.
+	// Control is the requests brought up to date, nil to leave them; only without Elect and Revoke.
 	Control *cluster.Control
 	// Ranking is how the members stand, under Circumstances.
 	Ranking       policy.Ranking
@@ -65,7 +65,7 @@ type Elector struct {
 	preemptions map[int64]time.Duration // since when preemptions have been known, for damping
 	founded     time.Duration           // when the first decision of this elector was made, if nobody led then
 	decided     bool                    // it has decided before
-	orders      orders
+	requests    requests
 	stopping    map[string]bool // incarnations that have let go on request
 	overTerm    int64
 	overSince   time.Duration
@@ -90,7 +90,7 @@ func (e *Elector) Decide(in Input) Decision {
 	if v.over && elected != e.overTerm {
 		e.overTerm, e.overSince = elected, in.Now
 	}
-	o := e.orders.standing(s, in.Now, in.Wall)
+	o := e.requests.standing(s, in.Now, in.Wall)
 	d := e.judge(in, v, &o)
 	if d.Elect != nil {
 		d.Fence = e.memory.FenceAnew(s, d.Elect.Term, in.Wall)
@@ -102,7 +102,7 @@ func (e *Elector) Decide(in Input) Decision {
 	return d
 }
 
-// judge decides under the orders in force, and notes which of them have come to their end.
+// judge decides under the requests in force, and notes which of them have come to their end.
 func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
 	s := &in.Snapshot
 	b := e.ballot(in, v, o)
@@ -121,7 +121,7 @@ func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
 	switch {
 	case o.Pause != nil && o.Pause.Hard:
 		if v.over {
-			d.Note = fmt.Sprintf("paused hard %s: %s, and nobody is elected until 'zkelectd resume'", o.Pause.Order, v.reason)
+			d.Note = fmt.Sprintf("paused hard %s: %s, and nobody is elected until 'zkelectd resume'", o.Pause.Request, v.reason)
 		}
 		return d
 	case v.over && !ok:
@@ -172,8 +172,8 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 		Incarnation:    best.Name,
 		Cause:          v.cause,
 		Reason:         v.reason,
-		Order:          v.order.ID,
-		OrderBy:        v.order.By,
+		Request:        v.request.ID,
+		RequestedBy:    v.request.By,
 		By:             s.Self.Name,
 		PreviousNode:   s.Elected.Record.Node,
 		PreviousSite:   s.Elected.Record.Site,

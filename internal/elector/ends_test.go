@@ -37,7 +37,7 @@ func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
 			o = by(2)
 			h.control(cluster.Control{Reelect: &o})
 			n := len(h.terms)
-			if h.settle(); len(h.terms) > n+1 || h.orders().Reelect != nil {
+			if h.settle(); len(h.terms) > n+1 || h.requests().Reelect != nil {
 				t.Errorf("the second: %d terms", len(h.terms)-n)
 			}
 		})
@@ -45,7 +45,7 @@ func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
 }
 
 func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T) {
-	drain := cluster.Control{Pause: paused(false).Pause, Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}}
+	drain := cluster.Control{Pause: paused(false).Pause, Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}
 	t.Run("drain", func(t *testing.T) {
 		h := newGroup("a", "b").leads("a", 7).house(t)
 		h.group().node("a").Ineligible = "full"
@@ -64,7 +64,7 @@ func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T)
 
 func TestAPardonDoesNotCoverTheStrikesAfterIt(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).house(t)
-	h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "a", Term: 7}}})
+	h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "a", Term: 7}}})
 	h.leader("a", "")
 	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
 	h.leader("b", cluster.CauseGaveUp)
@@ -87,8 +87,8 @@ func TestAStoppingNodeIsNotPreferredWhileItStops(t *testing.T) {
 	h.leader("b", cluster.CauseStopped)
 }
 
-func TestTheQuestionKnowsWhichOrdersAreOver(t *testing.T) {
-	g := newGroup("a", "b").leads("a", 7).control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, time.Minute), Node: "b"}}})
+func TestTheQuestionKnowsWhichRequestsAreOver(t *testing.T) {
+	g := newGroup("a", "b").leads("a", 7).control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, time.Minute), Node: "b"}}})
 	in := g.input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
 	e.Decide(in)
@@ -109,9 +109,9 @@ func TestAnElectionThatNobodyMayWinSaysSo(t *testing.T) {
 	h := newGroup("a").leads("a", 7).house(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
-	h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "a", Force: true}, Reelect: &o})
+	h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "a", Force: true}, Reelect: &o})
 	h.settle()
-	if d, _ := h.orders().Ended(2); strings.Contains(d.Outcome, "it is the best") || d.Outcome == "" {
+	if d, _ := h.requests().Ended(2); strings.Contains(d.Outcome, "it is the best") || d.Outcome == "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -122,8 +122,8 @@ func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
 	o := by(2)
 	h.control(cluster.Control{Reelect: &o})
 	h.settle()
-	if d, _ := h.orders().Ended(2); d.Outcome == "" {
-		t.Errorf("%+v", h.orders())
+	if d, _ := h.requests().Ended(2); d.Outcome == "" {
+		t.Errorf("%+v", h.requests())
 	}
 }
 

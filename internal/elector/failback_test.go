@@ -84,9 +84,9 @@ func TestDampingNeverHoldsWhatPolicyDoesNotMove(t *testing.T) {
 		"a failure":            {func(h *house) { h.remove("a") }, cluster.CauseFailure},
 		"an unhealthy leader":  {func(h *house) { h.group().node("a").Unhealthy = "sick" }, cluster.CauseUnhealthy},
 		"an ineligible leader": {func(h *house) { h.group().node("a").Ineligible = "full" }, cluster.CauseIneligible},
-		"a move":               {func(h *house) { h.control(cluster.Control{Move: &cluster.Move{Order: by(1), Node: "b"}}) }, cluster.CauseMove},
+		"a move":               {func(h *house) { h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "b"}}) }, cluster.CauseMove},
 		"a drain": {func(h *house) {
-			h.control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1), Node: "a", Drain: true}}})
+			h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}})
 		}, cluster.CauseDrain},
 		"an election": {func(h *house) { o := by(1); h.control(cluster.Control{Reelect: &o}) }, cluster.CauseReelect},
 	} {

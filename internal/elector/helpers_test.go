@@ -26,17 +26,17 @@ func (g *group) house(t rapid.TB, rules ...cluster.Rules) *house {
 
 func (h *house) group() *group { return &group{h.in.Snapshot} }
 
-// control replaces the orders.
+// control replaces the requests.
 func (h *house) control(c cluster.Control) {
 	h.in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: c}
 }
 
-func (h *house) orders() cluster.Control { return h.in.Snapshot.Control.Record }
+func (h *house) requests() cluster.Control { return h.in.Snapshot.Control.Record }
 
 // decide judges, and checks what holds of every decision.
 func (h *house) decide() Decision {
 	h.t.Helper()
-	before := h.orders().Clone()
+	before := h.requests().Clone()
 	d := h.e.Decide(h.in)
 	if d.Elect != nil && d.Revoke != nil || d.Control != nil && (d.Elect != nil || d.Revoke != nil) {
 		h.t.Fatalf("more than one thing to write: %+v", d)
@@ -45,10 +45,10 @@ func (h *house) decide() Decision {
 		h.t.Fatalf("wakes at %s, which is over at %s", d.Wake, h.in.Now)
 	}
 	if d.Control != nil && reflect.DeepEqual(*d.Control, before) {
-		h.t.Fatalf("writes the orders as they were: %+v", before)
+		h.t.Fatalf("writes the requests as they were: %+v", before)
 	}
-	if !reflect.DeepEqual(before, h.orders().Clone()) {
-		h.t.Fatalf("changed what it was given: %+v, was %+v", h.orders(), before)
+	if !reflect.DeepEqual(before, h.requests().Clone()) {
+		h.t.Fatalf("changed what it was given: %+v, was %+v", h.requests(), before)
 	}
 	return d
 }
@@ -126,7 +126,7 @@ func (h *house) settle() Decision {
 			h.lead()
 		}
 	}
-	h.t.Fatalf("does not come to rest: %d terms, orders %+v", len(h.terms), h.orders())
+	h.t.Fatalf("does not come to rest: %d terms, requests %+v", len(h.terms), h.requests())
 	return Decision{}
 }
 
@@ -143,9 +143,9 @@ func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
 	if rec.Node != id || got != cause || len(h.terms) > n+1 {
 		h.t.Fatalf("%s leads by %q after %d new terms (%s; held: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Holding, d.Note, id, cause)
 	}
-	ordered := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
-	if len(h.terms) > n && (rec.OrderBy == "ann@host") != ordered {
-		h.t.Errorf("elected by %q, ordered by %q", cause, rec.OrderBy)
+	requested := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
+	if len(h.terms) > n && (rec.RequestedBy == "ann@host") != requested {
+		h.t.Errorf("elected by %q, requested by %q", cause, rec.RequestedBy)
 	}
 	return rec
 }
@@ -161,18 +161,18 @@ func (h *house) remove(id string) {
 	h.in.Snapshot.Members = rest
 }
 
-// ended checks how an order has ended.
+// ended checks how a request has ended.
 func (h *house) ended(id int64, outcome string) {
 	h.t.Helper()
-	if got, ok := h.orders().Ended(id); !ok || got.Outcome != outcome || got.What == "" || !got.Time.Equal(wall) {
-		h.t.Errorf("order %d ended by %+v, want %q", id, got, outcome)
+	if got, ok := h.requests().Ended(id); !ok || got.Outcome != outcome || got.What == "" || !got.Time.Equal(wall) {
+		h.t.Errorf("request %d ended by %+v, want %q", id, got, outcome)
 	}
 }
 
-func by(id int64, lasts ...time.Duration) cluster.Order {
-	o := cluster.Order{ID: id, By: "ann@host", Reason: "new kernel"}
+func by(id int64, lasts ...time.Duration) cluster.Request {
+	o := cluster.Request{ID: id, By: "ann@host", Reason: "new kernel"}
 	for _, d := range lasts {
-		o.For, o.Left = cluster.Duration(d), cluster.Duration(d)
+		o.For, o.Remaining = cluster.Duration(d), cluster.Duration(d)
 	}
 	return o
 }

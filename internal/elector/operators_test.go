@@ -10,7 +10,7 @@ import (
 )
 
 func move(m cluster.Move) cluster.Control {
-	m.Order = by(1)
+	m.Request = by(1)
 	return cluster.Control{Last: 1, Move: &m}
 }
 
@@ -37,8 +37,8 @@ func TestAMoveElectsItsTarget(t *testing.T) {
 		if c.cause == cluster.CauseMove && !strings.HasPrefix(rec.Reason, "moved to "+c.move.Target()+" by ann@host: new kernel") {
 			t.Errorf("%s: %q", name, rec.Reason)
 		}
-		if h.orders().Move == nil || len(h.orders().Done) > 0 {
-			t.Errorf("%s: the move does not hold on: %+v", name, h.orders())
+		if h.requests().Move == nil || len(h.requests().Done) > 0 {
+			t.Errorf("%s: the move does not hold on: %+v", name, h.requests())
 		}
 	}
 }
@@ -77,8 +77,8 @@ func TestAMoveEndsWhenItsTargetMayNotLead(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, rec.Reason, c.reason)
 		}
 		h.ended(1, c.outcome)
-		if h.orders().Move != nil {
-			t.Errorf("%s: the move goes on: %+v", name, h.orders().Move)
+		if h.requests().Move != nil {
+			t.Errorf("%s: the move goes on: %+v", name, h.requests().Move)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestAMoveToASiteGoesOnWithTheOthersThere(t *testing.T) {
 	h.control(move(cluster.Move{Site: "dc2"}))
 	h.leader("b", cluster.CauseMove)
 	h.remove("b")
-	if rec := h.leader("c", cluster.CauseFailure); h.orders().Move == nil || strings.Contains(rec.Reason, "is over") {
+	if rec := h.leader("c", cluster.CauseFailure); h.requests().Move == nil || strings.Contains(rec.Reason, "is over") {
 		t.Errorf("the move is over: %q", rec.Reason)
 	}
 }
@@ -102,8 +102,8 @@ func TestAMoveToWhoMayNotLeadMovesNobody(t *testing.T) {
 		h.control(move(cluster.Move{Node: "b"}))
 		happens(h)
 		h.leader("a", "")
-		if _, over := h.orders().Ended(1); !over || h.orders().Move != nil {
-			t.Errorf("%s: not over: %+v", name, h.orders())
+		if _, over := h.requests().Ended(1); !over || h.requests().Move != nil {
+			t.Errorf("%s: not over: %+v", name, h.requests())
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestCordonAndDrain(t *testing.T) {
 		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "has stepped down by ann@host", "c"},
 	} {
 		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
-		c.cordon.Order = by(1)
+		c.cordon.Request = by(1)
 		h.control(cluster.Control{Cordons: []cluster.Cordon{c.cordon}})
 		if rec := h.leader(c.leader, c.cause); !strings.Contains(rec.Reason, c.reason) {
 			t.Errorf("%s: %q, want %q", name, rec.Reason, c.reason)
@@ -138,7 +138,7 @@ func TestCordonAndDrain(t *testing.T) {
 func TestADrainedLeaderGoesOnWhereNobodyElseMayLead(t *testing.T) {
 	h := newGroup("a", "b").leads("a", 7).house(t)
 	h.group().node("b").Unhealthy = "sick"
-	h.control(cluster.Control{Cordons: []cluster.Cordon{{Order: by(1), Node: "a", Drain: true}}})
+	h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}})
 	h.leader("a", "")
 	h.group().node("b").Unhealthy = ""
 	h.leader("b", cluster.CauseDrain)
@@ -160,7 +160,7 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 		"manual failback":       {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
-		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Order: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
+		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Request: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads: it is the best"},
 		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads: it is the best"},
 		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseReelect, "a was elected"},
@@ -177,7 +177,7 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 		if c.move != nil {
 			h.ended(1, "ended by an election")
 		}
-		if o := h.orders(); o.Reelect != nil || o.Move != nil {
+		if o := h.requests(); o.Reelect != nil || o.Move != nil {
 			t.Errorf("%s: not over: %+v", name, o)
 		}
 	}
@@ -211,7 +211,7 @@ func TestClearStrikesClearsThem(t *testing.T) {
 		}
 		h := g.house(t)
 		h.in.Exclusions, h.in.Age = g.Elected.Record.Exclusions, make([]time.Duration, 2)
-		c.f.Order = by(1)
+		c.f.Request = by(1)
 		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{c.f}})
 		rec := h.leader(c.leader, c.cause)
 		for _, x := range rec.Exclusions {
@@ -219,7 +219,7 @@ func TestClearStrikesClearsThem(t *testing.T) {
 				t.Errorf("%s: the strike of %s is still on record", name, x.Node)
 			}
 		}
-		if left := len(h.orders().ClearedStrikes); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
+		if left := len(h.requests().ClearedStrikes); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
 			t.Errorf("%s: %d pardons are left", name, left)
 		}
 	}
@@ -228,9 +228,9 @@ func TestClearStrikesClearsThem(t *testing.T) {
 func TestAPardonForTheTermThatRunsIsKept(t *testing.T) {
 	for up, want := range map[int64]int{6: 0, 7: 1} {
 		h := newGroup("a", "b").leads("a", 7).house(t)
-		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Term: up}}})
+		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Term: up}}})
 		h.leader("a", "")
-		if left := len(h.orders().ClearedStrikes); left != want {
+		if left := len(h.requests().ClearedStrikes); left != want {
 			t.Errorf("up to term %d: %d pardons are left, want %d", up, left, want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
 		{Node: "b", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8},
 	}
 	in.Age = []time.Duration{0, 900 * time.Millisecond, 0}
-	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Order: by(1), Node: "c", Term: 7}}}}
+	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "c", Term: 7}}}}
 	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+100*time.Millisecond {
 		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
 	}
@@ -252,9 +252,9 @@ func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
 
 func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
 	g := newGroup("a", "b", "c").leads("a", 7).control(cluster.Control{
-		Move:           &cluster.Move{Order: by(1), Node: "b"},
-		Cordons:        []cluster.Cordon{{Order: by(2), Node: "c"}},
-		ClearedStrikes: []cluster.ClearedStrikes{{Order: by(3), Node: "b", Term: 7}},
+		Move:           &cluster.Move{Request: by(1), Node: "b"},
+		Cordons:        []cluster.Cordon{{Request: by(2), Node: "c"}},
+		ClearedStrikes: []cluster.ClearedStrikes{{Request: by(3), Node: "b", Term: 7}},
 	})
 	in := g.input(t, cluster.Rules{Type: "exec"})
 	in.Exclusions = []cluster.Exclusion{{Node: "b", Term: 6}, {Node: "c", Term: 6}}

@@ -10,7 +10,7 @@ import (
 )
 
 func paused(hard bool, lasts ...time.Duration) cluster.Control {
-	return cluster.Control{Last: 1, Pause: &cluster.Pause{Order: by(1, lasts...), Hard: hard}}
+	return cluster.Control{Last: 1, Pause: &cluster.Pause{Request: by(1, lasts...), Hard: hard}}
 }
 
 func unreadableControl() cluster.Slot[cluster.Control] {
@@ -57,15 +57,15 @@ func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
 		want    string
 		cause   cluster.Cause
 	}{
-		"move":      {cluster.Control{Move: &cluster.Move{Order: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
-		"drain":     {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
-		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Order: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
+		"move":      {cluster.Control{Move: &cluster.Move{Request: by(2), Node: "c"}}, "a", "c", cluster.CauseMove},
+		"drain":     {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}, "a", "b", cluster.CauseDrain},
+		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
 		"reelect":   {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
 	} {
 		h := newGroup("a", "b", "c").leads(c.leader, 7).house(t)
 		c.control.Pause = paused(false).Pause
 		h.control(c.control)
-		if h.leader(c.want, c.cause); h.orders().Pause == nil {
+		if h.leader(c.want, c.cause); h.requests().Pause == nil {
 			t.Errorf("%s: ended the pause", name)
 		}
 	}
@@ -85,9 +85,9 @@ func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
 		"nobody has led yet": {newGroup("a", "b"), func(*house) {}, "first election"},
 		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *house) { h.group().node("a").Unhealthy = "sick" }, ""},
 		"a drain": {newGroup("a", "b").leads("a", 7), func(h *house) {
-			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Order: by(2), Node: "a", Drain: true}}
+			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}
 		}, ""},
-		"a move":           {newGroup("a", "b").leads("a", 7), func(h *house) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Order: by(2), Node: "b"} }, ""},
+		"a move":           {newGroup("a", "b").leads("a", 7), func(h *house) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Request: by(2), Node: "b"} }, ""},
 		"an election":      {newGroup("a", "b").leads("b", 7), func(h *house) { h.in.Snapshot.Control.Record.Reelect = &elect }, ""},
 		"a holder is late": {newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b"), func(h *house) { h.in.Revoke = "late" }, ""},
 	} {
@@ -104,7 +104,7 @@ func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
 	}
 }
 
-func TestAnOrderEndsByTheElectorsClock(t *testing.T) {
+func TestARequestEndsByTheElectorsClock(t *testing.T) {
 	hour := time.Hour
 	for name, c := range map[string]struct {
 		control       cluster.Control
@@ -113,10 +113,10 @@ func TestAnOrderEndsByTheElectorsClock(t *testing.T) {
 	}{
 		"soft pause":  {paused(false, hour), "b", "a", "", cluster.CausePreempt},
 		"hard pause":  {paused(true, hour), "b", "a", "", cluster.CausePreempt},
-		"move":        {cluster.Control{Move: &cluster.Move{Order: by(1, hour), Node: "c"}}, "c", "a", cluster.CauseMove, cluster.CausePreempt},
-		"cordon":      {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Node: "a"}}}, "b", "a", "", cluster.CausePreempt},
-		"site cordon": {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Site: "dc1"}}}, "b", "a", "", cluster.CausePreempt},
-		"step-down":   {cluster.Control{Cordons: []cluster.Cordon{{Order: by(1, hour), Node: "b", Drain: true, StepDown: true}, {Order: by(2), Node: "a"}}}, "c", "b", cluster.CauseStepDown, cluster.CausePreempt},
+		"move":        {cluster.Control{Move: &cluster.Move{Request: by(1, hour), Node: "c"}}, "c", "a", cluster.CauseMove, cluster.CausePreempt},
+		"cordon":      {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Node: "a"}}}, "b", "a", "", cluster.CausePreempt},
+		"site cordon": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Site: "dc1"}}}, "b", "a", "", cluster.CausePreempt},
+		"step-down":   {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Node: "b", Drain: true, StepDown: true}, {Request: by(2), Node: "a"}}}, "c", "b", cluster.CauseStepDown, cluster.CausePreempt},
 	} {
 		h := newGroup("a", "b", "c").leads("b", 7).house(t)
 		h.control(c.control)
@@ -135,7 +135,7 @@ func TestAnOrderEndsByTheElectorsClock(t *testing.T) {
 		}
 		h.leader(c.after, c.back)
 		h.ended(1, "its time is over")
-		if o := h.orders(); o.Pause != nil || o.Move != nil || len(o.Cordons) > 1 {
+		if o := h.requests(); o.Pause != nil || o.Move != nil || len(o.Cordons) > 1 {
 			t.Errorf("%s: still there: %+v", name, o)
 		}
 		if d := h.settle(); d.Wake != 0 {
@@ -144,7 +144,7 @@ func TestAnOrderEndsByTheElectorsClock(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOfAnOrderIsWrittenDownForTheNextElector(t *testing.T) {
+func TestTheRemainingTimeOfARequestIsWrittenDownForTheNextElector(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t)
 	h.control(paused(false, time.Hour))
 	h.leader("b", "")
@@ -159,7 +159,7 @@ func TestWhatIsLeftOfAnOrderIsWrittenDownForTheNextElector(t *testing.T) {
 			t.Errorf("wakes after %s to write it down again", d.Wake-h.in.Now)
 		}
 	}
-	if left := time.Duration(h.orders().Pause.Left); left != 30*time.Minute || written != 5 {
+	if left := time.Duration(h.requests().Pause.Remaining); left != 30*time.Minute || written != 5 {
 		t.Fatalf("%s is left after half an hour, written %d times", left, written)
 	}
 	h.in.Now += 6*time.Minute - 1
@@ -176,7 +176,7 @@ func TestWhatIsLeftOfAnOrderIsWrittenDownForTheNextElector(t *testing.T) {
 	h.ended(1, "its time is over")
 }
 
-func TestShortOrdersAreNotWrittenDownAllTheTime(t *testing.T) {
+func TestShortRequestsAreNotWrittenDownAllTheTime(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t)
 	h.control(paused(false, 8*time.Second))
 	for _, c := range []struct {
@@ -185,13 +185,13 @@ func TestShortOrdersAreNotWrittenDownAllTheTime(t *testing.T) {
 	}{{0, 8 * time.Second}, {4 * time.Second, 8 * time.Second}, {5 * time.Second, 3 * time.Second}, {7 * time.Second, 3 * time.Second}} {
 		h.in.Now = time.Hour + c.after
 		h.settle()
-		if left := time.Duration(h.orders().Pause.Left); left != c.left {
+		if left := time.Duration(h.requests().Pause.Remaining); left != c.left {
 			t.Errorf("after %s: %s is left, want %s", c.after, left, c.left)
 		}
 	}
 }
 
-func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfOrders(t *testing.T) {
+func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfRequests(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t)
 	h.control(paused(false, 10*time.Second))
 	h.leader("b", "")

@@ -23,7 +23,7 @@ func (e *Elector) replace(b ballot, r outcome, best cluster.Member, o *standing,
 	}
 	if o.Move != nil && o.Move.Meets(best.ID, best.Node.Record.Site) && !o.Move.Meets(rec.Node, rec.Site) {
 		return e.elect(b, r, verdict{
-			cause: cluster.CauseMove, order: o.Move.Order, reason: fmt.Sprintf("moved to %s %s", o.Move.Target(), o.Move.Order),
+			cause: cluster.CauseMove, request: o.Move.Request, reason: fmt.Sprintf("moved to %s %s", o.Move.Target(), o.Move.Request),
 		}, best)
 	}
 	if d.Holding = e.holds(b, r, best, o, d); d.Holding != "" {
@@ -40,7 +40,7 @@ func (e *Elector) dismiss(b ballot, entry policy.Entry, o *standing, d *Decision
 	s := &b.in.Snapshot
 	v := dismissal(s.Elected.Record, entry, o)
 	if o.Pause != nil && v.cause == cluster.CauseIneligible {
-		d.Holding = fmt.Sprintf("%s, but policy moves nobody: paused %s", v.reason, o.Pause.Order)
+		d.Holding = fmt.Sprintf("%s, but policy moves nobody: paused %s", v.reason, o.Pause.Request)
 		return nil
 	}
 	b.over, b.circumstances = true, circumstances(s, v)
@@ -65,9 +65,9 @@ func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
 	for _, r := range slices.Backward(entry.Refusals) {
 		switch r.Filter {
 		case policy.HealthFilter:
-			v.cause, v.order, why = cluster.CauseUnhealthy, cluster.Order{}, r.Why
+			v.cause, v.request, why = cluster.CauseUnhealthy, cluster.Request{}, r.Why
 		case policy.CordonFilter:
-			v.cause, v.order = o.drained(rec.Node, rec.Site)
+			v.cause, v.request = o.drained(rec.Node, rec.Site)
 			why = r.Why
 		}
 	}
@@ -78,7 +78,7 @@ func dismissal(rec cluster.Elected, entry policy.Entry, o *standing) verdict {
 // rerun holds the election that an operator has asked for, once, by policy alone.
 func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
-	if rec.Cause == cluster.CauseReelect && rec.Order == o.Reelect.ID {
+	if rec.Cause == cluster.CauseReelect && rec.Request == o.Reelect.ID {
 		o.endElect(rec.Node+" was elected", b.in.Wall)
 		return nil
 	}
@@ -95,7 +95,7 @@ func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
 	return e.elect(b, r, verdict{
-		cause: cluster.CauseReelect, order: *o.Reelect,
+		cause: cluster.CauseReelect, request: *o.Reelect,
 		reason: fmt.Sprintf("election asked for %s: %s is better than %s: %s", o.Reelect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
 	}, best)
 }
@@ -104,7 +104,7 @@ func (e *Elector) rerun(b ballot, o *standing, d *Decision) *cluster.Elected {
 func (e *Elector) holds(b ballot, r outcome, best cluster.Member, o *standing, d *Decision) string {
 	rules := b.in.Policy.Rules
 	if o.Pause != nil {
-		return "policy moves nobody: paused " + o.Pause.Order.String()
+		return "policy moves nobody: paused " + o.Pause.Request.String()
 	}
 	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
 		hint := ""

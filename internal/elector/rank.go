@@ -76,7 +76,7 @@ func (e *Elector) stops(s *cluster.Snapshot) {
 func (e *Elector) Question(in Input) (policy.Input, bool) {
 	s := &in.Snapshot
 	v := attempt(in, e.memory.Term)
-	look := orders{seen: maps.Clone(e.orders.seen)} // to ask is not to look
+	look := requests{seen: maps.Clone(e.requests.seen)} // to ask is not to look
 	o := look.standing(s, in.Now, in.Wall)
 	q := e.ballot(in, v, &o).input()
 	return q, in.Policy.WantsAnswer(q)

@@ -77,10 +77,10 @@ func anyGroup(t *rapid.T) *group {
 	return g
 }
 
-func anyOrders(t *rapid.T) cluster.Control {
+func anyRequests(t *rapid.T) cluster.Control {
 	var c cluster.Control
-	next := func() cluster.Order {
-		return c.Next(cluster.Order{By: "ann@host", For: cluster.Duration(rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "for"))})
+	next := func() cluster.Request {
+		return c.Next(cluster.Request{By: "ann@host", For: cluster.Duration(rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "for"))})
 	}
 	either := func() (node, site string) {
 		if rapid.Bool().Draw(t, "a node") {
@@ -89,10 +89,10 @@ func anyOrders(t *rapid.T) cluster.Control {
 		return "", anySite.Draw(t, "target site")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "paused") == 0 {
-		c.Pause = &cluster.Pause{Order: next(), Hard: rapid.Bool().Draw(t, "hard")}
+		c.Pause = &cluster.Pause{Request: next(), Hard: rapid.Bool().Draw(t, "hard")}
 	}
 	if rapid.Bool().Draw(t, "moved") {
-		c.Move = &cluster.Move{Order: next(), Force: rapid.Bool().Draw(t, "force")}
+		c.Move = &cluster.Move{Request: next(), Force: rapid.Bool().Draw(t, "force")}
 		c.Move.Node, c.Move.Site = either()
 	}
 	if rapid.Bool().Draw(t, "election") {
@@ -100,12 +100,12 @@ func anyOrders(t *rapid.T) cluster.Control {
 		c.Reelect = &o
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "cordons") {
-		cordon := cluster.Cordon{Order: next(), Drain: rapid.Bool().Draw(t, "drain"), StepDown: rapid.Bool().Draw(t, "step down")}
+		cordon := cluster.Cordon{Request: next(), Drain: rapid.Bool().Draw(t, "drain"), StepDown: rapid.Bool().Draw(t, "step down")}
 		cordon.Node, cordon.Site = either()
 		c.Cordons = append(c.Cordons, cordon)
 	}
 	if rapid.Bool().Draw(t, "cleared") {
-		c.ClearedStrikes = []cluster.ClearedStrikes{{Order: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
+		c.ClearedStrikes = []cluster.ClearedStrikes{{Request: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
 	}
 	return c
 }
@@ -124,7 +124,7 @@ func anyHouse(t *rapid.T) *house {
 	case 1:
 		h.in.Snapshot.Control = unreadableControl()
 	default:
-		h.control(anyOrders(t))
+		h.control(anyRequests(t))
 	}
 	return h
 }
@@ -144,16 +144,16 @@ func TestDecisionsComeToRest(t *testing.T) {
 				h.lead()
 			}
 		}
-		t.Fatalf("does not come to rest: terms %+v, orders %+v", h.terms, h.orders())
+		t.Fatalf("does not come to rest: terms %+v, requests %+v", h.terms, h.requests())
 	})
 }
 
 // atRest checks what holds where there is nothing to write (L4).
 func (h *house) atRest(d Decision) {
-	if h.in.Revoke != "" && h.in.Snapshot.Current.Exists && (h.orders().Pause == nil || !h.orders().Pause.Hard) && d.Note == "" {
+	if h.in.Revoke != "" && h.in.Snapshot.Current.Exists && (h.requests().Pause == nil || !h.requests().Pause.Hard) && d.Note == "" {
 		h.t.Fatalf("%s goes on although it is late", h.in.Snapshot.Current.Record.Node)
 	}
-	if o := h.orders(); o.Pause != nil && o.Pause.Hard {
+	if o := h.requests(); o.Pause != nil && o.Pause.Hard {
 		if len(h.terms) > 0 {
 			h.t.Fatalf("elected under a hard pause: %+v", h.terms)
 		}
@@ -170,12 +170,12 @@ func (h *house) atRest(d Decision) {
 		h.t.Fatalf("%s leads, %s is better, and nothing holds it", rec.Node, best.ID)
 	case best.Name == rec.Incarnation && (d.Holding != "" || d.Note != ""):
 		h.t.Fatalf("the best leads: held %q, noted %q", d.Holding, d.Note)
-	case h.orders().Reelect != nil:
-		h.t.Fatalf("the election does not end: %+v", h.orders())
+	case h.requests().Reelect != nil:
+		h.t.Fatalf("the election does not end: %+v", h.requests())
 	}
 }
 
-// Nothing that time does to orders, delays and exclusions keeps the group from coming to rest, nor has it woken for nothing.
+// Nothing that time does to requests, delays and exclusions keeps the group from coming to rest, nor has it woken for nothing.
 func TestTimeBringsEveryGroupToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := anyHouse(t)
@@ -186,7 +186,7 @@ func TestTimeBringsEveryGroupToRest(t *testing.T) {
 			}
 			h.pass(d.Wake - h.in.Now)
 		}
-		t.Fatalf("still wakes after %s: %d terms, orders %+v", h.in.Now, len(h.terms), h.orders())
+		t.Fatalf("still wakes after %s: %d terms, requests %+v", h.in.Now, len(h.terms), h.requests())
 	})
 }
 

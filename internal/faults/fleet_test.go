@@ -318,7 +318,7 @@ func (f *fleet) settled(ctx context.Context) string {
 		return "there is no policy"
 	}
 	if c := snap.Control.Record; snap.Control.Err != nil || c.Pause != nil || c.Move != nil || c.Reelect != nil || len(c.Cordons) > 0 {
-		return fmt.Sprintf("orders are in force: %+v %v", c, snap.Control.Err)
+		return fmt.Sprintf("requests are in force: %+v %v", c, snap.Control.Err)
 	}
 	in := policy.Input{
 		Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string), Circumstances: snap.Elected.Record.Circumstances,

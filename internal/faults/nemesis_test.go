@@ -15,7 +15,7 @@ type fault struct {
 	inject func(f *fleet) (heal func(), err error)
 }
 
-var kinds = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, orders)
+var kinds = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
 
 var errNotPromised = errors.New("nothing is promised for this")
 

@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Gate finds out who asks, and whether he may give orders.
+// Gate finds out who asks, and whether they may submit operator requests.
 type Gate struct {
 	log     *slog.Logger
 	web     Web
@@ -41,7 +41,7 @@ const (
 	byPassword    = "password"
 )
 
-// asker is who asks; code and why are the refusal of an order from him, 0 if he may give it.
+// asker is who asks; code and why are the refusal of an operator request, 0 if it is allowed.
 type asker struct {
 	name, how string
 	code      int
@@ -65,7 +65,7 @@ func (g *Gate) who(r *http.Request) asker {
 	}
 	if name, _, ok := r.BasicAuth(); ok && g.web.named(name) {
 		return asker{name: shortened(name), how: byPassword, code: http.StatusForbidden,
-			why: "a password of http.web_config lets read; orders need a client certificate"}
+			why: "a password of http.web_config lets read; operator requests need a client certificate"}
 	}
 	return asker{code: http.StatusUnauthorized, why: g.wanting(r)}
 }
@@ -74,11 +74,11 @@ func (g *Gate) who(r *http.Request) asker {
 func (g *Gate) wanting(r *http.Request) string {
 	switch {
 	case len(g.tokens.Load().all) > 0:
-		return "orders need a token of http.token_file (Authorization: Bearer), or a client certificate"
+		return "operator requests need a token of http.token_file (Authorization: Bearer), or a client certificate"
 	case r.TLS != nil:
-		return "orders need a client certificate, or http.token_file"
+		return "operator requests need a client certificate, or http.token_file"
 	}
-	return "this daemon takes no orders here: set http.token_file, or client certificates in http.web_config"
+	return "this daemon accepts no operator requests here: set http.token_file, or client certificates in http.web_config"
 }
 
 // bearer checks the token first: failures are limited, the right token is let in whatever others have sent from its address.

@@ -42,9 +42,9 @@ func TestHostsThatAreLetIn(t *testing.T) {
 	}
 }
 
-// A page whose name was made to lead here reads nothing, not even who answers, and gives no order.
+// A page whose name was made to lead here reads nothing, not even who answers, and submits no request.
 func TestARebindingPageIsRefused(t *testing.T) {
-	opt := commanded(t, given)
+	opt := commanded(t, accept)
 	opt.Hosts = NewHosts("", "a")
 	addr := listening(t, New(opt), 8)
 	for _, path := range []string{"/", "/leader", "/livez", "/metrics", "/v1/status", "/v1/events", "/v1/whoami", "/nothing", "/v1/reelect"} {
@@ -59,17 +59,17 @@ func TestARebindingPageIsRefused(t *testing.T) {
 			}
 		}
 	}
-	order := must(http.NewRequest("POST", "http://"+addr+"/v1/reelect", strings.NewReader("{}")))
-	order.Host = "evil.example"
-	order.Header.Set("Authorization", "Bearer "+annsToken)
-	order.Header.Set("Content-Type", "application/json")
-	resp, err := client().Do(order)
+	post := must(http.NewRequest("POST", "http://"+addr+"/v1/reelect", strings.NewReader("{}")))
+	post.Host = "evil.example"
+	post.Header.Set("Authorization", "Bearer "+annsToken)
+	post.Header.Set("Content-Type", "application/json")
+	resp, err := client().Do(post)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("an order: %d", resp.StatusCode)
+		t.Errorf("a request: %d", resp.StatusCode)
 	}
 	// HAProxy's plain checks have no Host.
 	if line, _ := speak(dialed(t, addr), "GET /leader HTTP/1.0\r\n\r\n"); !strings.Contains(line, "200") {

@@ -1,5 +1,5 @@
 // Package httpapi shows one daemon's published View over HTTP: to load balancers and probes, to people, to Prometheus. Who may
-// gives orders by it. It fails closed: what is stale or unknown is no. Nothing that asks it can hold the election up.
+// accepts operator requests. It fails closed: what is stale or unknown is no. Nothing that asks it can hold the election up.
 package httpapi
 
 import (
@@ -34,8 +34,8 @@ type Options struct {
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (whatif.Explanation, error)
-	// Order gives an order; nil if nobody can. The error is as of daemon.Order.
-	Order func(context.Context, request.Request) (request.Given, error)
+	// Submit submits an operator request; nil if that is not possible. Its errors are those of daemon.Submit.
+	Submit func(context.Context, request.Request) (request.Plan, error)
 	// Gate knows who may; nil for whoever can open a socket.
 	Gate *Gate
 	// Hosts are the names that requests may be for; nil for any.
@@ -56,14 +56,14 @@ var (
 
 // api answers from the view.
 type api struct {
-	opt       Options
-	takesBody map[string]bool // the paths of orders
-	desks     *shares         // of requests other than probes
-	listeners *shares         // of those that follow the events
-	askers    *shares         // of requests about the group
-	givers    chan struct{}   // one for each that gives an order
-	origins   *http.CrossOriginProtection
-	beat      time.Duration
+	opt         Options
+	takesBody   map[string]bool // the paths of operator requests
+	desks       *shares         // of requests other than probes
+	listeners   *shares         // of those that follow the events
+	askers      *shares         // of requests about the group
+	submissions chan struct{}   // one for each operator request that is being submitted
+	origins     *http.CrossOriginProtection
+	beat        time.Duration
 }
 
 func newAPI(opt Options) *api {
@@ -74,7 +74,7 @@ func newAPI(opt Options) *api {
 	return &api{
 		opt: opt, takesBody: make(map[string]bool), desks: newShares(maxDesks, clientDesks),
 		listeners: newShares(maxListeners, clientListeners), askers: newShares(maxAskers, clientAskers),
-		givers: make(chan struct{}, maxOrders), origins: http.NewCrossOriginProtection(), beat: beatEvery,
+		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), beat: beatEvery,
 	}
 }
 
@@ -91,7 +91,7 @@ func (a *api) routes() []route {
 		registry = prometheus.NewRegistry()
 	}
 	registry.MustRegister(newCollector(a.opt))
-	return append(append(a.probes(), a.orders()...),
+	return append(append(a.probes(), a.requests()...),
 		route{"/v1/status", reading, a.bounded(a.status)},
 		route{"/v1/history", reading, a.bounded(a.history)},
 		route{"/v1/explain", reading, a.bounded(a.explain)},

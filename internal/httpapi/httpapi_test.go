@@ -120,7 +120,7 @@ func TestMethods(t *testing.T) {
 			switch {
 			case method == "OPTIONS":
 				want = http.StatusNoContent
-			case slices.Contains(r.methods, method): // an order, from nobody
+			case slices.Contains(r.methods, method): // an operator request, from nobody
 				want, allow = http.StatusUnauthorized, ""
 			}
 			rec := ask(of(leader()), method, r.path)

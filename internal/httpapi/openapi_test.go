@@ -100,7 +100,7 @@ func provoked(t *testing.T) map[string]*http.Response {
 	full.askers, full.listeners = newShares(0, 0), newShares(0, 0)
 	handlers := map[string]http.Handler{"leader": New(informed()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(ignorant())}
 	got := make(map[string]*http.Response)
-	for key, resp := range ordering(t) {
+	for key, resp := range submitting(t) {
 		got[key] = resp
 	}
 	for _, r := range newAPI(informed()).routes() {
@@ -191,7 +191,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestTheSchemasAreTheTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}, "Ordered": ordered{}, "Whoami": identity{}}
+	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}, "Ordered": accepted{}, "Whoami": identity{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)
@@ -216,7 +216,7 @@ func fields(t reflect.Type, names *[]string) {
 	}
 }
 
-func TestTheBodiesOfOrdersAreWhatIsTaken(t *testing.T) {
+func TestTheBodiesOfRequestsAreWhatIsTaken(t *testing.T) {
 	doc := description(t)
 	for _, kind := range request.Kinds() {
 		for name := range doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties {

@@ -146,7 +146,7 @@ func TestAFloodTakesNoConnectionOfOthers(t *testing.T) {
 // 60 requests a second that announce a body and never send it keep no probe waiting, and are answered and closed at once.
 func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
 	const places, patience = 4, 2 * time.Second // less than the server waits for a request
-	addr := listening(t, New(commanded(t, given)), places)
+	addr := listening(t, New(commanded(t, accept)), places)
 	for i := range 10 * places {
 		for _, head := range []string{
 			"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", "HEAD /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n",

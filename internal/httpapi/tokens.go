@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/secretfile"
 )
 
-// Tokens are who may give orders with which secret. The secrets themselves are not kept.
+// Tokens are who may submit requests with which secret. The secrets themselves are not kept.
 type Tokens struct{ all []token }
 
 type token struct {

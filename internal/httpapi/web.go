@@ -32,7 +32,7 @@ func ReadWeb(path string) (Web, error) {
 	if err != nil {
 		return w, err
 	}
-	if err := secretfile.CheckWritersOf(webKey, path); err != nil { // it says who may give orders
+	if err := secretfile.CheckWritersOf(webKey, path); err != nil { // it says who may submit requests
 		return w, err
 	}
 	if err := toolkit.Validate(path); err != nil {
@@ -108,7 +108,7 @@ func (w Web) named(user string) bool {
 	return err == nil && known
 }
 
-// holder is whom a client's certificate is for. It is checked anew for each order, by the CAs of now: a connection may be
+// holder is whom a client's certificate is for. It is checked anew for each request, by the CAs of now: a connection may be
 // older than the certificate's end or than its CA's, and the toolkit takes any public CA's where none is named.
 func (w Web) holder(state *tls.ConnectionState) (string, error) {
 	c, err := w.read()
@@ -132,7 +132,7 @@ func (w Web) holder(state *tls.ConnectionState) (string, error) {
 		}
 	}
 	if leaf.Subject.CommonName == "" {
-		return "", errors.New("the certificate has no common name: nobody could tell who gave the order")
+		return "", errors.New("the certificate has no common name: nobody could tell who submitted the request")
 	}
 	return leaf.Subject.CommonName, nil
 }

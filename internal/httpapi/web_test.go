@@ -24,7 +24,7 @@ import (
 type estate struct {
 	t         *testing.T
 	dir       string
-	operators *zkserver.Authority // whose certificates give orders
+	operators *zkserver.Authority // whose certificates submit requests
 	server    zkserver.Certificate
 	roots     *x509.CertPool
 	log       *kept
@@ -112,7 +112,7 @@ func (e *estate) serve(more string, clients int) (addr string) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	opt := commanded(e.t, given)
+	opt := commanded(e.t, accept)
 	opt.Gate = NewGate(web, slog.New(slog.DiscardHandler))
 	opt.Gate.Use(gateTokens(e.t, "ann:"+annsToken))
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -149,8 +149,8 @@ func (e *estate) handshake(addr string, cert zkserver.Certificate) string {
 	return e.log.line(e.t, "TLS handshake error from "+raw.LocalAddr().String())
 }
 
-// order asks for an election; 0 with the reason if the connection does not come about.
-func order(c *http.Client, url, authorization string) (int, string) {
+// submit asks for an election; 0 with the reason if the connection does not come about.
+func submit(c *http.Client, url, authorization string) (int, string) {
 	req, _ := http.NewRequest("POST", url+"/v1/reelect", strings.NewReader("{}"))
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", authorization)
@@ -163,7 +163,7 @@ func order(c *http.Client, url, authorization string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func TestClientCertificatesGiveOrders(t *testing.T) {
+func TestClientCertificatesMaySubmitRequests(t *testing.T) {
 	e := newEstate(t)
 	addr := e.serve(operatorsGive, 16)
 	url := "https://" + addr
@@ -176,12 +176,12 @@ func TestClientCertificatesGiveOrders(t *testing.T) {
 		want   string
 	}{
 		"an operator":                    {e.client(ann), "", 200, `"by":"ann@dc1"`},
-		"nobody":                         {e.client(), "", 401, "orders need a token"},
+		"nobody":                         {e.client(), "", 401, "operator requests need a token"},
 		"a token under TLS":              {e.client(), "Bearer " + annsToken, 200, `"by":"ann"`},
 		"an operator with a wrong token": {e.client(ann), "Bearer wrong", 401, "this token is not in"},
 		"the CA of the host is unknown":  {&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "", 0, "certificate signed by unknown authority"},
 	} {
-		if code, body := order(c.client, url, c.token); code != c.code || !strings.Contains(body, c.want) {
+		if code, body := submit(c.client, url, c.token); code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
@@ -195,7 +195,7 @@ func TestClientCertificatesGiveOrders(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if code, body := order(client(), strings.Replace(url, "https", "http", 1), "Bearer "+annsToken); code != 400 {
+	if code, body := submit(client(), strings.Replace(url, "https", "http", 1), "Bearer "+annsToken); code != 400 {
 		t.Errorf("in clear text: %d %s", code, body)
 	}
 	resp, err := e.client(ann).Get(url + "/v1/whoami")
@@ -203,17 +203,17 @@ func TestClientCertificatesGiveOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `"name":"ann@dc1","how":"certificate","orders":true`) || resp.ProtoMajor != 2 {
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), `"name":"ann@dc1","how":"certificate","can_operate":true`) || resp.ProtoMajor != 2 {
 		t.Errorf("%s %s", resp.Proto, body)
 	}
 }
 
 // A connection may be older than the operator's dismissal.
-func TestACertificateIsCheckedForEachOrder(t *testing.T) {
+func TestACertificateIsCheckedForEachRequest(t *testing.T) {
 	e := newEstate(t)
 	url := "https://" + e.serve(operatorsGive, 16)
 	ann := e.client(e.issue(e.operators, "ann", time.Hour))
-	if code, body := order(ann, url, ""); code != 200 {
+	if code, body := submit(ann, url, ""); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
 	for more, want := range map[string]string{
@@ -224,12 +224,12 @@ func TestACertificateIsCheckedForEachOrder(t *testing.T) {
 		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "holds no certificate",
 	} {
 		e.write(more)
-		if code, body := order(ann, url, ""); code != 401 || !strings.Contains(body, "the certificate is not accepted: ") || !strings.Contains(body, want) {
+		if code, body := submit(ann, url, ""); code != 401 || !strings.Contains(body, "the certificate is not accepted: ") || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", more, code, body)
 		}
 	}
 	e.write(operatorsGive + "  client_allowed_sans: [ann]\n")
-	if code, body := order(ann, url, ""); code != 200 {
+	if code, body := submit(ann, url, ""); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 }
@@ -252,13 +252,13 @@ func TestPasswordsOnlyRead(t *testing.T) {
 		}
 	}
 	basic := "Basic cHJvbTpvcGVuIHNlc2FtZQ=="
-	if code, body := order(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config lets read") {
+	if code, body := submit(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config lets read") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, _ := order(e.client(), url, "Bearer "+annsToken); code != 401 {
+	if code, _ := submit(e.client(), url, "Bearer "+annsToken); code != 401 {
 		t.Errorf("a token instead of the password: %d", code)
 	}
-	if code, body := order(e.client(e.issue(e.operators, "ann", time.Hour)), url, basic); code != 200 || !strings.Contains(body, `"by":"ann"`) {
+	if code, body := submit(e.client(e.issue(e.operators, "ann", time.Hour)), url, basic); code != 200 || !strings.Contains(body, `"by":"ann"`) {
 		t.Errorf("a certificate beside the password: %d %s", code, body)
 	}
 }
@@ -313,25 +313,25 @@ func TestWhoAsksNothingGivesWayUnderTLS(t *testing.T) {
 }
 
 // Whoever opens the socket is who the kernel says.
-func TestOrdersOverASocket(t *testing.T) {
+func TestRequestsOverASocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := listen(t.Context(), unixPrefix+path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving(t, Listener{}, l, New(commanded(t, given)), 4)
+	serving(t, Listener{}, l, New(commanded(t, accept)), 4)
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
 	me := fmt.Sprintf(`"by":"%s@%s"`, userName(t), host)
-	if code, body := order(overSocket(path), "http://n1", ""); code != 200 || !strings.Contains(body, me) {
+	if code, body := submit(overSocket(path), "http://n1", ""); code != 200 || !strings.Contains(body, me) {
 		t.Errorf("%d %s, want %s", code, body, me)
 	}
-	if code, body := order(overSocket(path), "http://n1", "Bearer "+annsToken); code != 200 || !strings.Contains(body, `"by":"ann"`) {
+	if code, body := submit(overSocket(path), "http://n1", "Bearer "+annsToken); code != 200 || !strings.Contains(body, `"by":"ann"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body := order(overSocket(path), "http://n1", "Bearer wrong"); code != 401 {
+	if code, body := submit(overSocket(path), "http://n1", "Bearer wrong"); code != 401 {
 		t.Errorf("%d %s", code, body)
 	}
 }

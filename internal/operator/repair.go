@@ -107,7 +107,7 @@ func (r *Repair) plan(p cluster.Paths, d Damage) error {
 		r.Action = fmt.Sprintf("replaced by the policy of the configuration (%s), as revision %d", rec.Type, rec.Revision)
 	case "control":
 		var empty cluster.Control
-		empty.Continue(s.Elected.Record.Order)
+		empty.Continue(s.Elected.Record.Request)
 		set(p.Control(), s.Control.Stat.Version, cluster.Encode(&empty))
 		r.Action = "emptied: what operators had asked for before (a pause, moves, cordons) no longer holds"
 	case "history":

@@ -31,36 +31,36 @@ func (w Submitter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.
 
 // Submit plans a request for the group as it is, and writes the plan. Of two operators at the same time one wins, and the
 // other's error says who did. The error matches [cluster.ErrUnknown] if the request may have been submitted all the same.
-func (w Submitter) Submit(ctx context.Context, plan func(whatif.Question) (request.Given, error)) (request.Given, error) {
+func (w Submitter) Submit(ctx context.Context, plan func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
 	last := int64(-1)
 	for {
 		snap, err := w.read(ctx)
 		if err != nil {
-			return request.Given{}, err
+			return request.Plan{}, err
 		}
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
-			return request.Given{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another order at the same time, %s; "+
-				"see 'zkelectd status', and give yours again if it still holds", c.LastOrder)}
+			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the same time, %s; "+
+				"see 'zkelectd status', and submit yours again if it is still wanted", c.LastRequest)}
 		}
 		last = snap.Control.Record.Last
 		q, err := w.Question(ctx, snap)
 		if err != nil {
-			return request.Given{}, err
+			return request.Plan{}, err
 		}
-		given, err := plan(q)
+		plan, err := plan(q)
 		if err != nil {
-			return given, err
+			return plan, err
 		}
-		err = w.write(ctx, w.Paths.ControlTx("", snap.Control, given.Control)...)
+		err = w.write(ctx, w.Paths.ControlTx("", snap.Control, plan.Control)...)
 		switch {
 		case err == nil:
-			return given, nil
+			return plan, nil
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// The elector keeps its time in it, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return given, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", w.Paths.Control(), err)
+			return plan, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", w.Paths.Control(), err)
 		default:
-			return given, fmt.Errorf("cannot write znode %s: %w", w.Paths.Control(), err)
+			return plan, fmt.Errorf("cannot write znode %s: %w", w.Paths.Control(), err)
 		}
 	}
 }

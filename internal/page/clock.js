@@ -2,7 +2,7 @@
 
 let skew = 0; // of the daemon's clock against this host's, in milliseconds
 
-// heardDate takes the daemon's clock from an answer: hosts' clocks differ, and orders end by its.
+// heardDate takes the daemon's clock from an answer: hosts' clocks differ, and requests end by its.
 export function heardDate(response) {
   const date = Date.parse(response.headers.get('Date'));
   if (!Number.isNaN(date) && Math.abs(date - Date.now() - skew) > 2000) skew = date - Date.now();

@@ -9,7 +9,7 @@ const firstRanks = 20; // rows of the ranking that are shown at first
 let hooks = {};
 let allRanks = false;
 
-// view draws everything that is known. The controls call what is in controls: order(kind, target), connect().
+// view draws everything that is known. The controls call what is in controls: request(kind, target), connect().
 export function view(controls) {
   hooks = controls;
   byID('search').addEventListener('input', () => members());
@@ -21,7 +21,7 @@ export function drawAll() {
   leader();
   problems();
   members();
-  orders();
+  requests();
   ranking();
   history();
   tick();
@@ -33,9 +33,9 @@ const today = () => new Date().toDateString(); // a time of day becomes a date w
 const until = (ms) => el('span', { 'data-until': ms });
 const ago = (ms) => el('span', { 'data-since': ms });
 
-// orderButton opens the dialog; who hears instead of seeing it gets the target's name.
-function orderButton(text, kind, target, name) {
-  return el('button', { type: 'button', 'data-act': `${kind} ${JSON.stringify(target) || ''}`, 'aria-label': name, onclick: () => hooks.order(kind, target) }, text);
+// requestButton opens the dialog; who hears instead of seeing it gets the target's name.
+function requestButton(text, kind, target, name) {
+  return el('button', { type: 'button', 'data-act': `${kind} ${JSON.stringify(target) || ''}`, 'aria-label': name, onclick: () => hooks.request(kind, target) }, text);
 }
 
 function header() {
@@ -100,7 +100,7 @@ function leader() {
   say(g.leader ? `${g.leader}, site ${g.site}, ${g.state}, term ${g.term}` : 'No leader');
 }
 
-const pause = (g) => (g.orders || []).find((o) => o.kind === 'pause' || o.kind === 'hard-pause');
+const pause = (g) => (g.requests || []).find((o) => o.kind === 'pause' || o.kind === 'hard-pause');
 
 function leaderCard(d) {
   const facts = [];
@@ -146,9 +146,9 @@ function lease(d) {
 
 function controls(d) {
   return el('p', { class: 'controls' },
-    orderButton('Move…', 'move'),
-    orderButton('Step down…', 'step-down'),
-    d.paused ? orderButton('Resume…', 'resume') : orderButton('Pause…', 'pause'));
+    requestButton('Move…', 'move'),
+    requestButton('Step down…', 'step-down'),
+    d.paused ? requestButton('Resume…', 'resume') : requestButton('Pause…', 'pause'));
 }
 
 // address is the leader's page, "" where it can't be told. What the leader publishes is checked: it may be anything.
@@ -175,19 +175,19 @@ function members() {
   const wanted = g.members.length > manyMembers ? byID('search').value.trim().toLowerCase() : '';
   const sites = new Map();
   for (const m of g.members) {
-    const site = sites.get(m.site) || { site: m.site, all: 0, able: 0, members: [], orders: [] };
+    const site = sites.get(m.site) || { site: m.site, all: 0, able: 0, members: [], requests: [] };
     site.all++;
     if (m.health === 'ok') site.able++;
-    if (matches(m, wanted)) site.members.push({ ...m, exclusion: exclusionOf(g, m), orders: ordersOf(g, m.node) });
+    if (matches(m, wanted)) site.members.push({ ...m, exclusion: exclusionOf(g, m), requests: requestsOf(g, m.node) });
     sites.set(m.site, site);
   }
-  for (const site of sites.values()) site.orders = ordersOf(g, `site ${site.site}`);
+  for (const site of sites.values()) site.requests = requestsOf(g, `site ${site.site}`);
   list(byID('sites'), [...sites.values()].filter((s) => s.members.length), (s) => s.site, siteColumn);
 }
 
 const matches = (m, wanted) => wanted === '' || [m.node, m.site, m.host, m.health, ...m.roles].some((t) => t.toLowerCase().includes(wanted));
 const exclusionOf = (g, m) => (g.exclusions || []).find((x) => x.node === m.node && !x.served);
-const ordersOf = (g, target) => (g.orders || []).filter((o) => o.target === target && ['cordon', 'drain', 'step-down'].includes(o.kind));
+const requestsOf = (g, target) => (g.requests || []).filter((o) => o.target === target && ['cordon', 'drain', 'step-down'].includes(o.kind));
 
 // siteColumn is made once and then refreshed: a long list keeps its place.
 function siteColumn(s) {
@@ -195,11 +195,11 @@ function siteColumn(s) {
   const ul = el('ul', { class: 'members', role: 'list', 'aria-label': `Members of ${s.site || 'no site'}` });
   const column = el('section', { class: 'site', 'aria-label': `Site ${s.site || 'without a name'}` }, head, ul);
   column.refresh = (now) => {
-    draw(head, [now.site, now.all, now.able, now.orders.map(lasting)], () => [
+    draw(head, [now.site, now.all, now.able, now.requests.map(lasting)], () => [
       el('h3', null, now.site || 'no site'),
       el('p', { class: 'muted' }, `${now.able} of ${now.all} may lead`),
-      ...now.orders.map(standing),
-      now.site ? orderButton('Order…', 'site', { site: now.site }, `Order for site ${now.site}`) : null,
+      ...now.requests.map(standing),
+      now.site ? requestButton('Request…', 'site', { site: now.site }, `Request for site ${now.site}`) : null,
     ]);
     const long = now.members.length > 12;
     list(ul, (long ? now.members.toSorted((a, b) => noteworthy(b) - noteworthy(a)) : now.members).map(steady), (m) => m.incarnation, memberCard);
@@ -214,7 +214,7 @@ function siteColumn(s) {
 // noteworthy is more for who comes first in a long list: with a role, then unable to lead.
 const noteworthy = (m) => (m.roles.length ? 2 : m.health === 'ok' ? 0 : 1);
 
-// lasting has the time an order ends instead of what is left, which is another each time.
+// lasting has the time a request ends instead of what is left, which is another each time.
 function lasting(o) {
   const { remaining, ...rest } = o;
   return { ...rest, ends: remaining == null ? 0 : Math.round((daemonTime() + milliseconds(remaining)) / 2000) * 2000 };
@@ -222,12 +222,12 @@ function lasting(o) {
 
 // steady drops what changes with every look.
 function steady(m) {
-  return { ...m, latency_ms: m.latency_ms == null ? null : Number(m.latency_ms.toPrecision(1)), orders: m.orders.map(lasting) };
+  return { ...m, latency_ms: m.latency_ms == null ? null : Number(m.latency_ms.toPrecision(1)), requests: m.requests.map(lasting) };
 }
 
-// standing is an order in force on a node or site.
-function standing(order) {
-  const o = 'ends' in order ? order : lasting(order);
+// standing is a request in force on a node or site.
+function standing(request) {
+  const o = 'ends' in request ? request : lasting(request);
   return chip('held', [{ cordon: 'cordoned', drain: 'drained', 'step-down': 'stepped down' }[o.kind], o.ends ? [', ', until(o.ends), ' left'] : '']);
 }
 
@@ -243,7 +243,7 @@ function memberCard(m) {
       role ? chip(`role ${role}`, role) : null,
       m.roles.includes('elector') ? chip('role elector', 'elector') : null,
       m.policy_drift ? chip('held', 'policy drift') : null,
-      orderButton('Order…', 'node', { node: m.node }, `Order for ${m.node}`)),
+      requestButton('Request…', 'node', { node: m.node }, `Request for ${m.node}`)),
     el('p', { class: 'health' }, health(m)),
     rank || m.health === 'ok' ? el('p', { class: 'verdict' }, verdict) : null,
     el('p', { class: 'muted figures' }, facts.join(' · ')));
@@ -253,7 +253,7 @@ function health(m) {
   if (m.health === 'ok') return el('span', { class: 'ok' }, 'ok');
   const ends = m.exclusion ? Date.parse(m.exclusion.time) + milliseconds(m.exclusion.for) : NaN;
   if (!Number.isNaN(ends)) return [el('span', { class: 'bad' }, `excluded, strike ${m.exclusion.strikes}: ${m.exclusion.reason}`), ' ', chip('held', [until(ends), ' left'])];
-  if (m.orders.length) return [...m.orders.map(standing), ` by ${m.orders[0].by}${m.orders[0].reason ? `: ${m.orders[0].reason}` : ''}`];
+  if (m.requests.length) return [...m.requests.map(standing), ` by ${m.requests[0].by}${m.requests[0].reason ? `: ${m.requests[0].reason}` : ''}`];
   return el('span', { class: 'bad' }, m.health);
 }
 
@@ -264,28 +264,28 @@ function orderWords(o) {
 const kinds = { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': 'moved to', 'reelect': 'election asked for', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
 const endings = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
 
-// targetOf is what an order to end another is for. A site is told in words; a node may have such a name, too.
+// targetOf is what a request to end another is for. A site is told in words; a node may have such a name, too.
 function targetOf(o, g) {
   if (!['cordon', 'drain', 'step-down'].includes(o.kind)) return undefined;
   const [, site] = /^site (.*)$/s.exec(o.target) || [];
   return site && !g.members.some((m) => m.node === o.target) ? { site } : { node: o.target };
 }
 
-function orders() {
+function requests() {
   const g = known.group;
   if (!g) return;
   const rows = [
-    ...(g.orders || []).map((o) => ({ what: `${kinds[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: lasting(o).ends, end: endings[o.kind], target: targetOf(o, g) })),
+    ...(g.requests || []).map((o) => ({ what: `${kinds[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: lasting(o).ends, end: endings[o.kind], target: targetOf(o, g) })),
     ...(g.exclusions || []).map((x) => ({
       what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + milliseconds(x.for), served: x.served, end: 'clear-strikes', target: { node: x.node },
     })),
   ];
-  draw(byID('orders-body'), [rows, today()], () => {
+  draw(byID('requests-body'), [rows, today()], () => {
     if (!rows.length) return el('p', { class: 'muted' }, 'None: policy alone decides.');
     return table('What is in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', clockTime(r.at),
       r.served ? 'over; the strike counts' : r.ends ? [until(r.ends), ' left'] : 'when it is ended',
-      r.end ? orderButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
+      r.end ? requestButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
     ]));
   });
 }
@@ -293,7 +293,7 @@ function orders() {
 // table becomes a list of cards on a narrow screen; roles keep it a table for who hears it.
 function table(caption, head, rows) {
   return el('div', { class: 'scroll' }, el('table', { role: 'table' }, el('caption', { class: 'spoken' }, caption),
-    el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...head.map((h) => el('th', { role: 'columnheader', scope: 'col' }, h || el('span', { class: 'spoken' }, 'Order'))))),
+    el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...head.map((h) => el('th', { role: 'columnheader', scope: 'col' }, h || el('span', { class: 'spoken' }, 'Request'))))),
     el('tbody', { role: 'rowgroup' }, ...rows.map((cells) => el('tr', { role: 'row' }, ...cells.map((c, i) => el('td', { role: 'cell', 'data-label': head[i] }, c)))))));
 }
 

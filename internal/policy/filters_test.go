@@ -10,7 +10,7 @@ import (
 
 func TestFilters(t *testing.T) {
 	cordon := func(c cluster.Cordon) []cluster.Cordon {
-		c.Order = cluster.Order{By: "ann@host"}
+		c.Request = cluster.Request{By: "ann@host"}
 		return []cluster.Cordon{{Node: "somebody"}, c}
 	}
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
 
 // What keeps a member from leading under any policy is the same as in a ranking.
 func TestCheckMemberAgreesWithTheRanking(t *testing.T) {
-	cordons := []cluster.Cordon{{Order: cluster.Order{By: "ann@host"}, Node: "b"}}
+	cordons := []cluster.Cordon{{Request: cluster.Request{By: "ann@host"}, Node: "b"}}
 	for name, change := range map[string]func(m *cluster.Member){
 		"nothing":        func(*cluster.Member) {},
 		"ineligible":     func(m *cluster.Member) { m.Node.Record.Ineligible = "its disk is full" },

@@ -97,7 +97,7 @@ func TestWhoMayNotLeadIsToldWhy(t *testing.T) {
 			member("fine", "dc1", 1, 7), sick, member("shut", "dc1", 1, 9)},
 		Excluded: map[string]string{"struck": "excluded for 1m"},
 		Barred:   map[string]string{"leaving": "it is stopping"},
-		Cordons:  []cluster.Cordon{{Order: cluster.Order{By: "ann@host", Reason: "new disk"}, Node: "shut"}},
+		Cordons:  []cluster.Cordon{{Request: cluster.Request{By: "ann@host", Reason: "new disk"}, Node: "shut"}},
 	}
 	r := policyOf(t, cluster.Rules{}).Rank(in)
 	if best, ok := r.Best(); !ok || best.ID != "fine" {

@@ -72,7 +72,7 @@ func anyInput(t *rapid.T) Input {
 	if rapid.Bool().Draw(t, "excluded") {
 		in.Excluded = map[string]string{id.Draw(t, "whom"): "struck"}
 	}
-	switch rapid.IntRange(0, 5).Draw(t, "orders") {
+	switch rapid.IntRange(0, 5).Draw(t, "requests") {
 	case 0:
 		in.Cordons = []cluster.Cordon{{Node: id.Draw(t, "cordoned"), Drain: rapid.Bool().Draw(t, "drain")}}
 	case 1:

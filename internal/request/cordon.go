@@ -10,25 +10,25 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// StepDown has the leader give up; it is not chosen for as long as the order holds.
-func StepDown(q whatif.Question, o Order) (Given, error) {
+// StepDown has the leader give up; it is not chosen for as long as the request holds.
+func StepDown(q whatif.Question, o Options) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.moving()
 	}
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	node, site := d.leader()
 	if node == "" {
-		return Given{}, errors.New("nobody leads")
+		return Plan{}, errors.New("nobody leads")
 	}
 	if err := d.cordon(cluster.Cordon{Node: node, Drain: true, StepDown: true}); err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	out := d.foresee()
 	if !out.Led() || out.Leader.ID == node {
-		return Given{}, fmt.Errorf("nobody else may lead: %s", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("nobody else may lead: %s", elector.Refusals(out.Last.Ranking))
 	}
 	d.say("%s (%s) steps down and is not chosen%s; %s (%s) takes over", node, site, d.lasting(), out.Leader.ID, out.Leader.Node.Record.Site)
 	return d.finish("step-down of " + node)
@@ -46,10 +46,10 @@ func (d *draft) cordon(c cluster.Cordon) error {
 	if d.next.Full() {
 		return errors.New("there are too many cordons: 'zkelectd uncordon' some first")
 	}
-	c.Order = d.number()
+	c.Request = d.number()
 	d.next.Cordons = append(d.next.Cordons, c)
 	if m := d.next.Move; m != nil && m.Node == c.Node && m.Site == c.Site {
-		d.say("ends the move to %s %s", m.Target(), m.Order)
+		d.say("ends the move to %s %s", m.Target(), m.Request)
 		d.next.End(m.ID, "move to "+m.Target(), "the target was cordoned", d.q.Wall)
 		d.next.Move = nil
 	}
@@ -57,7 +57,7 @@ func (d *draft) cordon(c cluster.Cordon) error {
 }
 
 // Cordon keeps a node or site from being chosen; drain has a leader there replaced, too.
-func Cordon(q whatif.Question, o Order, node, site string, drain bool) (Given, error) {
+func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.target(node, site)
@@ -66,11 +66,11 @@ func Cordon(q whatif.Question, o Order, node, site string, drain bool) (Given, e
 		err = d.moving()
 	}
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	c := cluster.Cordon{Node: node, Site: site, Drain: drain}
 	if err := d.cordon(c); err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	leader, at := d.leader()
 	out := d.foresee()
@@ -85,7 +85,7 @@ func Cordon(q whatif.Question, o Order, node, site string, drain bool) (Given, e
 		d.say("%s is not chosen any more%s, and leadership moves from %s (%s) to %s (%s)", c.Target(), d.lasting(), leader, at,
 			out.Leader.ID, out.Leader.Node.Record.Site)
 	case there && !o.Force:
-		return Given{}, fmt.Errorf("nobody else may lead: %s; --force drains it as soon as somebody may", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("nobody else may lead: %s; --force drains it as soon as somebody may", elector.Refusals(out.Last.Ranking))
 	case there:
 		d.say("%s is not chosen any more%s; %s leads until somebody else may", c.Target(), d.lasting(), leader)
 	default:
@@ -95,10 +95,10 @@ func Cordon(q whatif.Question, o Order, node, site string, drain bool) (Given, e
 }
 
 // Uncordon lifts the cordons of a node or site, or all.
-func Uncordon(q whatif.Question, o Order, node, site string, all bool) (Given, error) {
+func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	d.next.Cordons = slices.DeleteFunc(d.next.Cordons, func(c cluster.Cordon) bool {
 		if !all && (c.Node != node || c.Site != site) {
@@ -108,8 +108,8 @@ func Uncordon(q whatif.Question, o Order, node, site string, all bool) (Given, e
 		d.next.End(c.ID, c.Words(), "lifted by "+o.By, q.Wall)
 		return true
 	})
-	if len(d.given.Messages) == 0 {
-		return Given{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
+	if len(d.plan.Messages) == 0 {
+		return Plan{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
 	}
 	if all {
 		return d.finish("uncordon of all")

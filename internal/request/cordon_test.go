@@ -14,7 +14,7 @@ func TestCordonAndDrain(t *testing.T) {
 	lasting := bob()
 	lasting.For = time.Hour
 	for name, c := range map[string]struct {
-		order      Order
+		options    Options
 		node, site string
 		drain      bool
 		says       string
@@ -34,21 +34,21 @@ func TestCordonAndDrain(t *testing.T) {
 		for _, soft := range []bool{false, true} {
 			h := group(t).leads("a1")
 			if soft {
-				h.orders().Pause = &cluster.Pause{Order: ann(1)}
+				h.control().Pause = &cluster.Pause{Request: ann(1)}
 			}
-			given, err := h.gives(cordon(c.order, c.node, c.site, c.drain))
-			if err != nil || !slices.Equal(given.Messages, []string{c.says}) || given.Control.LastOrder != c.last+" by bob@host" {
-				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, given.Messages, given.Control.LastOrder)
+			plan, err := h.gives(cordon(c.options, c.node, c.site, c.drain))
+			if err != nil || !slices.Equal(plan.Messages, []string{c.says}) || plan.Control.LastRequest != c.last+" by bob@host" {
+				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, plan.Messages, plan.Control.LastRequest)
 				continue
 			}
-			d := cluster.Duration(c.order.For)
+			d := cluster.Duration(c.options.For)
 			want := []cluster.Cordon{{
-				Order: cluster.Order{ID: given.ID, By: "bob@host", Reason: "test", For: d, Left: d, Time: wall}, Node: c.node, Site: c.site, Drain: c.drain,
+				Request: cluster.Request{ID: plan.ID, By: "bob@host", Reason: "test", For: d, Remaining: d, Time: wall}, Node: c.node, Site: c.site, Drain: c.drain,
 			}}
-			if !reflect.DeepEqual(given.Control.Cordons, want) {
-				t.Errorf("%s: gave %+v", name, given.Control.Cordons)
+			if !reflect.DeepEqual(plan.Control.Cordons, want) {
+				t.Errorf("%s: gave %+v", name, plan.Control.Cordons)
 			}
-			if out := h.after(given); out.Leader.ID != c.leader {
+			if out := h.after(plan); out.Leader.ID != c.leader {
 				t.Errorf("%s: then %q leads", name, out.Leader.ID)
 			}
 		}
@@ -59,39 +59,39 @@ func TestAForcedDrainWaitsForSomebodyElse(t *testing.T) {
 	h := group(t, cluster.Rules{MinPriority: 35}).leads("a1")
 	o := bob()
 	o.Force = true
-	given, err := h.gives(cordon(o, "a1", "", true))
-	if err != nil || !slices.Equal(given.Messages, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
-		t.Fatalf("%v, %q", err, given.Messages)
+	plan, err := h.gives(cordon(o, "a1", "", true))
+	if err != nil || !slices.Equal(plan.Messages, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
+		t.Fatalf("%v, %q", err, plan.Messages)
 	}
-	if out := h.after(given); out.Leader.ID != "a1" {
+	if out := h.after(plan); out.Leader.ID != "a1" {
 		t.Errorf("then %q leads", out.Leader.ID)
 	}
 	h.node("b1").Priority = 36
-	if out := h.after(given); out.Leader.ID != "b1" {
+	if out := h.after(plan); out.Leader.ID != "b1" {
 		t.Errorf("once b1 may lead, %q does", out.Leader.ID)
 	}
 }
 
 func TestAHardPauseLetsCordonButNotDrain(t *testing.T) {
 	h := group(t).leads("a1")
-	h.orders().Pause = &cluster.Pause{Order: ann(1), Hard: true}
-	if given, err := h.gives(cordon(bob(), "a1", "", false)); err != nil || len(given.Control.Cordons) != 1 {
-		t.Errorf("%v, %+v", err, given.Control.Cordons)
+	h.control().Pause = &cluster.Pause{Request: ann(1), Hard: true}
+	if plan, err := h.gives(cordon(bob(), "a1", "", false)); err != nil || len(plan.Control.Cordons) != 1 {
+		t.Errorf("%v, %+v", err, plan.Control.Cordons)
 	}
 }
 
 func TestACordonTakesThePlaceOfAnOlderOne(t *testing.T) {
 	h := group(t).leads("a1")
-	h.orders().Cordons = []cluster.Cordon{
-		{Order: ann(1), Node: "b1", Drain: true}, {Order: ann(2), Site: "dc2"}, {Order: ann(3), Node: "a2"},
+	h.control().Cordons = []cluster.Cordon{
+		{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2"},
 	}
-	h.orders().Last = 3
-	given, err := h.gives(cordon(bob(), "b1", "", false))
+	h.control().Last = 3
+	plan, err := h.gives(cordon(bob(), "b1", "", false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, c := range given.Control.Cordons {
+	for _, c := range plan.Control.Cordons {
 		got = append(got, c.Target()+" "+c.Words())
 	}
 	want := []string{"site dc2 site dc2 is cordoned by ann@host: new kernel", "a2 cordoned by ann@host: new kernel", "b1 cordoned by bob@host: test"}
@@ -114,16 +114,16 @@ func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
 		"a node there": {cluster.Move{Site: "dc2"}, "b2", "", false},
 	} {
 		h := group(t).leads("a1")
-		c.move.Order = ann(1)
-		h.orders().Move, h.orders().Last = &c.move, 1
-		given, err := h.gives(cordon(bob(), c.node, c.site, false))
+		c.move.Request = ann(1)
+		h.control().Move, h.control().Last = &c.move, 1
+		plan, err := h.gives(cordon(bob(), c.node, c.site, false))
 		if err != nil {
 			t.Fatal(err)
 		}
 		target := c.move.Target()
-		done, ended := given.Control.Ended(1)
-		if ended != c.ends || (given.Control.Move == nil) != c.ends || (given.Messages[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
-			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, given.Control.Move, given.Messages)
+		done, ended := plan.Control.Ended(1)
+		if ended != c.ends || (plan.Control.Move == nil) != c.ends || (plan.Messages[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
+			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, plan.Control.Move, plan.Messages)
 		}
 		if c.ends && (done.What != "move to "+target || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
 			t.Errorf("%s: ended as %+v", name, done)
@@ -148,25 +148,25 @@ func TestUncordon(t *testing.T) {
 		}},
 	} {
 		h := group(t).leads("a1")
-		h.orders().Pause = &cluster.Pause{Order: ann(9), Hard: true}
-		h.orders().Cordons = []cluster.Cordon{
-			{Order: ann(1), Node: "b1", Drain: true}, {Order: ann(2), Site: "dc2"}, {Order: ann(3), Node: "a2", Drain: true, StepDown: true}, {Order: ann(4), Node: "x"},
+		h.control().Pause = &cluster.Pause{Request: ann(9), Hard: true}
+		h.control().Cordons = []cluster.Cordon{
+			{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2", Drain: true, StepDown: true}, {Request: ann(4), Node: "x"},
 		}
-		h.orders().Last = 9
-		given, err := h.gives(uncordon(bob(), c.node, c.site, c.all))
-		if err != nil || !slices.Equal(given.Messages, c.says) || len(given.Control.Cordons) != 4-len(c.lifted) {
-			t.Errorf("%s: %v, says %q, left %+v", name, err, given.Messages, given.Control.Cordons)
+		h.control().Last = 9
+		plan, err := h.gives(uncordon(bob(), c.node, c.site, c.all))
+		if err != nil || !slices.Equal(plan.Messages, c.says) || len(plan.Control.Cordons) != 4-len(c.lifted) {
+			t.Errorf("%s: %v, says %q, left %+v", name, err, plan.Messages, plan.Control.Cordons)
 		}
 		for _, id := range c.lifted {
-			if done, ok := given.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
-				t.Errorf("%s: order %d ended as %+v", name, id, done)
+			if done, ok := plan.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
+				t.Errorf("%s: request %d ended as %+v", name, id, done)
 			}
-			if slices.ContainsFunc(given.Control.Cordons, func(x cluster.Cordon) bool { return x.ID == id }) {
-				t.Errorf("%s: order %d is still there", name, id)
+			if slices.ContainsFunc(plan.Control.Cordons, func(x cluster.Cordon) bool { return x.ID == id }) {
+				t.Errorf("%s: request %d is still there", name, id)
 			}
 		}
-		if !strings.HasPrefix(given.Control.LastOrder, "uncordon of ") || !strings.Contains(given.Control.LastOrder, c.node+c.site) {
-			t.Errorf("%s: the last is %q", name, given.Control.LastOrder)
+		if !strings.HasPrefix(plan.Control.LastRequest, "uncordon of ") || !strings.Contains(plan.Control.LastRequest, c.node+c.site) {
+			t.Errorf("%s: the last is %q", name, plan.Control.LastRequest)
 		}
 	}
 }
@@ -176,19 +176,19 @@ func TestStepDown(t *testing.T) {
 	lasting.For = 5 * time.Minute
 	for name, soft := range map[string]bool{"free": false, "paused softly": true} {
 		h := group(t).leads("a1")
-		h.orders().Last = 7
+		h.control().Last = 7
 		if soft {
-			h.orders().Pause = &cluster.Pause{Order: ann(1)}
+			h.control().Pause = &cluster.Pause{Request: ann(1)}
 		}
-		given, err := h.gives(stepDown(lasting))
-		if err != nil || !slices.Equal(given.Messages, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
-			t.Fatalf("%s: %v, %q", name, err, given.Messages)
+		plan, err := h.gives(stepDown(lasting))
+		if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
+			t.Fatalf("%s: %v, %q", name, err, plan.Messages)
 		}
-		c := given.Control.Cordons
-		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Left) != 5*time.Minute || given.Control.LastOrder != "step-down of a1 by bob@host" {
-			t.Errorf("%s: gave %+v, the last is %q", name, c, given.Control.LastOrder)
+		c := plan.Control.Cordons
+		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Remaining) != 5*time.Minute || plan.Control.LastRequest != "step-down of a1 by bob@host" {
+			t.Errorf("%s: gave %+v, the last is %q", name, c, plan.Control.LastRequest)
 		}
-		if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Order != 8 {
+		if d := h.decides(plan); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Request != 8 {
 			t.Errorf("%s: decides %+v", name, d.Elect)
 		}
 	}
@@ -196,17 +196,17 @@ func TestStepDown(t *testing.T) {
 
 func TestSteppingDownEndsAMoveToTheLeader(t *testing.T) {
 	h := group(t).leads("b1")
-	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b1"}
-	given, err := h.gives(stepDown(bob()))
+	h.control().Move = &cluster.Move{Request: ann(1), Node: "b1"}
+	plan, err := h.gives(stepDown(bob()))
 	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and is not chosen; a1 (dc1) takes over"}
-	if err != nil || !slices.Equal(given.Messages, want) || given.Control.Move != nil {
-		t.Errorf("%v, %q, %+v", err, given.Messages, given.Control.Move)
+	if err != nil || !slices.Equal(plan.Messages, want) || plan.Control.Move != nil {
+		t.Errorf("%v, %q, %+v", err, plan.Messages, plan.Control.Move)
 	}
 }
 
 func TestTheElectedStepsDownBeforeItLeads(t *testing.T) {
-	if given, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || given.Messages[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
-		t.Errorf("%v, %q", err, given.Messages)
+	if plan, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || plan.Messages[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
 	h := group(t).elects("a1")
 	h.q.Snapshot.Members = h.q.Snapshot.Members[1:]

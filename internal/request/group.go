@@ -10,15 +10,15 @@ import (
 )
 
 // Pause keeps policy from moving the leader; hard keeps even a dead one from being replaced.
-func Pause(q whatif.Question, o Order, hard bool) (Given, error) {
+func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	if before := d.next.Pause; before != nil {
-		d.say("replaces the pause %s", before.Order)
+		d.say("replaces the pause %s", before.Request)
 	}
-	d.next.Pause = &cluster.Pause{Order: d.number(), Hard: hard}
+	d.next.Pause = &cluster.Pause{Request: d.number(), Hard: hard}
 	if hard {
 		d.say("paused hard%s: nobody is elected, not even for a leader that dies", d.lasting())
 		return d.finish("hard pause")
@@ -28,32 +28,32 @@ func Pause(q whatif.Question, o Order, hard bool) (Given, error) {
 }
 
 // Resume ends a pause.
-func Resume(q whatif.Question, o Order) (Given, error) {
+func Resume(q whatif.Question, o Options) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	p := d.next.Pause
 	if p == nil {
-		return Given{}, errors.New("the group is not paused")
+		return Plan{}, errors.New("the group is not paused")
 	}
-	d.say("ended: the pause %s", p.Order)
+	d.say("ended: the pause %s", p.Request)
 	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)
 	d.next.Pause = nil
 	return d.finish("resume")
 }
 
 // Reelect has the election run once by policy alone, without failback, damping and moves.
-func Reelect(q whatif.Question, o Order) (Given, error) {
+func Reelect(q whatif.Question, o Options) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err == nil {
 		err = d.moving()
 	}
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	if d.next.Move != nil {
-		d.say("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Order)
+		d.say("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Request)
 	}
 	number := d.number()
 	d.next.Reelect = &number
@@ -70,10 +70,10 @@ func Reelect(q whatif.Question, o Order) (Given, error) {
 }
 
 // ClearStrikes clears the strikes of a node, or of all where node is empty.
-func ClearStrikes(q whatif.Question, o Order, node string) (Given, error) {
+func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	rec := q.Snapshot.Elected.Record
 	for _, x := range rec.Exclusions {
@@ -81,16 +81,16 @@ func ClearStrikes(q whatif.Question, o Order, node string) (Given, error) {
 			d.say("cleared: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
 		}
 	}
-	if len(d.given.Messages) == 0 {
+	if len(d.plan.Messages) == 0 {
 		if node == "" {
-			return Given{}, errors.New("no node has strikes")
+			return Plan{}, errors.New("no node has strikes")
 		}
-		return Given{}, fmt.Errorf("%s has no strikes", node)
+		return Plan{}, fmt.Errorf("%s has no strikes", node)
 	}
 	if d.next.Full() {
-		return Given{}, errors.New("there are too many orders: 'zkelectd uncordon' some first")
+		return Plan{}, errors.New("there are too many requests: 'zkelectd uncordon' some first")
 	}
-	d.next.ClearedStrikes = append(d.next.ClearedStrikes, cluster.ClearedStrikes{Order: d.number(), Node: node, Term: rec.Term})
+	d.next.ClearedStrikes = append(d.next.ClearedStrikes, cluster.ClearedStrikes{Request: d.number(), Node: node, Term: rec.Term})
 	if node == "" {
 		return d.finish("clear-strikes of all")
 	}

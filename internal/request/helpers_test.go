@@ -27,7 +27,7 @@ func member(id, site string, seq int32, priority int) cluster.Member {
 
 func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
 
-// house is a group with orders, asked about and ordered about.
+// house is a group with requests, asked about and ordered about.
 type house struct {
 	t rapid.TB
 	q whatif.Question
@@ -75,16 +75,16 @@ func (h *house) leads(id string) *house {
 	return h
 }
 
-func (h *house) orders() *cluster.Control {
+func (h *house) control() *cluster.Control {
 	h.q.Snapshot.Control.Exists = true
 	return &h.q.Snapshot.Control.Record
 }
 
-func ann(number int64) cluster.Order {
-	return cluster.Order{ID: number, By: "ann@host", Reason: "new kernel", Time: wall}
+func ann(number int64) cluster.Request {
+	return cluster.Request{ID: number, By: "ann@host", Reason: "new kernel", Time: wall}
 }
 
-func bob() Order { return Order{By: "bob@host", Reason: "test"} }
+func bob() Options { return Options{By: "bob@host", Reason: "test"} }
 
 // copied is a snapshot that shares no slice with what it was made from.
 func copied(s cluster.Snapshot) cluster.Snapshot {
@@ -95,40 +95,40 @@ func copied(s cluster.Snapshot) cluster.Snapshot {
 }
 
 // gives has a command carried out, and checks what holds of all of them.
-func (h *house) gives(command func(whatif.Question) (Given, error)) (Given, error) {
+func (h *house) gives(command func(whatif.Question) (Plan, error)) (Plan, error) {
 	h.t.Helper()
 	before := copied(h.q.Snapshot)
-	given, err := command(h.q)
+	plan, err := command(h.q)
 	if !reflect.DeepEqual(before, h.q.Snapshot) {
 		h.t.Fatalf("changed what it was given:\n%+v\nwas\n%+v", h.q.Snapshot, before)
 	}
 	if err != nil {
-		if !reflect.DeepEqual(given, Given{}) {
-			h.t.Fatalf("refused (%v), but gave %+v", err, given)
+		if !reflect.DeepEqual(plan, Plan{}) {
+			h.t.Fatalf("refused (%v), but gave %+v", err, plan)
 		}
-		return given, err
+		return plan, err
 	}
 	last := before.Control.Record.Last
-	if given.ID != last+1 || given.Control.Last != last+1 || len(given.Messages) == 0 {
-		h.t.Fatalf("order %d after %d, the last is %d, says %q", given.ID, last, given.Control.Last, given.Messages)
+	if plan.ID != last+1 || plan.Control.Last != last+1 || len(plan.Messages) == 0 {
+		h.t.Fatalf("request %d after %d, the last is %d, says %q", plan.ID, last, plan.Control.Last, plan.Messages)
 	}
-	if !strings.HasSuffix(given.Control.LastOrder, " by bob@host") {
-		h.t.Fatalf("the last order is %q", given.Control.LastOrder)
+	if !strings.HasSuffix(plan.Control.LastRequest, " by bob@host") {
+		h.t.Fatalf("the last request is %q", plan.Control.LastRequest)
 	}
-	return given, nil
+	return plan, nil
 }
 
-// after is the group once the real elector has acted on the orders given.
-func (h *house) after(given Given) whatif.Outcome {
+// after is the group once the real elector has acted on the requests given.
+func (h *house) after(plan Plan) whatif.Outcome {
 	q := h.q
-	q.Snapshot.Control = exists(given.Control)
+	q.Snapshot.Control = exists(plan.Control)
 	return whatif.Run(q)
 }
 
 // decides is what the real elector writes first.
-func (h *house) decides(given Given) elector.Decision {
+func (h *house) decides(plan Plan) elector.Decision {
 	s := h.q.Snapshot
-	s.Control = exists(given.Control)
+	s.Control = exists(plan.Control)
 	return h.elector(s)
 }
 
@@ -140,34 +140,34 @@ func (h *house) elector(s cluster.Snapshot) elector.Decision {
 	})
 }
 
-func move(o Order, node, site string) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Move(q, o, node, site) }
+func move(o Options, node, site string) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Move(q, o, node, site) }
 }
 
-func stepDown(o Order) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return StepDown(q, o) }
+func stepDown(o Options) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return StepDown(q, o) }
 }
 
-func cordon(o Order, node, site string, drain bool) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Cordon(q, o, node, site, drain) }
+func cordon(o Options, node, site string, drain bool) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Cordon(q, o, node, site, drain) }
 }
 
-func uncordon(o Order, node, site string, all bool) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Uncordon(q, o, node, site, all) }
+func uncordon(o Options, node, site string, all bool) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Uncordon(q, o, node, site, all) }
 }
 
-func pause(o Order, hard bool) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Pause(q, o, hard) }
+func pause(o Options, hard bool) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Pause(q, o, hard) }
 }
 
-func resume(o Order) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Resume(q, o) }
+func resume(o Options) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Resume(q, o) }
 }
 
-func reelect(o Order) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return Reelect(q, o) }
+func reelect(o Options) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return Reelect(q, o) }
 }
 
-func clearStrikes(o Order, node string) func(whatif.Question) (Given, error) {
-	return func(q whatif.Question) (Given, error) { return ClearStrikes(q, o, node) }
+func clearStrikes(o Options, node string) func(whatif.Question) (Plan, error) {
+	return func(q whatif.Question) (Plan, error) { return ClearStrikes(q, o, node) }
 }

@@ -15,12 +15,12 @@ func TestMove(t *testing.T) {
 	lasting, forced := bob(), bob()
 	lasting.For, forced.Force = 10*time.Minute, true
 	for name, c := range map[string]struct {
-		group  func(*testing.T) *house
-		order  Order
-		node   string
-		site   string
-		says   []string
-		leader string
+		group   func(*testing.T) *house
+		options Options
+		node    string
+		site    string
+		says    []string
+		leader  string
 	}{
 		"to a node":       {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"to a site":       {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
@@ -31,7 +31,7 @@ func TestMove(t *testing.T) {
 		"elected only":    {func(t *testing.T) *house { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"paused softly": {func(t *testing.T) *house {
 			h := led(t)
-			h.orders().Pause = &cluster.Pause{Order: ann(1)}
+			h.control().Pause = &cluster.Pause{Request: ann(1)}
 			return h
 		}, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"back, under manual failback": {func(t *testing.T) *house {
@@ -39,7 +39,7 @@ func TestMove(t *testing.T) {
 		}, bob(), "a1", "", []string{"moves leadership from b1 (dc2) to a1 (dc1)"}, "a1"},
 		"in place of another": {func(t *testing.T) *house {
 			h := led(t)
-			h.orders().Move = &cluster.Move{Order: ann(1), Site: "dc1"}
+			h.control().Move = &cluster.Move{Request: ann(1), Site: "dc1"}
 			return h
 		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"by force": {func(t *testing.T) *house {
@@ -50,23 +50,23 @@ func TestMove(t *testing.T) {
 		"against policy by force": {func(t *testing.T) *house { return group(t, cluster.Rules{ExcludeNodes: []string{"b2"}}).leads("a1") }, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
 		"past a cordon by force": {func(t *testing.T) *house {
 			h := led(t)
-			h.orders().Cordons = []cluster.Cordon{{Order: ann(1), Site: "dc2", Drain: true}}
+			h.control().Cordons = []cluster.Cordon{{Request: ann(1), Site: "dc2", Drain: true}}
 			return h
 		}, forced, "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 	} {
 		h := c.group(t)
-		given, err := h.gives(move(c.order, c.node, c.site))
-		if err != nil || !slices.Equal(given.Messages, c.says) {
-			t.Errorf("%s: %v, says %q", name, err, given.Messages)
+		plan, err := h.gives(move(c.options, c.node, c.site))
+		if err != nil || !slices.Equal(plan.Messages, c.says) {
+			t.Errorf("%s: %v, says %q", name, err, plan.Messages)
 			continue
 		}
-		want := &cluster.Move{Order: cluster.Order{
-			ID: given.ID, By: "bob@host", Reason: "test", For: cluster.Duration(c.order.For), Left: cluster.Duration(c.order.For), Time: wall,
-		}, Node: c.node, Site: c.site, Force: c.order.Force}
-		if !reflect.DeepEqual(given.Control.Move, want) || given.Control.LastOrder != "move to "+want.Target()+" by bob@host" {
-			t.Errorf("%s: gave %+v, the last is %q", name, given.Control.Move, given.Control.LastOrder)
+		want := &cluster.Move{Request: cluster.Request{
+			ID: plan.ID, By: "bob@host", Reason: "test", For: cluster.Duration(c.options.For), Remaining: cluster.Duration(c.options.For), Time: wall,
+		}, Node: c.node, Site: c.site, Force: c.options.Force}
+		if !reflect.DeepEqual(plan.Control.Move, want) || plan.Control.LastRequest != "move to "+want.Target()+" by bob@host" {
+			t.Errorf("%s: gave %+v, the last is %q", name, plan.Control.Move, plan.Control.LastRequest)
 		}
-		if out := h.after(given); out.Leader.ID != c.leader {
+		if out := h.after(plan); out.Leader.ID != c.leader {
 			t.Errorf("%s: then %q leads", name, out.Leader.ID)
 		}
 	}
@@ -95,9 +95,9 @@ func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
 func TestAMoveToASiteTakesWhoMayLeadThere(t *testing.T) {
 	h := group(t).leads("a1")
 	h.node("b1").Unhealthy = "no disk"
-	given, err := h.gives(move(bob(), "", "dc2"))
-	if err != nil || given.Messages[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, given.Messages)
+	plan, err := h.gives(move(bob(), "", "dc2"))
+	if err != nil || plan.Messages[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
@@ -106,49 +106,49 @@ func TestTheLeaderIsWhoHoldsLeadership(t *testing.T) {
 	h := group(t).leads("b1")
 	h.elects("a1")
 	h.q.Snapshot.Elected.Record.Term = 8
-	given, err := h.gives(move(bob(), "b2", ""))
-	if err != nil || given.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
-		t.Errorf("%v, %q", err, given.Messages)
+	plan, err := h.gives(move(bob(), "b2", ""))
+	if err != nil || plan.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
 func TestElect(t *testing.T) {
 	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
-	h.orders().Pause = &cluster.Pause{Order: ann(1)}
-	h.orders().Last = 4
-	given, err := h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Messages, []string{"a1 (dc1) takes over"}) || given.Control.Reelect == nil || given.Control.Reelect.ID != 5 || given.Control.LastOrder != "election by bob@host" {
-		t.Errorf("%v, %+v", err, given)
+	h.control().Pause = &cluster.Pause{Request: ann(1)}
+	h.control().Last = 4
+	plan, err := h.gives(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) takes over"}) || plan.Control.Reelect == nil || plan.Control.Reelect.ID != 5 || plan.Control.LastRequest != "election by bob@host" {
+		t.Errorf("%v, %+v", err, plan)
 	}
-	if out := h.after(given); out.Leader.ID != "a1" {
+	if out := h.after(plan); out.Leader.ID != "a1" {
 		t.Errorf("then %q leads", out.Leader.ID)
 	}
 
 	h = group(t).leads("a1")
-	h.orders().Move = &cluster.Move{Order: ann(1), Node: "a1"}
-	given, err = h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Messages, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
-		t.Errorf("%v, %q", err, given.Messages)
+	h.control().Move = &cluster.Move{Request: ann(1), Node: "a1"}
+	plan, err = h.gives(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
 
 	h = group(t)
 	for i := range h.q.Snapshot.Members {
 		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
 	}
-	given, err = h.gives(reelect(bob()))
-	if err != nil || len(given.Messages) != 1 || !strings.HasPrefix(given.Messages[0], "nobody may lead: a1: unhealthy: no disk") {
-		t.Errorf("%v, %q", err, given.Messages)
+	plan, err = h.gives(reelect(bob()))
+	if err != nil || len(plan.Messages) != 1 || !strings.HasPrefix(plan.Messages[0], "nobody may lead: a1: unhealthy: no disk") {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
 func TestAnElectionGoesPastAMove(t *testing.T) {
 	h := group(t).leads("b2")
-	h.orders().Move = &cluster.Move{Order: ann(1), Node: "b2"}
-	given, err := h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(given.Messages, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
-		t.Errorf("%v, %q", err, given.Messages)
+	h.control().Move = &cluster.Move{Request: ann(1), Node: "b2"}
+	plan, err := h.gives(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
+		t.Errorf("%v, %q", err, plan.Messages)
 	}
-	if d := h.decides(given); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Order != given.ID || d.Elect.OrderBy != "bob@host" {
+	if d := h.decides(plan); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Request != plan.ID || d.Elect.RequestedBy != "bob@host" {
 		t.Errorf("decides %+v", d.Elect)
 	}
 }

@@ -1,4 +1,4 @@
-// Package request makes an operator's command into a change of the orders that the elector acts on, or refuses it with
+// Package request makes an operator's command into a change of the requests that the elector acts on, or refuses it with
 // the reason. It is pure: a function from a snapshot to the next record of control.
 package request
 
@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Order is what every command has.
-type Order struct {
+// Options is what every command has.
+type Options struct {
 	// By is user@host, Reason in that person's words.
 	By, Reason string
 	// For is how long it holds, 0 without end.
@@ -23,62 +23,62 @@ type Order struct {
 	Force bool
 }
 
-// Given is an order to be written.
-type Given struct {
+// Plan is a request to be written.
+type Plan struct {
 	Control cluster.Control
 	// ID is its number, Messages what will happen, in words.
 	ID       int64
 	Messages []string
 }
 
-// draft is an order that is being made out.
+// draft is a request that is being made out.
 type draft struct {
-	q     whatif.Question
-	order Order
-	next  cluster.Control
-	given Given
+	q       whatif.Question
+	options Options
+	next    cluster.Control
+	plan    Plan
 }
 
-func newDraft(q whatif.Question, o Order) (*draft, error) {
+func newDraft(q whatif.Question, o Options) (*draft, error) {
 	if control := q.Snapshot.Control; control.Newer() != nil {
-		return nil, fmt.Errorf("the orders cannot be changed: %w", control.Err)
+		return nil, fmt.Errorf("the requests cannot be changed: %w", control.Err)
 	} else if control.Err != nil {
-		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties it", control.Err)
+		return nil, fmt.Errorf("the requests cannot be changed: %w; 'zkelectd repair control' empties it", control.Err)
 	}
-	d := &draft{q: q, order: o, next: q.Snapshot.Control.Record.Clone()}
-	d.next.Continue(q.Snapshot.Elected.Record.Order)
+	d := &draft{q: q, options: o, next: q.Snapshot.Control.Record.Clone()}
+	d.next.Continue(q.Snapshot.Elected.Record.Request)
 	if err := d.next.Exhausted(); err != nil {
-		return nil, fmt.Errorf("the orders cannot be changed: %w; 'zkelectd repair control' empties them", err)
+		return nil, fmt.Errorf("the requests cannot be changed: %w; 'zkelectd repair control' empties them", err)
 	}
 	return d, nil
 }
 
-// number makes out the order itself.
-func (d *draft) number() cluster.Order {
-	o := d.next.Next(cluster.Order{By: d.order.By, Reason: d.order.Reason, For: cluster.Duration(d.order.For), Time: d.q.Wall})
-	d.given.ID = o.ID
+// number makes out the request itself.
+func (d *draft) number() cluster.Request {
+	o := d.next.Next(cluster.Request{By: d.options.By, Reason: d.options.Reason, For: cluster.Duration(d.options.For), Time: d.q.Wall})
+	d.plan.ID = o.ID
 	return o
 }
 
 func (d *draft) say(format string, args ...any) {
-	d.given.Messages = append(d.given.Messages, fmt.Sprintf(format, args...))
+	d.plan.Messages = append(d.plan.Messages, fmt.Sprintf(format, args...))
 }
 
-// finish completes the order; what goes into the record for others who give one at the same time.
-func (d *draft) finish(what string) (Given, error) {
-	adds := d.given.ID != 0
+// finish completes the request; what goes into the record for others who give one at the same time.
+func (d *draft) finish(what string) (Plan, error) {
+	adds := d.plan.ID != 0
 	if !adds {
 		d.number()
 	}
-	d.next.LastOrder = fmt.Sprintf("%s by %s", what, d.order.By)
+	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
 	if adds && len(cluster.Encode(&d.next)) > maxControl {
-		return Given{}, errors.New("there are too many orders with long reasons: 'zkelectd uncordon' some first")
+		return Plan{}, errors.New("there are too many requests with long reasons: 'zkelectd uncordon' some first")
 	}
-	d.given.Control = d.next
-	return d.given, nil
+	d.plan.Control = d.next
+	return d.plan, nil
 }
 
-// foresee is what would come of the orders as they are made out.
+// foresee is what would come of the requests as they are made out.
 func (d *draft) foresee() whatif.Outcome {
 	q := d.q
 	q.Snapshot.Control.Exists, q.Snapshot.Control.Record = true, d.next.Clone()
@@ -88,16 +88,16 @@ func (d *draft) foresee() whatif.Outcome {
 // moving refuses what a hard pause would keep from happening.
 func (d *draft) moving() error {
 	if p := d.next.Pause; p != nil && p.Hard {
-		return fmt.Errorf("the group is paused hard %s: 'zkelectd resume' first", p.Order)
+		return fmt.Errorf("the group is paused hard %s: 'zkelectd resume' first", p.Request)
 	}
 	return nil
 }
 
 func (d *draft) lasting() string {
-	if d.order.For == 0 {
+	if d.options.For == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" for %s", d.order.For)
+	return fmt.Sprintf(" for %s", d.options.For)
 }
 
 // leader is the node that leads or is to.
@@ -155,16 +155,16 @@ func refused(out whatif.Outcome, m cluster.Move) string {
 }
 
 // Move puts a node or a site first.
-func Move(q whatif.Question, o Order, node, site string) (Given, error) {
+func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err == nil {
 		err = errors.Join(d.target(node, site), d.moving())
 	}
 	if err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
 	before := d.next.Move
-	m := &cluster.Move{Order: d.number(), Node: node, Site: site, Force: o.Force}
+	m := &cluster.Move{Request: d.number(), Node: node, Site: site, Force: o.Force}
 	d.next.Move = m
 	if asked := d.next.Reelect; asked != nil {
 		d.say("ends the election asked for %s", asked)
@@ -178,10 +178,10 @@ func Move(q whatif.Question, o Order, node, site string) (Given, error) {
 		if forced := d.foresee(); !o.Force && m.Meets(forced.Leader.ID, forced.Leader.Node.Record.Site) {
 			why += "; --force moves it there all the same"
 		}
-		return Given{}, fmt.Errorf("%s may not lead: %s", m.Target(), why)
+		return Plan{}, fmt.Errorf("%s may not lead: %s", m.Target(), why)
 	}
 	if before != nil {
-		d.say("replaces the move to %s %s", before.Target(), before.Order)
+		d.say("replaces the move to %s %s", before.Target(), before.Request)
 	}
 	switch leader, at := d.leader(); {
 	case m.Meets(leader, at):

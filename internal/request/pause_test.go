@@ -13,33 +13,33 @@ func TestPause(t *testing.T) {
 	lasting := bob()
 	lasting.For = time.Hour
 	for name, c := range map[string]struct {
-		order  Order
-		hard   bool
-		before *cluster.Pause
-		says   []string
-		last   string
+		options Options
+		hard    bool
+		before  *cluster.Pause
+		says    []string
+		last    string
 	}{
 		"soft":            {bob(), false, nil, []string{"paused: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
 		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
 		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: nobody is elected, not even for a leader that dies"}, "hard pause by bob@host"},
-		"in place of one": {bob(), false, &cluster.Pause{Order: ann(1), Hard: true}, []string{
+		"in place of one": {bob(), false, &cluster.Pause{Request: ann(1), Hard: true}, []string{
 			"replaces the pause by ann@host: new kernel", "paused: policy moves nobody; a leader that dies is still replaced",
 		}, "pause by bob@host"},
 	} {
 		h := group(t).leads("a1")
-		h.orders().Pause, h.orders().Last = c.before, 3
-		given, err := h.gives(pause(c.order, c.hard))
-		if err != nil || !slices.Equal(given.Messages, c.says) || given.Control.LastOrder != c.last {
-			t.Errorf("%s: %v, %q, the last is %q", name, err, given.Messages, given.Control.LastOrder)
+		h.control().Pause, h.control().Last = c.before, 3
+		plan, err := h.gives(pause(c.options, c.hard))
+		if err != nil || !slices.Equal(plan.Messages, c.says) || plan.Control.LastRequest != c.last {
+			t.Errorf("%s: %v, %q, the last is %q", name, err, plan.Messages, plan.Control.LastRequest)
 		}
-		d := cluster.Duration(c.order.For)
-		want := &cluster.Pause{Order: cluster.Order{ID: 4, By: "bob@host", Reason: "test", For: d, Left: d, Time: wall}, Hard: c.hard}
-		if !reflect.DeepEqual(given.Control.Pause, want) {
-			t.Errorf("%s: gave %+v", name, given.Control.Pause)
+		d := cluster.Duration(c.options.For)
+		want := &cluster.Pause{Request: cluster.Request{ID: 4, By: "bob@host", Reason: "test", For: d, Remaining: d, Time: wall}, Hard: c.hard}
+		if !reflect.DeepEqual(plan.Control.Pause, want) {
+			t.Errorf("%s: gave %+v", name, plan.Control.Pause)
 		}
 		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
 		h.q.Snapshot.Current = cluster.Slot[cluster.Current]{}
-		if out := h.after(given); out.Led() == c.hard {
+		if out := h.after(plan); out.Led() == c.hard {
 			t.Errorf("%s: after the leader's death %q leads", name, out.Leader.ID)
 		}
 	}
@@ -48,12 +48,12 @@ func TestPause(t *testing.T) {
 func TestResume(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		h := group(t).leads("a1")
-		h.orders().Pause, h.orders().Last = &cluster.Pause{Order: ann(3), Hard: hard}, 3
-		given, err := h.gives(resume(bob()))
-		if err != nil || !slices.Equal(given.Messages, []string{"ended: the pause by ann@host: new kernel"}) || given.Control.Pause != nil || given.Control.LastOrder != "resume by bob@host" {
-			t.Errorf("%v, %+v", err, given)
+		h.control().Pause, h.control().Last = &cluster.Pause{Request: ann(3), Hard: hard}, 3
+		plan, err := h.gives(resume(bob()))
+		if err != nil || !slices.Equal(plan.Messages, []string{"ended: the pause by ann@host: new kernel"}) || plan.Control.Pause != nil || plan.Control.LastRequest != "resume by bob@host" {
+			t.Errorf("%v, %+v", err, plan)
 		}
-		if done, ok := given.Control.Ended(3); !ok || done.What != "pause" || done.Outcome != "ended by bob@host" || !done.Time.Equal(wall) {
+		if done, ok := plan.Control.Ended(3); !ok || done.What != "pause" || done.Outcome != "ended by bob@host" || !done.Time.Equal(wall) {
 			t.Errorf("ended as %+v", done)
 		}
 	}
@@ -74,12 +74,12 @@ func TestClearStrikes(t *testing.T) {
 	} {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Elected.Record.Exclusions = strikes
-		given, err := h.gives(clearStrikes(bob(), c.node))
-		if err != nil || !slices.Equal(given.Messages, c.says) || given.Control.LastOrder != c.last {
-			t.Fatalf("%s: %v, %q, the last is %q", name, err, given.Messages, given.Control.LastOrder)
+		plan, err := h.gives(clearStrikes(bob(), c.node))
+		if err != nil || !slices.Equal(plan.Messages, c.says) || plan.Control.LastRequest != c.last {
+			t.Fatalf("%s: %v, %q, the last is %q", name, err, plan.Messages, plan.Control.LastRequest)
 		}
-		f := given.Control.ClearedStrikes
-		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != given.ID || f[0].By != "bob@host" {
+		f := plan.Control.ClearedStrikes
+		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != plan.ID || f[0].By != "bob@host" {
 			t.Fatalf("%s: gave %+v", name, f)
 		}
 		for _, x := range strikes {
@@ -96,15 +96,15 @@ func TestClearStrikes(t *testing.T) {
 func TestANodeWithClearedStrikesMayLeadAgain(t *testing.T) {
 	h := group(t).leads("a1")
 	h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"}}
-	given, err := h.gives(clearStrikes(bob(), "a2"))
+	plan, err := h.gives(clearStrikes(bob(), "a2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.q.Change.Without = []string{"a1"}
-	if out := h.after(Given{Control: *h.orders()}); out.Leader.ID != "b1" {
+	if out := h.after(Plan{Control: *h.control()}); out.Leader.ID != "b1" {
 		t.Errorf("excluded, yet %q leads", out.Leader.ID)
 	}
-	if out := h.after(given); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
+	if out := h.after(plan); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
 		t.Errorf("cleared, yet %q leads: %+v", out.Leader.ID, out.Steps)
 	}
 }
@@ -117,10 +117,10 @@ func TestNumbersRise(t *testing.T) {
 		if i%2 == 1 {
 			give = resume(bob())
 		}
-		given, err := h.gives(give)
-		if err != nil || given.ID != int64(i+1) {
-			t.Fatalf("order %d is number %d: %v", i, given.ID, err)
+		plan, err := h.gives(give)
+		if err != nil || plan.ID != int64(i+1) {
+			t.Fatalf("request %d is number %d: %v", i, plan.ID, err)
 		}
-		h.q.Snapshot.Control = exists(given.Control)
+		h.q.Snapshot.Control = exists(plan.Control)
 	}
 }

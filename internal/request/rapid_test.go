@@ -47,48 +47,48 @@ func drawHouse(t *rapid.T) *house {
 			}
 		}
 	}
-	drawOrders(t, h.orders(), ids)
+	drawRequests(t, h.control(), ids)
 	return h
 }
 
-func drawOrder(t *rapid.T) cluster.Order {
+func drawRequest(t *rapid.T) cluster.Request {
 	lasts := cluster.Duration(rapid.SampledFrom([]time.Duration{0, 0, time.Minute, time.Hour}).Draw(t, "for"))
-	return cluster.Order{By: "ann@host", For: lasts, Time: wall}
+	return cluster.Request{By: "ann@host", For: lasts, Time: wall}
 }
 
-func drawOrders(t *rapid.T, c *cluster.Control, ids []string) {
+func drawRequests(t *rapid.T, c *cluster.Control, ids []string) {
 	if rapid.IntRange(0, 2).Draw(t, "pause") == 0 {
-		c.Pause = &cluster.Pause{Order: c.Next(drawOrder(t)), Hard: rapid.Bool().Draw(t, "hard")}
+		c.Pause = &cluster.Pause{Request: c.Next(drawRequest(t)), Hard: rapid.Bool().Draw(t, "hard")}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "move") == 0 {
-		c.Move = &cluster.Move{Order: c.Next(drawOrder(t)), Node: rapid.SampledFrom(ids).Draw(t, "before"), Force: rapid.Bool().Draw(t, "by force")}
+		c.Move = &cluster.Move{Request: c.Next(drawRequest(t)), Node: rapid.SampledFrom(ids).Draw(t, "before"), Force: rapid.Bool().Draw(t, "by force")}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "reelect") == 0 {
-		o := c.Next(drawOrder(t))
+		o := c.Next(drawRequest(t))
 		c.Reelect = &o
 	}
 	for _, id := range ids {
 		if rapid.IntRange(0, 4).Draw(t, "cordon") == 0 {
-			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(drawOrder(t)), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(drawRequest(t)), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
 		}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "cleared") == 0 {
-		c.ClearedStrikes = append(c.ClearedStrikes, cluster.ClearedStrikes{Order: c.Next(drawOrder(t)), Term: 7})
+		c.ClearedStrikes = append(c.ClearedStrikes, cluster.ClearedStrikes{Request: c.Next(drawRequest(t)), Term: 7})
 	}
 }
 
-func drawGiven(t *rapid.T) Order {
+func drawGiven(t *rapid.T) Options {
 	o := bob()
 	o.For = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "lasting")
 	o.Force = rapid.Bool().Draw(t, "force")
 	return o
 }
 
-// settles has the real elector decide until nothing moves, writing the orders it changes as well, and returns the leader.
-// It waits for who tries again after a strike, but not for the end of an order.
-func (h *house) settles(given Given) string {
+// settles has the real elector decide until nothing moves, writing the requests it changes as well, and returns the leader.
+// It waits for who tries again after a strike, but not for the end of a request.
+func (h *house) settles(plan Plan) string {
 	s := h.q.Snapshot
-	s.Control = exists(given.Control)
+	s.Control = exists(plan.Control)
 	e := elector.New(h.q.Options)
 	const limit = 50 * time.Second
 	var passed time.Duration
@@ -125,17 +125,17 @@ func TestAMoveThatIsGivenComesTrue(t *testing.T) {
 		if rapid.Bool().Draw(t, "to the site") {
 			node, site = "", m.Node.Record.Site
 		}
-		given, err := h.gives(move(drawGiven(t), node, site))
+		plan, err := h.gives(move(drawGiven(t), node, site))
 		if err != nil {
 			return
 		}
-		out := h.after(given)
-		if !out.Led() || !given.Control.Move.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
-			t.Fatalf("given to %s, but %q is foreseen to lead: %q", given.Control.Move.Target(), out.Leader.ID, given.Messages)
+		out := h.after(plan)
+		if !out.Led() || !plan.Control.Move.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
+			t.Fatalf("given to %s, but %q is foreseen to lead: %q", plan.Control.Move.Target(), out.Leader.ID, plan.Messages)
 		}
-		leader := h.settles(given)
-		if leader == "" || !given.Control.Move.Meets(leader, h.node(leader).Site) {
-			t.Fatalf("given to %s, but %q leads: %q", given.Control.Move.Target(), leader, given.Messages)
+		leader := h.settles(plan)
+		if leader == "" || !plan.Control.Move.Meets(leader, h.node(leader).Site) {
+			t.Fatalf("given to %s, but %q leads: %q", plan.Control.Move.Target(), leader, plan.Messages)
 		}
 	})
 }
@@ -148,15 +148,15 @@ func TestWhoStepsDownDoesNotLead(t *testing.T) {
 		if s.Current.Readable() {
 			old = s.Current.Record.Node
 		}
-		given, err := h.gives(stepDown(drawGiven(t)))
+		plan, err := h.gives(stepDown(drawGiven(t)))
 		if err != nil {
 			return
 		}
-		if out := h.after(given); !out.Led() || out.Leader.ID == old {
-			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, given.Messages)
+		if out := h.after(plan); !out.Led() || out.Leader.ID == old {
+			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, plan.Messages)
 		}
-		if leader := h.settles(given); leader == "" || leader == old {
-			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, given.Messages)
+		if leader := h.settles(plan); leader == "" || leader == old {
+			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, plan.Messages)
 		}
 	})
 }
@@ -167,12 +167,12 @@ func TestADrainedLeaderGoesUnlessForced(t *testing.T) {
 		m := rapid.SampledFrom(h.q.Snapshot.Members).Draw(t, "of")
 		o := drawGiven(t)
 		o.Force = false
-		given, err := h.gives(cordon(o, m.ID, "", true))
+		plan, err := h.gives(cordon(o, m.ID, "", true))
 		if err != nil {
 			return
 		}
-		if leader := h.settles(given); leader == m.ID {
-			t.Fatalf("drained, %s leads: %q", m.ID, given.Messages)
+		if leader := h.settles(plan); leader == m.ID {
+			t.Fatalf("drained, %s leads: %q", m.ID, plan.Messages)
 		}
 	})
 }

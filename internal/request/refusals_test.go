@@ -10,13 +10,13 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-type command = func(whatif.Question) (Given, error)
+type command = func(whatif.Question) (Plan, error)
 
-func TestOrdersThatAreRefused(t *testing.T) {
+func TestRequestsThatAreRefused(t *testing.T) {
 	led := func(t *testing.T) *house { return group(t).leads("a1") }
 	hard := func(t *testing.T) *house {
 		h := led(t)
-		h.orders().Pause = &cluster.Pause{Order: ann(1), Hard: true}
+		h.control().Pause = &cluster.Pause{Request: ann(1), Hard: true}
 		return h
 	}
 	alone := func(t *testing.T) *house {
@@ -76,34 +76,34 @@ func commands() map[string]command {
 	}
 }
 
-func TestOrdersThatCannotBeReadAreNotReplaced(t *testing.T) {
+func TestRequestsThatCannotBeReadAreNotReplaced(t *testing.T) {
 	for name, give := range commands() {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9}`), cluster.Stat{}, true)
 		_, err := h.gives(give)
-		if err == nil || !errors.Is(err, h.q.Snapshot.Control.Err) || !strings.Contains(err.Error(), "the orders cannot be changed: znode /c/control has format version 9") {
+		if err == nil || !errors.Is(err, h.q.Snapshot.Control.Err) || !strings.Contains(err.Error(), "the requests cannot be changed: znode /c/control has format version 9") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestWhatANewerVersionWroteIntoTheOrdersIsKept(t *testing.T) {
+func TestWhatANewerVersionWroteIntoTheRequestsIsKept(t *testing.T) {
 	for name, give := range commands() {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":1,"last":7,"color":"red","pause":{"id":1,"by":"x"},"cordons":[{"id":2,"by":"x","node":"b2"}]}`), cluster.Stat{}, true)
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
-		given, err := h.gives(give)
-		if err != nil || string(given.Control.Unknown["color"]) != `"red"` {
-			t.Errorf("%s: %v, %+v", name, err, given.Control.Header)
+		plan, err := h.gives(give)
+		if err != nil || string(plan.Control.Unknown["color"]) != `"red"` {
+			t.Errorf("%s: %v, %+v", name, err, plan.Control.Header)
 		}
 	}
 }
 
-// A forged number is the last that there is: then no order is made out, lest the next number be none.
-func TestOrdersEndWithTheirNumbers(t *testing.T) {
+// A forged number is the last that there is: then no request is made, lest the next number be none.
+func TestRequestsEndWithTheirNumbers(t *testing.T) {
 	for name, give := range commands() {
 		h := group(t).leads("a1")
-		h.q.Snapshot.Control = exists(cluster.Control{Last: cluster.MaxOrder, Pause: &cluster.Pause{Order: ann(1)}, Cordons: []cluster.Cordon{{Order: ann(2), Node: "b2"}}})
+		h.q.Snapshot.Control = exists(cluster.Control{Last: cluster.MaxRequest, Pause: &cluster.Pause{Request: ann(1)}, Cordons: []cluster.Cordon{{Request: ann(2), Node: "b2"}}})
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
 		if _, err := h.gives(give); err == nil || !strings.Contains(err.Error(), "'zkelectd repair control' empties") {
 			t.Errorf("%s: %v", name, err)
@@ -114,9 +114,9 @@ func TestOrdersEndWithTheirNumbers(t *testing.T) {
 func TestThereIsAnEndToCordons(t *testing.T) {
 	full := func() *house {
 		h := group(t).leads("a1")
-		c := h.orders()
+		c := h.control()
 		for !c.Full() {
-			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(ann(0)), Node: fmt.Sprintf("gone%d", len(c.Cordons))})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(ann(0)), Node: fmt.Sprintf("gone%d", len(c.Cordons))})
 		}
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
 		return h
@@ -129,10 +129,10 @@ func TestThereIsAnEndToCordons(t *testing.T) {
 		}
 	}
 	h := full()
-	h.orders().Cordons[17].Node = "a2"
-	given, err := h.gives(cordon(bob(), "a2", "", true))
-	if err != nil || len(given.Control.Cordons) != len(h.orders().Cordons) {
-		t.Errorf("in place of another one: %v, %d cordons", err, len(given.Control.Cordons))
+	h.control().Cordons[17].Node = "a2"
+	plan, err := h.gives(cordon(bob(), "a2", "", true))
+	if err != nil || len(plan.Control.Cordons) != len(h.control().Cordons) {
+		t.Errorf("in place of another one: %v, %d cordons", err, len(plan.Control.Cordons))
 	}
 	for name, give := range map[string]command{"move": move(bob(), "a2", ""), "uncordon": uncordon(bob(), "gone3", "", false), "pause": pause(bob(), true), "reelect": reelect(bob())} {
 		if _, err := full().gives(give); err != nil {

@@ -69,20 +69,20 @@ type Request struct {
 	Node, Site string
 	All        bool
 	// Hard is of a pause.
-	Hard  bool
-	Order Order
+	Hard    bool
+	Options Options
 }
 
 // Check finds what is wrong with the request itself, whatever the group is like.
 func (r Request) Check() error {
-	if len(r.Order.Reason) > MaxReason {
-		return fmt.Errorf("the reason has %d bytes: at most %d", len(r.Order.Reason), MaxReason)
+	if len(r.Options.Reason) > MaxReason {
+		return fmt.Errorf("the reason has %d bytes: at most %d", len(r.Options.Reason), MaxReason)
 	}
-	if r.Order.For < 0 {
-		return errors.New("an order cannot hold for less than no time")
+	if r.Options.For < 0 {
+		return errors.New("a request cannot hold for less than no time")
 	}
-	if r.Order.For > cluster.MaxOrderTime {
-		return fmt.Errorf("an order cannot hold for longer than %s", cluster.MaxOrderTime)
+	if r.Options.For > cluster.MaxRequestTime {
+		return fmt.Errorf("a request cannot hold for longer than %s", cluster.MaxRequestTime)
 	}
 	if r.Node != "" && r.Site != "" {
 		return errNamed
@@ -110,20 +110,20 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Give makes the order out. The error is a *[RefusedError].
-func (r Request) Give(q whatif.Question) (Given, error) {
-	given, err := r.give(q)
+// Plan makes the request out. The error is a *[RefusedError].
+func (r Request) Plan(q whatif.Question) (Plan, error) {
+	plan, err := r.plan(q)
 	if err != nil {
-		return Given{}, &RefusedError{err}
+		return Plan{}, &RefusedError{err}
 	}
-	return given, nil
+	return plan, nil
 }
 
-func (r Request) give(q whatif.Question) (Given, error) {
+func (r Request) plan(q whatif.Question) (Plan, error) {
 	if err := r.Check(); err != nil {
-		return Given{}, err
+		return Plan{}, err
 	}
-	switch o := r.Order; r.Kind {
+	switch o := r.Options; r.Kind {
 	case KindMove:
 		return Move(q, o, r.Node, r.Site)
 	case KindStepDown:
@@ -141,8 +141,8 @@ func (r Request) give(q whatif.Question) (Given, error) {
 	case KindClearStrikes:
 		return ClearStrikes(q, o, r.Node)
 	}
-	return Given{}, fmt.Errorf("there is no order %q", r.Kind)
+	return Plan{}, fmt.Errorf("there is no request %q", r.Kind)
 }
 
-// maxControl bounds what orders may make of the record, which an elector still adds to; readers refuse more than MaxRecord.
+// maxControl bounds what requests may make of the record, which an elector still adds to; readers refuse more than MaxRecord.
 const maxControl = cluster.MaxRecord * 3 / 4

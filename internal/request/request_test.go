@@ -24,9 +24,9 @@ func TestSlipsOfRequests(t *testing.T) {
 		{Request{Kind: KindUncordon, Node: "a1", Site: "dc1"}, node},
 		{Request{Kind: KindClearStrikes}, "name a node or all, one of them"},
 		{Request{Kind: KindClearStrikes, Node: "a1", All: true}, "name a node or all, one of them"},
-		{Request{Kind: KindPause, Order: Order{For: -time.Second}}, "less than no time"},
-		{Request{Kind: KindReelect, Order: Order{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
-		{Request{Kind: KindReelect, Order: Order{Reason: strings.Repeat("x", MaxReason)}}, ""},
+		{Request{Kind: KindPause, Options: Options{For: -time.Second}}, "less than no time"},
+		{Request{Kind: KindReelect, Options: Options{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
+		{Request{Kind: KindReelect, Options: Options{Reason: strings.Repeat("x", MaxReason)}}, ""},
 		{Request{Kind: KindMove, Node: "a1"}, ""},
 		{Request{Kind: KindUncordon, All: true}, ""},
 		{Request{Kind: KindClearStrikes, Node: "a1"}, ""},
@@ -43,14 +43,14 @@ func TestRequests(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindReelect: "a1 (dc1) is the best and stays",
 		KindCordon: "b1 is not chosen any more", KindDrain: "b1 is not chosen any more; nobody there leads", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `there is no order "dance"`,
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `there is no request "dance"`,
 	} {
-		r := Request{Kind: kind, Order: bob()}
+		r := Request{Kind: kind, Options: bob()}
 		if kind.Takes(FieldNode) {
 			r.Node = "b1"
 		}
-		given, err := r.Give(group(t).leads("a1").q)
-		said := strings.Join(given.Messages, "; ")
+		plan, err := r.Plan(group(t).leads("a1").q)
+		said := strings.Join(plan.Messages, "; ")
 		var refused *RefusedError
 		if err != nil {
 			said = err.Error()
@@ -67,18 +67,18 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestAnOrderHoldsForABoundedTime(t *testing.T) {
-	r := Request{Kind: KindPause, Order: Order{For: cluster.MaxOrderTime}}
+func TestARequestHoldsForABoundedTime(t *testing.T) {
+	r := Request{Kind: KindPause, Options: Options{For: cluster.MaxRequestTime}}
 	if err := r.Check(); err != nil {
 		t.Error(err)
 	}
-	if r.Order.For++; r.Check() == nil {
+	if r.Options.For++; r.Check() == nil {
 		t.Error("one that lasts longer is taken")
 	}
 }
 
-// However many orders with however long reasons there are, daemons can read them, and they can be lifted.
-func TestOrdersDoNotOutgrowTheirRecord(t *testing.T) {
+// However many requests with however long reasons there are, daemons can read them, and they can be lifted.
+func TestRequestsDoNotOutgrowTheirRecord(t *testing.T) {
 	h := group(t).leads("a1")
 	by := bob()
 	by.Reason = strings.Repeat("\x01", MaxReason) // six bytes each as JSON
@@ -87,21 +87,21 @@ func TestOrdersDoNotOutgrowTheirRecord(t *testing.T) {
 	}
 	refused := ""
 	for i := 0; i < 200 && refused == ""; i++ {
-		given, err := Request{Kind: KindCordon, Node: fmt.Sprint("x", i), Order: by}.Give(h.q)
+		plan, err := Request{Kind: KindCordon, Node: fmt.Sprint("x", i), Options: by}.Plan(h.q)
 		if err != nil {
 			refused = err.Error()
 			break
 		}
-		h.q.Snapshot.Control = exists(given.Control)
+		h.q.Snapshot.Control = exists(plan.Control)
 	}
-	if !strings.Contains(refused, "there are too many orders with long reasons") {
+	if !strings.Contains(refused, "there are too many requests with long reasons") {
 		t.Errorf("%q", refused)
 	}
 	if n := len(cluster.Encode(&h.q.Snapshot.Control.Record)); n > cluster.MaxRecord {
 		t.Errorf("%d bytes", n)
 	}
-	given, err := Request{Kind: KindUncordon, All: true, Order: by}.Give(h.q)
-	if n := len(cluster.Encode(&given.Control)); err != nil || n > cluster.MaxRecord {
+	plan, err := Request{Kind: KindUncordon, All: true, Options: by}.Plan(h.q)
+	if n := len(cluster.Encode(&plan.Control)); err != nil || n > cluster.MaxRecord {
 		t.Errorf("%v, %d bytes", err, n)
 	}
 }

@@ -100,24 +100,24 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == forgetful {
 		s.Elected.Record.Exclusions = l.elector.kept
 	}
-	orders := s.Control.Record.Clone()
+	requests := s.Control.Record.Clone()
 	switch b.name {
 	case pauseSoft:
-		if orders.Pause != nil {
-			orders.Pause.Hard = false
+		if requests.Pause != nil {
+			requests.Pause.Hard = false
 		}
 	case pauseNot:
-		orders.Pause = nil
+		requests.Pause = nil
 	case noCordon:
-		orders.Cordons = nil
+		requests.Cordons = nil
 	case noMove:
-		orders.Move = nil
+		requests.Move = nil
 	case noElection:
-		orders.Reelect = nil
+		requests.Reelect = nil
 	default:
 		return s
 	}
-	s.Control.Record = orders
+	s.Control.Record = requests
 	return s
 }
 

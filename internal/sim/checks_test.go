@@ -35,7 +35,7 @@ type checker struct {
 	paused        time.Duration            // since when policy moves nobody; never if negative
 	hard          time.Duration            // since when nobody is to be elected; never if negative
 	pardons       map[string]int64
-	held          map[int64]bool // the elections that were asked for, by the number of the order
+	held          map[int64]bool // the elections that were asked for, by the number of the request
 }
 
 // decision tells apart what two electors decide for one term. One of them decides once for each.
@@ -185,7 +185,7 @@ func (c *checker) changed() {
 	case c.free < 0 || c.term != elected.Record.Term:
 		c.free = c.w.now
 	}
-	c.ordered()
+	c.requested()
 	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
 }
 

@@ -9,15 +9,15 @@ import (
 
 // faultKind is something that goes wrong at a host, or everywhere.
 type faultKind struct {
-	name     string
-	meddling bool // an operator's doing
-	intruder bool // only promised to be survived where nobody takes the end of a session for the end of the work
-	uniform  bool // only promised to be survived where all session timeouts are alike
-	order    bool // given to the group by its commands, or so it seems
-	do       func(w *world, h *host)
+	name       string
+	meddling   bool // an operator's doing
+	intruder   bool // only promised to be survived where nobody takes the end of a session for the end of the work
+	uniform    bool // only promised to be survived where all session timeouts are alike
+	byOperator bool // given to the group by its commands, or so it seems
+	do         func(w *world, h *host)
 }
 
-var faultKinds = slices.Concat(coreFaults, vitalsFaults, orderFaults, starvation, losses, forgeries)
+var faultKinds = slices.Concat(coreFaults, vitalsFaults, requestFaults, starvation, losses, forgeries)
 
 var coreFaults = []faultKind{
 	{name: "connection reset", do: func(_ *world, h *host) { h.reset() }},
@@ -98,7 +98,7 @@ func (w *world) heal() {
 			h.resume()
 		}
 	}
-	w.settleOrders()
+	w.settleRequests()
 	if t.clings && (!t.stuck || t.hosts > 2) { // somebody must be well
 		w.cling()
 	}

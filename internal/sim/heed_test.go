@@ -20,7 +20,7 @@ func (c *checker) heeded(rec cluster.Elected) {
 		w.fail("pause: term %d is decided (%s) under a hard pause", rec.Term, rec.Reason)
 	}
 	if rec.Cause == cluster.CauseReelect {
-		c.held[rec.Order] = true
+		c.held[rec.Request] = true
 	}
 	last := c.circumstances
 	if c.circumstances = rec.Circumstances; rec.Cause != cluster.CausePreempt {
@@ -71,7 +71,7 @@ func (c *checker) registers(in cluster.Incarnation) {
 	delete(c.founded, in.Name)
 }
 
-// known tells that whoever is elector has heard of an order that was given at a time: nothing older is under way.
+// known tells that whoever is elector has heard of a request that was given at a time: nothing older is under way.
 func (c *checker) known(since time.Duration) bool {
 	return c.w.calm && c.w.now-max(since, c.w.traits.busy) > c.w.hearing()
 }
@@ -85,7 +85,7 @@ func (w *world) hearing() time.Duration {
 }
 
 // ordered takes in what operators have asked for.
-func (c *checker) ordered() {
+func (c *checker) requested() {
 	slot := c.readControl()
 	if slot.Stat.Modified == c.control && slot.Exists {
 		return
@@ -93,7 +93,7 @@ func (c *checker) ordered() {
 	c.control = slot.Stat.Modified
 	for _, d := range slot.Record.Done {
 		if d.What == "election" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
-			c.w.fail("L4: the election of order %d is said to be over (%s) and was never held", d.ID, d.Outcome)
+			c.w.fail("L4: the election of request %d is said to be over (%s) and was never held", d.ID, d.Outcome)
 		}
 	}
 	pause := slot.Record.Pause

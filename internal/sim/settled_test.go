@@ -95,11 +95,11 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 		return "L1: not everybody is back"
 	}
 	control := w.check.readControl()
-	orders := control.Record
-	if orders.Pause != nil && orders.Pause.Hard {
+	requests := control.Record
+	if requests.Pause != nil && requests.Pause.Hard {
 		return ""
 	}
-	in.Cordons, in.Move = orders.Cordons, orders.Move
+	in.Cordons, in.Move = requests.Cordons, requests.Move
 	in.Circumstances = elected.Record.Circumstances
 	why := w.lacks(compiled, in, elected, control)
 	if why != "" && !w.leadable(compiled, in, elected.Record) {
@@ -110,7 +110,7 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 
 // lacks says what is missing where there is a member that can lead.
 func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.Slot[cluster.Elected], control cluster.Slot[cluster.Control]) string {
-	rec, orders := elected.Record, control.Record
+	rec, requests := elected.Record, control.Record
 	fence, current := w.check.readFence(), w.check.readCurrent()
 	switch {
 	case !elected.Readable():
@@ -119,7 +119,7 @@ func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.
 		return "L1: " + rec.Node + " is elected and does not lead"
 	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
 		return "L1: the work of the leader is not there"
-	case orders.Reelect != nil:
+	case requests.Reelect != nil:
 		return "L4: the election that was asked for is not over"
 	}
 	in.Incumbent, in.Excluded = rec.Incarnation, make(map[string]string)
@@ -130,24 +130,24 @@ func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.
 	}
 	r := compiled.Rank(in)
 	best, ok := r.Best()
-	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, orders, control.Err != nil || w.unreadablePolicy()) {
+	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, requests, control.Err != nil || w.unreadablePolicy()) {
 		return ""
 	}
 	return "L4: " + rec.Node + " leads, the best is " + best.ID
 }
 
 // stays tells that something keeps the leader although there is a better one.
-func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, orders cluster.Control, damaged bool) bool {
+func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, requests cluster.Control, damaged bool) bool {
 	r, rules := p.Rank(in), p.Rules
 	best, _ := r.Best()
-	paused := orders.Pause != nil || damaged
+	paused := requests.Pause != nil || damaged
 	if entry, _ := r.Find(rec.Incarnation); !entry.Allowed() {
 		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
 			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter
 		})
 		return (paused && !asked) || w.again(p, in, rec)
 	}
-	if m := orders.Move; m != nil && m.Meets(best.ID, best.Node.Record.Site) && !m.Meets(rec.Node, rec.Site) {
+	if m := requests.Move; m != nil && m.Meets(best.ID, best.Node.Record.Site) && !m.Meets(rec.Node, rec.Site) {
 		return false
 	}
 	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions && rules.PreemptionWindow >= cluster.Duration(time.Hour)

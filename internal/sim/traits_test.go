@@ -89,7 +89,7 @@ func drawTraits(rng *rand.Rand) traits {
 		}
 	}
 	drawTrust(rng, &t)
-	ordered := rng.Float64() < 0.5
+	requested := rng.Float64() < 0.5
 	same := all[rng.IntN(len(all))]
 	alike := rng.Float64() < 0.5
 	for i := range t.hosts {
@@ -106,7 +106,7 @@ func drawTraits(rng *rand.Rand) traits {
 	// Some worlds are about little but an operator's doing, with whoever works hit at the worst moment.
 	focused := rng.Float64() < 0.25
 	if focused {
-		ordered = ordered && rng.Float64() < 0.2
+		requested = requested && rng.Float64() < 0.2
 		t.ambush, t.slowKill = 1, 1
 		if rng.Float64() < 0.5 { // and a group that reacts at once
 			t.turn, t.slow, t.lateWatch, t.lostWatch, t.losing = time.Millisecond, 0, 0, 0, false
@@ -123,7 +123,7 @@ func drawTraits(rng *rand.Rand) traits {
 		if focused && !k.meddling && rng.Float64() < 0.8 {
 			x = 0
 		}
-		if k.order && !ordered {
+		if k.byOperator && !requested {
 			x = 0
 		}
 		if k.meddling && rng.Float64() < 0.4 {

@@ -85,7 +85,7 @@ var vitalsFaults = []faultKind{
 		h.publish()
 	}},
 	{name: "policy changed", do: func(w *world, _ *host) { w.publishPolicy(one(w.rng, w.traits.rules)) }},
-	{name: "policy of a newer version", order: true, do: func(w *world, _ *host) {
+	{name: "policy of a newer version", byOperator: true, do: func(w *world, _ *host) {
 		if w.chance(0.3) {
 			w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: fmt.Appendf(nil, `{"v":9,"revision":%d}`, w.revision)})
 		}

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// What is foretold of a loss is what then happens: for 500 random groups, policies and orders.
+// What is foretold of a loss is what then happens: for 500 random groups, policies and requests.
 func TestForecastsComeTrue(t *testing.T) {
 	for range 5 {
 		rapid.Check(t, func(t *rapid.T) {
@@ -55,16 +55,16 @@ func (w *world) peaceful() {
 		t.latency[i] = min(t.latency[i], 10*time.Millisecond)
 	}
 	for i, k := range faultKinds {
-		if !k.order && !strings.HasSuffix(k.name, "changed") {
+		if !k.byOperator && !strings.HasSuffix(k.name, "changed") {
 			t.weights[i] = 0
 		}
 		t.total += t.weights[i]
 	}
 }
 
-// timeless has no order end by itself: when that is seen is the elector's own.
+// timeless has no request end by itself: when that is seen is the elector's own.
 func (w *world) timeless() {
-	w.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Order) { o.For, o.Left = 0, 0 }) })
+	w.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }) })
 }
 
 // rest waits until nothing has been decided for longer than failback and damping may take.

@@ -37,10 +37,10 @@ func FuzzTable(f *testing.F) {
 			Members: []cluster.Member{{Incarnation: cluster.Incarnation{Name: id + "-n_0000000001", ID: id, Seq: 1}, Node: cluster.Slot[cluster.Node]{
 				Exists: true, Stat: readable, Record: cluster.Node{ID: id, Site: site, Host: words, Unhealthy: words, Ineligible: words, Refused: words, PolicyDigest: words}}}},
 			Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: id, Site: site, Incarnation: id + "-n_0000000001",
-				Cause: cluster.Cause(words), Reason: words, OrderBy: words, By: words, Ranking: []cluster.Verdict{{Node: id, Site: site, Why: words}},
+				Cause: cluster.Cause(words), Reason: words, RequestedBy: words, By: words, Ranking: []cluster.Verdict{{Node: id, Site: site, Why: words}},
 				Exclusions: []cluster.Exclusion{{Node: words, Reason: words, For: 1}}}},
-			Control: cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Order: cluster.Order{By: words, Reason: words}},
-				Cordons: []cluster.Cordon{{Node: id, Order: cluster.Order{By: words}}, {Site: site, Order: cluster.Order{Reason: words}}}}},
+			Control: cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: words, Reason: words}},
+				Cordons: []cluster.Cordon{{Node: id, Request: cluster.Request{By: words}}, {Site: site, Request: cluster.Request{Reason: words}}}}},
 			Current: cluster.Slot[cluster.Current]{Exists: true, Stat: readable, Record: cluster.Current{Term: 7, Node: id, Site: site, State: cluster.CurrentReady}},
 			Policy:  cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{By: words, Rules: cluster.Rules{Type: words}}},
 		}

@@ -47,7 +47,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	slices.SortStableFunc(g.Members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Node, b.Node))
 	})
-	g.Orders = orders(s)
+	g.Requests = requests(s)
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
 	g.describeRefusedReloads(s)

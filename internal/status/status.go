@@ -48,8 +48,8 @@ type Group struct {
 	Elector string   `json:"elector,omitempty"`
 	Policy  string   `json:"policy,omitempty"`
 	Members []Member `json:"members"`
-	// Orders are the operators' requests in force: pause, move, cordons, a reelection.
-	Orders []Order `json:"orders,omitempty"`
+	// Requests are the operators' requests in force: pause, move, cordons, a reelection.
+	Requests []Request `json:"requests,omitempty"`
 	// Exclusions lists strikes, in force or served.
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
 	// OpenTree reports whether anyone who can reach ZooKeeper can change the group's znodes, as a member last found.
@@ -81,8 +81,8 @@ type Member struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Order is an operator's request in force.
-type Order struct {
+// Request is an operator's request in force.
+type Request struct {
 	ID int64 `json:"id"`
 	// Kind is pause, hard-pause, move, cordon, drain, step-down or reelect; Target is the node or site.
 	Kind   string    `json:"kind"`

@@ -148,7 +148,7 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		"damaged":    func(s *cluster.Snapshot) { s.Members[0].Node.Err = errors.New("znode /c/nodes/b is empty") },
 		"superseded": func(s *cluster.Snapshot) { s.Members[0].Superseded = true },
 		"cordoned": func(s *cluster.Snapshot) {
-			s.Control.Record.Cordons = []cluster.Cordon{{Order: order(1, time.Now(), 0, 0), Node: "b"}}
+			s.Control.Record.Cordons = []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Node: "b"}}
 		},
 	} {
 		s := ready(snapshot())

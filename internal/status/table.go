@@ -49,8 +49,8 @@ func (g Group) writeSummary(b *strings.Builder) {
 	if g.OpenTree {
 		fmt.Fprintln(b, "Open     anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md")
 	}
-	for _, o := range g.Orders {
-		fmt.Fprintf(b, "%-8s %s\n", "Order", Plain(o.String()))
+	for _, o := range g.Requests {
+		fmt.Fprintf(b, "%-8s %s\n", "Request", Plain(o.String()))
 	}
 	for _, x := range g.Exclusions {
 		if !x.Served {

@@ -182,12 +182,12 @@ func TestReasonsOfFailure(t *testing.T) {
 			s.now = s.m.Deadline()
 			s.on(Tick{}, "KillTask")
 		}, "the lease ended: ZooKeeper did not renew it in time"},
-		{"an order", func(s *script) { s.lead(); s.on(Quit{Reason: "asked to"}, "StopTask") }, "asked to"},
+		{"a request", func(s *script) { s.lead(); s.on(Quit{Reason: "asked to"}, "StopTask") }, "asked to"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)
 			c.fail(s)
-			if f := s.wound(); f.Reason != c.reason || f.Requested != (c.name == "an order") {
+			if f := s.wound(); f.Reason != c.reason || f.Requested != (c.name == "a request") {
 				t.Errorf("left behind: %+v, want %q", f, c.reason)
 			}
 		})

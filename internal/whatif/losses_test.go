@@ -85,15 +85,15 @@ func drawSnapshot(t *rapid.T) cluster.Snapshot {
 	return s
 }
 
-// drawControl gives orders without an end: a forecast does not foresee one.
+// drawControl submits requests without an end: a forecast does not foresee one.
 func drawControl(t *rapid.T, ids []string) cluster.Control {
 	var c cluster.Control
-	by := cluster.Order{By: "ann@host"}
+	by := cluster.Request{By: "ann@host"}
 	if rapid.IntRange(0, 3).Draw(t, "pause") == 0 {
-		c.Pause = &cluster.Pause{Order: c.Next(by), Hard: rapid.Bool().Draw(t, "hard")}
+		c.Pause = &cluster.Pause{Request: c.Next(by), Hard: rapid.Bool().Draw(t, "hard")}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "move") == 0 {
-		c.Move = &cluster.Move{Order: c.Next(by), Node: rapid.SampledFrom(ids).Draw(t, "target"), Force: rapid.Bool().Draw(t, "force")}
+		c.Move = &cluster.Move{Request: c.Next(by), Node: rapid.SampledFrom(ids).Draw(t, "target"), Force: rapid.Bool().Draw(t, "force")}
 	}
 	if rapid.IntRange(0, 4).Draw(t, "reelect") == 0 {
 		o := c.Next(by)
@@ -101,7 +101,7 @@ func drawControl(t *rapid.T, ids []string) cluster.Control {
 	}
 	for _, id := range ids {
 		if rapid.IntRange(0, 4).Draw(t, "cordon") == 0 {
-			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(by), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(by), Node: id, Drain: rapid.Bool().Draw(t, "drain")})
 		}
 	}
 	return c

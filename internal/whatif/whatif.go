@@ -110,7 +110,7 @@ func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	})
 	control := s.Control.Record.Clone()
 	for i, id := range slices.Concat(c.Cordon, c.Drain) {
-		control.Cordons = append(control.Cordons, cluster.Cordon{Order: control.Next(hypothesis), Node: id, Drain: i >= len(c.Cordon)})
+		control.Cordons = append(control.Cordons, cluster.Cordon{Request: control.Next(hypothesis), Node: id, Drain: i >= len(c.Cordon)})
 	}
 	if len(control.Cordons) > 0 && s.Control.Err == nil {
 		s.Control.Exists, s.Control.Record = true, control
@@ -118,7 +118,7 @@ func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	return s
 }
 
-var hypothesis = cluster.Order{By: "whatif"}
+var hypothesis = cluster.Request{By: "whatif"}
 
 // carriedOut is the group once the elected member leads.
 func carriedOut(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {

@@ -80,7 +80,7 @@ func TestAHardPauseKeepsADeadLeadersPlaceEmpty(t *testing.T) {
 		leader string
 	}{"hard": {true, ""}, "soft": {false, "a2"}} {
 		s := led(four(), "a1")
-		s.Control = exists(cluster.Control{Last: 1, Pause: &cluster.Pause{Order: cluster.Order{ID: 1, By: "ann@host"}, Hard: c.hard}})
+		s.Control = exists(cluster.Control{Last: 1, Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann@host"}, Hard: c.hard}})
 		q := question(t, s, cluster.Rules{Sites: map[string]int{"dc2": 5}})
 		if out := foresee(t, q); out.Leader.ID != "a1" {
 			t.Errorf("%s: policy moves it to %q", name, out.Leader.ID)
@@ -128,13 +128,13 @@ func TestAnExcludedNodeIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAForecastDoesNotWaitForTheEndOfOrders(t *testing.T) {
+func TestAForecastDoesNotWaitForTheEndOfRequests(t *testing.T) {
 	for name, strikes := range map[string]int{"cordoned": 0, "cordoned and excluded": 4} {
 		s := led(four(), "a1")
 		var c cluster.Control
 		for _, m := range s.Members {
 			lasts := cluster.Duration(10 * time.Minute)
-			c.Cordons = append(c.Cordons, cluster.Cordon{Order: c.Next(cluster.Order{By: "ann@host", For: lasts}), Node: m.ID})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(cluster.Request{By: "ann@host", For: lasts}), Node: m.ID})
 			if strikes > 0 {
 				s.Elected.Record.Exclusions = append(s.Elected.Record.Exclusions, cluster.Exclusion{Node: m.ID, Strikes: strikes, For: cluster.Duration(time.Hour), Term: 5})
 			}
@@ -149,12 +149,12 @@ func TestAForecastDoesNotWaitForTheEndOfOrders(t *testing.T) {
 }
 
 // A move ends when its target may not lead, and what it has kept from happening happens then.
-func TestAForecastEndsOrdersAsTheElectorDoes(t *testing.T) {
+func TestAForecastEndsRequestsAsTheElectorDoes(t *testing.T) {
 	s := led(four(), "a1")
 	s.Members[0].Node.Record.Unhealthy = "no disk"
 	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a1", Strikes: 1, For: cluster.Duration(time.Hour), Term: 5}}
-	by := cluster.Order{By: "ann@host"}
-	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Order: by}, Move: &cluster.Move{Order: by, Node: "a1", Force: true}})
+	by := cluster.Request{By: "ann@host"}
+	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Request: by}, Move: &cluster.Move{Request: by, Node: "a1", Force: true}})
 	if out := foresee(t, question(t, s)); out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseUnhealthy}) {
 		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
 	}
@@ -224,7 +224,7 @@ func TestUnreadableRecordsAreForeseen(t *testing.T) {
 	q := question(t, s)
 	q.Change.Cordon = []string{"a1"}
 	if out := foresee(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Holding, "znode /c/x is empty") {
-		t.Errorf("orders that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Holding)
+		t.Errorf("requests that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Holding)
 	}
 	s = led(four(), "a2")
 	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}

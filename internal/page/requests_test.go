@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/request"
 )
 
-// The page's orders are those that the daemon takes, within its limits.
-func TestOrdersAreTheDaemons(t *testing.T) {
-	text := get(Handlers()["/orders.js"], "").Body.String()
+// The page's requests are those that the daemon takes, within its limits.
+func TestRequestsAreTheDaemons(t *testing.T) {
+	text := get(Handlers()["/requests.js"], "").Body.String()
 	var kinds []request.Kind
 	for _, found := range regexp.MustCompile(`(?m)^  '([a-z-]+)': \{ name: `).FindAllStringSubmatch(text, -1) {
 		kinds = append(kinds, request.Kind(found[1]))

@@ -16,44 +16,44 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-var pausing = request.Request{Kind: request.KindPause, Order: request.Order{By: "ann"}}
+var pausing = request.Request{Kind: request.KindPause, Options: request.Options{By: "ann"}}
 
-func TestOrdersAreGivenOnTheDaemonsSession(t *testing.T) {
+func TestRequestsAreWrittenOnTheDaemonsSession(t *testing.T) {
 	root := fresh()
 	a, _ := run(t, root, "a")
 	until(t, a, "a leads", status.Daemon.Leads)
 	var refused *request.RefusedError
-	if _, err := a.Order(t.Context(), request.Request{Kind: request.KindResume}); !errors.As(err, &refused) || err.Error() != "the group is not paused" {
+	if _, err := a.Submit(t.Context(), request.Request{Kind: request.KindResume}); !errors.As(err, &refused) || err.Error() != "the group is not paused" {
 		t.Errorf("%v", err)
 	}
-	given, err := a.Order(t.Context(), pausing)
-	if err != nil || given.ID != 1 || len(given.Messages) != 1 {
-		t.Errorf("%+v %v", given, err)
+	plan, err := a.Submit(t.Context(), pausing)
+	if err != nil || plan.ID != 1 || len(plan.Messages) != 1 {
+		t.Errorf("%+v %v", plan, err)
 	}
 	until(t, a, "it is seen", func(v status.Daemon) bool { return v.Paused })
-	if _, err := a.Order(t.Context(), request.Request{Kind: request.KindMove}); err == nil || errors.As(err, &refused) {
+	if _, err := a.Submit(t.Context(), request.Request{Kind: request.KindMove}); err == nil || errors.As(err, &refused) {
 		t.Errorf("a slip: %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.Order(gone, request.Request{Kind: request.KindResume}); err == nil {
-		t.Error("an order of somebody who has gone is given")
+	if _, err := a.Submit(gone, request.Request{Kind: request.KindResume}); err == nil {
+		t.Error("a request of somebody who has gone is given")
 	}
 }
 
 // Many at once are given one after another, none twice and none under another's number.
-func TestOrdersStandInLine(t *testing.T) {
+func TestRequestsStandInLine(t *testing.T) {
 	a, _ := run(t, fresh(), "a")
 	until(t, a, "a leads", status.Daemon.Leads)
 	var all sync.WaitGroup
 	numbers := make(chan int64, 8)
 	for range cap(numbers) {
 		all.Go(func() {
-			given, err := a.Order(t.Context(), pausing)
+			plan, err := a.Submit(t.Context(), pausing)
 			if err != nil {
 				t.Error(err)
 			}
-			numbers <- given.ID
+			numbers <- plan.ID
 		})
 	}
 	all.Wait()
@@ -61,25 +61,25 @@ func TestOrdersStandInLine(t *testing.T) {
 	seen := make(map[int64]bool)
 	for n := range numbers {
 		if n < 1 || n > 8 || seen[n] {
-			t.Errorf("order %d", n)
+			t.Errorf("request %d", n)
 		}
 		seen[n] = true
 	}
 }
 
-func TestWithoutASessionNoOrderIsGiven(t *testing.T) {
+func TestWithoutASessionNoRequestIsAccepted(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	if _, err := d.Order(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
+	if _, err := d.Submit(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
 		t.Errorf("%v", err)
 	}
 }
 
-// A server that says nothing any more keeps who gives an order waiting, but not the loop, and a lease that was granted holds.
-func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
+// A server that says nothing any more keeps who submits a request waiting, but not the loop, and a lease that was granted holds.
+func TestARequestThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 	silent, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,12 +97,12 @@ func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 	began := time.Now()
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.Order(t.Context(), pausing)
+		_, err := a.Submit(t.Context(), pausing)
 		done <- err
 	}()
 	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := a.Order(hurried, pausing); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := a.Submit(hurried, pausing); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that waits for another: %v", err)
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -116,7 +116,7 @@ func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 			}
 		case <-tick.C:
 			if v := a.View(); v.Stuck() != "" || !v.Leads() {
-				t.Fatalf("while the order waits: %s, %s", v.Stuck(), v.NotLeader())
+				t.Fatalf("while the request waits: %s, %s", v.Stuck(), v.NotLeader())
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestAnOrderThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 	if n := a.Totals(); n.SessionsLost != 0 {
 		t.Errorf("%d sessions were lost", n.SessionsLost)
 	}
-	if given, err := a.Order(t.Context(), pausing); err != nil || given.ID != 1 {
-		t.Errorf("afterwards: %+v %v", given, err)
+	if plan, err := a.Submit(t.Context(), pausing); err != nil || plan.ID != 1 {
+		t.Errorf("afterwards: %+v %v", plan, err)
 	}
 }

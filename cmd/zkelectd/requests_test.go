@@ -38,16 +38,16 @@ func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	crossed := false
-	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Given, error) {
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
 		if !crossed {
 			crossed = true
 			if out, err := f.run("pause", "--reason", "mine"); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
-		return request.Cordon(q, request.Order{By: "ann@host"}, "b", "", false)
+		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
 	})
-	if err == nil || !strings.Contains(err.Error(), "there was another order at the same time, pause by ") {
+	if err == nil || !strings.Contains(err.Error(), "there was another request at the same time, pause by ") {
 		t.Errorf("%v", err)
 	}
 	if c := f.snapshot().Control.Record; c.Pause == nil || c.Pause.Reason != "mine" || len(c.Cordons) != 0 {
@@ -62,11 +62,11 @@ func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
 	f.join("a", "b")
 	g := group{config.Config{}, f.session, f.paths}
 	times := 0
-	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Given, error) {
+	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
 		if times++; times == 1 {
 			f.write(f.paths.ControlTx("", q.Snapshot.Control, q.Snapshot.Control.Record)...)
 		}
-		return request.Cordon(q, request.Order{By: "ann@host"}, "b", "", false)
+		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
 	})
 	if err != nil || times != 2 {
 		t.Errorf("%v after %d times", err, times)
@@ -94,17 +94,17 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.exit("c")
 	f.until("a leads again", leads("a"))
 	r := <-moved
-	if r.err == nil || !strings.Contains(r.out, "the order is over: move to c: it is") {
+	if r.err == nil || !strings.Contains(r.out, "the request is over: move to c: it is") {
 		t.Errorf("%v, %s", r.err, r.out)
 	}
-	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Order") {
+	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Request") {
 		t.Errorf("the move stands:\n%s", out)
 	}
 	f.sane()
 }
 
 // What cannot be read may be a pause: policy moves nobody, and a dead leader is replaced.
-func TestOrdersOfANewerVersionAreNotTouched(t *testing.T) {
+func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b", "c")

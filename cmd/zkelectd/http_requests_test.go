@@ -44,7 +44,7 @@ func (f *fleet) address(id string) string {
 	return found[1]
 }
 
-// post sends an order, with a token or as whoever the client is.
+// post sends a request, with a token or as whoever the client is.
 func post(c *http.Client, url, token, body string) (int, string) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -63,8 +63,8 @@ func post(c *http.Client, url, token, body string) (int, string) {
 	return resp.StatusCode, string(answer)
 }
 
-// Each order over HTTP does what its command does, under the name of who gave it.
-func TestOrdersOverHTTP(t *testing.T) {
+// Each request over HTTP does what its command does, under the name of who gave it.
+func TestRequestsOverHTTP(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	tokens := f.tokens("# who\nnight-shift:" + nightsToken + "\n")
@@ -89,11 +89,11 @@ func TestOrdersOverHTTP(t *testing.T) {
 			t.Fatalf("%s %s: %d %s, want %d %s", kind, body, got, answer, code, want)
 		}
 	}
-	ordered := func(what string, ok func(cluster.Control) bool) {
+	requested := func(what string, ok func(cluster.Control) bool) {
 		t.Helper()
 		f.eventually(what, func() bool { return ok(f.snapshot().Control.Record) })
 	}
-	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"order":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
+	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"request":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
 	f.until("b leads", leads("b"))
 	f.eventually("the history says who", func() bool {
 		out, err := f.run("history")
@@ -119,7 +119,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	give("pause", `{"hard":true}`, 200, "paused hard")
 	give("move", `{"node":"b"}`, 409, "the group is paused hard by night-shift")
 	give("resume", `{"reason":"done"}`, 200, "ended: the pause by night-shift")
-	ordered("no pause", func(c cluster.Control) bool { return c.Pause == nil })
+	requested("no pause", func(c cluster.Control) bool { return c.Pause == nil })
 	give("move", `{"node":"nobody"}`, 409, `no member has the node \"nobody\"; there are a, b, c`)
 
 	u, err := user.Current()
@@ -129,7 +129,7 @@ func TestOrdersOverHTTP(t *testing.T) {
 	if code, answer := post(&http.Client{Transport: f.transport("b")}, "http://b/v1/cordon", "", `{"site":"dc2"}`); code != 200 {
 		t.Errorf("%d %s", code, answer)
 	}
-	ordered("a cordon of the user's", func(c cluster.Control) bool {
+	requested("a cordon of the user's", func(c cluster.Control) bool {
 		return len(c.Cordons) == 1 && c.Cordons[0].Site == "dc2" && strings.HasPrefix(c.Cordons[0].By, u.Username+"@")
 	})
 	for _, token := range []string{"", "wrong-wrong-wrong"} {
@@ -167,7 +167,7 @@ func trusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) 
 }
 
 // Tokens come and go with reloads; certificates are taken; commands do without the lease of a leader under TLS.
-func TestOrdersUnderTLS(t *testing.T) {
+func TestRequestsUnderTLS(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	ca, err := zkserver.NewAuthority(f.dir, "ca")
@@ -259,7 +259,7 @@ func TestOrdersUnderTLS(t *testing.T) {
 	f.sane()
 }
 
-// What keeps orders from being safe is said at the start, not found out when they are needed.
+// What keeps requests from being safe is said at the start, not found out when they are needed.
 func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -31,22 +31,22 @@ func gateOf(t testing.TB, lines ...string) *Gate {
 	return g
 }
 
-// commanded takes orders from ann, and answers as it is told to.
-func commanded(t testing.TB, give func(context.Context, request.Request) (request.Given, error)) Options {
+// commanded takes requests from ann, and answers as it is told to.
+func commanded(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
 	opt := informed()
-	opt.Gate, opt.Order = gateOf(t, "ann:"+annsToken), give
+	opt.Gate, opt.Submit = gateOf(t, "ann:"+annsToken), give
 	return opt
 }
 
-func given(context.Context, request.Request) (request.Given, error) {
-	return request.Given{ID: 7, Messages: []string{"done"}}, nil
+func accept(context.Context, request.Request) (request.Plan, error) {
+	return request.Plan{ID: 7, Messages: []string{"done"}}, nil
 }
 
-func failing(err error) func(context.Context, request.Request) (request.Given, error) {
-	return func(context.Context, request.Request) (request.Given, error) { return request.Given{}, err }
+func failing(err error) func(context.Context, request.Request) (request.Plan, error) {
+	return func(context.Context, request.Request) (request.Plan, error) { return request.Plan{}, err }
 }
 
-// command sends an order, with the headers changed.
+// command sends a request, with the headers changed.
 func command(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/v1/"+string(kind), strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -67,17 +67,17 @@ func plainest(kind request.Kind) string {
 	return "{}"
 }
 
-// ordering asks for every answer to an order.
-func ordering(t *testing.T) map[string]*http.Response {
+// submitting asks for every answer to a request.
+func submitting(t *testing.T) map[string]*http.Response {
 	t.Helper()
 	got := make(map[string]*http.Response)
-	late := commanded(t, given)
+	late := commanded(t, accept)
 	late.View = stuck
-	full := newAPI(commanded(t, given))
-	full.givers = make(chan struct{})
-	locked := commanded(t, given)
+	full := newAPI(commanded(t, accept))
+	full.submissions = make(chan struct{})
+	locked := commanded(t, accept)
 	handlers := map[string]http.Handler{
-		"given":   New(commanded(t, given)),
+		"given":   New(commanded(t, accept)),
 		"refused": New(commanded(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
 		"down":    New(commanded(t, failing(errDown))),
 		"unknown": New(commanded(t, failing(cluster.ErrUnknown))),
@@ -101,7 +101,7 @@ func ordering(t *testing.T) map[string]*http.Response {
 			"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
 			"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
 		} {
-			add(name, command(New(commanded(t, given)), kind, plainest(kind), headers...))
+			add(name, command(New(commanded(t, accept)), kind, plainest(kind), headers...))
 		}
 		add("one wrong token more", command(handlers["locked"], kind, plainest(kind), "Authorization", "Bearer wrong"))
 		add("slip", command(handlers["given"], kind, "{"))
@@ -110,17 +110,17 @@ func ordering(t *testing.T) map[string]*http.Response {
 	return got
 }
 
-func TestOrdersAreGivenByWhoMay(t *testing.T) {
+func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
 	var asked []request.Request
-	handler := New(commanded(t, func(_ context.Context, r request.Request) (request.Given, error) {
+	handler := New(commanded(t, func(_ context.Context, r request.Request) (request.Plan, error) {
 		asked = append(asked, r)
-		return given(t.Context(), r)
+		return accept(t.Context(), r)
 	}))
 	for _, kind := range request.Kinds() {
 		asked = nil
 		rec := command(handler, kind, plainest(kind))
-		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"order":7,"messages":["done"],"by":"ann"}`) || len(asked) != 1 ||
-			asked[0].Kind != kind || asked[0].Order.By != "ann" {
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"request":7,"messages":["done"],"by":"ann"}`) || len(asked) != 1 ||
+			asked[0].Kind != kind || asked[0].Options.By != "ann" {
 			t.Errorf("%s: %d %s, asked %+v", kind, rec.Code, rec.Body, asked)
 		}
 	}
@@ -148,12 +148,12 @@ func TestOrdersAreGivenByWhoMay(t *testing.T) {
 		}
 	}
 	if len(asked) != 1 {
-		t.Errorf("%d orders reached the daemon", len(asked))
+		t.Errorf("%d requests reached the daemon", len(asked))
 	}
 }
 
-// Of an order nothing is passed over: what is misspelt would be done otherwise than meant.
-func TestBodiesOfOrders(t *testing.T) {
+// Of a request nothing is passed over: what is misspelt would be done otherwise than meant.
+func TestBodiesOfRequests(t *testing.T) {
 	for body, want := range map[string]string{
 		``:                                 "the body is not a JSON object",
 		`null`:                             "the body is not a JSON object",
@@ -183,7 +183,7 @@ func TestBodiesOfOrders(t *testing.T) {
 		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
 		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
 	} {
-		rec := command(New(commanded(t, given)), request.KindMove, body)
+		rec := command(New(commanded(t, accept)), request.KindMove, body)
 		if rec.Code != 400 || !strings.Contains(rec.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%.60s: %d %s, want %s", body, rec.Code, rec.Body, want)
 		}
@@ -193,14 +193,14 @@ func TestBodiesOfOrders(t *testing.T) {
 		body string
 		want request.Request
 	}{
-		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, request.Request{Site: "dc2", Order: request.Order{Reason: long(500), For: 2 * 3600e9, Force: true}}},
-		{"step-down", `{}`, request.Request{Order: request.Order{For: request.StepDownFor}}},
+		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, request.Request{Site: "dc2", Options: request.Options{Reason: long(500), For: 2 * 3600e9, Force: true}}},
+		{"step-down", `{}`, request.Request{Options: request.Options{For: request.StepDownFor}}},
 		{"pause", ` {"hard":true} `, request.Request{Hard: true}},
 		{"uncordon", `{"all":true}`, request.Request{All: true}},
 		{"clear-strikes", `{"node":"b"}`, request.Request{Node: "b"}},
 	} {
 		c.want.Kind = c.kind
-		if got, err := decodeOrder(c.kind, []byte(c.body)); err != nil || got != c.want {
+		if got, err := decodeRequest(c.kind, []byte(c.body)); err != nil || got != c.want {
 			t.Errorf("%s %s: %+v %v", c.kind, c.body, got, err)
 		}
 	}
@@ -208,31 +208,31 @@ func TestBodiesOfOrders(t *testing.T) {
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-func FuzzOrderBody(f *testing.F) {
+func FuzzRequestBody(f *testing.F) {
 	for _, kind := range request.Kinds() {
 		f.Add(string(kind), plainest(kind))
 	}
 	f.Add("move", `{"site":"dc2","for":"2h","reason":"why","force":true}`)
 	f.Add("pause", `{"hard":true,"for":"1ns"}`)
 	f.Fuzz(func(t *testing.T, kind, body string) {
-		r, err := decodeOrder(request.Kind(kind), []byte(body))
+		r, err := decodeRequest(request.Kind(kind), []byte(body))
 		if err != nil {
 			return
 		}
-		if r.Check() != nil || r.Order.For < 0 || r.Order.By != "" || len(r.Order.Reason) > request.MaxReason ||
-			(r.Hard && !r.Kind.Takes(request.FieldHard)) || (r.Order.Force && !r.Kind.Takes(request.FieldForce)) {
+		if r.Check() != nil || r.Options.For < 0 || r.Options.By != "" || len(r.Options.Reason) > request.MaxReason ||
+			(r.Hard && !r.Kind.Takes(request.FieldHard)) || (r.Options.Force && !r.Kind.Takes(request.FieldForce)) {
 			t.Errorf("%s %q: %+v", kind, body, r)
 		}
 	})
 }
 
 func TestWhoami(t *testing.T) {
-	handler := New(commanded(t, given))
+	handler := New(commanded(t, accept))
 	for authorization, want := range map[string]string{
-		"Bearer " + annsToken: `"name":"ann","how":"token","orders":true}`,
-		"bearer " + annsToken: `"name":"ann","how":"token","orders":true}`,
-		"Bearer wrong":        `"name":"","how":"","orders":false,"why":"this token is not in http.token_file"}`,
-		"":                    `"name":"","how":"","orders":false,"why":"orders need a token`,
+		"Bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
+		"bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
+		"Bearer wrong":        `"name":"","how":"","can_operate":false,"why":"this token is not in http.token_file"}`,
+		"":                    `"name":"","how":"","can_operate":false,"why":"operator requests need a token`,
 	} {
 		r := httptest.NewRequest("GET", "/v1/whoami", nil)
 		r.Header.Set("Authorization", authorization)
@@ -244,11 +244,11 @@ func TestWhoami(t *testing.T) {
 	}
 }
 
-// A loop that is stuck may have lost everything: no order is given on what it last knew.
-func TestAStuckDaemonTakesNoOrders(t *testing.T) {
-	opt := commanded(t, func(context.Context, request.Request) (request.Given, error) {
+// A loop that is stuck may have lost everything: no request is accepted on what it last knew.
+func TestAStuckDaemonAcceptsNoRequests(t *testing.T) {
+	opt := commanded(t, func(context.Context, request.Request) (request.Plan, error) {
 		t.Error("the daemon was asked")
-		return request.Given{}, nil
+		return request.Plan{}, nil
 	})
 	opt.View = func() status.Daemon { return stuck() }
 	if rec := command(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {

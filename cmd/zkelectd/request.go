@@ -18,8 +18,8 @@ import (
 	"zkelectd/internal/request"
 )
 
-// order is a command that asks the elector for something.
-type order struct {
+// requestCommand is a command that asks the elector for something.
+type requestCommand struct {
 	cmd    *cobra.Command
 	reason string
 	lasts  time.Duration
@@ -29,49 +29,51 @@ type order struct {
 	output string
 }
 
-// newOrder returns a command with the flags that all orders have.
-func newOrder(use, short, long string) *order {
-	o := &order{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
+// newRequestCommand returns a command with the flags that all requests have.
+func newRequestCommand(use, short, long string) *requestCommand {
+	o := &requestCommand{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
 	config.RegisterConnection(o.cmd.Flags())
 	o.cmd.Flags().StringVar(&o.reason, "reason", "", fmt.Sprintf("why, for the others: shown by status and history; at most %d bytes", request.MaxReason))
 	outputFlag(o.cmd, &o.output)
 	return o
 }
 
-func (o *order) lasting(usual time.Duration, usage string) {
+func (o *requestCommand) lasting(usual time.Duration, usage string) {
 	o.cmd.Flags().DurationVar(&o.lasts, "for", usual, usage)
 }
 
-func (o *order) waiting(usage string) {
+func (o *requestCommand) waiting(usage string) {
 	o.cmd.Flags().BoolVar(&o.wait, "wait", false, usage)
 	o.cmd.Flags().DurationVar(&o.limit, "timeout", 2*time.Minute, "how long --wait waits")
 }
 
-func (o *order) forcing(usage string) { o.cmd.Flags().BoolVar(&o.force, "force", false, usage) }
+func (o *requestCommand) forcing(usage string) {
+	o.cmd.Flags().BoolVar(&o.force, "force", false, usage)
+}
 
 // does sets what the command asks for, and when that has come about; arrived may be nil for what cannot be waited for.
-func (o *order) does(ask func(args []string) request.Request, arrived arrival) *cobra.Command {
+func (o *requestCommand) does(ask func(args []string) request.Request, arrived arrival) *cobra.Command {
 	o.cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.lasts < 0 || (cmd.Flags().Changed("for") && o.lasts == 0) {
-			return errors.New("--for must be more than 0s; leave it out for an order without end")
+			return errors.New("--for must be more than 0s; leave it out for a request without end")
 		}
 		if err := checkOutput(o.output); err != nil {
 			return err
 		}
 		req := ask(args)
-		req.Order = request.Order{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
+		req.Options = request.Options{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
 		if err := req.Check(); err != nil {
 			return err
 		}
 		return withConfig(cmd, func(ctx context.Context, g group) error {
-			given, err := g.submitter().Submit(ctx, req.Give)
+			plan, err := g.submitter().Submit(ctx, req.Plan)
 			if err != nil {
 				return err
 			}
-			r := report{Order: given.ID, Messages: given.Messages, out: cmd.OutOrStdout(), json: o.output == "json"}
-			r.say(given.Messages...)
+			r := report{Request: plan.ID, Messages: plan.Messages, out: cmd.OutOrStdout(), json: o.output == "json"}
+			r.say(plan.Messages...)
 			if o.wait && arrived != nil {
-				err = await(ctx, g, given, o.limit, arrived, &r)
+				err = await(ctx, g, plan, o.limit, arrived, &r)
 			}
 			return errors.Join(err, r.finish())
 		})
@@ -79,9 +81,9 @@ func (o *order) does(ask func(args []string) request.Request, arrived arrival) *
 	return o.cmd
 }
 
-// report tells how an order goes: line by line to people, at the end as JSON.
+// report tells how a request goes: line by line to people, at the end as JSON.
 type report struct {
-	Order      int64             `json:"order"`
+	Request    int64             `json:"request"`
 	Messages   []string          `json:"messages"`
 	Leader     string            `json:"leader,omitempty"`
 	Site       string            `json:"site,omitempty"`

@@ -1,4 +1,4 @@
-// Giving orders: who may, a dialog that says what an order does before it is given, and what the daemon says to it. Whether
+// Submitting requests: who may, a dialog that says what a request does before it is submitted, and the daemon's answer. Whether
 // somebody may is the daemon's business: the page tries, and shows the refusal.
 import { byID, draw, el, put } from './dom.js';
 import { clockTime } from './clock.js';
@@ -7,10 +7,10 @@ import { known, refresh } from './source.js';
 const storedAs = 'zkelectd token'; // for this tab only, so that a reload does not ask again
 const answerLimit = 15000;
 
-// kinds are the orders: what the button says, what an order does, and which fields it has.
+// kinds are the requests: what the button says, what a request does, and which fields it has.
 const kinds = {
-  'move': { name: 'Move leadership', does: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the order ends.`, lasts: true, force: true },
-  'step-down': { name: 'Step down', does: (t, g) => `${g.leader || 'The leader'} hands over to the next best, and is not chosen again until the order ends (10 min if nothing is said).`, lasts: true },
+  'move': { name: 'Move leadership', does: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the request ends.`, lasts: true, force: true },
+  'step-down': { name: 'Step down', does: (t, g) => `${g.leader || 'The leader'} hands over to the next best, and is not chosen again until the request ends (10 min if nothing is said).`, lasts: true },
   'pause': { name: 'Pause', does: () => 'Policy moves nobody any more. A leader that dies is still replaced.', lasts: true, hard: true },
   'resume': { name: 'Resume', does: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
   'reelect': { name: 'Re-elect by policy', does: () => 'The move ends. Policy decides again, and may move leadership at once.' },
@@ -21,23 +21,23 @@ const kinds = {
 };
 
 let token = sessionStorage.getItem(storedAs) || '';
-let who = { orders: false, why: '' };
+let who = { can_operate: false, why: '' };
 let asked = null; // the status for which the daemon was last asked who this is
 
 const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
 const inWords = (target) => (target.site ? `site ${target.site}` : target.node);
 
-// permission keeps the button that says who gives the orders. The daemon is asked again when it is another one.
+// permission keeps the button that says who submits the requests. The daemon is asked again when it is another one.
 export async function permission() {
   const daemon = known.status && known.status.incarnation;
   if (!daemon || daemon === asked) return;
   asked = daemon;
-  who = await whoami(token).catch(() => ({ orders: false, why: 'the daemon has not said who may' }));
+  who = await whoami(token).catch(() => ({ can_operate: false, why: 'the daemon has not said who may' }));
   show();
 }
 
 function show() {
-  put(byID('permission'), who.orders ? `Orders as ${who.name}` : 'Use a token…');
+  put(byID('permission'), who.can_operate ? `Operator: ${who.name}` : 'Use a token…');
 }
 
 async function whoami(secret) {
@@ -69,7 +69,7 @@ export function tokenDialog() {
   const use = async () => {
     const secret = input.value.trim();
     const answer = await whoami(secret).catch((e) => ({ why: e instanceof TypeError ? 'this cannot be a token, or there is no connection' : 'the daemon does not answer' }));
-    if (!answer.orders) return put(refusal, `Refused: ${answer.why || answer.error || 'the daemon takes no tokens'}`);
+    if (!answer.can_operate) return put(refusal, `Refused: ${answer.why || answer.error || 'the daemon takes no tokens'}`);
     token = secret;
     sessionStorage.setItem(storedAs, token);
     who = answer;
@@ -84,14 +84,14 @@ export function tokenDialog() {
     box.close();
   };
   const box = dialog('Token', use,
-    el('p', null, who.orders ? `Orders are given as ${who.name} (${who.how}).` : `This page may not give orders: ${who.why || 'it has no token'}.`),
+    el('p', null, who.can_operate ? `Requests are submitted as ${who.name} (${who.how}).` : `This page may not submit requests: ${who.why || 'it has no token'}.`),
     el('p', { class: 'muted' }, 'Whoever runs the daemon gives out tokens: http.token_file. It stays in this tab, until that is closed.'),
     field('Token', input), refusal,
     el('p', { class: 'actions' }, token ? el('button', { type: 'button', onclick: forget }, 'Forget the token') : null, cancel(), el('button', { type: 'submit', class: 'do' }, 'Use it')));
 }
 
-// orderDialog asks for what else an order needs, and gives it. what is a kind, or node or site: then the kind is chosen.
-export function orderDialog(what, target) {
+// requestDialog asks for what else a request needs, and submits it. what is a kind, or node or site: then the kind is chosen.
+export function requestDialog(what, target) {
   const g = known.group;
   const choices = kinds[what] ? [what] : choicesFor(target, g);
   const kind = el('select', { 'data-act': 'kind' }, ...choices.map((k) => el('option', { value: k }, kinds[k].name)));
@@ -115,7 +115,7 @@ export function orderDialog(what, target) {
       k.lasts ? field('For how long', lasts, 'as in 30m, 2h, 1h30m') : null,
       k.hard ? el('label', { class: 'check' }, hard, 'hard: elect nobody at all') : null,
       field('Why', reason),
-      k.force && refused === 409 ? el('label', { class: 'check' }, force, 'give it all the same (force)') : null,
+      k.force && refused === 409 ? el('label', { class: 'check' }, force, 'submit it all the same (force)') : null,
     ]);
   };
   const give = async () => {
@@ -139,20 +139,20 @@ export function orderDialog(what, target) {
     arrange();
   };
   for (const e of [kind, to, hard]) e.addEventListener('change', arrange);
-  const box = dialog(choices.length > 1 ? `Order for ${inWords(target)}` : kinds[what].name, give,
+  const box = dialog(choices.length > 1 ? `Request for ${inWords(target)}` : kinds[what].name, give,
     choices.length > 1 ? field('What', kind) : null,
     what === 'move' && !target ? field('Where to', to) : null,
     does, rest, el('datalist', { id: 'durations' }, ...['15m', '1h', '2h', '8h', '24h'].map((value) => el('option', { value }))),
-    who.orders ? null : el('p', { class: 'note' }, `This page may not give orders: ${who.why || 'it has no token'}. `, tokenButton()),
+    who.can_operate ? null : el('p', { class: 'note' }, `This page may not submit requests: ${who.why || 'it has no token'}. `, tokenButton()),
     refusal, el('p', { class: 'actions' }, cancel(), button));
   arrange();
 }
 
 const tokenButton = (box) => el('button', { type: 'button', onclick: (e) => { (box || e.target.closest('dialog')).close(); tokenDialog(); } }, 'Use a token…');
 
-// choicesFor are the orders that make sense for a node or site as it is.
+// choicesFor are the requests that make sense for a node or site as it is.
 function choicesFor(target, g) {
-  const held = (g.orders || []).some((o) => o.target === inWords(target) && ['cordon', 'drain', 'step-down'].includes(o.kind));
+  const held = (g.requests || []).some((o) => o.target === inWords(target) && ['cordon', 'drain', 'step-down'].includes(o.kind));
   const struck = (g.exclusions || []).some((x) => x.node === target.node && !x.served);
   const leads = target.node ? target.node === g.leader : target.site === g.site;
   return [...(struck ? ['clear-strikes'] : []), ...(held ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
@@ -169,7 +169,7 @@ function targets(g) {
   ].filter((group) => group.children.length);
 }
 
-// post gives an order. code is 0 where there is no answer: then it may have been given or not.
+// post submits a request. code is 0 where there is no answer: then it may have been accepted or not.
 async function post(kind, body) {
   try {
     const response = await fetch(`v1/${kind}`, {
@@ -178,7 +178,7 @@ async function post(kind, body) {
     const answer = await response.json();
     return { code: response.status, text: response.ok ? [answer.messages].flat().join('; ') : answer.error || response.statusText };
   } catch {
-    return { code: 0, text: 'There was no answer. It is not known whether the order was given: see “Orders and exclusions”.' };
+    return { code: 0, text: 'There was no answer. It is not known whether the request was accepted: see “Requests and exclusions”.' };
   }
 }
 
@@ -186,7 +186,7 @@ function notice(text) {
   const box = byID('notice');
   box.hidden = false;
   draw(box, [text, Date.now()], () => [
-    el('span', { class: 'muted' }, `${clockTime(Date.now())} ordered: `), text, ' ',
+    el('span', { class: 'muted' }, `${clockTime(Date.now())} requested: `), text, ' ',
     el('button', { type: 'button', onclick: () => { box.hidden = true; } }, 'OK'),
   ]);
 }

@@ -9,50 +9,50 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// orders keeps the time of what operators have asked for, by this elector's monotonic clock.
-type orders struct{ seen map[int64]span }
+// requests keeps the time of what operators have asked for, by this elector's monotonic clock.
+type requests struct{ seen map[int64]span }
 
-// span is what was left of an order, of the whole, when it was first seen.
+// span is what was left of a request, of the whole, when it was first seen.
 type span struct{ since, left, whole time.Duration }
 
-// standing are the orders in force at one moment, and what has become of those that no longer are.
+// standing are the requests in force at one moment, and what has become of those that no longer are.
 type standing struct {
 	cluster.Control
 	changed bool
 	wake    time.Duration
 }
 
-// noteEvery is how often what is left of an order is written down, for the next elector: a tenth of it, and not below 5 s.
+// noteEvery is how often what is left of a request is written down, for the next elector: a tenth of it, and not below 5 s.
 func noteEvery(whole time.Duration) time.Duration { return max(5*time.Second, whole/10) }
 
-// standing brings the orders up to date. What cannot be read may be a pause: then policy moves nobody.
-func (t *orders) standing(s *cluster.Snapshot, now time.Duration, wall time.Time) standing {
+// standing brings the requests up to date. What cannot be read may be a pause: then policy moves nobody.
+func (t *requests) standing(s *cluster.Snapshot, now time.Duration, wall time.Time) standing {
 	slot := s.Control
 	if slot.Exists && slot.Err != nil {
-		return standing{Control: cluster.Control{Pause: &cluster.Pause{Order: cluster.Order{By: "zkelectd", Reason: slot.Err.Error()}}}}
+		return standing{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
 	}
 	o := standing{Control: slot.Record.Clone()}
 	seen := make(map[int64]span)
 	over := make(map[int64]bool)
-	o.Each(func(order *cluster.Order) {
-		if order.For <= 0 {
+	o.Each(func(request *cluster.Request) {
+		if request.For <= 0 {
 			return
 		}
-		at, known := t.seen[order.ID]
-		if !known || at.whole != time.Duration(order.For) { // another order, where control was deleted and made anew
-			at = span{now, time.Duration(order.Left), time.Duration(order.For)}
+		at, known := t.seen[request.ID]
+		if !known || at.whole != time.Duration(request.For) { // another request, where control was deleted and made anew
+			at = span{now, time.Duration(request.Remaining), time.Duration(request.For)}
 		}
-		seen[order.ID] = at
+		seen[request.ID] = at
 		left := at.left - (now - at.since)
 		if left <= 0 {
-			over[order.ID] = true
+			over[request.ID] = true
 			return
 		}
-		every := noteEvery(time.Duration(order.For))
-		if time.Duration(order.Left)-left >= every {
-			order.Left, o.changed = cluster.Duration(left), true
+		every := noteEvery(time.Duration(request.For))
+		if time.Duration(request.Remaining)-left >= every {
+			request.Remaining, o.changed = cluster.Duration(left), true
 		}
-		o.wake = cluster.Earliest(o.wake, now+min(left, left-time.Duration(order.Left)+every))
+		o.wake = cluster.Earliest(o.wake, now+min(left, left-time.Duration(request.Remaining)+every))
 	})
 	t.seen = seen
 	o.expire(over, wall)
@@ -60,7 +60,7 @@ func (t *orders) standing(s *cluster.Snapshot, now time.Duration, wall time.Time
 	return o
 }
 
-// expire drops the orders whose time is over.
+// expire drops the requests whose time is over.
 func (o *standing) expire(over map[int64]bool, wall time.Time) {
 	const outcome = "its time is over"
 	if o.Pause != nil && over[o.Pause.ID] {
@@ -123,7 +123,7 @@ func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall t
 	if o.Move.Node == "" {
 		why = "no member there may lead"
 	}
-	text := fmt.Sprintf("the move to %s %s is over: %s", o.Move.Target(), o.Move.Order, why)
+	text := fmt.Sprintf("the move to %s %s is over: %s", o.Move.Target(), o.Move.Request, why)
 	o.endMove(why, wall)
 	return text
 }
@@ -143,14 +143,14 @@ func (o *standing) clearStrikes(list []cluster.Exclusion, ages []time.Duration) 
 }
 
 // drained finds out how, and by whom, a leader was asked to go.
-func (o *standing) drained(node, site string) (cluster.Cause, cluster.Order) {
+func (o *standing) drained(node, site string) (cluster.Cause, cluster.Request) {
 	for _, c := range o.Cordons {
 		if c.Drain && c.Meets(node, site) {
 			if c.StepDown {
-				return cluster.CauseStepDown, c.Order
+				return cluster.CauseStepDown, c.Request
 			}
-			return cluster.CauseDrain, c.Order
+			return cluster.CauseDrain, c.Request
 		}
 	}
-	return cluster.CauseDrain, cluster.Order{}
+	return cluster.CauseDrain, cluster.Request{}
 }

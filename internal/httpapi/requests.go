@@ -16,33 +16,33 @@ import (
 )
 
 const (
-	// maxBody bounds an order, in bytes.
+	// maxBody bounds the body of an operator request, in bytes.
 	maxBody = 64 << 10
-	// maxOrders bounds those that are being given at once: the daemon gives one after another.
-	maxOrders = 4
-	// orderLimit is how long who gives an order waits for the answer. It is less than the answer may take to be written.
-	orderLimit = 8 * time.Second
+	// maxSubmissions bounds how many are submitted at once: the daemon handles one after another.
+	maxSubmissions = 4
+	// submitLimit bounds how long a client waits for the answer. It is less than the answer may take to be written.
+	submitLimit = 8 * time.Second
 )
 
-// ordered is the answer to an order: as the command prints it with -o json.
-type ordered struct {
+// accepted is the answer to an operator request: as the command prints it with -o json.
+type accepted struct {
 	stamp
-	Order    int64    `json:"order"`
+	Request  int64    `json:"request"`
 	Messages []string `json:"messages"`
 	By       string   `json:"by"`
 }
 
-// orders are the paths of orders, one for each kind.
-func (a *api) orders() []route {
+// requests returns the routes of operator requests, one for each kind.
+func (a *api) requests() []route {
 	var all []route
 	for _, kind := range request.Kinds() {
-		all = append(all, route{"/v1/" + string(kind), writing, func(w http.ResponseWriter, r *http.Request) { a.order(w, r, kind) }})
+		all = append(all, route{"/v1/" + string(kind), writing, func(w http.ResponseWriter, r *http.Request) { a.submit(w, r, kind) }})
 	}
 	return all
 }
 
-// order gives one, for somebody who may.
-func (a *api) order(w http.ResponseWriter, r *http.Request, kind request.Kind) {
+// submit submits an operator request, if the client may.
+func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	if err := a.origins.Check(r); err != nil {
 		hurry(w, r)
 		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
@@ -68,12 +68,12 @@ func (a *api) order(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive"))
 		return
 	}
-	req, err := decodeOrder(kind, body)
+	req, err := decodeRequest(kind, body)
 	if err != nil {
 		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
 		return
 	}
-	req.Order.By = by.name
+	req.Options.By = by.name
 	a.give(w, r, req)
 }
 
@@ -89,46 +89,46 @@ func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by asker) {
 	a.respond(w, by.code, a.refusal(by.why))
 }
 
-// give has the daemon give the order. It fails closed: of a group that is not known as it is now, nothing is asked.
+// give has the daemon submit the request. It fails closed: a daemon whose view of the group is stale asks for nothing.
 func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) {
 	if !a.turns(w) {
 		return
 	}
-	if a.opt.Order == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon gives no orders"))
+	if a.opt.Submit == nil {
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon accepts no operator requests"))
 		return
 	}
 	select {
-	case a.givers <- struct{}{}:
-		defer func() { <-a.givers }()
+	case a.submissions <- struct{}{}:
+		defer func() { <-a.submissions }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many give orders at once"))
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many operator requests at once"))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), orderLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), submitLimit)
 	defer cancel()
-	given, err := a.opt.Order(ctx, req)
+	plan, err := a.opt.Submit(ctx, req)
 	var refused *request.RefusedError
 	switch {
 	case err == nil:
-		a.respond(w, http.StatusOK, ordered{stampOf(a.opt.View()), given.ID, given.Messages, req.Order.By})
+		a.respond(w, http.StatusOK, accepted{stampOf(a.opt.View()), plan.ID, plan.Messages, req.Options.By})
 	case errors.As(err, &refused):
 		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):
-		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is not known whether the order was given, see /v1/status: "+err.Error()))
+		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is not known whether the request was accepted, see /v1/status: "+err.Error()))
 	default:
 		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
 	}
 }
 
-// decodeOrder reads the fields that a kind has, and no others: what is misspelt must not be left out in silence.
-func decodeOrder(kind request.Kind, body []byte) (request.Request, error) {
+// decodeRequest reads the fields that a kind has, and no others: what is misspelt must not be left out in silence.
+func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	r := request.Request{Kind: kind}
 	var lasts cluster.Duration
 	fields := map[string]any{
 		request.FieldNode: &r.Node, request.FieldSite: &r.Site, request.FieldAll: &r.All, request.FieldHard: &r.Hard,
-		request.FieldFor: &lasts, request.FieldForce: &r.Order.Force, fieldReason: &r.Order.Reason,
+		request.FieldFor: &lasts, request.FieldForce: &r.Options.Force, fieldReason: &r.Options.Reason,
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -157,12 +157,12 @@ func decodeOrder(kind request.Kind, body []byte) (request.Request, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return r, errors.New("something follows the JSON object")
 	}
-	r.Order.For = time.Duration(lasts)
+	r.Options.For = time.Duration(lasts)
 	if seen[request.FieldFor] && lasts <= 0 {
-		return r, errors.New("for: must be more than 0s; leave it out for an order without end")
+		return r, errors.New("for: must be more than 0s; leave it out for a request without end")
 	}
 	if kind == request.KindStepDown && !seen[request.FieldFor] {
-		r.Order.For = request.StepDownFor
+		r.Options.For = request.StepDownFor
 	}
 	return r, r.Check()
 }
@@ -186,9 +186,9 @@ type identity struct {
 	stamp
 	Name string `json:"name"`
 	How  string `json:"how"`
-	// Orders tells whether he may give orders, Why why not.
-	Orders bool   `json:"orders"`
-	Why    string `json:"why,omitempty"`
+	// CanOperate reports whether the client may submit operator requests, Why why not.
+	CanOperate bool   `json:"can_operate"`
+	Why        string `json:"why,omitempty"`
 }
 
 // whoami is never an error: nobody in particular may ask as well.

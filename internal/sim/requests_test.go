@@ -8,46 +8,46 @@ import (
 )
 
 // orderFaults are what operators ask for, from any host and several at once.
-var orderFaults = []faultKind{
-	order("move", func(w *world, h *host, c *cluster.Control) {
-		m := cluster.Move{Order: w.lasting(c), Node: h.id, Force: w.chance(0.3)}
+var requestFaults = []faultKind{
+	byOperator("move", func(w *world, h *host, c *cluster.Control) {
+		m := cluster.Move{Request: w.lasting(c), Node: h.id, Force: w.chance(0.3)}
 		if w.chance(0.4) {
 			m.Node, m.Site = "", h.site
 		}
 		w.endMove(c)
 		c.Move = &m
 	}),
-	order("step-down", func(w *world, h *host, c *cluster.Control) {
+	byOperator("step-down", func(w *world, h *host, c *cluster.Control) {
 		if elected := w.check.readElected(); elected.Readable() {
 			w.endMove(c)
-			c.Cordons = append(c.Cordons, cluster.Cordon{Order: w.lasting(c), Node: elected.Record.Node, Drain: true, StepDown: true})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: w.lasting(c), Node: elected.Record.Node, Drain: true, StepDown: true})
 		}
 	}),
-	order("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
-	order("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
-	order("uncordon", func(_ *world, h *host, c *cluster.Control) {
+	byOperator("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
+	byOperator("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
+	byOperator("uncordon", func(_ *world, h *host, c *cluster.Control) {
 		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Meets(h.id, h.site) })
 	}),
-	order("pause", func(w *world, _ *host, c *cluster.Control) {
-		c.Pause = &cluster.Pause{Order: w.lasting(c), Hard: w.chance(0.3)}
+	byOperator("pause", func(w *world, _ *host, c *cluster.Control) {
+		c.Pause = &cluster.Pause{Request: w.lasting(c), Hard: w.chance(0.3)}
 	}),
-	order("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
-	order("reelect", func(w *world, _ *host, c *cluster.Control) {
-		o := c.Next(cluster.Order{By: "sim"})
+	byOperator("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
+	byOperator("reelect", func(w *world, _ *host, c *cluster.Control) {
+		o := c.Next(cluster.Request{By: "sim"})
 		c.Reelect = &o
 	}),
-	order("clear-strikes", func(w *world, h *host, c *cluster.Control) {
+	byOperator("clear-strikes", func(w *world, h *host, c *cluster.Control) {
 		elected := w.check.readElected()
-		f := cluster.ClearedStrikes{Order: c.Next(cluster.Order{By: "sim"}), Term: elected.Record.Term}
+		f := cluster.ClearedStrikes{Request: c.Next(cluster.Request{By: "sim"}), Term: elected.Record.Term}
 		if w.chance(0.5) {
 			f.Node = h.id
 		}
 		c.ClearedStrikes = append(c.ClearedStrikes, f)
 	}),
-	{name: "control deleted", order: true, do: func(w *world, _ *host) {
+	{name: "control deleted", byOperator: true, do: func(w *world, _ *host) {
 		w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
 	}},
-	{name: "control damaged", order: true, do: func(w *world, _ *host) {
+	{name: "control damaged", byOperator: true, do: func(w *world, _ *host) {
 		text := "garbage"
 		if w.chance(0.5) {
 			text = `{"v":9,"pause":7}`
@@ -61,9 +61,9 @@ var orderFaults = []faultKind{
 	}},
 }
 
-// order is a command: it reads control, changes it and writes it with the version that it has read. Whoever was faster wins.
-func order(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
-	return faultKind{name: "order: " + name, order: true, do: func(w *world, h *host) {
+// byOperator is a command: it reads control, changes it and writes it with the version that it has read. Whoever was faster wins.
+func byOperator(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
+	return faultKind{name: "request: " + name, byOperator: true, do: func(w *world, h *host) {
 		w.command(w.between(0, 50*time.Millisecond), func(c *cluster.Control) { change(w, h, c) })
 	}}
 }
@@ -74,7 +74,7 @@ func (w *world) command(took time.Duration, change func(c *cluster.Control)) {
 		return
 	}
 	next := slot.Record.Clone()
-	next.Last = max(next.Last, w.check.readElected().Record.Order) // control may be new, the decision tells of an order before
+	next.Last = max(next.Last, w.check.readElected().Record.Request) // control may be new, the decision tells of a request before
 	change(&next)
 	ops := w.paths.ControlTx("", slot, next)
 	w.after(took, func() {
@@ -84,9 +84,9 @@ func (w *world) command(took time.Duration, change func(c *cluster.Control)) {
 	})
 }
 
-// lasting is an order without end, one that ends soon, or one that ends long after all is over.
-func (w *world) lasting(c *cluster.Control) cluster.Order {
-	o := cluster.Order{By: "sim"}
+// lasting is a request without end, one that ends soon, or one that ends long after all is over.
+func (w *world) lasting(c *cluster.Control) cluster.Request {
+	o := cluster.Request{By: "sim"}
 	switch w.rng.IntN(6) {
 	case 0, 1, 2:
 		o.For = cluster.Duration(w.between(time.Second, shortest))
@@ -96,18 +96,18 @@ func (w *world) lasting(c *cluster.Control) cluster.Order {
 	return c.Next(o)
 }
 
-// shortest is how long an order holds, at most, if it ends at all before the schedule does.
+// shortest is how long a request holds, at most, if it ends at all before the schedule does.
 const shortest = 20 * time.Second
 
 func (w *world) endMove(c *cluster.Control) {
 	if c.Move != nil {
-		c.End(c.Move.ID, "move to "+c.Move.Target(), "another order", w.wall())
+		c.End(c.Move.ID, "move to "+c.Move.Target(), "another request", w.wall())
 		c.Move = nil
 	}
 }
 
 func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
-	x := cluster.Cordon{Order: w.lasting(c), Node: h.id, Drain: drain}
+	x := cluster.Cordon{Request: w.lasting(c), Node: h.id, Drain: drain}
 	if w.chance(0.25) {
 		x.Node, x.Site = "", h.site
 	}
@@ -115,7 +115,7 @@ func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
 }
 
 // settleOrders ends what operators have asked for, or leaves it as it is: then everything settles under it.
-func (w *world) settleOrders() {
+func (w *world) settleRequests() {
 	for _, h := range w.hosts {
 		if !w.traits.ill {
 			h.vitals.unhealthy, h.vitals.ineligible = false, false

@@ -9,11 +9,11 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// orders lists what is in force.
-func orders(s cluster.Snapshot) []Order {
-	var all []Order
-	add := func(kind, target string, o cluster.Order) {
-		all = append(all, Order{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Remaining: remaining(o)})
+// requests lists what is in force.
+func requests(s cluster.Snapshot) []Request {
+	var all []Request
+	add := func(kind, target string, o cluster.Request) {
+		all = append(all, Request{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Remaining: remaining(o)})
 	}
 	c := s.Control.Record
 	if c.Pause != nil {
@@ -21,10 +21,10 @@ func orders(s cluster.Snapshot) []Order {
 		if c.Pause.Hard {
 			kind = "hard-pause"
 		}
-		add(kind, "", c.Pause.Order)
+		add(kind, "", c.Pause.Request)
 	}
 	if c.Move != nil {
-		add("move", c.Move.Target(), c.Move.Order)
+		add("move", c.Move.Target(), c.Move.Request)
 	}
 	if c.Reelect != nil {
 		add("reelect", "", *c.Reelect)
@@ -37,7 +37,7 @@ func orders(s cluster.Snapshot) []Order {
 		case cordon.Drain:
 			kind = "drain"
 		}
-		add(kind, cordon.Target(), cordon.Order)
+		add(kind, cordon.Target(), cordon.Request)
 	}
 	return all
 }
@@ -57,17 +57,17 @@ func exclusions(s cluster.Snapshot) []cluster.Exclusion {
 }
 
 // remaining uses the clock of this host, and is never more than an elector last wrote down. Only the elector's own count
-// ends an order.
-func remaining(o cluster.Order) *cluster.Duration {
+// ends a request.
+func remaining(o cluster.Request) *cluster.Duration {
 	if o.For == 0 {
 		return nil
 	}
-	d := cluster.Duration(max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Left))))
+	d := cluster.Duration(max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Remaining))))
 	return &d
 }
 
-// String is the order in one line.
-func (o Order) String() string {
+// String is the request in one line.
+func (o Request) String() string {
 	text := strings.TrimSpace(o.Kind + " " + o.Target)
 	switch o.Kind {
 	case "pause":

@@ -9,27 +9,27 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func order(id int64, given time.Time, lasts, left time.Duration) cluster.Order {
-	return cluster.Order{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Left: cluster.Duration(left), Time: given}
+func request(id int64, given time.Time, lasts, left time.Duration) cluster.Request {
+	return cluster.Request{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Remaining: cluster.Duration(left), Time: given}
 }
 
-func TestOrdersAreShown(t *testing.T) {
+func TestRequestsAreShown(t *testing.T) {
 	now := time.Now()
-	elect := cluster.Order{ID: 3, By: "bob@host", Time: now}
+	elect := cluster.Request{ID: 3, By: "bob@host", Time: now}
 	s := ready(snapshot())
 	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
-		Pause: &cluster.Pause{Order: order(1, now, 0, 0)}, Move: &cluster.Move{Order: order(2, now, time.Hour, time.Hour), Site: "dc2"}, Reelect: &elect,
+		Pause: &cluster.Pause{Request: request(1, now, 0, 0)}, Move: &cluster.Move{Request: request(2, now, time.Hour, time.Hour), Site: "dc2"}, Reelect: &elect,
 		Cordons: []cluster.Cordon{
-			{Order: order(4, now, 0, 0), Node: "a"}, {Order: order(5, now, 0, 0), Site: "dc2", Drain: true}, {Order: order(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
+			{Request: request(4, now, 0, 0), Node: "a"}, {Request: request(5, now, 0, 0), Site: "dc2", Drain: true}, {Request: request(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
 		},
-		ClearedStrikes: []cluster.ClearedStrikes{{Order: order(7, now, 0, 0), Node: "a"}},
+		ClearedStrikes: []cluster.ClearedStrikes{{Request: request(7, now, 0, 0), Node: "a"}},
 	}}
 	g := Of("/c", s)
 	var got []string
-	for _, o := range g.Orders {
+	for _, o := range g.Requests {
 		got = append(got, o.String())
 		if !o.Time.Equal(now) {
-			t.Errorf("order %d is of %s", o.ID, o.Time)
+			t.Errorf("request %d is of %s", o.ID, o.Time)
 		}
 	}
 	want := []string{
@@ -43,24 +43,24 @@ func TestOrdersAreShown(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	for i, o := range g.Orders {
+	for i, o := range g.Requests {
 		if o.ID != int64(i+1) {
 			t.Errorf("%s is number %d", o, o.ID)
 		}
 	}
 	s.Control.Record.Pause.Hard = true
-	if o := Of("/c", s).Orders[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, nobody is elected, by ann@host") {
+	if o := Of("/c", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, nobody is elected, by ann@host") {
 		t.Errorf("%+v", o)
 	}
-	if orders := Of("/c", ready(snapshot())).Orders; len(orders) != 0 {
-		t.Errorf("without any: %+v", orders)
+	if requests := Of("/c", ready(snapshot())).Requests; len(requests) != 0 {
+		t.Errorf("without any: %+v", requests)
 	}
 }
 
-func TestOrdersAreInTheTable(t *testing.T) {
+func TestRequestsAreInTheTable(t *testing.T) {
 	s := ready(snapshot())
 	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
-		Pause: &cluster.Pause{Order: cluster.Order{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Order: order(2, time.Now(), 0, 0), Node: "b"}},
+		Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Request: request(2, time.Now(), 0, 0), Node: "b"}},
 	}}
 	s.Elected.Record.Exclusions = nil
 	table := Of("/c", s).Table()
@@ -75,7 +75,7 @@ func TestOrdersAreInTheTable(t *testing.T) {
 }
 
 // No clock is trusted for more than the elector has written down.
-func TestWhatIsLeftOfAnOrder(t *testing.T) {
+func TestTheRemainingTimeOfARequest(t *testing.T) {
 	now := time.Now()
 	const slack = 30 * time.Second
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestWhatIsLeftOfAnOrder(t *testing.T) {
 		"over, but not yet for elector": {now.Add(-61 * time.Minute), time.Hour, time.Minute, 0},
 		"nothing is left":               {now, time.Hour, 0, 0},
 	} {
-		got := remaining(order(1, c.given, c.lasts, c.left))
+		got := remaining(request(1, c.given, c.lasts, c.left))
 		if got == nil {
 			t.Errorf("%s: no end, want %s", name, c.want)
 			continue
@@ -100,17 +100,17 @@ func TestWhatIsLeftOfAnOrder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, d, c.want)
 		}
 	}
-	if got := remaining(order(1, now, 0, 0)); got != nil {
+	if got := remaining(request(1, now, 0, 0)); got != nil {
 		t.Errorf("without an end %s is left", *got)
 	}
 }
 
-func TestOrdersThatCannotBeReadAreAProblem(t *testing.T) {
+func TestRequestsThatCannotBeReadAreAProblem(t *testing.T) {
 	s := ready(snapshot())
 	s.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
 	g := Of("/c", s)
-	if len(g.Orders) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
-		t.Errorf("%+v, %q", g.Orders, g.Problems)
+	if len(g.Requests) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
+		t.Errorf("%+v, %q", g.Requests, g.Problems)
 	}
 	if !strings.Contains(g.Table(), "upgrade this host") {
 		t.Errorf("not in\n%s", g.Table())
@@ -187,7 +187,7 @@ func TestWhatAMemberPublishesIsShown(t *testing.T) {
 	if m.Node != "b" || m.Health != "unhealthy: no disk" || *m.Latency != latency || *m.Score != score || g.Members[0].Latency != nil || g.Members[0].Score != nil {
 		t.Errorf("%+v", g.Members)
 	}
-	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Order: order(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
+	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
 	g = Of("/c", s)
 	if g.Members[0].Health != "site dc1 is drained by ann@host: new kernel" || g.Members[1].Health != "unhealthy: no disk" {
 		t.Errorf("%q and %q", g.Members[0].Health, g.Members[1].Health)

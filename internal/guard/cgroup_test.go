@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups are the control groups that a guard has made.
-func (h *fixture) cgroups() []string {
-	all, _ := filepath.Glob(filepath.Join(delegatedCgroup(), fmt.Sprintf("%s%d-*", cgroupPrefix, h.cmd.Process.Pid)))
+// cgroups returns the control groups that the fixture's guard has created.
+func (fx *fixture) cgroups() []string {
+	all, _ := filepath.Glob(filepath.Join(delegatedCgroup(), fmt.Sprintf("%s%d-*", cgroupPrefix, fx.cmd.Process.Pid)))
 	return all
 }
 
-// divisible makes sure that control groups can be made here.
+// requireCgroups fails the test if control groups cannot be created here.
 func requireCgroups(t *testing.T) {
 	t.Helper()
 	c, err := newCgroup(delegatedCgroup(), 1)
@@ -31,8 +31,8 @@ func requireCgroups(t *testing.T) {
 	c.close()
 }
 
-// The hierarchy of version 2 is found beside those of version 1, and nothing else is taken for it.
-func TestWhereControlGroupsAre(t *testing.T) {
+// The version 2 hierarchy is found beside those of version 1, and no other file system is mistaken for it.
+func TestFindCgroup2Hierarchy(t *testing.T) {
 	const (
 		root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 		old  = "30 22 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
@@ -53,8 +53,8 @@ func TestWhereControlGroupsAre(t *testing.T) {
 	}
 }
 
-// Control groups are made in one's own, where that was delegated, or is all there is.
-func TestWhereControlGroupsAreMade(t *testing.T) {
+// Control groups are created in the process's own group, if that was delegated or is the root.
+func TestDivisibleCgroup(t *testing.T) {
 	yes, no := func(dir string) bool { return dir == "/sys/a" }, func(string) bool { return false }
 	for _, c := range []struct {
 		mount, path string
@@ -69,8 +69,8 @@ func TestWhereControlGroupsAreMade(t *testing.T) {
 	}
 }
 
-// What is left behind is cleared away, with what runs there; not what somebody holds, nor what is elsewhere.
-func TestWhatIsClearedAway(t *testing.T) {
+// clearCgroups kills and removes groups that were left behind, but neither locked groups nor those with other names.
+func TestClearCgroups(t *testing.T) {
 	requireCgroups(t)
 	parent := filepath.Join(delegatedCgroup(), fmt.Sprintf("clear-test-%d", os.Getpid()))
 	dir := func(name string) string { return filepath.Join(parent, cgroupPrefix+name) }
@@ -90,42 +90,42 @@ func TestWhatIsClearedAway(t *testing.T) {
 	}
 	cmd, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd()) })
 	f.Close()
-	there := func(name string) bool { _, err := os.Stat(name); return err == nil }
+	exists := func(name string) bool { _, err := os.Stat(name); return err == nil }
 	held, err := openCgroup(dir("held"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(parent)
-	if clearCgroups(""); !alive(p.Pid) || !there(dir("left")) {
-		t.Error("cleared without a parent")
+	if clearCgroups(""); !alive(p.Pid) || !exists(dir("left")) {
+		t.Error("a group was cleared although there is no parent")
 	}
 	before := len(descriptors("self"))
 	clearCgroups(parent)
 	cmd.Wait()
-	eventually(t, "the end of what was left", func() bool { clearCgroups(parent); return !there(dir("left")) })
+	eventually(t, "the removal of the group", func() bool { clearCgroups(parent); return !exists(dir("left")) })
 	if after := len(descriptors("self")); after > before {
-		t.Errorf("%d descriptors were open, now %d", before, after)
+		t.Errorf("open file descriptors grew from %d to %d", before, after)
 	}
-	if !there(dir("held")) || !there(filepath.Join(parent, "other")) {
-		t.Error("what is not left behind was cleared away")
+	if !exists(dir("held")) || !exists(filepath.Join(parent, "other")) {
+		t.Error("a group that was not left behind was cleared")
 	}
 	held.close()
-	if clearCgroups(parent); there(dir("held")) {
-		t.Error("what nobody holds any more is left")
+	if clearCgroups(parent); exists(dir("held")) {
+		t.Error("a group whose lock was released was not cleared")
 	}
 }
 
-// A group that can't be opened whole closes what it has opened, and nothing else.
-func TestAGroupThatIsNoneClosesOnlyItsOwn(t *testing.T) {
+// If opening a group fails, exactly the files that were opened for it are closed.
+func TestOpenCgroupClosesFilesOnError(t *testing.T) {
 	before := len(descriptors("self"))
 	if c, err := openCgroup(t.TempDir()); err == nil {
 		t.Fatalf("%+v", c)
 	}
 	checkStandardFDs(t)
 	if after := len(descriptors("self")); after > before {
-		t.Errorf("%d descriptors were open, now %d", before, after)
+		t.Errorf("open file descriptors grew from %d to %d", before, after)
 	}
-	taken, err := os.Open(t.TempDir()) // by a guard that clears it away
+	taken, err := os.Open(t.TempDir()) // as if another guard were clearing it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,52 +139,52 @@ func TestAGroupThatIsNoneClosesOnlyItsOwn(t *testing.T) {
 	checkStandardFDs(t)
 }
 
-// standardsOpen checks that the standard descriptors are still open: 0 is no mark of a file that is not.
+// checkStandardFDs checks that the standard file descriptors are still open, as they are if no zero value was closed as one.
 func checkStandardFDs(t *testing.T) {
 	t.Helper()
 	for fd := range uintptr(3) {
 		if _, err := unix.FcntlInt(fd, unix.F_GETFD, 0); err != nil {
-			t.Errorf("descriptor %d: %v", fd, err)
+			t.Errorf("file descriptor %d: %v", fd, err)
 		}
 	}
 }
 
-// Where there can be none, everything works without.
+// Where control groups cannot be created there is an error, and the methods of a nil cgroup do nothing.
 func TestNoCgroup(t *testing.T) {
 	for _, parent := range []string{"", "/no/such/directory", t.TempDir()} {
 		if c, err := newCgroup(parent, 1); err == nil {
-			t.Errorf("%q: a control group in a plain directory: %+v", parent, c)
+			t.Errorf("%q: created a control group in a plain directory: %+v", parent, c)
 		}
 		if left, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*")); parent != "" && len(left) > 0 {
-			t.Errorf("%q is left", left)
+			t.Errorf("left behind: %q", left)
 		}
 		clearCgroups(parent)
 	}
-	var none *cgroup
-	if none.fd() != -1 || none.populated() || none.kill() != nil || none.remove() != nil {
-		t.Error("a group that is none does something")
+	var c *cgroup
+	if c.fd() != -1 || c.populated() || c.kill() != nil || c.remove() != nil {
+		t.Error("a nil cgroup does something")
 	}
-	none.close()
+	c.close()
 }
 
-// A guard that starts meanwhile, and takes a group for one that was left behind until it is locked, keeps none from being made.
-func TestGroupsAreMadeWhileOthersClear(t *testing.T) {
+// A starting guard may remove another guard's new group before it is locked; the other one then creates another group.
+func TestNewCgroupWhileOthersClear(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
 	parent := delegatedCgroup()
-	over, cleared := make(chan struct{}), make(chan struct{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(cleared)
+		defer close(stopped)
 		for {
 			select {
-			case <-over:
+			case <-stop:
 				return
 			default:
 				clearCgroups(parent)
 			}
 		}
 	}()
-	defer func() { close(over); <-cleared }()
+	defer func() { close(stop); <-stopped }()
 	for i := range 300 {
 		c, err := newCgroup(parent, 1000+i)
 		if err != nil {
@@ -197,15 +197,15 @@ func TestGroupsAreMadeWhileOthersClear(t *testing.T) {
 	}
 }
 
-// "I could not look" is not "it is empty" (A3).
+// A failure to read does not mean that the group is empty (A3).
 func TestUnreadableCgroupIsPopulated(t *testing.T) {
 	c := &cgroup{eventsFD: -1, killFD: -1}
 	if !c.populated() || c.kill() == nil {
-		t.Error("a group that can't be read is taken for an empty one")
+		t.Error("an unreadable group counts as empty")
 	}
 }
 
-func TestCgroupKillsAll(t *testing.T) {
+func TestCgroupKill(t *testing.T) {
 	c, err := newCgroup(delegatedCgroup(), 2)
 	if err != nil {
 		t.Fatal(err)
@@ -221,82 +221,82 @@ func TestCgroupKillsAll(t *testing.T) {
 	})
 	c.kill()
 	cmd.Wait()
-	eventually(t, "their end", func() bool { return !c.populated() })
+	eventually(t, "their death", func() bool { return !c.populated() })
 	if err := c.remove(); err != nil {
 		t.Error(err)
 	}
 	if c.populated() {
-		t.Error("a group that was removed is not empty")
+		t.Error("a removed group counts as populated")
 	}
 }
 
-// The work is in a group of its own where there can be one; with the work the group goes.
-func TestCgroupOfTheWork(t *testing.T) {
+// The work runs in a control group of its own, which is removed when the work is dead.
+func TestWorkHasItsOwnCgroup(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
-	if got := h.cgroups(); len(got) != 1 {
+	if got := fx.cgroups(); len(got) != 1 {
 		t.Fatalf("control groups %q", got)
 	}
-	// Not even what is no descendant of the guard escapes.
-	stranger := exec.Command("sleep", "1000")
-	if err := stranger.Start(); err != nil {
+	// Even a process that is not a descendant of the guard is killed with the group.
+	unrelated := exec.Command("sleep", "1000")
+	if err := unrelated.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Wait()
-	defer stranger.Process.Kill()
-	if err := os.WriteFile(filepath.Join(h.cgroups()[0], "cgroup.procs"), fmt.Append(nil, stranger.Process.Pid), 0); err != nil {
+	defer unrelated.Wait()
+	defer unrelated.Process.Kill()
+	if err := os.WriteFile(filepath.Join(fx.cgroups()[0], "cgroup.procs"), fmt.Append(nil, unrelated.Process.Pid), 0); err != nil {
 		t.Fatal(err)
 	}
-	pids = append(pids, stranger.Process.Pid)
+	pids = append(pids, unrelated.Process.Pid)
 	call[int](d, "Kill", 0)
 	call[ExitInfo](d, "Dead", 0)
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("%d survives", pid)
+			t.Errorf("process %d is still alive", pid)
 		}
 	}
-	if got := h.cgroups(); len(got) > 0 {
-		t.Errorf("%q is left", got)
+	if got := fx.cgroups(); len(got) > 0 {
+		t.Errorf("left behind: %q", got)
 	}
-	os.Remove(filepath.Join(h.dir, "hidden"))
+	os.Remove(filepath.Join(fx.dir, "hidden"))
 	_, pids = d.startWork(time.Hour)
 	d.callNoWait("Exit", 0)
-	h.guardExitStatus()
-	h.waitDead(pids...)
-	if got := h.cgroups(); len(got) > 0 {
-		t.Errorf("%q is left", got)
+	fx.guardExitStatus()
+	fx.waitDead(pids...)
+	if got := fx.cgroups(); len(got) > 0 {
+		t.Errorf("left behind: %q", got)
 	}
 }
 
-// What a guard that was killed has left behind is ended by the next, which knows from the lock that nobody owns it; what a
-// living guard owns is left alone.
-func TestNextGuardClears(t *testing.T) {
+// A starting guard kills the work that a killed guard has left behind, which it recognizes by the released lock. It leaves the
+// work of other live guards alone.
+func TestNextGuardKillsLeftoverWork(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
 	other := startGuard(t).nextDaemon()
 	_, others := other.startWork(time.Hour)
-	lock, err := openCgroup(h.cgroups()[0])
+	lock, err := openCgroup(fx.cgroups()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.killAtOnce(h.keeperPid(), d.pid, h.cmd.Process.Pid)
-	h.guardExitStatus()
+	fx.killAtOnce(fx.keeperPid(), d.pid, fx.cmd.Process.Pid)
+	fx.guardExitStatus()
 	if !alive(pids[1]) {
-		t.Error("the test proves nothing: nobody has survived")
+		t.Error("the test proves nothing: no process has survived")
 	}
-	lock.close() // until now the guards of other tests had to leave it alone, too
+	lock.close() // the guards of other tests may clear it from now on
 	startGuard(t).nextDaemon()
-	h.waitDead(pids...)
-	h.checkAliveUntil(0, others...)
+	fx.waitDead(pids...)
+	fx.checkAliveUntil(0, others...)
 }
 
-// Without control groups the log says so, once, and what to do.
-func TestNoGroupsAreMentioned(t *testing.T) {
+// Without control groups, the log or the error says what to do.
+func TestMissingCgroupIsExplained(t *testing.T) {
 	log := new(strings.Builder)
 	g := &guard{log: slog.New(slog.NewTextHandler(log, nil))}
 	if err := g.setUpContainment(); err != nil {
@@ -309,7 +309,7 @@ func TestNoGroupsAreMentioned(t *testing.T) {
 	g.opt.Containment = Auto
 	g.chooseContainment("")
 	if g.opt.Containment != KeeperContainment || !strings.Contains(log.String(), "Delegate=yes") {
-		t.Errorf("chose %s and says %s", g.opt.Containment, log)
+		t.Errorf("chose %s, log: %s", g.opt.Containment, log)
 	}
 	g.opt.Containment = CgroupContainment
 	if err := g.chooseContainment(""); err == nil || !strings.Contains(err.Error(), "Delegate=yes") {
@@ -317,8 +317,8 @@ func TestNoGroupsAreMentioned(t *testing.T) {
 	}
 }
 
-// Guards that are each process 1 of a container may make their groups in one place: none gets another's.
-func TestNoTwoControlGroupsHaveOneName(t *testing.T) {
+// Guards that are process 1 of different containers may create groups in the same place; no name is used twice.
+func TestCgroupNamesAreUnique(t *testing.T) {
 	requireCgroups(t)
 	names := make(map[string]bool)
 	for range 2 {

@@ -397,8 +397,8 @@ func (c *Client) ClearSession() {
 // writeSessionFile updates the session file, and logs an error if it cannot.
 func (c *Client) writeSessionFile() error {
 	c.mu.Lock()
-	s, w, undo := c.session, c.running, c.pendingHooks
-	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: c.owners, PendingHooks: undo}
+	s, w, hooks := c.session, c.running, c.pendingHooks
+	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: c.owners, PendingHooks: hooks}
 	if c.containment != nil && s != nil {
 		r := *c.containment
 		r.StateFile = workStateFile(s.File)

@@ -17,17 +17,17 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// client is a daemon's side whose guard and keeper are the test.
+// clientFixture is a Client for which the test plays guard and keeper.
 type clientFixture struct {
 	*Client
 	t       *testing.T
 	guard   *os.File
-	report  *os.File // the keeper's end
+	report  *os.File // the keeper's end of the pipe
 	logText *syncBuffer
-	file    string // of the session
+	file    string // the path of the session file
 }
 
-// safeLog is a log that can be read while it is written.
+// syncBuffer is a buffer for a log that can be read while it is written.
 type syncBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -71,7 +71,7 @@ func newClient(t *testing.T) *clientFixture {
 	}
 	t.Cleanup(func() {
 		near.Close()
-		word.Write([]byte{reportDead}) // ends what mourns
+		word.Write([]byte{reportDead}) // ends awaitDeath
 		word.Close()
 		<-c.Client.report.closed
 		c.Close()
@@ -79,17 +79,18 @@ func newClient(t *testing.T) *clientFixture {
 	return c
 }
 
-// gets is the client's next message, which must be of a kind.
+// expect returns the client's next message, which must have the given kind.
 func (c *clientFixture) expect(want kind) message {
 	c.t.Helper()
 	c.guard.SetReadDeadline(time.Now().Add(testTimeout))
 	m, err := readFrame(c.guard)
 	if err != nil || m.Kind != want {
-		c.t.Fatalf("not %s but %+v, %v", want, m, err)
+		c.t.Fatalf("got %+v, %v, want %s", m, err, want)
 	}
 	return m
 }
 
+// send sends a message to the client.
 func (c *clientFixture) send(m message) {
 	c.t.Helper()
 	if err := writeFrame(c.guard, m); err != nil {
@@ -97,7 +98,7 @@ func (c *clientFixture) send(m message) {
 	}
 }
 
-// starts has work started, which the guard answers with m.
+// start starts work, for which the guard replies with m.
 func (c *clientFixture) start(opt WorkOptions, m message) (w *Work, sent message, err error) {
 	c.t.Helper()
 	done := make(chan struct{})
@@ -121,8 +122,8 @@ func isClosed(done <-chan struct{}) bool {
 	}
 }
 
-// What the daemon says goes to the guard as it is.
-func TestWhatAClientSays(t *testing.T) {
+// Each method sends its message to the guard and updates the session file.
+func TestClientMessages(t *testing.T) {
 	c := newClient(t)
 	at := boottime.Now() + time.Hour
 	c.SetLease(at)
@@ -160,18 +161,18 @@ func TestWhatAClientSays(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if text := read(workStateFile(c.file)); text != stateDead {
-		t.Errorf("the mark says %q", text)
+		t.Errorf("the state file says %q", text)
 	}
 	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.GuardPid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
 		t.Errorf("%+v", p)
 	}
 	if text := c.logText.String(); text != "" {
-		t.Errorf("the log says %s", text)
+		t.Errorf("log: %s", text)
 	}
 	os.Remove(c.file)
-	os.Mkdir(c.file, 0o700) // it can't be replaced
+	os.Mkdir(c.file, 0o700) // a file cannot replace it
 	if err := c.SetPendingHooks(); err == nil || !strings.Contains(c.logText.String(), "will not find this session") {
-		t.Errorf("%v; the log says %s", err, c.logText)
+		t.Errorf("%v; log: %s", err, c.logText)
 	}
 	c.expect(kindPendingHooks)
 	os.Remove(c.file)
@@ -190,12 +191,12 @@ func TestWhatAClientSays(t *testing.T) {
 	c.expect(kindSession)
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
 	if c.expect(kindSession); !strings.Contains(c.logText.String(), "may not be able to determine whether work runs") {
-		t.Errorf("the log says %s", c.logText)
+		t.Errorf("log: %s", c.logText)
 	}
 }
 
-// A piece of work from its start to its end, as the guard tells it.
-func TestTheWorkOfAClient(t *testing.T) {
+// The client follows a piece of work from its start to its death by the guard's messages.
+func TestClientWork(t *testing.T) {
 	c := newClient(t)
 	if c.Containment() != "" || c.Unkillable() != "" || c.Err() != nil {
 		t.Errorf("%s, %s, %v", c.Containment(), c.Unkillable(), c.Err())
@@ -214,7 +215,7 @@ func TestTheWorkOfAClient(t *testing.T) {
 	_, p := sleeper(t)
 	opt := WorkOptions{Command: []string{"sleep", "1"}, Dir: "/", Env: []string{"A=b", "ZKELECTD_TERM=7"}, Capture: true}
 	if _, _, err := c.start(opt, message{Error: "no such thing"}); err == nil || err.Error() != "no such thing" {
-		t.Errorf("not started: %v", err)
+		t.Errorf("failed start: %v", err)
 	}
 	hold := &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper, StateFile: "mark"}
 	w, sent, err := c.start(opt, message{Pid: p.Pid, Containment: hold})
@@ -230,7 +231,7 @@ func TestTheWorkOfAClient(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if _, err := c.Start(opt); err == nil || !strings.Contains(err.Error(), "still runs") {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("second start: %v", err)
 	}
 	w.Stop(time.Minute)
 	if m := c.expect(kindStop); m.Seq != sent.Seq || m.Grace != time.Minute {
@@ -246,12 +247,12 @@ func TestTheWorkOfAClient(t *testing.T) {
 	for range 2 {
 		c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt"})
 	}
-	eventually(t, "the alarm", func() bool { return c.Unkillable() == "hurt" })
+	eventually(t, "the report", func() bool { return c.Unkillable() == "hurt" })
 	if err := <-w.Unkillable(); err.Error() != "hurt" {
 		t.Error(err)
 	}
 	c.send(message{Kind: kindUnkillable, Seq: sent.Seq})
-	eventually(t, "its end", func() bool { return c.Unkillable() == "" })
+	eventually(t, "the end of that state", func() bool { return c.Unkillable() == "" })
 	c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt again"})
 	c.send(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
 	<-w.Exited()
@@ -265,25 +266,25 @@ func TestTheWorkOfAClient(t *testing.T) {
 	}
 	opt.StopSignal = syscall.SIGUSR1
 	if _, next, err := c.start(opt, message{Pid: p.Pid, Containment: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
-		t.Errorf("the next one: %v, %d, %+v", err, next.Seq, next.Spec)
+		t.Errorf("next start: %v, %d, %+v", err, next.Seq, next.Spec)
 	}
 }
 
-// A guard that does not end work with what it has confirmed, or was told last, is lost after a last moment; unless it says
-// that it can't.
-func TestWhenAGuardIsLost(t *testing.T) {
+// A guard that does not kill the work at the deadline that it has confirmed, or at an earlier one that it was sent, is lost after
+// a last wait; unless it has reported that it cannot kill the work.
+func TestGuardIsLostAfterDeadline(t *testing.T) {
 	ms := time.Millisecond
 	for name, c := range map[string]struct {
-		confirmed, told time.Duration // ends of the lease from now; told 0 for the same
-		alarm           string
+		confirmed, sent time.Duration // deadlines from now; sent is 0 if it is the same
+		unkillable      string
 		lost            bool
 	}{
-		"it has confirmed it":           {confirmed: 50 * ms, lost: true},
-		"it was told of a shorter one":  {confirmed: time.Hour, told: 50 * ms, lost: true},
-		"it was told of a longer one":   {confirmed: 50 * ms, told: time.Hour, lost: true},
-		"it can't":                      {confirmed: 50 * ms, alarm: "hurt"},
-		"the lease goes on":             {confirmed: time.Hour},
-		"it has not confirmed anything": {told: 50 * ms},
+		"confirmed":            {confirmed: 50 * ms, lost: true},
+		"shorter lease sent":   {confirmed: time.Hour, sent: 50 * ms, lost: true},
+		"longer lease sent":    {confirmed: 50 * ms, sent: time.Hour, lost: true},
+		"unkillable":           {confirmed: 50 * ms, unkillable: "hurt"},
+		"deadline not reached": {confirmed: time.Hour},
+		"nothing confirmed":    {sent: 50 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := newClient(t)
@@ -292,12 +293,12 @@ func TestWhenAGuardIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.alarm != "" {
-				cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: c.alarm})
-				eventually(t, "the alarm", func() bool { return cl.Unkillable() != "" })
+			if c.unkillable != "" {
+				cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: c.unkillable})
+				eventually(t, "the report", func() bool { return cl.Unkillable() != "" })
 			}
-			if c.told != 0 {
-				cl.SetLease(now + c.told)
+			if c.sent != 0 {
+				cl.SetLease(now + c.sent)
 			} else {
 				cl.SetLease(now + c.confirmed)
 			}
@@ -314,23 +315,23 @@ func TestWhenAGuardIsLost(t *testing.T) {
 			}
 			<-cl.Context().Done()
 			if early := deadline + guardOverdue + drainTime - boottime.Now(); early > 0 {
-				t.Errorf("lost %s early", early)
+				t.Errorf("lost %s too early", early)
 			}
 			if !strings.Contains(cl.Err().Error(), "it has not killed the work at the end of the lease") || isClosed(w.Dead()) {
 				t.Errorf("%v, dead: %t", cl.Err(), isClosed(w.Dead()))
 			}
 			if _, err := cl.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
-				t.Errorf("started: %v", err)
+				t.Errorf("start: %v", err)
 			}
 		})
 	}
 }
 
-// A lost guard's work is dead when the keeper says so, and not before, whatever the guard still says.
-func TestTheWordOfTheKeeper(t *testing.T) {
+// The work of a lost guard counts as dead once the keeper has reported that, and not before.
+func TestKeeperReportProvesDeath(t *testing.T) {
 	for _, c := range []struct {
-		word string
-		dead bool
+		report string
+		dead   bool
 	}{{string(rune(reportDead)), true}, {"x", false}, {"", false}} {
 		cl := newClient(t)
 		w, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
@@ -341,23 +342,23 @@ func TestTheWordOfTheKeeper(t *testing.T) {
 		<-cl.Context().Done()
 		eventually(t, "the warning", func() bool { return strings.Contains(cl.logText.String(), "the work may still run") })
 		if isClosed(w.Dead()) || isClosed(w.Exited()) {
-			t.Error("dead without a word")
+			t.Error("dead without a report")
 		}
-		cl.report.WriteString(c.word)
+		cl.report.WriteString(c.report)
 		if !c.dead {
 			cl.report.Close()
 			<-cl.Client.report.closed
 			began := boottime.Now()
 			eventually(t, "some time", func() bool { return boottime.Now() > began+3*maxSweepDelay })
 			if isClosed(w.Dead()) {
-				t.Errorf("%q: dead", c.word)
+				t.Errorf("report %q: dead", c.report)
 			}
-			close(cl.Client.report.dead) // ends what mourns
+			close(cl.Client.report.dead) // ends awaitDeath
 		}
 		<-w.Dead()
 		<-w.Exited()
 		if w.Status() != "was killed with the guard" || strings.Count(cl.logText.String(), "the work may still run") != 1 {
-			t.Errorf("%s; the log says %s", w.Status(), cl.logText)
+			t.Errorf("%s; log: %s", w.Status(), cl.logText)
 		}
 	}
 }

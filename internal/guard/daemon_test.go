@@ -18,12 +18,12 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// frame is a message as it goes over the socket.
+// frame returns a message as it is sent over the socket.
 func frame(body string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// endings are the ways in which a daemon fails, with the guard's exit status when it is not started again.
+// daemonFailures are the ways in which a daemon can fail, with the guard's exit status if the daemon is not restarted.
 var daemonFailures = map[string]struct {
 	end    func(d *remoteDaemon)
 	status int
@@ -36,11 +36,11 @@ var daemonFailures = map[string]struct {
 	"empty frame":      {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("")) }, 128 + 9},
 	"unknown kind":     {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"sing"}`)) }, 128 + 9},
 	"unknown field":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"heartbeat","tune":"any"}`)) }, 128 + 9},
-	"start without":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"start","seq":9}`)) }, 128 + 9},
-	"too long a frame": {func(d *remoteDaemon) { d.callNoWait("SendRaw", []byte{1, 0, 0, 0}) }, 128 + 9},
+	"incomplete start": {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"start","seq":9}`)) }, 128 + 9},
+	"frame too long":   {func(d *remoteDaemon) { d.callNoWait("SendRaw", []byte{1, 0, 0, 0}) }, 128 + 9},
 	"start while busy": {func(d *remoteDaemon) { d.callNoWait("StartUnchecked", d.shell("true")) }, 128 + 9},
 	"hangs up":         {func(d *remoteDaemon) { d.callNoWait("HangUp", 0) }, 128 + 9},
-	"stops to speak":   {func(d *remoteDaemon) { call[int](d, "Heartbeat", 50*time.Millisecond) }, 128 + 9},
+	"no heartbeat":     {func(d *remoteDaemon) { call[int](d, "Heartbeat", 50*time.Millisecond) }, 128 + 9},
 	"stopped": {func(d *remoteDaemon) {
 		call[int](d, "Heartbeat", 50*time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
@@ -48,53 +48,53 @@ var daemonFailures = map[string]struct {
 	"its own exit code": {func(d *remoteDaemon) { d.callNoWait("Exit", 3) }, 3},
 }
 
-// last has the daemon do what may be the last thing it does.
+// callNoWait calls a method that may be the last thing the daemon does.
 func (d *remoteDaemon) callNoWait(method string, arg any) {
 	d.conn.Go("Daemon."+method, arg, new(int), make(chan *rpc.Call, 1))
 }
 
-// checkBurial wants one session closed: that of the dead daemon, with nothing at work any more.
+// checkSessionClosed checks that only the dead daemon's session was closed, when no work was running any more.
 func (d *remoteDaemon) checkSessionClosed(pids []int) {
 	d.t.Helper()
 	all := d.closedSessions()
 	if len(all) != 1 {
 		d.t.Fatalf("%d sessions were closed", len(all))
 	}
-	if b := all[0]; !reflect.DeepEqual(b.Session, d.credentials()) || len(b.StillAlive) > 0 || b.DaemonAlive {
-		d.t.Errorf("%+v", b)
+	if s := all[0]; !reflect.DeepEqual(s.Session, d.credentials()) || len(s.StillAlive) > 0 || s.DaemonAlive {
+		d.t.Errorf("%+v", s)
 	}
 	for _, pid := range append(pids, d.pid) {
 		if alive(pid) {
-			d.t.Errorf("%d survives", pid)
+			d.t.Errorf("process %d is still alive", pid)
 		}
 	}
-	eventually(d.t, "the end of the session file", func() bool {
+	eventually(d.t, "the removal of the session file", func() bool {
 		_, err := os.Stat(d.credentials().File)
 		return os.IsNotExist(err)
 	})
 }
 
-// First the work is dead, then the session is closed, then there is a new daemon.
+// First the work is killed, then the session is closed, then a new daemon is started.
 func TestFailedDaemonIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, c := range daemonFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := startGuard(t)
-			d := h.nextDaemon()
-			call[int](d, "SetSession", h.credentials())
+			fx := startGuard(t)
+			d := fx.nextDaemon()
+			call[int](d, "SetSession", fx.credentials())
 			_, pids := d.startWork(time.Hour)
 			c.end(d)
-			next := h.nextDaemon()
+			next := fx.nextDaemon()
 			if next.pid == d.pid {
-				t.Error("the same daemon")
+				t.Error("the daemon was not replaced")
 			}
 			d.checkSessionClosed(pids)
-			if _, err := tryCall[int](next, "Start", h.shell("true")); err == nil || err.Error() != "there is no lease" {
-				t.Errorf("the new daemon has inherited the lease: %v", err)
+			if _, err := tryCall[int](next, "Start", fx.shell("true")); err == nil || err.Error() != "there is no lease" {
+				t.Errorf("the new daemon has the old one's lease: %v", err)
 			}
 			call[time.Duration](next, "SetLease", time.Hour)
-			call[int](next, "Start", h.shell("exit 0"))
+			call[int](next, "Start", fx.shell("exit 0"))
 			if e := call[ExitInfo](next, "Dead", 0); e.Status != StatusSuccess {
 				t.Error(e.Status)
 			}
@@ -107,12 +107,12 @@ func TestFailedDaemonIsNotReplaced(t *testing.T) {
 	for name, c := range daemonFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := startGuard(t, "RESPAWN=no")
-			d := h.nextDaemon()
-			call[int](d, "SetSession", h.credentials())
+			fx := startGuard(t, "RESPAWN=no")
+			d := fx.nextDaemon()
+			call[int](d, "SetSession", fx.credentials())
 			_, pids := d.startWork(time.Hour)
 			c.end(d)
-			if status := h.guardExitStatus(); status != c.status {
+			if status := fx.guardExitStatus(); status != c.status {
 				t.Errorf("exit status %d", status)
 			}
 			d.checkSessionClosed(pids)
@@ -120,134 +120,134 @@ func TestFailedDaemonIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A daemon's own verdict is final. It has closed its session itself.
-func TestDaemonEnds(t *testing.T) {
+// Exit statuses 0 and 1 are final. The daemon has closed its session itself.
+func TestDaemonExits(t *testing.T) {
 	t.Parallel()
 	for status := range 2 {
-		h := startGuard(t)
-		d := h.nextDaemon()
-		call[int](d, "SetSession", h.credentials())
+		fx := startGuard(t)
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
 		call[int](d, "ClearSession", 0)
 		d.callNoWait("Exit", status)
-		if got := h.guardExitStatus(); got != status {
+		if got := fx.guardExitStatus(); got != status {
 			t.Errorf("exit status %d instead of %d", got, status)
 		}
-		if all := h.closedSessions(); len(all) > 0 {
+		if all := fx.closedSessions(); len(all) > 0 {
 			t.Errorf("%+v", all)
 		}
-		if log := read(filepath.Join(h.dir, "log")); strings.Contains(log, "started again") {
+		if log := read(filepath.Join(fx.dir, "log")); strings.Contains(log, "started again") {
 			t.Error(log)
 		}
 	}
 }
 
-// Nor does work stay behind when the daemon ends as if all were well.
-func TestDaemonEndsTooEarly(t *testing.T) {
+// Work does not survive a daemon that exits with status 0 while the work runs.
+func TestDaemonExitsWithRunningWork(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	call[int](d, "SetSession", h.credentials())
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
 	d.callNoWait("Exit", 0)
-	if got := h.guardExitStatus(); got != 0 {
+	if got := fx.guardExitStatus(); got != 0 {
 		t.Errorf("exit status %d", got)
 	}
 	d.checkSessionClosed(pids)
 }
 
-// A session that can't be closed is left to expire: that is no reason not to go on, and 'release' may try again.
+// A session that cannot be closed is left to expire. The daemon is restarted nevertheless, and 'zkelectd release' may try again.
 func TestSessionThatCannotBeClosed(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	c := h.credentials()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	c := fx.credentials()
 	c.ID = unclosableID
 	call[int](d, "SetSession", c)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	next := h.nextDaemon()
+	next := fx.nextDaemon()
 	if f, err := ReadSessionFile(c.File); err != nil || f.Session.ID != unclosableID {
 		t.Errorf("%+v, %v", f, err)
 	}
-	syscall.Kill(next.pid, syscall.SIGKILL) // has no session yet: nothing to close
-	h.nextDaemon()
-	if all := h.closedSessions(); len(all) != 1 {
+	syscall.Kill(next.pid, syscall.SIGKILL) // it has no session yet
+	fx.nextDaemon()
+	if all := fx.closedSessions(); len(all) != 1 {
 		t.Errorf("%+v", all)
 	}
 }
 
-// The work of a daemon that hangs up does not wait for that to end.
-func TestWorkEndsWithTheSocket(t *testing.T) {
+// The work of a daemon that closes its socket is killed at once, not only when the daemon exits.
+func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
 	began := boottime.Now()
 	d.callNoWait("HangUp", 0)
-	if took := h.waitDead(pids...) - began; took > exitTimeout {
-		t.Errorf("that took %s", took)
+	if took := fx.waitDead(pids...) - began; took > exitTimeout {
+		t.Errorf("it took %s", took)
 	}
 }
 
-// Nothing to start is nonsense too, also while there is room for work.
-func TestStartOfNothing(t *testing.T) {
+// A start message without a program violates the protocol, even while no work runs.
+func TestStartWithoutProgram(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"kind":"start","seq":1}`, `{"kind":"start","seq":1,"spec":{"path":"/bin/true","argv":[],"env":[],"stop_signal":15}}`} {
-		h := startGuard(t)
-		d := h.nextDaemon()
+		fx := startGuard(t)
+		d := fx.nextDaemon()
 		call[time.Duration](d, "SetLease", time.Hour)
 		d.callNoWait("SendRaw", frame(body))
-		if next := h.nextDaemon(); next.pid == d.pid {
-			t.Errorf("%s: the same daemon", body)
+		if next := fx.nextDaemon(); next.pid == d.pid {
+			t.Errorf("%s: the daemon was not replaced", body)
 		}
 	}
 }
 
-// A process that is traced is not gone before its tracer has buried it: so long the session is not closed.
+// A traced process exists until its tracer has waited for it; until then the session is not closed.
 func TestSessionIsClosedAfterTheWork(t *testing.T) {
 	t.Parallel()
-	runtime.LockOSThread() // which is the tracer
+	runtime.LockOSThread() // this thread is the tracer
 	defer runtime.UnlockOSThread()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	call[int](d, "SetSession", h.credentials())
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
 	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pids[0]), 0, 0, 0, 0); e != 0 {
-		t.Logf("processes can't be traced here: %v", e)
+		t.Logf("cannot trace processes here: %v", e)
 		return
 	}
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	h.waitDead(append(pids, d.pid)...)
+	fx.waitDead(append(pids, d.pid)...)
 	for end := boottime.Now() + 100*time.Millisecond; boottime.Now() < end; {
-		if all := h.closedSessions(); len(all) > 0 {
+		if all := fx.closedSessions(); len(all) > 0 {
 			t.Errorf("too early: %+v", all)
 			break
 		}
 	}
-	eventually(t, "the burial of the work", func() bool {
+	eventually(t, "wait4 for the work", func() bool {
 		var status unix.WaitStatus
 		_, err := unix.Wait4(pids[0], &status, unix.WALL|unix.WNOHANG, nil)
 		return err != nil || status.Signaled()
 	})
-	h.nextDaemon()
+	fx.nextDaemon()
 	d.checkSessionClosed(pids)
 }
 
-// What the daemon has handed over last, to release leadership, is there when its session is closed.
-func TestTheLastReleaseIsHandedOver(t *testing.T) {
+// When the session is closed, the guard has the last release transaction that the daemon has set.
+func TestLastReleaseIsPassedToClose(t *testing.T) {
 	t.Parallel()
-	for name, handed := range map[string][]string{"as leader": {`[1]`, `[2]`}, "no more": {`[1]`, `null`}} {
+	for name, releases := range map[string][]string{"leader": {`[1]`, `[2]`}, "no longer leader": {`[1]`, `null`}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := startGuard(t)
-			d := h.nextDaemon()
-			c := h.credentials()
-			call[int](d, "SetRelease", json.RawMessage(handed[0])) // without a session there is nothing to release
+			fx := startGuard(t)
+			d := fx.nextDaemon()
+			c := fx.credentials()
+			call[int](d, "SetRelease", json.RawMessage(releases[0])) // ignored without a session
 			call[int](d, "SetSession", c)
 			f, err := ReadSessionFile(c.File)
 			if err != nil || f.Session.Release != nil {
 				t.Errorf("%s, %v", f.Session.Release, err)
 			}
-			for _, tx := range handed {
+			for _, tx := range releases {
 				if c.Release = json.RawMessage(tx); tx == "null" {
 					c.Release = nil
 				}
@@ -257,8 +257,8 @@ func TestTheLastReleaseIsHandedOver(t *testing.T) {
 				}
 			}
 			syscall.Kill(d.pid, syscall.SIGKILL)
-			eventually(t, "the end of the session", func() bool { return len(h.closedSessions()) > 0 })
-			if got := h.closedSessions()[0].Session; !reflect.DeepEqual(got, c) {
+			eventually(t, "the closing of the session", func() bool { return len(fx.closedSessions()) > 0 })
+			if got := fx.closedSessions()[0].Session; !reflect.DeepEqual(got, c) {
 				t.Errorf("the guard has %+v, want %+v", got, c)
 			}
 		})

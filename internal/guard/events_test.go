@@ -21,36 +21,36 @@ func isNear(at, ahead time.Duration) bool {
 
 // What the daemon says is done; what makes no sense is refused, and then nothing of it is done.
 func TestWhatTheGuardObeys(t *testing.T) {
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	obeys := func(m message, daemon, keeper []string) {
 		t.Helper()
-		if err := l.handle(m); err != nil {
+		if err := b.handle(m); err != nil {
 			t.Errorf("%+v: %v", m, err)
 		}
-		l.expect(string(m.Kind), daemon, keeper)
+		b.expect(string(m.Kind), daemon, keeper)
 	}
 	refuses := func(m message) {
 		t.Helper()
-		if err := l.handle(m); !errors.Is(err, errProtocol) {
+		if err := b.handle(m); !errors.Is(err, errProtocol) {
 			t.Errorf("%+v: %v", m, err)
 		}
-		l.expect(string(m.Kind), nil, nil)
+		b.expect(string(m.Kind), nil, nil)
 	}
 	at := boottime.Now() + time.Hour
-	if err := l.handle(message{Kind: kindLease, At: at}); err != nil || l.lease != at {
-		t.Errorf("the lease: %v, %s", err, l.lease)
+	if err := b.handle(message{Kind: kindLease, At: at}); err != nil || b.lease != at {
+		t.Errorf("the lease: %v, %s", err, b.lease)
 	}
-	for who, f := range map[string]*os.File{"keeper": l.keeperEnd, "daemon": l.daemonEnd} {
+	for who, f := range map[string]*os.File{"keeper": b.keeperEnd, "daemon": b.daemonEnd} {
 		if m, err := readFrame(f); err != nil || m.At != at || m.Kind != map[string]kind{"keeper": kindLease, "daemon": kindLeaseConfirmed}[who] {
 			t.Errorf("the %s is told %+v, %v", who, m, err)
 		}
 	}
 	obeys(message{Kind: kindHeartbeat, At: at + 1}, nil, nil)
-	if l.heartbeatDeadline != at+1 {
-		t.Errorf("it may be silent until %s", l.heartbeatDeadline)
+	if b.heartbeatDeadline != at+1 {
+		t.Errorf("it may be silent until %s", b.heartbeatDeadline)
 	}
 	obeys(message{Kind: kindHeartbeat}, nil, nil)
-	if l.heartbeatDeadline != 0 {
+	if b.heartbeatDeadline != 0 {
 		t.Error("it need not beat")
 	}
 	obeys(message{Kind: kindAlive}, nil, nil)
@@ -59,35 +59,35 @@ func TestWhatTheGuardObeys(t *testing.T) {
 	obeys(message{Kind: kindSession, Session: c}, nil, nil)
 	obeys(message{Kind: kindPendingHooks, PendingHooks: []Spec{{Path: "undo"}}}, nil, nil)
 	obeys(message{Kind: kindConfig, Config: []byte("good")}, nil, nil)
-	if l.session != c || len(l.pendingHooks) != 1 || string(l.lastConfig) != "good" {
-		t.Errorf("%v, %v, %q", l.session, l.pendingHooks, l.lastConfig)
+	if b.session != c || len(b.pendingHooks) != 1 || string(b.lastConfig) != "good" {
+		t.Errorf("%v, %v, %q", b.session, b.pendingHooks, b.lastConfig)
 	}
 	refuses(message{Kind: "sing"})
 	refuses(message{Kind: kindStart, Seq: 7})
 	refuses(message{Kind: kindStart, Seq: 7, Spec: &Spec{Path: "/bin/true"}})
-	l.work = &work{seq: 7, spec: new(Spec)}
+	b.work = &work{seq: 7, spec: new(Spec)}
 	refuses(message{Kind: kindStart, Seq: 8, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}})
 	obeys(message{Kind: kindKill, Seq: 8}, nil, nil)
 	obeys(message{Kind: kindStop, Seq: 8}, nil, nil)
-	if l.work.killing {
+	if b.work.killing {
 		t.Error("what is for other work counts")
 	}
-	if obeys(message{Kind: kindKill, Seq: 7}, nil, nil); !l.work.killing {
+	if obeys(message{Kind: kindKill, Seq: 7}, nil, nil); !b.work.killing {
 		t.Error("not killed")
 	}
-	l.work = nil
+	b.work = nil
 	obeys(message{Kind: kindKill, Seq: 7}, nil, nil) // it has ended meanwhile
 	obeys(message{Kind: kindStart, Seq: 9, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, nil, []string{"start 9"})
-	if w := l.work; w == nil || w.seq != 9 || l.keeper.killing {
+	if w := b.work; w == nil || w.seq != 9 || b.keeper.killing {
 		t.Errorf("%+v", w)
 	}
-	l.work, l.lease = nil, boottime.Now()
+	b.work, b.lease = nil, boottime.Now()
 	obeys(message{Kind: kindStart, Seq: 10, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 10 there is no lease"}, nil)
-	l.lease = 0
+	b.lease = 0
 	obeys(message{Kind: kindStart, Seq: 11, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 11 there is no lease"}, nil)
-	l.lease, l.keeper = at, nil
+	b.lease, b.keeper = at, nil
 	obeys(message{Kind: kindStart, Seq: 12, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 12 " + errNoKeeper.Error()}, nil)
-	if l.work != nil {
+	if b.work != nil {
 		t.Error("work that was not started is left")
 	}
 }
@@ -110,24 +110,24 @@ func TestWhomTheGuardHears(t *testing.T) {
 		"nonsense":                {letter: incoming{err: errProtocol}, doomed: true},
 		"an order of no sense":    {letter: incoming{msg: message{Kind: "sing"}}, doomed: true},
 	} {
-		l := newBareGuard(t)
-		l.lease = 5
-		if c.letter.daemon = l.daemon; c.stranger {
+		b := newBareGuard(t)
+		b.lease = 5
+		if c.letter.daemon = b.daemon; c.stranger {
 			c.letter.daemon = new(daemon)
 		}
-		l.daemon.gone = c.gone
-		l.receiveFromDaemon(c.letter)
-		if heard := l.lease == 77; heard != c.heard {
+		b.daemon.abandoned = c.gone
+		b.receiveFromDaemon(c.letter)
+		if heard := b.lease == 77; heard != c.heard {
 			t.Errorf("%s: heard: %t", name, heard)
 		}
-		if d := l.daemon; d.gone != (c.gone || c.hungUp || c.doomed) || d.killing != c.doomed || c.letter.daemon.socketClosed != (c.letter.err != nil) {
+		if d := b.daemon; d.abandoned != (c.gone || c.hungUp || c.doomed) || d.killing != c.doomed || c.letter.daemon.socketClosed != (c.letter.err != nil) {
 			t.Errorf("%s: %+v", name, d)
 		}
-		if c.hungUp && !isNear(l.heartbeatDeadline, exitTimeout) || !c.hungUp && l.heartbeatDeadline != 0 {
-			t.Errorf("%s: it may be silent until %s", name, l.heartbeatDeadline)
+		if c.hungUp && !isNear(b.heartbeatDeadline, exitTimeout) || !c.hungUp && b.heartbeatDeadline != 0 {
+			t.Errorf("%s: it may be silent until %s", name, b.heartbeatDeadline)
 		}
-		if logged := strings.Contains(l.logText.String(), "killing the daemon"); logged != c.doomed {
-			t.Errorf("%s: the log says %q", name, l.logText)
+		if logged := strings.Contains(b.logText.String(), "killing the daemon"); logged != c.doomed {
+			t.Errorf("%s: log: %q", name, b.logText)
 		}
 	}
 }
@@ -135,18 +135,18 @@ func TestWhomTheGuardHears(t *testing.T) {
 // What a dead daemon had said of what is left to do counts until nothing more comes, unless it had hung up before.
 func TestLastWords(t *testing.T) {
 	for _, gone := range []bool{false, true} {
-		l := newBareGuard(t)
-		late := l.daemon
-		late.gone, l.deadDaemon, l.daemon = gone, late, nil
+		b := newBareGuard(t)
+		late := b.daemon
+		late.abandoned, b.deadDaemon, b.daemon = gone, late, nil
 		for _, m := range []message{{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindPendingHooks, PendingHooks: []Spec{{}}}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, At: 77}, {Kind: "sing"}} {
-			l.receiveFromDaemon(incoming{daemon: late, msg: m})
+			b.receiveFromDaemon(incoming{daemon: late, msg: m})
 		}
-		if heard := !gone; (l.session != nil) != heard || (len(l.pendingHooks) == 1) != heard || (l.lastConfig != nil) != heard || l.lease == 77 || l.deadDaemon == nil {
-			t.Errorf("gone: %t: %+v", gone, l.guard)
+		if heard := !gone; (b.session != nil) != heard || (len(b.pendingHooks) == 1) != heard || (b.lastConfig != nil) != heard || b.lease == 77 || b.deadDaemon == nil {
+			t.Errorf("gone: %t: %+v", gone, b.guard)
 		}
-		l.receiveFromDaemon(incoming{daemon: late, err: io.EOF})
-		if _, err := late.socket.Write([]byte("x")); l.deadDaemon != nil || !late.socketClosed || !errors.Is(err, os.ErrClosed) {
-			t.Errorf("at its end: %+v, %v", l.deadDaemon, err)
+		b.receiveFromDaemon(incoming{daemon: late, err: io.EOF})
+		if _, err := late.socket.Write([]byte("x")); b.deadDaemon != nil || !late.socketClosed || !errors.Is(err, os.ErrClosed) {
+			t.Errorf("at its end: %+v, %v", b.deadDaemon, err)
 		}
 	}
 }
@@ -175,25 +175,25 @@ func TestWhatFollowsADaemonsEnd(t *testing.T) {
 		"never again":        {status: 9, once: true, over: true, want: 137, log: "the daemon has died"},
 		"all of it was read": {status: 9, once: true, read: true, over: true, want: 137, log: "the daemon has died"},
 	} {
-		l := newBareGuard(t)
-		d := l.daemon
+		b := newBareGuard(t)
+		d := b.daemon
 		d.socketClosed, d.startedAt = c.read, boottime.Now()-c.age
-		l.opt.Respawn, l.stopping, l.respawnDelay, l.lease, l.heartbeatDeadline = !c.once, c.stopping, c.had, 5, 6
-		l.daemonExited(c.status)
-		if l.daemon != nil || l.lease != 0 || l.heartbeatDeadline != 0 || l.exitStatus != c.want || l.noRespawn != c.over {
-			t.Errorf("%s: %+v", name, l.guard)
+		b.opt.Respawn, b.stopping, b.respawnDelay, b.lease, b.heartbeatDeadline = !c.once, c.stopping, c.had, 5, 6
+		b.daemonExited(c.status)
+		if b.daemon != nil || b.lease != 0 || b.heartbeatDeadline != 0 || b.exitStatus != c.want || b.noRespawn != c.over {
+			t.Errorf("%s: %+v", name, b.guard)
 		}
-		if (l.deadDaemon == d) == c.read {
-			t.Errorf("%s: more is expected of it: %t", name, l.deadDaemon == d)
+		if (b.deadDaemon == d) == c.read {
+			t.Errorf("%s: more is expected of it: %t", name, b.deadDaemon == d)
 		}
 		if _, err := d.socket.Write([]byte("x")); errors.Is(err, os.ErrClosed) != c.read {
 			t.Errorf("%s: its socket: %v", name, err)
 		}
-		if !c.over && (l.respawnDelay != c.pause || !isNear(l.respawnAt, c.pause)) || c.over && l.respawnAt != 0 {
-			t.Errorf("%s: again after %s, at %s", name, l.respawnDelay, l.respawnAt)
+		if !c.over && (b.respawnDelay != c.pause || !isNear(b.respawnAt, c.pause)) || c.over && b.respawnAt != 0 {
+			t.Errorf("%s: again after %s, at %s", name, b.respawnDelay, b.respawnAt)
 		}
-		if n := strings.Count(l.logText.String(), "level=ERROR"); n != min(1, len(c.log)) || !strings.Contains(l.logText.String(), c.log) {
-			t.Errorf("%s: the log says %q", name, l.logText)
+		if n := strings.Count(b.logText.String(), "level=ERROR"); n != min(1, len(c.log)) || !strings.Contains(b.logText.String(), c.log) {
+			t.Errorf("%s: log: %q", name, b.logText)
 		}
 	}
 }
@@ -260,54 +260,54 @@ func TestWhatTheKeeperSays(t *testing.T) {
 		"other work":            {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.msg.Seq = 6 }, check: func(g *guard) bool { return g.work != nil }},
 		"another keeper":        {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.keeper = new(keeperProcess) }, check: func(g *guard) bool { return g.work != nil }},
 		"its end":               {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.err = io.EOF }, check: func(g *guard) bool { return g.work != nil }},
-		"of no work":            {msg: message{Kind: kindDead}, change: func(l *bareGuard, _ *incoming) { l.work = nil }},
-		"of a unit":             {msg: message{Kind: kindDead}, change: func(l *bareGuard, _ *incoming) { l.work.unit = new(unitKiller) }, check: func(g *guard) bool { return g.work != nil }},
-		"an undo is dead":       {msg: message{Kind: kindDead}, change: func(l *bareGuard, _ *incoming) { l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.work == nil && !g.hookFailed }},
-		"an undo ended well":    {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(l *bareGuard, _ *incoming) { l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
-		"an undo failed":        {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(l *bareGuard, _ *incoming) { l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed }},
-		"an undo has started":   {msg: message{Kind: kindStarted, Pid: 99}, change: func(l *bareGuard, _ *incoming) { l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
-		"an undo has not begun": {msg: message{Kind: kindStarted, Error: "none"}, change: func(l *bareGuard, _ *incoming) { l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed && g.work == nil }},
+		"of no work":            {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work = nil }},
+		"of a unit":             {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work.unit = new(unitKiller) }, check: func(g *guard) bool { return g.work != nil }},
+		"an undo is dead":       {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.work == nil && !g.hookFailed }},
+		"an undo ended well":    {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
+		"an undo failed":        {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed }},
+		"an undo has started":   {msg: message{Kind: kindStarted, Pid: 99}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
+		"an undo has not begun": {msg: message{Kind: kindStarted, Error: "none"}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed && g.work == nil }},
 	} {
-		l := newBareGuard(t)
-		l.work = &work{seq: 7, spec: &Spec{Argv: []string{"undo"}}}
-		m := incoming{keeper: l.keeper, msg: c.msg}
+		b := newBareGuard(t)
+		b.work = &work{seq: 7, spec: &Spec{Argv: []string{"undo"}}}
+		m := incoming{keeper: b.keeper, msg: c.msg}
 		m.msg.Seq = 7
 		if c.change != nil {
-			c.change(l, &m)
+			c.change(b, &m)
 		}
-		l.receiveFromKeeper(m)
-		l.expect(name, c.told, nil)
-		if c.check != nil && !c.check(l.guard) {
-			t.Errorf("%s: %+v, %+v", name, l.work, l.guard)
+		b.receiveFromKeeper(m)
+		b.expect(name, c.told, nil)
+		if c.check != nil && !c.check(b.guard) {
+			t.Errorf("%s: %+v, %+v", name, b.work, b.guard)
 		}
-		if failed := strings.Contains(l.logText.String(), "a pending hook has failed"); failed != l.hookFailed {
-			t.Errorf("%s: the log says %q", name, l.logText)
+		if failed := strings.Contains(b.logText.String(), "a pending hook has failed"); failed != b.hookFailed {
+			t.Errorf("%s: log: %q", name, b.logText)
 		}
 	}
 }
 
 // A pid of the keeper's namespace that is nobody's any more is none here.
 func TestAPidThatIsNobodysIsNone(t *testing.T) {
-	l := newBareGuard(t)
-	if pid := l.hostPid(77); pid != 77 {
+	b := newBareGuard(t)
+	if pid := b.hostPid(77); pid != 77 {
 		t.Errorf("%d in the same namespace", pid)
 	}
-	l.opt.Containment = PidnsContainment
-	if pid := l.hostPid(noPid); pid != 0 {
+	b.opt.Containment = PidnsContainment
+	if pid := b.hostPid(noPid); pid != 0 {
 		t.Errorf("%d in another", pid)
 	}
 }
 
 // The daemon is told of each alarm, and of its end; the log has each once.
 func TestAlarms(t *testing.T) {
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	w := &work{seq: 7}
 	for _, text := range []string{"hurt", "hurt", "", "hurt more"} {
-		l.reportUnkillable(w, text)
+		b.reportUnkillable(w, text)
 	}
-	l.expect("alarms", []string{"unkillable 7 hurt", "unkillable 7 hurt", "unkillable 7", "unkillable 7 hurt more"}, nil)
-	if n := strings.Count(l.logText.String(), "cannot kill the work"); n != 2 || !strings.Contains(l.logText.String(), `reason="hurt more"`) {
-		t.Errorf("the log says %s", l.logText)
+	b.expect("alarms", []string{"unkillable 7 hurt", "unkillable 7 hurt", "unkillable 7", "unkillable 7 hurt more"}, nil)
+	if n := strings.Count(b.logText.String(), "cannot kill the work"); n != 2 || !strings.Contains(b.logText.String(), `reason="hurt more"`) {
+		t.Errorf("log: %s", b.logText)
 	}
 }
 
@@ -320,20 +320,20 @@ func TestWhatFollowsAKeepersEnd(t *testing.T) {
 	}{
 		"a child": {work: &work{}, doomed: true}, "a unit": {work: &work{unit: new(unitKiller)}}, "no work": {}, "the end": {over: true},
 	} {
-		l := newBareGuard(t)
-		k, d := l.keeper, l.daemon
-		if l.work = c.work; c.over {
-			l.noRespawn, l.daemon = true, nil
+		b := newBareGuard(t)
+		k, d := b.keeper, b.daemon
+		if b.work = c.work; c.over {
+			b.noRespawn, b.daemon = true, nil
 		}
-		l.keeperExited(syscall.WaitStatus(9))
-		if _, err := k.socket.Write([]byte("x")); l.keeper != nil || !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s: %+v, %v", name, l.keeper, err)
+		b.keeperExited(syscall.WaitStatus(9))
+		if _, err := k.socket.Write([]byte("x")); b.keeper != nil || !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: %+v, %v", name, b.keeper, err)
 		}
 		if c.work != nil && (c.work.killing != c.doomed || c.work.keeperDead != c.doomed) {
 			t.Errorf("%s: %+v", name, c.work)
 		}
-		if d.killing == c.over || d.gone == c.over || strings.Contains(l.logText.String(), "the keeper has died") == c.over {
-			t.Errorf("%s: %+v; the log says %s", name, d, l.logText)
+		if d.killing == c.over || d.abandoned == c.over || strings.Contains(b.logText.String(), "the keeper has died") == c.over {
+			t.Errorf("%s: %+v; log: %s", name, d, b.logText)
 		}
 	}
 }
@@ -343,22 +343,22 @@ func TestWhatSignalsDo(t *testing.T) {
 	caught := make(chan os.Signal, 1) // what is caught is not ignored by those started from here, as with nohup(1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGTERM)
 	defer signal.Stop(caught)
-	l := newBareGuard(t)
-	if l.handleSignal(syscall.SIGCHLD); l.stopping || !alive(l.daemon.pid) {
+	b := newBareGuard(t)
+	if b.handleSignal(syscall.SIGCHLD); b.stopping || !alive(b.daemon.pid) {
 		t.Error("the end of a child is taken for an order")
 	}
 	for sig, ends := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGHUP: false} {
-		l := newBareGuard(t)
-		l.handleSignal(sig)
-		if pid := l.daemon.pid; l.stopping != ends || l.noRespawn || l.exitStatus != 0 {
-			t.Errorf("%s: %+v", sig, l.guard)
+		b := newBareGuard(t)
+		b.handleSignal(sig)
+		if pid := b.daemon.pid; b.stopping != ends || b.noRespawn || b.exitStatus != 0 {
+			t.Errorf("%s: %+v", sig, b.guard)
 		} else {
 			eventually(t, "the death of the daemon", func() bool { return !alive(pid) })
 		}
-		l = newBareGuard(t)
-		l.daemon = nil
-		if l.handleSignal(sig); l.stopping != ends || l.noRespawn != ends || ends && l.exitStatus != 128+int(sig) {
-			t.Errorf("%s, no daemon: %+v", sig, l.guard)
+		b = newBareGuard(t)
+		b.daemon = nil
+		if b.handleSignal(sig); b.stopping != ends || b.noRespawn != ends || ends && b.exitStatus != 128+int(sig) {
+			t.Errorf("%s, no daemon: %+v", sig, b.guard)
 		}
 	}
 }

@@ -78,7 +78,7 @@ type Credentials struct {
 	Release json.RawMessage `json:"release,omitempty"`
 }
 
-// maxFrame limits the size of a message. The largest parts are an environment and a command line, which the kernel limits as well.
+// maxFrame limits the size of a message. Its largest parts, an environment and a command line, are limited by the kernel, too.
 const maxFrame = 8 << 20
 
 func writeFrame(w io.Writer, m message) error {

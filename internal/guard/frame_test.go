@@ -52,14 +52,14 @@ func TestFrameLimits(t *testing.T) {
 	if err := writeFrame(&pipe, long); err == nil || !strings.Contains(err.Error(), "too long") || pipe.Len() > 0 {
 		t.Errorf("%v, %d bytes written", err, pipe.Len())
 	}
-	// Refused by its head, before anything is read or set aside for it.
+	// The length alone is refused, before memory is allocated for the body.
 	if _, err := readFrame(bytes.NewReader([]byte{0xff, 0xff, 0xff, 0xff})); !errors.Is(err, errProtocol) {
 		t.Error(err)
 	}
 }
 
-// Nobody takes anything: it ends at once, and says so.
-func TestInstantWritesDoNotWait(t *testing.T) {
+// If the peer does not read, a write fails immediately.
+func TestNonblockingWriter(t *testing.T) {
 	near, far, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
@@ -77,20 +77,20 @@ func TestInstantWritesDoNotWait(t *testing.T) {
 	}
 }
 
-func TestFramesThatMeanNothing(t *testing.T) {
+func TestMalformedFrames(t *testing.T) {
 	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"heartbeat","tune":1}`, `{"kind":"heartbeat","at":"soon"}`, `{"kind":"heartbeat"`} {
-		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) { // which would be hanging up
+		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) { // io.EOF would mean a closed socket
 			t.Errorf("%q: %+v, %v", body, m, err)
 		}
 	}
 	for name, cut := range map[string][]byte{"head": frame("{}")[:3], "body": frame(`{"kind":"heartbeat"}`)[:9], "no body": frame("{}")[:4]} {
 		if _, err := readFrame(bytes.NewReader(cut)); err == nil {
-			t.Errorf("%s: half a frame is taken for a whole one", name)
+			t.Errorf("%s: an incomplete frame was accepted", name)
 		}
 	}
 }
 
-// A daemon that has gone wild must not take its guard along: only the guard still keeps S1 then.
+// A malfunctioning daemon must not crash the guard, which has to enforce S1 then.
 func FuzzReadFrame(f *testing.F) {
 	f.Add(frame(`{"kind":"lease","at":5}`))
 	f.Add(frame(`{"kind":"start","seq":1,"spec":{"path":"/bin/true","argv":["true"],"env":null,"stop_signal":15}}`))
@@ -105,7 +105,7 @@ func FuzzReadFrame(f *testing.F) {
 			if err != nil {
 				break
 			}
-			// What was understood can be said again and means the same.
+			// A message that was decoded can be encoded and decoded again.
 			var pipe bytes.Buffer
 			if err := writeFrame(&pipe, m); err != nil {
 				t.Fatal(err)
@@ -117,8 +117,8 @@ func FuzzReadFrame(f *testing.F) {
 	})
 }
 
-// A daemon that ends in peace may not have read all that it was told. It is not killed for that.
-func TestHangingUpBeforeAllIsRead(t *testing.T) {
+// A daemon that exits normally may leave messages unread. It is not killed for that.
+func TestDaemonExitsWithUnreadMessages(t *testing.T) {
 	near, far, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
@@ -129,15 +129,15 @@ func TestHangingUpBeforeAllIsRead(t *testing.T) {
 	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
 	far.Close()
 	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
-	if d.gone {
-		t.Error("it is gone before all that it has said is read")
+	if d.abandoned {
+		t.Error("the daemon is abandoned before all of its messages are read")
 	}
 	_, err = readFrame(near)
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatal(err)
 	}
 	g.receiveFromDaemon(incoming{daemon: d, err: err})
-	if !d.gone || d.killing {
-		t.Errorf("gone %t, to be killed %t", d.gone, d.killing)
+	if !d.abandoned || d.killing {
+		t.Errorf("abandoned: %t, killing: %t", d.abandoned, d.killing)
 	}
 }

@@ -112,10 +112,10 @@ func Run(opt Options) (int, error) {
 		select {
 		case sig := <-g.signals:
 			g.handleSignal(sig.(syscall.Signal))
-		case l := <-g.fromDaemon:
-			g.receiveFromDaemon(l)
-		case l := <-g.fromKeeper:
-			g.receiveFromKeeper(l)
+		case in := <-g.fromDaemon:
+			g.receiveFromDaemon(in)
+		case in := <-g.fromKeeper:
+			g.receiveFromKeeper(in)
 		case c := <-g.closeResults:
 			g.sessionClosed(c)
 		case <-g.timer.c: // advance reads the clock
@@ -211,8 +211,8 @@ func (g *guard) drainInbox() {
 	defer limit.Stop()
 	for g.leaseExpired() || past(g.heartbeatDeadline) {
 		select {
-		case l := <-g.fromDaemon:
-			g.receiveFromDaemon(l)
+		case in := <-g.fromDaemon:
+			g.receiveFromDaemon(in)
 		case <-limit.C:
 			return
 		}
@@ -278,7 +278,7 @@ func (g *guard) advance() {
 		if !d.killing {
 			g.log.Error("killing the daemon: it is hung", "pid", d.pid)
 		}
-		d.gone, d.killing, g.heartbeatDeadline = true, true, 0
+		d.abandoned, d.killing, g.heartbeatDeadline = true, true, 0
 	}
 	if w := g.work; w != nil {
 		g.enforce(w)

@@ -18,7 +18,7 @@ type daemon struct {
 	socket       *os.File
 	startedAt    time.Duration
 	socketClosed bool // its socket has been read to the end
-	gone         bool // no message from it counts any more, and its work must be killed
+	abandoned    bool // no message from it counts any more, and its work must be killed
 	killing      bool // it is to be killed, until it is dead
 }
 
@@ -109,43 +109,43 @@ func (g *guard) daemonExited(status syscall.WaitStatus) {
 
 // receiveFromDaemon handles a message or the end of the socket. A daemon that closes its socket is about to exit; one that
 // violates the protocol is killed.
-func (g *guard) receiveFromDaemon(l incoming) {
-	d := l.daemon
-	d.socketClosed = l.err != nil
+func (g *guard) receiveFromDaemon(in incoming) {
+	d := in.daemon
+	d.socketClosed = in.err != nil
 	if d == g.deadDaemon {
-		g.receiveFromDead(l)
+		g.receiveFromDead(in)
 		return
 	}
-	if d != g.daemon || d.gone {
+	if d != g.daemon || d.abandoned {
 		return
 	}
-	err := l.err
+	err := in.err
 	if err == nil {
-		err = g.handle(l.msg)
+		err = g.handle(in.msg)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF), isHangUp(err):
-		d.gone, g.heartbeatDeadline = true, boottime.Now()+exitTimeout
+		d.abandoned, g.heartbeatDeadline = true, boottime.Now()+exitTimeout
 	default:
-		d.gone, d.killing = true, true
+		d.abandoned, d.killing = true, true
 		g.log.Error("killing the daemon", "pid", d.pid, "err", err)
 	}
 }
 
 // receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about its session, its
 // pending hooks and its configuration still count.
-func (g *guard) receiveFromDead(l incoming) {
+func (g *guard) receiveFromDead(in incoming) {
 	switch {
-	case l.err != nil:
+	case in.err != nil:
 		g.deadDaemon.socket.Close()
 		g.deadDaemon = nil
-	case l.msg.Kind == kindSession && !g.deadDaemon.gone:
-		g.session = l.msg.Session
-	case l.msg.Kind == kindPendingHooks && !g.deadDaemon.gone:
-		g.pendingHooks = l.msg.PendingHooks
-	case l.msg.Kind == kindConfig && !g.deadDaemon.gone:
-		g.setLastConfig(l.msg.Config)
+	case in.msg.Kind == kindSession && !g.deadDaemon.abandoned:
+		g.session = in.msg.Session
+	case in.msg.Kind == kindPendingHooks && !g.deadDaemon.abandoned:
+		g.pendingHooks = in.msg.PendingHooks
+	case in.msg.Kind == kindConfig && !g.deadDaemon.abandoned:
+		g.setLastConfig(in.msg.Config)
 	}
 }
 
@@ -193,11 +193,11 @@ func (g *guard) handle(m message) error {
 // sendToDaemon sends a message without waiting. A daemon that has let the socket's buffer fill up is hung and is killed.
 func (g *guard) sendToDaemon(m message) {
 	d := g.daemon
-	if d == nil || d.gone {
+	if d == nil || d.abandoned {
 		return
 	}
 	if err := writeFrame(nonblockingWriter{d.socket}, m); err != nil && !isHangUp(err) {
-		d.gone, d.killing = true, true
+		d.abandoned, d.killing = true, true
 	}
 }
 

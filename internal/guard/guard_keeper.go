@@ -139,12 +139,12 @@ func (k *keeperProcess) sendStart(m message) error {
 }
 
 // receiveFromKeeper handles a message from the keeper about the current work and passes it on to the daemon.
-func (g *guard) receiveFromKeeper(l incoming) {
+func (g *guard) receiveFromKeeper(in incoming) {
 	w := g.work
-	if l.keeper != g.keeper || l.err != nil || w == nil || w.unit != nil || w.seq != l.msg.Seq {
+	if in.keeper != g.keeper || in.err != nil || w == nil || w.unit != nil || w.seq != in.msg.Seq {
 		return
 	}
-	m := l.msg
+	m := in.msg
 	if w.hookDeadline != 0 {
 		g.checkHook(w, m)
 	}
@@ -218,6 +218,6 @@ func (g *guard) keeperExited(status syscall.WaitStatus) {
 		g.work.killing, g.work.keeperDead = true, true
 	}
 	if g.daemon != nil {
-		g.daemon.gone, g.daemon.killing = true, true
+		g.daemon.abandoned, g.daemon.killing = true, true
 	}
 }

@@ -32,24 +32,24 @@ func (d *remoteDaemon) checkGuardLost(why string) {
 // What has left the group and lost its parents dies by the daemon's hand: it is known by its environment.
 func TestKilledGuard(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t, "CONTAINMENT=keeper")
-	d := h.nextDaemon()
-	call[int](d, "SetSession", h.credentials())
+	fx := startGuard(t, "CONTAINMENT=keeper")
+	d := fx.nextDaemon()
+	call[int](d, "SetSession", fx.credentials())
 	_, pids := d.startWork(time.Hour)
-	h.signalGuard(syscall.SIGKILL)
+	fx.signalGuard(syscall.SIGKILL)
 	if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || e.Status != "was killed with the guard" {
 		t.Errorf("%+v", e)
 	}
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("%d survives", pid)
+			t.Errorf("process %d is still alive", pid)
 		}
 	}
 	d.checkGuardLost("")
-	if all := h.closedSessions(); len(all) > 0 {
+	if all := fx.closedSessions(); len(all) > 0 {
 		t.Errorf("nobody could close a session, and yet: %+v", all)
 	}
-	if _, err := ReadSessionFile(h.credentials().File); err != nil {
+	if _, err := ReadSessionFile(fx.credentials().File); err != nil {
 		t.Error(err) // the daemon has still to release it
 	}
 }
@@ -62,47 +62,47 @@ func TestAStoppedKeeperIsWokenWhenTheGuardIsLost(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	for _, by := range allContainments {
-		h := startGuard(t, "CONTAINMENT="+string(by))
-		d := h.nextDaemon()
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		d := fx.nextDaemon()
 		_, pids := d.startUntraceableWork(time.Hour)
-		h.stopProcesses(h.keeperPid(), d.pid) // the daemon finds nothing below a guard that is gone
-		h.signalGuard(syscall.SIGKILL)
-		h.guardExitStatus()
+		fx.stopProcesses(fx.keeperPid(), d.pid) // the daemon finds nothing below a guard that is gone
+		fx.signalGuard(syscall.SIGKILL)
+		fx.guardExitStatus()
 		syscall.Kill(d.pid, syscall.SIGCONT)
-		h.waitDead(pids...)
+		fx.waitDead(pids...)
 	}
 }
 
 func TestKilledGuardWithoutWork(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	h.signalGuard(syscall.SIGKILL)
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	fx.signalGuard(syscall.SIGKILL)
 	d.checkGuardLost("")
 }
 
 // Guard and daemon killed at once: the death signal is what is left, and reaches the main process.
 func TestKilledGuardAndDaemon(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t, "CONTAINMENT=keeper")
-	d := h.nextDaemon()
+	fx := startGuard(t, "CONTAINMENT=keeper")
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	h.signalGuard(syscall.SIGKILL)
+	fx.signalGuard(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	h.waitDead(pids[0])
+	fx.waitDead(pids[0])
 }
 
 // S1, with a guard that does nothing: the daemon ends the work with what was confirmed last, whatever was sent since.
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline, pids := d.startWork(500 * time.Millisecond)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	call[time.Duration](d, "SetLease", time.Hour)
-	if dead := h.waitDead(pids...); dead < deadline {
+	if dead := fx.waitDead(pids...); dead < deadline {
 		t.Errorf("dead %s early", deadline-dead)
 	} else {
 		checkNotLate(t, dead, deadline)
@@ -110,7 +110,7 @@ func TestStoppedGuard(t *testing.T) {
 	if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || e.Status != "was killed with the guard" {
 		t.Errorf("%+v", e)
 	}
-	if status := h.guardExitStatus(); status != -1 {
+	if status := fx.guardExitStatus(); status != -1 {
 		t.Errorf("the guard ended with status %d", status)
 	}
 	d.checkGuardLost("it has not killed the work at the end of the lease")
@@ -119,13 +119,13 @@ func TestStoppedGuard(t *testing.T) {
 // S1, with a guard that does nothing while the lease is cut: the daemon ends the work with the cut lease, confirmed or not.
 func TestLeaseCutWhileTheGuardIsStopped(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	confirmed, pids := d.startWork(time.Hour)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == confirmed })
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
-	checkNotLate(t, h.waitDead(pids...), deadline)
+	checkNotLate(t, fx.waitDead(pids...), deadline)
 	d.checkGuardLost("it has not killed the work at the end of the lease")
 }
 
@@ -133,18 +133,18 @@ func TestLeaseCutWhileTheGuardIsStopped(t *testing.T) {
 // the work may run already. Start fails once nothing does.
 func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline := call[time.Duration](d, "SetLease", 500*time.Millisecond)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	if _, err := tryCall[int](d, "Start", d.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
 		t.Errorf("start: %v", err)
 	}
 	if took := boottime.Now() - deadline; took > startTimeout/2 {
 		t.Errorf("noticed %s after the end of the lease", took)
 	}
-	if left := pidsWithEnv([]string{workEnv(h.dir)}); len(left) > 0 {
+	if left := pidsWithEnv([]string{workEnv(fx.dir)}); len(left) > 0 {
 		t.Errorf("%d is left", left)
 	}
 }
@@ -152,16 +152,16 @@ func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 // A guard that is stopped while nothing runs does no harm by itself; it is lost once it is asked for work.
 func TestStoppedGuardStartsNothing(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline := call[time.Duration](d, "SetLease", 20*time.Millisecond)
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	eventually(t, "the end of the lease", func() bool { return boottime.Now() > deadline+2*guardOverdue })
 	call[time.Duration](d, "SetLease", time.Hour)
-	if _, err := tryCall[int](d, "Start", h.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
+	if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
 		t.Errorf("start: %v", err)
 	}
-	if status := h.guardExitStatus(); status != -1 {
+	if status := fx.guardExitStatus(); status != -1 {
 		t.Errorf("the guard ended with status %d", status)
 	}
 	d.checkGuardLost("")
@@ -178,18 +178,18 @@ func TestNoGuard(t *testing.T) {
 func TestAKeeperThatHangsIsKilled(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
-	h := startGuard(t, "CONTAINMENT=keeper")
-	first := h.nextDaemon()
+	fx := startGuard(t, "CONTAINMENT=keeper")
+	first := fx.nextDaemon()
 	call[time.Duration](first, "SetLease", time.Hour)
 	call[int](first, "Start", first.shell("exec sleep 1000"))
 	call[int](first, "Kill", 0)
 	call[ExitInfo](first, "Dead", 0)
 	syscall.Kill(first.pid, syscall.SIGKILL)
-	second := h.nextDaemon()
+	second := fx.nextDaemon()
 	_, pids := second.startUntraceableWork(time.Hour)
 	mount, own := ownCgroup()
-	freezer := filepath.Join(mount, own, fmt.Sprintf("freezer-test-%d", h.keeperPid()))
-	if err := errors.Join(os.Mkdir(freezer, 0o755), os.WriteFile(filepath.Join(freezer, "cgroup.procs"), fmt.Append(nil, h.keeperPid()), 0),
+	freezer := filepath.Join(mount, own, fmt.Sprintf("freezer-test-%d", fx.keeperPid()))
+	if err := errors.Join(os.Mkdir(freezer, 0o755), os.WriteFile(filepath.Join(freezer, "cgroup.procs"), fmt.Append(nil, fx.keeperPid()), 0),
 		os.WriteFile(filepath.Join(freezer, "cgroup.freeze"), []byte("1"), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +201,6 @@ func TestAKeeperThatHangsIsKilled(t *testing.T) {
 		})
 	})
 	syscall.Kill(second.pid, syscall.SIGKILL)
-	h.waitDead(pids...)
-	h.nextDaemon() // the next one
+	fx.waitDead(pids...)
+	fx.nextDaemon() // the next one
 }

@@ -21,8 +21,8 @@ import (
 	"zkelectd/internal/testhelper"
 )
 
-// patience is how long a test waits for what has to happen: less where each of many changes of the code is tried, most of
-// which keep it from happening (scripts/mutants).
+// testTimeout is how long a test waits for something that has to happen. It is shorter in mutation tests (scripts/mutants), since
+// most mutants keep it from happening.
 var testTimeout = func() time.Duration {
 	if os.Getenv("MUTANT") != "" {
 		return 15 * time.Second
@@ -30,26 +30,26 @@ var testTimeout = func() time.Duration {
 	return time.Minute
 }()
 
-// house is one guard with its daemon.
+// fixture is one guard process with its daemon.
 type fixture struct {
 	t          *testing.T
 	dir        string
 	control    net.Listener
 	cmd        *exec.Cmd
 	exited     chan struct{}
-	startTimes map[int]uint64 // when processes of the work started: their pids may be used again
+	startTimes map[int]uint64 // when processes of the work started, by pid: pids may be reused
 }
 
-// newHouse starts a guard. Whatever it has brought about is gone after the test.
+// startGuard starts a guard with additional environment variables. All of its processes are killed after the test.
 func startGuard(t *testing.T, env ...string) *fixture {
 	t.Helper()
 	return startGuardLoggingTo(t, nil, env...)
 }
 
-// newHouseLogging starts a guard with a log of the test's own, or nil for a file.
+// startGuardLoggingTo starts a guard that logs to out, or to a file if out is nil.
 func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guard") // short enough for the name of a socket
+	dir, err := os.MkdirTemp("", "guard") // t.TempDir is too long for the path of a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,137 +59,141 @@ func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
-		copied := filepath.Join(dir, "program") // another user may not get at the program that the tests are
+		copied := filepath.Join(dir, "program") // another user may not have access to the test binary
 		copyProgram(t, copied)
 		program = copied
 	}
 	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
 		t.Fatal(err)
 	}
-	h := &fixture{t: t, dir: dir, exited: make(chan struct{}), startTimes: make(map[int]uint64)}
-	if h.control, err = net.Listen("unix", filepath.Join(dir, "control")); err != nil {
+	fx := &fixture{t: t, dir: dir, exited: make(chan struct{}), startTimes: make(map[int]uint64)}
+	if fx.control, err = net.Listen("unix", filepath.Join(dir, "control")); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { h.control.Close() })
+	t.Cleanup(func() { fx.control.Close() })
 	if out == nil {
 		if out, err = os.Create(filepath.Join(dir, "log")); err != nil {
 			t.Fatal(err)
 		}
 		defer out.Close()
 	}
-	h.cmd = exec.Command(program)
-	h.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "FIXTURE_DIR="+dir)
-	h.cmd.Env = append(h.cmd.Env, env...)
+	fx.cmd = exec.Command(program)
+	fx.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "FIXTURE_DIR="+dir)
+	fx.cmd.Env = append(fx.cmd.Env, env...)
 	for _, kv := range env {
 		if id, ok := strings.CutPrefix(kv, "USER_ID="); ok {
 			user, err := strconv.Atoi(id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+			fx.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
 			if err := errors.Join(os.Chown(dir, user, user), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "control"), 0o777)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	if slices.Contains(env, "FIRST=yes") { // as in a container
-		h.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+		fx.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	}
-	h.cmd.Stdout, h.cmd.Stderr = out, out
-	if err := h.cmd.Start(); err != nil {
+	fx.cmd.Stdout, fx.cmd.Stderr = out, out
+	if err := fx.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { // ends with the guard, which the cleanup kills
-		h.cmd.Wait()
-		close(h.exited)
+		fx.cmd.Wait()
+		close(fx.exited)
 	}()
-	t.Cleanup(h.cleanUp)
-	return h
+	t.Cleanup(fx.cleanUp)
+	return fx
 }
 
-func (h *fixture) cleanUp() {
-	log := read(filepath.Join(h.dir, "log"))
+// cleanUp kills all processes of the fixture, and checks the log for data races.
+func (fx *fixture) cleanUp() {
+	log := read(filepath.Join(fx.dir, "log"))
 	if testhelper.HasRace(log) {
-		h.t.Error("a data race")
+		fx.t.Error("a data race")
 	}
-	if h.t.Failed() {
-		h.t.Logf("the log says\n%s", log)
+	if fx.t.Failed() {
+		fx.t.Logf("log:\n%s", log)
 	}
-	eventually(h.t, "the end of all", func() bool {
-		all := append(pidsWithEnv([]string{"FIXTURE_DIR=" + h.dir}), pidsWithEnv([]string{workEnv(h.dir)})...)
+	eventually(fx.t, "the end of all processes", func() bool {
+		all := append(pidsWithEnv([]string{"FIXTURE_DIR=" + fx.dir}), pidsWithEnv([]string{workEnv(fx.dir)})...)
 		for _, pid := range all {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		return len(all) == 0
 	})
-	<-h.exited
+	<-fx.exited
 }
 
-// remote is the test's hold on one run of the daemon.
+// remoteDaemon controls one daemon process of a fixture by RPC.
 type remoteDaemon struct {
 	*fixture
 	conn *rpc.Client
 	pid  int
 }
 
-// daemon is the next run of the daemon.
-func (h *fixture) nextDaemon() *remoteDaemon {
-	h.t.Helper()
-	h.control.(*net.UnixListener).SetDeadline(time.Now().Add(testTimeout))
-	conn, err := h.control.Accept()
+// nextDaemon waits for the next daemon process to start.
+func (fx *fixture) nextDaemon() *remoteDaemon {
+	fx.t.Helper()
+	fx.control.(*net.UnixListener).SetDeadline(time.Now().Add(testTimeout))
+	conn, err := fx.control.Accept()
 	if err != nil {
-		h.t.Fatalf("no daemon: %v", err)
+		fx.t.Fatalf("no daemon has started: %v", err)
 	}
-	d := &remoteDaemon{fixture: h, conn: rpc.NewClient(conn)}
-	h.t.Cleanup(func() { d.conn.Close() })
+	d := &remoteDaemon{fixture: fx, conn: rpc.NewClient(conn)}
+	fx.t.Cleanup(func() { d.conn.Close() })
 	d.pid = call[int](d, "Pid", 0)
 	return d
 }
 
-// ask has the daemon do something and returns the answer.
+// call calls a method of [DaemonRPC] in the daemon and returns the reply. It fails the test on an error.
 func call[T any](d *remoteDaemon, method string, arg any) T {
 	d.t.Helper()
-	answer, err := tryCall[T](d, method, arg)
+	reply, err := tryCall[T](d, method, arg)
 	if err != nil {
 		d.t.Fatalf("%s: %v", method, err)
 	}
-	return answer
+	return reply
 }
 
+// tryCall is call, but returns the error.
 func tryCall[T any](d *remoteDaemon, method string, arg any) (T, error) {
-	var answer T
-	call := d.conn.Go("Daemon."+method, arg, &answer, make(chan *rpc.Call, 1))
+	var reply T
+	call := d.conn.Go("Daemon."+method, arg, &reply, make(chan *rpc.Call, 1))
 	limit := time.NewTimer(testTimeout)
 	defer limit.Stop()
 	select {
 	case <-call.Done:
-		return answer, call.Error
+		return reply, call.Error
 	case <-limit.C:
-		var none T
-		return none, errors.New("no answer")
+		var zero T
+		return zero, errors.New("no reply")
 	}
 }
 
-// shell is work that runs a script. In it $D is where it may leave its pids.
-func (h *fixture) shell(script string) WorkOptions {
-	return WorkOptions{Command: []string{"sh", "-c", script}, Env: h.env()}
+// shell returns work that runs a script. The script writes pids to files in the directory $D.
+func (fx *fixture) shell(script string) WorkOptions {
+	return WorkOptions{Command: []string{"sh", "-c", script}, Env: fx.env()}
 }
 
-func (h *fixture) env() []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "D=" + h.dir, "ZKELECTD_TERM=7", workEnv(h.dir)}
+func (fx *fixture) env() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "D=" + fx.dir, "ZKELECTD_TERM=7", workEnv(fx.dir)}
 }
 
-// work is running work with a lease: its main process, and one that has left the group and lost its parents.
+// startWork starts work and then gives it a lease. It returns the pids of the main process and of one that is in another session
+// and has lost its parents.
 func (d *remoteDaemon) startWork(lease time.Duration) (deadline time.Duration, pids []int) {
 	d.t.Helper()
-	call[time.Duration](d, "SetLease", time.Hour) // on a busy machine it takes its time to start
+	call[time.Duration](d, "SetLease", time.Hour) // the start may take long on a busy machine
 	main := call[int](d, "Start", d.shell(`(setsid sh -c 'sh -c "echo \$\$ >$D/hidden; exec sleep 1000" &' &) ; exec sleep 1000`))
 	pids = []int{main, d.hostPidFromFile("hidden")}
 	d.rememberStart(pids...)
 	return d.setConfirmedLease(lease), pids
 }
 
-// confirmed gives the work a lease, and returns its end once guard and keeper know it: the guard tells the keeper first.
+// setConfirmedLease sets the lease and returns its end once guard and keeper know it: the guard confirms it only after it has
+// sent it to the keeper.
 func (d *remoteDaemon) setConfirmedLease(lease time.Duration) (deadline time.Duration) {
 	d.t.Helper()
 	deadline = call[time.Duration](d, "SetLease", lease)
@@ -197,24 +201,24 @@ func (d *remoteDaemon) setConfirmedLease(lease time.Duration) (deadline time.Dur
 	return deadline
 }
 
-// wrote is the pid in a file, once it is there.
-func (h *fixture) pidFromFile(name string) int {
-	h.t.Helper()
+// pidFromFile waits for a file in the directory $D and returns the pid in it.
+func (fx *fixture) pidFromFile(name string) int {
+	fx.t.Helper()
 	var pid int
-	eventually(h.t, name, func() bool {
-		text := read(filepath.Join(h.dir, name))
+	eventually(fx.t, name, func() bool {
+		text := read(filepath.Join(fx.dir, name))
 		pid, _ = strconv.Atoi(strings.TrimSpace(text))
 		return pid != 0 && strings.HasSuffix(text, "\n")
 	})
 	return pid
 }
 
-// seen is the pid that a process of the work has here, from the one in a file, which is that in its own namespace.
-func (h *fixture) hostPidFromFile(name string) (pid int) {
-	h.t.Helper()
-	own := h.pidFromFile(name)
-	eventually(h.t, name, func() bool {
-		for _, p := range pidsWithEnv([]string{workEnv(h.dir)}) {
+// hostPidFromFile is pidFromFile for a pid that belongs to the PID namespace of the work; it returns the pid in this namespace.
+func (fx *fixture) hostPidFromFile(name string) (pid int) {
+	fx.t.Helper()
+	own := fx.pidFromFile(name)
+	eventually(fx.t, name, func() bool {
+		for _, p := range pidsWithEnv([]string{workEnv(fx.dir)}) {
 			if innermostPid(p) == own {
 				pid = p
 			}
@@ -224,11 +228,11 @@ func (h *fixture) hostPidFromFile(name string) (pid int) {
 	return pid
 }
 
-// keeper is the keeper's pid.
-func (h *fixture) keeperPid() (pid int) {
-	h.t.Helper()
-	eventually(h.t, "the keeper", func() bool {
-		for _, p := range childrenOf(h.cmd.Process.Pid) {
+// keeperPid waits for the keeper and returns its pid.
+func (fx *fixture) keeperPid() (pid int) {
+	fx.t.Helper()
+	eventually(fx.t, "the keeper", func() bool {
+		for _, p := range childrenOf(fx.cmd.Process.Pid) {
 			if slices.Contains(commandLine(p), keeperArgument) {
 				pid = p
 			}
@@ -238,111 +242,158 @@ func (h *fixture) keeperPid() (pid int) {
 	return pid
 }
 
-// contained are all containments.
+// allContainments are the containments that the tests run with.
 var allContainments = []Containment{CgroupContainment, PidnsContainment, KeeperContainment}
 
-// note remembers processes that are alive.
-func (h *fixture) rememberStart(pids ...int) {
+// rememberStart records when these processes started.
+func (fx *fixture) rememberStart(pids ...int) {
 	for _, pid := range pids {
 		if s, err := procinfo.ReadStat(pid); err == nil {
-			h.startTimes[pid] = s.Started
+			fx.startTimes[pid] = s.Started
 		}
 	}
 }
 
-// alive reports whether a process lives; one that was noted is told from others that get its pid.
-func (h *fixture) alive(pid int) bool {
+// alive reports whether a process is alive. If its start was recorded, another process with its pid does not count.
+func (fx *fixture) alive(pid int) bool {
 	s, err := procinfo.ReadStat(pid)
-	born, noted := h.startTimes[pid]
-	return err == nil && !s.Ended() && (!noted || s.Started == born)
+	started, known := fx.startTimes[pid]
+	return err == nil && !s.Ended() && (!known || s.Started == started)
 }
 
-// dead waits until none of the processes is left, and returns when that was.
-func (h *fixture) waitDead(pids ...int) time.Duration {
-	h.t.Helper()
+// waitDead waits until all of the processes are dead, and returns the time.
+func (fx *fixture) waitDead(pids ...int) time.Duration {
+	fx.t.Helper()
 	for _, pid := range pids {
-		eventually(h.t, "the death of "+strconv.Itoa(pid), func() bool { return !h.alive(pid) })
+		eventually(fx.t, "the death of "+strconv.Itoa(pid), func() bool { return !fx.alive(pid) })
 	}
 	return boottime.Now()
 }
 
-// lives checks that all of the processes work until a time.
-func (h *fixture) checkAliveUntil(until time.Duration, pids ...int) {
-	h.t.Helper()
-	eventually(h.t, "the time", func() bool { return boottime.Now() > until })
+// checkAliveUntil checks that all of the processes are still alive at a time.
+func (fx *fixture) checkAliveUntil(until time.Duration, pids ...int) {
+	fx.t.Helper()
+	eventually(fx.t, "the time", func() bool { return boottime.Now() > until })
 	for _, pid := range pids {
 		if !alive(pid) {
-			h.t.Errorf("%d is dead", pid)
+			fx.t.Errorf("process %d is dead", pid)
 		}
 	}
 }
 
-// status is the guard's exit status, or -1 for a signal.
-func (h *fixture) guardExitStatus() int {
-	h.t.Helper()
+// guardExitStatus waits for the guard to exit and returns its exit status; -1 if it was killed by a signal.
+func (fx *fixture) guardExitStatus() int {
+	fx.t.Helper()
 	select {
-	case <-h.exited:
+	case <-fx.exited:
 	case <-time.After(testTimeout):
-		h.t.Fatal("the guard does not end")
+		fx.t.Fatal("the guard does not exit")
 	}
-	return h.cmd.ProcessState.ExitCode()
+	return fx.cmd.ProcessState.ExitCode()
 }
 
-// signal sends the guard a signal. A stop has come into effect then: as long as one thread alone has been told, another may
-// still confirm a lease.
-func (h *fixture) signalGuard(sig syscall.Signal) {
-	h.t.Helper()
-	h.cmd.Process.Signal(sig)
+// signalGuard sends the guard a signal. It waits until a SIGSTOP has stopped all threads, as one that still runs could confirm a
+// lease.
+func (fx *fixture) signalGuard(sig syscall.Signal) {
+	fx.t.Helper()
+	fx.cmd.Process.Signal(sig)
 	if sig == syscall.SIGSTOP {
-		eventually(h.t, "the stop", func() bool { return !isRunning(h.cmd.Process.Pid) })
+		eventually(fx.t, "the stop", func() bool { return !isRunning(fx.cmd.Process.Pid) })
 	}
 }
 
-// stop stops processes; it has come into effect when it returns.
-func (h *fixture) stopProcesses(pids ...int) {
-	h.t.Helper()
+// stopProcesses stops processes and waits until they have stopped.
+func (fx *fixture) stopProcesses(pids ...int) {
+	fx.t.Helper()
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGSTOP)
 	}
 	for _, pid := range pids {
-		eventually(h.t, "the stop", func() bool { return !isRunning(pid) })
+		eventually(fx.t, "the stop", func() bool { return !isRunning(pid) })
 	}
 }
 
-// killAtOnce kills processes none of which sees another die. The guard must be the last: with it goes what its children's
-// process groups have for a parent in the session, and the kernel wakes those that are stopped in such a group.
-func (h *fixture) killAtOnce(pids ...int) {
-	h.t.Helper()
-	h.stopProcesses(pids...)
+// killAtOnce kills processes such that none of them notices the death of another. The guard must be the last: its death orphans
+// the process groups of its children, and the kernel continues stopped processes in orphaned process groups.
+func (fx *fixture) killAtOnce(pids ...int) {
+	fx.t.Helper()
+	fx.stopProcesses(pids...)
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
-// running reports whether a thread of a process is neither stopped nor dead.
+// isRunning reports whether any thread of a process is neither stopped nor dead.
 func isRunning(pid int) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is in order
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // fails only for a malformed pattern
 	return slices.ContainsFunc(threads, func(file string) bool {
 		_, state, _ := strings.Cut(read(file), ") ")
 		return state != "" && !strings.ContainsRune("TtZX", rune(state[0]))
 	})
 }
 
-// burials are the sessions closed so far.
-func (h *fixture) closedSessions() []closedSession {
-	h.t.Helper()
+// closedSessions returns the sessions that were closed so far.
+func (fx *fixture) closedSessions() []closedSession {
+	fx.t.Helper()
 	var all []closedSession
-	for line := range strings.Lines(read(filepath.Join(h.dir, "closed"))) {
-		var b closedSession
-		if err := json.Unmarshal([]byte(line), &b); err != nil {
-			h.t.Fatal(err)
+	for line := range strings.Lines(read(filepath.Join(fx.dir, "closed"))) {
+		var s closedSession
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			fx.t.Fatal(err)
 		}
-		all = append(all, b)
+		all = append(all, s)
 	}
 	return all
 }
 
-// credentials are the session of every daemon here.
-func (h *fixture) credentials() Credentials {
-	return Credentials{Servers: []string{"a:1", "b:2"}, ID: 0x1234, Password: []byte("secret"), Timeout: 4 * time.Second, File: filepath.Join(h.dir, "session")}
+// credentials returns the session that all daemons of the fixture use.
+func (fx *fixture) credentials() Credentials {
+	return Credentials{Servers: []string{"a:1", "b:2"}, ID: 0x1234, Password: []byte("secret"), Timeout: 4 * time.Second, File: filepath.Join(fx.dir, "session")}
+}
+
+// eventually waits until ok returns true, and fails the test after a timeout.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(testTimeout)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+// alive reports whether a process is alive.
+func alive(pid int) bool {
+	s, err := procinfo.ReadStat(pid)
+	return err == nil && !s.Ended()
+}
+
+// read returns the content of a file; empty if it cannot be read.
+func read(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+// descriptors returns the targets of the open file descriptors of a process.
+func descriptors(pid string) []string {
+	links, _ := filepath.Glob("/proc/" + pid + "/fd/*")
+	var all []string
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil {
+			all = append(all, target)
+		}
+	}
+	return all
+}
+
+// openFiles counts the open files of the guard and of the daemon.
+func (d *remoteDaemon) openFiles() (guard, daemon int) {
+	return len(descriptors(strconv.Itoa(d.cmd.Process.Pid))), len(descriptors(strconv.Itoa(d.pid)))
 }

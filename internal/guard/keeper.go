@@ -77,8 +77,8 @@ func runKeeper() int {
 			if sig == syscall.SIGCHLD {
 				k.reap()
 			}
-		case l := <-k.fromGuard:
-			k.receive(l)
+		case in := <-k.fromGuard:
+			k.receive(in)
 		case <-k.timer.c:
 		}
 		k.advance()
@@ -100,7 +100,7 @@ func newKeeper() (*keeper, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	k := &keeper{
-		guard: os.NewFile(SocketFD, "guard"), report: os.NewFile(reportFD, "word"),
+		guard: os.NewFile(SocketFD, "guard"), report: os.NewFile(reportFD, "report"),
 		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1,
 	}
 	if k.isInit {
@@ -144,9 +144,9 @@ func (k *keeper) readGuard() {
 }
 
 // receive handles a message from the guard or the end of its socket. Without a guard, work must end.
-func (k *keeper) receive(l incoming) {
-	m := l.msg
-	if l.err != nil {
+func (k *keeper) receive(in incoming) {
+	m := in.msg
+	if in.err != nil {
 		k.orphaned = true
 		if k.work != nil {
 			k.work.killing = true

@@ -204,7 +204,7 @@ func TestHowTheKeeperKills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newBareKeeper(t)
-			h := &fixture{t: t, dir: t.TempDir()}
+			fx := &fixture{t: t, dir: t.TempDir()}
 			below := `sh -c 'echo $$ >$D/below; exec sleep 1000' &`
 			if c.session {
 				below = "setsid " + below
@@ -214,11 +214,11 @@ func TestHowTheKeeperKills(t *testing.T) {
 			if !c.child {
 				cmd = exec.Command("sh", "-c", "setsid sh -c \"$0\" &", script)
 			}
-			cmd.Env, cmd.SysProcAttr = []string{"D=" + h.dir, "PATH=" + os.Getenv("PATH")}, &syscall.SysProcAttr{Setpgid: true}
+			cmd.Env, cmd.SysProcAttr = []string{"D=" + fx.dir, "PATH=" + os.Getenv("PATH")}, &syscall.SysProcAttr{Setpgid: true}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			main, other := h.pidFromFile("main"), h.pidFromFile("below")
+			main, other := fx.pidFromFile("main"), fx.pidFromFile("below")
 			t.Cleanup(func() {
 				syscall.Kill(main, syscall.SIGKILL)
 				syscall.Kill(other, syscall.SIGKILL)
@@ -245,22 +245,22 @@ func TestHowTheKeeperKills(t *testing.T) {
 // The guard is told once of what can't be killed; and of what takes too long to die.
 func TestTheKeepersAlarm(t *testing.T) {
 	k, far := newBareKeeper(t)
-	l := &bareGuard{t: t}
+	b := &bareGuard{t: t}
 	k.work = &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
 	k.kill(k.work)
-	if got := l.sent(far); len(got) != 0 {
+	if got := b.sent(far); len(got) != 0 {
 		t.Errorf("within %s it says %q", unkillableAfter, got)
 	}
 	k.work.killStarted = boottime.Now() - 2*unkillableAfter
 	k.work.sweeps = eagerSweeps // as on a busy machine
-	if k.kill(k.work); len(l.sent(far)) != 0 {
+	if k.kill(k.work); len(b.sent(far)) != 0 {
 		t.Error("it gives up before it pauses")
 	}
 	k.work.sweeps++
 	for range 2 {
 		k.kill(k.work)
 	}
-	if got := l.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
+	if got := b.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
 		t.Errorf("it says %q", got)
 	}
 	k.work.sweeps = 0
@@ -273,7 +273,7 @@ func TestTheKeepersAlarm(t *testing.T) {
 // Messages are for the work that they name; without work they do nothing. Without a guard nothing goes on.
 func TestWhatTheKeeperIsTold(t *testing.T) {
 	k, far := newBareKeeper(t)
-	l := &bareGuard{t: t}
+	b := &bareGuard{t: t}
 	for _, m := range []message{{Kind: kindStop, Seq: 7}, {Kind: kindKill, Seq: 7}, {Kind: kindStop}, {Kind: kindKill}} {
 		k.receive(incoming{msg: m})
 	}
@@ -289,7 +289,7 @@ func TestWhatTheKeeperIsTold(t *testing.T) {
 	}
 	k.work.killing = false
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 7}})
-	if got := l.sent(far); !k.work.killing || !slices.Equal(got, []string{"killing 7"}) {
+	if got := b.sent(far); !k.work.killing || !slices.Equal(got, []string{"killing 7"}) {
 		t.Errorf("killed: %t, it says %q", k.work.killing, got)
 	}
 	k.work.killing = false
@@ -300,7 +300,7 @@ func TestWhatTheKeeperIsTold(t *testing.T) {
 	k.work = nil
 	k.receive(incoming{err: io.EOF})
 	k.send(message{Kind: kindDead})
-	if got := l.sent(far); len(got) != 0 {
+	if got := b.sent(far); len(got) != 0 {
 		t.Errorf("it tells a guard that is gone %q", got)
 	}
 }

@@ -151,7 +151,7 @@ func (k *keeperFixture) expectDead(how string, pids []int) {
 	k.expect(kindDead, "it runs\n")
 	for _, pid := range pids {
 		if k.alive(pid) {
-			k.t.Errorf("%d survives", pid)
+			k.t.Errorf("process %d is still alive", pid)
 		}
 	}
 	if text := read(k.stateFile()); text != stateDead {
@@ -249,7 +249,7 @@ func TestTheKeeperReportsTheEnd(t *testing.T) {
 	k.expect(kindStarted, errNoLease.Error())
 	k.expectNothing("a start after the lease")
 	if after := len(descriptors(strconv.Itoa(k.cmd.Process.Pid))); after > before {
-		t.Errorf("%d descriptors were open, now %d", before, after)
+		t.Errorf("open file descriptors grew from %d to %d", before, after)
 	}
 }
 

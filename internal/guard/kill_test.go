@@ -31,7 +31,7 @@ func newBareGuard(t *testing.T) *bareGuard {
 	t.Helper()
 	runtime.LockOSThread() // see newOffspring
 	t.Cleanup(runtime.UnlockOSThread)
-	l := &bareGuard{t: t, logText: new(strings.Builder)}
+	b := &bareGuard{t: t, logText: new(strings.Builder)}
 	pair := func() (near, far *os.File) {
 		near, far, err := socketpair()
 		if err != nil {
@@ -44,32 +44,32 @@ func newBareGuard(t *testing.T) *bareGuard {
 	toKeeper, keeperEnd := pair()
 	_, d := sleeper(t)
 	_, k := sleeper(t)
-	l.guard = &guard{
-		log:        slog.New(slog.NewTextHandler(l.logText, nil)),
+	b.guard = &guard{
+		log:        slog.New(slog.NewTextHandler(b.logText, nil)),
 		daemon:     &daemon{pid: d.Pid, socket: toDaemon},
 		keeper:     &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, report: toKeeper},
 		fromDaemon: make(chan incoming),
 		lease:      boottime.Now() + time.Hour,
 	}
-	l.daemonEnd, l.keeperEnd = daemonEnd, keeperEnd
+	b.daemonEnd, b.keeperEnd = daemonEnd, keeperEnd
 	var err error
-	if l.children, err = openChildList(); err != nil {
+	if b.children, err = openChildList(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.children.close)
-	return l
+	t.Cleanup(b.children.close)
+	return b
 }
 
 // told reads what was sent, as "kind seq text".
-func (l *bareGuard) sent(f *os.File) []string {
-	l.t.Helper()
+func (b *bareGuard) sent(f *os.File) []string {
+	b.t.Helper()
 	var all []string
 	for {
 		f.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // what was sent is there
 		m, err := readFrame(f)
 		if err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				l.t.Fatal(err)
+				b.t.Fatal(err)
 			}
 			return all
 		}
@@ -78,13 +78,13 @@ func (l *bareGuard) sent(f *os.File) []string {
 }
 
 // expect checks what the daemon and the keeper were told since.
-func (l *bareGuard) expect(what string, daemon, keeper []string) {
-	l.t.Helper()
-	if got := l.sent(l.daemonEnd); !slices.Equal(got, daemon) {
-		l.t.Errorf("%s: the daemon is told %q, not %q", what, got, daemon)
+func (b *bareGuard) expect(what string, daemon, keeper []string) {
+	b.t.Helper()
+	if got := b.sent(b.daemonEnd); !slices.Equal(got, daemon) {
+		b.t.Errorf("%s: the daemon is told %q, not %q", what, got, daemon)
 	}
-	if got := l.sent(l.keeperEnd); !slices.Equal(got, keeper) {
-		l.t.Errorf("%s: the keeper is told %q, not %q", what, got, keeper)
+	if got := b.sent(b.keeperEnd); !slices.Equal(got, keeper) {
+		b.t.Errorf("%s: the keeper is told %q, not %q", what, got, keeper)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 		"the limit of an undo, a lease": {lease: ahead, work: work{hookDeadline: behind}, log: "it has timed out"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newBareGuard(t)
+			b := newBareGuard(t)
 			now := boottime.Now()
 			w := c.work
 			w.seq, w.spec = 7, new(Spec)
@@ -120,19 +120,19 @@ func TestJudge(t *testing.T) {
 					*at += now
 				}
 			}
-			l.lease, l.work, l.daemon.gone = c.lease, &w, c.silent
+			b.lease, b.work, b.daemon.abandoned = c.lease, &w, c.silent
 			if c.alone {
-				l.daemon = nil
+				b.daemon = nil
 			}
-			l.enforce(&w)
-			l.enforce(&w) // nothing more comes of that
+			b.enforce(&w)
+			b.enforce(&w) // nothing more comes of that
 			var killed []string
 			if !c.lives {
 				killed = []string{"kill 7"}
 			}
-			l.expect("", nil, killed)
-			if w.killing == c.lives || strings.Count(l.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(l.logText.String(), c.log) {
-				t.Errorf("doomed: %t; the log says %q", w.killing, l.logText)
+			b.expect("", nil, killed)
+			if w.killing == c.lives || strings.Count(b.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(b.logText.String(), c.log) {
+				t.Errorf("doomed: %t; log: %q", w.killing, b.logText)
 			}
 		})
 	}
@@ -153,22 +153,22 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 		"long after, and it hangs":   {waited: 2 * keeperHungAfter, killed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newBareGuard(t)
+			b := newBareGuard(t)
 			dir := t.TempDir()
 			cmd := exec.Command("sh", "-c", `setsid sh -c 'echo $$ >$D/below; exec sleep 1000' & kill -STOP $$; : >$D/woken; exec sleep 1000`)
 			cmd.Env = []string{"D=" + dir, "PATH=" + os.Getenv("PATH")}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			h := &fixture{t: t, dir: dir}
-			below := h.pidFromFile("below")
+			fx := &fixture{t: t, dir: dir}
+			below := fx.pidFromFile("below")
 			t.Cleanup(func() {
 				unix.Kill(below, unix.SIGKILL)
 				cmd.Process.Kill()
 				cmd.Wait()
 			})
 			eventually(t, "the stop", func() bool { return !isRunning(cmd.Process.Pid) })
-			l.keeper.pid, l.keeper.killing = cmd.Process.Pid, c.heard
+			b.keeper.pid, b.keeper.killing = cmd.Process.Pid, c.heard
 			w := &work{seq: 7}
 			switch {
 			case c.waited == time.Nanosecond:
@@ -177,15 +177,15 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 				w.killStarted = boottime.Now() - c.waited
 			}
 			before := boottime.Now()
-			l.kill(w)
+			b.kill(w)
 			if c.asked {
-				l.expect("", nil, []string{"kill 7"})
+				b.expect("", nil, []string{"kill 7"})
 				if w.killStarted < before || w.killStarted > boottime.Now() {
 					t.Errorf("it has begun %s ago", boottime.Now()-w.killStarted)
 				}
 				return // the next one may come late
 			}
-			l.expect("", nil, nil)
+			b.expect("", nil, nil)
 			switch {
 			case c.below:
 				eventually(t, "the death of what is below", func() bool { return !alive(below) })
@@ -211,8 +211,8 @@ func TestOrphansAreKilled(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	for _, descriptors := range []bool{true, false} {
-		l := newBareGuard(t)
-		l.keeper = nil
+		b := newBareGuard(t)
+		b.keeper = nil
 		dir := t.TempDir()
 		family := func(name string) (top, below int) {
 			cmd := exec.Command("sh", "-c", `setsid sh -c 'echo $$ >$D/`+name+`; exec sleep 1000' & exec sleep 1000`)
@@ -230,7 +230,7 @@ func TestOrphansAreKilled(t *testing.T) {
 		}
 		own, ownBelow := family("own")
 		orphan, orphanBelow := family("orphan")
-		l.daemon.pid = own
+		b.daemon.pid = own
 		var limit unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
@@ -240,13 +240,13 @@ func TestOrphansAreKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l.kill(&work{seq: 7})
+		b.kill(&work{seq: 7})
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the death of an orphan", func() bool { return !alive(orphan) })
 		eventually(t, "the death of what is below", func() bool { // which is an orphan then
-			l.kill(&work{seq: 7})
+			b.kill(&work{seq: 7})
 			return !alive(orphanBelow)
 		})
 		for _, pid := range []int{own, ownBelow} {
@@ -280,23 +280,23 @@ func TestSweep(t *testing.T) {
 		"an undo, of which no daemon is to know": {work: work{killing: true, keeperDead: true, status: StatusSuccess, hookDeadline: time.Hour}, childless: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newBareGuard(t)
+			b := newBareGuard(t)
 			w := c.work
 			w.seq, w.spec = 7, new(Spec)
 			if w.nextSweep > 0 {
 				w.nextSweep += boottime.Now()
 			}
 			next := w.nextSweep
-			l.work, l.noChildren, l.opt.Containment = &w, c.childless, c.by
+			b.work, b.noChildren, b.opt.Containment = &w, c.childless, c.by
 			before := boottime.Now()
-			l.sweep(&w)
+			b.sweep(&w)
 			var killed []string
 			if c.killed {
 				killed = []string{"kill 7"}
 			}
-			l.expect("", c.daemon, killed)
-			if (l.work == nil) != c.dead {
-				t.Errorf("dead: %t", l.work == nil)
+			b.expect("", c.daemon, killed)
+			if (b.work == nil) != c.dead {
+				t.Errorf("dead: %t", b.work == nil)
 			}
 			if swept := c.dead || c.killed; swept != (w.nextSweep != next) || swept && (w.nextSweep < before+minSweepDelay || w.nextSweep > boottime.Now()+maxSweepDelay) {
 				t.Errorf("swept: %t, again after %s", swept, w.nextSweep-before)
@@ -309,20 +309,20 @@ func TestSweep(t *testing.T) {
 func TestSweepOfAUnit(t *testing.T) {
 	for _, doomed := range []bool{true, false} {
 		g := newFakeUnit(t)
-		l := newBareGuard(t)
+		b := newBareGuard(t)
 		pid := g.run("exec sleep 1000")
 		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: doomed}
 		var err error
 		if w.unit, err = newUnitKiller(g.unit); err != nil {
 			t.Fatal(err)
 		}
-		l.work = w
-		if l.sweep(w); !doomed && w.nextSweep != 0 {
+		b.work = w
+		if b.sweep(w); !doomed && w.nextSweep != 0 {
 			t.Error("a unit that may run is swept")
 		}
 		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
-		l.sweep(w)
-		if l.work == nil {
+		b.sweep(w)
+		if b.work == nil {
 			t.Fatal("dead while it runs")
 		}
 		how := "was killed"
@@ -333,8 +333,8 @@ func TestSweepOfAUnit(t *testing.T) {
 			}
 			g.kill()
 		}
-		eventually(t, "the end of the unit", func() bool { l.sweep(w); return l.work == nil })
-		l.expect(how, []string{"exited 7 " + how, "dead 7"}, nil)
+		eventually(t, "the end of the unit", func() bool { b.sweep(w); return b.work == nil })
+		b.expect(how, []string{"exited 7 " + how, "dead 7"}, nil)
 		if alive(pid) || w.unit.group != nil {
 			t.Errorf("alive: %t, %+v", alive(pid), w.unit)
 		}
@@ -343,22 +343,22 @@ func TestSweepOfAUnit(t *testing.T) {
 
 // What the kernel can kill in one step is killed at once, whatever the keeper does.
 func TestKillEndsAControlGroup(t *testing.T) {
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	c, err := newCgroup(delegatedCgroup(), 6)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
-	l.work = &work{seq: 7, group: c}
-	l.kill(l.work)
+	b.work = &work{seq: 7, group: c}
+	b.kill(b.work)
 	p.waitDead(t)
-	l.expect("a control group", nil, []string{"kill 7"})
+	b.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
 	eventually(t, "the end of all", func() bool { return !c.populated() })
-	l.workDied(l.work, "words")
-	l.expect("its end", []string{"dead 7 words"}, nil)
-	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || l.work != nil || l.logText.Len() != 0 {
-		t.Errorf("its control group is left: %v; the log says %s", err, l.logText)
+	b.workDied(b.work, "words")
+	b.expect("its end", []string{"dead 7 words"}, nil)
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.work != nil || b.logText.Len() != 0 {
+		t.Errorf("its control group is left: %v; log: %s", err, b.logText)
 	}
 	if _, err := unix.FcntlInt(uintptr(c.eventsFD), unix.F_GETFD, 0); err == nil {
 		t.Error("its files are left open")
@@ -371,9 +371,9 @@ func TestKillEndsAControlGroup(t *testing.T) {
 	if err := os.Mkdir(inside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l.releaseWork(&work{group: left})
-	if !strings.Contains(l.logText.String(), "cannot remove a control group") || !strings.Contains(l.logText.String(), left.dir) {
-		t.Errorf("the log says %s", l.logText)
+	b.releaseWork(&work{group: left})
+	if !strings.Contains(b.logText.String(), "cannot remove a control group") || !strings.Contains(b.logText.String(), left.dir) {
+		t.Errorf("log: %s", b.logText)
 	}
 	if err := errors.Join(os.Remove(inside), os.Remove(left.dir)); err != nil {
 		t.Error(err)
@@ -386,9 +386,9 @@ func TestKillEndsAControlGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unit.unit.close()
-	l.kill(unit)
+	b.kill(unit)
 	eventually(t, "the death of the unit", func() bool { return !alive(pid) })
-	l.expect("a unit", nil, nil)
+	b.expect("a unit", nil, nil)
 }
 
 // When the work has to be looked at again.
@@ -418,29 +418,29 @@ func TestWhenWorkIsDue(t *testing.T) {
 
 // A stop is a kill where there is no time for it. Only the first one counts, and only systemd asks a unit.
 func TestStopMessages(t *testing.T) {
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	for _, m := range []message{{Kind: kindKill, Seq: 7}, {Kind: kindStop, Seq: 7}} {
 		w := &work{seq: 7}
-		if l.stop(w, m); !w.killing || w.killAt != 0 {
+		if b.stop(w, m); !w.killing || w.killAt != 0 {
 			t.Errorf("%+v: %+v", m, w)
 		}
 	}
-	l.expect("no grace", nil, nil)
+	b.expect("no grace", nil, nil)
 	w := &work{seq: 7}
 	before := boottime.Now()
-	l.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
+	b.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
 	first := w.killAt
 	if w.killing || first < before+time.Hour || first > boottime.Now()+time.Hour {
 		t.Errorf("%+v", w)
 	}
-	l.expect("asked", nil, []string{"stop 7"})
-	if l.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
+	b.expect("asked", nil, []string{"stop 7"})
+	if b.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
 		t.Error("the second one counts")
 	}
-	l.expect("asked again", nil, nil)
+	b.expect("asked again", nil, nil)
 	unit := &work{seq: 8, unit: new(unitKiller)}
-	if l.stop(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
+	if b.stop(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
 		t.Error("a unit has no limit")
 	}
-	l.expect("a unit", nil, nil)
+	b.expect("a unit", nil, nil)
 }

@@ -24,11 +24,11 @@ func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 
 func TestNoWorkWithoutALease(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	refused := func(when string) {
 		t.Helper()
-		if _, err := tryCall[int](d, "Start", h.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
+		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -39,22 +39,22 @@ func TestNoWorkWithoutALease(t *testing.T) {
 	call[time.Duration](d, "SetLease", time.Hour)
 	call[time.Duration](d, "SetLease", 0)
 	refused("after it was given back")
-	if read(h.dir+"/ran") != "" {
+	if read(fx.dir+"/ran") != "" {
 		t.Error("it ran")
 	}
 	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", h.shell("exit 0"))
+	call[int](d, "Start", fx.shell("exit 0"))
 }
 
 // S1, with a daemon that does nothing.
 func TestLeaseEndsTheWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range allContainments {
-		h := startGuard(t, "CONTAINMENT="+string(c))
-		d := h.nextDaemon()
+		fx := startGuard(t, "CONTAINMENT="+string(c))
+		d := fx.nextDaemon()
 		deadline, pids := d.startWork(400 * time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
-		if dead := h.waitDead(pids...); dead < deadline {
+		if dead := fx.waitDead(pids...); dead < deadline {
 			t.Errorf("dead %s early", deadline-dead)
 		} else {
 			checkNotLate(t, dead, deadline)
@@ -81,16 +81,16 @@ func TestLogThatNobodyReads(t *testing.T) {
 		} else {
 			fill(t, out)
 		}
-		h := startGuardLoggingTo(t, out)
+		fx := startGuardLoggingTo(t, out)
 		out.Close()
-		d := h.nextDaemon()
+		d := fx.nextDaemon()
 		deadline, pids := d.startWork(400 * time.Millisecond)
 		if test.guardStopped {
-			h.signalGuard(syscall.SIGSTOP)
+			fx.signalGuard(syscall.SIGSTOP)
 		} else {
 			syscall.Kill(d.pid, syscall.SIGSTOP)
 		}
-		checkNotLate(t, h.waitDead(pids...), deadline)
+		checkNotLate(t, fx.waitDead(pids...), deadline)
 	}
 }
 
@@ -113,89 +113,89 @@ func fill(t *testing.T, pipe *os.File) {
 // The guard ends the work, and the daemon learns of it: it need not do without the guard.
 func TestEndOfTheLeaseIsReported(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
-	pid := call[int](d, "Start", h.shell("trap '' TERM; while :; do sleep 0.01; done"))
+	pid := call[int](d, "Start", fx.shell("trap '' TERM; while :; do sleep 0.01; done"))
 	e := call[ExitInfo](d, "Dead", 0)
 	checkNotLate(t, boottime.Now(), deadline)
 	if alive(pid) || len(e.StillAlive) > 0 || e.Status != "was killed by signal 9 (killed)" {
 		t.Errorf("%+v", e)
 	}
 	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", h.shell("exit 0")) // the guard goes on
+	call[int](d, "Start", fx.shell("exit 0")) // the guard goes on
 }
 
 func TestExtensionKeepsTheWork(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	first, pids := d.startWork(time.Second)
 	var last time.Duration
 	eventually(t, "twice the lease", func() bool {
 		last = call[time.Duration](d, "SetLease", time.Second)
 		return boottime.Now() > first+time.Second
 	})
-	h.checkAliveUntil(first+time.Second, pids...)
-	checkNotLate(t, h.waitDead(pids...), last)
+	fx.checkAliveUntil(first+time.Second, pids...)
+	checkNotLate(t, fx.waitDead(pids...), last)
 }
 
 // A shorter lease than the last counts as well.
 func TestLeaseCanBeCutShort(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
 	deadline := call[time.Duration](d, "SetLease", 50*time.Millisecond)
-	checkNotLate(t, h.waitDead(pids...), deadline)
+	checkNotLate(t, fx.waitDead(pids...), deadline)
 	call[ExitInfo](d, "Dead", 0)
 }
 
 // Nor may work go on that has no lease at all.
 func TestLeaseCanBeGivenBack(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
 	call[time.Duration](d, "SetLease", 0)
-	h.waitDead(pids...)
+	fx.waitDead(pids...)
 	call[ExitInfo](d, "Dead", 0)
 }
 
 // A guard that is stopped confirms nothing. When it goes on in time, what was sent meanwhile counts.
 func TestGuardStoppedForLessThanTheLease(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline, pids := d.startWork(2 * time.Second)
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	last := call[time.Duration](d, "SetLease", time.Hour)
 	eventually(t, "half of the lease", func() bool { return boottime.Now() > deadline-time.Second })
 	if at := call[time.Duration](d, "Confirmed", 0); at != deadline {
 		t.Fatalf("%s is confirmed, not %s", at, deadline)
 	}
-	h.signalGuard(syscall.SIGCONT)
+	fx.signalGuard(syscall.SIGCONT)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == last })
-	h.checkAliveUntil(deadline+100*time.Millisecond, pids...)
+	fx.checkAliveUntil(deadline+100*time.Millisecond, pids...)
 }
 
 // Guard, keeper and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
 // counts, though the timer of the old one has fired.
 func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	deadline, pids := d.startWork(300 * time.Millisecond)
-	h.signalGuard(syscall.SIGSTOP)
+	fx.signalGuard(syscall.SIGSTOP)
 	call[int](d, "Heartbeat", time.Hour)
 	call[time.Duration](d, "SetLease", time.Hour)
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	keeper := h.keeperPid()
+	keeper := fx.keeperPid()
 	syscall.Kill(keeper, syscall.SIGSTOP)
 	eventually(t, "the end of the old lease", func() bool { return boottime.Now() > deadline+2*keeperDelay })
-	h.signalGuard(syscall.SIGCONT)
+	fx.signalGuard(syscall.SIGCONT)
 	syscall.Kill(keeper, syscall.SIGCONT)
-	h.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
+	fx.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
 }
 
 // After a pause of the guard the deadline and what was sent before it are there at once.
@@ -242,16 +242,16 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 // A keeper that stood still while the lease ended does not begin the work then, not even for a moment.
 func TestAKeeperThatIsLateStartsNothing(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	keeper := h.keeperPid()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	keeper := fx.keeperPid()
 	call[time.Duration](d, "SetLease", 300*time.Millisecond)
-	h.stopProcesses(keeper)
+	fx.stopProcesses(keeper)
 	// Where that takes long the daemon gives up on the guard.
-	if _, err := tryCall[int](d, "Start", h.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
+	if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
 		t.Error("it was started")
 	}
-	if read(h.dir+"/ran") != "" {
+	if read(fx.dir+"/ran") != "" {
 		t.Error("it ran")
 	}
 }

@@ -24,13 +24,13 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// A guard takes over its process, and both it and the daemon have to die here: so they are processes of their own, this
-// program in another role. The tests lead them by the hand.
+// A guard takes over its process, and the tests kill guards and daemons. So each is a separate process: this program in another
+// role, which the test controls.
 func TestMain(m *testing.M) {
 	MaybeRunKeeper()
 	switch os.Getenv("ROLE") {
 	case "guard":
-		os.Setenv("ROLE", "daemon") // which the daemon gets
+		os.Setenv("ROLE", "daemon") // inherited by the daemon
 		if os.Getenv("FIRST") == "yes" {
 			if err := mountProc(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -69,18 +69,19 @@ func beGuard(dir string) int {
 	return status
 }
 
-// newLog is a log as the product has it.
+// newLog returns a logger like that of zkelectd.
 func newLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(asynclog.New(os.Stderr, func(int64) {}), nil))
 }
 
-// burial is what is written down when a session is closed.
+// closedSession is what the test's [Options.Close] records.
 type closedSession struct {
 	Session     Credentials
-	StillAlive  []int // what still worked then
-	DaemonAlive bool  // its owner was still there
+	StillAlive  []int // the processes of the work that were alive then
+	DaemonAlive bool  // the daemon was alive then
 }
 
+// recordClosedSession appends a [closedSession] to a file.
 func recordClosedSession(dir string, c Credentials) error {
 	b := closedSession{Session: c, StillAlive: pidsWithEnv([]string{workEnv(dir)})}
 	for _, pid := range pidsWithEnv([]string{"ROLE=daemon", "FIXTURE_DIR=" + dir}) {
@@ -106,13 +107,13 @@ func commandLine(pid int) []string {
 	return strings.Split(read(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00")
 }
 
-// unclosable is the session that can't be closed.
+// unclosableID is the id of the session that cannot be closed.
 const unclosableID = 13
 
-// workMark is in the environment of all the work of a house, and of nothing else.
+// workEnv returns a variable that is in the environment of all work of a fixture, and of no other process.
 func workEnv(dir string) string { return "ZKELECTD_ROOT=" + dir }
 
-// beDaemon does what the test asks for, until that hangs up.
+// beDaemon serves [DaemonRPC] until the test closes the connection.
 func beDaemon(dir string) int {
 	d := &DaemonRPC{signals: make(chan os.Signal, 8)}
 	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -133,7 +134,8 @@ func beDaemon(dir string) int {
 	return 0
 }
 
-// Remote is the daemon as the test moves it. Times are given from now, and returned as those of CLOCK_BOOTTIME.
+// DaemonRPC has the methods by which a test controls a daemon. Times are relative to now in arguments, and readings of
+// CLOCK_BOOTTIME in results.
 type DaemonRPC struct {
 	c       *Client
 	w       *Work
@@ -153,7 +155,7 @@ func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 	return nil
 }
 
-// Confirmed is the lease that the guard has confirmed.
+// Confirmed returns the lease that the guard has confirmed.
 func (d *DaemonRPC) Confirmed(_ int, at *time.Duration) error {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
@@ -176,13 +178,13 @@ func (d *DaemonRPC) Notify(state string, _ *int) error {
 	return nil
 }
 
-// Service is what the daemon has been told of the service manager: how often to beat, and its environment.
+// Service returns what the daemon knows of the service manager.
 func (d *DaemonRPC) Service(_ int, s *ServiceInfo) error {
 	s.WatchdogInterval, s.Env = d.c.WatchdogInterval(), os.Environ()
 	return nil
 }
 
-// Service is the answer.
+// ServiceInfo is the result of [DaemonRPC.Service].
 type ServiceInfo struct {
 	WatchdogInterval time.Duration
 	Env              []string
@@ -193,7 +195,7 @@ func (d *DaemonRPC) SetSession(c Credentials, _ *int) error {
 	return nil
 }
 
-// Leave hands over what releases leadership.
+// SetRelease sets the transaction that releases leadership.
 func (d *DaemonRPC) SetRelease(tx json.RawMessage, _ *int) error {
 	d.c.SetRelease(tx)
 	return nil
@@ -213,7 +215,7 @@ func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 	return nil
 }
 
-// Alarm is what of the work can't be killed.
+// Unkillable returns the reason why the work cannot be killed.
 func (d *DaemonRPC) Unkillable(_ int, why *string) error {
 	*why = d.c.Unkillable()
 	return nil
@@ -229,10 +231,10 @@ func (d *DaemonRPC) Kill(_ int, _ *int) error {
 	return nil
 }
 
-// Ending is how work has ended.
+// ExitInfo describes how work has ended.
 type ExitInfo struct {
 	Status, Output string
-	StillAlive     []int // what was alive of it when it was called dead
+	StillAlive     []int // processes that were alive when the work was reported dead
 }
 
 func (d *DaemonRPC) Dead(_ int, e *ExitInfo) error {
@@ -243,7 +245,7 @@ func (d *DaemonRPC) Dead(_ int, e *ExitInfo) error {
 	return nil
 }
 
-// Lost returns when the guard is lost.
+// Lost waits until the guard is lost, and returns the reason.
 func (d *DaemonRPC) Lost(_ int, cause *string) error {
 	<-d.c.Context().Done()
 	if *cause = d.c.Err().Error(); !errors.Is(d.c.Err(), ErrLost) {
@@ -252,19 +254,19 @@ func (d *DaemonRPC) Lost(_ int, cause *string) error {
 	return nil
 }
 
-// Signal returns the next one that comes.
+// Signal waits for a signal and returns it.
 func (d *DaemonRPC) Signal(_ int, sig *int) error {
 	*sig = int((<-d.signals).(syscall.Signal))
 	return nil
 }
 
-// Say sends the guard something as it is.
+// SendRaw sends bytes to the guard.
 func (d *DaemonRPC) SendRaw(data []byte, _ *int) error {
 	_, err := d.c.socket.Write(data)
 	return err
 }
 
-// Begin starts work without looking whether some runs.
+// StartUnchecked sends a start message even if work runs.
 func (d *DaemonRPC) StartUnchecked(opt WorkOptions, _ *int) error {
 	d.c.send(message{Kind: kindStart, Seq: 1000, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
 	return nil
@@ -275,11 +277,11 @@ func (d *DaemonRPC) HangUp(_ int, _ *int) error {
 	return nil
 }
 
-// End ends the daemon with a status, or by a panic for 2, once the answer is out.
+// Exit exits with a status, or by a panic for status 2, once the reply was sent.
 func (d *DaemonRPC) Exit(status int, _ *int) error {
 	time.AfterFunc(5*time.Millisecond, func() {
 		if status == 2 {
-			panic("so asked")
+			panic("requested by the test")
 		}
 		os.Exit(status)
 	})

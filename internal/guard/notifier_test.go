@@ -75,8 +75,8 @@ func (m *fakeServiceManager) expectNothing(d *remoteDaemon) {
 func TestTheServiceManagerIsTold(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
-	h := startGuard(t, socket)
-	d := h.nextDaemon()
+	fx := startGuard(t, socket)
+	d := fx.nextDaemon()
 	call[int](d, "Notify", "READY=1\nSTATUS=standby")
 	m.expect("READY=1\nSTATUS=standby")
 	call[int](d, "Heartbeat", time.Hour)
@@ -85,18 +85,18 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	m.expect("STATUS=leading")
 	syscall.Kill(d.pid, syscall.SIGKILL)
 	m.expect("STATUS=The daemon was killed by signal 9 (killed); it will be restarted")
-	d = h.nextDaemon()
-	h.signalGuard(syscall.SIGTERM)
+	d = fx.nextDaemon()
+	fx.signalGuard(syscall.SIGTERM)
 	m.expect("STOPPING=1")
 	// The start that was under way does not take the stop back.
 	call[int](d, "Notify", "READY=1\nSTATUS=stopping")
 	call[int](d, "Notify", "READY=1")
 	m.expect("STATUS=stopping")
 	m.expectNothing(d)
-	h.signalGuard(syscall.SIGTERM)
+	fx.signalGuard(syscall.SIGTERM)
 	m.expectNothing(d) // it is said once
 	d.callNoWait("Exit", 0)
-	h.guardExitStatus()
+	fx.guardExitStatus()
 	if got := m.next(time.Millisecond); got != "" {
 		t.Errorf("at the end: %q", got)
 	}
@@ -106,18 +106,18 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 func TestTheServiceManagerIsToldOfTheEnd(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
-	h := startGuard(t, socket)
-	h.nextDaemon().callNoWait("Exit", 1)
+	fx := startGuard(t, socket)
+	fx.nextDaemon().callNoWait("Exit", 1)
 	m.expect("STOPPING=1")
-	h.guardExitStatus()
+	fx.guardExitStatus()
 }
 
 func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
 	t.Parallel()
 	const watchdog = 800 * time.Millisecond
 	m, socket := newFakeServiceManager(t)
-	h := startGuard(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
-	d := h.nextDaemon()
+	fx := startGuard(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
+	d := fx.nextDaemon()
 	if every := call[ServiceInfo](d, "Service", 0).WatchdogInterval; every != watchdog/4 {
 		t.Errorf("the daemon is to beat every %s", every)
 	}
@@ -150,8 +150,8 @@ func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
 func TestNobodyElseSpeaksToTheServiceManager(t *testing.T) {
 	t.Parallel()
 	_, socket := newFakeServiceManager(t)
-	h := startGuard(t, socket, "WATCHDOG_USEC=1000000", "WATCHDOG_PID=1") // of another process
-	s := call[ServiceInfo](h.nextDaemon(), "Service", 0)
+	fx := startGuard(t, socket, "WATCHDOG_USEC=1000000", "WATCHDOG_PID=1") // of another process
+	s := call[ServiceInfo](fx.nextDaemon(), "Service", 0)
 	for _, kv := range s.Env {
 		if strings.HasPrefix(kv, "NOTIFY_SOCKET") || strings.HasPrefix(kv, "WATCHDOG") {
 			t.Errorf("the daemon has %s", kv)
@@ -170,15 +170,15 @@ func TestTheServiceManagerIsOdd(t *testing.T) {
 		{"NOTIFY_SOCKET=/nowhere/notify"}, {"NOTIFY_SOCKET=@zkelectd-nobody"}, {"NOTIFY_SOCKET=" + strings.Repeat("x", 200)},
 		{socket, "WATCHDOG_USEC=often"}, {socket, "WATCHDOG_USEC=-5"}, {"WATCHDOG_USEC=1000000"},
 	} {
-		h := startGuard(t, env...)
-		d := h.nextDaemon()
+		fx := startGuard(t, env...)
+		d := fx.nextDaemon()
 		call[int](d, "Notify", "READY=1")
 		call[int](d, "ReportAlive", 0)
 		deadline, pids := d.startWork(200 * time.Millisecond)
-		checkNotLate(t, h.waitDead(pids...), deadline)
+		checkNotLate(t, fx.waitDead(pids...), deadline)
 		if odd := slices.ContainsFunc(env, func(kv string) bool { return kv == "WATCHDOG_USEC=often" || kv == "WATCHDOG_USEC=-5" }); odd {
-			if log := read(filepath.Join(h.dir, "log")); !strings.Contains(log, "cannot feed the service manager's watchdog") {
-				t.Errorf("%q: the log says %q", env, log)
+			if log := read(filepath.Join(fx.dir, "log")); !strings.Contains(log, "cannot feed the service manager's watchdog") {
+				t.Errorf("%q: log: %q", env, log)
 			}
 		}
 	}
@@ -188,14 +188,14 @@ func TestTheServiceManagerIsOdd(t *testing.T) {
 func TestTheServiceManagerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
-	h := startGuard(t, socket, "WATCHDOG_USEC=4000")
-	d := h.nextDaemon()
+	fx := startGuard(t, socket, "WATCHDOG_USEC=4000")
+	d := fx.nextDaemon()
 	const sent = 2000 // more than any kernel keeps
 	for i := range sent {
 		call[int](d, "Notify", fmt.Sprintf("STATUS=%d", i))
 	}
 	deadline, pids := d.startWork(200 * time.Millisecond)
-	checkNotLate(t, h.waitDead(pids...), deadline)
+	checkNotLate(t, fx.waitDead(pids...), deadline)
 	last := fmt.Sprintf("STATUS=%d", sent-1)
 	heard := 0
 	eventually(t, "the last message", func() bool {

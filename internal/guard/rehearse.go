@@ -108,10 +108,10 @@ func (g *guard) runUntilWorkEnds() error {
 		select {
 		case sig := <-g.signals:
 			g.handleSignal(sig.(syscall.Signal))
-		case l := <-g.fromDaemon:
-			g.receiveFromDaemon(l)
-		case l := <-g.fromKeeper:
-			g.receiveFromKeeper(l)
+		case in := <-g.fromDaemon:
+			g.receiveFromDaemon(in)
+		case in := <-g.fromKeeper:
+			g.receiveFromKeeper(in)
 		case <-g.timer.c:
 		case <-limit.C:
 			return fmt.Errorf("process %d did not die within %s", g.work.pid, rehearsalTimeout)

@@ -29,28 +29,28 @@ func TestEachWaitsForTheOneBefore(t *testing.T) {
 
 // What can't be started is tried again after pauses that grow to a limit.
 func TestPausesGrow(t *testing.T) {
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	var pauses []time.Duration
-	fail := func() error { pauses = append(pauses, l.respawnDelay); return errors.New("no") }
-	l.respawnAt = boottime.Now() + time.Hour
-	if l.tryStart(fail); len(pauses) != 0 {
+	fail := func() error { pauses = append(pauses, b.respawnDelay); return errors.New("no") }
+	b.respawnAt = boottime.Now() + time.Hour
+	if b.tryStart(fail); len(pauses) != 0 {
 		t.Error("tried before its time")
 	}
 	for range 10 {
-		l.respawnAt = boottime.Now()
-		if l.tryStart(fail); !isNear(l.respawnAt, l.respawnDelay) {
-			t.Errorf("again at %s, after %s", l.respawnAt, l.respawnDelay)
+		b.respawnAt = boottime.Now()
+		if b.tryStart(fail); !isNear(b.respawnAt, b.respawnDelay) {
+			t.Errorf("again at %s, after %s", b.respawnAt, b.respawnDelay)
 		}
 	}
 	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
 	for i := range want {
 		want[i] *= time.Millisecond
 	}
-	if !slices.Equal(pauses, want) || strings.Count(l.logText.String(), "cannot restart the daemon") != 10 {
-		t.Errorf("%s; the log says %s", pauses, l.logText)
+	if !slices.Equal(pauses, want) || strings.Count(b.logText.String(), "cannot restart the daemon") != 10 {
+		t.Errorf("%s; log: %s", pauses, b.logText)
 	}
-	l.respawnAt = 0
-	if l.tryStart(func() error { return nil }); l.respawnAt != 0 {
+	b.respawnAt = 0
+	if b.tryStart(func() error { return nil }); b.respawnAt != 0 {
 		t.Error("what was started is started again")
 	}
 }
@@ -84,20 +84,20 @@ func TestWhenTheGuardLooksAgain(t *testing.T) {
 		"a keeper that is to end":        {func(g *guard, now time.Duration) { g.keeper.exitBy = now + h }, h},
 		"a keeper that is to end, later": {func(g *guard, now time.Duration) { g.keeper.exitBy, g.heartbeatDeadline = now+2*h, now+h }, h},
 	} {
-		l := newBareGuard(t)
+		b := newBareGuard(t)
 		tm, err := newTimer()
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.timer, l.lease = tm, 0
-		c.change(l.guard, boottime.Now())
-		l.setTimer()
+		b.timer, b.lease = tm, 0
+		c.change(b.guard, boottime.Now())
+		b.setTimer()
 		if got := remainingTime(t, tm); c.want == 0 && got != 0 || c.want != 0 && (got > c.want || got <= c.want-time.Minute) {
 			t.Errorf("%s: in %s, not %s", name, got, c.want)
 		}
-		l.work, l.lease, l.heartbeatDeadline = new(work), 0, 0 // without a lease: at once
-		l.daemon, l.keeper = new(daemon), nil
-		if l.setTimer(); !fires(t, tm) {
+		b.work, b.lease, b.heartbeatDeadline = new(work), 0, 0 // without a lease: at once
+		b.daemon, b.keeper = new(daemon), nil
+		if b.setTimer(); !fires(t, tm) {
 			t.Errorf("%s: work without a lease is not looked at", name)
 		}
 		tm.close()
@@ -112,27 +112,27 @@ func TestWhatIsUndertaken(t *testing.T) {
 		want   state
 		keeper []string
 	}{
-		"the session is being closed": {func(l *bareGuard) { l.closingSession, l.session, l.noRespawn = true, new(Credentials), true }, state{over: true, closing: true, session: true}, nil},
-		"something is to be undone": {func(l *bareGuard) {
-			l.pendingHooks, l.session = []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}, new(Credentials)
+		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{over: true, closing: true, session: true}, nil},
+		"something is to be undone": {func(b *bareGuard) {
+			b.pendingHooks, b.session = []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}, new(Credentials)
 		}, state{session: true, working: true}, []string{"start -1"}},
-		"that has failed":                 {func(l *bareGuard) { l.session, l.hookFailed = new(Credentials), true }, state{}, nil},
-		"it is over":                      {func(l *bareGuard) { l.noRespawn = true }, state{over: true, hungUp: true}, nil},
-		"it is to stop":                   {func(l *bareGuard) { l.stopping = true }, state{over: true, hungUp: true}, nil},
-		"it is not time for a new daemon": {func(l *bareGuard) { l.respawnAt = boottime.Now() + time.Hour }, state{}, nil},
+		"that has failed":                 {func(b *bareGuard) { b.session, b.hookFailed = new(Credentials), true }, state{}, nil},
+		"it is over":                      {func(b *bareGuard) { b.noRespawn = true }, state{over: true, hungUp: true}, nil},
+		"it is to stop":                   {func(b *bareGuard) { b.stopping = true }, state{over: true, hungUp: true}, nil},
+		"it is not time for a new daemon": {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}, nil},
 	} {
-		l := newBareGuard(t)
-		l.daemon = nil
-		c.change(l)
-		l.cleanUpAndRespawn()
-		got := state{l.noRespawn, l.closingSession, l.keeper.exitBy != 0, l.session != nil, l.hookFailed, l.work != nil}
+		b := newBareGuard(t)
+		b.daemon = nil
+		c.change(b)
+		b.cleanUpAndRespawn()
+		got := state{b.noRespawn, b.closingSession, b.keeper.exitBy != 0, b.session != nil, b.hookFailed, b.work != nil}
 		if got != c.want {
 			t.Errorf("%s: %+v, not %+v", name, got, c.want)
 		}
 		if c.want.hungUp {
 			continue // the socket is shut down
 		}
-		if told := l.sent(l.keeperEnd); !slices.Equal(told, c.keeper) {
+		if told := b.sent(b.keeperEnd); !slices.Equal(told, c.keeper) {
 			t.Errorf("%s: the keeper is told %q", name, told)
 		}
 	}
@@ -140,34 +140,34 @@ func TestWhatIsUndertaken(t *testing.T) {
 
 // What has ended is waited for: the daemon, the keeper, and what a dead keeper has left behind.
 func TestReap(t *testing.T) {
-	l := newBareGuard(t)
-	l.opt.Respawn = true
-	k, d := l.keeper, l.daemon
-	if l.reap(); l.noChildren || l.daemon != d || l.keeper != k {
+	b := newBareGuard(t)
+	b.opt.Respawn = true
+	k, d := b.keeper, b.daemon
+	if b.reap(); b.noChildren || b.daemon != d || b.keeper != k {
 		t.Fatal("nobody has ended")
 	}
 	orphan, _ := sleeper(t)
 	orphan.Process.Kill()
-	eventually(t, "the end of an orphan", func() bool { l.reap(); return !exists(orphan.Process.Pid) })
-	if l.noChildren || l.daemon != d || l.keeper != k {
+	eventually(t, "the end of an orphan", func() bool { b.reap(); return !exists(orphan.Process.Pid) })
+	if b.noChildren || b.daemon != d || b.keeper != k {
 		t.Error("an orphan is taken for somebody else")
 	}
 	unix.Kill(d.pid, unix.SIGKILL)
-	eventually(t, "the end of the daemon", func() bool { l.reap(); return l.daemon == nil })
-	if l.noChildren || l.keeper != k || l.exitStatus != 128+9 || l.respawnAt == 0 {
-		t.Errorf("after the daemon's end: %+v", l.guard)
+	eventually(t, "the end of the daemon", func() bool { b.reap(); return b.daemon == nil })
+	if b.noChildren || b.keeper != k || b.exitStatus != 128+9 || b.respawnAt == 0 {
+		t.Errorf("after the daemon's end: %+v", b.guard)
 	}
 	unix.Kill(k.pid, unix.SIGKILL)
-	eventually(t, "the end of the keeper", func() bool { l.reap(); return l.keeper == nil })
-	if l.reap(); !l.noChildren {
+	eventually(t, "the end of the keeper", func() bool { b.reap(); return b.keeper == nil })
+	if b.reap(); !b.noChildren {
 		t.Error("the guard has children")
 	}
 	late, _ := sleeper(t)
-	if l.reap(); l.noChildren {
+	if b.reap(); b.noChildren {
 		t.Error("a child is not seen")
 	}
 	late.Process.Kill()
-	eventually(t, "the end of all", func() bool { l.reap(); return l.noChildren })
+	eventually(t, "the end of all", func() bool { b.reap(); return b.noChildren })
 }
 
 func exists(pid int) bool {
@@ -187,52 +187,52 @@ func TestAdvance(t *testing.T) {
 		"one that is hung":            {silence: -time.Hour, hung: true},
 		"one that is doomed":          {doomed: true},
 	} {
-		l := newBareGuard(t)
+		b := newBareGuard(t)
 		var err error
-		if l.timer, err = newTimer(); err != nil {
+		if b.timer, err = newTimer(); err != nil {
 			t.Fatal(err)
 		}
-		d := l.daemon
-		d.killing, d.gone = c.doomed, c.doomed
-		if l.work = (&work{seq: 7, spec: new(Spec)}); c.silence != 0 {
-			l.heartbeatDeadline = boottime.Now() + c.silence
+		d := b.daemon
+		d.killing, d.abandoned = c.doomed, c.doomed
+		if b.work = (&work{seq: 7, spec: new(Spec)}); c.silence != 0 {
+			b.heartbeatDeadline = boottime.Now() + c.silence
 		}
-		silence := l.heartbeatDeadline
-		l.advance()
+		silence := b.heartbeatDeadline
+		b.advance()
 		if c.alive {
-			if !alive(d.pid) || d.killing || d.gone || l.heartbeatDeadline != silence {
+			if !alive(d.pid) || d.killing || d.abandoned || b.heartbeatDeadline != silence {
 				t.Errorf("%s: %+v", name, d)
 			}
 		} else {
 			eventually(t, "its death", func() bool { return !alive(d.pid) })
-			if !d.killing || !d.gone || l.heartbeatDeadline != 0 {
+			if !d.killing || !d.abandoned || b.heartbeatDeadline != 0 {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}
-		if logged := strings.Contains(l.logText.String(), "killing the daemon: it is hung"); logged != c.hung {
-			t.Errorf("%s: the log says %s", name, l.logText)
+		if logged := strings.Contains(b.logText.String(), "killing the daemon: it is hung"); logged != c.hung {
+			t.Errorf("%s: log: %s", name, b.logText)
 		}
-		if w := l.work; w.killing == c.alive || !c.alive && w.nextSweep == 0 {
+		if w := b.work; w.killing == c.alive || !c.alive && w.nextSweep == 0 {
 			t.Errorf("%s: %+v", name, w)
 		}
-		l.timer.close()
+		b.timer.close()
 	}
-	l := newBareGuard(t)
+	b := newBareGuard(t)
 	var err error
-	if l.timer, err = newTimer(); err != nil {
+	if b.timer, err = newTimer(); err != nil {
 		t.Fatal(err)
 	}
-	defer l.timer.close()
-	l.stopping = true
-	if l.advance(); l.noRespawn {
+	defer b.timer.close()
+	b.stopping = true
+	if b.advance(); b.noRespawn {
 		t.Error("over while the daemon runs")
 	}
-	l.deadDaemon, l.daemon = l.daemon, nil
-	if l.advance(); l.noRespawn {
+	b.deadDaemon, b.daemon = b.daemon, nil
+	if b.advance(); b.noRespawn {
 		t.Error("over while the daemon's last words are awaited")
 	}
-	l.deadDaemon = nil
-	if l.advance(); !l.noRespawn {
+	b.deadDaemon = nil
+	if b.advance(); !b.noRespawn {
 		t.Error("never over")
 	}
 }

@@ -24,15 +24,15 @@ func pidsByRole(f SessionFile) map[string]int {
 
 func TestSessionFileFollowsTheSession(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	c := h.credentials()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"guard": h.cmd.Process.Pid, "daemon": d.pid}
+	want := map[string]int{"guard": fx.cmd.Process.Pid, "daemon": d.pid}
 	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(pidsByRole(f), want) || f.Boot == "" || f.Boot != currentBootID() {
 		t.Errorf("%+v", f)
 	}
@@ -43,7 +43,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if f, err = ReadSessionFile(c.File); err != nil {
 		t.Fatal(err)
 	}
-	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workEnv(h.dir)) {
+	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workEnv(fx.dir)) {
 		t.Errorf("%+v", f)
 	}
 	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(pidsByRole(f), want) {
@@ -52,7 +52,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if err := f.EnsureDead(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
 		t.Error(err)
 	}
-	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != h.keeperPid() || f.Containment.Group == "" || f.Containment.Inode == 0 {
+	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != fx.keeperPid() || f.Containment.Group == "" || f.Containment.Inode == 0 {
 		t.Errorf("held by %+v", f.Containment)
 	}
 	if text := read(workStateFile(c.File)); text != stateRunning {
@@ -67,10 +67,10 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if _, err := os.Stat(workStateFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(h.dir, ".zkelectd*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(fx.dir, ".zkelectd*")); len(left) > 0 {
 		t.Errorf("%q is left", left)
 	}
-	call[int](d, "Start", h.shell("exit 0"))
+	call[int](d, "Start", fx.shell("exit 0"))
 	if _, err := os.Stat(c.File); !os.IsNotExist(err) {
 		t.Errorf("work has brought back the file: %v", err)
 	}
@@ -188,9 +188,9 @@ func TestKeepReplaces(t *testing.T) {
 // A note that somebody has removed does not say that nothing ran.
 func TestAMissingMarkProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t, "CONTAINMENT=keeper")
-	d := h.nextDaemon()
-	c := h.credentials()
+	fx := startGuard(t, "CONTAINMENT=keeper")
+	d := fx.nextDaemon()
+	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	if text := read(workStateFile(c.File)); text != stateDead {
 		t.Errorf("marked %q before any work", text)
@@ -199,14 +199,14 @@ func TestAMissingMarkProvesNothing(t *testing.T) {
 	if err := os.Remove(workStateFile(c.File)); err != nil {
 		t.Fatal(err)
 	}
-	h.killAtOnce(d.pid, h.keeperPid(), h.cmd.Process.Pid)
-	h.waitDead(pids[0])
+	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)
+	fx.waitDead(pids[0])
 	f, err := ReadSessionFile(c.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.EnsureDead(0); err == nil || !h.alive(pids[2]) {
-		t.Errorf("%v, while the work lives: %t", err, h.alive(pids[2]))
+	if err := f.EnsureDead(0); err == nil || !fx.alive(pids[2]) {
+		t.Errorf("%v, while the work lives: %t", err, fx.alive(pids[2]))
 	}
 }
 

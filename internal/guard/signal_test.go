@@ -12,18 +12,18 @@ import (
 func TestSignalsReachTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		h := startGuard(t)
-		d := h.nextDaemon()
+		fx := startGuard(t)
+		d := fx.nextDaemon()
 		_, pids := d.startWork(time.Hour)
-		h.signalGuard(sig)
+		fx.signalGuard(sig)
 		if got := call[int](d, "Signal", 0); got != int(sig) {
 			t.Errorf("%d instead of %d", got, sig)
 		}
-		h.checkAliveUntil(0, pids...) // when to stop the work is for the daemon to say
+		fx.checkAliveUntil(0, pids...) // when to stop the work is for the daemon to say
 		call[int](d, "Kill", 0)
 		call[ExitInfo](d, "Dead", 0)
 		d.callNoWait("Exit", 0)
-		if status := h.guardExitStatus(); status != 0 {
+		if status := fx.guardExitStatus(); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
 	}
@@ -33,19 +33,19 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 func TestStoppingGuardStartsNothing(t *testing.T) {
 	t.Parallel()
 	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false} {
-		h := startGuard(t)
-		d := h.nextDaemon()
-		call[int](d, "SetSession", h.credentials())
+		fx := startGuard(t)
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
 		_, pids := d.startWork(time.Hour)
-		h.signalGuard(sig)
+		fx.signalGuard(sig)
 		call[int](d, "Signal", 0)
 		syscall.Kill(d.pid, syscall.SIGKILL)
 		if stops {
-			if status := h.guardExitStatus(); status != 128+9 {
+			if status := fx.guardExitStatus(); status != 128+9 {
 				t.Errorf("exit status %d", status)
 			}
 		} else {
-			h.nextDaemon()
+			fx.nextDaemon()
 		}
 		d.checkSessionClosed(pids)
 	}
@@ -54,27 +54,27 @@ func TestStoppingGuardStartsNothing(t *testing.T) {
 // While no daemon can be started the guard keeps trying, and can be stopped.
 func TestDaemonThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
-	link := filepath.Join(h.dir, "daemon")
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	link := filepath.Join(fx.dir, "daemon")
 	hide := func() {
 		if err := os.Rename(link, link+".hidden"); err != nil {
 			t.Fatal(err)
 		}
 		syscall.Kill(d.pid, syscall.SIGKILL)
 	}
-	failures := func() int { return strings.Count(read(filepath.Join(h.dir, "log")), "cannot restart the daemon") }
+	failures := func() int { return strings.Count(read(filepath.Join(fx.dir, "log")), "cannot restart the daemon") }
 	hide()
 	eventually(t, "two failures", func() bool { return failures() >= 2 })
 	if err := os.Rename(link+".hidden", link); err != nil {
 		t.Fatal(err)
 	}
-	d = h.nextDaemon()
+	d = fx.nextDaemon()
 	before := failures()
 	hide()
 	eventually(t, "another", func() bool { return failures() > before })
-	h.signalGuard(syscall.SIGTERM)
-	if status := h.guardExitStatus(); status != 128+15 {
+	fx.signalGuard(syscall.SIGTERM)
+	if status := fx.guardExitStatus(); status != 128+15 {
 		t.Errorf("exit status %d", status)
 	}
 }

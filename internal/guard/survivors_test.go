@@ -56,28 +56,28 @@ func TestSurvivors(t *testing.T) {
 		for _, killed := range [][]string{{guard}, {daemon}, {keeper}, {guard, daemon}, {guard, keeper}, {daemon, keeper}, {guard, daemon, keeper}} {
 			t.Run(fmt.Sprint(by, " without ", strings.Join(killed, ", ")), func(t *testing.T) {
 				t.Parallel()
-				h := startGuard(t, "CONTAINMENT="+string(by))
-				d := h.nextDaemon()
+				fx := startGuard(t, "CONTAINMENT="+string(by))
+				d := fx.nextDaemon()
 				_, pids := d.startUntraceableWork(time.Hour)
 				var lock *cgroup
 				if by == CgroupContainment { // lest the guards of other tests clear it away
 					var err error
-					if lock, err = openCgroup(h.cgroups()[0]); err != nil {
+					if lock, err = openCgroup(fx.cgroups()[0]); err != nil {
 						t.Fatal(err)
 					}
 					defer lock.close()
 				}
-				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeperPid()}
+				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
 				var doomed []int
 				for _, who := range killed {
 					doomed = append(doomed, pid[who])
 				}
 				slices.Reverse(doomed)
-				h.killAtOnce(doomed...)
+				fx.killAtOnce(doomed...)
 				switch {
 				case by != PidnsContainment && len(killed) == 3:
 					// Nobody is left to act: only the main process dies, with its parent.
-					h.waitDead(pids[0])
+					fx.waitDead(pids[0])
 					for _, p := range pids[1:] {
 						if !alive(p) {
 							t.Errorf("%d is dead: the table can say so", p)
@@ -85,9 +85,9 @@ func TestSurvivors(t *testing.T) {
 					}
 				case by == KeeperContainment && slices.Equal(killed, []string{guard, keeper}):
 					// The daemon finds what has kept its environment, and may find the rest below the guard if it is quick.
-					h.waitDead(pids[:2]...)
+					fx.waitDead(pids[:2]...)
 				default:
-					h.waitDead(pids...)
+					fx.waitDead(pids...)
 				}
 			})
 		}
@@ -112,19 +112,19 @@ func TestStandingStill(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(by, ", stopped: ", c.stopped, ", killed: ", c.killed), func(t *testing.T) {
 				t.Parallel()
-				h := startGuard(t, "CONTAINMENT="+string(by))
-				d := h.nextDaemon()
+				fx := startGuard(t, "CONTAINMENT="+string(by))
+				d := fx.nextDaemon()
 				deadline, pids := d.startUntraceableWork(time.Second)
-				pid := map[string]int{guard: h.cmd.Process.Pid, daemon: d.pid, keeper: h.keeperPid()}
+				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
 				var still []int
 				for _, who := range c.stopped {
 					still = append(still, pid[who])
 				}
-				h.stopProcesses(still...)
+				fx.stopProcesses(still...)
 				if c.killed != "" {
 					syscall.Kill(pid[c.killed], syscall.SIGKILL)
 				}
-				checkNotLate(t, h.waitDead(pids...), deadline)
+				checkNotLate(t, fx.waitDead(pids...), deadline)
 			})
 		}
 	}
@@ -134,19 +134,19 @@ func TestStandingStill(t *testing.T) {
 func TestTheGuardIsProcessOne(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
-		for name, fail := range map[string]func(h *fixture, keeper int){
-			"guard stopped":            func(h *fixture, _ int) { h.stopProcesses(h.cmd.Process.Pid) },
-			"guard and keeper stopped": func(h *fixture, keeper int) { h.stopProcesses(h.cmd.Process.Pid, keeper) },
+		for name, fail := range map[string]func(fx *fixture, keeper int){
+			"guard stopped":            func(fx *fixture, _ int) { fx.stopProcesses(fx.cmd.Process.Pid) },
+			"guard and keeper stopped": func(fx *fixture, keeper int) { fx.stopProcesses(fx.cmd.Process.Pid, keeper) },
 			"keeper killed":            func(_ *fixture, keeper int) { syscall.Kill(keeper, syscall.SIGKILL) },
-			"guard killed":             func(h *fixture, _ int) { syscall.Kill(h.cmd.Process.Pid, syscall.SIGKILL) },
+			"guard killed":             func(fx *fixture, _ int) { syscall.Kill(fx.cmd.Process.Pid, syscall.SIGKILL) },
 		} {
 			t.Run(fmt.Sprint(by, ", ", name), func(t *testing.T) {
 				t.Parallel()
-				h := startGuard(t, "CONTAINMENT="+string(by), "FIRST=yes")
-				d := h.nextDaemon()
+				fx := startGuard(t, "CONTAINMENT="+string(by), "FIRST=yes")
+				d := fx.nextDaemon()
 				deadline, pids := d.startUntraceableWork(time.Second)
-				fail(h, h.keeperPid())
-				checkNotLate(t, h.waitDead(pids...), deadline)
+				fail(fx, fx.keeperPid())
+				checkNotLate(t, fx.waitDead(pids...), deadline)
 			})
 		}
 	}
@@ -155,16 +155,16 @@ func TestTheGuardIsProcessOne(t *testing.T) {
 // A user who is not root may have a PID namespace too, in a user namespace; the work has no rights there.
 func TestAPIDNamespaceOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t, "CONTAINMENT=pidns", "USER_ID=65534")
-	d := h.nextDaemon()
+	fx := startGuard(t, "CONTAINMENT=pidns", "USER_ID=65534")
+	d := fx.nextDaemon()
 	_, pids := d.startUntraceableWork(time.Hour)
 	for _, set := range []string{"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
 		if text := read(fmt.Sprintf("/proc/%d/status", pids[0])); !strings.Contains(text, set) {
 			t.Errorf("not %q in\n%s", set, text)
 		}
 	}
-	h.killAtOnce(d.pid, h.keeperPid(), h.cmd.Process.Pid)
-	h.waitDead(pids...)
+	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)
+	fx.waitDead(pids...)
 }
 
 // Nothing that the end of the work needs is opened only then: a process that may open nothing any more kills, and proves it.
@@ -172,21 +172,21 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
 		for _, kill := range []bool{false, true} {
-			h := startGuard(t, "CONTAINMENT="+string(by))
-			d := h.nextDaemon()
-			call[int](d, "SetSession", h.credentials())
+			fx := startGuard(t, "CONTAINMENT="+string(by))
+			d := fx.nextDaemon()
+			call[int](d, "SetSession", fx.credentials())
 			deadline, pids := d.startUntraceableWork(500 * time.Millisecond)
-			for _, pid := range []int{h.cmd.Process.Pid, d.pid, h.keeperPid()} {
+			for _, pid := range []int{fx.cmd.Process.Pid, d.pid, fx.keeperPid()} {
 				if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{}, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if kill {
-				h.signalGuard(syscall.SIGKILL)
+				fx.signalGuard(syscall.SIGKILL)
 			} else {
 				syscall.Kill(d.pid, syscall.SIGSTOP)
 			}
-			checkNotLate(t, h.waitDead(pids...), deadline)
+			checkNotLate(t, fx.waitDead(pids...), deadline)
 			syscall.Kill(d.pid, syscall.SIGCONT)
 			if e := call[ExitInfo](d, "Dead", 0); !strings.Contains(e.Status, "killed") {
 				t.Errorf("%s: %+v", by, e)
@@ -199,18 +199,18 @@ func TestNoDescriptorsLeft(t *testing.T) {
 func TestForkingWorkDies(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
-		h := startGuard(t, "CONTAINMENT="+string(by))
-		d := h.nextDaemon()
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		d := fx.nextDaemon()
 		call[time.Duration](d, "SetLease", time.Hour)
-		call[int](d, "Start", h.shell("ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000"))
-		eventually(t, "a hundred forks", func() bool { return len(read(filepath.Join(h.dir, "forks"))) >= 100 })
+		call[int](d, "Start", fx.shell("ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000"))
+		eventually(t, "a hundred forks", func() bool { return len(read(filepath.Join(fx.dir, "forks"))) >= 100 })
 		began := boottime.Now()
 		call[int](d, "Kill", 0)
 		call[ExitInfo](d, "Dead", 0)
 		t.Logf("%s: dead after %s", by, boottime.Now()-began)
-		before := len(read(filepath.Join(h.dir, "forks")))
+		before := len(read(filepath.Join(fx.dir, "forks")))
 		eventually(t, "some time", func() bool { return boottime.Now() > began+200*time.Millisecond })
-		if after := len(read(filepath.Join(h.dir, "forks"))); after != before {
+		if after := len(read(filepath.Join(fx.dir, "forks"))); after != before {
 			t.Errorf("%s: it has forked %d times after its death", by, after-before)
 		}
 	}
@@ -235,23 +235,23 @@ func forkForever(dir string) int {
 func TestWorkThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		h := startGuard(t, "CONTAINMENT=keeper", "USER_ID=65534")
-		d := h.nextDaemon()
-		call[int](d, "SetSession", h.credentials())
+		fx := startGuard(t, "CONTAINMENT=keeper", "USER_ID=65534")
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
 		call[time.Duration](d, "SetLease", time.Hour)
-		root := filepath.Join(h.dir, "root")
+		root := filepath.Join(fx.dir, "root")
 		copyProgram(t, root)
 		if err := os.Chmod(root, 0o755|os.ModeSetuid); err != nil {
 			t.Fatal(err)
 		}
-		opt := h.shell("")
-		opt.Command, opt.Env = []string{root}, append(h.env(), "ROLE=root")
+		opt := fx.shell("")
+		opt.Command, opt.Env = []string{root}, append(fx.env(), "ROLE=root")
 		if killed { // after its start, when the keeper has looked
 			opt.Command = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
 		}
 		pid := call[int](d, "Start", opt)
 		defer syscall.Kill(pid, syscall.SIGKILL)
-		if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(fx.dir, "go"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the change of user", func() bool { // of all of its user ids
@@ -273,14 +273,14 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		}
 		call[int](d, "Kill", 0)
 		syscall.Kill(d.pid, syscall.SIGKILL)
-		h.waitDead(d.pid)
+		fx.waitDead(d.pid)
 		for end := boottime.Now() + 500*time.Millisecond; boottime.Now() < end; {
-			if all := h.closedSessions(); len(all) > 0 || !alive(pid) {
+			if all := fx.closedSessions(); len(all) > 0 || !alive(pid) {
 				t.Fatalf("closed %+v while the work lives (%t)", all, alive(pid))
 			}
 		}
 		syscall.Kill(pid, syscall.SIGKILL)
-		h.nextDaemon()
+		fx.nextDaemon()
 		d.checkSessionClosed([]int{pid})
 	}
 }

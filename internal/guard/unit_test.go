@@ -91,15 +91,15 @@ func TestUnitEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*fixture, *remoteDaemon){
 		"the daemon is stopped": func(_ *fixture, d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGSTOP) },
-		"the guard is stopped":  func(h *fixture, _ *remoteDaemon) { h.signalGuard(syscall.SIGSTOP) },
+		"the guard is stopped":  func(fx *fixture, _ *remoteDaemon) { fx.signalGuard(syscall.SIGSTOP) },
 	} {
 		g := newFakeUnit(t)
-		h := startGuard(t)
-		d := h.nextDaemon()
+		fx := startGuard(t)
+		d := fx.nextDaemon()
 		deadline, pid := g.start(d, 400*time.Millisecond)
 		eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == deadline })
-		fail(h, d)
-		checkNotLate(t, h.waitDead(pid), deadline)
+		fail(fx, d)
+		checkNotLate(t, fx.waitDead(pid), deadline)
 		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
@@ -109,17 +109,17 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*fixture, *remoteDaemon){
 		"the daemon is killed":      func(_ *fixture, d *remoteDaemon) { syscall.Kill(d.pid, syscall.SIGKILL) },
-		"the guard is killed":       func(h *fixture, _ *remoteDaemon) { h.signalGuard(syscall.SIGKILL) },
+		"the guard is killed":       func(fx *fixture, _ *remoteDaemon) { fx.signalGuard(syscall.SIGKILL) },
 		"the daemon hangs up":       func(_ *fixture, d *remoteDaemon) { d.callNoWait("HangUp", 0) },
 		"the unit is to die":        func(_ *fixture, d *remoteDaemon) { call[int](d, "Kill", 0) },
 		"it may stop, and does not": func(_ *fixture, d *remoteDaemon) { call[int](d, "Stop", 50*time.Millisecond) },
 	} {
 		g := newFakeUnit(t)
-		h := startGuard(t)
-		d := h.nextDaemon()
+		fx := startGuard(t)
+		d := fx.nextDaemon()
 		_, pid := g.start(d, time.Hour)
-		fail(h, d)
-		h.waitDead(pid)
+		fail(fx, d)
+		fx.waitDead(pid)
 		eventually(t, name+": the end of all", func() bool { return !g.unit.MayRun() && !g.permitted() })
 	}
 }
@@ -128,8 +128,8 @@ func TestUnitEndsWithItsGuards(t *testing.T) {
 func TestUnitStops(t *testing.T) {
 	t.Parallel()
 	g := newFakeUnit(t)
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pid := g.start(d, time.Hour)
 	if text := read(filepath.Join(g.unit.Permit, PermitFile)); text == "" || strings.Contains(text, "=") {
 		t.Errorf("the permit, an EnvironmentFile=, has the text %q", text)
@@ -147,7 +147,7 @@ func TestUnitStops(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", h.shell("exit 0")) // the guard goes on
+	call[int](d, "Start", fx.shell("exit 0")) // the guard goes on
 }
 
 // Between two processes of a unit its control group is empty for a moment: it is not dead yet, and what comes is killed.
@@ -174,18 +174,18 @@ func TestUnitThatIsAboutToStart(t *testing.T) {
 func TestUnitOfTheDead(t *testing.T) {
 	t.Parallel()
 	g := newFakeUnit(t)
-	h := startGuard(t, "RESPAWN=no")
-	d := h.nextDaemon()
-	call[int](d, "SetSession", h.credentials())
+	fx := startGuard(t, "RESPAWN=no")
+	d := fx.nextDaemon()
+	call[int](d, "SetSession", fx.credentials())
 	_, pid := g.start(d, time.Hour)
 	eventually(t, "the session file", func() bool {
-		f, err := ReadSessionFile(h.credentials().File)
+		f, err := ReadSessionFile(fx.credentials().File)
 		return err == nil && f.Unit != nil
 	})
 	syscall.Kill(d.pid, syscall.SIGSTOP)
-	h.signalGuard(syscall.SIGKILL)
+	fx.signalGuard(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
-	f, err := ReadSessionFile(h.credentials().File)
+	f, err := ReadSessionFile(fx.credentials().File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestUnitIsEntrustedLate(t *testing.T) {
 	e.group.killFD = -1
 	eventually(t, "the end of the unit", func() bool { return e.sweep(true) })
 	if alive(pid) {
-		t.Errorf("%d survives", pid)
+		t.Errorf("process %d is still alive", pid)
 	}
 }
 

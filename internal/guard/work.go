@@ -126,7 +126,7 @@ func (g *guard) enforce(w *work) {
 		reason = "killing the pending hook: it has timed out"
 	case w.hookDeadline != 0:
 		return
-	case g.daemon == nil, g.daemon.gone:
+	case g.daemon == nil, g.daemon.abandoned:
 		w.killing = true
 		g.kill(w)
 		return

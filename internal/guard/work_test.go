@@ -12,13 +12,13 @@ import (
 
 func TestStopAsksFirst(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	opt := h.shell("trap 'exit 7' USR1; echo $$ >$D/up; while :; do sleep 0.01; done")
+	opt := fx.shell("trap 'exit 7' USR1; echo $$ >$D/up; while :; do sleep 0.01; done")
 	opt.StopSignal = syscall.SIGUSR1
 	pid := call[int](d, "Start", opt)
-	if up := h.pidFromFile("up"); up != pid {
+	if up := fx.pidFromFile("up"); up != pid {
 		t.Errorf("%d runs, %d was started", up, pid)
 	}
 	call[int](d, "Stop", testTimeout)
@@ -27,7 +27,7 @@ func TestStopAsksFirst(t *testing.T) {
 		t.Error(e.Status)
 	}
 	call[int](d, "Kill", 0) // after the end: harmless
-	call[int](d, "Start", h.shell("exit 0"))
+	call[int](d, "Start", fx.shell("exit 0"))
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
@@ -64,15 +64,15 @@ func TestAllOfTheWorkDies(t *testing.T) {
 		for _, by := range allContainments {
 			t.Run(name+", "+string(by), func(t *testing.T) {
 				t.Parallel()
-				h := startGuard(t, "CONTAINMENT="+string(by))
-				d := h.nextDaemon()
+				fx := startGuard(t, "CONTAINMENT="+string(by))
+				d := fx.nextDaemon()
 				call[time.Duration](d, "SetLease", time.Hour)
-				call[int](d, "Start", h.shell(c.script))
+				call[int](d, "Start", fx.shell(c.script))
 				var pids []int
 				if c.order != "" { // else they are dead before they can be looked up
-					pids = append(pids, h.hostPidFromFile("1"))
+					pids = append(pids, fx.hostPidFromFile("1"))
 					if c.hidden {
-						pids = append(pids, h.hostPidFromFile("2"))
+						pids = append(pids, fx.hostPidFromFile("2"))
 					}
 				}
 				switch c.order {
@@ -84,7 +84,7 @@ func TestAllOfTheWorkDies(t *testing.T) {
 				e := call[ExitInfo](d, "Dead", 0)
 				for _, pid := range pids {
 					if alive(pid) {
-						t.Errorf("%d survives", pid)
+						t.Errorf("process %d is still alive", pid)
 					}
 				}
 				if len(e.StillAlive) > 0 || e.Status != c.status {
@@ -98,10 +98,10 @@ func TestAllOfTheWorkDies(t *testing.T) {
 // A process that job control has stopped would not even notice that it is asked to end.
 func TestStopWakesTheStopped(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	pid := call[int](d, "Start", h.shell("kill -STOP $$; exec sleep 1000"))
+	pid := call[int](d, "Start", fx.shell("kill -STOP $$; exec sleep 1000"))
 	eventually(t, "the stop", func() bool { return strings.Contains(read(fmt.Sprintf("/proc/%d/stat", pid)), ") T ") })
 	call[int](d, "Stop", time.Hour)
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != "was killed by signal 15 (terminated)" {
@@ -111,11 +111,11 @@ func TestStopWakesTheStopped(t *testing.T) {
 
 func TestCapture(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
 	run := func(script string) ExitInfo {
-		opt := h.shell(script)
+		opt := fx.shell(script)
 		opt.Capture = true
 		call[int](d, "Start", opt)
 		return call[ExitInfo](d, "Dead", 0)
@@ -126,18 +126,18 @@ func TestCapture(t *testing.T) {
 	if e := run("head -c 300000 /dev/zero | tr '\\0' x"); e.Output != strings.Repeat("x", maxOutput) || e.Status != StatusSuccess {
 		t.Errorf("%d bytes, %s", len(e.Output), e.Status)
 	}
-	call[int](d, "Start", h.shell("echo passed on"))
-	if e := call[ExitInfo](d, "Dead", 0); e.Output != "" || !strings.Contains(read(filepath.Join(h.dir, "log")), "passed on\n") {
+	call[int](d, "Start", fx.shell("echo passed on"))
+	if e := call[ExitInfo](d, "Dead", 0); e.Output != "" || !strings.Contains(read(filepath.Join(fx.dir, "log")), "passed on\n") {
 		t.Errorf("%+v", e)
 	}
 }
 
 func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	plain, broken := filepath.Join(h.dir, "plain"), filepath.Join(h.dir, "broken")
+	plain, broken := filepath.Join(fx.dir, "plain"), filepath.Join(fx.dir, "broken")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +149,12 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 			t.Errorf("%s: %v", program, err)
 		}
 	}
-	opt := h.shell("true")
+	opt := fx.shell("true")
 	opt.Dir = "/no/such/directory"
 	if _, err := tryCall[int](d, "Start", opt); err == nil {
 		t.Error("started in a directory that does not exist")
 	}
-	call[int](d, "Start", h.shell("exit 0")) // none of that was the end
+	call[int](d, "Start", fx.shell("exit 0")) // none of that was the end
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
@@ -162,25 +162,25 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	_, pids := d.startWork(time.Hour)
-	if _, err := tryCall[int](d, "Start", h.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
+	if _, err := tryCall[int](d, "Start", fx.shell("true")); err == nil || !strings.Contains(err.Error(), "still runs") {
 		t.Error(err)
 	}
 	for _, pid := range pids {
 		if !alive(pid) {
-			t.Errorf("%d is dead", pid)
+			t.Errorf("process %d is dead", pid)
 		}
 	}
 }
 
 func TestWorkGetsWhatItWasGiven(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	opt := h.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat: no input
+	opt := fx.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat: no input
 	opt.Command = append(opt.Command, "name", "an argument")
 	opt.Dir, opt.Capture, opt.Env = "/", true, []string{"PATH=" + os.Getenv("PATH"), "ZKELECTD_TERM=7"}
 	call[int](d, "Start", opt)
@@ -192,12 +192,12 @@ func TestWorkGetsWhatItWasGiven(t *testing.T) {
 // Work inherits nothing: a socket to the guard or to a server would let it act as the daemon. Nothing piles up either.
 func TestNoDescriptorLeaks(t *testing.T) {
 	t.Parallel()
-	h := startGuard(t)
-	d := h.nextDaemon()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
 	var guards, daemons int
 	for i := range 20 {
-		opt := h.shell("ls -l /proc/$$/fd")
+		opt := fx.shell("ls -l /proc/$$/fd")
 		opt.Capture = i%2 == 0
 		call[int](d, "Start", opt)
 		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || strings.Contains(e.Output, "socket:") || strings.Contains(e.Output, "anon_inode") || strings.Contains(e.Output, " 4 ->")) {

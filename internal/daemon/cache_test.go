@@ -19,7 +19,7 @@ func TestEveryDaemonKnowsTheGroup(t *testing.T) {
 	}
 	until(t, a, "a leads", status.Daemon.Leads)
 	b, bDone := run(t, root, "b", "ZKELECTD_NODE_PRIORITY=1")
-	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.NotReplica() == "" })
+	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.CheckReplica() == nil })
 	until(t, a, "a has seen b", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
 	for name, d := range map[string]*Daemon{"a": a, "b": b} {
 		g, err := d.Group(t.Context())

@@ -97,7 +97,7 @@ func New(opt Options) *Daemon {
 	d.service = &service{notify: opt.Guard.Notify}
 	d.quit, d.cancel = context.WithCancel(context.Background())
 	d.view.Store(&status.Daemon{
-		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), Published: boottime.Now(),
+		Node: opt.Config.Node.ID, Site: opt.Config.Node.Site, Root: d.paths.Root, Phase: string(transition.Standby), PublishedAt: boottime.Now(),
 	})
 	return d
 }
@@ -107,7 +107,7 @@ func New(opt Options) *Daemon {
 func (d *Daemon) config() config.Config { return *d.inForce.Load() }
 
 // View is what the daemon shows of itself, never nil.
-func (d *Daemon) View() status.Daemon { return d.view.Load().Asked(boottime.Now()) }
+func (d *Daemon) View() status.Daemon { return d.view.Load().At(boottime.Now()) }
 
 // Feed has what has changed of it.
 func (d *Daemon) Feed() *status.Feed { return d.feed }

@@ -244,28 +244,28 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 		<-free
 		return cfg, nil, nil
 	}})
-	if v := d.View(); v.State() != "connecting" || v.NotReady() == "" {
+	if v := d.View(); v.State() != "connecting" || v.CheckReady() == nil {
 		t.Errorf("before it runs it shows %+v", v)
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Run(context.Background()) }()
-	until(t, d, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.NotReady() == "" })
+	until(t, d, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
 	d.Reload()
 	<-stuck
-	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.Stuck() != "" })
-	if v := d.View(); v.Leads() || v.NotReady() == "" || v.State() != "stuck" {
+	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.CheckLoop() != nil })
+	if v := d.View(); v.Leads() || v.CheckReady() == nil || v.State() != "stuck" {
 		t.Errorf("a stuck loop shows %+v", v)
 	}
-	if _, err := d.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the loop has not turned") {
+	if _, err := d.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the event loop has been stuck") {
 		t.Errorf("a stuck loop takes a request: %v", err)
 	}
 	close(free)
-	until(t, d, "turns again", func(v status.Daemon) bool { return v.Stuck() == "" })
+	until(t, d, "turns again", func(v status.Daemon) bool { return v.CheckLoop() == nil })
 	d.Stop("stopped")
 	if err := <-done; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	if v := d.View(); v.Leads() || v.Session || v.NotHealthy() == "" {
+	if v := d.View(); v.Leads() || v.Session || v.CheckHealthy() == nil {
 		t.Errorf("after its end it shows %+v", v)
 	}
 }

@@ -28,7 +28,7 @@ type electorRole struct {
 	retry    elector.Retry
 	note     string // why nobody can be elected
 	holding  string // why a better member is not
-	sites    map[string]status.Standing
+	sites    map[string]status.SiteCounts
 	acting   bool
 	program  elector.Program
 	history  historyWriter
@@ -129,8 +129,8 @@ func (e *electorRole) report(d elector.Decision) {
 }
 
 // standing counts who may lead, by site.
-func standing(r policy.Ranking) map[string]status.Standing {
-	sites := make(map[string]status.Standing)
+func standing(r policy.Ranking) map[string]status.SiteCounts {
+	sites := make(map[string]status.SiteCounts)
 	for _, entry := range r.Entries {
 		site := entry.Member.Node.Record.Site
 		s := sites[site]

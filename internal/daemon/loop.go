@@ -73,7 +73,7 @@ func (l *loop) run() error {
 	defer l.timer.Stop()
 	// A loop that is stuck must not keep the group waiting for a leader or an elector: the guard ends it. Nor must who
 	// asks take an old view for the truth: it is published with each beat.
-	every := status.Pulse(l.budget.Session)
+	every := status.PublishInterval(l.budget.Session)
 	if watchdog := l.d.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		every = min(every, watchdog)
 	}
@@ -273,7 +273,7 @@ func (l *loop) view() status.Daemon {
 	v := status.Daemon{
 		Node: l.d.config().Node.ID, Site: l.d.config().Node.Site, Root: l.d.paths.Root, Incarnation: l.self.Name, Phase: string(l.machine.Phase()),
 		Term: l.machine.Term(), LeaseEnds: l.machine.Deadline(), Lease: cluster.Duration(l.budget.Lease), Elector: l.snap.Elector, SessionTimeout: cluster.Duration(l.budget.Session),
-		Note: l.elector.note, Holding: l.elector.holding, Newer: l.d.newer, Drift: l.d.drift, At: l.snap.At, Heard: l.heard, Published: boottime.Now(),
+		Note: l.elector.note, Holding: l.elector.holding, Newer: l.d.newer, Drift: l.d.drift, SnapshotAt: l.snap.At, RespondedAt: l.heard, PublishedAt: boottime.Now(),
 		Loop: !l.over, Session: !l.over && l.s.Err() == nil, Connected: l.s.Connected(), Unhealthy: l.d.vitals.ill(), Child: l.machine.Running(),
 		Unit: l.d.config().Child.Unit, Containment: string(l.d.opt.Guard.Containment()), Unkillable: l.d.opt.Guard.Unkillable(),
 		OpenTree: l.d.openTree.Load(),

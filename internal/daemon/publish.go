@@ -61,7 +61,7 @@ func (p *publication) write(rec cluster.Node) error {
 // survey measures the round trip to ZooKeeper, and compares the own policy with the one in force, until the session is
 // over.
 func (l *loop) survey() {
-	t := time.NewTicker(status.SurveyEvery)
+	t := time.NewTicker(status.SurveyInterval)
 	defer t.Stop()
 	path := l.d.paths.Policy()
 	for {

@@ -30,8 +30,8 @@ func (d *Daemon) Submit(ctx context.Context, r request.Request) (request.Plan, e
 	if err := r.Check(); err != nil {
 		return request.Plan{}, err
 	}
-	if why := d.View().NotReady(); why != "" {
-		return request.Plan{}, errors.New(why) // it fails closed: what is stale decides nothing
+	if err := d.View().CheckReady(); err != nil {
+		return request.Plan{}, err // it fails closed: what is stale decides nothing
 	}
 	done := make(chan submitReply, 1)
 	select {

@@ -115,8 +115,8 @@ func TestARequestThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		case <-tick.C:
-			if v := a.View(); v.Stuck() != "" || !v.Leads() {
-				t.Fatalf("while the request waits: %s, %s", v.Stuck(), v.NotLeader())
+			if v := a.View(); v.CheckLoop() != nil || !v.Leads() {
+				t.Fatalf("while the request waits: %s, %s", v.CheckLoop(), v.CheckLeader())
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestARequestThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	silent.Resume()
-	until(t, a, "a leads on", func(v status.Daemon) bool { return v.Leads() && v.NotReady() == "" })
+	until(t, a, "a leads on", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
 	if n := a.Totals(); n.SessionsLost != 0 {
 		t.Errorf("%d sessions were lost", n.SessionsLost)
 	}

@@ -27,9 +27,9 @@ func TestAskGetsTheAnswerOfTheProbe(t *testing.T) {
 	for _, view := range []status.Daemon{leader(), standby(), stuck()} {
 		addr := listening(t, of(view), maxClients)
 		for _, q := range questions {
-			want := q.no(view)
-			if want == "" {
-				want = "yes"
+			want := "yes"
+			if err := q.check(view); err != nil {
+				want = err.Error()
 			}
 			if got := asked(t, addr, q.path); got != want {
 				t.Errorf("%s of a daemon that is %s: %q, want %q", q.path, view.State(), got, want)

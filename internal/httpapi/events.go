@@ -83,7 +83,7 @@ func (a *api) follow(s stream, r *http.Request) {
 // present is the view as an event.
 func (a *api) present(id string) status.Event {
 	v := a.opt.View()
-	data, _ := json.Marshal(v.Shown())
+	data, _ := json.Marshal(v.Response())
 	return status.Event{ID: id, Kind: status.EventDaemon, Data: data}
 }
 

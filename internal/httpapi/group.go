@@ -37,7 +37,7 @@ func (a *api) bounded(serve http.HandlerFunc) http.HandlerFunc {
 
 // whole is the daemon's view, with the group as far as it can be had.
 type whole struct {
-	status.Shown
+	status.Response
 	Group *status.Group `json:"group,omitempty"`
 	// GroupError says why there is no group.
 	GroupError string `json:"group_error,omitempty"`
@@ -46,10 +46,10 @@ type whole struct {
 // status shows all of it, also where it is stale: then with 503, so that no program takes it for the truth.
 func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	v := a.opt.View()
-	body, code := whole{Shown: v.Shown()}, http.StatusOK
-	switch why := v.Stuck(); {
-	case why != "":
-		code, body.GroupError = http.StatusServiceUnavailable, why
+	body, code := whole{Response: v.Response()}, http.StatusOK
+	switch err := v.CheckLoop(); {
+	case err != nil:
+		code, body.GroupError = http.StatusServiceUnavailable, err.Error()
 	default:
 		if g, err := a.opt.Group(r.Context()); err != nil {
 			body.GroupError = err.Error()
@@ -92,11 +92,11 @@ func (a *api) past(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, 
 
 // turns answers for a loop that is stuck.
 func (a *api) turns(w http.ResponseWriter) bool {
-	why := a.opt.View().Stuck()
-	if why != "" {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(why))
+	err := a.opt.View().CheckLoop()
+	if err != nil {
+		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
 	}
-	return why == ""
+	return err == nil
 }
 
 type explained struct {

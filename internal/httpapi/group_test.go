@@ -62,7 +62,7 @@ func TestTheGroup(t *testing.T) {
 		{"status", "/v1/status", informed(), 200, `"group":{"root":"/c","state":"READY","leader":"a"`},
 		{"status", "/v1/status", informed(), 200, `"term":7,"state":"leading"`},
 		{"status without ZooKeeper", "/v1/status", ignorant(), 200, `"group_error":"no ZooKeeper server is connected"`},
-		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the loop has not turned`},
+		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the event loop has been stuck`},
 		{"nobody knows", "/v1/status", Options{View: leader}, 200, `"group_error":"this daemon does not know"`},
 		{"history", "/v1/history", informed(), 200, `"terms":[{"term":11,`},
 		{"history, the last", "/v1/history?n=1", informed(), 200, `"terms":[{"term":30,`},
@@ -71,7 +71,7 @@ func TestTheGroup(t *testing.T) {
 		{"history of no terms", "/v1/history?n=0", informed(), 400, "not a number from 1 on"},
 		{"history of many", "/v1/history?n=99999999999999999999", informed(), 400, "not a number from 1 on"},
 		{"history without ZooKeeper", "/v1/history", ignorant(), 503, errDown.Error()},
-		{"history of what is stuck", "/v1/history", late, 503, "has not turned"},
+		{"history of what is stuck", "/v1/history", late, 503, "has been stuck"},
 		{"no history", "/v1/history", Options{View: leader}, 503, "does not know"},
 		{"explain", "/v1/explain", informed(), 200, `"changes":["if a is lost, b leads"]`},
 		{"explain a term", "/v1/explain?term=7", informed(), 200, `"past":{"term":7,`},
@@ -79,7 +79,7 @@ func TestTheGroup(t *testing.T) {
 		{"explain nothing", "/v1/explain?term=x", informed(), 400, "not a number from 1 on"},
 		{"explain without ZooKeeper", "/v1/explain", ignorant(), 503, errDown.Error()},
 		{"explain a term without ZooKeeper", "/v1/explain?term=7", ignorant(), 503, errDown.Error()},
-		{"explain of what is stuck", "/v1/explain", late, 503, "has not turned"},
+		{"explain of what is stuck", "/v1/explain", late, 503, "has been stuck"},
 	} {
 		rec := ask(New(c.opt), "GET", c.path)
 		var got map[string]any

@@ -161,7 +161,7 @@ type stamp struct {
 	Age cluster.Duration `json:"age"`
 }
 
-func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.Newest(), v.State(), v.Age} }
+func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.LatestTerm(), v.State(), v.Age} }
 
 // failure is the answer where there is nothing else to say.
 type failure struct {

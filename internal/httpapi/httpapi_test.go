@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func standby() status.Daemon {
 	return status.Daemon{
 		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
-		SessionTimeout: cluster.Duration(6 * time.Second), Published: 1, At: 1, Heard: 1, Elected: "b", ElectedTerm: 7,
+		SessionTimeout: cluster.Duration(6 * time.Second), PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1, Elected: "b", ElectedTerm: 7,
 	}
 }
 
@@ -138,7 +138,7 @@ func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
 		state string
 	}{"a leader": {leader(), 200, "leading"}, "stuck": {stuck(), 503, "stuck"}, "connecting": {status.Daemon{Phase: "standby"}, 200, "connecting"}} {
 		rec := ask(of(c.view), "GET", "/v1/status")
-		var got status.Shown
+		var got status.Response
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
 			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
 		}

@@ -38,13 +38,13 @@ func label(text string) string {
 // site is the members of one site, or of all others.
 type site struct {
 	label string
-	status.Standing
+	status.SiteCounts
 }
 
 // sites returns the members by site, and how many sites are counted together. The own site and the leader's are never left
 // out, then those with the most members that may lead come first.
 func sites(s sight) (list []site, omitted int) {
-	counts := make(map[string]status.Standing)
+	counts := make(map[string]status.SiteCounts)
 	for name, n := range s.Sites {
 		l := label(name) // the same for several, perhaps
 		counts[l] = sum(counts[l], n)
@@ -60,12 +60,12 @@ func sites(s sight) (list []site, omitted int) {
 	if len(list) > maxSites {
 		other := site{label: otherSites}
 		for _, at := range list[maxSites:] {
-			other.Standing = sum(other.Standing, at.Standing)
+			other.SiteCounts = sum(other.SiteCounts, at.SiteCounts)
 			omitted++
 		}
 		list = list[:maxSites]
 		if i := slices.IndexFunc(list, func(at site) bool { return at.label == otherSites }); i >= 0 { // a forged one
-			list[i].Standing = sum(list[i].Standing, other.Standing)
+			list[i].SiteCounts = sum(list[i].SiteCounts, other.SiteCounts)
 		} else {
 			list = append(list, other)
 		}
@@ -73,6 +73,6 @@ func sites(s sight) (list []site, omitted int) {
 	return list, omitted
 }
 
-func sum(a, b status.Standing) status.Standing {
-	return status.Standing{Eligible: a.Eligible + b.Eligible, Ineligible: a.Ineligible + b.Ineligible, Excluded: a.Excluded + b.Excluded}
+func sum(a, b status.SiteCounts) status.SiteCounts {
+	return status.SiteCounts{Eligible: a.Eligible + b.Eligible, Ineligible: a.Ineligible + b.Ineligible, Excluded: a.Excluded + b.Excluded}
 }

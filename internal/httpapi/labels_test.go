@@ -32,10 +32,10 @@ func TestForgedSitesDoNotFloodTheMetrics(t *testing.T) {
 	const forged = 3000
 	v := electing()
 	v.Site, v.ElectedSite = "here", "there"
-	v.Sites = map[string]status.Standing{"here": {Ineligible: 1}, "there": {Ineligible: 2}, "dc1": {Eligible: 2}, "/other": {Eligible: 1, Excluded: 1}}
+	v.Sites = map[string]status.SiteCounts{"here": {Ineligible: 1}, "there": {Ineligible: 2}, "dc1": {Eligible: 2}, "/other": {Eligible: 1, Excluded: 1}}
 	for i := range forged {
-		v.Sites[strings.Repeat("z", 700)+fmt.Sprint(i)] = status.Standing{Eligible: 1} // alike, once cut
-		v.Sites[fmt.Sprint(i, " ", strings.Repeat("\xff\"\n", 250))] = status.Standing{Ineligible: 1, Excluded: 1}
+		v.Sites[strings.Repeat("z", 700)+fmt.Sprint(i)] = status.SiteCounts{Eligible: 1} // alike, once cut
+		v.Sites[fmt.Sprint(i, " ", strings.Repeat("\xff\"\n", 250))] = status.SiteCounts{Ineligible: 1, Excluded: 1}
 	}
 	body := scrape(t, v)
 	if len(body) > 100<<10 {
@@ -85,9 +85,9 @@ func TestForgedSitesDoNotFloodTheMetrics(t *testing.T) {
 func TestALongElectedSiteDoesNotHoldScrapesUp(t *testing.T) {
 	s := sight{}
 	s.ElectedSite = strings.Repeat("é", 100_000)
-	s.Sites = map[string]status.Standing{s.ElectedSite: {Eligible: 1}}
+	s.Sites = map[string]status.SiteCounts{s.ElectedSite: {Eligible: 1}}
 	for i := range 3000 {
-		s.Sites[fmt.Sprint(i)] = status.Standing{Eligible: 2}
+		s.Sites[fmt.Sprint(i)] = status.SiteCounts{Eligible: 2}
 	}
 	began := time.Now()
 	list, omitted := sites(s)

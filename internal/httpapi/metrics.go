@@ -58,7 +58,7 @@ func value[T float64 | uint64 | status.Histogram](of func(s sight) T) func(sight
 
 // elects tells that the daemon is the elector as far as anybody knows now. One that is cut off learns last that there is
 // another, and would go on counting members that are gone.
-func elects(s sight) bool { return s.Elector && s.NotReady() == "" }
+func elects(s sight) bool { return s.Elector && s.CheckReady() == nil }
 
 // elector is a metric that only the elector has: the others don't know, and zeros would lie.
 func elector(derive func(sight, emitter)) func(sight, emitter) {
@@ -79,7 +79,7 @@ var metrics = []metric{
 	{"zkelectd_lease_remaining_seconds", gauge, nil, "The remaining time of the lease; 0 without one.", value(func(s sight) float64 { return time.Duration(s.LeaseRemaining).Seconds() })},
 	{"zkelectd_lease_seconds", gauge, nil, "How long a lease is when it has just been renewed; 0 before there is a session.", value(func(s sight) float64 { return cluster.Lease(time.Duration(s.SessionTimeout)).Seconds() })},
 	{"zkelectd_session_timeout_seconds", gauge, nil, "The session timeout as negotiated; 0 before there is one.", value(func(s sight) float64 { return time.Duration(s.SessionTimeout).Seconds() })},
-	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.Stuck() == "" })},
+	{"zkelectd_session_up", gauge, nil, "1 if the session lives and a server is connected.", oneIf(func(s sight) bool { return s.Session && s.Connected && s.CheckLoop() == nil })},
 	{"zkelectd_view_age_seconds", gauge, nil, "The time since the daemon's loop last published its state.", value(func(s sight) float64 { return time.Duration(s.Age).Seconds() })},
 	{"zkelectd_zookeeper_last_response_age_seconds", gauge, nil, "The time since the start of the last read that ZooKeeper answered.", value(func(s sight) float64 { return time.Duration(s.LastResponseAge).Seconds() })},
 	{"zkelectd_healthy", gauge, nil, "1 if this host passes its own health probe, or has none.", oneIf(func(s sight) bool { return s.Unhealthy == "" })},
@@ -111,7 +111,7 @@ var metrics = []metric{
 }
 
 // child is what the loop has last told. Of one that is stuck that is true for as long as its lease: the guard sees to it.
-func child(s sight) bool { return s.Child && (s.Stuck() == "" || s.LeaseRemaining > 0) }
+func child(s sight) bool { return s.Child && (s.CheckLoop() == nil || s.LeaseRemaining > 0) }
 
 func members(s sight, emit emitter) {
 	list, _ := sites(s)

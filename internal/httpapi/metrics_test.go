@@ -31,7 +31,7 @@ func tallied() status.Totals {
 func electing() status.Daemon {
 	v := leader()
 	v.Elector, v.Paused, v.PausedHard, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
-	v.Sites = map[string]status.Standing{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
+	v.Sites = map[string]status.SiteCounts{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }
 

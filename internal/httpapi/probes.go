@@ -16,16 +16,16 @@ type answer struct {
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 }
 
-// questions are what can be asked with yes or no; each says why not.
+// questions are what can be asked with yes or no; each check returns why not.
 var questions = []struct {
-	path string
-	no   func(status.Daemon) string
+	path  string
+	check func(status.Daemon) error
 }{
-	{"/leader", status.Daemon.NotLeader},
-	{"/replica", status.Daemon.NotReplica},
-	{"/health", status.Daemon.NotHealthy},
-	{"/livez", status.Daemon.Stuck},
-	{"/readyz", status.Daemon.NotReady},
+	{"/leader", status.Daemon.CheckLeader},
+	{"/replica", status.Daemon.CheckReplica},
+	{"/health", status.Daemon.CheckHealthy},
+	{"/livez", status.Daemon.CheckLoop},
+	{"/readyz", status.Daemon.CheckReady},
 }
 
 // ProbePaths are the paths that are answered with yes or no.
@@ -40,19 +40,19 @@ func ProbePaths() []string {
 func (a *api) probes() []route {
 	routes := make([]route, len(questions))
 	for i, q := range questions {
-		routes[i] = route{q.path, reading, a.probe(q.no)}
+		routes[i] = route{q.path, reading, a.probe(q.check)}
 	}
 	return routes
 }
 
 // probe answers 200, or 503 with the reason.
-func (a *api) probe(why func(status.Daemon) string) http.HandlerFunc {
+func (a *api) probe(check func(status.Daemon) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		v := a.opt.View()
-		code, no := http.StatusOK, why(v)
-		if no != "" {
-			code = http.StatusServiceUnavailable
+		code, body := http.StatusOK, answer{stamp: stampOf(v), Answer: true, LeaseRemaining: v.LeaseRemaining}
+		if err := check(v); err != nil {
+			code, body.Answer, body.Why = http.StatusServiceUnavailable, false, err.Error()
 		}
-		a.respond(w, code, answer{stampOf(v), no == "", no, v.LeaseRemaining})
+		a.respond(w, code, body)
 	}
 }

@@ -251,7 +251,7 @@ func TestAStuckDaemonAcceptsNoRequests(t *testing.T) {
 		return request.Plan{}, nil
 	})
 	opt.View = func() status.Daemon { return stuck() }
-	if rec := command(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the loop has not turned") {
+	if rec := command(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }

@@ -13,10 +13,10 @@ func standing(change func(*Daemon)) Daemon {
 	const now = time.Minute
 	d := Daemon{
 		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
-		Published: now - 100*time.Millisecond, At: now - 20*time.Second, Heard: now - 5*time.Second,
+		PublishedAt: now - 100*time.Millisecond, SnapshotAt: now - 20*time.Second, RespondedAt: now - 5*time.Second,
 	}
 	change(&d)
-	return d.Asked(now)
+	return d.At(now)
 }
 
 func leading(d *Daemon) {
@@ -34,18 +34,18 @@ func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
 		"a leader":                            {leading, "leader health live ready", "leading"},
 		"a leader without a connection":       {both(leading, func(d *Daemon) { d.Connected = false }), "leader health live", "leading"},
 		"a leader whose lease has just ended": {both(leading, func(d *Daemon) { d.LeaseEnds = time.Minute }), "health live ready", "leading"},
-		"a leader whose loop is stuck":        {both(leading, func(d *Daemon) { d.Published = time.Minute - 3001*time.Millisecond }), "", "stuck"},
-		"a loop that is late":                 {func(d *Daemon) { d.Published = time.Minute - 3*time.Second }, "replica health live ready", "standby"},
-		"a loop that has published nothing":   {func(d *Daemon) { d.Published = 0 }, "", "stuck"},
-		"a view of the future":                {func(d *Daemon) { d.Published = 2 * time.Minute }, "", "stuck"},
+		"a leader whose loop is stuck":        {both(leading, func(d *Daemon) { d.PublishedAt = time.Minute - 3001*time.Millisecond }), "", "stuck"},
+		"a loop that is late":                 {func(d *Daemon) { d.PublishedAt = time.Minute - 3*time.Second }, "replica health live ready", "standby"},
+		"a loop that has published nothing":   {func(d *Daemon) { d.PublishedAt = 0 }, "", "stuck"},
+		"a view of the future":                {func(d *Daemon) { d.PublishedAt = 2 * time.Minute }, "", "stuck"},
 		"a candidate":                         {func(d *Daemon) { leading(d); d.Phase = "starting" }, "health live ready", "starting"},
-		"nothing heard for a while":           {func(d *Daemon) { d.Heard = time.Minute - 17*time.Second }, "health live", "standby"},
-		"nothing heard ever":                  {func(d *Daemon) { d.Heard = 0 }, "health live", "standby"},
-		"before the first snapshot":           {func(d *Daemon) { d.At = 0 }, "health live", "standby"},
+		"nothing heard for a while":           {func(d *Daemon) { d.RespondedAt = time.Minute - 17*time.Second }, "health live", "standby"},
+		"nothing heard ever":                  {func(d *Daemon) { d.RespondedAt = 0 }, "health live", "standby"},
+		"before the first snapshot":           {func(d *Daemon) { d.SnapshotAt = 0 }, "health live", "standby"},
 		"without a connection":                {func(d *Daemon) { d.Connected = false }, "health live", "standby"},
 		"an unhealthy host":                   {func(d *Daemon) { d.Unhealthy = "disk" }, "live ready", "standby"},
 		"a session that has ended":            {both(leading, func(d *Daemon) { d.Session = false }), "live", "leading"},
-		"between sessions":                    {func(d *Daemon) { d.Loop, d.Session, d.Published = false, false, 1 }, "live", "connecting"},
+		"between sessions":                    {func(d *Daemon) { d.Loop, d.Session, d.PublishedAt = false, false, 1 }, "live", "connecting"},
 		"not registered":                      {func(d *Daemon) { d.Incarnation = "" }, "live", "standby"},
 		"at the session's end":                {func(d *Daemon) { d.Phase = "ended" }, "live", "ended"},
 	} {
@@ -53,9 +53,9 @@ func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
 		var yes []string
 		for _, q := range []struct {
 			name string
-			why  func(Daemon) string
-		}{{"leader", Daemon.NotLeader}, {"replica", Daemon.NotReplica}, {"health", Daemon.NotHealthy}, {"live", Daemon.Stuck}, {"ready", Daemon.NotReady}} {
-			if q.why(d) == "" {
+			why  func(Daemon) error
+		}{{"leader", Daemon.CheckLeader}, {"replica", Daemon.CheckReplica}, {"health", Daemon.CheckHealthy}, {"live", Daemon.CheckLoop}, {"ready", Daemon.CheckReady}} {
+			if q.why(d) == nil {
 				yes = append(yes, q.name)
 			}
 		}
@@ -65,19 +65,19 @@ func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
 	}
 }
 
-func TestAPulseIsShortEnough(t *testing.T) {
+func TestPublishInterval(t *testing.T) {
 	for session, want := range map[time.Duration]time.Duration{400 * time.Millisecond: 100 * time.Millisecond, 6 * time.Second: 1500 * time.Millisecond, 10 * time.Minute: 5 * time.Second} {
-		if got := Pulse(session); got != want {
+		if got := PublishInterval(session); got != want {
 			t.Errorf("of a session timeout of %s: %s, want %s", session, got, want)
 		}
 	}
 }
 
 func TestTheNewestTerm(t *testing.T) {
-	if got := (Daemon{ElectedTerm: 8}).Newest(); got != 8 {
+	if got := (Daemon{ElectedTerm: 8}).LatestTerm(); got != 8 {
 		t.Errorf("%d", got)
 	}
-	if got := (Daemon{Term: 7, ElectedTerm: 8}).Newest(); got != 7 {
+	if got := (Daemon{Term: 7, ElectedTerm: 8}).LatestTerm(); got != 7 {
 		t.Errorf("of one that holds 7: %d", got)
 	}
 }

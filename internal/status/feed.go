@@ -12,7 +12,7 @@ import (
 
 // The kinds of events.
 const (
-	// EventDaemon is a daemon's whole view, after something of it has changed: a [Shown].
+	// EventDaemon is a daemon's whole view, after something of it has changed: a [Response].
 	EventDaemon = "daemon"
 	// EventState is a turn of the daemon, with the reason: a [Change].
 	EventState = "state"
@@ -114,7 +114,7 @@ func (f *Feed) Changed(before, after Daemon) {
 		f.Add(EventLeadership, *after.Holder)
 	}
 	if before.steady() != after.steady() {
-		f.Add(EventDaemon, after.Asked(after.Published).Shown())
+		f.Add(EventDaemon, after.At(after.PublishedAt).Response())
 	}
 }
 

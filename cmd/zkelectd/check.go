@@ -31,7 +31,8 @@ that systemd knows it and that it is tied to the leadership of this host.`,
 			if err != nil {
 				return err
 			}
-			if _, err := cluster.NewBudget(cfg.ZooKeeper.LeaseBase(cfg.ZooKeeper.SessionTimeout), cfg.StopTimeout()); err != nil {
+			session := cfg.ZooKeeper.LeaseBase(cfg.ZooKeeper.SessionTimeout)
+			if _, err := cluster.NewBudget(session, cfg.StopTimeout(session)); err != nil {
 				return err
 			}
 			if !offline {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,6 +230,28 @@ func TestStopTimeoutBeyondTheLeaseIsRefused(t *testing.T) {
 	}
 	if out := f.daemons["a"].output(); !strings.Contains(out, "child.stop_timeout 10s does not fit the lease of 1.8s") {
 		t.Errorf("%s", out)
+	}
+}
+
+// Without child.stop_timeout a short session timeout is no reason to refuse to start: the stop timeout follows from what the
+// server grants.
+func TestStopTimeoutFollowsTheLease(t *testing.T) {
+	t.Parallel()
+	for session, stop := range map[string]string{"3s": "1.12s", "4s": "1.5s"} {
+		t.Run(session, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.configure("a", "dc1", 1, fmt.Sprintf("zookeeper: {session_timeout: %s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}}\n", session))
+			f.start("a")
+			f.until("a leads", leads("a"))
+			f.logged("a", "session timeout "+session+" (negotiated)")
+			f.logged("a", "stop timeout "+stop+", ")
+			f.daemons["a"].signal(syscall.SIGTERM)
+			if code := f.exit("a"); code != 0 {
+				t.Errorf("exit status %d", code)
+			}
+			f.sane()
+		})
 	}
 }
 

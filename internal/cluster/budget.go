@@ -55,6 +55,22 @@ func SafeLease(session time.Duration) time.Duration {
 	return max(0, min(Lease(session), expiry(session)-kill(session)))
 }
 
+// longestStop returns the longest stop timeout that the lease of a session timeout allows: with it, a RENEW is sent every D/6,
+// and what is left of the lease when a decision to replace the leader arrives just before a renewal is 5/6 D.
+func longestStop(session time.Duration) time.Duration {
+	lease := Lease(session)
+	return lease - lease/6
+}
+
+// maxDefaultStop bounds [DefaultStop].
+const maxDefaultStop = 10 * time.Second
+
+// DefaultStop returns the stop timeout to use for a session timeout if none is configured: as long as the lease allows, but
+// at most 10 s.
+func DefaultStop(session time.Duration) time.Duration {
+	return min(longestStop(session).Truncate(10*time.Millisecond), maxDefaultStop)
+}
+
 // NewBudget computes the budget. It returns an error with the figures if they would not be safe (S1): among other things the
 // child must be able to stop in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
@@ -68,11 +84,11 @@ func NewBudget(session, stop time.Duration) (Budget, error) {
 			session, b.Lease, b.Kill, limit, minSession)
 	}
 	if stop > b.Lease-b.Renew {
-		// For stop above D/2 the renewal comes every D/6, so 5/6 D must cover it.
+		// The session timeout for which longestStop returns stop.
 		need := time.Duration(float64(stop) * 6 / 5 / 0.45).Round(100 * time.Millisecond)
 		return Budget{}, fmt.Errorf("child.stop_timeout %s does not fit the lease of %s that a session timeout of %s allows: "+
 			"shorten it to at most %s, or raise zookeeper.session_timeout (and the server's maxSessionTimeout) to %s",
-			stop, b.Lease, session, (b.Lease - b.Lease/6).Truncate(10*time.Millisecond), need+100*time.Millisecond)
+			stop, b.Lease, session, longestStop(session).Truncate(10*time.Millisecond), need+100*time.Millisecond)
 	}
 	return b, nil
 }
@@ -98,8 +114,12 @@ func (b Budget) Text(trustSessionEnd bool) string {
 	if !trustSessionEnd {
 		failover = fmt.Sprintf("%s (%s until its session ends, %s until every lease is over)", round(b.Failover+b.LeaseWait), failover, round(b.LeaseWait))
 	}
-	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, kill margin %s, worst-case failover of a lost host %s plus the takeover",
-		b.Session, round(b.Lease), round(b.Renew), round(b.Kill), failover)
+	stop := ""
+	if b.Stop > 0 {
+		stop = fmt.Sprintf("stop timeout %s, ", b.Stop)
+	}
+	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, %skill margin %s, worst-case failover of a lost host %s plus the takeover",
+		b.Session, round(b.Lease), round(b.Renew), stop, round(b.Kill), failover)
 }
 
 // Earliest returns the first of some times at which to act, where 0 means never.

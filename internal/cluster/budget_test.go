@@ -43,6 +43,33 @@ func TestBudgetHoldsItsInequalities(t *testing.T) {
 	})
 }
 
+// The default never makes a budget fail, and is as long as the lease allows.
+func TestDefaultStop(t *testing.T) {
+	for session, want := range map[time.Duration]time.Duration{
+		2 * time.Second: 750 * time.Millisecond, 3 * time.Second: 1120 * time.Millisecond, 4 * time.Second: 1500 * time.Millisecond,
+		6 * time.Second: 2250 * time.Millisecond, 10 * time.Second: 3750 * time.Millisecond, 30 * time.Second: 10 * time.Second,
+	} {
+		if got := DefaultStop(session); got != want {
+			t.Errorf("session timeout %s: %s, want %s", session, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		session := time.Duration(rapid.Int64Range(int64(400*time.Millisecond), int64(10*time.Minute)).Draw(t, "session"))
+		_, without := NewBudget(session, 0)
+		stop := DefaultStop(session)
+		b, err := NewBudget(session, stop)
+		if (err == nil) != (without == nil) {
+			t.Errorf("session timeout %s: with a stop timeout of %s: %v; without: %v", session, stop, err, without)
+		}
+		if err == nil && (b.Stop != stop || stop < 100*time.Millisecond || stop > 10*time.Second) {
+			t.Errorf("session timeout %s: stop timeout %s", session, stop)
+		}
+		if _, err := NewBudget(session, stop+20*time.Millisecond); err == nil && stop != 10*time.Second {
+			t.Errorf("session timeout %s: %s, although the lease allows more", session, stop)
+		}
+	})
+}
+
 func TestBudgetRefusesAStopThatOutlastsTheLease(t *testing.T) {
 	if _, err := NewBudget(6*time.Second, 2*time.Second); err != nil {
 		t.Errorf("the defaults are refused: %v", err)

@@ -41,7 +41,7 @@ func TestBudgetFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const figures = "session timeout 10s (negotiated), lease 4.5s renewed every 830ms, kill margin 1.5s, worst-case failover of a lost host "
+	const figures = "session timeout 10s (negotiated), lease 4.5s renewed every 830ms, stop timeout 2s, kill margin 1.5s, worst-case failover of a lost host "
 	for trusted, want := range map[bool]string{
 		true:  figures + "15s plus the takeover",
 		false: figures + "21.12s (15s until its session ends, 6.12s until every lease is over) plus the takeover",

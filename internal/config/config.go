@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -157,12 +158,13 @@ func runtimeFile(getenv func(string) string, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// StopTimeout is how long the leader-only work may take to stop; none without a child.
-func (c Config) StopTimeout() time.Duration {
+// StopTimeout returns how long the leader-only work may take to stop if the lease rests on a session timeout: what is
+// configured, or the default that the lease allows. It returns 0 if there is no work.
+func (c Config) StopTimeout(session time.Duration) time.Duration {
 	if len(c.Child.Command) == 0 && c.Child.Unit == "" {
 		return 0
 	}
-	return c.Child.StopTimeout
+	return cmp.Or(c.Child.StopTimeout, cluster.DefaultStop(session))
 }
 
 // Signal is StopSignal as a number.

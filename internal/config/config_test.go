@@ -34,12 +34,38 @@ func mustLoad(t testing.TB, src Sources) Config {
 	return c
 }
 
+// Without child.stop_timeout it is what the lease allows; an explicit value stays as it is.
+func TestStopTimeout(t *testing.T) {
+	for content, want := range map[string]time.Duration{
+		"child: {command: [app]}":                      2250 * time.Millisecond,
+		"child: {command: [app], stop_timeout: 0s}":    2250 * time.Millisecond,
+		"child: {command: [app], stop_timeout: 100ms}": 100 * time.Millisecond,
+		"child: {command: [app], stop_timeout: 9s}":    9 * time.Second,
+		"child: {unit: app.service}":                   2250 * time.Millisecond,
+		"node: {id: a}":                                0,
+		"child: {stop_timeout: 1s}":                    0,
+	} {
+		c := mustLoad(t, Sources{File: file(t, content+"\n")})
+		if got := c.StopTimeout(6 * time.Second); got != want {
+			t.Errorf("%s: %s, want %s", content, got, want)
+		}
+		const comment = "stop_timeout: 0s # 2.25s with a session timeout of 6s\n"
+		if got := strings.Contains(c.YAML(), comment); got != (want == 2250*time.Millisecond) {
+			t.Errorf("%s: %s", content, c.YAML())
+		}
+	}
+	c := mustLoad(t, Sources{File: file(t, "zookeeper: {session_timeout: 20s, min_session_timeout: 4s}\nchild: {command: [app]}\n")})
+	if want := "stop_timeout: 0s # 1.5s with a session timeout of 4s\n"; !strings.Contains(c.YAML(), want) {
+		t.Errorf("no %q in\n%s", want, c.YAML())
+	}
+}
+
 // A unit is work that takes its time to stop, and has its permit where systemd says.
 func TestUnit(t *testing.T) {
 	for _, name := range []string{"app.service", "app@a.service", `a-b\\x2dc:d_1.service`} {
 		c := mustLoad(t, Sources{File: file(t, fmt.Sprintf("child: {unit: \"%s\", stop_timeout: 3s}\n", name))})
-		if c.StopTimeout() != 3*time.Second {
-			t.Errorf("%s: %s", name, c.StopTimeout())
+		if got := c.StopTimeout(10 * time.Second); got != 3*time.Second {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 	for dir, want := range map[string]string{"": "", "/run/z": "/run/z/unit.sock", "/run/z:/run/y": "/run/z/unit.sock"} {

@@ -110,7 +110,7 @@ func Keys() []Key {
 		{"child.live.timeout", duration, 2 * time.Second, false, "A try that takes longer has failed."},
 		{"child.live.fall", integer, 3, false, "After so many failed tries in a row leadership is given up, with a strike."},
 		{"child.stop_signal", text, "TERM", false, "The signal that asks the child to stop."},
-		{"child.stop_timeout", duration, 2 * time.Second, false, "The child is killed, with its whole process group, this long after stop_signal, or when the lease ends if that is sooner."},
+		{"child.stop_timeout", duration, time.Duration(0), false, "The child is killed, with its whole process group, this long after stop_signal, or when the lease ends if that is sooner. With 0s it is as long as the lease allows (5/6 of it), but at most 10s."},
 		{"child.containment", text, "auto", false, "What holds all processes of the child together: cgroup (a control group of version 2, which must be delegated), pidns (a PID namespace; the child sees other pids; needs root or user namespaces), keeper (a subreaper), or auto: cgroup where it can be, else keeper. See docs/safety.md."},
 		{"child.restart.max", integer, 3, false, "How often within the window a child that exits by itself is started again in place; then leadership is given up."},
 		{"child.restart.window", duration, time.Minute, false, "The window in which exits are counted."},

@@ -233,10 +233,18 @@ func empty(v any) bool {
 	return false
 }
 
-// YAML prints the whole configuration; loading it again gives the same one.
-func (c Config) YAML() string { return yamlOf(c.settings(), func(string) bool { return true }) }
+// YAML returns the whole configuration as YAML, which loads as the same configuration. The stop timeout has a comment with the
+// value in force if the servers grant the session timeout that is asked for.
+func (c Config) YAML() string {
+	comments := make(map[string]string)
+	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
+	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
+		comments["child.stop_timeout"] = fmt.Sprintf("%s with a session timeout of %s", stop, session)
+	}
+	return yamlOf(c.settings(), comments, func(string) bool { return true })
+}
 
-func yamlOf(settings map[string]any, wanted func(key string) bool) string {
+func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
 	for _, k := range Keys() {
@@ -251,6 +259,7 @@ func yamlOf(settings map[string]any, wanted func(key string) bool) string {
 		if err != nil {
 			continue // not reached: all settings are plain values
 		}
+		value.LineComment = comments[k.Name]
 		s := section(sections, path)
 		s.Content = append(s.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
 	}

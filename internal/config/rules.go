@@ -71,7 +71,7 @@ func defaults() Config {
 
 // RulesYAML prints rules as the part of a configuration file that makes them.
 func RulesYAML(r cluster.Rules) string {
-	return yamlOf(defaults().withRules(r).settings(), ofRules)
+	return yamlOf(defaults().withRules(r).settings(), nil, ofRules)
 }
 
 // RulesDiff lists the keys in which rules differ, as "key: before -> after".

@@ -83,7 +83,7 @@ func (g *grants) base(granted time.Duration, z config.ZooKeeper) time.Duration {
 func (d *Daemon) budget(granted time.Duration) (budget cluster.Budget, base time.Duration, err error) {
 	floor := d.config().ZooKeeper.MinSessionTimeout
 	base = d.grants.base(granted, d.config().ZooKeeper)
-	if budget, err = cluster.NewBudget(base, d.config().StopTimeout()); err != nil {
+	if budget, err = cluster.NewBudget(base, d.config().StopTimeout(base)); err != nil {
 		if base < granted {
 			err = fmt.Errorf("%w; the lease rests on %s, although %s were granted: it is the smaller of zookeeper.min_session_timeout (%s) and of what any server has granted since this daemon started",
 				err, base, granted, floor)

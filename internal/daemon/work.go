@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"time"
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/probe"
@@ -14,12 +15,12 @@ import (
 	"zkelectd/internal/worker"
 )
 
-// workSpec returns the leader-only work of a configuration.
-func workSpec(c config.Config) worker.Spec {
+// workSpec returns the leader-only work of a configuration, with the stop timeout of a session.
+func workSpec(c config.Config, stop time.Duration) worker.Spec {
 	ready, live, hooks := c.Child.Ready, c.Child.Live, c.Hooks
 	return worker.Spec{
 		Command: c.Child.Command, Unit: c.Child.Unit, UnitSocket: c.UnitSocket(os.Getenv), Dir: c.Child.Dir, Env: c.Child.Env,
-		StopSignal: c.Child.Signal(), StopTimeout: c.Child.StopTimeout,
+		StopSignal: c.Child.Signal(), StopTimeout: stop,
 		Ready: probe.Readiness{
 			Exec: ready.Exec, HTTP: ready.HTTP, TCP: ready.TCP, Notify: ready.Notify, Delay: ready.Delay, Interval: ready.Interval, Timeout: ready.Timeout,
 		},
@@ -33,7 +34,7 @@ func workSpec(c config.Config) worker.Spec {
 // newWorker returns the worker of a loop.
 func (l *loop) newWorker() *worker.Worker {
 	return worker.New(worker.Options{
-		Guard: l.d.opt.Guard, Log: l.d.log, Spec: workSpec(l.d.config()), Fencing: l.d.fencing, HookTimeout: l.budget.Kill,
+		Guard: l.d.opt.Guard, Log: l.d.log, Spec: workSpec(l.d.config(), l.budget.Stop), Fencing: l.d.fencing, HookTimeout: l.budget.Kill,
 		Report: func(ev worker.Event) { l.report(workEvent(ev)) },
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/testhelper"
 )
 
@@ -247,6 +248,44 @@ func TestDiff(t *testing.T) {
 	}
 	if reload, restart := Diff(a, a); len(reload)+len(restart) != 0 {
 		t.Errorf("differs from itself in %v %v", reload, restart)
+	}
+}
+
+// A reload applies exactly the keys that are marked so, each of them, and changes neither configuration that it is given.
+func TestApplyReload(t *testing.T) {
+	current := mustLoad(t, Sources{})
+	next := current
+	for key, f := range next.fields() {
+		switch v := f.Interface().(type) {
+		case string:
+			f.SetString(v + "x")
+		case bool:
+			f.SetBool(!v)
+		case int, time.Duration:
+			f.SetInt(f.Int() + 1)
+		case []string:
+			f.Set(reflect.ValueOf([]string{"x"}))
+		case []cluster.Strategy:
+			f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
+		case map[string]string:
+			f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+		case map[string]int:
+			f.Set(reflect.ValueOf(map[string]int{"x": 1}))
+		default:
+			t.Fatalf("%s has the type %T", key, v)
+		}
+	}
+	before := current.settings()
+	inForce := ApplyReload(current, next)
+	applied, kept := Diff(current, inForce)
+	if len(kept) > 0 {
+		t.Errorf("these need a restart, but were applied: %v", kept)
+	}
+	if left, restart := Diff(inForce, next); len(left) > 0 || len(restart)+len(applied) != len(Keys()) {
+		t.Errorf("not applied: %v; applied: %v", left, applied)
+	}
+	if !reflect.DeepEqual(current.settings(), before) {
+		t.Error("the current configuration was changed")
 	}
 }
 

@@ -187,9 +187,9 @@ func put(values map[string]found, key Key, source, s string, errs *Errors) {
 	values[key.Name] = found{source, v}
 }
 
-// settings lists a configuration by key.
-func (c Config) settings() map[string]any {
-	out := make(map[string]any)
+// fields returns the fields of a configuration by key.
+func (c *Config) fields() map[string]reflect.Value {
+	out := make(map[string]reflect.Value)
 	var walk func(prefix string, v reflect.Value)
 	walk = func(prefix string, v reflect.Value) {
 		for i := range v.NumField() {
@@ -200,15 +200,36 @@ func (c Config) settings() map[string]any {
 			case f.Kind() == reflect.Struct:
 				walk(prefix+name+".", f)
 			default:
-				out[prefix+name] = f.Interface()
+				out[prefix+name] = f
 			}
 		}
 	}
-	walk("", reflect.ValueOf(c))
+	walk("", reflect.ValueOf(c).Elem())
 	return out
 }
 
-// Diff lists the keys in which two configurations differ: those that a reload takes over, and those that need a restart.
+// settings returns the values of a configuration by key.
+func (c Config) settings() map[string]any {
+	out := make(map[string]any)
+	for key, f := range c.fields() {
+		out[key] = f.Interface()
+	}
+	return out
+}
+
+// ApplyReload returns the configuration in force after a reload of a running daemon: next for the keys that a reload applies,
+// and current for all others, which need a restart.
+func ApplyReload(current, next Config) Config {
+	to, from := current.fields(), next.fields()
+	for _, k := range Keys() {
+		if k.Reload {
+			to[k.Name].Set(from[k.Name])
+		}
+	}
+	return current
+}
+
+// Diff returns the keys in which two configurations differ: those that a reload applies, and those that need a restart.
 func Diff(a, b Config) (reload, restart []string) {
 	before, after := a.settings(), b.settings()
 	for _, k := range Keys() {

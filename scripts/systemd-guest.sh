@@ -150,7 +150,7 @@ as_told() {
 }
 as_told getting-started.md "As a service"
 rm -r /run/systemd/system/app.service* /etc/polkit-1/rules.d/50-zkelectd.rules
-as_told systemd.md "From nothing to failover"
+as_told systemd.md "Set it up"
 journalctl --no-pager -u app.service | grep -q 'Started app.service' || fail "the unit was not started"
 echo "all is well"
 systemctl --force --force poweroff

@@ -22,7 +22,7 @@ another move; then policy decides again.`)
 		return request.Request{Kind: request.KindMove, Node: node, Site: site}
 	}, func(s cluster.Snapshot, g request.Plan) (bool, error) {
 		m := g.Control.Move
-		if s.Ready() && m.Meets(s.Current.Record.Node, s.Current.Record.Site) {
+		if s.Ready() && m.Matches(s.Current.Record.Node, s.Current.Record.Site) {
 			return true, nil
 		}
 		now := s.Control.Record.Move
@@ -42,7 +42,7 @@ takes over. The old leader is not chosen for --for; 'zkelectd uncordon' ends tha
 func elsewhere(s cluster.Snapshot, g request.Plan) (bool, error) {
 	stands := false
 	for _, c := range g.Control.Cordons {
-		if c.ID == g.ID && s.Ready() && !c.Meets(s.Current.Record.Node, s.Current.Record.Site) {
+		if c.ID == g.ID && s.Ready() && !c.Matches(s.Current.Record.Node, s.Current.Record.Site) {
 			return true, nil
 		}
 	}

@@ -145,10 +145,10 @@ func daemonCommand() *cobra.Command {
 			return err
 		}
 		defer g.Close()
-		gate := httpapi.NewGate(own.access.web, log)
+		auth := httpapi.NewAuthenticator(own.access.web, log)
 		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
 		taken := func() { // the loop's, once that runs
-			gate.Use(own.access.tokens)
+			auth.Use(own.access.tokens)
 			hosts.Use(own.access.hosts)
 			own.access.warn(log)
 			if own.content != nil {
@@ -166,7 +166,7 @@ func daemonCommand() *cobra.Command {
 		})
 		defer detach()
 		listener := httpapi.Listener{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
-		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, gate, hosts)), watched(cmd, cfg))
+		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, auth, hosts)), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
 		}
@@ -183,11 +183,11 @@ const (
 )
 
 // shown returns what the daemon shows over HTTP, and accepts operator requests by.
-func shown(d *daemon.Daemon, gate *httpapi.Gate, hosts *httpapi.Hosts) httpapi.Options {
+func shown(d *daemon.Daemon, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
-		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Submit: d.Submit, Gate: gate, Hosts: hosts,
+		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Submit: d.Submit, Authenticator: auth, Hosts: hosts,
 		Version: version(), Registry: registry,
 	}
 }

@@ -66,8 +66,8 @@ type Move struct {
 // Target is the node or site in words.
 func (m Move) Target() string { return target(m.Node, m.Site) }
 
-// Meets tells that a member is what the move asks for.
-func (m Move) Meets(id, site string) bool { return meets(m.Node, m.Site, id, site) }
+// Matches reports whether a member is a target of the move.
+func (m Move) Matches(id, site string) bool { return matches(m.Node, m.Site, id, site) }
 
 // Cordon keeps a node, or a site, from being chosen. A leader there goes on, unless Drain is set.
 type Cordon struct {
@@ -82,8 +82,8 @@ type Cordon struct {
 // Target is the node or site in words.
 func (c Cordon) Target() string { return target(c.Node, c.Site) }
 
-// Meets tells that it concerns a member.
-func (c Cordon) Meets(id, site string) bool { return meets(c.Node, c.Site, id, site) }
+// Matches reports whether the cordon applies to a member.
+func (c Cordon) Matches(id, site string) bool { return matches(c.Node, c.Site, id, site) }
 
 // Words say what the cordon is.
 func (c Cordon) Words() string {
@@ -100,8 +100,8 @@ func (c Cordon) Words() string {
 	return fmt.Sprintf("%s %s", what, c.Request)
 }
 
-// meets tells that a member is the node, or on the site, that is meant. Nobody is not: neither name may be empty.
-func meets(node, at, id, site string) bool {
+// matches reports whether a member is the node, or on the site, that is meant. Nobody is not: neither name may be empty.
+func matches(node, at, id, site string) bool {
 	return (node != "" && id == node) || (at != "" && site == at)
 }
 

@@ -148,10 +148,10 @@ func TestWhomARequestConcerns(t *testing.T) {
 		{"", "dc1", "", "", false},
 		{"a", "", "", "", false},
 	} {
-		if got := (Move{Node: c.node, Site: c.site}).Meets(c.id, c.at); got != c.want {
+		if got := (Move{Node: c.node, Site: c.site}).Matches(c.id, c.at); got != c.want {
 			t.Errorf("move %+v: %t", c, got)
 		}
-		if got := (Cordon{Node: c.node, Site: c.site}).Meets(c.id, c.at); got != c.want {
+		if got := (Cordon{Node: c.node, Site: c.site}).Matches(c.id, c.at); got != c.want {
 			t.Errorf("cordon %+v: %t", c, got)
 		}
 	}

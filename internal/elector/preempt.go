@@ -21,7 +21,7 @@ func (e *Elector) replace(b ballot, r outcome, best cluster.Member, o *standing,
 	if entry, known := r.Find(rec.Incarnation); !known || !entry.Allowed() {
 		return e.dismiss(b, entry, o, d)
 	}
-	if o.Move != nil && o.Move.Meets(best.ID, best.Node.Record.Site) && !o.Move.Meets(rec.Node, rec.Site) {
+	if o.Move != nil && o.Move.Matches(best.ID, best.Node.Record.Site) && !o.Move.Matches(rec.Node, rec.Site) {
 		return e.elect(b, r, verdict{
 			cause: cluster.CauseMove, request: o.Move.Request, reason: fmt.Sprintf("moved to %s %s", o.Move.Target(), o.Move.Request),
 		}, best)

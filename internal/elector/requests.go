@@ -112,7 +112,7 @@ func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall t
 	}
 	why := "it is gone"
 	for _, e := range r.Entries {
-		if !o.Move.Meets(e.Member.ID, e.Member.Node.Record.Site) {
+		if !o.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 			continue
 		}
 		if e.Allowed() {
@@ -145,7 +145,7 @@ func (o *standing) clearStrikes(list []cluster.Exclusion, ages []time.Duration) 
 // drained finds out how, and by whom, a leader was asked to go.
 func (o *standing) drained(node, site string) (cluster.Cause, cluster.Request) {
 	for _, c := range o.Cordons {
-		if c.Drain && c.Meets(node, site) {
+		if c.Drain && c.Matches(node, site) {
 			if c.StepDown {
 				return cluster.CauseStepDown, c.Request
 			}

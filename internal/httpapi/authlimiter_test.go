@@ -9,17 +9,17 @@ import (
 )
 
 // tryToken sends a token from an address, and returns the status of the refusal, 0 if there is none.
-func tryToken(g *Gate, from, token string) int {
+func tryToken(a *Authenticator, from, token string) int {
 	r, _ := http.NewRequest("POST", "/v1/reelect", nil)
 	r.RemoteAddr = from
 	r.Header.Set("Authorization", "Bearer "+token)
-	return g.who(r).code
+	return a.authenticate(r).code
 }
 
 // Some wrong tokens in a row, and an address has to wait before its next one is looked at; the right one never has to.
 func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateOf(t, "ann:"+annsToken)
+		g := authenticatorOf(t, "ann:"+annsToken)
 		const bad = "192.0.2.1:4711"
 		for i := range maxGuesses {
 			if code := tryToken(g, bad, fmt.Sprint("wrong", i)); code != 401 {
@@ -47,7 +47,7 @@ func TestGuessesAreLimited(t *testing.T) {
 // A token that was replaced, and that many hosts still send, is limited as well.
 func TestATokenIsLimitedWhereverItIsSentFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateOf(t, "ann:"+annsToken)
+		g := authenticatorOf(t, "ann:"+annsToken)
 		for i := range maxGuesses {
 			if code := tryToken(g, fmt.Sprintf("192.0.2.%d:1", i+1), "the-old-token"); code != 401 {
 				t.Fatalf("host %d: %d", i, code)
@@ -65,7 +65,7 @@ func TestATokenIsLimitedWhereverItIsSentFrom(t *testing.T) {
 // A host of an IPv6 network can't use up what its neighbors may try, and has no more tries by having more addresses.
 func TestIPv6NetworksAreLimitedApartFromTheirAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateOf(t, "ann:"+annsToken)
+		g := authenticatorOf(t, "ann:"+annsToken)
 		tried, n := 0, 0
 		guess := func(from string) int {
 			n++

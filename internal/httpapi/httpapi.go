@@ -36,8 +36,8 @@ type Options struct {
 	Explain func(context.Context) (whatif.Explanation, error)
 	// Submit submits an operator request; nil if that is not possible. Its errors are those of daemon.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
-	// Gate knows who may; nil for whoever can open a socket.
-	Gate *Gate
+	// Authenticator decides who may submit operator requests; nil for anyone who can open the unix socket.
+	Authenticator *Authenticator
 	// Hosts are the names that requests may be for; nil for any.
 	Hosts   *Hosts
 	Version string
@@ -68,8 +68,8 @@ type api struct {
 
 func newAPI(opt Options) *api {
 	opt.Group, opt.History, opt.Explain = known(opt.Group), known(opt.History), known(opt.Explain)
-	if opt.Gate == nil {
-		opt.Gate = NewGate(Web{}, slog.New(slog.DiscardHandler))
+	if opt.Authenticator == nil {
+		opt.Authenticator = NewAuthenticator(Web{}, slog.New(slog.DiscardHandler))
 	}
 	return &api{
 		opt: opt, takesBody: make(map[string]bool), desks: newShares(maxDesks, clientDesks),

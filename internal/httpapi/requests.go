@@ -48,7 +48,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) 
 		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
 		return
 	}
-	by := a.opt.Gate.who(r)
+	by := a.opt.Authenticator.authenticate(r)
 	if by.code != 0 {
 		a.turnAway(w, r, by)
 		return
@@ -78,7 +78,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) 
 }
 
 // turnAway refuses who may not.
-func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by asker) {
+func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by principal) {
 	hurry(w, r)
 	switch by.code {
 	case http.StatusUnauthorized:
@@ -181,7 +181,7 @@ func wants(field any) string {
 	return "must be a string"
 }
 
-// identity is who the asker is.
+// identity is the answer of whoami.
 type identity struct {
 	stamp
 	Name string `json:"name"`
@@ -193,6 +193,6 @@ type identity struct {
 
 // whoami is never an error: nobody in particular may ask as well.
 func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
-	by := a.opt.Gate.who(r)
+	by := a.opt.Authenticator.authenticate(r)
 	a.respond(w, http.StatusOK, identity{stampOf(a.opt.View()), by.name, by.how, by.code == 0, by.why})
 }

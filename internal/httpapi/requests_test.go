@@ -17,8 +17,8 @@ import (
 
 const annsToken = "0123456789abcdef"
 
-// gateOf lets in who has a line in the file.
-func gateOf(t testing.TB, lines ...string) *Gate {
+// authenticatorOf lets in who has a line in the file.
+func authenticatorOf(t testing.TB, lines ...string) *Authenticator {
 	t.Helper()
 	var tokens Tokens
 	for _, line := range lines {
@@ -26,7 +26,7 @@ func gateOf(t testing.TB, lines ...string) *Gate {
 			t.Fatal(why)
 		}
 	}
-	g := NewGate(Web{}, slog.New(slog.DiscardHandler))
+	g := NewAuthenticator(Web{}, slog.New(slog.DiscardHandler))
 	g.Use(tokens)
 	return g
 }
@@ -34,7 +34,7 @@ func gateOf(t testing.TB, lines ...string) *Gate {
 // commanded takes requests from ann, and answers as it is told to.
 func commanded(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
 	opt := informed()
-	opt.Gate, opt.Submit = gateOf(t, "ann:"+annsToken), give
+	opt.Authenticator, opt.Submit = authenticatorOf(t, "ann:"+annsToken), give
 	return opt
 }
 

@@ -113,13 +113,15 @@ func (e *estate) serve(more string, clients int) (addr string) {
 		e.t.Fatal(err)
 	}
 	opt := commanded(e.t, accept)
-	opt.Gate = NewGate(web, slog.New(slog.DiscardHandler))
-	opt.Gate.Use(gateTokens(e.t, "ann:"+annsToken))
+	opt.Authenticator = NewAuthenticator(web, slog.New(slog.DiscardHandler))
+	opt.Authenticator.Use(gateTokens(e.t, "ann:"+annsToken))
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return listeningWith(e.t, Listener{Web: web, Log: log}, New(opt), clients)
 }
 
-func gateTokens(t *testing.T, lines ...string) Tokens { return *gateOf(t, lines...).tokens.Load() }
+func gateTokens(t *testing.T, lines ...string) Tokens {
+	return *authenticatorOf(t, lines...).tokens.Load()
+}
 
 // client shows a certificate, or none.
 func (e *estate) client(certs ...zkserver.Certificate) *http.Client {
@@ -252,7 +254,7 @@ func TestPasswordsOnlyRead(t *testing.T) {
 		}
 	}
 	basic := "Basic cHJvbTpvcGVuIHNlc2FtZQ=="
-	if code, body := submit(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config lets read") {
+	if code, body := submit(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config only permits reading") {
 		t.Errorf("%d %s", code, body)
 	}
 	if code, _ := submit(e.client(), url, "Bearer "+annsToken); code != 401 {

@@ -39,7 +39,7 @@ func (f filter) bindTo(in Input) func(m cluster.Member) string {
 		return refuses
 	}
 	return func(m cluster.Member) string {
-		if in.Move.Meets(m.ID, m.Node.Record.Site) {
+		if in.Move.Matches(m.ID, m.Node.Record.Site) {
 			return ""
 		}
 		return refuses(m)
@@ -114,7 +114,7 @@ func unhealthy(m cluster.Member, _ Input) string {
 // cordoned keeps the leader only if a drain covers it.
 func cordoned(m cluster.Member, in Input) string {
 	for _, c := range in.Cordons {
-		if c.Meets(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
+		if c.Matches(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
 			return c.Words()
 		}
 	}

@@ -31,7 +31,7 @@ func (moveRanker) name() string { return "move" }
 
 func (moveRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	return func(m cluster.Member) (float64, string) {
-		if in.Move != nil && in.Move.Meets(m.ID, m.Node.Record.Site) {
+		if in.Move != nil && in.Move.Matches(m.ID, m.Node.Record.Site) {
 			return 1, fmt.Sprintf("moved to %s %s", in.Move.Target(), in.Move.Request)
 		}
 		return 0, ""

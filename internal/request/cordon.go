@@ -74,14 +74,14 @@ func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, 
 	}
 	leader, at := d.leader()
 	out := d.foresee()
-	switch there := c.Meets(leader, at); {
+	switch there := c.Matches(leader, at); {
 	case !drain && there:
 		d.say("%s is not chosen any more%s; %s, which leads, goes on", c.Target(), d.lasting(), leader)
 		return d.finish("cordon of " + c.Target())
 	case !drain:
 		d.say("%s is not chosen any more%s", c.Target(), d.lasting())
 		return d.finish("cordon of " + c.Target())
-	case there && out.Led() && !c.Meets(out.Leader.ID, out.Leader.Node.Record.Site):
+	case there && out.Led() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.say("%s is not chosen any more%s, and leadership moves from %s (%s) to %s (%s)", c.Target(), d.lasting(), leader, at,
 			out.Leader.ID, out.Leader.Node.Record.Site)
 	case there && !o.Force:

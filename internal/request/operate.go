@@ -144,7 +144,7 @@ func (d *draft) target(node, site string) error {
 func refused(out whatif.Outcome, m cluster.Move) string {
 	var why []string
 	for _, e := range out.Last.Ranking.Entries {
-		if m.Meets(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
+		if m.Matches(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
 			why = append(why, e.Member.ID+": "+e.RefusalReason())
 		}
 	}
@@ -172,10 +172,10 @@ func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 		d.next.Reelect = nil
 	}
 	out := d.foresee()
-	if !m.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
+	if !m.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
 		why := refused(out, *m)
 		m.Force = true
-		if forced := d.foresee(); !o.Force && m.Meets(forced.Leader.ID, forced.Leader.Node.Record.Site) {
+		if forced := d.foresee(); !o.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
 			why += "; --force moves it there all the same"
 		}
 		return Plan{}, fmt.Errorf("%s may not lead: %s", m.Target(), why)
@@ -184,7 +184,7 @@ func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 		d.say("replaces the move to %s %s", before.Target(), before.Request)
 	}
 	switch leader, at := d.leader(); {
-	case m.Meets(leader, at):
+	case m.Matches(leader, at):
 		d.say("%s leads already; it stays first%s", leader, d.lasting())
 	case leader == "":
 		d.say("nobody leads: %s is to%s", out.Leader.ID, d.lasting())

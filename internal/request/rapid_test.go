@@ -130,11 +130,11 @@ func TestAMoveThatIsGivenComesTrue(t *testing.T) {
 			return
 		}
 		out := h.after(plan)
-		if !out.Led() || !plan.Control.Move.Meets(out.Leader.ID, out.Leader.Node.Record.Site) {
+		if !out.Led() || !plan.Control.Move.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
 			t.Fatalf("given to %s, but %q is foreseen to lead: %q", plan.Control.Move.Target(), out.Leader.ID, plan.Messages)
 		}
 		leader := h.settles(plan)
-		if leader == "" || !plan.Control.Move.Meets(leader, h.node(leader).Site) {
+		if leader == "" || !plan.Control.Move.Matches(leader, h.node(leader).Site) {
 			t.Fatalf("given to %s, but %q leads: %q", plan.Control.Move.Target(), leader, plan.Messages)
 		}
 	})

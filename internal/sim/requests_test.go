@@ -26,7 +26,7 @@ var requestFaults = []faultKind{
 	byOperator("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
 	byOperator("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
 	byOperator("uncordon", func(_ *world, h *host, c *cluster.Control) {
-		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Meets(h.id, h.site) })
+		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Matches(h.id, h.site) })
 	}),
 	byOperator("pause", func(w *world, _ *host, c *cluster.Control) {
 		c.Pause = &cluster.Pause{Request: w.lasting(c), Hard: w.chance(0.3)}

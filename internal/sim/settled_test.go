@@ -147,7 +147,7 @@ func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, re
 		})
 		return (paused && !asked) || w.again(p, in, rec)
 	}
-	if m := requests.Move; m != nil && m.Meets(best.ID, best.Node.Record.Site) && !m.Meets(rec.Node, rec.Site) {
+	if m := requests.Move; m != nil && m.Matches(best.ID, best.Node.Record.Site) && !m.Matches(rec.Node, rec.Site) {
 		return false
 	}
 	damped := rules.MaxPreemptions > 0 && len(rec.Preemptions) >= rules.MaxPreemptions && rules.PreemptionWindow >= cluster.Duration(time.Hour)

@@ -322,7 +322,7 @@ func TestElectorWithFailedReads(t *testing.T) {
 			if before := []string{f.p.Leader(), f.p.Current(), f.p.Incarnation("x-n_0000000009")}; snap.Elector && slices.Contains(before, path) {
 				t.Errorf("%s, %v: it became the elector without reading that", path, err)
 			}
-			if complete != (path == f.p.Node("b") && err == cluster.ErrNoAuth) {
+			if complete != (path == f.p.Node("b") && errors.Is(err, cluster.ErrNoAuth)) {
 				t.Errorf("%s, %v: complete: %t: %+v", path, err, complete, snap)
 			}
 			f.failing = nil

@@ -118,8 +118,8 @@ func FuzzFrameChecker(f *testing.F) {
 		if (want == nil) != (got == nil) || (want == nil && pieces.remaining != whole.remaining) {
 			t.Errorf("%x: %v in one piece, %v in pieces of %d", stream, want, got, int(piece)+1)
 		}
-		if left, size := stream, uint32(0); len(left) >= 4 {
-			if size = binary.BigEndian.Uint32(left); want == nil && (size < replyHeaderLen || size > maxReply) {
+		if len(stream) >= 4 {
+			if size := binary.BigEndian.Uint32(stream); want == nil && (size < replyHeaderLen || size > maxReply) {
 				t.Errorf("%x is accepted", stream)
 			}
 		}

@@ -173,7 +173,7 @@ func TestConcurrentReads(t *testing.T) {
 			t.Errorf("%+v", reads[0])
 		}
 		for _, r := range reads[1:] {
-			if r.Err != cluster.ErrNoNode {
+			if !errors.Is(r.Err, cluster.ErrNoNode) {
 				t.Errorf("%+v", r)
 			}
 		}
@@ -181,7 +181,7 @@ func TestConcurrentReads(t *testing.T) {
 		close(conn.proceed)
 		all := []*Read{{Path: "/a"}, {Path: "/b"}}
 		sessionSource{conn}.Read(t.Context(), all)
-		if all[0].Err != cluster.ErrNoAuth || all[1].Err != cluster.ErrNoAuth {
+		if !errors.Is(all[0].Err, cluster.ErrNoAuth) || !errors.Is(all[1].Err, cluster.ErrNoAuth) {
 			t.Errorf("%v, %v", all[0].Err, all[1].Err)
 		}
 		for _, refusal := range []error{nil, cluster.ErrNoAuth} { // a refusal, which cancels nothing
@@ -195,7 +195,7 @@ func TestConcurrentReads(t *testing.T) {
 			synctest.Wait()
 			close(conn.proceed)
 			<-both
-			if all[0].Err != cluster.ErrNoNode || all[1].Err != cmp.Or(refusal, cluster.ErrNoNode) {
+			if !errors.Is(all[0].Err, cluster.ErrNoNode) || !errors.Is(all[1].Err, cmp.Or(refusal, cluster.ErrNoNode)) {
 				t.Errorf("%v, %v", all[0].Err, all[1].Err)
 			}
 		}
@@ -204,7 +204,7 @@ func TestConcurrentReads(t *testing.T) {
 		conn.fail = "/fails"
 		all = []*Read{{Path: "/waits"}, {Path: "/fails"}}
 		sessionSource{conn}.Read(t.Context(), all)
-		if all[0].Err != context.Canceled || all[1].Err != cluster.ErrNotSent {
+		if !errors.Is(all[0].Err, context.Canceled) || !errors.Is(all[1].Err, cluster.ErrNotSent) {
 			t.Errorf("%v, %v", all[0].Err, all[1].Err)
 		}
 	})
@@ -278,7 +278,7 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%s: %d looks, term %d", name, looks, term)
 			}
 			c.end(s, stop)
-			if err := <-result; err != c.want(s) {
+			if err := <-result; !errors.Is(err, c.want(s)) {
 				t.Errorf("%s: %v, not %v", name, err, c.want(s))
 			}
 		})

@@ -167,15 +167,15 @@ func TestMissingConnectResponse(t *testing.T) {
 				s := bareSession(t, io.Discard, "a:1")
 				s.opt.Access.TLS.Enabled = tls
 				w := &wireConn{Conn: failingReadConn{err: err}, s: s, addr: "a:1", sawData: known}
-				if _, got := w.Read(make([]byte, 1)); got != err {
+				if _, got := w.Read(make([]byte, 1)); !errors.Is(got, err) {
 					t.Errorf("%v, not %v", got, err)
 				}
 				trouble := s.serverErrors["a:1"]
 				contains(t, trouble, "no connect response", err.Error())
-				if hint := strings.Contains(trouble.Error(), "zookeeper.tls.enabled"); hint != (!tls && err == io.EOF) {
+				if hint := strings.Contains(trouble.Error(), "zookeeper.tls.enabled"); hint != (!tls && errors.Is(err, io.EOF)) {
 					t.Errorf("TLS %t, %v: %v", tls, err, trouble)
 				}
-				if hungUp := s.hangUps == 1; hungUp != (known && err != syscall.EIO) {
+				if hungUp := s.hangUps == 1; hungUp != (known && !errors.Is(err, syscall.EIO)) {
 					t.Errorf("known %t, %v: %d hang-ups", known, err, s.hangUps)
 				}
 			}
@@ -355,7 +355,7 @@ func TestCurrentConnection(t *testing.T) {
 	}
 	s = bareSession(t, io.Discard)
 	whole := fmt.Errorf("%w: in words of its own", cluster.ErrSessionEnded)
-	if s.end(whole); s.Err() != whole {
+	if s.end(whole); !errors.Is(s.Err(), whole) {
 		t.Error(s.Err())
 	}
 }

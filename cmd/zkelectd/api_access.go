@@ -14,7 +14,7 @@ import (
 // apiAccess is who gets at the HTTP API, and how: what stands in the files that a configuration names.
 type apiAccess struct {
 	public string // where other hosts reach it, "" for nowhere
-	web    httpapi.Web
+	web    httpapi.WebConfig
 	tokens httpapi.Tokens
 	hosts  []string // http.allowed_hosts
 	named  bool     // there is a token file
@@ -22,7 +22,7 @@ type apiAccess struct {
 
 func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	path, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
-	web, err := httpapi.ReadWeb(path)
+	web, err := httpapi.ReadWebConfig(path)
 	path, systemd := config.SecretFile(cfg.HTTP.TokenFile, os.Getenv)
 	tokens, tokenErr := httpapi.ReadTokens(path, systemd)
 	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
@@ -37,8 +37,8 @@ func checkFiles(cfg config.Config) error {
 // warn tells of tokens that others can listen to on their way.
 func (a apiAccess) warn(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(a.public)
-	if ip := net.ParseIP(host); !a.named || err != nil || a.web.Secure() || host == "localhost" || ip.IsLoopback() {
+	if ip := net.ParseIP(host); !a.named || err != nil || a.web.TLSEnabled() || host == "localhost" || ip.IsLoopback() {
 		return
 	}
-	log.Warn("the tokens of http.token_file pass over the network in clear text: set http.web_config for TLS", "http.listen", a.public)
+	log.Warn("the tokens in http.token_file are sent over the network in clear text: set http.web_config for TLS", "http.listen", a.public)
 }

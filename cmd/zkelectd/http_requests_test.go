@@ -277,7 +277,7 @@ func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 	}
 	f.configure("a", "dc1", 1, "http: {listen: '0.0.0.0:0', "+tokens+"}\n")
 	f.start("a")
-	f.logged("a", "the tokens of http.token_file pass over the network in clear text")
+	f.logged("a", "the tokens in http.token_file are sent over the network in clear text")
 	f.until("a leads all the same", leads("a"))
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {

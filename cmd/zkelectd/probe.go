@@ -37,14 +37,14 @@ keeps it from a clear yes is a no: the exit status is 0 or 1, and nothing else.`
 			return errors.New("http.listen is not set, so there is nothing to ask: set it as for the daemon (--http, ZKELECTD_HTTP_LISTEN or --config)")
 		}
 		file, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
-		web, err := httpapi.ReadWeb(file)
+		web, err := httpapi.ReadWebConfig(file)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 		defer cancel()
 		path := append(args, "/livez")[0]
-		if err := (httpapi.Listener{Addr: cfg.HTTP.Listen, Web: web}).Ask(ctx, path); err != nil {
+		if err := (httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: web}).Probe(ctx, path); err != nil {
 			return fmt.Errorf("%s: no: %w", path, err)
 		}
 		return nil

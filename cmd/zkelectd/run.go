@@ -148,8 +148,8 @@ func daemonCommand() *cobra.Command {
 		auth := httpapi.NewAuthenticator(own.access.web, log)
 		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
 		taken := func() { // the loop's, once that runs
-			auth.Use(own.access.tokens)
-			hosts.Use(own.access.hosts)
+			auth.SetTokens(own.access.tokens)
+			hosts.SetAllowed(own.access.hosts)
 			own.access.warn(log)
 			if own.content != nil {
 				g.SetLastConfig(own.content)
@@ -157,7 +157,7 @@ func daemonCommand() *cobra.Command {
 		}
 		taken()
 		d := daemon.New(daemon.Options{
-			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.Secure(),
+			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
 			Reload: own.reload, Taken: taken,
 		})
 		detach := context.AfterFunc(g.Context(), func() {
@@ -165,7 +165,7 @@ func daemonCommand() *cobra.Command {
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
-		listener := httpapi.Listener{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
+		listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
 		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, auth, hosts)), watched(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitCode{statusLost, err}
@@ -216,7 +216,7 @@ func childArgs(cmd *cobra.Command, args []string) error {
 
 // serve runs the daemon, its listener if it has an address, the watch of its files if that is asked for, and turns signals
 // into what they ask for.
-func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Listener, handler http.Handler, files []string) error {
+func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Endpoint, handler http.Handler, files []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -15,97 +15,100 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Authenticator identifies clients, and decides whether they may submit operator requests.
+// Authenticator determines who sent an HTTP request, and whether that principal may submit operator requests.
 type Authenticator struct {
 	log     *slog.Logger
-	web     Web
+	web     WebConfig
 	tokens  atomic.Pointer[Tokens]
 	limiter *authLimiter
 }
 
-// NewAuthenticator returns an authenticator with the certificates and users of a web configuration, and no tokens.
-func NewAuthenticator(web Web, log *slog.Logger) *Authenticator {
+// NewAuthenticator returns an authenticator for the certificates and users of a web configuration. It has no tokens yet.
+func NewAuthenticator(web WebConfig, log *slog.Logger) *Authenticator {
 	a := &Authenticator{log: log, web: web, limiter: newAuthLimiter()}
-	a.Use(Tokens{})
+	a.SetTokens(Tokens{})
 	return a
 }
 
-// Use replaces the tokens.
-func (a *Authenticator) Use(t Tokens) { a.tokens.Store(&t) }
+// SetTokens replaces the accepted tokens.
+func (a *Authenticator) SetTokens(t Tokens) { a.tokens.Store(&t) }
 
-// How a client is authenticated.
+// The authentication methods, as /v1/whoami returns them.
 const (
-	byToken       = "token"
-	byCertificate = "certificate"
-	bySocket      = "socket"
-	byPassword    = "password"
+	methodToken       = "token"
+	methodCertificate = "certificate"
+	methodSocket      = "socket"
+	methodPassword    = "password"
 )
 
-// principal is an authenticated client. If it may not submit operator requests, code and why are the refusal.
+// principal is an authenticated or anonymous client. refusalCode and refusalReason are the response to its operator requests; 0
+// if it may submit them.
 type principal struct {
-	name, how string
-	code      int
-	why       string
+	name, method  string
+	refusalCode   int
+	refusalReason string
 }
 
-// authenticate identifies the client by the first of a token, a certificate, a socket and a password that the request has.
+// authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, the peer of
+// a unix socket, and a password.
 func (a *Authenticator) authenticate(r *http.Request) principal {
 	if scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
-		return a.bearer(r, strings.TrimSpace(secret))
+		return a.checkToken(r, strings.TrimSpace(secret))
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		name, err := a.web.holder(r.TLS)
+		name, err := a.web.verifyClient(r.TLS)
 		if err != nil {
-			return principal{code: http.StatusUnauthorized, why: "the certificate is not accepted: " + err.Error()}
+			return principal{refusalCode: http.StatusUnauthorized, refusalReason: "the certificate is not accepted: " + err.Error()}
 		}
-		return principal{name: shortened(name), how: byCertificate}
+		return principal{name: sanitizeName(name), method: methodCertificate}
 	}
 	if c := connOf(r); c != nil && c.peer != nil {
-		return principal{name: shortened(procinfo.AtHost(procinfo.UserName(int(c.peer.Uid)))), how: bySocket}
+		return principal{name: sanitizeName(procinfo.AtHost(procinfo.UserName(int(c.peer.Uid)))), method: methodSocket}
 	}
-	if name, _, ok := r.BasicAuth(); ok && a.web.named(name) {
-		return principal{name: shortened(name), how: byPassword, code: http.StatusForbidden,
-			why: "a password of http.web_config only permits reading; operator requests need a client certificate"}
+	if name, _, ok := r.BasicAuth(); ok && a.web.hasUser(name) {
+		return principal{name: sanitizeName(name), method: methodPassword, refusalCode: http.StatusForbidden,
+			refusalReason: "a password from http.web_config only allows reading; operator requests need a client certificate"}
 	}
-	return principal{code: http.StatusUnauthorized, why: a.wanting(r)}
+	return principal{refusalCode: http.StatusUnauthorized, refusalReason: a.missingCredentials(r)}
 }
 
-// wanting returns which credentials would be accepted.
-func (a *Authenticator) wanting(r *http.Request) string {
+// missingCredentials returns which credentials would be accepted.
+func (a *Authenticator) missingCredentials(r *http.Request) string {
 	switch {
 	case len(a.tokens.Load().all) > 0:
-		return "operator requests need a token of http.token_file (Authorization: Bearer), or a client certificate"
+		return "operator requests need a token from http.token_file (Authorization: Bearer), or a client certificate"
 	case r.TLS != nil:
 		return "operator requests need a client certificate, or http.token_file"
 	}
 	return "this daemon accepts no operator requests here: set http.token_file, or client certificates in http.web_config"
 }
 
-// bearer checks the token first: failures are limited, but a valid token is accepted whatever others sent from its address.
-func (a *Authenticator) bearer(r *http.Request, secret string) principal {
-	if name := a.tokens.Load().owner(secret); name != "" {
-		return principal{name: name, how: byToken}
+// checkToken checks the token before the limit of failures, so that a valid token is accepted no matter how many wrong ones
+// others have sent from the same address.
+func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
+	if name := a.tokens.Load().nameOf(secret); name != "" {
+		return principal{name: name, method: methodToken}
 	}
-	if !a.limiter.allow(sourceOf(r), secret, time.Now()) {
-		return principal{code: http.StatusTooManyRequests, why: "this token is not in http.token_file, and too many wrong ones were sent from this address, or this one too often: wait a moment"}
+	if !a.limiter.allow(clientOf(r), secret, time.Now()) {
+		return principal{refusalCode: http.StatusTooManyRequests, refusalReason: "this token is not in http.token_file, and there were too many wrong tokens from this address or too many attempts with this one: wait a moment"}
 	}
-	a.log.Warn("a wrong token over HTTP", "from", r.RemoteAddr, "path", r.URL.Path)
-	return principal{code: http.StatusUnauthorized, why: "this token is not in http.token_file"}
+	a.log.Warn("wrong token in an HTTP request", "from", r.RemoteAddr, "path", r.URL.Path)
+	return principal{refusalCode: http.StatusUnauthorized, refusalReason: "this token is not in http.token_file"}
 }
 
-// shortened makes a name that a client has chosen safe to show.
-func shortened(name string) string {
+// sanitizeName makes a name that others have chosen safe to display: printable, valid UTF-8 and at most maxNameLen characters.
+func sanitizeName(name string) string {
 	name = status.Plain(strings.ToValidUTF8(name, "?"))
-	if r := []rune(name); len(r) > maxName {
-		return string(r[:maxName])
+	if r := []rune(name); len(r) > maxNameLen {
+		return string(r[:maxNameLen])
 	}
 	return name
 }
 
-const maxName = 64
+const maxNameLen = 64
 
-// peerOf returns the credentials of the peer of a unix socket, as reported by the kernel.
-func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+// peerCredentials returns the credentials of the process at the other end of a unix socket.
+func peerCredentials(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -9,45 +9,46 @@ import (
 )
 
 const (
-	// maxGuesses is how many wrong tokens an address may send at once, guessEvery how long it takes until it may send one more.
-	maxGuesses = 10
-	guessEvery = 5 * time.Second
-	// maxGuessers bounds the limits that are remembered apart.
-	maxGuessers = 1024
+	// maxFailures is the number of wrong tokens that an address may send in a burst; failureInterval is the time after which it may
+	// send another one.
+	maxFailures     = 10
+	failureInterval = 5 * time.Second
+	// maxFailureLimiters is the maximum number of separate limiters.
+	maxFailureLimiters = 1024
 )
 
-// authLimiter limits failed attempts to authenticate, by address, by IPv6 network and by the token that was sent. It is
-// asked after the token was found wrong and never before, so it can't keep the right one out.
+// authLimiter limits failed authentication attempts by address, by IPv6 network and by token. It is used only after a token
+// was found to be wrong, so it cannot lock out a valid one.
 type authLimiter struct {
-	mu     sync.Mutex
-	by     map[guesser]*rate.Limiter
-	others *rate.Limiter // of all that there is no room for
+	mu       sync.Mutex
+	limiters map[failureKey]*rate.Limiter
+	overflow *rate.Limiter // shared by all keys beyond maxFailureLimiters
 }
 
-// guesser is what failures are counted by: one of the two is set.
-type guesser struct {
-	source source
+// failureKey is the key by which failures are counted. One of its fields is set.
+type failureKey struct {
+	client client
 	token  [sha256.Size]byte
 }
 
 func newAuthLimiter() *authLimiter {
-	return &authLimiter{by: make(map[guesser]*rate.Limiter), others: guessLimit(1)}
+	return &authLimiter{limiters: make(map[failureKey]*rate.Limiter), overflow: newFailureLimiter(1)}
 }
 
-// guessLimit returns the limit of an address, or several times that.
-func guessLimit(times int) *rate.Limiter {
-	return rate.NewLimiter(rate.Every(guessEvery/time.Duration(times)), maxGuesses*times)
+// newFailureLimiter returns a limiter that allows times as many failures as one address may cause.
+func newFailureLimiter(times int) *rate.Limiter {
+	return rate.NewLimiter(rate.Every(failureInterval/time.Duration(times)), maxFailures*times)
 }
 
-// allow counts a wrong token, and reports whether its sender has not sent too many.
-func (l *authLimiter) allow(from source, secret string, now time.Time) bool {
+// allow counts a wrong token. It returns false if there were too many.
+func (l *authLimiter) allow(from client, secret string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limits := []*rate.Limiter{
-		l.limit(guesser{source: source{address: from.address}}, 1, now), l.limit(guesser{token: sha256.Sum256([]byte(secret))}, 1, now),
+		l.limiter(failureKey{client: client{address: from.address}}, 1, now), l.limiter(failureKey{token: sha256.Sum256([]byte(secret))}, 1, now),
 	}
 	if from.network != "" {
-		limits = append(limits, l.limit(guesser{source: source{network: from.network}}, 2*networkShare, now))
+		limits = append(limits, l.limiter(failureKey{client: client{network: from.network}}, 2*networkFactor, now))
 	}
 	for _, limit := range limits {
 		if limit.TokensAt(now) < 1 {
@@ -60,25 +61,25 @@ func (l *authLimiter) allow(from source, secret string, now time.Time) bool {
 	return true
 }
 
-func (l *authLimiter) limit(g guesser, times int, now time.Time) *rate.Limiter {
-	if known, ok := l.by[g]; ok {
+func (l *authLimiter) limiter(g failureKey, times int, now time.Time) *rate.Limiter {
+	if known, ok := l.limiters[g]; ok {
 		return known
 	}
-	if len(l.by) >= maxGuessers {
-		l.forget(now)
+	if len(l.limiters) >= maxFailureLimiters {
+		l.dropIdle(now)
 	}
-	if len(l.by) >= maxGuessers {
-		return l.others
+	if len(l.limiters) >= maxFailureLimiters {
+		return l.overflow
 	}
-	l.by[g] = guessLimit(times)
-	return l.by[g]
+	l.limiters[g] = newFailureLimiter(times)
+	return l.limiters[g]
 }
 
-// forget drops the limits that nothing counts against any more.
-func (l *authLimiter) forget(now time.Time) {
-	for g, limit := range l.by {
+// dropIdle removes the limiters whose failures have all expired.
+func (l *authLimiter) dropIdle(now time.Time) {
+	for g, limit := range l.limiters {
 		if limit.TokensAt(now) >= float64(limit.Burst()) {
-			delete(l.by, g)
+			delete(l.limiters, g)
 		}
 	}
 }

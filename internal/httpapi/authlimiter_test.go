@@ -9,11 +9,11 @@ import (
 )
 
 // tryToken sends a token from an address, and returns the status of the refusal, 0 if there is none.
-func tryToken(a *Authenticator, from, token string) int {
+func tryToken(g *Authenticator, from, token string) int {
 	r, _ := http.NewRequest("POST", "/v1/reelect", nil)
 	r.RemoteAddr = from
 	r.Header.Set("Authorization", "Bearer "+token)
-	return a.authenticate(r).code
+	return g.authenticate(r).refusalCode
 }
 
 // Some wrong tokens in a row, and an address has to wait before its next one is looked at; the right one never has to.
@@ -21,7 +21,7 @@ func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := authenticatorOf(t, "ann:"+annsToken)
 		const bad = "192.0.2.1:4711"
-		for i := range maxGuesses {
+		for i := range maxFailures {
 			if code := tryToken(g, bad, fmt.Sprint("wrong", i)); code != 401 {
 				t.Fatalf("guess %d: %d", i, code)
 			}
@@ -37,7 +37,7 @@ func TestGuessesAreLimited(t *testing.T) {
 		if code := tryToken(g, "192.0.2.2:4711", "wrong"); code != 401 {
 			t.Errorf("from elsewhere: %d", code)
 		}
-		<-time.After(guessEvery) // of the bubble's clock
+		<-time.After(failureInterval) // of the bubble's clock
 		if code := tryToken(g, bad, "wrong"); code != 401 {
 			t.Errorf("a moment later: %d", code)
 		}
@@ -48,7 +48,7 @@ func TestGuessesAreLimited(t *testing.T) {
 func TestATokenIsLimitedWhereverItIsSentFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := authenticatorOf(t, "ann:"+annsToken)
-		for i := range maxGuesses {
+		for i := range maxFailures {
 			if code := tryToken(g, fmt.Sprintf("192.0.2.%d:1", i+1), "the-old-token"); code != 401 {
 				t.Fatalf("host %d: %d", i, code)
 			}
@@ -75,18 +75,18 @@ func TestIPv6NetworksAreLimitedApartFromTheirAddresses(t *testing.T) {
 			}
 			return code
 		}
-		for range 5 * maxGuesses {
+		for range 5 * maxFailures {
 			guess("[2001:db8::1]:1")
 		}
-		if code := guess("[2001:db8::2]:1"); code != 401 || tried != maxGuesses+1 {
+		if code := guess("[2001:db8::2]:1"); code != 401 || tried != maxFailures+1 {
 			t.Errorf("its neighbor: %d after %d tries", code, tried)
 		}
 		for i := range 50 {
-			for range maxGuesses {
+			for range maxFailures {
 				guess(fmt.Sprintf("[2001:db8::1:%x]:1", i))
 			}
 		}
-		if want := 2 * networkShare * maxGuesses; tried != want {
+		if want := 2 * networkFactor * maxFailures; tried != want {
 			t.Errorf("with 50 addresses %d tries, want %d", tried, want)
 		}
 		if code := tryToken(g, "[2001:db8::1]:1", annsToken); code != 0 {
@@ -101,27 +101,27 @@ func TestIPv6NetworksAreLimitedApartFromTheirAddresses(t *testing.T) {
 // Many addresses get no further, and cost no memory.
 func TestGuessersAreBounded(t *testing.T) {
 	l, now := newAuthLimiter(), time.Now()
-	for i := range 5 * maxGuessers {
-		l.allow(sourceAt(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), fmt.Sprint(i), now)
+	for i := range 5 * maxFailureLimiters {
+		l.allow(clientAt(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)), fmt.Sprint(i), now)
 	}
-	if len(l.by) > maxGuessers {
-		t.Errorf("%d limits are remembered", len(l.by))
+	if len(l.limiters) > maxFailureLimiters {
+		t.Errorf("%d limits are remembered", len(l.limiters))
 	}
-	if l.allow(sourceAt("10.99.0.1:1"), "x", now) {
+	if l.allow(clientAt("10.99.0.1:1"), "x", now) {
 		t.Error("one more address has guesses of its own")
 	}
-	if now = now.Add(maxGuesses * guessEvery); !l.allow(sourceAt("10.99.0.1:1"), "x", now) || len(l.by) != 2 {
-		t.Errorf("later %d limits are remembered", len(l.by))
+	if now = now.Add(maxFailures * failureInterval); !l.allow(clientAt("10.99.0.1:1"), "x", now) || len(l.limiters) != 2 {
+		t.Errorf("later %d limits are remembered", len(l.limiters))
 	}
 }
 
 func TestWhatCountsAsOneSource(t *testing.T) {
-	for remote, want := range map[string]source{
+	for remote, want := range map[string]client{
 		"192.0.2.1:80": {address: "192.0.2.1"}, "[::ffff:192.0.2.1]:80": {address: "192.0.2.1"},
 		"[2001:db8:1:2:3::4]:80": {address: "2001:db8:1:2:3::4", network: "2001:db8:1:2::/64"},
 		"[fe80::1%eth0]:80":      {address: "fe80::1%eth0", network: "fe80::/64"}, "@": {address: "@"},
 	} {
-		if got := sourceAt(remote); got != want {
+		if got := clientAt(remote); got != want {
 			t.Errorf("%s is of %+v, want %+v", remote, got, want)
 		}
 	}

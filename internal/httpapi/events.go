@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// maxListeners bounds those that follow the events, clientListeners those of one address.
-	maxListeners    = 64
-	clientListeners = 16
-	// beatEvery is how often who follows the events is told that all is well, or that it is not.
-	beatEvery = 10 * time.Second
-	// writeLimit is how long a listener may take to accept what it is sent.
-	writeLimit = 10 * time.Second
-	// eventBeat is sent now and then, with a stamp. It has no id.
+	// maxStreams limits concurrent event streams; maxClientStreams those of one address.
+	maxStreams       = 64
+	maxClientStreams = 16
+	// heartbeatInterval is the time between two eventBeat events.
+	heartbeatInterval = 10 * time.Second
+	// writeTimeout limits how long a client may take to accept an event.
+	writeTimeout = 10 * time.Second
+	// eventBeat is the type of the heartbeat events, which contain a stamp and have no id.
 	eventBeat = "beat"
 )
 
 // events streams changes as server-sent events. It begins with the present view, or after Last-Event-ID, if that is known.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if a.opt.Feed == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon keeps no events"))
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon has no event feed"))
 		return
 	}
-	from := sourceOf(r)
-	if !a.listeners.take(from) {
+	from := clientOf(r)
+	if !a.streamQuota.acquire(from) {
 		w.Header().Set("Retry-After", "5")
 		a.respond(w, http.StatusServiceUnavailable, a.refusal(fmt.Sprintf(
-			"there are %d streams of events already, or %d from %s", a.listeners.all, a.listeners.each, from.address)))
+			"there are already %d event streams, or %d from %s", a.streamQuota.total, a.streamQuota.perClient, from.address)))
 		return
 	}
-	defer a.listeners.give(from)
+	defer a.streamQuota.release(from)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // a proxy that collects them makes them late
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not buffer the events
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return
@@ -46,7 +46,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	a.follow(s, r)
 }
 
-// follow sends until the listener has gone, is too slow, or the daemon ends.
+// follow sends events until the client is gone or too slow, or the daemon ends.
 func (a *api) follow(s stream, r *http.Request) {
 	at := r.Header.Get("Last-Event-ID")
 	beat := time.NewTicker(a.beat)
@@ -54,8 +54,8 @@ func (a *api) follow(s stream, r *http.Request) {
 	for r.Context().Err() == nil {
 		events, more, known := a.opt.Feed.Since(at)
 		if !known {
-			// What was missed can't be told any more, or never was: the whole view stands for it. The place is taken first, so
-			// that nothing is lost between the two.
+			// The missed events are no longer available: send the whole view instead. Take the position first, so that no event
+			// between the two is lost.
 			at = a.opt.Feed.Newest()
 			events = []status.Event{a.present(at)}
 		}
@@ -80,14 +80,14 @@ func (a *api) follow(s stream, r *http.Request) {
 	}
 }
 
-// present is the view as an event.
+// present returns the current view as an event.
 func (a *api) present(id string) status.Event {
 	v := a.opt.View()
 	data, _ := json.Marshal(v.Response())
 	return status.Event{ID: id, Kind: status.EventDaemon, Data: data}
 }
 
-// stream writes events, each within a limit of its own.
+// stream writes events to a client. Each write has its own timeout.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -102,7 +102,7 @@ func (s stream) event(e status.Event) bool {
 }
 
 func (s stream) write(text string) bool {
-	s.control.SetWriteDeadline(time.Now().Add(writeLimit))
+	s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := s.w.Write([]byte(text))
 	return err == nil && s.control.Flush() == nil
 }

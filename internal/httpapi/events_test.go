@@ -148,7 +148,7 @@ func TestBeats(t *testing.T) {
 
 func TestListenersAreBounded(t *testing.T) {
 	a := streaming(status.NewFeed())
-	a.listeners = newShares(1, 1)
+	a.streamQuota = newQuota(1, 1)
 	addr := listening(t, a.handler(), 8)
 	l := follow(t, addr, "")
 	l.expect(status.EventDaemon, "")
@@ -156,14 +156,14 @@ func TestListenersAreBounded(t *testing.T) {
 	if second.resp.StatusCode != http.StatusServiceUnavailable || second.resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a second one: %d", second.resp.StatusCode)
 	}
-	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
+	if code, _ := fetch(t, newHTTPClient(), "http://"+addr+"/leader"); code != 200 {
 		t.Errorf("/leader meanwhile: %d", code)
 	}
 	l.close()
 	eventually(t, "the place is free once the server has seen it", func() bool {
-		a.listeners.mu.Lock()
-		defer a.listeners.mu.Unlock()
-		return a.listeners.used == 0 && len(a.listeners.by) == 0
+		a.streamQuota.mu.Lock()
+		defer a.streamQuota.mu.Unlock()
+		return a.streamQuota.used == 0 && len(a.streamQuota.usedBy) == 0
 	})
 	follow(t, addr, "").expect(status.EventDaemon, "")
 }
@@ -174,7 +174,7 @@ func TestAStreamOutlivesTheLimitsAndEndsWithTheDaemon(t *testing.T) {
 	server := httptest.NewUnstartedServer(streaming(feed).handler())
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
 	base, cancel := context.WithCancel(context.Background())
-	server.Config.BaseContext = baseOf(base)
+	server.Config.BaseContext = baseContext(base)
 	server.Start()
 	defer server.Close()
 	l := follow(t, server.Listener.Addr().String(), "")

@@ -13,37 +13,37 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// maxAskers bounds the requests about the group that are answered at once, clientAskers those of one address; lastTerms is how
-// many terms are shown by default.
+// maxGroupReads limits concurrent requests about the group; maxClientGroupReads those of one address. defaultTerms is how many
+// terms /v1/history returns by default.
 const (
-	maxAskers    = 8
-	clientAskers = 4
-	lastTerms    = 20
+	maxGroupReads       = 8
+	maxClientGroupReads = 4
+	defaultTerms        = 20
 )
 
-// bounded limits concurrent expensive reads.
-func (a *api) bounded(serve http.HandlerFunc) http.HandlerFunc {
+// limitGroupReads limits concurrent requests about the group, which are expensive.
+func (a *api) limitGroupReads(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		from := sourceOf(r)
-		if !a.askers.take(from) {
+		from := clientOf(r)
+		if !a.groupQuota.acquire(from) {
 			w.Header().Set("Retry-After", "1")
-			a.respond(w, http.StatusServiceUnavailable, a.refusal("too many requests about the group at once, in all or from "+from.address))
+			a.respond(w, http.StatusServiceUnavailable, a.refusal("too many concurrent requests about the group, in total or from "+from.address))
 			return
 		}
-		defer a.askers.give(from)
+		defer a.groupQuota.release(from)
 		serve(w, r)
 	}
 }
 
-// whole is the daemon's view, with the group as far as it can be had.
+// whole is the response of /v1/status: the daemon's view, and the group if it is available.
 type whole struct {
 	status.Response
 	Group *status.Group `json:"group,omitempty"`
-	// GroupError says why there is no group.
+	// GroupError is why Group is missing.
 	GroupError string `json:"group_error,omitempty"`
 }
 
-// status shows all of it, also where it is stale: then with 503, so that no program takes it for the truth.
+// status responds with the daemon's view and the group. If the view is stale, the status is 503, so that no program relies on it.
 func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	v := a.opt.View()
 	body, code := whole{Response: v.Response()}, http.StatusOK
@@ -65,9 +65,9 @@ type terms struct {
 	Terms []cluster.PastTerm `json:"terms"`
 }
 
-// history shows the last terms, oldest first: ?n= how many.
+// history responds with the last terms, oldest first. The parameter n is their number.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
-	n, err := number(r, "n", lastTerms)
+	n, err := number(r, "n", defaultTerms)
 	if err != nil {
 		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
 		return
@@ -78,7 +78,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// past reads the history, or answers why it can't be read.
+// past returns the history. If that fails, it responds with the error and returns false.
 func (a *api) past(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, bool) {
 	if !a.turns(w) {
 		return nil, false
@@ -90,7 +90,7 @@ func (a *api) past(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, 
 	return all, err == nil
 }
 
-// turns answers for a loop that is stuck.
+// turns returns true if the daemon's event loop is not stuck. Otherwise it responds with the reason.
 func (a *api) turns(w http.ResponseWriter) bool {
 	err := a.opt.View().CheckLoop()
 	if err != nil {
@@ -101,12 +101,12 @@ func (a *api) turns(w http.ResponseWriter) bool {
 
 type explained struct {
 	stamp
-	// Explanation is of now, Past of a term of the history.
+	// Explanation is for the current term, Past for an earlier one.
 	Explanation *whatif.Explanation `json:"explanation,omitempty"`
 	Past        *cluster.PastTerm   `json:"past,omitempty"`
 }
 
-// explain says why the leader is the leader: ?term= of which term, by default of now.
+// explain responds with the reasons for the choice of the leader. The parameter term is the term; the default is the current one.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	term, err := number(r, "term", 0)
 	switch {
@@ -137,7 +137,7 @@ func (a *api) explainPast(w http.ResponseWriter, r *http.Request, term int64) {
 	a.respond(w, http.StatusOK, explained{stamp: stampOf(a.opt.View()), Past: &all[i]})
 }
 
-// number is a parameter of the query, 1 or more.
+// number returns a query parameter that must be 1 or more.
 func number(r *http.Request, name string, otherwise int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -145,15 +145,15 @@ func number(r *http.Request, name string, otherwise int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s: %q is not a number from 1 on", name, text)
+		return 0, fmt.Errorf("%s: %q is not a number of 1 or more", name, text)
 	}
 	return n, nil
 }
 
-// known answers for a question that nobody can answer.
-func known[T any](ask func(context.Context) (T, error)) func(context.Context) (T, error) {
+// orUnavailable returns ask, or a function that returns an error if ask is nil.
+func orUnavailable[T any](ask func(context.Context) (T, error)) func(context.Context) (T, error) {
 	if ask != nil {
 		return ask
 	}
-	return func(context.Context) (none T, err error) { return none, errors.New("this daemon does not know") }
+	return func(context.Context) (none T, err error) { return none, errors.New("not available from this daemon") }
 }

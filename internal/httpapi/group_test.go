@@ -63,20 +63,20 @@ func TestTheGroup(t *testing.T) {
 		{"status", "/v1/status", informed(), 200, `"term":7,"state":"leading"`},
 		{"status without ZooKeeper", "/v1/status", ignorant(), 200, `"group_error":"no ZooKeeper server is connected"`},
 		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the event loop has been stuck`},
-		{"nobody knows", "/v1/status", Options{View: leader}, 200, `"group_error":"this daemon does not know"`},
+		{"nobody knows", "/v1/status", Options{View: leader}, 200, `"group_error":"not available from this daemon"`},
 		{"history", "/v1/history", informed(), 200, `"terms":[{"term":11,`},
 		{"history, the last", "/v1/history?n=1", informed(), 200, `"terms":[{"term":30,`},
 		{"history, more than there are", "/v1/history?n=9223372036854775807", informed(), 200, `"terms":[{"term":1,`},
 		{"history, none yet", "/v1/history", empty, 200, `"terms":[]`},
-		{"history of no terms", "/v1/history?n=0", informed(), 400, "not a number from 1 on"},
-		{"history of many", "/v1/history?n=99999999999999999999", informed(), 400, "not a number from 1 on"},
+		{"history of no terms", "/v1/history?n=0", informed(), 400, "not a number of 1 or more"},
+		{"history of many", "/v1/history?n=99999999999999999999", informed(), 400, "not a number of 1 or more"},
 		{"history without ZooKeeper", "/v1/history", ignorant(), 503, errDown.Error()},
 		{"history of what is stuck", "/v1/history", late, 503, "has been stuck"},
-		{"no history", "/v1/history", Options{View: leader}, 503, "does not know"},
+		{"no history", "/v1/history", Options{View: leader}, 503, "not available from this daemon"},
 		{"explain", "/v1/explain", informed(), 200, `"changes":["if a is lost, b leads"]`},
 		{"explain a term", "/v1/explain?term=7", informed(), 200, `"past":{"term":7,`},
 		{"explain a term that is forgotten", "/v1/explain?term=31", informed(), 404, "term 31 is not in the history"},
-		{"explain nothing", "/v1/explain?term=x", informed(), 400, "not a number from 1 on"},
+		{"explain nothing", "/v1/explain?term=x", informed(), 400, "not a number of 1 or more"},
 		{"explain without ZooKeeper", "/v1/explain", ignorant(), 503, errDown.Error()},
 		{"explain a term without ZooKeeper", "/v1/explain?term=7", ignorant(), 503, errDown.Error()},
 		{"explain of what is stuck", "/v1/explain", late, 503, "has been stuck"},
@@ -114,7 +114,7 @@ func TestAskersAreBounded(t *testing.T) {
 		return rec
 	}
 	for _, address := range []string{"192.0.2.8", "192.0.2.9"} {
-		for range clientAskers {
+		for range maxClientGroupReads {
 			go func() { codes <- from(address).Code }()
 			<-entered
 		}
@@ -124,14 +124,14 @@ func TestAskersAreBounded(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/explain", "/v1/history", "/v1/status"} {
 		if rec := ask(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-			t.Errorf("%s when %d ask already: %d", path, maxAskers, rec.Code)
+			t.Errorf("%s when %d ask already: %d", path, maxGroupReads, rec.Code)
 		}
 	}
 	if rec := ask(handler, "GET", "/leader"); rec.Code != 200 {
 		t.Errorf("/leader meanwhile: %d", rec.Code)
 	}
 	close(free)
-	for range maxAskers {
+	for range maxGroupReads {
 		if code := <-codes; code != 200 {
 			t.Errorf("one that was there: %d", code)
 		}

@@ -11,17 +11,16 @@ import (
 	"sync/atomic"
 )
 
-// Hosts are the names that requests may have in their Host header. A page whose name was made to lead to this host (DNS
-// rebinding) is of the daemon's own origin for a browser; what gives it away is the name. An IP address is no such name:
-// a browser that sends one has asked that very address, so any is let in, and so is a request without a Host, which no
-// browser sends.
+// Hosts are the names that requests may have in their Host header. They protect against DNS rebinding: if an attacker makes a
+// page's host name resolve to this host, a browser treats the daemon as the page's own origin, and only the Host header shows
+// the difference. IP addresses are always allowed, because a browser sends one only if it was asked for that address. So
+// are requests without a Host header, which browsers do not send.
 type Hosts struct {
 	own     []string
 	allowed atomic.Pointer[[]string]
 }
 
-// NewHosts returns the names that a daemon has by itself: those of the loopback, the host's, its node id, and that in
-// http.listen.
+// NewHosts returns the names that are always allowed: those of the loopback, the host name, the node id, and the host in listen.
 func NewHosts(listen, node string) *Hosts {
 	h := &Hosts{own: []string{"localhost", "*.localhost", strings.ToLower(node)}}
 	if name, err := os.Hostname(); err == nil {
@@ -31,12 +30,13 @@ func NewHosts(listen, node string) *Hosts {
 	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" {
 		h.own = append(h.own, strings.ToLower(host))
 	}
-	h.Use(nil)
+	h.SetAllowed(nil)
 	return h
 }
 
-// Use has these names of http.allowed_hosts let in as well, and no others. *.example.com is any name below example.com, * any.
-func (h *Hosts) Use(allowed []string) {
+// SetAllowed replaces the additional names, from http.allowed_hosts. *.example.com allows every name below example.com, and *
+// every name.
+func (h *Hosts) SetAllowed(allowed []string) {
 	lower := make([]string, len(allowed))
 	for i, name := range allowed {
 		lower[i] = hostName(name)
@@ -44,10 +44,10 @@ func (h *Hosts) Use(allowed []string) {
 	h.allowed.Store(&lower)
 }
 
-// hostName returns a name as it is compared.
+// hostName returns a name in the form in which names are compared.
 func hostName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// Check returns an error that says what to set if requests may not have this Host header.
+// Check returns an error with a hint if requests may not have this Host header.
 func (h *Hosts) Check(header string) error {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -63,7 +63,7 @@ func (h *Hosts) Check(header string) error {
 	if slices.ContainsFunc(slices.Concat(*h.allowed.Load(), h.own), func(pattern string) bool { return matchesHost(pattern, name) }) {
 		return nil
 	}
-	return fmt.Errorf("the Host header is %q, which is no name of this daemon: if it is one, add it to http.allowed_hosts", shortened(cmp.Or(name, host)))
+	return fmt.Errorf("the Host header is %q, which is not a name of this daemon: if it is, add it to http.allowed_hosts", sanitizeName(cmp.Or(name, host)))
 }
 
 func matchesHost(pattern, name string) bool {

@@ -19,7 +19,7 @@ func TestHostsThatAreLetIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := NewHosts("api.dc1.example:7980", "N1")
-	h.Use([]string{"LB.example", "*.svc.example."})
+	h.SetAllowed([]string{"LB.example", "*.svc.example."})
 	for header, want := range map[string]bool{
 		"": true, "127.0.0.1": true, "127.0.0.1:7980": true, "[::1]:7980": true, "[::1]": true, "192.0.2.77:80": true, "[fe80::1%25eth0]:1": true,
 		"localhost": true, "LOCALHOST:7980": true, "localhost.": true, "a.localhost:1": true, own: true, own + ":7980": true, "n1:7980": true,
@@ -34,10 +34,10 @@ func TestHostsThatAreLetIn(t *testing.T) {
 			t.Errorf("%q: %v", header, err)
 		}
 	}
-	if h.Use([]string{"*"}); h.Check("evil.example") != nil {
+	if h.SetAllowed([]string{"*"}); h.Check("evil.example") != nil {
 		t.Error("* does not let all in")
 	}
-	if h.Use(nil); h.Check("lb.example") == nil || h.Check("n1") != nil {
+	if h.SetAllowed(nil); h.Check("lb.example") == nil || h.Check("n1") != nil {
 		t.Error("a reload does not take names away, or takes away the daemon's own")
 	}
 }
@@ -54,7 +54,7 @@ func TestARebindingPageIsRefused(t *testing.T) {
 			answer, err := io.ReadAll(c)
 			head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
 			if err != nil || !strings.HasPrefix(head, "HTTP/1.1 421 ") || strings.Contains(body, "node") || strings.Contains(body, "leading") ||
-				!strings.Contains(body, `"error":"the Host header is \"evil.example\", which is no name of this daemon`) {
+				!strings.Contains(body, `"error":"the Host header is \"evil.example\", which is not a name of this daemon`) {
 				t.Errorf("%s: %v\n%s", path, err, answer)
 			}
 		}
@@ -63,7 +63,7 @@ func TestARebindingPageIsRefused(t *testing.T) {
 	post.Host = "evil.example"
 	post.Header.Set("Authorization", "Bearer "+annsToken)
 	post.Header.Set("Content-Type", "application/json")
-	resp, err := client().Do(post)
+	resp, err := newHTTPClient().Do(post)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestASocketTakesAnyHost(t *testing.T) {
 	}
 	opt := informed()
 	opt.Hosts = NewHosts("unix:"+path, "a")
-	serving(t, Listener{}, l, New(opt), 8)
+	serving(t, Endpoint{}, l, New(opt), 8)
 	if code, body := fetch(t, overSocket(path), "http://whatever.example/v1/status"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
@@ -95,16 +95,16 @@ func TestASocketTakesAnyHost(t *testing.T) {
 // One client can't take all streams of events.
 func TestStreamsAreDividedAmongClients(t *testing.T) {
 	a := newAPI(Options{View: leader, Feed: status.NewFeed()})
-	addr := listening(t, a.handler(), maxClients)
+	addr := listening(t, a.handler(), maxConns)
 	stream := func(from string) string {
 		c := dialedFrom(t, from, addr)
 		io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
 		line, _ := bufio.NewReader(c).ReadString('\n')
 		return line
 	}
-	for i := range maxListeners {
+	for i := range maxStreams {
 		want := "200"
-		if i >= clientListeners {
+		if i >= maxClientStreams {
 			want = "503"
 		}
 		if line := stream("127.0.0.1"); !strings.Contains(line, want) {
@@ -119,8 +119,8 @@ func TestStreamsAreDividedAmongClients(t *testing.T) {
 func TestAskNamesAHostThatIsLetIn(t *testing.T) {
 	opt := informed()
 	opt.Hosts = NewHosts("", "a")
-	addr := listening(t, New(opt), maxClients)
-	if err := (Listener{Addr: addr}).Ask(context.Background(), "/livez"); err != nil {
+	addr := listening(t, New(opt), maxConns)
+	if err := (Endpoint{Addr: addr}).Probe(context.Background(), "/livez"); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package httpapi shows one daemon's published View over HTTP: to load balancers and probes, to people, to Prometheus. Who may
+// Package httpapi serves one daemon's published view over HTTP to load balancers, probes, people and Prometheus. Who may
 // accepts operator requests. It fails closed: what is stale or unknown is no. Nothing that asks it can hold the election up.
 package httpapi
 
@@ -22,63 +22,64 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Options are what the handler shows.
+// Options are the sources of the data that the handler serves.
 type Options struct {
-	// View returns the daemon's view as of now.
+	// View returns the daemon's current view.
 	View func() status.Daemon
-	// Totals returns what the daemon has counted; nil for nothing.
+	// Totals returns the daemon's counters; nil for none.
 	Totals func() status.Totals
-	// Feed has what has changed; nil for none.
+	// Feed has the events for /v1/events; nil for none.
 	Feed *status.Feed
-	// Group, History and Explain answer about the whole group, within a short time of their own; nil if nobody can.
+	// Group, History and Explain return information about the whole group. They limit their own duration. Nil means that the
+	// information is not available.
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (whatif.Explanation, error)
 	// Submit submits an operator request; nil if that is not possible. Its errors are those of daemon.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
-	// Authenticator decides who may submit operator requests; nil for anyone who can open the unix socket.
+	// Authenticator determines who may submit operator requests. If it is nil, only users of the unix socket may.
 	Authenticator *Authenticator
-	// Hosts are the names that requests may be for; nil for any.
+	// Hosts are the names that requests may have in their Host header; nil for any.
 	Hosts   *Hosts
 	Version string
-	// Registry is where the metrics go, beside what is there already; nil for one of their own.
+	// Registry is where the metrics are registered; nil for a new registry.
 	Registry *prometheus.Registry
 }
 
-// maxScrapes bounds how many metrics are collected at once.
+// maxScrapes limits concurrent requests for /metrics.
 const maxScrapes = 4
 
-// reading and writing are the methods that paths take.
+// readMethods and writeMethods are the methods that a route accepts.
 var (
-	reading = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-	writing = []string{http.MethodPost, http.MethodOptions}
+	readMethods  = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	writeMethods = []string{http.MethodPost, http.MethodOptions}
 )
 
-// api answers from the view.
+// api serves the requests.
 type api struct {
-	opt         Options
-	takesBody   map[string]bool // the paths of operator requests
-	desks       *shares         // of requests other than probes
-	listeners   *shares         // of those that follow the events
-	askers      *shares         // of requests about the group
-	submissions chan struct{}   // one for each operator request that is being submitted
-	origins     *http.CrossOriginProtection
-	beat        time.Duration
+	opt          Options
+	takesBody    map[string]bool // the paths of operator requests
+	requestQuota *quota          // requests other than probes
+	streamQuota  *quota          // event streams
+	groupQuota   *quota          // requests about the group
+	submissions  chan struct{}   // one element for each operator request that is being submitted
+	origins      *http.CrossOriginProtection
+	beat         time.Duration
 }
 
 func newAPI(opt Options) *api {
-	opt.Group, opt.History, opt.Explain = known(opt.Group), known(opt.History), known(opt.Explain)
+	opt.Group, opt.History, opt.Explain = orUnavailable(opt.Group), orUnavailable(opt.History), orUnavailable(opt.Explain)
 	if opt.Authenticator == nil {
-		opt.Authenticator = NewAuthenticator(Web{}, slog.New(slog.DiscardHandler))
+		opt.Authenticator = NewAuthenticator(WebConfig{}, slog.New(slog.DiscardHandler))
 	}
 	return &api{
-		opt: opt, takesBody: make(map[string]bool), desks: newShares(maxDesks, clientDesks),
-		listeners: newShares(maxListeners, clientListeners), askers: newShares(maxAskers, clientAskers),
-		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), beat: beatEvery,
+		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
+		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
+		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), beat: heartbeatInterval,
 	}
 }
 
-// route is a path, the methods that it takes, and what serves it.
+// route is a path with the methods that it accepts and its handler.
 type route struct {
 	path    string
 	methods []string
@@ -92,16 +93,16 @@ func (a *api) routes() []route {
 	}
 	registry.MustRegister(newCollector(a.opt))
 	return append(append(a.probes(), a.requests()...),
-		route{"/v1/status", reading, a.bounded(a.status)},
-		route{"/v1/history", reading, a.bounded(a.history)},
-		route{"/v1/explain", reading, a.bounded(a.explain)},
-		route{"/v1/events", reading, a.events},
-		route{"/v1/whoami", reading, a.whoami},
-		route{"/metrics", reading, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+		route{"/v1/status", readMethods, a.limitGroupReads(a.status)},
+		route{"/v1/history", readMethods, a.limitGroupReads(a.history)},
+		route{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
+		route{"/v1/events", readMethods, a.events},
+		route{"/v1/whoami", readMethods, a.whoami},
+		route{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
 	)
 }
 
-// New returns the handler.
+// New returns the handler for all paths, including those of the web page.
 func New(opt Options) http.Handler { return newAPI(opt).handler() }
 
 func (a *api) handler() http.Handler {
@@ -112,17 +113,17 @@ func (a *api) handler() http.Handler {
 	}
 	for path, serve := range page.Handlers() {
 		if path == "/" {
-			path = "/{$}" // and nothing below it
+			path = "/{$}" // and no paths below it
 		}
-		mux.HandleFunc(path, a.method(route{path, reading, serve}))
+		mux.HandleFunc(path, a.method(route{path, readMethods, serve}))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.respond(w, http.StatusNotFound, a.refusal("there is nothing at this path"))
+		a.respond(w, http.StatusNotFound, a.refusal("no such path"))
 	})
-	return http.MaxBytesHandler(secure(a.guarded(mux)), maxBody)
+	return http.MaxBytesHandler(setSecurityHeaders(a.admit(mux)), maxBody)
 }
 
-// method lets through the methods of a route, and tells of them.
+// method returns a handler that checks the method, answers OPTIONS, and serves the route.
 func (a *api) method(to route) http.HandlerFunc {
 	allow := strings.Join(to.methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -139,9 +140,9 @@ func (a *api) method(to route) http.HandlerFunc {
 	}
 }
 
-// secure sets what keeps a browser from making more of an answer than it is. There is no CORS: another origin's page may
-// not read any of it.
-func secure(next http.Handler) http.Handler {
+// setSecurityHeaders sets headers that keep browsers from caching, framing or reinterpreting a response. It sets no CORS headers,
+// so pages of other origins cannot read responses.
+func setSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
@@ -152,18 +153,18 @@ func secure(next http.Handler) http.Handler {
 	})
 }
 
-// stamp is in every answer: who answers, where it stands, and how old that knowledge is.
+// stamp is part of every response: the daemon, its state, and the age of that information.
 type stamp struct {
 	Node  string `json:"node"`
 	Term  int64  `json:"term"`
 	State string `json:"state"`
-	// Age is that of the daemon's view.
+	// Age is the age of the daemon's view.
 	Age cluster.Duration `json:"age"`
 }
 
 func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.LatestTerm(), v.State(), v.Age} }
 
-// failure is the answer where there is nothing else to say.
+// failure is the response to a request that failed.
 type failure struct {
 	stamp
 	Error string `json:"error"`
@@ -176,8 +177,8 @@ func (a *api) respond(w http.ResponseWriter, code int, body any) {
 	w.WriteHeader(code)
 	data, err := json.Marshal(body)
 	if err != nil {
-		// Answers are plain structs of marshalable fields; only a programming error gets here.
-		panic(fmt.Sprintf("httpapi: answer %T: %v", body, err))
+		// Only a programming error gets here: responses are structs that can be marshaled.
+		panic(fmt.Sprintf("httpapi: response %T: %v", body, err))
 	}
-	w.Write(append(status.PlainJSON(data), '\n')) // a client that has gone is no concern
+	w.Write(append(status.PlainJSON(data), '\n')) // the client may be gone, so errors do not matter
 }

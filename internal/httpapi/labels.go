@@ -9,20 +9,19 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Each member names its own site, so a stranger who can register could make the metrics grow without end. maxSites bounds the
-// sites that have series of their own; maxLabel bounds a label, in bytes, and is what a configuration allows for a site.
+// Each member sets its own site, so anyone who can register members could create any number of time series. maxSites limits the
+// sites with their own series. maxLabel is the maximum length of a label in bytes, and the same as for a site in a configuration.
 const (
 	maxSites = 64
 	maxLabel = 128
 )
 
-// otherSites is the label of the sites that are counted together. A site's name has no slash.
+// otherSites is the label of the sites that are counted together. The name of a site has no slash.
 const otherSites = "/other"
 
-// label returns the text as Prometheus takes it: valid UTF-8, not longer than maxLabel, and printable, for people read the
-// metrics too.
+// label returns text as a label value: valid UTF-8, printable, and at most maxLabel bytes.
 func label(text string) string {
-	const much = 8 * maxLabel // far more than is shown; it may be a megabyte
+	const much = 8 * maxLabel // enough for any label; text may be a megabyte
 	text = status.Plain(strings.ToValidUTF8(text[:min(len(text), much)], "?"))
 	if len(text) <= maxLabel {
 		return text
@@ -35,18 +34,18 @@ func label(text string) string {
 	return text[:end] + mark
 }
 
-// site is the members of one site, or of all others.
+// site has the numbers of members at one site, or at all others.
 type site struct {
 	label string
 	status.SiteCounts
 }
 
-// sites returns the members by site, and how many sites are counted together. The own site and the leader's are never left
-// out, then those with the most members that may lead come first.
+// sites returns the members by site, and how many sites are counted together as otherSites. It lists this daemon's site and the
+// leader's first, then those with the most eligible members.
 func sites(s sight) (list []site, omitted int) {
 	counts := make(map[string]status.SiteCounts)
 	for name, n := range s.Sites {
-		l := label(name) // the same for several, perhaps
+		l := label(name) // several sites may have the same label
 		counts[l] = sum(counts[l], n)
 	}
 	for l, n := range counts {
@@ -64,7 +63,7 @@ func sites(s sight) (list []site, omitted int) {
 			omitted++
 		}
 		list = list[:maxSites]
-		if i := slices.IndexFunc(list, func(at site) bool { return at.label == otherSites }); i >= 0 { // a forged one
+		if i := slices.IndexFunc(list, func(at site) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
 			list[i].SiteCounts = sum(list[i].SiteCounts, other.SiteCounts)
 		} else {
 			list = append(list, other)

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unixPrefix begins an address that is a path.
+// unixPrefix is the prefix of addresses that are paths of unix sockets.
 const unixPrefix = "unix:"
 
-// socketMode lets the daemon's user and group in: who may connect is a matter of the file.
+// socketMode lets the daemon's user and group connect: the file mode controls the access.
 const socketMode = 0o660
 
-// listen opens host:port or unix:/path.
+// listen listens on host:port or unix:/path.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	path, isPath := strings.CutPrefix(addr, unixPrefix)
 	if !isPath {
@@ -37,19 +37,19 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenUnix makes the socket where nobody else can reach it, and shows it once it has its mode and is listened to. So
-// whoever finds a socket that refuses knows that nobody listens any more. The lock on the directory keeps two that begin
-// at once from taking each other's for a stale one.
+// listenUnix creates the socket in a private directory, and links it to path when it has its mode and accepts connections. So a
+// socket at path that refuses connections is always stale. The lock on the directory keeps two processes that start at the
+// same time from removing each other's socket.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("%w; make the directory first (RuntimeDirectory= in a unit)", err)
+		return nil, fmt.Errorf("%w; create the directory first (RuntimeDirectory= in a systemd unit)", err)
 	}
 	defer dir.Close()
-	if err := lock(ctx, dir); err != nil {
+	if err := lockDir(ctx, dir); err != nil {
 		return nil, err
 	}
-	if err := clearStale(ctx, path); err != nil {
+	if err := removeStaleSocket(ctx, path); err != nil {
 		return nil, err
 	}
 	private, err := os.MkdirTemp(dir.Name(), ".z") // mode 0700
@@ -63,8 +63,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
-	s := &socket{Listener: listener, path: path}
-	s.close = sync.OnceValue(s.remove) // the next one's file may have the number of this one's
+	s := &socketListener{Listener: listener, path: path}
+	s.close = sync.OnceValue(s.remove) // once: a later socket's file may have the same inode number
 	if err = os.Chmod(hidden, socketMode); err == nil {
 		err = os.Link(hidden, path)
 	}
@@ -78,12 +78,12 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return s, nil
 }
 
-// lockLimit is how long another that begins at the same time may take.
-const lockLimit = 5 * time.Second
+// lockTimeout limits the wait for another process that starts at the same time.
+const lockTimeout = 5 * time.Second
 
-// lock waits for the lock on a directory, which is given up with dir.
-func lock(ctx context.Context, dir *os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+// lockDir waits for the lock on a directory. Closing dir releases it.
+func lockDir(ctx context.Context, dir *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -100,8 +100,8 @@ func lock(ctx context.Context, dir *os.File) error {
 	}
 }
 
-// clearStale removes a socket that nobody listens to, and nothing else.
-func clearStale(ctx context.Context, path string) error {
+// removeStaleSocket removes path if it is a socket that no process listens on. It returns an error if path is anything else.
+func removeStaleSocket(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -109,7 +109,7 @@ func clearStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("there is something else that is no socket: remove it, or choose another path (--http)")
+		return fmt.Errorf("the file exists and is not a socket: remove it, or choose another path (--http)")
 	}
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -117,24 +117,24 @@ func clearStale(ctx context.Context, path string) error {
 	switch {
 	case err == nil:
 		conn.Close()
-		return fmt.Errorf("another process listens there: stop it, or choose another path (--http)")
+		return fmt.Errorf("another process listens on it: stop that process, or choose another path (--http)")
 	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(path)
 	}
-	return fmt.Errorf("cannot tell whether another process listens there: %w", err)
+	return fmt.Errorf("cannot determine whether another process listens on it: %w", err)
 }
 
-// socket takes its file away with it, once, unless that is another's by now.
-type socket struct {
+// socketListener removes its file when it is closed, unless another process has replaced it.
+type socketListener struct {
 	net.Listener
 	path  string
 	file  os.FileInfo
 	close func() error
 }
 
-func (s *socket) Close() error { return s.close() }
+func (s *socketListener) Close() error { return s.close() }
 
-func (s *socket) remove() error {
+func (s *socketListener) remove() error {
 	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.file) {
 		os.Remove(s.path)
 	}

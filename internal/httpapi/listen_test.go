@@ -42,7 +42,7 @@ func TestServeOnASocket(t *testing.T) {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if err := serveAt(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens there") {
+	if err := serveAt(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens on it") {
 		t.Errorf("a second one: %v", err)
 	}
 	if code, _ := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
@@ -63,13 +63,13 @@ func TestOnlySocketsAreRemoved(t *testing.T) {
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "no socket") {
+	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Errorf("a file is there: %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {
 		t.Error("the file is gone")
 	}
-	if _, err := listen(t.Context(), "unix:"+filepath.Join(dir, "no", "s")); err == nil || !strings.Contains(err.Error(), "make the directory first") {
+	if _, err := listen(t.Context(), "unix:"+filepath.Join(dir, "no", "s")); err == nil || !strings.Contains(err.Error(), "create the directory first") {
 		t.Errorf("without a directory: %v", err)
 	}
 }
@@ -90,7 +90,7 @@ func TestASuccessorsSocketStays(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
 	}
-	first.(*socket).file = second.(*socket).file // as where the kernel gives the number again
+	first.(*socketListener).file = second.(*socketListener).file // as where the kernel gives the number again
 	first.Close()
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("closed again: %v", err)

@@ -14,7 +14,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// metric is one family: what it is called and means, and how it is derived. docs/metrics.md is made from these.
+// metric is a metric family and the function that derives its values. docs/metrics.md is generated from these.
 type metric struct {
 	name   string
 	kind   string // gauge, counter or histogram
@@ -23,14 +23,14 @@ type metric struct {
 	derive func(s sight, emit emitter)
 }
 
-// sight is what the metrics are derived from when they are scraped, so that they can't disagree with the other answers.
+// sight is the data that the metrics are derived from at each scrape, so that they agree with the other responses.
 type sight struct {
 	status.Daemon
 	totals  status.Totals
 	version string
 }
 
-// emitter takes a value, with those of the labels.
+// emitter receives a value and the values of the labels.
 type emitter func(value any, labels ...string)
 
 func truth(b bool) float64 {
@@ -40,7 +40,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// oneIf is a metric that is 1 or 0, value one that is always there.
+// oneIf returns a derive function for a metric that is 1 or 0.
 func oneIf(of func(s sight) bool) func(sight, emitter) {
 	return func(s sight, emit emitter) { emit(truth(of(s))) }
 }
@@ -110,7 +110,8 @@ var metrics = []metric{
 	{"zkelectd_build_info", gauge, []string{"version", "goversion"}, "1, with the version.", func(s sight, emit emitter) { emit(1.0, s.version, runtime.Version()) }},
 }
 
-// child is what the loop has last told. Of one that is stuck that is true for as long as its lease: the guard sees to it.
+// child reports whether the child runs. If the loop is stuck, its last report is valid until the end of the lease, when the guard
+// kills the child.
 func child(s sight) bool { return s.Child && (s.CheckLoop() == nil || s.LeaseRemaining > 0) }
 
 func members(s sight, emit emitter) {
@@ -150,7 +151,7 @@ func transitions(s sight, emit emitter) {
 // collector implements prometheus.Collector.
 type collector struct {
 	opt   Options
-	descs []*prometheus.Desc // of each metric
+	descs []*prometheus.Desc // one for each of metrics
 }
 
 func newCollector(opt Options) *collector {
@@ -196,5 +197,5 @@ func (c *collector) measure(i int, v any, labels []string) prometheus.Metric {
 		}
 		return prometheus.MustNewConstMetric(c.descs[i], kind, v, labels...)
 	}
-	panic("httpapi: " + metrics[i].name + " has a value of another type")
+	panic("httpapi: " + metrics[i].name + " has a value of an unknown type")
 }

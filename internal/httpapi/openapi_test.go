@@ -97,7 +97,7 @@ func provoked(t *testing.T) map[string]*http.Response {
 	down := informed()
 	down.View = func() status.Daemon { return silent }
 	full := newAPI(informed())
-	full.askers, full.listeners = newShares(0, 0), newShares(0, 0)
+	full.groupQuota, full.streamQuota = newQuota(0, 0), newQuota(0, 0)
 	handlers := map[string]http.Handler{"leader": New(informed()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(ignorant())}
 	got := make(map[string]*http.Response)
 	for key, resp := range submitting(t) {
@@ -260,7 +260,7 @@ func TestThePagesNameWhatThereIs(t *testing.T) {
 			t.Errorf("docs/http-api.md does not name the event %s", kind)
 		}
 	}
-	for _, bound := range []int{maxClients, maxListeners, clientListeners, clientDesks, maxDesks, maxAskers, lastTerms, minToken, maxGuesses, request.MaxReason} {
+	for _, bound := range []int{maxConns, maxStreams, maxClientStreams, maxClientRequests, maxRequests, maxGroupReads, defaultTerms, minTokenLen, maxFailures, request.MaxReason} {
 		if !strings.Contains(string(data), strconv.Itoa(bound)) {
 			t.Errorf("docs/http-api.md does not name the bound of %d", bound)
 		}

@@ -7,16 +7,16 @@ import (
 	"zkelectd/internal/status"
 )
 
-// answer is what the probes say.
+// answer is the response of a probe.
 type answer struct {
 	stamp
 	Answer bool `json:"answer"`
-	// Why is the reason for a no.
+	// Why is why the answer is no; empty if it is yes.
 	Why            string           `json:"why,omitempty"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 }
 
-// questions are what can be asked with yes or no; each check returns why not.
+// questions are the probes. Each check returns nil for yes, or the reason for no.
 var questions = []struct {
 	path  string
 	check func(status.Daemon) error
@@ -28,7 +28,7 @@ var questions = []struct {
 	{"/readyz", status.Daemon.CheckReady},
 }
 
-// ProbePaths are the paths that are answered with yes or no.
+// ProbePaths returns the paths of the probes, which answer yes or no.
 func ProbePaths() []string {
 	paths := make([]string, len(questions))
 	for i, q := range questions {
@@ -40,12 +40,12 @@ func ProbePaths() []string {
 func (a *api) probes() []route {
 	routes := make([]route, len(questions))
 	for i, q := range questions {
-		routes[i] = route{q.path, reading, a.probe(q.check)}
+		routes[i] = route{q.path, readMethods, a.probe(q.check)}
 	}
 	return routes
 }
 
-// probe answers 200, or 503 with the reason.
+// probe responds with 200 for yes, or 503 and the reason for no.
 func (a *api) probe(check func(status.Daemon) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		v := a.opt.View()

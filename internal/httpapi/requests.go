@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxBody bounds the body of an operator request, in bytes.
+	// maxBody is the maximum size of the body of an operator request, in bytes.
 	maxBody = 64 << 10
-	// maxSubmissions bounds how many are submitted at once: the daemon handles one after another.
+	// maxSubmissions limits concurrent operator requests: the daemon handles one after another.
 	maxSubmissions = 4
-	// submitLimit bounds how long a client waits for the answer. It is less than the answer may take to be written.
-	submitLimit = 8 * time.Second
+	// submitTimeout limits how long an operator request may take. It is less than the server's write timeout.
+	submitTimeout = 8 * time.Second
 )
 
-// accepted is the answer to an operator request: as the command prints it with -o json.
+// accepted is the response to an operator request. The commands print the same with -o json.
 type accepted struct {
 	stamp
 	Request  int64    `json:"request"`
@@ -36,25 +36,25 @@ type accepted struct {
 func (a *api) requests() []route {
 	var all []route
 	for _, kind := range request.Kinds() {
-		all = append(all, route{"/v1/" + string(kind), writing, func(w http.ResponseWriter, r *http.Request) { a.submit(w, r, kind) }})
+		all = append(all, route{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request) { a.submit(w, r, kind) }})
 	}
 	return all
 }
 
-// submit submits an operator request, if the client may.
+// submit handles an operator request: it authenticates the client, decodes the body and submits the request.
 func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	if err := a.origins.Check(r); err != nil {
-		hurry(w, r)
-		a.respond(w, http.StatusForbidden, a.refusal("another origin's page asks for this: "+err.Error()))
+		closeAfterResponse(w, r)
+		a.respond(w, http.StatusForbidden, a.refusal("the request comes from a page of another origin: "+err.Error()))
 		return
 	}
 	by := a.opt.Authenticator.authenticate(r)
-	if by.code != 0 {
-		a.turnAway(w, r, by)
+	if by.refusalCode != 0 {
+		a.refusePrincipal(w, r, by)
 		return
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		hurry(w, r)
+		closeAfterResponse(w, r)
 		a.respond(w, http.StatusUnsupportedMediaType, a.refusal("the body must have Content-Type: application/json"))
 		return
 	}
@@ -65,7 +65,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) 
 		a.respond(w, http.StatusRequestEntityTooLarge, a.refusal(fmt.Sprintf("the body has more than %d bytes", maxBody)))
 		return
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive"))
+		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive completely"))
 		return
 	}
 	req, err := decodeRequest(kind, body)
@@ -74,23 +74,24 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) 
 		return
 	}
 	req.Options.By = by.name
-	a.give(w, r, req)
+	a.submitDecoded(w, r, req)
 }
 
-// turnAway refuses who may not.
-func (a *api) turnAway(w http.ResponseWriter, r *http.Request, by principal) {
-	hurry(w, r)
-	switch by.code {
+// refusePrincipal responds to a principal that may not submit operator requests.
+func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, by principal) {
+	closeAfterResponse(w, r)
+	switch by.refusalCode {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="zkelectd"`)
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "5")
 	}
-	a.respond(w, by.code, a.refusal(by.why))
+	a.respond(w, by.refusalCode, a.refusal(by.refusalReason))
 }
 
-// give has the daemon submit the request. It fails closed: a daemon whose view of the group is stale asks for nothing.
-func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) {
+// submitDecoded submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
+// nothing.
+func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.Request) {
 	if !a.turns(w) {
 		return
 	}
@@ -103,10 +104,10 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) 
 		defer func() { <-a.submissions }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many operator requests at once"))
+		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many concurrent operator requests"))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), submitLimit)
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
 	plan, err := a.opt.Submit(ctx, req)
 	var refused *request.RefusedError
@@ -116,13 +117,14 @@ func (a *api) give(w http.ResponseWriter, r *http.Request, req request.Request) 
 	case errors.As(err, &refused):
 		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):
-		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is not known whether the request was accepted, see /v1/status: "+err.Error()))
+		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
 	default:
 		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
 	}
 }
 
-// decodeRequest reads the fields that a kind has, and no others: what is misspelt must not be left out in silence.
+// decodeRequest decodes the body of an operator request. It rejects fields that kind does not have, so that a misspelled field is
+// not silently ignored.
 func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	r := request.Request{Kind: kind}
 	var lasts cluster.Duration
@@ -144,22 +146,22 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 		case name != fieldReason && !kind.Takes(name):
 			return r, fmt.Errorf("%s has no field %q", kind, name)
 		case seen[name]:
-			return r, fmt.Errorf("%s: is given twice", name)
+			return r, fmt.Errorf("%s: appears twice", name)
 		}
 		seen[name] = true
 		if err := d.Decode(fields[name]); err != nil {
-			return r, fmt.Errorf("%s: %s", name, wants(fields[name]))
+			return r, fmt.Errorf("%s: %s", name, fieldHint(fields[name]))
 		}
 	}
 	if _, err := d.Token(); err != nil {
 		return r, errors.New("the body is not JSON")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return r, errors.New("something follows the JSON object")
+		return r, errors.New("there is more text after the JSON object")
 	}
 	r.Options.For = time.Duration(lasts)
 	if seen[request.FieldFor] && lasts <= 0 {
-		return r, errors.New("for: must be more than 0s; leave it out for a request without end")
+		return r, errors.New("for: must be more than 0s; omit it for a request without an end")
 	}
 	if kind == request.KindStepDown && !seen[request.FieldFor] {
 		r.Options.For = request.StepDownFor
@@ -167,11 +169,11 @@ func decodeRequest(kind request.Kind, body []byte) (request.Request, error) {
 	return r, r.Check()
 }
 
-// fieldReason is of every kind.
+// fieldReason is a field that every kind has.
 const fieldReason = "reason"
 
-// wants says what a field must be.
-func wants(field any) string {
+// fieldHint returns which values a field accepts.
+func fieldHint(field any) string {
 	switch field.(type) {
 	case *bool:
 		return "must be true or false"
@@ -181,18 +183,18 @@ func wants(field any) string {
 	return "must be a string"
 }
 
-// identity is the answer of whoami.
+// identity is the response of /v1/whoami.
 type identity struct {
 	stamp
 	Name string `json:"name"`
 	How  string `json:"how"`
-	// CanOperate reports whether the client may submit operator requests, Why why not.
+	// CanOperate reports whether the client may submit operator requests; if not, Why is the reason.
 	CanOperate bool   `json:"can_operate"`
 	Why        string `json:"why,omitempty"`
 }
 
-// whoami is never an error: nobody in particular may ask as well.
+// whoami returns who the client is. It always succeeds, also for anonymous clients.
 func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
 	by := a.opt.Authenticator.authenticate(r)
-	a.respond(w, http.StatusOK, identity{stampOf(a.opt.View()), by.name, by.how, by.code == 0, by.why})
+	a.respond(w, http.StatusOK, identity{stampOf(a.opt.View()), by.name, by.method, by.refusalCode == 0, by.refusalReason})
 }

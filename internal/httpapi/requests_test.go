@@ -17,17 +17,17 @@ import (
 
 const annsToken = "0123456789abcdef"
 
-// authenticatorOf lets in who has a line in the file.
+// authenticatorOf returns an authenticator with the tokens in lines.
 func authenticatorOf(t testing.TB, lines ...string) *Authenticator {
 	t.Helper()
 	var tokens Tokens
 	for _, line := range lines {
-		if why := tokens.add(line); why != "" {
-			t.Fatal(why)
+		if err := tokens.add(line); err != nil {
+			t.Fatal(err)
 		}
 	}
-	g := NewAuthenticator(Web{}, slog.New(slog.DiscardHandler))
-	g.Use(tokens)
+	g := NewAuthenticator(WebConfig{}, slog.New(slog.DiscardHandler))
+	g.SetTokens(tokens)
 	return g
 }
 
@@ -87,7 +87,7 @@ func submitting(t *testing.T) map[string]*http.Response {
 		"nothing": New(commanded(t, nil)),
 		"locked":  New(locked),
 	}
-	for range maxGuesses {
+	for range maxFailures {
 		command(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
 	}
 	for _, kind := range request.Kinds() {
@@ -163,13 +163,13 @@ func TestBodiesOfRequests(t *testing.T) {
 		`{"node"}`:                         "node: must be a string",
 		`{"node":"b"`:                      "the body is not JSON",
 		`{"node":"b",}`:                    "the body is not JSON",
-		`{"node":"b"}{}`:                   "something follows",
-		`{"node":"b"} x`:                   "something follows",
+		`{"node":"b"}{}`:                   "more text after the JSON object",
+		`{"node":"b"} x`:                   "more text after the JSON object",
 		`{"node":5}`:                       "node: must be a string",
 		`{"node":"b","Site":"x"}`:          `move has no field "Site"`,
 		`{"node":"b","hard":true}`:         `move has no field "hard"`,
 		`{"node":"b","dry_run":true}`:      `move has no field "dry_run"`,
-		`{"node":"b","node":"c"}`:          "node: is given twice",
+		`{"node":"b","node":"c"}`:          "node: appears twice",
 		`{"node":"b","site":"dc1"}`:        "name a node or a site, one of them",
 		`{}`:                               "name a node or a site, one of them",
 		`{"node":""}`:                      "name a node or a site, one of them",

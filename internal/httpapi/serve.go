@@ -13,51 +13,52 @@ import (
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 )
 
-// Listener is where to listen, and how.
-type Listener struct {
+// Endpoint is the address at which a daemon serves HTTP, and its web configuration.
+type Endpoint struct {
 	// Addr is host:port or unix:/path.
 	Addr string
-	Web  Web
+	Web  WebConfig
 	Log  *slog.Logger
 }
 
-// Serve listens until ctx is over, and returns when all that it has begun has ended.
-func (l Listener) Serve(ctx context.Context, handler http.Handler) error {
-	listener, err := listen(ctx, l.Addr)
+// Serve listens and serves requests until ctx is done. It returns when all connections and goroutines have ended.
+func (e Endpoint) Serve(ctx context.Context, handler http.Handler) error {
+	listener, err := listen(ctx, e.Addr)
 	if err != nil {
 		return err
 	}
-	return l.serve(ctx, listener, handler, maxClients)
+	return e.serve(ctx, listener, handler, maxConns)
 }
 
-// maxClients bounds the connections: each costs a descriptor, and the daemon must never lack one for ZooKeeper or its child.
-const maxClients = 256
+// maxConns limits the number of connections: each needs a file descriptor, and the daemon must always have enough of them for
+// ZooKeeper and its child.
+const maxConns = 256
 
-func (l Listener) serve(ctx context.Context, listener net.Listener, handler http.Handler, clients int) error {
+func (e Endpoint) serve(ctx context.Context, listener net.Listener, handler http.Handler, maxConns int) error {
 	defer listener.Close()
-	if l.Log == nil {
-		l.Log = slog.New(slog.DiscardHandler)
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
 	}
 	base, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		BaseContext: baseOf(base), ConnContext: withConn, ErrorLog: log.New(complaints{l.Log}, "", 0),
+		BaseContext: baseContext(base), ConnContext: withConn, ErrorLog: log.New(errorLogWriter{e.Log}, "", 0),
 	}
-	places := &places{Listener: listener, limit: clients}
-	server.ConnState = places.changed
+	places := &connLimiter{Listener: listener, limit: maxConns}
+	server.ConnState = places.connState
 	served := make(chan error, 1)
 	go func() {
-		if l.Web.path == "" {
-			l.Log.Info("Listening on", "address", address(listener)) // as the toolkit says
+		if e.Web.path == "" {
+			e.Log.Info("Listening on", "address", displayAddress(listener)) // the same message as the toolkit's
 			served <- server.Serve(places)
 			return
 		}
-		passwords := newPasswords()
-		server.Handler = passwords.behind(handler)
-		guarded := &beginning{Listener: places, begin: func() { server.Handler = passwords.before(server.Handler) }}
-		served <- toolkit.Serve(guarded, server, &toolkit.FlagConfig{WebConfigFile: &l.Web.path}, l.Log)
+		passwords := newPasswordLimiter()
+		server.Handler = passwords.noteVerified(handler)
+		guarded := &hookedListener{Listener: places, onFirstAccept: func() { server.Handler = passwords.limitChecks(server.Handler) }}
+		served <- toolkit.Serve(guarded, server, &toolkit.FlagConfig{WebConfigFile: &e.Web.path}, e.Log)
 	}()
 	select {
 	case err := <-served:
@@ -65,7 +66,7 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 		return err
 	case <-ctx.Done():
 	}
-	// Whoever waits for an event is let go by the base context; the others have an answer coming, or not for long.
+	// The base context ends the event streams. The other requests end soon.
 	limited, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer stop()
 	if server.Shutdown(limited) != nil {
@@ -77,23 +78,24 @@ func (l Listener) serve(ctx context.Context, listener net.Listener, handler http
 	return nil
 }
 
-// baseOf has every request end with ctx.
-func baseOf(ctx context.Context) func(net.Listener) context.Context {
+// baseContext is an http.Server.BaseContext hook that makes ctx the parent of all request contexts.
+func baseContext(ctx context.Context) func(net.Listener) context.Context {
 	return func(net.Listener) context.Context { return ctx }
 }
 
-// address is where it can be reached: a socket was made under another name.
-func address(l net.Listener) string {
-	if s, ok := l.(*socket); ok {
+// displayAddress returns the address at which clients reach l. A unix socket was created under another name.
+func displayAddress(l net.Listener) string {
+	if s, ok := l.(*socketListener); ok {
 		return unixPrefix + s.path
 	}
 	return l.Addr().String()
 }
 
-// complaints are the server's own messages. Most tell what strangers do, who may do that without end; a panic is ours.
-type complaints struct{ log *slog.Logger }
+// errorLogWriter logs the messages of http.Server. Most of them are caused by clients, who could fill the log with them, so they
+// are logged at debug level. A panic is a bug in this program.
+type errorLogWriter struct{ log *slog.Logger }
 
-func (c complaints) Write(line []byte) (int, error) {
+func (c errorLogWriter) Write(line []byte) (int, error) {
 	text, level := strings.TrimSpace(string(line)), slog.LevelDebug
 	switch {
 	case strings.Contains(text, "panic"):

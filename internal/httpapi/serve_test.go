@@ -12,12 +12,12 @@ import (
 	"zkelectd/internal/status"
 )
 
-func client() *http.Client {
+func newHTTPClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 }
 
 func serveAt(ctx context.Context, addr string, handler http.Handler) error {
-	return Listener{Addr: addr}.Serve(ctx, handler)
+	return Endpoint{Addr: addr}.Serve(ctx, handler)
 }
 
 // fetch asks until there is an answer: the listener may not be there yet.
@@ -41,10 +41,10 @@ func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 // listening serves handler on a port of its own until the test ends.
 func listening(t *testing.T, handler http.Handler, clients int) string {
 	t.Helper()
-	return listeningWith(t, Listener{}, handler, clients)
+	return listeningWith(t, Endpoint{}, handler, clients)
 }
 
-func listeningWith(t *testing.T, how Listener, handler http.Handler, clients int) string {
+func listeningWith(t *testing.T, how Endpoint, handler http.Handler, clients int) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func listeningWith(t *testing.T, how Listener, handler http.Handler, clients int
 }
 
 // serving serves until the test ends.
-func serving(t *testing.T, how Listener, l net.Listener, handler http.Handler, clients int) {
+func serving(t *testing.T, how Endpoint, l net.Listener, handler http.Handler, clients int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -81,7 +81,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- serveAt(ctx, addr, of(status.Daemon{})) }()
-	if code, body := fetch(t, client(), "http://"+addr+"/v1/status"); code != 200 {
+	if code, body := fetch(t, newHTTPClient(), "http://"+addr+"/v1/status"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 	cancel()
@@ -100,7 +100,7 @@ func TestServeEndsWithItsRequests(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Listener{}.serve(ctx, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		done <- Endpoint{}.serve(ctx, l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			close(entered)
 			<-r.Context().Done()
 			close(left)
@@ -109,7 +109,7 @@ func TestServeEndsWithItsRequests(t *testing.T) {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		if resp, err := client().Get("http://" + l.Addr().String()); err == nil {
+		if resp, err := newHTTPClient().Get("http://" + l.Addr().String()); err == nil {
 			resp.Body.Close()
 		}
 	}()
@@ -129,7 +129,7 @@ func TestAHugeRequestIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("X-Long", strings.Repeat("x", 64<<10))
-	resp, err := client().Do(req)
+	resp, err := newHTTPClient().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

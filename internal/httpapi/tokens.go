@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"zkelectd/internal/secretfile"
 )
 
-// Tokens are who may submit requests with which secret. The secrets themselves are not kept.
+// Tokens are the tokens that authorize operator requests, with the name of each owner. Only hashes of the secrets are stored.
 type Tokens struct{ all []token }
 
 type token struct {
@@ -19,16 +20,17 @@ type token struct {
 	hash [sha256.Size]byte
 }
 
-// minToken is how long a token must be at least: nobody guesses 16 random characters.
-const minToken = 16
+// minTokenLen is the minimum length of a token in characters: 16 random characters cannot be guessed.
+const minTokenLen = 16
 
 var (
 	tokenName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
-	tokenSyntax = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // of RFC 6750, what can be sent
+	tokenSyntax = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // b64token of RFC 6750
 )
 
-// ReadTokens reads lines name:token; empty ones, and those beginning with #, are passed over. systemd tells that the file is a
-// credential of the unit. An error names the line, and says nothing of what stands there: it may be the secret.
+// ReadTokens reads name:token lines. Empty lines, and those that begin with #, are ignored. systemd reports whether the file is a
+// credential of the systemd unit. An error names the line but does not quote it, since it may be the secret. If path is
+// empty, there are no tokens.
 func ReadTokens(path string, systemd bool) (Tokens, error) {
 	const key = "http.token_file"
 	if path == "" {
@@ -48,47 +50,47 @@ func ReadTokens(path string, systemd bool) (Tokens, error) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		if why := t.add(line); why != "" {
-			return Tokens{}, fmt.Errorf("%s: %s:%d: %s", key, path, number, why)
+		if err := t.add(line); err != nil {
+			return Tokens{}, fmt.Errorf("%s: %s:%d: %w", key, path, number, err)
 		}
 	}
 	if len(t.all) == 0 {
-		return Tokens{}, fmt.Errorf("%s: %s holds no line name:token", key, path)
+		return Tokens{}, fmt.Errorf("%s: %s has no name:token line", key, path)
 	}
 	return t, nil
 }
 
-// Equal reports whether both hold the same names and tokens, in the same order.
+// Equal reports whether both have the same names and tokens in the same order.
 func (t Tokens) Equal(other Tokens) bool { return slices.Equal(t.all, other.all) }
 
-// add takes a line, or says what is wrong with it.
-func (t *Tokens) add(line string) string {
+// add adds the token in a line. The error does not quote the line.
+func (t *Tokens) add(line string) error {
 	name, secret, ok := strings.Cut(line, ":")
 	switch {
 	case !ok:
-		return "is not name:token"
+		return errors.New("is not name:token")
 	case !tokenName.MatchString(name):
-		return "the name before the colon may have letters, digits and ._@- only, 64 at most"
-	case len(secret) < minToken:
-		return fmt.Sprintf("the token has fewer than %d characters; 'openssl rand -hex 16' makes one", minToken)
+		return errors.New("the name before the colon may have only letters, digits and ._@-, at most 64 characters")
+	case len(secret) < minTokenLen:
+		return fmt.Errorf("the token has fewer than %d characters; create one with 'openssl rand -hex 16'", minTokenLen)
 	case !tokenSyntax.MatchString(secret):
-		return "the token may have letters, digits and ._~+/- only, and = at the end"
+		return errors.New("the token may have only letters, digits and ._~+/-, and = at the end")
 	}
 	hash := sha256.Sum256([]byte(secret))
 	for _, other := range t.all {
 		if other.name == name {
-			return "this name is given twice"
+			return errors.New("this name appears twice")
 		}
 		if other.hash == hash {
-			return "this token is another's already"
+			return errors.New("this token already belongs to another name")
 		}
 	}
 	t.all = append(t.all, token{name, hash})
-	return ""
+	return nil
 }
 
-// owner is whose token it is, "" if nobody's. It takes as long whoever's it is.
-func (t Tokens) owner(secret string) string {
+// nameOf returns the name of a token's owner, or "" if the token is not known. It runs in constant time.
+func (t Tokens) nameOf(secret string) string {
 	hash := sha256.Sum256([]byte(secret))
 	name := ""
 	for _, known := range t.all {

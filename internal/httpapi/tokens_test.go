@@ -23,11 +23,11 @@ func TestTokenFiles(t *testing.T) {
 	const secret = "s3cret-s3cret-s3cret"
 	good := tokenFile(t, "# who\n\n ann:"+secret+" \r\nbob@dc1:"+annsToken+"==\n", 0o400)
 	tokens, err := ReadTokens(good, false)
-	if err != nil || tokens.owner(secret) != "ann" || tokens.owner(annsToken+"==") != "bob@dc1" {
+	if err != nil || tokens.nameOf(secret) != "ann" || tokens.nameOf(annsToken+"==") != "bob@dc1" {
 		t.Errorf("%v, %d tokens", err, len(tokens.all))
 	}
 	for _, wrong := range []string{"", secret + "x", secret[1:], "ann", "ann:" + secret, strings.ToUpper(secret)} {
-		if owner := tokens.owner(wrong); owner != "" {
+		if owner := tokens.nameOf(wrong); owner != "" {
 			t.Errorf("%q is taken for the token of %s", wrong, owner)
 		}
 	}
@@ -38,15 +38,15 @@ func TestTokenFiles(t *testing.T) {
 	}{
 		"others may read it":     {"ann:" + secret, 0o644, "has mode 0644, so that others may get at the secret: chmod 0600 it"},
 		"its group may read it":  {"ann:" + secret, 0o640, "has mode 0640"},
-		"empty":                  {"", 0o600, "holds no line name:token"},
-		"comments":               {"# ann:" + secret, 0o600, "holds no line name:token"},
+		"empty":                  {"", 0o600, "has no name:token line"},
+		"comments":               {"# ann:" + secret, 0o600, "has no name:token line"},
 		"a token alone":          {"# who\n" + secret, 0o600, ":2: is not name:token"},
 		"turned round":           {secret + "!!:ann", 0o600, ":1: the name before the colon may have"},
-		"a short token":          {"ann:" + secret[:15], 0o600, ":1: the token has fewer than 16 characters; 'openssl rand -hex 16' makes one"},
-		"a token with blanks":    {"ann:" + secret + " x", 0o600, ":1: the token may have letters"},
-		"a token with umlauts":   {"ann:" + secret + "ä", 0o600, ":1: the token may have letters"},
-		"a name given twice":     {"ann:" + secret + "\nann:" + annsToken, 0o600, ":2: this name is given twice"},
-		"a token given twice":    {"ann:" + secret + "\nbob:" + secret, 0o600, ":2: this token is another's already"},
+		"a short token":          {"ann:" + secret[:15], 0o600, ":1: the token has fewer than 16 characters; create one with 'openssl rand -hex 16'"},
+		"a token with blanks":    {"ann:" + secret + " x", 0o600, ":1: the token may have only letters"},
+		"a token with umlauts":   {"ann:" + secret + "ä", 0o600, ":1: the token may have only letters"},
+		"a name given twice":     {"ann:" + secret + "\nann:" + annsToken, 0o600, ":2: this name appears twice"},
+		"a token given twice":    {"ann:" + secret + "\nbob:" + secret, 0o600, ":2: this token already belongs to another name"},
 		"larger than it can be":  {strings.Repeat("#", 1<<20+1), 0o600, "is larger than"},
 		"a name that is no name": {"an n:" + secret, 0o600, ":1: the name before the colon may have"},
 	} {

@@ -67,13 +67,13 @@ func slowStatus(entered chan<- struct{}, free <-chan struct{}) *api {
 
 // Requests that take long keep no probe out, however many a client sends.
 func TestProbesGetInWhileAllDesksAreTaken(t *testing.T) {
-	entered, free := make(chan struct{}, maxDesks), make(chan struct{})
+	entered, free := make(chan struct{}, maxRequests), make(chan struct{})
 	a := slowStatus(entered, free)
-	a.askers = newShares(maxDesks, maxDesks)
-	const places = clientDesks + 4
+	a.groupQuota = newQuota(maxRequests, maxRequests)
+	const places = maxClientRequests + 4
 	addr := listening(t, a.handler(), places)
 	var answered []net.Conn
-	for range clientDesks {
+	for range maxClientRequests {
 		answered = append(answered, dialed(t, addr))
 		io.WriteString(answered[len(answered)-1], "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-entered
@@ -95,9 +95,9 @@ func TestProbesGetInWhileAllDesksAreTaken(t *testing.T) {
 		}
 	}
 	eventually(t, "all desks are given back", func() bool {
-		a.desks.mu.Lock()
-		defer a.desks.mu.Unlock()
-		return a.desks.used == 0 && len(a.desks.by) == 0
+		a.requestQuota.mu.Lock()
+		defer a.requestQuota.mu.Unlock()
+		return a.requestQuota.used == 0 && len(a.requestQuota.usedBy) == 0
 	})
 }
 
@@ -113,7 +113,7 @@ func TestWhoAsksNothingGivesWay(t *testing.T) {
 			t.Fatalf("one that asks: %q %v", line, err)
 		}
 	}
-	if code, _ := fetch(t, client(), "http://"+addr+"/leader"); code != 200 {
+	if code, _ := fetch(t, newHTTPClient(), "http://"+addr+"/leader"); code != 200 {
 		t.Errorf("/leader: %d", code)
 	}
 }
@@ -178,7 +178,7 @@ func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
 		resp.Body.Close()
 	}
 	// One that does send it gets the reason.
-	resp, err := client().Do(must(http.NewRequest("GET", "http://"+addr+"/livez", strings.NewReader("{}"))))
+	resp, err := newHTTPClient().Do(must(http.NewRequest("GET", "http://"+addr+"/livez", strings.NewReader("{}"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,32 +202,32 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := &places{Listener: l, limit: 2}
-	accept := func(from string) *counted {
+	p := &connLimiter{Listener: l, limit: 2}
+	accept := func(from string) *limitedConn {
 		t.Helper()
 		dialedFrom(t, from, l.Addr().String())
 		c, err := p.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c.(*counted)
+		return c.(*limitedConn)
 	}
 	first, second := accept("127.0.0.1"), accept("127.0.0.1")
-	p.changed(first, http.StateIdle)
+	p.connState(first, http.StateIdle)
 	third := accept("127.0.0.1")
-	if len(p.open) != 2 || p.open[0] != first || p.open[1] != third {
-		t.Fatalf("%d places are taken, and the second, idle for the longest, has one of them", len(p.open))
+	if len(p.conns) != 2 || p.conns[0] != first || p.conns[1] != third {
+		t.Fatalf("%d places are taken, and the second, idle for the longest, has one of them", len(p.conns))
 	}
 	second.Close()
-	p.changed(second, http.StateIdle) // late news
+	p.connState(second, http.StateIdle) // late news
 	first.Close()
 	first.Close()
-	if len(p.open) != 1 {
-		t.Errorf("%d places are taken", len(p.open))
+	if len(p.conns) != 1 {
+		t.Errorf("%d places are taken", len(p.conns))
 	}
-	third.seat(1)
-	accept("127.0.0.2").seat(1)
-	if loser, ok := p.enter(&counted{pool: p, source: source{address: "127.0.0.3"}}); ok || loser != nil {
+	third.addActiveRequests(1)
+	accept("127.0.0.2").addActiveRequests(1)
+	if loser, ok := p.add(&limitedConn{limiter: p, client: client{address: "127.0.0.3"}}); ok || loser != nil {
 		t.Error("a connection with a desk gives way")
 	}
 }
@@ -244,22 +244,22 @@ func TestWhoGivesWay(t *testing.T) {
 		{"192.0.2.1 2001:db8::1", "2001:db8::2", "2001:db8::1"},
 		{"192.0.2.1 192.0.2.1 192.0.2.1 2001:db8::1 2001:db8::2", "2001:db8::3", "192.0.2.1"},
 	} {
-		p := &places{}
+		p := &connLimiter{}
 		for address := range strings.FieldsSeq(c.open) {
-			p.open = append(p.open, &counted{source: sourceAt(net.JoinHostPort(address, "1"))})
+			p.conns = append(p.conns, &limitedConn{client: clientAt(net.JoinHostPort(address, "1"))})
 		}
-		got := p.choose(sourceAt(net.JoinHostPort(c.newcomer, "1")))
-		if address := cmp.Or(got, &counted{}).source.address; address != c.loser {
+		got := p.chooseEviction(clientAt(net.JoinHostPort(c.newcomer, "1")))
+		if address := cmp.Or(got, &limitedConn{}).client.address; address != c.loser {
 			t.Errorf("%s for %s, want %s (%s)", address, c.newcomer, c.loser, c.open)
 		}
 	}
 }
 
 func TestShares(t *testing.T) {
-	s := newShares(10, 2)
+	s := newQuota(10, 2)
 	take := func(address string, want bool) {
 		t.Helper()
-		if got := s.take(sourceAt(net.JoinHostPort(address, "1"))); got != want {
+		if got := s.acquire(clientAt(net.JoinHostPort(address, "1"))); got != want {
 			t.Errorf("%s gets one: %v", address, got)
 		}
 	}
@@ -270,7 +270,7 @@ func TestShares(t *testing.T) {
 	}
 	take("2001:db8::3", false) // the network has all of its share
 	take("2001:db8:0:1::3", true)
-	s.give(sourceAt("[2001:db8::1]:1"))
+	s.release(clientAt("[2001:db8::1]:1"))
 	take("2001:db8::3", true)
 	for i := range 3 {
 		take(fmt.Sprint("192.0.3.", i), true)
@@ -282,15 +282,15 @@ func TestShares(t *testing.T) {
 func TestConnectionsAreKnownUnderTLS(t *testing.T) {
 	e := newEstate(t)
 	for _, http2 := range []bool{false, true} {
-		web, err := ReadWeb(e.write(fmt.Sprintf("http_server_config: {http2: %v}\n", http2)))
+		web, err := ReadWebConfig(e.write(fmt.Sprintf("http_server_config: {http2: %v}\n", http2)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := listeningWith(t, Listener{Web: web}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if c := connOf(r); c == nil || c.source.address != "127.0.0.1" || (r.ProtoMajor == 2) != http2 {
+		addr := listeningWith(t, Endpoint{Web: web}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c := connOf(r); c == nil || c.client.address != "127.0.0.1" || (r.ProtoMajor == 2) != http2 {
 				t.Errorf("%s: %+v", r.Proto, c)
 			}
 		}), 8)
-		fetch(t, e.client(), "https://"+addr)
+		fetch(t, e.httpClient(), "https://"+addr)
 	}
 }

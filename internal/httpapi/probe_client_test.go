@@ -17,7 +17,7 @@ func asked(t *testing.T, addr, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := (Listener{Addr: addr}).Ask(ctx, path); err != nil {
+	if err := (Endpoint{Addr: addr}).Probe(ctx, path); err != nil {
 		return err.Error()
 	}
 	return "yes"
@@ -25,7 +25,7 @@ func asked(t *testing.T, addr, path string) string {
 
 func TestAskGetsTheAnswerOfTheProbe(t *testing.T) {
 	for _, view := range []status.Daemon{leader(), standby(), stuck()} {
-		addr := listening(t, of(view), maxClients)
+		addr := listening(t, of(view), maxConns)
 		for _, q := range questions {
 			want := "yes"
 			if err := q.check(view); err != nil {
@@ -39,7 +39,7 @@ func TestAskGetsTheAnswerOfTheProbe(t *testing.T) {
 }
 
 func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
-	_, port, _ := strings.Cut(listening(t, of(standby()), maxClients), ":")
+	_, port, _ := strings.Cut(listening(t, of(standby()), maxConns), ":")
 	for _, addr := range []string{":" + port, "0.0.0.0:" + port, "localhost:" + port} {
 		if got := asked(t, addr, "/livez"); got != "yes" {
 			t.Errorf("%s: %s", addr, got)
@@ -53,13 +53,13 @@ func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Listener{}.serve(ctx, l, of(standby()), maxClients) }()
+	go func() { done <- Endpoint{}.serve(ctx, l, of(standby()), maxConns) }()
 	if got := asked(t, socket, "/livez"); got != "yes" {
 		t.Errorf("%s: %s", socket, got)
 	}
 	cancel()
 	<-done
-	if got := asked(t, socket, "/livez"); !strings.Contains(got, "nobody answers on http.listen "+socket) {
+	if got := asked(t, socket, "/livez"); !strings.Contains(got, "no answer on http.listen "+socket) {
 		t.Errorf("without a daemon: %s", got)
 	}
 }
@@ -67,14 +67,14 @@ func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
 // Whatever is not clearly a yes is a no.
 func TestAskFailsClosed(t *testing.T) {
 	for body, why := range map[string]string{
-		"ok":                                "no zkelectd",
-		"{}":                                "no zkelectd",
-		`{"answer":true}`:                   "no zkelectd",
+		"ok":                                "not zkelectd",
+		"{}":                                "not zkelectd",
+		`{"answer":true}`:                   "not zkelectd",
 		`{"state":"leading"}`:               "200 OK",
-		`{"state":"stuck","why":"is stuck"`: "no zkelectd",
+		`{"state":"stuck","why":"is stuck"`: "not zkelectd",
 	} {
 		other := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
-		if got := asked(t, listening(t, other, maxClients), "/leader"); !strings.Contains(got, why) {
+		if got := asked(t, listening(t, other, maxConns), "/leader"); !strings.Contains(got, why) {
 			t.Errorf("%s: %q, want %q in it", body, got, why)
 		}
 	}
@@ -82,10 +82,10 @@ func TestAskFailsClosed(t *testing.T) {
 		t.Error(got)
 	}
 
-	silent := listening(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), maxClients)
+	silent := listening(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), maxConns)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := (Listener{Addr: silent}).Ask(ctx, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+	if err := (Endpoint{Addr: silent}).Probe(ctx, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
 		t.Errorf("a daemon that does not answer: %v", err)
 	}
 }
@@ -93,20 +93,20 @@ func TestAskFailsClosed(t *testing.T) {
 // Under TLS the daemon is known by its certificate; where more is wanted than a probe has, it says what.
 func TestAskUnderTLS(t *testing.T) {
 	e := newEstate(t)
-	ask := func(addr string, web Web) string {
+	ask := func(addr string, web WebConfig) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		return fmt.Sprint(Listener{Addr: addr, Web: web}.Ask(ctx, "/livez"))
+		return fmt.Sprint(Endpoint{Addr: addr, Web: web}.Probe(ctx, "/livez"))
 	}
-	web := Web{e.write(operatorsGive)}
-	addr := e.serve(operatorsGive, maxClients)
+	web := WebConfig{e.write(operatorsGive)}
+	addr := e.serve(operatorsGive, maxConns)
 	if got := ask(addr, web); got != "<nil>" {
 		t.Error(got)
 	}
 	strict := strings.Replace(operatorsGive, "VerifyClientCertIfGiven", "RequireAndVerifyClientCert", 1)
 	for more, want := range map[string]string{
 		strict: "certificate required",
-		"basic_auth_users: {prom: $2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES}\n": "wants a password",
+		"basic_auth_users: {prom: $2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES}\n": "requires a password",
 	} {
 		e.write(more)
 		if got := ask(addr, web); !strings.Contains(got, want) {
@@ -114,7 +114,7 @@ func TestAskUnderTLS(t *testing.T) {
 		}
 	}
 	other := newEstate(t)
-	if got := ask(addr, Web{other.write("")}); !strings.Contains(got, "what answers has not the certificate of") {
+	if got := ask(addr, WebConfig{other.write("")}); !strings.Contains(got, "the server's certificate is not the one in") {
 		t.Error(got)
 	}
 }

@@ -108,15 +108,15 @@ const operatorsGive = "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_
 // serve serves the API with a web configuration.
 func (e *estate) serve(more string, clients int) (addr string) {
 	e.t.Helper()
-	web, err := ReadWeb(e.write(more))
+	web, err := ReadWebConfig(e.write(more))
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	opt := commanded(e.t, accept)
 	opt.Authenticator = NewAuthenticator(web, slog.New(slog.DiscardHandler))
-	opt.Authenticator.Use(gateTokens(e.t, "ann:"+annsToken))
+	opt.Authenticator.SetTokens(gateTokens(e.t, "ann:"+annsToken))
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return listeningWith(e.t, Listener{Web: web, Log: log}, New(opt), clients)
+	return listeningWith(e.t, Endpoint{Web: web, Log: log}, New(opt), clients)
 }
 
 func gateTokens(t *testing.T, lines ...string) Tokens {
@@ -124,7 +124,7 @@ func gateTokens(t *testing.T, lines ...string) Tokens {
 }
 
 // client shows a certificate, or none.
-func (e *estate) client(certs ...zkserver.Certificate) *http.Client {
+func (e *estate) httpClient(certs ...zkserver.Certificate) *http.Client {
 	e.t.Helper()
 	conf := &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"}
 	for _, c := range certs {
@@ -144,7 +144,7 @@ func (e *estate) client(certs ...zkserver.Certificate) *http.Client {
 func (e *estate) handshake(addr string, cert zkserver.Certificate) string {
 	e.t.Helper()
 	raw := dialed(e.t, addr)
-	conn := tls.Client(raw, e.client(cert).Transport.(*http.Transport).TLSClientConfig.Clone())
+	conn := tls.Client(raw, e.httpClient(cert).Transport.(*http.Transport).TLSClientConfig.Clone())
 	if n, err := conn.Read(make([]byte, 1)); err == nil { // the server's verdict comes after the handshake
 		return fmt.Sprintf("%d bytes were read", n)
 	}
@@ -177,10 +177,10 @@ func TestClientCertificatesMaySubmitRequests(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"an operator":                    {e.client(ann), "", 200, `"by":"ann@dc1"`},
-		"nobody":                         {e.client(), "", 401, "operator requests need a token"},
-		"a token under TLS":              {e.client(), "Bearer " + annsToken, 200, `"by":"ann"`},
-		"an operator with a wrong token": {e.client(ann), "Bearer wrong", 401, "this token is not in"},
+		"an operator":                    {e.httpClient(ann), "", 200, `"by":"ann@dc1"`},
+		"nobody":                         {e.httpClient(), "", 401, "operator requests need a token"},
+		"a token under TLS":              {e.httpClient(), "Bearer " + annsToken, 200, `"by":"ann"`},
+		"an operator with a wrong token": {e.httpClient(ann), "Bearer wrong", 401, "this token is not in"},
 		"the CA of the host is unknown":  {&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, "", 0, "certificate signed by unknown authority"},
 	} {
 		if code, body := submit(c.client, url, c.token); code != c.code || !strings.Contains(body, c.want) {
@@ -197,10 +197,10 @@ func TestClientCertificatesMaySubmitRequests(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if code, body := submit(client(), strings.Replace(url, "https", "http", 1), "Bearer "+annsToken); code != 400 {
+	if code, body := submit(newHTTPClient(), strings.Replace(url, "https", "http", 1), "Bearer "+annsToken); code != 400 {
 		t.Errorf("in clear text: %d %s", code, body)
 	}
-	resp, err := e.client(ann).Get(url + "/v1/whoami")
+	resp, err := e.httpClient(ann).Get(url + "/v1/whoami")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestClientCertificatesMaySubmitRequests(t *testing.T) {
 func TestACertificateIsCheckedForEachRequest(t *testing.T) {
 	e := newEstate(t)
 	url := "https://" + e.serve(operatorsGive, 16)
-	ann := e.client(e.issue(e.operators, "ann", time.Hour))
+	ann := e.httpClient(e.issue(e.operators, "ann", time.Hour))
 	if code, body := submit(ann, url, ""); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -223,7 +223,7 @@ func TestACertificateIsCheckedForEachRequest(t *testing.T) {
 		"  client_auth_type: VerifyClientCertIfGiven\n":               "needs client_ca_file",
 		operatorsGive + "  client_allowed_sans: [bob]\n":              "could not find allowed SANs",
 		strings.Replace(operatorsGive, "operators", "nobody", 1):      "no such file",
-		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "holds no certificate",
+		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "contains no PEM certificate",
 	} {
 		e.write(more)
 		if code, body := submit(ann, url, ""); code != 401 || !strings.Contains(body, "the certificate is not accepted: ") || !strings.Contains(body, want) {
@@ -244,7 +244,7 @@ func TestPasswordsOnlyRead(t *testing.T) {
 	for password, want := range map[string]int{"open sesame": 200, "wrong": 401} {
 		req, _ := http.NewRequest("GET", url+"/leader", nil)
 		req.SetBasicAuth("prom", password)
-		resp, err := e.client().Do(req)
+		resp, err := e.httpClient().Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,13 +254,13 @@ func TestPasswordsOnlyRead(t *testing.T) {
 		}
 	}
 	basic := "Basic cHJvbTpvcGVuIHNlc2FtZQ=="
-	if code, body := submit(e.client(), url, basic); code != 403 || !strings.Contains(body, "a password of http.web_config only permits reading") {
+	if code, body := submit(e.httpClient(), url, basic); code != 403 || !strings.Contains(body, "a password from http.web_config only allows reading") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, _ := submit(e.client(), url, "Bearer "+annsToken); code != 401 {
+	if code, _ := submit(e.httpClient(), url, "Bearer "+annsToken); code != 401 {
 		t.Errorf("a token instead of the password: %d", code)
 	}
-	if code, body := submit(e.client(e.issue(e.operators, "ann", time.Hour)), url, basic); code != 200 || !strings.Contains(body, `"by":"ann"`) {
+	if code, body := submit(e.httpClient(e.issue(e.operators, "ann", time.Hour)), url, basic); code != 200 || !strings.Contains(body, `"by":"ann"`) {
 		t.Errorf("a certificate beside the password: %d %s", code, body)
 	}
 }
@@ -270,7 +270,7 @@ func TestWebConfigsAreChecked(t *testing.T) {
 	for more, want := range map[string]string{
 		"  client_auth_type: VerifyClientCertIfGiven\n":               "client_auth_type VerifyClientCertIfGiven needs client_ca_file",
 		"  client_auth_type: RequireAndVerifyClientCert\n":            "needs client_ca_file",
-		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "holds no certificate in PEM",
+		strings.Replace(operatorsGive, "operators.pem", "web.yml", 1): "contains no PEM certificate",
 		strings.Replace(operatorsGive, "operators", "nobody", 1):      "no such file",
 		"  key_file: x\n":                    "key_file",
 		"  cipher: x\n":                      "cipher",
@@ -279,23 +279,23 @@ func TestWebConfigsAreChecked(t *testing.T) {
 		strings.Replace(operatorsGive, "VerifyClientCertIfGiven", "Please", 1): "Please",
 	} {
 		path := e.write(more)
-		if _, err := ReadWeb(path); err == nil || !strings.HasPrefix(err.Error(), "http.web_config: "+path) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
+		if _, err := ReadWebConfig(path); err == nil || !strings.HasPrefix(err.Error(), "http.web_config: "+path) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v", more, err)
 		}
 	}
-	if _, err := ReadWeb(filepath.Join(e.dir, "no")); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := ReadWebConfig(filepath.Join(e.dir, "no")); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%v", err)
 	}
 	os.Remove(filepath.Join(e.dir, "host.key"))
-	if _, err := ReadWeb(e.write("")); err == nil || !strings.Contains(err.Error(), "host.key") {
+	if _, err := ReadWebConfig(e.write("")); err == nil || !strings.Contains(err.Error(), "host.key") {
 		t.Errorf("without a key: %v", err)
 	}
 	plain := filepath.Join(e.dir, "plain.yml")
 	if err := os.WriteFile(plain, []byte("http_server_config: {http2: false}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if web, err := ReadWeb(plain); err != nil || web.Secure() {
-		t.Errorf("without TLS: %v, secure %v", err, web.Secure())
+	if web, err := ReadWebConfig(plain); err != nil || web.TLSEnabled() {
+		t.Errorf("without TLS: %v, secure %v", err, web.TLSEnabled())
 	}
 }
 
@@ -321,7 +321,7 @@ func TestRequestsOverASocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving(t, Listener{}, l, New(commanded(t, accept)), 4)
+	serving(t, Endpoint{}, l, New(commanded(t, accept)), 4)
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

@@ -12,26 +12,27 @@ import (
 	"strings"
 )
 
-// Ask asks the daemon that listens here one of the probes. A nil error is a yes; all else is a no, with the reason.
-func (l Listener) Ask(ctx context.Context, path string) error {
+// Probe sends one of the probes (see [ProbePaths]) to the daemon at this endpoint. It returns nil if the answer is yes, and the
+// reason otherwise.
+func (e Endpoint) Probe(ctx context.Context, path string) error {
 	if !slices.Contains(ProbePaths(), path) {
 		return fmt.Errorf("%q is not one of %s", path, strings.Join(ProbePaths(), ", "))
 	}
-	network, target := "tcp", l.Addr
-	if file, isPath := strings.CutPrefix(l.Addr, unixPrefix); isPath {
+	network, target := "tcp", e.Addr
+	if file, isPath := strings.CutPrefix(e.Addr, unixPrefix); isPath {
 		network, target = "unix", file
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
-		// Whatever the URL says: the address may be a path, or all addresses of this host.
+		// Ignore the URL's host: the address may be a path, or all addresses of this host.
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, target)
 		},
 	}
 	scheme := "http://"
-	if l.Web.Secure() {
+	if e.Web.TLSEnabled() {
 		var err error
-		if transport.TLSClientConfig, err = l.Web.pinned(); err != nil {
+		if transport.TLSClientConfig, err = e.Web.pinnedTLSConfig(); err != nil {
 			return err
 		}
 		scheme = "https://"
@@ -42,25 +43,26 @@ func (l Listener) Ask(ctx context.Context, path string) error {
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return fmt.Errorf("nobody answers on http.listen %s: %w", l.Addr, err)
+		return fmt.Errorf("no answer on http.listen %s: %w", e.Addr, err)
 	}
 	defer response.Body.Close()
-	return readAnswer(response)
+	return checkProbeResponse(response)
 }
 
-// readAnswer is nil for a yes. Two things must say so, the status and the body: another program on that port is no daemon.
-func readAnswer(response *http.Response) error {
+// checkProbeResponse returns nil if both the status and the body say yes. Another program may listen on that port, so the status
+// alone is not enough.
+func checkProbeResponse(response *http.Response) error {
 	if response.StatusCode == http.StatusUnauthorized {
-		return errors.New("http.web_config wants a password (basic_auth_users), which a probe has none of")
+		return errors.New("http.web_config requires a password (basic_auth_users), and a probe has none")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
-		return fmt.Errorf("the answer broke off: %w", err)
+		return fmt.Errorf("the response was cut off: %w", err)
 	}
 	var a answer
 	switch err := json.Unmarshal(body, &a); {
 	case err != nil || a.State == "":
-		return fmt.Errorf("what answers with %s is no zkelectd", response.Status)
+		return fmt.Errorf("the server that responded with %s is not zkelectd", response.Status)
 	case response.StatusCode == http.StatusOK && a.Answer:
 		return nil
 	case a.Why == "":

@@ -27,11 +27,11 @@ func answerTo(t *testing.T, c *http.Client, url, password string) int {
 // The toolkit checks passwords one after another: hundreds of wrong ones kept everybody out for as long as that took.
 func TestWrongPasswordsDoNotQueue(t *testing.T) {
 	e := newEstate(t)
-	url := "https://" + e.serve("basic_auth_users: {prom: "+passwordHash+"}\n", maxClients) + "/leader"
+	url := "https://" + e.serve("basic_auth_users: {prom: "+passwordHash+"}\n", maxConns) + "/leader"
 	const wrong = 60
 	clients := make([]*http.Client, wrong)
 	for i := range clients {
-		clients[i] = e.client()
+		clients[i] = e.httpClient()
 	}
 	var wg sync.WaitGroup
 	codes := make(chan int, wrong)
@@ -44,26 +44,26 @@ func TestWrongPasswordsDoNotQueue(t *testing.T) {
 	for code := range codes {
 		count[code]++
 	}
-	if count[http.StatusServiceUnavailable] < wrong/4 || count[http.StatusUnauthorized] < clientChecks ||
+	if count[http.StatusServiceUnavailable] < wrong/4 || count[http.StatusUnauthorized] < maxClientPasswordChecks ||
 		count[http.StatusServiceUnavailable]+count[http.StatusUnauthorized] != wrong {
 		t.Errorf("%d wrong passwords: %v", wrong, count)
 	}
-	if code := answerTo(t, e.client(), url, "open sesame"); code != http.StatusOK {
+	if code := answerTo(t, e.httpClient(), url, "open sesame"); code != http.StatusOK {
 		t.Errorf("the right one: %d", code)
 	}
 }
 
 func TestPasswordsBeingCheckedAreDivided(t *testing.T) {
-	p := newPasswords()
+	p := newPasswordLimiter()
 	checking, verdict := make(chan struct{}), make(chan struct{})
 	answering, answer := make(chan struct{}), make(chan struct{})
-	api := p.behind(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	api := p.noteVerified(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			answering <- struct{}{}
 			<-answer
 		}
 	}))
-	front := p.before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as the toolkit's
+	front := p.limitChecks(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as the toolkit's
 		switch _, password, ok := r.BasicAuth(); {
 		case !ok:
 			w.WriteHeader(http.StatusUnauthorized)
@@ -92,11 +92,11 @@ func TestPasswordsBeingCheckedAreDivided(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range clientChecks { // an answer under way is no check
+	for range maxClientPasswordChecks { // an answer under way is no check
 		wg.Go(func() { is("a slow answer", ask("192.0.2.1", "/slow", "right"), http.StatusOK) })
 		<-answering
 	}
-	for range clientChecks {
+	for range maxClientPasswordChecks {
 		wg.Go(func() { is("a wrong one", ask("192.0.2.1", "/", "wrong"), http.StatusUnauthorized) })
 		<-checking
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
@@ -20,31 +22,31 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// check finds what is wrong with values of the right type; report takes the key and the reason.
-func (c *Config) check(tell func(key, format string, args ...any)) {
-	reported := make(map[string]bool)
-	report := func(key, format string, args ...any) {
+// check validates values that have the right type, and calls report with the key and the reason of each error.
+func (c *Config) check(report func(key, format string, args ...any)) {
+	reported, reportError := make(map[string]bool), report
+	report = func(key, format string, args ...any) {
 		reported[key] = true
-		tell(key, format, args...)
+		reportError(key, format, args...)
 	}
 	for key, name := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site} {
-		if why := checkName(name); why != "" {
-			report(key, "%q %s", name, why)
+		if err := checkName(name); err != nil {
+			report(key, "%q %v", name, err)
 		}
 	}
 	for key, names := range map[string][]string{
 		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.exclude_nodes": c.Policy.ExcludeNodes, "policy.disabled_sites": c.Policy.DisabledSites,
 	} {
 		for _, name := range names {
-			if why := checkName(name); why != "" {
-				report(key, "%q %s", name, why)
+			if err := checkName(name); err != nil {
+				report(key, "%q %v", name, err)
 			}
 		}
 	}
 	c.checkZooKeeper(report)
 	c.checkElection(report)
 	c.checkPolicy(report, reported)
-	c.checkProbes(report)
+	c.checkChecks(report)
 	c.checkChild(report)
 	c.checkUnit(report)
 	c.HTTP.check(report)
@@ -54,69 +56,71 @@ func (c *Config) check(tell func(key, format string, args ...any)) {
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		report("log.format", "%q is neither text nor json", c.Log.Format)
 	}
-	positive(report, "hooks.timeout", c.Hooks.Timeout)
+	checkPositive(report, "hooks.timeout", c.Hooks.Timeout)
 }
 
-func positive(report func(string, string, ...any), key string, d time.Duration) {
+// checkPositive reports a duration of 0.
+func checkPositive(report func(string, string, ...any), key string, d time.Duration) {
 	if d <= 0 {
-		report(key, "must be more than 0s")
+		report(key, "must be greater than 0s")
 	}
 }
 
-// checkName says what keeps a name from being part of a znode path and of JSON, "" if nothing does.
-func checkName(s string) string {
+// checkName returns an error unless a name can be part of a znode path and of JSON.
+func checkName(s string) error {
 	switch {
 	case s == "":
-		return "is empty"
+		return errors.New("is empty")
 	case len(s) > 128:
-		return "is longer than 128 bytes"
+		return errors.New("is longer than 128 bytes")
 	case !utf8.ValidString(s):
-		return "is not valid UTF-8"
+		return errors.New("is not valid UTF-8")
 	case s == "." || s == "..":
-		return "is not allowed in a znode path"
+		return errors.New("is not allowed in a znode path")
 	case strings.TrimSpace(s) != s:
-		return "begins or ends with a blank"
+		return errors.New("begins or ends with a blank")
 	}
 	for _, r := range s {
 		if r == '/' || r == utf8.RuneError || !unicode.IsPrint(r) || (r >= 0xF000 && r <= 0xF8FF) || r >= 0xFFF0 && r <= 0xFFFF {
-			return "contains " + strconv.QuoteRune(r) + ", which a znode path cannot hold"
+			return fmt.Errorf("contains %s, which is not allowed in a znode path", strconv.QuoteRune(r))
 		}
 	}
-	return ""
+	return nil
 }
 
-// maxSocketPath is what the kernel allows, less what the socket is called while it is made.
+// maxSocketPath is the kernel's limit, less what is appended to the name while the socket is created.
 const maxSocketPath = 90
 
-func checkListen(addr string) string {
+// checkListen returns an error unless addr is host:port, the path of a unix socket, or empty.
+func checkListen(addr string) error {
 	if file, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		switch {
 		case !path.IsAbs(file) || path.Clean(file) != file || file == "/":
-			return "is not unix:/ and the absolute path of a socket"
+			return errors.New("is not unix: and the absolute path of a socket")
 		case len(file) > maxSocketPath:
-			return "is too long for a socket's path: at most " + strconv.Itoa(maxSocketPath) + " bytes"
+			return fmt.Errorf("is too long for the path of a socket: at most %d bytes", maxSocketPath)
 		case strings.ContainsRune(file, 0):
-			return "contains a NUL"
+			return errors.New("contains a NUL")
 		}
-		return ""
+		return nil
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" {
-		return "is neither host:port nor unix:/path"
+		return errors.New("is neither host:port nor unix:/path")
 	}
-	return ""
+	return nil
 }
 
 func (c *Config) checkElection(report func(string, string, ...any)) {
 	if !slices.Contains([]string{cluster.FailbackImmediate, cluster.FailbackDelayed, cluster.FailbackManual}, c.Election.Failback.Mode) {
 		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)
 	}
-	positive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
-	positive(report, "election.exclusion", c.Election.Exclusion)
-	positive(report, "election.strike_reset_after", c.Election.StrikeResetAfter)
+	checkPositive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
+	checkPositive(report, "election.exclusion", c.Election.Exclusion)
+	checkPositive(report, "election.strike_reset_after", c.Election.StrikeResetAfter)
 	if c.Election.MaxPreemptions < 0 {
 		report("election.max_preemptions", "must not be negative")
 	}
-	positive(report, "election.preemption_window", c.Election.PreemptionWindow)
+	checkPositive(report, "election.preemption_window", c.Election.PreemptionWindow)
 }
 
 func (c *Config) checkPolicy(report func(string, string, ...any), reported map[string]bool) {
@@ -125,15 +129,15 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 		report("policy.revision", "must not be negative")
 	}
 	if p.Hysteresis < 0 || p.Hysteresis > 1000 {
-		report("policy.hysteresis", "%d is not between 0 and 1000 per cent", p.Hysteresis)
+		report("policy.hysteresis", "%d is not between 0 and 1000 percent", p.Hysteresis)
 	}
-	positive(report, "policy.exec.timeout", p.Exec.Timeout)
+	checkPositive(report, "policy.exec.timeout", p.Exec.Timeout)
 	rules := c.Rules()
 	if policy.UsesExec(rules) && len(p.Exec.Command) == 0 {
-		report("policy.exec.command", "the policy exec needs a program")
+		report("policy.exec.command", "the policy type exec needs a program")
 	}
 	if _, err := policy.New(cluster.Policy{Rules: rules}); err != nil {
-		// The key at fault leads the message; that of a list's item is the list's.
+		// The message begins with the key; for an item of a list, with the key of the list.
 		key, reason, _ := strings.Cut(err.Error(), ": ")
 		name, item, _ := strings.Cut(key, "[")
 		if item != "" {
@@ -145,21 +149,21 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 	}
 }
 
-// probes are the probes that are repeated, by their section.
-func (c *Config) probes() map[string]Check {
+// checks returns the repeated checks by their section.
+func (c *Config) checks() map[string]Check {
 	return map[string]Check{
 		"health": c.Health.Check, "child.live": c.Child.Live.Check,
 		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval, Timeout: c.Score.Timeout},
 	}
 }
 
-func (c *Config) checkProbes(report func(string, string, ...any)) {
-	for section, p := range c.probes() {
-		one(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
-		program(report, section+".exec", p.Exec)
-		address(report, section, p.HTTP, p.TCP)
-		positive(report, section+".interval", p.Interval)
-		positive(report, section+".timeout", p.Timeout)
+func (c *Config) checkChecks(report func(string, string, ...any)) {
+	for section, p := range c.checks() {
+		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
+		checkProgram(report, section+".exec", p.Exec)
+		checkTarget(report, section, p.HTTP, p.TCP)
+		checkPositive(report, section+".interval", p.Interval)
+		checkPositive(report, section+".timeout", p.Timeout)
 	}
 	for key, n := range map[string]int{"health.rise": c.Health.Rise, "health.fall": c.Health.Fall, "child.live.fall": c.Child.Live.Fall} {
 		if n < 1 {
@@ -168,8 +172,8 @@ func (c *Config) checkProbes(report func(string, string, ...any)) {
 	}
 }
 
-// one refuses more than one way to probe.
-func one(report func(string, string, ...any), section string, used map[string]bool) {
+// atMostOne reports a section in which more than one of the keys is set.
+func atMostOne(report func(string, string, ...any), section string, used map[string]bool) {
 	var set []string
 	for name, is := range used {
 		if is {
@@ -177,26 +181,28 @@ func one(report func(string, string, ...any), section string, used map[string]bo
 		}
 	}
 	if slices.Sort(set); len(set) > 1 {
-		report(section+"."+set[1], "is set beside %s.%s: choose one", section, set[0])
+		report(section+"."+set[1], "cannot be set together with %s.%s", section, set[0])
 	}
 }
 
-func program(report func(string, string, ...any), key string, argv []string) {
+// checkProgram reports a command without a program.
+func checkProgram(report func(string, string, ...any), key string, argv []string) {
 	if len(argv) > 0 && argv[0] == "" {
-		report(key, "its first word, the program, is empty")
+		report(key, "the program, its first element, is empty")
 	}
 }
 
-func address(report func(string, string, ...any), section, link, hostPort string) {
+// checkTarget reports an invalid URL or address of a check.
+func checkTarget(report func(string, string, ...any), section, link, hostPort string) {
 	if u, err := url.Parse(link); link != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		report(section+".http", "%q is not an http URL", link)
+		report(section+".http", "%q is not an http or https URL", link)
 	}
 	if _, _, err := net.SplitHostPort(hostPort); hostPort != "" && err != nil {
 		report(section+".tcp", "%q is not host:port", hostPort)
 	}
 }
 
-// unitName is what systemd allows, without templates that name no instance.
+// unitName matches the names of services that systemd allows, except for templates without an instance.
 var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service$`)
 
 func (c *Config) checkUnit(report func(string, string, ...any)) {
@@ -208,15 +214,15 @@ func (c *Config) checkUnit(report func(string, string, ...any)) {
 	}
 	for key, set := range map[string]bool{"child.command": len(c.Child.Command) > 0, "child.dir": c.Child.Dir != "", "child.ready.notify": c.Child.Ready.Notify} {
 		if set {
-			report(key, "is set beside child.unit: how the unit is run, and when it has started, is systemd's affair")
+			report(key, "cannot be set together with child.unit: systemd controls how the unit runs and when it has started")
 		}
 	}
 	if len(c.Child.Env) > 0 {
-		report("child.env", "is set beside child.unit: use Environment= or EnvironmentFile= in the unit (systemctl edit %s)", c.Child.Unit)
+		report("child.env", "cannot be set together with child.unit: use Environment= or EnvironmentFile= in the unit (systemctl edit %s)", c.Child.Unit)
 	}
 	for key, text := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site, "zookeeper.root": c.ZooKeeper.Root} {
 		if err := workenv.CheckValue(text); err != nil {
-			report(key, "%q %v; child.unit gets it as an environment variable", text, err)
+			report(key, "%q %v; child.unit receives it as an environment variable", text, err)
 		}
 	}
 }
@@ -227,9 +233,9 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 	for name := range c.Child.Env {
 		switch {
 		case !envName.MatchString(name):
-			report("child.env", "%q is not a name for a variable", name)
+			report("child.env", "%q is not the name of a variable", name)
 		case strings.HasPrefix(name, envPrefix):
-			report("child.env", "%q: names beginning with %s are the daemon's", name, envPrefix)
+			report("child.env", "%q: names beginning with %s are reserved", name, envPrefix)
 		}
 	}
 	r := c.Child.Ready
@@ -237,15 +243,15 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 		"child.command": c.Child.Command, "child.ready.exec": r.Exec, "hooks.pre_start": c.Hooks.PreStart,
 		"hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange, "policy.exec.command": c.Policy.Exec.Command,
 	} {
-		program(report, key, argv)
+		checkProgram(report, key, argv)
 	}
-	one(report, "child.ready", map[string]bool{
+	atMostOne(report, "child.ready", map[string]bool{
 		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,
 	})
-	address(report, "child.ready", r.HTTP, r.TCP)
-	positive(report, "child.ready.interval", r.Interval)
-	positive(report, "child.ready.timeout", r.Timeout)
-	positive(report, "child.restart.window", c.Child.Restart.Window)
+	checkTarget(report, "child.ready", r.HTTP, r.TCP)
+	checkPositive(report, "child.ready.interval", r.Interval)
+	checkPositive(report, "child.ready.timeout", r.Timeout)
+	checkPositive(report, "child.restart.window", c.Child.Restart.Window)
 	if c.Child.Restart.Max < 0 {
 		report("child.restart.max", "must not be negative")
 	}
@@ -257,7 +263,7 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 	}
 }
 
-// Containments are those of package guard, as a test there makes sure.
+// Containments are the values of child.containment. A test of package guard makes sure that they are the same there.
 var Containments = []string{"auto", "cgroup", "pidns", "keeper"}
 
 func signalName(s string) string { return "SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG") }

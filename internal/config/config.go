@@ -1,5 +1,5 @@
-// Package config loads, checks and prints the configuration. It is strict: whatever it does not understand is refused,
-// all faults at once, each with its source, key and reason.
+// Package config loads, checks and prints the configuration. It is strict: it reports everything that it does not understand as
+// an error, all errors at once, each with its source, key and reason.
 package config
 
 import (
@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Config is a configuration that has been checked.
+// Config is a valid configuration.
 type Config struct {
 	Node      Node      `mapstructure:"node"`
 	ZooKeeper ZooKeeper `mapstructure:"zookeeper"`
@@ -32,7 +32,7 @@ type Config struct {
 	Reload    Reload    `mapstructure:"reload"`
 }
 
-// Node is who and where this daemon is.
+// Node describes this daemon and its host.
 type Node struct {
 	ID       string            `mapstructure:"id"`
 	Site     string            `mapstructure:"site"`
@@ -41,7 +41,7 @@ type Node struct {
 	Observer bool              `mapstructure:"observer"`
 }
 
-// Election is how this daemon acts as the elector, and as a candidate.
+// Election configures this daemon as elector and as candidate.
 type Election struct {
 	Failback         Failback      `mapstructure:"failback"`
 	MaxPreemptions   int           `mapstructure:"max_preemptions"`
@@ -52,13 +52,13 @@ type Election struct {
 	TrustSessionEnd  bool          `mapstructure:"trust_session_end"`
 }
 
-// Failback says whether a better member may replace a healthy leader.
+// Failback configures whether a better member may replace a healthy leader.
 type Failback struct {
 	Mode  string        `mapstructure:"mode"`
 	Delay time.Duration `mapstructure:"delay"`
 }
 
-// Policy is how members are ranked.
+// Policy configures how members are filtered and ranked.
 type Policy struct {
 	Revision      int                `mapstructure:"revision"`
 	Type          string             `mapstructure:"type"`
@@ -75,21 +75,21 @@ type Policy struct {
 	DisabledSites []string           `mapstructure:"disabled_sites"`
 }
 
-// Exec is the program that ranks under the preset exec.
+// Exec is the program that ranks members if the policy type is exec.
 type Exec struct {
 	Command  []string      `mapstructure:"command"`
 	Timeout  time.Duration `mapstructure:"timeout"`
 	Fallback string        `mapstructure:"fallback"`
 }
 
-// Health is how this host finds out whether it could lead.
+// Health configures the check whether this host can lead.
 type Health struct {
 	Check `mapstructure:",squash"`
 	Rise  int `mapstructure:"rise"`
 	Fall  int `mapstructure:"fall"`
 }
 
-// Check is a probe that is repeated.
+// Check is a repeated check; at most one of Exec, HTTP and TCP is set.
 type Check struct {
 	Exec     []string      `mapstructure:"exec"`
 	HTTP     string        `mapstructure:"http"`
@@ -98,13 +98,13 @@ type Check struct {
 	Timeout  time.Duration `mapstructure:"timeout"`
 }
 
-// Live is how to find out that the child still serves.
+// Live configures the check whether the child is alive.
 type Live struct {
 	Check `mapstructure:",squash"`
 	Fall  int `mapstructure:"fall"`
 }
 
-// Score is where the number comes from that the policy score ranks by.
+// Score configures the source of the score, by which the policy type score ranks.
 type Score struct {
 	Exec     []string      `mapstructure:"exec"`
 	HTTP     string        `mapstructure:"http"`
@@ -112,12 +112,12 @@ type Score struct {
 	Timeout  time.Duration `mapstructure:"timeout"`
 }
 
-// Reload says when the configuration is read again.
+// Reload configures when the configuration is read again.
 type Reload struct {
 	Watch bool `mapstructure:"watch"`
 }
 
-// Child is the leader-only child.
+// Child configures the leader-only work.
 type Child struct {
 	Command     []string          `mapstructure:"command"`
 	Unit        string            `mapstructure:"unit"`
@@ -131,12 +131,12 @@ type Child struct {
 	Restart     Restart           `mapstructure:"restart"`
 }
 
-// Guard is how the process that ends the work is run.
+// Guard configures the process that ends the work.
 type Guard struct {
 	Realtime bool `mapstructure:"realtime"`
 }
 
-// SessionFile is where the session's credentials are kept; empty for nowhere.
+// SessionFile returns the path of the session file; empty if there is none.
 func (c Config) SessionFile(getenv func(string) string) string {
 	if c.ZooKeeper.SessionFile != "" {
 		return c.ZooKeeper.SessionFile
@@ -144,12 +144,13 @@ func (c Config) SessionFile(getenv func(string) string) string {
 	return runtimeFile(getenv, "session")
 }
 
-// UnitSocket is where the start of child.unit learns of this host's leadership; empty where there can be none.
+// UnitSocket returns the path of the socket at which the start of child.unit asks whether this host leads; empty if there can
+// be none.
 func (c Config) UnitSocket(getenv func(string) string) string {
 	return runtimeFile(getenv, "unit.sock")
 }
 
-// runtimeFile is a file in the runtime directory that systemd has made, if it has; getenv tells.
+// runtimeFile returns the path of a file in the unit's runtime directory; empty if systemd has created none.
 func runtimeFile(getenv func(string) string, name string) string {
 	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
 	if dir == "" {
@@ -167,10 +168,10 @@ func (c Config) StopTimeout(session time.Duration) time.Duration {
 	return cmp.Or(c.Child.StopTimeout, cluster.DefaultStop(session))
 }
 
-// Signal is StopSignal as a number.
+// Signal returns the number of StopSignal.
 func (c Child) Signal() syscall.Signal { return unix.SignalNum(signalName(c.StopSignal)) }
 
-// Ready is how to find out that the child serves.
+// Ready configures the check whether the child is ready; at most one of Exec, HTTP, TCP, Notify and Delay is set.
 type Ready struct {
 	Exec     []string      `mapstructure:"exec"`
 	HTTP     string        `mapstructure:"http"`
@@ -181,14 +182,14 @@ type Ready struct {
 	Timeout  time.Duration `mapstructure:"timeout"`
 }
 
-// Restart bounds the restarts of a child that exits by itself.
+// Restart limits the restarts of a child that exits by itself.
 type Restart struct {
 	Max     int           `mapstructure:"max"`
 	Window  time.Duration `mapstructure:"window"`
 	Backoff time.Duration `mapstructure:"backoff"`
 }
 
-// Hooks are commands at the turns of leadership.
+// Hooks are commands that run at changes of leadership.
 type Hooks struct {
 	PreStart []string      `mapstructure:"pre_start"`
 	PostStop []string      `mapstructure:"post_stop"`
@@ -196,7 +197,7 @@ type Hooks struct {
 	Timeout  time.Duration `mapstructure:"timeout"`
 }
 
-// HTTP is the daemon's own listener.
+// HTTP configures the daemon's HTTP server.
 type HTTP struct {
 	Listen       string   `mapstructure:"listen"`
 	AllowedHosts []string `mapstructure:"allowed_hosts"`
@@ -204,7 +205,7 @@ type HTTP struct {
 	WebConfig    string   `mapstructure:"web_config"`
 }
 
-// Public is the address that other hosts may ask, with https:// before it if it speaks TLS; "" if there is none.
+// Public returns the address for other hosts, with the prefix https:// if secure is true; "" if there is none.
 func (h HTTP) Public(secure bool) string {
 	switch {
 	case strings.HasPrefix(h.Listen, unixPrefix):
@@ -215,12 +216,12 @@ func (h HTTP) Public(secure bool) string {
 	return h.Listen
 }
 
-// unixPrefix begins an address that is a socket's path.
+// unixPrefix is the prefix of an address that is the path of a socket.
 const unixPrefix = "unix:"
 
 func (h HTTP) check(report func(string, string, ...any)) {
-	if why := checkListen(h.Listen); why != "" {
-		report("http.listen", "%q %s", h.Listen, why)
+	if err := checkListen(h.Listen); err != nil {
+		report("http.listen", "%q %v", h.Listen, err)
 	}
 	for key, value := range map[string]string{"http.token_file": h.TokenFile, "http.web_config": h.WebConfig} {
 		if value != "" && h.Listen == "" {
@@ -229,11 +230,11 @@ func (h HTTP) check(report func(string, string, ...any)) {
 	}
 	h.checkHosts(report)
 	if h.WebConfig != "" && strings.HasPrefix(h.Listen, unixPrefix) {
-		report("http.web_config", "is for host:port: who may use a socket is a matter of the file")
+		report("http.web_config", "needs host:port in http.listen: access to a unix socket is controlled by the permissions of its file")
 	}
 }
 
-// hostPattern is a host name, or *. and a domain.
+// hostPattern matches a host name, or *. and a domain.
 var hostPattern = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?$`)
 
 func (h HTTP) checkHosts(report func(string, string, ...any)) {
@@ -242,12 +243,12 @@ func (h HTTP) checkHosts(report func(string, string, ...any)) {
 	}
 	for _, name := range h.AllowedHosts {
 		if name != "*" && !hostPattern.MatchString(name) {
-			report("http.allowed_hosts", "%q is no host name without a port, no *.domain, and not *", name)
+			report("http.allowed_hosts", "%q is not a host name (without a port), *.domain or *", name)
 		}
 	}
 }
 
-// Log is what is logged and how.
+// Log configures the log.
 type Log struct {
 	Level  string `mapstructure:"level"`
 	Format string `mapstructure:"format"`

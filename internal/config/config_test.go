@@ -35,7 +35,7 @@ func mustLoad(t testing.TB, src Sources) Config {
 	return c
 }
 
-// Without child.stop_timeout it is what the lease allows; an explicit value stays as it is.
+// Without child.stop_timeout the stop timeout is what the lease allows; an explicit value does not change.
 func TestStopTimeout(t *testing.T) {
 	for content, want := range map[string]time.Duration{
 		"child: {command: [app]}":                      2250 * time.Millisecond,
@@ -61,7 +61,7 @@ func TestStopTimeout(t *testing.T) {
 	}
 }
 
-// A unit is work that takes its time to stop, and has its permit where systemd says.
+// A unit is work with a stop timeout, and its socket is in the runtime directory.
 func TestUnit(t *testing.T) {
 	for _, name := range []string{"app.service", "app@a.service", `a-b\\x2dc:d_1.service`} {
 		c := mustLoad(t, Sources{File: file(t, fmt.Sprintf("child: {unit: \"%s\", stop_timeout: 3s}\n", name))})
@@ -89,7 +89,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEverySourceOverridesTheOneBefore(t *testing.T) {
+func TestSourcesOverrideEarlierOnes(t *testing.T) {
 	path := file(t, "node: {id: file, site: file, priority: 1}\nzookeeper: {root: /file, servers: [file:1]}\nchild: {command: [file]}\n")
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	RegisterFlags(fs)
@@ -111,12 +111,12 @@ func TestEverySourceOverridesTheOneBefore(t *testing.T) {
 	}
 }
 
-// In the child, commands must work although its fencing variables look like settings.
-func TestTheChildsVariablesAreNoSettings(t *testing.T) {
+// Commands must work in the environment of the work, although its variables look like settings.
+func TestVariablesOfTheWorkAreNotSettings(t *testing.T) {
 	mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE=a", "ZKELECTD_SITE=b", "ZKELECTD_GROUP=c", "ZKELECTD_TERM=7", "ZKELECTD_ROOT=/x"}})
 }
 
-func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
+func TestErrorsHaveKeyAndReason(t *testing.T) {
 	long := strings.Repeat("x", 90)
 	for text, want := range map[string]string{
 		"nod: {id: a}":                                    "z.yaml:1: nod: is not a setting; did you mean node?",
@@ -155,34 +155,34 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 		"zookeeper: {session_timeout: soon}":              "is not a duration",
 		"zookeeper: {session_timeout: }":                  "must be a duration, not empty",
 		"election: {failback: {mode: never}}":             "election.failback.mode",
-		"election: {takeover_timeout: 0s}":                "must be more than 0s",
+		"election: {takeover_timeout: 0s}":                "must be greater than 0s",
 		"policy: {type: coin}":                            `policy.type: "coin" is not a policy`,
 		"policy: {sites: {dc1: x}}":                       "policy.sites: dc1",
 		"policy: {sites: {'a/b': 1}}":                     "policy.sites",
-		"child: {env: {'A-B': c}}":                        "is not a name for a variable",
-		"child: {env: {ZKELECTD_TERM: '1'}}":              "are the daemon's",
-		"child: {command: ['']}":                          "the program, is empty",
-		"child: {ready: {http: 'x', tcp: 'a:1'}}":         "is set beside",
-		"child: {ready: {http: ftp://x}}":                 "is not an http URL",
+		"child: {env: {'A-B': c}}":                        "is not the name of a variable",
+		"child: {env: {ZKELECTD_TERM: '1'}}":              "are reserved",
+		"child: {command: ['']}":                          "its first element, is empty",
+		"child: {ready: {http: 'x', tcp: 'a:1'}}":         "cannot be set together with",
+		"child: {ready: {http: ftp://x}}":                 "is not an http or https URL",
 		"child: {ready: {tcp: nowhere}}":                  "child.ready.tcp",
 		"child: {ready: {notify: yes}}":                   "neither true nor false",
 		"child: {unit: app}":                              "is not the name of a service",
 		"child: {unit: ../app.service}":                   "is not the name of a service",
 		"child: {unit: app@.service}":                     "is not the name of a service",
 		"child: {unit: app.timer}":                        "is not the name of a service",
-		"child: {unit: a.service, command: [b]}":          "child.command: is set beside child.unit",
-		"child: {unit: a.service, dir: /tmp}":             "child.dir: is set beside child.unit",
-		"child: {unit: a.service, env: {A: b}}":           "child.env: is set beside child.unit: use Environment=",
+		"child: {unit: a.service, command: [b]}":          "child.command: cannot be set together with child.unit",
+		"child: {unit: a.service, dir: /tmp}":             "child.dir: cannot be set together with child.unit",
+		"child: {unit: a.service, env: {A: b}}":           "child.env: cannot be set together with child.unit: use Environment=",
 		"node: {site: 'a\"b'}\nchild: {unit: a.service}":  `node.site: "a\"b" contains '"', which systemd may not read as plain text`,
-		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: is set beside child.unit",
+		"child: {unit: a.service, ready: {notify: true}}": "child.ready.notify: cannot be set together with child.unit",
 		"child: {containment: jail}":                      `"jail" is not one of auto, cgroup, pidns, keeper`,
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {restart: {max: -1}}":                     "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,
-		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" is not unix:/",
+		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" is not unix: and",
 		"http: {listen: 'unix:/a/../b'}":                  "http.listen",
 		"http: {listen: 'unix:/'}":                        "http.listen",
-		"http: {listen: unix:/" + long + "}":              "too long for a socket's path",
+		"http: {listen: unix:/" + long + "}":              "too long for the path of a socket",
 		"log: {level: loud}":                              "log.level",
 		"log: {format: xml}":                              "log.format",
 		"node: {id: a":                                    "is not YAML",
@@ -199,7 +199,7 @@ func TestBadInputIsRefusedWithKeyAndReason(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 		if !reflect.DeepEqual(c, Config{}) {
-			t.Errorf("%q: half of it was taken", text)
+			t.Errorf("%q: part of it was used", text)
 		}
 	}
 }
@@ -223,7 +223,7 @@ func TestAllErrorsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestASocketIsNoAddressForOtherHosts(t *testing.T) {
+func TestPublicAddress(t *testing.T) {
 	for listen, want := range map[string]string{"": "", "unix:/run/z/s": "", "10.0.0.1:80": "10.0.0.1:80"} {
 		if c := mustLoad(t, Sources{Env: []string{"ZKELECTD_HTTP_LISTEN=" + listen}}); c.HTTP.Listen != listen || c.HTTP.Public(false) != want {
 			t.Errorf("%q: %q, %q", listen, c.HTTP.Listen, c.HTTP.Public(false))
@@ -231,7 +231,7 @@ func TestASocketIsNoAddressForOtherHosts(t *testing.T) {
 	}
 }
 
-func TestConfigMayBeGivenOnce(t *testing.T) {
+func TestConfigFlagCannotBeGivenTwice(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	RegisterFlags(fs)
 	if err := fs.Parse([]string{"--config", "a", "--config", "b"}); err == nil || !strings.Contains(err.Error(), "given twice") {
@@ -251,7 +251,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// A reload applies exactly the keys that are marked so, each of them, and changes neither configuration that it is given.
+// A reload applies all keys that are marked with Reload and no other, and changes neither of the two configurations.
 func TestApplyReload(t *testing.T) {
 	current := mustLoad(t, Sources{})
 	next := current
@@ -289,12 +289,12 @@ func TestApplyReload(t *testing.T) {
 	}
 }
 
-// What check prints must load as the same configuration.
+// The output of check loads as the same configuration.
 func TestYAMLRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[A-Za-z0-9<>'": {},#&*!|%@-][A-Za-z0-9<>'": {},#&*!|%@-]{0,8}[a-z]`)
-		name := word.Filter(func(s string) bool { return checkName(s) == "" })
+		name := word.Filter(func(s string) bool { return checkName(s) == nil })
 		c := mustLoad(&testing.T{}, Sources{})
 		c.Node.ID, c.Node.Site = name.Draw(t, "id"), name.Draw(t, "site")
 		c.Node.Priority = int(rapid.Int32().Draw(t, "priority"))
@@ -317,8 +317,8 @@ func TestYAMLRoundTrip(t *testing.T) {
 	})
 }
 
-// A device, a log or a core named by a slip must not be read into memory, however long it is.
-func TestALargeFileIsNoConfiguration(t *testing.T) {
+// A device, a log or a core that is named by mistake must not be read into memory as a whole.
+func TestLargeFileIsRefused(t *testing.T) {
 	comment := "# " + strings.Repeat("x", maxFile-3) + "\n"
 	mustLoad(t, Sources{File: file(t, comment)})
 	for _, path := range []string{file(t, comment+"\n"), "/dev/zero"} {
@@ -339,7 +339,7 @@ func FuzzLoad(f *testing.F) {
 		var errs Errors
 		switch {
 		case err == nil:
-			// What was taken can be printed, and that file means the same.
+			// A configuration that loads can be printed, and the output loads as the same one.
 			again, err := Load(Sources{File: file(t, c.YAML())})
 			if err != nil {
 				t.Fatalf("%q: %v\n%s", text, err, c.YAML())
@@ -350,12 +350,12 @@ func FuzzLoad(f *testing.F) {
 		case !errors.As(err, &errs) || len(errs) == 0:
 			t.Errorf("%q: %v", text, err)
 		case !reflect.DeepEqual(c, Config{}):
-			t.Errorf("%q is refused, and half taken: %+v", text, c)
+			t.Errorf("%q is refused, but part of it was used: %+v", text, c)
 		}
 	})
 }
 
-// The reference is made from the keys, so that it can't be out of date.
+// The reference is generated from the keys, so that it cannot be out of date.
 func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| key | type | default | reload | meaning |\n| --- | --- | --- | --- | --- |\n")

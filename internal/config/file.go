@@ -16,16 +16,16 @@ import (
 	"zkelectd/internal/secretfile"
 )
 
-// found is a value with where it came from.
+// found is a value with its source.
 type found struct {
 	source string
 	value  any
 }
 
-// maxFile bounds what is read of a file that may be anything.
+// maxFile bounds how much is read from a file, in bytes.
 const maxFile = 1 << 20
 
-// readFile returns what a file holds, nil if it can't be read.
+// readFile returns the content of a file, or nil if it cannot be read.
 func readFile(path string, errs *Errors) []byte {
 	file, err := os.Open(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func readFile(path string, errs *Errors) []byte {
 		return nil
 	}
 	defer file.Close()
-	if err := secretfile.CheckWriters(path, file); err != nil { // it names commands
+	if err := secretfile.CheckWriters(path, file); err != nil { // the file contains commands to run
 		errs.add(path, "", "%v", err)
 		return nil
 	}
@@ -43,14 +43,14 @@ func readFile(path string, errs *Errors) []byte {
 		errs.add(path, "", "cannot be read: %v", err)
 		return nil
 	case len(data) > maxFile:
-		errs.add(path, "", "is larger than %d bytes: it is no configuration", maxFile)
+		errs.add(path, "", "is larger than %d bytes: it is not a configuration file", maxFile)
 		return nil
 	}
 	return data
 }
 
-// parseFile takes the settings out of the content of a YAML file. It walks the nodes itself, which gives every fault its line
-// and keeps the case of the keys in maps, which viper would fold.
+// parseFile returns the settings in the content of a YAML file. It walks the nodes itself, so that every error has a line and
+// the keys of maps keep their case; viper would change them to lower case.
 func parseFile(path string, data []byte, errs *Errors) map[string]found {
 	out := make(map[string]found)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -62,7 +62,7 @@ func parseFile(path string, data []byte, errs *Errors) map[string]found {
 		return out
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		errs.add(path, "", "holds more than one YAML document")
+		errs.add(path, "", "contains more than one YAML document")
 	}
 	w := walker{path: path, keys: keyByName(), out: out, errs: errs}
 	for k := range w.keys {
@@ -72,6 +72,7 @@ func parseFile(path string, data []byte, errs *Errors) map[string]found {
 	return out
 }
 
+// walker collects the settings of a YAML file.
 type walker struct {
 	path  string
 	keys  map[string]Key
@@ -128,7 +129,7 @@ func (w *walker) isSection(name string) bool {
 	return false
 }
 
-// candidates are the names that a slip may have meant: keys and sections.
+// candidates returns all names of keys and sections, for suggestions.
 func (w *walker) candidates() []string {
 	all := slices.Clone(w.names)
 	for _, name := range w.names {
@@ -142,7 +143,7 @@ func (w *walker) candidates() []string {
 	return all
 }
 
-// fromNode reads a value of a kind out of YAML, without YAML's own guesses: 010 or yes are what they look like.
+// fromNode returns a value of a kind from a YAML node. It does not use the types that YAML derives: 010 is ten, and yes is text.
 func fromNode(k kind, n *yaml.Node) (any, error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -209,7 +210,7 @@ func strategies(n *yaml.Node) ([]cluster.Strategy, error) {
 	return list, nil
 }
 
-// marshal turns settings into a node that prints as people write it.
+// marshal returns the node for a value, in the form in which people write it.
 func marshal(v any) (*yaml.Node, error) {
 	if d, ok := v.(time.Duration); ok {
 		v = d.String()

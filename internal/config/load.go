@@ -13,29 +13,29 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Sources are where settings come from, the later ones over the earlier: defaults, File, Env, Flags, Command.
+// Sources are the sources of settings. Later ones override earlier ones: defaults, File, Env, Flags, Command.
 type Sources struct {
-	// File is a YAML file; empty for none.
+	// File is the path of a YAML file; empty for none.
 	File string
-	// Content is what File holds, for a file that is not to be read; nil to read it.
+	// Content is used instead of reading File; nil to read it.
 	Content []byte
-	// Env is as of os.Environ.
+	// Env is the environment, in the form of os.Environ.
 	Env []string
-	// Flags were made by [RegisterFlags]; nil for none.
+	// Flags were registered by [RegisterFlags]; nil for none.
 	Flags *pflag.FlagSet
-	// Command is what follows -- on the command line: child.command.
+	// Command is the part of the command line after --, which sets child.command.
 	Command []string
 }
 
-// flags names the settings that have a flag.
+// flags are the settings that have a flag.
 var flags = []struct{ flag, key, usage string }{
 	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
 	{"root", "zookeeper.root", "the group's root znode"},
-	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to ask for"},
-	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; 0s: a daemon never does, a command after 10s"},
-	{"id", "node.id", "this daemon's name in the group"},
+	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to request"},
+	{"connect-timeout", "zookeeper.connect_timeout", "give up if no server answers for this long; with 0s a daemon tries forever, a command for 10s"},
+	{"id", "node.id", "the name of this daemon in the group"},
 	{"site", "node.site", "the site of this host"},
-	{"priority", "node.priority", "rank within the site, higher first"},
+	{"priority", "node.priority", "rank within the site, higher is better"},
 	{"label", "node.labels", "labels, key=value, separated by commas"},
 	{"http", "http.listen", "host:port or unix:/path for status, metrics and operator requests"},
 	{"http-token-file", "http.token_file", "file with a line name:token for each who may submit operator requests over HTTP"},
@@ -44,17 +44,17 @@ var flags = []struct{ flag, key, usage string }{
 	{"log-format", "log.format", "text or json"},
 }
 
-// RegisterFlags adds --config and a flag for each setting that is worth one.
+// RegisterFlags adds --config and the flags for settings.
 func RegisterFlags(fs *pflag.FlagSet) { register(fs, "") }
 
-// RegisterConnection adds --config and the flags that say where the group is, for commands that only talk to it.
+// RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
 func RegisterConnection(fs *pflag.FlagSet) { register(fs, "zookeeper.") }
 
-// setting is the annotation of a flag that sets a key; a command may have others of the same name.
+// setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
 const setting = "setting"
 
 func register(fs *pflag.FlagSet, prefix string) {
-	fs.Var(&onceValue{}, "config", "configuration file (YAML); none is needed")
+	fs.Var(&onceValue{}, "config", "configuration file (YAML), optional")
 	keys := keyByName()
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
@@ -68,7 +68,7 @@ func register(fs *pflag.FlagSet, prefix string) {
 	}
 }
 
-// onceValue is a string flag that refuses to be given twice: a second file would silently win.
+// onceValue is a string flag that cannot be given twice; otherwise the second file would silently replace the first.
 type onceValue struct {
 	value string
 	set   bool
@@ -84,14 +84,14 @@ func (v *onceValue) Set(s string) error {
 	return nil
 }
 
-// Load reads, merges and checks the sources. The error is [Errors]; Config is then zero.
+// Load reads, merges and checks the sources. If it fails, the error is [Errors] and Config is zero.
 func Load(src Sources) (Config, error) {
 	cfg, _, err := LoadContent(src)
 	return cfg, err
 }
 
-// LoadContent is [Load] that also returns what File holds, with which [Sources] give the same configuration whatever becomes
-// of the file; nil if there is none.
+// LoadContent is [Load], and also returns the content of File; nil if there is none. With it as Content, the [Sources] give the
+// same configuration even if the file changes.
 func LoadContent(src Sources) (Config, []byte, error) {
 	var errs Errors
 	values := make(map[string]found)
@@ -124,7 +124,7 @@ func LoadContent(src Sources) (Config, []byte, error) {
 	return cfg, content, nil
 }
 
-// merged puts values over the defaults.
+// merged returns the defaults, overridden by values.
 func merged(values map[string]found) (Config, error) {
 	v := viper.New()
 	for _, k := range Keys() {
@@ -138,8 +138,8 @@ func merged(values map[string]found) (Config, error) {
 	return cfg, err
 }
 
-// ours are set for the leader-only child, in which commands must work too.
-var ours = []string{"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT"}
+// workVariables are set for the leader-only work, in which commands must work too.
+var workVariables = []string{"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT"}
 
 func readEnv(env []string, values map[string]found, errs *Errors) {
 	byEnv := make(map[string]Key)
@@ -150,7 +150,7 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 	}
 	for _, kv := range env {
 		name, s, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(ours, name) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(workVariables, name) {
 			continue
 		}
 		key, known := byEnv[name]
@@ -278,7 +278,7 @@ func yamlOf(settings map[string]any, comments map[string]string, wanted func(key
 		}
 		value, err := marshal(settings[k.Name])
 		if err != nil {
-			continue // not reached: all settings are plain values
+			continue // cannot happen: all settings are plain values
 		}
 		value.LineComment = comments[k.Name]
 		s := section(sections, path)
@@ -292,7 +292,7 @@ func yamlOf(settings map[string]any, comments map[string]string, wanted func(key
 	return b.String()
 }
 
-// inline prints one value on one line.
+// inline returns a value as YAML on one line.
 func inline(v any) string {
 	n, err := marshal(v)
 	if err != nil {
@@ -320,7 +320,7 @@ func section(sections map[string]*yaml.Node, path string) *yaml.Node {
 	return s
 }
 
-// shown is a default as the reference and --help show it.
+// shown returns a default as the reference and --help show it.
 func shown(v any) string {
 	switch v := v.(type) {
 	case []string:

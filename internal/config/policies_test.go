@@ -8,8 +8,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// The examples of docs/policies.md are what users copy.
-func TestTheExamplesOfThePoliciesAreGood(t *testing.T) {
+// Users copy the examples of docs/policies.md, so they must be valid.
+func TestPolicyExamplesAreValid(t *testing.T) {
 	data, err := os.ReadFile("../../docs/policies.md")
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func TestAliasesOfStrategies(t *testing.T) {
 	}
 }
 
-// fault finds the first one for a key that gives a reason.
+// findError returns the first error for a key that contains a reason.
 func findError(t *testing.T, err error, key, reason string) Error {
 	t.Helper()
 	var errs Errors
@@ -79,14 +79,14 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 		"\nstrategies: [{use: [first]}]":                          {"policy.strategies", ":4", "[0]: use: must be a single value"},
 		"\nstrategies: [{use: first, if: x}]":                     {"policy.strategies", ":4", `[0]: "if" is neither when nor use`},
 		"\nhysteresis: -1":                                        {"policy.hysteresis", ":4", "not between 0 and 1000"},
-		"\nhysteresis: 1001":                                      {"policy.hysteresis", ":4", "1001 is not between 0 and 1000 per cent"},
+		"\nhysteresis: 1001":                                      {"policy.hysteresis", ":4", "1001 is not between 0 and 1000 percent"},
 		"\nrevision: -1":                                          {"policy.revision", ":4", "must not be negative"},
-		"\ntype: exec":                                            {"policy.exec.command", "default", "the policy exec needs a program"},
-		"\nstrategies: [{use: exec}]":                             {"policy.exec.command", "default", "the policy exec needs a program"},
-		"\nexec: {timeout: 0s}":                                   {"policy.exec.timeout", ":4", "must be more than 0s"},
+		"\ntype: exec":                                            {"policy.exec.command", "default", "the policy type exec needs a program"},
+		"\nstrategies: [{use: exec}]":                             {"policy.exec.command", "default", "the policy type exec needs a program"},
+		"\nexec: {timeout: 0s}":                                   {"policy.exec.timeout", ":4", "must be greater than 0s"},
 		"\ntype: exec\nexec: {command: [x], fallback: coin}":      {"policy.exec.fallback", ":5", `"coin" is not a policy`},
 		"\ntype: exec\nexec: {command: [x], fallback: exec}":      {"policy.exec.fallback", ":5", "exec cannot be its own fallback"},
-		"\nexec: {command: ['']}":                                 {"policy.exec.command", ":4", "the program, is empty"},
+		"\nexec: {command: ['']}":                                 {"policy.exec.command", ":4", "its first element, is empty"},
 		"\nexclude_nodes: ['a/b']":                                {"policy.exclude_nodes", ":4", `"a/b" contains`},
 		"\ndisabled_sites: ['']":                                  {"policy.disabled_sites", ":4", `"" is empty`},
 	} {
@@ -99,7 +99,7 @@ func TestPolicyErrorsNameTheKeyAndTheLine(t *testing.T) {
 		errors.As(err, &errs)
 		for _, f := range errs {
 			if f.Key != want.key {
-				t.Errorf("%q: %s, which is not at fault", text, f)
+				t.Errorf("%q: %s, although that key is valid", text, f)
 			}
 		}
 	}

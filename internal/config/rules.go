@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// Rules are what of the configuration holds for the whole group, once published.
+// Rules returns the part of the configuration that applies to the whole group once it is published.
 func (c Config) Rules() cluster.Rules {
 	p, e := c.Policy, c.Election
 	r := cluster.Rules{
@@ -29,7 +29,7 @@ func (c Config) Rules() cluster.Rules {
 	return r
 }
 
-// withRules is the inverse of Rules, as far as they tell.
+// withRules is the inverse of Rules: it returns c with the settings that the rules determine.
 func (c Config) withRules(r cluster.Rules) Config {
 	p := &c.Policy
 	p.Type, p.Rank, p.Sites, p.Strategies, p.Expr, p.Hysteresis = r.Type, r.Rank, r.Sites, r.Strategies, r.Expr, r.Hysteresis
@@ -50,7 +50,7 @@ func (c Config) withRules(r cluster.Rules) Config {
 	return c
 }
 
-// ofRules lists the keys that rules are made from.
+// ofRules reports whether a key is one from which Rules are derived.
 func ofRules(key string) bool {
 	switch key {
 	case "policy.revision", "policy.exec.command":
@@ -64,17 +64,17 @@ func ofRules(key string) bool {
 func defaults() Config {
 	c, err := merged(nil)
 	if err != nil {
-		panic(fmt.Sprintf("config: the defaults do not fit: %v", err))
+		panic(fmt.Sprintf("config: the defaults have the wrong type: %v", err))
 	}
 	return c
 }
 
-// RulesYAML prints rules as the part of a configuration file that makes them.
+// RulesYAML returns the rules as the part of a configuration file that sets them.
 func RulesYAML(r cluster.Rules) string {
 	return yamlOf(defaults().withRules(r).settings(), nil, ofRules)
 }
 
-// RulesDiff lists the keys in which rules differ, as "key: before -> after".
+// RulesDiff returns the differences between rules, each as "key: before -> after".
 func RulesDiff(before, after cluster.Rules) []string {
 	a, b := defaults().withRules(before).settings(), defaults().withRules(after).settings()
 	var lines []string

@@ -15,10 +15,10 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// drawRules gives settings that make rules.
+// drawRules draws settings from which rules are derived.
 func drawRules(t *rapid.T) Config {
 	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
-	name := word.Filter(func(s string) bool { return checkName(s) == "" })
+	name := word.Filter(func(s string) bool { return checkName(s) == nil })
 	preset := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
 	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || cause == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
 	c := defaults()
@@ -43,11 +43,11 @@ func drawRules(t *rapid.T) Config {
 	return c
 }
 
-// command is each host's own, and no part of the rules.
+// command is not part of the rules: each host has its own.
 var ownCommand = []string{"ZKELECTD_POLICY_EXEC_COMMAND=/usr/bin/rank"}
 
-// What 'policy show' prints must be the same policy when it is applied.
-func TestRulesArePrintedSoThatTheyLoadAgain(t *testing.T) {
+// The output of policy show is the same policy when it is applied.
+func TestRulesYAMLRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	rapid.Check(t, func(t *rapid.T) {
 		rules := drawRules(t).Rules()
@@ -76,7 +76,7 @@ func TestRulesArePrintedSoThatTheyLoadAgain(t *testing.T) {
 	})
 }
 
-func TestRulesTellOnlyOfWhatIsInUse(t *testing.T) {
+func TestRulesContainOnlyWhatIsInUse(t *testing.T) {
 	c := defaults()
 	c.Election.Failback.Delay, c.Policy.Exec.Fallback, c.Policy.Exec.Timeout = time.Hour, "first", time.Minute
 	if r := c.Rules(); r.FailbackDelay != 0 || r.Fallback != "" || r.ExecTimeout != 0 {
@@ -117,14 +117,14 @@ func TestRulesDiff(t *testing.T) {
 	}
 	for _, line := range RulesDiff(b.Rules(), a.Rules()) {
 		if strings.Contains(line, "\n") {
-			t.Errorf("more than a line: %q", line)
+			t.Errorf("more than one line: %q", line)
 		}
 	}
 	none, empty := a.Rules(), a.Rules()
 	none.Sites, none.ExcludeNodes, none.Strategies = nil, nil, nil
 	empty.Sites, empty.ExcludeNodes, empty.Strategies = map[string]int{}, []string{}, []cluster.Strategy{}
 	if got := RulesDiff(none, empty); len(got) != 0 {
-		t.Errorf("nothing is not the same as nothing: %q", got)
+		t.Errorf("nil differs from empty: %q", got)
 	}
 }
 

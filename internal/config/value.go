@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fromText reads a value out of a word, as an environment variable or a flag gives it.
+// fromText parses a value from an environment variable or a flag.
 func fromText(k kind, s string) (any, error) {
 	switch k {
 	case text:
@@ -65,7 +65,7 @@ func fromText(k kind, s string) (any, error) {
 	return fromPairs(k, pairs)
 }
 
-// fromPairs makes a map. It returns concrete map types, whose keys viper leaves alone.
+// fromPairs returns a map of the type for k. Viper does not change the keys of maps that have a concrete type.
 func fromPairs(k kind, pairs [][2]string) (any, error) {
 	words, numbers := make(map[string]string), make(map[string]int)
 	for _, p := range pairs {

@@ -12,15 +12,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long a directory must be left alone before a file in it counts as written, restless how long that is waited
-// for: something else there may be written all the time.
+// Files are read after no file in their directories has changed for settleTime, but at the latest maxSettleTime after the first
+// change: another file there may change all the time.
 const (
-	settle   = 200 * time.Millisecond
-	restless = 10 * settle
+	settleTime    = 200 * time.Millisecond
+	maxSettleTime = 10 * settleTime
 )
 
-// WatchedFiles returns the files that a reload reads again: that of the configuration, empty for none, and those with
-// credentials and tokens.
+// WatchedFiles returns the files that a reload reads again: the configuration file, which may be empty for none, and the files
+// with credentials and tokens.
 func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	var files []string
 	for _, name := range []string{file, c.ZooKeeper.Auth.File, c.HTTP.TokenFile} {
@@ -35,7 +35,7 @@ func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	return files
 }
 
-// Watch calls changed whenever the content of one of the files has, until ctx is over. It watches the directories, since
+// Watch calls changed whenever the content of one of the files has changed, until ctx ends. It watches the directories, since
 // editors and Kubernetes replace files instead of writing them.
 func Watch(ctx context.Context, files []string, changed func()) error {
 	w, err := fsnotify.NewWatcher()
@@ -45,10 +45,10 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 	defer w.Close()
 	for _, file := range files {
 		if err := w.Add(filepath.Dir(file)); err != nil {
-			return fmt.Errorf("%s cannot be watched (reload.watch): %w", file, err)
+			return fmt.Errorf("cannot watch %s (reload.watch): %w", file, err)
 		}
 	}
-	last := make(map[string][32]byte) // hashes, so that no copy of a secret is kept
+	last := make(map[string][32]byte) // hashes, so that no copy of a secret stays in memory
 	differs := func() (found bool) {
 		for _, file := range files {
 			if data, err := os.ReadFile(file); err == nil && sha256.Sum256(data) != last[file] {
@@ -58,20 +58,20 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 		return found
 	}
 	differs()
-	timer := time.NewTimer(settle)
+	timer := time.NewTimer(settleTime)
 	defer timer.Stop()
-	var since time.Time // the first event that was not looked after
+	var since time.Time // the first event since the files were read
 	noticed := func() {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		timer.Reset(min(settle, restless-time.Since(since)))
+		timer.Reset(min(settleTime, maxSettleTime-time.Since(since)))
 	}
 	for {
 		select {
 		case <-w.Events:
 			noticed()
-		case <-w.Errors: // too many events at once: look
+		case <-w.Errors: // too many events at once
 			noticed()
 		case <-timer.C:
 			since = time.Time{}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watching runs a watch and returns what it calls with the file's content at that time.
-func watching(t *testing.T, path string) <-chan string {
+// startWatch runs a watch, and returns a channel with the content of the file at each change that it reports.
+func startWatch(t *testing.T, path string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan string, 100), make(chan error, 1)
@@ -40,8 +40,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// arrives makes a change, waits until the watch tells of that content, and returns how often it has told of anything.
-func arrives(t *testing.T, seen <-chan string, want string, change func()) int {
+// waitForContent makes a change, waits until the watch reports that content, and returns the number of reports.
+func waitForContent(t *testing.T, seen <-chan string, want string, change func()) int {
 	t.Helper()
 	change()
 	limit := time.After(30 * time.Second)
@@ -57,10 +57,10 @@ func arrives(t *testing.T, seen <-chan string, want string, change func()) int {
 	}
 }
 
-// begun returns once the watch has noticed something, so that it is known to watch.
-func begun(t *testing.T, seen <-chan string, dir string, change func(i int)) {
+// waitForWatch makes changes until the watch reports one.
+func waitForWatch(t *testing.T, seen <-chan string, dir string, change func(i int)) {
 	t.Helper()
-	tick := time.NewTicker(2 * settle)
+	tick := time.NewTicker(2 * settleTime)
 	defer tick.Stop()
 	limit := time.After(30 * time.Second)
 	for i := 0; ; i++ {
@@ -70,7 +70,7 @@ func begun(t *testing.T, seen <-chan string, dir string, change func(i int)) {
 			return
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("nothing is noticed in %s", dir)
+			t.Fatalf("no change in %s is noticed", dir)
 		}
 	}
 }
@@ -82,29 +82,29 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-func TestEveryWayOfWritingAFileIsNoticed(t *testing.T) {
+func TestWatchNoticesEveryKindOfWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "z.yaml")
 	write(t, path, "first")
-	seen := watching(t, path)
-	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
-	arrives(t, seen, "in place", func() { write(t, path, "in place") })
-	arrives(t, seen, "renamed", func() {
+	seen := startWatch(t, path)
+	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	waitForContent(t, seen, "in place", func() { write(t, path, "in place") })
+	waitForContent(t, seen, "renamed", func() {
 		write(t, path+".new", "renamed")
 		rename(t, path+".new", path)
 	})
-	arrives(t, seen, "gone and back", func() {
+	waitForContent(t, seen, "gone and back", func() {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
 		write(t, path, "gone and back")
 	})
-	arrives(t, seen, "", func() { write(t, path, "") })
+	waitForContent(t, seen, "", func() { write(t, path, "") })
 }
 
-// Kubernetes swaps a link to the directory of the files.
-func TestTheSwapOfALinkIsNoticed(t *testing.T) {
+// Kubernetes replaces a link to the directory of the files.
+func TestWatchNoticesAReplacedLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "z.yaml")
@@ -122,17 +122,17 @@ func TestTheSwapOfALinkIsNoticed(t *testing.T) {
 	if err := os.Symlink(filepath.Join("..data", "z.yaml"), path); err != nil {
 		t.Fatal(err)
 	}
-	seen := watching(t, path)
-	begun(t, seen, dir, func(i int) { link("..x"+strings.Repeat("x", i), strings.Repeat("x", i+1)) })
-	arrives(t, seen, "second", func() { link("..2", "second") })
+	seen := startWatch(t, path)
+	waitForWatch(t, seen, dir, func(i int) { link("..x"+strings.Repeat("x", i), strings.Repeat("x", i+1)) })
+	waitForContent(t, seen, "second", func() { link("..2", "second") })
 	if err := os.RemoveAll(filepath.Join(dir, "..1")); err != nil {
 		t.Fatal(err)
 	}
-	arrives(t, seen, "third", func() { link("..3", "third") })
+	waitForContent(t, seen, "third", func() { link("..3", "third") })
 }
 
-// read makes a change and waits until somebody has read the file since.
-func read(t *testing.T, path string, change func()) {
+// waitForRead makes a change and waits until a process has read the file after it.
+func waitForRead(t *testing.T, path string, change func()) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -148,64 +148,64 @@ func read(t *testing.T, path string, change func()) {
 		t.Fatal(err)
 	}
 	if _, err := events.Read(make([]byte, 4096)); err != nil {
-		t.Fatalf("%s is not looked at: %v", path, err)
+		t.Fatalf("%s is not read: %v", path, err)
 	}
 }
 
-func TestWhatChangesNothingIsNotTold(t *testing.T) {
+func TestUnchangedContentIsNotReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "z.yaml")
 	write(t, path, "first")
-	seen := watching(t, path)
-	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
-	arrives(t, seen, "same", func() { write(t, path, "same") })
-	read(t, path, func() { write(t, path, "same") })
-	read(t, path, func() { write(t, filepath.Join(dir, "other.yaml"), "other") })
+	seen := startWatch(t, path)
+	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	waitForContent(t, seen, "same", func() { write(t, path, "same") })
+	waitForRead(t, path, func() { write(t, path, "same") })
+	waitForRead(t, path, func() { write(t, filepath.Join(dir, "other.yaml"), "other") })
 	write(t, path+".new", "same")
-	read(t, path+".new", func() { rename(t, path+".new", path) })
-	if n := arrives(t, seen, "next", func() { write(t, path, "next") }); n != 1 {
-		t.Errorf("told %d times of one change", n)
+	waitForRead(t, path+".new", func() { rename(t, path+".new", path) })
+	if n := waitForContent(t, seen, "next", func() { write(t, path, "next") }); n != 1 {
+		t.Errorf("one change was reported %d times", n)
 	}
 }
 
-// A file that is written in many steps is read when it is left alone.
+// A file that is written in many steps is read after the last one.
 func TestManyWritesAreOneChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "z.yaml")
 	write(t, path, "first")
-	seen := watching(t, path)
-	begun(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
+	seen := startWatch(t, path)
+	waitForWatch(t, seen, dir, func(i int) { write(t, path, strings.Repeat("x", i+1)) })
 	var text string
-	n := arrives(t, seen, strings.Repeat("line\n", 200), func() {
+	n := waitForContent(t, seen, strings.Repeat("line\n", 200), func() {
 		for range 200 {
 			text += "line\n"
 			write(t, path, text)
 		}
 	})
 	if n > 5 {
-		t.Errorf("told %d times of what was written in one go", n)
+		t.Errorf("writes without a pause were reported %d times", n)
 	}
 }
 
-func TestADirectoryThatIsNotThereCannotBeWatched(t *testing.T) {
+func TestWatchFailsWithoutTheDirectory(t *testing.T) {
 	err := Watch(t.Context(), []string{"/no/such/directory/z.yaml"}, func() {})
-	if err == nil || !strings.Contains(err.Error(), "/no/such/directory/z.yaml cannot be watched (reload.watch)") {
+	if err == nil || !strings.Contains(err.Error(), "cannot watch /no/such/directory/z.yaml (reload.watch)") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestAWatchEndsWithItsContext(t *testing.T) {
+func TestWatchEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Watch(ctx, []string{file(t, "x")}, func() { t.Error("told of nothing") }); err != nil {
+	if err := Watch(ctx, []string{file(t, "x")}, func() { t.Error("reported a change") }); err != nil {
 		t.Error(err)
 	}
 }
 
-// Credentials and tokens are watched like the configuration's own file, wherever they are.
-func TestCredentialsAreWatched(t *testing.T) {
+// Files with credentials and tokens are watched like the configuration file, in whatever directory they are.
+func TestWatchedFiles(t *testing.T) {
 	credentials, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "tokens")
 	own := file(t, "")
 	c := Config{ZooKeeper: ZooKeeper{Auth: Auth{File: "zookeeper"}}, HTTP: HTTP{TokenFile: elsewhere}}
@@ -215,16 +215,16 @@ func TestCredentialsAreWatched(t *testing.T) {
 		t.Fatalf("%q, want %q", files, want)
 	}
 	if files := c.WatchedFiles("", getenv); len(files) != 2 {
-		t.Errorf("without a file of its own: %q", files)
+		t.Errorf("without a configuration file: %q", files)
 	}
 	if files := (Config{}).WatchedFiles("", getenv); len(files) != 0 {
-		t.Errorf("with nothing to watch: %q", files)
+		t.Errorf("without any file: %q", files)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	seen, done := make(chan struct{}, 100), make(chan error, 1)
 	go func() { done <- Watch(ctx, files, func() { seen <- struct{}{} }) }()
 	for i, path := range files {
-		tick := time.NewTicker(3 * settle)
+		tick := time.NewTicker(3 * settleTime)
 		defer tick.Stop()
 		for n, noticed := 0, false; !noticed; n++ {
 			write(t, path, strings.Repeat("x", i*1000+n))
@@ -244,14 +244,14 @@ func TestCredentialsAreWatched(t *testing.T) {
 	}
 }
 
-// A file beside it that is written all the time, such as a log, does not keep a change from being noticed.
-func TestAChangeIsNoticedInARestlessDirectory(t *testing.T) {
+// Another file in the directory that changes all the time, such as a log, does not delay the report for long.
+func TestChangeIsNoticedInABusyDirectory(t *testing.T) {
 	path := file(t, "1")
 	ctx, cancel := context.WithCancel(context.Background())
 	log, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(settle / 10)
+		tick := time.NewTicker(settleTime / 10)
 		defer tick.Stop()
 		for n := 0; ; n++ {
 			select {
@@ -265,10 +265,10 @@ func TestAChangeIsNoticedInARestlessDirectory(t *testing.T) {
 			}
 		}
 	}()
-	seen := watching(t, path)
+	seen := startWatch(t, path)
 	<-log
-	if n := arrives(t, seen, "2", func() { write(t, path, "2") }); n != 1 {
-		t.Errorf("told %d times", n)
+	if n := waitForContent(t, seen, "2", func() { write(t, path, "2") }); n != 1 {
+		t.Errorf("reported %d times", n)
 	}
 	cancel()
 	<-done

@@ -12,12 +12,12 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// ZooKeeper is where the group meets.
+// ZooKeeper configures the ensemble and the group in it.
 type ZooKeeper struct {
 	Servers        []string      `mapstructure:"servers"`
 	Root           string        `mapstructure:"root"`
 	SessionTimeout time.Duration `mapstructure:"session_timeout"`
-	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for what was granted first.
+	// MinSessionTimeout is the smallest session timeout that a server may grant; 0 for the one that was granted first.
 	MinSessionTimeout time.Duration `mapstructure:"min_session_timeout"`
 	ConnectTimeout    time.Duration `mapstructure:"connect_timeout"`
 	SessionFile       string        `mapstructure:"session_file"`
@@ -26,12 +26,12 @@ type ZooKeeper struct {
 	TLS               TLS           `mapstructure:"tls"`
 }
 
-// Auth is how daemons and commands prove who they are.
+// Auth configures how daemons and commands authenticate.
 type Auth struct {
 	File string `mapstructure:"file"`
 }
 
-// TLS is how the connection to ZooKeeper is secured.
+// TLS configures TLS on the connections to ZooKeeper.
 type TLS struct {
 	Enabled    bool   `mapstructure:"enabled"`
 	CA         string `mapstructure:"ca"`
@@ -40,17 +40,17 @@ type TLS struct {
 	ServerName string `mapstructure:"server_name"`
 }
 
-// acls are what zookeeper.acl may be.
+// acls are the values of zookeeper.acl.
 var acls = []string{"open", "readable", "private"}
 
-// SecretFile is where a file lies that a setting names. A name without a slash is that of a credential which systemd has
-// put into $CREDENTIALS_DIRECTORY.
+// SecretFile returns the path of a file that a setting names, and whether it is a systemd credential. A name without a slash
+// stands for a credential in $CREDENTIALS_DIRECTORY.
 func SecretFile(name string, getenv func(string) string) (file string, systemd bool) {
 	dir := getenv("CREDENTIALS_DIRECTORY")
 	switch {
 	case strings.Contains(name, "/"):
 		if absolute, err := filepath.Abs(name); err == nil {
-			return absolute, false // 'zkelectd release' may run elsewhere
+			return absolute, false // 'zkelectd release' may run in another directory
 		}
 		return name, false
 	case name == "" || dir == "":
@@ -59,7 +59,7 @@ func SecretFile(name string, getenv func(string) string) (file string, systemd b
 	return filepath.Join(dir, name), true
 }
 
-// LeaseBase returns the session timeout that a lease may rest on where granted is the session's.
+// LeaseBase returns the session timeout that a lease may rest on in a session with the timeout granted.
 func (z ZooKeeper) LeaseBase(granted time.Duration) time.Duration {
 	return cluster.Earliest(granted, z.MinSessionTimeout)
 }
@@ -78,7 +78,7 @@ func (c *Config) checkZooKeeper(report func(string, string, ...any)) {
 	case !slices.Contains(acls, z.ACL):
 		report("zookeeper.acl", "%q is not one of %s", z.ACL, strings.Join(acls, ", "))
 	case z.ACL != acls[0] && z.Auth.File == "":
-		report("zookeeper.acl", "%q needs zookeeper.auth.file, which names who may use the znodes", z.ACL)
+		report("zookeeper.acl", "%q needs zookeeper.auth.file, which lists the users that can access the znodes", z.ACL)
 	}
 	z.TLS.check(report)
 }
@@ -125,8 +125,8 @@ func (z *ZooKeeper) checkRoot(report func(string, string, ...any)) {
 		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
 	default:
 		for part := range strings.SplitSeq(z.Root[1:], "/") {
-			if why := checkName(part); why != "" {
-				report("zookeeper.root", "%q %s", part, why)
+			if err := checkName(part); err != nil {
+				report("zookeeper.root", "%q %v", part, err)
 			}
 		}
 	}

@@ -22,9 +22,9 @@ func checkCommand() *cobra.Command {
 		Use:   "check [flags] [-- command args...]",
 		Short: "Check a configuration and print the effective one",
 		Long: `Check refuses a configuration with every fault at once, or prints the effective one.
-If the group can be reached, it also warns of what is odd about the policy there: a site
-that no member has, or that no member may lead under it. Of child.unit it makes sure
-that systemd knows it and that it is tied to the leadership of this host.`,
+If the group can be reached, it also warns if the policy names a site that no member is
+at, or leaves no member eligible. Of child.unit it checks that systemd knows it and that
+it is tied to the leadership of this host.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(cmd, args)

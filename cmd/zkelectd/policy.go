@@ -113,7 +113,7 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 				}
 				lines := config.RulesDiff(snap.Policy.Record.Rules, cfg.Rules())
 				printLines(w, lines)
-				p := operator.Proposal{Config: cfg, By: whoami(), Explicit: cfg.Policy.Revision, Force: force}
+				p := operator.Proposal{Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
 				if dry {
 					return foreseePolicy(ctx, w, g, snap, p)
 				}
@@ -128,7 +128,7 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 	}
 	config.RegisterConnection(cmd.Flags())
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would come of it, and write nothing")
-	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member may lead under it")
+	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member is eligible under it")
 	return cmd
 }
 

@@ -41,7 +41,7 @@ and the running one stays.`,
 			}
 			return inGroup(cmd, cfg, func(ctx context.Context, g group) error {
 				if force {
-					rec, err := g.publish(ctx, operator.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Explicit: g.cfg.Policy.Revision, Force: true})
+					rec, err := g.publish(ctx, operator.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Revision: g.cfg.Policy.Revision, Force: true})
 					if err != nil {
 						return err
 					}
@@ -64,7 +64,7 @@ and the running one stays.`,
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "publish the policy of --config first, even if no member may lead under it")
+	cmd.Flags().BoolVar(&force, "force", false, "publish the policy of --config first, even if no member is eligible under it")
 	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to wait for the daemon")
 	return cmd
 }

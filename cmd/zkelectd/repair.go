@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 )
@@ -23,8 +22,8 @@ func repairCommand() *cobra.Command {
 		Short: "Repair damaged records that no daemon repairs",
 		Long: `Repair replaces records that cannot be read: policy by the policy of --file, or else
 of --config; control by an empty one, so that pauses, moves and cordons no longer
-hold; history by an empty one. Without a name it repairs all of them. Records in
-request are left as they are, and so are those of a newer version.
+hold; history by an empty one. Without a name it repairs all of them. Undamaged
+records are left as they are, and so are those of a newer version.
 
 elected, fence and current are the elector's to repair: repair says whether they
 are damaged.`,
@@ -53,20 +52,11 @@ are damaged.`,
 func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Config, error), dry bool, names []string) error {
 	ctx, cancel := brief(ctx)
 	defer cancel()
-	snap, err := g.read(ctx)
+	damage, err := operator.ReadDamage(ctx, g.session, g.paths)
 	if err != nil {
 		return err
 	}
-	d := operator.Damage{Snapshot: snap, Policy: local, By: whoami(), Wall: time.Now()}
-	data, stat, err := g.session.Get(ctx, g.paths.History(), false)
-	switch {
-	case err == nil:
-		_, d.History = cluster.DecodeHistory(g.paths.History(), data)
-		d.HistoryStat = stat
-	case !errors.Is(err, cluster.ErrNoNode):
-		return fmt.Errorf("cannot read znode %s: %w", g.paths.History(), err)
-	}
-	plan, err := operator.PlanRepairs(g.paths, d, names...)
+	plan, err := damage.PlanRepairs(operator.Replacement{Policy: local, By: whoami(), Wall: time.Now()}, names...)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (l *loop) publishPolicy(ctx context.Context, next config.Config) error {
 	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
 		return nil
 	}
-	rec, err := operator.PublishPolicy(ctx, l.s, l.d.paths, operator.Proposal{Config: next, By: next.Node.ID, Explicit: next.Policy.Revision})
+	rec, err := operator.PublishPolicy(ctx, l.s, l.d.paths, operator.Proposal{Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
 	if err == nil {
 		l.d.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}

@@ -7,7 +7,8 @@ import (
 	"zkelectd/internal/config"
 )
 
-// Access returns the ZooKeeper credentials and TLS files for c. getenv is asked where systemd has put the unit's credentials.
+// Access returns the ZooKeeper credentials and TLS files for c. getenv returns the daemon's environment, which says where
+// systemd has put the unit's credentials.
 func Access(c config.Config, getenv func(string) string) zkstore.Access {
 	z := c.ZooKeeper
 	a := zkstore.Access{ACL: zkstore.ACL(z.ACL)}
@@ -19,11 +20,11 @@ func Access(c config.Config, getenv func(string) string) zkstore.Access {
 	return a
 }
 
-// EncodeAccess encodes what the guard needs to close a session after the daemon's death: names of files, and no secret.
+// EncodeAccess encodes what the guard needs to close a session after the daemon's death: file names, no secrets.
 func EncodeAccess(a zkstore.Access) json.RawMessage {
 	data, err := json.Marshal(a)
 	if err != nil {
-		return nil // not reached: these are plain strings
+		return nil // unreachable: the fields are plain strings
 	}
 	return data
 }

@@ -31,12 +31,13 @@ var (
 // elector, and the history. It reads on the loop's session, one thing at a time and each at most once a second however many
 // clients ask, so that it never delays the election; it sets no watch and writes nothing.
 type GroupCache struct {
-	viewer  *status.Viewer
-	source  atomic.Pointer[Source]
-	elector atomic.Pointer[cluster.Snapshot] // the elector's own
-	busy    chan struct{}                    // holds one value during a read; guards the two below
-	group   cached[cluster.Snapshot]
-	history cached[cluster.History]
+	viewer   *status.Viewer
+	policies policy.Cache // for explanations
+	source   atomic.Pointer[Source]
+	elector  atomic.Pointer[cluster.Snapshot] // the elector's own
+	busy     chan struct{}                    // holds one value during a read; guards the two below
+	group    cached[cluster.Snapshot]
+	history  cached[cluster.History]
 }
 
 // Source is what a [GroupCache] reads from.
@@ -83,7 +84,7 @@ func load[T any](ctx context.Context, c *GroupCache, entry *cached[T], read func
 	case c.busy <- struct{}{}:
 		defer func() { <-c.busy }()
 	case <-ctx.Done():
-		return none, fmt.Errorf("too many ask at once: %w", ctx.Err())
+		return none, fmt.Errorf("too many requests at once: %w", ctx.Err())
 	}
 	src := c.source.Load()
 	if src == nil {
@@ -140,12 +141,12 @@ func (c *GroupCache) Explain(ctx context.Context) (whatif.Explanation, error) {
 	if src == nil {
 		return whatif.Explanation{}, ErrNoSession
 	}
-	q, err := Question(src.Config, snap)
+	q, err := question(src.Config, snap, &c.policies)
 	if err != nil {
 		return whatif.Explanation{}, err
 	}
 	q.Ask = func(policy.Input) *policy.Answer {
-		return &policy.Answer{Err: "it is not asked for this; 'zkelectd explain' does"}
+		return &policy.Answer{Err: "the HTTP API does not run it; 'zkelectd explain' does"}
 	}
 	return whatif.Explain(q), nil
 }

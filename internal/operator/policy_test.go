@@ -19,8 +19,8 @@ func configured(t *testing.T, env ...string) config.Config {
 	return c
 }
 
-// ruled is a group of two with a policy in force, nil for none.
-func ruled(inForce *cluster.Policy) cluster.Snapshot {
+// groupWith returns a group of two members with a policy in force, nil for none.
+func groupWith(inForce *cluster.Policy) cluster.Snapshot {
 	var s cluster.Snapshot
 	for i, id := range []string{"a", "b"} {
 		s.Members = append(s.Members, cluster.Member{
@@ -34,7 +34,7 @@ func ruled(inForce *cluster.Policy) cluster.Snapshot {
 	return s
 }
 
-func TestTheRevisionOfAProposal(t *testing.T) {
+func TestProposalRevision(t *testing.T) {
 	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	first := configured(t, "ZKELECTD_POLICY_TYPE=first")
 	other := configured(t, "ZKELECTD_POLICY_TYPE=node-id")
@@ -48,8 +48,8 @@ func TestTheRevisionOfAProposal(t *testing.T) {
 		by       string
 		want     string
 	}{
-		"the first of all":          {nil, first, 0, 1, "bob@host", ""},
-		"the first, named":          {nil, first, 30, 30, "bob@host", ""},
+		"the first one":             {nil, first, 0, 1, "bob@host", ""},
+		"the first one, explicit":   {nil, first, 30, 30, "bob@host", ""},
 		"the same":                  {inForce, first, 0, 7, "ann@host", ""},
 		"the same, equal revision":  {inForce, first, 7, 7, "ann@host", ""},
 		"the same, lower revision":  {inForce, first, 3, 7, "ann@host", ""},
@@ -60,8 +60,8 @@ func TestTheRevisionOfAProposal(t *testing.T) {
 		"another, lower revision":   {inForce, other, 6, 0, "", "policy.revision is 6, " + refused},
 	} {
 		for _, force := range []bool{false, true} {
-			w := Proposal{Config: c.config, By: "bob@host", Explicit: c.explicit, Force: force}
-			next, err := w.Next(ruled(c.inForce))
+			w := Proposal{Config: c.config, By: "bob@host", Revision: c.explicit, Force: force}
+			next, err := w.Next(groupWith(c.inForce))
 			if c.want != "" {
 				if err == nil || err.Error() != c.want {
 					t.Errorf("%s, forced %t: %v", name, force, err)
@@ -75,16 +75,16 @@ func TestTheRevisionOfAProposal(t *testing.T) {
 	}
 }
 
-func TestARevisionInTheFileDoesNotCountUnlessItIsMeant(t *testing.T) {
+func TestProposalIgnoresTheRevisionOfTheConfiguration(t *testing.T) {
 	c := configured(t, "ZKELECTD_POLICY_TYPE=node-id", "ZKELECTD_POLICY_REVISION=50")
-	next, err := Proposal{Config: c, By: "bob@host"}.Next(ruled(&cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "first"}}))
+	next, err := Proposal{Config: c, By: "bob@host"}.Next(groupWith(&cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "first"}}))
 	if err != nil || next.Revision != 8 {
 		t.Errorf("%v, revision %d", err, next.Revision)
 	}
 }
 
-func TestAProposalKeepsWhatItDoesNotKnow(t *testing.T) {
-	s := ruled(nil)
+func TestProposalKeepsUnknownFields(t *testing.T) {
+	s := groupWith(nil)
 	s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":1,"revision":7,"type":"first","color":"red"}`), cluster.Stat{}, true)
 	next, err := Proposal{Config: configured(t), By: "bob@host"}.Next(s)
 	if err != nil || !strings.Contains(string(cluster.Encode(&next)), `"color":"red"`) {
@@ -92,47 +92,47 @@ func TestAProposalKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotBeReadIsNotReplaced(t *testing.T) {
+func TestProposalDoesNotReplaceANewerPolicy(t *testing.T) {
 	for _, force := range []bool{false, true} {
-		s := ruled(nil)
+		s := groupWith(nil)
 		s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":9}`), cluster.Stat{}, true)
-		_, err := Proposal{Config: configured(t), Explicit: 99, Force: force}.Next(s)
+		_, err := Proposal{Config: configured(t), Revision: 99, Force: force}.Next(s)
 		if !errors.Is(err, s.Policy.Err) || !strings.Contains(err.Error(), "the policy is not replaced: znode /c/policy has format version 9") {
 			t.Errorf("forced %t: %v", force, err)
 		}
 	}
 }
 
-func TestAPolicyUnderWhichNobodyMayLeadIsRefused(t *testing.T) {
+func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 	c := configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")
 	w := Proposal{Config: c, By: "bob@host"}
-	_, err := w.Next(ruled(nil))
+	_, err := w.Next(groupWith(nil))
 	var none *NoEligibleError
-	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes it all the same") {
+	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes the policy anyway") {
 		t.Errorf("%v", err)
 	}
 	w.Force = true
-	if next, err := w.Next(ruled(nil)); err != nil || next.Revision != 1 || next.Rules.MinPriority != 8 {
+	if next, err := w.Next(groupWith(nil)); err != nil || next.Revision != 1 || next.Rules.MinPriority != 8 {
 		t.Errorf("forced: %v, %+v", err, next)
 	}
 	w.Force = false
 	if _, err := w.Next(cluster.Snapshot{}); err != nil {
-		t.Errorf("nobody is there: %v", err)
+		t.Errorf("without members: %v", err)
 	}
 	inForce := &cluster.Policy{Revision: 3, Rules: c.Rules()}
-	if next, err := w.Next(ruled(inForce)); err != nil || next.Revision != 3 {
+	if next, err := w.Next(groupWith(inForce)); err != nil || next.Revision != 3 {
 		t.Errorf("in force already: %v, %+v", err, next)
 	}
-	s := ruled(nil)
+	s := groupWith(nil)
 	s.Members[1].Node.Record.Priority = 8
 	if _, err := w.Next(s); err != nil {
-		t.Errorf("one may lead: %v", err)
+		t.Errorf("one is eligible: %v", err)
 	}
 }
 
-func TestAPauseDoesNotSpeakAgainstAPolicy(t *testing.T) {
+func TestPauseDoesNotBlockAProposal(t *testing.T) {
 	for _, hard := range []bool{false, true} {
-		s := ruled(nil)
+		s := groupWith(nil)
 		s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Hard: hard}}}
 		if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
 			t.Errorf("hard %t: %v", hard, err)
@@ -140,16 +140,16 @@ func TestAPauseDoesNotSpeakAgainstAPolicy(t *testing.T) {
 	}
 }
 
-// Where nobody may lead as it is, the policy is not at fault.
-func TestAnyPolicyIsWelcomeWhereNobodyMayLead(t *testing.T) {
-	s := ruled(nil)
+// If no member is eligible under the policy in force either, the new one is not at fault.
+func TestAnyProposalIsAcceptedIfNoMemberIsEligibleAnyway(t *testing.T) {
+	s := groupWith(nil)
 	for i := range s.Members {
 		s.Members[i].Node.Record.Unhealthy = "not probed yet"
 	}
 	if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
 		t.Errorf("without a policy in force: %v", err)
 	}
-	s = ruled(&cluster.Policy{Revision: 3, Rules: cluster.Rules{Type: "priority", MinPriority: 9}})
+	s = groupWith(&cluster.Policy{Revision: 3, Rules: cluster.Rules{Type: "priority", MinPriority: 9}})
 	if _, err := (Proposal{Config: configured(t, "ZKELECTD_POLICY_MIN_PRIORITY=8")}).Next(s); err != nil {
 		t.Errorf("under the one in force: %v", err)
 	}

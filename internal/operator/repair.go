@@ -1,69 +1,100 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/policy"
 )
 
-// Repairable are the names of the records that [PlanRepairs] knows.
+// Repairable lists the names of the records that [Damage.PlanRepairs] knows.
 var Repairable = []string{"policy", "control", "history", "elected", "fence", "current"}
 
-// Repair is what is to be done about one damaged record.
+// Repair is the repair of one damaged record.
 type Repair struct {
-	// Name is one of [Repairable], Fault what is wrong with the record.
+	// Name is one of [Repairable], Fault is what is wrong with the record.
 	Name  string
 	Fault error
-	// Action says what is done about it, or who does it. Op is the write, nil where there is nothing for an operator to write.
+	// Action describes the repair and who performs it. Op is the write; nil if an operator has nothing to write.
 	Action string
 	Op     *cluster.Op
-	// Refused reports whether the record must be left alone: a newer version has written it.
+	// Refused reports whether the record must be left alone, as a newer version has written it.
 	Refused bool
 }
 
-// Damage is what a repair is planned from.
+// Damage is what has been read of a group to find damaged records.
 type Damage struct {
-	Snapshot cluster.Snapshot
-	// History is the error of reading it, HistoryStat the znode's.
-	History     error
-	HistoryStat cluster.Stat
-	// Policy returns the configuration whose policy replaces a damaged one.
-	Policy func() (config.Config, error)
-	By     string
-	Wall   time.Time
+	paths    cluster.Paths
+	snapshot cluster.Snapshot
+	// history is the error of decoding the history, historyStat its znode's stat.
+	history     error
+	historyStat cluster.Stat
 }
 
-// PlanRepairs returns the repairs of the named records that are damaged, of all where no name is given.
-func PlanRepairs(p cluster.Paths, d Damage, names ...string) ([]Repair, error) {
+// ReadDamage reads the records of a group.
+func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Damage, error) {
+	d := &Damage{paths: paths}
+	var err error
+	if d.snapshot, err = zkstore.ReadAll(ctx, r, paths, false); err != nil {
+		return nil, err
+	}
+	data, stat, err := readHistory(ctx, r, paths, false)
+	if err != nil {
+		return nil, err
+	}
+	if data != nil {
+		_, d.history = cluster.DecodeHistory(paths.History(), data)
+		d.historyStat = stat
+	}
+	return d, nil
+}
+
+// Replacement is what a repair puts in the place of a damaged record.
+type Replacement struct {
+	// Policy returns the configuration whose policy replaces a damaged one.
+	Policy func() (config.Config, error)
+	// By is who repairs the record, at the time Wall.
+	By   string
+	Wall time.Time
+}
+
+// PlanRepairs returns the repairs of those of the named records that are damaged; without names, of all that are.
+func (d *Damage) PlanRepairs(with Replacement, names ...string) ([]Repair, error) {
 	for _, name := range names {
 		if !slices.Contains(Repairable, name) {
-			return nil, fmt.Errorf("there is no record %q: name some of %q, or none for all", name, Repairable)
+			return nil, fmt.Errorf("there is no record %q: name one or more of %q, or none for all", name, Repairable)
 		}
 	}
-	s := &d.Snapshot
-	var plan []Repair
-	for _, r := range []Repair{
-		{Name: "policy", Fault: policyFault(s.Policy)},
-		{Name: "control", Fault: errors.Join(s.Control.Err, s.Control.Record.Exhausted())},
-		{Name: "history", Fault: d.History},
-		{Name: "elected", Fault: s.Elected.Err},
-		{Name: "fence", Fault: fenceFault(s.Fence)},
-		{Name: "current", Fault: s.Current.Err},
-	} {
+	var repairs []Repair
+	for _, r := range d.faults() {
 		if r.Fault == nil || (len(names) > 0 && !slices.Contains(names, r.Name)) {
 			continue
 		}
-		if err := r.plan(p, d); err != nil {
+		if err := d.plan(&r, with); err != nil {
 			return nil, err
 		}
-		plan = append(plan, r)
+		repairs = append(repairs, r)
 	}
-	return plan, nil
+	return repairs, nil
+}
+
+// faults returns all records with their faults, nil for those that are in order.
+func (d *Damage) faults() []Repair {
+	s := &d.snapshot
+	return []Repair{
+		{Name: "policy", Fault: policyFault(s.Policy)},
+		{Name: "control", Fault: errors.Join(s.Control.Err, s.Control.Record.Exhausted())},
+		{Name: "history", Fault: d.history},
+		{Name: "elected", Fault: s.Elected.Err},
+		{Name: "fence", Fault: fenceFault(s.Fence)},
+		{Name: "current", Fault: s.Current.Err},
+	}
 }
 
 func policyFault(s cluster.Slot[cluster.Policy]) error {
@@ -83,38 +114,46 @@ func fenceFault(s cluster.Slot[cluster.Fence]) error {
 	return s.Err
 }
 
-func (r *Repair) plan(p cluster.Paths, d Damage) error {
+// plan completes the repair of a record that has a fault.
+func (d *Damage) plan(r *Repair, with Replacement) error {
 	var newer *cluster.NewerVersionError
 	if errors.As(r.Fault, &newer) {
 		r.Refused, r.Action = true, "left alone: a newer zkelectd has written it; repair it from a host with that version"
 		return nil
 	}
-	s, set := &d.Snapshot, func(path string, version int32, data []byte) {
-		r.Op = &cluster.Op{Kind: cluster.OpSet, Path: path, Version: version, Data: data}
-	}
 	switch r.Name {
 	case "policy":
-		c, err := d.Policy()
-		if err != nil {
-			return err
-		}
-		rec := PolicyRecord(c, s.Elected.Record.PolicyRevision+1)
-		if s.Policy.Readable() {
-			rec.Revision = max(rec.Revision, s.Policy.Record.Revision+1)
-		}
-		rec.By, rec.Time = d.By, d.Wall
-		set(p.Policy(), s.Policy.Stat.Version, cluster.Encode(&rec))
-		r.Action = fmt.Sprintf("replaced by the policy of the configuration (%s), as revision %d", rec.Type, rec.Revision)
+		return d.planPolicy(r, with)
 	case "control":
 		var empty cluster.Control
-		empty.Continue(s.Elected.Record.Request)
-		set(p.Control(), s.Control.Stat.Version, cluster.Encode(&empty))
-		r.Action = "emptied: what operators had asked for before (a pause, moves, cordons) no longer holds"
+		empty.Continue(d.snapshot.Elected.Record.Request)
+		r.Op = overwrite(d.paths.Control(), d.snapshot.Control.Stat, cluster.Encode(&empty))
+		r.Action = "emptied: the requests of operators so far (a pause, moves, cordons) are no longer in force"
 	case "history":
-		set(p.History(), d.HistoryStat.Version, cluster.EncodeHistory(&cluster.History{}))
+		r.Op = overwrite(d.paths.History(), d.historyStat, cluster.EncodeHistory(&cluster.History{}))
 		r.Action = "emptied: the terms so far are lost"
 	default:
-		r.Action = "repaired by the elector: run a daemon, and see 'zkelectd explain' if it does not"
+		r.Action = "repaired by the elector: run a daemon; if that does not help, see 'zkelectd explain'"
 	}
 	return nil
+}
+
+func (d *Damage) planPolicy(r *Repair, with Replacement) error {
+	c, err := with.Policy()
+	if err != nil {
+		return err
+	}
+	rec := PolicyRecord(c, d.snapshot.Elected.Record.PolicyRevision+1)
+	if d.snapshot.Policy.Readable() {
+		rec.Revision = max(rec.Revision, d.snapshot.Policy.Record.Revision+1)
+	}
+	rec.By, rec.Time = with.By, with.Wall
+	r.Op = overwrite(d.paths.Policy(), d.snapshot.Policy.Stat, cluster.Encode(&rec))
+	r.Action = fmt.Sprintf("replaced by the policy of the configuration (%s), as revision %d", rec.Type, rec.Revision)
+	return nil
+}
+
+// overwrite returns the write of a record, on the condition that its znode has not changed since it was read.
+func overwrite(path string, read cluster.Stat, data []byte) *cluster.Op {
+	return &cluster.Op{Kind: cluster.OpSet, Path: path, Version: read.Version, Data: data}
 }

@@ -13,28 +13,29 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Submitter submits operator requests on a session. A read takes at most Read; a write that is not answered within Write
-// ends the session.
+// Submitter submits operator requests on a session.
 type Submitter struct {
-	Conn        cluster.ReadWriter
-	Paths       cluster.Paths
-	Config      config.Config
+	Conn   cluster.ReadWriter
+	Paths  cluster.Paths
+	Config config.Config
+	// Read and Write bound each read and write. A write without a reply by then ends the session.
 	Read, Write time.Duration
 }
 
-// Question returns a forecast's question for snap under the policy in force; the ranking program may be asked for it.
-func (w Submitter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.Question, error) {
-	q, err := Question(w.Config, snap)
-	q.Ask = Asker(ctx, w.Config)
+// Question returns the question for a forecast of snap under the policy in force. The forecast may run the ranking program.
+func (s Submitter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.Question, error) {
+	q, err := Question(s.Config, snap)
+	q.Ask = Asker(ctx, s.Config)
 	return q, err
 }
 
-// Submit plans a request for the group as it is, and writes the plan. Of two operators at the same time one wins, and the
-// other's error says who did. The error matches [cluster.ErrUnknown] if the request may have been submitted all the same.
-func (w Submitter) Submit(ctx context.Context, plan func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
+// Submit plans a request for the group as it is, and writes the plan. Of two operators who submit at the same time one
+// succeeds; the other's error names the first. The error matches [cluster.ErrUnknown] if the request may have been submitted
+// nevertheless.
+func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
 	last := int64(-1)
 	for {
-		snap, err := w.read(ctx)
+		snap, err := s.read(ctx)
 		if err != nil {
 			return request.Plan{}, err
 		}
@@ -43,37 +44,37 @@ func (w Submitter) Submit(ctx context.Context, plan func(whatif.Question) (reque
 				"see 'zkelectd status', and submit yours again if it is still wanted", c.LastRequest)}
 		}
 		last = snap.Control.Record.Last
-		q, err := w.Question(ctx, snap)
+		q, err := s.Question(ctx, snap)
 		if err != nil {
 			return request.Plan{}, err
 		}
-		plan, err := plan(q)
+		plan, err := planner(q)
 		if err != nil {
 			return plan, err
 		}
-		err = w.write(ctx, w.Paths.ControlTx("", snap.Control, plan.Control)...)
+		err = s.write(ctx, s.Paths.ControlTx("", snap.Control, plan.Control)...)
 		switch {
 		case err == nil:
 			return plan, nil
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-			// The elector keeps its time in it, or another operator was faster.
+			// The elector has updated the remaining times, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return plan, fmt.Errorf("the connection broke while znode %s was written: see 'zkelectd status' whether it was: %w", w.Paths.Control(), err)
+			return plan, fmt.Errorf("the connection was lost while znode %s was written; 'zkelectd status' shows whether it was: %w", s.Paths.Control(), err)
 		default:
-			return plan, fmt.Errorf("cannot write znode %s: %w", w.Paths.Control(), err)
+			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}
 	}
 }
 
-func (w Submitter) read(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Read)
+func (s Submitter) read(ctx context.Context) (cluster.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Read)
 	defer cancel()
-	return zkstore.ReadAll(ctx, w.Conn, w.Paths, false)
+	return zkstore.ReadAll(ctx, s.Conn, s.Paths, false)
 }
 
-func (w Submitter) write(ctx context.Context, ops ...cluster.Op) error {
-	ctx, cancel := context.WithTimeout(ctx, w.Write)
+func (s Submitter) write(ctx context.Context, ops ...cluster.Op) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Write)
 	defer cancel()
-	_, err := w.Conn.Do(ctx, ops...)
+	_, err := s.Conn.Do(ctx, ops...)
 	return err
 }

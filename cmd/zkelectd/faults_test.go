@@ -272,7 +272,7 @@ func TestEnsembleThatHasForgottenEverything(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	zk.Kill()
-	f.logged("a", "ZooKeeper does not answer, and the lease runs out")
+	f.logged("a", "ZooKeeper does not answer: stopping the work before the lease ends")
 	// The old lease has to be over before an ensemble that knows nothing of it may serve.
 	f.eventually("the child is dead", func() bool {
 		return !slices.ContainsFunc(ledger(t, f.ledgerFile()), func(one tenure) bool { return !one.ended })

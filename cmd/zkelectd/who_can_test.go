@@ -25,8 +25,8 @@ const (
 // The columns of the table in SECURITY.md.
 const (
 	toRead    = "read"
-	toRunCode = "run code as another user or elsewhere"
-	toDouble  = "make two work"
+	toRunCode = "run code as another user or on another host"
+	toDouble  = "make two leaders work"
 	toMove    = "move the leader"
 	toStop    = "stop the group"
 )
@@ -39,10 +39,10 @@ type attempts map[string]func() bool
 
 // attemptsOf starts a group for a row of the table, and returns what its attacker tries there.
 var attemptsOf = map[string]func(t *testing.T) attempts{
-	"a stranger on the network": func(t *testing.T) attempts {
+	"anyone who can reach the HTTP port": func(t *testing.T) attempts {
 		return newGroup(t, setup{}).overHTTP("", "")
 	},
-	"a stranger at ZooKeeper's client port": func(t *testing.T) attempts {
+	"anyone who can reach ZooKeeper's client port": func(t *testing.T) attempts {
 		return newGroup(t, setup{timeout: "4s"}).atTheClientPort()
 	},
 	"a member host": func(t *testing.T) attempts {
@@ -51,7 +51,7 @@ var attemptsOf = map[string]func(t *testing.T) attempts{
 	"the daemon's user, or a child that runs as that user": func(t *testing.T) attempts {
 		return newGroup(t, setup{user: daemonUser, stop: "2s"}).withPassword(daemonUser)
 	},
-	"the child's user, where it is another one": func(t *testing.T) attempts {
+	"the child's user, if it is another one": func(t *testing.T) attempts {
 		return newGroup(t, setup{child: fmt.Sprintf("setpriv, --reuid=%d, --regid=%[1]d, --clear-groups, ", childUser)}).asChild()
 	},
 	"an HTTP reader": func(t *testing.T) attempts {

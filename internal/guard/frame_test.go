@@ -79,7 +79,7 @@ func TestNonblockingWriter(t *testing.T) {
 
 func TestMalformedFrames(t *testing.T) {
 	for _, body := range []string{"", " ", "nonsense", "[]", "7", `{"kind":7}`, `{"kind":"heartbeat","tune":1}`, `{"kind":"heartbeat","at":"soon"}`, `{"kind":"heartbeat"`} {
-		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) { // io.EOF would mean a closed socket
+		if m, err := readFrame(bytes.NewReader(frame(body))); !errors.Is(err, errProtocol) || errors.Is(err, io.EOF) {
 			t.Errorf("%q: %+v, %v", body, m, err)
 		}
 	}

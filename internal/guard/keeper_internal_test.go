@@ -14,7 +14,7 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// loneKeeper is a keeper whose parts a test calls one by one, with the test for its process.
+// newBareKeeper returns a keeper whose methods a test calls directly, in its own process, and the guard's end of its socket.
 func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -34,40 +34,41 @@ func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	return k, far
 }
 
-// After a pause an extension may wait to be read: the guard has another moment before the keeper acts, with each lease.
-func TestTheKeeperGivesALastMoment(t *testing.T) {
+// After a pause of the keeper an extension may still be unread, so for each lease the guard gets drainTime before the keeper
+// acts.
+func TestKeeperGivesLastChance(t *testing.T) {
 	k, _ := newBareKeeper(t)
 	for range 2 {
 		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() + time.Hour}})
 		if k.leaseExpired() || k.lastChance {
-			t.Error("over under its lease")
+			t.Error("expired before the end of the lease")
 		}
 		if at := k.enforceAt(); at != k.lease+keeperDelay {
 			t.Errorf("due %s after the lease", at-k.lease)
 		}
 		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() - keeperDelay}})
 		if k.leaseExpired() || !k.lastChance {
-			t.Error("no last moment")
+			t.Error("no last chance")
 		}
 		if wait := k.enforceAt() - boottime.Now(); wait <= 0 || wait > drainTime {
-			t.Errorf("the last moment is %s", wait)
+			t.Errorf("the last wait is %s", wait)
 		}
 		if !k.leaseExpired() || !k.lastChance {
-			t.Error("never over")
+			t.Error("never expired")
 		}
 	}
-	for tested := false; !tested; { // as long as this process has to wait for its turn
+	for tested := false; !tested; { // try again if this process was delayed
 		before := boottime.Now()
-		k.lease, k.lastChance = before+keeperDelay-1, false // the guard's own time is not over yet
-		over := k.leaseExpired()
-		if tested = boottime.Now() < before+keeperDelay; tested && (over || k.lastChance) {
-			t.Error("over while the guard may act")
+		k.lease, k.lastChance = before+keeperDelay-1, false // the guard may still act
+		expired := k.leaseExpired()
+		if tested = boottime.Now() < before+keeperDelay; tested && (expired || k.lastChance) {
+			t.Error("expired while the guard may act")
 		}
 	}
 }
 
-// The keeper looks again when something is due, and not before.
-func TestWhenTheKeeperLooksAgain(t *testing.T) {
+// The keeper wakes up when something is due, and not before.
+func TestKeeperNextCheck(t *testing.T) {
 	at := boottime.Now() + time.Hour
 	for _, c := range []struct {
 		work *task
@@ -88,70 +89,70 @@ func TestWhenTheKeeperLooksAgain(t *testing.T) {
 	}
 }
 
-// What may not go on is ended, and its death told, with the end of an alarm before it.
-func TestTheKeeperTendsTheWork(t *testing.T) {
+// Work that may not run any longer is killed. Its death is reported, after the end of an unkillable state.
+func TestKeeperEnforce(t *testing.T) {
 	for name, c := range map[string]struct {
-		work   task
-		lease  time.Duration // from now
-		doomed bool
-		told   []string
+		work    task
+		lease   time.Duration // from now
+		killing bool
+		sent    []string
 	}{
-		"under its lease":          {lease: time.Hour},
-		"after it":                 {lease: -time.Hour, doomed: true},
-		"after its grace":          {work: task{killAt: 1}, lease: time.Hour, doomed: true},
-		"within its grace":         {work: task{killAt: 1 << 62}, lease: time.Hour},
-		"nothing is left":          {work: task{reaped: true}, lease: -time.Hour, told: []string{"dead 7"}},
-		"nothing is left to alarm": {work: task{reaped: true, unkillable: "hurt"}, lease: time.Hour, told: []string{"unkillable 7", "dead 7"}},
+		"within the lease":                   {lease: time.Hour},
+		"after the lease":                    {lease: -time.Hour, killing: true},
+		"after the grace period":             {work: task{killAt: 1}, lease: time.Hour, killing: true},
+		"within the grace period":            {work: task{killAt: 1 << 62}, lease: time.Hour},
+		"nothing is left":                    {work: task{reaped: true}, lease: -time.Hour, sent: []string{"dead 7"}},
+		"nothing is left of unkillable work": {work: task{reaped: true, unkillable: "hurt"}, lease: time.Hour, sent: []string{"unkillable 7", "dead 7"}},
 	} {
 		k, far := newBareKeeper(t)
 		k.lease, k.lastChance = boottime.Now()+c.lease, true
 		w := c.work
 		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
-		if c.told != nil {
+		if c.sent != nil {
 			w.nextSweep = 0
 		}
 		k.work = &w
 		k.enforce(&w)
-		if got := (&bareGuard{t: t}).sent(far); w.killing != c.doomed || !slices.Equal(got, c.told) || (k.work == nil) != (c.told != nil) {
-			t.Errorf("%s: doomed: %t, it says %q, work %+v", name, w.killing, got, k.work)
+		if got := (&bareGuard{t: t}).sent(far); w.killing != c.killing || !slices.Equal(got, c.sent) || (k.work == nil) != (c.sent != nil) {
+			t.Errorf("%s: killing: %t, sent %q, work %+v", name, w.killing, got, k.work)
 		}
 	}
 }
 
-// Whoever ends is waited for; only the end of the main process is told.
-func TestWhomTheKeeperReaps(t *testing.T) {
+// The keeper waits for all exited children, and reports the exit of the main process only.
+func TestKeeperReap(t *testing.T) {
 	k, far := newBareKeeper(t)
-	ends := func() *task {
+	killedChild := func() *task {
 		cmd, p := sleeper(t)
 		work := &task{seq: 7, pid: p.Pid, nextSweep: 5}
 		if k.reap() {
-			t.Error("it has a child")
+			t.Error("no child was found")
 		}
 		cmd.Process.Kill()
 		return work
 	}
-	reaped := func(what string, told ...string) {
+	checkReaped := func(what string, reports ...string) {
 		t.Helper()
-		eventually(t, "the end of all", k.reap)
-		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, told) {
-			t.Errorf("%s: it says %q", what, got)
+		eventually(t, "the exit of all children", k.reap)
+		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, reports) {
+			t.Errorf("%s: sent %q", what, got)
 		}
 	}
-	ends()
-	reaped("without work")
+	killedChild()
+	checkReaped("without work")
 	k.work = &task{seq: 7, pid: noPid, nextSweep: 5}
-	ends()
-	if reaped("a member of it"); k.work.reaped || k.work.nextSweep != 5 {
+	killedChild()
+	if checkReaped("another child"); k.work.reaped || k.work.nextSweep != 5 {
 		t.Errorf("%+v", k.work)
 	}
-	k.work = ends()
-	if reaped("its main process", "exited 7 was killed by signal 9 (killed)"); !k.work.reaped || k.work.nextSweep != 0 {
+	k.work = killedChild()
+	if checkReaped("the main process", "exited 7 was killed by signal 9 (killed)"); !k.work.reaped || k.work.nextSweep != 0 {
 		t.Errorf("%+v", k.work)
 	}
 }
 
-// Only the kernel's word counts: no child, and nothing in the control group.
-func TestTheKeepersProof(t *testing.T) {
+// Work counts as dead only if the kernel says that there is no child, and nothing in the control group.
+func TestKeeperSweep(t *testing.T) {
 	k, _ := newBareKeeper(t)
 	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
@@ -159,7 +160,7 @@ func TestTheKeepersProof(t *testing.T) {
 		dead bool
 	}{
 		"nothing":                            {task{reaped: true}, true},
-		"nothing, doomed":                    {task{reaped: true, killing: true}, true},
+		"nothing, killing":                   {task{reaped: true, killing: true}, true},
 		"not yet":                            {task{reaped: true, nextSweep: time.Hour}, false},
 		"a control group that can't be read": {task{reaped: true, group: unreadable}, false},
 	} {
@@ -174,9 +175,9 @@ func TestTheKeepersProof(t *testing.T) {
 	}
 	w := task{pid: noPid}
 	if k.sweep(&w) || w.sweeps > 0 {
-		t.Errorf("work that may go on is swept %d times", w.sweeps)
+		t.Errorf("work that may run was swept %d times", w.sweeps)
 	}
-	// A main process that is reaped by nobody else, as it is traced, has not ended.
+	// A main process that was not waited for, as if it were traced, is not dead.
 	w = task{pid: noPid, killing: true}
 	if k.sweep(&w) || w.sweeps != eagerSweeps || w.nextSweep == 0 {
 		t.Errorf("after %d sweeps %+v", w.sweeps, w)
@@ -186,30 +187,30 @@ func TestTheKeepersProof(t *testing.T) {
 	}
 }
 
-// Each means of killing works without the others: the group of a main process that was not reaped, whose number is nobody
-// else's, and the groups of children.
-func TestHowTheKeeperKills(t *testing.T) {
+// Each way of killing works without the others: by the process group of a main process that was not reaped, whose id cannot be
+// reused; by children; and by the process groups of children.
+func TestKeeperKill(t *testing.T) {
 	for name, c := range map[string]struct {
-		child          bool // the main process is one; else it is a stranger
-		session        bool // what is below it has its own
-		reaped         bool
-		tries          int
-		killed, passes bool // the main process, and what is below it
+		child       bool // the main process is a child of the keeper
+		session     bool // its child has another session
+		reaped      bool
+		sweeps      int
+		main, below bool // the main process and its child are killed
 	}{
-		"the group":                     {killed: true, passes: true},
-		"another's by now":              {reaped: true},
-		"a child":                       {child: true, session: true, reaped: true, killed: true},
-		"a child's group":               {child: true, reaped: true, killed: true, passes: true},
-		"what is below a child's group": {child: true, tries: 1, killed: true, passes: true},
+		"process group":         {main: true, below: true},
+		"reaped":                {reaped: true},
+		"child":                 {child: true, session: true, reaped: true, main: true},
+		"child's process group": {child: true, reaped: true, main: true, below: true},
+		"descendants of the child's process group": {child: true, sweeps: 1, main: true, below: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newBareKeeper(t)
 			fx := &fixture{t: t, dir: t.TempDir()}
-			below := `sh -c 'echo $$ >$D/below; exec sleep 1000' &`
+			belowScript := `sh -c 'echo $$ >$D/below; exec sleep 1000' &`
 			if c.session {
-				below = "setsid " + below
+				belowScript = "setsid " + belowScript
 			}
-			script := `echo $$ >$D/main; ` + below + ` exec sleep 1000`
+			script := `echo $$ >$D/main; ` + belowScript + ` exec sleep 1000`
 			cmd := exec.Command("sh", "-c", script)
 			if !c.child {
 				cmd = exec.Command("sh", "-c", "setsid sh -c \"$0\" &", script)
@@ -218,60 +219,60 @@ func TestHowTheKeeperKills(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			main, other := fx.pidFromFile("main"), fx.pidFromFile("below")
+			mainPid, belowPid := fx.pidFromFile("main"), fx.pidFromFile("below")
 			t.Cleanup(func() {
-				syscall.Kill(main, syscall.SIGKILL)
-				syscall.Kill(other, syscall.SIGKILL)
+				syscall.Kill(mainPid, syscall.SIGKILL)
+				syscall.Kill(belowPid, syscall.SIGKILL)
 				cmd.Wait()
 			})
 			if !c.child {
 				cmd.Wait()
 			}
 			_, last := sleeper(t) // a child in a group of its own
-			k.kill(&task{pid: main, reaped: c.reaped, sweeps: c.tries})
+			k.kill(&task{pid: mainPid, reaped: c.reaped, sweeps: c.sweeps})
 			last.waitDead(t)
-			for pid, killed := range map[int]bool{main: c.killed, other: c.passes} {
+			for pid, killed := range map[int]bool{mainPid: c.main, belowPid: c.below} {
 				if killed {
 					eventually(t, "a death", func() bool { return !alive(pid) })
 				}
 			}
-			if alive(main) == c.killed || alive(other) == c.passes {
-				t.Errorf("killed: %t, below it: %t", !alive(main), !alive(other))
+			if alive(mainPid) == c.main || alive(belowPid) == c.below {
+				t.Errorf("main process killed: %t, its child: %t", !alive(mainPid), !alive(belowPid))
 			}
 		})
 	}
 }
 
-// The guard is told once of what can't be killed; and of what takes too long to die.
-func TestTheKeepersAlarm(t *testing.T) {
+// The keeper reports once that the work does not die although it was killed.
+func TestKeeperReportsUnkillableWork(t *testing.T) {
 	k, far := newBareKeeper(t)
 	b := &bareGuard{t: t}
 	k.work = &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
 	k.kill(k.work)
 	if got := b.sent(far); len(got) != 0 {
-		t.Errorf("within %s it says %q", unkillableAfter, got)
+		t.Errorf("within %s it sent %q", unkillableAfter, got)
 	}
 	k.work.killStarted = boottime.Now() - 2*unkillableAfter
 	k.work.sweeps = eagerSweeps // as on a busy machine
 	if k.kill(k.work); len(b.sent(far)) != 0 {
-		t.Error("it gives up before it pauses")
+		t.Error("reported before the delays between sweeps")
 	}
 	k.work.sweeps++
 	for range 2 {
 		k.kill(k.work)
 	}
 	if got := b.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
-		t.Errorf("it says %q", got)
+		t.Errorf("sent %q", got)
 	}
 	k.work.sweeps = 0
 	before := boottime.Now()
 	if k.kill(k.work); k.work.killStarted < before {
-		t.Error("it does not know when it began")
+		t.Error("the time of the first sweep was not recorded")
 	}
 }
 
-// Messages are for the work that they name; without work they do nothing. Without a guard nothing goes on.
-func TestWhatTheKeeperIsTold(t *testing.T) {
+// Messages apply to the work that they name, and do nothing without work. When the guard is gone the work is killed.
+func TestKeeperHandlesMessages(t *testing.T) {
 	k, far := newBareKeeper(t)
 	b := &bareGuard{t: t}
 	for _, m := range []message{{Kind: kindStop, Seq: 7}, {Kind: kindKill, Seq: 7}, {Kind: kindStop}, {Kind: kindKill}} {
@@ -281,16 +282,16 @@ func TestWhatTheKeeperIsTold(t *testing.T) {
 	k.receive(incoming{msg: message{Kind: kindStop, Seq: 8}})
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 8}})
 	if k.work.killing || k.orphaned {
-		t.Error("it takes what is for other work")
+		t.Error("a message for other work had an effect")
 	}
 	k.receive(incoming{msg: message{Kind: kindStop, Seq: 7}})
 	if !k.work.killing {
-		t.Error("a stop without a grace does nothing")
+		t.Error("a stop without a grace period does not kill")
 	}
 	k.work.killing = false
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 7}})
 	if got := b.sent(far); !k.work.killing || !slices.Equal(got, []string{"killing 7"}) {
-		t.Errorf("killed: %t, it says %q", k.work.killing, got)
+		t.Errorf("killed: %t, sent %q", k.work.killing, got)
 	}
 	k.work.killing = false
 	k.receive(incoming{err: io.EOF})
@@ -301,6 +302,6 @@ func TestWhatTheKeeperIsTold(t *testing.T) {
 	k.receive(incoming{err: io.EOF})
 	k.send(message{Kind: kindDead})
 	if got := b.sent(far); len(got) != 0 {
-		t.Errorf("it tells a guard that is gone %q", got)
+		t.Errorf("it sent %q to a guard that is gone", got)
 	}
 }

@@ -16,36 +16,37 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// kept is a keeper whose guard is the test: what it does, it does without help.
+// keeperFixture is a keeper process for which the test plays the guard.
 type keeperFixture struct {
 	*fixture
 	cmd         *exec.Cmd
-	socket      *os.File // the guard's end
+	socket      *os.File // the guard's end of the socket
 	report      *os.File
 	containment Containment
-	group       *cgroup // what it puts the work into; nil for none
+	group       *cgroup // the control group of the work; nil for none
 	seq         int
 }
 
-func startTestKeeper(t *testing.T, by Containment) *keeperFixture {
+// startTestKeeper starts a keeper and waits until it is ready.
+func startTestKeeper(t *testing.T, c Containment) *keeperFixture {
 	t.Helper()
-	k := &keeperFixture{containment: by, fixture: &fixture{t: t, dir: t.TempDir(), startTimes: make(map[int]uint64)}, cmd: exec.Command("/proc/self/exe", keeperArgument)}
+	k := &keeperFixture{containment: c, fixture: &fixture{t: t, dir: t.TempDir(), startTimes: make(map[int]uint64)}, cmd: exec.Command("/proc/self/exe", keeperArgument)}
 	near, far, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	word, said, err := os.Pipe()
+	report, reportWriter, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
-	k.socket, k.report = near, word
-	t.Cleanup(func() { near.Close(); word.Close() })
-	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, said}, &syscall.SysProcAttr{Setpgid: true}
-	if by == PidnsContainment {
+	defer reportWriter.Close()
+	k.socket, k.report = near, report
+	t.Cleanup(func() { near.Close(); report.Close() })
+	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, reportWriter}, &syscall.SysProcAttr{Setpgid: true}
+	if c == PidnsContainment {
 		inNewPIDNamespace(k.cmd.SysProcAttr)
-		k.cmd.SysProcAttr.Pdeathsig = 0 // it follows the thread, and this one may end
+		k.cmd.SysProcAttr.Pdeathsig = 0 // it would be sent when this thread exits
 	}
 	if err := k.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func startTestKeeper(t *testing.T, by Containment) *keeperFixture {
 	return k
 }
 
-// keep has nothing left after the test.
+// killAtEnd kills the keeper and the work after the test.
 func (k *keeperFixture) killAtEnd() {
 	k.t.Cleanup(func() {
 		k.cmd.Process.Kill()
@@ -68,6 +69,7 @@ func (k *keeperFixture) killAtEnd() {
 	})
 }
 
+// send sends a message to the keeper.
 func (k *keeperFixture) send(m message) {
 	k.t.Helper()
 	if err := writeFrame(k.socket, m); err != nil {
@@ -75,7 +77,7 @@ func (k *keeperFixture) send(m message) {
 	}
 }
 
-// expect is the keeper's next message, which must be of a kind and say something.
+// expect returns the keeper's next message, which must have the given kind and contain text.
 func (k *keeperFixture) expect(want kind, text string) message {
 	k.t.Helper()
 	k.socket.SetReadDeadline(time.Now().Add(testTimeout))
@@ -84,12 +86,12 @@ func (k *keeperFixture) expect(want kind, text string) message {
 		k.t.Fatalf("waiting for %s: %v", want, err)
 	}
 	if m.Kind != want || m.Seq != k.seq || !strings.Contains(m.Status+m.Error+m.Output, text) {
-		k.t.Fatalf("not %s %d %q but %+v", want, k.seq, text, m)
+		k.t.Fatalf("got %+v, want %s %d %q", m, want, k.seq, text)
 	}
 	return m
 }
 
-// silent checks that the keeper says nothing, as far as can be told.
+// expectNothing checks that the keeper sends no message within a short time.
 func (k *keeperFixture) expectNothing(what string) {
 	k.t.Helper()
 	k.socket.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
@@ -98,23 +100,23 @@ func (k *keeperFixture) expectNothing(what string) {
 	}
 }
 
-func (k *keeperFixture) stateFile() string { return filepath.Join(k.dir, "mark") }
+func (k *keeperFixture) stateFile() string { return filepath.Join(k.dir, "state") }
 
-// start has a script started, and returns its pid.
+// start starts a script as work and returns its pid.
 func (k *keeperFixture) start(script string, lease time.Duration) (pid int) {
 	k.t.Helper()
 	k.seq++
 	m := message{Kind: kindStart, Seq: k.seq, At: lease, Spec: &Spec{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: k.env(), StopSignal: syscall.SIGTERM, StateFile: k.stateFile(), Capture: true,
 	}}
-	if k.containment == CgroupContainment { // a new one each time, as the guard does
+	if k.containment == CgroupContainment { // a new group each time, as the guard does
 		group, err := newCgroup(delegatedCgroup(), k.seq)
 		if err != nil {
 			k.t.Fatal(err)
 		}
 		k.t.Cleanup(func() {
 			group.kill()
-			eventually(k.t, "the end of the control group", func() bool { return group.remove() == nil })
+			eventually(k.t, "the removal of the control group", func() bool { return group.remove() == nil })
 			group.close()
 		})
 		k.group, m.Dir = group, group.dir
@@ -123,7 +125,8 @@ func (k *keeperFixture) start(script string, lease time.Duration) (pid int) {
 	return k.expect(kindStarted, "").Pid
 }
 
-// spread is work with a main process, one in its group, and one that has left everything behind.
+// startSpreadWork starts work with a main process, a second one in its process group, and a third one that is in another session
+// and has lost its parents.
 func (k *keeperFixture) startSpreadWork(lease time.Duration) []int {
 	k.t.Helper()
 	for _, name := range []string{"main", "member", "hidden"} {
@@ -136,15 +139,15 @@ func (k *keeperFixture) startSpreadWork(lease time.Duration) []int {
 	pids := []int{k.hostPidFromFile("main"), k.hostPidFromFile("member"), k.hostPidFromFile("hidden")}
 	k.rememberStart(pids...)
 	if pid != innermostPid(pids[0]) {
-		k.t.Errorf("it says that %d was started, not %d", pid, innermostPid(pids[0]))
+		k.t.Errorf("the keeper reported pid %d, want %d", pid, innermostPid(pids[0]))
 	}
 	if text := read(k.stateFile()); text != stateRunning {
-		k.t.Errorf("the mark says %q", text)
+		k.t.Errorf("the state file says %q", text)
 	}
 	return pids
 }
 
-// ended wants the work to be reported dead, and to be so.
+// expectDead checks that the keeper reports the death of the work, and that the work is dead.
 func (k *keeperFixture) expectDead(how string, pids []int) {
 	k.t.Helper()
 	k.expect(kindExited, how)
@@ -155,28 +158,29 @@ func (k *keeperFixture) expectDead(how string, pids []int) {
 		}
 	}
 	if text := read(k.stateFile()); text != stateDead {
-		k.t.Errorf("the mark says %q", text)
+		k.t.Errorf("the state file says %q", text)
 	}
 	if k.group != nil && k.group.populated() {
-		k.t.Error("its control group is not empty")
+		k.t.Error("the control group is not empty")
 	}
 }
 
-// A keeper ends the work by itself: with the lease, when it is told, after a grace, and when its guard is gone.
-func TestTheKeeperEndsTheWorkAlone(t *testing.T) {
+// The keeper alone kills the work when the lease ends, on a kill message, after the grace period of a stop, and when the guard is
+// gone.
+func TestKeeperKillsWork(t *testing.T) {
 	t.Parallel()
 	const killed = "was killed by signal 9 (killed)"
-	for _, by := range allContainments {
-		t.Run(string(by), func(t *testing.T) {
+	for _, c := range allContainments {
+		t.Run(string(c), func(t *testing.T) {
 			t.Parallel()
-			k := startTestKeeper(t, by)
+			k := startTestKeeper(t, c)
 
 			pids := k.startSpreadWork(boottime.Now() + time.Hour)
 			deadline := boottime.Now() + 300*time.Millisecond
 			k.send(message{Kind: kindLease, At: deadline})
 			k.expectDead(killed, pids)
 			if early := deadline + keeperDelay - boottime.Now(); early > 0 {
-				t.Errorf("dead %s early", early)
+				t.Errorf("dead %s too early", early)
 			}
 
 			pids = k.startSpreadWork(boottime.Now() + time.Hour)
@@ -194,7 +198,7 @@ func TestTheKeeperEndsTheWorkAlone(t *testing.T) {
 			k.send(message{Kind: kindStop, Seq: k.seq, Grace: 100 * time.Millisecond})
 			k.expectDead(killed, pids)
 			if took := boottime.Now() - before; took < 100*time.Millisecond+keeperDelay {
-				t.Errorf("its grace was %s", took)
+				t.Errorf("killed after %s", took)
 			}
 
 			pids = k.startSpreadWork(boottime.Now() + time.Hour)
@@ -204,34 +208,34 @@ func TestTheKeeperEndsTheWorkAlone(t *testing.T) {
 			pids = k.startSpreadWork(boottime.Now() + time.Hour)
 			closeWrite(k.socket)
 			k.waitDead(pids...)
-			word, err := io.ReadAll(k.report)
-			if err != nil || string(word) != string(rune(reportDead)) || k.cmd.Wait() != nil {
-				t.Errorf("it says %q, %v, and ends %s", word, err, k.cmd.ProcessState)
+			report, err := io.ReadAll(k.report)
+			if err != nil || string(report) != string(rune(reportDead)) || k.cmd.Wait() != nil {
+				t.Errorf("report %q, %v, exit %s", report, err, k.cmd.ProcessState)
 			}
 			if text := read(k.stateFile()); text != stateDead {
-				t.Errorf("the mark says %q", text)
+				t.Errorf("the state file says %q", text)
 			}
 		})
 	}
 }
 
-// What is no child of the keeper's, and is in the control group, belongs to the work too.
-func TestTheKeeperEndsAllOfTheControlGroup(t *testing.T) {
+// A process in the control group belongs to the work, even if it is not a descendant of the keeper.
+func TestKeeperKillsControlGroup(t *testing.T) {
 	t.Parallel()
 	k := startTestKeeper(t, CgroupContainment)
 	pids := k.startSpreadWork(boottime.Now() + time.Hour)
-	stranger, p := sleeper(t)
+	unrelated, p := sleeper(t)
 	if err := os.WriteFile(filepath.Join(k.group.dir, "cgroup.procs"), fmt.Append(nil, p.Pid), 0); err != nil {
 		t.Fatal(err)
 	}
 	k.send(message{Kind: kindKill, Seq: k.seq})
 	k.expect(kindKilling, "")
 	k.expectDead("was killed", append(pids, p.Pid))
-	stranger.Wait()
+	unrelated.Wait()
 }
 
-// What ends of itself is reported as it ended; what it has left behind is killed. A failed start leaves nothing.
-func TestTheKeeperReportsTheEnd(t *testing.T) {
+// The keeper reports how the main process ended, and kills what that has left behind. A failed start leaves nothing behind.
+func TestKeeperReportsExit(t *testing.T) {
 	t.Parallel()
 	k := startTestKeeper(t, KeeperContainment)
 	before := len(descriptors(strconv.Itoa(k.cmd.Process.Pid)))
@@ -242,43 +246,43 @@ func TestTheKeeperReportsTheEnd(t *testing.T) {
 	k.send(message{Kind: kindStart, Seq: k.seq, At: boottime.Now() + time.Hour, Spec: &Spec{Path: "/no/such/program", Argv: []string{"none"}, StateFile: k.stateFile()}})
 	k.expect(kindStarted, "/no/such/program")
 	if text := read(k.stateFile()); text != stateDead {
-		t.Errorf("the mark says %q", text)
+		t.Errorf("the state file says %q", text)
 	}
 	k.seq++
 	k.send(message{Kind: kindStart, Seq: k.seq, At: boottime.Now(), Spec: &Spec{Path: "/bin/sleep", Argv: []string{"sleep", "1000"}, StateFile: k.stateFile()}})
 	k.expect(kindStarted, errNoLease.Error())
-	k.expectNothing("a start after the lease")
+	k.expectNothing("start without a lease")
 	if after := len(descriptors(strconv.Itoa(k.cmd.Process.Pid))); after > before {
 		t.Errorf("open file descriptors grew from %d to %d", before, after)
 	}
 }
 
-// Nobody spins: neither without work, nor with it, nor after it.
-func TestTheKeeperSleeps(t *testing.T) {
+// The keeper does not spin, whether there is work or not.
+func TestKeeperSleeps(t *testing.T) {
 	t.Parallel()
 	k := startTestKeeper(t, KeeperContainment)
-	rests := func(what string) {
+	checkIdle := func(what string) {
 		t.Helper()
 		before, began := contextSwitches(k.cmd.Process.Pid), boottime.Now()
 		eventually(t, "some time", func() bool { return boottime.Now() > began+200*time.Millisecond })
 		if n := contextSwitches(k.cmd.Process.Pid) - before; n > 60 {
-			t.Errorf("%s: it was run %d times in %s", what, n, boottime.Now()-began)
+			t.Errorf("%s: %d context switches in %s", what, n, boottime.Now()-began)
 		}
 	}
-	rests("without work")
+	checkIdle("without work")
 	pids := k.startSpreadWork(boottime.Now() + time.Hour)
-	rests("with work")
+	checkIdle("with work")
 	k.send(message{Kind: kindStop, Seq: k.seq, Grace: time.Hour})
-	rests("with work that was asked to stop")
+	checkIdle("with work that was asked to stop")
 	k.send(message{Kind: kindKill, Seq: k.seq})
 	k.expect(kindKilling, "")
 	k.expectDead("was killed", pids)
-	rests("after the work")
+	checkIdle("after the work")
 }
 
-// turns is how often threads of a process have given up the processor.
+// contextSwitches returns the number of context switches of all threads of a process.
 func contextSwitches(pid int) (n int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // the pattern is in order
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // fails only for a malformed pattern
 	for _, file := range files {
 		for line := range strings.Lines(read(file)) {
 			var own int

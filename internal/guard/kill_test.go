@@ -18,8 +18,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// lone is a guard whose parts a test calls one by one. What it tells its daemon and its keeper can be read; both are processes
-// that only sleep. The test is the parent of all, so it must not run beside others.
+// bareGuard is a guard whose methods a test calls directly, in its own process. Its daemon and its keeper are processes that only
+// sleep, and the test reads the messages to them. As the children belong to the test process, such tests must not run in parallel.
 type bareGuard struct {
 	*guard
 	t                    *testing.T
@@ -29,7 +29,7 @@ type bareGuard struct {
 
 func newBareGuard(t *testing.T) *bareGuard {
 	t.Helper()
-	runtime.LockOSThread() // see newOffspring
+	runtime.LockOSThread() // see openChildList
 	t.Cleanup(runtime.UnlockOSThread)
 	b := &bareGuard{t: t, logText: new(strings.Builder)}
 	pair := func() (near, far *os.File) {
@@ -60,12 +60,12 @@ func newBareGuard(t *testing.T) *bareGuard {
 	return b
 }
 
-// told reads what was sent, as "kind seq text".
+// sent returns the messages that were sent to f, as "kind seq text".
 func (b *bareGuard) sent(f *os.File) []string {
 	b.t.Helper()
 	var all []string
 	for {
-		f.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // what was sent is there
+		f.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // messages are available immediately
 		m, err := readFrame(f)
 		if err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -77,38 +77,38 @@ func (b *bareGuard) sent(f *os.File) []string {
 	}
 }
 
-// expect checks what the daemon and the keeper were told since.
+// expect checks the messages that were sent to daemon and keeper since the last call.
 func (b *bareGuard) expect(what string, daemon, keeper []string) {
 	b.t.Helper()
 	if got := b.sent(b.daemonEnd); !slices.Equal(got, daemon) {
-		b.t.Errorf("%s: the daemon is told %q, not %q", what, got, daemon)
+		b.t.Errorf("%s: sent %q to the daemon, want %q", what, got, daemon)
 	}
 	if got := b.sent(b.keeperEnd); !slices.Equal(got, keeper) {
-		b.t.Errorf("%s: the keeper is told %q, not %q", what, got, keeper)
+		b.t.Errorf("%s: sent %q to the keeper, want %q", what, got, keeper)
 	}
 }
 
-// Work that may not go on is doomed and killed at once, and the log says why; once.
-func TestJudge(t *testing.T) {
-	const ahead, behind = time.Hour, -time.Millisecond // of now
+// Work that may not run any longer is killed at once, and the reason is logged once.
+func TestEnforce(t *testing.T) {
+	const ahead, behind = time.Hour, -time.Millisecond // relative to now
 	for name, c := range map[string]struct {
-		work          work // its times from now
-		alone, silent bool // without a daemon, with one that says nothing any more
-		lease         time.Duration
-		log           string
-		lives         bool
+		work                work // its times are relative to now
+		noDaemon, abandoned bool
+		lease               time.Duration
+		log                 string
+		survives            bool
 	}{
-		"under its lease":               {lease: ahead, lives: true},
-		"without one":                   {log: "the lease has ended"},
-		"after its end":                 {lease: behind, log: "the lease has ended"},
-		"without a daemon":              {lease: ahead, alone: true},
-		"after the daemon's last word":  {lease: ahead, silent: true},
-		"asked to stop":                 {lease: ahead, work: work{killAt: ahead}, lives: true},
-		"after its grace":               {lease: ahead, work: work{killAt: behind}, log: "did not stop in time"},
-		"stopped within its grace":      {lease: ahead, work: work{killAt: behind, status: StatusSuccess}, lives: true},
-		"an undo":                       {alone: true, work: work{hookDeadline: ahead}, lives: true},
-		"an undo after its limit":       {alone: true, work: work{hookDeadline: behind}, log: "it has timed out"},
-		"the limit of an undo, a lease": {lease: ahead, work: work{hookDeadline: behind}, log: "it has timed out"},
+		"within the lease":                  {lease: ahead, survives: true},
+		"no lease":                          {log: "the lease has ended"},
+		"after the lease":                   {lease: behind, log: "the lease has ended"},
+		"no daemon":                         {lease: ahead, noDaemon: true},
+		"abandoned daemon":                  {lease: ahead, abandoned: true},
+		"asked to stop":                     {lease: ahead, work: work{killAt: ahead}, survives: true},
+		"after the grace period":            {lease: ahead, work: work{killAt: behind}, log: "did not stop in time"},
+		"stopped within the grace period":   {lease: ahead, work: work{killAt: behind, status: StatusSuccess}, survives: true},
+		"a pending hook":                    {noDaemon: true, work: work{hookDeadline: ahead}, survives: true},
+		"a pending hook after its deadline": {noDaemon: true, work: work{hookDeadline: behind}, log: "it has timed out"},
+		"the same with a lease":             {lease: ahead, work: work{hookDeadline: behind}, log: "it has timed out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBareGuard(t)
@@ -120,37 +120,38 @@ func TestJudge(t *testing.T) {
 					*at += now
 				}
 			}
-			b.lease, b.work, b.daemon.abandoned = c.lease, &w, c.silent
-			if c.alone {
+			b.lease, b.work, b.daemon.abandoned = c.lease, &w, c.abandoned
+			if c.noDaemon {
 				b.daemon = nil
 			}
 			b.enforce(&w)
-			b.enforce(&w) // nothing more comes of that
+			b.enforce(&w) // has no further effect
 			var killed []string
-			if !c.lives {
+			if !c.survives {
 				killed = []string{"kill 7"}
 			}
 			b.expect("", nil, killed)
-			if w.killing == c.lives || strings.Count(b.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(b.logText.String(), c.log) {
-				t.Errorf("doomed: %t; log: %q", w.killing, b.logText)
+			if w.killing == c.survives || strings.Count(b.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(b.logText.String(), c.log) {
+				t.Errorf("killing: %t; log: %q", w.killing, b.logText)
 			}
 		})
 	}
 }
 
-// The keeper is asked to kill; if it does nothing, woken, and what is below it killed; if it hangs, killed itself.
-func TestKillHelpsTheKeeper(t *testing.T) {
+// The guard asks the keeper to kill. If the keeper does not act, the guard continues it and kills its descendants; if it hangs, the
+// guard kills it.
+func TestKillAssistsKeeper(t *testing.T) {
 	for name, c := range map[string]struct {
 		waited              time.Duration
-		heard               bool
-		asked, below, woken bool
+		confirmed           bool
+		asked, below, woken bool // the keeper is asked, its descendant is killed, it is continued
 		killed              bool // the keeper
 	}{
-		"first":                      {asked: true},
-		"at once":                    {waited: time.Nanosecond},
-		"not at once":                {waited: 2 * assistAfter, below: true, woken: true},
-		"long after, and it is busy": {waited: 2 * keeperHungAfter, heard: true, below: true, woken: true},
-		"long after, and it hangs":   {waited: 2 * keeperHungAfter, killed: true},
+		"first":                          {asked: true},
+		"immediately":                    {waited: time.Nanosecond},
+		"after a while":                  {waited: 2 * assistAfter, below: true, woken: true},
+		"long after, kill confirmed":     {waited: 2 * keeperHungAfter, confirmed: true, below: true, woken: true},
+		"long after, kill not confirmed": {waited: 2 * keeperHungAfter, killed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBareGuard(t)
@@ -168,11 +169,11 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 				cmd.Wait()
 			})
 			eventually(t, "the stop", func() bool { return !isRunning(cmd.Process.Pid) })
-			b.keeper.pid, b.keeper.killing = cmd.Process.Pid, c.heard
+			b.keeper.pid, b.keeper.killing = cmd.Process.Pid, c.confirmed
 			w := &work{seq: 7}
 			switch {
 			case c.waited == time.Nanosecond:
-				w.killStarted = boottime.Now() + time.Hour // however long this process waits for its turn
+				w.killStarted = boottime.Now() + time.Hour // even if this process is delayed
 			case c.waited != 0:
 				w.killStarted = boottime.Now() - c.waited
 			}
@@ -181,16 +182,16 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 			if c.asked {
 				b.expect("", nil, []string{"kill 7"})
 				if w.killStarted < before || w.killStarted > boottime.Now() {
-					t.Errorf("it has begun %s ago", boottime.Now()-w.killStarted)
+					t.Errorf("recorded a start %s ago", boottime.Now()-w.killStarted)
 				}
-				return // the next one may come late
+				return // a further call might be delayed
 			}
 			b.expect("", nil, nil)
 			switch {
 			case c.below:
-				eventually(t, "the death of what is below", func() bool { return !alive(below) })
+				eventually(t, "the death of the descendant", func() bool { return !alive(below) })
 			case !alive(below):
-				t.Error("what is below the keeper is dead")
+				t.Error("the keeper's descendant is dead")
 			}
 			switch {
 			case c.killed:
@@ -198,13 +199,13 @@ func TestKillHelpsTheKeeper(t *testing.T) {
 			case !alive(cmd.Process.Pid):
 				t.Error("the keeper is dead")
 			case c.woken:
-				eventually(t, "its waking", func() bool { _, err := os.Stat(dir + "/woken"); return err == nil })
+				eventually(t, "its continuation", func() bool { _, err := os.Stat(dir + "/woken"); return err == nil })
 			}
 		})
 	}
 }
 
-// What a dead keeper has left behind is killed, even where nothing can be opened any more; the daemon is not.
+// Orphans of a dead keeper are killed, even if no file can be opened any more; the daemon is spared.
 func TestOrphansAreKilled(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // as a guard
 		t.Fatal(err)
@@ -245,39 +246,39 @@ func TestOrphansAreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the death of an orphan", func() bool { return !alive(orphan) })
-		eventually(t, "the death of what is below", func() bool { // which is an orphan then
+		eventually(t, "the death of its child", func() bool { // an orphan, too, by then
 			b.kill(&work{seq: 7})
 			return !alive(orphanBelow)
 		})
 		for _, pid := range []int{own, ownBelow} {
 			if !alive(pid) {
-				t.Errorf("%d of the daemon is dead", pid)
+				t.Errorf("process %d of the daemon is dead", pid)
 			}
 		}
 	}
 }
 
-// What is doomed is killed again after a pause until the keeper says that it is dead; or the kernel, where that is dead itself.
+// Work is killed again and again until the keeper reports its death; if the keeper is dead, until the kernel does.
 func TestSweep(t *testing.T) {
 	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
-		work      work
-		childless bool
-		by        Containment
-		dead      bool
-		killed    bool
-		daemon    []string
+		work       work
+		noChildren bool
+		mode       Containment
+		dead       bool
+		killed     bool
+		daemon     []string
 	}{
-		"not doomed":                             {work: work{status: StatusSuccess, nextSweep: -1}, childless: true},
-		"not yet again":                          {work: work{killing: true, nextSweep: time.Hour}},
-		"again":                                  {work: work{killing: true, nextSweep: -1}, killed: true},
-		"its keeper lives":                       {work: work{killing: true, nextSweep: -1}, childless: true, killed: true},
-		"nothing left":                           {work: work{killing: true, keeperDead: true}, childless: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"nothing left, its end was known":        {work: work{killing: true, keeperDead: true, status: StatusSuccess}, childless: true, dead: true, daemon: []string{"dead 7"}},
-		"a child left":                           {work: work{killing: true, keeperDead: true}, killed: true},
-		"a control group that can't be read":     {work: work{killing: true, keeperDead: true, group: unreadable}, childless: true, killed: true},
-		"a namespace":                            {work: work{killing: true, keeperDead: true}, by: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"an undo, of which no daemon is to know": {work: work{killing: true, keeperDead: true, status: StatusSuccess, hookDeadline: time.Hour}, childless: true, dead: true},
+		"not killing":              {work: work{status: StatusSuccess, nextSweep: -1}, noChildren: true},
+		"before the next sweep":    {work: work{killing: true, nextSweep: time.Hour}},
+		"next sweep":               {work: work{killing: true, nextSweep: -1}, killed: true},
+		"keeper alive":             {work: work{killing: true, nextSweep: -1}, noChildren: true, killed: true},
+		"nothing left":             {work: work{killing: true, keeperDead: true}, noChildren: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"nothing left, exit known": {work: work{killing: true, keeperDead: true, status: StatusSuccess}, noChildren: true, dead: true, daemon: []string{"dead 7"}},
+		"a child left":             {work: work{killing: true, keeperDead: true}, killed: true},
+		"unreadable control group": {work: work{killing: true, keeperDead: true, group: unreadable}, noChildren: true, killed: true},
+		"PID namespace":            {work: work{killing: true, keeperDead: true}, mode: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"a pending hook, not reported to the daemon": {work: work{killing: true, keeperDead: true, status: StatusSuccess, hookDeadline: time.Hour}, noChildren: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBareGuard(t)
@@ -287,7 +288,7 @@ func TestSweep(t *testing.T) {
 				w.nextSweep += boottime.Now()
 			}
 			next := w.nextSweep
-			b.work, b.noChildren, b.opt.Containment = &w, c.childless, c.by
+			b.work, b.noChildren, b.opt.Containment = &w, c.noChildren, c.mode
 			before := boottime.Now()
 			b.sweep(&w)
 			var killed []string
@@ -305,7 +306,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A unit is swept until nothing has run in it for a while: then it is dead, and the daemon is told how it ended.
+// A unit is dead when its control group has been empty for a while. The daemon then gets a report of how it ended.
 func TestSweepOfAUnit(t *testing.T) {
 	for _, doomed := range []bool{true, false} {
 		g := newFakeUnit(t)
@@ -318,7 +319,7 @@ func TestSweepOfAUnit(t *testing.T) {
 		}
 		b.work = w
 		if b.sweep(w); !doomed && w.nextSweep != 0 {
-			t.Error("a unit that may run is swept")
+			t.Error("a unit that may run was swept")
 		}
 		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
 		b.sweep(w)
@@ -329,11 +330,11 @@ func TestSweepOfAUnit(t *testing.T) {
 		if !doomed {
 			how = "has stopped"
 			if !alive(pid) {
-				t.Error("killed although it may stop")
+				t.Error("killed within its grace period")
 			}
 			g.kill()
 		}
-		eventually(t, "the end of the unit", func() bool { b.sweep(w); return b.work == nil })
+		eventually(t, "the death of the unit", func() bool { b.sweep(w); return b.work == nil })
 		b.expect(how, []string{"exited 7 " + how, "dead 7"}, nil)
 		if alive(pid) || w.unit.group != nil {
 			t.Errorf("alive: %t, %+v", alive(pid), w.unit)
@@ -341,8 +342,8 @@ func TestSweepOfAUnit(t *testing.T) {
 	}
 }
 
-// What the kernel can kill in one step is killed at once, whatever the keeper does.
-func TestKillEndsAControlGroup(t *testing.T) {
+// Control groups, of the work or of a unit, are killed at once, independently of the keeper.
+func TestKillOfControlGroups(t *testing.T) {
 	b := newBareGuard(t)
 	c, err := newCgroup(delegatedCgroup(), 6)
 	if err != nil {
@@ -354,20 +355,20 @@ func TestKillEndsAControlGroup(t *testing.T) {
 	p.waitDead(t)
 	b.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
-	eventually(t, "the end of all", func() bool { return !c.populated() })
+	eventually(t, "the death of all", func() bool { return !c.populated() })
 	b.workDied(b.work, "words")
 	b.expect("its end", []string{"dead 7 words"}, nil)
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.work != nil || b.logText.Len() != 0 {
-		t.Errorf("its control group is left: %v; log: %s", err, b.logText)
+		t.Errorf("its control group was not removed: %v; log: %s", err, b.logText)
 	}
 	if _, err := unix.FcntlInt(uintptr(c.eventsFD), unix.F_GETFD, 0); err == nil {
-		t.Error("its files are left open")
+		t.Error("its files were not closed")
 	}
 	left, err := newCgroup(delegatedCgroup(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside := filepath.Join(left.dir, "inside") // what has one can't be removed
+	inside := filepath.Join(left.dir, "inside") // prevents the removal
 	if err := os.Mkdir(inside, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -391,12 +392,12 @@ func TestKillEndsAControlGroup(t *testing.T) {
 	b.expect("a unit", nil, nil)
 }
 
-// When the work has to be looked at again.
-func TestWhenWorkIsDue(t *testing.T) {
+// nextCheck returns when the work has to be checked next.
+func TestWorkNextCheck(t *testing.T) {
 	unit := new(unitKiller)
 	for _, c := range []struct {
 		work work
-		due  time.Duration
+		at   time.Duration
 	}{
 		{work{}, 0},
 		{work{nextSweep: 5}, 0},
@@ -410,13 +411,13 @@ func TestWhenWorkIsDue(t *testing.T) {
 		{work{unit: unit, killAt: 9, nextSweep: 5}, 5},
 		{work{unit: unit, killAt: 9, nextSweep: 12}, 9},
 	} {
-		if due := c.work.nextCheck(); due != c.due {
-			t.Errorf("%+v: %d, not %d", c.work, due, c.due)
+		if at := c.work.nextCheck(); at != c.at {
+			t.Errorf("%+v: got %d, want %d", c.work, at, c.at)
 		}
 	}
 }
 
-// A stop is a kill where there is no time for it. Only the first one counts, and only systemd asks a unit.
+// A stop without a grace period is a kill. Only the first stop counts, and only systemd stops a unit.
 func TestStopMessages(t *testing.T) {
 	b := newBareGuard(t)
 	for _, m := range []message{{Kind: kindKill, Seq: 7}, {Kind: kindStop, Seq: 7}} {
@@ -435,12 +436,12 @@ func TestStopMessages(t *testing.T) {
 	}
 	b.expect("asked", nil, []string{"stop 7"})
 	if b.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
-		t.Error("the second one counts")
+		t.Error("the second stop had an effect")
 	}
 	b.expect("asked again", nil, nil)
 	unit := &work{seq: 8, unit: new(unitKiller)}
 	if b.stop(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
-		t.Error("a unit has no limit")
+		t.Error("a unit has no grace period")
 	}
 	b.expect("a unit", nil, nil)
 }

@@ -144,11 +144,11 @@ func TestClientMessages(t *testing.T) {
 	if m := c.expect(kindConfig); string(m.Config) != "good" {
 		t.Errorf("%+v", m)
 	}
-	undo := Spec{Path: "/bin/true", Argv: []string{"true"}}
-	if err := c.SetPendingHooks(undo); err != nil {
+	hook := Spec{Path: "/bin/true", Argv: []string{"true"}}
+	if err := c.SetPendingHooks(hook); err != nil {
 		t.Error(err)
 	}
-	if m := c.expect(kindPendingHooks); !reflect.DeepEqual(m.PendingHooks, []Spec{undo}) {
+	if m := c.expect(kindPendingHooks); !reflect.DeepEqual(m.PendingHooks, []Spec{hook}) {
 		t.Errorf("%+v", m)
 	}
 	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}

@@ -15,11 +15,11 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// lost checks that the daemon has learnt that its guard is lost, and starts nothing any more.
-func (d *remoteDaemon) checkGuardLost(why string) {
+// checkGuardLost checks that the daemon has noticed that its guard is lost, for the given reason, and starts no more work.
+func (d *remoteDaemon) checkGuardLost(reason string) {
 	d.t.Helper()
-	if cause := call[string](d, "Lost", 0); !strings.HasPrefix(cause, ErrLost.Error()) || !strings.Contains(cause, why) {
-		d.t.Errorf("the daemon says %q", cause)
+	if cause := call[string](d, "Lost", 0); !strings.HasPrefix(cause, ErrLost.Error()) || !strings.Contains(cause, reason) {
+		d.t.Errorf("got %q, want %q", cause, reason)
 	}
 	if _, err := tryCall[int](d, "Start", d.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
 		d.t.Errorf("start: %v", err)
@@ -29,7 +29,8 @@ func (d *remoteDaemon) checkGuardLost(why string) {
 	}
 }
 
-// What has left the group and lost its parents dies by the daemon's hand: it is known by its environment.
+// When the guard is killed, the daemon finds and kills processes of the work by their environment, even if they have left their
+// process group and lost their parents.
 func TestKilledGuard(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t, "CONTAINMENT=keeper")
@@ -47,16 +48,16 @@ func TestKilledGuard(t *testing.T) {
 	}
 	d.checkGuardLost("")
 	if all := fx.closedSessions(); len(all) > 0 {
-		t.Errorf("nobody could close a session, and yet: %+v", all)
+		t.Errorf("sessions were closed without a guard: %+v", all)
 	}
 	if _, err := ReadSessionFile(fx.credentials().File); err != nil {
-		t.Error(err) // the daemon has still to release it
+		t.Error(err) // the daemon has yet to close it
 	}
 }
 
-// A keeper that is stopped when the guard is killed is woken by the daemon. Where orphans go to a process of the same session, as
-// to a shell that is the first process of a container, the kernel does not wake it.
-func TestAStoppedKeeperIsWokenWhenTheGuardIsLost(t *testing.T) {
+// The daemon continues a keeper that is stopped when the guard is killed. The kernel does not if orphans are adopted by a process
+// of the same session, such as a shell that is process 1 of a container.
+func TestDaemonWakesStoppedKeeper(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestAStoppedKeeperIsWokenWhenTheGuardIsLost(t *testing.T) {
 		fx := startGuard(t, "CONTAINMENT="+string(by))
 		d := fx.nextDaemon()
 		_, pids := d.startUntraceableWork(time.Hour)
-		fx.stopProcesses(fx.keeperPid(), d.pid) // the daemon finds nothing below a guard that is gone
+		fx.stopProcesses(fx.keeperPid(), d.pid) // a dead guard has no descendants that the daemon could find
 		fx.signalGuard(syscall.SIGKILL)
 		fx.guardExitStatus()
 		syscall.Kill(d.pid, syscall.SIGCONT)
@@ -81,7 +82,7 @@ func TestKilledGuardWithoutWork(t *testing.T) {
 	d.checkGuardLost("")
 }
 
-// Guard and daemon killed at once: the death signal is what is left, and reaches the main process.
+// When guard and daemon are killed at once, at least the parent death signal kills the main process.
 func TestKilledGuardAndDaemon(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t, "CONTAINMENT=keeper")
@@ -93,7 +94,7 @@ func TestKilledGuardAndDaemon(t *testing.T) {
 	fx.waitDead(pids[0])
 }
 
-// S1, with a guard that does nothing: the daemon ends the work with what was confirmed last, whatever was sent since.
+// S1 holds with a stopped guard: the daemon kills the work at the confirmed deadline, even if it has sent a longer lease since.
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
@@ -103,7 +104,7 @@ func TestStoppedGuard(t *testing.T) {
 	fx.signalGuard(syscall.SIGSTOP)
 	call[time.Duration](d, "SetLease", time.Hour)
 	if dead := fx.waitDead(pids...); dead < deadline {
-		t.Errorf("dead %s early", deadline-dead)
+		t.Errorf("dead %s too early", deadline-dead)
 	} else {
 		checkNotLate(t, dead, deadline)
 	}
@@ -111,13 +112,14 @@ func TestStoppedGuard(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if status := fx.guardExitStatus(); status != -1 {
-		t.Errorf("the guard ended with status %d", status)
+		t.Errorf("the guard exited with status %d", status)
 	}
 	d.checkGuardLost("it has not killed the work at the end of the lease")
 }
 
-// S1, with a guard that does nothing while the lease is cut: the daemon ends the work with the cut lease, confirmed or not.
-func TestLeaseCutWhileTheGuardIsStopped(t *testing.T) {
+// S1 holds if the lease is shortened while the guard is stopped: the daemon kills the work at the end of the shorter lease,
+// although it is not confirmed.
+func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -129,8 +131,8 @@ func TestLeaseCutWhileTheGuardIsStopped(t *testing.T) {
 	d.checkGuardLost("it has not killed the work at the end of the lease")
 }
 
-// A guard that is stopped while it starts work is noticed with the end of the lease, not only when it should have answered:
-// the work may run already. Start fails once nothing does.
+// A guard that is stopped while it starts work is lost at the end of the lease, and not only when its answer is overdue, as the
+// work may already run. Start fails once no work runs.
 func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
@@ -142,14 +144,14 @@ func TestGuardStoppedWhileItStartsWork(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	if took := boottime.Now() - deadline; took > startTimeout/2 {
-		t.Errorf("noticed %s after the end of the lease", took)
+		t.Errorf("lost only %s after the end of the lease", took)
 	}
 	if left := pidsWithEnv([]string{workEnv(fx.dir)}); len(left) > 0 {
-		t.Errorf("%d is left", left)
+		t.Errorf("left behind: %d", left)
 	}
 }
 
-// A guard that is stopped while nothing runs does no harm by itself; it is lost once it is asked for work.
+// A guard that is stopped while no work runs does no harm; it is lost once the daemon asks it to start work.
 func TestStoppedGuardStartsNothing(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
@@ -162,20 +164,20 @@ func TestStoppedGuardStartsNothing(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	if status := fx.guardExitStatus(); status != -1 {
-		t.Errorf("the guard ended with status %d", status)
+		t.Errorf("the guard exited with status %d", status)
 	}
 	d.checkGuardLost("")
 }
 
-// Whoever is not started by a guard is told so.
-func TestNoGuard(t *testing.T) {
+// Connect explains that the process was not started by a guard.
+func TestConnectWithoutGuard(t *testing.T) {
 	if c, err := Connect(1000, nil); err == nil || !strings.Contains(err.Error(), "zkelectd run") {
 		t.Errorf("%v, %v", c, err)
 	}
 }
 
-// A keeper that hangs for good is killed once it does not act on a kill, whatever an earlier daemon's work was numbered.
-func TestAKeeperThatHangsIsKilled(t *testing.T) {
+// A keeper that does not confirm a kill is killed, even if it has confirmed a kill of the previous daemon's work.
+func TestHungKeeperIsKilled(t *testing.T) {
 	t.Parallel()
 	requireCgroups(t)
 	fx := startGuard(t, "CONTAINMENT=keeper")
@@ -195,12 +197,12 @@ func TestAKeeperThatHangsIsKilled(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		os.WriteFile(filepath.Join(freezer, killFile), []byte("1"), 0)
-		eventually(t, "the end of the keeper", func() bool {
+		eventually(t, "the death of the keeper", func() bool {
 			err := os.Remove(freezer)
 			return err == nil || os.IsNotExist(err)
 		})
 	})
 	syscall.Kill(second.pid, syscall.SIGKILL)
 	fx.waitDead(pids...)
-	fx.nextDaemon() // the next one
+	fx.nextDaemon()
 }

@@ -18,8 +18,9 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// bareGuard is a guard whose methods a test calls directly, in its own process. Its daemon and its keeper are processes that only
-// sleep, and the test reads the messages to them. As the children belong to the test process, such tests must not run in parallel.
+// bareGuard is a guard whose methods a test calls directly, in its own process. Its daemon and its keeper are processes that
+// only sleep, and the test reads the messages to them. As all children belong to the test process, these tests must not run in
+// parallel.
 type bareGuard struct {
 	*guard
 	t                    *testing.T
@@ -138,8 +139,8 @@ func TestEnforce(t *testing.T) {
 	}
 }
 
-// The guard asks the keeper to kill. If the keeper does not act, the guard continues it and kills its descendants; if it hangs, the
-// guard kills it.
+// The guard asks the keeper to kill. If the keeper does not act, the guard continues it and kills its descendants; if it hangs,
+// the guard kills it.
 func TestKillAssistsKeeper(t *testing.T) {
 	for name, c := range map[string]struct {
 		waited              time.Duration
@@ -308,17 +309,17 @@ func TestSweep(t *testing.T) {
 
 // A unit is dead when its control group has been empty for a while. The daemon then gets a report of how it ended.
 func TestSweepOfAUnit(t *testing.T) {
-	for _, doomed := range []bool{true, false} {
+	for _, killing := range []bool{true, false} {
 		g := newFakeUnit(t)
 		b := newBareGuard(t)
 		pid := g.run("exec sleep 1000")
-		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: doomed}
+		w := &work{seq: 7, spec: &Spec{Unit: &g.unit}, killing: killing}
 		var err error
 		if w.unit, err = newUnitKiller(g.unit); err != nil {
 			t.Fatal(err)
 		}
 		b.work = w
-		if b.sweep(w); !doomed && w.nextSweep != 0 {
+		if b.sweep(w); !killing && w.nextSweep != 0 {
 			t.Error("a unit that may run was swept")
 		}
 		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
@@ -327,7 +328,7 @@ func TestSweepOfAUnit(t *testing.T) {
 			t.Fatal("dead while it runs")
 		}
 		how := "was killed"
-		if !doomed {
+		if !killing {
 			how = "has stopped"
 			if !alive(pid) {
 				t.Error("killed within its grace period")

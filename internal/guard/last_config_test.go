@@ -5,18 +5,18 @@ import (
 	"testing"
 )
 
-// Even an empty configuration file is a good one; none that was handed over is none.
-func TestLastConfigIsTheOneHandedOver(t *testing.T) {
+// The next daemon gets the last configuration that was set, even an empty one; without any there is no file.
+func TestLastConfigFile(t *testing.T) {
 	t.Parallel()
 	g := &guard{}
 	if file := g.lastConfigFile(); file != nil {
-		t.Errorf("%s is offered though none was handed over", file.Name())
+		t.Errorf("got file %s although no configuration was set", file.Name())
 	}
 	for _, content := range []string{"", "node: {id: a}\n"} {
 		g.setLastConfig([]byte(content))
 		file := g.lastConfigFile()
 		if file == nil {
-			t.Fatalf("%q is not kept", content)
+			t.Fatalf("no file for %q", content)
 		}
 		got, err := io.ReadAll(file)
 		file.Close()
@@ -26,8 +26,8 @@ func TestLastConfigIsTheOneHandedOver(t *testing.T) {
 	}
 }
 
-// What a daemon has said before its death counts, even if it is read only then.
-func TestLastWordsHoldTheConfiguration(t *testing.T) {
+// A configuration that a daemon has sent before its death counts, even if it is read only afterwards.
+func TestLastConfigOfDeadDaemon(t *testing.T) {
 	t.Parallel()
 	d := &daemon{}
 	g := &guard{deadDaemon: d}

@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// late checks that the lease has ended the work. Without that it would live on; the bound is wide for the sake of machines that
-// do much else. How long it takes is measured by bench.
+// checkNotLate checks that the work died because its lease ended; otherwise it would still run. The limit is wide, as the machine
+// may be busy. Package bench measures how long it takes.
 func checkNotLate(t *testing.T, dead, deadline time.Duration) {
 	t.Helper()
 	t.Logf("dead %s after the deadline", (dead - deadline).Round(100*time.Microsecond))
@@ -26,19 +26,19 @@ func TestNoWorkWithoutALease(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
-	refused := func(when string) {
+	checkRefused := func(when string) {
 		t.Helper()
 		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || err.Error() != "there is no lease" {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	refused("without a lease")
+	checkRefused("without a lease")
 	deadline := call[time.Duration](d, "SetLease", 20*time.Millisecond)
-	eventually(t, "its end", func() bool { return boottime.Now() > deadline })
-	refused("after its end")
+	eventually(t, "the end of the lease", func() bool { return boottime.Now() > deadline })
+	checkRefused("after the end of the lease")
 	call[time.Duration](d, "SetLease", time.Hour)
 	call[time.Duration](d, "SetLease", 0)
-	refused("after it was given back")
+	checkRefused("after the lease was withdrawn")
 	if read(fx.dir+"/ran") != "" {
 		t.Error("it ran")
 	}
@@ -46,7 +46,7 @@ func TestNoWorkWithoutALease(t *testing.T) {
 	call[int](d, "Start", fx.shell("exit 0"))
 }
 
-// S1, with a daemon that does nothing.
+// S1 holds with a daemon that is stopped.
 func TestLeaseEndsTheWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range allContainments {
@@ -55,7 +55,7 @@ func TestLeaseEndsTheWork(t *testing.T) {
 		deadline, pids := d.startWork(400 * time.Millisecond)
 		syscall.Kill(d.pid, syscall.SIGSTOP)
 		if dead := fx.waitDead(pids...); dead < deadline {
-			t.Errorf("dead %s early", deadline-dead)
+			t.Errorf("dead %s too early", deadline-dead)
 		} else {
 			checkNotLate(t, dead, deadline)
 		}
@@ -66,8 +66,8 @@ func TestLeaseEndsTheWork(t *testing.T) {
 	}
 }
 
-// S1, with a log that nobody reads, or whose reader is gone: it holds up neither the guard, when the daemon is stopped, nor
-// the daemon, when the guard is.
+// S1 holds with a log that nobody reads, or whose reader is gone: it blocks neither the guard while the daemon is stopped, nor
+// the daemon while the guard is stopped.
 func TestLogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ readerGone, guardStopped bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
@@ -94,7 +94,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 	}
 }
 
-// fill leaves no room in a pipe.
+// fill writes to a pipe until it is full.
 func fill(t *testing.T, pipe *os.File) {
 	t.Helper()
 	raw, err := pipe.SyscallConn()
@@ -110,8 +110,8 @@ func fill(t *testing.T, pipe *os.File) {
 	})
 }
 
-// The guard ends the work, and the daemon learns of it: it need not do without the guard.
-func TestEndOfTheLeaseIsReported(t *testing.T) {
+// When the guard kills the work at the end of the lease, it reports that to the daemon, and goes on to serve it.
+func TestKillAtEndOfLeaseIsReported(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -123,10 +123,10 @@ func TestEndOfTheLeaseIsReported(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	call[time.Duration](d, "SetLease", time.Hour)
-	call[int](d, "Start", fx.shell("exit 0")) // the guard goes on
+	call[int](d, "Start", fx.shell("exit 0")) // the guard still works
 }
 
-func TestExtensionKeepsTheWork(t *testing.T) {
+func TestExtensionKeepsWorkAlive(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -140,8 +140,8 @@ func TestExtensionKeepsTheWork(t *testing.T) {
 	checkNotLate(t, fx.waitDead(pids...), last)
 }
 
-// A shorter lease than the last counts as well.
-func TestLeaseCanBeCutShort(t *testing.T) {
+// A lease can be shortened.
+func TestLeaseCanBeShortened(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -151,8 +151,8 @@ func TestLeaseCanBeCutShort(t *testing.T) {
 	call[ExitInfo](d, "Dead", 0)
 }
 
-// Nor may work go on that has no lease at all.
-func TestLeaseCanBeGivenBack(t *testing.T) {
+// When the lease is withdrawn the work is killed.
+func TestLeaseCanBeWithdrawn(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -162,8 +162,8 @@ func TestLeaseCanBeGivenBack(t *testing.T) {
 	call[ExitInfo](d, "Dead", 0)
 }
 
-// A guard that is stopped confirms nothing. When it goes on in time, what was sent meanwhile counts.
-func TestGuardStoppedForLessThanTheLease(t *testing.T) {
+// A stopped guard confirms no lease. If it continues in time, a lease that was sent in the meantime counts.
+func TestGuardStoppedForLessThanLease(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -172,16 +172,16 @@ func TestGuardStoppedForLessThanTheLease(t *testing.T) {
 	last := call[time.Duration](d, "SetLease", time.Hour)
 	eventually(t, "half of the lease", func() bool { return boottime.Now() > deadline-time.Second })
 	if at := call[time.Duration](d, "Confirmed", 0); at != deadline {
-		t.Fatalf("%s is confirmed, not %s", at, deadline)
+		t.Fatalf("confirmed %s, want %s", at, deadline)
 	}
 	fx.signalGuard(syscall.SIGCONT)
 	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == last })
 	fx.checkAliveUntil(deadline+100*time.Millisecond, pids...)
 }
 
-// Guard, keeper and daemon are stopped beyond the old lease, as with a container that is frozen. The new one was sent in time: it
-// counts, though the timer of the old one has fired.
-func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
+// Guard, keeper and daemon are stopped until after the end of the lease, as in a frozen container. An extension that was sent in
+// time counts, although the timer of the old lease has fired.
+func TestUnreadExtensionCounts(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -198,8 +198,8 @@ func TestLeaseThatWaitsInTheQueueCounts(t *testing.T) {
 	fx.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
 }
 
-// After a pause of the guard the deadline and what was sent before it are there at once.
-func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
+// After a pause of the guard, a passed deadline and messages that were sent before it are found at the same moment.
+func TestDrainInbox(t *testing.T) {
 	near, far, err := socketpair()
 	if err != nil {
 		t.Fatal(err)
@@ -209,24 +209,24 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 	d := &daemon{socket: near}
 	g := &guard{daemon: d, work: &work{}, fromDaemon: make(chan incoming, 3), lease: 1, heartbeatDeadline: 2}
 	later := boottime.Now() + time.Hour
-	g.fromDaemon <- incoming{daemon: &daemon{}, msg: message{Kind: kindLease, At: 1}} // of a former daemon
+	g.fromDaemon <- incoming{daemon: &daemon{}, msg: message{Kind: kindLease, At: 1}} // from a former daemon
 	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: later}}
 	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindHeartbeat, At: later + 1}}
 	g.drainInbox()
 	if g.lease != later || g.heartbeatDeadline != later+1 {
-		t.Errorf("%s, %s instead of %s", g.lease, g.heartbeatDeadline, later)
+		t.Errorf("lease %s, heartbeat deadline %s, want %s", g.lease, g.heartbeatDeadline, later)
 	}
 	if m, err := readFrame(far); err != nil || m.Kind != kindLeaseConfirmed || m.At != later {
 		t.Errorf("%+v, %v", m, err)
 	}
 	g.lease = 1
-	g.drainInbox() // ends though nothing comes
+	g.drainInbox() // returns although there is no message
 	if g.lease != 1 {
 		t.Error(g.lease)
 	}
-	// One deadline is enough; without any that has passed, nothing is hurried.
+	// The inbox is drained if one of the deadlines has passed, and only then.
 	for name, c := range map[string]struct{ lease, silence, want time.Duration }{
-		"the lease is over": {1, later, 7}, "the daemon is silent": {later, 1, 7}, "neither": {later, later, later},
+		"the lease has ended": {1, later, 7}, "the daemon is late": {later, 1, 7}, "neither": {later, later, later},
 	} {
 		g.lease, g.heartbeatDeadline = c.lease, c.silence
 		g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: 7}}
@@ -239,15 +239,15 @@ func TestDrainTakesInWhatWasSentBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// A keeper that stood still while the lease ended does not begin the work then, not even for a moment.
-func TestAKeeperThatIsLateStartsNothing(t *testing.T) {
+// A keeper that was stopped until after the end of the lease does not start the work, not even for a moment.
+func TestLateKeeperStartsNothing(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
 	keeper := fx.keeperPid()
 	call[time.Duration](d, "SetLease", 300*time.Millisecond)
 	fx.stopProcesses(keeper)
-	// Where that takes long the daemon gives up on the guard.
+	// If this takes long, the daemon gives up on the guard.
 	if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran; exec sleep 1000")); err == nil {
 		t.Error("it was started")
 	}

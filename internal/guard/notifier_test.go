@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// manager is a service manager as systemd is one: a datagram socket.
+// fakeServiceManager is a datagram socket like that of systemd.
 type fakeServiceManager struct {
 	t      *testing.T
 	socket *net.UnixConn
@@ -37,7 +37,7 @@ func newFakeServiceManager(t *testing.T) (m *fakeServiceManager, variable string
 	return &fakeServiceManager{t, socket}, "NOTIFY_SOCKET=" + name
 }
 
-// next is the next message, or "" if none comes within limit.
+// next returns the next message; empty if none arrives within limit.
 func (m *fakeServiceManager) next(limit time.Duration) string {
 	m.t.Helper()
 	m.socket.SetReadDeadline(time.Now().Add(limit))
@@ -52,27 +52,28 @@ func (m *fakeServiceManager) next(limit time.Duration) string {
 	return string(buf[:n])
 }
 
-// expect wants messages in their order.
+// expect checks the next messages.
 func (m *fakeServiceManager) expect(want ...string) {
 	m.t.Helper()
 	for _, w := range want {
 		if got := m.next(testTimeout); got != w {
-			m.t.Errorf("the service manager hears %q, not %q", got, w)
+			m.t.Errorf("the service manager got %q, want %q", got, w)
 		}
 	}
 }
 
-// silent wants no message. For what was sent before, the daemon's confirmed lease is the end mark.
+// expectNothing checks that there is no message. It first waits until the guard has confirmed a lease, and so has handled all
+// earlier messages of the daemon.
 func (m *fakeServiceManager) expectNothing(d *remoteDaemon) {
 	m.t.Helper()
 	at := call[time.Duration](d, "SetLease", time.Hour)
 	eventually(m.t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == at })
 	if got := m.next(time.Millisecond); got != "" {
-		m.t.Errorf("the service manager hears %q", got)
+		m.t.Errorf("the service manager got %q", got)
 	}
 }
 
-func TestTheServiceManagerIsTold(t *testing.T) {
+func TestServiceManagerIsNotified(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
 	fx := startGuard(t, socket)
@@ -80,7 +81,7 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	call[int](d, "Notify", "READY=1\nSTATUS=standby")
 	m.expect("READY=1\nSTATUS=standby")
 	call[int](d, "Heartbeat", time.Hour)
-	m.expectNothing(d) // without a watchdog
+	m.expectNothing(d) // there is no watchdog
 	call[int](d, "Notify", "STATUS=leading")
 	m.expect("STATUS=leading")
 	syscall.Kill(d.pid, syscall.SIGKILL)
@@ -88,13 +89,13 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	d = fx.nextDaemon()
 	fx.signalGuard(syscall.SIGTERM)
 	m.expect("STOPPING=1")
-	// The start that was under way does not take the stop back.
+	// A daemon that becomes ready now does not revoke the stop.
 	call[int](d, "Notify", "READY=1\nSTATUS=stopping")
 	call[int](d, "Notify", "READY=1")
 	m.expect("STATUS=stopping")
 	m.expectNothing(d)
 	fx.signalGuard(syscall.SIGTERM)
-	m.expectNothing(d) // it is said once
+	m.expectNothing(d) // STOPPING=1 is sent once
 	d.callNoWait("Exit", 0)
 	fx.guardExitStatus()
 	if got := m.next(time.Millisecond); got != "" {
@@ -102,8 +103,8 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	}
 }
 
-// A daemon that ends by itself ends the service.
-func TestTheServiceManagerIsToldOfTheEnd(t *testing.T) {
+// A daemon that exits by itself ends the service.
+func TestServiceManagerIsNotifiedOfExit(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
 	fx := startGuard(t, socket)
@@ -112,19 +113,20 @@ func TestTheServiceManagerIsToldOfTheEnd(t *testing.T) {
 	fx.guardExitStatus()
 }
 
-func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
+// The watchdog is fed only by signs of life of the daemon.
+func TestDaemonFeedsWatchdog(t *testing.T) {
 	t.Parallel()
 	const watchdog = 800 * time.Millisecond
 	m, socket := newFakeServiceManager(t)
 	fx := startGuard(t, socket, fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds()))
 	d := fx.nextDaemon()
 	if every := call[ServiceInfo](d, "Service", 0).WatchdogInterval; every != watchdog/4 {
-		t.Errorf("the daemon is to beat every %s", every)
+		t.Errorf("watchdog interval %s", every)
 	}
-	m.expectNothing(d) // the guard alone is no life
+	m.expectNothing(d) // the guard alone does not feed it
 	for _, sign := range []string{"Heartbeat", "ReportAlive"} {
 		sent := boottime.Now()
-		for range 3 { // no more than needed
+		for range 3 { // sends only one message
 			if sign == "Heartbeat" {
 				call[int](d, sign, time.Hour)
 			} else {
@@ -135,35 +137,35 @@ func TestTheWatchdogIsFedByTheDaemonsLife(t *testing.T) {
 		if boottime.Now()-sent < watchdog/4 {
 			m.expectNothing(d)
 		}
-		eventually(t, "its time", func() bool { return boottime.Now() > sent+2*watchdog/4 })
+		eventually(t, "the time of the next message", func() bool { return boottime.Now() > sent+2*watchdog/4 })
 		for m.next(time.Millisecond) != "" {
 		}
 	}
 	syscall.Kill(d.pid, syscall.SIGSTOP)
 	if got := m.next(2 * watchdog); got != "" {
-		t.Errorf("of a daemon that stands still: %q", got)
+		t.Errorf("got %q although the daemon is stopped", got)
 	}
 	syscall.Kill(d.pid, syscall.SIGCONT)
 }
 
-// The manager's variables are the guard's alone: what else would speak in its name?
-func TestNobodyElseSpeaksToTheServiceManager(t *testing.T) {
+// No other process gets the manager's variables, as it could send messages in the guard's name.
+func TestServiceManagerVariablesAreRemoved(t *testing.T) {
 	t.Parallel()
 	_, socket := newFakeServiceManager(t)
 	fx := startGuard(t, socket, "WATCHDOG_USEC=1000000", "WATCHDOG_PID=1") // of another process
 	s := call[ServiceInfo](fx.nextDaemon(), "Service", 0)
 	for _, kv := range s.Env {
 		if strings.HasPrefix(kv, "NOTIFY_SOCKET") || strings.HasPrefix(kv, "WATCHDOG") {
-			t.Errorf("the daemon has %s", kv)
+			t.Errorf("the daemon's environment contains %s", kv)
 		}
 	}
 	if s.WatchdogInterval != 0 {
-		t.Errorf("it beats every %s for a watchdog that is not ours", s.WatchdogInterval)
+		t.Errorf("watchdog interval %s for the watchdog of another process", s.WatchdogInterval)
 	}
 }
 
-// What the manager sends along, and whether it is there at all, must not keep the guard from its work.
-func TestTheServiceManagerIsOdd(t *testing.T) {
+// Wrong settings of a service manager, or a missing manager, must not keep the guard from its work.
+func TestUnusableServiceManager(t *testing.T) {
 	t.Parallel()
 	_, socket := newFakeServiceManager(t)
 	for _, env := range [][]string{
@@ -176,7 +178,7 @@ func TestTheServiceManagerIsOdd(t *testing.T) {
 		call[int](d, "ReportAlive", 0)
 		deadline, pids := d.startWork(200 * time.Millisecond)
 		checkNotLate(t, fx.waitDead(pids...), deadline)
-		if odd := slices.ContainsFunc(env, func(kv string) bool { return kv == "WATCHDOG_USEC=often" || kv == "WATCHDOG_USEC=-5" }); odd {
+		if invalid := slices.ContainsFunc(env, func(kv string) bool { return kv == "WATCHDOG_USEC=often" || kv == "WATCHDOG_USEC=-5" }); invalid {
 			if log := read(filepath.Join(fx.dir, "log")); !strings.Contains(log, "cannot feed the service manager's watchdog") {
 				t.Errorf("%q: log: %q", env, log)
 			}
@@ -184,22 +186,22 @@ func TestTheServiceManagerIsOdd(t *testing.T) {
 	}
 }
 
-// A manager that does not read holds nothing up, least of all the end of the work; it hears the newest once it reads.
-func TestTheServiceManagerDoesNotRead(t *testing.T) {
+// A manager that does not read blocks nothing, least of all a kill. When it reads, it gets the latest messages.
+func TestServiceManagerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	m, socket := newFakeServiceManager(t)
 	fx := startGuard(t, socket, "WATCHDOG_USEC=4000")
 	d := fx.nextDaemon()
-	const sent = 2000 // more than any kernel keeps
+	const sent = 2000 // more than any socket buffer holds
 	for i := range sent {
 		call[int](d, "Notify", fmt.Sprintf("STATUS=%d", i))
 	}
 	deadline, pids := d.startWork(200 * time.Millisecond)
 	checkNotLate(t, fx.waitDead(pids...), deadline)
 	last := fmt.Sprintf("STATUS=%d", sent-1)
-	heard := 0
+	received := 0
 	eventually(t, "the last message", func() bool {
-		call[int](d, "Heartbeat", time.Hour) // the next sign of life passes on what was kept
+		call[int](d, "Heartbeat", time.Hour) // also sends pending messages
 		for {
 			switch got := m.next(time.Millisecond); got {
 			case "":
@@ -207,11 +209,11 @@ func TestTheServiceManagerDoesNotRead(t *testing.T) {
 			case last:
 				return true
 			default:
-				heard++
+				received++
 			}
 		}
 	})
-	if heard < maxPending || heard >= sent-1 {
-		t.Errorf("%d messages before the last", heard)
+	if received < maxPending || received >= sent-1 {
+		t.Errorf("%d messages before the last", received)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// The lists of children are read as numbers, as far as they can be read.
-func TestTheListsOfChildren(t *testing.T) {
+// A childList yields all pids in its files; files that cannot be read are skipped.
+func TestChildList(t *testing.T) {
 	list := func(text string) int {
 		path := filepath.Join(t.TempDir(), "children")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -30,23 +30,23 @@ func TestTheListsOfChildren(t *testing.T) {
 	}
 	o := &childList{files: []int{list("12 345 6 "), list(""), -1, list("90 7 1")}, buf: make([]byte, 64)}
 	var all []int
-	for range 2 { // nothing is used up
+	for range 2 { // reading does not consume anything
 		o.forEach(func(pid int) { all = append(all, pid) })
 	}
-	if want := []int{12, 345, 6, 90, 7, 12, 345, 6, 90, 7}; !slices.Equal(all, want) { // the last may be cut off
+	if want := []int{12, 345, 6, 90, 7, 12, 345, 6, 90, 7}; !slices.Equal(all, want) { // the last number may be incomplete
 		t.Errorf("%d, not %d", all, want)
 	}
 	lists := o.files
 	if o.close(); unix.Close(lists[0]) == nil || unix.Close(lists[3]) == nil {
-		t.Error("not all are closed")
+		t.Error("not all files were closed")
 	}
 }
 
-// What is below a process is found with all that is below that, but for what is spared.
+// descendants returns children and their children, without the exceptions.
 func TestDescendants(t *testing.T) {
 	_, p := sleeper(t)
 	if got := descendants(p.Pid); len(got) != 0 {
-		t.Errorf("%d below a process without children", got)
+		t.Errorf("descendants of a process without children: %d", got)
 	}
 	k := startTestKeeper(t, KeeperContainment)
 	k.start(`sh -c 'echo $$ >$D/child; sh -c "echo \$\$ >$D/grandchild; exec sleep 1000"; :'; :`, boottime.Now()+time.Hour)
@@ -60,8 +60,8 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
-// Whoever can't open files any more can still tell whether a process has ended.
-func TestAnExitIsSeenWithoutDescriptors(t *testing.T) {
+// A process that cannot open any more files can still determine whether another one has exited.
+func TestHasExitedWithoutFreeDescriptors(t *testing.T) {
 	cmd, p := sleeper(t)
 	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
@@ -72,32 +72,33 @@ func TestAnExitIsSeenWithoutDescriptors(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	without := func() bool {
+	withoutDescriptors := func() bool {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
 			t.Fatal(err)
 		}
 		defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 		return hasExited(fd)
 	}
-	if hasExited(fd) || without() {
-		t.Error("it lives")
+	if hasExited(fd) || withoutDescriptors() {
+		t.Error("a live process counts as exited")
 	}
 	cmd.Process.Kill()
-	eventually(t, "its end", func() bool { return hasExited(fd) })
+	eventually(t, "its exit", func() bool { return hasExited(fd) })
 	cmd.Wait()
-	if !hasExited(fd) || !without() {
-		t.Error("it is dead")
+	if !hasExited(fd) || !withoutDescriptors() {
+		t.Error("a dead process counts as alive")
 	}
 }
 
-// Nothing that guard and keeper open is open in what they start: a control group's files would let the work spare itself.
-func TestNothingIsInherited(t *testing.T) {
+// No file that guard and keeper open is inherited by their children. With the files of its control group, for example, the work
+// could interfere with its own kill.
+func TestNoFileIsInherited(t *testing.T) {
 	requireCgroups(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	open := func() map[string]bool {
 		all := make(map[string]bool)
-		links, _ := filepath.Glob("/proc/self/fd/*") // the pattern is in order
+		links, _ := filepath.Glob("/proc/self/fd/*") // fails only for a malformed pattern
 		for _, link := range links {
 			all[filepath.Base(link)] = true
 		}
@@ -130,9 +131,9 @@ func TestNothingIsInherited(t *testing.T) {
 		t.Errorf("a unit's control group: %+v", unit)
 	}
 	_, p := sleeper(t)
-	proof, err := openContainment(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
+	handle, err := openContainment(ContainmentRecord{Mode: PidnsContainment, Keeper: p})
 	must(err)
-	defer proof.close()
+	defer handle.close()
 	input, err := (&Spec{Input: []byte("read me")}).input()
 	must(err)
 	defer input.Close()
@@ -158,6 +159,6 @@ func TestNothingIsInherited(t *testing.T) {
 		n++
 	}
 	if n < 12 {
-		t.Errorf("only %d are open", n)
+		t.Errorf("only %d files are open", n)
 	}
 }

@@ -13,33 +13,33 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// Whoever acts in another's stead gives that one time to act, and has time left itself.
-func TestEachWaitsForTheOneBefore(t *testing.T) {
+// A process that acts in place of another gives that one time to act first, and has enough time left itself.
+func TestTimeoutsAreOrdered(t *testing.T) {
 	order := []time.Duration{minSweepDelay, drainTime, maxSweepDelay, keeperDelay, guardOverdue, keeperHungAfter, exitTime, exitTimeout, startTimeout}
 	if !slices.IsSorted(order) || assistAfter < drainTime || assistAfter >= keeperDelay || drainTime >= keeperDelay || keeperDelay >= guardOverdue || guardOverdue >= keeperHungAfter {
-		t.Errorf("%s; the keeper is helped after %s", order, assistAfter)
+		t.Errorf("%s; the keeper is assisted after %s", order, assistAfter)
 	}
 	if sendTimeout < keeperSendTimeout || keeperSendTimeout < keeperHungAfter || keeperStartTimeout < keeperSendTimeout || unkillableAfter < keeperHungAfter || rehearsalTimeout < keeperHungAfter || rehearsalLease < drainTime {
-		t.Error("what may take long is not given the time")
+		t.Error("a timeout is too short")
 	}
 	if minRespawnDelay < keeperHungAfter/10 || maxRespawnDelay < 10*minRespawnDelay || maxRespawnDelay > stableAfter || closeTimeout < exitTime || closeTimeout > maxRespawnDelay {
-		t.Error("the pauses between daemons are out of proportion")
+		t.Error("the delays between daemons are out of proportion")
 	}
 }
 
-// What can't be started is tried again after pauses that grow to a limit.
-func TestPausesGrow(t *testing.T) {
+// A failed start is tried again after delays that grow up to a maximum.
+func TestRespawnDelayGrows(t *testing.T) {
 	b := newBareGuard(t)
 	var pauses []time.Duration
 	fail := func() error { pauses = append(pauses, b.respawnDelay); return errors.New("no") }
 	b.respawnAt = boottime.Now() + time.Hour
 	if b.tryStart(fail); len(pauses) != 0 {
-		t.Error("tried before its time")
+		t.Error("tried too early")
 	}
 	for range 10 {
 		b.respawnAt = boottime.Now()
 		if b.tryStart(fail); !isNear(b.respawnAt, b.respawnDelay) {
-			t.Errorf("again at %s, after %s", b.respawnAt, b.respawnDelay)
+			t.Errorf("next try at %s, delay %s", b.respawnAt, b.respawnDelay)
 		}
 	}
 	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
@@ -51,11 +51,11 @@ func TestPausesGrow(t *testing.T) {
 	}
 	b.respawnAt = 0
 	if b.tryStart(func() error { return nil }); b.respawnAt != 0 {
-		t.Error("what was started is started again")
+		t.Error("a successful start is repeated")
 	}
 }
 
-// armed returns in how long a timer fires, 0 for never.
+// remainingTime returns the time until a timer fires; 0 if it is disarmed.
 func remainingTime(t *testing.T, tm *timer) time.Duration {
 	t.Helper()
 	var spec unix.ItimerSpec
@@ -65,24 +65,24 @@ func remainingTime(t *testing.T, tm *timer) time.Duration {
 	return time.Duration(spec.Value.Nano())
 }
 
-// The guard looks again when something is due, and not before.
-func TestWhenTheGuardLooksAgain(t *testing.T) {
+// The guard's timer fires when something is due, and not before.
+func TestGuardSetTimer(t *testing.T) {
 	const h = time.Hour
 	for name, c := range map[string]struct {
 		change func(g *guard, now time.Duration)
 		want   time.Duration
 	}{
 		"nothing":                        {func(*guard, time.Duration) {}, 0},
-		"a daemon that has to speak":     {func(g *guard, now time.Duration) { g.heartbeatDeadline = now + 3*h }, 3 * h},
+		"a heartbeat deadline":           {func(g *guard, now time.Duration) { g.heartbeatDeadline = now + 3*h }, 3 * h},
 		"a lease":                        {func(g *guard, now time.Duration) { g.work, g.lease = new(work), now+2*h }, 2 * h},
-		"a lease, and a daemon":          {func(g *guard, now time.Duration) { g.work, g.lease, g.heartbeatDeadline = new(work), now+2*h, now+h }, h},
-		"a stop under a lease":           {func(g *guard, now time.Duration) { g.work, g.lease = &work{killAt: now + h}, now+2*h }, h},
-		"work that is doomed":            {func(g *guard, now time.Duration) { g.work, g.lease = &work{killing: true, nextSweep: now + 2*h}, now+h }, 2 * h},
-		"an undo":                        {func(g *guard, now time.Duration) { g.work, g.lease = &work{hookDeadline: now + h}, 0 }, h},
+		"a lease and a heartbeat":        {func(g *guard, now time.Duration) { g.work, g.lease, g.heartbeatDeadline = new(work), now+2*h, now+h }, h},
+		"a stop within the lease":        {func(g *guard, now time.Duration) { g.work, g.lease = &work{killAt: now + h}, now+2*h }, h},
+		"work being killed":              {func(g *guard, now time.Duration) { g.work, g.lease = &work{killing: true, nextSweep: now + 2*h}, now+h }, 2 * h},
+		"a pending hook":                 {func(g *guard, now time.Duration) { g.work, g.lease = &work{hookDeadline: now + h}, 0 }, h},
 		"the next daemon":                {func(g *guard, now time.Duration) { g.daemon, g.respawnAt = nil, now+h }, h},
-		"the next daemon, and one runs":  {func(g *guard, now time.Duration) { g.respawnAt = now + h }, 0},
-		"a keeper that is to end":        {func(g *guard, now time.Duration) { g.keeper.exitBy = now + h }, h},
-		"a keeper that is to end, later": {func(g *guard, now time.Duration) { g.keeper.exitBy, g.heartbeatDeadline = now+2*h, now+h }, h},
+		"the next daemon while one runs": {func(g *guard, now time.Duration) { g.respawnAt = now + h }, 0},
+		"an exiting keeper":              {func(g *guard, now time.Duration) { g.keeper.exitBy = now + h }, h},
+		"an exiting keeper, later":       {func(g *guard, now time.Duration) { g.keeper.exitBy, g.heartbeatDeadline = now+2*h, now+h }, h},
 	} {
 		b := newBareGuard(t)
 		tm, err := newTimer()
@@ -93,33 +93,33 @@ func TestWhenTheGuardLooksAgain(t *testing.T) {
 		c.change(b.guard, boottime.Now())
 		b.setTimer()
 		if got := remainingTime(t, tm); c.want == 0 && got != 0 || c.want != 0 && (got > c.want || got <= c.want-time.Minute) {
-			t.Errorf("%s: in %s, not %s", name, got, c.want)
+			t.Errorf("%s: fires in %s, want %s", name, got, c.want)
 		}
-		b.work, b.lease, b.heartbeatDeadline = new(work), 0, 0 // without a lease: at once
+		b.work, b.lease, b.heartbeatDeadline = new(work), 0, 0 // work without a lease is due at once
 		b.daemon, b.keeper = new(daemon), nil
 		if b.setTimer(); !fires(t, tm) {
-			t.Errorf("%s: work without a lease is not looked at", name)
+			t.Errorf("%s: the timer does not fire for work without a lease", name)
 		}
 		tm.close()
 	}
 }
 
 // What the guard does once daemon and work are dead, in this order.
-func TestWhatIsUndertaken(t *testing.T) {
-	type state struct{ over, closing, hungUp, session, unclean, working bool }
+func TestCleanUpAndRespawn(t *testing.T) {
+	type state struct{ noRespawn, closing, keeperExiting, session, hookFailed, working bool }
 	for name, c := range map[string]struct {
 		change func(*bareGuard)
 		want   state
 		keeper []string
 	}{
-		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{over: true, closing: true, session: true}, nil},
-		"something is to be undone": {func(b *bareGuard) {
+		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{noRespawn: true, closing: true, session: true}, nil},
+		"there are pending hooks": {func(b *bareGuard) {
 			b.pendingHooks, b.session = []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}, new(Credentials)
 		}, state{session: true, working: true}, []string{"start -1"}},
-		"that has failed":                 {func(b *bareGuard) { b.session, b.hookFailed = new(Credentials), true }, state{}, nil},
-		"it is over":                      {func(b *bareGuard) { b.noRespawn = true }, state{over: true, hungUp: true}, nil},
-		"it is to stop":                   {func(b *bareGuard) { b.stopping = true }, state{over: true, hungUp: true}, nil},
-		"it is not time for a new daemon": {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}, nil},
+		"a hook has failed":       {func(b *bareGuard) { b.session, b.hookFailed = new(Credentials), true }, state{}, nil},
+		"no respawn":              {func(b *bareGuard) { b.noRespawn = true }, state{noRespawn: true, keeperExiting: true}, nil},
+		"stopping":                {func(b *bareGuard) { b.stopping = true }, state{noRespawn: true, keeperExiting: true}, nil},
+		"before the next respawn": {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}, nil},
 	} {
 		b := newBareGuard(t)
 		b.daemon = nil
@@ -127,65 +127,66 @@ func TestWhatIsUndertaken(t *testing.T) {
 		b.cleanUpAndRespawn()
 		got := state{b.noRespawn, b.closingSession, b.keeper.exitBy != 0, b.session != nil, b.hookFailed, b.work != nil}
 		if got != c.want {
-			t.Errorf("%s: %+v, not %+v", name, got, c.want)
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		if c.want.hungUp {
+		if c.want.keeperExiting {
 			continue // the socket is shut down
 		}
-		if told := b.sent(b.keeperEnd); !slices.Equal(told, c.keeper) {
-			t.Errorf("%s: the keeper is told %q", name, told)
+		if sent := b.sent(b.keeperEnd); !slices.Equal(sent, c.keeper) {
+			t.Errorf("%s: sent %q to the keeper", name, sent)
 		}
 	}
 }
 
-// What has ended is waited for: the daemon, the keeper, and what a dead keeper has left behind.
+// The guard waits for exited children: the daemon, the keeper, and orphans of a dead keeper.
 func TestReap(t *testing.T) {
 	b := newBareGuard(t)
 	b.opt.Respawn = true
 	k, d := b.keeper, b.daemon
 	if b.reap(); b.noChildren || b.daemon != d || b.keeper != k {
-		t.Fatal("nobody has ended")
+		t.Fatal("no child has exited")
 	}
 	orphan, _ := sleeper(t)
 	orphan.Process.Kill()
-	eventually(t, "the end of an orphan", func() bool { b.reap(); return !exists(orphan.Process.Pid) })
+	eventually(t, "the reaping of an orphan", func() bool { b.reap(); return !exists(orphan.Process.Pid) })
 	if b.noChildren || b.daemon != d || b.keeper != k {
-		t.Error("an orphan is taken for somebody else")
+		t.Error("an orphan was mistaken for daemon or keeper")
 	}
 	unix.Kill(d.pid, unix.SIGKILL)
-	eventually(t, "the end of the daemon", func() bool { b.reap(); return b.daemon == nil })
+	eventually(t, "the reaping of the daemon", func() bool { b.reap(); return b.daemon == nil })
 	if b.noChildren || b.keeper != k || b.exitStatus != 128+9 || b.respawnAt == 0 {
-		t.Errorf("after the daemon's end: %+v", b.guard)
+		t.Errorf("after the daemon's exit: %+v", b.guard)
 	}
 	unix.Kill(k.pid, unix.SIGKILL)
-	eventually(t, "the end of the keeper", func() bool { b.reap(); return b.keeper == nil })
+	eventually(t, "the reaping of the keeper", func() bool { b.reap(); return b.keeper == nil })
 	if b.reap(); !b.noChildren {
-		t.Error("the guard has children")
+		t.Error("noChildren is not set")
 	}
 	late, _ := sleeper(t)
 	if b.reap(); b.noChildren {
-		t.Error("a child is not seen")
+		t.Error("noChildren is set although there is a child")
 	}
 	late.Process.Kill()
-	eventually(t, "the end of all", func() bool { b.reap(); return b.noChildren })
+	eventually(t, "the reaping of all children", func() bool { b.reap(); return b.noChildren })
 }
 
+// exists reports whether a process exists, be it a zombie.
 func exists(pid int) bool {
 	_, err := procinfo.ReadStat(pid)
 	return err == nil
 }
 
-// In one go work that may not go on is doomed, killed and swept; a daemon that is hung or doomed is killed.
+// One call of advance kills and sweeps work that may not run any longer, and kills a daemon that is hung or to be killed.
 func TestAdvance(t *testing.T) {
 	for name, c := range map[string]struct {
-		silence       time.Duration // from now
-		doomed, alive bool
-		hung          bool
+		deadline       time.Duration // of the heartbeat, from now
+		killing, alive bool
+		hung           bool
 	}{
-		"a daemon that may be silent": {silence: time.Hour, alive: true},
-		"one that need not speak":     {alive: true},
-		"one that is hung":            {silence: -time.Hour, hung: true},
-		"one that is doomed":          {doomed: true},
+		"before the heartbeat deadline": {deadline: time.Hour, alive: true},
+		"no heartbeat deadline":         {alive: true},
+		"after the heartbeat deadline":  {deadline: -time.Hour, hung: true},
+		"killing":                       {killing: true},
 	} {
 		b := newBareGuard(t)
 		var err error
@@ -193,14 +194,14 @@ func TestAdvance(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := b.daemon
-		d.killing, d.abandoned = c.doomed, c.doomed
-		if b.work = (&work{seq: 7, spec: new(Spec)}); c.silence != 0 {
-			b.heartbeatDeadline = boottime.Now() + c.silence
+		d.killing, d.abandoned = c.killing, c.killing
+		if b.work = (&work{seq: 7, spec: new(Spec)}); c.deadline != 0 {
+			b.heartbeatDeadline = boottime.Now() + c.deadline
 		}
-		silence := b.heartbeatDeadline
+		deadline := b.heartbeatDeadline
 		b.advance()
 		if c.alive {
-			if !alive(d.pid) || d.killing || d.abandoned || b.heartbeatDeadline != silence {
+			if !alive(d.pid) || d.killing || d.abandoned || b.heartbeatDeadline != deadline {
 				t.Errorf("%s: %+v", name, d)
 			}
 		} else {
@@ -225,14 +226,14 @@ func TestAdvance(t *testing.T) {
 	defer b.timer.close()
 	b.stopping = true
 	if b.advance(); b.noRespawn {
-		t.Error("over while the daemon runs")
+		t.Error("noRespawn is set while the daemon runs")
 	}
 	b.deadDaemon, b.daemon = b.daemon, nil
 	if b.advance(); b.noRespawn {
-		t.Error("over while the daemon's last words are awaited")
+		t.Error("noRespawn is set while messages of the daemon are unread")
 	}
 	b.deadDaemon = nil
 	if b.advance(); !b.noRespawn {
-		t.Error("never over")
+		t.Error("noRespawn is not set")
 	}
 }

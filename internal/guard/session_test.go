@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// roles are those that a session file names, with their pids.
+// pidsByRole returns the pids of the processes in a session file, by role.
 func pidsByRole(f SessionFile) map[string]int {
 	all := make(map[string]int)
 	for _, p := range f.Processes {
@@ -53,10 +53,10 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 		t.Error(err)
 	}
 	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != fx.keeperPid() || f.Containment.Group == "" || f.Containment.Inode == 0 {
-		t.Errorf("held by %+v", f.Containment)
+		t.Errorf("containment %+v", f.Containment)
 	}
 	if text := read(workStateFile(c.File)); text != stateRunning {
-		t.Errorf("marked %q", text)
+		t.Errorf("the state file says %q", text)
 	}
 	call[int](d, "Kill", 0)
 	call[ExitInfo](d, "Dead", 0)
@@ -68,16 +68,17 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(fx.dir, ".zkelectd*")); len(left) > 0 {
-		t.Errorf("%q is left", left)
+		t.Errorf("left behind: %q", left)
 	}
 	call[int](d, "Start", fx.shell("exit 0"))
 	if _, err := os.Stat(c.File); !os.IsNotExist(err) {
-		t.Errorf("work has brought back the file: %v", err)
+		t.Errorf("starting work has created the file again: %v", err)
 	}
 }
 
-// Whose session it is must not be mistaken: an undertaker that errs one way closes it under live work, the other way never.
-func TestEndedProcesses(t *testing.T) {
+// EnsureDead must know reliably whether the owners of a session have ended: otherwise the session could be closed while work
+// runs, or could never be closed.
+func TestEnsureDeadChecksOwners(t *testing.T) {
 	own, ok := Identify("daemon", os.Getpid())
 	if !ok || own.Started == 0 {
 		t.Fatalf("%+v", own)
@@ -87,10 +88,10 @@ func TestEndedProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer zombie.Wait()
-	eventually(t, "its end", func() bool { return !alive(zombie.Process.Pid) })
+	eventually(t, "its exit", func() bool { return !alive(zombie.Process.Pid) })
 	dead, ok := Identify("leader-only work", zombie.Process.Pid)
 	if !ok {
-		t.Fatal("a process that nobody has waited for is gone")
+		t.Fatal("cannot identify a zombie")
 	}
 	reused, other := own, Process{Role: "guard", Pid: 1 << 30, Started: 1}
 	reused.Started++
@@ -98,13 +99,13 @@ func TestEndedProcesses(t *testing.T) {
 		file  SessionFile
 		alive bool
 	}{
-		"lives":             {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{own}}, true},
-		"the last lives":    {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{other, dead, reused, own}}, true},
-		"another boot":      {SessionFile{Boot: "of yesterday", Namespace: pidNamespace(), Processes: []Process{own}}, false},
+		"alive":             {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{own}}, true},
+		"the last is alive": {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{other, dead, reused, own}}, true},
+		"another boot":      {SessionFile{Boot: "an earlier boot", Namespace: pidNamespace(), Processes: []Process{own}}, false},
 		"a reused pid":      {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{reused}}, false},
 		"no such pid":       {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{other}}, false},
 		"a zombie":          {SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{dead}}, false},
-		"nobody":            {SessionFile{Boot: currentBootID(), Namespace: pidNamespace()}, true},
+		"no processes":      {SessionFile{Boot: currentBootID(), Namespace: pidNamespace()}, true},
 		"no boot":           {SessionFile{Namespace: pidNamespace(), Processes: []Process{other}}, true},
 		"no namespace":      {SessionFile{Boot: currentBootID(), Processes: []Process{other}}, true},
 		"another namespace": {SessionFile{Boot: currentBootID(), Namespace: "pid:[1]", Processes: []Process{other}}, true},
@@ -137,18 +138,18 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 		t.Error(err)
 	}
 	RemoveSessionFile(Credentials{})
-	RemoveSessionFile(Credentials{File: missing}) // fine
+	RemoveSessionFile(Credentials{File: missing}) // does nothing
 }
 
-// What is in the file is run and killed: nobody else may have written it.
-func TestSessionFileOfAnotherUserIsNotBelieved(t *testing.T) {
+// A session file names programs to run and processes to kill, so it is refused if another user could have written it.
+func TestSessionFileOfAnotherUserIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session")
 	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, PendingHooks: []Spec{{Path: "/bin/true", Argv: []string{"true"}}}}
 	for name, change := range map[string]func() error{
-		"another user":   func() error { return os.Chown(path, 65534, 65534) },
-		"group may":      func() error { return os.Chmod(path, 0o660) },
-		"everybody may":  func() error { return os.Chmod(path, 0o602) },
-		"a link to ours": func() error { return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)) },
+		"another user":    func() error { return os.Chown(path, 65534, 65534) },
+		"group-writable":  func() error { return os.Chmod(path, 0o660) },
+		"world-writable":  func() error { return os.Chmod(path, 0o602) },
+		"a symbolic link": func() error { return errors.Join(os.Rename(path, path+".real"), os.Symlink(path+".real", path)) },
 	} {
 		if err := errors.Join(f.Write(path), change()); err != nil {
 			t.Fatal(err)
@@ -159,8 +160,8 @@ func TestSessionFileOfAnotherUserIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A reader sees the old file or the new one, and nobody else sees any.
-func TestKeepReplaces(t *testing.T) {
+// A reader sees either the old file or the new one, and only its owner can read it.
+func TestWriteReplacesFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session")
 	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
@@ -175,7 +176,7 @@ func TestKeepReplaces(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	RemoveSessionFile(Credentials{ID: -6, File: path}) // the one before
+	RemoveSessionFile(Credentials{ID: -6, File: path}) // another session
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
@@ -185,15 +186,15 @@ func TestKeepReplaces(t *testing.T) {
 	}
 }
 
-// A note that somebody has removed does not say that nothing ran.
-func TestAMissingMarkProvesNothing(t *testing.T) {
+// A missing state file does not prove that no work runs.
+func TestMissingStateFileProvesNothing(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t, "CONTAINMENT=keeper")
 	d := fx.nextDaemon()
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	if text := read(workStateFile(c.File)); text != stateDead {
-		t.Errorf("marked %q before any work", text)
+		t.Errorf("before any work the state file says %q", text)
 	}
 	_, pids := d.startUntraceableWork(time.Hour)
 	if err := os.Remove(workStateFile(c.File)); err != nil {
@@ -206,11 +207,11 @@ func TestAMissingMarkProvesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.EnsureDead(0); err == nil || !fx.alive(pids[2]) {
-		t.Errorf("%v, while the work lives: %t", err, fx.alive(pids[2]))
+		t.Errorf("%v, work alive: %t", err, fx.alive(pids[2]))
 	}
 }
 
-// Whatever is in the file: it is refused with its name, or names a session that can be kept again.
+// Any content is either refused with an error that names the file, or can be written again.
 func FuzzReadSessionFile(f *testing.F) {
 	f.Add([]byte(`{"session":{"servers":["a:1"],"id":7,"password":"AAE=","timeout":1,"access":{"acl":"private"}},"boot":"b","processes":[{"role":"guard","pid":1,"started":2}]}`))
 	f.Add([]byte(`{"session":{"servers":[],"id":7}}`))

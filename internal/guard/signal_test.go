@@ -17,9 +17,9 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 		_, pids := d.startWork(time.Hour)
 		fx.signalGuard(sig)
 		if got := call[int](d, "Signal", 0); got != int(sig) {
-			t.Errorf("%d instead of %d", got, sig)
+			t.Errorf("got signal %d, want %d", got, sig)
 		}
-		fx.checkAliveUntil(0, pids...) // when to stop the work is for the daemon to say
+		fx.checkAliveUntil(0, pids...) // the daemon decides when to stop the work
 		call[int](d, "Kill", 0)
 		call[ExitInfo](d, "Dead", 0)
 		d.callNoWait("Exit", 0)
@@ -29,8 +29,8 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 	}
 }
 
-// Only SIGHUP does not mean the end.
-func TestStoppingGuardStartsNothing(t *testing.T) {
+// After SIGTERM and SIGINT a dead daemon is not restarted; after SIGHUP it is.
+func TestStoppingGuardDoesNotRespawn(t *testing.T) {
 	t.Parallel()
 	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false} {
 		fx := startGuard(t)
@@ -51,7 +51,7 @@ func TestStoppingGuardStartsNothing(t *testing.T) {
 	}
 }
 
-// While no daemon can be started the guard keeps trying, and can be stopped.
+// While the daemon cannot be started the guard keeps trying, and it can be stopped.
 func TestDaemonThatCannotBeStarted(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)

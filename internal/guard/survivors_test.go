@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// bare is work whose processes can't be known by their parents, groups, sessions or environments, as PostgreSQL's: beside
-// its main process there is one in its group, and one that has left everything behind.
+// startUntraceableWork starts work with a process that cannot be found by its parents, process group, session or environment, as
+// some of PostgreSQL's cannot. It returns the pids of the main process, of one in its process group, and of that one.
 func (d *remoteDaemon) startUntraceableWork(lease time.Duration) (deadline time.Duration, pids []int) {
 	d.t.Helper()
 	call[time.Duration](d, "SetLease", time.Hour)
@@ -48,7 +48,7 @@ func (d *remoteDaemon) startUntraceableWork(lease time.Duration) (deadline time.
 	return d.setConfirmedLease(lease), pids
 }
 
-// The table of docs/safety.md: who is killed, and what of the work survives at once. Each cell is tried.
+// Each cell of the table in docs/safety.md: which processes are killed at once, and what survives of the work.
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	const guard, daemon, keeper = "guard", "daemon", "keeper"
@@ -60,7 +60,7 @@ func TestSurvivors(t *testing.T) {
 				d := fx.nextDaemon()
 				_, pids := d.startUntraceableWork(time.Hour)
 				var lock *cgroup
-				if by == CgroupContainment { // lest the guards of other tests clear it away
+				if by == CgroupContainment { // so that the guards of other tests do not clear it
 					var err error
 					if lock, err = openCgroup(fx.cgroups()[0]); err != nil {
 						t.Fatal(err)
@@ -68,23 +68,23 @@ func TestSurvivors(t *testing.T) {
 					defer lock.close()
 				}
 				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
-				var doomed []int
-				for _, who := range killed {
-					doomed = append(doomed, pid[who])
+				var toKill []int
+				for _, role := range killed {
+					toKill = append(toKill, pid[role])
 				}
-				slices.Reverse(doomed)
-				fx.killAtOnce(doomed...)
+				slices.Reverse(toKill)
+				fx.killAtOnce(toKill...)
 				switch {
 				case by != PidnsContainment && len(killed) == 3:
-					// Nobody is left to act: only the main process dies, with its parent.
+					// No process is left to act: only the main process dies, with its parent.
 					fx.waitDead(pids[0])
 					for _, p := range pids[1:] {
 						if !alive(p) {
-							t.Errorf("%d is dead: the table can say so", p)
+							t.Errorf("process %d is dead: update the table", p)
 						}
 					}
 				case by == KeeperContainment && slices.Equal(killed, []string{guard, keeper}):
-					// The daemon finds what has kept its environment, and may find the rest below the guard if it is quick.
+					// The daemon finds processes by their environment; it may find others among the guard's descendants if it is quick.
 					fx.waitDead(pids[:2]...)
 				default:
 					fx.waitDead(pids...)
@@ -94,9 +94,9 @@ func TestSurvivors(t *testing.T) {
 	}
 }
 
-// Whoever of the three stands still, the others end the work with its lease; and if one of them dies as well, at once or
-// then.
-func TestStandingStill(t *testing.T) {
+// Whichever of the three processes are stopped, the others kill the work at the end of the lease, if not earlier; even if another
+// one is killed as well.
+func TestStoppedProcesses(t *testing.T) {
 	t.Parallel()
 	const guard, daemon, keeper = "guard", "daemon", "keeper"
 	for _, by := range allContainments {
@@ -116,11 +116,11 @@ func TestStandingStill(t *testing.T) {
 				d := fx.nextDaemon()
 				deadline, pids := d.startUntraceableWork(time.Second)
 				pid := map[string]int{guard: fx.cmd.Process.Pid, daemon: d.pid, keeper: fx.keeperPid()}
-				var still []int
-				for _, who := range c.stopped {
-					still = append(still, pid[who])
+				var toStop []int
+				for _, role := range c.stopped {
+					toStop = append(toStop, pid[role])
 				}
-				fx.stopProcesses(still...)
+				fx.stopProcesses(toStop...)
 				if c.killed != "" {
 					syscall.Kill(pid[c.killed], syscall.SIGKILL)
 				}
@@ -130,8 +130,8 @@ func TestStandingStill(t *testing.T) {
 	}
 }
 
-// A guard that is process 1, as in a container, is no exception: the daemon can't kill it, but what is below it.
-func TestTheGuardIsProcessOne(t *testing.T) {
+// The same holds for a guard that is process 1, as in a container. The daemon cannot kill it, but it can kill its descendants.
+func TestGuardIsProcessOne(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
 		for name, fail := range map[string]func(fx *fixture, keeper int){
@@ -152,23 +152,23 @@ func TestTheGuardIsProcessOne(t *testing.T) {
 	}
 }
 
-// A user who is not root may have a PID namespace too, in a user namespace; the work has no rights there.
-func TestAPIDNamespaceOfAnotherUser(t *testing.T) {
+// A user other than root can create a PID namespace inside a user namespace. The work has no capabilities there.
+func TestPIDNamespaceWithoutRoot(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t, "CONTAINMENT=pidns", "USER_ID=65534")
 	d := fx.nextDaemon()
 	_, pids := d.startUntraceableWork(time.Hour)
-	for _, set := range []string{"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
-		if text := read(fmt.Sprintf("/proc/%d/status", pids[0])); !strings.Contains(text, set) {
-			t.Errorf("not %q in\n%s", set, text)
+	for _, line := range []string{"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
+		if text := read(fmt.Sprintf("/proc/%d/status", pids[0])); !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
 		}
 	}
 	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)
 	fx.waitDead(pids...)
 }
 
-// Nothing that the end of the work needs is opened only then: a process that may open nothing any more kills, and proves it.
-func TestNoDescriptorsLeft(t *testing.T) {
+// A kill and its proof open no files: they succeed in processes that cannot open any more files.
+func TestKillWithoutFreeDescriptors(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
 		for _, kill := range []bool{false, true} {
@@ -195,7 +195,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 }
 
-// What forks faster than it can be looked for dies all the same.
+// Work that forks faster than its processes can be listed is killed nevertheless.
 func TestForkingWorkDies(t *testing.T) {
 	t.Parallel()
 	for _, by := range allContainments {
@@ -211,12 +211,12 @@ func TestForkingWorkDies(t *testing.T) {
 		before := len(read(filepath.Join(fx.dir, "forks")))
 		eventually(t, "some time", func() bool { return boottime.Now() > began+200*time.Millisecond })
 		if after := len(read(filepath.Join(fx.dir, "forks"))); after != before {
-			t.Errorf("%s: it has forked %d times after its death", by, after-before)
+			t.Errorf("%s: %d forks after its death", by, after-before)
 		}
 	}
 }
 
-// fork starts itself anew in another session and ends, for ever.
+// forkForever starts this program again in another session and exits; the new process does the same.
 func forkForever(dir string) int {
 	f, err := os.OpenFile(filepath.Join(dir, "forks"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -230,8 +230,8 @@ func forkForever(dir string) int {
 	return 0
 }
 
-// A guard that is not root can't kill what has become root. The daemon learns of it while the work runs, or when it is to be
-// killed; nothing is called dead, and no session is closed, while it lives.
+// A guard without root cannot kill a process that has become root. The daemon gets a report while the work runs, or when it is to be
+// killed. While the process lives, the work is not reported dead and no session is closed.
 func TestWorkThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -246,7 +246,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		}
 		opt := fx.shell("")
 		opt.Command, opt.Env = []string{root}, append(fx.env(), "ROLE=root")
-		if killed { // after its start, when the keeper has looked
+		if killed { // becomes root after the keeper has checked
 			opt.Command = []string{"sh", "-c", "until [ -e $D/go ]; do sleep 0.01; done; exec $D/root"}
 		}
 		pid := call[int](d, "Start", opt)
@@ -260,23 +260,23 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 		if killed {
 			call[int](d, "Kill", 0)
 		}
-		var why string
-		eventually(t, "the alarm", func() bool {
+		var reason string
+		eventually(t, "the report", func() bool {
 			if !killed {
-				call[time.Duration](d, "SetLease", time.Hour) // with each the keeper looks
+				call[time.Duration](d, "SetLease", time.Hour) // the keeper checks with each lease
 			}
-			why = call[string](d, "Unkillable", 0)
-			return why != ""
+			reason = call[string](d, "Unkillable", 0)
+			return reason != ""
 		})
-		if !strings.Contains(why, fmt.Sprintf("no permission to signal process %d of the work", pid)) || !strings.Contains(why, "user 0") {
-			t.Errorf("the daemon is told: %s", why)
+		if !strings.Contains(reason, fmt.Sprintf("no permission to signal process %d of the work", pid)) || !strings.Contains(reason, "user 0") {
+			t.Errorf("the daemon got %q", reason)
 		}
 		call[int](d, "Kill", 0)
 		syscall.Kill(d.pid, syscall.SIGKILL)
 		fx.waitDead(d.pid)
 		for end := boottime.Now() + 500*time.Millisecond; boottime.Now() < end; {
 			if all := fx.closedSessions(); len(all) > 0 || !alive(pid) {
-				t.Fatalf("closed %+v while the work lives (%t)", all, alive(pid))
+				t.Fatalf("closed sessions: %+v, work alive: %t", all, alive(pid))
 			}
 		}
 		syscall.Kill(pid, syscall.SIGKILL)
@@ -285,6 +285,7 @@ func TestWorkThatCannotBeKilled(t *testing.T) {
 	}
 }
 
+// copyProgram copies this program to another file.
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
 	from, err := os.Open("/proc/self/exe")

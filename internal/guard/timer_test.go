@@ -7,6 +7,7 @@ import (
 	"zkelectd/internal/boottime"
 )
 
+// fires waits for a timer and reports whether it has fired.
 func fires(t *testing.T, tm *timer) bool {
 	t.Helper()
 	select {
@@ -35,11 +36,11 @@ func TestTimer(t *testing.T) {
 			t.Errorf("%s: %s early", name, at-now)
 		}
 	}
-	// What was set last counts.
+	// The last setting counts.
 	tm.set(boottime.Now() + time.Hour)
 	tm.set(boottime.Now() + 10*time.Millisecond)
 	if !fires(t, tm) {
-		t.Error("set to earlier, it does not fire")
+		t.Error("it does not fire after it was set to an earlier time")
 	}
 	soon := boottime.Now() + 20*time.Millisecond
 	tm.set(soon)
@@ -47,7 +48,7 @@ func TestTimer(t *testing.T) {
 	for boottime.Now() < soon+20*time.Millisecond {
 		select {
 		case <-tm.c:
-			t.Fatal("it fires though it was disarmed")
+			t.Fatal("it fires although it was disarmed")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -63,6 +64,6 @@ func TestEarliest(t *testing.T) {
 		}
 	}
 	if past(0) || past(boottime.Now()+time.Hour) || !past(boottime.Now()) {
-		t.Error("0 is never, and now is past")
+		t.Error("past: 0 must be never reached, and now must be reached")
 	}
 }

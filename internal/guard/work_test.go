@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestStopAsksFirst(t *testing.T) {
+func TestStopSendsSignal(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -19,22 +19,23 @@ func TestStopAsksFirst(t *testing.T) {
 	opt.StopSignal = syscall.SIGUSR1
 	pid := call[int](d, "Start", opt)
 	if up := fx.pidFromFile("up"); up != pid {
-		t.Errorf("%d runs, %d was started", up, pid)
+		t.Errorf("process %d runs, but %d was reported", up, pid)
 	}
 	call[int](d, "Stop", testTimeout)
 	call[int](d, "Stop", testTimeout)
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != "exited with status 7" {
 		t.Error(e.Status)
 	}
-	call[int](d, "Kill", 0) // after the end: harmless
+	call[int](d, "Kill", 0) // has no effect after the death
 	call[int](d, "Start", fx.shell("exit 0"))
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }
 
-// Each script leaves the pids of what has to die in $D/1 and, if hidden, in $D/2.
-func TestAllOfTheWorkDies(t *testing.T) {
+// All processes of the work are killed. Each script writes the pids of processes that have to die to $D/1 and, if hidden is set,
+// to $D/2.
+func TestAllOfWorkIsKilled(t *testing.T) {
 	t.Parallel()
 	const (
 		killed     = "was killed by signal 9 (killed)"
@@ -44,22 +45,22 @@ func TestAllOfTheWorkDies(t *testing.T) {
 		leave = `(setsid sh -c 'sh -c "echo \$\$ >$D/2; exec sleep 1000" &' &)` // without a parent, in a session of its own
 	)
 	for name, c := range map[string]struct {
-		script string
-		hidden bool
-		order  string
-		grace  time.Duration
-		status string
+		script  string
+		hidden  bool
+		request string
+		grace   time.Duration
+		status  string
 	}{
-		"ignores TERM":                     {script: "trap '' TERM; echo $$ >$D/1; " + loop, order: "Stop", grace: 50 * time.Millisecond, status: killed},
-		"its child ignores TERM":           {script: "(trap '' TERM; sh -c 'echo $$ >$D/1; " + loop + "') & wait", order: "Stop", grace: 50 * time.Millisecond, status: terminated},
+		"ignores TERM":                     {script: "trap '' TERM; echo $$ >$D/1; " + loop, request: "Stop", grace: 50 * time.Millisecond, status: killed},
+		"its child ignores TERM":           {script: "(trap '' TERM; sh -c 'echo $$ >$D/1; " + loop + "') & wait", request: "Stop", grace: 50 * time.Millisecond, status: terminated},
 		"leaves a child behind":            {script: "sh -c 'echo $$ >$D/1; exec sleep 1000' & until [ -s $D/1 ]; do sleep 0.01; done; exit 3", status: "exited with status 3"},
-		"ends on TERM, its child does not": {script: "trap 'exit 0' TERM; (trap '' TERM; sh -c 'echo $$ >$D/1; exec sleep 1000') & " + loop, order: "Stop", grace: time.Hour, status: "exited with status 0"},
-		"no grace":                         {script: "echo $$ >$D/1; exec sleep 1000", order: "Stop", status: killed},
-		"killed":                           {script: "echo $$ >$D/1; exec sleep 1000", order: "Kill", status: killed},
-		"a child in another session":       {script: "setsid sh -c 'echo $$ >$D/1; exec sleep 1000' & " + loop, order: "Kill", status: killed},
-		"its daemon, killed":               {script: leave + "; echo $$ >$D/1; " + loop, hidden: true, order: "Kill", status: killed},
-		"its daemon, asked":                {script: leave + "; echo $$ >$D/1; " + loop, hidden: true, order: "Stop", grace: time.Hour, status: terminated},
-		"its daemon, left behind":          {script: leave + "; echo $$ >$D/1; until [ -s $D/2 ]; do sleep 0.01; done", hidden: true, status: "exited with status 0"},
+		"ends on TERM, its child does not": {script: "trap 'exit 0' TERM; (trap '' TERM; sh -c 'echo $$ >$D/1; exec sleep 1000') & " + loop, request: "Stop", grace: time.Hour, status: "exited with status 0"},
+		"no grace":                         {script: "echo $$ >$D/1; exec sleep 1000", request: "Stop", status: killed},
+		"killed":                           {script: "echo $$ >$D/1; exec sleep 1000", request: "Kill", status: killed},
+		"a child in another session":       {script: "setsid sh -c 'echo $$ >$D/1; exec sleep 1000' & " + loop, request: "Kill", status: killed},
+		"a detached process, killed":       {script: leave + "; echo $$ >$D/1; " + loop, hidden: true, request: "Kill", status: killed},
+		"a detached process, stopped":      {script: leave + "; echo $$ >$D/1; " + loop, hidden: true, request: "Stop", grace: time.Hour, status: terminated},
+		"a detached process, left behind":  {script: leave + "; echo $$ >$D/1; until [ -s $D/2 ]; do sleep 0.01; done", hidden: true, status: "exited with status 0"},
 	} {
 		for _, by := range allContainments {
 			t.Run(name+", "+string(by), func(t *testing.T) {
@@ -69,13 +70,13 @@ func TestAllOfTheWorkDies(t *testing.T) {
 				call[time.Duration](d, "SetLease", time.Hour)
 				call[int](d, "Start", fx.shell(c.script))
 				var pids []int
-				if c.order != "" { // else they are dead before they can be looked up
+				if c.request != "" { // otherwise they are dead before their pids can be read
 					pids = append(pids, fx.hostPidFromFile("1"))
 					if c.hidden {
 						pids = append(pids, fx.hostPidFromFile("2"))
 					}
 				}
-				switch c.order {
+				switch c.request {
 				case "Stop":
 					call[int](d, "Stop", c.grace)
 				case "Kill":
@@ -95,8 +96,8 @@ func TestAllOfTheWorkDies(t *testing.T) {
 	}
 }
 
-// A process that job control has stopped would not even notice that it is asked to end.
-func TestStopWakesTheStopped(t *testing.T) {
+// A stop continues a stopped process, which could not handle the signal otherwise.
+func TestStopContinuesStoppedProcess(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -132,7 +133,8 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStartedIsNamed(t *testing.T) {
+// The error of a failed start names the program.
+func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -154,13 +156,13 @@ func TestWhatCannotBeStartedIsNamed(t *testing.T) {
 	if _, err := tryCall[int](d, "Start", opt); err == nil {
 		t.Error("started in a directory that does not exist")
 	}
-	call[int](d, "Start", fx.shell("exit 0")) // none of that was the end
+	call[int](d, "Start", fx.shell("exit 0")) // the guard still works
 	if e := call[ExitInfo](d, "Dead", 0); e.Status != StatusSuccess {
 		t.Error(e.Status)
 	}
 }
 
-func TestOneAtATime(t *testing.T) {
+func TestSecondStartIsRefused(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
@@ -175,12 +177,13 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-func TestWorkGetsWhatItWasGiven(t *testing.T) {
+// The work gets its directory, environment and arguments as specified, and nothing else.
+func TestWorkOptions(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	opt := fx.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat: no input
+	opt := fx.shell(`pwd; env | sort; echo "$0 $1"; cat`) // cat shows that there is no input
 	opt.Command = append(opt.Command, "name", "an argument")
 	opt.Dir, opt.Capture, opt.Env = "/", true, []string{"PATH=" + os.Getenv("PATH"), "ZKELECTD_TERM=7"}
 	call[int](d, "Start", opt)
@@ -189,25 +192,26 @@ func TestWorkGetsWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// Work inherits nothing: a socket to the guard or to a server would let it act as the daemon. Nothing piles up either.
+// Work inherits no open files: with a socket to the guard or to a server it could act as the daemon. Guard and daemon do not
+// leak any, either.
 func TestNoDescriptorLeaks(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
 	call[time.Duration](d, "SetLease", time.Hour)
-	var guards, daemons int
+	var guardFiles, daemonFiles int
 	for i := range 20 {
 		opt := fx.shell("ls -l /proc/$$/fd")
 		opt.Capture = i%2 == 0
 		call[int](d, "Start", opt)
 		if e := call[ExitInfo](d, "Dead", 0); opt.Capture && (e.Output == "" || strings.Contains(e.Output, "socket:") || strings.Contains(e.Output, "anon_inode") || strings.Contains(e.Output, " 4 ->")) {
-			t.Fatalf("the work has\n%s", e.Output)
+			t.Fatalf("open files of the work:\n%s", e.Output)
 		}
 		if i == 1 {
-			guards, daemons = d.openFiles()
+			guardFiles, daemonFiles = d.openFiles()
 		}
 	}
-	if g, own := d.openFiles(); g > guards || own > daemons {
-		t.Errorf("the guard's descriptors grew from %d to %d, the daemon's from %d to %d", guards, g, daemons, own)
+	if guardNow, daemonNow := d.openFiles(); guardNow > guardFiles || daemonNow > daemonFiles {
+		t.Errorf("the guard's open files grew from %d to %d, the daemon's from %d to %d", guardFiles, guardNow, daemonFiles, daemonNow)
 	}
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the unit for one of several groups on a host out of the unit for the only one.
-exec sed -e '1c # One of several groups on this host: zkelectd@NAME reads /etc/zkelectd/NAME.yaml. Made from zkelectd.service by' \
+# Generates the unit for one of several groups on a host from the unit for the only one.
+exec sed -e '1c # For one of several groups on this host: zkelectd@NAME reads /etc/zkelectd/NAME.yaml. Generated from zkelectd.service by' \
 	-e '2i # scripts/instance-unit.sh.' \
 	-e 's|^Description=.*|Description=zkelectd, leader election for this host in %i|' \
 	-e 's|/etc/zkelectd\.yaml|/etc/zkelectd/%i.yaml|' \

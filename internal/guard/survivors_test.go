@@ -230,8 +230,8 @@ func forkForever(dir string) int {
 	return 0
 }
 
-// A guard without root cannot kill a process that has become root. The daemon gets a report while the work runs, or when it is to be
-// killed. While the process lives, the work is not reported dead and no session is closed.
+// A guard without root cannot kill a process that has become root. The daemon gets a report while the work runs, or when it is
+// to be killed. While the process lives, the work is not reported dead and no session is closed.
 func TestWorkThatCannotBeKilled(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// fakeUnit plays systemd for one unit: it creates the unit's control group and starts processes in it. A real systemd is tested by
-// scripts/systemd-guest-unit.sh.
+// fakeUnit plays systemd for one unit: it creates the unit's control group and starts processes in it. A real systemd is tested
+// by scripts/systemd-guest-unit.sh.
 type fakeUnit struct {
 	t    *testing.T
 	dir  string
@@ -237,8 +237,8 @@ func TestPermitHasOnlyKernelFiles(t *testing.T) {
 	}
 }
 
-// The guard may open the unit's control group before the unit has granted the right to kill it (see package admission). It must be
-// able to kill the unit later.
+// The guard may open the unit's control group before the unit has granted the right to kill it (see package admission). It must
+// be able to kill the unit later.
 func TestKillIsGrantedLate(t *testing.T) {
 	t.Parallel()
 	u := newFakeUnit(t)

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"syscall"
@@ -51,6 +52,11 @@ func (w *work) nextCheck() time.Duration {
 	}
 	return 0
 }
+
+var (
+	errNoLease  = errors.New("there is no lease")
+	errNoKeeper = errors.New("the keeper is being restarted")
+)
 
 // start starts work, if there is a lease for it.
 func (g *guard) start(m message) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -165,7 +166,7 @@ func (s *session) answer(r *request, rep reply) {
 	}
 	r.answered = true
 	s.forget(r)
-	if rep.err == cluster.ErrSessionEnded {
+	if errors.Is(rep.err, cluster.ErrSessionEnded) {
 		s.end("expired")
 	}
 	r.done(rep)

@@ -33,9 +33,10 @@ type (
 	}
 	// HookDone reports that the hook has ended.
 	HookDone struct{ Err error }
-	// ChildStarted reports that the child's process group exists, ChildReady that the readiness probe has succeeded.
+	// ChildStarted reports that the child's process group exists.
 	ChildStarted struct{}
-	ChildReady   struct{}
+	// ChildReady reports that the readiness probe has succeeded.
+	ChildReady struct{}
 	// ChildFailed reports that the child could not be started or did not become ready.
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
@@ -71,12 +72,13 @@ type (
 	}
 	// Lease sets the time at which the work is killed if it is still running; 0: no lease, no work.
 	Lease struct{ Deadline time.Duration }
-	// RunPreStart runs the hook that prepares the work. It counts as work: it must have ended by Deadline. RunPostStop runs
-	// the hook that undoes it, even if the lease is over. [HookDone] reports the end of either.
+	// RunPreStart runs the hook that prepares the work. It counts as work: it must have ended by Deadline. [HookDone] reports
+	// its end.
 	RunPreStart struct {
 		Term     int64
 		Deadline time.Duration
 	}
+	// RunPostStop runs the hook that undoes the preparation, even if the lease is over. [HookDone] reports its end.
 	RunPostStop struct{ Term int64 }
 	// StartChild starts the child with its fencing token and waits until it is ready.
 	StartChild struct{ Term int64 }

@@ -52,7 +52,7 @@ func model(t testing.TB) clustertest.Env {
 
 var roots atomic.Int32
 
-func real(t testing.TB) clustertest.Env {
+func realServer(t testing.TB) clustertest.Env {
 	connect := func(t testing.TB) clustertest.Conn {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
@@ -136,5 +136,5 @@ func TestModelThatLosesItsData(t *testing.T)      { clustertest.ContractOfLoss(t
 func TestRealServerThatLosesItsData(t *testing.T) { clustertest.ContractOfLoss(t, losing) }
 
 func TestModel(t *testing.T)           { clustertest.Contract(t, model) }
-func TestRealServer(t *testing.T)      { clustertest.Contract(t, real) }
-func TestModelIsLikeReal(t *testing.T) { clustertest.RandomPrograms(t, model, real) }
+func TestRealServer(t *testing.T)      { clustertest.Contract(t, realServer) }
+func TestModelIsLikeReal(t *testing.T) { clustertest.RandomPrograms(t, model, realServer) }

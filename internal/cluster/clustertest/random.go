@@ -13,9 +13,9 @@ import (
 )
 
 // RandomPrograms runs the same random programs on two environments, which must give the same results.
-func RandomPrograms(t *testing.T, model, real func(t testing.TB) Env) {
+func RandomPrograms(t *testing.T, model, server func(t testing.TB) Env) {
 	rapid.Check(t, func(rt *rapid.T) {
-		a, b := newRunner(t, model(t)), newRunner(t, real(t))
+		a, b := newRunner(t, model(t)), newRunner(t, server(t))
 		for i := range rapid.IntRange(1, 25).Draw(rt, "steps") {
 			step := drawStep(rt)
 			if got, want := a.run(t, step), b.run(t, step); got != want {

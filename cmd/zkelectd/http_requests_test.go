@@ -104,7 +104,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	f.until("a leads", leads("a"))
 	give("step-down", `{}`, 200, "a (dc1) steps down and is not chosen for 10m0s; b (dc1) takes over")
 	f.until("b leads", leads("b"))
-	give("uncordon", `{"all":true}`, 200, "lifted: has stepped down by night-shift")
+	give("uncordon", `{"all":true}`, 200, "lifted: asked to step down by night-shift")
 	f.until("a leads", leads("a"))
 	give("cordon", `{"node":"c","for":"1h"}`, 200, "c is not chosen any more for 1h0m0s")
 	give("drain", `{"site":"dc1"}`, 409, "nobody else may lead")

@@ -103,7 +103,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.sane()
 }
 
-// What cannot be read may be a pause: policy moves nobody, and a dead leader is replaced.
+// What cannot be read may be a pause: policy does not move the leader, and a dead leader is replaced.
 func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

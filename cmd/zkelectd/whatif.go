@@ -112,7 +112,7 @@ func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string
 }
 
 func foresee(out whatif.Outcome, lost string) foreseen {
-	f := foreseen{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Holding, Problems: out.Problems}
+	f := foreseen{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Blocked, Problems: out.Problems}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}

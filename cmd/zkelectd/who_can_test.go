@@ -256,7 +256,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	end(leader)
 	f.gone(child)
 	f.eventually("nobody is elected", func() bool {
-		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "and nobody is elected until 'zkelectd resume'")
+		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until 'zkelectd resume'")
 	})
 	return true
 }

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Control is the record of control: what operators have asked for. Commands write it, fenced by its version; the elector
-// acts on it, so that they work from any host.
+// Control is the record of control: the requests of operators (docs/protocol.md, Operators). Commands write it, fenced by its
+// version, and the elector carries them out, so that they work from any host.
 type Control struct {
 	Header
-	// Last is the highest number of a request so far, LastRequest what it was and by whom, for somebody whose own crossed it.
+	// Last is the number of the latest request. LastRequest describes it, for an operator whose own request came later.
 	Last        int64  `json:"last"`
 	LastRequest string `json:"last_request,omitempty"`
 
 	Pause *Pause `json:"pause,omitempty"`
 	Move  *Move  `json:"move,omitempty"`
-	// Reelect asks for one election by policy alone, without failback, damping or a move.
+	// Reelect requests one election by policy alone, without failback, damping or a move.
 	Reelect        *Request         `json:"reelect,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
 	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
-	// Done are the requests that have ended lately, oldest first.
+	// Done holds the requests that have ended recently, the oldest first.
 	Done []Done `json:"done,omitempty"`
 }
 
-// Request is what all of them have.
+// Request is the part that all requests have in common.
 type Request struct {
 	// ID is its number, unique in the group.
 	ID int64 `json:"id"`
-	// By is who gave it, as user@host; Reason why, in that person's words.
+	// By is the operator who submitted it, as user@host; Reason is the operator's own text.
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`
-	// For is how long it holds, 0 without end. Left is what was left of that when an elector last wrote it down, for the
-	// next elector: no two clocks are compared.
+	// For is how long it is in force, 0 if it has no end. Remaining is how much of that was left when an elector last wrote
+	// it, for the next elector: the clocks of two hosts are never compared.
 	For       Duration `json:"for,omitempty"`
 	Remaining Duration `json:"remaining,omitempty"`
-	// Time is for people, by the clock of who gave it.
+	// Time is when it was submitted, by the operator's clock; for people.
 	Time time.Time `json:"time"`
 }
 
@@ -48,49 +48,50 @@ func (o Request) String() string {
 	return fmt.Sprintf("by %s: %s", o.By, o.Reason)
 }
 
-// Pause keeps policy from moving the leader; a hard one keeps a dead leader from being replaced, too.
+// Pause keeps policy from moving the leader. A hard pause also keeps a dead leader from being replaced.
 type Pause struct {
 	Request
 	Hard bool `json:"hard,omitempty"`
 }
 
-// Move puts a node, or a site, first. It holds until its time is over, its target may not lead, or another request ends it.
+// Move ranks a node or a site first. It is in force until its time is over, its target is not eligible, or another request
+// ends it.
 type Move struct {
 	Request
 	Node string `json:"node,omitempty"`
 	Site string `json:"site,omitempty"`
-	// Force puts policy's constraints, cordons and health aside for the target.
+	// Force exempts the target from the policy's constraints, from cordons and from its health.
 	Force bool `json:"force,omitempty"`
 }
 
-// Target is the node or site in words.
+// Target returns the node or site in words.
 func (m Move) Target() string { return target(m.Node, m.Site) }
 
-// Matches reports whether a member is a target of the move.
+// Matches reports whether a member is the target.
 func (m Move) Matches(id, site string) bool { return matches(m.Node, m.Site, id, site) }
 
-// Cordon keeps a node, or a site, from being chosen. A leader there goes on, unless Drain is set.
+// Cordon keeps a node or a site from being elected. A leader there stays, unless Drain is set.
 type Cordon struct {
 	Request
 	Node string `json:"node,omitempty"`
 	Site string `json:"site,omitempty"`
-	// Drain has a leader there replaced; StepDown tells that it was asked to step down.
+	// Drain makes a leader there be replaced. StepDown is set if the request was to step down.
 	Drain    bool `json:"drain,omitempty"`
 	StepDown bool `json:"step_down,omitempty"`
 }
 
-// Target is the node or site in words.
+// Target returns the node or site in words.
 func (c Cordon) Target() string { return target(c.Node, c.Site) }
 
-// Matches reports whether the cordon applies to a member.
+// Matches reports whether the cordon covers a member.
 func (c Cordon) Matches(id, site string) bool { return matches(c.Node, c.Site, id, site) }
 
-// Words say what the cordon is.
+// Words returns a description of the cordon.
 func (c Cordon) Words() string {
 	what := "cordoned"
 	switch {
 	case c.StepDown:
-		what = "has stepped down"
+		what = "asked to step down"
 	case c.Drain:
 		what = "drained"
 	}
@@ -100,7 +101,7 @@ func (c Cordon) Words() string {
 	return fmt.Sprintf("%s %s", what, c.Request)
 }
 
-// matches reports whether a member is the node, or on the site, that is meant. Nobody is not: neither name may be empty.
+// matches reports whether a member is the node, or at the site, that is named. An empty name matches no member.
 func matches(node, at, id, site string) bool {
 	return (node != "" && id == node) || (at != "" && site == at)
 }
@@ -112,7 +113,7 @@ func target(node, site string) string {
 	return "site " + site
 }
 
-// ClearedStrikes clears the strikes of a node, or of all where Node is empty, that were earned before Term.
+// ClearedStrikes clears the strikes of a node, or of all nodes if Node is empty, that are from before Term.
 type ClearedStrikes struct {
 	Request
 	Node string `json:"node,omitempty"`
@@ -124,7 +125,7 @@ func (f ClearedStrikes) Covers(x Exclusion) bool {
 	return x.Term < f.Term && (f.Node == "" || f.Node == x.Node)
 }
 
-// Done is a request that has ended, and how.
+// Done is a request that has ended, and its outcome.
 type Done struct {
 	ID      int64     `json:"id"`
 	What    string    `json:"what"`
@@ -132,19 +133,19 @@ type Done struct {
 	Time    time.Time `json:"time"`
 }
 
-// maxDone and maxRequests bound the record: far below 1 MB even with long reasons.
+// maxDone and maxRequests keep the record far below 1 MB, even with long reasons.
 const (
 	maxDone     = 20
 	maxRequests = 500
 )
 
-// End notes how a request has ended.
+// End records the outcome of a request.
 func (c *Control) End(id int64, what, outcome string, wall time.Time) {
 	c.Done = append(slices.Clone(c.Done), Done{id, what, outcome, wall})
 	c.Done = c.Done[max(0, len(c.Done)-maxDone):]
 }
 
-// Ended finds how a request has ended.
+// Ended returns the outcome of a request, if it has ended recently.
 func (c Control) Ended(id int64) (Done, bool) {
 	i := slices.IndexFunc(c.Done, func(d Done) bool { return d.ID == id })
 	if i < 0 {
@@ -153,18 +154,18 @@ func (c Control) Ended(id int64) (Done, bool) {
 	return c.Done[i], true
 }
 
-// MaxRequest is the highest number of a request that is believed. JSON's readers can represent it, and one more.
+// MaxRequest is the highest number of a request that is accepted. JSON readers can represent it, and the next one.
 const MaxRequest = 1 << 52
 
-// MaxRequestTime bounds for how long a request or an exclusion may hold: a longer one could overflow when it is added to a time.
+// MaxRequestTime bounds the duration of a request or an exclusion: a longer one could overflow when it is added to a time.
 const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
 func plausibleRequest(id int64, holds Duration) error {
 	if id < 0 || id > MaxRequest {
-		return fmt.Errorf("request %d, which no group gets to (at most %d)", id, int64(MaxRequest))
+		return fmt.Errorf("request %d, which no group reaches (at most %d)", id, int64(MaxRequest))
 	}
 	if time.Duration(holds) > MaxRequestTime {
-		return fmt.Errorf("request %d for %s, longer than a request can hold (%s)", id, holds, MaxRequestTime)
+		return fmt.Errorf("request %d for %s, longer than a request may last (%s)", id, holds, MaxRequestTime)
 	}
 	return nil
 }
@@ -178,15 +179,15 @@ func (c *Control) plausible(Stat) error {
 	return err
 }
 
-// Continue makes the numbers go on after last, the request that a decision names, so that none is used twice after control was
-// deleted. Only a forged decision names the highest number: then they begin anew.
+// Continue makes the numbers continue after last, the request that a decision names, so that none is used twice after control
+// was deleted. Only a forged decision names the highest number: then they start again.
 func (c *Control) Continue(last int64) {
 	if last < MaxRequest {
 		c.Last = max(c.Last, last)
 	}
 }
 
-// Exhausted returns an error if no number is left for another request. Only a forged record leads to that.
+// Exhausted returns an error if no number is left for another request. Only a forged record can cause that.
 func (c *Control) Exhausted() error {
 	if c.Last < MaxRequest {
 		return nil
@@ -194,17 +195,17 @@ func (c *Control) Exhausted() error {
 	return fmt.Errorf("no request can have a number above %d: not written by zkelectd", c.Last)
 }
 
-// Next numbers a request. Left begins as For.
+// Next returns a request with the next number. Its remaining time is For.
 func (c *Control) Next(o Request) Request {
 	c.Last++
 	o.ID, o.Remaining = c.Last, o.For
 	return o
 }
 
-// Full tells that no more cordons fit in.
+// Full reports whether there is no room for another cordon or clear-strikes request.
 func (c Control) Full() bool { return len(c.Cordons)+len(c.ClearedStrikes) >= maxRequests }
 
-// Each calls f for every request that may have an end.
+// Each calls f for every request that may end by itself.
 func (c *Control) Each(f func(*Request)) {
 	if c.Pause != nil {
 		f(&c.Pause.Request)
@@ -217,7 +218,7 @@ func (c *Control) Each(f func(*Request)) {
 	}
 }
 
-// Clone copies what may be changed.
+// Clone returns a copy whose requests can be changed.
 func (c Control) Clone() Control {
 	clone := func(p *Request) *Request {
 		if p == nil {

@@ -184,7 +184,7 @@ func TestRequestsInWords(t *testing.T) {
 		"by ann@host: new kernel":                     why.String(),
 		"cordoned by ann@host":                        Cordon{Request: o, Node: "a"}.Words(),
 		"drained by ann@host: new kernel":             Cordon{Request: why, Node: "a", Drain: true}.Words(),
-		"has stepped down by ann@host":                Cordon{Request: o, Node: "a", Drain: true, StepDown: true}.Words(),
+		"asked to step down by ann@host":              Cordon{Request: o, Node: "a", Drain: true, StepDown: true}.Words(),
 		"site dc1 is cordoned by ann@host":            Cordon{Request: o, Site: "dc1"}.Words(),
 		"site dc1 is drained by ann@host: new kernel": Cordon{Request: why, Site: "dc1", Drain: true}.Words(),
 		"a": Cordon{Node: "a"}.Target(), "site dc1": Move{Site: "dc1"}.Target(),

@@ -152,7 +152,7 @@ func TestTheLongestRecord(t *testing.T) {
 	if s := ReadSlot[Current]("/c", sized(most, "x"), Stat{}, true); s.Err != nil || len(Encode(&s.Record)) != most {
 		t.Errorf("%v, %d bytes when written", s.Err, len(Encode(&s.Record)))
 	}
-	if s := ReadSlot[Current]("/c", sized(most+1, "x"), Stat{}, true); s.Err == nil || !strings.Contains(s.Err.Error(), "holds 512001 bytes, more than a zkelectd record can have (512000)") {
+	if s := ReadSlot[Current]("/c", sized(most+1, "x"), Stat{}, true); s.Err == nil || !strings.Contains(s.Err.Error(), "has 512001 bytes, more than a zkelectd record may have (512000)") {
 		t.Error(s.Err)
 	}
 }

@@ -122,10 +122,10 @@ func (e *electorRole) report(d elector.Decision) {
 	if d.Note != "" && d.Note != e.note {
 		e.l.d.log.Warn("nobody can be elected", "reason", d.Note)
 	}
-	if d.Holding != "" && d.Holding != e.holding {
-		e.l.d.log.Info("the leader stays", "reason", d.Holding)
+	if d.Blocked != "" && d.Blocked != e.holding {
+		e.l.d.log.Info("the leader stays", "reason", d.Blocked)
 	}
-	e.note, e.holding, e.sites = d.Note, d.Holding, standing(d.Ranking)
+	e.note, e.holding, e.sites = d.Note, d.Blocked, standing(d.Ranking)
 }
 
 // standing counts who may lead, by site.

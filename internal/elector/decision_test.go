@@ -77,12 +77,12 @@ func TestReasonsToRepair(t *testing.T) {
 		g    *group
 		want string
 	}{
-		"deleted":                        {newGroup("a").fence("a", 7, cluster.FenceReady), "the decision had been deleted"},
+		"deleted":                        {newGroup("a").fence("a", 7, cluster.FenceReady), "the decision was deleted"},
 		"the decision is damaged":        {unreadable, "the decision is damaged"},
 		"damaged since":                  {damaged(9, 8), "the fence is damaged"},
 		"damaged, and decided since":     {damaged(8, 8), "the fence is damaged"}, // the decision is not made over a damaged fence
 		"written since and not damaged":  {newer, ""},
-		"the fence is gone":              {newGroup("a").elected("a", 7), "the fence had been deleted"},
+		"the fence is gone":              {newGroup("a").elected("a", 7), "the fence was deleted"},
 		"neither decision nor fence say": {newGroup("a").elected("a", 0).fence("", 0, cluster.FenceRevoked), ""},
 	} {
 		d := newElector().Decide(c.g.input(t))
@@ -191,7 +191,7 @@ func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
 			gone := newGroup("b").leads("b", 8)
 			e.Decide(gone.input(t))
 			if d := e.Decide(after.input(t)); d.Elect == nil || d.Elect.Node != "a" {
-				t.Errorf("not elected once it is back: %q", d.Holding)
+				t.Errorf("not elected once it is back: %q", d.Blocked)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ func TestRetryDelay(t *testing.T) {
 
 // Only the drain of the leader's own node or site is why it goes, and a cordon drains nobody.
 func TestWhoDrained(t *testing.T) {
-	o := &standing{Control: cluster.Control{Cordons: []cluster.Cordon{
+	o := &activeRequests{Control: cluster.Control{Cordons: []cluster.Cordon{
 		{Request: by(1), Node: "a"}, {Request: by(2), Node: "b", Drain: true}, {Request: by(3), Site: "dc1", Drain: true, StepDown: true},
 	}}}
 	for _, c := range []struct {
@@ -326,7 +326,7 @@ func TestPardonsAreKeptAsLongAsTheyCoverAStrike(t *testing.T) {
 		g.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 5}}
 		c.change(&g.Elected.Record)
 		g.Elected.Err = c.err
-		o := standing{Control: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "b", Term: 6}}}}
+		o := activeRequests{Control: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "b", Term: 6}}}}
 		o.collect(&g.Snapshot)
 		if kept := len(o.ClearedStrikes) == 1; kept != c.kept || o.changed == c.kept {
 			t.Errorf("%s: kept: %v, changed: %v", name, kept, o.changed)

@@ -1,5 +1,5 @@
-// Package elector turns a snapshot into a decision: whom to elect, whom to revoke, and why (docs/protocol.md,
-// Electing). It is pure. Its rules are level-triggered: every snapshot is judged whole, so nothing hangs on one event.
+// Package elector turns a snapshot into a decision: whom to elect, whom to revoke, and why (docs/protocol.md, Electing). It
+// is pure. Its rules are level-triggered: each decision follows from a whole snapshot, so no single event matters.
 package elector
 
 import (
@@ -12,13 +12,13 @@ import (
 
 // Options are the elector's settings.
 type Options struct {
-	// Exclusion is the duration of a first strike, ExclusionMax the most that doubling makes of it.
+	// Exclusion is how long a first strike excludes a node. It doubles with each strike, up to ExclusionMax.
 	Exclusion, ExclusionMax time.Duration
-	// Memory is what the daemon remembers of earlier leaderships; nil for nothing.
+	// Memory is what the daemon remembers of earlier leaderships; nil if nothing.
 	Memory *cluster.Memory
 }
 
-// Input is what a decision is made from.
+// Input is everything that a decision depends on, besides what the elector remembers.
 type Input struct {
 	Snapshot cluster.Snapshot
 	Policy   *policy.Policy
@@ -29,46 +29,46 @@ type Input struct {
 	Overdue, Revoke string
 	Exclusions      []cluster.Exclusion
 	Age             []time.Duration
-	// Answer is that of the exec policy's program to [Elector.Question]; nil while there is none.
+	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
 }
 
-// Decision is what the elector wants written, at most one of Elect and Revoke at a time.
+// Decision is what the elector wants to be written. At most one of Elect, Revoke and Control is set.
 type Decision struct {
-	// Elect is the next decision, nil to leave the present one.
+	// Elect is the next decision, nil to keep the present one.
 	Elect *cluster.Elected
-	// Fence is the fence that must be written anew with Elect, nil to leave the one that is there.
+	// Fence is the fence that must be written together with Elect, nil to leave the existing one.
 	Fence *cluster.Fence
-	// Revoke is the fence that takes current away from its holder, nil for none.
+	// Revoke is the fence of a REVOKE, nil if there is nothing to revoke.
 	Revoke *cluster.Fence
-	// Control is the requests brought up to date, nil to leave them; only without Elect and Revoke.
+	// Control is control brought up to date, nil to leave it.
 	Control *cluster.Control
-	// Ranking is how the members stand, under Circumstances.
+	// Ranking is the ranking of the members under Circumstances.
 	Ranking       policy.Ranking
 	Circumstances cluster.Circumstances
-	// Holding says why a better member does not take over; empty if there is none, or if it does.
-	Holding string
-	// Note says why nothing was elected where there ought to be a leader; empty otherwise.
+	// Blocked is the reason why a better member does not preempt the leader; empty if there is none, or if it does.
+	Blocked string
+	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
 	Note string
-	// Newer says which record has a format that this build does not know: then nothing is written. Empty otherwise.
+	// Newer says which record has a format that this build does not know; nothing is written then. Empty otherwise.
 	Newer string
-	// Wake is when the decision may change with no event; 0 if never.
+	// Wake is when the decision may change without an event; 0 means never.
 	Wake time.Duration
 }
 
-// Elector remembers since when members have been eligible, for delayed failback, and since when an attempt has been over
-// that it could not replace yet.
+// Elector makes the decisions. It remembers only what must be measured over time, such as since when each member has been
+// eligible.
 type Elector struct {
 	opt         Options
 	memory      *cluster.Memory
-	eligible    map[string]time.Duration
-	preemptions map[int64]time.Duration // since when preemptions have been known, for damping
-	founded     time.Duration           // when the first decision of this elector was made, if nobody led then
-	decided     bool                    // it has decided before
+	eligible    map[string]time.Duration // by incarnation, since when without a break, for delayed failback
+	preemptions map[int64]time.Duration  // by term, since when the preemption has been known, for damping
+	founded     time.Duration            // when this elector made its first decision, if there was no leader then
+	decided     bool                     // it has made a decision
 	requests    requests
-	stopping    map[string]bool // incarnations that have let go on request
-	overTerm    int64
-	overSince   time.Duration
+	stopping    map[string]bool // incarnations that have released on request
+	overTerm    int64           // the last term whose attempt was over
+	overSince   time.Duration   // when that was first seen
 }
 
 // New returns an elector that has seen nothing.
@@ -80,58 +80,58 @@ func New(opt Options) *Elector {
 	return &Elector{opt: opt, memory: memory, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]bool)}
 }
 
-// Decide judges one snapshot. The snapshot must have been read by the elector (Snapshot.Elector).
+// Decide returns the decision for one snapshot, which must have been read by the elector ([cluster.Snapshot.Elector]).
 func (e *Elector) Decide(in Input) Decision {
 	s := &in.Snapshot
 	elected, _ := s.Terms()
 	known := e.memory.Term
 	e.memory.See(s)
-	v := attempt(in, known)
-	if v.over && elected != e.overTerm {
+	g := judgeAttempt(in, known)
+	if g.over && elected != e.overTerm {
 		e.overTerm, e.overSince = elected, in.Now
 	}
-	o := e.requests.standing(s, in.Now, in.Wall)
-	d := e.judge(in, v, &o)
+	active := e.requests.active(s, in.Now, in.Wall)
+	d := e.decide(in, g, &active)
 	if d.Elect != nil {
 		d.Fence = e.memory.FenceAnew(s, d.Elect.Term, in.Wall)
 		e.memory.Term = d.Elect.Term
-	} else if d.Revoke == nil && o.changed {
-		d.Control = &o.Control
+	} else if d.Revoke == nil && active.changed {
+		d.Control = &active.Control
 	}
-	d.Wake = cluster.Earliest(d.Wake, o.wake)
+	d.Wake = cluster.Earliest(d.Wake, active.wake)
 	return d
 }
 
-// judge decides under the requests in force, and notes which of them have come to their end.
-func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
+// decide decides under the active requests, and ends those that are done.
+func (e *Elector) decide(in Input, g grounds, active *activeRequests) Decision {
 	s := &in.Snapshot
-	b := e.ballot(in, v, o)
+	b := e.ballot(in, g, active)
 	r := e.rank(b)
-	e.track(r.Ranking, in.Now)
+	e.trackEligible(r.Ranking, in.Now)
 	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake}
-	if why := o.lost(r.Ranking, v, s, in.Wall); why != "" && v.over {
-		v.reason += "; " + why
+	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.over {
+		g.reason += "; " + why
 	}
-	e.recent(s.Elected.Record.Preemptions, in) // a move counts from when it was first seen
+	e.recentPreemptions(s.Elected.Record.Preemptions, in) // a preemption counts from when it was first seen
 	best, ok := r.Best()
 	if err := s.Newer(); err != nil {
 		d.Newer = err.Error()
 		return d
 	}
 	switch {
-	case o.Pause != nil && o.Pause.Hard:
-		if v.over {
-			d.Note = fmt.Sprintf("paused hard %s: %s, and nobody is elected until 'zkelectd resume'", o.Pause.Request, v.reason)
+	case active.Pause != nil && active.Pause.Hard:
+		if g.over {
+			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until 'zkelectd resume'", active.Pause.Request, g.reason)
 		}
 		return d
-	case v.over && !ok:
-		d.Note = "no member may lead: " + Refusals(r.Ranking)
+	case g.over && !ok:
+		d.Note = "no member is eligible: " + Refusals(r.Ranking)
 		return d
-	case v.over:
-		d.Elect = e.elect(b, r, v, best)
+	case g.over:
+		d.Elect = e.elect(b, r, g, best)
 		return d
 	}
-	if d.Elect = e.replace(b, r, best, o, &d); d.Elect != nil {
+	if d.Elect = e.replace(b, r, best, active, &d); d.Elect != nil {
 		return d
 	}
 	if in.Revoke != "" && s.Current.Exists {
@@ -140,8 +140,8 @@ func (e *Elector) judge(in Input, v verdict, o *standing) Decision {
 	return d
 }
 
-// track keeps since when each member has been eligible without a break.
-func (e *Elector) track(r policy.Ranking, now time.Duration) {
+// trackEligible keeps track of since when each member has been eligible without a break.
+func (e *Elector) trackEligible(r policy.Ranking, now time.Duration) {
 	next := make(map[string]time.Duration, len(r.Entries))
 	for _, entry := range r.Entries {
 		if !entry.Allowed() {
@@ -156,12 +156,12 @@ func (e *Elector) track(r policy.Ranking, now time.Duration) {
 	e.eligible = next
 }
 
-// settling is how long a group that has just come up may take to find its best member without damping: its members join
+// settling is for how long preemptions in a group that has just come up do not count for damping, because its members join
 // one after the other.
 const settling = time.Minute
 
-// elect writes the decision down.
-func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cluster.Elected {
+// elect returns the record of a decision for best, on the given grounds.
+func (e *Elector) elect(b ballot, r ranked, g grounds, best cluster.Member) *cluster.Elected {
 	in, s := b.in, &b.in.Snapshot
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
@@ -170,10 +170,10 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 		Node:           best.ID,
 		Site:           best.Node.Record.Site,
 		Incarnation:    best.Name,
-		Cause:          v.cause,
-		Reason:         v.reason,
-		Request:        v.request.ID,
-		RequestedBy:    v.request.By,
+		Cause:          g.cause,
+		Reason:         g.reason,
+		Request:        g.request.ID,
+		RequestedBy:    g.request.By,
 		By:             s.Self.Name,
 		PreviousNode:   s.Elected.Record.Node,
 		PreviousSite:   s.Elected.Record.Site,
@@ -182,24 +182,24 @@ func (e *Elector) elect(b ballot, r outcome, v verdict, best cluster.Member) *cl
 		Exclusions:     r.exclusions,
 		PolicyRevision: in.Policy.Revision,
 		Circumstances:  b.circumstances,
-		Preemptions:    e.recent(s.Elected.Record.Preemptions, in),
+		Preemptions:    e.recentPreemptions(s.Elected.Record.Preemptions, in),
 		Time:           in.Wall,
 	}
 	if next.PreviousNode == "" && s.Fence.Readable() {
 		next.PreviousNode, next.PreviousSite = s.Fence.Record.Node, s.Fence.Record.Site
 	}
-	if v.over && !e.decided {
+	if g.over && !e.decided {
 		e.founded = in.Now
 	}
 	e.decided = true
-	if v.cause == cluster.CausePreempt && (e.founded == 0 || in.Now-e.founded >= settling) {
+	if g.cause == cluster.CausePreempt && (e.founded == 0 || in.Now-e.founded >= settling) {
 		next.Preemptions = append(next.Preemptions, next.Term)
 	}
 	return next
 }
 
-// revoke marks the fence: the holder's lease may still run, so its figures stay in it for the successor's lease wait. The
-// fence can be read: one that cannot is written anew by an election first.
+// revoke returns the fence for a REVOKE. The holder's lease may still be running, so its durations stay in the fence, for the
+// successor's lease wait. The fence is readable: an election has replaced one that is not.
 func revoke(in Input) *cluster.Fence {
 	f := in.Snapshot.Fence.Record
 	f.Led = f.Led || f.State == cluster.FenceReady

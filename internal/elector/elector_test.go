@@ -138,7 +138,7 @@ func TestRules(t *testing.T) {
 		"(b) current deleted by hand: nobody's fault": {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReady), "", "a", cluster.CauseRepair, 0},
 		"(c) overdue":                                 {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceHeld).current("a"), "late", "b", cluster.CauseOverdue, 1},
 		"(d) a better one":                            {newGroup("a", "b").leads("b", 7), "", "a", cluster.CausePreempt, 0},
-		"(d) may no longer lead":                      {sick, "", "b", cluster.CauseIneligible, 0},
+		"(d) is no longer eligible":                   {sick, "", "b", cluster.CauseIneligible, 0},
 		"(d) its host is unhealthy":                   {unhealthy, "", "b", cluster.CauseUnhealthy, 0},
 		"alone and overdue: amnesty":                  {newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceHeld).current("a"), "late", "a", cluster.CauseOverdue, 1},
 		"nobody is there":                             {newGroup().leads("a", 7), "", "", "", 0},

@@ -130,7 +130,7 @@ func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
 func TestALeaderThatMayNotLeadGoesOnWithAWord(t *testing.T) {
 	h := newGroup("a").leads("a", 7).house(t)
 	h.group().node("a").Unhealthy = "sick"
-	if d := h.settle(); d.Holding == "" && d.Note == "" {
+	if d := h.settle(); d.Blocked == "" && d.Note == "" {
 		t.Error("not a word")
 	}
 }
@@ -145,8 +145,8 @@ func TestTheFallbackElectsButMovesNobody(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "exec"})
 	h.in.Answer = &policy.Answer{Err: "hangs"}
 	h.leader("b", "")
-	if d := h.settle(); !strings.Contains(d.Holding, "the policy's program has no ranking") {
-		t.Errorf("holding: %q", d.Holding)
+	if d := h.settle(); !strings.Contains(d.Blocked, "the ranking program has no answer") {
+		t.Errorf("holding: %q", d.Blocked)
 	}
 	h.remove("b")
 	h.leader("a", cluster.CauseFailure)

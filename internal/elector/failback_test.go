@@ -11,8 +11,8 @@ import (
 func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}
 	h := newGroup("a", "b").leads("b", 7).house(t, rules)
-	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Holding, "a would be better than b (priority 100 against priority 99), but failback is manual") {
-		t.Errorf("moved by itself: %+v; held: %q", h.terms, d.Holding)
+	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Blocked, "a would be better than b (priority 100 against priority 99), but failback is manual") {
+		t.Errorf("moved by itself: %+v; held: %q", h.terms, d.Blocked)
 	}
 	h.remove("b")
 	h.leader("a", cluster.CauseFailure)
@@ -20,13 +20,13 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 
 func TestDelayedFailbackWaitsForABetterOneThatIsEligibleWithoutABreak(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(30 * time.Second)})
-	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Holding, "delayed until it has been eligible for 30s") {
-		t.Errorf("at once: wake %s, held %q", d.Wake, d.Holding)
+	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Blocked, "delayed until it has been eligible for 30s") {
+		t.Errorf("at once: wake %s, held %q", d.Wake, d.Blocked)
 	}
 	h.in.Now += 20 * time.Second
 	h.group().node("a").Ineligible = "sick"
-	if d := h.settle(); d.Holding != "" {
-		t.Errorf("one that may not lead is held: %q", d.Holding)
+	if d := h.settle(); d.Blocked != "" {
+		t.Errorf("one that may not lead is held: %q", d.Blocked)
 	}
 	h.group().node("a").Ineligible = ""
 	h.in.Now += 20 * time.Second
@@ -58,8 +58,8 @@ func TestDampingBoundsTheMovesOfPolicy(t *testing.T) {
 	}
 	h.swap()
 	d := h.settle()
-	if len(h.terms) != 2 || !strings.Contains(d.Holding, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
-		t.Errorf("moved %d times; held: %q; wake %s", len(h.terms), d.Holding, d.Wake)
+	if len(h.terms) != 2 || !strings.Contains(d.Blocked, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
+		t.Errorf("moved %d times; held: %q; wake %s", len(h.terms), d.Blocked, d.Wake)
 	}
 	h.in.Now += time.Hour - 1
 	h.leader("b", "")

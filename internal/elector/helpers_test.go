@@ -141,7 +141,7 @@ func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
 		got = rec.Cause
 	}
 	if rec.Node != id || got != cause || len(h.terms) > n+1 {
-		h.t.Fatalf("%s leads by %q after %d new terms (%s; held: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Holding, d.Note, id, cause)
+		h.t.Fatalf("%s leads by %q after %d new terms (%s; held: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Blocked, d.Note, id, cause)
 	}
 	requested := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
 	if len(h.terms) > n && (rec.RequestedBy == "ann@host") != requested {

@@ -33,7 +33,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 func TestADamagedPolicyMovesNobody(t *testing.T) {
 	g := newGroup("a", "b").leads("b", 7)
 	g.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte("garbage"), cluster.Stat{}, true)
-	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Holding, "zkelectd repair policy") {
+	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Blocked, "zkelectd repair policy") {
 		t.Errorf("%+v", d)
 	}
 	g = newGroup("a", "c").leads("b", 7)

@@ -64,10 +64,10 @@ func TestAMoveEndsWhenItsTargetMayNotLead(t *testing.T) {
 	}{
 		"it is gone":             {cluster.Move{Node: "b"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel is over: it is gone", "it is gone"},
 		"it has given up":        {cluster.Move{Node: "b"}, func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, cluster.CauseGaveUp, "the move to b", "excluded for 1m0s after strike 1: b gave up: "},
-		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b may no longer lead: full", "full"},
+		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b is no longer eligible: full", "full"},
 		"it is unhealthy":        {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy, "unhealthy: sick", "unhealthy: sick"},
 		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "it is gone"},
-		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there may lead"},
+		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there is eligible"},
 	} {
 		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).house(t)
 		h.control(move(c.move))
@@ -119,10 +119,10 @@ func TestCordonAndDrain(t *testing.T) {
 		"cordon: the leader goes on":       {cluster.Cordon{Node: "a"}, "a", "", "", "b"},
 		"cordon: a standby is passed over": {cluster.Cordon{Node: "b"}, "a", "", "", "c"},
 		"cordon a site":                    {cluster.Cordon{Site: "dc1"}, "a", "", "", "c"},
-		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a may no longer lead: drained by ann@host: new kernel", "c"},
+		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a is no longer eligible: drained by ann@host: new kernel", "c"},
 		"drain a site":                     {cluster.Cordon{Site: "dc1", Drain: true}, "c", cluster.CauseDrain, "site dc1 is drained", "d"},
 		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
-		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "has stepped down by ann@host", "c"},
+		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "asked to step down by ann@host", "c"},
 	} {
 		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 		c.cordon.Request = by(1)
@@ -161,21 +161,21 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 		"delayed failback":      {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: day}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Request: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
-		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads: it is the best"},
-		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads: it is the best"},
+		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads and is the best"},
+		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads and is the best"},
 		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseReelect, "a was elected"},
-		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads: it is the best"},
+		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads and is the best"},
 	} {
 		h := c.g.house(t, c.rules)
 		elect := by(2)
 		h.control(cluster.Control{Last: 2, Move: c.move, Reelect: &elect})
 		rec := h.leader(c.leader, c.cause)
-		if c.cause == cluster.CauseReelect && !strings.HasPrefix(rec.Reason, "election asked for by ann@host: new kernel: a is better than b") {
+		if c.cause == cluster.CauseReelect && !strings.HasPrefix(rec.Reason, "reelection requested by ann@host: new kernel: a is better than b") {
 			t.Errorf("%s: %q", name, rec.Reason)
 		}
 		h.ended(2, c.outcome)
 		if c.move != nil {
-			h.ended(1, "ended by an election")
+			h.ended(1, "ended by a reelection")
 		}
 		if o := h.requests(); o.Reelect != nil || o.Move != nil {
 			t.Errorf("%s: not over: %+v", name, o)

@@ -25,12 +25,12 @@ func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
 		cause   cluster.Cause
 		holding string
 	}{
-		"a better one":         {"b", func(*house) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy moves nobody: paused "},
+		"a better one":         {"b", func(*house) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy does not move the leader: paused "},
 		"all is well":          {"a", func(*house) {}, "a", "", ""},
 		"the leader is gone":   {"a", func(h *house) { h.remove("a") }, "b", cluster.CauseFailure, ""},
 		"it gave up":           {"a", func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, "b", cluster.CauseGaveUp, ""},
 		"it is unhealthy":      {"a", func(h *house) { h.group().node("a").Unhealthy = "sick" }, "b", cluster.CauseUnhealthy, ""},
-		"it is not eligible":   {"a", func(h *house) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a may no longer lead: its disk is full, but policy moves nobody: paused "},
+		"it is not eligible":   {"a", func(h *house) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not move the leader: paused "},
 		"the takeover is late": {"a", func(h *house) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
 	} {
 		for words, control := range map[string]cluster.Slot[cluster.Control]{
@@ -42,8 +42,8 @@ func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
 			c.happens(h)
 			h.leader(c.want, c.cause)
 			d := h.settle()
-			if want := c.holding + words; d.Holding != want && (c.holding != "" || d.Holding != "") && c.cause == "" {
-				t.Errorf("%s: held: %q, want %q", name, d.Holding, want)
+			if want := c.holding + words; d.Blocked != want && (c.holding != "" || d.Blocked != "") && c.cause == "" {
+				t.Errorf("%s: held: %q, want %q", name, d.Blocked, want)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
 	}{
 		"all is well":        {newGroup("a", "b").leads("a", 7), func(*house) {}, ""},
 		"a better one":       {newGroup("a", "b").leads("b", 7), func(*house) {}, ""},
-		"the leader is gone": {newGroup("b").leads("a", 7), func(*house) {}, "paused hard by ann@host: new kernel: a is gone, and nobody is elected until 'zkelectd resume'"},
+		"the leader is gone": {newGroup("b").leads("a", 7), func(*house) {}, "paused hard by ann@host: new kernel: a is gone; there is no election until 'zkelectd resume'"},
 		"it gave up":         {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), func(*house) {}, "a gave up"},
 		"nobody has led yet": {newGroup("a", "b"), func(*house) {}, "first election"},
 		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *house) { h.group().node("a").Unhealthy = "sick" }, ""},

@@ -24,7 +24,7 @@ type ballot struct {
 }
 
 // outcome is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
-type outcome struct {
+type ranked struct {
 	policy.Ranking
 	exclusions []cluster.Exclusion
 	wake       time.Duration
@@ -47,49 +47,49 @@ func (b ballot) input() policy.Input {
 }
 
 // ballot returns the ballot under the requests in force, with the strike for the end of the attempt, if it earned one.
-func (e *Elector) ballot(in Input, v verdict, o *standing) ballot {
+func (e *Elector) ballot(in Input, g grounds, active *activeRequests) ballot {
 	s := &in.Snapshot
-	e.stops(s)
-	b := ballot{in: in, over: v.over, stopping: e.stopping, circumstances: circumstances(s, v), cordons: o.Cordons, move: o.Move}
-	b.exclusions, b.ages = o.clearStrikes(in.Exclusions, in.Age)
-	if v.strike {
+	e.trackStopping(s)
+	b := ballot{in: in, over: g.over, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
+	b.exclusions, b.ages = active.clearStrikes(in.Exclusions, in.Age)
+	if g.strike {
 		rec := s.Elected.Record
-		b.exclusions = cluster.Strike(b.exclusions, rec.Node, v.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
+		b.exclusions = cluster.Strike(b.exclusions, rec.Node, g.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
 	}
 	return b
 }
 
-// stops remembers who has let go on request: its session is about to end, and until it has, whoever took over must not be
-// replaced by it again.
-func (e *Elector) stops(s *cluster.Snapshot) {
-	// One that was replaced lets go on request as well, of a term that is not the elected one.
+// trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until then
+// they must not be elected again.
+func (e *Elector) trackStopping(s *cluster.Snapshot) {
+	// One that was replaced also releases on request, but a term that is not the elected one.
 	if f := s.Fence.Record; s.Acquired() && f.Requested && (f.State == cluster.FenceReleased || f.State == cluster.FenceUnclean) {
 		e.stopping[f.Incarnation] = true
 	}
 	maps.DeleteFunc(e.stopping, func(incarnation string, _ bool) bool {
-		_, there := s.Member(incarnation)
-		return !there
+		_, exists := s.Member(incarnation)
+		return !exists
 	})
 }
 
-// Question is what an exec policy's program is asked for the coming decision, and whether it is.
+// Question returns the input for the ranking program for the next decision, and whether the program is needed.
 func (e *Elector) Question(in Input) (policy.Input, bool) {
 	s := &in.Snapshot
-	v := attempt(in, e.memory.Term)
-	look := requests{seen: maps.Clone(e.requests.seen)} // to ask is not to look
-	o := look.standing(s, in.Now, in.Wall)
-	q := e.ballot(in, v, &o).input()
+	g := judgeAttempt(in, e.memory.Term)
+	copied := requests{seen: maps.Clone(e.requests.seen)} // a copy: asking must not start timers
+	active := copied.active(s, in.Now, in.Wall)
+	q := e.ballot(in, g, &active).input()
 	return q, in.Policy.WantsAnswer(q)
 }
 
 // strict ranks the members without lifting any exclusion.
-func (b ballot) strict() outcome {
-	return outcome{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
+func (b ballot) strict() ranked {
+	return ranked{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
 }
 
 // rank ranks the members. If the exclusions leave no eligible member, they are lifted (L3; docs/protocol.md, The watchdog):
 // all but that of the last failure, then all.
-func (e *Elector) rank(b ballot) outcome {
+func (e *Elector) rank(b ballot) ranked {
 	pin, strict := b.input(), b.strict()
 	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
 		return strict
@@ -100,7 +100,7 @@ func (e *Elector) rank(b ballot) outcome {
 		pin.Excluded = excluded(lifted)
 		wait := e.retries(b, lifted, pin.Excluded)
 		strict.wake = cluster.Earliest(strict.wake, wait)
-		r := outcome{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
+		r := ranked{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
 		if _, ok := r.Best(); ok {
 			// A node that must wait stays excluded: otherwise it would preempt the one that is elected now.
 			r.exclusions = cluster.Serve(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })

@@ -9,37 +9,38 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// requests keeps the time of what operators have asked for, by this elector's monotonic clock.
+// requests measures how long operators' requests have lasted, by this elector's monotonic clock (docs/protocol.md,
+// Operators).
 type requests struct{ seen map[int64]span }
 
-// span is what was left of a request, of the whole, when it was first seen.
+// span is a request's remaining and whole duration when it was first seen.
 type span struct{ since, left, whole time.Duration }
 
-// standing are the requests in force at one moment, and what has become of those that no longer are.
-type standing struct {
+// activeRequests are the requests in force at one moment. Those that have ended are in Done.
+type activeRequests struct {
 	cluster.Control
-	changed bool
-	wake    time.Duration
+	changed bool          // it differs from what was read
+	wake    time.Duration // when it may change by itself
 }
 
-// noteEvery is how often what is left of a request is written down, for the next elector: a tenth of it, and not below 5 s.
-func noteEvery(whole time.Duration) time.Duration { return max(5*time.Second, whole/10) }
+// saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5 s.
+func saveInterval(whole time.Duration) time.Duration { return max(5*time.Second, whole/10) }
 
-// standing brings the requests up to date. What cannot be read may be a pause: then policy moves nobody.
-func (t *requests) standing(s *cluster.Snapshot, now time.Duration, wall time.Time) standing {
+// active returns the requests in force. A record that cannot be read may hold a pause, so it counts as one.
+func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time) activeRequests {
 	slot := s.Control
 	if slot.Exists && slot.Err != nil {
-		return standing{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
+		return activeRequests{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
 	}
-	o := standing{Control: slot.Record.Clone()}
+	active := activeRequests{Control: slot.Record.Clone()}
 	seen := make(map[int64]span)
 	over := make(map[int64]bool)
-	o.Each(func(request *cluster.Request) {
+	active.Each(func(request *cluster.Request) {
 		if request.For <= 0 {
 			return
 		}
 		at, known := t.seen[request.ID]
-		if !known || at.whole != time.Duration(request.For) { // another request, where control was deleted and made anew
+		if !known || at.whole != time.Duration(request.For) { // another request, after control was deleted and created again
 			at = span{now, time.Duration(request.Remaining), time.Duration(request.For)}
 		}
 		seen[request.ID] = at
@@ -48,71 +49,71 @@ func (t *requests) standing(s *cluster.Snapshot, now time.Duration, wall time.Ti
 			over[request.ID] = true
 			return
 		}
-		every := noteEvery(time.Duration(request.For))
+		every := saveInterval(time.Duration(request.For))
 		if time.Duration(request.Remaining)-left >= every {
-			request.Remaining, o.changed = cluster.Duration(left), true
+			request.Remaining, active.changed = cluster.Duration(left), true
 		}
-		o.wake = cluster.Earliest(o.wake, now+min(left, left-time.Duration(request.Remaining)+every))
+		active.wake = cluster.Earliest(active.wake, now+min(left, left-time.Duration(request.Remaining)+every))
 	})
 	t.seen = seen
-	o.expire(over, wall)
-	o.collect(s)
-	return o
+	active.expire(over, wall)
+	active.collect(s)
+	return active
 }
 
-// expire drops the requests whose time is over.
-func (o *standing) expire(over map[int64]bool, wall time.Time) {
+// expire ends the requests whose time is over.
+func (active *activeRequests) expire(over map[int64]bool, wall time.Time) {
 	const outcome = "its time is over"
-	if o.Pause != nil && over[o.Pause.ID] {
-		o.end(o.Pause.ID, "pause", outcome, wall)
-		o.Pause = nil
+	if active.Pause != nil && over[active.Pause.ID] {
+		active.end(active.Pause.ID, "pause", outcome, wall)
+		active.Pause = nil
 	}
-	if o.Move != nil && over[o.Move.ID] {
-		o.endMove(outcome, wall)
+	if active.Move != nil && over[active.Move.ID] {
+		active.endMove(outcome, wall)
 	}
-	o.Cordons = slices.DeleteFunc(o.Cordons, func(c cluster.Cordon) bool {
+	active.Cordons = slices.DeleteFunc(active.Cordons, func(c cluster.Cordon) bool {
 		if over[c.ID] {
-			o.end(c.ID, c.Words(), outcome, wall)
+			active.end(c.ID, c.Words(), outcome, wall)
 		}
 		return over[c.ID]
 	})
 }
 
-// collect drops pardons that no strike is left for.
-func (o *standing) collect(s *cluster.Snapshot) {
-	before := len(o.ClearedStrikes)
-	o.ClearedStrikes = slices.DeleteFunc(o.ClearedStrikes, func(f cluster.ClearedStrikes) bool {
+// collect drops clear-strikes requests that no strike is left for.
+func (active *activeRequests) collect(s *cluster.Snapshot) {
+	before := len(active.ClearedStrikes)
+	active.ClearedStrikes = slices.DeleteFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool {
 		return s.Elected.Readable() && s.Elected.Record.Term > f.Term && !slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
 	})
-	o.changed = o.changed || len(o.ClearedStrikes) < before
+	active.changed = active.changed || len(active.ClearedStrikes) < before
 }
 
-func (o *standing) end(id int64, what, outcome string, wall time.Time) {
-	o.Control.End(id, what, outcome, wall)
-	o.changed = true
+func (active *activeRequests) end(id int64, what, outcome string, wall time.Time) {
+	active.Control.End(id, what, outcome, wall)
+	active.changed = true
 }
 
-func (o *standing) endMove(outcome string, wall time.Time) {
-	o.end(o.Move.ID, "move to "+o.Move.Target(), outcome, wall)
-	o.Move = nil
+func (active *activeRequests) endMove(outcome string, wall time.Time) {
+	active.end(active.Move.ID, "move to "+active.Move.Target(), outcome, wall)
+	active.Move = nil
 }
 
-func (o *standing) endElect(outcome string, wall time.Time) {
-	if o.Move != nil {
-		o.endMove("ended by an election", wall)
+func (active *activeRequests) endReelect(outcome string, wall time.Time) {
+	if active.Move != nil {
+		active.endMove("ended by a reelection", wall)
 	}
-	o.end(o.Reelect.ID, "election", outcome, wall)
-	o.Reelect = nil
+	active.end(active.Reelect.ID, "reelection", outcome, wall)
+	active.Reelect = nil
 }
 
-// lost ends a move whose target may not lead, or has just failed, and says so.
-func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall time.Time) string {
-	if o.Move == nil {
+// endLostMove ends a move whose target is not eligible or has just failed. It returns a description, empty if no move ended.
+func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) string {
+	if active.Move == nil {
 		return ""
 	}
 	why := "it is gone"
 	for _, e := range r.Entries {
-		if !o.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
+		if !active.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 			continue
 		}
 		if e.Allowed() {
@@ -120,18 +121,18 @@ func (o *standing) lost(r policy.Ranking, v verdict, s *cluster.Snapshot, wall t
 		}
 		why = e.RefusalReason()
 	}
-	if o.Move.Node == "" {
-		why = "no member there may lead"
+	if active.Move.Node == "" {
+		why = "no member there is eligible"
 	}
-	text := fmt.Sprintf("the move to %s %s is over: %s", o.Move.Target(), o.Move.Request, why)
-	o.endMove(why, wall)
+	text := fmt.Sprintf("the move to %s %s is over: %s", active.Move.Target(), active.Move.Request, why)
+	active.endMove(why, wall)
 	return text
 }
 
-// clearStrikes leaves out the strikes that operators have cleared.
-func (o *standing) clearStrikes(list []cluster.Exclusion, ages []time.Duration) (kept []cluster.Exclusion, keptAges []time.Duration) {
+// clearStrikes returns the exclusions, and their ages, without the strikes that operators have cleared.
+func (active *activeRequests) clearStrikes(list []cluster.Exclusion, ages []time.Duration) (kept []cluster.Exclusion, keptAges []time.Duration) {
 	for i, x := range list {
-		if slices.ContainsFunc(o.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
+		if slices.ContainsFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
 			continue
 		}
 		kept = append(kept, x)
@@ -142,9 +143,9 @@ func (o *standing) clearStrikes(list []cluster.Exclusion, ages []time.Duration) 
 	return kept, keptAges
 }
 
-// drained finds out how, and by whom, a leader was asked to go.
-func (o *standing) drained(node, site string) (cluster.Cause, cluster.Request) {
-	for _, c := range o.Cordons {
+// drained returns the cause and the request by which a leader's node or site is drained.
+func (active *activeRequests) drained(node, site string) (cluster.Cause, cluster.Request) {
+	for _, c := range active.Cordons {
 		if c.Drain && c.Matches(node, site) {
 			if c.StepDown {
 				return cluster.CauseStepDown, c.Request

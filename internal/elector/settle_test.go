@@ -166,10 +166,10 @@ func (h *house) atRest(d Decision) {
 	case !ok:
 	case known && !incumbent.Allowed() && len(h.in.Policy.Rules.Strategies) > 0:
 		// The strategy for the circumstances of its dismissal may have nobody to offer.
-	case best.Name != rec.Incarnation && d.Holding == "":
+	case best.Name != rec.Incarnation && d.Blocked == "":
 		h.t.Fatalf("%s leads, %s is better, and nothing holds it", rec.Node, best.ID)
-	case best.Name == rec.Incarnation && (d.Holding != "" || d.Note != ""):
-		h.t.Fatalf("the best leads: held %q, noted %q", d.Holding, d.Note)
+	case best.Name == rec.Incarnation && (d.Blocked != "" || d.Note != ""):
+		h.t.Fatalf("the best leads: held %q, noted %q", d.Blocked, d.Note)
 	case h.requests().Reelect != nil:
 		h.t.Fatalf("the election does not end: %+v", h.requests())
 	}
@@ -195,12 +195,12 @@ func TestADismissalJudgesTheLeaderAnew(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Filter: []string{`previous.id == member.id || member.id != "a"`}}
 	again := newGroup("a", "b").leads("a", 7) // the best of an election that follows its own dismissal
 	d := newElector().Decide(again.input(t, rules))
-	if d.Elect != nil || !strings.Contains(d.Holding, "the election that follows would find it again") {
-		t.Errorf("elected %+v, holding: %q", d.Elect, d.Holding)
+	if d.Elect != nil || !strings.Contains(d.Blocked, "the next election would elect it again") {
+		t.Errorf("elected %+v, holding: %q", d.Elect, d.Blocked)
 	}
 	equal := newGroup("b", "a").leads("a", 7) // b has been there for longer
 	equal.node("a").Priority = equal.node("b").Priority
 	if d := newElector().Decide(equal.input(t, rules)); d.Elect == nil || d.Elect.Node != "b" || d.Elect.Cause != cluster.CauseIneligible {
-		t.Errorf("elected %+v, holding: %q", d.Elect, d.Holding)
+		t.Errorf("elected %+v, holding: %q", d.Elect, d.Blocked)
 	}
 }

@@ -28,7 +28,7 @@ func StepDown(q whatif.Question, o Options) (Plan, error) {
 	}
 	out := d.foresee()
 	if !out.Led() || out.Leader.ID == node {
-		return Plan{}, fmt.Errorf("nobody else may lead: %s", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s", elector.Refusals(out.Last.Ranking))
 	}
 	d.say("%s (%s) steps down and is not chosen%s; %s (%s) takes over", node, site, d.lasting(), out.Leader.ID, out.Leader.Node.Record.Site)
 	return d.finish("step-down of " + node)
@@ -85,7 +85,7 @@ func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, 
 		d.say("%s is not chosen any more%s, and leadership moves from %s (%s) to %s (%s)", c.Target(), d.lasting(), leader, at,
 			out.Leader.ID, out.Leader.Node.Record.Site)
 	case there && !o.Force:
-		return Plan{}, fmt.Errorf("nobody else may lead: %s; --force drains it as soon as somebody may", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as one is", elector.Refusals(out.Last.Ranking))
 	case there:
 		d.say("%s is not chosen any more%s; %s leads until somebody else may", c.Target(), d.lasting(), leader)
 	default:

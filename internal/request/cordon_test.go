@@ -140,11 +140,11 @@ func TestUncordon(t *testing.T) {
 	}{
 		"a node":       {"b1", "", false, []int64{1}, []string{"lifted: drained by ann@host: new kernel"}},
 		"a site":       {"", "dc2", false, []int64{2}, []string{"lifted: site dc2 is cordoned by ann@host: new kernel"}},
-		"one that has": {"a2", "", false, []int64{3}, []string{"lifted: has stepped down by ann@host: new kernel"}},
+		"one that has": {"a2", "", false, []int64{3}, []string{"lifted: asked to step down by ann@host: new kernel"}},
 		"gone since":   {"x", "", false, []int64{4}, []string{"lifted: cordoned by ann@host: new kernel"}},
 		"all": {"", "", true, []int64{1, 2, 3, 4}, []string{
 			"lifted: drained by ann@host: new kernel", "lifted: site dc2 is cordoned by ann@host: new kernel",
-			"lifted: has stepped down by ann@host: new kernel", "lifted: cordoned by ann@host: new kernel",
+			"lifted: asked to step down by ann@host: new kernel", "lifted: cordoned by ann@host: new kernel",
 		}},
 	} {
 		h := group(t).leads("a1")

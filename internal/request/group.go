@@ -23,7 +23,7 @@ func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
 		d.say("paused hard%s: nobody is elected, not even for a leader that dies", d.lasting())
 		return d.finish("hard pause")
 	}
-	d.say("paused%s: policy moves nobody; a leader that dies is still replaced", d.lasting())
+	d.say("paused%s: policy does not move the leader; a leader that dies is still replaced", d.lasting())
 	return d.finish("pause")
 }
 

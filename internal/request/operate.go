@@ -149,7 +149,7 @@ func refused(out whatif.Outcome, m cluster.Move) string {
 		}
 	}
 	if len(why) == 0 {
-		return strings.TrimSpace(out.Last.Holding + " " + out.Last.Note)
+		return strings.TrimSpace(out.Last.Blocked + " " + out.Last.Note)
 	}
 	return strings.Join(why, "; ")
 }
@@ -168,7 +168,7 @@ func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 	d.next.Move = m
 	if asked := d.next.Reelect; asked != nil {
 		d.say("ends the election asked for %s", asked)
-		d.next.End(asked.ID, "election", "ended by a move", q.Wall)
+		d.next.End(asked.ID, "reelection", "ended by a move", q.Wall)
 		d.next.Reelect = nil
 	}
 	out := d.foresee()

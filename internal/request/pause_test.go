@@ -19,11 +19,11 @@ func TestPause(t *testing.T) {
 		says    []string
 		last    string
 	}{
-		"soft":            {bob(), false, nil, []string{"paused: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
-		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy moves nobody; a leader that dies is still replaced"}, "pause by bob@host"},
+		"soft":            {bob(), false, nil, []string{"paused: policy does not move the leader; a leader that dies is still replaced"}, "pause by bob@host"},
+		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy does not move the leader; a leader that dies is still replaced"}, "pause by bob@host"},
 		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: nobody is elected, not even for a leader that dies"}, "hard pause by bob@host"},
 		"in place of one": {bob(), false, &cluster.Pause{Request: ann(1), Hard: true}, []string{
-			"replaces the pause by ann@host: new kernel", "paused: policy moves nobody; a leader that dies is still replaced",
+			"replaces the pause by ann@host: new kernel", "paused: policy does not move the leader; a leader that dies is still replaced",
 		}, "pause by bob@host"},
 	} {
 		h := group(t).leads("a1")

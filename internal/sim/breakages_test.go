@@ -46,7 +46,7 @@ const (
 	shortKill        = "K of 5 % of T"
 	absentClean      = "a fence that is not there taken for a clean one"
 	keptLease        = "a lease kept although T has shrunk"
-	gullible         = "terms believed that no group gets to"
+	gullible         = "terms accepted that no group reaches"
 	leaveEarly       = "LEAVE before the work is dead"
 	trusting         = "the end of a session taken for the end of the work"
 	longestLease     = "a lease computed from the longest T that is granted"

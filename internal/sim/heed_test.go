@@ -92,7 +92,7 @@ func (c *checker) requested() {
 	}
 	c.control = slot.Stat.Modified
 	for _, d := range slot.Record.Done {
-		if d.What == "election" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
+		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
 			c.w.fail("L4: the election of request %d is said to be over (%s) and was never held", d.ID, d.Outcome)
 		}
 	}

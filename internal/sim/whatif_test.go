@@ -35,9 +35,9 @@ func TestForecastsComeTrue(t *testing.T) {
 				t.Fatal(w.failure)
 			}
 			is := w.leader()
-			held := foretold.Last.Holding != "" && foretold.Last.Ranking.Entries[0].Member.ID == is
+			held := foretold.Last.Blocked != "" && foretold.Last.Ranking.Entries[0].Member.ID == is
 			if is != foretold.Leader.ID && !held {
-				t.Fatalf("without %s, after %s, %q was to lead (%v, %s %s), and %q does", lost.id, before, foretold.Leader.ID, foretold.Steps, foretold.Last.Holding, foretold.Last.Note, is)
+				t.Fatalf("without %s, after %s, %q was to lead (%v, %s %s), and %q does", lost.id, before, foretold.Leader.ID, foretold.Steps, foretold.Last.Blocked, foretold.Last.Note, is)
 			}
 		})
 	}

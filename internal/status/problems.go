@@ -62,7 +62,7 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 	leadership(s.Current.Err, s.Current.Newer())
 	operators := func(err, newer error, damaged string) {
 		if newer != nil {
-			damaged = ": until then policy moves nobody"
+			damaged = ": until then policy does not move the leader"
 		}
 		add(err, damaged)
 	}

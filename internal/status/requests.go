@@ -71,7 +71,7 @@ func (o Request) String() string {
 	text := strings.TrimSpace(o.Kind + " " + o.Target)
 	switch o.Kind {
 	case "pause":
-		text = "PAUSED, policy moves nobody"
+		text = "PAUSED, policy does not move the leader"
 	case "hard-pause":
 		text = "PAUSED HARD, nobody is elected"
 	case "move":

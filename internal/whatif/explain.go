@@ -14,7 +14,7 @@ func Explain(q Question) Explanation {
 	r := out.Last.Ranking
 	e := Explanation{
 		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Holding: out.Last.Holding, Waiting: q.Snapshot.Waiting(), Changes: []string{},
+		Members: []RankedMember{}, Holding: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: []string{},
 	}
 	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason

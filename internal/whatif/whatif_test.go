@@ -64,8 +64,8 @@ func TestTheFirstElectionIsForeseen(t *testing.T) {
 func TestAForecastSaysWhatHoldsABetterMemberBack(t *testing.T) {
 	q := question(t, led(four(), "b2"), cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Minute)})
 	out := foresee(t, q)
-	if out.Leader.ID != "b2" || !strings.Contains(out.Last.Holding, "a1 would be better") {
-		t.Errorf("%s leads, held by %q", out.Leader.ID, out.Last.Holding)
+	if out.Leader.ID != "b2" || !strings.Contains(out.Last.Blocked, "a1 would be better") {
+		t.Errorf("%s leads, held by %q", out.Leader.ID, out.Last.Blocked)
 	}
 	q = question(t, led(four(), "a1"), cluster.Rules{MinPriority: 35})
 	q.Change.Without = []string{"a1"}
@@ -142,7 +142,7 @@ func TestAForecastDoesNotWaitForTheEndOfRequests(t *testing.T) {
 		s.Control = exists(c)
 		q := question(t, s)
 		q.Change.Without = []string{"a1"}
-		if out := foresee(t, q); out.Led() || !strings.Contains(out.Last.Note, "no member may lead") {
+		if out := foresee(t, q); out.Led() || !strings.Contains(out.Last.Note, "no member is eligible") {
 			t.Errorf("%s: %q leads after %q", name, out.Leader.ID, causes(out))
 		}
 	}
@@ -223,8 +223,8 @@ func TestUnreadableRecordsAreForeseen(t *testing.T) {
 	s.Control = cluster.Slot[cluster.Control]{Exists: true, Err: damaged}
 	q := question(t, s)
 	q.Change.Cordon = []string{"a1"}
-	if out := foresee(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Holding, "znode /c/x is empty") {
-		t.Errorf("requests that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Holding)
+	if out := foresee(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Blocked, "znode /c/x is empty") {
+		t.Errorf("requests that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Blocked)
 	}
 	s = led(four(), "a2")
 	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}

@@ -107,7 +107,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	give("uncordon", `{"all":true}`, 200, "lifted: asked to step down by night-shift")
 	f.until("a leads", leads("a"))
 	give("cordon", `{"node":"c","for":"1h"}`, 200, "c is not chosen any more for 1h0m0s")
-	give("drain", `{"site":"dc1"}`, 409, "nobody else may lead")
+	give("drain", `{"site":"dc1"}`, 409, "no other member is eligible")
 	give("move", `{"site":"dc2"}`, 409, "site dc2 may not lead: c: cordoned by night-shift; --force moves it there all the same")
 	give("uncordon", `{"node":"c"}`, 200, "lifted: cordoned by night-shift")
 	give("drain", `{"site":"dc1"}`, 200, "leadership moves from a (dc1) to c (dc2)")

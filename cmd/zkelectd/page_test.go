@@ -170,7 +170,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	p.click(".site-head button")
 	p.shows("dialog", "site dc1 is not chosen any more")
 	p.click("dialog .do")
-	p.shows("dialog .refusal", "Refused (409): nobody else may lead")
+	p.shows("dialog .refusal", "Refused (409): no other member is eligible")
 	p.shows("dialog", "give it all the same (force)")
 	p.do(chromedp.KeyEvent(kb.Escape))
 

@@ -81,7 +81,7 @@ func drainCommand() *cobra.Command {
 	o.cmd.Flags().StringVar(&site, "site", "", "a whole site")
 	o.lasting(0, "lift it by itself after this time (default: never)")
 	o.waiting("follow it until somebody else is READY")
-	o.forcing("cordon it also when nobody else may lead")
+	o.forcing("cordon it also when no other member is eligible")
 	return o.does(func(args []string) request.Request {
 		return request.Request{Kind: request.KindDrain, Node: one(args), Site: site}
 	}, elsewhere)

@@ -30,7 +30,7 @@ func (a *api) admit(next http.Handler) http.Handler {
 			return
 		}
 		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[r.URL.Path]) {
-			a.respondAndClose(w, r, http.StatusBadRequest, a.refusal(r.Method+" takes no body here: send none, and no Content-Length"))
+			a.respondAndClose(w, r, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
 			return
 		}
 		if slices.Contains(ProbePaths(), r.URL.Path) {
@@ -40,7 +40,7 @@ func (a *api) admit(next http.Handler) http.Handler {
 		from := clientOf(r)
 		if !a.requestQuota.acquire(from) {
 			w.Header().Set("Retry-After", "1")
-			a.respondAndClose(w, r, http.StatusServiceUnavailable, a.refusal("too many concurrent requests, in total or from "+from.address))
+			a.respondAndClose(w, r, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests, in total or from "+from.address))
 			return
 		}
 		defer a.requestQuota.release(from)

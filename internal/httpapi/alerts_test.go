@@ -12,7 +12,7 @@ import (
 
 const alertsFile, alertCasesFile = "../../deploy/prometheus/alerts.yml", "../../deploy/prometheus/alerts_test.yml"
 
-// rule is one of deploy/prometheus/alerts.yml: an alert, or a record that alerts are made from.
+// rule is an alert or recording rule in deploy/prometheus/alerts.yml.
 type rule struct {
 	Record, Alert, Expr string
 	Labels, Annotations map[string]string
@@ -50,7 +50,7 @@ var (
 	ofParts = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// unknown are the metrics of an expression that no daemon exports and no rule records.
+// unknown returns the metrics in an expression that no daemon exports and no rule records.
 func unknown(expr string, recorded []string) []string {
 	var all []string
 	for _, name := range named.FindAllString(expr, -1) {
@@ -71,12 +71,12 @@ func TestUnknownMetricsAreFound(t *testing.T) {
 	}
 }
 
-// An alert on a metric that is called otherwise never fires, and nobody notices.
-func TestAlertsAreMadeOfWhatIsExported(t *testing.T) {
+// An alert on a metric that does not exist would silently never fire.
+func TestAlertsUseExportedMetrics(t *testing.T) {
 	var recorded []string
 	for _, r := range rules(t) {
 		for _, name := range unknown(r.Expr, recorded) {
-			t.Errorf("%s: %s%s: no daemon exports %s, and no rule before records it", alertsFile, r.Alert, r.Record, name)
+			t.Errorf("%s: %s%s: no daemon exports %s, and no earlier rule records it", alertsFile, r.Alert, r.Record, name)
 		}
 		if r.Record != "" {
 			recorded = append(recorded, r.Record)
@@ -84,8 +84,8 @@ func TestAlertsAreMadeOfWhatIsExported(t *testing.T) {
 	}
 }
 
-// promtool (make alerts) tries the cases; here it is seen that each alert has one where it fires and one where it does not.
-func TestEveryAlertIsTried(t *testing.T) {
+// promtool (make alerts) runs the test cases. This checks that each alert has one in which it fires and one in which it does not.
+func TestEveryAlertHasTestCases(t *testing.T) {
 	var cases struct {
 		Tests []struct {
 			AlertRuleTest []struct {
@@ -126,8 +126,8 @@ func TestEveryAlertIsTried(t *testing.T) {
 	}
 }
 
-// Whoever is woken up finds what to do, and nothing of what is gone.
-func TestEveryAlertHasItsRunbook(t *testing.T) {
+// The runbook has a section for each alert, and none for an alert that no longer exists.
+func TestEveryAlertHasARunbook(t *testing.T) {
 	const runbook = "../../docs/operations.md"
 	data, err := os.ReadFile(runbook)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-func TestDocumentsNameMetricsThatExist(t *testing.T) {
+func TestDocumentsNameExistingMetrics(t *testing.T) {
 	for _, name := range []string{"metrics.md", "operations.md", "sizing.md", "http-api.md"} {
 		data, err := os.ReadFile("../../docs/" + name)
 		if err != nil {

@@ -15,14 +15,14 @@ import (
 	"zkelectd/internal/status"
 )
 
-// dialed is a connection that lasts until the test ends.
-func dialed(t *testing.T, addr string) net.Conn {
+// dial returns a connection that stays open until the test ends.
+func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	return dialedFrom(t, "127.0.0.1", addr)
+	return dialFrom(t, "127.0.0.1", addr)
 }
 
-// dialedFrom is one from another address of the loopback.
-func dialedFrom(t *testing.T, from, addr string) net.Conn {
+// dialFrom returns a connection from another loopback address.
+func dialFrom(t *testing.T, from, addr string) net.Conn {
 	t.Helper()
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
 	if err != nil {
@@ -33,13 +33,13 @@ func dialedFrom(t *testing.T, from, addr string) net.Conn {
 	return c
 }
 
-// speak sends something and returns the first line of what comes back.
-func speak(c net.Conn, text string) (string, error) {
+// sendLine sends text and returns the first line of the response.
+func sendLine(c net.Conn, text string) (string, error) {
 	io.WriteString(c, text)
 	return bufio.NewReader(c).ReadString('\n')
 }
 
-// eventually waits for something.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -53,9 +53,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 const question = "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// slowStatus is a daemon whose answer about the group takes until free is closed; each that asks sends to entered.
+// slowStatus is a daemon whose requests about the group block until free is closed. Each sends to entered first.
 func slowStatus(entered chan<- struct{}, free <-chan struct{}) *api {
-	opt := informed()
+	opt := optionsWithGroup()
 	opt.History = nil
 	opt.Group = func(context.Context) (status.Group, error) {
 		entered <- struct{}{}
@@ -65,8 +65,8 @@ func slowStatus(entered chan<- struct{}, free <-chan struct{}) *api {
 	return newAPI(opt)
 }
 
-// Requests that take long keep no probe out, however many a client sends.
-func TestProbesGetInWhileAllDesksAreTaken(t *testing.T) {
+// Long requests do not block probes, no matter how many a client sends.
+func TestProbesAreAnsweredAtTheRequestLimit(t *testing.T) {
 	entered, free := make(chan struct{}, maxRequests), make(chan struct{})
 	a := slowStatus(entered, free)
 	a.groupQuota = newQuota(maxRequests, maxRequests)
@@ -74,43 +74,43 @@ func TestProbesGetInWhileAllDesksAreTaken(t *testing.T) {
 	addr := listening(t, a.handler(), places)
 	var answered []net.Conn
 	for range maxClientRequests {
-		answered = append(answered, dialed(t, addr))
+		answered = append(answered, dial(t, addr))
 		io.WriteString(answered[len(answered)-1], "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-entered
 	}
 	for range 2 * places {
-		if line, err := speak(dialed(t, addr), question); !strings.Contains(line, "200") {
+		if line, err := sendLine(dial(t, addr), question); !strings.Contains(line, "200") {
 			t.Fatalf("a probe: %q %v", line, err)
 		}
 	}
-	if line, _ := speak(dialed(t, addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(line, "503") {
-		t.Errorf("one request more from that address: %q", line)
+	if line, _ := sendLine(dial(t, addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(line, "503") {
+		t.Errorf("one more request from that address: %q", line)
 	}
-	io.WriteString(dialedFrom(t, "127.0.0.2", addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
-	<-entered // another address has a share of its own
+	io.WriteString(dialFrom(t, "127.0.0.2", addr), "GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-entered // another address has its own limit
 	close(free)
 	for _, c := range answered {
 		if line, err := bufio.NewReader(c).ReadString('\n'); !strings.Contains(line, "200") {
-			t.Fatalf("a request that was being answered: %q %v", line, err)
+			t.Fatalf("a request in progress: %q %v", line, err)
 		}
 	}
-	eventually(t, "all desks are given back", func() bool {
+	eventually(t, "all requests are finished", func() bool {
 		a.requestQuota.mu.Lock()
 		defer a.requestQuota.mu.Unlock()
 		return a.requestQuota.used == 0 && len(a.requestQuota.usedBy) == 0
 	})
 }
 
-// Clients that never finish their question, or keep a connection for nothing, keep nobody else out.
-func TestWhoAsksNothingGivesWay(t *testing.T) {
+// Clients that never finish a request, or keep idle connections, do not block others.
+func TestIdleConnectionsAreEvicted(t *testing.T) {
 	const places = 4
-	addr := listening(t, of(leader()), places)
+	addr := listening(t, handlerFor(leader()), places)
 	for range 5 * places {
-		silent, slow, idle := dialed(t, addr), dialed(t, addr), dialed(t, addr)
+		silent, slow, idle := dial(t, addr), dial(t, addr), dial(t, addr)
 		_ = silent
 		io.WriteString(slow, "GET /leader HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-		if line, err := speak(idle, question); !strings.Contains(line, "200") {
-			t.Fatalf("one that asks: %q %v", line, err)
+		if line, err := sendLine(idle, question); !strings.Contains(line, "200") {
+			t.Fatalf("a client with a request: %q %v", line, err)
 		}
 	}
 	if code, _ := fetch(t, newHTTPClient(), "http://"+addr+"/leader"); code != 200 {
@@ -118,17 +118,17 @@ func TestWhoAsksNothingGivesWay(t *testing.T) {
 	}
 }
 
-// A client that opens many connections takes them from itself: the one of a load balancer stays, however old and idle.
-func TestAFloodTakesNoConnectionOfOthers(t *testing.T) {
+// A client that opens many connections evicts its own: the load balancer keeps its connection, however old and idle.
+func TestFloodEvictsOnlyItsOwnConnections(t *testing.T) {
 	const places = 8
-	addr := listening(t, of(leader()), places)
-	balancer := dialedFrom(t, "127.0.0.2", addr)
+	addr := listening(t, handlerFor(leader()), places)
+	balancer := dialFrom(t, "127.0.0.2", addr)
 	answers := bufio.NewReader(balancer)
 	for range 3 {
 		for i := range 5 * places {
-			c := dialedFrom(t, fmt.Sprintf("127.0.0.%d", 3+i%2), addr)
+			c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 3+i%2), addr)
 			if i%2 == 0 {
-				io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n") // and no more
+				io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n") // and nothing else
 			}
 		}
 		io.WriteString(balancer, question)
@@ -143,10 +143,10 @@ func TestAFloodTakesNoConnectionOfOthers(t *testing.T) {
 	}
 }
 
-// 60 requests a second that announce a body and never send it keep no probe waiting, and are answered and closed at once.
-func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
+// 60 requests per second that announce a body and never send it do not delay probes, and are answered and closed at once.
+func TestMissingBodyBlocksNothing(t *testing.T) {
 	const places, patience = 4, 2 * time.Second // less than the server waits for a request
-	addr := listening(t, New(commanded(t, accept)), places)
+	addr := listening(t, New(optionsWithSubmit(t, accept)), places)
 	for i := range 10 * places {
 		for _, head := range []string{
 			"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n", "HEAD /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n",
@@ -155,7 +155,7 @@ func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
 			"GET //livez HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
 			"POST /v1/move HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
 		} {
-			c := dialed(t, addr)
+			c := dial(t, addr)
 			io.WriteString(c, head)
 			if i > 0 {
 				continue
@@ -173,11 +173,11 @@ func TestABodyThatNeverComesHoldsNothing(t *testing.T) {
 		quick := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 		resp, err := quick.Get("http://" + addr + "/leader")
 		if err != nil {
-			t.Fatalf("a probe meanwhile: %v", err)
+			t.Fatalf("a probe in the meantime: %v", err)
 		}
 		resp.Body.Close()
 	}
-	// One that does send it gets the reason.
+	// A client that sends the body gets the reason.
 	resp, err := newHTTPClient().Do(must(http.NewRequest("GET", "http://"+addr+"/livez", strings.NewReader("{}"))))
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func must(r *http.Request, err error) *http.Request {
 	return r
 }
 
-func TestPlacesAreGivenBack(t *testing.T) {
+func TestConnLimiter(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	p := &connLimiter{Listener: l, limit: 2}
 	accept := func(from string) *limitedConn {
 		t.Helper()
-		dialedFrom(t, from, l.Addr().String())
+		dialFrom(t, from, l.Addr().String())
 		c, err := p.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -216,26 +216,26 @@ func TestPlacesAreGivenBack(t *testing.T) {
 	p.connState(first, http.StateIdle)
 	third := accept("127.0.0.1")
 	if len(p.conns) != 2 || p.conns[0] != first || p.conns[1] != third {
-		t.Fatalf("%d places are taken, and the second, idle for the longest, has one of them", len(p.conns))
+		t.Fatalf("%d connections; the second, which was idle longest, is not evicted", len(p.conns))
 	}
 	second.Close()
-	p.connState(second, http.StateIdle) // late news
+	p.connState(second, http.StateIdle) // after its eviction
 	first.Close()
 	first.Close()
 	if len(p.conns) != 1 {
-		t.Errorf("%d places are taken", len(p.conns))
+		t.Errorf("%d connections", len(p.conns))
 	}
 	third.addActiveRequests(1)
 	accept("127.0.0.2").addActiveRequests(1)
 	if loser, ok := p.add(&limitedConn{limiter: p, client: client{address: "127.0.0.3"}}); ok || loser != nil {
-		t.Error("a connection with a desk gives way")
+		t.Error("a connection with an active request is evicted")
 	}
 }
 
-// An IPv6 host is one among others, by however many addresses it comes.
-func TestWhoGivesWay(t *testing.T) {
+// An IPv6 network counts as one host, no matter how many addresses it uses.
+func TestChooseEviction(t *testing.T) {
 	for _, c := range []struct{ open, newcomer, loser string }{
-		{"192.0.2.1 192.0.2.2", "192.0.2.3", "192.0.2.1"}, // the longest
+		{"192.0.2.1 192.0.2.2", "192.0.2.3", "192.0.2.1"}, // the one that was idle longest
 		{"192.0.2.1 192.0.2.2", "192.0.2.2", "192.0.2.2"}, // its own
 		{"192.0.2.1 192.0.2.2 192.0.2.2", "192.0.2.3", "192.0.2.2"},
 		{"192.0.2.1 2001:db8::1 2001:db8::2", "192.0.2.3", "2001:db8::1"},
@@ -250,17 +250,17 @@ func TestWhoGivesWay(t *testing.T) {
 		}
 		got := p.chooseEviction(clientAt(net.JoinHostPort(c.newcomer, "1")))
 		if address := cmp.Or(got, &limitedConn{}).client.address; address != c.loser {
-			t.Errorf("%s for %s, want %s (%s)", address, c.newcomer, c.loser, c.open)
+			t.Errorf("%s is evicted for %s, want %s (%s)", address, c.newcomer, c.loser, c.open)
 		}
 	}
 }
 
-func TestShares(t *testing.T) {
+func TestQuota(t *testing.T) {
 	s := newQuota(10, 2)
 	take := func(address string, want bool) {
 		t.Helper()
 		if got := s.acquire(clientAt(net.JoinHostPort(address, "1"))); got != want {
-			t.Errorf("%s gets one: %v", address, got)
+			t.Errorf("acquire for %s: %v", address, got)
 		}
 	}
 	for _, address := range []string{"192.0.2.1", "2001:db8::1", "2001:db8::2"} {
@@ -268,7 +268,7 @@ func TestShares(t *testing.T) {
 		take(address, true)
 		take(address, false)
 	}
-	take("2001:db8::3", false) // the network has all of its share
+	take("2001:db8::3", false) // the network has reached its limit
 	take("2001:db8:0:1::3", true)
 	s.release(clientAt("[2001:db8::1]:1"))
 	take("2001:db8::3", true)
@@ -278,9 +278,9 @@ func TestShares(t *testing.T) {
 	take("192.0.3.9", false)
 }
 
-// A connection is known under TLS as well, also where its requests share it.
-func TestConnectionsAreKnownUnderTLS(t *testing.T) {
-	e := newEstate(t)
+// connOf returns the connection under TLS too, also for HTTP/2.
+func TestConnOfUnderTLS(t *testing.T) {
+	e := newTLSServer(t)
 	for _, http2 := range []bool{false, true} {
 		web, err := ReadWebConfig(e.write(fmt.Sprintf("http_server_config: {http2: %v}\n", http2)))
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 
 const dashboardFile = "../../deploy/grafana/zkelectd.json"
 
-// The dashboard asks for what is exported, of the chosen source and group. cmd/zkelectd has a Prometheus answer it.
-func TestTheDashboardIsMadeOfWhatIsExported(t *testing.T) {
+// The dashboard queries exported metrics of the selected data source and group. A test in cmd/zkelectd runs its queries.
+func TestDashboardUsesExportedMetrics(t *testing.T) {
 	data, err := os.ReadFile(dashboardFile)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestTheDashboardIsMadeOfWhatIsExported(t *testing.T) {
 		t.Fatalf("%s: %v", dashboardFile, err)
 	}
 	if dashboard.SchemaVersion < 39 {
-		t.Errorf("its schema is of version %d", dashboard.SchemaVersion)
+		t.Errorf("the schema version is %d", dashboard.SchemaVersion)
 	}
 	for _, name := range []string{"datasource", "group"} {
 		if !slices.ContainsFunc(dashboard.Templating.List, func(v struct{ Name, Type string }) bool { return v.Name == name }) {
@@ -47,15 +47,15 @@ func TestTheDashboardIsMadeOfWhatIsExported(t *testing.T) {
 	seen := make(map[int]bool)
 	for _, p := range dashboard.Panels {
 		if seen[p.ID] || p.ID == 0 {
-			t.Errorf("%q has the id %d, of another or none", p.Title, p.ID)
+			t.Errorf("%q has the id %d, which is 0 or used twice", p.Title, p.ID)
 		}
 		seen[p.ID] = true
 		if p.Type != "row" && (len(p.Targets) == 0 || p.Datasource != chosen) {
-			t.Errorf("%q asks nothing, or not the chosen source but %v", p.Title, p.Datasource)
+			t.Errorf("%q has no query, or its data source is %v", p.Title, p.Datasource)
 		}
 		for _, q := range p.Targets {
 			if q.Datasource != chosen {
-				t.Errorf("%q asks %v", p.Title, q.Datasource)
+				t.Errorf("%q queries %v", p.Title, q.Datasource)
 			}
 			for _, name := range unknown(q.Expr, nil) {
 				t.Errorf("%q: no daemon exports %s", p.Title, name)

@@ -24,13 +24,13 @@ const (
 // events streams changes as server-sent events. It begins with the present view, or after Last-Event-ID, if that is known.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if a.opt.Feed == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon has no event feed"))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure("this daemon has no event feed"))
 		return
 	}
 	from := clientOf(r)
 	if !a.streamQuota.acquire(from) {
 		w.Header().Set("Retry-After", "5")
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(fmt.Sprintf(
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure(fmt.Sprintf(
 			"there are already %d event streams, or %d from %s", a.streamQuota.total, a.streamQuota.perClient, from.address)))
 		return
 	}
@@ -57,7 +57,7 @@ func (a *api) follow(s stream, r *http.Request) {
 			// The missed events are no longer available: send the whole view instead. Take the position first, so that no event
 			// between the two is lost.
 			at = a.opt.Feed.Newest()
-			events = []status.Event{a.present(at)}
+			events = []status.Event{a.viewEvent(at)}
 		}
 		for _, e := range events {
 			if !s.event(e) {
@@ -80,8 +80,8 @@ func (a *api) follow(s stream, r *http.Request) {
 	}
 }
 
-// present returns the current view as an event.
-func (a *api) present(id string) status.Event {
+// viewEvent returns the current view as an event.
+func (a *api) viewEvent(id string) status.Event {
 	v := a.opt.View()
 	data, _ := json.Marshal(v.Response())
 	return status.Event{ID: id, Kind: status.EventDaemon, Data: data}

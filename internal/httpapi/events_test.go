@@ -12,18 +12,18 @@ import (
 	"zkelectd/internal/status"
 )
 
-// event is one as a client gets it.
+// event is an event as a client receives it.
 type event struct{ id, kind, data string }
 
-// listener follows a stream.
-type listener struct {
+// eventReader reads an event stream.
+type eventReader struct {
 	t      *testing.T
 	cancel context.CancelFunc
 	resp   *http.Response
 	lines  *bufio.Scanner
 }
 
-func follow(t *testing.T, addr, after string) *listener {
+func follow(t *testing.T, addr, after string) *eventReader {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/v1/events", nil)
@@ -37,18 +37,18 @@ func follow(t *testing.T, addr, after string) *listener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &listener{t, cancel, resp, bufio.NewScanner(resp.Body)}
+	l := &eventReader{t, cancel, resp, bufio.NewScanner(resp.Body)}
 	t.Cleanup(l.close)
 	return l
 }
 
-func (l *listener) close() {
+func (l *eventReader) close() {
 	l.cancel()
 	l.resp.Body.Close()
 }
 
-// next is the next event but beats; over tells that the stream has ended.
-func (l *listener) next() (e event, over bool) {
+// next returns the next event other than a heartbeat. over reports whether the stream has ended.
+func (l *eventReader) next() (e event, over bool) {
 	l.t.Helper()
 	for l.lines.Scan() {
 		key, value, _ := strings.Cut(l.lines.Text(), ": ")
@@ -69,7 +69,7 @@ func (l *listener) next() (e event, over bool) {
 	return e, true
 }
 
-func (l *listener) expect(kind, data string) event {
+func (l *eventReader) expect(kind, data string) event {
 	l.t.Helper()
 	e, over := l.next()
 	if over || e.kind != kind || !strings.Contains(e.data, data) || e.id == "" {
@@ -82,7 +82,7 @@ func streaming(feed *status.Feed) *api {
 	return newAPI(Options{View: leader, Feed: feed})
 }
 
-func TestEventsBeginWithTheViewAndGoOn(t *testing.T) {
+func TestEventsBeginWithTheView(t *testing.T) {
 	feed := status.NewFeed()
 	feed.Add("x", "long ago")
 	addr := listening(t, streaming(feed).handler(), 8)
@@ -97,14 +97,14 @@ func TestEventsBeginWithTheViewAndGoOn(t *testing.T) {
 	l.expect(status.EventState, "two")
 	l.close()
 
-	// A client that comes back misses nothing.
+	// A client that reconnects misses nothing.
 	feed.Add(status.EventState, "three")
 	l = follow(t, addr, first.id)
 	l.expect(status.EventState, "two")
 	last := l.expect(status.EventState, "three")
 	l.close()
 
-	// After the daemon was started again it gets the whole view.
+	// After a restart of the daemon it gets the whole view.
 	again := status.NewFeed()
 	again.Add(status.EventState, "four")
 	l = follow(t, listening(t, streaming(again).handler(), 8), last.id)
@@ -113,7 +113,7 @@ func TestEventsBeginWithTheViewAndGoOn(t *testing.T) {
 	l.expect(status.EventState, "five")
 }
 
-func TestWhoFallsBehindGetsTheView(t *testing.T) {
+func TestSlowClientGetsTheViewAgain(t *testing.T) {
 	feed := status.NewFeed()
 	old := feed.Newest()
 	for range 1000 {
@@ -122,12 +122,12 @@ func TestWhoFallsBehindGetsTheView(t *testing.T) {
 	l := follow(t, listening(t, streaming(feed).handler(), 8), old)
 	e := l.expect(status.EventDaemon, `"node":"a"`)
 	if e.id != feed.Newest() {
-		t.Errorf("it goes on from %s, not from %s", e.id, feed.Newest())
+		t.Errorf("it continues from %s, not from %s", e.id, feed.Newest())
 	}
 }
 
-// Beats tell of a loop that is stuck, from which no event comes.
-func TestBeats(t *testing.T) {
+// Heartbeats report that the loop is stuck: a stuck loop publishes no events.
+func TestHeartbeats(t *testing.T) {
 	a := newAPI(Options{View: stuck, Feed: status.NewFeed()})
 	a.beat = time.Millisecond
 	l := follow(t, listening(t, a.handler(), 8), "")
@@ -143,10 +143,10 @@ func TestBeats(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no beat")
+	t.Error("no heartbeat")
 }
 
-func TestListenersAreBounded(t *testing.T) {
+func TestStreamsAreLimited(t *testing.T) {
 	a := streaming(status.NewFeed())
 	a.streamQuota = newQuota(1, 1)
 	addr := listening(t, a.handler(), 8)
@@ -157,10 +157,10 @@ func TestListenersAreBounded(t *testing.T) {
 		t.Errorf("a second one: %d", second.resp.StatusCode)
 	}
 	if code, _ := fetch(t, newHTTPClient(), "http://"+addr+"/leader"); code != 200 {
-		t.Errorf("/leader meanwhile: %d", code)
+		t.Errorf("/leader in the meantime: %d", code)
 	}
 	l.close()
-	eventually(t, "the place is free once the server has seen it", func() bool {
+	eventually(t, "the stream is released once the server has noticed", func() bool {
 		a.streamQuota.mu.Lock()
 		defer a.streamQuota.mu.Unlock()
 		return a.streamQuota.used == 0 && len(a.streamQuota.usedBy) == 0
@@ -168,8 +168,8 @@ func TestListenersAreBounded(t *testing.T) {
 	follow(t, addr, "").expect(status.EventDaemon, "")
 }
 
-// The server's limits on a request must not end a stream, its own end must.
-func TestAStreamOutlivesTheLimitsAndEndsWithTheDaemon(t *testing.T) {
+// The server's timeouts for requests must not end a stream; the end of the daemon must.
+func TestStreamOutlivesTimeoutsAndEndsWithTheDaemon(t *testing.T) {
 	feed := status.NewFeed()
 	server := httptest.NewUnstartedServer(streaming(feed).handler())
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
@@ -190,10 +190,10 @@ func TestAStreamOutlivesTheLimitsAndEndsWithTheDaemon(t *testing.T) {
 }
 
 func TestEventsNeedAFeed(t *testing.T) {
-	if rec := ask(of(leader()), "GET", "/v1/events"); rec.Code != http.StatusServiceUnavailable {
+	if rec := serveRequest(handlerFor(leader()), "GET", "/v1/events"); rec.Code != http.StatusServiceUnavailable {
 		t.Errorf("%d", rec.Code)
 	}
-	if rec := ask(streaming(status.NewFeed()).handler(), "HEAD", "/v1/events"); rec.Code != 200 || rec.Body.Len() > 0 {
+	if rec := serveRequest(streaming(status.NewFeed()).handler(), "HEAD", "/v1/events"); rec.Code != 200 || rec.Body.Len() > 0 {
 		t.Errorf("HEAD: %d %q", rec.Code, rec.Body)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Whatever is asked, however it is written: a standby is never the leader, and each answer is short and safe to show.
+// For any request, valid or not: a standby is never the leader, and each response is short and safe to display.
 func FuzzRequest(f *testing.F) {
 	for _, text := range []string{
 		"GET /leader HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD //leader/../leader HTTP/1.0\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -30,7 +30,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, r.WithContext(over)) // who follows the events has gone already
+		handler.ServeHTTP(rec, r.WithContext(over)) // ends event streams at once
 		if r.URL.Path == "/leader" && rec.Code == http.StatusOK {
 			t.Errorf("%q: %s", text, rec.Body)
 		}

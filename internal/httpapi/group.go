@@ -27,7 +27,7 @@ func (a *api) limitGroupReads(serve http.HandlerFunc) http.HandlerFunc {
 		from := clientOf(r)
 		if !a.groupQuota.acquire(from) {
 			w.Header().Set("Retry-After", "1")
-			a.respond(w, http.StatusServiceUnavailable, a.refusal("too many concurrent requests about the group, in total or from "+from.address))
+			a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests about the group, in total or from "+from.address))
 			return
 		}
 		defer a.groupQuota.release(from)
@@ -35,8 +35,8 @@ func (a *api) limitGroupReads(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// whole is the response of /v1/status: the daemon's view, and the group if it is available.
-type whole struct {
+// statusResponse is the response of /v1/status: the daemon's view, and the group if it is available.
+type statusResponse struct {
 	status.Response
 	Group *status.Group `json:"group,omitempty"`
 	// GroupError is why Group is missing.
@@ -46,7 +46,7 @@ type whole struct {
 // status responds with the daemon's view and the group. If the view is stale, the status is 503, so that no program relies on it.
 func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	v := a.opt.View()
-	body, code := whole{Response: v.Response()}, http.StatusOK
+	body, code := statusResponse{Response: v.Response()}, http.StatusOK
 	switch err := v.CheckLoop(); {
 	case err != nil:
 		code, body.GroupError = http.StatusServiceUnavailable, err.Error()
@@ -60,46 +60,46 @@ func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, code, body)
 }
 
-type terms struct {
+type historyResponse struct {
 	stamp
 	Terms []cluster.PastTerm `json:"terms"`
 }
 
 // history responds with the last terms, oldest first. The parameter n is their number.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
-	n, err := number(r, "n", defaultTerms)
+	n, err := queryNumber(r, "n", defaultTerms)
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
+		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
 		return
 	}
-	if all, ok := a.past(w, r); ok {
+	if all, ok := a.readHistory(w, r); ok {
 		last := all[max(0, len(all)-int(min(n, cluster.MaxHistory))):]
-		a.respond(w, http.StatusOK, terms{stampOf(a.opt.View()), append([]cluster.PastTerm{}, last...)})
+		a.respond(w, http.StatusOK, historyResponse{stampOf(a.opt.View()), append([]cluster.PastTerm{}, last...)})
 	}
 }
 
-// past returns the history. If that fails, it responds with the error and returns false.
-func (a *api) past(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, bool) {
-	if !a.turns(w) {
+// readHistory returns the history. If that fails, it responds with the error and returns false.
+func (a *api) readHistory(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, bool) {
+	if !a.requireLoop(w) {
 		return nil, false
 	}
 	all, err := a.opt.History(r.Context())
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
 	}
 	return all, err == nil
 }
 
-// turns returns true if the daemon's event loop is not stuck. Otherwise it responds with the reason.
-func (a *api) turns(w http.ResponseWriter) bool {
+// requireLoop returns true if the daemon's event loop is not stuck. Otherwise it responds with the reason.
+func (a *api) requireLoop(w http.ResponseWriter) bool {
 	err := a.opt.View().CheckLoop()
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
 	}
 	return err == nil
 }
 
-type explained struct {
+type explainResponse struct {
 	stamp
 	// Explanation is for the current term, Past for an earlier one.
 	Explanation *whatif.Explanation `json:"explanation,omitempty"`
@@ -108,37 +108,37 @@ type explained struct {
 
 // explain responds with the reasons for the choice of the leader. The parameter term is the term; the default is the current one.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
-	term, err := number(r, "term", 0)
+	term, err := queryNumber(r, "term", 0)
 	switch {
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
+		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
 	case term != 0:
 		a.explainPast(w, r, term)
-	case a.turns(w):
+	case a.requireLoop(w):
 		e, err := a.opt.Explain(r.Context())
 		if err != nil {
-			a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
+			a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
 			return
 		}
-		a.respond(w, http.StatusOK, explained{stamp: stampOf(a.opt.View()), Explanation: &e})
+		a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(a.opt.View()), Explanation: &e})
 	}
 }
 
 func (a *api) explainPast(w http.ResponseWriter, r *http.Request, term int64) {
-	all, ok := a.past(w, r)
+	all, ok := a.readHistory(w, r)
 	if !ok {
 		return
 	}
 	i := slices.IndexFunc(all, func(t cluster.PastTerm) bool { return t.Term == term })
 	if i < 0 {
-		a.respond(w, http.StatusNotFound, a.refusal(fmt.Sprintf("term %d is not in the history", term)))
+		a.respond(w, http.StatusNotFound, a.newFailure(fmt.Sprintf("term %d is not in the history", term)))
 		return
 	}
-	a.respond(w, http.StatusOK, explained{stamp: stampOf(a.opt.View()), Past: &all[i]})
+	a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(a.opt.View()), Past: &all[i]})
 }
 
-// number returns a query parameter that must be 1 or more.
-func number(r *http.Request, name string, otherwise int64) (int64, error) {
+// queryNumber returns a query parameter that must be 1 or more.
+func queryNumber(r *http.Request, name string, otherwise int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return otherwise, nil

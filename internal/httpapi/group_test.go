@@ -14,8 +14,8 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// informed knows the group.
-func informed() Options {
+// optionsWithGroup returns the options of a daemon that knows the group.
+func optionsWithGroup() Options {
 	return Options{
 		View: leader,
 		Feed: status.NewFeed(),
@@ -38,8 +38,8 @@ func informed() Options {
 
 var errDown = errors.New("no ZooKeeper server is connected")
 
-// ignorant has lost ZooKeeper.
-func ignorant() Options {
+// optionsWithoutZooKeeper returns the options of a daemon that has lost ZooKeeper.
+func optionsWithoutZooKeeper() Options {
 	return Options{
 		View:    leader,
 		Group:   func(context.Context) (status.Group, error) { return status.Group{}, errDown },
@@ -48,10 +48,10 @@ func ignorant() Options {
 	}
 }
 
-func TestTheGroup(t *testing.T) {
-	late := informed()
+func TestGroupResponses(t *testing.T) {
+	late := optionsWithGroup()
 	late.View = stuck
-	empty := informed()
+	empty := optionsWithGroup()
 	empty.History = func(context.Context) ([]cluster.PastTerm, error) { return nil, nil }
 	for _, c := range []struct {
 		name, path string
@@ -59,46 +59,46 @@ func TestTheGroup(t *testing.T) {
 		code       int
 		want       string
 	}{
-		{"status", "/v1/status", informed(), 200, `"group":{"root":"/c","state":"READY","leader":"a"`},
-		{"status", "/v1/status", informed(), 200, `"term":7,"state":"leading"`},
-		{"status without ZooKeeper", "/v1/status", ignorant(), 200, `"group_error":"no ZooKeeper server is connected"`},
+		{"status", "/v1/status", optionsWithGroup(), 200, `"group":{"root":"/c","state":"READY","leader":"a"`},
+		{"status", "/v1/status", optionsWithGroup(), 200, `"term":7,"state":"leading"`},
+		{"status without ZooKeeper", "/v1/status", optionsWithoutZooKeeper(), 200, `"group_error":"no ZooKeeper server is connected"`},
 		{"status of what is stuck", "/v1/status", late, 503, `"group_error":"the event loop has been stuck`},
-		{"nobody knows", "/v1/status", Options{View: leader}, 200, `"group_error":"not available from this daemon"`},
-		{"history", "/v1/history", informed(), 200, `"terms":[{"term":11,`},
-		{"history, the last", "/v1/history?n=1", informed(), 200, `"terms":[{"term":30,`},
-		{"history, more than there are", "/v1/history?n=9223372036854775807", informed(), 200, `"terms":[{"term":1,`},
+		{"status without a group", "/v1/status", Options{View: leader}, 200, `"group_error":"not available from this daemon"`},
+		{"history", "/v1/history", optionsWithGroup(), 200, `"terms":[{"term":11,`},
+		{"history, the last", "/v1/history?n=1", optionsWithGroup(), 200, `"terms":[{"term":30,`},
+		{"history, more than there are", "/v1/history?n=9223372036854775807", optionsWithGroup(), 200, `"terms":[{"term":1,`},
 		{"history, none yet", "/v1/history", empty, 200, `"terms":[]`},
-		{"history of no terms", "/v1/history?n=0", informed(), 400, "not a number of 1 or more"},
-		{"history of many", "/v1/history?n=99999999999999999999", informed(), 400, "not a number of 1 or more"},
-		{"history without ZooKeeper", "/v1/history", ignorant(), 503, errDown.Error()},
+		{"history of no terms", "/v1/history?n=0", optionsWithGroup(), 400, "not a number of 1 or more"},
+		{"history of many", "/v1/history?n=99999999999999999999", optionsWithGroup(), 400, "not a number of 1 or more"},
+		{"history without ZooKeeper", "/v1/history", optionsWithoutZooKeeper(), 503, errDown.Error()},
 		{"history of what is stuck", "/v1/history", late, 503, "has been stuck"},
 		{"no history", "/v1/history", Options{View: leader}, 503, "not available from this daemon"},
-		{"explain", "/v1/explain", informed(), 200, `"changes":["if a is lost, b leads"]`},
-		{"explain a term", "/v1/explain?term=7", informed(), 200, `"past":{"term":7,`},
-		{"explain a term that is forgotten", "/v1/explain?term=31", informed(), 404, "term 31 is not in the history"},
-		{"explain nothing", "/v1/explain?term=x", informed(), 400, "not a number of 1 or more"},
-		{"explain without ZooKeeper", "/v1/explain", ignorant(), 503, errDown.Error()},
-		{"explain a term without ZooKeeper", "/v1/explain?term=7", ignorant(), 503, errDown.Error()},
+		{"explain", "/v1/explain", optionsWithGroup(), 200, `"changes":["if a is lost, b leads"]`},
+		{"explain a term", "/v1/explain?term=7", optionsWithGroup(), 200, `"past":{"term":7,`},
+		{"explain a term that is forgotten", "/v1/explain?term=31", optionsWithGroup(), 404, "term 31 is not in the history"},
+		{"explain nothing", "/v1/explain?term=x", optionsWithGroup(), 400, "not a number of 1 or more"},
+		{"explain without ZooKeeper", "/v1/explain", optionsWithoutZooKeeper(), 503, errDown.Error()},
+		{"explain a term without ZooKeeper", "/v1/explain?term=7", optionsWithoutZooKeeper(), 503, errDown.Error()},
 		{"explain of what is stuck", "/v1/explain", late, 503, "has been stuck"},
 	} {
-		rec := ask(New(c.opt), "GET", c.path)
+		rec := serveRequest(New(c.opt), "GET", c.path)
 		var got map[string]any
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || !strings.Contains(rec.Body.String(), c.want) {
 			t.Errorf("%s: %d %s (%v), want %d with %s", c.name, rec.Code, rec.Body, err, c.code, c.want)
 		}
 		if got["node"] != "a" || got["term"] != 7.0 || got["state"] == nil || got["age"] == nil {
-			t.Errorf("%s is not stamped: %v", c.name, got)
+			t.Errorf("%s has no stamp: %v", c.name, got)
 		}
 		if strings.Contains(rec.Body.String(), "<img") {
-			t.Errorf("%s: markup is in it: %s", c.name, rec.Body)
+			t.Errorf("%s contains markup: %s", c.name, rec.Body)
 		}
 	}
 }
 
-// Questions that cost something must not pile up, and never keep a probe from its answer.
-func TestAskersAreBounded(t *testing.T) {
+// Expensive requests are limited and never delay a probe.
+func TestGroupReadsAreLimited(t *testing.T) {
 	entered, free := make(chan struct{}), make(chan struct{})
-	opt := informed()
+	opt := optionsWithGroup()
 	opt.Explain = func(context.Context) (whatif.Explanation, error) {
 		entered <- struct{}{}
 		<-free
@@ -119,24 +119,24 @@ func TestAskersAreBounded(t *testing.T) {
 			<-entered
 		}
 		if rec := from(address); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-			t.Errorf("one more of %s: %d", address, rec.Code)
+			t.Errorf("one more from %s: %d", address, rec.Code)
 		}
 	}
 	for _, path := range []string{"/v1/explain", "/v1/history", "/v1/status"} {
-		if rec := ask(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
-			t.Errorf("%s when %d ask already: %d", path, maxGroupReads, rec.Code)
+		if rec := serveRequest(handler, "GET", path); rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s during %d other requests: %d", path, maxGroupReads, rec.Code)
 		}
 	}
-	if rec := ask(handler, "GET", "/leader"); rec.Code != 200 {
-		t.Errorf("/leader meanwhile: %d", rec.Code)
+	if rec := serveRequest(handler, "GET", "/leader"); rec.Code != 200 {
+		t.Errorf("/leader in the meantime: %d", rec.Code)
 	}
 	close(free)
 	for range maxGroupReads {
 		if code := <-codes; code != 200 {
-			t.Errorf("one that was there: %d", code)
+			t.Errorf("an earlier request: %d", code)
 		}
 	}
-	if rec := ask(handler, "GET", "/v1/history"); rec.Code != 200 {
+	if rec := serveRequest(handler, "GET", "/v1/history"); rec.Code != 200 {
 		t.Errorf("afterwards: %d", rec.Code)
 	}
 }

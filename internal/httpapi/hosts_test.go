@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-func TestHostsThatAreLetIn(t *testing.T) {
+func TestHosts(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -35,21 +35,21 @@ func TestHostsThatAreLetIn(t *testing.T) {
 		}
 	}
 	if h.SetAllowed([]string{"*"}); h.Check("evil.example") != nil {
-		t.Error("* does not let all in")
+		t.Error("* does not allow all names")
 	}
 	if h.SetAllowed(nil); h.Check("lb.example") == nil || h.Check("n1") != nil {
-		t.Error("a reload does not take names away, or takes away the daemon's own")
+		t.Error("SetAllowed keeps earlier names, or removes the daemon's own")
 	}
 }
 
-// A page whose name was made to lead here reads nothing, not even who answers, and submits no request.
-func TestARebindingPageIsRefused(t *testing.T) {
-	opt := commanded(t, accept)
+// With DNS rebinding a page can read nothing, not even the name of the daemon, and cannot submit operator requests.
+func TestDNSRebindingIsRefused(t *testing.T) {
+	opt := optionsWithSubmit(t, accept)
 	opt.Hosts = NewHosts("", "a")
 	addr := listening(t, New(opt), 8)
 	for _, path := range []string{"/", "/leader", "/livez", "/metrics", "/v1/status", "/v1/events", "/v1/whoami", "/nothing", "/v1/reelect"} {
 		for _, host := range []string{"evil.example", "evil.example:80"} {
-			c := dialed(t, addr)
+			c := dial(t, addr)
 			io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: "+host+"\r\nOrigin: http://"+host+"\r\n\r\n")
 			answer, err := io.ReadAll(c)
 			head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
@@ -71,20 +71,20 @@ func TestARebindingPageIsRefused(t *testing.T) {
 	if resp.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("a request: %d", resp.StatusCode)
 	}
-	// HAProxy's plain checks have no Host.
-	if line, _ := speak(dialed(t, addr), "GET /leader HTTP/1.0\r\n\r\n"); !strings.Contains(line, "200") {
+	// HAProxy's simple checks have no Host header.
+	if line, _ := sendLine(dial(t, addr), "GET /leader HTTP/1.0\r\n\r\n"); !strings.Contains(line, "200") {
 		t.Errorf("without a Host: %q", line)
 	}
 }
 
-// Who can open the socket may use any name for it: no browser can.
-func TestASocketTakesAnyHost(t *testing.T) {
+// Requests over the unix socket may have any Host header: browsers cannot connect to it.
+func TestSocketAcceptsAnyHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := listen(t.Context(), "unix:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := informed()
+	opt := optionsWithGroup()
 	opt.Hosts = NewHosts("unix:"+path, "a")
 	serving(t, Endpoint{}, l, New(opt), 8)
 	if code, body := fetch(t, overSocket(path), "http://whatever.example/v1/status"); code != 200 {
@@ -92,12 +92,12 @@ func TestASocketTakesAnyHost(t *testing.T) {
 	}
 }
 
-// One client can't take all streams of events.
-func TestStreamsAreDividedAmongClients(t *testing.T) {
+// One client cannot use all event streams.
+func TestStreamsAreLimitedPerClient(t *testing.T) {
 	a := newAPI(Options{View: leader, Feed: status.NewFeed()})
 	addr := listening(t, a.handler(), maxConns)
 	stream := func(from string) string {
-		c := dialedFrom(t, from, addr)
+		c := dialFrom(t, from, addr)
 		io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
 		line, _ := bufio.NewReader(c).ReadString('\n')
 		return line
@@ -116,8 +116,8 @@ func TestStreamsAreDividedAmongClients(t *testing.T) {
 	}
 }
 
-func TestAskNamesAHostThatIsLetIn(t *testing.T) {
-	opt := informed()
+func TestProbeSendsAnAllowedHost(t *testing.T) {
+	opt := optionsWithGroup()
 	opt.Hosts = NewHosts("", "a")
 	addr := listening(t, New(opt), maxConns)
 	if err := (Endpoint{Addr: addr}).Probe(context.Background(), "/livez"); err != nil {

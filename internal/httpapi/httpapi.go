@@ -1,5 +1,6 @@
-// Package httpapi serves one daemon's published view over HTTP to load balancers, probes, people and Prometheus. Who may
-// accepts operator requests. It fails closed: what is stale or unknown is no. Nothing that asks it can hold the election up.
+// Package httpapi serves one daemon's published view over HTTP to load balancers, probes, people and Prometheus, and
+// accepts operator requests from authorized clients. It fails closed: if information is stale or unknown, the answer is no.
+// HTTP clients cannot delay elections.
 package httpapi
 
 import (
@@ -92,7 +93,7 @@ func (a *api) routes() []route {
 		registry = prometheus.NewRegistry()
 	}
 	registry.MustRegister(newCollector(a.opt))
-	return append(append(a.probes(), a.requests()...),
+	return append(append(a.probeRoutes(), a.requestRoutes()...),
 		route{"/v1/status", readMethods, a.limitGroupReads(a.status)},
 		route{"/v1/history", readMethods, a.limitGroupReads(a.history)},
 		route{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
@@ -109,28 +110,28 @@ func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
 		a.takesBody[r.path] = slices.Contains(r.methods, http.MethodPost)
-		mux.HandleFunc(r.path, a.method(r))
+		mux.HandleFunc(r.path, a.allowMethods(r))
 	}
 	for path, serve := range page.Handlers() {
 		if path == "/" {
 			path = "/{$}" // and no paths below it
 		}
-		mux.HandleFunc(path, a.method(route{path, readMethods, serve}))
+		mux.HandleFunc(path, a.allowMethods(route{path, readMethods, serve}))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.respond(w, http.StatusNotFound, a.refusal("no such path"))
+		a.respond(w, http.StatusNotFound, a.newFailure("no such path"))
 	})
 	return http.MaxBytesHandler(setSecurityHeaders(a.admit(mux)), maxBody)
 }
 
-// method returns a handler that checks the method, answers OPTIONS, and serves the route.
-func (a *api) method(to route) http.HandlerFunc {
+// allowMethods returns a handler that checks the method, answers OPTIONS, and serves the route.
+func (a *api) allowMethods(to route) http.HandlerFunc {
 	allow := strings.Join(to.methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !slices.Contains(to.methods, r.Method):
 			w.Header().Set("Allow", allow)
-			a.respond(w, http.StatusMethodNotAllowed, a.refusal(r.Method+" is not allowed here"))
+			a.respond(w, http.StatusMethodNotAllowed, a.newFailure(r.Method+" is not allowed here"))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", allow)
 			w.WriteHeader(http.StatusNoContent)
@@ -164,13 +165,15 @@ type stamp struct {
 
 func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.LatestTerm(), v.State(), v.Age} }
 
-// failure is the response to a request that failed.
-type failure struct {
+// failureResponse is the response to a request that failed.
+type failureResponse struct {
 	stamp
 	Error string `json:"error"`
 }
 
-func (a *api) refusal(why string) failure { return failure{stampOf(a.opt.View()), why} }
+func (a *api) newFailure(why string) failureResponse {
+	return failureResponse{stampOf(a.opt.View()), why}
+}
 
 func (a *api) respond(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")

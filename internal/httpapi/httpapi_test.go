@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// standby is a daemon in order, just published.
+// standby returns the fresh view of a healthy standby.
 func standby() status.Daemon {
 	return status.Daemon{
 		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
@@ -32,20 +32,20 @@ func leader() status.Daemon {
 	return v
 }
 
-// stuck is a leader whose loop has not turned for an hour.
+// stuck returns the view of a leader whose loop has been stuck for an hour.
 func stuck() status.Daemon {
 	v := leader()
 	v.Age = cluster.Duration(time.Hour)
 	return v
 }
 
-func ask(handler http.Handler, method, path string) *httptest.ResponseRecorder {
+func serveRequest(handler http.Handler, method, path string) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	handler.ServeHTTP(rec, httptest.NewRequest(method, path, nil))
 	return rec
 }
 
-func of(v status.Daemon) http.Handler {
+func handlerFor(v status.Daemon) http.Handler {
 	return New(Options{View: func() status.Daemon { return v }, Version: "v1"})
 }
 
@@ -67,7 +67,7 @@ func TestProbes(t *testing.T) {
 		{"a leader whose loop is stuck", stuck(), ""},
 		{"a standby", standby(), "/replica /health /livez /readyz"},
 		{"an unhealthy standby", ill, "/livez /readyz"},
-		{"one that hears nothing", deaf, "/health /livez"},
+		{"without responses from ZooKeeper", deaf, "/health /livez"},
 		{"before there is a session", connecting, "/livez"},
 	} {
 		for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz"} {
@@ -78,7 +78,7 @@ func TestProbes(t *testing.T) {
 				}
 			}
 			for _, method := range []string{"GET", "HEAD"} {
-				rec := ask(of(c.view), method, path)
+				rec := serveRequest(handlerFor(c.view), method, path)
 				var got map[string]any
 				err := json.Unmarshal(rec.Body.Bytes(), &got)
 				if rec.Code != want || err != nil || got["answer"] != (want == http.StatusOK) || (got["why"] == nil) != (want == http.StatusOK) {
@@ -89,11 +89,11 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Whatever the answer, it says who answers, and how old that is.
-func TestEveryAnswerIsStampedAndSafe(t *testing.T) {
+// Every response contains the daemon's name and the age of its view.
+func TestEveryResponseHasStampAndSecurityHeaders(t *testing.T) {
 	for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
 		for _, method := range []string{"GET", "POST"} {
-			rec := ask(of(stuck()), method, path)
+			rec := serveRequest(handlerFor(stuck()), method, path)
 			var got map[string]any
 			if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil {
 				t.Errorf("%s %s: %d %s: %v", method, path, rec.Code, rec.Body, err)
@@ -120,10 +120,10 @@ func TestMethods(t *testing.T) {
 			switch {
 			case method == "OPTIONS":
 				want = http.StatusNoContent
-			case slices.Contains(r.methods, method): // an operator request, from nobody
+			case slices.Contains(r.methods, method): // an operator request without credentials
 				want, allow = http.StatusUnauthorized, ""
 			}
-			rec := ask(of(leader()), method, r.path)
+			rec := serveRequest(handlerFor(leader()), method, r.path)
 			if rec.Code != want || rec.Header().Get("Allow") != allow {
 				t.Errorf("%s %s: %d, Allow %q", method, r.path, rec.Code, rec.Header().Get("Allow"))
 			}
@@ -131,13 +131,13 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
+func TestStatusOfAStaleView(t *testing.T) {
 	for name, c := range map[string]struct {
 		view  status.Daemon
 		code  int
 		state string
 	}{"a leader": {leader(), 200, "leading"}, "stuck": {stuck(), 503, "stuck"}, "connecting": {status.Daemon{Phase: "standby"}, 200, "connecting"}} {
-		rec := ask(of(c.view), "GET", "/v1/status")
+		rec := serveRequest(handlerFor(c.view), "GET", "/v1/status")
 		var got status.Response
 		if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != c.code || got.State != c.state || got.Daemon.Phase != c.view.Phase || got.Term != c.view.Term {
 			t.Errorf("%s: %d %s (%v)", name, rec.Code, rec.Body, err)
@@ -145,17 +145,17 @@ func TestStatusShowsWhatIsStaleAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestThePageIsThere(t *testing.T) {
+func TestPageIsServed(t *testing.T) {
 	for path := range page.Handlers() {
 		for method, want := range map[string]int{"GET": 200, "HEAD": 200, "OPTIONS": 204, "POST": 405, "DELETE": 405} {
-			rec := ask(of(stuck()), method, path)
+			rec := serveRequest(handlerFor(stuck()), method, path)
 			if rec.Code != want || (want >= 204) != (rec.Header().Get("Allow") == "GET, HEAD, OPTIONS") {
 				t.Errorf("%s %s: %d, Allow %q", method, path, rec.Code, rec.Header().Get("Allow"))
 			}
 		}
 	}
 	for _, path := range []string{"/index.html", "/page.go", "/page.css/", "/favicon.ico"} {
-		if rec := ask(of(leader()), "GET", path); rec.Code != 404 || rec.Header().Get("Content-Type") != "application/json" {
+		if rec := serveRequest(handlerFor(leader()), "GET", path); rec.Code != 404 || rec.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %s", path, rec.Code, rec.Header().Get("Content-Type"))
 		}
 	}

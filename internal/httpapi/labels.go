@@ -34,36 +34,36 @@ func label(text string) string {
 	return text[:end] + mark
 }
 
-// site has the numbers of members at one site, or at all others.
-type site struct {
+// siteMembers has the numbers of members at one site, or at all others.
+type siteMembers struct {
 	label string
 	status.SiteCounts
 }
 
 // sites returns the members by site, and how many sites are counted together as otherSites. It lists this daemon's site and the
 // leader's first, then those with the most eligible members.
-func sites(s sight) (list []site, omitted int) {
+func sites(s metricsData) (list []siteMembers, omitted int) {
 	counts := make(map[string]status.SiteCounts)
 	for name, n := range s.Sites {
 		l := label(name) // several sites may have the same label
 		counts[l] = sum(counts[l], n)
 	}
 	for l, n := range counts {
-		list = append(list, site{l, n})
+		list = append(list, siteMembers{l, n})
 	}
 	kept := []string{label(s.ElectedSite), label(s.Site)}
 	rank := func(l string) int { return slices.Index(kept, l) }
-	slices.SortFunc(list, func(a, b site) int {
+	slices.SortFunc(list, func(a, b siteMembers) int {
 		return cmp.Or(cmp.Compare(rank(b.label), rank(a.label)), cmp.Compare(b.Eligible, a.Eligible), cmp.Compare(a.label, b.label))
 	})
 	if len(list) > maxSites {
-		other := site{label: otherSites}
+		other := siteMembers{label: otherSites}
 		for _, at := range list[maxSites:] {
 			other.SiteCounts = sum(other.SiteCounts, at.SiteCounts)
 			omitted++
 		}
 		list = list[:maxSites]
-		if i := slices.IndexFunc(list, func(at site) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
+		if i := slices.IndexFunc(list, func(at siteMembers) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
 			list[i].SiteCounts = sum(list[i].SiteCounts, other.SiteCounts)
 		} else {
 			list = append(list, other)

@@ -26,15 +26,15 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// A stranger has registered 6,000 members, each on another site with a long name: the metrics stay small, can be parsed, and count
-// what was left out.
-func TestForgedSitesDoNotFloodTheMetrics(t *testing.T) {
+// An unauthorized client has registered 6,000 members, each on a different site with a long name. The metrics stay small, can be
+// parsed, and count what was omitted.
+func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 	const forged = 3000
-	v := electing()
+	v := leadingElector()
 	v.Site, v.ElectedSite = "here", "there"
 	v.Sites = map[string]status.SiteCounts{"here": {Ineligible: 1}, "there": {Ineligible: 2}, "dc1": {Eligible: 2}, "/other": {Eligible: 1, Excluded: 1}}
 	for i := range forged {
-		v.Sites[strings.Repeat("z", 700)+fmt.Sprint(i)] = status.SiteCounts{Eligible: 1} // alike, once cut
+		v.Sites[strings.Repeat("z", 700)+fmt.Sprint(i)] = status.SiteCounts{Eligible: 1} // the same label, once truncated
 		v.Sites[fmt.Sprint(i, " ", strings.Repeat("\xff\"\n", 250))] = status.SiteCounts{Ineligible: 1, Excluded: 1}
 	}
 	body := scrape(t, v)
@@ -66,7 +66,7 @@ func TestForgedSitesDoNotFloodTheMetrics(t *testing.T) {
 		}
 	}
 	if total["zkelectd_members true"] != forged+3 || total["zkelectd_members false"] != forged+3 || total["zkelectd_excluded_members"] != forged+1 {
-		t.Errorf("counted are %v", total)
+		t.Errorf("the totals are %v", total)
 	}
 	for _, want := range []string{
 		`zkelectd_members{eligible="false",site="here"} 1`, `zkelectd_members{eligible="false",site="there"} 2`, `zkelectd_members{eligible="true",site="dc1"} 2`,
@@ -76,14 +76,14 @@ func TestForgedSitesDoNotFloodTheMetrics(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if body := scrape(t, electing()); !strings.Contains(body, "\nzkelectd_sites_omitted 0\n") {
-		t.Error("something is left out of few sites")
+	if body := scrape(t, leadingElector()); !strings.Contains(body, "\nzkelectd_sites_omitted 0\n") {
+		t.Error("sites are omitted although there are only a few")
 	}
 }
 
-// A forged member may be elected, until its takeover is overdue. Its site was made a label for each comparison of two others.
-func TestALongElectedSiteDoesNotHoldScrapesUp(t *testing.T) {
-	s := sight{}
+// A forged member may be elected until its takeover is overdue. The label of its site must not be computed for each comparison.
+func TestLongElectedSiteDoesNotDelayScrapes(t *testing.T) {
+	s := metricsData{}
 	s.ElectedSite = strings.Repeat("é", 100_000)
 	s.Sites = map[string]status.SiteCounts{s.ElectedSite: {Eligible: 1}}
 	for i := range 3000 {
@@ -92,9 +92,9 @@ func TestALongElectedSiteDoesNotHoldScrapesUp(t *testing.T) {
 	began := time.Now()
 	list, omitted := sites(s)
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it takes %s", took)
+		t.Errorf("it took %s", took)
 	}
-	if omitted != 3001-maxSites || !slices.ContainsFunc(list, func(at site) bool { return at.label == label(s.ElectedSite) }) {
+	if omitted != 3001-maxSites || !slices.ContainsFunc(list, func(at siteMembers) bool { return at.label == label(s.ElectedSite) }) {
 		t.Errorf("%d omitted, of %d", omitted, len(list))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overSocket asks by a unix socket.
+// overSocket returns a client that uses a unix socket.
 func overSocket(path string) *http.Client {
 	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -24,9 +24,9 @@ func overSocket(path string) *http.Client {
 	}}
 }
 
-func TestServeOnASocket(t *testing.T) {
+func TestServeOnUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	// What a killed daemon has left behind is in nobody's way.
+	// The socket of a killed daemon does not prevent a new one.
 	left, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -35,14 +35,14 @@ func TestServeOnASocket(t *testing.T) {
 	left.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveAt(ctx, "unix:"+path, of(leader())) }()
+	go func() { done <- serveAt(ctx, "unix:"+path, handlerFor(leader())) }()
 	if code, body := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	if err := serveAt(ctx, "unix:"+path, of(leader())); err == nil || !strings.Contains(err.Error(), "another process listens on it") {
+	if err := serveAt(ctx, "unix:"+path, handlerFor(leader())); err == nil || !strings.Contains(err.Error(), "another process listens on it") {
 		t.Errorf("a second one: %v", err)
 	}
 	if code, _ := fetch(t, overSocket(path), "http://zkelectd/leader"); code != 200 {
@@ -53,7 +53,7 @@ func TestServeOnASocket(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if names, _ := os.ReadDir(filepath.Dir(path)); len(names) > 0 {
-		t.Errorf("it leaves %v", names)
+		t.Errorf("it leaves behind %v", names)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestOnlySocketsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("a file is there: %v", err)
+		t.Errorf("with a regular file: %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "precious" {
 		t.Error("the file is gone")
@@ -74,8 +74,8 @@ func TestOnlySocketsAreRemoved(t *testing.T) {
 	}
 }
 
-// A daemon that ends late must not take its successor's socket away.
-func TestASuccessorsSocketStays(t *testing.T) {
+// A daemon that ends late must not remove its successor's socket.
+func TestCloseKeepsAnotherSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := listen(t.Context(), "unix:"+path)
 	if err != nil {
@@ -90,19 +90,19 @@ func TestASuccessorsSocketStays(t *testing.T) {
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
 	}
-	first.(*socketListener).file = second.(*socketListener).file // as where the kernel gives the number again
+	first.(*socketListener).file = second.(*socketListener).file // as if the kernel had reused the inode number
 	first.Close()
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("closed again: %v", err)
 	}
 	second.Close()
 	if _, err := os.Lstat(path); err == nil {
-		t.Error("its own stays as well")
+		t.Error("its own socket was not removed")
 	}
 }
 
-// Of many that begin at once over a stale socket one listens, and it can be reached.
-func TestOnlyOneGetsTheSocket(t *testing.T) {
+// If several daemons start at the same time with a stale socket, one of them listens, and clients can connect to it.
+func TestConcurrentListenersOnOneSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for range 20 {
 		left, err := net.Listen("unix", path)
@@ -136,8 +136,8 @@ func TestOnlyOneGetsTheSocket(t *testing.T) {
 	}
 }
 
-// Somebody who keeps the directory locked must not keep the daemon from ending.
-func TestALockIsNotWaitedForWithoutEnd(t *testing.T) {
+// A process that holds the lock on the directory must not block the daemon's end.
+func TestWaitForTheLockIsLimited(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestALockIsNotWaitedForWithoutEnd(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := serveAt(ctx, "unix:"+filepath.Join(dir.Name(), "s"), of(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
+	if err := serveAt(ctx, "unix:"+filepath.Join(dir.Name(), "s"), handlerFor(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"zkelectd/internal/testhelper"
 )
 
-// tallied is what a daemon may have seen.
-func tallied() status.Totals {
+// someTotals returns counters with values.
+func someTotals() status.Totals {
 	t := status.Totals{
 		Transitions: map[status.Transition]uint64{{Cause: "failure", Result: "ready"}: 2, {Cause: "overdue", Result: "failed"}: 1},
 		Sessions:    3, SessionsLost: 2, Reconnects: 5, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true,
@@ -27,8 +27,8 @@ func tallied() status.Totals {
 	return t
 }
 
-// electing is a leader that is the elector too.
-func electing() status.Daemon {
+// leadingElector returns the view of a leader that is also the elector.
+func leadingElector() status.Daemon {
 	v := leader()
 	v.Elector, v.Paused, v.PausedHard, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
 	v.Sites = map[string]status.SiteCounts{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
@@ -37,7 +37,7 @@ func electing() status.Daemon {
 
 func scrape(t *testing.T, v status.Daemon) string {
 	t.Helper()
-	rec := ask(New(Options{View: func() status.Daemon { return v }, Totals: tallied, Version: "v1"}), "GET", "/metrics")
+	rec := serveRequest(New(Options{View: func() status.Daemon { return v }, Totals: someTotals, Version: "v1"}), "GET", "/metrics")
 	if rec.Code != 200 {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
@@ -48,7 +48,7 @@ func TestMetrics(t *testing.T) {
 	silent := standby()
 	silent.Elector = true
 	silent.Age = cluster.Duration(time.Hour)
-	cut, deaf := electing(), electing()
+	cut, deaf := leadingElector(), leadingElector()
 	cut.Connected, deaf.LastResponseAge = false, cluster.Duration(time.Minute)
 	hung, dead := stuck(), stuck()
 	hung.Child, dead.Child, dead.LeaseRemaining = true, true, 0
@@ -56,7 +56,7 @@ func TestMetrics(t *testing.T) {
 		view      status.Daemon
 		have, not []string
 	}{
-		"a leader that elects": {electing(), []string{
+		"a leader that elects": {leadingElector(), []string{
 			"zkelectd_is_leader 1", "zkelectd_is_elector 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_state{state="leading"} 1`,
 			`zkelectd_members{eligible="true",site="dc1"} 2`, `zkelectd_members{eligible="false",site="dc1"} 1`, `zkelectd_members{eligible="true",site="d?c2"} 1`,
 			`zkelectd_excluded_members{site="dc1"} 1`, `zkelectd_paused{mode="soft"} 0`, `zkelectd_paused{mode="hard"} 1`, "zkelectd_lease_seconds 2.7", "zkelectd_preemption_blocked 1", "zkelectd_no_eligible_members 0",
@@ -66,14 +66,14 @@ func TestMetrics(t *testing.T) {
 			"zkelectd_child_up 1", "zkelectd_child_restarts_total 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
 			"zkelectd_policy_drift 1", `zkelectd_group_info{group="/c",node="a",site="dc1"} 1`, `zkelectd_build_info{goversion=`,
 		}, nil},
-		"a standby":                          {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
-		"a leader that is stuck":             {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
-		"an elector that is stuck":           {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
-		"its child, until the lease is over": {hung, []string{"zkelectd_child_up 1"}, nil},
-		"its child, afterwards":              {dead, []string{"zkelectd_child_up 0"}, nil},
-		"an elector that is cut off":         {cut, []string{"zkelectd_is_elector 0", "zkelectd_is_leader 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
-		"an elector that hears nothing":      {deaf, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_members"}},
-		"before there is any":                {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
+		"a standby":                                    {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"a leader that is stuck":                       {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
+		"an elector that is stuck":                     {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
+		"the child of a stuck daemon during the lease": {hung, []string{"zkelectd_child_up 1"}, nil},
+		"the child of a stuck daemon after the lease":  {dead, []string{"zkelectd_child_up 0"}, nil},
+		"an elector that is cut off":                   {cut, []string{"zkelectd_is_elector 0", "zkelectd_is_leader 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"an elector without responses from ZooKeeper":  {deaf, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_members"}},
+		"before there is a view":                       {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
 	} {
 		body := scrape(t, c.view)
 		for _, want := range c.have {
@@ -83,16 +83,16 @@ func TestMetrics(t *testing.T) {
 		}
 		for _, no := range c.not {
 			if strings.Contains(body, no) {
-				t.Errorf("%s: %s is there", name, no)
+				t.Errorf("%s: %s exists", name, no)
 			}
 		}
 	}
 }
 
-// What is scraped is what the table says, named after Prometheus' conventions.
-func TestMetricsKeepTheConventions(t *testing.T) {
+// The exported metrics match the table and follow Prometheus' naming conventions.
+func TestMetricsFollowConventions(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	New(Options{View: electing, Totals: tallied, Version: "v1", Registry: registry})
+	New(Options{View: leadingElector, Totals: someTotals, Version: "v1", Registry: registry})
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -113,17 +113,17 @@ func TestMetricsKeepTheConventions(t *testing.T) {
 		}
 		seen[f.GetName()] = true
 		if kind := strings.ToLower(f.GetType().String()); kind != metrics[i].kind {
-			t.Errorf("%s is a %s, and said to be a %s", f.GetName(), kind, metrics[i].kind)
+			t.Errorf("%s is a %s, but the table says %s", f.GetName(), kind, metrics[i].kind)
 		}
 	}
 	for _, m := range metrics {
 		if !seen[m.name] {
-			t.Errorf("%s is never there", m.name)
+			t.Errorf("%s is never exported", m.name)
 		}
 	}
 }
 
-// The reference is made from the table, so that it can't be out of date.
+// The reference is generated from the table.
 func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")

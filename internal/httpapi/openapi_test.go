@@ -18,7 +18,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// openapi is what the test reads of docs/openapi.yaml.
+// openapi has the parts of docs/openapi.yaml that the tests use.
 type openapi struct {
 	Paths map[string]map[string]struct {
 		Parameters  []struct{ Name, In string }
@@ -71,7 +71,7 @@ func (d openapi) resolve(r response) response {
 	return r
 }
 
-// schemas are those that an answer may have.
+// schemas returns the schemas that a response may have.
 func (r response) schemas(media string) []string {
 	s := r.Content[media].Schema
 	var names []string
@@ -85,32 +85,32 @@ func (r response) schemas(media string) []string {
 	return names
 }
 
-// provoked asks for every answer that a path can give.
-func provoked(t *testing.T) map[string]*http.Response {
+// allResponses returns every response that the paths can give, by method, path and status.
+func allResponses(t *testing.T) map[string]*http.Response {
 	t.Helper()
-	late := informed()
+	late := optionsWithGroup()
 	late.View = stuck
 	silent := standby()
 	silent.Connected = false
-	other := informed()
+	other := optionsWithGroup()
 	other.View = func() status.Daemon { return standby() }
-	down := informed()
+	down := optionsWithGroup()
 	down.View = func() status.Daemon { return silent }
-	full := newAPI(informed())
+	full := newAPI(optionsWithGroup())
 	full.groupQuota, full.streamQuota = newQuota(0, 0), newQuota(0, 0)
-	handlers := map[string]http.Handler{"leader": New(informed()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(ignorant())}
+	handlers := map[string]http.Handler{"leader": New(optionsWithGroup()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(optionsWithoutZooKeeper())}
 	got := make(map[string]*http.Response)
-	for key, resp := range submitting(t) {
+	for key, resp := range allSubmitResponses(t) {
 		got[key] = resp
 	}
-	for _, r := range newAPI(informed()).routes() {
+	for _, r := range newAPI(optionsWithGroup()).routes() {
 		for name, handler := range handlers {
 			for _, method := range slices.DeleteFunc(slices.Clone(r.methods), func(m string) bool { return m == "POST" }) {
 				for _, query := range []string{"", "?n=1", "?n=x", "?term=1", "?term=99", "?term=x"} {
 					if r.path == "/v1/events" && method == "GET" && name != "full" && name != "ignorant" {
-						continue // a stream: HEAD stands for it
+						continue // a stream: HEAD is used instead
 					}
-					rec := ask(handler, method, r.path+query)
+					rec := serveRequest(handler, method, r.path+query)
 					got[fmt.Sprintf("%s %s %d %s%s", method, r.path, rec.Code, name, query)] = rec.Result()
 				}
 			}
@@ -119,29 +119,29 @@ func provoked(t *testing.T) map[string]*http.Response {
 	return got
 }
 
-func TestTheHandlersDoWhatTheDocumentSays(t *testing.T) {
+func TestHandlersMatchOpenAPI(t *testing.T) {
 	doc := description(t)
 	documented := make(map[string]bool)
 	for path, operations := range doc.Paths {
 		for method, o := range operations {
 			for code, r := range o.Responses {
 				if doc.resolve(r).Description == "" {
-					t.Errorf("%s %s %s is not described", method, path, code)
+					t.Errorf("%s %s %s is not documented", method, path, code)
 				}
 				documented[strings.ToUpper(method)+" "+path+" "+code] = true
 			}
 		}
 	}
-	// What needs too many at once is provoked elsewhere, and a stream begins in the tests of the events.
+	// Other tests cover responses that need too many concurrent requests, and event streams.
 	produced := map[string]bool{"GET /metrics 503": true, "HEAD /metrics 503": true, "GET /v1/events 200": true}
-	for key, resp := range provoked(t) {
+	for key, resp := range allResponses(t) {
 		f := strings.Fields(key)
 		method, path, code := f[0], f[1], f[2]
 		produced[method+" "+path+" "+code] = true
 		r := doc.resolve(doc.Paths[path][strings.ToLower(method)].Responses[code])
 		media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 		if _, ok := r.Content[media]; (method == "GET" || method == "POST") && !ok {
-			t.Errorf("%s is %s, and not said to be", key, media)
+			t.Errorf("%s is %s, which is not documented", key, media)
 		}
 		if (method == "GET" || method == "POST") && media == "application/json" {
 			doc.matches(t, key, resp, r.schemas(media))
@@ -149,17 +149,17 @@ func TestTheHandlersDoWhatTheDocumentSays(t *testing.T) {
 	}
 	for _, missing := range slices.Sorted(maps.Keys(documented)) {
 		if !produced[missing] {
-			t.Errorf("documented, but never answered: %s", missing)
+			t.Errorf("documented, but never returned: %s", missing)
 		}
 	}
 	for _, extra := range slices.Sorted(maps.Keys(produced)) {
 		if !documented[extra] {
-			t.Errorf("answered, but not documented: %s", extra)
+			t.Errorf("returned, but not documented: %s", extra)
 		}
 	}
 }
 
-// matches tells that an answer has all that one of the schemas requires, and nothing else than that describes.
+// matches checks that a response has everything that one of the schemas requires, and nothing that it does not describe.
 func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas []string) {
 	t.Helper()
 	var body map[string]any
@@ -189,16 +189,16 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 	t.Errorf("%s: %v", key, faults)
 }
 
-func TestTheSchemasAreTheTypes(t *testing.T) {
+func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Answer": answer{}, "Failure": failure{}, "Status": whole{}, "History": terms{}, "Explain": explained{}, "Ordered": accepted{}, "Whoami": identity{}}
+	types := map[string]any{"Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Ordered": submitResponse{}, "Whoami": whoamiResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)
 		slices.Sort(have)
 		want := slices.Sorted(maps.Keys(doc.Components.Schemas[name].Properties))
 		if have = slices.Compact(have); !slices.Equal(have, want) {
-			t.Errorf("%s has %v, and is described with %v", name, have, want)
+			t.Errorf("%s has %v, but is documented with %v", name, have, want)
 		}
 	}
 	if len(doc.Components.Schemas) != len(types) {
@@ -216,31 +216,31 @@ func fields(t reflect.Type, names *[]string) {
 	}
 }
 
-func TestTheBodiesOfRequestsAreWhatIsTaken(t *testing.T) {
+func TestOpenAPIRequestBodies(t *testing.T) {
 	doc := description(t)
 	for _, kind := range request.Kinds() {
 		for name := range doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties {
 			if name != fieldReason && !kind.Takes(name) {
-				t.Errorf("%s is said to have %s", kind, name)
+				t.Errorf("%s is documented to have %s", kind, name)
 			}
 		}
 		for _, name := range []string{request.FieldNode, request.FieldSite, request.FieldAll, request.FieldHard, request.FieldFor, request.FieldForce, fieldReason} {
 			_, said := doc.Paths["/v1/"+string(kind)]["post"].RequestBody.Content["application/json"].Schema.Properties[name]
 			if (kind.Takes(name) || name == fieldReason) && !said {
-				t.Errorf("%s is not said to have %s", kind, name)
+				t.Errorf("%s is not documented to have %s", kind, name)
 			}
 		}
 	}
 }
 
-// The document for people names every path and parameter, and no other paths.
-func TestThePagesNameWhatThereIs(t *testing.T) {
+// docs/http-api.md names every path and parameter, and no other paths.
+func TestDocumentNamesEverything(t *testing.T) {
 	data, err := os.ReadFile("../../docs/http-api.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	doc := description(t)
-	for _, r := range newAPI(informed()).routes() {
+	for _, r := range newAPI(optionsWithGroup()).routes() {
 		if !strings.Contains(string(data), "`"+r.path+"`") {
 			t.Errorf("docs/http-api.md does not name %s", r.path)
 		}
@@ -262,7 +262,7 @@ func TestThePagesNameWhatThereIs(t *testing.T) {
 	}
 	for _, bound := range []int{maxConns, maxStreams, maxClientStreams, maxClientRequests, maxRequests, maxGroupReads, defaultTerms, minTokenLen, maxFailures, request.MaxReason} {
 		if !strings.Contains(string(data), strconv.Itoa(bound)) {
-			t.Errorf("docs/http-api.md does not name the bound of %d", bound)
+			t.Errorf("docs/http-api.md does not name the limit of %d", bound)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// passwordHash is of "open sesame", and takes as long to check as people's do.
+// passwordHash is the hash of "open sesame", with a realistic cost.
 const passwordHash = "$2a$10$8DnSyfNDYlrCEd92vV4d5ek.fGYOe/zynu9bi4xS6I9h28CmL0OaG"
 
-// answerTo asks with a password, and returns the status.
-func answerTo(t *testing.T, c *http.Client, url, password string) int {
+// statusFor sends a request with a password, and returns the status.
+func statusFor(t *testing.T, c *http.Client, url, password string) int {
 	req, _ := http.NewRequest(http.MethodGet, url, nil)
 	req.SetBasicAuth("prom", password)
 	resp, err := c.Do(req)
@@ -24,9 +24,9 @@ func answerTo(t *testing.T, c *http.Client, url, password string) int {
 	return resp.StatusCode
 }
 
-// The toolkit checks passwords one after another: hundreds of wrong ones kept everybody out for as long as that took.
-func TestWrongPasswordsDoNotQueue(t *testing.T) {
-	e := newEstate(t)
+// The toolkit checks passwords one after another. Hundreds of wrong ones must not block valid ones for that time.
+func TestWrongPasswordsDoNotBlockValidOnes(t *testing.T) {
+	e := newTLSServer(t)
 	url := "https://" + e.serve("basic_auth_users: {prom: "+passwordHash+"}\n", maxConns) + "/leader"
 	const wrong = 60
 	clients := make([]*http.Client, wrong)
@@ -36,7 +36,7 @@ func TestWrongPasswordsDoNotQueue(t *testing.T) {
 	var wg sync.WaitGroup
 	codes := make(chan int, wrong)
 	for i, c := range clients {
-		wg.Go(func() { codes <- answerTo(t, c, url, fmt.Sprintf("wrong %d", i)) })
+		wg.Go(func() { codes <- statusFor(t, c, url, fmt.Sprintf("wrong %d", i)) })
 	}
 	wg.Wait()
 	close(codes)
@@ -48,12 +48,12 @@ func TestWrongPasswordsDoNotQueue(t *testing.T) {
 		count[http.StatusServiceUnavailable]+count[http.StatusUnauthorized] != wrong {
 		t.Errorf("%d wrong passwords: %v", wrong, count)
 	}
-	if code := answerTo(t, e.httpClient(), url, "open sesame"); code != http.StatusOK {
+	if code := statusFor(t, e.httpClient(), url, "open sesame"); code != http.StatusOK {
 		t.Errorf("the right one: %d", code)
 	}
 }
 
-func TestPasswordsBeingCheckedAreDivided(t *testing.T) {
+func TestPasswordChecksAreLimitedPerClient(t *testing.T) {
 	p := newPasswordLimiter()
 	checking, verdict := make(chan struct{}), make(chan struct{})
 	answering, answer := make(chan struct{}), make(chan struct{})
@@ -63,7 +63,7 @@ func TestPasswordsBeingCheckedAreDivided(t *testing.T) {
 			<-answer
 		}
 	}))
-	front := p.limitChecks(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as the toolkit's
+	front := p.limitChecks(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // in place of the toolkit's handler
 		switch _, password, ok := r.BasicAuth(); {
 		case !ok:
 			w.WriteHeader(http.StatusUnauthorized)
@@ -92,7 +92,7 @@ func TestPasswordsBeingCheckedAreDivided(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range maxClientPasswordChecks { // an answer under way is no check
+	for range maxClientPasswordChecks { // a response in progress is not a check
 		wg.Go(func() { is("a slow answer", ask("192.0.2.1", "/slow", "right"), http.StatusOK) })
 		<-answering
 	}

@@ -59,7 +59,7 @@ func checkProbeResponse(response *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("the response was cut off: %w", err)
 	}
-	var a answer
+	var a probeResponse
 	switch err := json.Unmarshal(body, &a); {
 	case err != nil || a.State == "":
 		return fmt.Errorf("the server that responded with %s is not zkelectd", response.Status)

@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// asked waits for the listener, and returns the reason for a no.
-func asked(t *testing.T, addr, path string) string {
+// probeError waits until the endpoint responds, and returns the reason for a no.
+func probeError(t *testing.T, addr, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -23,25 +23,25 @@ func asked(t *testing.T, addr, path string) string {
 	return "yes"
 }
 
-func TestAskGetsTheAnswerOfTheProbe(t *testing.T) {
+func TestProbe(t *testing.T) {
 	for _, view := range []status.Daemon{leader(), standby(), stuck()} {
-		addr := listening(t, of(view), maxConns)
-		for _, q := range questions {
+		addr := listening(t, handlerFor(view), maxConns)
+		for _, q := range probeChecks {
 			want := "yes"
 			if err := q.check(view); err != nil {
 				want = err.Error()
 			}
-			if got := asked(t, addr, q.path); got != want {
-				t.Errorf("%s of a daemon that is %s: %q, want %q", q.path, view.State(), got, want)
+			if got := probeError(t, addr, q.path); got != want {
+				t.Errorf("%s of a %s daemon: %q, want %q", q.path, view.State(), got, want)
 			}
 		}
 	}
 }
 
-func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
-	_, port, _ := strings.Cut(listening(t, of(standby()), maxConns), ":")
+func TestProbeAddresses(t *testing.T) {
+	_, port, _ := strings.Cut(listening(t, handlerFor(standby()), maxConns), ":")
 	for _, addr := range []string{":" + port, "0.0.0.0:" + port, "localhost:" + port} {
-		if got := asked(t, addr, "/livez"); got != "yes" {
+		if got := probeError(t, addr, "/livez"); got != "yes" {
 			t.Errorf("%s: %s", addr, got)
 		}
 	}
@@ -53,19 +53,19 @@ func TestAskKnowsTheAddressesOfTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- Endpoint{}.serve(ctx, l, of(standby()), maxConns) }()
-	if got := asked(t, socket, "/livez"); got != "yes" {
+	go func() { done <- Endpoint{}.serve(ctx, l, handlerFor(standby()), maxConns) }()
+	if got := probeError(t, socket, "/livez"); got != "yes" {
 		t.Errorf("%s: %s", socket, got)
 	}
 	cancel()
 	<-done
-	if got := asked(t, socket, "/livez"); !strings.Contains(got, "no answer on http.listen "+socket) {
+	if got := probeError(t, socket, "/livez"); !strings.Contains(got, "no answer on http.listen "+socket) {
 		t.Errorf("without a daemon: %s", got)
 	}
 }
 
-// Whatever is not clearly a yes is a no.
-func TestAskFailsClosed(t *testing.T) {
+// Everything that is not clearly a yes is a no.
+func TestProbeFailsClosed(t *testing.T) {
 	for body, why := range map[string]string{
 		"ok":                                "not zkelectd",
 		"{}":                                "not zkelectd",
@@ -74,11 +74,11 @@ func TestAskFailsClosed(t *testing.T) {
 		`{"state":"stuck","why":"is stuck"`: "not zkelectd",
 	} {
 		other := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
-		if got := asked(t, listening(t, other, maxConns), "/leader"); !strings.Contains(got, why) {
+		if got := probeError(t, listening(t, other, maxConns), "/leader"); !strings.Contains(got, why) {
 			t.Errorf("%s: %q, want %q in it", body, got, why)
 		}
 	}
-	if got := asked(t, "127.0.0.1:1", "/metrics"); got != `"/metrics" is not one of /leader, /replica, /health, /livez, /readyz` {
+	if got := probeError(t, "127.0.0.1:1", "/metrics"); got != `"/metrics" is not one of /leader, /replica, /health, /livez, /readyz` {
 		t.Error(got)
 	}
 
@@ -86,13 +86,13 @@ func TestAskFailsClosed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := (Endpoint{Addr: silent}).Probe(ctx, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
-		t.Errorf("a daemon that does not answer: %v", err)
+		t.Errorf("a daemon that does not respond: %v", err)
 	}
 }
 
-// Under TLS the daemon is known by its certificate; where more is wanted than a probe has, it says what.
-func TestAskUnderTLS(t *testing.T) {
-	e := newEstate(t)
+// Under TLS the daemon is identified by its certificate. If the server requires more than a probe has, the error says what.
+func TestProbeUnderTLS(t *testing.T) {
+	e := newTLSServer(t)
 	ask := func(addr string, web WebConfig) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -113,7 +113,7 @@ func TestAskUnderTLS(t *testing.T) {
 			t.Errorf("%s: %s", more, got)
 		}
 	}
-	other := newEstate(t)
+	other := newTLSServer(t)
 	if got := ask(addr, WebConfig{other.write("")}); !strings.Contains(got, "the server's certificate is not the one in") {
 		t.Error(got)
 	}

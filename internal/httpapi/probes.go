@@ -7,8 +7,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// answer is the response of a probe.
-type answer struct {
+// probeResponse is the response of a probe.
+type probeResponse struct {
 	stamp
 	Answer bool `json:"answer"`
 	// Why is why the answer is no; empty if it is yes.
@@ -16,8 +16,8 @@ type answer struct {
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 }
 
-// questions are the probes. Each check returns nil for yes, or the reason for no.
-var questions = []struct {
+// probeChecks are the probes. Each check returns nil for yes, or the reason for no.
+var probeChecks = []struct {
 	path  string
 	check func(status.Daemon) error
 }{
@@ -30,16 +30,16 @@ var questions = []struct {
 
 // ProbePaths returns the paths of the probes, which answer yes or no.
 func ProbePaths() []string {
-	paths := make([]string, len(questions))
-	for i, q := range questions {
+	paths := make([]string, len(probeChecks))
+	for i, q := range probeChecks {
 		paths[i] = q.path
 	}
 	return paths
 }
 
-func (a *api) probes() []route {
-	routes := make([]route, len(questions))
-	for i, q := range questions {
+func (a *api) probeRoutes() []route {
+	routes := make([]route, len(probeChecks))
+	for i, q := range probeChecks {
 		routes[i] = route{q.path, readMethods, a.probe(q.check)}
 	}
 	return routes
@@ -49,7 +49,7 @@ func (a *api) probes() []route {
 func (a *api) probe(check func(status.Daemon) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		v := a.opt.View()
-		code, body := http.StatusOK, answer{stamp: stampOf(v), Answer: true, LeaseRemaining: v.LeaseRemaining}
+		code, body := http.StatusOK, probeResponse{stamp: stampOf(v), Answer: true, LeaseRemaining: v.LeaseRemaining}
 		if err := check(v); err != nil {
 			code, body.Answer, body.Why = http.StatusServiceUnavailable, false, err.Error()
 		}

@@ -24,16 +24,16 @@ const (
 	submitTimeout = 8 * time.Second
 )
 
-// accepted is the response to an operator request. The commands print the same with -o json.
-type accepted struct {
+// submitResponse is the response to an operator request. The commands print the same with -o json.
+type submitResponse struct {
 	stamp
 	Request  int64    `json:"request"`
 	Messages []string `json:"messages"`
 	By       string   `json:"by"`
 }
 
-// requests returns the routes of operator requests, one for each kind.
-func (a *api) requests() []route {
+// requestRoutes returns the routes of operator requests, one for each kind.
+func (a *api) requestRoutes() []route {
 	var all []route
 	for _, kind := range request.Kinds() {
 		all = append(all, route{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request) { a.submit(w, r, kind) }})
@@ -45,7 +45,7 @@ func (a *api) requests() []route {
 func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) {
 	if err := a.origins.Check(r); err != nil {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusForbidden, a.refusal("the request comes from a page of another origin: "+err.Error()))
+		a.respond(w, http.StatusForbidden, a.newFailure("the request comes from a page of another origin: "+err.Error()))
 		return
 	}
 	by := a.opt.Authenticator.authenticate(r)
@@ -55,22 +55,22 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) 
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusUnsupportedMediaType, a.refusal("the body must have Content-Type: application/json"))
+		a.respond(w, http.StatusUnsupportedMediaType, a.newFailure("the body must have Content-Type: application/json"))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		a.respond(w, http.StatusRequestEntityTooLarge, a.refusal(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		a.respond(w, http.StatusRequestEntityTooLarge, a.newFailure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
 		return
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, a.refusal("the body did not arrive completely"))
+		a.respond(w, http.StatusBadRequest, a.newFailure("the body did not arrive completely"))
 		return
 	}
 	req, err := decodeRequest(kind, body)
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, a.refusal(err.Error()))
+		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
 		return
 	}
 	req.Options.By = by.name
@@ -86,17 +86,17 @@ func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, by princip
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "5")
 	}
-	a.respond(w, by.refusalCode, a.refusal(by.refusalReason))
+	a.respond(w, by.refusalCode, a.newFailure(by.refusalReason))
 }
 
 // submitDecoded submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
 // nothing.
 func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.Request) {
-	if !a.turns(w) {
+	if !a.requireLoop(w) {
 		return
 	}
 	if a.opt.Submit == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("this daemon accepts no operator requests"))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure("this daemon accepts no operator requests"))
 		return
 	}
 	select {
@@ -104,7 +104,7 @@ func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.
 		defer func() { <-a.submissions }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, a.refusal("too many concurrent operator requests"))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent operator requests"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
@@ -113,13 +113,13 @@ func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.
 	var refused *request.RefusedError
 	switch {
 	case err == nil:
-		a.respond(w, http.StatusOK, accepted{stampOf(a.opt.View()), plan.ID, plan.Messages, req.Options.By})
+		a.respond(w, http.StatusOK, submitResponse{stampOf(a.opt.View()), plan.ID, plan.Messages, req.Options.By})
 	case errors.As(err, &refused):
-		a.respond(w, http.StatusConflict, a.refusal(err.Error()))
+		a.respond(w, http.StatusConflict, a.newFailure(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):
-		a.respond(w, http.StatusGatewayTimeout, a.refusal("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
+		a.respond(w, http.StatusGatewayTimeout, a.newFailure("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
 	default:
-		a.respond(w, http.StatusServiceUnavailable, a.refusal(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
 	}
 }
 
@@ -183,8 +183,8 @@ func fieldHint(field any) string {
 	return "must be a string"
 }
 
-// identity is the response of /v1/whoami.
-type identity struct {
+// whoamiResponse is the response of /v1/whoami.
+type whoamiResponse struct {
 	stamp
 	Name string `json:"name"`
 	How  string `json:"how"`
@@ -196,5 +196,5 @@ type identity struct {
 // whoami returns who the client is. It always succeeds, also for anonymous clients.
 func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
 	by := a.opt.Authenticator.authenticate(r)
-	a.respond(w, http.StatusOK, identity{stampOf(a.opt.View()), by.name, by.method, by.refusalCode == 0, by.refusalReason})
+	a.respond(w, http.StatusOK, whoamiResponse{stampOf(a.opt.View()), by.name, by.method, by.refusalCode == 0, by.refusalReason})
 }

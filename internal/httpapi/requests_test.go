@@ -31,9 +31,9 @@ func authenticatorOf(t testing.TB, lines ...string) *Authenticator {
 	return g
 }
 
-// commanded takes requests from ann, and answers as it is told to.
-func commanded(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
-	opt := informed()
+// optionsWithSubmit returns the options of a daemon that accepts operator requests from ann.
+func optionsWithSubmit(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
+	opt := optionsWithGroup()
 	opt.Authenticator, opt.Submit = authenticatorOf(t, "ann:"+annsToken), give
 	return opt
 }
@@ -46,8 +46,8 @@ func failing(err error) func(context.Context, request.Request) (request.Plan, er
 	return func(context.Context, request.Request) (request.Plan, error) { return request.Plan{}, err }
 }
 
-// command sends a request, with the headers changed.
-func command(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
+// sendRequest sends an operator request, with changed headers.
+func sendRequest(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/v1/"+string(kind), strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+annsToken)
@@ -59,69 +59,69 @@ func command(handler http.Handler, kind request.Kind, body string, headers ...st
 	return rec
 }
 
-// plainest is the shortest body of a kind that will do.
-func plainest(kind request.Kind) string {
+// shortestBody returns the shortest valid body of a kind.
+func shortestBody(kind request.Kind) string {
 	if kind.Takes(request.FieldNode) {
 		return `{"node":"b"}`
 	}
 	return "{}"
 }
 
-// submitting asks for every answer to a request.
-func submitting(t *testing.T) map[string]*http.Response {
+// allSubmitResponses returns every response to an operator request.
+func allSubmitResponses(t *testing.T) map[string]*http.Response {
 	t.Helper()
 	got := make(map[string]*http.Response)
-	late := commanded(t, accept)
+	late := optionsWithSubmit(t, accept)
 	late.View = stuck
-	full := newAPI(commanded(t, accept))
+	full := newAPI(optionsWithSubmit(t, accept))
 	full.submissions = make(chan struct{})
-	locked := commanded(t, accept)
+	locked := optionsWithSubmit(t, accept)
 	handlers := map[string]http.Handler{
-		"given":   New(commanded(t, accept)),
-		"refused": New(commanded(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
-		"down":    New(commanded(t, failing(errDown))),
-		"unknown": New(commanded(t, failing(cluster.ErrUnknown))),
+		"given":   New(optionsWithSubmit(t, accept)),
+		"refused": New(optionsWithSubmit(t, failing(&request.RefusedError{Err: errors.New("b may not lead")}))),
+		"down":    New(optionsWithSubmit(t, failing(errDown))),
+		"unknown": New(optionsWithSubmit(t, failing(cluster.ErrUnknown))),
 		"stuck":   New(late),
 		"full":    full.handler(),
-		"nobody":  New(informed()),
-		"nothing": New(commanded(t, nil)),
+		"nobody":  New(optionsWithGroup()),
+		"nothing": New(optionsWithSubmit(t, nil)),
 		"locked":  New(locked),
 	}
 	for range maxFailures {
-		command(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
+		sendRequest(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
 	}
 	for _, kind := range request.Kinds() {
 		add := func(name string, rec *httptest.ResponseRecorder) {
 			got[fmt.Sprintf("POST /v1/%s %d %s", kind, rec.Code, name)] = rec.Result()
 		}
 		for name, handler := range handlers {
-			add(name, command(handler, kind, plainest(kind)))
+			add(name, sendRequest(handler, kind, shortestBody(kind)))
 		}
 		for name, headers := range map[string][]string{
 			"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
 			"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
 		} {
-			add(name, command(New(commanded(t, accept)), kind, plainest(kind), headers...))
+			add(name, sendRequest(New(optionsWithSubmit(t, accept)), kind, shortestBody(kind), headers...))
 		}
-		add("one wrong token more", command(handlers["locked"], kind, plainest(kind), "Authorization", "Bearer wrong"))
-		add("slip", command(handlers["given"], kind, "{"))
-		add("large", command(handlers["given"], kind, `{"reason":"`+strings.Repeat("x", maxBody)+`"}`))
+		add("one wrong token more", sendRequest(handlers["locked"], kind, shortestBody(kind), "Authorization", "Bearer wrong"))
+		add("slip", sendRequest(handlers["given"], kind, "{"))
+		add("large", sendRequest(handlers["given"], kind, `{"reason":"`+strings.Repeat("x", maxBody)+`"}`))
 	}
 	return got
 }
 
 func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
 	var asked []request.Request
-	handler := New(commanded(t, func(_ context.Context, r request.Request) (request.Plan, error) {
+	handler := New(optionsWithSubmit(t, func(_ context.Context, r request.Request) (request.Plan, error) {
 		asked = append(asked, r)
 		return accept(t.Context(), r)
 	}))
 	for _, kind := range request.Kinds() {
 		asked = nil
-		rec := command(handler, kind, plainest(kind))
+		rec := sendRequest(handler, kind, shortestBody(kind))
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"request":7,"messages":["done"],"by":"ann"}`) || len(asked) != 1 ||
 			asked[0].Kind != kind || asked[0].Options.By != "ann" {
-			t.Errorf("%s: %d %s, asked %+v", kind, rec.Code, rec.Body, asked)
+			t.Errorf("%s: %d %s, submitted %+v", kind, rec.Code, rec.Body, asked)
 		}
 	}
 	asked = nil
@@ -129,20 +129,20 @@ func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
 		headers []string
 		code    int
 	}{
-		"no token":                 {[]string{"Authorization", ""}, 401},
-		"a wrong token":            {[]string{"Authorization", "Bearer " + annsToken + "0"}, 401},
-		"a token's beginning":      {[]string{"Authorization", "Bearer " + annsToken[:15]}, 401},
-		"an empty token":           {[]string{"Authorization", "Bearer "}, 401},
-		"a name":                   {[]string{"Authorization", "Bearer ann"}, 401},
-		"an unknown password":      {[]string{"Authorization", "Basic YW5uOmFubg=="}, 401},
-		"another site's page":      {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
-		"another origin":           {[]string{"Origin", "https://evil.example"}, 403},
-		"a form":                   {[]string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
-		"text":                     {[]string{"Content-Type", "text/plain; charset=application/json"}, 415},
-		"no content type":          {[]string{"Content-Type", ""}, 415},
-		"the origin of this place": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
+		"no token":                {[]string{"Authorization", ""}, 401},
+		"a wrong token":           {[]string{"Authorization", "Bearer " + annsToken + "0"}, 401},
+		"a token's beginning":     {[]string{"Authorization", "Bearer " + annsToken[:15]}, 401},
+		"an empty token":          {[]string{"Authorization", "Bearer "}, 401},
+		"a name":                  {[]string{"Authorization", "Bearer ann"}, 401},
+		"an unknown password":     {[]string{"Authorization", "Basic YW5uOmFubg=="}, 401},
+		"another site's page":     {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"another origin":          {[]string{"Origin", "https://evil.example"}, 403},
+		"a form":                  {[]string{"Content-Type", "application/x-www-form-urlencoded"}, 415},
+		"text":                    {[]string{"Content-Type", "text/plain; charset=application/json"}, 415},
+		"no content type":         {[]string{"Content-Type", ""}, 415},
+		"the daemon's own origin": {[]string{"Origin", "http://example.com", "Content-Type", "application/json; charset=utf-8"}, 200},
 	} {
-		rec := command(handler, request.KindReelect, "{}", c.headers...)
+		rec := sendRequest(handler, request.KindReelect, "{}", c.headers...)
 		if rec.Code != c.code || (c.code == 401) != strings.HasPrefix(rec.Header().Get("WWW-Authenticate"), "Bearer ") || strings.Contains(rec.Body.String(), annsToken) {
 			t.Errorf("%s: %d %v %s", name, rec.Code, rec.Header(), rec.Body)
 		}
@@ -152,8 +152,8 @@ func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
 	}
 }
 
-// Of a request nothing is passed over: what is misspelt would be done otherwise than meant.
-func TestBodiesOfRequests(t *testing.T) {
+// No part of a body is ignored: a misspelled field would change the meaning of the request.
+func TestRequestBodies(t *testing.T) {
 	for body, want := range map[string]string{
 		``:                                 "the body is not a JSON object",
 		`null`:                             "the body is not a JSON object",
@@ -183,7 +183,7 @@ func TestBodiesOfRequests(t *testing.T) {
 		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
 		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
 	} {
-		rec := command(New(commanded(t, accept)), request.KindMove, body)
+		rec := sendRequest(New(optionsWithSubmit(t, accept)), request.KindMove, body)
 		if rec.Code != 400 || !strings.Contains(rec.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%.60s: %d %s, want %s", body, rec.Code, rec.Body, want)
 		}
@@ -210,7 +210,7 @@ func long(n int) string { return strings.Repeat("x", n) }
 
 func FuzzRequestBody(f *testing.F) {
 	for _, kind := range request.Kinds() {
-		f.Add(string(kind), plainest(kind))
+		f.Add(string(kind), shortestBody(kind))
 	}
 	f.Add("move", `{"site":"dc2","for":"2h","reason":"why","force":true}`)
 	f.Add("pause", `{"hard":true,"for":"1ns"}`)
@@ -227,7 +227,7 @@ func FuzzRequestBody(f *testing.F) {
 }
 
 func TestWhoami(t *testing.T) {
-	handler := New(commanded(t, accept))
+	handler := New(optionsWithSubmit(t, accept))
 	for authorization, want := range map[string]string{
 		"Bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
 		"bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
@@ -244,14 +244,14 @@ func TestWhoami(t *testing.T) {
 	}
 }
 
-// A loop that is stuck may have lost everything: no request is accepted on what it last knew.
-func TestAStuckDaemonAcceptsNoRequests(t *testing.T) {
-	opt := commanded(t, func(context.Context, request.Request) (request.Plan, error) {
-		t.Error("the daemon was asked")
+// A stuck loop may have lost everything, so no request is accepted based on its last view.
+func TestStuckDaemonAcceptsNoRequests(t *testing.T) {
+	opt := optionsWithSubmit(t, func(context.Context, request.Request) (request.Plan, error) {
+		t.Error("the request reached the daemon")
 		return request.Plan{}, nil
 	})
 	opt.View = func() status.Daemon { return stuck() }
-	if rec := command(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
+	if rec := sendRequest(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }

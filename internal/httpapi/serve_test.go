@@ -20,7 +20,7 @@ func serveAt(ctx context.Context, addr string, handler http.Handler) error {
 	return Endpoint{Addr: addr}.Serve(ctx, handler)
 }
 
-// fetch asks until there is an answer: the listener may not be there yet.
+// fetch retries until there is a response: the server may not listen yet.
 func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -38,7 +38,7 @@ func fetch(t *testing.T, c *http.Client, url string) (int, string) {
 	}
 }
 
-// listening serves handler on a port of its own until the test ends.
+// listening serves handler on a new port until the test ends.
 func listening(t *testing.T, handler http.Handler, clients int) string {
 	t.Helper()
 	return listeningWith(t, Endpoint{}, handler, clients)
@@ -80,7 +80,7 @@ func TestServe(t *testing.T) {
 	l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- serveAt(ctx, addr, of(status.Daemon{})) }()
+	go func() { done <- serveAt(ctx, addr, handlerFor(status.Daemon{})) }()
 	if code, body := fetch(t, newHTTPClient(), "http://"+addr+"/v1/status"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
@@ -90,7 +90,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// An answer that is coming does not keep the daemon from ending.
+// A request in progress does not prevent the daemon from ending.
 func TestServeEndsWithItsRequests(t *testing.T) {
 	entered, left := make(chan struct{}), make(chan struct{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,8 +122,8 @@ func TestServeEndsWithItsRequests(t *testing.T) {
 	<-asked
 }
 
-func TestAHugeRequestIsRefused(t *testing.T) {
-	addr := listening(t, of(leader()), 4)
+func TestHugeRequestIsRefused(t *testing.T) {
+	addr := listening(t, handlerFor(leader()), 4)
 	req, err := http.NewRequest("GET", "http://"+addr+"/leader", nil)
 	if err != nil {
 		t.Fatal(err)

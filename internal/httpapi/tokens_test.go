@@ -28,7 +28,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 	for _, wrong := range []string{"", secret + "x", secret[1:], "ann", "ann:" + secret, strings.ToUpper(secret)} {
 		if owner := tokens.nameOf(wrong); owner != "" {
-			t.Errorf("%q is taken for the token of %s", wrong, owner)
+			t.Errorf("%q is accepted as the token of %s", wrong, owner)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -41,7 +41,7 @@ func TestTokenFiles(t *testing.T) {
 		"empty":                  {"", 0o600, "has no name:token line"},
 		"comments":               {"# ann:" + secret, 0o600, "has no name:token line"},
 		"a token alone":          {"# who\n" + secret, 0o600, ":2: is not name:token"},
-		"turned round":           {secret + "!!:ann", 0o600, ":1: the name before the colon may have"},
+		"token and name swapped": {secret + "!!:ann", 0o600, ":1: the name before the colon may have"},
 		"a short token":          {"ann:" + secret[:15], 0o600, ":1: the token has fewer than 16 characters; create one with 'openssl rand -hex 16'"},
 		"a token with blanks":    {"ann:" + secret + " x", 0o600, ":1: the token may have only letters"},
 		"a token with umlauts":   {"ann:" + secret + "ä", 0o600, ":1: the token may have only letters"},
@@ -58,7 +58,7 @@ func TestTokenFiles(t *testing.T) {
 		}
 	}
 	if _, err := ReadTokens(filepath.Join(t.TempDir(), "no"), false); err == nil || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	if _, err := ReadTokens(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "is no regular file") {
 		t.Errorf("a directory: %v", err)

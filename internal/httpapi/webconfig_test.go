@@ -20,30 +20,30 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// estate is a daemon's listener under TLS, with those who sign certificates.
-type estate struct {
+// tlsServer is a daemon's TLS endpoint with its certificate authorities.
+type tlsServer struct {
 	t         *testing.T
 	dir       string
-	operators *zkserver.Authority // whose certificates submit requests
+	operators *zkserver.Authority // signs certificates that may submit requests
 	server    zkserver.Certificate
 	roots     *x509.CertPool
-	log       *kept
+	log       *logBuffer
 }
 
-// kept is a log that can be searched.
-type kept struct {
+// logBuffer is a searchable log.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (k *kept) Write(b []byte) (int, error) {
+func (k *logBuffer) Write(b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.text.Write(b)
 }
 
-// line waits for the one that has a word.
-func (k *kept) line(t *testing.T, word string) string {
+// line waits for a line with a word and returns it.
+func (k *logBuffer) line(t *testing.T, word string) string {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -57,13 +57,13 @@ func (k *kept) line(t *testing.T, word string) string {
 			}
 		}
 	}
-	t.Fatalf("nothing is logged of %s", word)
+	t.Fatalf("no log line has %s", word)
 	return ""
 }
 
-func newEstate(t *testing.T) *estate {
+func newTLSServer(t *testing.T) *tlsServer {
 	t.Helper()
-	e := &estate{t: t, dir: t.TempDir(), roots: x509.NewCertPool(), log: new(kept)}
+	e := &tlsServer{t: t, dir: t.TempDir(), roots: x509.NewCertPool(), log: new(logBuffer)}
 	hosts := e.authority("hosts")
 	e.operators = e.authority("operators")
 	e.server = e.issue(hosts, "host", time.Hour)
@@ -74,7 +74,7 @@ func newEstate(t *testing.T) *estate {
 	return e
 }
 
-func (e *estate) authority(name string) *zkserver.Authority {
+func (e *tlsServer) authority(name string) *zkserver.Authority {
 	e.t.Helper()
 	a, err := zkserver.NewAuthority(e.dir, name)
 	if err != nil {
@@ -83,7 +83,7 @@ func (e *estate) authority(name string) *zkserver.Authority {
 	return a
 }
 
-func (e *estate) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
+func (e *tlsServer) issue(by *zkserver.Authority, name string, lasts time.Duration) zkserver.Certificate {
 	e.t.Helper()
 	c, err := by.Issue(name, time.Now().Add(lasts))
 	if err != nil {
@@ -92,8 +92,8 @@ func (e *estate) issue(by *zkserver.Authority, name string, lasts time.Duration)
 	return c
 }
 
-// write writes a web configuration: the host's certificate, and more.
-func (e *estate) write(more string) string {
+// write writes a web configuration with the host's certificate and additional text.
+func (e *tlsServer) write(more string) string {
 	e.t.Helper()
 	path := filepath.Join(e.dir, "web.yml")
 	text := "tls_server_config:\n  cert_file: host.crt\n  key_file: host.key\n" + more
@@ -106,25 +106,25 @@ func (e *estate) write(more string) string {
 const operatorsGive = "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: operators.pem\n"
 
 // serve serves the API with a web configuration.
-func (e *estate) serve(more string, clients int) (addr string) {
+func (e *tlsServer) serve(more string, clients int) (addr string) {
 	e.t.Helper()
 	web, err := ReadWebConfig(e.write(more))
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	opt := commanded(e.t, accept)
+	opt := optionsWithSubmit(e.t, accept)
 	opt.Authenticator = NewAuthenticator(web, slog.New(slog.DiscardHandler))
-	opt.Authenticator.SetTokens(gateTokens(e.t, "ann:"+annsToken))
+	opt.Authenticator.SetTokens(tokensOf(e.t, "ann:"+annsToken))
 	log := slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	return listeningWith(e.t, Endpoint{Web: web, Log: log}, New(opt), clients)
 }
 
-func gateTokens(t *testing.T, lines ...string) Tokens {
+func tokensOf(t *testing.T, lines ...string) Tokens {
 	return *authenticatorOf(t, lines...).tokens.Load()
 }
 
-// client shows a certificate, or none.
-func (e *estate) httpClient(certs ...zkserver.Certificate) *http.Client {
+// httpClient returns a client with a certificate, or none.
+func (e *tlsServer) httpClient(certs ...zkserver.Certificate) *http.Client {
 	e.t.Helper()
 	conf := &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"}
 	for _, c := range certs {
@@ -132,7 +132,7 @@ func (e *estate) httpClient(certs ...zkserver.Certificate) *http.Client {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		// Whatever the server says that it wants.
+		// Send it no matter which CAs the server accepts.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
@@ -140,18 +140,19 @@ func (e *estate) httpClient(certs ...zkserver.Certificate) *http.Client {
 	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
-// handshake shows a certificate that is refused, and returns the server's reason: what it sends may be lost with the connection.
-func (e *estate) handshake(addr string, cert zkserver.Certificate) string {
+// handshake presents a certificate that is refused, and returns the reason from the server's log: the alert may be lost with the
+// connection.
+func (e *tlsServer) handshake(addr string, cert zkserver.Certificate) string {
 	e.t.Helper()
-	raw := dialed(e.t, addr)
+	raw := dial(e.t, addr)
 	conn := tls.Client(raw, e.httpClient(cert).Transport.(*http.Transport).TLSClientConfig.Clone())
-	if n, err := conn.Read(make([]byte, 1)); err == nil { // the server's verdict comes after the handshake
+	if n, err := conn.Read(make([]byte, 1)); err == nil { // the server's alert comes after the handshake
 		return fmt.Sprintf("%d bytes were read", n)
 	}
 	return e.log.line(e.t, "TLS handshake error from "+raw.LocalAddr().String())
 }
 
-// submit asks for an election; 0 with the reason if the connection does not come about.
+// submit requests an election. It returns 0 and the reason if there is no connection.
 func submit(c *http.Client, url, authorization string) (int, string) {
 	req, _ := http.NewRequest("POST", url+"/v1/reelect", strings.NewReader("{}"))
 	req.Header.Set("Content-Type", "application/json")
@@ -166,7 +167,7 @@ func submit(c *http.Client, url, authorization string) (int, string) {
 }
 
 func TestClientCertificatesMaySubmitRequests(t *testing.T) {
-	e := newEstate(t)
+	e := newTLSServer(t)
 	addr := e.serve(operatorsGive, 16)
 	url := "https://" + addr
 	foreign := e.authority("foreign")
@@ -210,9 +211,9 @@ func TestClientCertificatesMaySubmitRequests(t *testing.T) {
 	}
 }
 
-// A connection may be older than the operator's dismissal.
-func TestACertificateIsCheckedForEachRequest(t *testing.T) {
-	e := newEstate(t)
+// A connection may be older than the removal of the operator's certificate.
+func TestCertificateIsVerifiedForEachRequest(t *testing.T) {
+	e := newTLSServer(t)
 	url := "https://" + e.serve(operatorsGive, 16)
 	ann := e.httpClient(e.issue(e.operators, "ann", time.Hour))
 	if code, body := submit(ann, url, ""); code != 200 {
@@ -236,9 +237,9 @@ func TestACertificateIsCheckedForEachRequest(t *testing.T) {
 	}
 }
 
-// The password is for reading: whoever scrapes need not be one who moves the leader.
-func TestPasswordsOnlyRead(t *testing.T) {
-	e := newEstate(t)
+// A password only allows reading: a scraper should not be able to move the leader.
+func TestPasswordsOnlyAllowReading(t *testing.T) {
+	e := newTLSServer(t)
 	const hash = "$2a$04$D6Q8cS2iVpha73ov0U0rXeMDEir7pjMEPqr6PL19NnUb1owNUgEES"
 	url := "https://" + e.serve(operatorsGive+"basic_auth_users: {prom: "+hash+"}\n", 16)
 	for password, want := range map[string]int{"open sesame": 200, "wrong": 401} {
@@ -265,8 +266,8 @@ func TestPasswordsOnlyRead(t *testing.T) {
 	}
 }
 
-func TestWebConfigsAreChecked(t *testing.T) {
-	e := newEstate(t)
+func TestReadWebConfig(t *testing.T) {
+	e := newTLSServer(t)
 	for more, want := range map[string]string{
 		"  client_auth_type: VerifyClientCertIfGiven\n":               "client_auth_type VerifyClientCertIfGiven needs client_ca_file",
 		"  client_auth_type: RequireAndVerifyClientCert\n":            "needs client_ca_file",
@@ -299,29 +300,29 @@ func TestWebConfigsAreChecked(t *testing.T) {
 	}
 }
 
-// Under TLS as without it: clients that keep a connection for nothing, or never shake hands, keep nobody else out.
-func TestWhoAsksNothingGivesWayUnderTLS(t *testing.T) {
-	e := newEstate(t)
+// The same under TLS: clients that keep idle connections, or never finish the handshake, do not block others.
+func TestIdleConnectionsAreEvictedUnderTLS(t *testing.T) {
+	e := newTLSServer(t)
 	const places = 4
 	addr := e.serve("", places)
 	for i := range 3 * places {
-		_ = dialed(t, addr)
-		idle := tls.Client(dialed(t, addr), &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"})
+		_ = dial(t, addr)
+		idle := tls.Client(dial(t, addr), &tls.Config{RootCAs: e.roots, ServerName: "127.0.0.1"})
 		io.WriteString(idle, question)
 		if line, err := bufio.NewReader(idle).ReadString('\n'); !strings.Contains(line, "200") {
-			t.Fatalf("%d: one that asks: %q %v", i, line, err)
+			t.Fatalf("%d: a client with a request: %q %v", i, line, err)
 		}
 	}
 }
 
-// Whoever opens the socket is who the kernel says.
-func TestRequestsOverASocket(t *testing.T) {
+// The principal of a request over the unix socket is the user that the kernel reports.
+func TestRequestsOverUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := listen(t.Context(), unixPrefix+path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving(t, Endpoint{}, l, New(commanded(t, accept)), 4)
+	serving(t, Endpoint{}, l, New(optionsWithSubmit(t, accept)), 4)
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,8 @@ func TestCredentialsArePresentedAcrossReconnects(t *testing.T) {
 	eventually(t, "the next connection has presented it too", func() bool { return canRead(t, s, p.Root+"-new") })
 }
 
-// cutAfterAuthConn breaks the connection right after credentials were sent while broken is set: the server may have received them.
+// cutAfterAuthConn breaks the connection right after credentials were sent while broken is set. The server may have received
+// them.
 type cutAfterAuthConn struct {
 	net.Conn
 	broken *atomic.Bool

@@ -18,12 +18,12 @@ import (
 
 func aclCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "acl", Short: "Show who may use the group's znodes, and change that in a running group", Args: cobra.NoArgs,
+		Use: "acl", Short: "Show and set the ACLs of the group's znodes, while the group runs", Args: cobra.NoArgs,
 		Long: `Acl compares the ACLs of the group's znodes with zookeeper.acl and zookeeper.auth.file of
 the configuration (--config, environment), and sets them. docs/security.md has the steps
-for closing an open tree and for a new password, without an outage.
+to close an open tree and to change the password without an outage.
 
-Users are shown as NAME/HASH: the short hash tells two passwords of a user apart.`,
+Users are shown as NAME/HASH; the short hash distinguishes the passwords of a user.`,
 	}
 	cmd.AddCommand(aclShowCommand(), aclApplyCommand())
 	return cmd
@@ -32,12 +32,12 @@ Users are shown as NAME/HASH: the short hash tells two passwords of a user apart
 func aclShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the ACL of every znode, and by which each member creates them", Args: cobra.NoArgs,
+		Use: "show", Short: "Show the ACL of each znode, and the ACL with which each member creates znodes", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withTree(cmd, answerLimit, func(ctx context.Context, g group) error {
+			return withTree(cmd, answerTimeout, func(ctx context.Context, g group) error {
 				tree, err := g.tree(ctx)
 				if err != nil {
 					return err
@@ -58,23 +58,23 @@ func aclApplyCommand() *cobra.Command {
 	var dry, open, force bool
 	var limit time.Duration
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Set the ACL of every znode to what the configuration says", Args: cobra.NoArgs,
-		Long: `Apply sets the ACL of every znode of the group, ephemerals included, to what zookeeper.acl
-and zookeeper.auth.file of the configuration say. The group goes on working: no leader
-changes. First reload every member with the same two settings: apply refuses to go on
-where a member would be locked out. What is right already is left alone, so that apply
-can be repeated after an error.`,
+		Use: "apply", Short: "Set the ACL of every znode to that of the configuration", Args: cobra.NoArgs,
+		Long: `Apply sets the ACL of every znode of the group, including ephemeral ones, to that of
+zookeeper.acl and zookeeper.auth.file of the configuration. The group keeps working; the
+leader does not change. First reload every member with the same two settings: apply
+refuses to lock a member out. It skips znodes that already have the ACL, so it can be
+run again after an error.`,
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be changed, and change nothing")
-	cmd.Flags().BoolVar(&open, "open", false, "with zookeeper.acl: open, let everybody change the group's znodes")
-	cmd.Flags().BoolVar(&force, "force", false, "go on although members would be locked out")
-	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be changed, and change nothing")
+	cmd.Flags().BoolVar(&open, "open", false, "permit zookeeper.acl: open, so that anyone can change the group's znodes")
+	cmd.Flags().BoolVar(&force, "force", false, "continue although members would be locked out")
+	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take in all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withTree(cmd, limit, func(ctx context.Context, g group) error {
 			if zkstore.ACL(g.cfg.ZooKeeper.ACL).Open() && !open && !dry {
-				return errors.New("zookeeper.acl is open: everybody could change the group's znodes, and lock the group out; name the configuration " +
-					"that the members have with --config, or add --open if that is what you want")
+				return errors.New("zookeeper.acl is open: anyone could change the group's znodes, and lock the group out; name the configuration " +
+					"of the members with --config, or add --open if you want that")
 			}
 			return g.applyACLs(ctx, cmd.OutOrStdout(), dry, force)
 		})
@@ -82,8 +82,8 @@ can be repeated after an error.`,
 	return cmd
 }
 
-// withTree calls f with a session that creates znodes as the configuration says, for no longer than limit.
-func withTree(cmd *cobra.Command, limit time.Duration, f func(context.Context, group) error) error {
+// withTree calls f with a session that creates znodes with the ACL of the configuration, and bounds it by timeout.
+func withTree(cmd *cobra.Command, timeout time.Duration, f func(context.Context, group) error) error {
 	cfg, err := load(cmd, nil)
 	if err != nil {
 		return err
@@ -93,15 +93,15 @@ func withTree(cmd *cobra.Command, limit time.Duration, f func(context.Context, g
 		return err
 	}
 	defer closeQuietly(cmd.Context(), s)
-	ctx, cancel := context.WithTimeout(cmd.Context(), limit)
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	return f(ctx, group{cfg, s, paths})
 }
 
-// tree is what 'acl show' prints.
+// tree is the output of 'acl show'.
 type tree struct {
 	Root string `json:"root"`
-	// ACL and Identities are of the configuration, Configured is the ACL that follows from them.
+	// ACL and Identities are those of the configuration, Configured is the resulting ACL.
 	ACL        string              `json:"acl"`
 	Identities []string            `json:"identities"`
 	Configured string              `json:"configured"`
@@ -137,20 +137,21 @@ func (t tree) table(w io.Writer) error {
 	}
 	fmt.Fprintln(tab, "\t\t\nMEMBER\tCREATES ZNODES AS\t")
 	for _, m := range t.Members {
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", plain(m.Node), plain(creates(m)), standing(m))
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", plain(m.Node), plain(creationACL(m)), memberNote(m))
 	}
 	return tab.Flush()
 }
 
-// creates describes by which ACL a member creates znodes.
-func creates(m zkstore.MemberACL) string {
+// creationACL describes the ACL with which a member creates znodes.
+func creationACL(m zkstore.MemberACL) string {
 	if m.ACL == "" {
 		return "unknown"
 	}
 	return strings.TrimSuffix(m.ACL+", "+strings.Join(m.Identities, ", "), ", ")
 }
 
-func standing(m zkstore.MemberACL) string {
+// memberNote says what is wrong with the ACL of a member, "" for nothing.
+func memberNote(m zkstore.MemberACL) string {
 	switch {
 	case m.LockedOut:
 		return "would be locked out"
@@ -160,7 +161,7 @@ func standing(m zkstore.MemberACL) string {
 	return ""
 }
 
-// applyACLs sets the ACLs, unless that locks a member out.
+// applyACLs sets the ACLs, unless that would lock a member out.
 func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) error {
 	t, err := g.tree(ctx)
 	if err != nil {
@@ -172,12 +173,12 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		case m.LockedOut:
 			locked = append(locked, plain(m.Node))
 		case !m.Configured:
-			fmt.Fprintf(w, "%s creates znodes as %s: reload it with this configuration\n", plain(m.Node), plain(creates(m)))
+			fmt.Fprintf(w, "%s creates znodes with %s: reload it with this configuration\n", plain(m.Node), plain(creationACL(m)))
 		}
 	}
 	if len(locked) > 0 && !force {
-		return fmt.Errorf("nothing was changed: no identity of zookeeper.auth.file (%s) is known to %s, which would be locked out; "+
-			"give these members a file that holds one, reload them, and run it again", strings.Join(t.Identities, ", "), some(locked))
+		return fmt.Errorf("nothing was changed: %[2]s would be locked out, having no identity of zookeeper.auth.file (%[1]s); "+
+			"give these members a file with one of them, reload them, and run it again", strings.Join(t.Identities, ", "), some(locked))
 	}
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zkstore.ZnodeACL) bool { return z.Configured })
 	if dry {
@@ -192,11 +193,11 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		changed++
 		fmt.Fprintf(w, "%s: changed %s\n", plain(z.Path), plain(z.ACL))
 	})
-	fmt.Fprintf(w, "%d znodes have got %s\n", changed, plain(t.Configured))
+	fmt.Fprintf(w, "%d znodes now have %s\n", changed, plain(t.Configured))
 	return err
 }
 
-// some lists the first few of many.
+// some lists the first names of a long list.
 func some(names []string) string {
 	const most = 10
 	if len(names) <= most {

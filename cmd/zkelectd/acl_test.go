@@ -50,9 +50,9 @@ func TestACLCommand(t *testing.T) {
 	}
 	f.refusedWith("zookeeper.acl is open: everybody could change", "acl", "apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
-	f.refusedWith("is known to a, b, which would be locked out", "acl", "apply")
-	f.refusedWith("is known to a, b, which would be locked out", "acl", "apply", "--dry-run")
-	f.refusedWith("want table or json", "acl", "show", "-o", "xml")
+	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply")
+	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply", "--dry-run")
+	f.refusedWith("must be table or json", "acl", "show", "-o", "xml")
 	shown, err := f.run("acl", "show", "-o", "json")
 	for _, want := range []string{`"configured": "digest:zkelectd/`, `"znode": "` + f.paths.Node("a") + `"`, `"acl": "world:anyone:cdrwa"`, `"locked_out": true`} {
 		if err != nil || !strings.Contains(shown, want) {
@@ -71,7 +71,7 @@ func TestACLCommand(t *testing.T) {
 		t.Errorf("%v\n%s", err, table)
 	}
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=open")
-	if out, err := f.run("acl", "apply", "--open"); err != nil || !strings.Contains(out, "0 znodes have got world:anyone:cdrwa") {
+	if out, err := f.run("acl", "apply", "--open"); err != nil || !strings.Contains(out, "0 znodes now have world:anyone:cdrwa") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.until("a leads as before", leads("a"))

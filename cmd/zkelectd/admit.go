@@ -6,13 +6,13 @@ import (
 	"zkelectd/internal/admission"
 )
 
-// statusRefused fails a unit; any other status of ExecCondition= would merely skip it.
+// statusRefused makes the unit fail; another exit status of ExecCondition= would only skip its start.
 const statusRefused = 255
 
 func admitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "admit SOCKET",
-		Short: "Let a leader-only unit start, if this host leads",
+		Short: "Let a leader-only unit start only if this host leads",
 		Long: `Admit is for ExecCondition=+ in the drop-in of a unit that is a group's
 leader-only work (child.unit). It runs as root and asks the daemon at SOCKET. It
 refuses the start unless the kernel confirms that a daemon and a guard answer
@@ -26,7 +26,7 @@ It opens no file that the daemon's user can write, and takes no longer than
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := admission.Admit(cmd.Context(), args[0], admission.EnvDir); err != nil {
-				return exitCode{statusRefused, err}
+				return exitError{statusRefused, err}
 			}
 			return nil
 		},

@@ -11,13 +11,13 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// apiAccess is who gets at the HTTP API, and how: what stands in the files that a configuration names.
+// apiAccess is who can use the HTTP API, and how: the contents of the files that a configuration names.
 type apiAccess struct {
-	public string // where other hosts reach it, "" for nowhere
+	public string // the address for other hosts, "" for none
 	web    httpapi.WebConfig
 	tokens httpapi.Tokens
 	hosts  []string // http.allowed_hosts
-	named  bool     // there is a token file
+	named  bool     // http.token_file is set
 }
 
 func readAPIAccess(cfg config.Config) (apiAccess, error) {
@@ -28,13 +28,13 @@ func readAPIAccess(cfg config.Config) (apiAccess, error) {
 	return apiAccess{cfg.HTTP.Public(false), web, tokens, cfg.HTTP.AllowedHosts, cfg.HTTP.TokenFile != ""}, errors.Join(err, tokenErr)
 }
 
-// checkFiles tells what is wrong with the files that a configuration names.
+// checkFiles checks the files that a configuration names.
 func checkFiles(cfg config.Config) error {
 	_, err := readAPIAccess(cfg)
 	return errors.Join(operator.Access(cfg, os.Getenv).Check(), err)
 }
 
-// warn tells of tokens that others can listen to on their way.
+// warn logs a warning if tokens are sent over the network in clear text.
 func (a apiAccess) warn(log *slog.Logger) {
 	host, _, err := net.SplitHostPort(a.public)
 	if ip := net.ParseIP(host); !a.named || err != nil || a.web.TLSEnabled() || host == "localhost" || ip.IsLoopback() {

@@ -11,43 +11,43 @@ import (
 	"zkelectd/internal/request"
 )
 
-// arrival tells whether what was asked for has come about; the error is that it never will.
-type arrival func(s cluster.Snapshot, g request.Plan) (bool, error)
+// completion reports whether a request has taken effect. An error means that it never will.
+type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
 
-var errArrived = errors.New("arrived")
+var errComplete = errors.New("complete")
 
-// await follows a request until it has come about, with a line for each step on the way.
-func await(ctx context.Context, g group, plan request.Plan, limit time.Duration, arrived arrival, r *report) error {
+// await follows a request until it has taken effect, and reports each step.
+func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := ""
 	var end cluster.Snapshot
 	err := zkstore.Follow(limited, g.session, g.paths, func(s cluster.Snapshot) error {
-		if now := stage(s); now != last {
+		if now := progress(s); now != last {
 			last = now
 			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
 		}
-		done, err := arrived(s, plan)
-		if !done || err != nil {
+		ok, err := done(s, plan)
+		if !ok || err != nil {
 			return err
 		}
-		// What was read first may be older than what tells of the arrival.
+		// Parts of s may have been read before the others changed: check a new snapshot.
 		if end, err = g.read(limited); err == nil {
-			if done, err = arrived(end, plan); done {
-				return errArrived
+			if ok, err = done(end, plan); ok {
+				return errComplete
 			}
 		}
 		return err
 	})
 	switch {
-	case errors.Is(err, errArrived):
+	case errors.Is(err, errComplete):
 	case err != nil:
 		return err
 	case ctx.Err() != nil:
-		return errors.New("no longer waited for; the request stands")
+		return errors.New("interrupted; the request stays in force")
 	default:
-		return fmt.Errorf("not there after %s (--timeout); the request stands: %s", limit, last)
+		return fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)
 	}
 	rec := end.Current.Record
 	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
@@ -60,23 +60,23 @@ func await(ctx context.Context, g group, plan request.Plan, limit time.Duration,
 	return nil
 }
 
-// stage is where a handover stands.
-func stage(s cluster.Snapshot) string {
+// progress describes the state of a handover.
+func progress(s cluster.Snapshot) string {
 	e, c := s.Elected.Record, s.Current
 	switch {
 	case s.Ready():
 		return fmt.Sprintf("%s is READY in term %d", e.Node, e.Term)
 	case c.Readable() && c.Record.Term != e.Term:
-		return fmt.Sprintf("%s is elected in term %d (%s); %s stops and lets go", e.Node, e.Term, e.Cause, c.Record.Node)
+		return fmt.Sprintf("%s is elected in term %d (%s); %s stops and releases", e.Node, e.Term, e.Cause, c.Record.Node)
 	case c.Readable():
 		return fmt.Sprintf("%s takes over in term %d", e.Node, e.Term)
 	case !s.Elected.Readable():
-		return "nobody is elected"
+		return "no leader is elected"
 	}
-	return fmt.Sprintf("%s is elected in term %d (%s), and nobody leads", e.Node, e.Term, e.Cause)
+	return fmt.Sprintf("%s is elected in term %d (%s); there is no leader", e.Node, e.Term, e.Cause)
 }
 
-// pastTerm waits a moment for a term to be in the history, which the elector writes when the leader is READY.
+// pastTerm reads a term of the history. It waits a moment for it, since the elector writes it when the leader is READY.
 func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -94,13 +94,13 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 	}
 }
 
-// ended finds how a request has ended, or whether another has taken its place.
-func ended(s cluster.Snapshot, g request.Plan, stands bool) error {
-	if d, over := s.Control.Record.Ended(g.ID); over {
-		return fmt.Errorf("the request is over: %s: %s", d.What, d.Outcome)
+// checkEnded returns an error if a request has ended, or if another has replaced it.
+func checkEnded(s cluster.Snapshot, plan request.Plan, inForce bool) error {
+	if d, over := s.Control.Record.Ended(plan.ID); over {
+		return fmt.Errorf("the request has ended: %s: %s", d.What, d.Outcome)
 	}
-	if s.Control.Readable() && !stands {
-		return fmt.Errorf("another request has taken its place: %s", s.Control.Record.LastRequest)
+	if s.Control.Readable() && !inForce {
+		return fmt.Errorf("another request has replaced it: %s", s.Control.Record.LastRequest)
 	}
 	return nil
 }

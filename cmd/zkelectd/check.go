@@ -20,11 +20,11 @@ func checkCommand() *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
 		Use:   "check [flags] [-- command args...]",
-		Short: "Check a configuration and print the effective one",
-		Long: `Check refuses a configuration with every fault at once, or prints the effective one.
-If the group can be reached, it also warns if the policy names a site that no member is
-at, or leaves no member eligible. Of child.unit it checks that systemd knows it and that
-it is tied to the leadership of this host.`,
+		Short: "Check a configuration, and print the effective one",
+		Long: `Check reports all errors of a configuration at once, or prints the effective one.
+If the group can be reached, it also warns about problems of the policy there: a site
+without members, or no eligible member. It checks that systemd knows child.unit and
+that the unit starts only while this host leads.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load(cmd, args)
@@ -51,19 +51,19 @@ it is tied to the leadership of this host.`,
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&offline, "offline", false, "do not look at the group, nor at child.unit")
+	cmd.Flags().BoolVar(&offline, "offline", false, "check neither the group nor child.unit")
 	return cmd
 }
 
-// checkGroup warns of what is odd about the configuration's policy in the group as it is. Where that cannot be reached
-// there is nothing to say.
+// checkGroup warns about problems of the configuration's policy with the members of the group. It prints nothing if the
+// group cannot be reached.
 func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if cfg.ZooKeeper.ConnectTimeout == 0 {
 		cfg.ZooKeeper.ConnectTimeout = time.Second
 	}
-	s, paths, err := client(ctx, cfg)
+	s, paths, err := openSession(ctx, cfg)
 	var snap cluster.Snapshot
 	if err == nil {
 		defer s.Close(ctx)

@@ -9,19 +9,19 @@ import (
 	"zkelectd/internal/config"
 )
 
-// daemonSettings are the configuration that a daemon runs with, and what the files that it names hold.
+// daemonSettings are the configuration that a daemon runs with, and the contents of the files that it names.
 type daemonSettings struct {
 	from    config.Sources
 	cfg     config.Config
 	access  apiAccess
-	content []byte // of the configuration file; nil if there is none, or it was refused
-	refused error  // why the files are not what this daemon runs with
-	running string // what it runs with instead, in words
+	content []byte // of the configuration file; nil if there is none, or if it is invalid
+	refused error  // why this daemon does not run with the files
+	running string // what it runs with instead
 }
 
-// readSettings reads the settings of a daemon that starts. Where the guard has started it again, last is the last good content
-// of the configuration file, and files that are damaged by now do not keep the daemon from working: it runs with that, and
-// without an HTTP API if it is the files of that which are damaged. At a first start last is nil, and every fault is an error.
+// readSettings reads the settings of a daemon that starts. If the guard has restarted it, last is the last good content of the
+// configuration file, and files that have become invalid do not keep the daemon from working: it runs with last, and without
+// the HTTP API if files of that are invalid. At a first start last is nil, and everything invalid is an error.
 func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	s := &daemonSettings{from: from}
 	var err error
@@ -31,7 +31,7 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 		}
 		older := from
 		older.Content = last
-		s.refused, s.running = err, "the last good configuration, which the guard has kept"
+		s.refused, s.running = err, "the last good configuration"
 		if s.cfg, err = config.Load(older); err != nil {
 			return nil, s.refused
 		}
@@ -46,16 +46,16 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 	return s, nil
 }
 
-// warn logs what was refused, and what runs instead.
+// warn logs why the configuration was refused, and what the daemon runs with instead.
 func (s *daemonSettings) warn(log *slog.Logger) {
 	if s.refused == nil {
 		return
 	}
-	log.Error("the daemon was started again with a configuration that is refused: repair it, then run 'zkelectd reload'",
-		"file", s.from.File, "faults", strings.ReplaceAll(s.refused.Error(), "\n", "; "), "runs_with", s.running)
+	log.Error("the configuration is invalid since the daemon was restarted: correct it, then run 'zkelectd reload'",
+		"file", s.from.File, "errors", strings.ReplaceAll(s.refused.Error(), "\n", "; "), "runs_with", s.running)
 }
 
-// reload reads the settings again, and names those whose files hold something else. They are in s from then on, for
+// reload reads the settings again, and returns the names of those whose files have changed. It updates s, for
 // [daemon.Options.Taken].
 func (s *daemonSettings) reload() (next config.Config, files []string, err error) {
 	next, content, err := config.LoadContent(s.from)

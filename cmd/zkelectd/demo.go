@@ -14,7 +14,7 @@ func demoCommand() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch four daemons on two sites elect, hand over, fail and recover, on a ZooKeeper server of their own",
+		Short: "Watch four daemons at two sites elect, hand over, fail and recover, with a ZooKeeper server of their own",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
@@ -25,16 +25,16 @@ func demoCommand() *cobra.Command {
 			defer stop()
 			err = demo.Run(ctx, demo.Options{Binary: binary, Once: once, Out: cmd.OutOrStdout()})
 			if err != nil && ctx.Err() != nil {
-				return exitCode{130, nil} // interrupted, and cleaned up
+				return exitError{130, nil} // interrupted, and cleaned up
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "end after the tour: exit 0, or 1 if a step failed")
+	cmd.Flags().BoolVar(&once, "once", false, "exit after the tour: 0, or 1 if a step failed")
 	return cmd
 }
 
-// demoChildCommand is what daemons that only show what they do run as their leader-only child.
+// demoChildCommand is the leader-only child of the demo's daemons.
 func demoChildCommand() *cobra.Command {
 	var opt demo.ChildOptions
 	cmd := &cobra.Command{

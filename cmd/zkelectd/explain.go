@@ -19,13 +19,13 @@ func explainCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Show why the leader is the leader: every member, filter and ranker, and what would change it",
+		Short: "Show why the leader leads: every member, filter and ranker, and what would change it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			return withGroup(cmd, func(ctx context.Context, g group) error {
 				if cmd.Flags().Changed("term") {
 					return explainTerm(ctx, cmd.OutOrStdout(), g, term, output)
 				}
@@ -34,7 +34,7 @@ func explainCommand() *cobra.Command {
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().Int64Var(&term, "term", 0, "a past term, as in 'zkelectd history', with the verdicts of then")
+	cmd.Flags().Int64Var(&term, "term", 0, "a past term of 'zkelectd history', with its verdicts")
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -52,11 +52,11 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	if output == "json" {
 		return printJSON(w, e)
 	}
-	_, err = io.WriteString(w, paint(w, explanationTable(e)))
+	_, err = io.WriteString(w, colorize(w, explanationTable(e)))
 	return err
 }
 
-// explanationHead says who leads, and under what the members are ranked.
+// explanationHead describes the leader, and how the members are ranked.
 func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
 		fmt.Fprintln(b, "Leader   none")
@@ -92,7 +92,7 @@ func explanationTable(e whatif.Explanation) string {
 	fmt.Fprintln(&b)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "RANK\tNODE\tSITE")
-	columns := telling(e)
+	columns := informativeRankers(e)
 	for _, i := range columns {
 		fmt.Fprint(t, "\t", strings.ToUpper(e.Members[0].Scores[i].Ranker))
 	}
@@ -127,8 +127,8 @@ func explanationTable(e whatif.Explanation) string {
 	return b.String()
 }
 
-// telling are the rankers that have something to say of any member.
-func telling(e whatif.Explanation) []int {
+// informativeRankers returns the indexes of the rankers that have words for any member.
+func informativeRankers(e whatif.Explanation) []int {
 	var list []int
 	if len(e.Members) == 0 {
 		return nil
@@ -151,7 +151,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	}
 	t, ok := h.Find(term)
 	if !ok {
-		return fmt.Errorf("term %d is not in the history; 'zkelectd history -n %d' lists what is", term, cluster.MaxHistory)
+		return fmt.Errorf("term %d is not in the history; 'zkelectd history -n %d' lists those that are", term, cluster.MaxHistory)
 	}
 	if output == "json" {
 		return printJSON(w, t)

@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// buildCommands are for making packages, and not in the product: every daemon and guard would carry them about.
+// buildCommands returns the commands for building packages. They are not in the product, where they would cost every daemon
+// and guard memory.
 func buildCommands() []*cobra.Command {
-	cmd := &cobra.Command{Use: "gen", Hidden: true, Short: "Write what is made from the commands"}
+	cmd := &cobra.Command{Use: "gen", Hidden: true, Short: "Write files generated from the commands"}
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "man DIR", Short: "Write the manual pages, dated $SOURCE_DATE_EPOCH", Args: cobra.ExactArgs(1),
@@ -37,7 +38,7 @@ func writeManual(root *cobra.Command, dir string) error {
 	return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "zkelectd", Manual: "zkelectd"}, dir)
 }
 
-// forgetHost takes out of the defaults what is of this machine: the pages are for all.
+// forgetHost removes the host name of this machine from the defaults: the manual is for all hosts.
 func forgetHost(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	if f := cmd.Flags().Lookup("id"); f != nil {

@@ -73,13 +73,13 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 	f.sane()
 }
 
-func TestToldToReload(t *testing.T) {
+func TestReloadSignalsTheMainProcess(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	cmd := reloadCommand()
 	cmd.SetOut(&out)
 	for _, pid := range []string{"", "x", "1", "-7", "0"} {
-		if err := told(cmd, pid); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
+		if err := signalMainProcess(cmd, pid); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
 			t.Errorf("process %q: %v", pid, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestToldToReload(t *testing.T) {
 	if err := main.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := told(cmd, fmt.Sprint(main.Process.Pid)); err != nil || !strings.Contains(out.String(), "is in its log") {
+	if err := signalMainProcess(cmd, fmt.Sprint(main.Process.Pid)); err != nil || !strings.Contains(out.String(), "its log has the result") {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	if err := main.Wait(); err == nil || err.Error() != "signal: hangup" {
@@ -103,8 +103,8 @@ func TestAReloadUsesCredentialsWhereItCan(t *testing.T) {
 	t.Parallel()
 	nowhere := func(string) string { return "" }
 	for _, cfg := range []config.Config{{}, {ZooKeeper: config.ZooKeeper{Auth: config.Auth{File: "/nonexistent"}, ACL: "private"}}} {
-		if as, asked := forReload(cfg, nowhere); !asked || as.ZooKeeper.Auth.File != cfg.ZooKeeper.Auth.File {
-			t.Errorf("%+v, %t", as.ZooKeeper, asked)
+		if as, readable := reloadAccess(cfg, nowhere); !readable || as.ZooKeeper.Auth.File != cfg.ZooKeeper.Auth.File {
+			t.Errorf("%+v, %t", as.ZooKeeper, readable)
 		}
 	}
 }

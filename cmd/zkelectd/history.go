@@ -19,28 +19,28 @@ func historyCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "List the last terms: who led, why, by whom, and how long the group was without a leader",
-		Long: fmt.Sprintf(`History lists what the electors have written down, at most %d terms. The times are
-the elector's: TO READY from the decision to READY, LEADERLESS how long nobody was
-READY before; "-" where no elector has seen both ends.
+		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
+		Long: fmt.Sprintf(`History lists the terms that the electors recorded, at most %d. The durations are
+as an elector saw them: TO READY is from the decision to READY, LEADERLESS how long
+there was no READY leader; "-" means that no elector saw both ends.
 
-With --follow the new terms follow as they come; -o json prints one object a line then.`, cluster.MaxHistory),
+With --follow it prints new terms as they come; -o json then prints an object per line.`, cluster.MaxHistory),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
 			if n < 1 {
-				return fmt.Errorf("-n %d: want 1 or more", n)
+				return fmt.Errorf("-n %d: must be 1 or more", n)
 			}
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			return withGroup(cmd, func(ctx context.Context, g group) error {
 				return showHistory(ctx, cmd.OutOrStdout(), g, n, output, follow)
 			})
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many, the last ones")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with each new term")
+	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
+	cmd.Flags().BoolVar(&follow, "follow", false, "print each new term")
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -69,7 +69,7 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 		next, err := g.history(ctx, true)
 		if err != nil {
 			if g.session.Err() == nil && ctx.Err() == nil {
-				continue // the connection; the session wakes us when it is back
+				continue // no connection; the session wakes us when it is back
 			}
 			return err
 		}
@@ -87,7 +87,7 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {
 	if output == "json" {
 		for _, t := range terms {
-			if err := printLine(w, t); err != nil {
+			if err := printJSONLine(w, t); err != nil {
 				return err
 			}
 		}
@@ -109,12 +109,13 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 			reason += " [waited " + p.Wait + "]"
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), plain(string(p.Cause)),
-			plain(by), span(p.ToReady), span(p.Leaderless), plain(reason))
+			plain(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), plain(reason))
 	}
 	return t.Flush()
 }
 
-func span(d *cluster.Duration) string {
+// formatDuration returns a duration in as many digits as matter, "-" for none.
+func formatDuration(d *cluster.Duration) string {
 	if d == nil {
 		return "-"
 	}

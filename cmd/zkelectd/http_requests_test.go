@@ -213,7 +213,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 			t.Errorf("%s, want %s", out, want)
 		}
 	}
-	const read, refused = "a has read its configuration", "reload refused"
+	const read, refused = "a has reloaded its configuration", "reload refused"
 	configure(f.tokens("night-shift:" + nightsToken))
 	reload(read + ": taken over: http.token_file")
 	if code := pause(nobody, nightsToken); code != 200 {

@@ -13,20 +13,19 @@ import (
 func initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Create a new group in which nobody leads, so that its first leader need not wait",
-		Long: `Init creates the znodes of a new group, with your word that nobody leads in it: its
-first leader starts at once. It is optional. In a group that was not initialized
-the first leader waits for a lease that might still run, some seconds: that nothing
-is there does not prove that nobody leads, as the znodes may have been deleted
-under a leader.
+		Short: "Create a new group that has no leader, so that the first one need not wait",
+		Long: `Init creates the znodes of a new group. You vouch that it has no leader, so its first
+leader starts at once. Init is optional: in a group that was not initialized the first
+leader waits some seconds for a lease that might still run, because missing znodes do
+not prove that there is no leader; they may have been deleted while one led.
 
-It refuses, with exit status 1, if anything shows that the group is in use or has
-been: members, an election, a leader, a history. A group that is initialized
-already is left as it is.`,
+It fails, with exit status 1, if anything shows that the group is or was in use:
+members, an election, a leader, a history. A group that is already initialized is
+left as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withConfig(cmd, func(ctx context.Context, g group) error {
-				ctx, cancel := brief(ctx)
+			return withGroup(cmd, func(ctx context.Context, g group) error {
+				ctx, cancel := withAnswerTimeout(ctx)
 				defer cancel()
 				if err := zkstore.Init(ctx, g.session, g.paths, whoami()); err != nil {
 					return err

@@ -19,7 +19,7 @@ func TestTheJSONIsDocumented(t *testing.T) {
 	}
 	sections := strings.Split(string(data), "\n## ")
 	for command, v := range map[string]any{
-		"zkelectd status": status.Group{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd whatif": foreseen{},
+		"zkelectd status": status.Group{}, "zkelectd explain": whatif.Explanation{}, "zkelectd history": cluster.PastTerm{}, "zkelectd whatif": forecast{},
 		"move": report{}, "zkelectd policy show": cluster.Policy{},
 	} {
 		text := ""

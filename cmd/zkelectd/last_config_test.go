@@ -48,10 +48,10 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 					t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
 				}
 			}
-			f.logged("a", "the daemon was started again with a configuration that is refused")
+			f.logged("a", "the configuration is invalid since the daemon was restarted")
 			f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
 			f.logged("a", damage.fault)
-			f.logged("a", `runs_with="the last good configuration, which the guard has kept"`)
+			f.logged("a", `runs_with="the last good configuration"`)
 			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 0\n") {
 				t.Errorf("the metrics do not say it:\n%s", body)
 			}

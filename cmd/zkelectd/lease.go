@@ -13,12 +13,12 @@ import (
 	"zkelectd/internal/status"
 )
 
-// leaseLimit bounds the question: status is about the group, and must not wait for one host of it.
-const leaseLimit = 500 * time.Millisecond
+// leaseTimeout bounds the request to the leader: status is about the group, and must not wait for one host.
+const leaseTimeout = 500 * time.Millisecond
 
-// withLease asks the leader what is left of its lease, which only it knows. One that does not answer is no failure. One
-// that speaks TLS (https://) is not asked: a command does not know whom to trust there. The address comes from ZooKeeper,
-// so it is asked only if the leader's own registration has it as well, and redirects are not followed.
+// withLease adds the remaining time of the lease, which only the leader knows, by asking it. No answer is not an error. A
+// leader that serves TLS (https://) is not asked: a command does not know which CA to trust. The address comes from
+// ZooKeeper, so it is used only if the leader's own registration has it as well, and redirects are not followed.
 func withLease(ctx context.Context, g status.Group) status.Group {
 	host, port, err := net.SplitHostPort(g.API)
 	if err != nil || g.APIHost == "" {
@@ -27,7 +27,7 @@ func withLease(ctx context.Context, g status.Group) status.Group {
 	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 		host = g.APIHost
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseLimit)
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/leader", nil)
 	if err != nil {
@@ -39,12 +39,12 @@ func withLease(ctx context.Context, g status.Group) status.Group {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		return g // no answer of a probe
+		return g // not the answer of a probe
 	}
 	return g.WithLease(resp.Body)
 }
 
-// leaderClient returns a client for the leader on a host. It goes straight there, by no proxy.
+// leaderClient returns a client for the leader on a host. It connects directly, without a proxy.
 func leaderClient(host string) *http.Client {
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return checkLeaderAddress(address, host) }}
 	return &http.Client{
@@ -53,8 +53,8 @@ func leaderClient(host string) *http.Client {
 	}
 }
 
-// checkLeaderAddress refuses an address that the leader on a host can't have: on the loopback of this host, where whatever
-// trusts local users listens, the leader is only if it runs here; link-local ones have a cloud's metadata.
+// checkLeaderAddress refuses an address that the leader on a host can't have. Loopback addresses have services that trust
+// local users, so they are refused unless the leader runs on this host; link-local addresses have a cloud's metadata.
 func checkLeaderAddress(address, host string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -63,7 +63,7 @@ func checkLeaderAddress(address, host string) error {
 	ip := at.Addr().Unmap()
 	here, err := os.Hostname()
 	if err != nil || (ip.IsLoopback() && host != here) || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return fmt.Errorf("%s is no address of %s", ip, host)
+		return fmt.Errorf("%s is not an address of %s", ip, host)
 	}
 	return nil
 }

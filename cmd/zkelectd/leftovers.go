@@ -16,15 +16,15 @@ import (
 	"zkelectd/internal/hook"
 )
 
-// workEnd is how long what is left of the work may take to die once it is killed.
-const workEnd = 5 * time.Second
+// killTimeout bounds how long the rest of the work may take to die once it is killed.
+const killTimeout = 5 * time.Second
 
-// settleMost is how long another process may take to settle the same leftovers.
-const settleMost = time.Minute
+// cleanUpTimeout bounds how long another process may take to clean up the same leftovers.
+const cleanUpTimeout = time.Minute
 
-// settleLeftovers ends what a zkelectd that is dead has left behind: its work, what undoes its leadership, and its session.
-// The session is closed only if the kernel says that all of the work is dead, and if nothing is left undone.
-func settleLeftovers(ctx context.Context, file string, out io.Writer) error {
+// cleanUpLeftovers cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session. The
+// session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded.
+func cleanUpLeftovers(ctx context.Context, file string, out io.Writer) error {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil // ended cleanly
 	}
@@ -33,18 +33,18 @@ func settleLeftovers(ctx context.Context, file string, out io.Writer) error {
 		return err
 	}
 	defer unlock()
-	return settleAlone(ctx, file, out)
+	return cleanUpLocked(ctx, file, out)
 }
 
-// lockLeftovers keeps 'zkelectd release' and a start from settling at once: the later one would run the hooks again, and
-// write over the session file of the daemon that the other has started. It locks the directory, since root must not leave a
-// file there that the daemon's user cannot open.
+// lockLeftovers keeps 'zkelectd release' and a start from cleaning up at the same time: the later one would run the hooks
+// again, and overwrite the session file of the daemon that the other has started. It locks the directory, since root must
+// not leave a file there that the daemon's user cannot open.
 func lockLeftovers(ctx context.Context, dir string) (unlock func(), err error) {
 	lock, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock what a dead zkelectd has left behind: %w", err)
+		return nil, fmt.Errorf("cannot lock what a dead zkelectd left behind: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleMost)
+	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -61,12 +61,12 @@ func lockLeftovers(ctx context.Context, dir string) (unlock func(), err error) {
 		case <-again.C:
 		case <-ctx.Done():
 			lock.Close()
-			return nil, fmt.Errorf("another zkelectd still settles what was left behind (it holds a lock of the directory %s): try again once it has ended", dir)
+			return nil, fmt.Errorf("another zkelectd is still cleaning up (it holds a lock on the directory %s): try again once it has ended", dir)
 		}
 	}
 }
 
-func settleAlone(ctx context.Context, file string, out io.Writer) error {
+func cleanUpLocked(ctx context.Context, file string, out io.Writer) error {
 	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // ended cleanly
@@ -74,13 +74,13 @@ func settleAlone(ctx context.Context, file string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	unproven := f.EnsureDead(workEnd)
+	unproven := f.EnsureDead(killTimeout)
 	if unproven != nil && !errors.Is(unproven, guard.ErrWorkMayRun) {
 		return fmt.Errorf("the session is not closed: %w", unproven)
 	}
-	// What may still run is all the more reason to take back what it had: nobody else will.
-	if err := runUndo(ctx, f); err != nil {
-		return fmt.Errorf("the session is not closed, as leadership is not undone: %w", errors.Join(unproven, err))
+	// The hooks run even if some of the work may still run: nobody else will run them.
+	if err := runPendingHooks(ctx, f); err != nil {
+		return fmt.Errorf("the session is not closed, because a pending hook failed: %w", errors.Join(unproven, err))
 	}
 	f.PendingHooks = nil
 	if err := f.Write(file); err != nil {
@@ -98,21 +98,21 @@ func settleAlone(ctx context.Context, file string, out io.Writer) error {
 	if leadership != "" {
 		leadership = "; leadership is " + leadership
 	}
-	f.Session.File = file // wherever it was moved to
+	f.Session.File = file // it may have been moved
 	guard.RemoveSessionFile(f.Session)
 	fmt.Fprintf(out, "closed session 0x%x%s\n", f.Session.ID, leadership)
 	return nil
 }
 
-// undoLimit bounds each command that undoes leadership, where no session is at stake any more.
-const undoLimit = 10 * time.Second
+// pendingHookTimeout bounds each pending hook. No session is at stake any more.
+const pendingHookTimeout = 10 * time.Second
 
-// runUndo runs post_stop and on_change for a leadership that nobody could end (A5 in docs/protocol.md).
-func runUndo(ctx context.Context, f guard.SessionFile) error {
+// runPendingHooks runs the post_stop and on_change of a leadership that the dead daemon could not end (A5 in docs/protocol.md).
+func runPendingHooks(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
 	for _, spec := range f.PendingHooks {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
-		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: undoLimit}.Run(ctx, spec.Input))
+		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}.Run(ctx, spec.Input))
 	}
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-// Command zkelectd elects one leader in a fleet through ZooKeeper and runs the leader-only child there and nowhere else.
+// Command zkelectd elects one leader in a fleet through ZooKeeper, and runs the leader-only child there and nowhere else.
 package main
 
 import (
@@ -20,31 +20,31 @@ func main() {
 	os.Exit(run())
 }
 
-// run returns the exit status, so that tests can call it.
+// run runs the command line and returns the exit status.
 func run() int {
 	err := root().Execute()
-	var code exitCode
+	var code exitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		if code.err != nil {
-			complain(code.err)
+			printError(code.err)
 		}
 		return code.status
 	}
-	complain(err)
+	printError(err)
 	return 1
 }
 
-// complain tells the operator what is wrong; of a configuration everything at once, a line each. A daemon that nobody
-// listens to ends all the same.
-func complain(err error) {
+// printError prints an error; of a configuration all errors, one per line. The process ends even if nobody reads its
+// standard error.
+func printError(err error) {
 	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
 	var invalid config.Errors
 	if errors.As(err, &invalid) {
-		fmt.Fprintln(out, "zkelectd: the configuration is refused:")
+		fmt.Fprintln(out, "zkelectd: the configuration is invalid:")
 		for _, f := range invalid {
 			fmt.Fprintln(out, " ", plainText(f.Error()))
 		}
@@ -53,24 +53,24 @@ func complain(err error) {
 	fmt.Fprintln(out, "zkelectd:", plainText(err.Error()))
 }
 
-// exitCode is an error with an exit status; without err there is nothing to say.
-type exitCode struct {
+// exitError is an error with an exit status. If err is nil, nothing is printed.
+type exitError struct {
 	status int
 	err    error
 }
 
-func (e exitCode) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.err) }
-func (e exitCode) Unwrap() error { return e.err }
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.err) }
+func (e exitError) Unwrap() error { return e.err }
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "zkelectd",
-		Short: "Elects one leader in a fleet, by policy, and runs the leader-only child there",
+		Short: "Elect one leader in a fleet, by policy, and run the leader-only child there",
 		Long: `zkelectd runs on every host of a fleet, agrees through Apache ZooKeeper on one
 leader, and starts the leader-only child process there and nowhere else.
 
 Settings come from flags, environment variables (ZKELECTD_...), a YAML file
-(--config) and defaults, in this order. See 'zkelectd check'.`,
+(--config) and defaults, in this order of precedence. See 'zkelectd check'.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -78,11 +78,11 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run it:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
-		{"look", "See who leads, and why:", []*cobra.Command{
+		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
+		{"inspect", "Inspect the group:", []*cobra.Command{
 			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
 		}},
-		{"request", "Ask for something:", []*cobra.Command{
+		{"operate", "Operate the group:", []*cobra.Command{
 			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
 			clearStrikesCommand(), policyCommand(), aclCommand(), repairCommand(),
 		}},
@@ -105,7 +105,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version comes from what the Go tool has put into the binary.
+// version returns the version that the Go tool has recorded in the binary.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -20,15 +20,15 @@ func outputFlag(cmd *cobra.Command, into *string) {
 
 func checkOutput(output string) error {
 	if output != "table" && output != "json" {
-		return fmt.Errorf("-o %s: want table or json", output)
+		return fmt.Errorf("-o %s: must be table or json", output)
 	}
 	return nil
 }
 
 func printJSON(w io.Writer, v any) error { return writeJSON(w, v, "  ") }
 
-// printLine prints an object a line, for those that follow one another.
-func printLine(w io.Writer, v any) error { return writeJSON(w, v, "") }
+// printJSONLine prints an object on one line, for a sequence of objects.
+func printJSONLine(w io.Writer, v any) error { return writeJSON(w, v, "") }
 
 func writeJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
@@ -41,7 +41,7 @@ func writeJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
-// plainJSON is a log in JSON that steers no terminal. Each line is written at once.
+// plainJSON is a writer for a log in JSON that escapes terminal control sequences. Each line comes in one Write.
 type plainJSON struct{ io.Writer }
 
 func (w plainJSON) Write(line []byte) (int, error) {
@@ -51,10 +51,10 @@ func (w plainJSON) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// plain keeps what others wrote into ZooKeeper from steering the terminal.
+// plain escapes the terminal control sequences in text that others wrote to ZooKeeper.
 func plain(s string) string { return status.Plain(s) }
 
-// plainText is plain for text of several lines.
+// plainText is plain for text with several lines.
 func plainText(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {
@@ -63,13 +63,13 @@ func plainText(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// colours of whole lines, by how they begin, which leaves columns alone; the first that fits.
-var colours = []struct{ prefix, code string }{
+// lineColors are the colors of whole lines by their prefix; the first match counts. Columns are not affected.
+var lineColors = []struct{ prefix, code string }{
 	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Request", "33"}, {"Excluded", "33"}, {"Holding", "33"},
 }
 
-// coloured tells that w is a terminal whose user has not asked for NO_COLOR.
-func coloured(w io.Writer) bool {
+// colored reports whether w is a terminal whose user has not set NO_COLOR.
+func colored(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
@@ -78,14 +78,14 @@ func coloured(w io.Writer) bool {
 	return err == nil
 }
 
-// paint colours text for people.
-func paint(w io.Writer, text string) string {
-	if !coloured(w) {
+// colorize colors text if w is a terminal.
+func colorize(w io.Writer, text string) string {
+	if !colored(w) {
 		return text
 	}
 	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
-		for _, c := range colours {
+		for _, c := range lineColors {
 			if body := strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, c.prefix) {
 				lines[i] = "\x1b[" + c.code + "m" + body + "\x1b[0m" + line[len(body):]
 				break

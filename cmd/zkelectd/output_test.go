@@ -7,8 +7,8 @@ import (
 )
 
 func TestColourIsForTerminalsThatWantIt(t *testing.T) {
-	const text = "Leader   n1 (site dc1)\nOrder    PAUSED\nn1  dc1\n"
-	if got := paint(new(strings.Builder), text); got != text {
+	const text = "Leader   n1 (site dc1)\nRequest  PAUSED\nn1  dc1\n"
+	if got := colorize(new(strings.Builder), text); got != text {
 		t.Errorf("into a file: %q", got)
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -18,11 +18,11 @@ func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 	defer terminal.Close()
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
-	if got, want := paint(terminal, text), "\x1b[32mLeader   n1 (site dc1)\x1b[0m\n\x1b[33mOrder    PAUSED\x1b[0m\nn1  dc1\n"; got != want {
+	if got, want := colorize(terminal, text), "\x1b[32mLeader   n1 (site dc1)\x1b[0m\n\x1b[33mRequest  PAUSED\x1b[0m\nn1  dc1\n"; got != want {
 		t.Errorf("on a terminal: %q", got)
 	}
 	t.Setenv("NO_COLOR", "1")
-	if got := paint(terminal, text); got != text {
+	if got := colorize(terminal, text); got != text {
 		t.Errorf("with NO_COLOR: %q", got)
 	}
 }

@@ -143,9 +143,9 @@ func TestRequestsInABrowser(t *testing.T) {
 
 	p.click(".controls button")
 	p.shows("dialog", "Leadership moves from a to b, and stays there until the request ends.")
-	p.shows("dialog", "This page may not submit requests: requests need a token from http.token_file")
+	p.shows("dialog", "This page may not submit requests: operator requests need a token from http.token_file")
 	p.click("dialog .do")
-	p.shows("dialog .refusal", "Refused (401): requests need a token")
+	p.shows("dialog .refusal", "Refused (401): operator requests need a token")
 	if g := f.until("any", func(status.Group) bool { return true }); len(g.Requests) > 0 || !leads("a")(g) {
 		t.Errorf("it has an effect: %s", g.Table())
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Show, compare or publish the policy that holds for the whole group", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group", Args: cobra.NoArgs}
 	cmd.AddCommand(policyShowCommand(), policyDiffCommand(), policyApplyCommand(), policyTypesCommand())
 	return cmd
 }
@@ -24,12 +24,12 @@ func policyCommand() *cobra.Command {
 func policyShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "show", Short: "Print the policy in force, as the part of a configuration file that makes it", Args: cobra.NoArgs,
+		Use: "show", Short: "Print the policy in force, as a part of a configuration file", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			return withGroup(cmd, func(ctx context.Context, g group) error {
 				rec, err := g.policyInForce(ctx)
 				if err != nil {
 					return err
@@ -64,20 +64,20 @@ func policyDiffCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(config.Sources{File: args[0]})
 			if err != nil {
-				return exitCode{2, err}
+				return exitError{2, err}
 			}
 			var lines []string
-			err = withConfig(cmd, func(ctx context.Context, g group) error {
+			err = withGroup(cmd, func(ctx context.Context, g group) error {
 				rec, err := g.policyInForce(ctx)
 				lines = config.RulesDiff(rec.Rules, cfg.Rules())
 				return err
 			})
 			if err != nil {
-				return exitCode{2, err}
+				return exitError{2, err}
 			}
 			printLines(cmd.OutOrStdout(), lines)
 			if len(lines) > 0 {
-				return exitCode{1, nil}
+				return exitError{1, nil}
 			}
 			return nil
 		},
@@ -95,17 +95,18 @@ func printLines(w io.Writer, lines []string) {
 func policyApplyCommand() *cobra.Command {
 	var dry, force bool
 	cmd := &cobra.Command{
-		Use: "apply FILE", Short: "Put the policy of a configuration file in force for the whole group",
-		Long: `Apply publishes the policy section of a configuration file, and what of its election
-section is part of the policy. A policy.revision in the file must be higher than the one
-in force. The hosts' own files stay as they are; status shows which differ.`,
+		Use: "apply FILE", Short: "Put the policy of a configuration file in force for the group",
+		Long: `Apply publishes the policy section of a configuration file, with the settings of its
+election section that are part of the policy. A policy.revision in the file must be
+higher than the one in force. The files of the hosts are not changed; status shows
+which differ.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(config.Sources{File: args[0]})
 			if err != nil {
 				return err
 			}
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			return withGroup(cmd, func(ctx context.Context, g group) error {
 				w := cmd.OutOrStdout()
 				snap, err := g.read(ctx)
 				if err != nil {
@@ -115,7 +116,7 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 				printLines(w, lines)
 				p := operator.Proposal{Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
 				if dry {
-					return foreseePolicy(ctx, w, g, snap, p)
+					return forecastPolicy(ctx, w, g, snap, p)
 				}
 				rec, err := g.publish(ctx, p)
 				if err != nil {
@@ -127,13 +128,13 @@ in force. The hosts' own files stay as they are; status shows which differ.`,
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would come of it, and write nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would happen, and write nothing")
 	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member is eligible under it")
 	return cmd
 }
 
-// foreseePolicy says what would come of a policy.
-func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p operator.Proposal) error {
+// forecastPolicy prints what a policy would change.
+func forecastPolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p operator.Proposal) error {
 	rec, err := p.Next(snap)
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func foreseePolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snaps
 	if q.Policy, err = policy.New(rec); err != nil {
 		return err
 	}
-	f := foresee(whatif.Run(q), "")
+	f := newForecast(whatif.Run(q), "")
 	fmt.Fprintf(w, "revision %d would be in force; leader then: %s (%s): %s\n", rec.Revision, plain(f.Leader), plain(f.Site), plain(f.why()))
 	return nil
 }

@@ -13,21 +13,21 @@ func releaseCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "release [--session-file F]",
-		Short: "Close the session that a dead zkelectd has left behind",
+		Short: "Close the session that a dead zkelectd left behind",
 		Long: `Release closes the ZooKeeper session of a zkelectd that was killed together with
 its guard, so that the next leader need not wait for the session to expire. It
 is meant for ExecStopPost= in a systemd unit. It kills what is left of the
-leader-only work, runs hooks.post_stop if that is owed, and refuses while the
+leader-only work, and runs hooks.post_stop if it is pending. It refuses while the
 guard or the daemon still runs, or while it can't be proven that all of the
-work is dead. Without a file there is nothing to do.`,
+work is dead. Without a session file it does nothing.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "where zkelectd keeps its session (zookeeper.session_file)")
+	cmd.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "the session file of zkelectd (zookeeper.session_file)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if file == "" {
-			return errors.New("which session? Set --session-file to the zookeeper.session_file of the daemon")
+			return errors.New("--session-file is not set: name the zookeeper.session_file of the daemon")
 		}
-		return settleLeftovers(cmd.Context(), file, cmd.OutOrStdout())
+		return cleanUpLeftovers(cmd.Context(), file, cmd.OutOrStdout())
 	}
 	return cmd
 }

@@ -20,26 +20,26 @@ import (
 
 func reloadCommand() *cobra.Command {
 	var force bool
-	var limit time.Duration
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Have this host's daemon read its configuration again, and say how that went",
+		Short: "Have this host's daemon reload its configuration, and report the result",
 		Long: `Reload sends SIGHUP to the daemon with this node id (--id, default: that of the
-configuration) on this host, and waits until it has read its configuration again. A
-changed policy is published for the whole group. A configuration with a fault, a
-policy.revision that does not rise, or a policy under which nobody may lead is refused,
-and the running one stays.`,
+configuration) on this host, and waits until it has reloaded its configuration. A
+changed policy is published for the whole group. An invalid configuration, a
+policy.revision that does not rise, or a policy without an eligible member is refused,
+and the running configuration stays in force.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd, nil)
 			if err != nil {
 				return err
 			}
-			cfg, asked := forReload(cfg, os.Getenv)
-			if !asked {
-				return told(cmd, os.Getenv("MAINPID"))
+			cfg, readable := reloadAccess(cfg, os.Getenv)
+			if !readable {
+				return signalMainProcess(cmd, os.Getenv("MAINPID"))
 			}
-			return inGroup(cmd, cfg, func(ctx context.Context, g group) error {
+			return withGroupOf(cmd, cfg, func(ctx context.Context, g group) error {
 				if force {
 					rec, err := g.publish(ctx, operator.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Revision: g.cfg.Policy.Revision, Force: true})
 					if err != nil {
@@ -47,54 +47,55 @@ and the running one stays.`,
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "policy revision %d is in force\n", rec.Revision)
 				}
-				rec, err := g.signalled(ctx, limit)
+				rec, err := g.signalAndWait(ctx, timeout)
 				if err != nil {
 					return err
 				}
 				if rec.Refused != "" {
-					return fmt.Errorf("reload refused, the running configuration stays:\n%s", plainText(rec.Refused))
+					return fmt.Errorf("reload refused, the running configuration stays in force:\n%s", plainText(rec.Refused))
 				}
-				said := plain(rec.ID) + " has read its configuration"
-				if rec.Reloaded != "" { // as older daemons do not say
-					said += ": " + plain(rec.Reloaded)
+				text := plain(rec.ID) + " has reloaded its configuration"
+				if rec.Reloaded != "" { // older daemons do not report it
+					text += ": " + plain(rec.Reloaded)
 				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 				return err
 			})
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", false, "publish the policy of --config first, even if no member is eligible under it")
-	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to wait for the daemon")
+	cmd.Flags().BoolVar(&force, "force", false, "first publish the policy of --config, even if no member is eligible under it")
+	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait for the daemon")
 	return cmd
 }
 
-// forReload is how a reload gets at the group. Systemd, as of Debian 12, keeps a unit's credentials from its ExecReload=: then
-// it reads as anybody does, and where nobody may, the daemon can't be asked how it went.
-func forReload(cfg config.Config, getenv func(string) string) (as config.Config, asked bool) {
+// reloadAccess returns the configuration with which a reload reads the group. The systemd of Debian 12 does not pass a unit's
+// credentials to its ExecReload=: then it reads without credentials. readable is false if the ACL does not permit that, so
+// that the daemon's answer cannot be read.
+func reloadAccess(cfg config.Config, getenv func(string) string) (as config.Config, readable bool) {
 	if getenv("MAINPID") == "" || !errors.Is(operator.Access(cfg, getenv).Check(), fs.ErrPermission) {
 		return cfg, true
 	}
-	anybody := cfg
-	anybody.ZooKeeper.Auth.File, anybody.ZooKeeper.ACL = "", string(zkstore.ACLOpen)
-	return anybody, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && operator.Access(anybody, getenv).Check() == nil
+	anonymous := cfg
+	anonymous.ZooKeeper.Auth.File, anonymous.ZooKeeper.ACL = "", string(zkstore.ACLOpen)
+	return anonymous, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && operator.Access(anonymous, getenv).Check() == nil
 }
 
-// told has the unit's main process reload, whose configuration has no fault by itself.
-func told(cmd *cobra.Command, main string) error {
+// signalMainProcess has the main process of the unit reload. The configuration has already been checked.
+func signalMainProcess(cmd *cobra.Command, main string) error {
 	pid, err := strconv.Atoi(main)
 	if err != nil || pid <= 1 {
-		return fmt.Errorf("$MAINPID is %q, no process", main)
+		return fmt.Errorf("$MAINPID is %q, not a process", main)
 	}
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		return fmt.Errorf("cannot signal process %d, the unit's main process: %w", pid, err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the daemon is told to read its configuration; how that goes is in its log, as the credentials can't be read from here")
+	fmt.Fprintln(cmd.OutOrStdout(), "the daemon was signaled to reload its configuration; its log has the result, which cannot be read from here without credentials")
 	return nil
 }
 
-// signalled sends SIGHUP and waits for the daemon to say how it went.
-func (g group) signalled(ctx context.Context, limit time.Duration) (cluster.Node, error) {
+// signalAndWait sends SIGHUP, and waits for the daemon to report the result.
+func (g group) signalAndWait(ctx context.Context, timeout time.Duration) (cluster.Node, error) {
 	before, err := g.node(ctx)
 	if err != nil {
 		return before, err
@@ -105,7 +106,7 @@ func (g group) signalled(ctx context.Context, limit time.Duration) (cluster.Node
 	if err := syscall.Kill(before.PID, syscall.SIGHUP); err != nil {
 		return before, fmt.Errorf("cannot signal process %d of %s: %w", before.PID, before.ID, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		now, err := g.node(ctx)
@@ -118,14 +119,14 @@ func (g group) signalled(ctx context.Context, limit time.Duration) (cluster.Node
 		case <-g.session.Done():
 			return before, g.session.Err()
 		case <-ctx.Done():
-			return before, fmt.Errorf("%s has not answered within %s; see its log", before.ID, limit)
+			return before, fmt.Errorf("%s has not answered within %s; see its log", before.ID, timeout)
 		}
 	}
 }
 
-// node reads what the daemon with the configuration's id says of itself, and watches it.
+// node reads and watches the record of the daemon with the configuration's id.
 func (g group) node(ctx context.Context) (cluster.Node, error) {
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	path := g.paths.Node(g.cfg.Node.ID)
 	data, stat, err := g.session.Get(ctx, path, true)

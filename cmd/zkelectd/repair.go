@@ -19,30 +19,30 @@ func repairCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "repair [policy] [control] [history]",
-		Short: "Repair damaged records that no daemon repairs",
-		Long: `Repair replaces records that cannot be read: policy by the policy of --file, or else
-of --config; control by an empty one, so that pauses, moves and cordons no longer
-hold; history by an empty one. Without a name it repairs all of them. Undamaged
-records are left as they are, and so are those of a newer version.
+		Short: "Repair damaged records that daemons leave alone",
+		Long: `Repair replaces records that cannot be read: policy by the policy of --file, else of
+--config; control by an empty record, so that pauses, moves and cordons end; history
+by an empty record. Without a name it repairs all of them. It leaves records that are
+not damaged, and those of a newer version, as they are.
 
-elected, fence and current are the elector's to repair: repair says whether they
-are damaged.`,
+The elector repairs elected, fence and current; repair reports whether they are
+damaged.`,
 		ValidArgs: operator.Repairable,
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy to put in place of a damaged one (default: that of --config)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and write nothing")
+	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and write nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		local := func() (config.Config, error) {
 			if file == "" {
 				file = cmd.Flags().Lookup("config").Value.String()
 			}
 			if file == "" {
-				return config.Config{}, errors.New("the policy is damaged: name the configuration file with the policy to put in its place, with --file")
+				return config.Config{}, errors.New("the policy is damaged: name the configuration file with the policy to replace it by with --file")
 			}
 			return config.Load(config.Sources{File: file})
 		}
-		return withConfig(cmd, func(ctx context.Context, g group) error {
+		return withGroup(cmd, func(ctx context.Context, g group) error {
 			return g.repair(ctx, cmd.OutOrStdout(), local, dry, args)
 		})
 	}
@@ -50,7 +50,7 @@ are damaged.`,
 }
 
 func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Config, error), dry bool, names []string) error {
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	damage, err := operator.ReadDamage(ctx, g.session, g.paths)
 	if err != nil {

@@ -18,70 +18,74 @@ import (
 	"zkelectd/internal/request"
 )
 
-// requestCommand is a command that asks the elector for something.
+// requestCommand is a command that submits an operator request.
 type requestCommand struct {
-	cmd    *cobra.Command
-	reason string
-	lasts  time.Duration
-	force  bool
-	wait   bool
-	limit  time.Duration
-	output string
+	cmd      *cobra.Command
+	reason   string
+	duration time.Duration
+	force    bool
+	wait     bool
+	timeout  time.Duration
+	output   string
 }
 
 // newRequestCommand returns a command with the flags that all requests have.
 func newRequestCommand(use, short, long string) *requestCommand {
-	o := &requestCommand{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
-	config.RegisterConnection(o.cmd.Flags())
-	o.cmd.Flags().StringVar(&o.reason, "reason", "", fmt.Sprintf("why, for the others: shown by status and history; at most %d bytes", request.MaxReason))
-	outputFlag(o.cmd, &o.output)
-	return o
+	c := &requestCommand{cmd: &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs}}
+	config.RegisterConnection(c.cmd.Flags())
+	c.cmd.Flags().StringVar(&c.reason, "reason", "", fmt.Sprintf("the reason, shown by status and history; at most %d bytes", request.MaxReason))
+	outputFlag(c.cmd, &c.output)
+	return c
 }
 
-func (o *requestCommand) lasting(usual time.Duration, usage string) {
-	o.cmd.Flags().DurationVar(&o.lasts, "for", usual, usage)
+// withFor adds the flag --for.
+func (c *requestCommand) withFor(value time.Duration, usage string) {
+	c.cmd.Flags().DurationVar(&c.duration, "for", value, usage)
 }
 
-func (o *requestCommand) waiting(usage string) {
-	o.cmd.Flags().BoolVar(&o.wait, "wait", false, usage)
-	o.cmd.Flags().DurationVar(&o.limit, "timeout", 2*time.Minute, "how long --wait waits")
+// withWait adds the flags --wait and --timeout.
+func (c *requestCommand) withWait(usage string) {
+	c.cmd.Flags().BoolVar(&c.wait, "wait", false, usage)
+	c.cmd.Flags().DurationVar(&c.timeout, "timeout", 2*time.Minute, "how long to wait with --wait")
 }
 
-func (o *requestCommand) forcing(usage string) {
-	o.cmd.Flags().BoolVar(&o.force, "force", false, usage)
+// withForce adds the flag --force.
+func (c *requestCommand) withForce(usage string) {
+	c.cmd.Flags().BoolVar(&c.force, "force", false, usage)
 }
 
-// does sets what the command asks for, and when that has come about; arrived may be nil for what cannot be waited for.
-func (o *requestCommand) does(ask func(args []string) request.Request, arrived arrival) *cobra.Command {
-	o.cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.lasts < 0 || (cmd.Flags().Changed("for") && o.lasts == 0) {
-			return errors.New("--for must be more than 0s; leave it out for a request without end")
+// submits returns the command, with the request that it submits. done reports when the request has taken effect; nil if
+// the command has no --wait.
+func (c *requestCommand) submits(build func(args []string) request.Request, done completion) *cobra.Command {
+	c.cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if c.duration < 0 || (cmd.Flags().Changed("for") && c.duration == 0) {
+			return errors.New("--for must be more than 0s; leave it out for a request that does not expire")
 		}
-		if err := checkOutput(o.output); err != nil {
+		if err := checkOutput(c.output); err != nil {
 			return err
 		}
-		req := ask(args)
-		req.Options = request.Options{By: whoami(), Reason: o.reason, For: o.lasts, Force: o.force}
+		req := build(args)
+		req.Options = request.Options{By: whoami(), Reason: c.reason, For: c.duration, Force: c.force}
 		if err := req.Check(); err != nil {
 			return err
 		}
-		return withConfig(cmd, func(ctx context.Context, g group) error {
+		return withGroup(cmd, func(ctx context.Context, g group) error {
 			plan, err := g.submitter().Submit(ctx, req.Plan)
 			if err != nil {
 				return err
 			}
-			r := report{Request: plan.ID, Messages: plan.Messages, out: cmd.OutOrStdout(), json: o.output == "json"}
+			r := report{Request: plan.ID, Messages: plan.Messages, out: cmd.OutOrStdout(), json: c.output == "json"}
 			r.say(plan.Messages...)
-			if o.wait && arrived != nil {
-				err = await(ctx, g, plan, o.limit, arrived, &r)
+			if c.wait && done != nil {
+				err = await(ctx, g, plan, c.timeout, done, &r)
 			}
 			return errors.Join(err, r.finish())
 		})
 	}
-	return o.cmd
+	return c.cmd
 }
 
-// report tells how a request goes: line by line to people, at the end as JSON.
+// report shows the progress of a request: line by line as text, or at the end as JSON.
 type report struct {
 	Request    int64             `json:"request"`
 	Messages   []string          `json:"messages"`
@@ -112,7 +116,7 @@ func (r *report) finish() error {
 
 // submitter submits operator requests on the session of a command.
 func (g group) submitter() operator.Submitter {
-	return operator.Submitter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerLimit, Write: answerLimit}
+	return operator.Submitter{Conn: g.session, Paths: g.paths, Config: g.cfg, Read: answerTimeout, Write: answerTimeout}
 }
 
 // whoami returns the user who runs this command, as user@host.

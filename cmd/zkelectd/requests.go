@@ -9,121 +9,123 @@ import (
 
 func moveCommand() *cobra.Command {
 	var node, site string
-	o := newRequestCommand("move --to NODE | --site SITE", "Move leadership to a node or site", `Move plans a handover: the leader stops its child and lets go, then the target takes
-over. A target that may not lead is refused, with the reason. The target stays first
-until --for is over, until it may not lead any more, or until 'zkelectd reelect' or
-another move; then policy decides again.`)
-	o.cmd.Flags().StringVar(&node, "to", "", "the node that is to lead")
-	o.cmd.Flags().StringVar(&site, "site", "", "the site whose best node is to lead")
-	o.lasting(0, "how long the target stays first (default: without end)")
-	o.waiting("follow it until the target is READY")
-	o.forcing("put policy, cordons and health aside for the target")
-	return o.does(func([]string) request.Request {
+	c := newRequestCommand("move --to NODE | --site SITE", "Move leadership to a node or site", `Move hands leadership over as planned: the leader stops its child and releases
+leadership, then the target takes over. A target that is not eligible is refused, with
+the reason. The target ranks first until --for has passed, until it is no longer
+eligible, or until 'zkelectd reelect' or another move; then policy decides again.`)
+	c.cmd.Flags().StringVar(&node, "to", "", "the node to move leadership to")
+	c.cmd.Flags().StringVar(&site, "site", "", "the site to move leadership to; its best node leads")
+	c.withFor(0, "how long the target ranks first (default: without end)")
+	c.withWait("wait until the target is READY, and show the progress")
+	c.withForce("ignore policy, cordons and health for the target")
+	return c.submits(func([]string) request.Request {
 		return request.Request{Kind: request.KindMove, Node: node, Site: site}
-	}, func(s cluster.Snapshot, g request.Plan) (bool, error) {
-		m := g.Control.Move
+	}, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
+		m := plan.Control.Move
 		if s.Ready() && m.Matches(s.Current.Record.Node, s.Current.Record.Site) {
 			return true, nil
 		}
 		now := s.Control.Record.Move
-		return false, ended(s, g, now != nil && now.ID == g.ID)
+		return false, checkEnded(s, plan, now != nil && now.ID == plan.ID)
 	})
 }
 
 func stepDownCommand() *cobra.Command {
-	o := newRequestCommand("step-down", "Have the leader give up, and the next best take over", `Step-down has the present leader stop its child and let go; the best of the others
-takes over. The old leader is not chosen for --for; 'zkelectd uncordon' ends that.`)
-	o.lasting(request.StepDownFor, "how long the old leader is not chosen")
-	o.waiting("follow it until the next leader is READY")
-	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, elsewhere)
+	c := newRequestCommand("step-down", "Replace the leader by the next best member", `Step-down has the leader stop its child and release leadership; the best of the other
+members takes over. The old leader is not eligible for --for; 'zkelectd uncordon' ends
+that.`)
+	c.withFor(request.StepDownFor, "how long the old leader is not eligible")
+	c.withWait("wait until the next leader is READY, and show the progress")
+	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, ledElsewhere)
 }
 
-// elsewhere waits until somebody leads whom the request's cordon does not concern.
-func elsewhere(s cluster.Snapshot, g request.Plan) (bool, error) {
-	stands := false
-	for _, c := range g.Control.Cordons {
-		if c.ID == g.ID && s.Ready() && !c.Matches(s.Current.Record.Node, s.Current.Record.Site) {
+// ledElsewhere is complete when there is a READY leader that the request's cordon does not apply to.
+func ledElsewhere(s cluster.Snapshot, plan request.Plan) (bool, error) {
+	inForce := false
+	for _, cordon := range plan.Control.Cordons {
+		if cordon.ID == plan.ID && s.Ready() && !cordon.Matches(s.Current.Record.Node, s.Current.Record.Site) {
 			return true, nil
 		}
 	}
-	for _, c := range s.Control.Record.Cordons {
-		stands = stands || c.ID == g.ID
+	for _, cordon := range s.Control.Record.Cordons {
+		inForce = inForce || cordon.ID == plan.ID
 	}
-	return false, ended(s, g, stands)
+	return false, checkEnded(s, plan, inForce)
 }
 
 func reelectCommand() *cobra.Command {
-	o := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector look for the best member now, whatever failback and
-election.max_preemptions say, and without a move that is in force.`)
-	o.waiting("follow it until the leader is READY")
-	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindReelect} }, func(s cluster.Snapshot, g request.Plan) (bool, error) {
-		_, over := s.Control.Record.Ended(g.ID)
+	c := newRequestCommand("reelect", "Run the election again, by policy alone", `Reelect has the elector choose the best member now, regardless of failback and
+election.max_preemptions. It ends a move that is in force.`)
+	c.withWait("wait until the leader is READY, and show the progress")
+	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindReelect} }, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
+		_, over := s.Control.Record.Ended(plan.ID)
 		return over && s.Ready(), nil
 	})
 }
 
 func cordonCommand() *cobra.Command {
 	var site string
-	o := newRequestCommand("cordon NODE | --site SITE", "Keep a node or site from being chosen", `A cordoned node is not chosen. If it leads, it goes on; see drain.`)
-	o.cmd.Args = cobra.MaximumNArgs(1)
-	o.cmd.Flags().StringVar(&site, "site", "", "a whole site")
-	o.lasting(0, "lift it by itself after this time (default: never)")
-	return o.does(func(args []string) request.Request {
-		return request.Request{Kind: request.KindCordon, Node: one(args), Site: site}
+	c := newRequestCommand("cordon NODE | --site SITE", "Make a node or site ineligible", `A cordoned node is not eligible. If it leads, it keeps leading; see drain.`)
+	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.cmd.Flags().StringVar(&site, "site", "", "cordon a whole site")
+	c.withFor(0, "how long it stays in force (default: without end)")
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindCordon, Node: optional(args), Site: site}
 	}, nil)
 }
 
 func drainCommand() *cobra.Command {
 	var site string
-	o := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being chosen, and has a leader there replaced.
-'zkelectd uncordon' lifts it.`)
-	o.cmd.Args = cobra.MaximumNArgs(1)
-	o.cmd.Flags().StringVar(&site, "site", "", "a whole site")
-	o.lasting(0, "lift it by itself after this time (default: never)")
-	o.waiting("follow it until somebody else is READY")
-	o.forcing("cordon it also when no other member is eligible")
-	return o.does(func(args []string) request.Request {
-		return request.Request{Kind: request.KindDrain, Node: one(args), Site: site}
-	}, elsewhere)
+	c := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain makes a node or site ineligible, and has a leader there replaced.
+'zkelectd uncordon' ends it.`)
+	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.cmd.Flags().StringVar(&site, "site", "", "drain a whole site")
+	c.withFor(0, "how long it stays in force (default: without end)")
+	c.withWait("wait until another leader is READY, and show the progress")
+	c.withForce("cordon it even if no other member is eligible")
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindDrain, Node: optional(args), Site: site}
+	}, ledElsewhere)
 }
 
 func uncordonCommand() *cobra.Command {
 	var site string
 	var all bool
-	o := newRequestCommand("uncordon NODE | --site SITE | --all", "Lift a cordon, a drain or what is left of a step-down", "")
-	o.cmd.Args = cobra.MaximumNArgs(1)
-	o.cmd.Flags().StringVar(&site, "site", "", "that of a whole site")
-	o.cmd.Flags().BoolVar(&all, "all", false, "all of them")
-	return o.does(func(args []string) request.Request {
-		return request.Request{Kind: request.KindUncordon, Node: one(args), Site: site, All: all}
+	c := newRequestCommand("uncordon NODE | --site SITE | --all", "End a cordon, a drain or a step-down", "")
+	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.cmd.Flags().StringVar(&site, "site", "", "end those of a whole site")
+	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindUncordon, Node: optional(args), Site: site, All: all}
 	}, nil)
 }
 
 func pauseCommand() *cobra.Command {
 	var hard bool
-	o := newRequestCommand("pause", "Keep policy from moving the leader", `While the group is paused no reload, better member or failback moves the leader. One
-that dies, or fails its health probe, is still replaced, unless the pause is --hard.
-Operators' own requests (move, drain, ...) act all the same, but for a hard pause.`)
-	o.cmd.Flags().BoolVar(&hard, "hard", false, "elect nobody at all, not even when the leader dies")
-	o.lasting(0, "end it by itself after this time (default: 'zkelectd resume' does)")
-	return o.does(func([]string) request.Request { return request.Request{Kind: request.KindPause, Hard: hard} }, nil)
+	c := newRequestCommand("pause", "Keep policy from replacing the leader", `While the group is paused, no reload, better member or failback replaces the leader. A
+leader that dies, or fails its health probe, is still replaced, unless the pause is
+--hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`)
+	c.cmd.Flags().BoolVar(&hard, "hard", false, "elect no leader at all, not even when the leader dies")
+	c.withFor(0, "how long it stays in force (default: until 'zkelectd resume')")
+	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindPause, Hard: hard} }, nil)
 }
 
 func resumeCommand() *cobra.Command {
-	return newRequestCommand("resume", "End a pause", "").does(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
+	return newRequestCommand("resume", "End a pause", "").submits(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
 }
 
 func clearStrikesCommand() *cobra.Command {
 	var all bool
-	o := newRequestCommand("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
-	o.cmd.Args = cobra.MaximumNArgs(1)
-	o.cmd.Flags().BoolVar(&all, "all", false, "of every node")
-	return o.does(func(args []string) request.Request {
-		return request.Request{Kind: request.KindClearStrikes, Node: one(args), All: all}
+	c := newRequestCommand("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
+	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.cmd.Flags().BoolVar(&all, "all", false, "clear those of every node")
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindClearStrikes, Node: optional(args), All: all}
 	}, nil)
 }
 
-func one(args []string) string {
+// optional returns the only argument, "" if there is none.
+func optional(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}

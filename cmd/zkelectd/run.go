@@ -30,25 +30,25 @@ import (
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [-- command args...]",
-		Short: "Join the group, elect, and lead when elected",
+		Short: "Join the group, take part in elections, and lead when elected",
 		Long: `Run joins the group and takes part in its elections until it is stopped.
-When this daemon is elected it starts the leader-only child; everything after
+When this daemon is elected, it starts the leader-only child; everything after
 -- is its command.
 
-Run is three processes: a small guard, which this is, and below it the daemon
+Run has three processes: this one is the small guard, which starts the daemon
 and the keeper. The daemon talks to ZooKeeper and decides. The keeper starts the
 leader-only child. The guard kills the child when leadership may have ended,
 whatever the daemon does; if the guard fails, the others do. When the daemon
 dies, the guard closes its session, so that the next leader need not wait, and
-starts it again: with the last good configuration, if the file is damaged.
+starts the daemon again, with the last good configuration if the file is invalid.
 
-SIGTERM and SIGINT stop the child, release leadership and end; a second one
-kills the child at once. SIGHUP reads the configuration again. The exit status
-is the daemon's.`,
+SIGTERM and SIGINT stop the child, release leadership and exit; a second one
+kills the child at once. SIGHUP reloads the configuration. The exit status is
+that of the daemon.`,
 		Args: childArgs,
 	}
 	config.RegisterFlags(cmd.Flags())
-	noRespawn := cmd.Flags().Bool("no-respawn", false, "end when the daemon dies, instead of starting it again")
+	noRespawn := cmd.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := load(cmd, args)
 		if err != nil {
@@ -60,14 +60,14 @@ is the daemon's.`,
 		log, _, flush := logger(cfg)
 		defer flush()
 		if err := harden.DisableCoreDumps(); err != nil {
-			log.Warn("a core of the guard could show how to close its session", "err", err)
+			log.Warn("core dumps are not disabled: a core of the guard would contain its session's password", "err", err)
 		}
 		if file := cfg.SessionFile(os.Getenv); file != "" {
-			var said strings.Builder
-			if err := settleLeftovers(cmd.Context(), file, &said); err != nil {
-				log.Error("what a zkelectd that has died here left behind is not settled", "file", file, "err", err)
-			} else if said.Len() > 0 {
-				log.Warn("a zkelectd has died here: what it left behind is settled", "file", file, "how", strings.TrimSpace(said.String()))
+			var result strings.Builder
+			if err := cleanUpLeftovers(cmd.Context(), file, &result); err != nil {
+				log.Error("cannot clean up after a zkelectd that died here", "file", file, "err", err)
+			} else if result.Len() > 0 {
+				log.Warn("cleaned up after a zkelectd that died here", "file", file, "result", strings.TrimSpace(result.String()))
 			}
 		}
 		status, err := guard.Run(guard.Options{
@@ -76,20 +76,20 @@ is the daemon's.`,
 			Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
 		if status != 0 || err != nil {
-			return exitCode{status, err}
+			return exitError{status, err}
 		}
 		return nil
 	}
 	return cmd
 }
 
-// closeSession releases the leadership that was held in a session and ends it: its owner is dead, and so is its work. It says
-// what has become of the leadership; nothing if none was held.
+// closeSession releases the leadership that a session held, and closes the session. Its owner and its work are dead. It
+// returns what became of the leadership, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
 	e := zkstore.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
 		if err := json.Unmarshal(c.Access, &e.Access); err != nil {
-			return "", fmt.Errorf("what was kept of the way to ZooKeeper is damaged: %w", err)
+			return "", fmt.Errorf("the stored access to ZooKeeper is damaged: %w", err)
 		}
 	}
 	leave, damaged := cluster.DecodeTx(c.Release)
@@ -107,7 +107,7 @@ func closeSession(ctx context.Context, c guard.Credentials) (leadership string, 
 	return leadership, err
 }
 
-// daemonArgs are this process' arguments with the command exchanged.
+// daemonArgs returns the arguments of this process with the command replaced.
 func daemonArgs(own []string) []string {
 	argv := slices.Clone(own)
 	if i := slices.Index(argv[1:], "run"); i >= 0 {
@@ -118,11 +118,11 @@ func daemonArgs(own []string) []string {
 
 const daemonCommandName = "daemon"
 
-// daemonCommand is what the guard starts, with the flags of run.
+// daemonCommand is the command that the guard starts, with the flags of run.
 func daemonCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: daemonCommandName, Hidden: true, Args: childArgs}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().Bool("no-respawn", false, "") // the guard's
+	cmd.Flags().Bool("no-respawn", false, "") // used by the guard
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		last := guard.LastConfig() // takes its variable out of the environment, which is read next
 		own, err := readSettings(sources(cmd, args), last)
@@ -134,7 +134,7 @@ func daemonCommand() *cobra.Command {
 		defer flush()
 		own.warn(log)
 		if err := harden.DisableCoreDumps(); err != nil {
-			log.Warn("a core of the daemon could show its passwords and keys", "err", err)
+			log.Warn("core dumps are not disabled: a core of the daemon would contain its passwords and keys", "err", err)
 		}
 		harden.Protect(harden.Options{
 			OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
@@ -147,7 +147,7 @@ func daemonCommand() *cobra.Command {
 		defer g.Close()
 		auth := httpapi.NewAuthenticator(own.access.web, log)
 		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
-		taken := func() { // the loop's, once that runs
+		apply := func() { // called by the loop, once that runs
 			auth.SetTokens(own.access.tokens)
 			hosts.SetAllowed(own.access.hosts)
 			own.access.warn(log)
@@ -155,20 +155,20 @@ func daemonCommand() *cobra.Command {
 				g.SetLastConfig(own.content)
 			}
 		}
-		taken()
+		apply()
 		d := daemon.New(daemon.Options{
 			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
-			Reload: own.reload, Taken: taken,
+			Reload: own.reload, Taken: apply,
 		})
 		detach := context.AfterFunc(g.Context(), func() {
-			// The work is dead by then; nobody is left to end a daemon that is stuck.
+			// The work is dead by then, but no guard is left to kill a stuck daemon.
 			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
 		})
 		defer detach()
 		listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
-		err = serve(cmd.Context(), d, listener, httpapi.New(shown(d, auth, hosts)), watched(cmd, cfg))
+		err = serve(cmd.Context(), d, listener, httpapi.New(apiOptions(d, auth, hosts)), watchedFiles(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
-			return exitCode{statusLost, err}
+			return exitError{statusLost, err}
 		}
 		return err
 	}
@@ -182,8 +182,8 @@ const (
 	daemonHeap    = 4 << 20 // the first collection is due there
 )
 
-// shown returns what the daemon shows over HTTP, and accepts operator requests by.
-func shown(d *daemon.Daemon, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
+// apiOptions returns the options of the daemon's HTTP API.
+func apiOptions(d *daemon.Daemon, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
@@ -192,21 +192,21 @@ func shown(d *daemon.Daemon, auth *httpapi.Authenticator, hosts *httpapi.Hosts) 
 	}
 }
 
-// watched returns the files whose changes are taken over.
-func watched(cmd *cobra.Command, cfg config.Config) []string {
+// watchedFiles returns the files whose changes cause a reload.
+func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
 	if !cfg.Reload.Watch {
 		return nil
 	}
 	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }
 
-// statusLost is the daemon's exit status without a guard, orphaned how long it may take to release and end.
+// statusLost is the daemon's exit status if it loses its guard; orphaned bounds how long it may take to release and exit.
 const (
 	statusLost = 3
 	orphaned   = 15 * time.Second
 )
 
-// childArgs takes only what follows --: a word before it is a slip.
+// childArgs permits arguments after -- only.
 func childArgs(cmd *cobra.Command, args []string) error {
 	if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
 		return fmt.Errorf("%q is not a flag; the child's command goes after --", args[0])
@@ -214,8 +214,7 @@ func childArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// serve runs the daemon, its listener if it has an address, the watch of its files if that is asked for, and turns signals
-// into what they ask for.
+// serve runs the daemon, its listener if it has an address, and the watch of its files if there are any, and handles signals.
 func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Endpoint, handler http.Handler, files []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -226,17 +225,17 @@ func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Endpoint, han
 		defer close(done)
 		return d.Run(ctx)
 	})
-	beside, cancel := context.WithCancel(ctx) // ends with the daemon
+	running, cancel := context.WithCancel(ctx) // ends with the daemon
 	g.Go(func() error {
 		defer cancel()
 		<-done
 		return nil
 	})
 	if listener.Addr != "" {
-		g.Go(func() error { return listener.Serve(beside, handler) })
+		g.Go(func() error { return listener.Serve(running, handler) })
 	}
 	if len(files) > 0 {
-		g.Go(func() error { return config.Watch(beside, files, d.Reload) })
+		g.Go(func() error { return config.Watch(running, files, d.Reload) })
 	}
 	g.Go(func() error {
 		for {

@@ -16,25 +16,25 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// load makes the configuration of a command, whose child is the words after --.
+// load returns the configuration of a command; child is the command line after --.
 func load(cmd *cobra.Command, child []string) (config.Config, error) {
 	return config.Load(sources(cmd, child))
 }
 
-// sources are where the configuration of a command comes from.
+// sources returns the sources of the configuration of a command.
 func sources(cmd *cobra.Command, child []string) config.Sources {
 	return config.Sources{File: configFile(cmd), Env: os.Environ(), Flags: cmd.Flags(), Command: child}
 }
 
 func configFile(cmd *cobra.Command) string { return cmd.Flags().Lookup("config").Value.String() }
 
-// client opens a session of its own for a command. With credentials it creates znodes with the ACL of the group's root.
-func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
+// openSession opens a session for a command. With credentials it creates znodes with the ACL of the group's root.
+func openSession(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
 	s, paths, err := connect(ctx, cfg)
 	if err != nil || cfg.ZooKeeper.Auth.File == "" {
 		return s, paths, err
 	}
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	if err := s.AdoptACL(ctx, paths.Root); err != nil {
 		closeQuietly(ctx, s)
@@ -43,11 +43,11 @@ func client(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.P
 	return s, paths, nil
 }
 
-// connect opens a session that creates znodes as the configuration says.
+// connect opens a session that creates znodes with the ACL of the configuration.
 func connect(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
 	limit := cfg.ZooKeeper.ConnectTimeout
 	if limit == 0 {
-		limit = 10 * time.Second // a person waits for the answer
+		limit = answerTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -65,29 +65,25 @@ func connect(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.
 	return s, paths, nil
 }
 
-// withGroup runs f on a session that is closed afterwards.
-func withGroup(cmd *cobra.Command, f func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error) error {
-	return withConfig(cmd, func(ctx context.Context, g group) error { return f(ctx, g.session, g.paths) })
-}
-
-// group is a connection to one, with the configuration of the command.
+// group is a connection to a group, with the configuration of the command.
 type group struct {
 	cfg     config.Config
 	session *zkstore.Session
 	paths   cluster.Paths
 }
 
-func withConfig(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
+// withGroup calls f with a connection to the group of the configuration, which is closed afterwards.
+func withGroup(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
 	cfg, err := load(cmd, nil)
 	if err != nil {
 		return err
 	}
-	return inGroup(cmd, cfg, f)
+	return withGroupOf(cmd, cfg, f)
 }
 
-// inGroup calls f with a session to the group of a configuration.
-func inGroup(cmd *cobra.Command, cfg config.Config, f func(ctx context.Context, g group) error) error {
-	s, paths, err := client(cmd.Context(), cfg)
+// withGroupOf is withGroup for a configuration that is already loaded.
+func withGroupOf(cmd *cobra.Command, cfg config.Config, f func(ctx context.Context, g group) error) error {
+	s, paths, err := openSession(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}
@@ -98,44 +94,45 @@ func inGroup(cmd *cobra.Command, cfg config.Config, f func(ctx context.Context, 
 func closeQuietly(ctx context.Context, s *zkstore.Session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	s.Close(ctx) // the server ends it anyway
+	s.Close(ctx) // if it fails, the server ends the session
 }
 
-// read reads the whole group once.
+// read returns a snapshot of the whole group.
 func (g group) read(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	return zkstore.ReadAll(ctx, g.session, g.paths, false)
 }
 
-// history reads the history, empty if there is none yet.
+// history returns the history, empty if there is none yet.
 func (g group) history(ctx context.Context, watch bool) (cluster.History, error) {
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	return operator.ReadHistory(ctx, g.session, g.paths, watch)
 }
 
-// answerLimit is how long a command waits for one answer of ZooKeeper: a person waits for its own.
-const answerLimit = 10 * time.Second
+// answerTimeout bounds how long a command waits for a connection, and for one operation: a person waits for its output.
+const answerTimeout = 10 * time.Second
 
-// brief bounds what a command asks of ZooKeeper at once.
-func brief(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, answerLimit)
+// withAnswerTimeout bounds one operation of a command on ZooKeeper.
+func withAnswerTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, answerTimeout)
 }
 
-// publish makes a policy the one in force.
+// publish puts a policy in force.
 func (g group) publish(ctx context.Context, p operator.Proposal) (cluster.Policy, error) {
-	ctx, cancel := brief(ctx)
+	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	return operator.PublishPolicy(ctx, g.session, g.paths, p)
 }
 
-// logger logs to standard error, at a level that a reload can change, and waits for no reader but at the end: flush.
+// logger returns a logger to standard error, with a level that a reload can change. It never waits for a reader of its
+// output, except in flush at the end.
 func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush func()) {
 	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
-	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("lines are missing here: nobody read them in time", "lines", lost) })
+	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines were dropped here: nobody read them in time", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
 		log = slog.New(slog.NewJSONHandler(plainJSON{out}, opt))

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,27 +20,27 @@ func statusCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the group: who leads and why, and every member",
+		Short: "Show the group: the leader, why it leads, and every member",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
-				return showStatus(ctx, cmd.OutOrStdout(), s, p, output, watch)
+			return withGroup(cmd, func(ctx context.Context, g group) error {
+				return showStatus(ctx, cmd.OutOrStdout(), g, output, watch)
 			})
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
 	outputFlag(cmd, &output)
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again whenever it changes")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print the status again whenever it changes")
 	return cmd
 }
 
-func showStatus(ctx context.Context, w io.Writer, s *zkstore.Session, p cluster.Paths, output string, watch bool) error {
+func showStatus(ctx context.Context, w io.Writer, g group, output string, watch bool) error {
 	var last string
-	show := func(g status.Group) error {
-		text, err := render(g, output)
+	show := func(view status.Group) error {
+		text, err := render(view, output)
 		if err != nil || text == last {
 			return err
 		}
@@ -48,24 +48,23 @@ func showStatus(ctx context.Context, w io.Writer, s *zkstore.Session, p cluster.
 			fmt.Fprintln(w)
 		}
 		last = text
-		_, err = io.WriteString(w, paint(w, text))
+		_, err = io.WriteString(w, colorize(w, text))
 		return err
 	}
 	if watch {
-		return follow(ctx, s, p, show)
+		return g.follow(ctx, show)
 	}
-	g, err := look(ctx, s, p)
+	view, err := g.view(ctx)
 	if err != nil {
 		return err
 	}
-	return show(withLease(ctx, g))
+	return show(withLease(ctx, view))
 }
 
-func look(ctx context.Context, s *zkstore.Session, p cluster.Paths) (status.Group, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	snap, err := zkstore.ReadAll(ctx, s, p, false)
-	return status.Of(p.Root, snap), err
+// view returns the group's status.
+func (g group) view(ctx context.Context) (status.Group, error) {
+	snap, err := g.read(ctx)
+	return status.Of(g.paths.Root, snap), err
 }
 
 func render(g status.Group, output string) (string, error) {
@@ -80,11 +79,11 @@ func render(g status.Group, output string) (string, error) {
 func leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leader",
-		Short: "Print the READY leader's id; exit 0, or 1 if there is none, or 2 on an error",
+		Short: "Print the id of the READY leader; exit 0, 1 if there is none, or 2 on an error",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withLeader(cmd, func(id string) error {
 				if id == "" {
-					return exitCode{1, nil}
+					return exitError{1, nil}
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), plain(id))
 				return nil
@@ -92,25 +91,25 @@ func leaderCommand() *cobra.Command {
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
-	slipsExit2(cmd)
+	usageErrorsExit2(cmd)
 	return cmd
 }
 
 func isLeaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "is-leader",
-		Short: "Exit 0 if the node (--id, default this host) is the READY leader, 1 if not, 2 if that can't be told",
+		Short: "Exit 0 if the node (--id, default this host) is the READY leader, 1 if not, 2 on an error",
 	}
 	config.RegisterFlags(cmd.Flags())
-	slipsExit2(cmd)
+	usageErrorsExit2(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load(cmd, nil)
 		if err != nil {
-			return exitCode{2, err}
+			return exitError{2, err}
 		}
 		return withLeader(cmd, func(id string) error {
 			if id != cfg.Node.ID {
-				return exitCode{1, nil}
+				return exitError{1, nil}
 			}
 			return nil
 		})
@@ -118,38 +117,38 @@ func isLeaderCommand() *cobra.Command {
 	return cmd
 }
 
-// slipsExit2 keeps a slip on the command line from passing for the answer no, which is exit status 1.
-func slipsExit2(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitCode{2, err} })
+// usageErrorsExit2 makes usage errors exit with 2, since exit status 1 is the answer no.
+func usageErrorsExit2(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{2, err} })
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := cobra.NoArgs(cmd, args); err != nil {
-			return exitCode{2, err}
+			return exitError{2, err}
 		}
 		return nil
 	}
 }
 
-// withLeader reads who leads; "" if nobody does. What keeps it from knowing is exit status 2.
+// withLeader calls f with the id of the READY leader, "" if there is none. Errors exit with 2.
 func withLeader(cmd *cobra.Command, f func(id string) error) error {
 	var leader string
-	err := withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
-		g, err := look(ctx, s, p)
-		if err == nil && len(g.Problems) > 0 && g.State != string(cluster.CurrentReady) {
-			err = fmt.Errorf("%s", g.Problems[0])
-		}
-		if g.State == string(cluster.CurrentReady) {
-			leader = g.Leader
+	err := withGroup(cmd, func(ctx context.Context, g group) error {
+		view, err := g.view(ctx)
+		switch {
+		case view.State == string(cluster.CurrentReady):
+			leader = view.Leader
+		case err == nil && len(view.Problems) > 0:
+			err = errors.New(view.Problems[0])
 		}
 		return err
 	})
 	if err != nil {
-		return exitCode{2, err}
+		return exitError{2, err}
 	}
 	return f(leader)
 }
 
-// follow calls f with the group as it is, and again whenever it changes, until ctx is over.
-func follow(ctx context.Context, s *zkstore.Session, p cluster.Paths, f func(status.Group) error) error {
-	viewer := status.NewViewer(p.Root)
-	return zkstore.Follow(ctx, s, p, func(snap cluster.Snapshot) error { return f(viewer.Group(snap)) })
+// follow calls f with the status of the group, and again whenever it changes, until ctx ends.
+func (g group) follow(ctx context.Context, f func(status.Group) error) error {
+	viewer := status.NewViewer(g.paths.Root)
+	return zkstore.Follow(ctx, g.session, g.paths, func(snap cluster.Snapshot) error { return f(viewer.Group(snap)) })
 }

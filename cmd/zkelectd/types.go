@@ -11,7 +11,7 @@ import (
 
 func policyTypesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "types", Short: "List the values of policy.type, and what each ranks by", Args: cobra.NoArgs,
+		Use: "types", Short: "List the values of policy.type, and how each ranks", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "TYPE\tRANKS BY")

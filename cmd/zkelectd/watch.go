@@ -6,13 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/cluster"
-	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/status"
 )
 
-// leadership is a line of zkelectd watch.
+// leadership is a line of the output of zkelectd watch.
 type leadership struct {
 	Time   time.Time `json:"time"`
 	Term   int64     `json:"term"`
@@ -25,19 +23,19 @@ type leadership struct {
 func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Print a line of JSON for each change of leadership, beginning with the present one",
+		Short: "Print a line of JSON for the current leadership, and for each change",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var last leadership
-			return withGroup(cmd, func(ctx context.Context, s *zkstore.Session, p cluster.Paths) error {
-				return follow(ctx, s, p, func(g status.Group) error {
-					now := leadership{Term: g.Term, Node: g.Leader, Site: g.Site, State: g.State, Reason: g.Reason}
+			return withGroup(cmd, func(ctx context.Context, g group) error {
+				return g.follow(ctx, func(view status.Group) error {
+					now := leadership{Term: view.Term, Node: view.Leader, Site: view.Site, State: view.State, Reason: view.Reason}
 					if now == last {
 						return nil
 					}
 					last = now
 					now.Time = time.Now()
-					return printLine(cmd.OutOrStdout(), now)
+					return printJSONLine(cmd.OutOrStdout(), now)
 				})
 			})
 		},

@@ -17,16 +17,16 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// foreseen is the output of whatif, one for each loss with --all.
-type foreseen struct {
-	// Lost is the node or site, with --all.
+// forecast is the output of whatif; with --all there is one for each loss.
+type forecast struct {
+	// Lost is the node or site that is lost, with --all.
 	Lost string `json:"lost,omitempty"`
-	// Leader would lead, empty if nobody would; Cause and Reason say why; both are empty if the present leader stays.
+	// Leader is the node that would lead, empty for none. Cause and Reason say why; both are empty if the current leader stays.
 	Leader string `json:"leader"`
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Note says why nobody would lead, Holding why a better member would not take over.
+	// Note says why there would be no leader, Holding why a better member would not take over.
 	Note     string   `json:"note,omitempty"`
 	Holding  string   `json:"holding,omitempty"`
 	Problems []string `json:"problems,omitempty"`
@@ -38,22 +38,23 @@ func whatifCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "whatif",
-		Short: "Say who would lead if nodes were lost, cordoned or ranked otherwise; nothing is written",
-		Long: `Whatif lets the elector decide on the group as it is, with changes applied.
+		Short: "Forecast who would lead if nodes were lost, cordoned or ranked by another policy",
+		Long: `Whatif runs the elector on the current state of the group, with changes applied.
+Nothing is written.
 
-With --all it does so for the loss of every single node and of every single site,
-and exits with 1 if one of them would leave no leader.`,
+With --all it does so for the loss of each node and of each site, and exits with 1
+if one of them would leave the group without a leader.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withConfig(cmd, func(ctx context.Context, g group) error {
+			return withGroup(cmd, func(ctx context.Context, g group) error {
 				snap, err := g.read(ctx)
 				if err != nil {
 					return err
 				}
-				q, err := g.supposing(ctx, snap, file, change)
+				q, err := g.question(ctx, snap, file, change)
 				if err != nil {
 					return err
 				}
@@ -66,18 +67,18 @@ and exits with 1 if one of them would leave no leader.`,
 	}
 	config.RegisterConnection(cmd.Flags())
 	f := cmd.Flags()
-	f.StringVar(&file, "policy", "", "rank by the policy of this configuration file")
-	f.StringSliceVar(&change.Without, "without", nil, "nodes that are lost")
-	f.StringSliceVar(&change.WithoutSites, "without-site", nil, "sites that are lost")
-	f.StringSliceVar(&change.Cordon, "cordon", nil, "nodes that are cordoned")
-	f.StringSliceVar(&change.Drain, "drain", nil, "nodes that are drained")
-	f.BoolVar(&all, "all", false, "every single node and every single site lost; exit 1 if one leaves no leader")
+	f.StringVar(&file, "policy", "", "use the policy of this configuration file")
+	f.StringSliceVar(&change.Without, "without", nil, "nodes to assume lost")
+	f.StringSliceVar(&change.WithoutSites, "without-site", nil, "sites to assume lost")
+	f.StringSliceVar(&change.Cordon, "cordon", nil, "nodes to assume cordoned")
+	f.StringSliceVar(&change.Drain, "drain", nil, "nodes to assume drained")
+	f.BoolVar(&all, "all", false, "forecast the loss of each node and each site; exit 1 if one leaves no leader")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-// supposing asks about the group under changes. Names that nothing has are slips.
-func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string, change whatif.Change) (whatif.Question, error) {
+// question returns the question of what a change would do to the group. Unknown nodes and sites are usage errors.
+func (g group) question(ctx context.Context, snap cluster.Snapshot, file string, change whatif.Change) (whatif.Question, error) {
 	q, err := g.submitter().Question(ctx, snap)
 	if err != nil {
 		return q, err
@@ -104,15 +105,15 @@ func (g group) supposing(ctx context.Context, snap cluster.Snapshot, file string
 	}
 	for _, site := range change.WithoutSites {
 		if !sites[site] {
-			return q, fmt.Errorf("no member is on the site %q", site)
+			return q, fmt.Errorf("no member is at the site %q", site)
 		}
 	}
 	q.Change = change
 	return q, nil
 }
 
-func foresee(out whatif.Outcome, lost string) foreseen {
-	f := foreseen{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Blocked, Problems: out.Problems}
+func newForecast(out whatif.Outcome, lost string) forecast {
+	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Blocked, Problems: out.Problems}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}
@@ -122,18 +123,18 @@ func foresee(out whatif.Outcome, lost string) foreseen {
 	return f
 }
 
-func (f foreseen) why() string {
+func (f forecast) why() string {
 	switch {
 	case f.Leader == "":
 		return f.Note
 	case f.Cause == "":
-		return "it leads already"
+		return "it already leads"
 	}
 	return f.Cause + ": " + f.Reason
 }
 
 func printForecast(w io.Writer, q whatif.Question, output string) error {
-	f := foresee(whatif.Run(q), "")
+	f := newForecast(whatif.Run(q), "")
 	if output == "json" {
 		return printJSON(w, f)
 	}
@@ -152,14 +153,14 @@ func printForecast(w io.Writer, q whatif.Question, output string) error {
 }
 
 func whatifAll(w io.Writer, q whatif.Question, output string) error {
-	list := []foreseen{}
+	list := []forecast{}
 	var bad []string
 	for _, loss := range whatif.Losses(q) {
 		name := loss.Node
 		if name == "" {
 			name = "site " + loss.Site
 		}
-		f := foresee(loss.Outcome, name)
+		f := newForecast(loss.Outcome, name)
 		if f.Leader == "" {
 			bad = append(bad, name)
 		}
@@ -175,7 +176,7 @@ func whatifAll(w io.Writer, q whatif.Question, output string) error {
 		for _, f := range list {
 			leader := f.Leader
 			if leader == "" {
-				leader = "NOBODY"
+				leader = "NONE"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", plain(f.Lost), plain(leader), plain(f.Site), plain(f.why()))
 		}
@@ -183,9 +184,9 @@ func whatifAll(w io.Writer, q whatif.Question, output string) error {
 	}
 	switch {
 	case len(list) == 0:
-		return exitCode{1, errors.New("no daemon is registered")}
+		return exitError{1, errors.New("no daemon is registered")}
 	case len(bad) > 0:
-		return exitCode{1, fmt.Errorf("nobody would lead after the loss of: %s", strings.Join(bad, ", "))}
+		return exitError{1, fmt.Errorf("there would be no leader after the loss of: %s", strings.Join(bad, ", "))}
 	}
 	return nil
 }

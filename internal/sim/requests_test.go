@@ -114,7 +114,7 @@ func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
 	c.Cordons = append(c.Cordons, x)
 }
 
-// settleOrders ends what operators have asked for, or leaves it as it is: then everything settles under it.
+// settleRequests ends what operators have asked for, or leaves it as it is: then everything settles under it.
 func (w *world) settleRequests() {
 	for _, h := range w.hosts {
 		if !w.traits.ill {

@@ -58,7 +58,7 @@ func (a *average) published() *float64 {
 
 func newVitals(c config.Config) *vitals {
 	v := &vitals{changed: make(chan struct{}, 1)}
-	if !target(c.Health.Check).None() {
+	if !target(c.Health.Check).Empty() {
 		v.unhealthy = "not probed yet"
 	}
 	return v
@@ -100,8 +100,8 @@ func (d *Daemon) watch(ctx context.Context) {
 	var g errgroup.Group
 	defer g.Wait()
 	env := workenv.Clean(os.Environ())
-	if h := d.config().Health; !target(h.Check).None() {
-		w := probe.Watch{Target: target(h.Check), Section: "health", Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall, Unknown: true}
+	if h := d.config().Health; !target(h.Check).Empty() {
+		w := probe.Watch{Target: target(h.Check), Section: "health", Interval: h.Interval, Timeout: h.Timeout, Rise: h.Rise, Fall: h.Fall, FirstDecides: true}
 		g.Go(func() error {
 			w.Run(ctx, env, d.healthTurns)
 			return nil

@@ -6,28 +6,28 @@ import (
 	"testing"
 )
 
-func FuzzNotified(f *testing.F) {
+func FuzzParseNotification(f *testing.F) {
 	f.Add("READY=1\nSTATUS=up=1\n")
 	f.Add("STATUS\nREADY=\nREADY=11")
 	f.Fuzz(func(t *testing.T, message string) {
-		ready, texts := notified(message)
+		ready, texts := parseNotification(message)
 		if ready != strings.Contains("\n"+message+"\n", "\nREADY=1\n") {
 			t.Errorf("%q is ready: %t", message, ready)
 		}
 		for _, text := range texts {
 			if strings.Contains(text, "\n") || !strings.Contains(message, text) {
-				t.Errorf("%q says %q", message, text)
+				t.Errorf("%q has the status %q", message, text)
 			}
 		}
 	})
 }
 
-func FuzzNumber(f *testing.F) {
+func FuzzParseNumber(f *testing.F) {
 	for _, text := range []string{"7", " 0.5 percent\n", "-1e300", "NaN", "Inf", "0x1p-2", "1_000"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if n, err := number(text); err != nil && (n != 0 || len(err.Error()) > 300) {
+		if n, err := parseNumber(text); err != nil && (n != 0 || len(err.Error()) > 300) {
 			t.Errorf("%q: %v, %v", text, n, err)
 		} else if math.IsNaN(n) || math.IsInf(2*n, 0) {
 			t.Errorf("%q is %v", text, n)
@@ -35,7 +35,7 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// The kernel makes them, but what it attaches besides is the sender's choice.
+// The kernel creates the credentials, but the sender can attach other control messages.
 func FuzzSender(f *testing.F) {
 	f.Add([]byte{28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(_ *testing.T, control []byte) { sender(control) })

@@ -12,36 +12,36 @@ import (
 	"syscall"
 )
 
-// Socket receives notifications by the protocol of sd_notify(3). It must exist before the child starts, which finds it
-// by the environment variable NOTIFY_SOCKET. It lives in the abstract namespace, so that a daemon that is killed leaves
-// no file behind; who may send is decided by the kernel's word on the sender.
+// Socket receives notifications with the protocol of sd_notify(3). It must be created before the child starts, which finds it
+// with the environment variable NOTIFY_SOCKET. It is in the abstract namespace, so that a daemon that is killed leaves no file
+// behind. The kernel reports the sender of each notification.
 type Socket struct {
 	name  string
 	conn  *net.UnixConn
 	group chan int
-	once  sync.Once // guards the one send on group
+	once  sync.Once // for the send on group
 	ready chan struct{}
 	done  chan struct{}
 }
 
-// ListenNotify opens a socket. status is called with the text of each STATUS=; it may be nil. Nothing is taken in before
-// Expect. Close removes the socket.
+// ListenNotify opens a socket. It calls status, unless that is nil, with the text of each STATUS=. Notifications are read after
+// [Socket.Expect]. The caller must call Close.
 func ListenNotify(status func(string)) (*Socket, error) {
 	name := fmt.Sprintf("@zkelectd-notify-%d-%016x", os.Getpid(), rand.Uint64())
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
-		return nil, fmt.Errorf("no notify socket: %w", err)
+		return nil, fmt.Errorf("cannot open a notify socket: %w", err)
 	}
 	s := &Socket{name: name, conn: conn, group: make(chan int, 1), ready: make(chan struct{}), done: make(chan struct{})}
-	if err := s.askCredentials(); err != nil {
+	if err := s.requestCredentials(); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("no credentials on the notify socket: %w", err)
+		return nil, fmt.Errorf("cannot request credentials on the notify socket: %w", err)
 	}
 	go s.receive(status)
 	return s, nil
 }
 
-func (s *Socket) askCredentials() error {
+func (s *Socket) requestCredentials() error {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
 		return err
@@ -53,10 +53,10 @@ func (s *Socket) askCredentials() error {
 	return errors.Join(err, opt)
 }
 
-// Path is the value for NOTIFY_SOCKET.
+// Path returns the value for NOTIFY_SOCKET.
 func (s *Socket) Path() string { return s.name }
 
-// Expect names the process group whose notifications count; it is called once.
+// Expect sets the process group whose notifications are accepted. It is called once.
 func (s *Socket) Expect(group int) {
 	s.once.Do(func() {
 		s.group <- group
@@ -67,7 +67,7 @@ func (s *Socket) Expect(group int) {
 // receive ends when the socket is closed.
 func (s *Socket) receive(status func(string)) {
 	defer close(s.done)
-	expected, ok := <-s.group // what arrives before is kept by the kernel
+	expected, ok := <-s.group // the kernel keeps what arrives before
 	if !ok {
 		return
 	}
@@ -78,10 +78,10 @@ func (s *Socket) receive(status func(string)) {
 		if err != nil {
 			return
 		}
-		if cred := sender(control[:nc]); cred == nil || !belongs(cred, expected) {
+		if cred := sender(control[:nc]); cred == nil || !isMember(cred, expected) {
 			continue
 		}
-		ready, texts := notified(string(data[:n]))
+		ready, texts := parseNotification(string(data[:n]))
 		if ready {
 			once.Do(func() { close(s.ready) })
 		}
@@ -93,8 +93,8 @@ func (s *Socket) receive(status func(string)) {
 	}
 }
 
-// notified reads one notification: whether it says READY, and the texts of its STATUS.
-func notified(message string) (ready bool, texts []string) {
+// parseNotification reports whether a notification contains READY=1, and returns the texts of its STATUS=.
+func parseNotification(message string) (ready bool, texts []string) {
 	for line := range strings.SplitSeq(message, "\n") {
 		key, value, _ := strings.Cut(line, "=")
 		switch {
@@ -107,9 +107,9 @@ func notified(message string) (ready bool, texts []string) {
 	return ready, texts
 }
 
-// belongs tells whether the sender is of the group. One that has exited already, as shell commands do that only notify,
-// is believed if it ran as our own user.
-func belongs(cred *syscall.Ucred, group int) bool {
+// isMember reports whether the sender belongs to the process group. A sender that has exited already, such as systemd-notify in
+// a script, is accepted if it ran as the user of this process.
+func isMember(cred *syscall.Ucred, group int) bool {
 	actual, err := syscall.Getpgid(int(cred.Pid))
 	if errors.Is(err, syscall.ESRCH) {
 		return int(cred.Uid) == os.Getuid()
@@ -117,6 +117,7 @@ func belongs(cred *syscall.Ucred, group int) bool {
 	return err == nil && actual == group
 }
 
+// sender returns the credentials of the sender; nil if there are none.
 func sender(control []byte) *syscall.Ucred {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Socket) wait(ctx context.Context) error {
 	case <-s.ready:
 		return nil
 	case <-ctx.Done():
-		return errors.New("no READY=1 was received")
+		return errors.New("received no READY=1")
 	}
 }
 

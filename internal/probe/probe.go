@@ -1,5 +1,5 @@
-// Package probe finds out whether a task is ready: by a command, HTTP, TCP, a notification of the task itself, or a
-// delay.
+// Package probe checks whether a child is ready or alive and whether a host is healthy: by a command, HTTP, TCP, a notification
+// from the child, or a delay. It also measures scores.
 package probe
 
 import (
@@ -13,9 +13,9 @@ import (
 	"zkelectd/internal/command"
 )
 
-// Readiness says how to find out; at most one of the first five is set, none means ready at once.
+// Readiness configures a readiness check. At most one of the first five fields is set; with none the child is ready at once.
 type Readiness struct {
-	// Exec is a command that exits with 0 when the task is ready.
+	// Exec is a command that exits with 0 when the child is ready.
 	Exec []string
 	// HTTP is a URL that answers 2xx.
 	HTTP string
@@ -23,18 +23,18 @@ type Readiness struct {
 	TCP string
 	// Notify waits for READY=1 on a [Socket].
 	Notify bool
-	// Delay is simply waited out.
+	// Delay is the time after which the child counts as ready.
 	Delay time.Duration
-	// Interval separates two tries, and bounds each together with Timeout, which bounds the whole.
+	// Interval is the time between two checks; a single check may take as long, but at least a second. Timeout bounds the whole.
 	Interval, Timeout time.Duration
 }
 
-// Wait returns nil when the task is ready; an error that says what the last try met with when Timeout has passed; or
-// the context's error. env is the environment of Exec, socket that of Notify.
+// Wait returns nil when the child is ready, an error with the result of the last check when Timeout has passed, or the error of
+// ctx. Exec uses env, and Notify uses socket.
 func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error {
 	switch {
 	case r.Notify:
-		return r.bounded(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
+		return r.withTimeout(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
 	case r.Delay > 0:
 		return sleep(ctx, r.Delay)
 	case len(r.Exec) > 0:
@@ -58,8 +58,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// bounded puts Timeout on f, and the last failure into the error.
-func (r Readiness) bounded(ctx context.Context, what string, f func(context.Context) error) error {
+// withTimeout calls f with Timeout, and adds the name of the check to its error.
+func (r Readiness) withTimeout(ctx context.Context, what string, f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	err := f(limited)
@@ -69,18 +69,19 @@ func (r Readiness) bounded(ctx context.Context, what string, f func(context.Cont
 	return fmt.Errorf("the child was not ready within %s (child.ready.%s: %w)", r.Timeout, what, err)
 }
 
-func (r Readiness) poll(ctx context.Context, what string, try func(context.Context) error) error {
-	return r.bounded(ctx, what, func(ctx context.Context) error {
+// poll repeats a check until it succeeds or Timeout has passed.
+func (r Readiness) poll(ctx context.Context, what string, check func(context.Context) error) error {
+	return r.withTimeout(ctx, what, func(ctx context.Context) error {
 		var last error
 		for {
 			one, cancel := context.WithTimeout(ctx, max(r.Interval, time.Second))
-			err := try(one)
+			err := check(one)
 			cancel()
 			if err == nil {
 				return nil
 			}
 			if ctx.Err() != nil && last != nil {
-				return last // cut short by the end of the whole, this try says nothing
+				return last // this check was cut short, so its error says nothing
 			}
 			last = err
 			if sleep(ctx, r.Interval) != nil {
@@ -98,7 +99,7 @@ func tryExec(ctx context.Context, argv, env []string) error {
 	return err
 }
 
-// client follows no redirect and keeps no connection: each try is one honest request.
+// client does not follow redirects and keeps no connections, so that each check is one request on a new connection.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -128,7 +129,7 @@ func tryTCP(ctx context.Context, addr string) error {
 	return conn.Close()
 }
 
-// Immediate tells that there is nothing to wait for.
+// Immediate reports whether the child is ready without any check.
 func (r Readiness) Immediate() bool {
 	return len(r.Exec) == 0 && r.HTTP == "" && r.TCP == "" && !r.Notify && r.Delay == 0
 }

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("ROLE") == "notifier" {
 		notify(os.Getenv("NOTIFY_SOCKET"), os.Getenv("TEXT"))
-		os.Stdin.Read(make([]byte, 1)) // stay until the test has seen it
+		os.Stdin.Read(make([]byte, 1)) // keep the process alive until the test has seen it
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -44,11 +44,11 @@ func quick(r Readiness) Readiness {
 	return r
 }
 
-func TestReadyAfterSomeTries(t *testing.T) {
-	file := t.TempDir() + "/tries"
-	var tries atomic.Int32
+func TestReadyAfterSomeChecks(t *testing.T) {
+	file := t.TempDir() + "/checks"
+	var checks atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if tries.Add(1) < 3 {
+		if checks.Add(1) < 3 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -64,12 +64,12 @@ func TestReadyAfterSomeTries(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if tries.Load() < 3 {
-		t.Errorf("%d tries", tries.Load())
+	if checks.Load() < 3 {
+		t.Errorf("%d checks", checks.Load())
 	}
 }
 
-func TestNeverReadySaysWhatTheLastTryMet(t *testing.T) {
+func TestErrorHasTheResultOfTheLastCheck(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/login", http.StatusFound)
 	}))
@@ -84,7 +84,7 @@ func TestNeverReadySaysWhatTheLastTryMet(t *testing.T) {
 		"child.ready.exec sh: exit status 4: not yet": {Exec: []string{"sh", "-c", "echo not yet; exit 4"}},
 		"answered 302 Found":                          {HTTP: server.URL},
 		"child.ready.tcp 127.0.0.1:1":                 {TCP: "127.0.0.1:1"},
-		"no READY=1 was received":                     {Notify: true},
+		"received no READY=1":                         {Notify: true},
 	} {
 		r.Timeout = time.Second
 		err := Wait(t.Context(), quick(r), os.Environ(), socket)
@@ -104,7 +104,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// notifier runs a process, in a group of its own, that sends text.
+// notifier runs a process in its own process group that sends text.
 func notifier(t *testing.T, socket *Socket, text string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -125,8 +125,8 @@ func notifier(t *testing.T, socket *Socket, text string) *exec.Cmd {
 }
 
 func TestNotify(t *testing.T) {
-	said := make(chan string, 10)
-	socket, err := ListenNotify(func(s string) { said <- s })
+	statuses := make(chan string, 10)
+	socket, err := ListenNotify(func(s string) { statuses <- s })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,37 +136,36 @@ func TestNotify(t *testing.T) {
 	if err := Wait(t.Context(), quick(Readiness{Notify: true}), nil, socket); err != nil {
 		t.Error(err)
 	}
-	if s := <-said; s != "half way" {
+	if s := <-statuses; s != "half way" {
 		t.Errorf("status %q", s)
 	}
 }
 
-func TestStrangersCannotNotify(t *testing.T) {
-	said := make(chan string, 10)
-	socket, err := ListenNotify(func(s string) { said <- s })
+func TestOtherProcessesCannotNotify(t *testing.T) {
+	statuses := make(chan string, 10)
+	socket, err := ListenNotify(func(s string) { statuses <- s })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer socket.Close()
 	child := notifier(t, socket, "nothing")
 	socket.Expect(child.Process.Pid)
-	if err := notify(socket.Path(), "READY=1\nSTATUS=stranger"); err != nil { // from this process, which is of another group
+	if err := notify(socket.Path(), "READY=1\nSTATUS=other"); err != nil { // from this process, which is in another process group
 		t.Fatal(err)
 	}
-	again := notifier(t, socket, "READY=1")
-	_ = again
+	notifier(t, socket, "READY=1")
 	r := quick(Readiness{Notify: true, Timeout: 300 * time.Millisecond})
 	if err := Wait(t.Context(), r, nil, socket); err == nil {
-		t.Error("a stranger made the child ready")
+		t.Error("another process made the child ready")
 	}
 	select {
-	case s := <-said:
-		t.Errorf("a stranger's status %q was taken", s)
+	case s := <-statuses:
+		t.Errorf("the status %q of another process was accepted", s)
 	default:
 	}
 }
 
-func TestSocketThatNobodyUses(t *testing.T) {
+func TestUnusedSocketCanBeClosed(t *testing.T) {
 	socket, err := ListenNotify(nil)
 	if err != nil {
 		t.Fatal(err)

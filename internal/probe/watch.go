@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +13,7 @@ import (
 	"zkelectd/internal/command"
 )
 
-// Target is what is tried; one of them is set, or none.
+// Target is what a check connects to or runs; at most one field is set.
 type Target struct {
 	// Exec is a command that exits with 0, HTTP a URL that answers 2xx, TCP a host:port that accepts connections.
 	Exec []string
@@ -20,11 +21,11 @@ type Target struct {
 	TCP  string
 }
 
-// None tells that there is nothing to try.
-func (t Target) None() bool { return len(t.Exec) == 0 && t.HTTP == "" && t.TCP == "" }
+// Empty reports whether there is nothing to check.
+func (t Target) Empty() bool { return len(t.Exec) == 0 && t.HTTP == "" && t.TCP == "" }
 
-// try tries once. section goes into the error.
-func (t Target) try(ctx context.Context, section string, env []string) error {
+// check checks the target once. The error begins with section.
+func (t Target) check(ctx context.Context, section string, env []string) error {
 	var what string
 	var err error
 	switch {
@@ -36,7 +37,7 @@ func (t Target) try(ctx context.Context, section string, env []string) error {
 		what, err = "tcp "+t.TCP, tryTCP(ctx, t.TCP)
 	}
 	if err != nil && ctx.Err() == context.DeadlineExceeded {
-		err = fmt.Errorf("no answer in time")
+		err = errors.New("no answer in time")
 	}
 	if err != nil {
 		return fmt.Errorf("%s.%s: %w", section, what, err)
@@ -44,40 +45,40 @@ func (t Target) try(ctx context.Context, section string, env []string) error {
 	return nil
 }
 
-// Watch tries a target again and again.
+// Watch checks a target repeatedly.
 type Watch struct {
 	Target
-	// Section is the part of the configuration that it comes from, for errors.
+	// Section is the section of the configuration, for errors.
 	Section string
-	// Interval separates two tries, Timeout bounds each.
+	// Interval is the time between two checks; Timeout bounds each.
 	Interval, Timeout time.Duration
-	// Rise and Fall are how many tries in a row turn it to good and to bad.
+	// After Rise successful checks in a row the target counts as healthy, after Fall failed ones as unhealthy.
 	Rise, Fall int
-	// Unknown has the first try decide alone; without it, it begins as good.
-	Unknown bool
+	// FirstDecides makes the first check alone decide; without it the target counts as healthy at the start.
+	FirstDecides bool
 }
 
-// Run calls turn with nil or the reason whenever it turns to good or to bad, until ctx is over.
-func (w Watch) Run(ctx context.Context, env []string, turn func(error)) {
-	good, known, run := true, !w.Unknown, 0
+// Run calls changed whenever the target becomes healthy (with nil) or unhealthy (with the reason), until ctx ends.
+func (w Watch) Run(ctx context.Context, env []string, changed func(error)) {
+	healthy, known, inRow := true, !w.FirstDecides, 0
 	for {
 		limited, cancel := context.WithTimeout(ctx, w.Timeout)
-		err := w.try(limited, w.Section, env)
+		err := w.check(limited, w.Section, env)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		switch {
 		case !known:
-			good, known = err == nil, true
-			turn(err)
-		case (err == nil) == good:
-			run = 0
+			healthy, known = err == nil, true
+			changed(err)
+		case (err == nil) == healthy:
+			inRow = 0
 		default:
-			run++
-			if (good && run >= w.Fall) || (!good && run >= w.Rise) {
-				good, run = !good, 0
-				turn(err)
+			inRow++
+			if (healthy && inRow >= w.Fall) || (!healthy && inRow >= w.Rise) {
+				healthy, inRow = !healthy, 0
+				changed(err)
 			}
 		}
 		if sleep(ctx, w.Interval) != nil {
@@ -86,10 +87,10 @@ func (w Watch) Run(ctx context.Context, env []string, turn func(error)) {
 	}
 }
 
-// maxAnswer bounds what is read for a number.
-const maxAnswer = 4096
+// maxResponse bounds how much is read for a score, in bytes.
+const maxResponse = 4096
 
-// Measure reads a number: the first word of what the command prints or the URL answers.
+// Measure returns the number that is the first word of the output of the command or of the response of the URL.
 func (t Target) Measure(ctx context.Context, section string, env []string) (float64, error) {
 	var text string
 	var err error
@@ -97,23 +98,23 @@ func (t Target) Measure(ctx context.Context, section string, env []string) (floa
 	if len(t.Exec) > 0 {
 		what = section + ".exec " + t.Exec[0]
 		var out []byte
-		out, err = command.Command{Argv: t.Exec, Env: env, MaxOutput: maxAnswer, MaxErrorText: maxErrorText}.Run(ctx)
+		out, err = command.Command{Argv: t.Exec, Env: env, MaxOutput: maxResponse, MaxErrorText: maxErrorText}.Run(ctx)
 		text = string(out)
 	} else {
-		text, err = body(ctx, t.HTTP)
+		text, err = responseBody(ctx, t.HTTP)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
-	n, err := number(text)
+	n, err := parseNumber(text)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	return n, nil
 }
 
-// number is the first word of a text. Sums and ratios of it are numbers, too.
-func number(text string) (float64, error) {
+// parseNumber returns the first word of a text as a number, which is limited so that sums and ratios are finite.
+func parseNumber(text string) (float64, error) {
 	word, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if fields := strings.Fields(word); len(fields) > 0 {
 		word = fields[0]
@@ -125,7 +126,7 @@ func number(text string) (float64, error) {
 	return n, nil
 }
 
-func body(ctx context.Context, url string) (string, error) {
+func responseBody(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -138,6 +139,6 @@ func body(ctx context.Context, url string) (string, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return "", fmt.Errorf("answered %s", resp.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	return string(data), err
 }

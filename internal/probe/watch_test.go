@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// script answers the tries in turn, g for good and b for bad, then ends the watch.
-func script(t *testing.T, answers string, end context.CancelFunc) string {
+// healthServer answers each check with the next letter, g for good and b for bad, then ends the watch.
+func healthServer(t *testing.T, answers string, end context.CancelFunc) string {
 	var next atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		i := int(next.Add(1)) - 1
@@ -31,12 +31,12 @@ func script(t *testing.T, answers string, end context.CancelFunc) string {
 	return server.URL
 }
 
-func TestAWatchTurnsAfterSoManyTries(t *testing.T) {
+func TestWatchAppliesRiseAndFall(t *testing.T) {
 	for name, c := range map[string]struct {
-		rise, fall int
-		unknown    bool
-		answers    string
-		turns      string
+		rise, fall   int
+		firstDecides bool
+		answers      string
+		changes      string
 	}{
 		"good from the start":              {2, 3, false, "gggg", ""},
 		"bad too briefly":                  {2, 3, false, "bbgbbgbb", ""},
@@ -44,30 +44,30 @@ func TestAWatchTurnsAfterSoManyTries(t *testing.T) {
 		"falls once":                       {2, 3, false, "gbbbbbbb", "b"},
 		"rises":                            {2, 3, false, "bbbgg", "bg"},
 		"rises too briefly":                {2, 3, false, "bbbgbgbgb", "b"},
-		"falls again from nothing":         {2, 3, false, "bbbggbb", "bg"},
+		"fall begins anew":                 {2, 3, false, "bbbggbb", "bg"},
 		"falls again":                      {2, 3, false, "bbbggbbb", "bgb"},
-		"each try":                         {1, 1, false, "bgbg", "bgbg"},
+		"each check":                       {1, 1, false, "bgbg", "bgbg"},
 		"the first decides, good":          {2, 3, true, "gg", "g"},
 		"the first decides, bad":           {2, 3, true, "bb", "b"},
 		"the first decides, then it rises": {2, 3, true, "bgbgg", "bg"},
 		"the first decides, then it falls": {2, 3, true, "gbbb", "gb"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		var turns strings.Builder
-		w := Watch{Target: Target{HTTP: script(t, c.answers, cancel)}, Section: "health", Interval: time.Millisecond, Timeout: 10 * time.Second, Rise: c.rise, Fall: c.fall, Unknown: c.unknown}
+		var changes strings.Builder
+		w := Watch{Target: Target{HTTP: healthServer(t, c.answers, cancel)}, Section: "health", Interval: time.Millisecond, Timeout: 10 * time.Second, Rise: c.rise, Fall: c.fall, FirstDecides: c.firstDecides}
 		w.Run(ctx, nil, func(err error) {
 			switch {
 			case err == nil:
-				turns.WriteByte('g')
+				changes.WriteByte('g')
 			case strings.Contains(err.Error(), "answered 500"):
-				turns.WriteByte('b')
+				changes.WriteByte('b')
 			default:
-				fmt.Fprintf(&turns, "(%v)", err)
+				fmt.Fprintf(&changes, "(%v)", err)
 			}
 		})
 		cancel()
-		if turns.String() != c.turns {
-			t.Errorf("%s: %q turned to %q, want %q", name, c.answers, turns.String(), c.turns)
+		if changes.String() != c.changes {
+			t.Errorf("%s: %q changed to %q, want %q", name, c.answers, changes.String(), c.changes)
 		}
 	}
 }
@@ -76,8 +76,8 @@ func watchOnce(t *testing.T, target Target, timeout time.Duration) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err := fmt.Errorf("it never turned")
-	w := Watch{Target: target, Section: "health", Interval: time.Hour, Timeout: timeout, Rise: 1, Fall: 1, Unknown: true}
+	err := fmt.Errorf("it never changed")
+	w := Watch{Target: target, Section: "health", Interval: time.Hour, Timeout: timeout, Rise: 1, Fall: 1, FirstDecides: true}
 	w.Run(ctx, append(os.Environ(), "WORD=hello"), func(e error) {
 		err = e
 		cancel()
@@ -85,12 +85,12 @@ func watchOnce(t *testing.T, target Target, timeout time.Duration) error {
 	return err
 }
 
-func TestAWatchTriesEveryKind(t *testing.T) {
+func TestWatchChecksEveryKindOfTarget(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/good":
 			w.WriteHeader(http.StatusNoContent)
-		case "/away":
+		case "/redirect":
 			http.Redirect(w, r, "/good", http.StatusFound)
 		default:
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -101,32 +101,32 @@ func TestAWatchTriesEveryKind(t *testing.T) {
 		target Target
 		want   string
 	}{
-		"exec":         {Target{Exec: []string{"sh", "-c", `test "$WORD" = hello`}}, ""},
-		"exec fails":   {Target{Exec: []string{"sh", "-c", "echo no disk; exit 4"}}, "health.exec sh: exit status 4: no disk"},
-		"no program":   {Target{Exec: []string{"/no/such/program"}}, "health.exec /no/such/program: "},
-		"http":         {Target{HTTP: server.URL + "/good"}, ""},
-		"http fails":   {Target{HTTP: server.URL + "/bad"}, "health.http " + server.URL + "/bad: answered 503"},
-		"http is away": {Target{HTTP: server.URL + "/away"}, "answered 302"},
-		"tcp":          {Target{TCP: strings.TrimPrefix(server.URL, "http://")}, ""},
-		"tcp fails":    {Target{TCP: "127.0.0.1:1"}, "health.tcp 127.0.0.1:1: "},
+		"exec":           {Target{Exec: []string{"sh", "-c", `test "$WORD" = hello`}}, ""},
+		"exec fails":     {Target{Exec: []string{"sh", "-c", "echo no disk; exit 4"}}, "health.exec sh: exit status 4: no disk"},
+		"no program":     {Target{Exec: []string{"/no/such/program"}}, "health.exec /no/such/program: "},
+		"http":           {Target{HTTP: server.URL + "/good"}, ""},
+		"http fails":     {Target{HTTP: server.URL + "/bad"}, "health.http " + server.URL + "/bad: answered 503"},
+		"http redirects": {Target{HTTP: server.URL + "/redirect"}, "answered 302"},
+		"tcp":            {Target{TCP: strings.TrimPrefix(server.URL, "http://")}, ""},
+		"tcp fails":      {Target{TCP: "127.0.0.1:1"}, "health.tcp 127.0.0.1:1: "},
 	} {
-		if c.target.None() {
-			t.Errorf("%s: nothing to try", name)
+		if c.target.Empty() {
+			t.Errorf("%s: nothing to check", name)
 		}
 		err := watchOnce(t, c.target, 10*time.Second)
 		if (c.want == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if !(Target{}).None() {
-		t.Error("there is something to try of nothing")
+	if !(Target{}).Empty() {
+		t.Error("the empty target is not empty")
 	}
 }
 
-func TestATryThatTakesTooLongIsBad(t *testing.T) {
-	asked := make(chan struct{}, 1)
+func TestCheckThatTakesTooLongFails(t *testing.T) {
+	requested := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-r.Context().Done()
 	}))
 	defer server.Close()
@@ -139,12 +139,12 @@ func TestATryThatTakesTooLongIsBad(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if len(asked) != 1 {
-		t.Error("the server was not asked")
+	if len(requested) != 1 {
+		t.Error("the server received no request")
 	}
 }
 
-func TestAWatchEndsInTheMiddleOfATry(t *testing.T) {
+func TestWatchEndsDuringACheck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -152,8 +152,8 @@ func TestAWatchEndsInTheMiddleOfATry(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	w := Watch{Target: Target{HTTP: server.URL}, Section: "health", Interval: time.Millisecond, Timeout: time.Hour, Rise: 1, Fall: 1, Unknown: true}
-	w.Run(ctx, nil, func(err error) { t.Errorf("the end was taken for %v", err) })
+	w := Watch{Target: Target{HTTP: server.URL}, Section: "health", Interval: time.Millisecond, Timeout: time.Hour, Rise: 1, Fall: 1, FirstDecides: true}
+	w.Run(ctx, nil, func(err error) { t.Errorf("the end was reported as %v", err) })
 }
 
 func TestMeasure(t *testing.T) {
@@ -166,7 +166,7 @@ func TestMeasure(t *testing.T) {
 		case r.URL.Path == "/error":
 			w.WriteHeader(http.StatusInternalServerError)
 			text = "5"
-		case r.URL.Path == "/away":
+		case r.URL.Path == "/redirect":
 			http.Redirect(w, r, "/number", http.StatusFound)
 		case !known:
 			http.NotFound(w, r)
@@ -179,41 +179,41 @@ func TestMeasure(t *testing.T) {
 	for name, c := range map[string]struct {
 		target Target
 		want   float64
-		fault  string
+		reason string
 	}{
-		"exec":              {prints(`3`), 3, ""},
-		"first word":        {prints(`\n\t-2.5e1 of 7\n9\n`), -25, ""},
-		"zero":              {prints(`0`), 0, ""},
-		"the first line":    {prints(`1\n2`), 1, ""},
-		"environment":       {Target{Exec: []string{"sh", "-c", "echo $SCORE"}}, 17, ""},
-		"rubbish":           {prints(`apples`), 0, `score.exec printf: "apples" is not a number`},
-		"nothing":           {prints(``), 0, `"" is not a number`},
-		"only blanks":       {prints(` \n\t\n`), 0, `"" is not a number`},
-		"NaN":               {prints(`NaN`), 0, "is not a number"},
-		"infinity":          {prints(`+Inf`), 0, "is not a number"},
-		"minus infinity":    {prints(`-infinity`), 0, "is not a number"},
-		"too large":         {prints(`1e301`), 0, "is not a number"},
-		"much too large":    {prints(`-1e999`), 0, "is not a number"},
-		"a unit":            {prints(`12ms`), 0, "is not a number"},
-		"errors only":       {Target{Exec: []string{"sh", "-c", "echo 5 >&2"}}, 0, `"" is not a number`},
-		"exec fails":        {Target{Exec: []string{"sh", "-c", "echo 5; exit 2"}}, 0, "score.exec sh: exit status 2"},
-		"no program":        {Target{Exec: []string{"/no/such/program"}}, 0, "/no/such/program"},
-		"much output":       {Target{Exec: []string{"sh", "-c", "echo 8; head -c 1000000 /dev/zero"}}, 8, ""},
-		"too many digits":   {Target{Exec: []string{"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' 9"}}, 0, "is not a number"},
-		"http":              {address("/number"), 4.5, ""},
-		"http rubbish":      {address("/text"), 0, "score.http " + server.URL + `/text: "apples" is not a number`},
-		"http nothing":      {address("/empty"), 0, `"" is not a number`},
-		"http much":         {address("/long"), 7, ""},
-		"http many digits":  {address("/digits"), 0, "is not a number"},
-		"http error":        {address("/error"), 0, "answered 500"},
-		"http not found":    {address("/none"), 0, "answered 404"},
-		"http is away":      {address("/away"), 0, "answered 302"},
-		"nobody listens":    {Target{HTTP: "http://127.0.0.1:1/"}, 0, "score.http http://127.0.0.1:1/: "},
-		"not even a scheme": {Target{HTTP: ":"}, 0, "score.http"},
+		"exec":               {prints(`3`), 3, ""},
+		"first word":         {prints(`\n\t-2.5e1 of 7\n9\n`), -25, ""},
+		"zero":               {prints(`0`), 0, ""},
+		"the first line":     {prints(`1\n2`), 1, ""},
+		"environment":        {Target{Exec: []string{"sh", "-c", "echo $SCORE"}}, 17, ""},
+		"not a number":       {prints(`apples`), 0, `score.exec printf: "apples" is not a number`},
+		"nothing":            {prints(``), 0, `"" is not a number`},
+		"only blanks":        {prints(` \n\t\n`), 0, `"" is not a number`},
+		"NaN":                {prints(`NaN`), 0, "is not a number"},
+		"infinity":           {prints(`+Inf`), 0, "is not a number"},
+		"minus infinity":     {prints(`-infinity`), 0, "is not a number"},
+		"too large":          {prints(`1e301`), 0, "is not a number"},
+		"much too large":     {prints(`-1e999`), 0, "is not a number"},
+		"a unit":             {prints(`12ms`), 0, "is not a number"},
+		"errors only":        {Target{Exec: []string{"sh", "-c", "echo 5 >&2"}}, 0, `"" is not a number`},
+		"exec fails":         {Target{Exec: []string{"sh", "-c", "echo 5; exit 2"}}, 0, "score.exec sh: exit status 2"},
+		"no program":         {Target{Exec: []string{"/no/such/program"}}, 0, "/no/such/program"},
+		"much output":        {Target{Exec: []string{"sh", "-c", "echo 8; head -c 1000000 /dev/zero"}}, 8, ""},
+		"too many digits":    {Target{Exec: []string{"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' 9"}}, 0, "is not a number"},
+		"http":               {address("/number"), 4.5, ""},
+		"http not a number":  {address("/text"), 0, "score.http " + server.URL + `/text: "apples" is not a number`},
+		"http nothing":       {address("/empty"), 0, `"" is not a number`},
+		"http much":          {address("/long"), 7, ""},
+		"http many digits":   {address("/digits"), 0, "is not a number"},
+		"http error":         {address("/error"), 0, "answered 500"},
+		"http not found":     {address("/none"), 0, "answered 404"},
+		"http redirects":     {address("/redirect"), 0, "answered 302"},
+		"connection refused": {Target{HTTP: "http://127.0.0.1:1/"}, 0, "score.http http://127.0.0.1:1/: "},
+		"no scheme":          {Target{HTTP: ":"}, 0, "score.http"},
 	} {
 		got, err := c.target.Measure(t.Context(), "score", append(os.Environ(), "SCORE=17"))
-		if got != c.want || (c.fault == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.fault)) {
-			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.fault)
+		if got != c.want || (c.reason == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.reason)) {
+			t.Errorf("%s: %v, %v; want %v, %q", name, got, err, c.want, c.reason)
 		}
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))

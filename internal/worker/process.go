@@ -82,7 +82,7 @@ func (w *Worker) watchReadiness(life context.Context, env []string, socket *prob
 
 // watchLiveness reports when the work lives but serves no more, until life is over.
 func (w *Worker) watchLiveness(life context.Context, env []string) {
-	if w.opt.Spec.Live.None() {
+	if w.opt.Spec.Live.Empty() {
 		return
 	}
 	w.opt.Spec.Live.Run(life, env, func(err error) {

@@ -40,7 +40,7 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 // stoppedHost stops the leader as an operator does.
 func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Link, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, nil)
+	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, nil)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error
 
 // lostAfter loses the leader's host: what is left is the session, until the server ends it.
 func lostAfter(ctx context.Context, t *table, binary string, timeout time.Duration, rounds int) error {
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Link, n *node) { n.kill() }, nil)
+	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Proxy, n *node) { n.kill() }, nil)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	lease := cluster.Lease(timeout)
 	var dead []time.Duration
-	whole, err := losses(ctx, binary, timeout, rounds, func(l *faultproxy.Link, _ *node) { l.Set(faultproxy.BlackHole) }, &dead)
+	whole, err := losses(ctx, binary, timeout, rounds, func(l *faultproxy.Proxy, _ *node) { l.SetMode(faultproxy.BlackHole) }, &dead)
 	if err != nil {
 		return err
 	}
@@ -88,11 +88,11 @@ func longest(timeout time.Duration) time.Duration { return timeout + tick + clus
 func trust(ctx context.Context, t *table, binary string, rounds int) error {
 	for _, loss := range []struct {
 		name string
-		lose func(*faultproxy.Link, *node)
+		lose func(*faultproxy.Proxy, *node)
 	}{
-		{"daemon killed", func(_ *faultproxy.Link, n *node) { kill(n) }},
-		{"host lost", func(_ *faultproxy.Link, n *node) { n.kill() }},
-		{"leader cut off", func(l *faultproxy.Link, _ *node) { l.Set(faultproxy.BlackHole) }},
+		{"daemon killed", func(_ *faultproxy.Proxy, n *node) { kill(n) }},
+		{"host lost", func(_ *faultproxy.Proxy, n *node) { n.kill() }},
+		{"leader cut off", func(l *faultproxy.Proxy, _ *node) { l.SetMode(faultproxy.BlackHole) }},
 	} {
 		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second} {
 			var p50 [2]time.Duration
@@ -119,28 +119,28 @@ func kill(n *node) {
 
 // losses loses the leader of two, again and again, and returns how long it took until the other was READY, sorted. With
 // dead it also notes after how long the old leader's child was dead.
-func losses(ctx context.Context, binary string, timeout time.Duration, rounds int, lose func(*faultproxy.Link, *node), dead *[]time.Duration, env ...string) ([]time.Duration, error) {
+func losses(ctx context.Context, binary string, timeout time.Duration, rounds int, lose func(*faultproxy.Proxy, *node), dead *[]time.Duration, env ...string) ([]time.Duration, error) {
 	env = append(env, "ZKELECTD_ELECTION_FAILBACK_MODE=manual") // the leader stays
 	g, err := newGroup(ctx, production)
 	if err != nil {
 		return nil, err
 	}
 	defer g.close()
-	nodes, links := make(map[string]*node), make(map[string]*faultproxy.Link)
+	nodes, proxies := make(map[string]*node), make(map[string]*faultproxy.Proxy)
 	start := func(id string) error {
 		var err error
-		if links[id], err = faultproxy.New(g.server.Addr()); err != nil {
+		if proxies[id], err = faultproxy.New(g.server.Addr()); err != nil {
 			return err
 		}
-		nodes[id], err = g.spawnAt(fmt.Sprintf("127.0.0.1:%d", links[id].Port()), binary, id, timeout, env...)
+		nodes[id], err = g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxies[id].Port()), binary, id, timeout, env...)
 		return err
 	}
 	end := func(id string) {
 		if nodes[id] != nil {
 			nodes[id].kill()
 		}
-		if links[id] != nil {
-			links[id].Close()
+		if proxies[id] != nil {
+			proxies[id].Close()
 		}
 	}
 	defer end("a")
@@ -165,7 +165,7 @@ func losses(ctx context.Context, binary string, timeout time.Duration, rounds in
 			return nil, err
 		}
 		began := time.Now()
-		lose(links[leader], nodes[leader])
+		lose(proxies[leader], nodes[leader])
 		if dead != nil {
 			if err := gone(ctx, child); err != nil {
 				return nil, err

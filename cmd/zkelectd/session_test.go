@@ -8,20 +8,20 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster/zkstore"
-	faultlink "zkelectd/internal/faultproxy"
+	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
 
 // ownServer starts a server that the test may hurt, and a fleet whose node a reaches it by a link.
-func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultlink.Link) {
+func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 	t.Helper()
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	l, err := faultlink.New(server.Addr())
+	l, err := faultproxy.New(server.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultlink.Link) {
 }
 
 // pair starts a, over the link, and b, with these settings of the section zookeeper and this mode of the child.
-func (f *fleet) pair(l *faultlink.Link, settings, mode string) {
+func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
 	f.t.Helper()
 	direct := f.servers
 	child := "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: " + mode + "}, stop_timeout: 500ms}\n"
@@ -75,7 +75,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 		}
 		return false
 	})
-	l.Set(faultlink.BlackHole)
+	l.SetMode(faultproxy.BlackHole)
 	child := f.child("a")
 	f.until("b leads", leads("b"))
 	f.working("b", 1)
@@ -85,7 +85,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_rests_on=20s", "zookeeper.min_session_timeout: 2s"} {
 		f.logged("a", want)
 	}
-	l.Set(faultlink.Pass)
+	l.SetMode(faultproxy.Pass)
 	f.until("a is back, and leads as the better one", leads("a"))
 	f.works("a")
 	f.sane()
@@ -99,7 +99,7 @@ func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	if err := server.SetMaxSession(2 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	l.Set(faultlink.HalfOpen)
+	l.SetMode(faultproxy.HalfOpen)
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +107,8 @@ func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	f.until("b leads", leads("b"))
 	f.working("b", 1)
 	f.gone(child)
-	l.Set(faultlink.Refuse)
-	l.Set(faultlink.Pass)
+	l.SetMode(faultproxy.Refuse)
+	l.SetMode(faultproxy.Pass)
 	f.until("a is back, and leads as the better one", leads("a"))
 	f.sane()
 }

@@ -10,7 +10,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	faultlink "zkelectd/internal/faultproxy"
+	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
@@ -41,7 +41,7 @@ func TestAStrangerWhoClosesTheLeadersSession(t *testing.T) {
 			server, f, l := ownServer(t)
 			f.pair(l, fmt.Sprintf("session_timeout: 10s}\nelection: {trust_session_end: %v", trust), "ignore-term")
 			child := f.child("a")
-			l.Set(faultlink.BlackHole)
+			l.SetMode(faultproxy.BlackHole)
 			f.intrude([]string{server.Addr()})
 			f.until("b leads", leads("b"))
 			f.working("b", 1)

@@ -1,5 +1,5 @@
-// Package asynclog writes a log without ever waiting for whoever reads it. A pipe that nobody empties holds up everybody who
-// writes into it: if that were the guard, work would outlive its lease (S1).
+// Package asynclog writes a log without waiting for its reader. A pipe that is not read blocks the processes that write to it; if
+// that happened to the guard, work could outlive its lease (S1).
 package asynclog
 
 import (
@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// room is how many lines wait for a reader; more are lost.
-const room = 256
+// maxBuffered is how many lines are buffered for the reader; more are lost.
+const maxBuffered = 256
 
-// Writer passes on lines, one to a call of Write, as far as they are read.
+// Writer writes lines, one for each call of Write, in the background.
 type Writer struct {
-	lines chan []byte
-	lost  atomic.Int64
-	told  func(lost int64)
-	done  chan struct{}
+	lines  chan []byte
+	lost   atomic.Int64
+	onLost func(lines int64)
+	done   chan struct{}
 }
 
-// New writes to out, from a goroutine of its own that ends with Close. When lines were lost, told is called once the
-// others are written; it may write.
-func New(out io.Writer, told func(lost int64)) *Writer {
+// New returns a writer to out. Its goroutine ends with Close. If lines were lost, it calls onLost after all buffered lines are
+// written; onLost may call Write.
+func New(out io.Writer, onLost func(lines int64)) *Writer {
 	if out == os.Stderr {
-		// A reader that is gone must not end the process either, which is what SIGPIPE does by default.
+		// By default, SIGPIPE ends the process when the reader has closed the pipe.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	}
-	w := &Writer{lines: make(chan []byte, room), told: told, done: make(chan struct{})}
+	w := &Writer{lines: make(chan []byte, maxBuffered), onLost: onLost, done: make(chan struct{})}
 	go w.run(out)
 	return w
 }
@@ -42,18 +42,18 @@ func (w *Writer) run(out io.Writer) {
 			return
 		}
 		if _, err := out.Write(line); err != nil {
-			continue // there is nobody to tell
+			continue // there is no reader
 		}
 		if len(w.lines) > 0 {
-			continue // what was lost came after these
+			continue // the lost lines came after the buffered ones
 		}
 		if n := w.lost.Swap(0); n > 0 {
-			w.told(n)
+			w.onLost(n)
 		}
 	}
 }
 
-// Write takes a line, or loses it. It always succeeds, at once.
+// Write buffers a line, or drops it if the buffer is full. It never blocks and never fails.
 func (w *Writer) Write(line []byte) (int, error) {
 	select {
 	case w.lines <- bytes.Clone(line):
@@ -63,7 +63,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Close gives what is not written yet a last moment. What is written afterwards is lost.
+// Close waits up to limit until the buffered lines are written. Lines that are written afterwards are lost.
 func (w *Writer) Close(limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()

@@ -27,17 +27,17 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-func TestLinesComeInOrderAndWhole(t *testing.T) {
+func TestLinesStayWholeAndInOrder(t *testing.T) {
 	r, out := pipe(t)
-	w := New(out, func(int64) { t.Error("something was lost") })
+	w := New(out, func(int64) { t.Error("lines were lost") })
 	var want strings.Builder
-	for i := range room {
+	for i := range maxBuffered {
 		line := fmt.Appendf(nil, "line %d\n", i)
 		want.Write(line)
 		if n, err := w.Write(line); n != len(line) || err != nil {
 			t.Fatal(n, err)
 		}
-		clear(line) // the caller's to use again
+		clear(line) // the caller may reuse it
 	}
 	w.Close(time.Minute)
 	out.Close()
@@ -46,8 +46,8 @@ func TestLinesComeInOrderAndWhole(t *testing.T) {
 	}
 }
 
-// What is written while nobody reads is lost without a wait; the reader that is back learns how much.
-func TestNobodyReads(t *testing.T) {
+// Lines are lost, without blocking, while the pipe is not read; later the log says how many.
+func TestWriteDoesNotBlock(t *testing.T) {
 	r, out := pipe(t)
 	var w *Writer
 	w = New(out, func(n int64) { fmt.Fprintf(w, "lost %d\n", n) })
@@ -56,10 +56,10 @@ func TestNobodyReads(t *testing.T) {
 	for began := time.Now(); w.lost.Load() < 10; sent++ {
 		w.Write(line)
 		if time.Since(began) > time.Minute {
-			t.Fatal("it waits, or never loses anything")
+			t.Fatal("Write blocks, or no line is lost")
 		}
 	}
-	w.Close(time.Millisecond) // gives up, too
+	w.Close(time.Millisecond) // does not block either
 	lines, lost := 0, 0
 	for s := bufio.NewScanner(r); lines+lost < sent && s.Scan(); {
 		if n := 0; strings.HasPrefix(s.Text(), "lost") {
@@ -70,12 +70,12 @@ func TestNobodyReads(t *testing.T) {
 		}
 	}
 	if lost < 10 || lines+lost != sent {
-		t.Errorf("%d sent, %d read, %d said to be lost", sent, lines, lost)
+		t.Errorf("%d sent, %d read, %d reported as lost", sent, lines, lost)
 	}
 	w.Close(time.Minute)
 }
 
-// A reader that is gone costs lines, nothing else.
+// If the reader has closed the pipe, lines are lost and nothing else happens.
 func TestReaderIsGone(t *testing.T) {
 	r, out := pipe(t)
 	r.Close()
@@ -87,6 +87,6 @@ func TestReaderIsGone(t *testing.T) {
 	select {
 	case <-w.done:
 	default:
-		t.Error("it has not ended")
+		t.Error("the writer has not ended")
 	}
 }

@@ -1,5 +1,5 @@
-// Package boottime is the clock that leases are measured with: CLOCK_BOOTTIME, which no one can set and which goes on
-// while the host is suspended (docs/protocol.md, Leading, and the lease).
+// Package boottime reads the clock that leases are measured with: CLOCK_BOOTTIME, which cannot be set and which continues while the
+// host is suspended (docs/protocol.md, Leading, and the lease).
 package boottime
 
 import (
@@ -12,11 +12,11 @@ import (
 // getTime is a variable for the tests.
 var getTime = unix.ClockGettime
 
-// Now is the time since the host booted.
+// Now returns the time since the host booted.
 func Now() time.Duration {
 	var ts unix.Timespec
 	if err := getTime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		// Only a kernel older than 2.6.39 gets here; without the clock no lease can be kept.
+		// This happens only with kernels before 2.6.39. Leases are not possible without the clock.
 		panic(fmt.Sprintf("boottime: CLOCK_BOOTTIME: %v", err))
 	}
 	return time.Duration(ts.Nano())

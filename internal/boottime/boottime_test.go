@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unlike CLOCK_MONOTONIC the clock goes on while the host is suspended: a lease must not outlive a suspension. The two show
-// the same until then, so what is asked for is looked at.
-func TestTheClockGoesOnWhileSuspended(t *testing.T) {
+// A lease must not be prolonged by a suspension of the host. CLOCK_BOOTTIME and CLOCK_MONOTONIC are equal until then, so the test
+// checks which clock is read.
+func TestClockContinuesWhileSuspended(t *testing.T) {
 	const suspended = time.Hour
-	var asked []int32
+	var clocks []int32
 	original := getTime
 	t.Cleanup(func() { getTime = original })
 	getTime = func(clock int32, ts *unix.Timespec) error {
-		asked = append(asked, clock)
+		clocks = append(clocks, clock)
 		err := original(clock, ts)
 		if clock == unix.CLOCK_BOOTTIME {
 			*ts = unix.NsecToTimespec(ts.Nano() + int64(suspended))
@@ -26,12 +26,12 @@ func TestTheClockGoesOnWhileSuspended(t *testing.T) {
 	if err := original(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
 		t.Fatal(err)
 	}
-	if now := Now(); now < time.Duration(monotonic.Nano())+suspended || len(asked) != 1 || asked[0] != unix.CLOCK_BOOTTIME {
-		t.Errorf("after a suspension of %s the clock shows %s, CLOCK_MONOTONIC %s; clocks asked for: %v", suspended, now, time.Duration(monotonic.Nano()), asked)
+	if now := Now(); now < time.Duration(monotonic.Nano())+suspended || len(clocks) != 1 || clocks[0] != unix.CLOCK_BOOTTIME {
+		t.Errorf("after a suspension of %s the clock shows %s, CLOCK_MONOTONIC %s; clocks read: %v", suspended, now, time.Duration(monotonic.Nano()), clocks)
 	}
 }
 
-func TestTheClockIsThatOfTheKernel(t *testing.T) {
+func TestNowIsTheTimeOfTheKernel(t *testing.T) {
 	var before, after unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &before); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package faultproxy is a network path that can be made to fail: for the fault campaign and the measurements.
+// Package faultproxy provides a TCP proxy that can inject network faults, for the fault campaign and the benchmarks.
 package faultproxy
 
 import (
@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Mode is what a link does to what passes.
+// Mode is what a proxy does with the data that passes.
 type Mode int32
 
 // The modes.
 const (
-	Pass      Mode = iota
-	Refuse         // connections are closed, and new ones refused
-	BlackHole      // nothing comes through, and nobody is told
-	HalfOpen       // only what goes to the target comes through
-	Slow           // everything takes the link's delay longer
-	Jitter         // everything takes longer, by up to the link's delay: so much is chosen anew each time
-	Lossy          // a fifth of what is sent is sent again, as TCP does: after the link's delay, then after twice that, …
-	HoldTo         // what goes to the target waits until the mode changes, and comes through late
-	HoldFrom       // what comes from the target does
-	Hold           // both do
+	Pass           Mode = iota // forwards everything
+	Refuse                     // closes all connections, and refuses new ones
+	BlackHole                  // silently drops everything
+	HalfOpen                   // silently drops what comes from the target
+	Slow                       // adds the delay
+	Jitter                     // adds a random delay, up to the delay
+	Lossy                      // adds the delay to a fifth of the data, twice the delay to a fifth of that, …, like a retransmission by TCP
+	HoldToTarget               // holds what goes to the target until the mode changes
+	HoldFromTarget             // holds what comes from the target until the mode changes
+	Hold                       // holds both
 )
 
-// lossRate is the probability that Lossy loses something, and then that it loses it again.
+// lossRate is the probability that Lossy loses data, and that it loses the same data again.
 const lossRate = 0.2
 
-// Link is a network path to a port. Whoever has made it closes it.
-type Link struct {
+// Proxy is a TCP proxy to a target. Its creator must close it.
+type Proxy struct {
 	target   string
 	listener net.Listener
 	delay    atomic.Int64
@@ -38,95 +38,95 @@ type Link struct {
 
 	mu      sync.Mutex
 	mode    Mode
-	changed chan struct{} // closed with the next change of the mode
+	changed chan struct{} // closed when the mode changes
 	rng     *rand.Rand
 	conns   map[*net.TCPConn]bool
-	done    chan struct{} // closed with the link
+	done    chan struct{} // closed by Close
 }
 
-// New returns a link to target, host:port, that lets all pass.
-func New(target string) (*Link, error) {
+// New returns a proxy to target, host:port, that forwards everything.
+func New(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{
+	p := &Proxy{
 		target: target, listener: listener, changed: make(chan struct{}), rng: rand.New(rand.NewPCG(1, 1)),
 		conns: make(map[*net.TCPConn]bool), done: make(chan struct{}),
 	}
-	l.wg.Go(l.accept)
-	return l, nil
+	p.wg.Go(p.accept)
+	return p, nil
 }
 
-// Port is that on the loopback address where the link begins.
-func (l *Link) Port() int { return l.listener.Addr().(*net.TCPAddr).Port }
+// Port returns the port on the loopback address at which the proxy listens.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-func (l *Link) accept() {
+func (p *Proxy) accept() {
 	for {
-		c, err := l.listener.Accept()
+		c, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		l.wg.Go(func() { l.serve(c.(*net.TCPConn)) })
+		p.wg.Go(func() { p.serve(c.(*net.TCPConn)) })
 	}
 }
 
-func (l *Link) serve(c *net.TCPConn) {
-	if !l.keep(c) || l.current() == Refuse {
-		l.drop(c)
+func (p *Proxy) serve(c *net.TCPConn) {
+	if !p.register(c) || p.current() == Refuse {
+		p.drop(c)
 		return
 	}
-	s, err := net.DialTimeout("tcp", l.target, 5*time.Second)
-	if err != nil || !l.keep(s.(*net.TCPConn)) {
-		l.drop(c)
+	s, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	if err != nil || !p.register(s.(*net.TCPConn)) {
+		p.drop(c)
 		if err == nil {
 			s.Close()
 		}
 		return
 	}
 	to := s.(*net.TCPConn)
-	l.wg.Go(func() { l.copy(c, to, false) })
-	l.copy(to, c, true)
+	p.wg.Go(func() { p.copy(c, to, false) })
+	p.copy(to, c, true)
 }
 
-// keep notes a connection, unless the link is closed.
-func (l *Link) keep(c *net.TCPConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// register adds a connection. It reports false if the proxy is closed.
+func (p *Proxy) register(c *net.TCPConn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	select {
-	case <-l.done:
+	case <-p.done:
 		return false
 	default:
-		l.conns[c] = true
+		p.conns[c] = true
 		return true
 	}
 }
 
-func (l *Link) drop(c *net.TCPConn) {
-	l.mu.Lock()
-	delete(l.conns, c)
-	l.mu.Unlock()
+func (p *Proxy) drop(c *net.TCPConn) {
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
 	c.Close()
 }
 
-// copy moves bytes until either end is closed.
-func (l *Link) copy(from, to *net.TCPConn, back bool) {
-	defer l.drop(from)
-	defer l.drop(to)
+// copy copies data until either end is closed.
+func (p *Proxy) copy(from, to *net.TCPConn, back bool) {
+	defer p.drop(from)
+	defer p.drop(to)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
 			return
 		}
-		switch m := l.current(); {
+		switch m := p.current(); {
 		case m == BlackHole, m == HalfOpen && back:
-			// What was swallowed leaves a hole in the stream: nothing may follow.
-			l.swallow(from)
+			// Nothing may follow the data that was dropped.
+			p.discard(from)
 			return
 		default:
-			l.wait(l.late(m))
-			l.held(back)
+			p.wait(p.delayFor(m))
+			p.waitWhileHeld(back)
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -134,19 +134,19 @@ func (l *Link) copy(from, to *net.TCPConn, back bool) {
 	}
 }
 
-// late chooses how much longer something takes.
-func (l *Link) late(m Mode) time.Duration {
-	delay := time.Duration(l.delay.Load())
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// delayFor returns the delay that a mode adds this time.
+func (p *Proxy) delayFor(m Mode) time.Duration {
+	delay := time.Duration(p.delay.Load())
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch m {
 	case Slow:
 		return delay
 	case Jitter:
-		return time.Duration(l.rng.Int64N(int64(delay) + 1))
+		return time.Duration(p.rng.Int64N(int64(delay) + 1))
 	case Lossy:
 		var total time.Duration
-		for l.rng.Float64() < lossRate {
+		for p.rng.Float64() < lossRate {
 			total, delay = total+delay, 2*delay
 		}
 		return total
@@ -155,38 +155,38 @@ func (l *Link) late(m Mode) time.Duration {
 	}
 }
 
-// wait lets time pass, unless the link is closed.
-func (l *Link) wait(d time.Duration) {
+// wait waits for d, or until the proxy is closed.
+func (p *Proxy) wait(d time.Duration) {
 	if d == 0 {
 		return
 	}
-	late := time.NewTimer(d)
-	defer late.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-late.C:
-	case <-l.done:
+	case <-timer.C:
+	case <-p.done:
 	}
 }
 
-// held waits while what goes in this direction is held.
-func (l *Link) held(back bool) {
+// waitWhileHeld waits while the mode holds the data in this direction.
+func (p *Proxy) waitWhileHeld(back bool) {
 	for {
-		l.mu.Lock()
-		m, changed := l.mode, l.changed
-		l.mu.Unlock()
-		if m != Hold && (m != HoldTo || back) && (m != HoldFrom || !back) {
+		p.mu.Lock()
+		m, changed := p.mode, p.changed
+		p.mu.Unlock()
+		if m != Hold && (m != HoldToTarget || back) && (m != HoldFromTarget || !back) {
 			return
 		}
 		select {
 		case <-changed:
-		case <-l.done:
+		case <-p.done:
 			return
 		}
 	}
 }
 
-// swallow reads away until the connection is closed.
-func (l *Link) swallow(from *net.TCPConn) {
+// discard reads until the connection is closed.
+func (p *Proxy) discard(from *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	for {
 		if _, err := from.Read(buf); err != nil {
@@ -195,39 +195,39 @@ func (l *Link) swallow(from *net.TCPConn) {
 	}
 }
 
-// Delay is what Slow, Jitter and Lossy add from now on.
-func (l *Link) Delay(d time.Duration) { l.delay.Store(int64(d)) }
+// SetDelay sets the delay of Slow, Jitter and Lossy.
+func (p *Proxy) SetDelay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// Seed begins the choices of Jitter and Lossy anew.
-func (l *Link) Seed(seed uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.rng = rand.New(rand.NewPCG(seed, 1))
+// Seed seeds the random delays of Jitter and Lossy.
+func (p *Proxy) Seed(seed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rng = rand.New(rand.NewPCG(seed, 1))
 }
 
-// Set changes what the link does.
-func (l *Link) Set(m Mode) {
-	l.mu.Lock()
-	l.mode = m
-	close(l.changed)
-	l.changed = make(chan struct{})
-	l.mu.Unlock()
+// SetMode sets the mode.
+func (p *Proxy) SetMode(m Mode) {
+	p.mu.Lock()
+	p.mode = m
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
 	if m == Refuse {
-		l.Reset(false)
+		p.Reset(false)
 	}
 }
 
-func (l *Link) current() Mode {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mode
+func (p *Proxy) current() Mode {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode
 }
 
-// Reset breaks what is connected; hard says so with a RST.
-func (l *Link) Reset(hard bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
+// Reset closes all connections, with a RST if hard is true.
+func (p *Proxy) Reset(hard bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
 		if hard {
 			c.SetLinger(0)
 		}
@@ -235,12 +235,12 @@ func (l *Link) Reset(hard bool) {
 	}
 }
 
-// Close ends the link and all that goes over it.
-func (l *Link) Close() {
-	l.listener.Close()
-	l.mu.Lock()
-	close(l.done)
-	l.mu.Unlock()
-	l.Reset(false)
-	l.wg.Wait()
+// Close stops the proxy and closes all connections.
+func (p *Proxy) Close() {
+	p.listener.Close()
+	p.mu.Lock()
+	close(p.done)
+	p.mu.Unlock()
+	p.Reset(false)
+	p.wg.Wait()
 }

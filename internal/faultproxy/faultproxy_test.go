@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// pair is a connection over a link, and its other end.
-func pair(t *testing.T) (l *Link, near, far net.Conn) {
+// pair returns a proxy and both ends of a connection over it.
+func pair(t *testing.T) (p *Proxy, near, far net.Conn) {
 	t.Helper()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	if l, err = New(target.Addr().String()); err != nil {
+	if p, err = New(target.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.Close)
-	if near, err = net.Dial("tcp", l.listener.Addr().String()); err != nil {
+	t.Cleanup(p.Close)
+	if near, err = net.Dial("tcp", p.listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close() })
@@ -27,10 +27,10 @@ func pair(t *testing.T) (l *Link, near, far net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
-	return l, near, far
+	return p, near, far
 }
 
-// arrives reports whether something sent to one end comes out of the other within a time.
+// arrives reports whether data that is sent to one end arrives at the other within a time.
 func arrives(t *testing.T, from, to net.Conn, within time.Duration) bool {
 	t.Helper()
 	if _, err := io.WriteString(from, "x"); err != nil {
@@ -46,57 +46,57 @@ func received(c net.Conn, n int, within time.Duration) bool {
 }
 
 const (
-	soon = 50 * time.Millisecond
-	ever = 20 * time.Second
+	soon  = 50 * time.Millisecond
+	limit = 20 * time.Second
 )
 
-func TestWhatIsHeldComesLate(t *testing.T) {
+func TestHeldDataArrivesLater(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode     Mode
-		to, from bool // come through
+		to, from bool // arrives
 	}{
-		"to the target":       {HoldTo, false, true},
-		"from the target":     {HoldFrom, true, false},
-		"in both directions":  {Hold, false, false},
-		"in neither of them":  {Pass, true, true},
-		"only with its delay": {Slow, true, true},
+		"to the target":        {HoldToTarget, false, true},
+		"from the target":      {HoldFromTarget, true, false},
+		"in both directions":   {Hold, false, false},
+		"in neither direction": {Pass, true, true},
+		"only with its delay":  {Slow, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, near, far := pair(t)
-			l.Set(c.mode)
+			p, near, far := pair(t)
+			p.SetMode(c.mode)
 			for _, way := range []struct {
 				from, to net.Conn
 				through  bool
 			}{{near, far, c.to}, {far, near, c.from}} {
 				if way.through {
-					if !arrives(t, way.from, way.to, ever) {
-						t.Error("something does not come through")
+					if !arrives(t, way.from, way.to, limit) {
+						t.Error("data does not arrive")
 					}
 				} else if arrives(t, way.from, way.to, soon) {
-					t.Error("something comes through")
+					t.Error("data arrives")
 				}
 			}
-			l.Set(Pass)
-			if !c.to && !received(far, 1, ever) || !c.from && !received(near, 1, ever) {
-				t.Error("what was held never arrives")
+			p.SetMode(Pass)
+			if !c.to && !received(far, 1, limit) || !c.from && !received(near, 1, limit) {
+				t.Error("data that was held does not arrive")
 			}
 		})
 	}
 }
 
-// The same seed makes the same choices.
+// The same seed gives the same delays.
 func TestSeededDelays(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Mode{Jitter, Lossy} {
 		var all [2][]time.Duration
 		for i := range all {
-			l, _, _ := pair(t)
-			l.Delay(time.Second)
-			l.Seed(7)
+			p, _, _ := pair(t)
+			p.SetDelay(time.Second)
+			p.Seed(7)
 			for range 100 {
-				all[i] = append(all[i], l.late(m))
+				all[i] = append(all[i], p.delayFor(m))
 			}
 		}
 		differ := 0
@@ -109,7 +109,7 @@ func TestSeededDelays(t *testing.T) {
 			}
 		}
 		if differ == 0 {
-			t.Errorf("mode %d: all take equally long", m)
+			t.Errorf("mode %d: all delays are equal", m)
 		}
 	}
 }

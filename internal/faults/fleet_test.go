@@ -39,7 +39,7 @@ type fleet struct {
 	binary   string
 	rng      *rand.Rand
 	ensemble *zkserver.Ensemble
-	between  map[[2]int][]*faultproxy.Link // of the servers, by from and to
+	between  map[[2]int][]*faultproxy.Proxy // of the servers, by from and to
 	session  *zkstore.Session
 	paths    cluster.Paths
 	nodes    []*node
@@ -50,12 +50,12 @@ type fleet struct {
 
 // node is a host: a zkelectd that is started again when it ends, as by a service manager.
 type node struct {
-	f     *fleet
-	id    string
-	site  string
-	prio  int
-	links []*faultproxy.Link // to each server
-	wg    sync.WaitGroup
+	f       *fleet
+	id      string
+	site    string
+	prio    int
+	proxies []*faultproxy.Proxy // to each server
+	wg      sync.WaitGroup
 
 	containment string
 	hides       bool                     // its children always daemonize
@@ -81,15 +81,15 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*faultproxy.Link), paths: cluster.Paths{Root: "/faults"}}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*faultproxy.Proxy), paths: cluster.Paths{Root: "/faults"}}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{PeerPort: func(from, to, port int) (int, error) {
-		l, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
+		p, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return 0, err
 		}
-		f.between[[2]int{from, to}] = append(f.between[[2]int{from, to}], l)
-		return l.Port(), nil
+		f.between[[2]int{from, to}] = append(f.between[[2]int{from, to}], p)
+		return p.Port(), nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +109,11 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 		f.nodes = append(f.nodes, n)
 		n.build()
 		for _, addr := range f.ensemble.Addrs() {
-			l, err := faultproxy.New(addr)
+			p, err := faultproxy.New(addr)
 			if err != nil {
 				t.Fatal(err)
 			}
-			n.links = append(n.links, l)
+			n.proxies = append(n.proxies, p)
 		}
 		if n.hides {
 			f.write(daemonizes+"-"+n.id, nil)
@@ -176,8 +176,8 @@ func (f *fleet) close() {
 	// Not before: the namespaces of one node may hold the disk of another.
 	for _, n := range f.nodes {
 		n.demolish()
-		for _, l := range n.links {
-			l.Close()
+		for _, p := range n.proxies {
+			p.Close()
 		}
 	}
 	if f.session != nil {
@@ -188,9 +188,9 @@ func (f *fleet) close() {
 	if f.ensemble != nil {
 		f.ensemble.Stop()
 	}
-	for _, links := range f.between {
-		for _, l := range links {
-			l.Close()
+	for _, proxies := range f.between {
+		for _, p := range proxies {
+			p.Close()
 		}
 	}
 	if f.t.Failed() || *keep {
@@ -205,8 +205,8 @@ func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 // configure writes the node's file; a reload makes its policy that of the group.
 func (n *node) configure(sites map[string]int) {
 	var servers []string
-	for _, l := range n.links {
-		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", l.Port()))
+	for _, p := range n.proxies {
+		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", p.Port()))
 	}
 	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
 zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s}

@@ -36,13 +36,13 @@ func nothingElse(*node) func() { return nothing }
 
 // cutOff is a black hole between a node and all servers.
 func cutOff(n *node) func() {
-	for _, l := range n.links {
-		l.Set(faultproxy.BlackHole)
+	for _, p := range n.proxies {
+		p.SetMode(faultproxy.BlackHole)
 	}
 	return func() {
-		for _, l := range n.links {
-			l.Set(faultproxy.Pass)
-			l.Reset(false)
+		for _, p := range n.proxies {
+			p.SetMode(faultproxy.Pass)
+			p.Reset(false)
 		}
 	}
 }

@@ -22,35 +22,35 @@ var networkFaults = []fault{
 	{"slow connections", onLinks(true, faultproxy.Slow)},
 	{"uneven delays", onLinks(true, faultproxy.Jitter)},
 	{"connections that send again what was lost", onLinks(true, faultproxy.Lossy)},
-	{"requests held back, then delivered", onLinks(true, faultproxy.HoldTo)},
-	{"answers held back, then delivered", onLinks(true, faultproxy.HoldFrom)},
+	{"requests held back, then delivered", onLinks(true, faultproxy.HoldToTarget)},
+	{"answers held back, then delivered", onLinks(true, faultproxy.HoldFromTarget)},
 	{"a third of all packets dropped", drop("numgen random mod 100 < 33", "dport", "sport")},
 	{"packets to the servers dropped", drop("", "dport")},
 	{"packets from the servers dropped", drop("", "sport")},
 	{"connections reset", reset},
 	{"one server parted from the others", part(faultproxy.BlackHole)},
-	{"one server not heard by the others, or deaf", part(faultproxy.HoldTo)},
+	{"one server not heard by the others, or deaf", part(faultproxy.HoldToTarget)},
 	{"uneven delays between servers", part(faultproxy.Jitter)},
 	{"losses between servers", part(faultproxy.Lossy)},
 }
 
 func onLinks(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
-		links := f.victim().links
+		proxies := f.victim().proxies
 		if !all {
-			i := f.rng.IntN(len(links))
-			links = links[i : i+1]
+			i := f.rng.IntN(len(proxies))
+			proxies = proxies[i : i+1]
 		}
-		for _, l := range links {
-			l.Seed(f.rng.Uint64())
-			l.Delay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
-			l.Set(m)
+		for _, p := range proxies {
+			p.Seed(f.rng.Uint64())
+			p.SetDelay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
+			p.SetMode(m)
 		}
 		return func() {
-			for _, l := range links {
-				l.Set(faultproxy.Pass)
+			for _, p := range proxies {
+				p.SetMode(faultproxy.Pass)
 				if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
-					l.Reset(false) // what was swallowed is missing from the stream
+					p.Reset(false) // what was swallowed is missing from the stream
 				}
 			}
 		}, nil
@@ -58,8 +58,8 @@ func onLinks(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 }
 
 func reset(f *fleet) (func(), error) {
-	for _, l := range f.victim().links {
-		l.Reset(true)
+	for _, p := range f.victim().proxies {
+		p.Reset(true)
 	}
 	return nothing, nil
 }
@@ -68,22 +68,22 @@ func reset(f *fleet) (func(), error) {
 func part(m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		alone := f.rng.IntN(3)
-		var links []*faultproxy.Link
+		var proxies []*faultproxy.Proxy
 		for _, pair := range slices.SortedFunc(maps.Keys(f.between), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
 			if pair[0] == alone || pair[1] == alone {
-				links = append(links, f.between[pair]...)
+				proxies = append(proxies, f.between[pair]...)
 			}
 		}
-		for _, l := range links {
-			l.Seed(f.rng.Uint64())
-			l.Delay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
-			l.Set(m)
+		for _, p := range proxies {
+			p.Seed(f.rng.Uint64())
+			p.SetDelay(time.Duration(5+f.rng.IntN(195)) * time.Millisecond)
+			p.SetMode(m)
 		}
 		return func() {
-			for _, l := range links {
-				l.Set(faultproxy.Pass)
+			for _, p := range proxies {
+				p.SetMode(faultproxy.Pass)
 				if m == faultproxy.BlackHole {
-					l.Reset(false)
+					p.Reset(false)
 				}
 			}
 		}, nil
@@ -96,8 +96,8 @@ func drop(share string, directions ...string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
 		var ports []string
-		for _, l := range n.links {
-			ports = append(ports, strconv.Itoa(l.Port()))
+		for _, p := range n.proxies {
+			ports = append(ports, strconv.Itoa(p.Port()))
 		}
 		f.tables++
 		table := fmt.Sprintf("zkelectd-faults-%d-%d", os.Getpid(), f.tables)

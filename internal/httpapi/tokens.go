@@ -36,7 +36,7 @@ func ReadTokens(path string, systemd bool) (Tokens, error) {
 	if path == "" {
 		return Tokens{}, nil
 	}
-	data, err := secretfile.Read(key, path, secretfile.Private(systemd))
+	data, err := secretfile.Read(key, path, secretfile.ForbiddenMode(systemd))
 	if err == nil && !systemd {
 		err = secretfile.CheckWritersOf(key, path)
 	}

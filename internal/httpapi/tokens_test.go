@@ -36,7 +36,7 @@ func TestTokenFiles(t *testing.T) {
 		mode os.FileMode
 		want string
 	}{
-		"others may read it":     {"ann:" + secret, 0o644, "has mode 0644, so that others may get at the secret: chmod 0600 it"},
+		"others may read it":     {"ann:" + secret, 0o644, "has mode 0644, so other users may be able to read the secret: chmod 0600 "},
 		"its group may read it":  {"ann:" + secret, 0o640, "has mode 0640"},
 		"empty":                  {"", 0o600, "has no name:token line"},
 		"comments":               {"# ann:" + secret, 0o600, "has no name:token line"},
@@ -60,7 +60,7 @@ func TestTokenFiles(t *testing.T) {
 	if _, err := ReadTokens(filepath.Join(t.TempDir(), "no"), false); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := ReadTokens(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+	if _, err := ReadTokens(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
 	if _, err := ReadTokens("tokens", false); err == nil || !strings.Contains(err.Error(), "$CREDENTIALS_DIRECTORY is not set") {

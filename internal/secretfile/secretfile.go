@@ -1,4 +1,4 @@
-// Package secretfile reads the files that settings name: passwords, tokens, keys and certificates. It also checks who can
+// Package secretfile reads files that settings name: passwords, tokens, keys and certificates. It also checks which users can
 // change a file.
 package secretfile
 
@@ -13,26 +13,26 @@ import (
 	"syscall"
 )
 
-// maxFile bounds what is read of a file that may be anything.
+// maxFile bounds how much is read from a file, in bytes.
 const maxFile = 1 << 20
 
-// Private are the bits that the mode of a file with a secret may not have. Those of systemd's credentials are systemd's
-// affair, which lets nobody else into their directory.
-func Private(systemd bool) fs.FileMode {
+// ForbiddenMode returns the permission bits that a file with a secret must not have. Systemd's credentials may have any: they are in
+// a directory that only the service can access.
+func ForbiddenMode(systemd bool) fs.FileMode {
 	if systemd {
 		return 0
 	}
 	return ^fs.FileMode(0o600) & fs.ModePerm
 }
 
-// Read reads what the setting key names. Of its mode no bit of others may be set. It is read where somebody waits, so what
-// is no regular file, and could keep the reader waiting, is refused.
-func Read(key, path string, others fs.FileMode) ([]byte, error) {
+// Read returns the content of the file that the setting key names. It returns an error if the file has one of the forbidden
+// permission bits, or is not a regular file, which might block the reader.
+func Read(key, path string, forbidden fs.FileMode) ([]byte, error) {
 	bad := func(format string, args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s "+format, append([]any{key, path}, args...)...)
 	}
 	if !strings.Contains(path, "/") {
-		// It would be a file in whatever directory this process happens to be in.
+		// The path would depend on the current directory of this process.
 		return bad("has no slash, so it names a credential of a systemd unit, but $CREDENTIALS_DIRECTORY is not set: " +
 			"add LoadCredential= to the unit, or write a path")
 	}
@@ -46,9 +46,9 @@ func Read(key, path string, others fs.FileMode) ([]byte, error) {
 	case err != nil:
 		return bad("cannot be read: %w", err)
 	case !info.Mode().IsRegular():
-		return bad("is no regular file")
-	case info.Mode().Perm()&others != 0:
-		return bad("has mode %#o, so that others may get at the secret: chmod 0600 it", info.Mode().Perm())
+		return bad("is not a regular file")
+	case info.Mode().Perm()&forbidden != 0:
+		return bad("has mode %#o, so other users may be able to read the secret: chmod 0600 %s", info.Mode().Perm(), path)
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	switch {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckWriters returns an error if somebody besides root and this process' user can change what a path names: by the mode
-// or the owner of the open file, or by those of the directory that has it. What a container gets by a read-only mount is
-// not changed from inside, and is often owned by a user that is unknown there; what a device gives is not in its file.
+// CheckWriters returns an error if a user other than root and the user of this process can change what path names: because of the
+// mode or the owner of the open file, or of the directories in the path. It accepts read-only mounts, which cannot be changed from
+// inside a container and whose owner is often unknown there, and devices, whose content is not in the file.
 func CheckWriters(path string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -44,8 +44,8 @@ func CheckWriters(path string, file *os.File) error {
 	return nil
 }
 
-// checkAbove returns an error if everybody can replace a directory in the path of dir. Owners and groups do not count there:
-// a system may have its own ideas of them, and one that is not mapped into a user namespace is unknown.
+// checkAbove returns an error if all users can replace a directory in the path of dir. It ignores owners and groups there, which
+// may be unknown in a user namespace.
 func checkAbove(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func checkAbove(dir string) error {
 	return nil
 }
 
-// CheckWritersOf is [CheckWriters] for the file that the setting key names.
+// CheckWritersOf is [CheckWriters] for a file that the setting key names.
 func CheckWritersOf(key, path string) error {
 	file, err := os.Open(path)
 	if err == nil {
@@ -77,12 +77,13 @@ func CheckWritersOf(key, path string) error {
 	return nil
 }
 
-// checkOwnerAndMode has the rules of ssh: root or this user owns it, and nobody else writes it. A group with the number of the
-// owner is taken for the owner's own: where each user has one, files are often writable for it.
+// checkOwnerAndMode applies the rules of ssh: the owner must be root or this user, and no other user may have write permission.
+// A group with the id of the owner is assumed to have no other member: where each user has such a group, files are often writable
+// for it.
 func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return errors.New("cannot be checked: no owner is known")
+		return errors.New("cannot be checked: its owner is unknown")
 	}
 	mode := info.Mode().Perm()
 	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
@@ -97,8 +98,8 @@ func checkOwnerAndMode(path, what string, info os.FileInfo) error {
 	return nil
 }
 
-// readOnlyMount reports whether path is where something is mounted read-only. That a file system is read-only alone says
-// little: systemd's ProtectSystem= makes all of them so for the service, and for nobody else.
+// readOnlyMount reports whether path is the mount point of a read-only mount. That its file system is read-only is not enough:
+// systemd's ProtectSystem= makes all file systems read-only for a service, but not for other processes.
 func readOnlyMount(path string) bool {
 	var at unix.Statx_t
 	var system unix.Statfs_t

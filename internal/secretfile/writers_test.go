@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWhoMayChangeAFile(t *testing.T) {
+func TestCheckWriters(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, dir os.FileMode
 		uid, gid  int // of the file, -1 for the test's own
@@ -29,7 +29,7 @@ func TestWhoMayChangeAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := os.Chown(path, c.uid, c.gid); os.IsPermission(err) {
-			t.Logf("%s: only root can try it", name)
+			t.Logf("%s: skipped, needs root", name)
 			continue
 		} else if err != nil {
 			t.Fatal(err)
@@ -56,8 +56,8 @@ func TestWhoMayChangeAFile(t *testing.T) {
 	}
 }
 
-// Who can rename a directory in the path can put another in its place.
-func TestWhoMayReplaceADirectoryAbove(t *testing.T) {
+// A user who can rename a directory in the path can replace it.
+func TestCheckWritersOfDirectoriesAbove(t *testing.T) {
 	above := t.TempDir()
 	dir := filepath.Join(above, "a", "b")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -94,6 +94,6 @@ func TestWhoMayReplaceADirectoryAbove(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := CheckWritersOf("key", "a/b/f"); err == nil {
-		t.Error("a relative path is not refused")
+		t.Error("a relative path is accepted")
 	}
 }

@@ -33,8 +33,8 @@ func TestAuthFileIsCheckedAndNeverQuoted(t *testing.T) {
 	}
 	for want, f := range map[string]AuthFile{
 		"cannot be read: no such file":      {Path: filepath.Join(dir, "missing")},
-		"is no regular file":                {Path: dir},
-		"fifo is no regular file":           {Path: fifo},
+		"is not a regular file":             {Path: dir},
+		"fifo is not a regular file":        {Path: fifo},
 		"mode 0644":                         write("others", "user:hunter2", 0o644),
 		"mode 0640":                         write("group", "user:hunter2", 0o640),
 		"$CREDENTIALS_DIRECTORY is not set": {Path: "zookeeper"},

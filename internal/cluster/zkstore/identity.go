@@ -90,7 +90,7 @@ func (f AuthFile) read() (identities, error) {
 		return ids, nil
 	}
 	const key = "zookeeper.auth.file"
-	data, err := secretfile.Read(key, f.Path, secretfile.Private(f.Systemd))
+	data, err := secretfile.Read(key, f.Path, secretfile.ForbiddenMode(f.Systemd))
 	if err != nil {
 		return identities{}, err
 	}

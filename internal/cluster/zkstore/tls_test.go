@@ -157,7 +157,7 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, c := range map[string]TLS{
-		"zookeeper.tls.ca: " + fifo + " is no regular file":             {CA: fifo},
+		"zookeeper.tls.ca: " + fifo + " is not a regular file":          {CA: fifo},
 		"zookeeper.tls.ca: /no/ca cannot be read: no such file":         {CA: "/no/ca"},
 		"zookeeper.tls.ca: ca has no slash":                             {CA: "ca"},
 		"zookeeper.tls.ca: " + own.Key + " contains no PEM certificate": {CA: own.Key},

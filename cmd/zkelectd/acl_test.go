@@ -48,7 +48,7 @@ func TestACLCommand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("zkelectd:right\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.refusedWith("zookeeper.acl is open: everybody could change", "acl", "apply")
+	f.refusedWith("zookeeper.acl is open: anyone could change", "acl", "apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
 	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply")
 	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply", "--dry-run")

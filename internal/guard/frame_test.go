@@ -34,7 +34,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("%+v, %v instead of %+v", got, err, m)
 		}
 	}
-	if _, err := readFrame(&pipe); err != io.EOF {
+	if _, err := readFrame(&pipe); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"strconv"
@@ -85,7 +86,7 @@ func (n *notifier) notify(text string) {
 // flush sends the pending messages that fit into the socket's buffer. It drops them if the manager is gone.
 func (n *notifier) flush() {
 	for len(n.pending) > 0 {
-		if n.send(n.pending[0]) == unix.EAGAIN {
+		if errors.Is(n.send(n.pending[0]), unix.EAGAIN) {
 			return
 		}
 		n.pending = n.pending[1:]

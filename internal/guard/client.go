@@ -8,13 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/procinfo"
 )
 
 // Timing of the daemon's side: how long it waits before it treats the guard as hung.
@@ -54,13 +50,6 @@ type Client struct {
 	pendingHooks []Spec
 }
 
-// keeperReport receives what the keeper reports when the guard is dead.
-type keeperReport struct {
-	pipe   *os.File
-	dead   chan struct{} // closed when the keeper has reported that all of the work is dead
-	closed chan struct{} // closed when the pipe has ended
-}
-
 // Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The process
 // must be a child of the guard. The client must be closed.
 func Connect(fd int, log *slog.Logger) (*Client, error) {
@@ -90,15 +79,6 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	go c.read()
 	go c.report.read()
 	return c, nil
-}
-
-// read runs until the pipe ends.
-func (r *keeperReport) read() {
-	defer close(r.closed)
-	var report [1]byte
-	if n, err := r.pipe.Read(report[:]); err == nil && n == 1 && report[0] == reportDead {
-		close(r.dead)
-	}
 }
 
 // Close closes the socket. The guard then kills the work and expects the daemon to exit.
@@ -214,87 +194,6 @@ func (c *Client) setKeeper(r *ContainmentRecord) {
 		return
 	}
 	c.keeperHandle = h
-}
-
-// armTimer sets the timer for checkExpired. The caller must hold mu.
-func (c *Client) armTimer() {
-	c.lastChance = false
-	c.timer.Stop()
-	if enforced && c.running != nil && c.confirmed != 0 && c.Err() == nil {
-		c.timer.Reset(max(0, c.workDeadline()+guardOverdue-boottime.Now()))
-	}
-}
-
-// workDeadline returns when the guard has to have killed the work: at the deadline that it has confirmed, or at an earlier one
-// that it was sent since. A lease that was withdrawn leaves the confirmed deadline in force. The caller must hold mu.
-func (c *Client) workDeadline() time.Duration {
-	if c.requested == 0 {
-		return c.confirmed
-	}
-	return min(c.confirmed, c.requested)
-}
-
-// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills the work in its
-// place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again.
-func (c *Client) checkExpired() {
-	c.mu.Lock()
-	due := c.running != nil && c.confirmed != 0 && c.Err() == nil
-	switch {
-	case due && boottime.Now() < c.workDeadline()+guardOverdue:
-		c.armTimer()
-		due = false
-	case due && c.unkillable != "":
-		due = false // the guard is trying: what it cannot kill, this process cannot kill either
-	case due && !c.lastChance:
-		// If this process was paused, a confirmation may still be unread.
-		c.lastChance, due = true, false
-		c.timer.Reset(drainTime)
-	}
-	c.mu.Unlock()
-	if due {
-		c.loseGuard(fmt.Errorf("%w: it has not killed the work at the end of the lease", ErrLost))
-	}
-}
-
-// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keeper
-// and this process then kill the work.
-func (c *Client) loseGuard(cause error) {
-	c.mu.Lock()
-	if c.Err() != nil {
-		c.mu.Unlock()
-		return
-	}
-	c.cancel(cause)
-	w := c.running
-	c.timer.Stop()
-	c.mu.Unlock()
-	if os.Getppid() == c.guard { // the kernel ignores the SIGKILL if the guard is process 1 of a container
-		c.killDescendants(w)
-		syscall.Kill(c.guard, syscall.SIGKILL)
-	}
-	if w != nil {
-		go w.awaitDeath(cause) // ends when nothing of the work is left
-	}
-	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
-}
-
-// killDescendants kills the work among the descendants of a hung guard, while they can still be found there. It spares this
-// process and the keeper, which has to report the death of the work.
-func (c *Client) killDescendants(w *Work) {
-	var keeper int
-	c.mu.Lock()
-	if c.containment != nil {
-		keeper = c.containment.Keeper.Pid
-	}
-	c.mu.Unlock()
-	for again, sweeps := w != nil, 0; again && sweeps < eagerSweeps; sweeps++ {
-		again = false
-		for _, pid := range descendants(c.guard, os.Getpid()) {
-			if s, err := procinfo.ReadStat(pid); pid != keeper && err == nil && !s.Ended() {
-				again = syscall.Kill(pid, syscall.SIGKILL) == nil || again
-			}
-		}
-	}
 }
 
 // send sends a message to the guard. It reports no errors: the reading side notices that the guard is gone.

@@ -8,9 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
-	"zkelectd/internal/procinfo"
 )
 
 // WorkOptions specify leader-only work.
@@ -168,106 +166,3 @@ func (w *Work) Stop(grace time.Duration) {
 
 // Kill kills the work. It does not wait; see Dead.
 func (w *Work) Kill() { w.c.send(message{Kind: kindKill, Seq: w.seq}) }
-
-// awaitDeath kills what it can find of work whose guard is lost, until it is proven that nothing of the work is left. Only then
-// is Dead closed, since neither may the session be closed nor leadership be released while a process may run (A3).
-func (w *Work) awaitDeath(cause error) {
-	w.guardLostAt = boottime.Now()
-	var killer *unitKiller // nil unless systemd runs the work
-	if w.unit != nil {
-		killer, _ = newUnitKiller(*w.unit) // cannot fail, as the guard has created one for the same unit
-		defer killer.close()
-	}
-	warned := false
-	for pause := minSweepDelay; ; pause = min(2*pause, maxSweepDelay) {
-		err := w.killAndCheck(killer)
-		if err == nil {
-			break
-		}
-		if pause == maxSweepDelay && !warned {
-			warned = true
-			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work", "reason", err)
-		}
-		for _, pid := range pidsWithEnv(w.env) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		w.c.wakeKeeper()
-		select {
-		case <-w.c.report.dead:
-		case <-time.After(pause):
-		}
-	}
-	w.c.mu.Lock()
-	w.c.running = nil
-	w.close()
-	w.c.mu.Unlock()
-	select {
-	case <-w.exited:
-	default:
-		w.status = "was killed with the guard"
-		close(w.exited)
-	}
-	close(w.dead)
-	select {
-	case w.started <- cause:
-	default:
-	}
-}
-
-// wakeKeeper continues a stopped keeper: without a guard it kills the work as soon as it runs. The kernel continues it only if
-// the guard's death has made the keeper's process group an orphaned one.
-func (c *Client) wakeKeeper() {
-	c.mu.Lock()
-	r := c.containment
-	c.mu.Unlock()
-	if r == nil {
-		return
-	}
-	if s, err := procinfo.ReadStat(r.Keeper.Pid); err == nil && s.Started == r.Keeper.Started {
-		syscall.Kill(r.Keeper.Pid, syscall.SIGCONT)
-	}
-}
-
-// killAndCheck kills what it can find and returns nil once all of the work is dead.
-func (w *Work) killAndCheck(killer *unitKiller) error {
-	if w.unit != nil {
-		if killer.sweep(true) {
-			return nil
-		}
-		return fmt.Errorf("the unit %s may still run", w.unit.Name)
-	}
-	select {
-	case <-w.c.report.dead:
-		return nil
-	default:
-	}
-	p := w.handle
-	if p == nil {
-		p = w.c.keeperHandle
-	}
-	if p == nil {
-		return errors.New("only the keeper can report that all of the work is dead, and it has not")
-	}
-	err := p.killAndCheck()
-	if err == nil && p.record.Mode == CgroupContainment {
-		err = w.checkLeftovers()
-	}
-	return err
-}
-
-// checkLeftovers returns an error if the keeper may still find processes of work whose control group is empty, because they were
-// moved to another group. A live keeper gets exitTime to report.
-func (w *Work) checkLeftovers() error {
-	if w.handle == nil {
-		return errors.New("the control group of the work is unknown")
-	}
-	select {
-	case <-w.c.report.closed:
-		return nil
-	default:
-	}
-	if boottime.Now() < w.guardLostAt+exitTime {
-		return errors.New("the keeper has not yet reported that all of the work is dead")
-	}
-	return nil
-}

@@ -12,7 +12,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// project is deploy/docker-compose.yml as Compose v2 reads it, with every profile.
+// project returns deploy/docker-compose.yml as Compose v2 reads it, with all profiles.
 func project(t *testing.T) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs("..")
@@ -38,7 +38,7 @@ func TestComposeServicesAreHardened(t *testing.T) {
 	}
 	for name, s := range p.Services {
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.CapAdd) > 0 || s.Privileged || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
-			t.Errorf("%s may do more than it needs", name)
+			t.Errorf("%s has more privileges than it needs", name)
 		}
 		if s.MemLimit == 0 || s.CPUS == 0 || s.PidsLimit == 0 {
 			t.Errorf("%s lacks a limit: memory %d, processors %g, processes %d", name, s.MemLimit, s.CPUS, s.PidsLimit)
@@ -65,21 +65,21 @@ func TestComposeServicesAreHardened(t *testing.T) {
 	}
 }
 
-// Public images are known by their exact version, and only they: the product's own is built here.
-func TestComposeImagesAreExact(t *testing.T) {
+// Public images have an exact version. The image of zkelectd is built, not pulled.
+func TestComposeImagesArePinned(t *testing.T) {
 	for name, s := range project(t).Services {
 		if s.Image == "zkelectd:dev" {
 			continue
 		}
-		pinned(t, s.Image)
+		checkPinned(t, s.Image)
 		if strings.HasPrefix(s.Image, "zkelectd") {
-			t.Errorf("%s: nobody has an image %s", name, s.Image)
+			t.Errorf("%s: there is no image %s to pull", name, s.Image)
 		}
 	}
 }
 
-// Each site can be left alone: what joins the sites is one network.
-func TestComposeSitesMeetInOneNetwork(t *testing.T) {
+// A site can be disconnected: a single network connects the sites.
+func TestComposeSitesShareOneNetwork(t *testing.T) {
 	sites := make(map[string]int)
 	for name, s := range project(t).Services {
 		site := s.Labels["zkelectd.site"]
@@ -89,10 +89,10 @@ func TestComposeSitesMeetInOneNetwork(t *testing.T) {
 			}
 		}
 		if _, joined := s.Networks["backbone"]; !joined {
-			t.Errorf("%s is cut off from the beginning", name)
+			t.Errorf("%s is not connected to the other sites", name)
 		}
 		if env := s.Environment["ZKELECTD_NODE_SITE"]; env != nil && *env != site {
-			t.Errorf("%s says that it is in %s, and is in %s", name, *env, site)
+			t.Errorf("%s has node.site %s, but is in %s", name, *env, site)
 		}
 		sites[site]++
 	}
@@ -101,8 +101,8 @@ func TestComposeSitesMeetInOneNetwork(t *testing.T) {
 	}
 }
 
-// The daemon takes what its service is given, on top of what the image sets.
-func TestComposeSettingsAreTheDaemons(t *testing.T) {
+// The daemon accepts the settings of its service together with those of the image.
+func TestComposeSettingsAreAccepted(t *testing.T) {
 	nodes := 0
 	for _, s := range project(t).Services {
 		if s.Image != "zkelectd:dev" {
@@ -116,10 +116,10 @@ func TestComposeSettingsAreTheDaemons(t *testing.T) {
 		if len(s.Command) < 3 || s.Command[0] != "run" || s.Command[1] != "--" {
 			t.Fatalf("the command is %v", s.Command)
 		}
-		accepted(t, env, s.Command[2:])
+		checkSettings(t, env, s.Command[2:])
 		name := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]
 		if env["ZKELECTD_ZOOKEEPER_ACL"] != "private" || env["CREDENTIALS_DIRECTORY"] != "/run/secrets" || len(s.Secrets) != 1 || s.Secrets[0].Source != name {
-			t.Errorf("the tree is not private, or the secret %q is not there: %v", name, s.Secrets)
+			t.Errorf("the tree is not private, or the secret %q is missing: %v", name, s.Secrets)
 		}
 		if test := s.HealthCheck.Test; len(test) != 4 || test[2] != "probe" || !probes.MatchString(test[3]) {
 			t.Errorf("the health check is %v", test)
@@ -130,8 +130,8 @@ func TestComposeSettingsAreTheDaemons(t *testing.T) {
 	}
 }
 
-// The password is made once, and nobody else on the host can read it.
-func TestComposeSecretIsMadeOnce(t *testing.T) {
+// The password is generated once, and other users cannot read it.
+func TestComposeSecretIsGeneratedOnce(t *testing.T) {
 	dir := t.TempDir()
 	script, err := os.ReadFile("../secret.sh")
 	if err != nil {

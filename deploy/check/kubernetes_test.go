@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// manifests are the objects of deploy/kubernetes, the secret as its script makes it. A field that the API does not have, or has twice, is an error.
+// manifests are the objects of deploy/kubernetes, with the secret that its script generates. Unknown and repeated fields are errors.
 type manifests struct {
 	service *corev1.Service
 	budget  *policyv1.PodDisruptionBudget
@@ -39,7 +39,7 @@ func readManifests(t *testing.T) manifests {
 	var err error
 	for _, file := range []string{"../kubernetes/zkelectd.yaml", "../kubernetes/secret.sh"} {
 		if strings.HasSuffix(file, ".sh") {
-			documents[file], err = exec.Command(file).Output() // what it prints
+			documents[file], err = exec.Command(file).Output()
 		} else {
 			documents[file], err = os.ReadFile(file)
 		}
@@ -72,18 +72,18 @@ func readManifests(t *testing.T) manifests {
 			case *corev1.Secret:
 				m.secret = o
 			default:
-				t.Errorf("%s: nobody expects a %T", file, o)
+				t.Errorf("%s: unexpected %T", file, o)
 			}
 		}
 	}
 	if m.service == nil || m.budget == nil || m.set == nil || m.secret == nil {
-		t.Fatal("something is missing")
+		t.Fatal("an object is missing")
 	}
 	return m
 }
 
-// What names another object names one that is there.
-func TestKubernetesObjectsFitTogether(t *testing.T) {
+// Every name of another object is that of an existing one.
+func TestKubernetesReferencesExist(t *testing.T) {
 	m := readManifests(t)
 	pod := labels.Set(m.set.Spec.Template.Labels)
 	for what, s := range map[string]*metav1.LabelSelector{
@@ -127,7 +127,7 @@ func TestKubernetesObjectsFitTogether(t *testing.T) {
 	}
 }
 
-// The pod security standard "restricted", and what goes beyond: a read-only root, limits, an exact image.
+// The pods meet the pod security standard "restricted" and more: a read-only root, limits, pinned images.
 func TestKubernetesPodsAreRestricted(t *testing.T) {
 	spec := readManifests(t).set.Spec.Template.Spec
 	is := func(b *bool, want bool) bool { return b != nil && *b == want }
@@ -140,13 +140,13 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 		t.Error("the pods have a token for the API server, which they don't need")
 	}
 	if !is(spec.EnableServiceLinks, false) {
-		t.Error("a service may put variables into the environment, which are refused as settings")
+		t.Error("services may add variables to the environment, which are refused as settings")
 	}
 	if spec.TerminationGracePeriodSeconds == nil || *spec.TerminationGracePeriodSeconds < 15 {
-		t.Error("there may be no time to hand over")
+		t.Error("the grace period may be too short for a handover")
 	}
 	for _, c := range spec.Containers {
-		pinned(t, c.Image)
+		checkPinned(t, c.Image)
 		s := c.SecurityContext
 		if s == nil || !is(s.AllowPrivilegeEscalation, false) || !is(s.ReadOnlyRootFilesystem, true) || s.Capabilities == nil ||
 			!slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
@@ -160,14 +160,14 @@ func TestKubernetesPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// The daemon takes what the pod is given, with what the cluster fills in.
-func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
+// The daemon accepts the settings of the pod, with the values that the cluster substitutes.
+func TestKubernetesSettingsAreAccepted(t *testing.T) {
 	m := readManifests(t)
 	for _, c := range m.set.Spec.Template.Spec.Containers {
 		env := make(map[string]string)
 		for _, e := range c.Env {
 			env[e.Name] = e.Value
-			for name, value := range env { // of those that come before it
+			for name, value := range env { // of the variables before it
 				env[e.Name] = strings.ReplaceAll(env[e.Name], "$("+name+")", value)
 			}
 			if e.ValueFrom != nil {
@@ -176,7 +176,7 @@ func TestKubernetesSettingsAreTheDaemons(t *testing.T) {
 				}[e.ValueFrom.FieldRef.FieldPath]
 			}
 		}
-		accepted(t, env, c.Args)
+		checkSettings(t, env, c.Args)
 		where := env["CREDENTIALS_DIRECTORY"]
 		if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return v.MountPath == where }) {
 			t.Errorf("nothing is mounted at %s", where)

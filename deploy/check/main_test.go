@@ -1,5 +1,5 @@
-// Package check reads the files of deploy/ strictly, as Compose and Kubernetes do, and looks that they keep what they
-// promise. It is a module of its own, so that the product need not know either of them.
+// Package check parses the files of deploy/ strictly, as Compose and Kubernetes do, and checks their contents. It is a separate
+// module, so that zkelectd does not depend on either.
 package check
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// binary is the product: it tells whether settings are its own.
+// binary is zkelectd, which checks settings.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	build.Dir, build.Stderr = "../..", os.Stderr
 	code := 1
 	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "the product does not build:", err)
+		fmt.Fprintln(os.Stderr, "cannot build zkelectd:", err)
 	} else {
 		code = m.Run()
 	}
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// accepted has the daemon say whether it would take these settings for this child.
-func accepted(t *testing.T, env map[string]string, child []string) {
+// checkSettings fails the test unless zkelectd accepts the settings in env for a child.
+func checkSettings(t *testing.T, env map[string]string, child []string) {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"check", "--offline", "--"}, child...)...)
 	cmd.Env = os.Environ()
@@ -47,22 +47,22 @@ func accepted(t *testing.T, env map[string]string, child []string) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "listen: :7980") && !strings.Contains(string(out), `listen: ":7980"`) {
-		t.Errorf("its probes have nowhere to ask:\n%s", out)
+		t.Errorf("the daemon does not listen where it is probed:\n%s", out)
 	}
 }
 
-var exact = regexp.MustCompile(`^[a-z0-9./-]+:v?[0-9]+\.[0-9]+\.[0-9]+[a-z0-9.-]*$`)
+var exactVersion = regexp.MustCompile(`^[a-z0-9./-]+:v?[0-9]+\.[0-9]+\.[0-9]+[a-z0-9.-]*$`)
 
-// pinned refuses an image of which nobody can say what is in it.
-func pinned(t *testing.T, image string) {
+// checkPinned fails the test if an image has no exact version.
+func checkPinned(t *testing.T, image string) {
 	t.Helper()
-	if !exact.MatchString(image) {
+	if !exactVersion.MatchString(image) {
 		t.Errorf("%s has no exact version", image)
 	}
 }
 
-// password is what a generated one looks like.
+// password matches a generated password file.
 var password = regexp.MustCompile(`^zkelectd:[0-9a-f]{32}\n?$`)
 
-// probes are what the daemon can be asked.
+// probes matches the paths of the probes.
 var probes = regexp.MustCompile(`^/(leader|replica|health|livez|readyz)$`)

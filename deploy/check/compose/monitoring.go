@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// monitored waits until Prometheus sees one leader, looks that it has taken the alerts, and returns the lease it sees.
-func (s *stack) monitored(ctx context.Context) (time.Duration, error) {
+// checkMonitoring waits until Prometheus sees one leader, checks that it has loaded the alerts, and returns the lease.
+func (s *stack) checkMonitoring(ctx context.Context) (time.Duration, error) {
 	out, err := s.run(ctx, slices.Concat(s.compose, []string{"port", "prometheus", "9090"})...)
 	if err != nil {
 		return 0, err
@@ -22,7 +22,7 @@ func (s *stack) monitored(ctx context.Context) (time.Duration, error) {
 	err = await(ctx, "Prometheus to see one leader of four members", func() (bool, error) {
 		leaders, err := query(ctx, base, "sum(zkelectd_is_leader)")
 		if err != nil {
-			return false, nil // it is not up yet
+			return false, nil // Prometheus is not up yet
 		}
 		up, err := query(ctx, base, "sum(up)")
 		return leaders == 1 && up == 4, err
@@ -30,14 +30,14 @@ func (s *stack) monitored(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := rules(ctx, base); err != nil {
+	if err := checkRules(ctx, base); err != nil {
 		return 0, err
 	}
 	lease, err := query(ctx, base, "max(zkelectd_lease_seconds)")
 	return time.Duration(lease * float64(time.Second)), err
 }
 
-// query returns the one number that an expression has; -1 for none.
+// query returns the single value of an expression, or -1 if there is none.
 func query(ctx context.Context, base, expression string) (float64, error) {
 	var answer struct {
 		Data struct{ Result []struct{ Value []any } }
@@ -51,8 +51,8 @@ func query(ctx context.Context, base, expression string) (float64, error) {
 	return strconv.ParseFloat(fmt.Sprint(answer.Data.Result[0].Value[1]), 64)
 }
 
-// rules looks that the alerts are loaded, that each works, and that none says what is not so.
-func rules(ctx context.Context, base string) error {
+// checkRules checks that the alerts are loaded and work, and that those about the leader do not fire.
+func checkRules(ctx context.Context, base string) error {
 	var answer struct {
 		Data struct {
 			Groups []struct {

@@ -14,45 +14,46 @@ import (
 	"time"
 )
 
-// nodes and services are those of the file; Grafana is looked at by people.
+// nodes and services are those of docker-compose.yml, without Grafana.
 var (
 	nodes    = []string{"n1", "n2", "n3", "n4"}
 	services = append([]string{"zk1", "zk2", "zk3", "prometheus"}, nodes...)
 )
 
-// stack is one project of its own.
+// stack is a Compose project with its own name.
 type stack struct {
 	compose []string
 	dir     string
 	project string
-	ids     map[string]string // of the containers, by service
+	ids     map[string]string // container ids by service
 }
 
 func newStack(compose []string, dir string) *stack {
 	return &stack{compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), ids: make(map[string]string)}
 }
 
-// run runs a command in the folder of the file, and returns what it prints to standard output.
+// run runs a command in the directory of docker-compose.yml, and returns its standard output.
 func (s *stack) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
 	for _, name := range append([]string{"prometheus"}, nodes...) {
-		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // of the kernel's choice
+		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // a free port
 	}
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(out.String()+complaint.String()))
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(stdout.String()+stderr.String()))
 	}
-	return out.String(), nil
+	return stdout.String(), nil
 }
 
 func (s *stack) docker(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, append([]string{"docker"}, args...)...)
 }
 
+// up starts all services.
 func (s *stack) up(ctx context.Context) error {
 	if _, err := s.run(ctx, "./secret.sh"); err != nil {
 		return err
@@ -70,8 +71,8 @@ func (s *stack) up(ctx context.Context) error {
 	return nil
 }
 
-// documented runs the commands of a section of docs/containers.md, with the names of this project.
-func (s *stack) documented(ctx context.Context, section string) error {
+// runDocumented runs the commands of a section of docs/containers.md, with the names of this project.
+func (s *stack) runDocumented(ctx context.Context, section string) error {
 	data, err := os.ReadFile(filepath.Join(s.dir, "../docs/containers.md"))
 	if err != nil {
 		return err
@@ -86,19 +87,19 @@ func (s *stack) documented(ctx context.Context, section string) error {
 	if err != nil {
 		return err
 	}
-	here := strings.NewReplacer("docker compose", strings.Join(s.compose, " "), "127.0.0.1:7981", strings.TrimSpace(port),
+	adapt := strings.NewReplacer("docker compose", strings.Join(s.compose, " "), "127.0.0.1:7981", strings.TrimSpace(port),
 		"zkelectd_", s.project+"_", "app-1", s.project+"-app-1", "app-2", s.project+"-app-2", "app-ha:1.0.0", s.project+"-app:test",
 		"debian:12.11-slim", os.Getenv("ZOOKEEPER_IMAGE"), "-f sidecar", "--build-arg ZKELECTD_IMAGE="+os.Getenv("ZKELECTD_IMAGE")+" -f sidecar")
-	out, err := s.run(ctx, "sh", "-euc", here.Replace(block))
+	out, err := s.run(ctx, "sh", "-euc", adapt.Replace(block))
 	if err != nil {
 		return fmt.Errorf("docs/containers.md, %s: %w\n%s", section, err, out)
 	}
 	return nil
 }
 
-// site cuts off and heals, as docs/containers.md has it.
-func (s *stack) site(ctx context.Context, what, site string) error {
-	_, err := s.run(ctx, "./site.sh", what, site)
+// site disconnects (cut) or reconnects (heal) a site, with the script of docs/containers.md.
+func (s *stack) site(ctx context.Context, action, site string) error {
+	_, err := s.run(ctx, "./site.sh", action, site)
 	return err
 }
 
@@ -116,8 +117,8 @@ func (s *stack) stop(ctx context.Context, service string) (status int, err error
 	return status, err
 }
 
-// said is what all the children have said until now; it is an error if two were at work at once.
-func (s *stack) said(ctx context.Context) ([]line, error) {
+// workLines returns the lines that all children have printed. It is an error if two worked at the same time.
+func (s *stack) workLines(ctx context.Context) ([]line, error) {
 	var all []line
 	for _, node := range nodes {
 		id, err := s.run(ctx, "docker", "ps", "-aq", "--no-trunc", "--filter", "label=com.docker.compose.project="+s.project,
@@ -138,9 +139,9 @@ func (s *stack) said(ctx context.Context) ([]line, error) {
 	return all, exclusive(all)
 }
 
-// work is what has been said in one term.
+// work returns the work of a term.
 func (s *stack) work(ctx context.Context, term int64) (span, error) {
-	lines, err := s.said(ctx)
+	lines, err := s.workLines(ctx)
 	if err != nil {
 		return span{}, err
 	}
@@ -149,13 +150,13 @@ func (s *stack) work(ctx context.Context, term int64) (span, error) {
 			return t, nil
 		}
 	}
-	return span{}, fmt.Errorf("nobody works in term %d", term)
+	return span{}, fmt.Errorf("no node works in term %d", term)
 }
 
-// leads waits until a node works, or anybody if it is empty, in the given term or a later one.
-func (s *stack) leads(ctx context.Context, node string, from int64) (found span, err error) {
+// waitForLeader waits until node, or any node if it is empty, works in the given term or a later one.
+func (s *stack) waitForLeader(ctx context.Context, node string, from int64) (found span, err error) {
 	err = await(ctx, node+" to work", func() (bool, error) {
-		lines, err := s.said(ctx)
+		lines, err := s.workLines(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -167,20 +168,22 @@ func (s *stack) leads(ctx context.Context, node string, from int64) (found span,
 	return found, err
 }
 
-// probe asks a node as its own health check does.
+// probe runs the probe that is the health check of a node.
 func (s *stack) probe(ctx context.Context, node, path string) error {
 	_, err := s.docker(ctx, "exec", s.ids[node], "/zkelectd", "probe", path)
 	return err
 }
 
-func (s *stack) yes(ctx context.Context, node, path string) error {
+// waitForProbe waits until a probe succeeds.
+func (s *stack) waitForProbe(ctx context.Context, node, path string) error {
 	return await(ctx, path+" of "+node, func() (bool, error) { return s.probe(ctx, node, path) == nil, ctx.Err() })
 }
 
-func (s *stack) no(ctx context.Context, node, path string) error {
+// probeFails returns an error unless a probe fails.
+func (s *stack) probeFails(ctx context.Context, node, path string) error {
 	err := s.probe(ctx, node, path)
 	if err == nil {
-		return fmt.Errorf("%s says yes on %s", path, node)
+		return fmt.Errorf("%s succeeds on %s", path, node)
 	}
 	if !strings.Contains(err.Error(), path+": no: ") {
 		return err
@@ -188,7 +191,7 @@ func (s *stack) no(ctx context.Context, node, path string) error {
 	return nil
 }
 
-// container is what is read of docker inspect.
+// container is a part of the output of docker inspect.
 type container struct {
 	Config     struct{ Image, User string }
 	State      struct{ Health struct{ Status string } }
@@ -211,8 +214,8 @@ func (s *stack) inspect(ctx context.Context, service string) (container, error) 
 	return all[0], nil
 }
 
-// hardened looks whether the engine has been told what the file says.
-func (s *stack) hardened(ctx context.Context) error {
+// checkHardening checks that the containers have the restrictions of docker-compose.yml.
+func (s *stack) checkHardening(ctx context.Context) error {
 	for service := range s.ids {
 		c, err := s.inspect(ctx, service)
 		if err != nil {
@@ -221,13 +224,13 @@ func (s *stack) hardened(ctx context.Context) error {
 		h := c.HostConfig
 		switch {
 		case !h.ReadonlyRootfs:
-			err = errors.New("can write to its root")
+			err = errors.New("can write to its root file system")
 		case !slices.Equal(h.CapDrop, []string{"ALL"}):
 			err = errors.New("has capabilities")
 		case !slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }):
-			err = errors.New("can get new privileges")
+			err = errors.New("can gain privileges")
 		case h.Memory == 0 || h.NanoCpus == 0 || h.PidsLimit == 0:
-			err = fmt.Errorf("has no limit of memory (%d), processors (%d) or processes (%d)", h.Memory, h.NanoCpus, h.PidsLimit)
+			err = fmt.Errorf("lacks a limit of memory (%d), processors (%d) or processes (%d)", h.Memory, h.NanoCpus, h.PidsLimit)
 		case c.Config.User == "" || strings.HasPrefix(c.Config.User, "0") || strings.HasPrefix(c.Config.User, "root"):
 			err = fmt.Errorf("runs as %q", c.Config.User)
 		}
@@ -238,7 +241,8 @@ func (s *stack) hardened(ctx context.Context) error {
 	return nil
 }
 
-func (s *stack) healthy(ctx context.Context) error {
+// waitForHealth waits until all containers are healthy.
+func (s *stack) waitForHealth(ctx context.Context) error {
 	for service := range s.ids {
 		err := await(ctx, service+" to be healthy", func() (bool, error) {
 			c, err := s.inspect(ctx, service)
@@ -251,8 +255,8 @@ func (s *stack) healthy(ctx context.Context) error {
 	return nil
 }
 
-// tell prints what may explain a failure.
-func (s *stack) tell() {
+// printState prints the state and the logs of the containers, to explain a failure.
+func (s *stack) printState() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, args := range [][]string{{"ps"}, append([]string{"logs", "--no-color", "--tail", "12"}, services...)} {
@@ -264,7 +268,7 @@ func (s *stack) tell() {
 	}
 }
 
-// remove takes everything away, and looks that nothing is left.
+// remove removes everything, and checks that nothing is left.
 func (s *stack) remove() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -289,7 +293,7 @@ func (s *stack) remove() error {
 	return nil
 }
 
-// await asks again and again until done says so, an error comes, or ctx is over.
+// await calls done until it returns true or an error, or ctx ends.
 func await(ctx context.Context, what string, done func() (bool, error)) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// line is what a leader-only child has said of its work.
+// line is a line that a leader-only child has printed.
 type line struct {
 	at   time.Time
 	node string
 	term int64
 }
 
-var spoken = regexp.MustCompile(`^(\S+) (?:begins|works|ends) node=(\S+) site=\S+ term=(\d+)$`)
+var workLine = regexp.MustCompile(`^(\S+) (?:begins|works|ends) node=(\S+) site=\S+ term=(\d+)$`)
 
-// parse reads what a container has printed; all else is the daemon's own log.
+// parse returns the lines of the child in the log of a container, and ignores those of the daemon.
 func parse(log string) ([]line, error) {
 	var lines []line
 	for text := range strings.Lines(log) {
-		m := spoken.FindStringSubmatch(strings.TrimSpace(text))
+		m := workLine.FindStringSubmatch(strings.TrimSpace(text))
 		if m == nil {
 			continue
 		}
@@ -39,28 +39,28 @@ func parse(log string) ([]line, error) {
 	return lines, nil
 }
 
-// exclusive tells whether no two terms were ever at work at once: whoever works has the highest term so far, and no term has
-// two nodes. The containers share one clock. It sorts the lines by time.
+// exclusive returns an error if two terms worked at the same time: every line must have the highest term so far, and each term
+// one node. The containers share a clock. It sorts the lines by time.
 func exclusive(lines []line) error {
 	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
 	for i := 1; i < len(lines); i++ {
 		before, now := lines[i-1], lines[i]
 		if now.term < before.term || (now.term == before.term && now.node != before.node) {
-			return fmt.Errorf("two worked at once: %s in term %d at %s, after %s in term %d at %s",
+			return fmt.Errorf("two worked at the same time: %s in term %d at %s, after %s in term %d at %s",
 				now.node, now.term, now.at.Format(time.RFC3339Nano), before.node, before.term, before.at.Format(time.RFC3339Nano))
 		}
 	}
 	return nil
 }
 
-// span is one term's work.
+// span is the work of a term.
 type span struct {
 	node     string
 	term     int64
 	from, to time.Time
 }
 
-// terms are the spans of work, by time.
+// terms returns the work of each term, by time.
 func terms(lines []line) []span {
 	var all []span
 	for _, l := range lines {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const peaceful = `
+const oneAtATime = `
 time=2026-11-21T23:15:45.866Z level=INFO msg="child started" node=n1 pid=117 term=5
 2026-11-21T23:15:45.8Z begins node=n1 site=dc1 term=5
 2026-11-21T23:15:46.3Z works node=n1 site=dc1 term=5
@@ -13,8 +13,8 @@ time=2026-11-21T23:15:45.866Z level=INFO msg="child started" node=n1 pid=117 ter
 2026-11-21T23:15:46.9Z ends node=n1 site=dc1 term=5
 `
 
-func TestOneAtATime(t *testing.T) {
-	lines, err := parse(peaceful)
+func TestExclusive(t *testing.T) {
+	lines, err := parse(oneAtATime)
 	if err != nil || len(lines) != 4 {
 		t.Fatalf("%v, %v", lines, err)
 	}
@@ -27,16 +27,16 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-func TestTwoAtOnceAreSeen(t *testing.T) {
+func TestTwoAtTheSameTimeAreDetected(t *testing.T) {
 	for what, more := range map[string]string{
-		"an old term goes on":       "2026-11-21T23:15:47.2Z works node=n1 site=dc1 term=5",
-		"two nodes in the same one": "2026-11-21T23:15:47.2Z works node=n4 site=dc2 term=6",
+		"an old term continues": "2026-11-21T23:15:47.2Z works node=n1 site=dc1 term=5",
+		"two nodes in one term": "2026-11-21T23:15:47.2Z works node=n4 site=dc2 term=6",
 	} {
-		lines, err := parse(peaceful + more)
+		lines, err := parse(oneAtATime + more)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := exclusive(lines); err == nil || !strings.Contains(err.Error(), "two worked at once") {
+		if err := exclusive(lines); err == nil || !strings.Contains(err.Error(), "two worked at the same time") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Command sbom prints what a Go binary is made of, as a CycloneDX document: the modules that the linker has put into it, as
-// the binary itself says. The same binary gives the same document.
+// Command sbom prints the software bill of materials of a Go binary as a CycloneDX document. It lists the modules that the build
+// information in the binary names. The same binary gives the same document.
 //
 //	sbom BINARY VERSION TIME
 package main
@@ -30,7 +30,7 @@ func main() {
 func run(out io.Writer, binary, version, time string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return fmt.Errorf("cannot read what %s is made of: %w", binary, err)
+		return fmt.Errorf("cannot read the build information of %s: %w", binary, err)
 	}
 	data, err := os.ReadFile(binary)
 	if err != nil {
@@ -40,14 +40,14 @@ func run(out io.Writer, binary, version, time string) error {
 	return encoder.SetPretty(true).Encode(document(info, filepath.Base(binary), version, time, sha256.Sum256(data)))
 }
 
-// document describes a binary by its build information and its digest.
+// document returns the document for a binary with this build information and digest.
 func document(info *buildinfo.BuildInfo, name, version, time string, digest [sha256.Size]byte) *cdx.BOM {
 	main := cdx.Component{
 		BOMRef: "zkelectd", Type: cdx.ComponentTypeApplication, Name: "zkelectd", Version: version,
 		Description: name,
 		Hashes:      &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(digest[:])}},
 	}
-	// The runtime and the standard library are in every binary, and have their own advisories.
+	// The runtime and the standard library are part of every binary, and have their own advisories.
 	components := []cdx.Component{{
 		BOMRef: "std", Type: cdx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion,
 		PackageURL: "pkg:golang/std@" + info.GoVersion,
@@ -73,7 +73,7 @@ func document(info *buildinfo.BuildInfo, name, version, time string, digest [sha
 	return bom
 }
 
-// serial is a UUID (version 8 of RFC 9562) made of the digest, so that it is the same for the same binary.
+// serial returns a UUID (version 8 of RFC 9562) that is derived from the digest.
 func serial(digest [sha256.Size]byte) string {
 	u := digest[:16]
 	u[6] = u[6]&0x0f | 0x80

@@ -11,7 +11,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// The document of this test's own binary names every module that the binary names, and is the same a second time.
+// The document for the binary of this test lists all of its modules, and is reproducible.
 func TestDocumentNamesEveryModule(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -24,7 +24,7 @@ func TestDocumentNamesEveryModule(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("the same binary has two documents")
+		t.Error("two documents for one binary differ")
 	}
 	var bom cdx.BOM
 	if err := cdx.NewBOMDecoder(&first, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
@@ -54,7 +54,7 @@ func TestDocumentNamesEveryModule(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBinaryIsRefused(t *testing.T) {
+func TestFileThatIsNotABinaryIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)

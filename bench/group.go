@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
+	"zkelectd/internal/host"
 	"zkelectd/internal/zkserver"
 )
 
@@ -22,7 +22,7 @@ type group struct {
 	server  *zkserver.Server
 	paths   cluster.Paths
 	session *zkstore.Session
-	daemons []*daemon.Daemon
+	daemons []*host.Host
 	wg      sync.WaitGroup
 }
 
@@ -53,7 +53,7 @@ func (g *group) close() {
 }
 
 // join runs a daemon without a child in this process, under this process' own guard.
-func (g *group) join(id, site string, timeout time.Duration) (*daemon.Daemon, error) {
+func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error) {
 	cfg, err := config.Load(config.Sources{Env: []string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
@@ -61,7 +61,7 @@ func (g *group) join(id, site string, timeout time.Duration) (*daemon.Daemon, er
 	if err != nil {
 		return nil, err
 	}
-	d := daemon.New(daemon.Options{Config: cfg, Guard: g.guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d := host.New(host.Options{Config: cfg, Guard: g.guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	g.daemons = append(g.daemons, d)
 	g.wg.Go(func() {
 		if err := d.Run(context.Background()); err != nil {

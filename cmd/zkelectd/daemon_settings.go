@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/host"
 )
 
 // daemonSettings are the configuration that a daemon runs with, and the contents of the files that it names.
@@ -55,20 +56,22 @@ func (s *daemonSettings) warn(log *slog.Logger) {
 		"file", s.from.File, "errors", strings.ReplaceAll(s.refused.Error(), "\n", "; "), "runs_with", s.running)
 }
 
-// reload reads the settings again, and returns the names of those whose files have changed. It updates s, for
-// [daemon.Options.Taken].
-func (s *daemonSettings) reload() (next config.Config, files []string, err error) {
+// reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.
+func (s *daemonSettings) reload(commit func()) (host.Reloaded, error) {
 	next, content, err := config.LoadContent(s.from)
 	if err != nil {
-		return next, nil, err
+		return host.Reloaded{}, err
 	}
-	again, err := readAPIAccess(next)
+	access, err := readAPIAccess(next)
 	if err != nil {
-		return next, nil, err
+		return host.Reloaded{}, err
 	}
-	if !again.tokens.Equal(s.access.tokens) {
-		files = append(files, "http.token_file")
+	r := host.Reloaded{Config: next, Commit: func() {
+		s.access.tokens, s.access.named, s.access.hosts, s.content = access.tokens, access.named, access.hosts, content
+		commit()
+	}}
+	if !access.tokens.Equal(s.access.tokens) {
+		r.Changed = append(r.Changed, "http.token_file")
 	}
-	s.access.tokens, s.access.named, s.access.hosts, s.content = again.tokens, again.named, again.hosts, content
-	return next, files, nil
+	return r, nil
 }

@@ -98,7 +98,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.configure("a", "dc1", 1, "")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.logged("a", "nobody is known to have led here: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
+	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
 	if n := strings.Count(f.daemons["a"].output(), "nobody is known"); n != 1 {
 		t.Errorf("it says so %d times", n)

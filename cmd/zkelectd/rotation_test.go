@@ -177,7 +177,7 @@ func TestDocumentedRotations(t *testing.T) {
 	f.working("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	for _, id := range h.ids {
-		f.logged(id, "open to strangers")
+		f.logged(id, "open to unauthorized clients")
 	}
 	if out, err := f.run("status"); err != nil || !strings.Contains(out, "\nOpen     anyone who can reach ZooKeeper") {
 		t.Errorf("%v\n%s", err, out)
@@ -186,7 +186,7 @@ func TestDocumentedRotations(t *testing.T) {
 	h.steps("From open to private")
 	h.keepsOut(f.session)
 	for _, id := range h.ids {
-		f.logged(id, "closed to strangers")
+		f.logged(id, "closed to unauthorized clients")
 	}
 	if kept := read(filepath.Join(h.etc("a"), "session")); !strings.Contains(kept, filepath.Join(h.etc("a"), "zookeeper.auth")) {
 		t.Errorf("the process that closes the session does not learn of the credentials: %s", kept)

@@ -21,9 +21,9 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/daemon"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/harden"
+	"zkelectd/internal/host"
 	"zkelectd/internal/httpapi"
 )
 
@@ -147,7 +147,7 @@ func daemonCommand() *cobra.Command {
 		defer g.Close()
 		auth := httpapi.NewAuthenticator(own.access.web, log)
 		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
-		apply := func() { // called by the loop, once that runs
+		commit := func() { // called by one goroutine at a time
 			auth.SetTokens(own.access.tokens)
 			hosts.SetAllowed(own.access.hosts)
 			own.access.warn(log)
@@ -155,10 +155,10 @@ func daemonCommand() *cobra.Command {
 				g.SetLastConfig(own.content)
 			}
 		}
-		apply()
-		d := daemon.New(daemon.Options{
+		commit()
+		d := host.New(host.Options{
 			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
-			Reload: own.reload, Taken: apply,
+			Reload: func() (host.Reloaded, error) { return own.reload(commit) },
 		})
 		detach := context.AfterFunc(g.Context(), func() {
 			// The work is dead by then, but no guard is left to kill a stuck daemon.
@@ -183,7 +183,7 @@ const (
 )
 
 // apiOptions returns the options of the daemon's HTTP API.
-func apiOptions(d *daemon.Daemon, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
+func apiOptions(d *host.Host, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
@@ -215,7 +215,7 @@ func childArgs(cmd *cobra.Command, args []string) error {
 }
 
 // serve runs the daemon, its listener if it has an address, and the watch of its files if there are any, and handles signals.
-func serve(ctx context.Context, d *daemon.Daemon, listener httpapi.Endpoint, handler http.Handler, files []string) error {
+func serve(ctx context.Context, d *host.Host, listener httpapi.Endpoint, handler http.Handler, files []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)

@@ -26,7 +26,7 @@ type electorRole struct {
 	kept     []cluster.Exclusion // by a breakage
 }
 
-// look is internal/daemon's electorRole.look.
+// look is internal/group's electorRole.judge.
 func (l *loop) look() time.Duration {
 	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
@@ -75,7 +75,7 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	}
 }
 
-// write is internal/daemon's electorRole.write.
+// write is internal/group's electorRole.write.
 func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []cluster.Op) {
 	h, e := l.h, &l.elector
 	e.busy = true

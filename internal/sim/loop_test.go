@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
-// loop is one session of a daemon: internal/daemon's loop, with the same core below it.
+// loop is one session of a daemon: internal/group's Member, with the same core below it.
 type loop struct {
 	h       *host
 	s       *session

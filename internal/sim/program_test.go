@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// consult is internal/daemon's. The program takes its time, and more of it than it has now and then: once the faults are
+// consult is internal/group's. The program takes its time, and more of it than it has now and then: once the faults are
 // over, not twice in a row. That moves nobody (S3).
 func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	e, w := &l.elector, l.h.w

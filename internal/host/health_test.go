@@ -1,8 +1,11 @@
-package daemon
+package host
 
 import (
+	"errors"
+	"log/slog"
 	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -32,7 +35,7 @@ func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
 		"rounded to a thousandth": {0, []float64{1.23456}, "y", 1.235},
 	} {
 		var a average
-		if a.published() != nil {
+		if a.rounded() != nil {
 			t.Fatal("known before the first value")
 		}
 		moved := ""
@@ -43,7 +46,7 @@ func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
 				moved += "n"
 			}
 		}
-		if got := a.published(); moved != c.moved || got == nil || math.Abs(*got-c.shown) > 1e-9 {
+		if got := a.rounded(); moved != c.moved || got == nil || math.Abs(*got-c.shown) > 1e-9 {
 			t.Errorf("%s: moved %q, shows %v; want %q, %v", name, moved, *got, c.moved, c.shown)
 		}
 	}
@@ -55,14 +58,14 @@ func TestWhatIsPublishedIsNeverFarOff(t *testing.T) {
 		least := rapid.Float64Range(0, 5).Draw(t, "least")
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, x := range rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 50).Draw(t, "values") {
-			before := a.shown
+			before := a.published
 			moved := a.add(x, least)
 			low, high = min(low, x), max(high, x)
-			if !moved && a.shown != before {
-				t.Fatalf("shows %v instead of %v, and does not say so", a.shown, before)
+			if !moved && a.published != before {
+				t.Fatalf("shows %v instead of %v, and does not say so", a.published, before)
 			}
-			if off := math.Abs(a.value - a.shown); off > max(least, math.Abs(a.shown)/10) {
-				t.Fatalf("%v is shown for %v", a.shown, a.value)
+			if off := math.Abs(a.value - a.published); off > max(least, math.Abs(a.published)/10) {
+				t.Fatalf("%v is shown for %v", a.published, a.value)
 			}
 			if a.value < low-1e-6 || a.value > high+1e-6 {
 				t.Fatalf("%v is outside of %v to %v", a.value, low, high)
@@ -77,36 +80,38 @@ func TestAnAverageFollows(t *testing.T) {
 	for range 50 {
 		a.add(100, 0)
 	}
-	if math.Abs(a.value-100) > 0.01 || math.Abs(*a.published()-100) > 10 {
-		t.Errorf("%v, shows %v", a.value, *a.published())
+	if math.Abs(a.value-100) > 0.01 || math.Abs(*a.rounded()-100) > 10 {
+		t.Errorf("%v, shows %v", a.value, *a.rounded())
 	}
 }
 
-func TestVitalsAreInTheRecord(t *testing.T) {
+func TestHealthIsInTheRecord(t *testing.T) {
 	var c config.Config
-	v := newVitals(c)
+	h := newHealth(c, slog.New(slog.DiscardHandler))
 	var n cluster.Node
-	if v.fill(&n); n.Unhealthy != "" || n.Latency != nil || n.Score != nil {
+	if h.Fill(&n); n.Unhealthy != "" || n.Latency != nil || n.Score != nil {
 		t.Errorf("a host without probes: %+v", n)
 	}
 	c.Health.TCP = "127.0.0.1:1"
-	v = newVitals(c)
-	if v.fill(&n); n.Unhealthy != "not probed yet" {
+	h = newHealth(c, slog.New(slog.DiscardHandler))
+	if h.Fill(&n); n.Unhealthy != "not probed yet" {
 		t.Errorf("before the first try: %+v", n)
 	}
+	changes := 0
+	h.onChange = func() { changes++ }
 	for range 3 {
-		v.set(func() bool { return v.score.add(5, 0) })
-		v.set(func() bool { return v.latency.add(2.5, 0.5) })
+		h.update(func() bool { return h.score.add(5, 0) })
+		h.ObserveLatency(2500 * time.Microsecond)
 	}
-	if v.fill(&n); *n.Score != 5 || *n.Latency != 2.5 {
+	if h.Fill(&n); *n.Score != 5 || *n.Latency != 2.5 {
 		t.Errorf("%+v", n)
 	}
-	if len(v.changed) != 1 {
-		t.Error("there is nothing to publish")
+	if changes != 2 {
+		t.Errorf("%d changes are published", changes)
 	}
-	<-v.changed
-	v.set(func() bool { return false })
-	if len(v.changed) != 0 {
-		t.Error("nothing has changed, and it is published")
+	h.setUnhealthy(errors.New("no disk"))
+	h.setUnhealthy(errors.New("no disk"))
+	if h.Unhealthy() != "no disk" || changes != 3 {
+		t.Errorf("%q, %d changes are published", h.Unhealthy(), changes)
 	}
 }

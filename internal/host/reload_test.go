@@ -1,4 +1,4 @@
-package daemon
+package host
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"zkelectd/internal/config"
 	"zkelectd/internal/status"
 )
 
@@ -15,12 +14,12 @@ func TestReloadDuringATakeover(t *testing.T) {
 	var reloads sync.WaitGroup
 	reloading, stop := context.WithCancel(t.Context())
 	priority := 0
-	d, done := runWith(t, fresh(), "a", func(d *Daemon) {
+	d, done := runWith(t, fresh(), "a", func(d *Host) {
 		next := d.opt.Config
-		d.opt.Reload = func() (config.Config, []string, error) {
+		d.opt.Reload = func() (Reloaded, error) {
 			priority++
 			next.Node.Priority, next.Node.Site = priority, []string{"dc1", "dc2"}[priority%2]
-			return next, nil, nil
+			return Reloaded{Config: next}, nil
 		}
 		reloads.Go(func() {
 			tick := time.NewTicker(time.Millisecond)

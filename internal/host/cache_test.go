@@ -1,4 +1,4 @@
-package daemon
+package host
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ func TestEveryDaemonKnowsTheGroup(t *testing.T) {
 	b, bDone := run(t, root, "b", "ZKELECTD_NODE_PRIORITY=1")
 	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.CheckReplica() == nil })
 	until(t, a, "a has seen b", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
-	for name, d := range map[string]*Daemon{"a": a, "b": b} {
+	for name, d := range map[string]*Host{"a": a, "b": b} {
 		g, err := d.Group(t.Context())
 		if err != nil || g.Leader != "a" || g.State != "READY" || len(g.Members) != 2 || g.Elector != "a" {
 			t.Errorf("the group of %s: %+v %v", name, g, err)

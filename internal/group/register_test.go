@@ -1,7 +1,8 @@
-package daemon
+package group
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -12,7 +13,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/status"
 )
 
 // taken is a registration by another session, changed for the last time at zxid modified.
@@ -22,35 +22,34 @@ func taken(rec cluster.Node, modified int64) *zkstore.TakenError {
 }
 
 // dead returns the record of a process of this host that has ended.
-func dead(t *testing.T, me identity) cluster.Node {
+func dead(t *testing.T, me Identity) cluster.Node {
 	t.Helper()
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	return cluster.Node{ID: "a", Host: me.host, Boot: me.boot, PID: cmd.Process.Pid, Started: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
+	return cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: cmd.Process.Pid, Started: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 }
 
 // An own old session is waited for, however long the servers keep it: each change of their leader prolongs it.
 func TestOwnOldSessionIsWaitedForWithoutEnd(t *testing.T) {
-	me := identify(os.Getpid())
-	own := cluster.Node{ID: "a", Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started, SessionTimeout: cluster.Duration(6 * time.Second)}
+	me := Identify(os.Getpid())
+	own := cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started, SessionTimeout: cluster.Duration(6 * time.Second)}
 	rebooted := own
 	rebooted.Boot = "another"
 	for name, rec := range map[string]cluster.Node{"this process": own, "a dead one": dead(t, me), "before a reboot": rebooted, "unreadable": {}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				d := &Daemon{me: me, log: slog.New(slog.NewTextHandler(&log, nil))}
-				w := holderWatch{d: d}
+				w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil)), closeOld: func(context.Context, int64) {}}
 				began := time.Now()
 				for time.Since(began) < 24*time.Hour {
-					next, err := w.saw(t.Context(), taken(rec, 1), 6*time.Second)
+					next, err := w.observe(t.Context(), taken(rec, 1), 6*time.Second)
 					if err != nil {
 						t.Fatalf("after %s: %v", time.Since(began), err)
 					}
-					if next <= 0 || next > takenMost {
-						t.Fatalf("looks again after %s", next)
+					if next <= 0 || next > takenLogMax {
+						t.Fatalf("tries again after %s", next)
 					}
 					<-time.After(next)
 				}
@@ -69,51 +68,28 @@ func TestOwnOldSessionIsWaitedForWithoutEnd(t *testing.T) {
 func TestLiveHolderOnAnotherHostIsNamed(t *testing.T) {
 	there := cluster.Node{ID: "a", Host: "elsewhere", Boot: "another", PID: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 	synctest.Test(t, func(t *testing.T) {
-		d := &Daemon{me: identify(os.Getpid()), log: slog.New(slog.DiscardHandler)}
-		w := holderWatch{d: d}
-		saw := func(modified int64) error {
-			_, err := w.saw(t.Context(), taken(there, modified), 6*time.Second)
+		w := holderWatch{me: Identify(os.Getpid()), log: slog.New(slog.DiscardHandler), closeOld: func(context.Context, int64) {}}
+		observe := func(modified int64) error {
+			_, err := w.observe(t.Context(), taken(there, modified), 6*time.Second)
 			return err
 		}
 		for i := range int64(10) { // it may be about to end
-			if err := saw(i); err != nil {
+			if err := observe(i); err != nil {
 				t.Fatalf("after %s: %v", time.Since(w.since), err)
 			}
 			<-time.After(time.Second)
 		}
 		<-time.After(10 * time.Second)
-		if err := saw(20); err != nil {
+		if err := observe(20); err != nil {
 			t.Fatalf("at the first write: %v", err)
 		}
 		<-time.After(time.Hour)
-		if err := saw(20); err != nil {
+		if err := observe(20); err != nil {
 			t.Fatalf("although nothing was written: %v", err)
 		}
-		err := saw(21)
+		err := observe(21)
 		if err == nil || !strings.Contains(err.Error(), "elsewhere") || !strings.Contains(err.Error(), "it is alive") {
 			t.Errorf("the error is %v", err)
 		}
 	})
-}
-
-// What this process left behind it closes itself, instead of waiting for the servers to end it.
-func TestSessionLeftBehindIsClosed(t *testing.T) {
-	root := fresh()
-	old, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close(t.Context())
-	paths := cluster.Paths{Root: root}
-	me := identify(guardClient.GuardPid())
-	if err := zkstore.EnsureTree(t.Context(), old, paths); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started}); err != nil {
-		t.Fatal(err)
-	}
-	d, _ := runWith(t, root, "a", func(d *Daemon) {
-		d.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
-	})
-	until(t, d, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

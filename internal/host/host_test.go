@@ -1,4 +1,4 @@
-package daemon
+package host
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +16,8 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 	"zkelectd/internal/zkserver"
 )
@@ -76,13 +76,13 @@ func initialize(t *testing.T, root string) {
 }
 
 // run starts a daemon in this process and returns it with what Run will return.
-func run(t *testing.T, root, id string, env ...string) (*Daemon, <-chan error) {
+func run(t *testing.T, root, id string, env ...string) (*Host, <-chan error) {
 	t.Helper()
-	return runWith(t, root, id, func(*Daemon) {}, env...)
+	return runWith(t, root, id, func(*Host) {}, env...)
 }
 
 // runWith starts a daemon that was changed.
-func runWith(t *testing.T, root, id string, change func(*Daemon), env ...string) (*Daemon, <-chan error) {
+func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (*Host, <-chan error) {
 	t.Helper()
 	cfg, err := config.Load(config.Sources{Env: append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
 		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)})
@@ -108,7 +108,7 @@ func runWith(t *testing.T, root, id string, change func(*Daemon), env ...string)
 // fresh is the root of a group that has no past, however often the test is run.
 func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
 
-func until(t *testing.T, d *Daemon, what string, ok func(status.Daemon) bool) {
+func until(t *testing.T, d *Host, what string, ok func(status.Daemon) bool) {
 	t.Helper()
 	wait(t, what, func() bool { return ok(d.View()) }, func() string { return fmt.Sprintf("the view is %+v", d.View()) })
 }
@@ -198,60 +198,36 @@ func TestStopBeforeThereIsAServer(t *testing.T) {
 	}
 }
 
-func TestWhoLives(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	me := identify(os.Getpid())
-	started, err := procinfo.StartTime(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := cluster.Node{Host: me.host, Boot: me.boot, PID: cmd.Process.Pid, Started: started}
-	if !me.lives(other) {
-		t.Error("a live process of this host is taken for dead")
-	}
-	for name, n := range map[string]cluster.Node{
-		"its own past":           {Host: me.host, Boot: me.boot, PID: me.pid, Started: me.started},
-		"a pid that was reused":  {Host: me.host, Boot: me.boot, PID: other.PID, Started: started + 1},
-		"before the last boot":   {Host: me.host, Boot: "other", PID: other.PID, Started: started},
-		"of another host":        {Host: "other", Boot: me.boot, PID: other.PID, Started: started},
-		"a record without a pid": {Host: me.host, Boot: me.boot},
-	} {
-		if me.lives(n) {
-			t.Errorf("%s is taken for alive", name)
-		}
-	}
-	cmd.Process.Kill()
-	wait(t, "the zombie is taken for dead", func() bool { return !me.lives(other) })
-	cmd.Wait()
-	if me.lives(other) || !me.former(other) {
-		t.Error("a dead process is taken for alive")
-	}
+// hangingGuard is a guard whose heartbeats hang the loop.
+type hangingGuard struct {
+	*guard.Client
+	hang atomic.Bool
+	free chan struct{}
 }
 
-// Who asks must not take what a loop said before it got stuck for the truth.
+func (g *hangingGuard) Heartbeat(until time.Duration) {
+	if g.hang.Load() {
+		<-g.free
+	}
+	g.Client.Heartbeat(until)
+}
+
+// The view of a loop that hangs is not taken for the present.
 func TestAStuckLoopIsSeen(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/stuck",
 		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=6s", "ZKELECTD_CHILD_STOP_TIMEOUT=1s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stuck, free := make(chan struct{}), make(chan struct{})
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient, Reload: func() (config.Config, []string, error) {
-		close(stuck)
-		<-free
-		return cfg, nil, nil
-	}})
+	g := &hangingGuard{Client: guardClient, free: make(chan struct{})}
+	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: g})
 	if v := d.View(); v.State() != "connecting" || v.CheckReady() == nil {
 		t.Errorf("before it runs it shows %+v", v)
 	}
 	done := make(chan error, 1)
 	go func() { done <- d.Run(context.Background()) }()
 	until(t, d, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
-	d.Reload()
-	<-stuck
+	g.hang.Store(true)
 	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.CheckLoop() != nil })
 	if v := d.View(); v.Leads() || v.CheckReady() == nil || v.State() != "stuck" {
 		t.Errorf("a stuck loop shows %+v", v)
@@ -259,7 +235,8 @@ func TestAStuckLoopIsSeen(t *testing.T) {
 	if _, err := d.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the event loop has been stuck") {
 		t.Errorf("a stuck loop takes a request: %v", err)
 	}
-	close(free)
+	g.hang.Store(false)
+	close(g.free)
 	until(t, d, "turns again", func(v status.Daemon) bool { return v.CheckLoop() == nil })
 	d.Stop("stopped")
 	if err := <-done; err != nil {
@@ -285,4 +262,26 @@ func TestALostSessionIsCounted(t *testing.T) {
 	if v := d.View(); v.Term <= first.Term {
 		t.Errorf("term %d after %d", v.Term, first.Term)
 	}
+}
+
+// What this process left behind it closes itself, instead of waiting for the servers to end it.
+func TestSessionLeftBehindIsClosed(t *testing.T) {
+	root := fresh()
+	old, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close(t.Context())
+	paths := cluster.Paths{Root: root}
+	me := group.Identify(guardClient.GuardPid())
+	if err := zkstore.EnsureTree(t.Context(), old, paths); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
+		t.Fatal(err)
+	}
+	d, _ := runWith(t, root, "a", func(d *Host) {
+		d.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+	})
+	until(t, d, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

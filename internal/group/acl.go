@@ -1,0 +1,49 @@
+package group
+
+import (
+	"context"
+
+	"zkelectd/internal/cluster/zkstore"
+)
+
+// audit warns when unauthorized clients may change the tree, and when its ACLs are not what the configuration says.
+func (g *Group) audit(ctx context.Context, s Session) {
+	found, err := s.AuditACLs(ctx, g.opt.Paths)
+	if err != nil {
+		g.log.Warn("cannot compare the tree's ACLs with zookeeper.acl", "err", err)
+	}
+	if len(found.Mismatched) > 0 {
+		g.log.Warn("znodes have other ACLs than zookeeper.acl and zookeeper.auth.file say",
+			"zookeeper.acl", g.settings.Node.ACL, "znodes", found.Mismatched, "advice", found.Advice)
+	}
+	g.setOpenTree(found.Open)
+}
+
+// setOpenTree notes whether any client may change the group's persistent znodes, and reports whether that is a change. A daemon
+// that creates open znodes opens the tree as well: anyone could delete its current.
+func (g *Group) setOpenTree(open bool) (changed bool) {
+	open = open || zkstore.ACL(g.settings.Node.ACL).Open()
+	if g.openTree.Swap(open) == open {
+		return false
+	}
+	if open {
+		g.log.Warn("the group's znodes are open to unauthorized clients: anyone who can reach a ZooKeeper server can stop the group, or lock it out with one setAcl",
+			"root", g.opt.Paths.Root, "advice", "set zookeeper.auth.file and zookeeper.acl: private; docs/security.md has the steps for a running group")
+	} else {
+		g.log.Info("the group's znodes are closed to unauthorized clients", "root", g.opt.Paths.Root)
+	}
+	return true
+}
+
+// auditAgain checks again whether the tree is open.
+func (m *Member) auditAgain(ctx context.Context) {
+	found, err := m.session.AuditACLs(ctx, m.group.opt.Paths)
+	if err != nil {
+		return // the next survey of an open tree tries again
+	}
+	m.background.later(func() {
+		if m.group.setOpenTree(found.Open) {
+			m.node.publish()
+		}
+	})
+}

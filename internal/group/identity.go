@@ -1,0 +1,46 @@
+package group
+
+import (
+	"errors"
+	"os"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/procinfo"
+)
+
+// Identity tells a zkelectd, by its guard's process, from every other one on this host and elsewhere.
+type Identity struct {
+	Host    string
+	PID     int
+	Boot    string
+	Started uint64
+}
+
+// Identify returns the identity of the zkelectd whose guard is process pid.
+func Identify(pid int) Identity {
+	started, _ := procinfo.StartTime(pid)
+	boot, _ := procinfo.BootID()
+	return Identity{Host: procinfo.Hostname(), PID: pid, Boot: boot, Started: started}
+}
+
+// lives reports whether a record is of another zkelectd on this host that is running. It is false for those of other hosts,
+// of which nothing is known.
+func (me Identity) lives(n cluster.Node) bool {
+	if n.Host != me.Host || n.Boot != me.Boot || n.PID == me.PID {
+		return false
+	}
+	started, err := procinfo.StartTime(n.PID)
+	return err == nil && started == n.Started
+}
+
+// former reports whether a record is of this zkelectd's own past: of this guard, or of a process of this host that is dead.
+func (me Identity) former(n cluster.Node) bool {
+	switch {
+	case n.Host != me.Host:
+		return false
+	case n.Boot != me.Boot || n.PID == me.PID:
+		return true
+	}
+	started, err := procinfo.StartTime(n.PID)
+	return err == nil && started != n.Started || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrProcessDone)
+}

@@ -1,0 +1,50 @@
+package group
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/procinfo"
+)
+
+func TestWhoLives(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	me := Identify(os.Getpid())
+	started, err := procinfo.StartTime(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := cluster.Node{Host: me.Host, Boot: me.Boot, PID: cmd.Process.Pid, Started: started}
+	if !me.lives(other) {
+		t.Error("a live process of this host is taken for dead")
+	}
+	for name, n := range map[string]cluster.Node{
+		"its own past":           {Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started},
+		"a pid that was reused":  {Host: me.Host, Boot: me.Boot, PID: other.PID, Started: started + 1},
+		"before the last boot":   {Host: me.Host, Boot: "other", PID: other.PID, Started: started},
+		"of another host":        {Host: "other", Boot: me.Boot, PID: other.PID, Started: started},
+		"a record without a pid": {Host: me.Host, Boot: me.Boot},
+	} {
+		if me.lives(n) {
+			t.Errorf("%s is taken for alive", name)
+		}
+	}
+	cmd.Process.Kill()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(30 * time.Second); me.lives(other); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatal("a zombie is taken for alive")
+		}
+	}
+	cmd.Wait()
+	if me.lives(other) || !me.former(other) {
+		t.Error("a dead process is taken for alive")
+	}
+}

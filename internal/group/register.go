@@ -1,0 +1,131 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+)
+
+// PermanentError is a failure that another attempt would not change.
+type PermanentError struct{ Err error }
+
+func (e *PermanentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// permanent makes a [PermanentError] of a refusal that does not pass by itself.
+func permanent(err error) error {
+	if refused(err) {
+		return &PermanentError{err}
+	}
+	return err
+}
+
+// refused reports whether err says that the server will never do what it was asked for.
+func refused(err error) bool {
+	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
+}
+
+// Register makes this host a member of the group for the life of s. The node id may still be registered by this daemon's own
+// past, whose session the servers have not ended yet: Register waits for that, however long it takes. A daemon that lives is
+// never replaced. The error is a [PermanentError] if another attempt would fail, too.
+func (g *Group) Register(ctx context.Context, s Session, budget cluster.Budget) (*Member, error) {
+	if err := zkstore.EnsureTree(ctx, s, g.opt.Paths); err != nil {
+		return nil, permanent(err)
+	}
+	g.audit(ctx, s)
+	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
+	for {
+		self, err := zkstore.Register(ctx, s, g.opt.Paths, g.record(s))
+		var taken *zkstore.TakenError
+		if err == nil {
+			return g.newMember(ctx, s, self, budget), nil
+		} else if !errors.As(err, &taken) {
+			return nil, permanent(err)
+		}
+		next, err := w.observe(ctx, taken, s.Timeout())
+		if err != nil {
+			return nil, &PermanentError{err}
+		}
+		again := time.NewTimer(next)
+		select {
+		case <-s.Wake(): // Register has left a watch on the registration that is in the way
+			s.TakeHints()
+		case <-again.C:
+		case <-s.Done():
+			err = s.Err()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		again.Stop()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Timing of the wait for an id that is taken.
+const (
+	takenLogFirst = 2 * time.Second // after this the wait is logged again, then at growing intervals
+	takenLogMax   = time.Minute
+	takenWrites   = 2 // writes by the holder that prove that it lives, after its session timeout has passed
+)
+
+// holderWatch watches a registration of this daemon's id by another session. How long a session may last is not visible from
+// outside: each change of ZooKeeper's own leader gives every session its whole timeout anew. So the wait ends only with the
+// registration, or with a proof that another daemon lives.
+type holderWatch struct {
+	me       Identity
+	log      *slog.Logger
+	closeOld func(ctx context.Context, session int64)
+
+	session int64 // whose registration it is
+	since   time.Time
+	next    time.Time // when to log the wait again
+	pause   time.Duration
+	changed int64 // the last change of the record that was seen
+	writes  int   // by the holder, since its session would have ended had it been dead
+}
+
+// observe returns when to try again. It returns an error if another daemon has the id, proven to be alive.
+func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, own time.Duration) (time.Duration, error) {
+	rec := taken.Node.Record
+	if w.me.lives(rec) {
+		return 0, fmt.Errorf("%w: that process is running; give this daemon another node.id (--id)", taken)
+	}
+	now := time.Now()
+	if w.session != taken.Session {
+		w.session, w.since, w.next, w.pause = taken.Session, now, now, takenLogFirst
+		w.changed, w.writes = taken.Node.Stat.Modified, 0
+	}
+	waited := now.Sub(w.since)
+	if m := taken.Node.Stat.Modified; m != w.changed {
+		w.changed = m
+		if waited > 2*max(time.Duration(rec.SessionTimeout), own) {
+			w.writes++
+		}
+	}
+	if w.writes >= takenWrites && !w.me.former(rec) {
+		return 0, fmt.Errorf("%w; it is alive, as it still writes its record: stop that daemon, or give this one another node.id (--id)", taken)
+	}
+	if now.Before(w.next) {
+		return w.next.Sub(now), nil
+	}
+	hint := "if that daemon lives, stop it or give this one another node.id (--id)"
+	if w.me.former(rec) {
+		hint = "it is this daemon's own past"
+	}
+	w.log.Warn("this node id is still registered: waiting for that session to end", "host", rec.Host, "pid", rec.PID,
+		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "hint", hint)
+	w.closeOld(ctx, taken.Session)
+	w.next = now.Add(w.pause)
+	next := w.pause
+	w.pause = min(2*w.pause, takenLogMax)
+	return next, nil
+}

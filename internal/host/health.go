@@ -1,0 +1,160 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/probe"
+	"zkelectd/internal/workenv"
+)
+
+// health is what the host knows of itself, from one session to the next. It is safe for concurrent use.
+type health struct {
+	log      *slog.Logger
+	onChange func() // there is something to publish
+
+	mu        sync.Mutex
+	unhealthy string // why the host must not lead
+	latency   average
+	score     average
+}
+
+func newHealth(c config.Config, log *slog.Logger) *health {
+	h := &health{log: log, onChange: func() {}}
+	if !target(c.Health.Check).Empty() {
+		h.unhealthy = "not probed yet"
+	}
+	return h
+}
+
+func target(c config.Check) probe.Target {
+	return probe.Target{Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP}
+}
+
+// update changes something under the lock, and publishes it if change returns true.
+func (h *health) update(change func() bool) {
+	h.mu.Lock()
+	changed := change()
+	h.mu.Unlock()
+	if changed {
+		h.onChange()
+	}
+}
+
+// Unhealthy returns why the host must not lead; empty if it may.
+func (h *health) Unhealthy() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.unhealthy
+}
+
+// ObserveLatency counts a read of ZooKeeper that took so long.
+func (h *health) ObserveLatency(took time.Duration) {
+	ms := float64(took) / float64(time.Millisecond)
+	h.update(func() bool { return h.latency.add(ms, 0.5) })
+}
+
+// Fill writes what is known into a node's record.
+func (h *health) Fill(n *cluster.Node) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n.Unhealthy, n.Latency, n.Score = h.unhealthy, h.latency.rounded(), h.score.rounded()
+}
+
+// probe probes the host until ctx is over.
+func (h *health) probe(ctx context.Context, c config.Config) {
+	var g errgroup.Group
+	defer g.Wait()
+	env := workenv.Clean(os.Environ())
+	if t := c.Health; !target(t.Check).Empty() {
+		w := probe.Watch{Target: target(t.Check), Section: "health", Interval: t.Interval, Timeout: t.Timeout, Rise: t.Rise, Fall: t.Fall, FirstDecides: true}
+		g.Go(func() error {
+			w.Run(ctx, env, h.setUnhealthy)
+			return nil
+		})
+	}
+	if s := c.Score; len(s.Exec) > 0 || s.HTTP != "" {
+		g.Go(func() error {
+			h.measureScore(ctx, s, env)
+			return nil
+		})
+	}
+}
+
+func (h *health) setUnhealthy(err error) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+		h.log.Warn("this host is unhealthy and will not be elected", "reason", err)
+	} else {
+		h.log.Info("this host is healthy")
+	}
+	h.update(func() bool {
+		changed := h.unhealthy != reason
+		h.unhealthy = reason
+		return changed
+	})
+}
+
+func (h *health) measureScore(ctx context.Context, s config.Score, env []string) {
+	failing := false
+	for {
+		limited, cancel := context.WithTimeout(ctx, s.Timeout)
+		n, err := probe.Target{Exec: s.Exec, HTTP: s.HTTP}.Measure(limited, "score", env)
+		cancel()
+		if err == nil {
+			h.update(func() bool { return h.score.add(n, 0) })
+		} else if !failing && ctx.Err() == nil {
+			h.log.Warn("no score could be read; the last one stays", "err", err)
+		}
+		failing = err != nil
+		t := time.NewTimer(s.Interval)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+// average is a smoothed value, and what was published of it.
+type average struct {
+	value, published float64
+	known            bool
+}
+
+// smoothing is the weight of the newest value.
+const smoothing = 0.3
+
+// add adds a value, and reports whether the average has to be published again: it has moved by a tenth, and by more than least.
+func (a *average) add(x, least float64) bool {
+	if !a.known {
+		a.value, a.published, a.known = x, x, true
+		return true
+	}
+	a.value += smoothing * (x - a.value)
+	moved := math.Abs(a.value - a.published)
+	if moved == 0 || moved < least || moved < math.Abs(a.published)/10 {
+		return false
+	}
+	a.published = a.value
+	return true
+}
+
+// rounded returns what is published, to a thousandth; nil while nothing is known.
+func (a *average) rounded() *float64 {
+	if !a.known {
+		return nil
+	}
+	v := math.Round(a.published*1000) / 1000
+	return &v
+}

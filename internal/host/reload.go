@@ -1,0 +1,165 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/group"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/status"
+)
+
+// Reloaded is a configuration that was read again.
+type Reloaded struct {
+	Config config.Config
+	// Changed names the settings whose files have another content.
+	Changed []string
+	// Commit puts in force what was read with the configuration and the host does not know, once the configuration is accepted;
+	// nil if there is nothing.
+	Commit func()
+}
+
+// loaded is the result of the last reload, for the node's record.
+type loaded struct {
+	count   int64  // of reloads
+	refused string // why it was refused
+	text    string // what it has changed
+}
+
+// serveReloads reads the configuration again whenever it is asked to, until life is over. The member's loop does not wait for
+// it. timeout bounds what it asks of ZooKeeper.
+func (h *Host) serveReloads(life context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+	for {
+		select {
+		case <-h.reloads:
+			h.reload(life, s, m, timeout)
+		case <-life.Done():
+			return
+		}
+	}
+}
+
+// reload reads the configuration again. An invalid one is refused as a whole, and so is one whose credentials ZooKeeper does
+// not know or whose policy cannot be published.
+func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+	h.service.reloading()
+	next, identities, err := h.read(life, s, timeout)
+	if life.Err() != nil {
+		h.Reload() // the next session finishes it
+		return
+	}
+	last := loaded{count: h.loaded.Load().count + 1}
+	auditACLs := false
+	if err == nil {
+		identities.Apply()
+		if identities.Changed {
+			next.Changed = append(next.Changed, "zookeeper.auth.file")
+			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.Tags())
+		}
+		last.text, auditACLs = h.apply(s, next)
+	} else {
+		last.refused = err.Error()
+		h.logRefused(err)
+	}
+	h.loaded.Store(&last)
+	h.counters.Update(func(t *status.Totals) {
+		if t.ReloadFailed = err != nil; err == nil {
+			t.Reloaded = time.Now()
+		}
+	})
+	m.Apply(h.settings(), auditACLs) // if the member has ended, the next one begins with them
+	h.service.ready(h.line(h.View()))
+}
+
+func (h *Host) logRefused(err error) {
+	var invalid config.Errors
+	if !errors.As(err, &invalid) {
+		h.log.Error("reload refused, the running configuration stays", "err", err)
+	}
+	for _, f := range invalid {
+		h.log.Error("reload refused, the running configuration stays", "err", f)
+	}
+}
+
+// read reads the configuration again, and checks with ZooKeeper that it can be put in force.
+func (h *Host) read(life context.Context, s *zkstore.Session, timeout time.Duration) (Reloaded, *zkstore.CredentialChange, error) {
+	if h.opt.Reload == nil {
+		return Reloaded{}, nil, errors.New("this daemon has no configuration to read again")
+	}
+	next, err := h.opt.Reload()
+	if err != nil {
+		return next, nil, err
+	}
+	ctx, cancel := context.WithTimeout(life, timeout)
+	defer cancel()
+	identities, err := s.PresentCredentials(ctx, h.paths, operator.Access(next.Config, os.Getenv))
+	if err != nil {
+		return next, nil, err
+	}
+	return next, identities, h.publishPolicy(ctx, s, next.Config)
+}
+
+// publishPolicy makes the policy of a configuration that of the group, if it has changed.
+func (h *Host) publishPolicy(ctx context.Context, s *zkstore.Session, next config.Config) error {
+	now := h.config()
+	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
+		return nil
+	}
+	rec, err := operator.PublishPolicy(ctx, s, h.paths, operator.Proposal{Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
+	if err == nil {
+		h.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
+	}
+	return err
+}
+
+// apply puts in force what a reload may change of the configuration, except for the group's settings. It returns what has
+// changed, in words, and whether the ACLs of the group's znodes have to be checked again.
+func (h *Host) apply(s *zkstore.Session, next Reloaded) (text string, auditACLs bool) {
+	before := h.config()
+	changed, restart := config.Diff(before, next.Config)
+	if len(restart) > 0 {
+		h.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
+	}
+	for _, key := range next.Changed {
+		if !slices.Contains(changed, key) {
+			changed = append(changed, key)
+		}
+	}
+	if len(changed) == 0 {
+		h.log.Info("reloaded, no setting has changed")
+	} else {
+		c := config.ApplyReload(before, next.Config)
+		h.inForce.Store(&c)
+		h.log.Info("reloaded", "keys", strings.Join(changed, ", "))
+		if h.opt.Level != nil {
+			h.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
+		}
+		h.cache.SetSource(&operator.Source{Session: s, Paths: h.paths, Config: c})
+		if c.ZooKeeper.Auth != before.ZooKeeper.Auth || c.ZooKeeper.ACL != before.ZooKeeper.ACL {
+			auditACLs = true
+			h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(c, os.Getenv)))
+		}
+	}
+	if next.Commit != nil {
+		next.Commit()
+	}
+	return difference(changed, restart), auditACLs
+}
+
+// difference returns what a reload has changed, in words.
+func difference(changed, restart []string) string {
+	text := "no setting has changed"
+	if len(changed) > 0 {
+		text = "taken over: " + strings.Join(changed, ", ")
+	}
+	if len(restart) > 0 {
+		text += "; a restart is needed for " + strings.Join(restart, ", ")
+	}
+	return text
+}

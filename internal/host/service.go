@@ -1,0 +1,105 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+
+	"zkelectd/internal/status"
+)
+
+// service reports to the service manager (systemd), through the guard. It is safe for concurrent use.
+type service struct {
+	notify func(string)
+
+	mu   sync.Mutex
+	last string // status line
+}
+
+// ready reports that the start, or a reload, is complete.
+func (s *service) ready(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = line
+	s.notify(sd.SdNotifyReady + "\nSTATUS=" + line)
+}
+
+// reloading reports that a reload has begun; ready ends it.
+func (s *service) reloading() {
+	s.notify(sd.SdNotifyReloading + "\n" + strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
+}
+
+// status shows a line, if it is not the last one.
+func (s *service) status(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if line != s.last {
+		s.last = line
+		s.notify("STATUS=" + line)
+	}
+}
+
+// keepAlive shows that the daemon waits, and keeps the service manager's watchdog content: no loop runs that would. The
+// returned function ends that.
+func (h *Host) keepAlive(line string) (stop func()) {
+	h.service.status(line)
+	every := h.opt.Guard.WatchdogInterval()
+	if every == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			h.opt.Guard.ReportAlive()
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// line returns the daemon's role, its term, and who leads, for the service manager's status.
+func line(v status.Daemon, refused bool) string {
+	text := v.Phase
+	if v.Elector {
+		text += ", elector"
+	}
+	if v.Term != 0 {
+		text += fmt.Sprintf(", term %d", v.Term)
+	} else {
+		text += "; " + decision(v)
+	}
+	if refused {
+		text += "; the last reload was refused (see the log)"
+	}
+	// Others have written a part of it: a line break would begin another message.
+	return status.Plain(text)
+}
+
+// decision returns who was elected.
+func decision(v status.Daemon) string {
+	switch {
+	case v.SnapshotAt == 0:
+		return "nothing read yet"
+	case v.ElectedTerm == 0:
+		return "nobody is elected"
+	case v.Elected == v.Node:
+		return fmt.Sprintf("elected in term %d", v.ElectedTerm)
+	default:
+		return fmt.Sprintf("%s (site %s) is elected in term %d", v.Elected, v.ElectedSite, v.ElectedTerm)
+	}
+}

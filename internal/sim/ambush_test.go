@@ -6,21 +6,21 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// cling makes whoever works keep current for ever once it is replaced, and the others better than it.
+// cling makes the working host keep current forever once it is replaced, and ranks the others above it.
 func (w *world) cling() {
 	for _, h := range w.hosts {
 		if len(w.check.working) == 1 && w.check.working[0] == h {
-			w.log("%s will not let go", h.id)
+			w.log("%s will not release", h.id)
 			h.undoing, h.prio = forever, 0
 		} else {
 			h.prio = 5
 		}
 		h.publish()
 	}
-	w.publishPolicy(cluster.Rules{Type: "priority"}) // all sites alike
+	w.publishPolicy(cluster.Rules{Type: "priority"}) // all sites are equal
 }
 
-// ambush hits whoever works while somebody else is chosen or takes over: the moment at which most can go wrong.
+// ambush hits the working host while another one is elected or takes over: the most dangerous moment.
 func (w *world) ambush(chosen string) {
 	if w.calm {
 		return
@@ -45,7 +45,7 @@ func (w *world) ambush(chosen string) {
 	}
 }
 
-// snatch deletes a decision while who was chosen reads what it needs to take over.
+// snatch deletes a decision while the elected host reads what it needs to take over.
 func (w *world) snatch(chosen string) {
 	if !w.chance(w.traits.snatch) {
 		return
@@ -55,25 +55,25 @@ func (w *world) snatch(chosen string) {
 			w.after(w.between(0, 3*w.traits.latency[i]), func() {
 				if !w.calm {
 					w.faults["decision snatched away"]++
-					w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected})
+					w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected})
 				}
 			})
 		}
 	}
 }
 
-// rob deletes current under a leader that can't learn of it before its lease is over, and then disturbs its successor,
-// which waits for that.
-func (w *world) rob() {
+// deleteCurrent deletes current under a leader that cannot learn of it before its lease is over, and then disturbs its
+// successor, which waits for that.
+func (w *world) deleteCurrent() {
 	if len(w.check.working) == 0 {
 		return
 	}
 	h := w.check.working[0]
-	if w.chance(0.3) { // the kill of its work ends as late as ever it may, with nothing to disturb the successor
+	if w.chance(0.3) { // the kill of its work takes the longest time allowed, and nothing disturbs the successor
 		h.slowest, h.prio = true, -1
 		h.pause(h.timeout)
 		h.publish()
-		w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current})
+		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current})
 		return
 	}
 	switch w.rng.IntN(4) {
@@ -83,30 +83,30 @@ func (w *world) rob() {
 		h.pause(w.between(h.timeout/2, h.timeout))
 	case 2:
 		w.traits.losing = true
-		h.deaf = w.now + w.between(h.timeout/2, 2*h.timeout)
+		h.watchesLost = w.now + w.between(h.timeout/2, 2*h.timeout)
 	default:
 		h.cut(w.between(h.timeout/2, h.timeout), h.timeout*2/3)
 	}
-	if w.chance(0.5) { // or it is chosen again, which it doesn't learn of either
+	if w.chance(0.5) { // or it is elected again, which it does not learn of either
 		h.prio = -1
 		h.publish()
 	}
-	w.after(w.between(0, 20*time.Millisecond), func() { w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) })
+	w.after(w.between(0, 20*time.Millisecond), func() { w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) })
 	w.after(w.between(0, h.budget.LeaseWait), func() {
 		switch s := w.sessions[w.check.owner]; {
 		case w.calm || s == nil:
 		case w.chance(0.5):
 			s.h.quit()
 		default:
-			s.h.reprioritise()
+			s.h.changePriority()
 		}
 	})
 }
 
-// intrude closes the session of a host that works, as every client of the servers can, or deletes what shows that it lives, as
+// closeLeaderSession closes the session of the working host, as every client of the servers can, or deletes its ephemerals, as
 // an operator may. The host mostly learns of that late.
-func (w *world) intrude() {
-	if len(w.check.working) == 0 || w.down || !w.wary() {
+func (w *world) closeLeaderSession() {
+	if len(w.check.working) == 0 || w.down || !w.noneTrusts() {
 		return
 	}
 	h := w.check.working[0]
@@ -122,15 +122,15 @@ func (w *world) intrude() {
 	case 2:
 		h.cut(w.between(h.timeout/2, 2*h.timeout), h.timeout*2/3)
 	default:
-		s.breaks(w.between(0, time.Second))
+		s.disconnect(w.between(0, time.Second))
 	}
 	if w.chance(0.3) {
-		w.operate([]cluster.Op{
+		w.writeAsOperator([]cluster.Op{
 			{Kind: cluster.OpDelete, Path: w.known.election + "/" + s.self, Version: cluster.AnyVersion},
 			{Kind: cluster.OpDelete, Path: w.known.current, Version: cluster.AnyVersion},
 		})
 		return
 	}
-	w.log("%s: session %d is closed by a stranger", h.id, s.id)
+	w.log("%s: session %d is closed by another client", h.id, s.id)
 	w.close(s)
 }

@@ -8,18 +8,18 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// breakage takes one check away from the core, from outside: the product has no switches. The zero value takes none.
+// breakage removes one check from the core, from outside: the product has no switches for that. The zero value removes none.
 type breakage struct {
 	name string
-	// by names the promises whose checks may notice.
+	// by names the promises whose checks may detect it.
 	by string
-	// timed makes a world in which the check matters: every host trusts the end of a session to come after the lease.
+	// timed makes a world in which the check matters: every host trusts that a session ends after its lease.
 	timed bool
-	// granting, if set, is what the servers grant in it.
+	// granting, if set, is what the servers grant in that world.
 	granting granting
 }
 
-// The breakages. Each must be caught, or the simulation proves nothing.
+// The breakages. Each must be detected, or the simulation proves nothing.
 const (
 	noOwnIncarnation = "no check of the own incarnation"
 	noElectedVersion = "no check of elected's version"
@@ -28,31 +28,31 @@ const (
 	releasedUnclean  = "RELEASED where UNCLEAN is due"
 	releaseEarly     = "release before the child is dead"
 	weakRenew        = "RENEW that checks only the session"
-	forgetful        = "exclusions kept in memory only"
-	blaming          = "the candidate blamed for its predecessor's slow stop"
+	inMemory         = "exclusions kept in memory only"
+	blameCandidate   = "the candidate blamed for its predecessor's slow stop"
 	noAmnesty        = "no amnesty"
 	noRevoke         = "no REVOKE"
-	undamped         = "policy's moves not counted"
-	fickle           = "new circumstances for each move by policy"
-	jumpy            = "no hysteresis"
-	pauseSoft        = "a hard pause taken for a soft one"
-	pauseNot         = "no pause"
+	noDamping        = "preemptions not counted"
+	newCircumstances = "new circumstances for each preemption"
+	noHysteresis     = "no hysteresis"
+	softPause        = "a hard pause treated as a soft one"
+	noPause          = "no pause"
 	noCordon         = "no cordons"
-	noMove           = "no operator's move"
-	hasty            = "no failback setting"
+	noMove           = "no move by operators"
+	noFailback       = "no failback setting"
 	noElection       = "no election on request"
-	mixing           = "snapshots of more than one moment"
-	noHolder         = "holders always taken for gone"
+	mixedMoments     = "snapshots of more than one moment"
+	holderGone       = "holders always taken to be gone"
 	shortKill        = "K of 5 % of T"
-	absentClean      = "a fence that is not there taken for a clean one"
-	keptLease        = "a lease kept although T has shrunk"
-	gullible         = "terms accepted that no group reaches"
+	absentFenceClean = "an absent fence treated as clean"
+	keepLease        = "a lease kept although T has shrunk"
+	anyTerm          = "terms accepted that no group reaches"
 	leaveEarly       = "LEAVE before the work is dead"
-	trusting         = "the end of a session taken for the end of the work"
+	trustSessionEnd  = "the end of a session treated as the end of the work"
 	longestLease     = "a lease computed from the longest T that is granted"
 )
 
-// sees is what the machine is shown of the cluster.
+// sees returns the snapshot for the machine.
 func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == noLeaseWait && s.Fence.Exists {
 		s.Fence.Err = nil
@@ -61,13 +61,13 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 			s.Fence.Record.State = cluster.FenceReleased
 		}
 	}
-	if b.name == noHolder {
+	if b.name == holderGone {
 		s.FenceAlive = false
 	}
 	return s
 }
 
-// sends is what becomes of the machine's transactions.
+// sends returns the operations to send for the machine's transaction.
 func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 	ops := append([]cluster.Op(nil), a.Ops...)
 	switch {
@@ -83,7 +83,7 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 	return b.relax(l.h.w, ops)
 }
 
-// relax takes version checks away.
+// relax removes version checks.
 func (b breakage) relax(w *world, ops []cluster.Op) []cluster.Op {
 	for i := range ops {
 		if (b.name == noElectedVersion && ops[i].Path == w.known.elected) || (b.name == noFenceVersion && ops[i].Path == w.known.leader) {
@@ -95,18 +95,18 @@ func (b breakage) relax(w *world, ops []cluster.Op) []cluster.Op {
 	return ops
 }
 
-// judges is what the elector is shown of the cluster.
+// judges returns the snapshot for the elector.
 func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
-	if b.name == forgetful {
+	if b.name == inMemory {
 		s.Elected.Record.Exclusions = l.elector.kept
 	}
 	requests := s.Control.Record.Clone()
 	switch b.name {
-	case pauseSoft:
+	case softPause:
 		if requests.Pause != nil {
 			requests.Pause.Hard = false
 		}
-	case pauseNot:
+	case noPause:
 		requests.Pause = nil
 	case noCordon:
 		requests.Cordons = nil
@@ -121,26 +121,26 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	return s
 }
 
-// ranks is what the policy is taken for.
+// ranks returns the rules for the policy.
 func (b breakage) ranks(r cluster.Rules) cluster.Rules {
 	switch b.name {
-	case jumpy:
+	case noHysteresis:
 		r.Hysteresis = 0
-	case hasty:
+	case noFailback:
 		r.Failback = ""
 	}
 	return r
 }
 
-// watches is what the watchdog is shown.
+// watches returns the snapshot for the watchdog.
 func (b breakage) watches(l *loop, s cluster.Snapshot) cluster.Snapshot {
-	if b.name == blaming && s.Current.Exists && !s.Acquired() {
+	if b.name == blameCandidate && s.Current.Exists && !s.Acquired() {
 		s.Current = cluster.Slot[cluster.Current]{}
 	}
 	return s
 }
 
-// decides is what becomes of the elector's decision.
+// decides changes the elector's decision.
 func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	switch {
 	case d.Elect != nil && b.name == noAmnesty:
@@ -163,26 +163,26 @@ func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	}
 }
 
-// served tells that an exclusion has run its time, which is no amnesty.
+// served reports whether an exclusion is over, which is no amnesty.
 func (l *loop) served(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.check.until[x.Node] }
 
-// elects is what becomes of ELECT.
+// elects returns the operations to send for ELECT.
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
 	l.h.w.check.decides(rec)
 	switch b.name {
 	case noOwnIncarnation:
 		ops = l.h.w.blind(ops)
-	case undamped:
+	case noDamping:
 		bare := *rec
 		bare.Preemptions = nil
 		ops[len(ops)-1].Data = cluster.Encode(&bare)
-	case fickle:
+	case newCircumstances:
 		if rec.Cause == cluster.CausePreempt {
 			anew := *rec
 			anew.Circumstances = cluster.Circumstances{Cause: rec.Cause, Node: rec.PreviousNode, Site: rec.PreviousSite}
 			ops[len(ops)-1].Data = cluster.Encode(&anew)
 		}
-	case absentClean:
+	case absentFenceClean:
 		for i := range ops {
 			if ops[i].Path == l.h.w.known.leader && !l.snap.Fence.Readable() {
 				ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"REVOKED"`, `"RELEASED"`, 1))
@@ -196,7 +196,7 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 				ops[i].Data = cluster.Encode(&f)
 			}
 		}
-	case forgetful:
+	case inMemory:
 		l.elector.kept = rec.Exclusions
 		bare := *rec
 		bare.Exclusions = nil
@@ -212,7 +212,7 @@ func (b breakage) revokes(w *world, ops []cluster.Op) []cluster.Op {
 	return b.relax(w, ops)
 }
 
-// blind makes the first check, that of the own incarnation, always true.
+// blind makes the first check, that of the sender's incarnation, always succeed.
 func (w *world) blind(ops []cluster.Op) []cluster.Op {
 	ops[0].Path = w.paths.Root
 	return ops

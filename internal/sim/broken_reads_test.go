@@ -8,41 +8,41 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// source is what a reader's reads are answered by.
+// source returns what answers a reader's reads.
 func (b breakage) source(r *reader) zkstore.Source {
-	if b.name == mixing {
-		return &deafSource{reader: r}
+	if b.name == mixedMoments {
+		return &lateHintSource{reader: r}
 	}
-	if b.name == gullible {
-		return &gullibleSource{r}
+	if b.name == anyTerm {
+		return &anyTermSource{r}
 	}
 	return r
 }
 
-// gullibleSource says of each record that it was written when the clock ends, so that higher terms are believed.
-type gullibleSource struct{ *reader }
+// anyTermSource reports each record as written when the clock ends, so that higher terms are accepted.
+type anyTermSource struct{ *reader }
 
-func (g *gullibleSource) Read(ctx context.Context, reads []*zkstore.Read) {
+func (g *anyTermSource) Read(ctx context.Context, reads []*zkstore.Read) {
 	g.reader.Read(ctx, reads)
 	for _, read := range reads {
 		read.Stat.Time = time.Unix(cluster.MaxClock, 0)
 	}
 }
 
-// deafSource passes on what was hinted during a collection only at the next one.
-type deafSource struct {
+// lateHintSource delivers the hints of a collection only at the next one.
+type lateHintSource struct {
 	*reader
 	under bool
 }
 
-func (d *deafSource) TakeHints() cluster.Hints {
+func (d *lateHintSource) TakeHints() cluster.Hints {
 	if d.under = !d.under; d.under {
 		return d.reader.TakeHints()
 	}
 	return cluster.Hints{}
 }
 
-// budget is what a daemon computes from its session timeout.
+// budget returns what a daemon computes from its session timeout.
 func (b breakage) budget(timeout, stop time.Duration) (cluster.Budget, error) {
 	budget, err := cluster.NewBudget(timeout, stop)
 	if b.name == shortKill {

@@ -2,7 +2,7 @@ package sim
 
 import "zkelectd/internal/cluster"
 
-// caches keep what was decoded: a version of a znode has one content.
+// caches keep decoded records: a version of a znode always has the same content.
 type caches struct {
 	elected map[version]cluster.Slot[cluster.Elected]
 	fence   map[version]cluster.Slot[cluster.Fence]

@@ -7,38 +7,38 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// checker looks at every step for S1 and S2, and at the decisions for L2; converge is for the rest.
+// checker checks every step for S1 and S2, and the decisions for L2; converge checks the rest.
 type checker struct {
 	w       *world
 	working []*host
 
-	acquired  int64                         // the last term that was
+	acquired  int64                         // the last term that was acquired
 	fenced    int64                         // the term of the fence
 	owner     int64                         // the session of current
 	elected   int64                         // the last term that was decided
 	decisions map[decision]*cluster.Elected // as they were made
 	term      int64
-	free      time.Duration // since when nobody else's current stands in the way of term; never if negative
+	free      time.Duration // since when no other incarnation's current has blocked term; negative: it is blocked
 	strikes   map[string]int
-	struck    map[string]bool  // ever
-	earned    map[string]int64 // in which term the last strike was
+	struck    map[string]bool  // nodes that ever had a strike
+	earned    map[string]int64 // the term of the last strike
 	until     map[string]time.Duration
 	joined    map[string]time.Duration
 	terms     int
 
 	deciding      map[string]bool
-	founded       map[string]time.Duration // when electors that began with an election did
+	founded       map[string]time.Duration // when electors that began with an election began
 	circumstances cluster.Circumstances    // of the last decision
 	revision      int64                    // of the policy of the last decision
-	moves         []time.Duration          // when policy has moved the leader under it
-	control       int64                    // the change of control that was looked at last
-	paused        time.Duration            // since when policy moves nobody; never if negative
-	hard          time.Duration            // since when nobody is to be elected; never if negative
+	moves         []time.Duration          // when policy has preempted the leader
+	control       int64                    // the last change of control that was observed
+	paused        time.Duration            // since when policy must not move the leader; negative: it may
+	hard          time.Duration            // since when there must be no election; negative: there may be
 	pardons       map[string]int64
-	held          map[int64]bool // the elections that were asked for, by the number of the request
+	held          map[int64]bool // the requested elections that were held, by request number
 }
 
-// decision tells apart what two electors decide for one term. One of them decides once for each.
+// decision identifies a decision: two electors may decide for the same term, each of them once.
 type decision struct {
 	term int64
 	by   string
@@ -52,10 +52,10 @@ func (c *checker) init(w *world) {
 	}
 }
 
-// begins is S1.
+// begins checks S1.
 func (c *checker) begins(h *host) {
 	for _, other := range c.working {
-		c.w.fail("S1: work begins at %s in term %d while that of %s in term %d goes on", h.id, h.work.term, other.id, other.work.term)
+		c.w.fail("S1: work begins on %s in term %d while that of %s in term %d is running", h.id, h.work.term, other.id, other.work.term)
 	}
 	c.working = append(c.working, h)
 }
@@ -69,7 +69,7 @@ func (c *checker) ends(h *host) {
 	}
 }
 
-// applied is S2, and that terms rise.
+// applied checks S2, and that terms grow.
 func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result) {
 	if !slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind != cluster.OpCheck }) {
 		return // RENEW changes nothing
@@ -85,7 +85,7 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 			switch {
 			case s.self == "" || err != nil:
 				w.fail("S2: %s writes current without a registration", s.h.id)
-			case w.traits.losing: // versions begin anew with a znode: who was not told of that takes one for another
+			case w.traits.losing: // versions start again with a new znode: a daemon that has missed that confuses them
 			case !elected.Readable() || elected.Record.Incarnation != s.self:
 				w.fail("S2: %s writes current, elected is %s", s.self, elected.Record.Incarnation)
 			}
@@ -101,10 +101,10 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 				w.ambush(s.h.id)
 			}
 		case op.Path == w.known.current && c.owner != s.id && fence.Record.State != cluster.FenceRevoked:
-			w.fail("S2: %s deletes the current of another", s.self)
+			w.fail("S2: %s deletes another incarnation's current", s.self)
 		case op.Path == w.known.leader && fence.Record.Term < c.fenced:
-			w.fail("S2: %s takes the fence from term %d back to %d", s.self, c.fenced, fence.Record.Term)
-		case op.Path == w.known.elected && !elected.Readable(): // its term is above the limit for now, so the exclusions are lost
+			w.fail("S2: %s sets the fence back from term %d to %d", s.self, c.fenced, fence.Record.Term)
+		case op.Path == w.known.elected && !elected.Readable(): // its term is above the limit for the moment, so the exclusions are lost
 			c.forget()
 		case op.Path == w.known.elected:
 			c.decided(elected.Record)
@@ -118,20 +118,20 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 	c.changed()
 }
 
-// decided looks at a decision that took effect.
+// decided checks a decision that took effect.
 func (c *checker) decided(rec cluster.Elected) {
 	w := c.w
 	if rec.Term <= c.elected {
 		w.fail("S2: term %d is decided after term %d", rec.Term, c.elected)
 	}
 	c.elected = rec.Term
-	c.heeded(rec)
+	c.checkRules(rec)
 	full := c.decisions[decision{rec.Term, rec.By}]
-	if full == nil || w.traits.losing { // nobody is to blame for what he was not told
+	if full == nil || w.traits.losing { // a daemon that has missed notifications is not to blame
 		return
 	}
 	if limit := w.traits.takeover * 97 / 100; full.Cause == cluster.CauseOverdue && (c.free < 0 || w.now-c.free < limit) {
-		w.fail("L2: the candidate of term %d is blamed after %s, of which it could take over for less than %s", c.term, full.Reason, limit)
+		w.fail("L2: the candidate of term %d is blamed after %s, but it could take over for less than %s", c.term, full.Reason, limit)
 	}
 	for _, x := range full.Exclusions {
 		c.struck[x.Node] = true
@@ -141,7 +141,7 @@ func (c *checker) decided(rec cluster.Elected) {
 	}
 	spare := c.spare(full)
 	if spare != "" && w.now < c.until[rec.Node] {
-		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s may lead", rec.Node, rec.Term, c.until[rec.Node]-w.now, spare)
+		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, spare)
 	}
 	for _, x := range full.Exclusions {
 		if x.Served && spare == "" {
@@ -150,8 +150,8 @@ func (c *checker) decided(rec cluster.Elected) {
 	}
 }
 
-// spare is a daemon other than the chosen one that is there, may lead and was never struck: of others only an elector
-// knows since when it has seen the exclusion.
+// spare returns a daemon other than the elected one that is running, eligible and never had a strike: for others only an
+// elector knows since when it has seen the exclusion.
 func (c *checker) spare(rec *cluster.Elected) string {
 	for _, h := range c.w.hosts {
 		since, ok := c.joined[h.id]
@@ -171,12 +171,12 @@ func (c *checker) spare(rec *cluster.Elected) string {
 	return ""
 }
 
-// changed keeps since when the elected candidate could take over.
+// changed updates since when the elected candidate could take over.
 func (c *checker) changed() {
 	elected := c.readElected()
 	current := c.readCurrent()
 	blocked := current.Exists && current.Record.Incarnation != elected.Record.Incarnation
-	if current.Err != nil { // whose it is remains
+	if current.Err != nil { // the owner is unchanged
 		blocked = c.free < 0
 	}
 	switch {
@@ -189,8 +189,8 @@ func (c *checker) changed() {
 	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
 }
 
-// meddled forgets what an operator has made the group forget.
-func (c *checker) meddled() {
+// tampered forgets what an operator has made the group forget.
+func (c *checker) tampered() {
 	elected, fence := c.readElected(), c.readFence()
 	if !elected.Readable() {
 		c.forget()
@@ -202,7 +202,7 @@ func (c *checker) meddled() {
 	c.changed()
 }
 
-// forget drops what is known from elected alone.
+// forget drops what only elected has recorded.
 func (c *checker) forget() {
 	clear(c.strikes)
 	clear(c.struck)

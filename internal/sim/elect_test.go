@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
-// tick has a loop look again.
+// tick makes a loop look again.
 var tick = transition.Tick{}
 
 type electorRole struct {
@@ -22,11 +22,11 @@ type electorRole struct {
 	settled  time.Duration
 	retry    elector.Retry
 	program  elector.Program
-	answered bool                // by the program, the last time
+	answered bool                // the program has answered the last time
 	kept     []cluster.Exclusion // by a breakage
 }
 
-// look is internal/group's electorRole.judge.
+// look stands in for electorRole.judge of package group.
 func (l *loop) look() time.Duration {
 	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
@@ -60,7 +60,7 @@ func (l *loop) look() time.Duration {
 	return cluster.Earliest(wake, cluster.Earliest(d.Wake, found.Wake))
 }
 
-// carryOut writes what was decided.
+// carryOut writes the decision.
 func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	h := l.h
 	switch {
@@ -75,7 +75,7 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	}
 }
 
-// write is internal/group's electorRole.write.
+// write stands in for electorRole.write of package group.
 func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []cluster.Op) {
 	h, e := l.h, &l.elector
 	e.busy = true

@@ -7,16 +7,16 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// granting is which session timeouts the servers grant, to those who ask for that of their host.
+// granting is which session timeouts the servers grant to clients, which ask for their host's.
 type granting int
 
 const (
 	grantAlike   granting = iota
-	grantLonger           // the one that leases are computed from, which is configured as the least, or longer ones
-	grantShorter          // at a reconnect also shorter ones, and whoever gets one learns of it at once
+	grantLonger           // the one that leases are computed from, which is configured as the smallest, or longer ones
+	grantShorter          // at a reconnect also shorter ones, and the client learns of it at once
 )
 
-// grant draws a session timeout.
+// grant returns the session timeout to grant.
 func (h *host) grant(first bool) time.Duration {
 	w := h.w
 	switch {
@@ -28,18 +28,18 @@ func (h *host) grant(first bool) time.Duration {
 		return h.timeout
 	}
 	least := 2
-	if w.broken.timed { // half of T is longer than a lease, so that little goes wrong
+	if w.broken.timed { // half of T is longer than a lease, so little would go wrong
 		least = 1
 	}
 	return h.timeout * time.Duration(least+w.rng.IntN(4)) / 4
 }
 
-// shake is a handshake for the session: the server counts by what it grants from then on, the client gets to know of it a
-// little later.
-func (s *session) shake() {
+// handshake reconnects the session: the server applies what it grants from then on, and the client learns of it a little
+// later.
+func (s *session) handshake() {
 	w, h := s.w, s.h
 	s.epoch++
-	s.shook = s.epoch
+	s.handshakeEpoch = s.epoch
 	s.pending = nil
 	s.T = h.grant(false)
 	if s.T != h.timeout {
@@ -48,11 +48,11 @@ func (s *session) shake() {
 	}
 	s.touch()
 	if s.T < h.timeout {
-		s.shaken(h.clock())
+		s.handshakeDone(h.clock())
 		return
 	}
 	epoch, asked := s.epoch, h.clock()
-	s.silent() // as long as nothing is sent
+	s.stopHearing() // until something is sent
 	w.after(w.between(0, min(2*s.latency(), h.timeout/3)), func() {
 		h.process(s, func() {
 			switch {
@@ -63,20 +63,20 @@ func (s *session) shake() {
 				s.end("expired")
 			default:
 				s.touch()
-				s.shaken(asked)
+				s.handshakeDone(asked)
 			}
 		})
 	})
 }
 
-// shaken is the client reading what was granted at its request. With less than its lease is computed from, the lease is cut
-// short at once, and the session ends in order.
-func (s *session) shaken(asked time.Duration) {
+// handshakeDone is the client reading what was granted. If that is less than its lease is computed from, the lease is shortened
+// at once, and the session ends in order.
+func (s *session) handshakeDone(asked time.Duration) {
 	h := s.h
 	s.up = true
 	s.hints.All = true
 	s.wake()
-	if s.T < h.timeout && h.work != nil && h.w.chance(0.3) { // the moment at which most can go wrong
+	if s.T < h.timeout && h.work != nil && h.w.chance(0.3) { // the most dangerous moment
 		h.w.after(h.w.between(0, h.timeout/4), func() {
 			if !h.w.calm {
 				h.w.faults["cut off with a shorter T"]++
@@ -84,7 +84,7 @@ func (s *session) shaken(asked time.Duration) {
 			}
 		})
 	}
-	if s.T >= h.timeout || h.w.broken.name == keptLease {
+	if s.T >= h.timeout || h.w.broken.name == keepLease {
 		return
 	}
 	limit := asked + cluster.SafeLease(s.T)

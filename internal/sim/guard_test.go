@@ -7,16 +7,16 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// work is the leader-only work at a host.
+// work is the leader-only work on a host.
 type work struct {
 	h     *host
 	term  int64
 	hook  bool
 	dying bool
-	run   int // of the daemon that started it
+	run   int // the run of the daemon that started it
 }
 
-// crash is the death of the daemon. The guard, if it lives, ends the work, closes the session and starts the daemon again.
+// crash kills the daemon. The guard, if it is alive, ends the work, closes the session and starts the daemon again.
 func (h *host) crash(guarded bool) {
 	if !h.alive {
 		return
@@ -28,7 +28,7 @@ func (h *host) crash(guarded bool) {
 	if h.loop != nil {
 		s = h.loop.s
 		s.ended = "dead"
-		s.silent()
+		s.stopHearing()
 		h.loop.close()
 		h.loop = nil
 	}
@@ -41,17 +41,17 @@ func (h *host) crash(guarded bool) {
 	}
 	h.closer = s
 	if s != nil && h.w.broken.name == leaveEarly {
-		h.bury(s)
+		h.closeSession(s)
 	}
 	if h.work == nil {
-		h.undertake()
+		h.cleanUp()
 		return
 	}
 	h.kill()
 }
 
-// orphan is the death of the guard: the work dies with it, and the daemon ends when it has let go.
-func (h *host) orphan() {
+// killGuard kills the guard: the work dies with it, and the daemon exits once it has released.
+func (h *host) killGuard() {
 	if !h.alive || h.unguarded {
 		return
 	}
@@ -68,7 +68,7 @@ func (h *host) orphan() {
 	h.leave()
 }
 
-// leave has the daemon let go and end.
+// leave makes the daemon release and exit.
 func (h *host) leave() {
 	if h.leaving = true; h.loop == nil {
 		h.alive = false
@@ -79,26 +79,26 @@ func (h *host) leave() {
 	h.w.after(h.w.between(0, 20*time.Millisecond), func() { h.process(l.s, func() { l.step(quitEvent) }) })
 }
 
-// undertake is what the guard does once the daemon and its work are dead, when it gets to it.
-func (h *host) undertake() {
-	if late := h.tardy(forever); late > 0 {
+// cleanUp is what the guard does once the daemon and its work are dead, when it gets to it.
+func (h *host) cleanUp() {
+	if late := h.guardDelay(forever); late > 0 {
 		run := h.run
 		h.w.after(late, func() {
 			if !h.alive && h.run == run {
-				h.undertake()
+				h.cleanUp()
 			}
 		})
 		return
 	}
 	if h.closer != nil {
-		h.bury(h.closer)
+		h.closeSession(h.closer)
 		h.closer = nil
 	}
 	h.lease = 0
 	h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), h.start)
 }
 
-// pause is SIGSTOP of the daemon: the guard and the child go on.
+// pause stops the daemon with SIGSTOP; the guard and the child continue.
 func (h *host) pause(d time.Duration) {
 	if !h.alive || h.paused {
 		return
@@ -106,10 +106,10 @@ func (h *host) pause(d time.Duration) {
 	run := h.run
 	h.paused = true
 	if h.loop != nil {
-		h.loop.s.silent()
+		h.loop.s.stopHearing()
 	}
-	// Its last sign of life was up to T/4 ago, and the guard waits T for the next.
-	h.w.after(h.w.between(h.timeout*3/4, h.timeout)+h.tardy(forever), func() {
+	// Its last heartbeat was up to T/4 ago, and the guard waits T for the next one.
+	h.w.after(h.w.between(h.timeout*3/4, h.timeout)+h.guardDelay(forever), func() {
 		if h.alive && h.run == run && h.paused && !h.unguarded {
 			h.crash(true)
 		}
@@ -122,7 +122,7 @@ func (h *host) pause(d time.Duration) {
 }
 
 func (h *host) resume() {
-	h.w.log("%s: the daemon goes on", h.id)
+	h.w.log("%s: the daemon resumes", h.id)
 	h.paused = false
 	if h.loop != nil {
 		if s := h.loop.s; h.w.tree.Alive(s.id) {
@@ -140,13 +140,13 @@ func (h *host) resume() {
 	}
 }
 
-// extend is the guard being told of the lease.
+// extend sets the guard's deadline of the lease.
 func (h *host) extend(deadline time.Duration) {
 	h.lease = deadline
 	if deadline == 0 {
 		return
 	}
-	h.w.at(h.when(deadline)+h.tardy(time.Duration(killTakes*float64(h.timeout)/h.rate)), func() {
+	h.w.at(h.when(deadline)+h.guardDelay(time.Duration(killTakes*float64(h.timeout)/h.rate)), func() {
 		if h.lease == deadline && h.work != nil && h.clock() >= h.lease {
 			h.w.log("%s: the lease ends, the guard kills the work", h.id)
 			h.kill()
@@ -164,7 +164,7 @@ func (h *host) begins(term int64, hook bool) {
 	h.w.check.begins(h)
 }
 
-// killTakes is how long a kill of the work may take, as a share of T: what K has to cover, whatever the product takes for K.
+// killTakes is how long a kill of the work may take, as a share of T. K has to cover it, whatever the product computes.
 const killTakes = 0.15
 
 // kill ends the work.
@@ -184,7 +184,7 @@ func (h *host) kill() {
 	} else if h.w.chance(h.w.traits.slowKill / 2) {
 		took = most
 	}
-	if late := h.clock() - h.lease; h.lease > 0 && late > 0 { // a guard that was late has less time left for the kill
+	if late := h.clock() - h.lease; h.lease > 0 && late > 0 { // a guard that acts late has less time left for the kill
 		took = min(took, max(0, time.Duration(killTakes*float64(h.timeout))-late))
 	}
 	h.w.after(took, func() {
@@ -194,7 +194,7 @@ func (h *host) kill() {
 	})
 }
 
-// dead is the end of the work.
+// dead ends the work.
 func (h *host) dead(how string) {
 	w := h.work
 	h.work = nil
@@ -202,7 +202,7 @@ func (h *host) dead(how string) {
 	h.w.check.ends(h)
 	if !h.alive {
 		if h.closer != nil {
-			h.undertake()
+			h.cleanUp()
 		}
 		return
 	}

@@ -10,54 +10,54 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// net is what becomes of the messages between a host and the servers.
+// net is the state of the network between a host and the servers.
 type net int
 
 const (
 	netFine  net = iota
-	netCut       // nothing passes
-	netHangs     // nothing passes until it does, late and in order
-	netStale     // its server has lost the quorum: it answers reads with what it knows, and writes not at all
+	netCut       // no message arrives
+	netHangs     // messages arrive late, in order, once it is over
+	netStale     // its server has lost the quorum: it answers reads from what it knows, and no writes
 )
 
-// host is a daemon with its guard and its child.
+// host has a daemon, its guard and its child.
 type host struct {
-	w       *world
-	number  int
-	id      string
-	site    string
-	prio    int
-	vitals  vitals
-	timeout time.Duration
-	stop    time.Duration // the child's stop timeout
-	budget  cluster.Budget
-	rate    float64 // of its clock, against true time
-	offset  time.Duration
-	shown   time.Duration // by the clock, last
-	net     net
-	deaf    time.Duration // until then its watches are lost
-	view    *view         // what a server without a quorum knows
+	w           *world
+	number      int
+	id          string
+	site        string
+	prio        int
+	report      selfReport
+	timeout     time.Duration
+	stop        time.Duration // the child's stop timeout
+	budget      cluster.Budget
+	rate        float64 // of its clock, relative to true time
+	offset      time.Duration
+	shown       time.Duration // the last time that the clock has shown
+	net         net
+	watchesLost time.Duration // until then its watches are lost
+	view        *view         // what a server without quorum knows
 
-	// The daemon's process. A run is over when its number is not the present one.
+	// The daemon's process. A run is over when its number is no longer the current one.
 	run     int
 	alive   bool
 	paused  bool
-	waiting []func() // what a paused process has not seen yet
+	waiting []func() // what a paused process has yet to handle
 	loop    *loop
-	leaving bool // it ends when its session has
+	leaving bool // it exits when its session has ended
 	memory  *cluster.Memory
 
 	// The guard.
-	unguarded bool          // it is dead
-	starved   time.Duration // until then it runs late
-	slowest   bool          // its next kill takes as long as ever it may
+	unguarded bool          // the guard is dead
+	starved   time.Duration // until then it acts late
+	slowest   bool          // its next kill takes the longest time allowed
 	lease     time.Duration // on the host's clock
 	work      *work
-	closer    *session // of a daemon that died
+	closer    *session // the session of a daemon that died
 
-	// What its takeovers and its child are like.
-	stalls   bool // never gets ready
-	refuses  bool // can't be started
+	// How its takeovers and its child behave.
+	stalls   bool // never becomes ready
+	refuses  bool // cannot be started
 	stubborn bool // ignores the stop signal
 	undoing  time.Duration
 }
@@ -68,7 +68,7 @@ func newHost(w *world, i int) *host {
 		w: w, number: i, id: fmt.Sprintf("n%d", i), site: fmt.Sprintf("dc%d", i%2), prio: w.rng.IntN(3),
 		timeout: t.timeouts[i], stop: t.stop, rate: 1 + (w.rng.Float64()-0.5)*cluster.Drift, offset: w.between(0, time.Hour),
 	}
-	h.vitals.draw(w)
+	h.report.draw(w)
 	var err error
 	if h.budget, err = w.broken.budget(h.timeout, h.stop); err != nil {
 		w.fail("budget: %v", err)
@@ -77,19 +77,19 @@ func newHost(w *world, i int) *host {
 	return h
 }
 
-// clock is the host's CLOCK_BOOTTIME. It never shows the same time twice, as what happens at one moment here does not in
-// a process.
+// clock returns the host's CLOCK_BOOTTIME. It never shows the same time twice, because events that share a moment here would
+// not do so in a process.
 func (h *host) clock() time.Duration {
 	h.shown = max(h.shown+1, h.offset+time.Duration(float64(h.w.now)*h.rate))
 	return h.shown
 }
 
-// when is the true time of a time of the host's clock, rounded up.
+// when returns the true time for a time of the host's clock, rounded up.
 func (h *host) when(local time.Duration) time.Duration {
 	return time.Duration(float64(local-h.offset)/h.rate) + 1
 }
 
-// process has the daemon take in something of a session, when it is not paused.
+// process makes the daemon handle something of a session, once it is not paused.
 func (h *host) process(s *session, do func()) {
 	run := h.run
 	step := func() {
@@ -104,7 +104,7 @@ func (h *host) process(s *session, do func()) {
 	step()
 }
 
-// start is the guard starting the daemon.
+// start starts the daemon, as the guard does.
 func (h *host) start() {
 	if h.alive {
 		return
@@ -116,7 +116,7 @@ func (h *host) start() {
 	h.begin()
 }
 
-// begin opens a session and registers, as soon as that is possible.
+// begin opens a session and registers as soon as possible.
 func (h *host) begin() {
 	run := h.run
 	h.w.after(h.w.between(50*time.Millisecond, 200*time.Millisecond), func() {
@@ -151,39 +151,39 @@ func (h *host) try(s *session) {
 		case errors.Is(rep.err, cluster.ErrNoNode):
 			h.prepare(s, h.w.paths.Skeleton())
 		case errors.Is(rep.err, cluster.ErrNodeExists):
-			// The session of its own past is still there.
+			// Its own former session still exists.
 			h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), func() { h.process(s, func() { h.try(s) }) })
 		default:
-			// Of unknown outcome, or the session is over: a new one.
+			// The outcome is unknown or the session is over: take a new one.
 			s.end("not registered")
 		}
 	}})
 }
 
-// sessionEnded is the session's end at this side.
+// sessionEnded handles the end of the session at the client.
 func (h *host) sessionEnded(s *session, reason string) {
 	if h.loop == nil || h.loop.s != s {
 		return
 	}
 	if h.loop.machine == nil { // not registered yet
-		h.finished()
+		h.sessionOver()
 		return
 	}
 	l := h.loop
 	l.soon(func() { l.step(transition.SessionEnded{Reason: reason}) })
 }
 
-// finished closes the session, with nothing at work, and begins anew or ends.
-func (h *host) finished() {
+// sessionOver closes the session, with no work running, and begins again or exits.
+func (h *host) sessionOver() {
 	s := h.loop.s
 	if h.work != nil {
-		h.w.fail("S1: %s closes its session while its work goes on", h.id)
+		h.w.fail("S1: %s closes its session while its work is running", h.id)
 		return
 	}
 	s.ended = "closed"
 	h.loop.close()
 	h.loop = nil
-	h.bury(s)
+	h.closeSession(s)
 	if h.leaving {
 		h.alive = false
 		h.w.after(h.w.between(0, 2*h.timeout), h.start)
@@ -192,10 +192,10 @@ func (h *host) finished() {
 	h.begin()
 }
 
-// bury closes a session at the server, if that can be reached, and releases the leadership that it holds before.
-func (h *host) bury(s *session) {
+// closeSession closes a session at the server, if that can be reached, after sending LEAVE.
+func (h *host) closeSession(s *session) {
 	if h.net != netFine || h.w.down {
-		s.silent()
+		s.stopHearing()
 		return
 	}
 	end := func() {
@@ -208,18 +208,18 @@ func (h *host) bury(s *session) {
 			return
 		}
 		if _, err := h.w.apply(s, h.w.broken.relax(h.w, s.leave)); err == nil {
-			h.w.faults["released for a holder that was lost"]++
+			h.w.faults["LEAVE applied for a lost holder"]++
 		} else {
-			h.w.faults["not released for a holder that was lost"]++
+			h.w.faults["LEAVE refused for a lost holder"]++
 		}
 		h.w.after(s.latency(), end)
 	})
 }
 
-// trusts reports whether the host, as a candidate, takes the end of a session for the end of the work.
+// trusts reports whether the host, as a candidate, accepts the end of a session as the end of the work.
 func (h *host) trusts() bool {
-	return h.w.traits.trusts[h.number] || h.w.broken.name == trusting || h.w.broken.timed
+	return h.w.traits.trusts[h.number] || h.w.broken.name == trustSessionEnd || h.w.broken.timed
 }
 
-// wary reports whether nobody takes the end of a session for the end of the work: then it may end at any time.
-func (w *world) wary() bool { return !slices.Contains(w.traits.trusts, true) && !w.broken.timed }
+// noneTrusts reports whether no host accepts the end of a session as the end of the work: then sessions may end at any time.
+func (w *world) noneTrusts() bool { return !slices.Contains(w.traits.trusts, true) && !w.broken.timed }

@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
-// loop is one session of a daemon: internal/group's Member, with the same core below it.
+// loop is one session of a daemon. It stands in for group.Member, with the same core under it.
 type loop struct {
 	h       *host
 	s       *session
@@ -21,11 +21,11 @@ type loop struct {
 	inline  []transition.Event
 	timer   time.Duration // the next tick, on the host's clock
 	snap    cluster.Snapshot
-	slot    cluster.Snapshot // not taken in yet
+	slot    cluster.Snapshot // not handled yet
 	offered bool
-	cut     time.Duration // no lease may outlast it, as the session timeout has shrunk; 0 for no bound
+	cut     time.Duration // no lease may outlast it, because the session timeout has shrunk; 0 for no limit
 	over    bool          // closed, or about to be
-	early   bool          // the child was reported dead before its time
+	early   bool          // the child was reported dead before it was
 }
 
 func (l *loop) begin(in cluster.Incarnation) {
@@ -50,7 +50,7 @@ func (l *loop) begin(in cluster.Incarnation) {
 	}
 }
 
-// offer puts a snapshot into the slot that the loop takes the newest one from.
+// offer puts a snapshot into the slot from which the loop takes the newest one.
 func (l *loop) offer(snap cluster.Snapshot) {
 	l.slot = snap
 	if l.offered {
@@ -63,7 +63,7 @@ func (l *loop) offer(snap cluster.Snapshot) {
 	})
 }
 
-// soon has the loop do something when it gets to it. What comes from different sources may overtake one another.
+// soon makes the loop do something when it gets to it. Events from different sources may overtake each other.
 func (l *loop) soon(do func()) {
 	l.h.w.after(l.h.w.between(0, l.h.w.traits.turn), func() { l.h.process(l.s, do) })
 }
@@ -90,7 +90,7 @@ func (l *loop) step(ev transition.Event) {
 	if l.machine.Phase() == transition.Ended {
 		if !l.over {
 			l.over = true
-			l.h.w.after(0, func() { l.h.process(l.s, l.h.finished) })
+			l.h.w.after(0, func() { l.h.process(l.s, l.h.sessionOver) })
 		}
 		return
 	}
@@ -98,7 +98,7 @@ func (l *loop) step(ev transition.Event) {
 	l.wakeAt(wake)
 }
 
-// wakeAt plans the next tick, unless an earlier one is planned, which plans again.
+// wakeAt schedules the next tick, unless an earlier one is scheduled, which will schedule again.
 func (l *loop) wakeAt(at time.Duration) {
 	if at == 0 || (l.timer != 0 && l.timer <= at) {
 		return
@@ -146,7 +146,7 @@ func (l *loop) perform(a transition.Action) {
 	}
 }
 
-// send sends a transaction; without a reply by its deadline the session is over for this side.
+// send sends a transaction; without a reply by its deadline the session is over for the client.
 func (l *loop) send(a transition.Send) {
 	h := l.h
 	done := false

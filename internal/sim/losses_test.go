@@ -7,19 +7,19 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// losses are of what ZooKeeper holds: by somebody who deletes it, or by servers that come back without it.
+// losses are losses of ZooKeeper's data: it is deleted, or the servers come back without it.
 var losses = []faultKind{
-	{name: "fence deleted", meddling: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.known.leader) }},
-	{name: "fence deleted under a leader cut off", meddling: true, uniform: true, do: func(w *world, _ *host) {
+	{name: "fence deleted", tampering: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.known.leader) }},
+	{name: "fence deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, _ *host) {
 		w.isolate()
 		w.after(w.between(0, 50*time.Millisecond), func() { w.remove(w.known.leader) })
 	}},
-	{name: "everything deleted", meddling: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.paths.Root) }},
-	{name: "everything deleted under a leader cut off", meddling: true, uniform: true, do: func(w *world, _ *host) {
+	{name: "everything deleted", tampering: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.paths.Root) }},
+	{name: "everything deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, _ *host) {
 		w.isolate()
 		w.after(w.between(0, 50*time.Millisecond), func() { w.remove(w.paths.Root) })
 	}},
-	{name: "servers back empty", meddling: true, uniform: true, do: func(w *world, _ *host) {
+	{name: "servers back empty", tampering: true, uniform: true, do: func(w *world, _ *host) {
 		if w.down {
 			return
 		}
@@ -28,7 +28,7 @@ var losses = []faultKind{
 	}},
 }
 
-// remove deletes a znode and all below it at once.
+// remove deletes a znode and everything under it at once.
 func (w *world) remove(path string) {
 	if w.down {
 		return
@@ -46,13 +46,13 @@ func (w *world) remove(path string) {
 		ops = append(ops, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
 	}
 	walk(path)
-	w.operate(ops)
+	w.writeAsOperator(ops)
 	if path == w.paths.Root {
 		w.check.wiped()
 	}
 }
 
-// isolate cuts whoever works off for long enough that somebody else takes over.
+// isolate cuts the working host off for long enough that another one takes over.
 func (w *world) isolate() {
 	if len(w.check.working) == 0 {
 		return
@@ -69,24 +69,24 @@ func (w *world) isolate() {
 	}
 }
 
-// lose makes the servers forget everything. Whoever had a session is refused from then on: it has seen what is newer.
+// lose makes the servers lose their data. Clients with a session are refused from then on, because they have seen newer data.
 func (w *world) lose() {
 	w.log("the servers are empty")
 	w.tree.Lose()
 	w.cache = newCaches()
 	w.emptied = false
 	w.era++
-	w.check.meddled()
+	w.check.tampered()
 	w.check.wiped()
 }
 
-// refused is a client whose session the servers cannot have had: they hang up on it, until it gives the session up, when
-// every lease is over.
+// refused handles a client that has seen newer data than the servers: they close its connections until it gives the session
+// up, when every lease is over.
 func (s *session) refused() {
-	if s.apart == 0 {
-		s.apart = s.w.now
+	if s.refusedSince == 0 {
+		s.refusedSince = s.w.now
 	}
-	if s.w.now-s.apart > s.T {
+	if s.w.now-s.refusedSince > s.T {
 		s.end("the servers have lost the session")
 		return
 	}
@@ -108,7 +108,7 @@ func (h *host) prepare(s *session, paths []string) {
 	}})
 }
 
-// wiped forgets names that may come again.
+// wiped forgets names that may be reused.
 func (c *checker) wiped() {
 	clear(c.decisions)
 	clear(c.deciding)

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// cut is a partition: what is under way waits, as TCP does, until the partition is over or the client gives up.
+// cut partitions the host: messages in flight wait, as in TCP, until the partition is over or the client gives up.
 func (h *host) cut(d, patience time.Duration) {
 	if h.net != netFine {
 		return
@@ -10,43 +10,43 @@ func (h *host) cut(d, patience time.Duration) {
 	h.net = netCut
 	if h.loop != nil {
 		s := h.loop.s
-		s.silent()
+		s.stopHearing()
 		epoch := s.epoch
 		h.w.after(patience, func() {
 			if h.net == netCut && s.epoch == epoch {
-				s.breaks(0)
+				s.disconnect(0)
 			}
 		})
 	}
 	h.w.after(d, h.connect)
 }
 
-// reset breaks the connection alone.
+// reset only breaks the connection.
 func (h *host) reset() {
 	if h.loop != nil && h.net == netFine {
-		h.loop.s.silent()
-		h.loop.s.breaks(h.w.between(0, 20*time.Millisecond))
+		h.loop.s.stopHearing()
+		h.loop.s.disconnect(h.w.between(0, 20*time.Millisecond))
 	}
 }
 
-// hang is a server that is cut off from the others: it answers pings, so the client stays.
+// hang cuts the host's server off from the others: it answers pings, so the client stays connected.
 func (h *host) hang(d time.Duration) {
 	if h.net != netFine {
 		return
 	}
 	h.net = netHangs
 	if h.loop != nil {
-		h.loop.s.silent()
+		h.loop.s.stopHearing()
 	}
 	h.w.after(d, h.connect)
 }
 
-// connect ends a partition. What waited arrives now.
+// connect ends a partition. Messages that waited arrive now.
 func (h *host) connect() {
 	was := h.net
 	h.net, h.view = netFine, nil
 	if was == netStale && h.loop != nil {
-		h.loop.s.breaks(h.w.between(0, 20*time.Millisecond)) // it gives up its clients when it has noticed
+		h.loop.s.disconnect(h.w.between(0, 20*time.Millisecond)) // the server disconnects its clients when it notices
 	}
 	if h.loop == nil || was == netFine || was == netStale {
 		return
@@ -62,7 +62,7 @@ func (h *host) connect() {
 	}
 }
 
-// outage takes all servers down. When they are back every session has its whole time again.
+// outage takes all servers down. When they are back, every session has its whole timeout again.
 func (w *world) outage(d time.Duration) {
 	if w.down {
 		return
@@ -70,7 +70,7 @@ func (w *world) outage(d time.Duration) {
 	w.down = true
 	for _, h := range w.hosts {
 		if h.loop != nil {
-			h.loop.s.breaks(w.between(0, 50*time.Millisecond))
+			h.loop.s.disconnect(w.between(0, 50*time.Millisecond))
 		}
 	}
 	w.after(d, w.restore)
@@ -88,6 +88,6 @@ func (w *world) restore() {
 	}
 	for _, s := range w.all {
 		s.wrote, s.quiet = w.now, false
-		s.silent()
+		s.stopHearing()
 	}
 }

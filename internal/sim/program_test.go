@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// consult is internal/group's. The program takes its time, and more of it than it has now and then: once the faults are
-// over, not twice in a row. That moves nobody (S3).
+// consult stands in for that of package group. The program takes some time, now and then more than its timeout, but after the faults not
+// twice in a row. That must not move the leader (S3).
 func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	e, w := &l.elector, l.h.w
 	ready, wake, ask := e.program.Consult(e.core, in)
@@ -33,22 +33,22 @@ func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	return ready, wake
 }
 
-// answer is what the program says once nothing disturbs it: an order that nobody would guess. Some it does not name.
+// answer returns what the program answers: a ranking by a hash, which does not name all members.
 func (w *world) answer(in policy.Input) policy.Answer {
-	if w.traits.mute {
+	if w.traits.noAnswer {
 		return policy.Answer{Err: "it fails"}
 	}
 	var order []string
 	for _, m := range in.Members {
-		if w.lot(m.ID)%16 != 0 && !m.Superseded {
+		if w.hash(m.ID)%16 != 0 && !m.Superseded {
 			order = append(order, m.ID)
 		}
 	}
-	slices.SortFunc(order, func(a, b string) int { return strings.Compare(fmt.Sprint(w.lot(a)), fmt.Sprint(w.lot(b))) })
+	slices.SortFunc(order, func(a, b string) int { return strings.Compare(fmt.Sprint(w.hash(a)), fmt.Sprint(w.hash(b))) })
 	return policy.Answer{Ranking: order}
 }
 
-func (w *world) lot(id string) uint32 {
+func (w *world) hash(id string) uint32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, w.seed, id)
 	return h.Sum32()

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// event is something that happens at a time. Ties are broken by the order of planning.
+// event is a scheduled event. Ties are broken by the order of scheduling.
 type event struct {
 	at    time.Duration
 	order uint64
@@ -11,7 +11,7 @@ type event struct {
 
 func (e *event) before(f *event) bool { return e.at < f.at || (e.at == f.at && e.order < f.order) }
 
-// queue is a heap of events, the next one first. container/heap would allocate for each.
+// queue is a heap of events, the next one first. container/heap would allocate for each event.
 type queue []event
 
 func (q *queue) push(e event) {

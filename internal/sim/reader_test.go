@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// reader runs zkstore.Collector over the simulated session. It stands in for zkstore.Reader, which decides when to read:
-// a coroutine that yields whenever it waits for an answer or has nothing to read.
+// reader runs zkstore.Collector on the simulated session. It stands in for zkstore.Reader, which decides when to read: a
+// coroutine that yields whenever it waits for an answer or has nothing to read.
 type reader struct {
 	w         *world
 	s         *session
@@ -22,12 +22,12 @@ type reader struct {
 	stop      func()
 	yield     func(struct{}) bool
 
-	running bool   // the coroutine, not the scheduler
-	batch   *batch // of reads that are under way
+	running bool   // the coroutine is running, not the scheduler
+	batch   *batch // the reads that are in flight
 	idle    bool   // waiting for a hint, a reread or the timer
 	timer   int
 
-	// What zkstore.Reader selects from, each with one slot.
+	// What zkstore.Reader selects from, one slot each.
 	woken, forced, timed bool
 }
 
@@ -42,19 +42,19 @@ func newReader(s *session, self cluster.Incarnation, out func(cluster.Snapshot))
 	})
 	s.wake = func() {
 		r.woken = true
-		r.stir()
+		r.notify()
 	}
 	return r
 }
 
-// stir has an idle reader look what has come up.
-func (r *reader) stir() {
+// notify makes an idle reader look for what has come up.
+func (r *reader) notify() {
 	if r.idle {
 		r.resume()
 	}
 }
 
-// resume lets the coroutine go on, unless it is what runs.
+// resume continues the coroutine, unless it is running.
 func (r *reader) resume() {
 	if !r.running {
 		r.running = true
@@ -65,16 +65,16 @@ func (r *reader) resume() {
 
 func (r *reader) reread() {
 	r.forced = true
-	r.stir()
+	r.notify()
 }
 
-// netInterval is zkstore's.
+// netInterval is zkstore's interval for reading everything again.
 const netInterval = 30 * time.Second
 
-// errStopped is what reads get once the coroutine is to end.
+// errStopped is the error of reads once the coroutine must end.
 var errStopped = errors.New("stopped")
 
-// run is zkstore.Reader.Run.
+// run stands in for zkstore.Reader.Run.
 func (r *reader) run() {
 	r.plan(netInterval)
 	for {
@@ -94,7 +94,7 @@ func (r *reader) run() {
 	}
 }
 
-// choose takes one of what has come up, as select does.
+// choose takes one of the things that have come up, like select.
 func (r *reader) choose() {
 	for {
 		switch r.w.rng.IntN(3) {
@@ -129,13 +129,13 @@ func (r *reader) plan(limit time.Duration) {
 		r.s.h.process(r.s, func() {
 			if timer == r.timer {
 				r.timed = true
-				r.stir()
+				r.notify()
 			}
 		})
 	})
 }
 
-// batch is reads that were sent together.
+// batch is a batch of reads that were sent together.
 type batch struct{ open int }
 
 // Read implements [zkstore.Source]: each read is a request of its own, so that a snapshot mixes moments.
@@ -151,7 +151,7 @@ func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
 			read.Data, read.Names, read.Stat, read.Err = rep.data, rep.names, rep.stat, rep.err
 			b.open--
 			if b.open == 0 || (rep.err != nil && !errors.Is(rep.err, cluster.ErrNoNode)) {
-				r.batch = nil // one that fails ends the others
+				r.batch = nil // a failed one ends the others
 				r.resume()
 			}
 		}})

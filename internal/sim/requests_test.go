@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// orderFaults are what operators ask for, from any host and several at once.
+// orderFaults are requests of operators, from any host and several at once.
 var requestFaults = []faultKind{
 	byOperator("move", func(w *world, h *host, c *cluster.Control) {
 		m := cluster.Move{Request: w.lasting(c), Node: h.id, Force: w.chance(0.3)}
@@ -45,23 +45,23 @@ var requestFaults = []faultKind{
 		c.ClearedStrikes = append(c.ClearedStrikes, f)
 	}),
 	{name: "control deleted", byOperator: true, do: func(w *world, _ *host) {
-		w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
 	}},
 	{name: "control damaged", byOperator: true, do: func(w *world, _ *host) {
 		text := "garbage"
 		if w.chance(0.5) {
 			text = `{"v":9,"pause":7}`
 		}
-		w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.control, Data: []byte(text)})
+		w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.control, Data: []byte(text)})
 		w.after(w.between(0, 5*time.Second), func() {
 			if w.check.readControl().Err != nil {
-				w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+				w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
 			}
 		})
 	}},
 }
 
-// byOperator is a command: it reads control, changes it and writes it with the version that it has read. Whoever was faster wins.
+// byOperator is a command: it reads control, changes it and writes it with the version that it has read. The first write wins.
 func byOperator(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
 	return faultKind{name: "request: " + name, byOperator: true, do: func(w *world, h *host) {
 		w.command(w.between(0, 50*time.Millisecond), func(c *cluster.Control) { change(w, h, c) })
@@ -70,16 +70,16 @@ func byOperator(name string, change func(w *world, h *host, c *cluster.Control))
 
 func (w *world) command(took time.Duration, change func(c *cluster.Control)) {
 	slot := w.check.readControl()
-	if w.down || slot.Err != nil { // a command does not write over what it cannot read
+	if w.down || slot.Err != nil { // a command does not overwrite what it cannot read
 		return
 	}
 	next := slot.Record.Clone()
-	next.Last = max(next.Last, w.check.readElected().Record.Request) // control may be new, the decision tells of a request before
+	next.Last = max(next.Last, w.check.readElected().Record.Request) // control may be new, but the decision names an earlier request
 	change(&next)
 	ops := w.paths.ControlTx("", slot, next)
 	w.after(took, func() {
 		if !w.down {
-			w.operate(ops)
+			w.writeAsOperator(ops)
 		}
 	})
 }
@@ -117,18 +117,18 @@ func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
 // settleRequests ends what operators have asked for, or leaves it as it is: then everything settles under it.
 func (w *world) settleRequests() {
 	for _, h := range w.hosts {
-		if !w.traits.ill {
-			h.vitals.unhealthy, h.vitals.ineligible = false, false
+		if !w.traits.keepsReports {
+			h.report.unhealthy, h.report.ineligible = false, false
 			h.publish()
 		}
 	}
 	switch {
-	case w.traits.keeps:
+	case w.traits.keepsRequests:
 	case w.chance(0.5):
-		w.meddle(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
 	default:
 		slot := w.check.readControl()
 		next := cluster.Control{Last: slot.Record.Last}
-		w.operate(w.paths.ControlTx("", slot, next))
+		w.writeAsOperator(w.paths.ControlTx("", slot, next))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// What policies are made of. Some expressions fail for some members: that is a verdict of these, no crash.
+// The parts of policies. Some expressions fail for some members, which are refused then.
 var (
 	expressions = []string{
 		"member.score - member.latency", "member.priority", "member.id == previous.id", "member.id != previous.id",
@@ -28,7 +28,7 @@ var (
 	execTimeout = time.Second
 )
 
-// drawPolicies draws those that are published in a world, and what there is to rank by.
+// drawPolicies draws the policies that are published in a world, and what affects the ranking.
 func drawPolicies(rng *rand.Rand, t *traits) {
 	t.noise = rng.Float64() < 0.2
 	plain, alike := rng.Float64() < 0.3, rng.Float64() < 0.5
@@ -40,14 +40,14 @@ func drawPolicies(rng *rand.Rand, t *traits) {
 		r := cluster.Rules{Type: "priority", Sites: map[string]int{"dc0": rng.IntN(3), "dc1": rng.IntN(2)}}
 		if !plain {
 			drawRules(rng, kind, &r)
-			if t.noise { // which only hysteresis keeps from moving the leader, and an expression has none
+			if t.noise { // only hysteresis keeps noise from moving the leader, and expressions have none
 				r.Hysteresis, r.Expr, r.Filter = one(rng, hystereses[1:]), one(rng, expressions[1:]), nil
 			}
 		}
 		t.rules = append(t.rules, r)
 	}
-	t.keeps, t.ill = rng.Float64() < 0.5, rng.Float64() < 0.3
-	t.mute, t.flaky, t.patient = rng.Float64() < 0.3, 0.2, rng.Float64() < 0.1
+	t.keepsRequests, t.keepsReports = rng.Float64() < 0.5, rng.Float64() < 0.3
+	t.noAnswer, t.flaky, t.watchedLonger = rng.Float64() < 0.3, 0.2, rng.Float64() < 0.1
 }
 
 func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
@@ -93,20 +93,20 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 
 func one[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }
 
-// publishPolicy makes rules the policy in force.
+// publishPolicy puts rules into force.
 func (w *world) publishPolicy(rules cluster.Rules) {
 	w.revision++
 	w.rules[w.revision] = rules
 	rec := cluster.Policy{Revision: w.revision, Rules: rules, By: "sim"}
-	w.meddle(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
+	w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
 }
 
-// own is the policy in a daemon's configuration: of those that find none, or none that they can use.
+// own returns the policy in a daemon's configuration, for a daemon that finds no usable one.
 func (w *world) own(revision int64) cluster.Policy {
 	return cluster.Policy{Revision: revision, Rules: w.rules[0], By: "sim"}
 }
 
-// compiled keeps policies across worlds: to compile their expressions takes longer than much else.
+// compiled keeps compiled policies across worlds: compiling expressions is slow.
 var (
 	compiled sync.Map
 	kept     atomic.Int32
@@ -120,7 +120,7 @@ func compile(rec cluster.Policy) (*policy.Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		if kept.Add(1) > 2000 { // as many as do no harm
+		if kept.Add(1) > 2000 { // to bound memory
 			compiled.Clear()
 			kept.Store(0)
 		}
@@ -131,7 +131,7 @@ func compile(rec cluster.Policy) (*policy.Policy, error) {
 	return &p, nil
 }
 
-// inForce is the policy that electors rank by.
+// inForce returns the policy that electors rank by.
 func (w *world) inForce() (*policy.Policy, error) {
 	data, stat, err := w.tree.Get(0, w.known.policy, false)
 	slot := cached(w.cache.policy, w.known.policy, data, stat, err == nil, cluster.ReadSlot[cluster.Policy])

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster/clustertest"
 )
 
-// apply applies a transaction at the server, and looks at what it does to the promises.
+// apply applies a transaction at the server and checks the promises.
 func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
 	results, fired, err := w.tree.Apply(s.id, ops)
 	if w.trace != nil {
@@ -38,7 +38,7 @@ func (w *world) fire(fired []clustertest.Fired) {
 	}
 }
 
-// describe names a transaction by what it writes.
+// describe describes a transaction by what it writes.
 func describe(ops []cluster.Op) string {
 	text := ""
 	for _, op := range ops {

@@ -8,33 +8,33 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// session is one ZooKeeper session, both ends of it, and the connection between them. Requests and replies stay in order
-// within a connection, as TCP keeps them; a connection that breaks loses what is under way, but a write may still arrive.
+// session is both ends of one ZooKeeper session, and the connection between them. Requests and replies stay in order within a
+// connection, as with TCP; a connection that breaks loses what is in flight, but a write may still arrive.
 type session struct {
 	w  *world
 	h  *host
 	id int64
-	T  time.Duration // as the server counts
+	T  time.Duration // the session timeout that the server applies
 
-	epoch   int // of the connection
-	shook   int // the epoch of the last handshake: what was sent in an earlier one can't arrive any more
-	lost    int // an epoch of which something was lost, and so all that follows it
-	ghost   time.Duration
-	quiet   bool   // the server hears nothing
-	self    string // the incarnation that was registered in it, known to the client or not
-	up      bool   // as the client sees it
-	arrived time.Duration
-	replied time.Duration
-	held    []func()      // what a connection that hangs holds back
-	pending []*request    // sent and not answered
-	wrote   time.Duration // when the last write that passed the quorum had been sent: the server knows of the client since
-	expiry  int           // cancels an expiry that was planned
-	ended   string        // why it is over for the client
-	hints   cluster.Hints
-	wake    func()
-	era     int
-	apart   time.Duration // since when it is refused
-	leave   []cluster.Op  // to be sent before it is closed
+	epoch          int // counts connections
+	handshakeEpoch int // the epoch of the last handshake: what was sent in earlier ones can no longer arrive
+	lost           int // an epoch in which a message, and so all later ones, were lost
+	lateWrite      time.Duration
+	quiet          bool   // the server does not hear from the client
+	self           string // the incarnation registered in it, known to the client or not
+	up             bool   // connected, as the client sees it
+	arrived        time.Duration
+	replied        time.Duration
+	held           []func()      // what a hanging connection holds back
+	pending        []*request    // sent but not answered
+	wrote          time.Duration // when the last write that passed the quorum was sent: the server has heard from the client since then
+	expiry         int           // invalidates scheduled expiries
+	ended          string        // why it is over for the client
+	hints          cluster.Hints
+	wake           func()
+	era            int
+	refusedSince   time.Duration // since when the servers have refused it
+	leave          []cluster.Op  // LEAVE, to be sent before it is closed
 }
 
 // request is a read, a write or the closing of the session.
@@ -64,7 +64,7 @@ func (h *host) open() *session {
 	return s
 }
 
-// latency of one message.
+// latency returns the latency of one message.
 func (s *session) latency() time.Duration {
 	t := &s.w.traits
 	most := t.latency[s.h.number]
@@ -75,7 +75,7 @@ func (s *session) latency() time.Duration {
 	return d
 }
 
-// send sends a request; done gets the reply, or an error as zkstore would give it.
+// send sends a request; done gets the reply, or an error as zkstore would return it.
 func (s *session) send(r *request) {
 	switch {
 	case s.ended != "":
@@ -91,29 +91,29 @@ func (s *session) send(r *request) {
 	s.w.at(s.arrived, func() { s.arrive(r) })
 }
 
-// arrive is the request at the server.
+// arrive handles a request at the server.
 func (s *session) arrive(r *request) {
 	w := s.w
 	switch {
 	case r.epoch == s.epoch && (s.h.net == netHangs || s.h.net == netCut || s.h.net == netStale && (r.ops != nil || len(s.held) > 0)):
-		// A server keeps the order of a session, so that what follows a write waits with it.
+		// A server keeps the order of a session, so what follows a write waits with it.
 		s.held = append(s.held, func() { s.arrive(r) })
 		return
 	case r.epoch != s.epoch || w.down:
-		s.haunt(r)
+		s.arriveLate(r)
 		return
 	}
 	if s.h.net != netStale {
-		s.quiet = false // the server has heard of it
+		s.quiet = false // the server has heard from the client
 		s.expiry++
 		if s.h.paused || s.h.loop == nil || s.h.loop.s != s {
-			s.silent()
+			s.stopHearing()
 		}
 	}
 	var rep reply
 	switch {
 	case s.h.net == netStale && r.ops == nil:
-		rep = s.h.view.read(r) // it does not even know that the session has ended
+		rep = s.h.view.read(r) // it does not know that the session has ended
 	case !w.tree.Alive(s.id):
 		rep.err = cluster.ErrSessionEnded
 	case r.ops != nil:
@@ -127,24 +127,24 @@ func (s *session) arrive(r *request) {
 	s.deliver(r.epoch, func() { s.answer(r, rep) })
 }
 
-// haunt is a request on a connection that is lost. The server may have it already, or get it yet: then a write takes effect
-// although nobody hears of it. It is void once the client has connected again, as the session has moved on.
-func (s *session) haunt(r *request) {
+// arriveLate handles a request on a lost connection. The server may have it, or may still get it: then a write takes effect
+// without a reply. It is void once the client has reconnected, because the session has moved on.
+func (s *session) arriveLate(r *request) {
 	w := s.w
-	if r.ops == nil || w.down || r.epoch < s.shook || s.lost == r.epoch || !w.chance(w.traits.ghosts) {
+	if r.ops == nil || w.down || r.epoch < s.handshakeEpoch || s.lost == r.epoch || !w.chance(w.traits.lateWrites) {
 		s.lost = r.epoch
 		return
 	}
-	s.ghost = max(s.ghost, w.now+w.between(0, s.T))
-	w.at(s.ghost, func() {
-		if r.epoch >= s.shook && w.tree.Alive(s.id) && !w.down {
-			w.log("%s: a write of a lost connection arrives", s.h.id)
+	s.lateWrite = max(s.lateWrite, w.now+w.between(0, s.T))
+	w.at(s.lateWrite, func() {
+		if r.epoch >= s.handshakeEpoch && w.tree.Alive(s.id) && !w.down {
+			w.log("%s: a write from a lost connection arrives", s.h.id)
 			w.apply(s, r.ops)
 		}
 	})
 }
 
-// deliver brings something from the server to the client, in order.
+// deliver takes something from the server to the client, in order.
 func (s *session) deliver(epoch int, do func()) {
 	s.replied = max(s.replied, s.w.now+s.latency())
 	s.w.at(s.replied, func() { s.receive(epoch, do) })
@@ -181,12 +181,12 @@ func (s *session) forget(r *request) {
 	}
 }
 
-// fired tells a client that a watch went off. It may come late, but never after a reply that shows what it is about.
+// fired notifies a client that a watch has fired. It may come late, but never after a reply that shows the change.
 func (s *session) fired(path string) {
 	if s.h.net == netStale {
-		return // its server is not told; the client reads everything again when it has another
+		return // its server does not know; the client reads everything again when it connects to another
 	}
-	if s.w.now < s.h.deaf || s.w.chance(s.w.traits.lostWatch) {
+	if s.w.now < s.h.watchesLost || s.w.chance(s.w.traits.lostWatch) {
 		return
 	}
 	if s.w.chance(s.w.traits.lateWatch) {
@@ -198,14 +198,14 @@ func (s *session) fired(path string) {
 	})
 }
 
-// breaks ends the connection: the client notices after a while, and what was under way is of unknown outcome.
-func (s *session) breaks(notice time.Duration) {
+// disconnect breaks the connection: the client notices after a while, and what was in flight has an unknown outcome.
+func (s *session) disconnect(notice time.Duration) {
 	s.epoch++
 	s.drop()
 	s.w.after(notice, func() { s.h.process(s, s.disconnected) })
 }
 
-// drop gives up what a hanging connection holds back. Some of it may have got through.
+// drop drops what a hanging connection holds back. Some of it may have arrived.
 func (s *session) drop() {
 	held := s.held
 	s.held = nil
@@ -243,21 +243,21 @@ func (s *session) reconnect() {
 			case !s.w.tree.Alive(s.id):
 				s.end("expired")
 			default:
-				s.shake()
+				s.handshake()
 			}
 		})
 	})
 }
 
-// touch is the server hearing of the client.
+// touch records that the server has heard from the client.
 func (s *session) touch() {
 	s.wrote, s.quiet = s.w.now, false
 	s.expiry++
 }
 
-// silent is the server hearing nothing more. It has heard of the client at some time since the last write that
-// passed the quorum was sent; it may expire the session up to 0.75 tick before T has passed since then, and a tick later.
-func (s *session) silent() {
+// stopHearing records that the server no longer hears from the client. It last did so at some time since the last write that
+// passed the quorum was sent; it may expire the session from 0.75 tick before until a tick after T has passed since then.
+func (s *session) stopHearing() {
 	w := s.w
 	if s.quiet || !w.tree.Alive(s.id) {
 		return
@@ -265,7 +265,7 @@ func (s *session) silent() {
 	s.quiet = true
 	tick := s.T / 2
 	heard, limit := w.between(max(s.wrote, w.now-s.T/3), w.now), w.between(s.T-tick*3/4, s.T+tick)
-	if w.chance(0.3) { // the earliest possible
+	if w.chance(0.3) { // the earliest possible expiry
 		heard, limit = max(s.wrote, w.now-s.T/3), s.T-tick*3/4
 	}
 	s.expiry++
@@ -276,14 +276,14 @@ func (s *session) silent() {
 func (s *session) expire(planned int) {
 	switch {
 	case planned != s.expiry || !s.w.tree.Alive(s.id):
-	case s.w.down: // nobody is there to do it; a server that comes back gives every session its time again
+	case s.w.down: // no server is up to do it; one that comes back gives every session its whole timeout
 	default:
 		s.w.log("%s: session %d expires at the server", s.h.id, s.id)
 		s.w.close(s)
 	}
 }
 
-// end makes the session over for the client.
+// end ends the session for the client.
 func (s *session) end(reason string) {
 	if s.ended != "" {
 		return
@@ -300,5 +300,5 @@ func (s *session) end(reason string) {
 		}
 	}
 	s.h.sessionEnded(s, reason)
-	s.silent()
+	s.stopHearing()
 }

@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// bound is by when, after the faults, there is a leader and nothing moves any more (L1 to L4, S3): expiry of what is lost,
-// a lease wait, an old holder's revoke timeout, and a few failed takeovers, each with the longest pause between two tries.
+// bound returns how long after the faults there must be a leader and no more changes (L1 to L4, S3): the time for expiries, a
+// lease wait, an old holder's revoke timeout, and a few failed takeovers with the longest pause between attempts.
 func (w *world) bound() time.Duration {
 	var longest time.Duration
 	for _, h := range w.hosts {
@@ -35,21 +35,21 @@ func (w *world) bound() time.Duration {
 	return limit
 }
 
-// converge waits for a leader that is the best and stays so.
+// converge waits until the best member leads, and goes on leading.
 func (w *world) converge() {
-	w.holdOut()
+	w.failUnderHardPause()
 	quiet := 5 * time.Second
-	if w.traits.patient && !w.traits.stuck && !w.traits.clings {
+	if w.traits.watchedLonger && !w.traits.stuck && !w.traits.clings {
 		quiet = 45 * time.Second
 	}
 	began := w.now
 	var since time.Duration = -1
 	var decision int64
-	why := ""
 	for w.failure == "" {
 		w.run(w.now + time.Second)
 		elected := w.check.readElected()
-		if why = w.unsettled(elected); why != "" {
+		why := w.unsettled(elected)
+		if why != "" {
 			since = -1
 		} else if since < 0 || decision != elected.Stat.Modified {
 			since, decision = w.now, elected.Stat.Modified
@@ -65,12 +65,12 @@ func (w *world) converge() {
 	}
 }
 
-// holdOut has the leader fail under a hard pause that stays, and then ends that.
-func (w *world) holdOut() {
+// failUnderHardPause makes the leader fail under a hard pause without end, and then ends the pause.
+func (w *world) failUnderHardPause() {
 	if pause := w.check.readControl().Record.Pause; pause == nil || !pause.Hard || pause.For > 0 {
 		return
 	}
-	w.run(w.traits.busy + w.hearing() + time.Second)
+	w.run(w.traits.busy + w.settlingTime() + time.Second)
 	for _, h := range w.check.working {
 		h.crash(false)
 		break
@@ -79,8 +79,7 @@ func (w *world) holdOut() {
 	w.command(0, func(c *cluster.Control) { c.Pause = nil })
 }
 
-// unsettled says what is missing for a leader at work that is the best one, or of which something in force says that it
-// stays although it is not.
+// unsettled returns what is missing until a leader is working that is either the best member, or kept by something in force.
 func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 	compiled, err := w.inForce()
 	if err != nil {
@@ -90,9 +89,9 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 	if err != nil {
 		return err.Error()
 	}
-	// One that clings to current to the end may not be.
+	// A leader that never releases may be missing.
 	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.clings) {
-		return "L1: not everybody is back"
+		return "L1: not all daemons are back"
 	}
 	control := w.check.readControl()
 	requests := control.Record
@@ -108,19 +107,19 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 	return why
 }
 
-// lacks says what is missing where there is a member that can lead.
+// lacks returns what is missing, given a member that can lead.
 func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.Slot[cluster.Elected], control cluster.Slot[cluster.Control]) string {
 	rec, requests := elected.Record, control.Record
 	fence, current := w.check.readFence(), w.check.readCurrent()
 	switch {
 	case !elected.Readable():
-		return "L1: nobody is elected"
+		return "L1: no member is elected"
 	case !fence.Readable() || fence.Record.Term != rec.Term || fence.Record.State != cluster.FenceReady || !current.Exists:
-		return "L1: " + rec.Node + " is elected and does not lead"
+		return "L1: " + rec.Node + " is elected but does not lead"
 	case len(w.check.working) != 1 || w.check.working[0].id != rec.Node:
-		return "L1: the work of the leader is not there"
+		return "L1: the leader's work is not running"
 	case requests.Reelect != nil:
-		return "L4: the election that was asked for is not over"
+		return "L4: the requested election is not over"
 	}
 	in.Incumbent, in.Excluded = rec.Incarnation, make(map[string]string)
 	for _, x := range rec.Exclusions {
@@ -130,14 +129,14 @@ func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.
 	}
 	r := compiled.Rank(in)
 	best, ok := r.Best()
-	if !ok || best.Name == rec.Incarnation || w.stays(compiled, in, rec, requests, control.Err != nil || w.unreadablePolicy()) {
+	if !ok || best.Name == rec.Incarnation || w.mayStay(compiled, in, rec, requests, control.Err != nil || w.unreadablePolicy()) {
 		return ""
 	}
 	return "L4: " + rec.Node + " leads, the best is " + best.ID
 }
 
-// stays tells that something keeps the leader although there is a better one.
-func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, requests cluster.Control, damaged bool) bool {
+// mayStay reports whether something in force keeps the leader although there is a better member.
+func (w *world) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, requests cluster.Control, damaged bool) bool {
 	r, rules := p.Rank(in), p.Rules
 	best, _ := r.Best()
 	paused := requests.Pause != nil || damaged
@@ -145,7 +144,7 @@ func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, re
 		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
 			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter
 		})
-		return (paused && !asked) || w.again(p, in, rec)
+		return (paused && !asked) || w.reelected(p, in, rec)
 	}
 	if m := requests.Move; m != nil && m.Matches(best.ID, best.Node.Record.Site) && !m.Matches(rec.Node, rec.Site) {
 		return false
@@ -154,15 +153,15 @@ func (w *world) stays(p *policy.Policy, in policy.Input, rec cluster.Elected, re
 	return paused || damped || r.Unanswered || rules.Failback == cluster.FailbackManual
 }
 
-// unreadablePolicy reports whether policy moves nobody since its record cannot be read.
+// unreadablePolicy reports whether policy must not move the leader because its record cannot be read.
 func (w *world) unreadablePolicy() bool {
 	data, stat, err := w.tree.Get(0, w.known.policy, false)
 	return err == nil && !cluster.ReadSlot[cluster.Policy](w.known.policy, data, stat, true).Readable()
 }
 
-// again tells that the election that would replace a leader that may not lead would find it again: what holds against it
-// holds under the circumstances of its own election alone.
-func (w *world) again(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
+// reelected reports whether an election to replace a leader that is not eligible would elect it again: it may be ineligible
+// only under the circumstances of its own election.
+func (w *world) reelected(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
 	in.Incumbent = ""
 	for _, cause := range []cluster.Cause{cluster.CauseIneligible, cluster.CauseUnhealthy, cluster.CauseDrain, cluster.CauseStepDown} {
 		in.Circumstances = cluster.Circumstances{Cause: cause, Node: rec.Node, Site: rec.Site}
@@ -176,7 +175,7 @@ func (w *world) again(p *policy.Policy, in policy.Input, rec cluster.Elected) bo
 	return false
 }
 
-// members is what there is to choose from.
+// members returns the members to rank.
 func (w *world) members() (policy.Input, error) {
 	var in policy.Input
 	names, _, err := w.tree.Children(0, w.known.election, false)
@@ -194,8 +193,8 @@ func (w *world) members() (policy.Input, error) {
 	return in, nil
 }
 
-// leadable reports whether there is a member that policy and operators let lead, and that can, whatever has become of the
-// elected leader: the elector may judge the members under the circumstances of its decision, or under those of its end.
+// leadable reports whether a member that is eligible can also lead, whatever has become of the elected leader: the elector may
+// rank the members under the circumstances of its decision, or under those after the leader's end.
 func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected) bool {
 	for _, c := range append(w.afterwards(rec), in.Circumstances) {
 		in.Circumstances = c
@@ -210,7 +209,7 @@ func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected)
 	return true
 }
 
-// afterwards returns the circumstances under which the successor of the elected leader may be looked for.
+// afterwards returns the possible circumstances of the election of a successor.
 func (w *world) afterwards(rec cluster.Elected) []cluster.Circumstances {
 	fence := w.check.readFence().Record
 	node, site := rec.Node, rec.Site

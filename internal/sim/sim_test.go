@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	oneSeed = flag.Uint64("sim.seed", 0, "replay this schedule and print its trace")
-	runFor  = flag.Duration("sim.for", 3*time.Second, "try new schedules for so long")
-	through = flag.Int("sim.failures", 1, "go on until so many schedules have failed")
-	from    = flag.Uint64("sim.from", 0, "the first seed; 0 takes one from the clock")
+	oneSeed     = flag.Uint64("sim.seed", 0, "replay this schedule and print its trace")
+	runFor      = flag.Duration("sim.for", 3*time.Second, "how long to try new schedules")
+	maxFailures = flag.Int("sim.failures", 1, "stop after this many schedules have failed")
+	from        = flag.Uint64("sim.from", 0, "the first seed; 0 takes it from the clock")
 )
 
-// Schedules leave much garbage and little else.
+// A schedule leaves much garbage and keeps little memory, so collecting seldom is faster.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	m.Run()
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 var quitEvent = transition.Quit{Reason: "stopped by the schedule"}
 
-// play runs one schedule to its end.
+// play runs one schedule.
 func play(seed uint64, broken breakage, trace func(string)) *world {
 	w := newWorld(seed, broken, trace)
 	w.log("seed %d: %s", seed, w.traits)
@@ -39,12 +39,12 @@ func play(seed uint64, broken breakage, trace func(string)) *world {
 		w.heal()
 		w.converge()
 	}
-	w.shut()
+	w.closeReaders()
 	return w
 }
 
-// shut ends the readers.
-func (w *world) shut() {
+// closeReaders ends the readers.
+func (w *world) closeReaders() {
 	for _, h := range w.hosts {
 		if h.loop != nil {
 			h.loop.close()
@@ -52,7 +52,7 @@ func (w *world) shut() {
 	}
 }
 
-// report prints the trace of a schedule that failed.
+// report reports a failed schedule with the end of its trace.
 func report(t *testing.T, seed uint64) {
 	t.Helper()
 	var lines []string
@@ -86,12 +86,12 @@ func TestSimulation(t *testing.T) {
 		if w.failure == "" {
 			continue
 		}
-		if failed++; *through == 1 {
+		if failed++; *maxFailures == 1 {
 			report(t, seed)
 		} else {
 			t.Errorf("seed %d: %s", seed, w.failure)
 		}
-		if failed == *through {
+		if failed == *maxFailures {
 			break
 		}
 	}
@@ -103,7 +103,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// Schedules that once failed. A change of what the schedules draw makes other schedules of them.
+// TestKnownSeeds replays schedules that once failed. They change whenever what a schedule draws changes.
 func TestKnownSeeds(t *testing.T) {
 	for _, seed := range []uint64{} {
 
@@ -113,27 +113,27 @@ func TestKnownSeeds(t *testing.T) {
 	}
 }
 
-// The same seed is the same schedule.
+// A seed always gives the same schedule.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(20) {
 		var a, b []string
 		play(seed, breakage{}, func(line string) { a = append(a, line) })
 		play(seed, breakage{}, func(line string) { b = append(b, line) })
 		if !slices.Equal(a, b) {
-			t.Fatalf("seed %d differs from itself", seed)
+			t.Fatalf("seed %d gave two different schedules", seed)
 		}
 	}
 }
 
-// The simulation can fail: each check that is taken away is noticed.
+// Each check is removed in turn, which the simulation must detect: otherwise it proves nothing.
 func TestBreakages(t *testing.T) {
 	const limit = 20_000
 	for _, b := range []breakage{
 		{name: noOwnIncarnation, by: "S1 S2"}, {name: noElectedVersion, by: "S1 S2"}, {name: noFenceVersion, by: "S1 S2"}, {name: noLeaseWait, by: "S1"}, {name: releasedUnclean, by: "S1"},
-		{name: releaseEarly, by: "S1"}, {name: weakRenew, by: "S1"}, {name: forgetful, by: "L2"}, {name: blaming, by: "L2"}, {name: noAmnesty, by: "L1 L3"}, {name: noRevoke, by: "L1 L2"},
-		{name: undamped, by: "damping"}, {name: fickle, by: "S3 L4"}, {name: jumpy, by: "S3"}, {name: pauseSoft, by: "pause"}, {name: pauseNot, by: "pause"}, {name: noCordon, by: "L4"}, {name: noMove, by: "L4"},
-		{name: hasty, by: "failback"}, {name: noElection, by: "L4"}, {name: mixing, by: "S1 S2"}, {name: noHolder, by: "S1"}, {name: shortKill, by: "S1"},
-		{name: absentClean, by: "S1"}, {name: keptLease, by: "S1", timed: true, granting: grantShorter}, {name: longestLease, by: "S1", timed: true, granting: grantLonger}, {name: gullible, by: "S2"}, {name: trusting, by: "S1"}, {name: leaveEarly, by: "S1"},
+		{name: releaseEarly, by: "S1"}, {name: weakRenew, by: "S1"}, {name: inMemory, by: "L2"}, {name: blameCandidate, by: "L2"}, {name: noAmnesty, by: "L1 L3"}, {name: noRevoke, by: "L1 L2"},
+		{name: noDamping, by: "damping"}, {name: newCircumstances, by: "S3 L4"}, {name: noHysteresis, by: "S3"}, {name: softPause, by: "pause"}, {name: noPause, by: "pause"}, {name: noCordon, by: "L4"}, {name: noMove, by: "L4"},
+		{name: noFailback, by: "failback"}, {name: noElection, by: "L4"}, {name: mixedMoments, by: "S1 S2"}, {name: holderGone, by: "S1"}, {name: shortKill, by: "S1"},
+		{name: absentFenceClean, by: "S1"}, {name: keepLease, by: "S1", timed: true, granting: grantShorter}, {name: longestLease, by: "S1", timed: true, granting: grantLonger}, {name: anyTerm, by: "S2"}, {name: trustSessionEnd, by: "S1"}, {name: leaveEarly, by: "S1"},
 	} {
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()

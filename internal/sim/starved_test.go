@@ -7,17 +7,17 @@ var starvation = []faultKind{
 	{name: "guard starved", do: func(w *world, h *host) { h.starved = max(h.starved, w.now+w.between(0, 4*h.timeout)) }},
 }
 
-// starve leaves the daemon little time to run: what comes up for it waits, again and again, and it lives too much for its
-// guard to give it up.
+// starve leaves the daemon little time to run: its events wait again and again, but it runs often enough for its guard not to
+// give it up.
 func (h *host) starve(until time.Duration) {
 	if !h.alive || h.paused || h.w.calm || h.w.now >= until {
 		return
 	}
 	run := h.run
-	h.w.log("%s: the daemon gets no time", h.id)
+	h.w.log("%s: the daemon gets no CPU time", h.id)
 	h.paused = true
 	if h.loop != nil {
-		h.loop.s.silent()
+		h.loop.s.stopHearing()
 	}
 	h.w.after(h.w.between(0, h.timeout*2/3), func() {
 		if h.alive && h.run == run && h.paused {
@@ -31,8 +31,8 @@ func (h *host) starve(until time.Duration) {
 	})
 }
 
-// tardy is by how much the guard is late with what is due now, most at most.
-func (h *host) tardy(most time.Duration) time.Duration {
+// guardDelay returns by how much the guard acts late now, at most most.
+func (h *host) guardDelay(most time.Duration) time.Duration {
 	if h.starved <= h.w.now || h.w.calm {
 		return 0
 	}

@@ -34,18 +34,18 @@ func (l *loop) preStart(term int64) {
 			l.step(transition.HookDone{Err: err})
 		})
 		if !h.alive && h.closer != nil {
-			h.undertake()
+			h.cleanUp()
 		}
 	})
 }
 
-// forever is how long a leader clings.
+// forever is how long post_stop takes for a leader that never releases.
 const forever = time.Hour
 
 func (l *loop) postStop() {
 	undoing := l.h.undoing
 	if undoing == forever && l.snap.Elected.Record.Incarnation == l.self.Name {
-		undoing = 10 * time.Second // nobody asks it to let go: its hook is stopped
+		undoing = 10 * time.Second // it is not asked to release: its hook is stopped
 	}
 	if undoing == 0 {
 		l.inline = append(l.inline, transition.HookDone{})
@@ -84,7 +84,7 @@ func (l *loop) startChild(term int64) {
 	}
 }
 
-// stopTask asks the child to stop; one that is stubborn is killed after grace.
+// stopTask asks the child to stop; a stubborn one is killed after grace.
 func (l *loop) stopTask(grace time.Duration) {
 	h := l.h
 	w := h.work
@@ -92,7 +92,7 @@ func (l *loop) stopTask(grace time.Duration) {
 		return
 	}
 	if l.h.w.broken.name == releaseEarly && !w.hook {
-		l.childDead("is taken for dead")
+		l.childDead("is taken to be dead")
 	}
 	if w.hook || grace <= 0 {
 		h.kill()
@@ -113,7 +113,7 @@ func (l *loop) stopTask(grace time.Duration) {
 	})
 }
 
-// childDead reports the child's end, once.
+// childDead reports the end of the child, once.
 func (l *loop) childDead(how string) {
 	if l.early {
 		return

@@ -10,49 +10,49 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// traits are what a seed draws once: how its world is, and which faults it has, how often. Seeds that differ in kind find
-// more than seeds that are all alike.
+// traits are drawn once per seed: what the world is like, and which faults it has, how often. Worlds of different kinds find
+// more than worlds that are all alike.
 type traits struct {
 	hosts     int
 	timeouts  []time.Duration
 	stop      time.Duration
 	takeover  time.Duration
 	exclusion time.Duration
-	latency   []time.Duration // of a message, at most, to or from each host
+	latency   []time.Duration // the maximum for a message to or from each host
 	ready     time.Duration
-	turn      time.Duration // a loop is busy for so long at most
-	busy      time.Duration // how long faults happen
-	gap       time.Duration // between two
+	turn      time.Duration // the longest time that a loop is busy
+	busy      time.Duration // how long there are faults
+	gap       time.Duration // between two faults, on average
 
 	slow        float64 // a message takes up to T/3
 	lateWatch   float64
-	losing      bool    // some watches
-	lostWatch   float64 // only the slow reading of everything makes up for it
-	ghosts      float64 // a write of a lost connection arrives
+	losing      bool    // some watches are lost
+	lostWatch   float64 // made up for only by reading everything again
+	lateWrites  float64 // a write from a lost connection arrives
 	slowKill    float64
 	hooks       float64
 	failing     float64
 	dying       float64
 	jumps       time.Duration
-	serverClock int64 // what the servers' clock shows when it begins, in Unix seconds
+	serverClock int64 // the servers' clock at the start, in Unix seconds
 	granting    granting
-	trusts      []bool  // whether a host takes the end of a session for the end of the work
+	trusts      []bool  // whether a host accepts the end of a session as the end of the work
 	snatch      float64 // elected is deleted as soon as it is written
-	ambush      float64 // whoever works when somebody else is elected, or takes over, is hit soon after
+	ambush      float64 // the working host is hit when another one is elected or takes over
 
-	weights []float64 // of the faults, as in faultKinds
+	weights []float64 // of the faults, in the order of faultKinds
 	total   float64
 	uniform bool
-	stuck   bool // a host never gets its child ready, to the end
-	clings  bool // a leader that is to be replaced never lets go, to the end
+	stuck   bool // a host's child never becomes ready, until the end
+	clings  bool // a leader that is replaced never releases, until the end
 
-	rules   []cluster.Rules // of the policies that are published, the first at the start
-	noise   bool            // in what the nodes measure, to the end
-	keeps   bool            // what operators asked for stays in force to the end
-	ill     bool            // so does what ails the nodes
-	mute    bool            // the exec policy's program fails, to the end
-	flaky   float64         // it fails now and then
-	patient bool            // it is watched for longer that nothing moves (S3)
+	rules         []cluster.Rules // the policies that are published, the first one at the start
+	noise         bool            // in the nodes' measurements, until the end
+	keepsRequests bool            // operators' requests stay in force until the end
+	keepsReports  bool            // so do the nodes' own reports of being unhealthy or ineligible
+	noAnswer      bool            // the ranking program fails, until the end
+	flaky         float64         // it fails now and then
+	watchedLonger bool            // stability is checked for longer (S3)
 }
 
 func drawTraits(rng *rand.Rand) traits {
@@ -69,7 +69,7 @@ func drawTraits(rng *rand.Rand) traits {
 		turn:  []time.Duration{0, time.Millisecond, 50 * time.Millisecond}[rng.IntN(3)],
 		ready: []time.Duration{10 * time.Millisecond, time.Second}[rng.IntN(2)],
 		busy:  time.Duration(10+rng.IntN(20)) * time.Second, gap: time.Duration(200+rng.IntN(2500)) * time.Millisecond,
-		slow: pick(0.4, 0.1), lateWatch: pick(0.5, 0.5), lostWatch: pick(0.2, 0.5), ghosts: pick(0.5, 1), slowKill: pick(0.5, 1), hooks: pick(0.3, 1),
+		slow: pick(0.4, 0.1), lateWatch: pick(0.5, 0.5), lostWatch: pick(0.2, 0.5), lateWrites: pick(0.5, 1), slowKill: pick(0.5, 1), hooks: pick(0.3, 1),
 		failing: pick(0.3, 0.5), dying: pick(0.3, 0.3), ambush: pick(0.3, 1), uniform: rng.Float64() < 0.7, stuck: rng.Float64() < 0.2, clings: rng.Float64() < 0.2,
 	}
 	t.losing = t.lostWatch > 0
@@ -82,7 +82,7 @@ func drawTraits(rng *rand.Rand) traits {
 	}
 	t.serverClock = []int64{1_800_000_000, 1_800_000_000, 0, cluster.MaxClock - 3600}[rng.IntN(4)]
 	drawPolicies(rng, &t)
-	if rng.Float64() < 0.05 { // long enough for damping to count, which it does not for an elector that has just begun
+	if rng.Float64() < 0.05 { // long enough for damping, which ignores an elector's first minute
 		t.busy, t.gap = 3*time.Minute, 3*t.gap
 		for i := range t.rules {
 			t.rules[i].Failback, t.rules[i].MaxPreemptions, t.rules[i].PreemptionWindow = "", 1, cluster.Duration(time.Hour)
@@ -103,12 +103,12 @@ func drawTraits(rng *rand.Rand) traits {
 			t.timeouts = append(t.timeouts, all[rng.IntN(len(all))])
 		}
 	}
-	// Some worlds are about little but an operator's doing, with whoever works hit at the worst moment.
+	// In some worlds nearly all faults are an operator's, and the working host is hit at the worst moment.
 	focused := rng.Float64() < 0.25
 	if focused {
 		requested = requested && rng.Float64() < 0.2
 		t.ambush, t.slowKill = 1, 1
-		if rng.Float64() < 0.5 { // and a group that reacts at once
+		if rng.Float64() < 0.5 { // and the group reacts at once
 			t.turn, t.slow, t.lateWatch, t.lostWatch, t.losing = time.Millisecond, 0, 0, 0, false
 			for i := range t.latency {
 				t.latency[i] = min(t.latency[i], 10*time.Millisecond)
@@ -120,13 +120,13 @@ func drawTraits(rng *rand.Rand) traits {
 		if rng.Float64() < 0.5 {
 			x = rng.Float64()
 		}
-		if focused && !k.meddling && rng.Float64() < 0.8 {
+		if focused && !k.tampering && rng.Float64() < 0.8 {
 			x = 0
 		}
 		if k.byOperator && !requested {
 			x = 0
 		}
-		if k.meddling && rng.Float64() < 0.4 {
+		if k.tampering && rng.Float64() < 0.4 {
 			x = 0
 		}
 		if k.intruder && slices.Contains(t.trusts, true) {
@@ -141,7 +141,7 @@ func drawTraits(rng *rand.Rand) traits {
 	return t
 }
 
-// drawTrust has all hosts alike mostly.
+// drawTrust mostly makes all hosts equal.
 func drawTrust(rng *rand.Rand, t *traits) {
 	kind := rng.Float64()
 	for range t.hosts {
@@ -152,8 +152,8 @@ func drawTrust(rng *rand.Rand, t *traits) {
 func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
-		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.ghosts, "slow_kill": t.slowKill, "ambush": t.ambush, "snatch": t.snatch, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "clings": t.clings,
-		"rules": t.rules[0], "noise": t.noise, "keeps": t.keeps, "ill": t.ill, "mute": t.mute,
+		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "ambush": t.ambush, "snatch": t.snatch, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "clings": t.clings,
+		"rules": t.rules[0], "noise": t.noise, "keeps": t.keepsRequests, "keeps_reports": t.keepsReports, "mute": t.noAnswer,
 	})
 	if err != nil {
 		return err.Error()

@@ -6,14 +6,14 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// view is what a server knew when it lost the quorum: what it goes on answering for as long as it has not noticed.
+// view is what a server knew when it lost the quorum. It goes on answering from it until it notices.
 type view struct {
 	nodes map[string]reply
 	lists map[string]reply
 }
 
-// look takes in everything that daemons read.
-func (w *world) look() *view {
+// captureView captures everything that daemons read.
+func (w *world) captureView() *view {
 	v := &view{make(map[string]reply), make(map[string]reply)}
 	get := func(path string) {
 		var r reply
@@ -47,14 +47,14 @@ func (v *view) read(r *request) reply {
 	return rep
 }
 
-// strand has the host's server lose the quorum without noticing it.
-func (h *host) strand(d time.Duration) {
+// loseQuorum makes the host's server lose the quorum without noticing it.
+func (h *host) loseQuorum(d time.Duration) {
 	if h.net != netFine || h.w.down {
 		return
 	}
-	h.net, h.view = netStale, h.w.look()
+	h.net, h.view = netStale, h.w.captureView()
 	if h.loop != nil {
-		h.loop.s.silent()
+		h.loop.s.stopHearing()
 	}
 	h.w.after(d, h.connect)
 }

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// What is foretold of a loss is what then happens: for 500 random groups, policies and requests.
+// The forecast of a loss is what then happens, for 500 random groups, policies and requests.
 func TestForecastsComeTrue(t *testing.T) {
 	for range 5 {
 		rapid.Check(t, func(t *rapid.T) {
@@ -22,34 +22,34 @@ func TestForecastsComeTrue(t *testing.T) {
 			w.plan()
 			w.run(w.traits.busy)
 			w.heal()
-			w.timeless()
-			w.rest()
+			w.dropDeadlines()
+			w.waitUntilQuiet()
 			lost := w.hosts[rapid.IntRange(0, len(w.hosts)-1).Draw(t, "lost")]
-			foretold := w.foretell(lost.id)
+			predicted := w.forecast(lost.id)
 			before := w.leader()
 			lost.crash(false)
-			lost.alive = true // nobody starts it again
+			lost.alive = true // it is not started again
 			w.run(w.now + 3*lost.timeout)
-			w.rest()
+			w.waitUntilQuiet()
 			if w.failure != "" {
 				t.Fatal(w.failure)
 			}
 			is := w.leader()
-			held := foretold.Last.Blocked != "" && foretold.Last.Ranking.Entries[0].Member.ID == is
-			if is != foretold.Leader.ID && !held {
-				t.Fatalf("without %s, after %s, %q was to lead (%v, %s %s), and %q does", lost.id, before, foretold.Leader.ID, foretold.Steps, foretold.Last.Blocked, foretold.Last.Note, is)
+			held := predicted.Last.Blocked != "" && predicted.Last.Ranking.Entries[0].Member.ID == is
+			if is != predicted.Leader.ID && !held {
+				t.Fatalf("without %s, after %s, %q was to lead (%v, %s %s), and %q does", lost.id, before, predicted.Leader.ID, predicted.Steps, predicted.Last.Blocked, predicted.Last.Note, is)
 			}
 		})
 	}
 }
 
-// peaceful leaves only what operators do and hosts say of themselves.
+// peaceful leaves only requests of operators and the hosts' own reports.
 func (w *world) peaceful() {
 	t := &w.traits
-	t.stuck, t.clings, t.keeps, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
-	t.slow, t.lateWatch, t.lostWatch, t.ghosts, t.slowKill, t.hooks, t.failing, t.dying, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	t.stuck, t.clings, t.keepsRequests, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.slowKill, t.hooks, t.failing, t.dying, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	t.granting = grantAlike
-	t.exclusion, t.flaky = time.Second, 0 // none ends while all rests
+	t.exclusion, t.flaky = time.Second, 0 // none ends while the world is quiet
 	t.turn = min(t.turn, time.Millisecond)
 	for i := range t.latency {
 		t.latency[i] = min(t.latency[i], 10*time.Millisecond)
@@ -63,12 +63,12 @@ func (w *world) peaceful() {
 }
 
 // timeless has no request end by itself: when that is seen is the elector's own.
-func (w *world) timeless() {
+func (w *world) dropDeadlines() {
 	w.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }) })
 }
 
-// rest waits until nothing has been decided for longer than failback and damping may take.
-func (w *world) rest() {
+// waitUntilQuiet waits until nothing has been decided for longer than failback and damping may take.
+func (w *world) waitUntilQuiet() {
 	const quiet = 25 * time.Second
 	for changed, at := int64(-1), w.now; w.failure == "" && w.now-at < quiet; w.run(w.now + time.Second) {
 		if now := w.check.readElected().Stat.Modified + w.check.readCurrent().Stat.Modified; now != changed {
@@ -77,7 +77,7 @@ func (w *world) rest() {
 	}
 }
 
-// leader is who is READY, "" if nobody is.
+// leader returns the node that is READY, "" if none is.
 func (w *world) leader() string {
 	if c := w.check.readCurrent(); c.Readable() && c.Record.State == cluster.CurrentReady {
 		return c.Record.Node
@@ -85,8 +85,8 @@ func (w *world) leader() string {
 	return ""
 }
 
-// foretell asks what would come of a loss, as zkelectd whatif does.
-func (w *world) foretell(lost string) whatif.Outcome {
+// forecast forecasts a loss, as zkelectd whatif does.
+func (w *world) forecast(lost string) whatif.Outcome {
 	in, err := w.members()
 	if err != nil {
 		w.fail("%v", err)

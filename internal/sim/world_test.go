@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/cluster/clustertest"
 )
 
-// world is one schedule: everything that happens follows from its seed.
+// world is one schedule: everything in it follows from the seed.
 type world struct {
 	seed   uint64
 	rng    *rand.Rand
@@ -17,7 +17,7 @@ type world struct {
 	queue  queue
 	order  uint64
 	events int
-	still  int // events at one moment
+	still  int // events at the same moment
 
 	tree  *clustertest.Tree
 	paths cluster.Paths
@@ -30,9 +30,9 @@ type world struct {
 	sessions map[int64]*session
 	all      []*session
 	down     bool                    // no server answers
-	skew     time.Duration           // of the clock of the one that orders writes
-	emptied  bool                    // they will have lost everything when they do
-	era      int                     // how often they have
+	skew     time.Duration           // of the clock of the server that orders writes
+	emptied  bool                    // the servers will have lost their data when they return
+	era      int                     // how often they have lost it
 	calm     bool                    // the faults have stopped
 	rules    map[int64]cluster.Rules // as published, by revision
 	revision int64
@@ -42,7 +42,7 @@ type world struct {
 	failure  string
 }
 
-// paths are those of the group, joined once.
+// paths holds the group's paths, joined once.
 type paths struct{ nodes, election, leader, elected, current, policy, control string }
 
 func newWorld(seed uint64, broken breakage, trace func(string)) *world {
@@ -71,7 +71,7 @@ func newWorld(seed uint64, broken breakage, trace func(string)) *world {
 	return w
 }
 
-// at lets something happen at a time, or now if that is past. Ties are broken by the order of planning.
+// at schedules do for a time, or for now if that is in the past. Ties are broken by the order of scheduling.
 func (w *world) at(at time.Duration, do func()) {
 	w.order++
 	w.queue.push(event{max(at, w.now), w.order, do})
@@ -79,7 +79,7 @@ func (w *world) at(at time.Duration, do func()) {
 
 func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
-// run lets things happen until a time, or until a promise is broken.
+// run runs the events until a time, or until a promise is broken.
 func (w *world) run(until time.Duration) {
 	at := time.Duration(-1)
 	for len(w.queue) > 0 && w.queue[0].at <= until && w.failure == "" {
@@ -90,7 +90,7 @@ func (w *world) run(until time.Duration) {
 		if w.still++; e.at != at {
 			at, w.still = e.at, 0
 		} else if w.still > 100_000 {
-			w.fail("L1: time stands still: something asks to be woken at once, again and again")
+			w.fail("L1: time does not advance: something keeps asking to be woken at once")
 		}
 	}
 	if w.failure == "" {
@@ -111,10 +111,10 @@ func (w *world) log(format string, args ...any) {
 	}
 }
 
-// chance is true with probability p.
+// chance returns true with probability p.
 func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
 
-// between draws a duration.
+// between returns a random duration.
 func (w *world) between(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from
@@ -122,7 +122,7 @@ func (w *world) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(w.rng.Int64N(int64(to-from)))
 }
 
-// wall is what records are dated with. It means nothing to the protocol, so it jumps.
+// wall returns the time for records. The protocol ignores it, so it jumps.
 func (w *world) wall() time.Time {
 	return time.Unix(1_800_000_000, 0).Add(w.now + w.between(-w.traits.jumps, w.traits.jumps))
 }

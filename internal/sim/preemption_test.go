@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// heeded looks at whether a decision heeds failback, damping and pauses.
-func (c *checker) heeded(rec cluster.Elected) {
+// checkRules checks a decision against failback, damping and pauses.
+func (c *checker) checkRules(rec cluster.Elected) {
 	w := c.w
 	rules := w.rules[rec.PolicyRevision]
 	if c.revision != rec.PolicyRevision {
@@ -27,7 +27,7 @@ func (c *checker) heeded(rec cluster.Elected) {
 		return
 	}
 	if last.Cause != "" && !reflect.DeepEqual(last, rec.Circumstances) {
-		w.fail("S3: policy moves the leader in term %d (%s) and looks for one under other circumstances from then on", rec.Term, rec.Reason)
+		w.fail("S3: policy moves the leader in term %d (%s) and changes the circumstances", rec.Term, rec.Reason)
 	}
 	switch joined, known := c.joined[rec.Node]; {
 	case c.paused >= 0 && c.known(c.paused):
@@ -43,15 +43,15 @@ func (c *checker) heeded(rec cluster.Elected) {
 	window := time.Duration(rules.PreemptionWindow) * 97 / 100
 	c.moves = append(slices.DeleteFunc(c.moves, func(at time.Duration) bool { return w.now-at >= window }), w.now)
 	if rules.MaxPreemptions > 0 && len(c.moves) > rules.MaxPreemptions {
-		w.fail("damping: policy moves the leader for the %d. time within %s in term %d, %d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
+		w.fail("damping: policy moves the leader in term %[3]d, %[1]d times within %[2]s; %[4]d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
 	}
 }
 
-// settling is for how long the moves of an elector that has begun with an election may not count, with what it takes a
-// decision to be written.
+// settling is for how long the preemptions by an elector that has begun with an election may not count, plus the time to write
+// a decision.
 const settling = 75 * time.Second
 
-// decides takes in what an elector is about to write.
+// decides observes what an elector is about to write.
 func (c *checker) decides(rec *cluster.Elected) {
 	c.decisions[decision{rec.Term, rec.By}] = rec
 	if c.deciding[rec.By] {
@@ -65,26 +65,26 @@ func (c *checker) decides(rec *cluster.Elected) {
 	}
 }
 
-// registers forgets what another incarnation has done whose name comes again, as all of the tree was deleted in between.
+// registers forgets an earlier incarnation of the same name: the tree was deleted in between.
 func (c *checker) registers(in cluster.Incarnation) {
 	delete(c.deciding, in.Name)
 	delete(c.founded, in.Name)
 }
 
-// known tells that whoever is elector has heard of a request that was given at a time: nothing older is under way.
+// known reports whether any elector has read a request that was submitted at a time, and nothing older is in flight.
 func (c *checker) known(since time.Duration) bool {
-	return c.w.calm && c.w.now-max(since, c.w.traits.busy) > c.w.hearing()
+	return c.w.calm && c.w.now-max(since, c.w.traits.busy) > c.w.settlingTime()
 }
 
-// hearing is how long it takes, once the faults are over, until all know what there is to read.
-func (w *world) hearing() time.Duration {
+// settlingTime returns how long it takes after the faults until all daemons have read everything.
+func (w *world) settlingTime() time.Duration {
 	if w.traits.losing {
 		return netInterval*5/4 + 15*time.Second
 	}
 	return 15 * time.Second
 }
 
-// ordered takes in what operators have asked for.
+// observeControl observes the requests of operators.
 func (c *checker) requested() {
 	slot := c.readControl()
 	if slot.Stat.Modified == c.control && slot.Exists {
@@ -93,11 +93,11 @@ func (c *checker) requested() {
 	c.control = slot.Stat.Modified
 	for _, d := range slot.Record.Done {
 		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
-			c.w.fail("L4: the election of request %d is said to be over (%s) and was never held", d.ID, d.Outcome)
+			c.w.fail("L4: the election of request %d is reported as over (%s) but was never held", d.ID, d.Outcome)
 		}
 	}
 	pause := slot.Record.Pause
-	endless := pause != nil && pause.For == 0 // one that ends does so before it is written down
+	endless := pause != nil && pause.For == 0 // a pause with an end is over before that is written
 	since(&c.paused, slot.Err != nil || endless, c.w.now)
 	since(&c.hard, endless && pause.Hard, c.w.now)
 	for _, f := range slot.Record.ClearedStrikes {

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/group"
+	"zkelectd/internal/operator"
+)
+
+// running is what of a configuration a running host goes by, and looks at again after a reload.
+type running struct {
+	group    group.Settings
+	access   zkstore.Access
+	logLevel string
+}
+
+func runningBy(c config.Config) running {
+	return running{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level}
+}
+
+// field returns the field of a setting.
+func field(t *testing.T, c *config.Config, key string) reflect.Value {
+	t.Helper()
+	v := reflect.ValueOf(c).Elem()
+	for name := range strings.SplitSeq(key, ".") {
+		var next reflect.Value
+		find(v, name, &next)
+		if v = next; !v.IsValid() {
+			t.Fatalf("there is no field for %s", key)
+		}
+	}
+	return v
+}
+
+func find(v reflect.Value, name string, found *reflect.Value) {
+	for i := range v.NumField() {
+		switch tag := v.Type().Field(i).Tag.Get("mapstructure"); tag {
+		case name:
+			*found = v.Field(i)
+		case ",squash":
+			find(v.Field(i), name, found)
+		}
+	}
+}
+
+// alter gives a setting another value.
+func alter(t *testing.T, c *config.Config, key string) {
+	t.Helper()
+	f := field(t, c, key)
+	switch v := f.Interface().(type) {
+	case string:
+		f.SetString(v + "x")
+	case bool:
+		f.SetBool(!v)
+	case int, time.Duration:
+		f.SetInt(f.Int() + 1)
+	case []string:
+		f.Set(reflect.ValueOf([]string{"x"}))
+	case []cluster.Strategy:
+		f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
+	case map[string]string:
+		f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+	case map[string]int:
+		f.Set(reflect.ValueOf(map[string]int{"x": 1}))
+	default:
+		t.Fatalf("%s has the type %T", key, v)
+	}
+}
+
+// A setting that a reload is documented to apply changes what a running host goes by. One that is documented to need a restart
+// does not: config.ApplyReload keeps it.
+func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
+	// With these, all parts of the policy matter.
+	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC_COMMAND=true",
+		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed := map[string]bool{"http.token_file": true, "http.allowed_hosts": true} // by Reloaded.Commit
+	for _, k := range config.Keys() {
+		next := base
+		alter(t, &next, k.Name)
+		changed, restart := config.Diff(base, next)
+		if len(changed)+len(restart) != 1 {
+			t.Fatalf("%s was not altered alone: %v %v", k.Name, changed, restart)
+		}
+		applied := !reflect.DeepEqual(runningBy(config.ApplyReload(base, next)), runningBy(base))
+		if want := k.Reload && !committed[k.Name]; applied != want {
+			t.Errorf("%s: a reload applies it: %t, want %t", k.Name, applied, want)
+		}
+	}
+}

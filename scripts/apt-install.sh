@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs Debian's packages, as root or by sudo: apt-install.sh [--programs "NAME..."] WHY PACKAGE... With --programs it only
-# takes these programs out of the package, into /usr/local/bin, for one that would start a service. Where it can't, it says what
-# is needed, and why.
+# Installs Debian packages, as root or with sudo: apt-install.sh [--programs "NAME..."] WHY PACKAGE... With --programs it only
+# copies these programs from the package to /usr/local/bin; that is for packages that would start a service. If it cannot install
+# anything, it prints what is needed and why.
 set -eu
 programs=
 if [ "$1" = --programs ]; then

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Makes everything of the last commit twice, as differently as one machine can, and compares: a package that anybody can
-# make again needs no trust in who made it.
+# Builds a release of the last commit twice, in environments that differ as much as possible, and compares the files: users can
+# build a reproducible package themselves, and need not trust the one who published it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -11,10 +11,10 @@ git clone -q . "$work/somewhere-else"
 (cd "$work/somewhere-else" && umask 077 && env -u GOFLAGS TZ=Pacific/Auckland HOME="$work" HOSTNAME=other GOCACHE="$(go env GOCACHE)" \
 	GOMODCACHE="$(go env GOMODCACHE)" scripts/dist.sh >/dev/null)
 if ! diff "$work/one/dist/SHA256SUMS" "$work/somewhere-else/dist/SHA256SUMS"; then
-	echo "the same commit gives different files" >&2
+	echo "two builds of the same commit differ" >&2
 	exit 1
 fi
-echo "made twice, the same bytes:"
+echo "two builds of the same commit are identical:"
 cat "$work/one/dist/SHA256SUMS"
 if [ "${1:-}" = --keep ]; then
 	rm -rf dist

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Makes the binaries, packages and lists of contents (SBOM) of a commit below $DIST (default: dist). The same commit gives the same bytes, whatever
-# the machine, the folder, the time zone and the umask: see scripts/check-reproducible.sh.
+# Builds the binaries, packages and SBOMs (software bills of materials) of a commit in $DIST (default: dist). The same commit gives
+# the same bytes on any machine, in any directory, with any time zone and umask: see scripts/check-reproducible.sh.
 set -eu
 cd "$(dirname "$0")/.."
 umask 022
-command -v git >/dev/null 2>&1 || { echo "git is missing: the version and the dates are those of a commit" >&2; exit 1; }
+command -v git >/dev/null 2>&1 || { echo "git is missing: it provides the version and the date" >&2; exit 1; }
 export LC_ALL=C TZ=UTC CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off
 out=${DIST:-dist}
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 if [ -z "${VERSION:-}" ]; then
-	# A tag v1.2.3, or what is sorted before every release, by date.
+	# The version of a tag v1.2.3, or one by date, which sorts before every release.
 	VERSION=$(git describe --tags --exact-match --match 'v[0-9]*' 2>/dev/null | sed 's/^v//') || true
 	[ -n "$VERSION" ] || VERSION="0.0.0~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
 fi
 if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
-	echo "the tree has changes that are not committed: they are in what is made, but not in its version" >&2
+	echo "the tree has uncommitted changes: they are in the files, but not in their version" >&2
 fi
 export SOURCE_DATE_EPOCH VERSION
 
@@ -24,7 +24,7 @@ mkdir -p "$stage"
 go run -tags gen ./cmd/zkelectd gen man "$stage/man"
 go run -tags gen ./cmd/zkelectd gen completions "$stage/completions"
 gzip -9n "$stage"/man/*
-scripts/licences.sh >"$stage/copyright"
+scripts/licenses.sh >"$stage/copyright"
 go -C deploy/package/sbom build -o "$(realpath "$stage")/sbom" .
 nfpm=$(go tool -n -modfile=deploy/package/nfpm.mod nfpm)
 for ARCH in amd64 arm64; do
@@ -36,7 +36,7 @@ for ARCH in amd64 arm64; do
 	"$stage/sbom" "$out/zkelectd-linux-$ARCH" "$VERSION" "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" >"$out/zkelectd-linux-$ARCH.cdx.json"
 	ln -s ../man "$STAGE/man"
 	ln -s ../completions "$STAGE/completions"
-	cp "$stage/copyright" "$STAGE/copyright" # of a link the package would have a link
+	cp "$stage/copyright" "$STAGE/copyright" # a link would be packaged as a link
 	for kind in deb rpm; do
 		"$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/" >/dev/null
 	done

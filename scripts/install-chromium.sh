@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure of a Chromium, for the tests of the page.
+# Installs Chromium, for the tests of the page.
 set -eu
 
 if command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then

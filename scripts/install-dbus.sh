@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure of a D-Bus daemon, of polkit and of pgrep, which units as leader-only work are tested with.
+# Installs a D-Bus daemon, polkit and pgrep, for the tests of units as leader-only work.
 set -eu
 
 if command -v dbus-daemon >/dev/null 2>&1 && command -v pgrep >/dev/null 2>&1 && [ -e /usr/share/polkit-1 ]; then

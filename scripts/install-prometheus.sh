@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure of promtool and prometheus, for the tests of the alerts: out of Debian's package, but without installing that,
-# since it starts a service.
+# Installs promtool and prometheus, for the tests of the alerts. It only copies them from Debian's package, which would start a
+# service.
 set -eu
 
 if command -v promtool >/dev/null 2>&1 && command -v prometheus >/dev/null 2>&1; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure of what the tests need beside Go and ZooKeeper: a C compiler, for the race detector,
-# curl, for the commands in docs/http-api.md, and nft, by which the fault campaign drops packets.
+# Installs what the tests need besides Go and ZooKeeper: a C compiler for the race detector, curl for the commands in
+# docs/http-api.md, and nft, with which the fault campaign drops packets.
 set -eu
 
 if ! command -v go >/dev/null 2>&1 && [ ! -x /usr/local/go/bin/go ]; then

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure of Java and a ZooKeeper server: ZOOKEEPER_HOME if it is set, else Debian's package.
+# Installs Java and a ZooKeeper server, unless ZOOKEEPER_HOME is set: Debian's packages.
 set -eu
 
 have_zookeeper() {
@@ -19,11 +19,11 @@ if [ -n "${ZOOKEEPER_HOME:-}" ] && ! have_zookeeper; then
 	exit 1
 fi
 
-# The package zookeeper would pull in a whole Java desktop; its library and a headless Java are all that is used.
+# The package zookeeper depends on a complete Java desktop; its library and a headless Java are sufficient.
 packages="default-jre-headless"
 [ -n "${ZOOKEEPER_HOME:-}" ] || packages="$packages libzookeeper-java libslf4j-java"
 # shellcheck disable=SC2086
-"${0%/*}/apt-install.sh" "No ZooKeeper server (also by ZOOKEEPER_HOME, an unpacked release) or no Java found" $packages
+"${0%/*}/apt-install.sh" "ZooKeeper (or ZOOKEEPER_HOME, an unpacked release) or Java is missing" $packages
 have_zookeeper && have_java || {
 	echo "ZooKeeper or Java is still missing after the installation" >&2
 	exit 1

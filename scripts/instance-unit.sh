@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates the unit for one of several groups on a host from the unit for the only one.
+# Generates zkelectd@.service, for several groups on one host, from zkelectd.service.
 exec sed -e '1c # For one of several groups on this host: zkelectd@NAME reads /etc/zkelectd/NAME.yaml. Generated from zkelectd.service by' \
 	-e '2i # scripts/instance-unit.sh.' \
 	-e 's|^Description=.*|Description=zkelectd, leader election for this host in %i|' \

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Runs deploy/docker-compose.yml as it stands: up, a site cut off and healed, a leader stopped, down (deploy/check/compose).
-# Where ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are not set, stand-ins take the place of the public images. COMPOSE is the
+# Tests deploy/docker-compose.yml with real containers (deploy/check/compose): start, a site disconnected and reconnected, a leader
+# stopped, removal. Unless ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are set, stand-in images replace the public ones. COMPOSE is the
 # command, "docker compose" or docker-compose.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-skip() { echo "SKIPPED: the compose file runs nowhere, $*" >&2; exit 0; }
+skip() { echo "SKIPPED: the compose file is not tested, since $*" >&2; exit 0; }
 
 command -v docker >/dev/null 2>&1 || skip "there is no docker"
 timeout 20 docker info >/dev/null 2>&1 || skip "no Docker engine answers"
@@ -13,15 +13,15 @@ if [ -z "${COMPOSE:-}" ]; then
 		COMPOSE="docker compose"
 	else
 		if ! command -v docker-compose >/dev/null 2>&1; then
-			scripts/apt-install.sh "The compose file is run by docker compose or docker-compose" docker-compose
+			scripts/apt-install.sh "The compose file needs docker compose or docker-compose" docker-compose
 		fi
 		COMPOSE=docker-compose
 	fi
 fi
 if [ -z "${ZOOKEEPER_IMAGE:-}" ] || [ -z "${PROMETHEUS_IMAGE:-}" ]; then
-	eval "$(scripts/standins.sh)"
+	eval "$(scripts/standin-images.sh)"
 fi
 export ZKELECTD_IMAGE=zkelectd:test
 docker build --quiet --file deploy/Dockerfile --tag "$ZKELECTD_IMAGE" . >/dev/null 2>&1
-echo "$COMPOSE, with $ZOOKEEPER_IMAGE and $PROMETHEUS_IMAGE; Grafana is not run"
+echo "$COMPOSE, with $ZOOKEEPER_IMAGE and $PROMETHEUS_IMAGE, without Grafana"
 go -C deploy/check run ./compose -compose "$COMPOSE" -dir "$PWD/deploy"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Boots a real systemd in a throwaway copy of this machine (an overlay, namespaces, a network and a control group of its
-# own), installs the package there, and tries the units on a real ZooKeeper: start, reload, refusal, kill, a frozen guard,
-# stop; and the same with units as the leader-only work. Needs root.
+# Boots a real systemd in a throwaway copy of this machine (an overlay with its own namespaces, network and control group),
+# installs the package there, and tests the units with a real ZooKeeper: start, reload, refused reload, kill, frozen guard, stop;
+# and the same with units as the leader-only work. It needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-skip() { echo "SKIPPED: the units run nowhere, $*" >&2; exit 0; }
+skip() { echo "SKIPPED: the units are not tested, since $*" >&2; exit 0; }
 limit=300
 
 case "${1:-}" in
@@ -12,31 +12,31 @@ case "${1:-}" in
 	scripts/check-units.sh >/dev/null # installs systemd, if need be
 	scripts/install-dbus.sh
 	scripts/install-zookeeper.sh
-	[ -x /lib/systemd/systemd ] || skip "there is no systemd here"
+	[ -x /lib/systemd/systemd ] || skip "there is no systemd"
 	sudo=
 	[ "$(id -u)" -eq 0 ] || sudo="sudo -n"
-	$sudo unshare --mount --pid --fork true 2>/dev/null || skip "there is no right to make namespaces"
+	$sudo unshare --mount --pid --fork true 2>/dev/null || skip "creating namespaces is not permitted"
 	ls dist/*.deb >/dev/null 2>&1 || scripts/dist.sh >/dev/null
 	exec $sudo scripts/test-systemd.sh group
 	;;
-group) # the boot is to see a hierarchy of its own
-	cgroups=$(findmnt --noheadings --types cgroup2 --output TARGET --first-only) || skip "there is no cgroup2"
+group) # the guest gets its own control group hierarchy
+	cgroups=$(findmnt --noheadings --types cgroup2 --output TARGET --first-only) || skip "there is no cgroup2 hierarchy"
 	group=$cgroups/zkelectd-test-$$
-	mkdir "$group" 2>/dev/null || skip "there is no right to make control groups"
+	mkdir "$group" 2>/dev/null || skip "creating control groups is not permitted"
 	console=$(mktemp)
 	mkdir "$console.root"
 	trap 'for i in 1 2 3 4 5; do find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true; done; rm -f "$console" "$console.boot"; rmdir "$console.root"' EXIT
 	(echo "$BASHPID" >"$group/cgroup.procs" && exec timeout --signal=KILL "$limit" unshare --mount --propagation private --net --pid --fork --uts --ipc --cgroup \
 		--kill-child scripts/test-systemd.sh boot "$console") >"$console.boot" 2>&1 || true
-	if grep -q '^no overlay$' "$console"; then skip "the kernel mounts no overlay here"; fi
+	if grep -q '^no overlay$' "$console"; then skip "the kernel cannot mount an overlay here"; fi
 	cat "$console"
-	if ! grep -q '^all is well$' "$console"; then
+	if ! grep -q '^all tests passed$' "$console"; then
 		tail -n 5 "$console.boot" >&2
-		echo "test-systemd: the units do not work, see above" >&2
+		echo "test-systemd: a test failed, see above" >&2
 		exit 1
 	fi
 	;;
-boot) # process 1 of its namespace, and soon systemd
+boot) # process 1 of the PID namespace, which becomes systemd
 	root=$2.root
 	mount -t tmpfs -o mode=0755 none "$root"
 	mkdir "$root/upper" "$root/work" "$root/root"
@@ -49,7 +49,7 @@ boot) # process 1 of its namespace, and soon systemd
 	cd "$root/root"
 	mount -t proc proc proc
 	mount --bind /dev dev
-	mount --bind "$2" dev/console # what the guest says
+	mount --bind "$2" dev/console # the output of the guest
 	mount -t tmpfs none dev/shm
 	mount -t sysfs -o ro sysfs sys
 	mount -t cgroup2 cgroup2 sys/fs/cgroup
@@ -58,7 +58,7 @@ boot) # process 1 of its namespace, and soon systemd
 	cp "$deb" run/package.deb
 	cp "$script" run/guest.sh
 	cp "${script%.sh}-unit.sh" run/guest-unit.sh
-	# Nothing of the machine's own is to start, least of all what would touch its kernel.
+	# None of the machine's own units may start, in particular none that would change the kernel's state.
 	rm -rf etc/systemd/system/*.wants lib/systemd/system/*.target.wants
 	mkdir -p run/systemd/system run/old
 	printf '[Unit]\nDescription=There is a network\n' >run/systemd/system/network-online.target
@@ -68,7 +68,7 @@ boot) # process 1 of its namespace, and soon systemd
 	echo 0123456789abcdef0123456789abcdef >etc/machine-id
 	pivot_root . run/old
 	umount -l /run/old
-	mount --make-rshared / # as a booted system has it; in what it takes for a container systemd leaves that to its host
+	mount --make-rshared / # as on a booted system; systemd does not do it in a container
 	export container=zkelectd-test
 	exec chroot . /lib/systemd/systemd --system --unit=guest.target --show-status=no
 	;;

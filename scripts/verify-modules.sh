@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that what is compiled are the modules that go.sum names, for each module file of the repository: nobody has
-# changed them on this machine since they were fetched.
+# Verifies, for each module file of the repository, that the downloaded modules are those in its go.sum and have not been changed
+# on this machine.
 set -eu
 cd "$(dirname "$0")/.."
 go mod verify

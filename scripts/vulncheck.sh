@@ -1,13 +1,13 @@
 #!/bin/sh
-# Looks for known vulnerabilities in what the binary calls, by the database of the Go project. Where that can't be reached,
-# it says so and does not fail: that nothing was found is then not known. GOVULNDB names a copy (file:///path).
+# Checks the code that the binary calls for known vulnerabilities, with the database of the Go project. If the database cannot be
+# reached, it prints NOT CHECKED and exits with 0, or with 1 if REQUIRED is set. GOVULNDB is the URL of a copy (file:///path).
 set -eu
 cd "$(dirname "$0")/.."
 db=${GOVULNDB:-https://vuln.go.dev}
 case $db in
 http*)
 	if ! curl -sfm 20 -o /dev/null "$db/index/modules.json"; then
-		echo "vulncheck: NOT CHECKED: $db can't be reached; set GOVULNDB=file:///path to a copy (https://vuln.go.dev/vulndb.zip)" >&2
+		echo "vulncheck: NOT CHECKED: cannot reach $db; set GOVULNDB=file:///path to a copy (https://vuln.go.dev/vulndb.zip)" >&2
 		[ -z "${REQUIRED:-}" ] || exit 1
 		exit 0
 	fi

@@ -35,8 +35,8 @@ func packages(t *testing.T) map[string]pkg {
 	}
 }
 
-// The core is pure: this is what lets it be tested by the million schedules.
-func TestTheCoreIsPure(t *testing.T) {
+// The core is pure, so that millions of schedules can be simulated.
+func TestCoreIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster", "policy", "elector", "transition", "watchdog", "termlog", "whatif", "request"} {
 		p, ok := all["internal/"+name]
@@ -46,9 +46,9 @@ func TestTheCoreIsPure(t *testing.T) {
 		for _, dep := range p.Deps {
 			switch dep {
 			case "net", "os/exec", "net/http", "github.com/go-zookeeper/zk", "golang.org/x/sys/unix":
-				t.Errorf("internal/%s reaches %s", name, dep)
+				t.Errorf("internal/%s depends on %s", name, dep)
 			case "zkelectd/internal/status", "zkelectd/internal/httpapi", "zkelectd/internal/page":
-				t.Errorf("internal/%s reaches %s, which is presentation", name, dep)
+				t.Errorf("internal/%s depends on %s, which is presentation", name, dep)
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func TestTheCoreIsPure(t *testing.T) {
 		for _, dep := range all["internal/"+name].Deps {
 			for _, other := range []string{"elector", "transition", "watchdog"} {
 				if other != name && dep == "zkelectd/internal/"+other {
-					t.Errorf("internal/%s reaches internal/%s", name, other)
+					t.Errorf("internal/%s depends on internal/%s", name, other)
 				}
 			}
 		}
@@ -64,7 +64,7 @@ func TestTheCoreIsPure(t *testing.T) {
 }
 
 // Each of these libraries is imported in one place.
-func TestOnePlaceForEach(t *testing.T) {
+func TestLibrariesAreImportedInOnePlace(t *testing.T) {
 	allowed := map[string][]string{
 		"github.com/spf13/viper":                {"internal/config"},
 		"github.com/go-zookeeper/zk":            {"internal/cluster/zkstore"},
@@ -74,7 +74,7 @@ func TestOnePlaceForEach(t *testing.T) {
 	for name, p := range packages(t) {
 		for _, dep := range p.Imports {
 			if places, limited := allowed[dep]; limited && !slices.Contains(places, name) {
-				t.Errorf("%s imports %s, which only %v may", name, dep, places)
+				t.Errorf("%s imports %s, which only %v may import", name, dep, places)
 			}
 		}
 	}

@@ -1,2 +1,3 @@
-// Package arch holds the house's import arrows: its test fails when one is added that the design does not have.
+// Package arch has tests of the architecture: which packages may import which others, and that SECURITY.md and the licenses are
+// complete.
 package arch

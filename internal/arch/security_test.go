@@ -23,22 +23,22 @@ func file(t *testing.T, path string) string {
 }
 
 // The tests and make targets that SECURITY.md names exist.
-func TestTheTestsThatSecurityNamesExist(t *testing.T) {
+func TestNamesInSecurityExist(t *testing.T) {
 	text, makefile := file(t, "../../SECURITY.md"), file(t, "../../Makefile")
 	out, err := exec.CommandContext(t.Context(), "grep", "-rhoE", "--include=*_test.go", "^func (Test|Fuzz)[A-Za-z0-9]+", "../..").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := make(map[string]bool)
+	existing := make(map[string]bool)
 	for line := range strings.Lines(string(out)) {
-		there[strings.TrimSpace(strings.TrimPrefix(line, "func "))] = true
+		existing[strings.TrimSpace(strings.TrimPrefix(line, "func "))] = true
 	}
 	named := testName.FindAllStringSubmatch(text, -1)
 	if len(named) < 30 {
 		t.Errorf("SECURITY.md names only %d tests", len(named))
 	}
 	for _, m := range named {
-		if !there[m[1]] {
+		if !existing[m[1]] {
 			t.Errorf("SECURITY.md names %s, which does not exist", m[1])
 		}
 	}
@@ -50,7 +50,7 @@ func TestTheTestsThatSecurityNamesExist(t *testing.T) {
 }
 
 // Every promise of SECURITY.md, a row of a table with the column "test", names a test, and so does every footnote.
-func TestEveryPromiseOfSecurityNamesATest(t *testing.T) {
+func TestEveryPromiseInSecurityNamesATest(t *testing.T) {
 	promises, proven := 0, false
 	var notes []string
 	text := file(t, "../../SECURITY.md")
@@ -62,7 +62,7 @@ func TestEveryPromiseOfSecurityNamesATest(t *testing.T) {
 			note, claim, _ := strings.Cut(line, ":")
 			notes = append(notes, note)
 			if !testName.MatchString(claim) {
-				t.Errorf("this footnote names no test: %s", line)
+				t.Errorf("a footnote names no test: %s", line)
 			}
 		case !strings.HasPrefix(line, "|"):
 			proven = false
@@ -71,7 +71,7 @@ func TestEveryPromiseOfSecurityNamesATest(t *testing.T) {
 		case proven && !strings.HasPrefix(last, "---"):
 			promises++
 			if !testName.MatchString(last) {
-				t.Errorf("this promise names no test: %s", line)
+				t.Errorf("a promise names no test: %s", line)
 			}
 		}
 	}

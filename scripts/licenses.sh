@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints the licence of zkelectd, and those of all that is linked into it, as they come with the modules: for the packages.
+# Prints the license of zkelectd and the licenses of all modules in the binary, for the packages.
 set -eu
 cd "$(dirname "$0")/.."
 line() { printf '\n%s\n\n' '--------------------------------------------------------------------------------'; }
 cat LICENSE
 line
-printf 'The binary holds the modules that follow, each under its own licence.\n'
+printf 'The binary contains the following modules, each under its own license.\n'
 line
 printf 'The Go runtime and standard library\n\n'
 cat "$(go env GOROOT)/LICENSE"
@@ -21,5 +21,5 @@ go list -deps -f '{{with .Module}}{{if .Version}}{{.Path}} {{.Version}} {{.Dir}}
 			cat "$text"
 			case ${text##*/} in NOTICE*) ;; *) found=yes ;; esac
 		done
-		[ -n "$found" ] || { echo "licences: $path $version has no licence in $dir" >&2; exit 1; }
+		[ -n "$found" ] || { echo "licenses: $path $version has no license in $dir" >&2; exit 1; }
 	done

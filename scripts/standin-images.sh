@@ -1,17 +1,17 @@
 #!/bin/bash
-# Makes images that stand in for the public ones of deploy/docker-compose.yml where no registry can be reached: ZooKeeper
-# and Prometheus out of Debian's packages. They keep the originals' ways as far as that file relies on them. There is none
-# of Grafana, which Debian does not have. What it prints is for eval: the names of the images.
+# Builds images that replace the public ones in deploy/docker-compose.yml where no registry can be reached: ZooKeeper and
+# Prometheus from Debian's packages. They behave like the originals as far as that file relies on it. There is no image of
+# Grafana, which Debian does not have. The output, the names of the images, is for eval.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v apt-get >/dev/null 2>&1 || {
-	echo "standins: this is no Debian: pull the images of deploy/docker-compose.yml, and set ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE" >&2
+	echo "standin-images: this is not Debian: pull the images of deploy/docker-compose.yml, and set ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE" >&2
 	exit 1
 }
-[ "$(id -u)" -eq 0 ] || exec sudo -n scripts/standins.sh
+[ "$(id -u)" -eq 0 ] || exec sudo -n scripts/standin-images.sh
 
-# An image is as old as what made it.
-tag=$(sha256sum scripts/standins.sh scripts/install-prometheus.sh | sha256sum | cut -c1-12)
+# The tag changes with the scripts that build the image.
+tag=$(sha256sum scripts/standin-images.sh scripts/install-prometheus.sh | sha256sum | cut -c1-12)
 zookeeper=zkelectd-standin/zookeeper:$tag
 prometheus=zkelectd-standin/prometheus:$tag
 has() { docker image inspect "$1" >/dev/null 2>&1; }
@@ -19,17 +19,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 make_zookeeper() {
-	echo "making an image of Debian's ZooKeeper, which takes a minute" >&2
+	echo "building an image of Debian's ZooKeeper, which takes a minute" >&2
 	if ! command -v mmdebstrap >/dev/null 2>&1; then
-		scripts/apt-install.sh "Stand-ins are made by mmdebstrap" mmdebstrap
+		scripts/apt-install.sh "Stand-in images are built with mmdebstrap" mmdebstrap
 	fi
-	# Unpacked is enough for Java; nothing is configured, and nothing of the packages runs.
+	# Java works with the unpacked packages. They are not configured, and none of their scripts run.
 	local root=$work/root
 	mmdebstrap --quiet --variant=extract --format=directory --aptopt='APT::Install-Recommends "false"' \
 		--include=bash,coreutils,grep,default-jre-headless,libzookeeper-java,libslf4j-java \
 		"$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" >&2
 	rm -rf "$root"/usr/share/{doc,man,locale,javascript} "$root"/var/{cache,lib}/apt "$root"/dev/*
-	# As the original: configuration in /conf, data in /data, the server's number in ZOO_MY_ID, the user 1000.
+	# As in the original: configuration in /conf, data in /data, the server's number in ZOO_MY_ID, user 1000.
 	mkdir -p "$root/data" "$root/conf" "$root/usr/local/bin"
 	chown 1000:1000 "$root/data" "$root/conf"
 	cat >"$root/usr/local/bin/docker-entrypoint.sh" <<'S'
@@ -52,7 +52,7 @@ S
 }
 
 make_prometheus() {
-	echo "making an image of Debian's Prometheus" >&2
+	echo "building an image of Debian's Prometheus" >&2
 	scripts/install-prometheus.sh >&2
 	local into=$work/prometheus
 	mkdir -p "$into/data"

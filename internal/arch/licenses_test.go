@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What the packages call their copyright has the licence of every module in the binary, as the binary itself names them.
-func TestEveryLinkedModulesLicenceIsNamed(t *testing.T) {
+// The copyright file of the packages contains the license of every module that the build information of the binary lists.
+func TestLicensesOfAllModulesAreIncluded(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "zkelectd")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "zkelectd/cmd/zkelectd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -22,29 +22,29 @@ func TestEveryLinkedModulesLicenceIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	licences := exec.CommandContext(t.Context(), "../../scripts/licences.sh")
-	licences.Stderr = os.Stderr
-	out, err := licences.Output()
+	script := exec.CommandContext(t.Context(), "../../scripts/licenses.sh")
+	script.Stderr = os.Stderr
+	out, err := script.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := make(map[string]string) // by what they begin with
+	parts := make(map[string]string) // by their first line
 	for part := range strings.SplitSeq(string(out), "\n"+strings.Repeat("-", 80)+"\n\n") {
 		name, text, _ := strings.Cut(part, "\n")
 		parts[name] = text
 	}
 	if len(info.Deps) < 10 {
-		t.Fatalf("the binary names %d modules", len(info.Deps))
+		t.Fatalf("the binary lists %d modules", len(info.Deps))
 	}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
 		if text := strings.ToLower(parts[fmt.Sprint(m.Path, " ", m.Version)]); !strings.Contains(text, "copyright") && !strings.Contains(text, "license") {
-			t.Errorf("%s %s is in the binary, and its licence is not in what scripts/licences.sh prints", m.Path, m.Version)
+			t.Errorf("%s %s is in the binary, but its license is not in the output of scripts/licenses.sh", m.Path, m.Version)
 		}
 	}
 	if text := parts["The Go runtime and standard library"]; !strings.Contains(text, "The Go Authors") {
-		t.Error("Go's own licence is missing")
+		t.Error("the license of Go is missing")
 	}
 }

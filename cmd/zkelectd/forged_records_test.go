@@ -115,7 +115,7 @@ func TestForgedRequestsAreDamage(t *testing.T) {
 	if !strings.Contains(g.Problems[0], f.paths.Control()) || !strings.Contains(g.Problems[0], "longer than a request may last") {
 		t.Errorf("%q", g.Problems)
 	}
-	f.refusedWith("a request cannot hold for longer than", "pause", "--for", "2000000h")
+	f.refusedWith("a request can be in force for at most", "pause", "--for", "2000000h")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.until("somebody leads and all are back", func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && len(g.Members) == 2 })
 	f.sane()

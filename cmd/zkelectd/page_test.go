@@ -168,7 +168,7 @@ func TestRequestsInABrowser(t *testing.T) {
 
 	// What can't be met as the group is, is told in the daemon's words, and may then be insisted on.
 	p.click(".site-head button")
-	p.shows("dialog", "site dc1 is not chosen any more")
+	p.shows("dialog", "site dc1 will not be elected")
 	p.click("dialog .do")
 	p.shows("dialog .refusal", "Refused (409): no other member is eligible")
 	p.shows("dialog", "give it all the same (force)")

@@ -14,8 +14,8 @@ const kinds = {
   'pause': { name: 'Pause', does: () => 'Policy no longer moves the leader. A leader that dies is still replaced.', lasts: true, hard: true },
   'resume': { name: 'Resume', does: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
   'reelect': { name: 'Re-elect by policy', does: () => 'The move ends. Policy decides again, and may move leadership at once.' },
-  'cordon': { name: 'Cordon', does: (t) => `${t} is not chosen any more. If it leads, it goes on.`, lasts: true },
-  'drain': { name: 'Drain', does: (t) => `${t} is not chosen any more. If it leads, leadership moves away.`, lasts: true, force: true },
+  'cordon': { name: 'Cordon', does: (t) => `${t} will not be elected. If it leads, it goes on.`, lasts: true },
+  'drain': { name: 'Drain', does: (t) => `${t} will not be elected. If it leads, leadership moves away.`, lasts: true, force: true },
   'uncordon': { name: 'Uncordon', does: (t) => `${t} may be chosen again, and may lead at once.` },
   'clear-strikes': { name: 'Clear strikes', does: (t) => `The strikes of ${t} are cleared. It may be chosen again at once.` },
 };

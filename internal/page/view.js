@@ -258,7 +258,7 @@ function health(m) {
 }
 
 function orderWords(o) {
-  return `${o.kind === 'hard-pause' ? 'nobody is elected, not even for a leader that dies' : 'policy does not move the leader; a leader that dies is replaced'}; by ${o.by}${o.reason ? ` (${o.reason})` : ''}`;
+  return `${o.kind === 'hard-pause' ? 'no member is elected, not even to replace a leader that fails' : 'policy does not move the leader; a leader that fails is still replaced'}; by ${o.by}${o.reason ? ` (${o.reason})` : ''}`;
 }
 
 const kinds = { 'pause': 'paused', 'hard-pause': 'paused hard', 'move': 'moved to', 'reelect': 'election asked for', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };

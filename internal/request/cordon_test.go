@@ -17,28 +17,28 @@ func TestCordonAndDrain(t *testing.T) {
 		options    Options
 		node, site string
 		drain      bool
-		says       string
+		messages   string
 		last       string
 		leader     string
 	}{
-		"a standby":               {bob(), "b1", "", false, "b1 is not chosen any more", "cordon of b1", "a1"},
-		"a standby for a time":    {lasting, "b1", "", false, "b1 is not chosen any more for 1h0m0s", "cordon of b1", "a1"},
-		"the leader":              {lasting, "a1", "", false, "a1 is not chosen any more for 1h0m0s; a1, which leads, goes on", "cordon of a1", "a1"},
-		"the leader's site":       {bob(), "", "dc1", false, "site dc1 is not chosen any more; a1, which leads, goes on", "cordon of site dc1", "a1"},
-		"another site":            {bob(), "", "dc2", false, "site dc2 is not chosen any more", "cordon of site dc2", "a1"},
-		"drain a standby":         {bob(), "b1", "", true, "b1 is not chosen any more; nobody there leads", "drain of b1", "a1"},
-		"drain another site":      {lasting, "", "dc2", true, "site dc2 is not chosen any more for 1h0m0s; nobody there leads", "drain of site dc2", "a1"},
-		"drain the leader":        {lasting, "a1", "", true, "a1 is not chosen any more for 1h0m0s, and leadership moves from a1 (dc1) to a2 (dc1)", "drain of a1", "a2"},
-		"drain the leader's site": {bob(), "", "dc1", true, "site dc1 is not chosen any more, and leadership moves from a1 (dc1) to b1 (dc2)", "drain of site dc1", "b1"},
+		"a standby":               {bob(), "b1", "", false, "b1 will not be elected", "cordon of b1", "a1"},
+		"a standby for a time":    {lasting, "b1", "", false, "b1 will not be elected for 1h0m0s", "cordon of b1", "a1"},
+		"the leader":              {lasting, "a1", "", false, "a1 will not be elected for 1h0m0s; a1 leads and continues to", "cordon of a1", "a1"},
+		"the leader's site":       {bob(), "", "dc1", false, "site dc1 will not be elected; a1 leads and continues to", "cordon of site dc1", "a1"},
+		"another site":            {bob(), "", "dc2", false, "site dc2 will not be elected", "cordon of site dc2", "a1"},
+		"drain a standby":         {bob(), "b1", "", true, "b1 will not be elected; leadership does not move", "drain of b1", "a1"},
+		"drain another site":      {lasting, "", "dc2", true, "site dc2 will not be elected for 1h0m0s; leadership does not move", "drain of site dc2", "a1"},
+		"drain the leader":        {lasting, "a1", "", true, "a1 will not be elected for 1h0m0s, and leadership moves from a1 (dc1) to a2 (dc1)", "drain of a1", "a2"},
+		"drain the leader's site": {bob(), "", "dc1", true, "site dc1 will not be elected, and leadership moves from a1 (dc1) to b1 (dc2)", "drain of site dc1", "b1"},
 	} {
 		for _, soft := range []bool{false, true} {
 			h := group(t).leads("a1")
 			if soft {
 				h.control().Pause = &cluster.Pause{Request: ann(1)}
 			}
-			plan, err := h.gives(cordon(c.options, c.node, c.site, c.drain))
-			if err != nil || !slices.Equal(plan.Messages, []string{c.says}) || plan.Control.LastRequest != c.last+" by bob@host" {
-				t.Errorf("%s, paused %t: %v, says %q, the last is %q", name, soft, err, plan.Messages, plan.Control.LastRequest)
+			plan, err := h.planFor(cordon(c.options, c.node, c.site, c.drain))
+			if err != nil || !slices.Equal(plan.Messages, []string{c.messages}) || plan.Control.LastRequest != c.last+" by bob@host" {
+				t.Errorf("%s, paused %t: %v, messages %q, the last is %q", name, soft, err, plan.Messages, plan.Control.LastRequest)
 				continue
 			}
 			d := cluster.Duration(c.options.For)
@@ -46,7 +46,7 @@ func TestCordonAndDrain(t *testing.T) {
 				Request: cluster.Request{ID: plan.ID, By: "bob@host", Reason: "test", For: d, Remaining: d, Time: wall}, Node: c.node, Site: c.site, Drain: c.drain,
 			}}
 			if !reflect.DeepEqual(plan.Control.Cordons, want) {
-				t.Errorf("%s: gave %+v", name, plan.Control.Cordons)
+				t.Errorf("%s: planned %+v", name, plan.Control.Cordons)
 			}
 			if out := h.after(plan); out.Leader.ID != c.leader {
 				t.Errorf("%s: then %q leads", name, out.Leader.ID)
@@ -55,12 +55,12 @@ func TestCordonAndDrain(t *testing.T) {
 	}
 }
 
-func TestAForcedDrainWaitsForSomebodyElse(t *testing.T) {
+func TestForcedDrainWaitsForAnotherMember(t *testing.T) {
 	h := group(t, cluster.Rules{MinPriority: 35}).leads("a1")
 	o := bob()
 	o.Force = true
-	plan, err := h.gives(cordon(o, "a1", "", true))
-	if err != nil || !slices.Equal(plan.Messages, []string{"a1 is not chosen any more; a1 leads until somebody else may"}) {
+	plan, err := h.planFor(cordon(o, "a1", "", true))
+	if err != nil || !slices.Equal(plan.Messages, []string{"a1 will not be elected; a1 leads until another member is eligible"}) {
 		t.Fatalf("%v, %q", err, plan.Messages)
 	}
 	if out := h.after(plan); out.Leader.ID != "a1" {
@@ -68,25 +68,25 @@ func TestAForcedDrainWaitsForSomebodyElse(t *testing.T) {
 	}
 	h.node("b1").Priority = 36
 	if out := h.after(plan); out.Leader.ID != "b1" {
-		t.Errorf("once b1 may lead, %q does", out.Leader.ID)
+		t.Errorf("once b1 is eligible, %q leads", out.Leader.ID)
 	}
 }
 
-func TestAHardPauseLetsCordonButNotDrain(t *testing.T) {
+func TestHardPauseAllowsCordons(t *testing.T) {
 	h := group(t).leads("a1")
 	h.control().Pause = &cluster.Pause{Request: ann(1), Hard: true}
-	if plan, err := h.gives(cordon(bob(), "a1", "", false)); err != nil || len(plan.Control.Cordons) != 1 {
+	if plan, err := h.planFor(cordon(bob(), "a1", "", false)); err != nil || len(plan.Control.Cordons) != 1 {
 		t.Errorf("%v, %+v", err, plan.Control.Cordons)
 	}
 }
 
-func TestACordonTakesThePlaceOfAnOlderOne(t *testing.T) {
+func TestCordonReplacesAnOlderOne(t *testing.T) {
 	h := group(t).leads("a1")
 	h.control().Cordons = []cluster.Cordon{
 		{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2"},
 	}
 	h.control().Last = 3
-	plan, err := h.gives(cordon(bob(), "b1", "", false))
+	plan, err := h.planFor(cordon(bob(), "b1", "", false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestACordonTakesThePlaceOfAnOlderOne(t *testing.T) {
 	}
 }
 
-func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
+func TestCordonEndsAMoveToItsTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		move       cluster.Move
 		node, site string
@@ -116,14 +116,14 @@ func TestACordonEndsAMoveToTheSameTarget(t *testing.T) {
 		h := group(t).leads("a1")
 		c.move.Request = ann(1)
 		h.control().Move, h.control().Last = &c.move, 1
-		plan, err := h.gives(cordon(bob(), c.node, c.site, false))
+		plan, err := h.planFor(cordon(bob(), c.node, c.site, false))
 		if err != nil {
 			t.Fatal(err)
 		}
 		target := c.move.Target()
 		done, ended := plan.Control.Ended(1)
 		if ended != c.ends || (plan.Control.Move == nil) != c.ends || (plan.Messages[0] == "ends the move to "+target+" by ann@host: new kernel") != c.ends {
-			t.Errorf("%s: ended %+v, move %+v, says %q", name, done, plan.Control.Move, plan.Messages)
+			t.Errorf("%s: ended %+v, move %+v, messages %q", name, done, plan.Control.Move, plan.Messages)
 		}
 		if c.ends && (done.What != "move to "+target || done.Outcome != "the target was cordoned" || !done.Time.Equal(wall)) {
 			t.Errorf("%s: ended as %+v", name, done)
@@ -136,12 +136,12 @@ func TestUncordon(t *testing.T) {
 		node, site string
 		all        bool
 		lifted     []int64
-		says       []string
+		messages   []string
 	}{
-		"a node":       {"b1", "", false, []int64{1}, []string{"lifted: drained by ann@host: new kernel"}},
-		"a site":       {"", "dc2", false, []int64{2}, []string{"lifted: site dc2 is cordoned by ann@host: new kernel"}},
-		"one that has": {"a2", "", false, []int64{3}, []string{"lifted: asked to step down by ann@host: new kernel"}},
-		"gone since":   {"x", "", false, []int64{4}, []string{"lifted: cordoned by ann@host: new kernel"}},
+		"a node":            {"b1", "", false, []int64{1}, []string{"lifted: drained by ann@host: new kernel"}},
+		"a site":            {"", "dc2", false, []int64{2}, []string{"lifted: site dc2 is cordoned by ann@host: new kernel"}},
+		"after a step-down": {"a2", "", false, []int64{3}, []string{"lifted: asked to step down by ann@host: new kernel"}},
+		"gone":              {"x", "", false, []int64{4}, []string{"lifted: cordoned by ann@host: new kernel"}},
 		"all": {"", "", true, []int64{1, 2, 3, 4}, []string{
 			"lifted: drained by ann@host: new kernel", "lifted: site dc2 is cordoned by ann@host: new kernel",
 			"lifted: asked to step down by ann@host: new kernel", "lifted: cordoned by ann@host: new kernel",
@@ -153,16 +153,16 @@ func TestUncordon(t *testing.T) {
 			{Request: ann(1), Node: "b1", Drain: true}, {Request: ann(2), Site: "dc2"}, {Request: ann(3), Node: "a2", Drain: true, StepDown: true}, {Request: ann(4), Node: "x"},
 		}
 		h.control().Last = 9
-		plan, err := h.gives(uncordon(bob(), c.node, c.site, c.all))
-		if err != nil || !slices.Equal(plan.Messages, c.says) || len(plan.Control.Cordons) != 4-len(c.lifted) {
-			t.Errorf("%s: %v, says %q, left %+v", name, err, plan.Messages, plan.Control.Cordons)
+		plan, err := h.planFor(uncordon(bob(), c.node, c.site, c.all))
+		if err != nil || !slices.Equal(plan.Messages, c.messages) || len(plan.Control.Cordons) != 4-len(c.lifted) {
+			t.Errorf("%s: %v, messages %q, left %+v", name, err, plan.Messages, plan.Control.Cordons)
 		}
 		for _, id := range c.lifted {
 			if done, ok := plan.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
 				t.Errorf("%s: request %d ended as %+v", name, id, done)
 			}
 			if slices.ContainsFunc(plan.Control.Cordons, func(x cluster.Cordon) bool { return x.ID == id }) {
-				t.Errorf("%s: request %d is still there", name, id)
+				t.Errorf("%s: request %d is still in force", name, id)
 			}
 		}
 		if !strings.HasPrefix(plan.Control.LastRequest, "uncordon of ") || !strings.Contains(plan.Control.LastRequest, c.node+c.site) {
@@ -180,37 +180,37 @@ func TestStepDown(t *testing.T) {
 		if soft {
 			h.control().Pause = &cluster.Pause{Request: ann(1)}
 		}
-		plan, err := h.gives(stepDown(lasting))
-		if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) steps down and is not chosen for 5m0s; a2 (dc1) takes over"}) {
+		plan, err := h.planFor(stepDown(lasting))
+		if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) steps down and will not be elected for 5m0s; a2 (dc1) takes over"}) {
 			t.Fatalf("%s: %v, %q", name, err, plan.Messages)
 		}
 		c := plan.Control.Cordons
 		if len(c) != 1 || c[0].Node != "a1" || !c[0].Drain || !c[0].StepDown || c[0].ID != 8 || time.Duration(c[0].Remaining) != 5*time.Minute || plan.Control.LastRequest != "step-down of a1 by bob@host" {
-			t.Errorf("%s: gave %+v, the last is %q", name, c, plan.Control.LastRequest)
+			t.Errorf("%s: planned %+v, the last is %q", name, c, plan.Control.LastRequest)
 		}
-		if d := h.decides(plan); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Request != 8 {
-			t.Errorf("%s: decides %+v", name, d.Elect)
+		if d := h.decision(plan); d.Elect == nil || d.Elect.Node != "a2" || d.Elect.Cause != cluster.CauseStepDown || d.Elect.Request != 8 {
+			t.Errorf("%s: decision %+v", name, d.Elect)
 		}
 	}
 }
 
-func TestSteppingDownEndsAMoveToTheLeader(t *testing.T) {
+func TestStepDownEndsAMoveToTheLeader(t *testing.T) {
 	h := group(t).leads("b1")
 	h.control().Move = &cluster.Move{Request: ann(1), Node: "b1"}
-	plan, err := h.gives(stepDown(bob()))
-	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and is not chosen; a1 (dc1) takes over"}
+	plan, err := h.planFor(stepDown(bob()))
+	want := []string{"ends the move to b1 by ann@host: new kernel", "b1 (dc2) steps down and will not be elected; a1 (dc1) takes over"}
 	if err != nil || !slices.Equal(plan.Messages, want) || plan.Control.Move != nil {
 		t.Errorf("%v, %q, %+v", err, plan.Messages, plan.Control.Move)
 	}
 }
 
-func TestTheElectedStepsDownBeforeItLeads(t *testing.T) {
-	if plan, err := group(t).elects("a1").gives(stepDown(bob())); err != nil || plan.Messages[0] != "a1 (dc1) steps down and is not chosen; a2 (dc1) takes over" {
+func TestStepDownOfAnElectedMember(t *testing.T) {
+	if plan, err := group(t).elects("a1").planFor(stepDown(bob())); err != nil || plan.Messages[0] != "a1 (dc1) steps down and will not be elected; a2 (dc1) takes over" {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
 	h := group(t).elects("a1")
 	h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
-	if _, err := h.gives(stepDown(bob())); err == nil || err.Error() != "nobody leads" {
-		t.Errorf("one that is gone: %v", err)
+	if _, err := h.planFor(stepDown(bob())); err == nil || err.Error() != "there is no leader" {
+		t.Errorf("one that has left: %v", err)
 	}
 }

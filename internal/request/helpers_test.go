@@ -27,14 +27,14 @@ func member(id, site string, seq int32, priority int) cluster.Member {
 
 func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
 
-// house is a group with requests, asked about and ordered about.
-type house struct {
+// testGroup is a group for which requests are planned.
+type testGroup struct {
 	t rapid.TB
 	q whatif.Question
 }
 
-// group has a1 and a2 on dc1, b1 and b2 on dc2, best first, and nobody elected.
-func group(t rapid.TB, rules ...cluster.Rules) *house {
+// group returns a group of a1 and a2 at dc1, b1 and b2 at dc2, best first, without a leader.
+func group(t rapid.TB, rules ...cluster.Rules) *testGroup {
 	t.Helper()
 	r := append(rules, cluster.Rules{})[0]
 	if r.Type == "" {
@@ -45,19 +45,19 @@ func group(t rapid.TB, rules ...cluster.Rules) *house {
 		t.Fatal(err)
 	}
 	members := []cluster.Member{member("a1", "dc1", 1, 40), member("a2", "dc1", 2, 30), member("b1", "dc2", 3, 20), member("b2", "dc2", 4, 10)}
-	return &house{t: t, q: whatif.Question{
+	return &testGroup{t: t, q: whatif.Question{
 		Snapshot: cluster.Snapshot{Members: members, Elector: true, Leadership: true, Self: members[0].Incarnation},
 		Policy:   p, Wall: wall, Options: elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour},
 	}}
 }
 
-func (h *house) node(id string) *cluster.Node {
+func (h *testGroup) node(id string) *cluster.Node {
 	s := &h.q.Snapshot
 	return &s.Members[slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })].Node.Record
 }
 
-// elects has a member elected in term 7, leads has it lead as well.
-func (h *house) elects(id string) *house {
+// elects makes a member the elected one of term 7; leads makes it the leader as well.
+func (h *testGroup) elects(id string) *testGroup {
 	s := &h.q.Snapshot
 	for _, m := range s.Members {
 		if m.ID == id {
@@ -67,7 +67,7 @@ func (h *house) elects(id string) *house {
 	return h
 }
 
-func (h *house) leads(id string) *house {
+func (h *testGroup) leads(id string) *testGroup {
 	s := &h.elects(id).q.Snapshot
 	e := s.Elected.Record
 	s.Fence = exists(cluster.Fence{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.FenceReady})
@@ -75,7 +75,7 @@ func (h *house) leads(id string) *house {
 	return h
 }
 
-func (h *house) control() *cluster.Control {
+func (h *testGroup) control() *cluster.Control {
 	h.q.Snapshot.Control.Exists = true
 	return &h.q.Snapshot.Control.Record
 }
@@ -86,31 +86,31 @@ func ann(number int64) cluster.Request {
 
 func bob() Options { return Options{By: "bob@host", Reason: "test"} }
 
-// copied is a snapshot that shares no slice with what it was made from.
-func copied(s cluster.Snapshot) cluster.Snapshot {
+// cloneSnapshot returns a copy that shares no slice with s.
+func cloneSnapshot(s cluster.Snapshot) cluster.Snapshot {
 	s.Members = slices.Clone(s.Members)
 	s.Control.Record = s.Control.Record.Clone()
 	s.Elected.Record.Exclusions = slices.Clone(s.Elected.Record.Exclusions)
 	return s
 }
 
-// gives has a command carried out, and checks what holds of all of them.
-func (h *house) gives(command func(whatif.Question) (Plan, error)) (Plan, error) {
+// planFor plans a request, and checks what is true for all of them.
+func (h *testGroup) planFor(command func(whatif.Question) (Plan, error)) (Plan, error) {
 	h.t.Helper()
-	before := copied(h.q.Snapshot)
+	before := cloneSnapshot(h.q.Snapshot)
 	plan, err := command(h.q)
 	if !reflect.DeepEqual(before, h.q.Snapshot) {
-		h.t.Fatalf("changed what it was given:\n%+v\nwas\n%+v", h.q.Snapshot, before)
+		h.t.Fatalf("changed its input:\n%+v\nwas\n%+v", h.q.Snapshot, before)
 	}
 	if err != nil {
 		if !reflect.DeepEqual(plan, Plan{}) {
-			h.t.Fatalf("refused (%v), but gave %+v", err, plan)
+			h.t.Fatalf("refused (%v), but planned %+v", err, plan)
 		}
 		return plan, err
 	}
 	last := before.Control.Record.Last
 	if plan.ID != last+1 || plan.Control.Last != last+1 || len(plan.Messages) == 0 {
-		h.t.Fatalf("request %d after %d, the last is %d, says %q", plan.ID, last, plan.Control.Last, plan.Messages)
+		h.t.Fatalf("request %d after %d, the last is %d, messages %q", plan.ID, last, plan.Control.Last, plan.Messages)
 	}
 	if !strings.HasSuffix(plan.Control.LastRequest, " by bob@host") {
 		h.t.Fatalf("the last request is %q", plan.Control.LastRequest)
@@ -118,22 +118,22 @@ func (h *house) gives(command func(whatif.Question) (Plan, error)) (Plan, error)
 	return plan, nil
 }
 
-// after is the group once the real elector has acted on the requests given.
-func (h *house) after(plan Plan) whatif.Outcome {
+// after returns the group once the real elector has acted on a plan.
+func (h *testGroup) after(plan Plan) whatif.Outcome {
 	q := h.q
 	q.Snapshot.Control = exists(plan.Control)
 	return whatif.Run(q)
 }
 
-// decides is what the real elector writes first.
-func (h *house) decides(plan Plan) elector.Decision {
+// decision returns what the real elector writes first.
+func (h *testGroup) decision(plan Plan) elector.Decision {
 	s := h.q.Snapshot
 	s.Control = exists(plan.Control)
 	return h.elector(s)
 }
 
-// elector is a real one's decision.
-func (h *house) elector(s cluster.Snapshot) elector.Decision {
+// elector returns a real elector's decision.
+func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
 	rec := s.Elected.Record
 	return elector.New(h.q.Options).Decide(elector.Input{
 		Snapshot: s, Policy: h.q.Policy, Now: time.Hour, Wall: wall, Exclusions: rec.Exclusions, Age: make([]time.Duration, len(rec.Exclusions)),

@@ -11,60 +11,62 @@ import (
 )
 
 func TestMove(t *testing.T) {
-	led := func(t *testing.T) *house { return group(t).leads("a1") }
+	led := func(t *testing.T) *testGroup { return group(t).leads("a1") }
 	lasting, forced := bob(), bob()
 	lasting.For, forced.Force = 10*time.Minute, true
 	for name, c := range map[string]struct {
-		group   func(*testing.T) *house
-		options Options
-		node    string
-		site    string
-		says    []string
-		leader  string
+		group    func(*testing.T) *testGroup
+		options  Options
+		node     string
+		site     string
+		messages []string
+		leader   string
 	}{
 		"to a node":       {led, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"to a site":       {led, bob(), "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 		"for a time":      {led, lasting, "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2) for 10m0s"}, "b1"},
 		"to the leader":   {led, bob(), "a1", "", []string{"a1 leads already; it stays first"}, "a1"},
 		"to its own site": {led, lasting, "", "dc1", []string{"a1 leads already; it stays first for 10m0s"}, "a1"},
-		"nobody leads":    {func(t *testing.T) *house { return group(t) }, bob(), "b2", "", []string{"nobody leads: b2 is to"}, "b2"},
-		"elected only":    {func(t *testing.T) *house { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"paused softly": {func(t *testing.T) *house {
+		"no leader":       {func(t *testing.T) *testGroup { return group(t) }, bob(), "b2", "", []string{"there is no leader; b2 takes over and stays first"}, "b2"},
+		"elected only":    {func(t *testing.T) *testGroup { return group(t).elects("a1") }, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
+		"paused softly": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Pause = &cluster.Pause{Request: ann(1)}
 			return h
 		}, bob(), "b1", "", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"back, under manual failback": {func(t *testing.T) *house {
+		"back, under manual failback": {func(t *testing.T) *testGroup {
 			return group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
 		}, bob(), "a1", "", []string{"moves leadership from b1 (dc2) to a1 (dc1)"}, "a1"},
-		"in place of another": {func(t *testing.T) *house {
+		"replacing another": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Move = &cluster.Move{Request: ann(1), Site: "dc1"}
 			return h
 		}, bob(), "b1", "", []string{"replaces the move to site dc1 by ann@host: new kernel", "moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
-		"by force": {func(t *testing.T) *house {
+		"by force": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.node("b2").Unhealthy = "no disk"
 			return h
 		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
-		"against policy by force": {func(t *testing.T) *house { return group(t, cluster.Rules{ExcludeNodes: []string{"b2"}}).leads("a1") }, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
-		"past a cordon by force": {func(t *testing.T) *house {
+		"against policy by force": {func(t *testing.T) *testGroup {
+			return group(t, cluster.Rules{ExcludeNodes: []string{"b2"}}).leads("a1")
+		}, forced, "b2", "", []string{"moves leadership from a1 (dc1) to b2 (dc2)"}, "b2"},
+		"past a cordon by force": {func(t *testing.T) *testGroup {
 			h := led(t)
 			h.control().Cordons = []cluster.Cordon{{Request: ann(1), Site: "dc2", Drain: true}}
 			return h
 		}, forced, "", "dc2", []string{"moves leadership from a1 (dc1) to b1 (dc2)"}, "b1"},
 	} {
 		h := c.group(t)
-		plan, err := h.gives(move(c.options, c.node, c.site))
-		if err != nil || !slices.Equal(plan.Messages, c.says) {
-			t.Errorf("%s: %v, says %q", name, err, plan.Messages)
+		plan, err := h.planFor(move(c.options, c.node, c.site))
+		if err != nil || !slices.Equal(plan.Messages, c.messages) {
+			t.Errorf("%s: %v, messages %q", name, err, plan.Messages)
 			continue
 		}
 		want := &cluster.Move{Request: cluster.Request{
 			ID: plan.ID, By: "bob@host", Reason: "test", For: cluster.Duration(c.options.For), Remaining: cluster.Duration(c.options.For), Time: wall,
 		}, Node: c.node, Site: c.site, Force: c.options.Force}
 		if !reflect.DeepEqual(plan.Control.Move, want) || plan.Control.LastRequest != "move to "+want.Target()+" by bob@host" {
-			t.Errorf("%s: gave %+v, the last is %q", name, plan.Control.Move, plan.Control.LastRequest)
+			t.Errorf("%s: planned %+v, the last is %q", name, plan.Control.Move, plan.Control.LastRequest)
 		}
 		if out := h.after(plan); out.Leader.ID != c.leader {
 			t.Errorf("%s: then %q leads", name, out.Leader.ID)
@@ -72,52 +74,51 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// What force cannot help must not be advised.
 func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
-	struck := func(h *house) {
+	struck := func(h *testGroup) {
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b2", Strikes: 2, For: cluster.Duration(time.Hour), Term: 3, Reason: "stalled"}}
 	}
-	missing := func(h *house) { h.q.Snapshot.Members[3].Node.Exists = false }
-	for name, spoil := range map[string]func(*house){"excluded": struck, "without a record": missing} {
+	missing := func(h *testGroup) { h.q.Snapshot.Members[3].Node.Exists = false }
+	for name, spoil := range map[string]func(*testGroup){"excluded": struck, "without a record": missing} {
 		for _, force := range []bool{false, true} {
 			h := group(t).leads("a1")
 			spoil(h)
 			o := bob()
 			o.Force = force
-			_, err := h.gives(move(o, "b2", ""))
-			if err == nil || !strings.Contains(err.Error(), "b2 may not lead: b2: ") || strings.Contains(err.Error(), "--force") {
+			_, err := h.planFor(move(o, "b2", ""))
+			if err == nil || !strings.Contains(err.Error(), "leadership cannot move to b2: b2: ") || strings.Contains(err.Error(), "--force") {
 				t.Errorf("%s, forced %t: %v", name, force, err)
 			}
 		}
 	}
 }
 
-func TestAMoveToASiteTakesWhoMayLeadThere(t *testing.T) {
+func TestMoveToASiteTakesAnEligibleMember(t *testing.T) {
 	h := group(t).leads("a1")
 	h.node("b1").Unhealthy = "no disk"
-	plan, err := h.gives(move(bob(), "", "dc2"))
+	plan, err := h.planFor(move(bob(), "", "dc2"))
 	if err != nil || plan.Messages[0] != "moves leadership from a1 (dc1) to b2 (dc2)" {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
-// While leadership is handed over, the leader is who still holds it.
-func TestTheLeaderIsWhoHoldsLeadership(t *testing.T) {
+// During a handover, the leader is the member that still holds leadership.
+func TestLeaderDuringAHandoverIsTheHolder(t *testing.T) {
 	h := group(t).leads("b1")
 	h.elects("a1")
 	h.q.Snapshot.Elected.Record.Term = 8
-	plan, err := h.gives(move(bob(), "b2", ""))
+	plan, err := h.planFor(move(bob(), "b2", ""))
 	if err != nil || plan.Messages[0] != "moves leadership from b1 (dc2) to b2 (dc2)" {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
-func TestElect(t *testing.T) {
+func TestReelect(t *testing.T) {
 	h := group(t, cluster.Rules{Failback: cluster.FailbackManual}).leads("b1")
 	h.control().Pause = &cluster.Pause{Request: ann(1)}
 	h.control().Last = 4
-	plan, err := h.gives(reelect(bob()))
-	if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) takes over"}) || plan.Control.Reelect == nil || plan.Control.Reelect.ID != 5 || plan.Control.LastRequest != "election by bob@host" {
+	plan, err := h.planFor(reelect(bob()))
+	if err != nil || !slices.Equal(plan.Messages, []string{"a1 (dc1) takes over"}) || plan.Control.Reelect == nil || plan.Control.Reelect.ID != 5 || plan.Control.LastRequest != "reelection by bob@host" {
 		t.Errorf("%v, %+v", err, plan)
 	}
 	if out := h.after(plan); out.Leader.ID != "a1" {
@@ -126,7 +127,7 @@ func TestElect(t *testing.T) {
 
 	h = group(t).leads("a1")
 	h.control().Move = &cluster.Move{Request: ann(1), Node: "a1"}
-	plan, err = h.gives(reelect(bob()))
+	plan, err = h.planFor(reelect(bob()))
 	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to a1 by ann@host: new kernel", "a1 (dc1) is the best and stays"}) {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
@@ -135,20 +136,20 @@ func TestElect(t *testing.T) {
 	for i := range h.q.Snapshot.Members {
 		h.q.Snapshot.Members[i].Node.Record.Unhealthy = "no disk"
 	}
-	plan, err = h.gives(reelect(bob()))
-	if err != nil || len(plan.Messages) != 1 || !strings.HasPrefix(plan.Messages[0], "nobody may lead: a1: unhealthy: no disk") {
+	plan, err = h.planFor(reelect(bob()))
+	if err != nil || len(plan.Messages) != 1 || !strings.HasPrefix(plan.Messages[0], "no member is eligible: a1: unhealthy: no disk") {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
 }
 
-func TestAnElectionGoesPastAMove(t *testing.T) {
+func TestReelectionIgnoresAMove(t *testing.T) {
 	h := group(t).leads("b2")
 	h.control().Move = &cluster.Move{Request: ann(1), Node: "b2"}
-	plan, err := h.gives(reelect(bob()))
+	plan, err := h.planFor(reelect(bob()))
 	if err != nil || !slices.Equal(plan.Messages, []string{"ends the move to b2 by ann@host: new kernel", "a1 (dc1) takes over"}) {
 		t.Errorf("%v, %q", err, plan.Messages)
 	}
-	if d := h.decides(plan); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Request != plan.ID || d.Elect.RequestedBy != "bob@host" {
-		t.Errorf("decides %+v", d.Elect)
+	if d := h.decision(plan); d.Elect == nil || d.Elect.Node != "a1" || d.Elect.Cause != cluster.CauseReelect || d.Elect.Request != plan.ID || d.Elect.RequestedBy != "bob@host" {
+		t.Errorf("decision %+v", d.Elect)
 	}
 }

@@ -13,34 +13,34 @@ func TestPause(t *testing.T) {
 	lasting := bob()
 	lasting.For = time.Hour
 	for name, c := range map[string]struct {
-		options Options
-		hard    bool
-		before  *cluster.Pause
-		says    []string
-		last    string
+		options  Options
+		hard     bool
+		before   *cluster.Pause
+		messages []string
+		last     string
 	}{
-		"soft":            {bob(), false, nil, []string{"paused: policy does not move the leader; a leader that dies is still replaced"}, "pause by bob@host"},
-		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy does not move the leader; a leader that dies is still replaced"}, "pause by bob@host"},
-		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: nobody is elected, not even for a leader that dies"}, "hard pause by bob@host"},
-		"in place of one": {bob(), false, &cluster.Pause{Request: ann(1), Hard: true}, []string{
-			"replaces the pause by ann@host: new kernel", "paused: policy does not move the leader; a leader that dies is still replaced",
+		"soft":            {bob(), false, nil, []string{"paused: policy does not move the leader; a leader that fails is still replaced"}, "pause by bob@host"},
+		"soft for a time": {lasting, false, nil, []string{"paused for 1h0m0s: policy does not move the leader; a leader that fails is still replaced"}, "pause by bob@host"},
+		"hard":            {lasting, true, nil, []string{"paused hard for 1h0m0s: no member is elected, not even to replace a leader that fails"}, "hard pause by bob@host"},
+		"replacing one": {bob(), false, &cluster.Pause{Request: ann(1), Hard: true}, []string{
+			"replaces the pause by ann@host: new kernel", "paused: policy does not move the leader; a leader that fails is still replaced",
 		}, "pause by bob@host"},
 	} {
 		h := group(t).leads("a1")
 		h.control().Pause, h.control().Last = c.before, 3
-		plan, err := h.gives(pause(c.options, c.hard))
-		if err != nil || !slices.Equal(plan.Messages, c.says) || plan.Control.LastRequest != c.last {
+		plan, err := h.planFor(pause(c.options, c.hard))
+		if err != nil || !slices.Equal(plan.Messages, c.messages) || plan.Control.LastRequest != c.last {
 			t.Errorf("%s: %v, %q, the last is %q", name, err, plan.Messages, plan.Control.LastRequest)
 		}
 		d := cluster.Duration(c.options.For)
 		want := &cluster.Pause{Request: cluster.Request{ID: 4, By: "bob@host", Reason: "test", For: d, Remaining: d, Time: wall}, Hard: c.hard}
 		if !reflect.DeepEqual(plan.Control.Pause, want) {
-			t.Errorf("%s: gave %+v", name, plan.Control.Pause)
+			t.Errorf("%s: planned %+v", name, plan.Control.Pause)
 		}
 		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
 		h.q.Snapshot.Current = cluster.Slot[cluster.Current]{}
 		if out := h.after(plan); out.Led() == c.hard {
-			t.Errorf("%s: after the leader's death %q leads", name, out.Leader.ID)
+			t.Errorf("%s: after the leader has failed %q leads", name, out.Leader.ID)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestResume(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		h := group(t).leads("a1")
 		h.control().Pause, h.control().Last = &cluster.Pause{Request: ann(3), Hard: hard}, 3
-		plan, err := h.gives(resume(bob()))
+		plan, err := h.planFor(resume(bob()))
 		if err != nil || !slices.Equal(plan.Messages, []string{"ended: the pause by ann@host: new kernel"}) || plan.Control.Pause != nil || plan.Control.LastRequest != "resume by bob@host" {
 			t.Errorf("%v, %+v", err, plan)
 		}
@@ -65,22 +65,22 @@ func TestClearStrikes(t *testing.T) {
 		{Node: "b2", Strikes: 1, Served: true, Term: 3, Reason: "its task failed"},
 	}
 	for name, c := range map[string]struct {
-		node string
-		says []string
-		last string
+		node     string
+		messages []string
+		last     string
 	}{
 		"one": {"b1", []string{"cleared: strike 2 of b1: stalled"}, "clear-strikes of b1 by bob@host"},
 		"all": {"", []string{"cleared: strike 2 of b1: stalled", "cleared: strike 1 of b2: its task failed"}, "clear-strikes of all by bob@host"},
 	} {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Elected.Record.Exclusions = strikes
-		plan, err := h.gives(clearStrikes(bob(), c.node))
-		if err != nil || !slices.Equal(plan.Messages, c.says) || plan.Control.LastRequest != c.last {
+		plan, err := h.planFor(clearStrikes(bob(), c.node))
+		if err != nil || !slices.Equal(plan.Messages, c.messages) || plan.Control.LastRequest != c.last {
 			t.Fatalf("%s: %v, %q, the last is %q", name, err, plan.Messages, plan.Control.LastRequest)
 		}
 		f := plan.Control.ClearedStrikes
 		if len(f) != 1 || f[0].Term != 7 || f[0].Node != c.node || f[0].ID != plan.ID || f[0].By != "bob@host" {
-			t.Fatalf("%s: gave %+v", name, f)
+			t.Fatalf("%s: planned %+v", name, f)
 		}
 		for _, x := range strikes {
 			if want := c.node == "" || c.node == x.Node; f[0].Covers(x) != want {
@@ -88,36 +88,36 @@ func TestClearStrikes(t *testing.T) {
 			}
 		}
 		if later := (cluster.Exclusion{Node: "b1", Term: 7}); f[0].Covers(later) {
-			t.Errorf("%s: covers a strike that is earned by the term that runs", name)
+			t.Errorf("%s: covers a strike of the current term", name)
 		}
 	}
 }
 
-func TestANodeWithClearedStrikesMayLeadAgain(t *testing.T) {
+func TestNodeWithClearedStrikesIsEligible(t *testing.T) {
 	h := group(t).leads("a1")
 	h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"}}
-	plan, err := h.gives(clearStrikes(bob(), "a2"))
+	plan, err := h.planFor(clearStrikes(bob(), "a2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.q.Change.Without = []string{"a1"}
 	if out := h.after(Plan{Control: *h.control()}); out.Leader.ID != "b1" {
-		t.Errorf("excluded, yet %q leads", out.Leader.ID)
+		t.Errorf("excluded, but %q leads", out.Leader.ID)
 	}
 	if out := h.after(plan); out.Leader.ID != "a2" || len(out.Steps[0].Exclusions) != 0 {
-		t.Errorf("cleared, yet %q leads: %+v", out.Leader.ID, out.Steps)
+		t.Errorf("cleared, but %q leads: %+v", out.Leader.ID, out.Steps)
 	}
 }
 
-// A number is never given twice, whatever has ended since.
-func TestNumbersRise(t *testing.T) {
+// No number is used twice, whatever has ended since.
+func TestNumbersIncrease(t *testing.T) {
 	h := group(t).leads("a1")
 	for i := range 30 {
-		give := pause(bob(), i%4 == 2)
+		cmd := pause(bob(), i%4 == 2)
 		if i%2 == 1 {
-			give = resume(bob())
+			cmd = resume(bob())
 		}
-		plan, err := h.gives(give)
+		plan, err := h.planFor(cmd)
 		if err != nil || plan.ID != int64(i+1) {
 			t.Fatalf("request %d is number %d: %v", i, plan.ID, err)
 		}

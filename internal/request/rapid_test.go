@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/elector"
 )
 
-func drawHouse(t *rapid.T) *house {
+func drawGroup(t *rapid.T) *testGroup {
 	rules := cluster.Rules{
 		Type: rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site"}).Draw(t, "type"), MinPriority: rapid.IntRange(0, 2).Draw(t, "least"),
 		Failback: rapid.SampledFrom([]string{"", cluster.FailbackManual, cluster.FailbackDelayed}).Draw(t, "failback"), FailbackDelay: cluster.Duration(time.Minute),
@@ -77,16 +77,16 @@ func drawRequests(t *rapid.T, c *cluster.Control, ids []string) {
 	}
 }
 
-func drawGiven(t *rapid.T) Options {
+func drawOptions(t *rapid.T) Options {
 	o := bob()
 	o.For = rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "lasting")
 	o.Force = rapid.Bool().Draw(t, "force")
 	return o
 }
 
-// settles has the real elector decide until nothing moves, writing the requests it changes as well, and returns the leader.
-// It waits for who tries again after a strike, but not for the end of a request.
-func (h *house) settles(plan Plan) string {
+// settles lets the real elector decide until nothing changes any more, and returns the leader. It waits for the retry after a
+// strike, but not for the end of a request.
+func (h *testGroup) settles(plan Plan) string {
 	s := h.q.Snapshot
 	s.Control = exists(plan.Control)
 	e := elector.New(h.q.Options)
@@ -98,7 +98,7 @@ func (h *house) settles(plan Plan) string {
 		d := e.Decide(elector.Input{Snapshot: s, Policy: h.q.Policy, Now: time.Hour + passed, Wall: wall, Exclusions: rec.Exclusions, Age: ages})
 		switch {
 		case d.Elect != nil:
-			led := &house{t: h.t, q: h.q}
+			led := &testGroup{t: h.t, q: h.q}
 			led.q.Snapshot = s
 			led.leads(d.Elect.Node)
 			s = led.q.Snapshot
@@ -113,47 +113,47 @@ func (h *house) settles(plan Plan) string {
 			return m.ID
 		}
 	}
-	h.t.Fatal("does not come to rest")
+	h.t.Fatal("does not settle")
 	return ""
 }
 
-func TestAMoveThatIsGivenComesTrue(t *testing.T) {
+func TestPlannedMoveHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := drawHouse(t)
+		h := drawGroup(t)
 		m := rapid.SampledFrom(h.q.Snapshot.Members).Draw(t, "to")
 		node, site := m.ID, ""
 		if rapid.Bool().Draw(t, "to the site") {
 			node, site = "", m.Node.Record.Site
 		}
-		plan, err := h.gives(move(drawGiven(t), node, site))
+		plan, err := h.planFor(move(drawOptions(t), node, site))
 		if err != nil {
 			return
 		}
 		out := h.after(plan)
 		if !out.Led() || !plan.Control.Move.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
-			t.Fatalf("given to %s, but %q is foreseen to lead: %q", plan.Control.Move.Target(), out.Leader.ID, plan.Messages)
+			t.Fatalf("planned for %s, but the forecast is %q: %q", plan.Control.Move.Target(), out.Leader.ID, plan.Messages)
 		}
 		leader := h.settles(plan)
 		if leader == "" || !plan.Control.Move.Matches(leader, h.node(leader).Site) {
-			t.Fatalf("given to %s, but %q leads: %q", plan.Control.Move.Target(), leader, plan.Messages)
+			t.Fatalf("planned for %s, but %q leads: %q", plan.Control.Move.Target(), leader, plan.Messages)
 		}
 	})
 }
 
-func TestWhoStepsDownDoesNotLead(t *testing.T) {
+func TestMemberThatStepsDownIsNotElected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := drawHouse(t)
+		h := drawGroup(t)
 		s := h.q.Snapshot
 		old := s.Elected.Record.Node
 		if s.Current.Readable() {
 			old = s.Current.Record.Node
 		}
-		plan, err := h.gives(stepDown(drawGiven(t)))
+		plan, err := h.planFor(stepDown(drawOptions(t)))
 		if err != nil {
 			return
 		}
 		if out := h.after(plan); !out.Led() || out.Leader.ID == old {
-			t.Fatalf("after %s has stepped down %q is foreseen to lead: %q", old, out.Leader.ID, plan.Messages)
+			t.Fatalf("after %s has stepped down the forecast is %q: %q", old, out.Leader.ID, plan.Messages)
 		}
 		if leader := h.settles(plan); leader == "" || leader == old {
 			t.Fatalf("after %s has stepped down %q leads: %q", old, leader, plan.Messages)
@@ -161,13 +161,13 @@ func TestWhoStepsDownDoesNotLead(t *testing.T) {
 	})
 }
 
-func TestADrainedLeaderGoesUnlessForced(t *testing.T) {
+func TestDrainedLeaderIsReplaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := drawHouse(t)
+		h := drawGroup(t)
 		m := rapid.SampledFrom(h.q.Snapshot.Members).Draw(t, "of")
-		o := drawGiven(t)
+		o := drawOptions(t)
 		o.Force = false
-		plan, err := h.gives(cordon(o, m.ID, "", true))
+		plan, err := h.planFor(cordon(o, m.ID, "", true))
 		if err != nil {
 			return
 		}

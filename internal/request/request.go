@@ -1,3 +1,5 @@
+// Package request plans what operators ask for: it turns a request into the next control record, which the elector acts on, or
+// refuses it with the reason. It is pure; package operator writes the record.
 package request
 
 import (
@@ -11,7 +13,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Kind is what a request asks for: the name of the command, and the last part of the path over HTTP.
+// Kind is the kind of a request: the name of the command, and the last element of the HTTP path.
 type Kind string
 
 // The kinds of requests.
@@ -27,7 +29,7 @@ const (
 	KindClearStrikes Kind = "clear-strikes"
 )
 
-// The fields that a request may have beside its kind and a reason.
+// The fields that a request may have besides its kind and a reason.
 const (
 	FieldNode  = "node"
 	FieldSite  = "site"
@@ -37,8 +39,8 @@ const (
 	FieldForce = "force"
 )
 
-// takes are all kinds, with the fields that each takes.
-var takes = map[Kind][]string{
+// fields maps each kind to the fields that it takes.
+var fields = map[Kind][]string{
 	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce},
 	KindStepDown:     {FieldFor},
 	KindReelect:      {},
@@ -50,59 +52,59 @@ var takes = map[Kind][]string{
 	KindClearStrikes: {FieldNode, FieldAll},
 }
 
-// Kinds lists what can be asked for.
-func Kinds() []Kind { return slices.Sorted(maps.Keys(takes)) }
+// Kinds returns all kinds.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(fields)) }
 
-// Takes tells whether requests of a kind have a field.
-func (k Kind) Takes(field string) bool { return slices.Contains(takes[k], field) }
+// Takes reports whether requests of a kind have a field.
+func (k Kind) Takes(field string) bool { return slices.Contains(fields[k], field) }
 
-// StepDownFor is how long a node that has stepped down is not chosen, unless something else is said.
+// StepDownFor is how long a node that has stepped down is not elected by default.
 const StepDownFor = 10 * time.Minute
 
-// MaxReason bounds an operator's words, in bytes: every daemon keeps them.
+// MaxReason bounds a reason, in bytes: every daemon keeps it in memory.
 const MaxReason = 500
 
-// Request is what an operator asks for, by whatever way.
+// Request is what an operator asks for.
 type Request struct {
 	Kind Kind
-	// Node or Site is who is meant, All whoever there is.
+	// Node or Site is the target, All stands for every one.
 	Node, Site string
 	All        bool
-	// Hard is of a pause.
+	// Hard makes a pause hard.
 	Hard    bool
 	Options Options
 }
 
-// Check finds what is wrong with the request itself, whatever the group is like.
+// Check returns an error if the request is invalid in itself, in any group.
 func (r Request) Check() error {
 	if len(r.Options.Reason) > MaxReason {
 		return fmt.Errorf("the reason has %d bytes: at most %d", len(r.Options.Reason), MaxReason)
 	}
 	if r.Options.For < 0 {
-		return errors.New("a request cannot hold for less than no time")
+		return errors.New("a request cannot be in force for a negative time")
 	}
 	if r.Options.For > cluster.MaxRequestTime {
-		return fmt.Errorf("a request cannot hold for longer than %s", cluster.MaxRequestTime)
+		return fmt.Errorf("a request can be in force for at most %s", cluster.MaxRequestTime)
 	}
 	if r.Node != "" && r.Site != "" {
-		return errNamed
+		return errTarget
 	}
 	named := r.Node != "" || r.Site != ""
 	switch {
 	case r.Kind.Takes(FieldAll) && named == r.All:
 		if r.Kind.Takes(FieldSite) {
-			return errors.New("name a node, a site or all, one of them")
+			return errors.New("name exactly one of node, site and all")
 		}
-		return errors.New("name a node or all, one of them")
+		return errors.New("name exactly one of node and all")
 	case !r.Kind.Takes(FieldAll) && r.Kind.Takes(FieldNode) && !named:
-		return errNamed
+		return errTarget
 	}
 	return nil
 }
 
-var errNamed = errors.New("name a node or a site, one of them")
+var errTarget = errors.New("name exactly one of node and site")
 
-// RefusedError is a request that cannot be met as the group is.
+// RefusedError is the error for a request that cannot be met in the group as it is.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -110,7 +112,7 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Plan makes the request out. The error is a *[RefusedError].
+// Plan plans the request for the group in question. The error is a *[RefusedError].
 func (r Request) Plan(q whatif.Question) (Plan, error) {
 	plan, err := r.plan(q)
 	if err != nil {
@@ -141,8 +143,8 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	case KindClearStrikes:
 		return ClearStrikes(q, o, r.Node)
 	}
-	return Plan{}, fmt.Errorf("there is no request %q", r.Kind)
+	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }
 
-// maxControl bounds what requests may make of the record, which an elector still adds to; readers refuse more than MaxRecord.
+// maxControl bounds the record as requests leave it: readers refuse more than MaxRecord, and an elector still adds to it.
 const maxControl = cluster.MaxRecord * 3 / 4

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestSlipsOfRequests(t *testing.T) {
-	const node, all = "name a node or a site, one of them", "name a node, a site or all, one of them"
+func TestCheck(t *testing.T) {
+	const node, all = "name exactly one of node and site", "name exactly one of node, site and all"
 	for _, c := range []struct {
 		r    Request
 		want string
@@ -22,9 +22,9 @@ func TestSlipsOfRequests(t *testing.T) {
 		{Request{Kind: KindUncordon}, all},
 		{Request{Kind: KindUncordon, Node: "a1", All: true}, all},
 		{Request{Kind: KindUncordon, Node: "a1", Site: "dc1"}, node},
-		{Request{Kind: KindClearStrikes}, "name a node or all, one of them"},
-		{Request{Kind: KindClearStrikes, Node: "a1", All: true}, "name a node or all, one of them"},
-		{Request{Kind: KindPause, Options: Options{For: -time.Second}}, "less than no time"},
+		{Request{Kind: KindClearStrikes}, "name exactly one of node and all"},
+		{Request{Kind: KindClearStrikes, Node: "a1", All: true}, "name exactly one of node and all"},
+		{Request{Kind: KindPause, Options: Options{For: -time.Second}}, "for a negative time"},
 		{Request{Kind: KindReelect, Options: Options{Reason: strings.Repeat("x", MaxReason+1)}}, "the reason has 501 bytes: at most 500"},
 		{Request{Kind: KindReelect, Options: Options{Reason: strings.Repeat("x", MaxReason)}}, ""},
 		{Request{Kind: KindMove, Node: "a1"}, ""},
@@ -38,12 +38,12 @@ func TestSlipsOfRequests(t *testing.T) {
 	}
 }
 
-// Each kind does what it is called.
-func TestRequests(t *testing.T) {
+// Each kind is planned by its own function.
+func TestPlanOfEachKind(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindReelect: "a1 (dc1) is the best and stays",
-		KindCordon: "b1 is not chosen any more", KindDrain: "b1 is not chosen any more; nobody there leads", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `there is no request "dance"`,
+		KindCordon: "b1 will not be elected", KindDrain: "b1 will not be elected; leadership does not move", KindPause: "paused",
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `unknown kind of request "dance"`,
 	} {
 		r := Request{Kind: kind, Options: bob()}
 		if kind.Takes(FieldNode) {
@@ -67,18 +67,18 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestARequestHoldsForABoundedTime(t *testing.T) {
+func TestDurationIsBounded(t *testing.T) {
 	r := Request{Kind: KindPause, Options: Options{For: cluster.MaxRequestTime}}
 	if err := r.Check(); err != nil {
 		t.Error(err)
 	}
 	if r.Options.For++; r.Check() == nil {
-		t.Error("one that lasts longer is taken")
+		t.Error("a longer one is accepted")
 	}
 }
 
-// However many requests with however long reasons there are, daemons can read them, and they can be lifted.
-func TestRequestsDoNotOutgrowTheirRecord(t *testing.T) {
+// Daemons can read the record however many requests with long reasons it holds, and the requests can be lifted.
+func TestRecordSizeIsBounded(t *testing.T) {
 	h := group(t).leads("a1")
 	by := bob()
 	by.Reason = strings.Repeat("\x01", MaxReason) // six bytes each as JSON

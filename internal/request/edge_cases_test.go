@@ -1,0 +1,98 @@
+package request
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func unhealthy(h *testGroup, ids ...string) *testGroup {
+	for _, id := range ids {
+		h.node(id).Unhealthy = "no disk"
+	}
+	return h
+}
+
+func TestMoveToASiteWithoutEligibleMembersIsRefused(t *testing.T) {
+	h := unhealthy(group(t), "a1", "a2", "b1", "b2")
+	if plan, err := h.planFor(move(bob(), "", "dc2")); err == nil {
+		t.Errorf("planned: %q", plan.Messages)
+	}
+}
+
+func TestRequestsWithoutALeader(t *testing.T) {
+	plan, err := group(t).planFor(move(bob(), "", "dc2"))
+	if err != nil || !slices.Equal(plan.Messages, []string{"there is no leader; b1 takes over and stays first"}) {
+		t.Errorf("move: %v, %q", err, plan.Messages)
+	}
+	plan, err = group(t).planFor(cordon(bob(), "", "dc1", false))
+	if err != nil || !slices.Equal(plan.Messages, []string{"site dc1 will not be elected"}) {
+		t.Errorf("cordon: %v, %q", err, plan.Messages)
+	}
+	plan, err = unhealthy(group(t), "a1", "a2", "b1", "b2").planFor(cordon(bob(), "", "dc1", true))
+	if err != nil || !slices.Equal(plan.Messages, []string{"site dc1 will not be elected; leadership does not move"}) {
+		t.Errorf("drain: %v, %q", err, plan.Messages)
+	}
+}
+
+// A move does not wait for the end of a cordon: the elector ends a move whose target is not eligible.
+func TestMoveToACordonedNodeIsRefused(t *testing.T) {
+	h := group(t)
+	h.q.Snapshot.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-n_0000000000", Cause: cluster.CauseFirst})
+	for _, id := range []string{"a1", "a2", "b1", "b2"} {
+		c := h.control()
+		o := ann(0)
+		o.For = cluster.Duration(10 * time.Minute)
+		c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(o), Node: id})
+	}
+	if plan, err := h.planFor(move(bob(), "b1", "")); err == nil {
+		t.Errorf("planned: %q", plan.Messages)
+	} else if !strings.Contains(err.Error(), "leadership cannot move to b1: b1: cordoned by ann@host") {
+		t.Error(err)
+	}
+}
+
+// Every refusal has a reason.
+func TestMoveDuringAReelection(t *testing.T) {
+	h := group(t).leads("b1")
+	o := ann(1)
+	h.control().Reelect, h.control().Last = &o, 1
+	plan, err := h.planFor(move(bob(), "b2", ""))
+	if err != nil && strings.HasSuffix(err.Error(), ": ") {
+		t.Errorf("refused without a reason: %v", err)
+	}
+	if err == nil && h.after(plan).Leader.ID != "b2" {
+		t.Errorf("planned, but %q leads", h.after(plan).Leader.ID)
+	}
+}
+
+func TestUncordonSetsLastRequest(t *testing.T) {
+	h := group(t).leads("a1")
+	h.control().Cordons = []cluster.Cordon{{Request: ann(1), Site: "dc2"}}
+	plan, err := h.planFor(uncordon(bob(), "", "", true))
+	if err != nil || plan.Control.LastRequest != "uncordon of all by bob@host" {
+		t.Errorf("all: %v, %q", err, plan.Control.LastRequest)
+	}
+	plan, err = h.planFor(uncordon(bob(), "", "dc2", false))
+	if err != nil || plan.Control.LastRequest != "uncordon of site dc2 by bob@host" {
+		t.Errorf("a site: %v, %q", err, plan.Control.LastRequest)
+	}
+}
+
+func TestStepDownKeepsCordons(t *testing.T) {
+	h := group(t).leads("a1")
+	h.control().Cordons = []cluster.Cordon{{Request: ann(1), Node: "a1"}}
+	short := bob()
+	short.For = time.Minute
+	plan, err := h.planFor(stepDown(short))
+	if err != nil || len(plan.Control.Cordons) != 2 {
+		t.Fatalf("%v, %+v", err, plan.Control.Cordons)
+	}
+	plan, err = h.planFor(cordon(bob(), "a1", "", false))
+	if err != nil || plan.Messages[0] != "replaces: cordoned by ann@host: new kernel" || len(plan.Control.Cordons) != 1 {
+		t.Errorf("%v, %q, %+v", err, plan.Messages, plan.Control.Cordons)
+	}
+}

@@ -1,0 +1,96 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/whatif"
+)
+
+// Move plans to put a node or a site first.
+func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = errors.Join(d.checkTarget(node, site), d.checkNoHardPause())
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	before := d.next.Move
+	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: o.Force}
+	d.next.Move = m
+	if r := d.next.Reelect; r != nil {
+		d.addMessage("ends the reelection %s", r)
+		d.next.End(r.ID, "reelection", "ended by a move", q.Wall)
+		d.next.Reelect = nil
+	}
+	out := d.forecast()
+	if !m.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
+		return Plan{}, d.moveRefusal(m, out)
+	}
+	if before != nil {
+		d.addMessage("replaces the move to %s %s", before.Target(), before.Request)
+	}
+	switch leader, at := d.leader(); {
+	case m.Matches(leader, at):
+		d.addMessage("%s leads already; it stays first%s", leader, d.duration())
+	case leader == "":
+		d.addMessage("there is no leader; %s takes over and stays first%s", out.Leader.ID, d.duration())
+	default:
+		d.addMessage("moves leadership from %s (%s) to %s (%s)%s", leader, at, out.Leader.ID, out.Leader.Node.Record.Site, d.duration())
+	}
+	return d.finish("move to " + m.Target())
+}
+
+// moveRefusal returns an error that says why m would not have the wanted outcome.
+func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
+	why := moveObstacles(out, *m)
+	m.Force = true
+	if forced := d.forecast(); !d.options.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
+		why += "; --force moves it anyway"
+	}
+	return fmt.Errorf("leadership cannot move to %s: %s", m.Target(), why)
+}
+
+// moveObstacles says why the members that m could move leadership to are not eligible, or are held back.
+func moveObstacles(out whatif.Outcome, m cluster.Move) string {
+	var why []string
+	for _, e := range out.Last.Ranking.Entries {
+		if m.Matches(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
+			why = append(why, e.Member.ID+": "+e.RefusalReason())
+		}
+	}
+	if len(why) == 0 {
+		return strings.TrimSpace(out.Last.Blocked + " " + out.Last.Note)
+	}
+	return strings.Join(why, "; ")
+}
+
+// Reelect plans one election by policy alone: without failback, damping and moves.
+func Reelect(q whatif.Question, o Options) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err == nil {
+		err = d.checkNoHardPause()
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	if d.next.Move != nil {
+		d.addMessage("ends the move to %s %s", d.next.Move.Target(), d.next.Move.Request)
+	}
+	r := d.newRequest()
+	d.next.Reelect = &r
+	leader, at := d.leader()
+	switch out := d.forecast(); {
+	case !out.Led():
+		d.addMessage("no member is eligible: %s", elector.Refusals(out.Last.Ranking))
+	case out.Leader.ID == leader:
+		d.addMessage("%s (%s) is the best and stays", leader, at)
+	default:
+		d.addMessage("%s (%s) takes over", out.Leader.ID, out.Leader.Node.Record.Site)
+	}
+	return d.finish("reelection")
+}

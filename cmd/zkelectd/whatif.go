@@ -117,7 +117,7 @@ func newForecast(out whatif.Outcome, lost string) forecast {
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}
-	if !out.Led() && f.Note == "" {
+	if !out.HasLeader() && f.Note == "" {
 		f.Note = elector.Refusals(out.Last.Ranking)
 	}
 	return f

@@ -27,7 +27,7 @@ func StepDown(q whatif.Question, o Options) (Plan, error) {
 		return Plan{}, err
 	}
 	out := d.forecast()
-	if !out.Led() || out.Leader.ID == node {
+	if !out.HasLeader() || out.Leader.ID == node {
 		return Plan{}, fmt.Errorf("no other member is eligible: %s", elector.Refusals(out.Last.Ranking))
 	}
 	d.addMessage("%s (%s) steps down and will not be elected%s; %s (%s) takes over", node, site, d.duration(),
@@ -70,7 +70,7 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 	switch leads := c.Matches(leader, at); {
 	case !leads:
 		d.addMessage("%s; leadership does not move", effect)
-	case out.Led() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
+	case out.HasLeader() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID, out.Leader.Node.Record.Site)
 	case !d.options.Force:
 		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", elector.Refusals(out.Last.Ranking))

@@ -85,7 +85,7 @@ func Reelect(q whatif.Question, o Options) (Plan, error) {
 	d.next.Reelect = &r
 	leader, at := d.leader()
 	switch out := d.forecast(); {
-	case !out.Led():
+	case !out.HasLeader():
 		d.addMessage("no member is eligible: %s", elector.Refusals(out.Last.Ranking))
 	case out.Leader.ID == leader:
 		d.addMessage("%s (%s) is the best and stays", leader, at)

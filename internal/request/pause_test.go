@@ -39,7 +39,7 @@ func TestPause(t *testing.T) {
 		}
 		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
 		h.q.Snapshot.Current = cluster.Slot[cluster.Current]{}
-		if out := h.after(plan); out.Led() == c.hard {
+		if out := h.after(plan); out.HasLeader() == c.hard {
 			t.Errorf("%s: after the leader has failed %q leads", name, out.Leader.ID)
 		}
 	}

@@ -130,7 +130,7 @@ func TestPlannedMoveHappens(t *testing.T) {
 			return
 		}
 		out := h.after(plan)
-		if !out.Led() || !plan.Control.Move.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
+		if !out.HasLeader() || !plan.Control.Move.Matches(out.Leader.ID, out.Leader.Node.Record.Site) {
 			t.Fatalf("planned for %s, but the forecast is %q: %q", plan.Control.Move.Target(), out.Leader.ID, plan.Messages)
 		}
 		leader := h.settles(plan)
@@ -152,7 +152,7 @@ func TestMemberThatStepsDownIsNotElected(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if out := h.after(plan); !out.Led() || out.Leader.ID == old {
+		if out := h.after(plan); !out.HasLeader() || out.Leader.ID == old {
 			t.Fatalf("after %s has stepped down the forecast is %q: %q", old, out.Leader.ID, plan.Messages)
 		}
 		if leader := h.settles(plan); leader == "" || leader == old {

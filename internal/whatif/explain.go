@@ -5,16 +5,60 @@ import (
 	"math"
 	"strings"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
 )
 
-// Explain says why the leader is the leader, and what would change it.
+// Explanation says why the leader is the leader, and what would change it.
+type Explanation struct {
+	Leader string `json:"leader,omitempty"`
+	Site   string `json:"site,omitempty"`
+	Term   int64  `json:"term,omitempty"`
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Preset names the ranking, Revision is the policy's, Circumstances is what the ranking takes into account.
+	Preset        string                `json:"preset"`
+	Revision      int64                 `json:"policy_revision"`
+	Circumstances cluster.Circumstances `json:"circumstances"`
+	Notes         []string              `json:"notes,omitempty"`
+	Members       []RankedMember        `json:"members"`
+	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not wait.
+	Waiting string `json:"waiting,omitempty"`
+	// Holding says why a better member does not take over, Changes what would change the outcome.
+	Holding string   `json:"holding,omitempty"`
+	Changes []string `json:"changes"`
+}
+
+// RankedMember is one member's place in the ranking, with the reasons.
+type RankedMember struct {
+	Rank     int       `json:"rank"` // 0 if the member is not eligible
+	Node     string    `json:"node"`
+	Site     string    `json:"site"`
+	Refusals []Refusal `json:"refusals,omitempty"`
+	Scores   []Score   `json:"scores"`
+}
+
+// Refusal is a filter that makes a member ineligible, with the reason.
+type Refusal struct {
+	Filter string `json:"filter"`
+	Why    string `json:"why"`
+}
+
+// Score is what a ranker gives a member, as a number and in words.
+type Score struct {
+	Ranker string   `json:"ranker"`
+	Value  *float64 `json:"value"` // null if there is none
+	Words  string   `json:"words,omitempty"`
+}
+
+// Explain returns why the leader is the leader, and what would change that.
 func Explain(q Question) Explanation {
 	out := Run(q)
 	r := out.Last.Ranking
 	e := Explanation{
 		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Holding: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: []string{},
+		Members: []RankedMember{}, Holding: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: describeChanges(q, out),
 	}
 	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason
@@ -23,62 +67,74 @@ func Explain(q Question) Explanation {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = step.Node, step.Site, step.Term, string(step.Cause), "about to be elected: "+step.Reason
 	}
 	for i, entry := range r.Entries {
-		m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []Score{}}
-		if entry.Allowed() {
-			m.Rank = i + 1
-		}
-		for _, refused := range entry.Refusals {
-			m.Refusals = append(m.Refusals, Refusal{Filter: refused.Filter, Why: refused.Why})
-		}
-		for _, s := range entry.Scores {
-			m.Scores = append(m.Scores, Score{Ranker: s.Ranker, Value: finite(s.Value), Words: s.Words})
-		}
-		e.Members = append(e.Members, m)
+		e.Members = append(e.Members, explainEntry(entry, i+1))
 	}
-	e.Changes = changes(q, out)
 	return e
 }
 
-// finite is nil for what JSON can't hold.
-func finite(v float64) *float64 {
+func explainEntry(entry policy.Entry, rank int) RankedMember {
+	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []Score{}}
+	if entry.Allowed() {
+		m.Rank = rank
+	}
+	for _, r := range entry.Refusals {
+		m.Refusals = append(m.Refusals, Refusal{Filter: r.Filter, Why: r.Why})
+	}
+	for _, s := range entry.Scores {
+		m.Scores = append(m.Scores, Score{Ranker: s.Ranker, Value: finiteOrNil(s.Value), Words: s.Words})
+	}
+	return m
+}
+
+// finiteOrNil returns nil for values that JSON cannot represent.
+func finiteOrNil(v float64) *float64 {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return nil
 	}
 	return &v
 }
 
-// changes say what would have another member lead.
-func changes(q Question, out Outcome) []string {
-	r := out.Last.Ranking
-	if !out.Led() {
-		return []string{"nobody leads: " + elector.Refusals(r)}
+// describeChanges says what would make another member the leader.
+func describeChanges(q Question, out Outcome) []string {
+	if !out.HasLeader() {
+		return []string{"there is no leader: " + elector.Refusals(out.Last.Ranking)}
 	}
-	var lines []string
-	lost := q
-	lost.Change.Without = []string{out.Leader.ID}
-	if next := Run(lost); next.Led() {
-		lines = append(lines, fmt.Sprintf("if %s is lost, %s (%s) leads", out.Leader.ID, next.Leader.ID, next.Leader.Node.Record.Site))
-	} else {
-		lines = append(lines, fmt.Sprintf("if %s is lost, NOBODY leads", out.Leader.ID))
-	}
-	after := false // the leader
-	for _, entry := range r.Entries {
-		switch {
-		case entry.Member.Name == out.Leader.Name:
-			after = true
-		case entry.Allowed() && !after:
-			lines = append(lines, fmt.Sprintf("%s comes before %s (%s); see what holds it back", entry.Member.ID, out.Leader.ID, r.Difference(entry.Member.Name, out.Leader.Name)))
-		case !entry.Allowed():
-			var why []string
-			for _, refused := range entry.Refusals {
-				why = append(why, refused.Why)
-			}
-			lines = append(lines, fmt.Sprintf("%s may not lead: %s", entry.Member.ID, strings.Join(why, "; ")))
-		default:
-			if d := r.Difference(out.Leader.Name, entry.Member.Name); d != "" {
-				lines = append(lines, fmt.Sprintf("%s comes after %s: %s", entry.Member.ID, out.Leader.ID, d))
-			}
+	lines := []string{describeLoss(q, out.Leader.ID)}
+	better := true // than the leader
+	for _, entry := range out.Last.Ranking.Entries {
+		if entry.Member.Name == out.Leader.Name {
+			better = false
+		} else if line := compare(out, entry, better); line != "" {
+			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// describeLoss says what the loss of the leader would lead to.
+func describeLoss(q Question, leader string) string {
+	q.Change.Without = []string{leader}
+	if next := Run(q); next.HasLeader() {
+		return fmt.Sprintf("if %s is lost, %s (%s) leads", leader, next.Leader.ID, next.Leader.Node.Record.Site)
+	}
+	return fmt.Sprintf("if %s is lost, there is no leader", leader)
+}
+
+// compare says why the member of an entry is not the leader; better is set if it is ranked before it.
+func compare(out Outcome, entry policy.Entry, better bool) string {
+	r, leader, id := out.Last.Ranking, out.Leader, entry.Member.ID
+	switch {
+	case !entry.Allowed():
+		var why []string
+		for _, refusal := range entry.Refusals {
+			why = append(why, refusal.Why)
+		}
+		return fmt.Sprintf("%s is not eligible: %s", id, strings.Join(why, "; "))
+	case better:
+		return fmt.Sprintf("%s comes before %s (%s); see what holds it back", id, leader.ID, r.Difference(entry.Member.Name, leader.Name))
+	}
+	if difference := r.Difference(leader.Name, entry.Member.Name); difference != "" {
+		return fmt.Sprintf("%s comes after %s: %s", id, leader.ID, difference)
+	}
+	return ""
 }

@@ -15,7 +15,7 @@ import (
 
 var wall = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// member is of the site that follows @, dc1 without.
+// member returns a member of a group.
 func member(id, site string, seq int32, priority int) cluster.Member {
 	name := fmt.Sprintf("%s-n_%010d", id, seq)
 	return cluster.Member{
@@ -26,18 +26,18 @@ func member(id, site string, seq int32, priority int) cluster.Member {
 
 func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
 
-// four are a1 and a2 on dc1, b1 and b2 on dc2, best first.
+// four returns a group of a1 and a2 on dc1, b1 and b2 on dc2, best first.
 func four() cluster.Snapshot {
 	return cluster.Snapshot{Members: []cluster.Member{
 		member("a1", "dc1", 1, 40), member("a2", "dc1", 2, 30), member("b1", "dc2", 3, 20), member("b2", "dc2", 4, 10),
 	}}
 }
 
-// led has a member of the snapshot lead in term 7.
+// led returns the snapshot with a member as the leader of term 7.
 func led(s cluster.Snapshot, id string) cluster.Snapshot {
 	i := slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })
 	m := s.Members[i]
-	return carriedOut(s, cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
+	return afterElection(s, cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
 }
 
 func compiled(t rapid.TB, rules cluster.Rules) *policy.Policy {
@@ -60,8 +60,8 @@ func question(t rapid.TB, s cluster.Snapshot, rules ...cluster.Rules) Question {
 	}
 }
 
-// copied is a snapshot that shares no slice with what it was made from.
-func copied(s cluster.Snapshot) cluster.Snapshot {
+// cloneSnapshot returns a copy that shares no slice with s.
+func cloneSnapshot(s cluster.Snapshot) cluster.Snapshot {
 	s.Members = slices.Clone(s.Members)
 	s.Control.Record = s.Control.Record.Clone()
 	e := &s.Elected.Record
@@ -70,13 +70,13 @@ func copied(s cluster.Snapshot) cluster.Snapshot {
 	return s
 }
 
-// foresee runs a forecast and checks that it leaves the question alone.
-func foresee(t rapid.TB, q Question) Outcome {
+// forecast runs a forecast and checks that it leaves the question alone.
+func forecast(t rapid.TB, q Question) Outcome {
 	t.Helper()
-	before, change := copied(q.Snapshot), Change{slices.Clone(q.Change.Without), slices.Clone(q.Change.WithoutSites), slices.Clone(q.Change.Cordon), slices.Clone(q.Change.Drain)}
+	before, change := cloneSnapshot(q.Snapshot), Change{slices.Clone(q.Change.Without), slices.Clone(q.Change.WithoutSites), slices.Clone(q.Change.Cordon), slices.Clone(q.Change.Drain)}
 	out := Run(q)
 	if !reflect.DeepEqual(before, q.Snapshot) || !reflect.DeepEqual(change, q.Change) {
-		t.Fatalf("changed what it was given:\n%+v\nwas\n%+v", q.Snapshot, before)
+		t.Fatalf("modified its input:\n%+v\nwas\n%+v", q.Snapshot, before)
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestLossesListEachNodeAndSiteOnce(t *testing.T) {
+func TestLossesHaveEachNodeAndSiteOnce(t *testing.T) {
 	s := four()
 	slices.Reverse(s.Members)
 	old := member("a2", "dc3", 0, 99)
@@ -21,7 +21,7 @@ func TestLossesListEachNodeAndSiteOnce(t *testing.T) {
 	q := question(t, led(s, "a1"))
 	q.Change.Without = make([]string, 0, 8)
 	q.Change.WithoutSites = make([]string, 0, 8)
-	before := copied(q.Snapshot)
+	before := cloneSnapshot(q.Snapshot)
 	var got []string
 	for _, l := range Losses(q) {
 		got = append(got, fmt.Sprintf("%s%s: %s", l.Node, l.Site, l.Outcome.Leader.ID))
@@ -31,11 +31,11 @@ func TestLossesListEachNodeAndSiteOnce(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if !reflect.DeepEqual(before, q.Snapshot) || len(q.Change.Without)+len(q.Change.WithoutSites) != 0 {
-		t.Error("changed what it was given")
+		t.Error("modified its input")
 	}
 }
 
-func TestLossesComeOnTopOfAChange(t *testing.T) {
+func TestLossesAreAddedToAChange(t *testing.T) {
 	q := question(t, led(four(), "a1"))
 	q.Change = Change{Without: []string{"a2"}, Cordon: []string{"b1"}}
 	for _, l := range Losses(q) {
@@ -48,7 +48,7 @@ func TestLossesComeOnTopOfAChange(t *testing.T) {
 		}
 	}
 	if all := Losses(question(t, cluster.Snapshot{})); len(all) != 0 {
-		t.Errorf("of nobody: %+v", all)
+		t.Errorf("of an empty group: %+v", all)
 	}
 }
 
@@ -85,7 +85,7 @@ func drawSnapshot(t *rapid.T) cluster.Snapshot {
 	return s
 }
 
-// drawControl submits requests without an end: a forecast does not foresee one.
+// drawControl submits requests without an end: a forecast does not forecast one.
 func drawControl(t *rapid.T, ids []string) cluster.Control {
 	var c cluster.Control
 	by := cluster.Request{By: "ann@host"}
@@ -115,28 +115,28 @@ func drawRules(t *rapid.T) cluster.Rules {
 	}
 }
 
-func TestAForecastComesToRest(t *testing.T) {
+func TestForecastSettles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := question(t, drawSnapshot(t), drawRules(t))
 		if rapid.Bool().Draw(t, "lost") {
 			q.Change.Without = []string{q.Snapshot.Members[0].ID}
 		}
-		out := foresee(t, q)
+		out := forecast(t, q)
 		if len(out.Steps) >= maxSteps {
-			t.Fatalf("goes round: %q", causes(out))
+			t.Fatalf("does not settle: %q", causes(out))
 		}
 		then := q
-		then.Snapshot = changed(q.Snapshot, q.Change, wall)
+		then.Snapshot = applyChange(q.Snapshot, q.Change, wall)
 		then.Change = Change{}
 		for _, step := range out.Steps {
-			then.Snapshot = carriedOut(then.Snapshot, step)
+			then.Snapshot = afterElection(then.Snapshot, step)
 		}
-		again := foresee(t, then)
+		again := forecast(t, then)
 		if len(again.Steps) != 0 || again.Leader.Name != out.Leader.Name {
 			t.Fatalf("%q leads after %q, but then %q after %q (%s)", out.Leader.ID, causes(out), again.Leader.ID, causes(again), again.Last.Note)
 		}
-		if out.Led() && !out.Last.Ranking.Entries[0].Allowed() && len(out.Steps) > 0 && out.Steps[len(out.Steps)-1].Cause == cluster.CausePreempt {
-			t.Fatalf("policy moved it to %q, which may not lead", out.Leader.ID)
+		if out.HasLeader() && !out.Last.Ranking.Entries[0].Allowed() && len(out.Steps) > 0 && out.Steps[len(out.Steps)-1].Cause == cluster.CausePreempt {
+			t.Fatalf("policy moved it to %q, which is not eligible", out.Leader.ID)
 		}
 	})
 }

@@ -1,5 +1,6 @@
-// Package whatif answers what would happen: it lets the real elector decide on a changed copy of a snapshot, and again
-// as if its decision had been carried out, until nothing moves any more. It is pure and writes nothing.
+// Package whatif forecasts what would happen in a group: it lets the real elector decide on a changed copy of a snapshot, and
+// again as if its decision had been carried out, until nothing changes any more. It also explains why the leader is the
+// leader. It is pure and writes nothing.
 package whatif
 
 import (
@@ -13,54 +14,54 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
-// Change is what the snapshot is changed by.
+// Change is a hypothetical change of the group.
 type Change struct {
-	// Without and WithoutSites are lost.
+	// Without and WithoutSites are the nodes and sites that are lost.
 	Without, WithoutSites []string
-	// Cordon must not be chosen, Drain must not lead on either.
+	// Cordon and Drain are the nodes that are cordoned and drained.
 	Cordon, Drain []string
 }
 
-// Question is what is asked.
+// Question is the input of a forecast.
 type Question struct {
-	// Snapshot has the members, as an elector or an onlooker reads it.
+	// Snapshot is the present group. It must include the members.
 	Snapshot cluster.Snapshot
 	Policy   *policy.Policy
 	Change   Change
 	Options  elector.Options
-	// Ask answers for the program of an exec policy; nil leaves that to its fallback.
+	// Ask returns the answer of an exec policy's ranking program; if it is nil, the policy's fallback ranks.
 	Ask func(policy.Input) *policy.Answer
-	// Wall dates what would be written.
+	// Wall is the time of the forecast's records.
 	Wall time.Time
 }
 
-// Outcome is the group when nothing moves any more.
+// Outcome is the group once nothing changes any more.
 type Outcome struct {
-	// Leader would lead; zero if nobody would.
+	// Leader is the leader; zero if there is none.
 	Leader cluster.Member
-	// Steps are the decisions on the way, none if the present one stands.
+	// Steps are the elections until then, none if the present decision stands.
 	Steps []cluster.Elected
-	// Last is the last look at the group: its ranking, and what holds a better member back.
+	// Last is the elector's last decision: it has the ranking, and what holds a better member back.
 	Last elector.Decision
-	// Problems are what is odd about the policy.
+	// Problems describes what looks like a mistake in the policy.
 	Problems []string
 }
 
-// Led tells that somebody leads.
-func (o Outcome) Led() bool { return o.Leader.Name != "" }
+// HasLeader reports whether there is a leader.
+func (o Outcome) HasLeader() bool { return o.Leader.Name != "" }
 
-// maxSteps ends a forecast that goes round in circles, which would be an error in a policy's program.
+// maxSteps ends a forecast that does not settle, which would be an error of a ranking program.
 const maxSteps = 40
 
-// Run makes the forecast.
+// Run returns the forecast.
 func Run(q Question) Outcome {
-	s := changed(q.Snapshot, q.Change, q.Wall)
+	s := applyChange(q.Snapshot, q.Change, q.Wall)
 	out := Outcome{Problems: q.Policy.Problems(s.Members)}
 	core := elector.New(q.Options)
-	dog := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{LeaseWait: time.Second}})
+	wd := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{LeaseWait: time.Second}})
 	now := time.Hour
 	for range maxSteps {
-		found := dog.Observe(s, now)
+		found := wd.Observe(s, now)
 		in := elector.Input{Snapshot: s, Policy: q.Policy, Now: now, Wall: q.Wall, Exclusions: found.Exclusions, Age: found.Age}
 		if question, wanted := core.Question(in); wanted && q.Ask != nil {
 			in.Answer = q.Ask(question)
@@ -69,10 +70,10 @@ func Run(q Question) Outcome {
 		switch d := out.Last; {
 		case d.Elect != nil:
 			out.Steps = append(out.Steps, *d.Elect)
-			s = carriedOut(s, *d.Elect)
+			s = afterElection(s, *d.Elect)
 		case d.Control != nil:
 			s.Control.Record = *d.Control
-		case d.Note != "" && d.Wake > now && retries(s, d):
+		case d.Note != "" && d.Wake > now && awaitsRetry(s, d):
 			now = d.Wake
 		default:
 			out.Leader = leader(s)
@@ -82,16 +83,16 @@ func Run(q Question) Outcome {
 	return out
 }
 
-// retries tells that nobody may lead, and that somebody is only kept out for a moment after a strike.
-func retries(s cluster.Snapshot, d elector.Decision) bool {
+// awaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
+func awaitsRetry(s cluster.Snapshot, d elector.Decision) bool {
 	struck := func(e policy.Entry) bool {
 		return len(e.Refusals) == 1 && e.Refusals[0].Filter == policy.ExcludedFilter
 	}
 	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Allowed) && slices.ContainsFunc(d.Ranking.Entries, struck)
 }
 
-// changed applies a change. What it is given is not modified.
-func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
+// applyChange returns the changed snapshot. It does not modify s.
+func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	gone := func(m cluster.Member) bool {
 		return slices.Contains(c.Without, m.ID) || slices.Contains(c.WithoutSites, m.Node.Record.Site)
 	}
@@ -106,7 +107,7 @@ func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 		s.Self = s.Members[0].Incarnation
 	}
 	s.Elected.Record.Exclusions = cluster.Serve(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
-		return !x.Time.IsZero() && !wall.Before(x.Time.Add(time.Duration(x.For))) // only an elector knows for sure
+		return !x.Time.IsZero() && !wall.Before(x.Time.Add(time.Duration(x.For))) // an estimate: only the elector keeps the time
 	})
 	control := s.Control.Record.Clone()
 	for i, id := range slices.Concat(c.Cordon, c.Drain) {
@@ -118,10 +119,11 @@ func changed(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	return s
 }
 
+// hypothesis is the request of a hypothetical cordon.
 var hypothesis = cluster.Request{By: "whatif"}
 
-// carriedOut is the group once the elected member leads.
-func carriedOut(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
+// afterElection returns the group once the elected member leads.
+func afterElection(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
 	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: e, Stat: s.Elected.Stat}
 	s.Elected.Stat.Version++
 	fence := cluster.Fence{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.FenceReady}
@@ -131,7 +133,7 @@ func carriedOut(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
 	return s
 }
 
-// leader is who holds leadership, or is about to.
+// leader returns the member that holds leadership or is about to.
 func leader(s cluster.Snapshot) cluster.Member {
 	if !s.Elected.Readable() || s.Ended() {
 		return cluster.Member{}
@@ -140,13 +142,13 @@ func leader(s cluster.Snapshot) cluster.Member {
 	return m
 }
 
-// Loss is one thing to lose, and what would come of it.
+// Loss is the loss of one node or site, and its outcome.
 type Loss struct {
-	Node, Site string // one of them
+	Node, Site string // one of them is set
 	Outcome    Outcome
 }
 
-// Losses forecasts the loss of every single node and of every single site.
+// Losses returns the forecasts for the loss of each node and of each site.
 func Losses(q Question) []Loss {
 	var all []Loss
 	var sites []string

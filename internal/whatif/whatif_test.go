@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func TestWhatWouldComeOfAChange(t *testing.T) {
+func TestChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		change Change
 		rules  cluster.Rules
@@ -34,13 +34,13 @@ func TestWhatWouldComeOfAChange(t *testing.T) {
 		"another policy, but manual":  {Change{}, cluster.Rules{Sites: map[string]int{"dc2": 5}, Failback: cluster.FailbackManual}, "a1", nil},
 		"a policy against the leader": {Change{}, cluster.Rules{ExcludeNodes: []string{"a1"}}, "a2", []cluster.Cause{cluster.CauseIneligible}},
 		"failed, to the other site":   {Change{Without: []string{"a1"}}, cluster.Rules{Type: "other-site"}, "b1", []cluster.Cause{cluster.CauseFailure}},
-		"a policy against everybody":  {Change{}, cluster.Rules{MinPriority: 1000}, "a1", nil},
-		"lost, with nobody to follow": {Change{Without: []string{"a1"}}, cluster.Rules{MinPriority: 35}, "", nil},
+		"a policy against all":        {Change{}, cluster.Rules{MinPriority: 1000}, "a1", nil},
+		"lost, without a successor":   {Change{Without: []string{"a1"}}, cluster.Rules{MinPriority: 35}, "", nil},
 	} {
 		q := question(t, led(four(), "a1"), c.rules)
 		q.Change = c.change
-		out := foresee(t, q)
-		if out.Leader.ID != c.leader || out.Led() != (c.leader != "") || !slices.Equal(causes(out), c.causes) {
+		out := forecast(t, q)
+		if out.Leader.ID != c.leader || out.HasLeader() != (c.leader != "") || !slices.Equal(causes(out), c.causes) {
 			t.Errorf("%s: %q leads after %q, want %q after %q", name, out.Leader.ID, causes(out), c.leader, c.causes)
 		}
 		for i, s := range out.Steps {
@@ -51,30 +51,30 @@ func TestWhatWouldComeOfAChange(t *testing.T) {
 	}
 }
 
-func TestTheFirstElectionIsForeseen(t *testing.T) {
-	out := foresee(t, question(t, four()))
+func TestFirstElection(t *testing.T) {
+	out := forecast(t, question(t, four()))
 	if out.Leader.ID != "a1" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseFirst}) {
 		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
 	}
-	if out := foresee(t, question(t, cluster.Snapshot{})); out.Led() || len(out.Steps) != 0 || out.Last.Note == "" {
+	if out := forecast(t, question(t, cluster.Snapshot{})); out.HasLeader() || len(out.Steps) != 0 || out.Last.Note == "" {
 		t.Errorf("without members: %+v", out)
 	}
 }
 
-func TestAForecastSaysWhatHoldsABetterMemberBack(t *testing.T) {
+func TestBetterMemberIsHeldBack(t *testing.T) {
 	q := question(t, led(four(), "b2"), cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Minute)})
-	out := foresee(t, q)
+	out := forecast(t, q)
 	if out.Leader.ID != "b2" || !strings.Contains(out.Last.Blocked, "a1 would be better") {
 		t.Errorf("%s leads, held by %q", out.Leader.ID, out.Last.Blocked)
 	}
 	q = question(t, led(four(), "a1"), cluster.Rules{MinPriority: 35})
 	q.Change.Without = []string{"a1"}
-	if out := foresee(t, q); !strings.Contains(out.Last.Note, "policy.min_priority") || len(out.Last.Ranking.Entries) != 3 {
-		t.Errorf("nobody may lead: %q", out.Last.Note)
+	if out := forecast(t, q); !strings.Contains(out.Last.Note, "policy.min_priority") || len(out.Last.Ranking.Entries) != 3 {
+		t.Errorf("no member is eligible: %q", out.Last.Note)
 	}
 }
 
-func TestAHardPauseKeepsADeadLeadersPlaceEmpty(t *testing.T) {
+func TestHardPauseKeepsALostLeaderFromBeingReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		hard   bool
 		leader string
@@ -82,19 +82,19 @@ func TestAHardPauseKeepsADeadLeadersPlaceEmpty(t *testing.T) {
 		s := led(four(), "a1")
 		s.Control = exists(cluster.Control{Last: 1, Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann@host"}, Hard: c.hard}})
 		q := question(t, s, cluster.Rules{Sites: map[string]int{"dc2": 5}})
-		if out := foresee(t, q); out.Leader.ID != "a1" {
+		if out := forecast(t, q); out.Leader.ID != "a1" {
 			t.Errorf("%s: policy moves it to %q", name, out.Leader.ID)
 		}
 		q = question(t, s)
 		q.Change.Without = []string{"a1"}
-		if out := foresee(t, q); out.Leader.ID != c.leader {
-			t.Errorf("%s: %q follows a leader that is lost", name, out.Leader.ID)
+		if out := forecast(t, q); out.Leader.ID != c.leader {
+			t.Errorf("%s: %q replaces a leader that is lost", name, out.Leader.ID)
 		}
 	}
 }
 
-// Those that have just failed try again after a moment, which the forecast lets pass.
-func TestAForecastWaitsForWhoTriesAgain(t *testing.T) {
+// A node that has just failed is eligible again after a moment, for which the forecast waits.
+func TestRetryAfterAStrikeIsAwaited(t *testing.T) {
 	s := led(four(), "a1")
 	s.Members = s.Members[:2]
 	for _, id := range []string{"a1", "a2"} {
@@ -104,8 +104,8 @@ func TestAForecastWaitsForWhoTriesAgain(t *testing.T) {
 	}
 	s.Fence.Record.State, s.Fence.Record.Reason = cluster.FenceReleased, "its task failed"
 	s.Current = cluster.Slot[cluster.Current]{}
-	out := foresee(t, question(t, s))
-	if !out.Led() || len(out.Steps) != 1 || out.Steps[0].Cause != cluster.CauseGaveUp {
+	out := forecast(t, question(t, s))
+	if !out.HasLeader() || len(out.Steps) != 1 || out.Steps[0].Cause != cluster.CauseGaveUp {
 		t.Fatalf("%q leads after %q: %s", out.Leader.ID, causes(out), out.Last.Note)
 	}
 	struck := out.Steps[0].Exclusions
@@ -114,21 +114,21 @@ func TestAForecastWaitsForWhoTriesAgain(t *testing.T) {
 	}
 }
 
-func TestAnExcludedNodeIsPassedOver(t *testing.T) {
+func TestExcludedNodeIsNotElected(t *testing.T) {
 	s := led(four(), "a1")
 	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Reason: "stalled"}}
 	q := question(t, s)
 	q.Change.Without = []string{"a1"}
-	if out := foresee(t, q); out.Leader.ID != "b1" {
+	if out := forecast(t, q); out.Leader.ID != "b1" {
 		t.Errorf("%q leads", out.Leader.ID)
 	}
 	q.Change.WithoutSites = []string{"dc2"}
-	if out := foresee(t, q); out.Leader.ID != "a2" {
-		t.Errorf("with nobody else %q leads", out.Leader.ID)
+	if out := forecast(t, q); out.Leader.ID != "a2" {
+		t.Errorf("without others %q leads", out.Leader.ID)
 	}
 }
 
-func TestAForecastDoesNotWaitForTheEndOfRequests(t *testing.T) {
+func TestEndOfRequestsIsNotAwaited(t *testing.T) {
 	for name, strikes := range map[string]int{"cordoned": 0, "cordoned and excluded": 4} {
 		s := led(four(), "a1")
 		var c cluster.Control
@@ -142,25 +142,25 @@ func TestAForecastDoesNotWaitForTheEndOfRequests(t *testing.T) {
 		s.Control = exists(c)
 		q := question(t, s)
 		q.Change.Without = []string{"a1"}
-		if out := foresee(t, q); out.Led() || !strings.Contains(out.Last.Note, "no member is eligible") {
+		if out := forecast(t, q); out.HasLeader() || !strings.Contains(out.Last.Note, "no member is eligible") {
 			t.Errorf("%s: %q leads after %q", name, out.Leader.ID, causes(out))
 		}
 	}
 }
 
-// A move ends when its target may not lead, and what it has kept from happening happens then.
-func TestAForecastEndsRequestsAsTheElectorDoes(t *testing.T) {
+// A move ends when its target is not eligible; what it has prevented happens then.
+func TestRequestsEndAsInTheElector(t *testing.T) {
 	s := led(four(), "a1")
 	s.Members[0].Node.Record.Unhealthy = "no disk"
 	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a1", Strikes: 1, For: cluster.Duration(time.Hour), Term: 5}}
 	by := cluster.Request{By: "ann@host"}
 	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Request: by}, Move: &cluster.Move{Request: by, Node: "a1", Force: true}})
-	if out := foresee(t, question(t, s)); out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseUnhealthy}) {
+	if out := forecast(t, question(t, s)); out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseUnhealthy}) {
 		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
 	}
 }
 
-func TestAStrikeWhoseTimeIsOverKeepsNobodyOut(t *testing.T) {
+func TestServedStrikeExcludesNobody(t *testing.T) {
 	for ago, leader := range map[time.Duration]string{
 		59 * time.Second: "b1", time.Minute: "a2", time.Hour: "a2", -time.Hour: "b1",
 	} {
@@ -168,13 +168,13 @@ func TestAStrikeWhoseTimeIsOverKeepsNobodyOut(t *testing.T) {
 		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a2", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Time: wall.Add(-ago)}}
 		q := question(t, s)
 		q.Change.Without = []string{"a1"}
-		if out := foresee(t, q); out.Leader.ID != leader {
+		if out := forecast(t, q); out.Leader.ID != leader {
 			t.Errorf("%s after the strike %q leads, want %q", ago, out.Leader.ID, leader)
 		}
 	}
 }
 
-func TestTheProgramIsAskedInAForecast(t *testing.T) {
+func TestRankingProgramIsAsked(t *testing.T) {
 	rules := cluster.Rules{Type: "exec", Fallback: "node-id"}
 	q := question(t, led(four(), "a1"), rules)
 	var asked []policy.Input
@@ -182,19 +182,19 @@ func TestTheProgramIsAskedInAForecast(t *testing.T) {
 		asked = append(asked, in)
 		return &policy.Answer{Ranking: []string{"b2", "a2"}}
 	}
-	if out := foresee(t, q); out.Leader.ID != "b2" || len(asked) == 0 || len(asked[0].Members) != 4 {
+	if out := forecast(t, q); out.Leader.ID != "b2" || len(asked) == 0 || len(asked[0].Members) != 4 {
 		t.Errorf("%q leads, asked %d times", out.Leader.ID, len(asked))
 	}
 	q.Change.Without = []string{"b2"}
-	if out := foresee(t, q); out.Leader.ID != "a2" {
-		t.Errorf("without its first %q leads", out.Leader.ID)
+	if out := forecast(t, q); out.Leader.ID != "a2" {
+		t.Errorf("without the first %q leads", out.Leader.ID)
 	}
 	q.Change = Change{Without: []string{"a1"}}
 	for name, ask := range map[string]func(policy.Input) *policy.Answer{
-		"nobody to ask": nil, "no answer": func(policy.Input) *policy.Answer { return &policy.Answer{Err: "it crashed"} },
+		"no program": nil, "no answer": func(policy.Input) *policy.Answer { return &policy.Answer{Err: "it crashed"} },
 	} {
 		q.Ask = ask
-		if out := foresee(t, q); out.Leader.ID != "a2" || len(out.Last.Ranking.Notes) == 0 {
+		if out := forecast(t, q); out.Leader.ID != "a2" || len(out.Last.Ranking.Notes) == 0 {
 			t.Errorf("%s: %q leads, notes %q", name, out.Leader.ID, out.Last.Ranking.Notes)
 		}
 	}
@@ -203,46 +203,46 @@ func TestTheProgramIsAskedInAForecast(t *testing.T) {
 		t.Error("asked for a policy without a program")
 		return nil
 	}
-	foresee(t, q)
+	forecast(t, q)
 }
 
-func TestAForecastTellsOfOddPolicies(t *testing.T) {
+func TestPolicyProblemsAreReported(t *testing.T) {
 	q := question(t, led(four(), "a1"), cluster.Rules{Sites: map[string]int{"dc1": 1, "dc2": 0}})
-	if out := foresee(t, q); len(out.Problems) != 0 {
+	if out := forecast(t, q); len(out.Problems) != 0 {
 		t.Errorf("%q", out.Problems)
 	}
 	q.Change.WithoutSites = []string{"dc2"}
-	if out := foresee(t, q); len(out.Problems) != 1 || !strings.Contains(out.Problems[0], "dc2") {
+	if out := forecast(t, q); len(out.Problems) != 1 || !strings.Contains(out.Problems[0], "dc2") {
 		t.Errorf("%q", out.Problems)
 	}
 }
 
-func TestUnreadableRecordsAreForeseen(t *testing.T) {
+func TestUnreadableRecords(t *testing.T) {
 	damaged := errors.New("znode /c/x is empty")
 	s := led(four(), "a2")
 	s.Control = cluster.Slot[cluster.Control]{Exists: true, Err: damaged}
 	q := question(t, s)
 	q.Change.Cordon = []string{"a1"}
-	if out := foresee(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Blocked, "znode /c/x is empty") {
+	if out := forecast(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Blocked, "znode /c/x is empty") {
 		t.Errorf("requests that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Blocked)
 	}
 	s = led(four(), "a2")
 	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}
-	if out := foresee(t, question(t, s)); out.Leader.ID != "a1" || out.Steps[0].Cause != cluster.CauseRepair {
+	if out := forecast(t, question(t, s)); out.Leader.ID != "a1" || out.Steps[0].Cause != cluster.CauseRepair {
 		t.Errorf("a decision that cannot be read: %q leads after %q", out.Leader.ID, causes(out))
 	}
 }
 
-func TestALeaderThatHasLetGoIsReplaced(t *testing.T) {
+func TestLeaderThatHasReleasedIsReplaced(t *testing.T) {
 	s := led(four(), "a1")
 	s.Fence.Record.State, s.Fence.Record.Requested, s.Fence.Record.Reason = cluster.FenceReleased, true, "stopped"
 	s.Current = cluster.Slot[cluster.Current]{}
-	out := foresee(t, question(t, s))
+	out := forecast(t, question(t, s))
 	if out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseStopped}) {
 		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
 	}
 	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Hard: true}})
-	if out := foresee(t, question(t, s)); out.Led() {
-		t.Errorf("%q leads, though it has let go", out.Leader.ID)
+	if out := forecast(t, question(t, s)); out.HasLeader() {
+		t.Errorf("%q leads, although it has released", out.Leader.ID)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// pair starts two processes, a and b, of which a leads.
+// pair starts two nodes, a and b; a leads.
 func pair(ctx context.Context, g *group, binary string, timeout time.Duration, env ...string) (map[string]*node, error) {
 	nodes := make(map[string]*node)
 	for _, id := range []string{"a", "b"} {
@@ -33,8 +33,8 @@ func pair(ctx context.Context, g *group, binary string, timeout time.Duration, e
 	return nodes, nil
 }
 
-// killedDaemon measures the time from kill -9 of the leader's daemon until the next is READY: the guard kills the child
-// and closes the session, so it has nothing to do with the session timeout.
+// killedDaemon measures the time from kill -9 of the leader's daemon until the next leader is READY. The guard kills the child and
+// closes the session, so the time does not depend on the session timeout.
 func killedDaemon(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 10 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})
@@ -42,7 +42,7 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 		return err
 	}
 	defer g.close()
-	// The best node would come back at once: let the group keep whoever leads.
+	// Without failback, the new leader stays.
 	nodes, err := pair(ctx, g, binary, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
 	defer func() {
 		for _, n := range nodes {
@@ -65,7 +65,7 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 			return err
 		}
 		whole = append(whole, time.Since(began))
-		// A new guard, since the old one starts daemons that keep dying ever more slowly.
+		// Start a new guard, since the old one delays the restarts of a daemon that keeps dying.
 		nodes[leader].stop()
 		if nodes[leader], err = g.spawn(binary, leader, timeout, "ZKELECTD_ELECTION_FAILBACK_MODE=manual"); err != nil {
 			return err
@@ -81,7 +81,7 @@ func killedDaemon(ctx context.Context, t *table, binary string, rounds int) erro
 	return nil
 }
 
-// stoppedDaemon measures when the child is dead after SIGSTOP of its daemon, against the end of the lease.
+// stoppedDaemon measures how long after the end of the lease the child is dead if its daemon is stopped by SIGSTOP.
 func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 2 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})
@@ -98,7 +98,7 @@ func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) err
 	var late []time.Duration
 	var term int64
 	for range rounds {
-		// The guard has done away with the stopped daemon of the round before.
+		// The guard has replaced the stopped daemon of the round before.
 		if err := g.until(ctx, func(c cluster.Slot[cluster.Current], _ time.Time) bool {
 			later := c.Readable() && c.Record.State == cluster.CurrentReady && c.Record.Term > term
 			if later {
@@ -116,7 +116,7 @@ func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) err
 		if err != nil {
 			return err
 		}
-		ends, err := leaseEnds(ctx, api)
+		ends, err := leaseEnd(ctx, api)
 		if err != nil {
 			return err
 		}
@@ -133,8 +133,8 @@ func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) err
 	return nil
 }
 
-// leaseEnds asks a daemon when its lease ends.
-func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
+// leaseEnd asks a daemon when its lease ends.
+func leaseEnd(ctx context.Context, api string) (time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+api+"/leader", nil)
 	if err != nil {
 		return 0, err
@@ -151,8 +151,8 @@ func leaseEnds(ctx context.Context, api string) (time.Duration, error) {
 	return boottime.Now() + time.Duration(d.LeaseRemaining), nil
 }
 
-// lostHost measures what follows when the ephemerals of a leader vanish whose host is lost, so that nobody closes its
-// session: the time until the next is READY. The time before that is the session timeout.
+// lostHost measures the time from the removal of the ephemerals of a leader whose host is lost until the next leader is READY. The
+// time before that is the session timeout, since no process closes the session.
 func lostHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 2 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})

@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	disturbSpan = 10 * time.Second // of each phase, then come its moves
+	disturbSpan = 10 * time.Second // of each phase, before its handovers
 	slowClients = 1000
-	floodRate   = 10_000 // requests a second, as far as the machine gives them
+	floodRate   = 10_000 // requests a second, as far as the machine allows
 	flooders    = 32     // connections
 )
 
-// calm is what was measured of a leader while it was disturbed, or not.
-type calm struct {
-	least    time.Duration // what was left of the lease
+// disturbance has the measurements of a leader, with or without a load of HTTP clients.
+type disturbance struct {
+	least    time.Duration // the shortest remaining lease
 	renewals int
 	samples  int
 	moves    time.Duration // RELEASE to READY, p50
-	lost     int           // leaderships that nobody has ended
-	rate     float64       // requests that were answered a second
+	lost     int           // leaderships that ended unexpectedly
+	rate     float64       // responses a second
 }
 
-// disturb measures whether HTTP clients disturb the lease: slow ones, which send a request by the byte, and many.
+// disturb measures whether HTTP clients disturb the lease: slow clients, which never complete a request, and a flood of requests.
 func disturb(ctx context.Context, t *table, binary string, rounds int) error {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
@@ -65,24 +65,25 @@ func disturb(ctx context.Context, t *table, binary string, rounds int) error {
 	if err := g.leads(ctx, "a"); err != nil {
 		return err
 	}
-	quiet, err := g.disturbed(ctx, apis, rounds, func(context.Context) float64 { return 0 })
+	quiet, err := g.measure(ctx, apis, rounds, func(context.Context) float64 { return 0 })
 	if err != nil {
 		return err
 	}
-	slow, err := g.disturbed(ctx, apis, rounds, func(ctx context.Context) float64 { return crawl(ctx, apis) })
+	slow, err := g.measure(ctx, apis, rounds, func(ctx context.Context) float64 { return slowRequests(ctx, apis) })
 	if err != nil {
 		return err
 	}
-	flood, err := g.disturbed(ctx, apis, rounds, func(ctx context.Context) float64 { return inundate(ctx, apis) })
+	flood, err := g.measure(ctx, apis, rounds, func(ctx context.Context) float64 { return floodRequests(ctx, apis) })
 	if err != nil {
 		return err
 	}
-	slow.against(t, quiet, fmt.Sprintf("%d slow clients", slowClients))
-	flood.against(t, quiet, fmt.Sprintf("%.0f requests/s on /leader", flood.rate))
+	slow.report(t, quiet, fmt.Sprintf("%d slow clients", slowClients))
+	flood.report(t, quiet, fmt.Sprintf("%.0f requests/s on /leader", flood.rate))
 	return nil
 }
 
-func (c calm) against(t *table, quiet calm, what string) {
+// report adds the measurements, compared with those without load.
+func (c disturbance) report(t *table, quiet disturbance, what string) {
 	ratio := float64(c.least) / float64(quiet.least)
 	t.add(what+": least of the lease that was left", ms(c.least), fmt.Sprintf("%.2f of the quiet phase's, %d samples", ratio, c.samples), ">= 0.5", ratio >= 0.5)
 	ratio = float64(c.renewals) / float64(quiet.renewals)
@@ -91,11 +92,11 @@ func (c calm) against(t *table, quiet calm, what string) {
 	t.add(what+": leaderships lost", fmt.Sprint(c.lost), fmt.Sprintf("quiet phase: %d", quiet.lost), "0", c.lost == 0)
 }
 
-// disturbed watches the lease of the leader a, then moves leadership to and fro, while clients do what they do.
-func (g *group) disturbed(ctx context.Context, apis map[string]string, rounds int, clients func(context.Context) float64) (calm, error) {
+// measure observes the lease of the leader a, then moves leadership back and forth, while clients runs.
+func (g *group) measure(ctx context.Context, apis map[string]string, rounds int, clients func(context.Context) float64) (disturbance, error) {
 	busy, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	var c calm
+	var c disturbance
 	wg.Go(func() { c.rate = clients(busy) })
 	err := c.watch(ctx, apis["a"])
 	if err == nil {
@@ -106,8 +107,9 @@ func (g *group) disturbed(ctx context.Context, apis map[string]string, rounds in
 	return c, err
 }
 
-// watch asks the leader for its lease on one connection, which is never the idlest. A renewal moves its end.
-func (c *calm) watch(ctx context.Context, api string) error {
+// watch polls the remaining lease of the leader on one connection, which is busy enough that the server does not close it as idle.
+// A renewal moves the end of the lease.
+func (c *disturbance) watch(ctx context.Context, api string) error {
 	ctx, cancel := context.WithTimeout(ctx, disturbSpan)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Second}
@@ -121,14 +123,14 @@ func (c *calm) watch(ctx context.Context, api string) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			if c.samples == 0 {
-				return fmt.Errorf("the leader at %s has not answered once in %s", api, disturbSpan)
+				return fmt.Errorf("the leader at %s has not answered in %s", api, disturbSpan)
 			}
 			return nil
 		}
-		asked := boottime.Now()
+		requested := boottime.Now()
 		d, err := leaderOf(ctx, client, api)
 		if err != nil {
-			continue // a flood may keep an asker away, never the lease
+			continue // a flood may delay requests, but must not affect the lease
 		}
 		c.samples++
 		if d.Term != term {
@@ -138,7 +140,7 @@ func (c *calm) watch(ctx context.Context, api string) error {
 			term = d.Term
 		}
 		c.least = min(c.least, time.Duration(d.LeaseRemaining))
-		if ends := asked + time.Duration(d.LeaseRemaining); ends > end+100*time.Millisecond {
+		if ends := requested + time.Duration(d.LeaseRemaining); ends > end+100*time.Millisecond {
 			c.renewals, end = c.renewals+1, ends
 		}
 	}
@@ -158,9 +160,9 @@ func leaderOf(ctx context.Context, client *http.Client, api string) (status.Daem
 	return d, json.NewDecoder(io.LimitReader(resp.Body, 1<<16)).Decode(&d)
 }
 
-func (c *calm) move(ctx context.Context, g *group, rounds int) error {
+func (c *disturbance) move(ctx context.Context, g *group, rounds int) error {
 	var gaps []time.Duration
-	for i := range 2 * ((rounds + 1) / 2) { // back to a in the end
+	for i := range 2 * ((rounds + 1) / 2) { // a leads again at the end
 		from, to := "a", "b"
 		if i%2 == 1 {
 			from, to = to, from
@@ -198,14 +200,14 @@ func (g *group) term(ctx context.Context) (int64, error) {
 	return s.Record.Term, s.Err
 }
 
-// crawl keeps clients at their requests that send a header every half second, and come back when they are hung up on.
-func crawl(ctx context.Context, apis map[string]string) float64 {
+// slowRequests runs clients that send a header every half second, and connect again when the server closes the connection.
+func slowRequests(ctx context.Context, apis map[string]string) float64 {
 	var wg sync.WaitGroup
 	for i := range slowClients {
 		api := apis[[]string{"a", "b"}[i%2]]
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				dawdle(ctx, api)
+				slowRequest(ctx, api)
 				pause(ctx, time.Second)
 			}
 		})
@@ -214,7 +216,7 @@ func crawl(ctx context.Context, apis map[string]string) float64 {
 	return 0
 }
 
-func dawdle(ctx context.Context, api string) {
+func slowRequest(ctx context.Context, api string) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", api)
 	if err != nil {
 		return
@@ -229,8 +231,8 @@ func dawdle(ctx context.Context, api string) {
 	}
 }
 
-// inundate asks as often as floodRate says, and returns how often it was answered a second.
-func inundate(ctx context.Context, apis map[string]string) float64 {
+// floodRequests sends requests at floodRate, and returns the number of responses a second.
+func floodRequests(ctx context.Context, apis map[string]string) float64 {
 	var answered atomic.Int64
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -238,7 +240,7 @@ func inundate(ctx context.Context, apis map[string]string) float64 {
 		api := apis[[]string{"a", "b"}[i%2]]
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				pour(ctx, api, &answered)
+				sendRequests(ctx, api, &answered)
 				pause(ctx, 10*time.Millisecond)
 			}
 		})
@@ -247,7 +249,7 @@ func inundate(ctx context.Context, apis map[string]string) float64 {
 	return float64(answered.Load()) / time.Since(began).Seconds()
 }
 
-func pour(ctx context.Context, api string, answered *atomic.Int64) {
+func sendRequests(ctx context.Context, api string, answered *atomic.Int64) {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", api)
 	if err != nil {
 		return
@@ -269,7 +271,7 @@ func pour(ctx context.Context, api string, answered *atomic.Int64) {
 			resp.Body.Close()
 			answered.Add(1)
 		}
-		// What the machine does not give is not made up for.
+		// If the machine is too slow for the rate, the missed requests are not made up for.
 		next = next.Add(batch * flooders * time.Second / floodRate)
 		if late := time.Since(next); late > 0 {
 			next = time.Now()

@@ -12,14 +12,14 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// tick is what production servers have by default: a session ends up to a tick after its timeout.
+// tick is the default of production servers: a session ends up to a tick after its timeout.
 const tick = 2 * time.Second
 
-// production is a server with that tick, which takes shorter sessions than it would by default.
+// production is a server with that tick that grants shorter session timeouts than by default.
 var production = zkserver.Options{Tick: tick, MinSession: time.Second}
 
-// failover measures what each way of losing the leader costs: from the loss to the next READY, and how long the old one's
-// work goes on.
+// failover measures, for each way of losing the leader, the time from the loss to the next READY, and how long the work of the
+// old leader continues.
 func failover(ctx context.Context, t *table, binary string, rounds int) error {
 	for _, part := range []func() error{
 		func() error { return stoppedHost(ctx, t, binary, rounds) },
@@ -37,10 +37,12 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 	return nil
 }
 
-// stoppedHost stops the leader as an operator does.
+// stoppedHost stops the leader with SIGTERM.
 func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, nil)
+	whole, _, err := losses(ctx, lossOptions{
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) },
+	})
 	if err != nil {
 		return err
 	}
@@ -50,9 +52,11 @@ func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error
 	return nil
 }
 
-// lostAfter loses the leader's host: what is left is the session, until the server ends it.
+// lostAfter simulates the loss of the leader's host: its session remains until the server ends it.
 func lostAfter(ctx context.Context, t *table, binary string, timeout time.Duration, rounds int) error {
-	whole, err := losses(ctx, binary, timeout, rounds, func(_ *faultproxy.Proxy, n *node) { n.kill() }, nil)
+	whole, _, err := losses(ctx, lossOptions{
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.kill() },
+	})
 	if err != nil {
 		return err
 	}
@@ -63,16 +67,17 @@ func lostAfter(ctx context.Context, t *table, binary string, timeout time.Durati
 	return nil
 }
 
-// cutOff cuts the leader off from the servers, while it and its child live.
+// cutOff disconnects the leader from the servers; the leader and its child keep running.
 func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	lease := cluster.Lease(timeout)
-	var dead []time.Duration
-	whole, err := losses(ctx, binary, timeout, rounds, func(l *faultproxy.Proxy, _ *node) { l.SetMode(faultproxy.BlackHole) }, &dead)
+	whole, dead, err := losses(ctx, lossOptions{
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(p *faultproxy.Proxy, _ *node) { p.SetMode(faultproxy.BlackHole) },
+		measureChild: true,
+	})
 	if err != nil {
 		return err
 	}
-	slices.Sort(dead)
 	worst, after := whole[rounds-1], dead[rounds-1]
 	t.add(fmt.Sprintf("leader cut off: its work dead, worst of %d", rounds), seconds(after), fmt.Sprintf("%.2f of the lease of %s", share(after, lease), lease), "<= 1", after <= lease)
 	most := longest(timeout)
@@ -80,11 +85,12 @@ func cutOff(ctx context.Context, t *table, binary string, rounds int) error {
 	return nil
 }
 
-// longest is how long a leader may be missed that can't release: until the server ends its session, and until every lease is
-// over.
+// longest returns the longest time without a leader if it cannot release: until the server ends its session, and until every
+// lease is over.
 func longest(timeout time.Duration) time.Duration { return timeout + tick + cluster.LeaseWait(timeout) }
 
-// trust measures what it costs not to take the end of a session for the end of the work, for each loss that ends a session.
+// trust measures the cost of not treating the end of a session as the end of the work (election.trust_session_end), for each
+// loss that ends a session.
 func trust(ctx context.Context, t *table, binary string, rounds int) error {
 	for _, loss := range []struct {
 		name string
@@ -92,12 +98,14 @@ func trust(ctx context.Context, t *table, binary string, rounds int) error {
 	}{
 		{"daemon killed", func(_ *faultproxy.Proxy, n *node) { kill(n) }},
 		{"host lost", func(_ *faultproxy.Proxy, n *node) { n.kill() }},
-		{"leader cut off", func(l *faultproxy.Proxy, _ *node) { l.SetMode(faultproxy.BlackHole) }},
+		{"leader cut off", func(p *faultproxy.Proxy, _ *node) { p.SetMode(faultproxy.BlackHole) }},
 	} {
 		for _, timeout := range []time.Duration{4 * time.Second, 6 * time.Second, 10 * time.Second} {
 			var p50 [2]time.Duration
 			for i, setting := range []string{"false", "true"} {
-				whole, err := losses(ctx, binary, timeout, rounds, loss.lose, nil, "ZKELECTD_ELECTION_TRUST_SESSION_END="+setting)
+				whole, _, err := losses(ctx, lossOptions{
+					binary: binary, timeout: timeout, rounds: rounds, lose: loss.lose, env: []string{"ZKELECTD_ELECTION_TRUST_SESSION_END=" + setting},
+				})
 				if err != nil {
 					return fmt.Errorf("%s, session timeout %s: %w", loss.name, timeout, err)
 				}
@@ -110,79 +118,112 @@ func trust(ctx context.Context, t *table, binary string, rounds int) error {
 	return nil
 }
 
-// kill kills the daemon alone: its guard lives.
+// kill kills the daemon only; its guard keeps running.
 func kill(n *node) {
 	if pid, err := n.daemon(); err == nil {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
-// losses loses the leader of two, again and again, and returns how long it took until the other was READY, sorted. With
-// dead it also notes after how long the old leader's child was dead.
-func losses(ctx context.Context, binary string, timeout time.Duration, rounds int, lose func(*faultproxy.Proxy, *node), dead *[]time.Duration, env ...string) ([]time.Duration, error) {
-	env = append(env, "ZKELECTD_ELECTION_FAILBACK_MODE=manual") // the leader stays
+// lossOptions configure [losses].
+type lossOptions struct {
+	binary  string
+	timeout time.Duration // of the sessions
+	rounds  int
+	env     []string
+	// lose makes the leader fail.
+	lose func(*faultproxy.Proxy, *node)
+	// measureChild measures how long the child of the old leader lives.
+	measureChild bool
+}
+
+// losses loses the leader of two nodes repeatedly. It returns the sorted times until the other node was READY and, with
+// measureChild, the times until the old leader's child was dead.
+func losses(ctx context.Context, opt lossOptions) (whole, dead []time.Duration, err error) {
+	opt.env = append(opt.env, "ZKELECTD_ELECTION_FAILBACK_MODE=manual") // the new leader stays
 	g, err := newGroup(ctx, production)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer g.close()
-	nodes, proxies := make(map[string]*node), make(map[string]*faultproxy.Proxy)
-	start := func(id string) error {
-		var err error
-		if proxies[id], err = faultproxy.New(g.server.Addr()); err != nil {
-			return err
+	nodes := make(map[string]*proxiedNode)
+	defer func() {
+		for _, n := range nodes {
+			n.close()
 		}
-		nodes[id], err = g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxies[id].Port()), binary, id, timeout, env...)
-		return err
-	}
-	end := func(id string) {
-		if nodes[id] != nil {
-			nodes[id].kill()
-		}
-		if proxies[id] != nil {
-			proxies[id].Close()
-		}
-	}
-	defer end("a")
-	defer end("b")
-	if err := start("a"); err != nil {
-		return nil, err
+	}()
+	if nodes["a"], err = g.spawnProxied(opt, "a"); err != nil {
+		return nil, nil, err
 	}
 	if err := g.leads(ctx, "a"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := start("b"); err != nil {
-		return nil, err
+	if nodes["b"], err = g.spawnProxied(opt, "b"); err != nil {
+		return nil, nil, err
 	}
-	var whole []time.Duration
-	for i := range rounds {
+	for i := range opt.rounds {
 		leader := []string{"a", "b"}[i%2]
 		if err := g.members(ctx, 2); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		child, err := nodes[leader].child()
+		ready, childDead, err := g.loseLeader(ctx, opt, leader, nodes[leader])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		began := time.Now()
-		lose(proxies[leader], nodes[leader])
-		if dead != nil {
-			if err := gone(ctx, child); err != nil {
-				return nil, err
-			}
-			*dead = append(*dead, time.Since(began))
-		}
-		if _, err := g.gap(ctx, leader); err != nil {
-			return nil, err
-		}
-		whole = append(whole, time.Since(began))
-		end(leader)
-		if err := start(leader); err != nil {
-			return nil, err
+		whole, dead = append(whole, ready), append(dead, childDead)
+		nodes[leader].close()
+		if nodes[leader], err = g.spawnProxied(opt, leader); err != nil {
+			return nil, nil, err
 		}
 	}
 	slices.Sort(whole)
-	return whole, nil
+	slices.Sort(dead)
+	return whole, dead, nil
+}
+
+// loseLeader makes the leader fail, and returns the times until the next leader was READY and until its child was dead.
+func (g *group) loseLeader(ctx context.Context, opt lossOptions, id string, n *proxiedNode) (ready, childDead time.Duration, err error) {
+	child, err := n.child()
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
+	opt.lose(n.proxy, n.node)
+	if opt.measureChild {
+		if err := gone(ctx, child); err != nil {
+			return 0, 0, err
+		}
+		childDead = time.Since(began)
+	}
+	_, err = g.gap(ctx, id)
+	return time.Since(began), childDead, err
+}
+
+// proxiedNode is a node that reaches the server through a proxy.
+type proxiedNode struct {
+	*node
+	proxy *faultproxy.Proxy
+}
+
+func (g *group) spawnProxied(opt lossOptions, id string) (*proxiedNode, error) {
+	proxy, err := faultproxy.New(g.server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	n, err := g.spawnAt(fmt.Sprintf("127.0.0.1:%d", proxy.Port()), opt.binary, id, opt.timeout, opt.env...)
+	if err != nil {
+		proxy.Close()
+		return nil, err
+	}
+	return &proxiedNode{n, proxy}, nil
+}
+
+// close kills the node as if its host was lost, and closes the proxy.
+func (n *proxiedNode) close() {
+	if n != nil {
+		n.kill()
+		n.proxy.Close()
+	}
 }
 
 func share(d, of time.Duration) float64 { return float64(d) / float64(of) }

@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// group is a server with an observer, and daemons in this process or in their own.
+// group is a server, a session that observes it, and daemons in this process or in processes of their own.
 type group struct {
 	guard   *guard.Client
 	server  *zkserver.Server
@@ -52,7 +52,7 @@ func (g *group) close() {
 	g.server.Stop()
 }
 
-// join runs a daemon without a child in this process, under this process' own guard.
+// join runs a daemon without a child in this process, under the guard of this process.
 func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error) {
 	cfg, err := config.Load(config.Sources{Env: []string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
@@ -71,8 +71,8 @@ func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error)
 	return d, nil
 }
 
-// until follows leader/current and calls f with it and the time at which its state was learnt, until f says true. It
-// reads as little as possible, so as not to disturb what it measures.
+// until calls f with leader/current and the time at which it was read, whenever it changes, until f returns true. It reads as
+// little as possible, in order not to disturb the measurement.
 func (g *group) until(ctx context.Context, f func(cluster.Slot[cluster.Current], time.Time) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -100,7 +100,7 @@ func (g *group) leads(ctx context.Context, id string) error {
 	})
 }
 
-// gap waits until leadership has gone from one daemon and another one is READY, and returns how long nobody was.
+// gap waits until one daemon has lost leadership and another one is READY, and returns the time without a leader.
 func (g *group) gap(ctx context.Context, from string) (time.Duration, error) {
 	var gone, ready time.Time
 	err := g.until(ctx, func(c cluster.Slot[cluster.Current], now time.Time) bool {

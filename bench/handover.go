@@ -10,9 +10,9 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// handover measures planned moves between two daemons whose child is trivial: from RELEASE of the old, as an observer
-// sees it, to READY of the new. The floor is what no implementation of the protocol can go below: its four writes, one
-// after the other, on the same server, measured in turn with the moves.
+// handover measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer sees it,
+// to READY of the new one. The floor is the minimum for any implementation of the protocol: its four writes, one after the other,
+// on the same server, measured alternately with the moves.
 func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
@@ -67,7 +67,7 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	return nil
 }
 
-// publish makes a policy the one in force.
+// publish sets the policy in force.
 func (g *group) publish(ctx context.Context, sites map[string]int) error {
 	rec := cluster.Policy{Revision: time.Now().UnixNano(), Rules: cluster.Rules{Type: "priority", Sites: sites}, By: "bench", Time: time.Now()}
 	op := cluster.Op{Kind: cluster.OpSet, Path: g.paths.Policy(), Version: cluster.AnyVersion, Data: cluster.Encode(&rec)}
@@ -77,7 +77,7 @@ func (g *group) publish(ctx context.Context, sites map[string]int) error {
 	op.Kind = cluster.OpCreate
 	_, err := g.session.Do(ctx, op)
 	if err != nil {
-		// The elector was faster.
+		// The elector has created it meanwhile.
 		op.Kind = cluster.OpSet
 		_, err = g.session.Do(ctx, op)
 	}
@@ -105,7 +105,7 @@ func (g *group) members(ctx context.Context, n int) error {
 	}
 }
 
-// floor times four writes of the sizes and kinds of ELECT, RELEASE, ACQUIRE and READY, one after the other.
+// floor measures four writes of the sizes and kinds of ELECT, RELEASE, ACQUIRE and READY, one after the other.
 func (g *group) floor(ctx context.Context) (time.Duration, error) {
 	dir := g.paths.Root + "/floor"
 	set := func(name string) cluster.Op {

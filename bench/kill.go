@@ -20,8 +20,9 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// leaseKill measures, on a busy machine and for each containment, without and with a real-time priority, how long after the lease's end the last process of the
-// work is dead if the daemon stands still, while so many programs never rest. One of the processes has left its parent, its session and its environment behind.
+// leaseKill measures how long after the end of the lease the last process of the work is dead if the daemon is stopped, for each
+// containment, with and without a real-time priority, while a number of programs keep the processors busy. One of the processes of
+// the work has left its parent, its session and its environment.
 func leaseKill(ctx context.Context, t *table, binary string, rounds, programs int) error {
 	idle, err := busy(programs)
 	defer idle()
@@ -43,7 +44,7 @@ func leaseKill(ctx context.Context, t *table, binary string, rounds, programs in
 	return nil
 }
 
-// killer is how the work is ended.
+// killer is a configuration with which the work is killed.
 type killer struct {
 	containment string
 	realtime    bool
@@ -56,10 +57,10 @@ func (k killer) String() string {
 	return k.containment
 }
 
-// killers are measured in turn.
+// killers are measured alternately.
 var killers = []killer{{"cgroup", false}, {"pidns", false}, {"keeper", false}, {"cgroup", true}, {"pidns", true}, {"keeper", true}}
 
-// loadAverage is that of the last minute, of all that the machine does.
+// loadAverage returns the load average of the machine for the last minute.
 func loadAverage() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -69,7 +70,7 @@ func loadAverage() string {
 	return last
 }
 
-// busy starts programs that never rest; idle ends them.
+// busy starts programs that use all the processor time they get; idle kills them.
 func busy(n int) (idle func(), err error) {
 	var all []*exec.Cmd
 	idle = func() {
@@ -89,8 +90,8 @@ func busy(n int) (idle func(), err error) {
 	return idle, nil
 }
 
-// work is a program of three processes that sleep, with a mark in their arguments: its main process, one in its group, and
-// one that nothing connects with it.
+// work is a script that runs three processes with a mark in their arguments: its main process, one in its process group, and one
+// that is not related to it.
 const (
 	work = `sleep 100000 "$0" &
 (env -i setsid sh -c "sleep 100000 $0 &" &)
@@ -98,7 +99,7 @@ exec sleep 100000 "$0"`
 	workers = 3
 )
 
-// killsAtLeaseEnd stops the daemon of a node, and starts another one, over and over. The times are by containment.
+// killsAtLeaseEnd repeatedly starts a node and stops its daemon. It returns the times by configuration.
 func killsAtLeaseEnd(ctx context.Context, binary string, rounds int) (map[killer][]time.Duration, error) {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
@@ -111,10 +112,10 @@ func killsAtLeaseEnd(ctx context.Context, binary string, rounds int) (map[killer
 	for range rounds {
 		for _, by := range killers {
 			for {
-				started++ // another node, as that of before is excluded for having lost its lease
+				started++ // a new node, since the one before is excluded for losing its lease
 				d, err := g.killOne(ctx, binary, by, fmt.Sprintf("n%d", started), mark)
 				if errors.Is(err, errLost) {
-					continue // too busy a moment for so short a session: tried again
+					continue // the machine was too busy for such a short session: try again
 				}
 				if err != nil {
 					return nil, err
@@ -148,11 +149,11 @@ func (g *group) killOne(ctx context.Context, binary string, by killer, id, mark 
 	return n.killAtLeaseEnd(ctx, api, mark, timeout*45/100)
 }
 
-// errLost says that the leader has lost its lease before it could be measured.
-var errLost = errors.New("the leader does not renew its lease")
+// errLost means that the leader lost its lease before it could be measured.
+var errLost = errors.New("the leader lost its lease")
 
-// killAtLeaseEnd stops the daemon just after a renewal, so that none is under way, until its work is dead, and returns how
-// long after the lease's end that was.
+// killAtLeaseEnd stops the daemon just after a renewal, so that no renewal is in progress, until its work is dead. It returns the
+// time from the end of the lease to the death of the work.
 func (n *node) killAtLeaseEnd(ctx context.Context, api, mark string, lease time.Duration) (time.Duration, error) {
 	daemon, err := n.daemon()
 	if err != nil {
@@ -179,25 +180,25 @@ func (n *node) killAtLeaseEnd(ctx context.Context, api, mark string, lease time.
 	}
 	var ends time.Duration
 	for began := boottime.Now(); ; {
-		asked := boottime.Now()
-		if asked-began > 10*lease {
+		requested := boottime.Now()
+		if requested-began > 10*lease {
 			return 0, errLost
 		}
-		end, err := leaseEnds(ctx, api)
+		end, err := leaseEnd(ctx, api)
 		if err != nil {
 			return 0, err
 		}
 		// Renewals come every third of the lease, at least.
-		if answered := boottime.Now(); end-answered > lease*8/10 && answered-asked < lease/20 {
-			ends = end - (answered - asked) // the earliest that it can have meant
+		if answered := boottime.Now(); end-answered > lease*8/10 && answered-requested < lease/20 {
+			ends = end - (answered - requested) // the earliest possible end
 			break
 		}
 	}
-	ordinary, err := ahead()
+	restore, err := raisePriority()
 	if err != nil {
 		return 0, err
 	}
-	defer ordinary()
+	defer restore()
 	syscall.Kill(daemon, syscall.SIGSTOP)
 	defer syscall.Kill(daemon, syscall.SIGCONT)
 	for _, fd := range fds {
@@ -208,14 +209,14 @@ func (n *node) killAtLeaseEnd(ctx context.Context, api, mark string, lease time.
 	return boottime.Now() - ends, nil
 }
 
-// ahead puts this thread before all ordinary ones, and before guard and keeper, so that what it measures is not its own wait
-// for a processor. It needs root.
-func ahead() (ordinary func(), err error) {
+// raisePriority gives this thread a real-time priority above that of guard and keeper, so that it does not measure its own wait for a
+// processor. It needs root.
+func raisePriority() (restore func(), err error) {
 	runtime.LockOSThread()
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 2, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
 		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("the time of a kill is measured by a real-time thread: %w: run this as root", os.NewSyscallError("sched_setattr", err))
+		return nil, fmt.Errorf("measuring the time of a kill needs a real-time thread: %w: run this as root", os.NewSyscallError("sched_setattr", err))
 	}
 	return func() {
 		unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
@@ -223,7 +224,7 @@ func ahead() (ordinary func(), err error) {
 	}, nil
 }
 
-// marked finds the processes that have the mark in their arguments, but for shells.
+// marked returns the processes with the mark in their arguments, except for shells.
 func marked(ctx context.Context, mark string) (pids []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// load measures what a group asks of ZooKeeper while nothing happens: requests by role, and what the servers keep by size.
+// load measures the load of an idle group on ZooKeeper: requests by role, and znodes and watches by the size of the group.
 func load(ctx context.Context, t *table, binary string, guardClient *guard.Client) error {
 	if err := requests(ctx, t, binary); err != nil {
 		return err
 	}
 	var first [2]float64
 	for _, size := range []int{10, 100, 500} {
-		kept, err := keptAt(ctx, guardClient, size)
+		kept, err := statsAt(ctx, guardClient, size)
 		if err != nil {
 			return fmt.Errorf("%d members: %w", size, err)
 		}
@@ -33,7 +33,10 @@ func load(ctx context.Context, t *table, binary string, guardClient *guard.Clien
 	return nil
 }
 
-// requests counts those of each role, against a session that only pings.
+// idleRole is a session that only sends pings, to compare the others with.
+const idleRole = "a session that only pings"
+
+// requests counts the requests of each role, compared with those of a session that only pings.
 func requests(ctx context.Context, t *table, binary string) error {
 	const timeout, span = 6 * time.Second, 60 * time.Second
 	g, err := newGroup(ctx, production)
@@ -50,58 +53,78 @@ func requests(ctx context.Context, t *table, binary string) error {
 		defer cancel()
 		idle.Close(limited)
 	}()
-	// The first elects, the second has the better site; the third stands by.
-	sessions := map[string]int64{"a session that only pings": idle.SessionID()}
-	for i, role := range []string{"elector", "leader", "standby"} {
+	nodes, sessions, err := g.startRoles(ctx, binary, timeout)
+	defer func() {
+		for _, n := range nodes {
+			n.kill()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	sessions[idleRole] = idle.SessionID()
+	rates, err := g.rates(ctx, sessions, span)
+	if err != nil {
+		return err
+	}
+	t.add("requests of "+idleRole, fmt.Sprintf("%.2f a second", rates[idleRole]), "session timeout "+timeout.String(), "", true)
+	for _, role := range []string{"standby", "elector", "leader"} {
+		t.add("requests of the "+role, fmt.Sprintf("%.2f a second", rates[role]), fmt.Sprintf("%.1f of such a session", rates[role]/rates[idleRole]), "", true)
+	}
+	return nil
+}
+
+// startRoles starts three nodes, which are named after their roles, and returns their sessions by role.
+func (g *group) startRoles(ctx context.Context, binary string, timeout time.Duration) (nodes []*node, sessions map[string]int64, err error) {
+	sessions = make(map[string]int64)
+	for i, role := range []string{"elector", "leader", "standby"} { // the first to register is the elector
 		n, err := g.spawn(binary, role, timeout)
 		if err != nil {
-			return err
+			return nodes, nil, err
 		}
-		defer n.kill()
+		nodes = append(nodes, n)
 		if err := g.members(ctx, i+1); err != nil {
-			return err
+			return nodes, nil, err
 		}
 		_, stat, err := g.session.Get(ctx, g.paths.Node(role), false)
 		if err != nil {
-			return err
+			return nodes, nil, err
 		}
 		sessions[role] = stat.Owner
 	}
 	if err := g.publish(ctx, map[string]int{"leader": 1}); err != nil {
-		return err
+		return nodes, nil, err
 	}
-	if err := g.leads(ctx, "leader"); err != nil {
-		return err
-	}
+	return nodes, sessions, g.leads(ctx, "leader")
+}
+
+// rates returns how many packets a second the server receives in each session.
+func (g *group) rates(ctx context.Context, sessions map[string]int64, span time.Duration) (map[string]float64, error) {
 	before, err := received(ctx, g.server)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	began := time.Now()
 	select {
 	case <-time.After(span):
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	after, err := received(ctx, g.server)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	rate := func(role string) float64 {
-		return float64(after[sessions[role]]-before[sessions[role]]) / time.Since(began).Seconds()
+	rates := make(map[string]float64)
+	for role, session := range sessions {
+		rates[role] = float64(after[session]-before[session]) / time.Since(began).Seconds()
 	}
-	floor := rate("a session that only pings")
-	t.add("requests of a session that only pings", fmt.Sprintf("%.2f a second", floor), "session timeout "+timeout.String(), "", true)
-	for _, role := range []string{"standby", "elector", "leader"} {
-		t.add("requests of the "+role, fmt.Sprintf("%.2f a second", rate(role)), fmt.Sprintf("%.1f of such a session", rate(role)/floor), "", true)
-	}
-	return nil
+	return rates, nil
 }
 
-// connection is a line of the server's list: how much it has received in which session.
+// connection matches a line of the four letter word cons, with the packets received and the session.
 var connection = regexp.MustCompile(`recved=(\d+),.*?sid=0x([0-9a-f]+)`)
 
-// received is how many packets a server has got in each session.
+// received returns how many packets a server has received in each session.
 func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, error) {
 	answer, err := server.FourLetterWord(ctx, "cons")
 	if err != nil {
@@ -122,8 +145,8 @@ func received(ctx context.Context, server *zkserver.Server) (map[int64]int64, er
 	return all, nil
 }
 
-// keptAt is what a server keeps for a group of a size, less what it keeps without.
-func keptAt(ctx context.Context, guardClient *guard.Client, size int) (map[string]int64, error) {
+// statsAt returns the statistics of a server with a group of a size, less those without the group.
+func statsAt(ctx context.Context, guardClient *guard.Client, size int) (map[string]int64, error) {
 	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * sessionTimeout})
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Command bench measures zkelectd on this machine, each figure against something measured in the same run: machines are
-// noisy, ratios less so.
+// Command bench measures zkelectd on this machine. Each figure is compared with another one from the same run, since ratios vary less
+// than absolute figures.
 package main
 
 import (
@@ -16,12 +16,12 @@ import (
 	"zkelectd/internal/guard"
 )
 
-var verbose = flag.Bool("v", false, "show the errors that the daemons log, of which the killed ones cause many")
+var verbose = flag.Bool("v", false, "show the errors that the daemons log; the killed ones cause many")
 
 func main() {
 	guard.MaybeRunKeeper()
 	if os.Getenv(guarded) == "" {
-		// Daemons in this process need a guard, as in real life: this process is its daemon.
+		// Daemons in this process need a guard: this process starts one, whose daemon is this program again.
 		os.Setenv(guarded, "yes")
 		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
 		if err != nil {
@@ -29,12 +29,12 @@ func main() {
 		}
 		os.Exit(status)
 	}
-	rounds := flag.Int("rounds", 50, "planned handovers and killed daemons to measure; a tenth as many stopped daemons and lost hosts")
-	programs := flag.Int("load", 8, "how many programs never rest while kill is measured")
-	binary := flag.String("binary", "bin/zkelectd", "the zkelectd that runs as processes of its own")
+	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of stopped daemons and lost hosts a tenth")
+	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
+	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb", "what to measure, separated by commas")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table; a goal that is missed is marked and is no failure.")
+		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -73,10 +73,10 @@ func main() {
 	t.print(os.Stdout)
 }
 
-// guarded is set in the environment of the process that has its own guard.
+// guarded is set in the environment of the process that the guard starts.
 const guarded = "BENCH_GUARDED"
 
-// quantile of a sorted list.
+// quantile returns a quantile of a sorted list.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }

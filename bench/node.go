@@ -15,20 +15,20 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// node is a zkelectd: cmd is its guard.
+// node is a running zkelectd; cmd is its guard.
 type node struct{ cmd *exec.Cmd }
 
-// spawn starts a zkelectd at a site of its own name with a trivial child.
+// spawn starts a node with a trivial child. Its site is named after it.
 func (g *group) spawn(binary, id string, timeout time.Duration, env ...string) (*node, error) {
 	return g.spawnAt(g.server.Addr(), binary, id, timeout, env...)
 }
 
-// spawnAt has it reach the server by another address.
+// spawnAt is spawn with another address of the server.
 func (g *group) spawnAt(addr, binary, id string, timeout time.Duration, env ...string) (*node, error) {
 	return g.spawnWork(addr, binary, id, timeout, []string{"sleep", "100000"}, env...)
 }
 
-// spawnWork has it run another child.
+// spawnWork is spawnAt with another child.
 func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child []string, env ...string) (*node, error) {
 	cmd := exec.Command(binary, append([]string{"run", "--zk", addr, "--root", g.paths.Root, "--id", id, "--site", id,
 		"--session-timeout", timeout.String(), "--log-level", "error", "--"}, child...)...)
@@ -39,7 +39,7 @@ func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child 
 	return &node{cmd}, cmd.Start()
 }
 
-// below finds the child of a process that a test picks by its command line.
+// below returns the child of a process whose command line pick accepts.
 func below(parent int, pick func(args []string) bool) (int, error) {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *node) child() (int, error) {
 	return below(keeper, func(args []string) bool { return args[0] == "sleep" })
 }
 
-// kill ends it as the loss of its host does: nobody is left to close its session.
+// kill kills all processes of zkelectd, as the loss of its host does: its session stays open.
 func (n *node) kill() {
 	n.cmd.Process.Signal(syscall.SIGSTOP)
 	if pid, err := n.daemon(); err == nil {
@@ -84,7 +84,7 @@ func (n *node) kill() {
 	n.cmd.Wait()
 }
 
-// stop ends it as an operator does.
+// stop stops the node with SIGTERM.
 func (n *node) stop() {
 	n.cmd.Process.Signal(syscall.SIGTERM)
 	n.cmd.Wait()
@@ -106,7 +106,7 @@ func gone(ctx context.Context, pid int) error {
 	}
 }
 
-// idle measures what a daemon costs while nothing happens, as a leader and as a standby.
+// idle measures memory and processor time of an idle leader and an idle standby.
 func idle(ctx context.Context, t *table, binary string) error {
 	const span = 20 * time.Second
 	g, err := newGroup(ctx, zkserver.Options{})
@@ -164,7 +164,7 @@ func cpu(pid int) float64 {
 	return float64(s.Ticks) / 100
 }
 
-// rss is a process' resident memory in MB.
+// rss returns the resident memory of a process in MB.
 func rss(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

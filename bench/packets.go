@@ -10,11 +10,11 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// sessionTimeout is long, so that pings and renewals hardly count.
+// sessionTimeout is long, so that there are few pings and renewals.
 const sessionTimeout = 10 * time.Minute
 
-// packets counts what one unrelated member costs the server when it leaves and comes back, in groups of three sizes: a
-// herd would show as a cost that grows with the group.
+// packets counts the packets of the server when one unrelated member joins and leaves, in groups of three sizes. A thundering herd
+// would be visible as a number that grows with the group.
 func packets(ctx context.Context, t *table, guardClient *guard.Client) error {
 	costs := make(map[int]float64)
 	for _, size := range []int{10, 100, 500} {
@@ -77,18 +77,18 @@ func packetsAt(ctx context.Context, guardClient *guard.Client, size int) (float6
 		costs = append(costs, after-middle+middle-before)
 	}
 	slices.Sort(costs)
-	return costs[len(costs)/2], nil // the median, as a ping or the readers' slow net may fall into a round
+	return costs[len(costs)/2], nil // the median, since a ping or a periodic read may happen during a round
 }
 
-// counter counts a server's packets, less those that asking for the count takes.
+// counter counts a server's packets, except for those of the counting itself.
 type counter struct {
 	g          *group
-	asked, own int64
+	reads, own int64 // the counts read so far, and the packets of each
 }
 
 func newCounter(ctx context.Context, g *group) (*counter, error) {
 	c := &counter{g: g}
-	// With nobody there but a session that is silent, what the count grows by is our own doing.
+	// Only an idle session exists, so all new packets are those of the counting.
 	first, err := c.total(ctx)
 	if err != nil {
 		return nil, err
@@ -100,13 +100,13 @@ func newCounter(ctx context.Context, g *group) (*counter, error) {
 
 func (c *counter) total(ctx context.Context) (int64, error) {
 	stats, err := c.g.server.Stats(ctx)
-	c.asked++
-	return stats["zk_packets_received"] + stats["zk_packets_sent"] - c.asked*c.own, err
+	c.reads++
+	return stats["zk_packets_received"] + stats["zk_packets_sent"] - c.reads*c.own, err
 }
 
-// settled waits until the server has been quiet for a while, and returns the packets so far.
+// settled waits until the server has been idle for some time, and returns the packets so far.
 func (c *counter) settled(ctx context.Context) (float64, error) {
-	last, quiet := int64(-1), 0
+	last, idle := int64(-1), 0
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 600 {
@@ -114,10 +114,10 @@ func (c *counter) settled(ctx context.Context) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if quiet++; n != last {
-			last, quiet = n, 0
+		if idle++; n != last {
+			last, idle = n, 0
 		}
-		if quiet == 6 {
+		if idle == 6 {
 			return float64(n), nil
 		}
 		select {
@@ -126,5 +126,5 @@ func (c *counter) settled(ctx context.Context) (float64, error) {
 			return 0, ctx.Err()
 		}
 	}
-	return 0, fmt.Errorf("the server is never quiet, at %d packets", last)
+	return 0, fmt.Errorf("the server does not become idle, after %d packets", last)
 }

@@ -9,7 +9,7 @@ import (
 // table collects the figures.
 type table struct{ rows [][5]string }
 
-// add notes a figure, what it is measured against, and its goal; met is only looked at where there is one.
+// add adds a figure, what it is compared with, and its goal. It uses met only if there is a goal.
 func (t *table) add(what, figure, against, goal string, met bool) {
 	verdict := ""
 	if goal != "" {

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is accepted must hold the inequalities that S1 rests on.
-func TestBudgetHoldsItsInequalities(t *testing.T) {
+// Every accepted budget satisfies the inequalities that S1 depends on.
+func TestBudgetInequalities(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session := time.Duration(rapid.Int64Range(int64(400*time.Millisecond), int64(10*time.Minute)).Draw(t, "session"))
 		stop := time.Duration(rapid.Int64Range(0, int64(session)).Draw(t, "stop"))
@@ -19,10 +19,10 @@ func TestBudgetHoldsItsInequalities(t *testing.T) {
 		}
 		tick := session / 2
 		if b.Lease+b.Kill > session-tick*3/4-session/100 {
-			t.Errorf("D + K = %s reaches into the expiry", b.Lease+b.Kill)
+			t.Errorf("D + K = %s is later than the expiry", b.Lease+b.Kill)
 		}
 		if b.Kill < MinKill || b.Kill < session*15/100 {
-			t.Errorf("K = %s of a session of %s", b.Kill, session)
+			t.Errorf("K = %s for a session timeout of %s", b.Kill, session)
 		}
 		if b.Lease != SafeLease(session) {
 			t.Errorf("D = %s, but %s is safe", b.Lease, SafeLease(session))
@@ -31,11 +31,11 @@ func TestBudgetHoldsItsInequalities(t *testing.T) {
 			t.Errorf("W = %s does not cover D + K = %s", b.LeaseWait, b.Lease+b.Kill)
 		}
 		if b.Renew > b.Lease/3 || b.Renew <= 0 {
-			t.Errorf("renewed every %s of %s", b.Renew, b.Lease)
+			t.Errorf("renews every %s of %s", b.Renew, b.Lease)
 		}
 		// Two renewals may fail before the child is asked to stop.
 		if 2*b.Renew >= b.Lease-b.Grace {
-			t.Errorf("stops after %s, renewed every %s", b.Lease-b.Grace, b.Renew)
+			t.Errorf("asks to stop after %s, renews every %s", b.Lease-b.Grace, b.Renew)
 		}
 		if stop > b.Lease-b.Renew {
 			t.Errorf("a stop of %s does not fit what is left of %s", stop, b.Lease)
@@ -70,22 +70,22 @@ func TestDefaultStop(t *testing.T) {
 	})
 }
 
-func TestBudgetRefusesAStopThatOutlastsTheLease(t *testing.T) {
+func TestBudgetRejectsAStopThatOutlastsTheLease(t *testing.T) {
 	if _, err := NewBudget(6*time.Second, 2*time.Second); err != nil {
-		t.Errorf("the defaults are refused: %v", err)
+		t.Errorf("the defaults are rejected: %v", err)
 	}
 	_, err := NewBudget(6*time.Second, 10*time.Second)
 	if err == nil || !strings.Contains(err.Error(), "child.stop_timeout 10s") || !strings.Contains(err.Error(), "zookeeper.session_timeout") {
-		t.Fatalf("refusal: %v", err)
+		t.Fatalf("error: %v", err)
 	}
-	// What the refusal advises must be accepted.
+	// What the error advises must be accepted.
 	if _, err := NewBudget(26800*time.Millisecond, 10*time.Second); err != nil {
-		t.Errorf("the advice is refused: %v", err)
+		t.Errorf("the advised values are rejected: %v", err)
 	}
 }
 
-// A kill takes its time however short the session is.
-func TestBudgetRefusesASessionThatLeavesNoTimeForAKill(t *testing.T) {
+// A kill takes time however short the session timeout is.
+func TestBudgetRejectsASessionTooShortForAKill(t *testing.T) {
 	for _, session := range []time.Duration{400 * time.Millisecond, time.Second, 1800 * time.Millisecond} {
 		_, err := NewBudget(session, 0)
 		if err == nil {
@@ -94,22 +94,22 @@ func TestBudgetRefusesASessionThatLeavesNoTimeForAKill(t *testing.T) {
 		}
 		for _, want := range []string{session.String(), "300ms", "zookeeper.session_timeout", "to 2s"} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the refusal lacks %q: %v", want, err)
+				t.Errorf("the error lacks %q: %v", want, err)
 			}
 		}
 	}
 	if b, err := NewBudget(2*time.Second, 0); err != nil || b.Kill != MinKill {
-		t.Errorf("what is advised: %+v, %v", b, err)
+		t.Errorf("the advised timeout: %+v, %v", b, err)
 	}
 }
 
-// Whatever timeout a server grants, work that stops when SafeLease is over is dead before the session can end.
+// Whatever timeout a server grants, work that is stopped at the end of SafeLease is dead before the session can end.
 func TestSafeLeaseLeavesTimeForTheKill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		session := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "session"))
 		lease := SafeLease(session)
 		if lease < 0 || lease > Lease(session) || lease > 0 && lease+max(session*15/100, MinKill) > session-session/2*3/4-session/100 {
-			t.Errorf("a lease of %s in a session of %s", lease, session)
+			t.Errorf("a lease of %s with a session timeout of %s", lease, session)
 		}
 	})
 }

@@ -28,7 +28,7 @@ func fullControl() Control {
 	}
 }
 
-func TestRequestsAreNumberedInTurn(t *testing.T) {
+func TestRequestsAreNumberedConsecutively(t *testing.T) {
 	c := Control{Last: 41}
 	given := Request{ID: 3, By: "ann@host", Reason: "why", For: Duration(time.Hour), Remaining: Duration(time.Second), Time: noon}
 	want := given
@@ -41,8 +41,8 @@ func TestRequestsAreNumberedInTurn(t *testing.T) {
 	}
 }
 
-// Numbers go on after the last that is known, as long as there are any.
-func TestNumbersGoOnAndEnd(t *testing.T) {
+// Numbers continue after the last known one, up to the limit.
+func TestRequestNumbersContinueUpToALimit(t *testing.T) {
 	for _, c := range []struct{ last, decided, want int64 }{
 		{5, 9, 9}, {9, 5, 9}, {0, MaxRequest - 1, MaxRequest - 1}, {3, MaxRequest, 3}, {3, MaxRequest + 1, 3},
 	} {
@@ -59,8 +59,8 @@ func TestNumbersGoOnAndEnd(t *testing.T) {
 	}
 }
 
-// Numbers and durations that no request has are damage, in whatever order they are.
-func TestRequestsThatOverflowAreDamage(t *testing.T) {
+// Numbers and durations that no request can have are damage, in any order.
+func TestOverflowingRequestsAreDamage(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`"last":0`: true, `"last":4503599627370496`: true, `"last":4503599627370497`: false, `"last":-1`: false,
 		`"move":{"id":4503599627370497}`: false, `"pause":{"id":-1}`: false, `"reelect":{"id":-1}`: false, `"reelect":{"id":7}`: true,
@@ -73,14 +73,14 @@ func TestRequestsThatOverflowAreDamage(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastEndsAreKept(t *testing.T) {
+func TestOnlyTheLastOutcomesAreKept(t *testing.T) {
 	var c Control
 	for i := range int64(50) {
 		before := slices.Clone(c.Done)
 		shared := c
 		c.End(i, fmt.Sprintf("request %d", i), "done", noon)
 		if !slices.Equal(shared.Done, before) {
-			t.Fatalf("end %d changed what a copy holds: %+v", i, shared.Done)
+			t.Fatalf("end %d changed a copy: %+v", i, shared.Done)
 		}
 		if shared.End(i, "another", "done", noon); c.Done[len(c.Done)-1].What == "another" {
 			t.Fatalf("end %d of a copy changed the original", i)
@@ -94,11 +94,11 @@ func TestOnlyTheLastEndsAreKept(t *testing.T) {
 		t.Errorf("%+v %t", got, ok)
 	}
 	if got, ok := c.Ended(29); ok {
-		t.Errorf("one that was dropped is still known: %+v", got)
+		t.Errorf("a dropped one is still known: %+v", got)
 	}
 }
 
-func TestEachVisitsWhatMayRunOut(t *testing.T) {
+func TestEachVisitsRequestsThatMayEnd(t *testing.T) {
 	c := fullControl()
 	var seen []int64
 	c.Each(func(o *Request) {
@@ -116,7 +116,7 @@ func TestEachVisitsWhatMayRunOut(t *testing.T) {
 	new(Control).Each(func(*Request) { t.Error("visited a request of an empty record") })
 }
 
-func TestACloneSharesNothingThatIsChanged(t *testing.T) {
+func TestACloneSharesNothingMutable(t *testing.T) {
 	c := fullControl()
 	d := c.Clone()
 	if !reflect.DeepEqual(c, d) {
@@ -131,11 +131,11 @@ func TestACloneSharesNothingThatIsChanged(t *testing.T) {
 		t.Errorf("the original has changed: %+v", c)
 	}
 	if empty := (Control{}).Clone(); !reflect.DeepEqual(empty, Control{}) {
-		t.Errorf("of nothing: %+v", empty)
+		t.Errorf("of an empty record: %+v", empty)
 	}
 }
 
-func TestWhomARequestConcerns(t *testing.T) {
+func TestMatches(t *testing.T) {
 	for _, c := range []struct {
 		node, site, id, at string
 		want               bool
@@ -157,7 +157,7 @@ func TestWhomARequestConcerns(t *testing.T) {
 	}
 }
 
-func TestAPardonCoversEarlierStrikesOnly(t *testing.T) {
+func TestClearedStrikesCoverEarlierStrikesOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    ClearedStrikes
 		x    Exclusion
@@ -176,7 +176,7 @@ func TestAPardonCoversEarlierStrikesOnly(t *testing.T) {
 	}
 }
 
-func TestRequestsInWords(t *testing.T) {
+func TestRequestDescriptions(t *testing.T) {
 	o := Request{By: "ann@host"}
 	why := Request{By: "ann@host", Reason: "new kernel"}
 	for want, got := range map[string]string{
@@ -213,7 +213,7 @@ func TestAFullRecordCanBeRead(t *testing.T) {
 	}
 }
 
-func TestControlKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestControlKeepsUnknownFields(t *testing.T) {
 	c := fullControl()
 	c.Unknown = map[string]json.RawMessage{"color": json.RawMessage(`"red"`)}
 	s := ReadSlot[Control]("/c/control", Encode(&c), Stat{Version: 3}, true)
@@ -222,14 +222,14 @@ func TestControlKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestControlOfANewerVersionIsRefused(t *testing.T) {
+func TestControlOfANewerVersionIsRejected(t *testing.T) {
 	s := ReadSlot[Control]("/c/control", []byte(`{"v":9,"last":5}`), Stat{}, true)
 	if s.Err == nil || !strings.Contains(s.Err.Error(), "/c/control has format version 9") || !strings.Contains(s.Err.Error(), "upgrade this host") || s.Record.Last != 0 {
 		t.Errorf("%v, %+v", s.Err, s.Record)
 	}
 }
 
-func TestRulesHaveOneDigest(t *testing.T) {
+func TestEqualRulesHaveTheSameDigest(t *testing.T) {
 	word := rapid.StringMatching(`[a-z]{1,3}`)
 	rapid.Check(t, func(t *rapid.T) {
 		sites := rapid.MapOf(word, rapid.IntRange(-3, 3)).Draw(t, "sites")
@@ -260,7 +260,7 @@ func TestRulesHaveOneDigest(t *testing.T) {
 	})
 }
 
-func TestNilAndEmptyRulesAreTheSame(t *testing.T) {
+func TestNilAndEmptyRulesHaveTheSameDigest(t *testing.T) {
 	none := Rules{Type: "priority"}
 	empty := Rules{
 		Type: "priority", Rank: []string{}, Strategies: []Strategy{}, Sites: map[string]int{}, Filter: []string{},
@@ -271,7 +271,7 @@ func TestNilAndEmptyRulesAreTheSame(t *testing.T) {
 	}
 }
 
-func TestEveryRuleCountsForTheDigest(t *testing.T) {
+func TestEveryRuleAffectsTheDigest(t *testing.T) {
 	seen := map[string]string{(Rules{}).Digest(): "none"}
 	for i := range reflect.TypeFor[Rules]().NumField() {
 		var r Rules

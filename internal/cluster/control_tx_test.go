@@ -26,7 +26,7 @@ func TestControlIsWrittenByItsVersion(t *testing.T) {
 		for _, op := range ops {
 			got = append(got, fmt.Sprintf("%s %s@%d", op.Kind, op.Path, op.Version))
 			if op.Ephemeral || op.Sequential {
-				t.Errorf("%s: ends with a session: %+v", name, op)
+				t.Errorf("%s: is ephemeral: %+v", name, op)
 			}
 		}
 		if !slices.Equal(got, c.want) {
@@ -53,7 +53,7 @@ func TestElectedKeepsItsCircumstances(t *testing.T) {
 			t.Errorf("%s: %v, read %+v", name, s.Err, got)
 		}
 		if len(s.Record.Unknown) != 0 {
-			t.Errorf("%s: it does not know its own %v", name, s.Record.Unknown)
+			t.Errorf("%s: does not know its own fields %v", name, s.Record.Unknown)
 		}
 	}
 }

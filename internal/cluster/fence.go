@@ -79,7 +79,7 @@ func (m *Memory) FenceAnew(s *Snapshot, next int64, wall time.Time) *Fence {
 	}
 	switch {
 	case !s.Fence.Exists:
-		anew.Reason = "the znode leader had been deleted"
+		anew.Reason = "the znode leader was deleted"
 	case errors.Is(s.Fence.Err, ErrNeverWritten):
 		anew.Reason = "no earlier leader is known"
 	default:

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Only a fence that can be read is ever taken at its word (S1).
-func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
+// Only a readable fence is ever trusted (S1).
+func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	const path = "/c/leader"
 	released := Fence{Term: 7, State: FenceReleased, LeaseWait: Duration(2 * time.Second)}
@@ -47,21 +47,21 @@ func TestAnUnreadableFenceIsWrittenAnewAsRevoked(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			if again := ReadFence(path, Encode(got), Stat{}, true); again.Err != nil {
-				t.Errorf("it cannot be read again: %v", again.Err)
+				t.Errorf("it cannot be read back: %v", again.Err)
 			}
 			after := Snapshot{Fence: Slot[Fence]{Exists: true, Record: *got}}
 			for _, trust := range []bool{false, true} {
 				const own = 3 * time.Second
 				if wait, _ := after.Owed(Trust{own, trust}); got.State != FenceReleased && wait < own {
-					t.Errorf("a candidate waits for %s only", wait)
+					t.Errorf("a candidate waits only for %s", wait)
 				}
 			}
 		})
 	}
 }
 
-// What an election writes over a fence that is lost says what is known of the last holder, and why.
-func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
+// The fence that an election writes over a lost one says what is known of the last holder, and why it was written.
+func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0).UTC()
 	seen := Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{
 		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
@@ -78,17 +78,17 @@ func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 		s      Snapshot
 		change func(*Fence)
 	}{
-		"deleted":       {known, Snapshot{}, func(f *Fence) { f.Reason = "the znode leader had been deleted" }},
+		"deleted":       {known, Snapshot{}, func(f *Fence) { f.Reason = "the znode leader was deleted" }},
 		"never written": {known, Snapshot{Fence: ReadFence("/c/leader", nil, Stat{}, true)}, func(f *Fence) { f.Reason = "no earlier leader is known" }},
 		"damaged": {known, Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
 			f.Reason = "the record was damaged: no JSON"
 		}},
 		"nobody known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
 			w := LeaseWait(20 * time.Second)
-			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader had been deleted"}
+			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 		"nobody known, the longest session": {unknown, long, func(f *Fence) {
-			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader had been deleted"}
+			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 	} {
 		var m Memory
@@ -101,8 +101,8 @@ func TestAFenceWrittenAnewTellsOfTheLastHolder(t *testing.T) {
 	}
 }
 
-// The longest wait that is known of is that of any record that can be read, and is never more than a record may hold.
-func TestTheLongestWaitCounts(t *testing.T) {
+// The longest known lease wait is that of any readable record, but never more than a record may hold.
+func TestTheLongestLeaseWaitCounts(t *testing.T) {
 	fence := func(wait, owed time.Duration) Snapshot {
 		return Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{LeaseWait: Duration(wait), Owed: Duration(owed)}}}
 	}
@@ -125,9 +125,9 @@ func TestTheLongestWaitCounts(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	// A session for which there is no budget is shorter than any lease, and no lease is longer than it.
+	// For a session timeout that is too short for a budget, the timeout itself is longer than any lease.
 	if got := LeaseWait(100 * time.Millisecond); got != 100*time.Millisecond {
-		t.Errorf("of a session that is too short: %s", got)
+		t.Errorf("for a session timeout that is too short: %s", got)
 	}
 	b, err := NewBudget(20*time.Second, 0)
 	if got := LeaseWait(20 * time.Second); err != nil || got != b.LeaseWait {
@@ -135,7 +135,7 @@ func TestTheLongestWaitCounts(t *testing.T) {
 	}
 }
 
-func TestWaitsThatOverflowAreDamage(t *testing.T) {
+func TestOverflowingWaitsAreDamage(t *testing.T) {
 	node := func(text string) error {
 		return ReadSlot[Node]("/c/nodes/a", []byte(`{"v":1,"session_timeout":"`+text+`"}`), Stat{}, true).Err
 	}
@@ -144,7 +144,7 @@ func TestWaitsThatOverflowAreDamage(t *testing.T) {
 	}
 	f := Fence{LeaseWait: Duration(MaxWait), Owed: Duration(MaxWait), Kill: Duration(MaxWait), RevokeTimeout: Duration(MaxWait)}
 	if s := ReadFence("/c/leader", Encode(&f), Stat{}, true); s.Err != nil {
-		t.Errorf("the longest waits are refused: %v", s.Err)
+		t.Errorf("the longest waits are rejected: %v", s.Err)
 	}
 	for name, f := range map[string]Fence{
 		"lease_wait": {LeaseWait: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "revoke_timeout": {RevokeTimeout: Duration(MaxWait) + 1},
@@ -155,7 +155,7 @@ func TestWaitsThatOverflowAreDamage(t *testing.T) {
 	}
 }
 
-func TestNewerRecordsAreNoDamage(t *testing.T) {
+func TestNewerRecordsAreNotDamaged(t *testing.T) {
 	newer := []byte(`{"v":2,"term":7}`)
 	s := Snapshot{Fence: ReadFence("/c/leader", newer, Stat{}, true)}
 	var typed *NewerVersionError
@@ -168,11 +168,11 @@ func TestNewerRecordsAreNoDamage(t *testing.T) {
 		}
 	}
 	if _, err := DecodeHistory("/c/history", compress([]byte(`{"v":3,"terms":[]}`))); !errors.As(err, &typed) || typed.Version != 3 {
-		t.Errorf("a packed history: %v", err)
+		t.Errorf("a compressed history: %v", err)
 	}
 }
 
-// The versions of a leader that is created again are above those that any term just before can have written.
+// The versions of a recreated leader are above those that any of the terms before can have written.
 func TestANewLeaderSkipsVersions(t *testing.T) {
 	p := Paths{Root: "/c"}
 	for name, read := range map[string]Slot[Fence]{"deleted": {}, "never written": ReadFence(p.Leader(), nil, Stat{}, true)} {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The figures of docs/protocol.md: what a session timeout and a stop timeout make of the lease.
-func TestBudgetFigures(t *testing.T) {
+// The values of docs/protocol.md: the budgets for session timeouts and stop timeouts.
+func TestBudgetValues(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		session, stop time.Duration
@@ -52,12 +52,12 @@ func TestBudgetFigures(t *testing.T) {
 	}
 }
 
-// The longest stop that fits, and what the refusal of a longer one advises.
+// The longest stop timeout that fits, and what the error for a longer one advises.
 func TestTheLongestStop(t *testing.T) {
 	const session = 10 * time.Second
 	longest := Lease(session) - Lease(session)/6 // renewed every D/6
 	if _, err := NewBudget(session, longest); err != nil {
-		t.Errorf("%s is refused: %v", longest, err)
+		t.Errorf("%s is rejected: %v", longest, err)
 	}
 	_, err := NewBudget(session, longest+1)
 	if err == nil {
@@ -72,7 +72,7 @@ func TestTheLongestStop(t *testing.T) {
 	}
 }
 
-// A strike excludes its node for twice as long as the one before, up to the limit, and leaves the others as they are.
+// A strike excludes its node for twice as long as the one before, up to the limit, and does not change the others.
 func TestStrikesDouble(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	others := []Exclusion{{Node: "a", Strikes: 1, For: Duration(time.Second), Term: 3, Reason: "old", Served: true}, {Node: "c", Strikes: 5}}
@@ -105,7 +105,7 @@ func TestStrikesDouble(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	if !reflect.DeepEqual(others, before) {
-		t.Errorf("the list that was given is changed: %+v", others)
+		t.Errorf("the input was changed: %+v", others)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// A request that has ended is found wherever it is in the list.
+// A request that has ended is found anywhere in the list.
 func TestEndedRequestsAreFound(t *testing.T) {
 	c := Control{Done: []Done{{ID: 3, Outcome: "x"}, {ID: 5, Outcome: "y"}}}
 	for id, want := range map[int64]string{3: "x", 5: "y", 4: ""} {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// rewritten holds of every record: one that is refused leaves nothing behind, and what is read can be written anew, reads
-// the same, and neither outgrows a znode nor has a key twice in JSON's eyes, which do not see case.
+// rewritten checks what must hold for every record: a rejected one leaves nothing behind, and one that is read can be
+// rewritten and reads the same, fits into a znode, and has no key twice, ignoring case like encoding/json.
 func rewritten[T any, R interface {
 	*T
 	record
@@ -21,7 +21,7 @@ func rewritten[T any, R interface {
 		}
 		var none T
 		if left, right := Encode(R(&s.Record)), Encode(R(&none)); string(left) != string(right) {
-			t.Errorf("%q is refused, and half taken: %s", data, left)
+			t.Errorf("%q is rejected, but half decoded: %s", data, left)
 		}
 		return
 	}
@@ -31,7 +31,7 @@ func rewritten[T any, R interface {
 	}
 	again := ReadSlot[T, R]("/c/x", once, Stat{}, true)
 	if again.Err != nil {
-		t.Fatalf("%q reads, but not once written again: %v", data, again.Err)
+		t.Fatalf("%q can be read, but not once it is rewritten: %v", data, again.Err)
 	}
 	if twice := Encode(R(&again.Record)); string(twice) != string(once) {
 		t.Errorf("%q is written as %s, then as %s", data, once, twice)
@@ -95,7 +95,7 @@ func FuzzHistory(f *testing.F) {
 		}
 		again, err := DecodeHistory("/c/x", once)
 		if err != nil {
-			t.Fatalf("%q reads, but not once written again: %v", data, err)
+			t.Fatalf("%q can be read, but not once it is rewritten: %v", data, err)
 		}
 		if twice := EncodeHistory(&again); string(twice) != string(once) {
 			t.Errorf("%q is written as %q, then as %q", data, once, twice)
@@ -103,7 +103,7 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// Every name below election is an incarnation or foreign, and none is lost.
+// Every name under election is an incarnation or foreign, and none is lost.
 func FuzzIncarnations(f *testing.F) {
 	f.Add("a-n_0000000001\na-n_0000000002\nfoo\n-n_0000000003\nb-n_-2147483648")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -122,7 +122,7 @@ func FuzzIncarnations(f *testing.F) {
 		}
 		for name, n := range names {
 			if n != 0 {
-				t.Errorf("%q is there %d times more than it comes out", name, n)
+				t.Errorf("%q is in the input %d times more than in the output", name, n)
 			}
 		}
 	})

@@ -35,10 +35,10 @@ func termsOf(h History) []int64 {
 	return terms
 }
 
-// add merges a term that no other one is newer than.
+// add merges a term that is the newest one.
 func (h *History) add(t PastTerm) { h.Merge([]PastTerm{t}, math.MaxInt64) }
 
-func TestTermsOfTheHistoryAreInOrder(t *testing.T) {
+func TestHistoryIsSortedByTerm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		terms := rapid.SliceOf(rapid.Int64Range(1, 400)).Draw(t, "terms")
 		var h History
@@ -61,8 +61,8 @@ func TestTermsOfTheHistoryAreInOrder(t *testing.T) {
 	})
 }
 
-// Of two accounts of one decision the first stays; one of another decision, in the same term, is forged.
-func TestATermThatIsThereIsLeftAlone(t *testing.T) {
+// Of two entries about one decision the first stays; one about another decision in the same term is forged.
+func TestKnownTermsAreNotReplaced(t *testing.T) {
 	var h History
 	h.add(PastTerm{Term: 7, Node: "a", Elector: "e", Time: noon, Outcome: "READY"})
 	if h.Merge([]PastTerm{{Term: 7, Node: "a", Elector: "e", Time: noon.Local(), Outcome: "never READY"}}, 9) || h.Terms[0].Outcome != "READY" {
@@ -78,11 +78,11 @@ func TestATermThatIsThereIsLeftAlone(t *testing.T) {
 		}
 	}
 	if _, ok := h.Find(8); ok {
-		t.Error("found a term that is not there")
+		t.Error("found a term that does not exist")
 	}
 }
 
-func TestTheHistoryDropsItsOldest(t *testing.T) {
+func TestTheHistoryDropsItsOldestTerms(t *testing.T) {
 	var h History
 	for term := range int64(MaxHistory + 10) {
 		h.add(PastTerm{Term: term + 1})
@@ -94,7 +94,7 @@ func TestTheHistoryDropsItsOldest(t *testing.T) {
 	}
 }
 
-// Forged terms, whichever they are and in whatever order, suppress none of the real ones.
+// Forged terms, in any order, suppress none of the real ones.
 func TestForgedTermsDoNotSuppressLaterOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const newest = 1000
@@ -121,7 +121,7 @@ func TestHistoryRoundTrip(t *testing.T) {
 		h.Terms = slices.Clip(h.Terms)
 		data := EncodeHistory(&h)
 		if packed := bytes.HasPrefix(data, []byte{0x1f, 0x8b}); packed != (name == "packed") {
-			t.Errorf("%s: %d bytes, packed: %t", name, len(data), packed)
+			t.Errorf("%s: %d bytes, compressed: %t", name, len(data), packed)
 		}
 		again, err := DecodeHistory(historyPath, data)
 		if err != nil || len(again.Terms) != n || (n > 0 && !reflect.DeepEqual(again.Terms, h.Terms)) {
@@ -130,7 +130,7 @@ func TestHistoryRoundTrip(t *testing.T) {
 	}
 }
 
-func TestHistoryKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestHistoryKeepsUnknownFields(t *testing.T) {
 	h, err := DecodeHistory(historyPath, []byte(`{"v":1,"terms":[{"term":1}],"color":"red"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func noise(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// What does not compress must not outgrow the znode: the oldest terms go.
+// If the history does not compress well, the oldest terms are dropped so that it fits into the znode.
 func TestTheHistoryFitsIntoAZnode(t *testing.T) {
 	for name, c := range map[string]struct{ terms, size int }{
 		"long verdicts": {MaxHistory, 100}, "longer verdicts": {MaxHistory, 300}, "each too large": {3, 60_000},
@@ -175,13 +175,13 @@ func TestTheHistoryFitsIntoAZnode(t *testing.T) {
 			t.Errorf("%s: the newest of %d terms is %d", name, n, again.Terms[n-1].Term)
 		}
 		if name == "longer verdicts" && len(again.Terms) < c.terms/8 {
-			t.Errorf("%s: only %d terms are left", name, len(again.Terms))
+			t.Errorf("%s: only %d terms remain", name, len(again.Terms))
 		}
 	}
 }
 
-// What a newer version has added beside the terms may be what does not fit: then there is nothing left to drop.
-func TestAHistoryWithoutTermsIsWrittenAsItIs(t *testing.T) {
+// Fields of a newer version may be what does not fit: then there are no terms left to drop.
+func TestAHistoryWithoutTermsIsWrittenUnchanged(t *testing.T) {
 	h := History{Header: Header{Unknown: map[string]json.RawMessage{"x": json.RawMessage(`"` + noise(rand.New(rand.NewPCG(1, 2)), 700<<10) + `"`)}}}
 	h.add(past(1))
 	again, err := DecodeHistory(historyPath, EncodeHistory(&h))
@@ -208,14 +208,14 @@ func packed(t testing.TB, parts ...[]byte) []byte {
 	return b.Bytes()
 }
 
-func TestABombIsNotUnpacked(t *testing.T) {
+func TestADecompressionBombIsRejected(t *testing.T) {
 	blank := bytes.Repeat([]byte(" "), 1<<20)
 	parts := [][]byte{[]byte(`{"v":1,"terms":[]`)}
 	for range maxDecompressed >> 20 {
 		parts = append(parts, blank)
 	}
 	if h, err := DecodeHistory(historyPath, packed(t, append(slices.Clone(parts[:len(parts)-1]), []byte("}"))...)); err != nil {
-		t.Errorf("just below the bound: %v, %d terms", err, len(h.Terms))
+		t.Errorf("just below the limit: %v, %d terms", err, len(h.Terms))
 	}
 	data := packed(t, append(parts, []byte("}"))...)
 	if len(data) > 1<<20 {
@@ -227,7 +227,7 @@ func TestABombIsNotUnpacked(t *testing.T) {
 	}
 }
 
-func TestAHistoryOfAnotherSizeIsRefused(t *testing.T) {
+func TestATooLargeHistoryIsRejected(t *testing.T) {
 	terms := func(n int, text string) []byte {
 		return []byte(`{"v":1,"terms":[{"term":1,"reason":"` + text + `"}` + strings.Repeat(`,{"term":1}`, n-1) + `]}`)
 	}
@@ -246,8 +246,8 @@ func TestAHistoryOfAnotherSizeIsRefused(t *testing.T) {
 	}
 }
 
-// What compresses well fits into the znode, and must not be more than can be read of it again.
-func TestWhatIsWrittenOfAHistoryCanBeRead(t *testing.T) {
+// A history that compresses well fits into the znode, but must not be larger than what can be read again.
+func TestAWrittenHistoryCanBeRead(t *testing.T) {
 	var h History
 	for i := range MaxHistory {
 		term := past(int64(i + 1))
@@ -260,7 +260,7 @@ func TestWhatIsWrittenOfAHistoryCanBeRead(t *testing.T) {
 	}
 }
 
-func TestGarbageIsNoHistory(t *testing.T) {
+func TestGarbageIsNotAHistory(t *testing.T) {
 	var h History
 	for i := range MaxHistory {
 		h.add(past(int64(i + 1)))
@@ -279,7 +279,7 @@ func TestGarbageIsNoHistory(t *testing.T) {
 	}
 }
 
-func TestHistoryOfANewerVersionIsRefused(t *testing.T) {
+func TestHistoryOfANewerVersionIsRejected(t *testing.T) {
 	text := []byte(`{"v":9,"terms":[{"term":1}]}`)
 	for name, data := range map[string][]byte{"plain": text, "packed": packed(t, text)} {
 		h, err := DecodeHistory(historyPath, data)

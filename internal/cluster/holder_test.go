@@ -2,8 +2,8 @@ package cluster
 
 import "testing"
 
-// Who leads and who holds current: each part of it counts.
-func TestWhoHoldsLeadership(t *testing.T) {
+// TestAcquiredReadyAndHoldsCurrent changes each part that the three conditions depend on.
+func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
 	const session = 7
 	for name, c := range map[string]struct {
 		change                 func(*Snapshot)
@@ -36,7 +36,7 @@ func TestWhoHoldsLeadership(t *testing.T) {
 func TestHints(t *testing.T) {
 	var h Hints
 	if h.Has("/a") {
-		t.Error("hints at what was not added")
+		t.Error("hints at a path that was not added")
 	}
 	h.Add("/a")
 	h.Add("/b")

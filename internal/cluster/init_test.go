@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Whatever shows that somebody leads, or has led, keeps a group from being called clean (A1): each trace alone is enough.
-func TestEachTraceOfALifeKeepsAGroupFromBeingInitialized(t *testing.T) {
+// A group with any trace of a present or former leader is not initialized (A1): each trace alone is enough.
+func TestEachTraceOfUsePreventsInit(t *testing.T) {
 	p := Paths{Root: "/c"}
 	fresh := Snapshot{Fence: ReadFence(p.Leader(), nil, Stat{}, true)}
 	fence := func(data string, version int32) Snapshot {
@@ -51,8 +51,8 @@ func TestEachTraceOfALifeKeepsAGroupFromBeingInitialized(t *testing.T) {
 	}
 }
 
-// What an operator's word writes is a clean end that somebody asked for, and nobody's.
-func TestWhatInitializes(t *testing.T) {
+// InitTx writes a clean, requested end, without a holder.
+func TestInitTx(t *testing.T) {
 	p, wall := Paths{Root: "/c"}, time.Unix(1_800_000_000, 0).UTC()
 	ops := p.InitTx(Slot[Fence]{Exists: true, Stat: Stat{Version: 3}}, "ann@host", wall)
 	if len(ops) != 1 || ops[0].Kind != OpSet || ops[0].Version != 3 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What was refused, where and why, is what a log says of a transaction.
-func TestRefusalsNameTheOperation(t *testing.T) {
+// The error of a transaction names the operation, the znode and the reason.
+func TestTxErrorNamesTheOperation(t *testing.T) {
 	err := error(&TxError{Index: 1, Op: Op{Kind: OpSet, Path: "/c/leader"}, Err: ErrBadVersion})
 	if err.Error() != "set /c/leader: znode has changed since it was read" || !errors.Is(err, ErrBadVersion) {
 		t.Error(err)
@@ -17,7 +17,7 @@ func TestRefusalsNameTheOperation(t *testing.T) {
 	}
 }
 
-// Every record goes into the transaction that writes it.
+// Every transaction carries the records that it writes.
 func TestTransactionsCarryTheirRecords(t *testing.T) {
 	p := Paths{Root: "/c"}
 	node, next, fence, current, control := Node{ID: "n1"}, Elected{Term: 8}, Fence{Term: 8}, Current{Term: 8}, Control{Last: 8}
@@ -45,12 +45,12 @@ func TestTransactionsCarryTheirRecords(t *testing.T) {
 		}
 	}
 	if data := p.RegisterTx(node)[1].Data; data == nil {
-		t.Error("an incarnation without data: some servers refuse that")
+		t.Error("an incarnation with nil data: some servers reject that")
 	}
 }
 
-// A transaction that is sent for a dead daemon is the one that it has handed over, or none.
-func TestATransactionAsText(t *testing.T) {
+// A transaction that is sent for a dead daemon is exactly the one that it has handed over, or none.
+func TestEncodeTx(t *testing.T) {
 	p := Paths{Root: "/c"}
 	ops := p.LeaveTx(Holding{Self: "n1-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
 	if again, err := DecodeTx(EncodeTx(ops)); err != nil || !reflect.DeepEqual(again, ops) {

@@ -34,14 +34,14 @@ func TestParseIncarnation(t *testing.T) {
 	}
 	for _, name := range []string{"", "n1", "-n_0000000001", "n1-n_1", "n1-n_00000000xx", "n1-n_9999999999", "n1-n_2147483648", "n1-n_000000001", "n1-n_+000000001"} {
 		if got, err := ParseIncarnation(name); err == nil {
-			t.Errorf("%q is taken for %+v", name, got)
+			t.Errorf("%q is parsed as %+v", name, got)
 		}
 	}
 }
 
 func itself(i Incarnation) Incarnation { return i }
 
-// The counter of a parent is 32 bits wide and wraps: the elector must stay the oldest across that.
+// The counter of a parent has 32 bits and wraps: the oldest incarnation must stay first then.
 func TestTheOldestIsFirstAcrossTheWrap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first := rapid.OneOf(rapid.Int32(), rapid.Int32Range(math.MaxInt32-5000, math.MaxInt32), rapid.Int32Range(-5000, 5)).Draw(t, "first")
@@ -57,8 +57,8 @@ func TestTheOldestIsFirstAcrossTheWrap(t *testing.T) {
 	})
 }
 
-// Neighbors are told apart, and who has the same sequence, as in a group that was wiped, has a place all the same.
-func TestNeighborsAreToldApart(t *testing.T) {
+// Adjacent sequences are sorted, and so are equal ones, as in a group that was wiped.
+func TestAdjacentAndEqualSequencesAreSorted(t *testing.T) {
 	for _, want := range [][]Incarnation{
 		{{Name: "b", Seq: 0}, {Name: "a", Seq: 1}}, {{Name: "a", Seq: 1}, {Name: "b", Seq: 1}}, {{Name: "b", Seq: -1}, {Name: "a", Seq: 0}},
 		{{Name: "a", Seq: math.MaxInt32}, {Name: "b", Seq: math.MinInt32}}, {{Name: "a", Seq: 7}, {Name: "b", Seq: 7}, {Name: "a", Seq: 8}}, {},
@@ -71,8 +71,8 @@ func TestNeighborsAreToldApart(t *testing.T) {
 	}
 }
 
-// Daemons that see the same names get the same order, whatever is forged, and forged names do not change the order of the others.
-func TestForgedSequencesDoNotTurnTheOrderRound(t *testing.T) {
+// Daemons that see the same names get the same order, and forged names do not change the order of the others.
+func TestForgedSequencesDoNotChangeTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var own, all []Incarnation
 		for i := range int32(5) {
@@ -92,7 +92,7 @@ func TestForgedSequencesDoNotTurnTheOrderRound(t *testing.T) {
 	})
 }
 
-func TestForeignNamesAreKeptApart(t *testing.T) {
+func TestForeignNamesAreSeparated(t *testing.T) {
 	in, foreign := ParseIncarnations([]string{"b-n_0000000002", "junk", "a-n_0000000001"})
 	if len(in) != 2 || in[0].ID != "a" || in[1].ID != "b" || !slices.Equal(foreign, []string{"junk"}) {
 		t.Errorf("incarnations %v, foreign %v", in, foreign)

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestRecordsKeepWhatTheyDoNotKnow(t *testing.T) {
+func TestRecordsKeepUnknownFields(t *testing.T) {
 	const path = "/cluster/leader"
 	var f Fence
 	in := `{"v":1,"term":7,"node":"n1","state":"READY","lease_wait":"2s","kill":"1s","revoke_timeout":"5s","color":"red","deep":{"x":[1]}}`
@@ -33,8 +33,8 @@ func TestRecordsKeepWhatTheyDoNotKnow(t *testing.T) {
 	}
 }
 
-// JSON does not see case, so a key that is kept although it is ours in other letters would speak for ours.
-func TestWhatIsKeptNeverOverrulesWhatIsWritten(t *testing.T) {
+// encoding/json ignores case, so a kept key that differs only in case could override a known one.
+func TestKeptFieldsNeverOverrideWrittenOnes(t *testing.T) {
 	for _, in := range []string{`{"v":1,"state":"HELD","ſtate":"READY"}`, `{"v":1,"STATE":"READY"}`, `{"v":1,"\u017ftate":"READY"}`} {
 		s := ReadSlot[Fence]("/c/leader", []byte(in), Stat{}, true)
 		if s.Err != nil {
@@ -47,8 +47,8 @@ func TestWhatIsKeptNeverOverrulesWhatIsWritten(t *testing.T) {
 	}
 }
 
-// What a server can't take any more nobody could replace: a stranger's record would be there for good.
-func TestARecordFitsIntoItsZnodeOnceItIsWrittenAnew(t *testing.T) {
+// A record that no longer fits into a znode when it is rewritten could never be replaced, so it is rejected.
+func TestARecordFitsIntoItsZnodeWhenRewritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		data    string
 		refused bool
@@ -81,11 +81,11 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 			t.Errorf("%s: %+v", name, s.Err)
 		}
 		if s.Record.Term != 0 {
-			t.Errorf("%s: half of the record was taken: %+v", name, s.Record)
+			t.Errorf("%s: the record was half decoded: %+v", name, s.Record)
 		}
 	}
 	if s := ReadFence("/cluster/leader", nil, Stat{ChildVersion: 5}, true); !s.Exists || s.Readable() || s.Stat.ChildVersion != 5 || !errors.Is(s.Err, ErrNeverWritten) {
-		t.Errorf("the fence that nobody has written yet: %+v", s)
+		t.Errorf("the fence that was never written: %+v", s)
 	}
 	if s := ReadFence("/cluster/leader", nil, Stat{}, false); s.Exists || s.Err != nil {
 		t.Errorf("the leader that was deleted: %+v", s)
@@ -103,8 +103,8 @@ func TestDecodeNeverPanics(t *testing.T) {
 	})
 }
 
-// A cause that is left out would not be counted from the start, and the metrics would not show its first time.
-func TestCausesAreAll(t *testing.T) {
+// A missing cause would not be counted from the start, so the metrics would not show its first occurrence.
+func TestCausesAreComplete(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "record.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestCausesAreAll(t *testing.T) {
 	}
 }
 
-// Names that are no fields of ours, however short, are kept.
-func TestOddNamesAreKept(t *testing.T) {
+// Unknown field names are kept, however short.
+func TestOddFieldNamesAreKept(t *testing.T) {
 	var f Fence
 	if err := Decode("/c/leader", []byte(`{"v":1,"":5,"-":6}`), &f); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestOddNamesAreKept(t *testing.T) {
 	}
 }
 
-// A record may have 512000 bytes, as it is read and as it would be written.
+// A record may have at most 512000 bytes, as read and as rewritten.
 func TestTheLongestRecord(t *testing.T) {
 	const most = 512_000
 	sized := func(n int, filler string) []byte {

@@ -16,7 +16,7 @@ func TestOwedLeaseWait(t *testing.T) {
 		fence   Slot[Fence]
 		alive   bool
 		want    time.Duration
-		trusted time.Duration // where the end of a session counts
+		trusted time.Duration // if the end of a session is trusted
 		why     string
 	}{
 		"deleted":                                {Slot[Fence]{}, false, own, own, "proves nothing"},
@@ -44,7 +44,7 @@ func TestOwedLeaseWait(t *testing.T) {
 			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
 		}
 		if got, why := s.Owed(Trust{LeaseWait: own, SessionEnd: true}); got != c.trusted || (why == "") != (c.trusted == 0) {
-			t.Errorf("%s, where the end of a session is trusted: %s (%s), want %s", name, got, why, c.trusted)
+			t.Errorf("%s, if the end of a session is trusted: %s (%s), want %s", name, got, why, c.trusted)
 		}
 	}
 	short := Snapshot{Fence: fence(FenceReady, 0)}
@@ -90,8 +90,8 @@ func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
 	}
 }
 
-// Each record of the leadership may be of a newer version.
-func TestNewerInEachRecord(t *testing.T) {
+// Each of elected, the fence and current may have a newer version.
+func TestNewerFindsEachRecord(t *testing.T) {
 	newer := []byte(`{"v":2}`)
 	for name, s := range map[string]Snapshot{
 		"elected": {Elected: ReadSlot[Elected]("/c/leader/elected", newer, Stat{}, true)},
@@ -99,7 +99,7 @@ func TestNewerInEachRecord(t *testing.T) {
 		"current": {Current: ReadSlot[Current]("/c/leader/current", newer, Stat{}, true)},
 	} {
 		if s.Newer() == nil {
-			t.Errorf("%s of a newer version is not seen", name)
+			t.Errorf("%s of a newer version is not found", name)
 		}
 	}
 	if err := (&Snapshot{}).Newer(); err != nil {

@@ -11,14 +11,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readTerm reads records of a term that were written at a time.
+// readTerm reads records with that term, written at that time.
 func readTerm(term int64, written time.Time) (elected Slot[Elected], fence Slot[Fence], current Slot[Current]) {
 	data, stat := fmt.Appendf(nil, `{"v":1,"term":%d}`, term), Stat{Version: 1, Time: written}
 	return ReadSlot[Elected]("/c/leader/elected", data, stat, true), ReadFence("/c/leader", data, stat, true), ReadSlot[Current]("/c/leader/current", data, stat, true)
 }
 
-// A term above its limit is damage, one at the limit is none, by the time at which the record was written.
-func TestTermsThatNobodyGetsToAreDamage(t *testing.T) {
+// A term above its limit, which depends on the time of the write, is damage; one at the limit is not.
+func TestTermsAboveTheLimitAreDamage(t *testing.T) {
 	if MaxClock != 9_223_372_036 || TermHeadroom != 17_179_869_184 || TermSlack != 60 || MaxWait != 600*time.Second {
 		t.Errorf("the limits are %d, %d, %d and %s", int64(MaxClock), int64(TermHeadroom), TermSlack, MaxWait)
 	}
@@ -33,15 +33,15 @@ func TestTermsThatNobodyGetsToAreDamage(t *testing.T) {
 				t.Errorf("term %d, written at %s: %v, %v, %v", term, written, e.Err, f.Err, c.Err)
 			}
 			if e.Err != nil && (!strings.Contains(e.Err.Error(), "/c/leader/elected") || !strings.Contains(e.Err.Error(), fmt.Sprint(term)) || e.Record.Term != 0) {
-				t.Errorf("of the refusal of %d remain %d and %v", term, e.Record.Term, e.Err)
+				t.Errorf("after rejecting %d, %d and %v remain", term, e.Record.Term, e.Err)
 			}
 		}
 	}
 }
 
-// Whatever the clocks of the host that founds a group and of the servers show, and however often it has elected, its own
-// terms are believed.
-func TestAGroupsOwnTermsAreBelieved(t *testing.T) {
+// Whatever the clocks of the servers and of the first elector show, and however many elections there were, a group's own
+// terms are accepted.
+func TestAGroupsOwnTermsAreAccepted(t *testing.T) {
 	clocks := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, MaxClock), rapid.Just(int64(0)), rapid.Just(int64(MaxClock)), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
 		wall, written := time.Unix(clocks.Draw(t, "wall"), 0), time.Unix(clocks.Draw(t, "written"), 0)
@@ -53,9 +53,9 @@ func TestAGroupsOwnTermsAreBelieved(t *testing.T) {
 	})
 }
 
-// What one daemon has handed out, any later elector believes in the fence, and elects a higher one: the servers' clock has
-// not been set back by more than the slack.
-func TestWhatWasHandedOutIsBelieved(t *testing.T) {
+// Any later elector accepts a term that was given to a child when it reads the fence, and elects in a higher one, as long as the
+// servers' clock has not been set back by more than the slack.
+func TestTermsThatWereUsedAreAccepted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		decided := rapid.Int64Range(0, MaxClock-TermSlack).Draw(t, "decided")
 		term := rapid.OneOf(rapid.Int64Range(0, 1<<60), rapid.Int64Range(MaxTerm(time.Unix(decided, 0))-3, MaxTerm(time.Unix(decided, 0))+3)).Draw(t, "term")
@@ -66,7 +66,7 @@ func TestWhatWasHandedOutIsBelieved(t *testing.T) {
 		acquired := time.Unix(max(0, rapid.Int64Range(decided-TermSlack, MaxClock).Draw(t, "acquired")), 0)
 		_, f, c := readTerm(term, acquired)
 		if f.Err != nil || c.Err != nil {
-			t.Fatalf("handed out, and not believed: %v, %v", f.Err, c.Err)
+			t.Fatalf("used, but not accepted: %v, %v", f.Err, c.Err)
 		}
 		var m Memory
 		m.See(&Snapshot{Fence: f, Current: c})
@@ -76,7 +76,7 @@ func TestWhatWasHandedOutIsBelieved(t *testing.T) {
 	})
 }
 
-// Whatever term is read, there is a next one, which can be read once the slack is over.
+// After any term that is read there is a next one, which can be read once the slack is over.
 func TestThereIsAlwaysANextTerm(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	limit := MaxTerm(wall)
@@ -103,8 +103,8 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 	})
 }
 
-// Terms go on after the highest that is known; where none is, they begin with what the clock shows, if it can show that.
-func TestTermsGoOnAfterTheHighestKnown(t *testing.T) {
+// Terms continue after the highest known one; without any, they begin with the clock's time, within its limits.
+func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		m    Memory
@@ -113,7 +113,7 @@ func TestTermsGoOnAfterTheHighestKnown(t *testing.T) {
 	}{
 		{Memory{Term: 1}, wall, 2},
 		{Memory{Term: 5_000_000_000}, wall, 5_000_000_001},
-		{Memory{}, time.Unix(0, 0), 2}, // a host without a clock; 1 is the term of nobody
+		{Memory{}, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
 		{Memory{}, time.Unix(3, 0), 3},
 		{Memory{}, time.Unix(-7, 0), 2},
 		{Memory{}, time.Unix(1<<60, 0), MaxClock},
@@ -128,8 +128,8 @@ func TestTermsGoOnAfterTheHighestKnown(t *testing.T) {
 	}
 }
 
-// An exclusion that no elector writes is damage: doubling it, or adding it to a time, would overflow.
-func TestExclusionsThatOverflowAreDamage(t *testing.T) {
+// An exclusion that no elector writes is damage: doubling it, or adding it to a time, could overflow.
+func TestOverflowingExclusionsAreDamage(t *testing.T) {
 	for text, ok := range map[string]bool{
 		`"strikes":0,"for":"1h"`: true, `"strikes":1073741824,"for":"87600h"`: true,
 		`"strikes":-1`: false, `"strikes":1073741825`: false, `"strikes":1,"for":"87600h1ns"`: false,

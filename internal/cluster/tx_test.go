@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each check closes a hole (docs/protocol.md, Transactions): this table is what keeps one from being dropped.
+// Each check closes a hole (docs/protocol.md, Transactions): this table keeps checks from being dropped.
 func TestTransactionsCarryEveryCheck(t *testing.T) {
 	p := Paths{Root: "/c"}
 	snap := Snapshot{Self: Incarnation{Name: "n1-n_0000000001", ID: "n1"}}

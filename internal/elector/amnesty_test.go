@@ -8,8 +8,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// L3, and no burning of terms: all that can't lead are tried again, but ever more slowly.
-func TestAmnestyTriesAgainEverMoreSlowly(t *testing.T) {
+// L3 without using up terms: members that fail are tried again, but with growing pauses.
+func TestAmnestyRetriesWithGrowingPauses(t *testing.T) {
 	e := newElector()
 	g := newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceReleased)
 	in := g.input(t)
@@ -19,7 +19,7 @@ func TestAmnestyTriesAgainEverMoreSlowly(t *testing.T) {
 		d := e.Decide(in)
 		for d.Elect == nil {
 			if d.Wake <= in.Now {
-				t.Fatalf("no leader, and no time to look again: %q", d.Note)
+				t.Fatalf("no leader, and no time to retry: %q", d.Note)
 			}
 			in.Now = d.Wake
 			d = e.Decide(in)
@@ -52,8 +52,8 @@ func TestAmnestySparesTheLastFailure(t *testing.T) {
 	}
 }
 
-// A pause of one node is not cut short by the amnesty that lets another one in.
-func TestAmnestyOfOneKeepsThePauseOfAnother(t *testing.T) {
+// The amnesty that lets one node in does not shorten the pause of another.
+func TestAmnestyOfOneNodeKeepsThePauseOfAnother(t *testing.T) {
 	e := newElector()
 	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
 	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8, Reason: "x"}}
@@ -66,11 +66,11 @@ func TestAmnestyOfOneKeepsThePauseOfAnother(t *testing.T) {
 	in.Exclusions = d.Elect.Exclusions
 	in.Age = make([]time.Duration, len(in.Exclusions))
 	if again := e.Decide(in); again.Elect != nil {
-		t.Errorf("%s is preempted at once by %s, whose pause is not over: %s", d.Elect.Node, again.Elect.Node, again.Elect.Reason)
+		t.Errorf("%s is preempted at once by %s during its pause: %s", d.Elect.Node, again.Elect.Node, again.Elect.Reason)
 	}
 }
 
-// Whose strike came last is spared, wherever it is in the list, and is told from who only has to wait.
+// The node with the last strike stays excluded wherever it is in the list, unlike a node that only has to wait.
 func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 	in := newGroup("a", "b").elected("b", 9).fence("b", 9, cluster.FenceReleased).input(t)
 	in.Exclusions = []cluster.Exclusion{
@@ -89,7 +89,7 @@ func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 	}
 }
 
-// The pause before another try counts from the failure, however long the leader had been known.
+// The pause before a retry counts from the failure, however long the leader had led.
 func TestThePauseCountsFromTheFailure(t *testing.T) {
 	e := newElector()
 	in := newGroup("a").leads("a", 7).input(t)
@@ -103,7 +103,7 @@ func TestThePauseCountsFromTheFailure(t *testing.T) {
 	}
 }
 
-// While one leads by amnesty, another's pause ends without an event.
+// While one node leads by amnesty, the pause of another one ends without an event.
 func TestTheEndOfAPauseWakes(t *testing.T) {
 	in := newGroup("a", "b").leads("b", 9).input(t)
 	in.Exclusions = []cluster.Exclusion{

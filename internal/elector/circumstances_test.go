@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// before gives the decision circumstances with sites that have failed already.
+// before adds sites that have failed to the circumstances of the decision.
 func (g *group) before(failed ...string) *group {
 	g.Elected.Record.Circumstances = cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc0", Failed: failed}
 	return g
@@ -61,19 +61,19 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 		given := slices.Clone(in.Snapshot.Elected.Record.Circumstances.Failed)
 		d := newElector().Decide(in)
 		if d.Elect == nil {
-			t.Errorf("%s: nobody is elected: %s", name, d.Note)
+			t.Errorf("%s: no member is elected: %s", name, d.Note)
 			continue
 		}
 		if got := d.Elect.Circumstances; !reflect.DeepEqual(got, c.want) || !reflect.DeepEqual(d.Circumstances, c.want) {
 			t.Errorf("%s: %+v, shown %+v, want %+v", name, got, d.Circumstances, c.want)
 		}
 		if !slices.Equal(given, in.Snapshot.Elected.Record.Circumstances.Failed) {
-			t.Errorf("%s: changed the record it was given", name)
+			t.Errorf("%s: changed its input", name)
 		}
 	}
 }
 
-func TestADecisionThatOnlyFollowsPolicyKeepsTheCircumstances(t *testing.T) {
+func TestAPolicyDecisionKeepsTheCircumstances(t *testing.T) {
 	move := cluster.Control{Move: &cluster.Move{Request: by(1), Node: "c"}}
 	for name, c := range map[string]struct {
 		g     *group
@@ -94,7 +94,7 @@ func TestADecisionThatOnlyFollowsPolicyKeepsTheCircumstances(t *testing.T) {
 	}
 }
 
-func TestADecisionOfAnOlderVersionHasItsCircumstancesInCauseAndPredecessor(t *testing.T) {
+func TestCircumstancesOfADecisionByAnOlderVersion(t *testing.T) {
 	g := newGroup("a").leads("a", 7)
 	g.Elected.Record.Cause, g.Elected.Record.PreviousNode, g.Elected.Record.PreviousSite = cluster.CauseFailure, "x", "dc9"
 	if got, want := newElector().Decide(g.input(t)).Circumstances, (cluster.Circumstances{Cause: cluster.CauseFailure, Node: "x", Site: "dc9"}); !reflect.DeepEqual(got, want) {
@@ -102,9 +102,9 @@ func TestADecisionOfAnOlderVersionHasItsCircumstancesInCauseAndPredecessor(t *te
 	}
 }
 
-// The rule of other-site holds until somebody has led, whatever becomes of the candidates, and stays in force with the decision.
-func TestOtherSiteGoesFromSiteToSite(t *testing.T) {
-	h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc3").leads("a", 7).house(t, cluster.Rules{Type: "other-site", Sites: map[string]int{"dc1": 3, "dc2": 2}})
+// other-site avoids failed sites until a member has led, whatever becomes of the candidates, and while its decision is in force.
+func TestOtherSiteMovesFromSiteToSite(t *testing.T) {
+	h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc3").leads("a", 7).scenario(t, cluster.Rules{Type: "other-site", Sites: map[string]int{"dc1": 3, "dc2": 2}})
 	h.remove("a")
 	if d := h.decide(); d.Elect == nil || d.Elect.Node != "c" || !h.write(d) {
 		t.Fatalf("elected %+v", d.Elect)
@@ -120,9 +120,9 @@ func TestOtherSiteGoesFromSiteToSite(t *testing.T) {
 	}
 }
 
-func TestStrategiesGoByTheCircumstances(t *testing.T) {
+func TestStrategiesUseTheCircumstances(t *testing.T) {
 	rules := cluster.Rules{Type: "first", Sites: map[string]int{"dc1": 1}, Strategies: []cluster.Strategy{{When: `cause == "failure" && previous.site == "dc1"`, Use: "other-site"}}}
-	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").house(t, rules)
+	h := newGroup("a", "b", "c").sites("dc1", "dc1", "dc2").scenario(t, rules)
 	h.leader("a", cluster.CauseFirst)
 	h.remove("a")
 	h.leader("c", cluster.CauseFailure)

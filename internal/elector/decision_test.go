@@ -13,15 +13,15 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// A decision keeps what an older version does not know, names who made it and who led before, and has the next term.
-func TestWhatADecisionRecords(t *testing.T) {
+// A decision keeps unknown fields, names its elector and the previous leader, and has the next term.
+func TestElectRecord(t *testing.T) {
 	g := newGroup("a", "b").sites("dc1", "dc2").leads("a", 7)
 	g.Self.Name = "elector-n_0000000001"
 	g.Elected.Record.Unknown = map[string]json.RawMessage{"kept": json.RawMessage("1")}
 	g.Members = g.Members[1:]
 	d := newElector().Decide(g.input(t))
 	if d.Elect == nil {
-		t.Fatalf("nobody: %q", d.Note)
+		t.Fatalf("no member: %q", d.Note)
 	}
 	got := *d.Elect
 	if len(got.Ranking) != 1 || got.Ranking[0].Node != "b" || !reflect.DeepEqual(d.Ranking.Entries[0].Member, g.Members[0]) {
@@ -39,8 +39,8 @@ func TestWhatADecisionRecords(t *testing.T) {
 	}
 }
 
-// Who led before is in the decision, and in the fence where that was lost.
-func TestThePredecessorIsTakenFromTheFenceWhereTheDecisionIsLost(t *testing.T) {
+// The previous leader comes from the decision, or from the fence if the decision was lost.
+func TestThePredecessorComesFromTheFenceIfTheDecisionIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		g    *group
 		want string
@@ -61,8 +61,8 @@ func TestThePredecessorIsTakenFromTheFenceWhereTheDecisionIsLost(t *testing.T) {
 	}
 }
 
-// The reasons by which a decision is made anew.
-func TestReasonsToRepair(t *testing.T) {
+// The reasons for an election that repairs the records.
+func TestRepairReasons(t *testing.T) {
 	damaged := func(fence, elected int64) *group {
 		g := newGroup("a").leads("a", 7)
 		g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("the fence is damaged"), Stat: cluster.Stat{Modified: fence}}
@@ -80,7 +80,7 @@ func TestReasonsToRepair(t *testing.T) {
 		"deleted":                        {newGroup("a").fence("a", 7, cluster.FenceReady), "the decision was deleted"},
 		"the decision is damaged":        {unreadable, "the decision is damaged"},
 		"damaged since":                  {damaged(9, 8), "the fence is damaged"},
-		"damaged, and decided since":     {damaged(8, 8), "the fence is damaged"}, // the decision is not made over a damaged fence
+		"damaged, and decided since":     {damaged(8, 8), "the fence is damaged"}, // the decision is not judged by a damaged fence
 		"written since and not damaged":  {newer, ""},
 		"the fence is gone":              {newGroup("a").elected("a", 7), "the fence was deleted"},
 		"neither decision nor fence say": {newGroup("a").elected("a", 0).fence("", 0, cluster.FenceRevoked), ""},
@@ -97,13 +97,13 @@ func TestReasonsToRepair(t *testing.T) {
 	}
 }
 
-// While a group comes up its members join one by one: for a minute after the first election moves do not count.
-func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
+// While a group comes up its members join one by one: preemptions in the first minute do not count.
+func TestPreemptionsWhileAGroupComesUpAreNotCounted(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration
 		counted int
 	}{{0, 0}, {settling - 1, 0}, {settling, 1}} {
-		h := newGroup("a", "b").house(t)
+		h := newGroup("a", "b").scenario(t)
 		all := h.in.Snapshot.Members
 		h.in.Snapshot.Members = all[1:]
 		h.leader("b", cluster.CauseFirst)
@@ -113,8 +113,8 @@ func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
 			t.Errorf("%s after the first election: moves %v", c.after, rec.Preemptions)
 		}
 	}
-	// An election after that is no new beginning.
-	h := newGroup("a", "b", "c").house(t)
+	// A later election does not begin another such minute.
+	h := newGroup("a", "b", "c").scenario(t)
 	h.leader("a", cluster.CauseFirst)
 	h.pass(time.Hour)
 	all := h.in.Snapshot.Members
@@ -126,16 +126,16 @@ func TestMovesWhileAGroupComesUpAreNotCounted(t *testing.T) {
 	}
 }
 
-// The next move is allowed when the oldest that counts no longer does.
-func TestTheOldestMoveFreesTheNext(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
+// The next preemption is allowed when the oldest one no longer counts.
+func TestTheNextPreemptionFollowsTheOldest(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: cluster.Duration(time.Hour)})
 	first := h.in.Now
 	h.leader("a", cluster.CausePreempt)
 	h.pass(time.Minute)
 	h.swap()
 	h.leader("b", cluster.CausePreempt)
 	rec := &h.in.Snapshot.Elected.Record
-	rec.Preemptions[0], rec.Preemptions[1] = rec.Preemptions[1], rec.Preemptions[0] // in whatever order they are recorded
+	rec.Preemptions[0], rec.Preemptions[1] = rec.Preemptions[1], rec.Preemptions[0] // in any order
 	h.pass(time.Minute)
 	h.swap()
 	if d := h.settle(); d.Wake != first+time.Hour {
@@ -143,8 +143,8 @@ func TestTheOldestMoveFreesTheNext(t *testing.T) {
 	}
 }
 
-// A revocation is for a holder that is there, and keeps what is known of it.
-func TestWhatARevocationRecords(t *testing.T) {
+// A revocation needs a holder, and keeps what the fence says about it.
+func TestRevokeRecord(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7)
 	g.Fence.Record.Term, g.Fence.Record.Led = 6, true
 	g.Fence.Record.State = cluster.FenceHeld
@@ -155,19 +155,19 @@ func TestWhatARevocationRecords(t *testing.T) {
 	}
 	in.Snapshot.Current.Exists = false
 	if d := newElector().Decide(in); d.Revoke != nil {
-		t.Errorf("revokes what nobody holds: %+v", d.Revoke)
+		t.Errorf("revokes without a holder: %+v", d.Revoke)
 	}
-	// A fence that cannot be read is written anew with an election, REVOKED: there is nothing to keep of it.
+	// An unreadable fence is rewritten as REVOKED by an election: it has nothing to keep.
 	in.Snapshot.Current.Exists = true
 	g.node("a").SessionTimeout = cluster.Duration(10 * time.Second)
 	in.Snapshot.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
 	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.LeaseWait) != cluster.LeaseWait(10*time.Second) {
-		t.Errorf("a fence that cannot be read: %+v", d)
+		t.Errorf("an unreadable fence: %+v", d)
 	}
 }
 
-// Whose release had been asked for is not elected again, whether it ended clean or not, until its incarnation is gone.
-func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
+// A member that has released on request, clean or not, is not elected again until its incarnation is gone.
+func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
 	for _, state := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean, cluster.FenceReady} {
 		t.Run(string(state), func(t *testing.T) {
 			e := newElector()
@@ -187,7 +187,7 @@ func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
 			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "it is stopping, as requested" {
 				t.Errorf("elected %+v", d.Elect)
 			}
-			// Its next incarnation, even one of the same name, is another one.
+			// Its next incarnation may be elected, even under the same name.
 			gone := newGroup("b").leads("b", 8)
 			e.Decide(gone.input(t))
 			if d := e.Decide(after.input(t)); d.Elect == nil || d.Elect.Node != "a" {
@@ -197,7 +197,7 @@ func TestWhoHasLetGoOnRequestIsNotElectedAgain(t *testing.T) {
 	}
 }
 
-// What is said where nobody may lead: each of the first five, and how many more.
+// If no member is eligible, the reasons of the first five are listed, and how many more there are.
 func TestRefusals(t *testing.T) {
 	for n, want := range map[int]string{
 		0: "no member is registered",
@@ -231,8 +231,8 @@ func TestRetryDelay(t *testing.T) {
 	}
 }
 
-// Only the drain of the leader's own node or site is why it goes, and a cordon drains nobody.
-func TestWhoDrained(t *testing.T) {
+// Only a drain of the leader's own node or site replaces it; a cordon does not.
+func TestDrained(t *testing.T) {
 	o := &activeRequests{Control: cluster.Control{Cordons: []cluster.Cordon{
 		{Request: by(1), Node: "a"}, {Request: by(2), Node: "b", Drain: true}, {Request: by(3), Site: "dc1", Drain: true, StepDown: true},
 	}}}
@@ -247,8 +247,8 @@ func TestWhoDrained(t *testing.T) {
 	}
 }
 
-// A policy without a program asks nothing, and a question of long ago does not count.
-func TestNothingIsAskedWithoutAProgram(t *testing.T) {
+// A policy without a program asks no question, and the wait for an old question does not count.
+func TestNoQuestionWithoutAProgram(t *testing.T) {
 	in := newGroup("a", "b").leads("a", 7).input(t)
 	exec := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
@@ -257,18 +257,18 @@ func TestNothingIsAskedWithoutAProgram(t *testing.T) {
 	if ready, wake, ask := p.Consult(e, &in); !ready || wake != 0 || ask != nil || p.waiting != 0 {
 		t.Errorf("%v, %s, %v", ready, wake, ask)
 	}
-	// A changed question after that is waited for from now on.
+	// The wait for a changed question begins now.
 	exec.Now += time.Hour
 	if ready, wake, _ := p.Consult(e, &exec); ready || wake != exec.Now+2*time.Second {
 		t.Errorf("%v, wakes at %s", ready, wake)
 	}
 	if AnswerAge != 30*time.Second { // docs/policies.md
-		t.Errorf("answers count for %s", AnswerAge)
+		t.Errorf("answers are used for %s", AnswerAge)
 	}
 }
 
-// A request that is carried out is recognized by its number and the cause: other decisions do not end it.
-func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
+// A decision carries out a request if it has its number and the right cause: other decisions do not end it.
+func TestOnlyItsOwnDecisionEndsAReelection(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause   cluster.Cause
 		request int64
@@ -278,7 +278,7 @@ func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
 		"that of another":     {cluster.CauseReelect, 3, ""},
 		"a move of that name": {cluster.CauseMove, 4, ""},
 	} {
-		h := newGroup("a", "b").leads("b", 7).house(t)
+		h := newGroup("a", "b").leads("b", 7).scenario(t)
 		h.in.Snapshot.Elected.Record.Cause, h.in.Snapshot.Elected.Record.Request = c.cause, c.request
 		o := by(4)
 		h.control(cluster.Control{Reelect: &o})
@@ -297,9 +297,9 @@ func TestAnElectionIsEndedByItsOwnDecisionOnly(t *testing.T) {
 	}
 }
 
-// Where control was deleted and made anew, a request of the same number and another length has all of its time.
+// After control was deleted and created again, another request with the same number has its whole time.
 func TestAnotherRequestOfTheSameNumberHasItsOwnTime(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t)
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(cluster.Control{Pause: &cluster.Pause{Request: by(1, 10*time.Minute)}})
 	h.leader("b", "")
 	h.pass(9 * time.Minute)
@@ -311,8 +311,8 @@ func TestAnotherRequestOfTheSameNumberHasItsOwnTime(t *testing.T) {
 	h.leader("a", cluster.CausePreempt)
 }
 
-// A pardon is kept as long as it covers a strike, and while the decision cannot be read.
-func TestPardonsAreKeptAsLongAsTheyCoverAStrike(t *testing.T) {
+// A clear-strikes request is kept while it covers a strike, and while the decision cannot be read.
+func TestClearStrikesIsKeptWhileItCoversAStrike(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*cluster.Elected)
 		err    error

@@ -14,7 +14,7 @@ import (
 
 var wall = time.Unix(1_800_000_000, 0)
 
-// group is a snapshot in the making: members a, b, c … with equal site and falling priority.
+// group builds a snapshot: members a, b, c … with equal sites and falling priorities.
 type group struct{ cluster.Snapshot }
 
 func newGroup(ids ...string) *group {
@@ -31,7 +31,7 @@ func newGroup(ids ...string) *group {
 	return g
 }
 
-// node is the record of a member, to be changed.
+// node returns the record of a member, to be changed.
 func (g *group) node(id string) *cluster.Node {
 	for i := range g.Members {
 		if g.Members[i].ID == id {
@@ -41,7 +41,7 @@ func (g *group) node(id string) *cluster.Node {
 	panic("no member " + id)
 }
 
-// sites puts the members on these sites, in their order.
+// sites sets the sites of the members, in order.
 func (g *group) sites(sites ...string) *group {
 	for i, site := range sites {
 		g.Members[i].Node.Record.Site = site
@@ -67,7 +67,7 @@ func (g *group) current(id string) *group {
 	return g
 }
 
-// leads is a healthy leadership.
+// leads makes a member a healthy leader.
 func (g *group) leads(id string, term int64) *group {
 	return g.elected(id, term).fence(id, term, cluster.FenceReady).current(id)
 }
@@ -162,13 +162,13 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s: term %d after %d and %d", name, d.Elect.Term, e, f)
 			}
 			if len(d.Elect.Ranking) != len(c.g.Members) || d.Elect.Reason == "" || d.Elect.PolicyRevision != 3 {
-				t.Errorf("%s: not explained: %+v", name, d.Elect)
+				t.Errorf("%s: has no explanation: %+v", name, d.Elect)
 			}
 		}
 	}
 }
 
-func TestStoppingDaemonIsNotChosenAgain(t *testing.T) {
+func TestAStoppingDaemonIsNotElectedAgain(t *testing.T) {
 	g := newGroup("a").elected("a", 7).fence("a", 7, cluster.FenceReleased)
 	g.Fence.Record.Requested = true
 	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Note, "stopping, as requested") {
@@ -176,7 +176,7 @@ func TestStoppingDaemonIsNotChosenAgain(t *testing.T) {
 	}
 }
 
-func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
+func TestRevokeKeepsTheDurationsOfTheHolder(t *testing.T) {
 	g := newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b")
 	g.Fence.Record.LeaseWait = cluster.Duration(4 * time.Second)
 	in := g.input(t)
@@ -187,8 +187,8 @@ func TestRevokeKeepsTheFiguresOfTheHolder(t *testing.T) {
 	}
 }
 
-// Terms grow although all records were lost within one second.
-func TestTermsGrowWhenAllIsWiped(t *testing.T) {
+// Terms grow even if all records were lost within one second.
+func TestTermsGrowAfterAWipe(t *testing.T) {
 	e := newElector()
 	first := e.Decide(newGroup("a").input(t))
 	second := e.Decide(newGroup("a").input(t))

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)})
 	h.leader("a", cluster.CausePreempt)
 	h.in.Now += 2 * time.Hour
 	h.settle()
@@ -18,7 +18,7 @@ func TestAMoveCountsFromWhenItWasMade(t *testing.T) {
 	h.leader("b", cluster.CausePreempt)
 }
 
-func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
+func TestAReelectionEndsUnderEveryPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules  cluster.Rules
 		leader string
@@ -30,7 +30,7 @@ func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
 		"a strategy":   {cluster.Rules{Type: "node-id", Strategies: []cluster.Strategy{{When: "previous.site == 'dc2'", Use: "node-id"}, {Use: "expr"}}, Expr: "member.priority * -1"}, "c", cluster.CauseReelect},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).house(t, c.rules)
+			h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t, c.rules)
 			o := by(1)
 			h.control(cluster.Control{Reelect: &o})
 			h.leader(c.leader, c.cause)
@@ -44,10 +44,10 @@ func TestAnElectionEndsWhateverThePolicyGoesBy(t *testing.T) {
 	}
 }
 
-func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T) {
+func TestASoftPauseDoesNotKeepADrainedOrUnhealthyLeader(t *testing.T) {
 	drain := cluster.Control{Pause: paused(false).Pause, Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}}
 	t.Run("drain", func(t *testing.T) {
-		h := newGroup("a", "b").leads("a", 7).house(t)
+		h := newGroup("a", "b").leads("a", 7).scenario(t)
 		h.group().node("a").Ineligible = "full"
 		h.control(drain)
 		if rec := h.leader("b", cluster.CauseDrain); strings.Contains(rec.Reason, "full") {
@@ -55,23 +55,23 @@ func TestASoftPauseDoesNotHoldWhoIsIneligibleAndDrainedOrUnhealthy(t *testing.T)
 		}
 	})
 	t.Run("unhealthy", func(t *testing.T) {
-		h := newGroup("a", "b").leads("a", 7).house(t)
+		h := newGroup("a", "b").leads("a", 7).scenario(t)
 		h.group().node("a").Ineligible, h.group().node("a").Unhealthy = "full", "sick"
 		h.control(paused(false))
 		h.leader("b", cluster.CauseUnhealthy)
 	})
 }
 
-func TestAPardonDoesNotCoverTheStrikesAfterIt(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).house(t)
+func TestClearStrikesDoesNotCoverLaterStrikes(t *testing.T) {
+	h := newGroup("a", "b").leads("a", 7).scenario(t)
 	h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "a", Term: 7}}})
 	h.leader("a", "")
 	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
 	h.leader("b", cluster.CauseGaveUp)
 }
 
-func TestAMoveToAStoppingNodeIsOver(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t)
+func TestAMoveToAStoppingNodeEnds(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(move(cluster.Move{Node: "b"}))
 	h.leader("b", "")
 	f := &h.in.Snapshot.Fence.Record
@@ -81,13 +81,13 @@ func TestAMoveToAStoppingNodeIsOver(t *testing.T) {
 }
 
 func TestAStoppingNodeIsNotPreferredWhileItStops(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).house(t)
+	h := newGroup("a", "b").leads("a", 7).scenario(t)
 	f := &h.in.Snapshot.Fence.Record
 	f.State, f.Requested = cluster.FenceReleased, true
 	h.leader("b", cluster.CauseStopped)
 }
 
-func TestTheQuestionKnowsWhichRequestsAreOver(t *testing.T) {
+func TestTheQuestionIgnoresRequestsThatAreOver(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7).control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, time.Minute), Node: "b"}}})
 	in := g.input(t, cluster.Rules{Type: "exec"})
 	e := newElector()
@@ -98,15 +98,15 @@ func TestTheQuestionKnowsWhichRequestsAreOver(t *testing.T) {
 	}
 }
 
-func TestTheQuestionKnowsTheStrike(t *testing.T) {
+func TestTheQuestionIncludesTheNewStrike(t *testing.T) {
 	in := newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReleased).input(t, cluster.Rules{Type: "exec"})
 	if q, _ := newElector().Question(in); q.Excluded["a"] == "" {
 		t.Errorf("excluded: %v", q.Excluded)
 	}
 }
 
-func TestAnElectionThatNobodyMayWinSaysSo(t *testing.T) {
-	h := newGroup("a").leads("a", 7).house(t)
+func TestAnElectionWithoutEligibleMembersIsNoted(t *testing.T) {
+	h := newGroup("a").leads("a", 7).scenario(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
 	h.control(cluster.Control{Move: &cluster.Move{Request: by(1), Node: "a", Force: true}, Reelect: &o})
@@ -116,8 +116,8 @@ func TestAnElectionThatNobodyMayWinSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
-	h := newGroup("a").leads("a", 7).house(t)
+func TestAReelectionEndsIfNoMemberIsEligible(t *testing.T) {
+	h := newGroup("a").leads("a", 7).scenario(t)
 	h.group().node("a").Unhealthy = "sick"
 	o := by(2)
 	h.control(cluster.Control{Reelect: &o})
@@ -127,22 +127,22 @@ func TestAnElectionEndsWhereNobodyMayLead(t *testing.T) {
 	}
 }
 
-func TestALeaderThatMayNotLeadGoesOnWithAWord(t *testing.T) {
-	h := newGroup("a").leads("a", 7).house(t)
+func TestAnIneligibleLeaderStaysIfNoOtherIsEligible(t *testing.T) {
+	h := newGroup("a").leads("a", 7).scenario(t)
 	h.group().node("a").Unhealthy = "sick"
 	if d := h.settle(); d.Blocked == "" && d.Note == "" {
 		t.Error("not a word")
 	}
 }
 
-func TestALeaderThatWasReplacedMayLeadAgain(t *testing.T) {
-	h := newGroup("a", "b").elected("b", 8).fence("a", 7, cluster.FenceReleased).house(t)
+func TestAReplacedLeaderMayLeadAgain(t *testing.T) {
+	h := newGroup("a", "b").elected("b", 8).fence("a", 7, cluster.FenceReleased).scenario(t)
 	h.in.Snapshot.Fence.Record.Requested = true
 	h.leader("a", cluster.CausePreempt)
 }
 
-func TestTheFallbackElectsButMovesNobody(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t, cluster.Rules{Type: "exec"})
+func TestTheFallbackElectsButDoesNotPreempt(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "exec"})
 	h.in.Answer = &policy.Answer{Err: "hangs"}
 	h.leader("b", "")
 	if d := h.settle(); !strings.Contains(d.Blocked, "the ranking program has no answer") {

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// house is a group with an elector, whose decisions are written and come true.
-type house struct {
+// scenario is a group with an elector, whose decisions take effect.
+type scenario struct {
 	t  rapid.TB
 	e  *Elector
 	in Input
@@ -20,21 +20,21 @@ type house struct {
 	terms []cluster.Elected
 }
 
-func (g *group) house(t rapid.TB, rules ...cluster.Rules) *house {
-	return &house{t: t, e: newElector(), in: g.input(t, rules...)}
+func (g *group) scenario(t rapid.TB, rules ...cluster.Rules) *scenario {
+	return &scenario{t: t, e: newElector(), in: g.input(t, rules...)}
 }
 
-func (h *house) group() *group { return &group{h.in.Snapshot} }
+func (h *scenario) group() *group { return &group{h.in.Snapshot} }
 
 // control replaces the requests.
-func (h *house) control(c cluster.Control) {
+func (h *scenario) control(c cluster.Control) {
 	h.in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: c}
 }
 
-func (h *house) requests() cluster.Control { return h.in.Snapshot.Control.Record }
+func (h *scenario) requests() cluster.Control { return h.in.Snapshot.Control.Record }
 
-// decide judges, and checks what holds of every decision.
-func (h *house) decide() Decision {
+// decide returns the next decision, and checks what must hold for every decision.
+func (h *scenario) decide() Decision {
 	h.t.Helper()
 	before := h.requests().Clone()
 	d := h.e.Decide(h.in)
@@ -42,19 +42,19 @@ func (h *house) decide() Decision {
 		h.t.Fatalf("more than one thing to write: %+v", d)
 	}
 	if d.Wake != 0 && d.Wake <= h.in.Now {
-		h.t.Fatalf("wakes at %s, which is over at %s", d.Wake, h.in.Now)
+		h.t.Fatalf("wakes at %s, which is past at %s", d.Wake, h.in.Now)
 	}
 	if d.Control != nil && reflect.DeepEqual(*d.Control, before) {
-		h.t.Fatalf("writes the requests as they were: %+v", before)
+		h.t.Fatalf("writes unchanged requests: %+v", before)
 	}
 	if !reflect.DeepEqual(before, h.requests().Clone()) {
-		h.t.Fatalf("changed what it was given: %+v, was %+v", h.requests(), before)
+		h.t.Fatalf("changed its input: %+v, was %+v", h.requests(), before)
 	}
 	return d
 }
 
-// write makes a decision come true, and tells whether there was anything to write.
-func (h *house) write(d Decision) bool {
+// write makes a decision take effect, and reports whether there was anything to write.
+func (h *scenario) write(d Decision) bool {
 	s := &h.in.Snapshot
 	switch {
 	case d.Elect != nil:
@@ -65,11 +65,11 @@ func (h *house) write(d Decision) bool {
 				h.t.Fatalf("term %d is elected over a fence of term %d", d.Elect.Term, d.Fence.Term)
 			}
 			if !s.Fence.Readable() && d.Fence.State != cluster.FenceRevoked {
-				h.t.Fatalf("a fence that could not be read is written anew as %s", d.Fence.State)
+				h.t.Fatalf("an unreadable fence is rewritten as %s", d.Fence.State)
 			}
 			s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: *d.Fence}
 		} else if !s.Fence.Readable() {
-			h.t.Fatalf("an election leaves a fence that cannot be read: %v", s.Fence.Err)
+			h.t.Fatalf("an election leaves an unreadable fence: %v", s.Fence.Err)
 		}
 		h.in.Overdue = ""
 		h.terms = append(h.terms, *d.Elect)
@@ -84,8 +84,8 @@ func (h *house) write(d Decision) bool {
 	return true
 }
 
-// exclude takes over the exclusions of a decision, with the ages of those that were known.
-func (h *house) exclude(list []cluster.Exclusion) {
+// exclude applies the exclusions of a decision, with the ages of those that were known.
+func (h *scenario) exclude(list []cluster.Exclusion) {
 	ages := make([]time.Duration, len(list))
 	for i, x := range list {
 		for j, old := range h.in.Exclusions {
@@ -97,8 +97,8 @@ func (h *house) exclude(list []cluster.Exclusion) {
 	h.in.Exclusions, h.in.Age = slices.Clone(list), ages
 }
 
-// pass lets time go by, also for the exclusions.
-func (h *house) pass(d time.Duration) {
+// pass lets time pass, also for the exclusions.
+func (h *scenario) pass(d time.Duration) {
 	h.in.Now += d
 	for i := range h.in.Age {
 		h.in.Age[i] += d
@@ -107,15 +107,15 @@ func (h *house) pass(d time.Duration) {
 	}
 }
 
-// lead has the elected take over.
-func (h *house) lead() {
+// lead makes the elected member take over.
+func (h *scenario) lead() {
 	rec := h.in.Snapshot.Elected.Record
 	g := h.group().fence(rec.Node, rec.Term, cluster.FenceReady).current(rec.Node)
 	h.in.Snapshot = g.Snapshot
 }
 
-// settle goes on until there is nothing to write, with each of the elected taking over, and returns the last judgement.
-func (h *house) settle() Decision {
+// settle continues until there is nothing to write, with each elected member taking over, and returns the last decision.
+func (h *scenario) settle() Decision {
 	h.t.Helper()
 	for range 10 {
 		d := h.decide()
@@ -126,12 +126,12 @@ func (h *house) settle() Decision {
 			h.lead()
 		}
 	}
-	h.t.Fatalf("does not come to rest: %d terms, requests %+v", len(h.terms), h.requests())
+	h.t.Fatalf("does not settle: %d terms, requests %+v", len(h.terms), h.requests())
 	return Decision{}
 }
 
-// leader settles, and checks who leads and by what cause it got there; "" for no new term.
-func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
+// leader settles, and checks who leads and by which cause; "" for no new term.
+func (h *scenario) leader(id string, cause cluster.Cause) cluster.Elected {
 	h.t.Helper()
 	n := len(h.terms)
 	d := h.settle()
@@ -141,7 +141,7 @@ func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
 		got = rec.Cause
 	}
 	if rec.Node != id || got != cause || len(h.terms) > n+1 {
-		h.t.Fatalf("%s leads by %q after %d new terms (%s; held: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Blocked, d.Note, id, cause)
+		h.t.Fatalf("%s leads by %q after %d new terms (%s; blocked: %q, note: %q), want %s by %q", rec.Node, got, len(h.terms)-n, rec.Reason, d.Blocked, d.Note, id, cause)
 	}
 	requested := slices.Contains([]cluster.Cause{cluster.CauseMove, cluster.CauseDrain, cluster.CauseStepDown, cluster.CauseReelect}, cause)
 	if len(h.terms) > n && (rec.RequestedBy == "ann@host") != requested {
@@ -150,8 +150,8 @@ func (h *house) leader(id string, cause cluster.Cause) cluster.Elected {
 	return rec
 }
 
-// remove takes a member away.
-func (h *house) remove(id string) {
+// remove removes a member.
+func (h *scenario) remove(id string) {
 	var rest []cluster.Member
 	for _, m := range h.in.Snapshot.Members {
 		if m.ID != id {
@@ -161,8 +161,8 @@ func (h *house) remove(id string) {
 	h.in.Snapshot.Members = rest
 }
 
-// ended checks how a request has ended.
-func (h *house) ended(id int64, outcome string) {
+// ended checks the outcome of a request.
+func (h *scenario) ended(id int64, outcome string) {
 	h.t.Helper()
 	if got, ok := h.requests().Ended(id); !ok || got.Outcome != outcome || got.What == "" || !got.Time.Equal(wall) {
 		h.t.Errorf("request %d ended by %+v, want %q", id, got, outcome)
@@ -177,8 +177,8 @@ func by(id int64, lasts ...time.Duration) cluster.Request {
 	return o
 }
 
-func TestTheHouseComesToRest(t *testing.T) {
-	h := newGroup("a", "b").house(t)
+func TestTheScenarioSettles(t *testing.T) {
+	h := newGroup("a", "b").scenario(t)
 	h.leader("a", cluster.CauseFirst)
 	h.remove("a")
 	h.leader("b", cluster.CauseFailure)

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// A record of a newer version is no damage: nothing is written while it is there.
+// A record of a newer version is not damaged: nothing is written while it exists.
 func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	newer := &cluster.NewerVersionError{Path: "/c/leader", Version: 2}
 	for name, put := range map[string]func(s *cluster.Snapshot){
@@ -29,8 +29,8 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A policy that cannot be read moves nobody, but a leader that is gone is replaced.
-func TestADamagedPolicyMovesNobody(t *testing.T) {
+// Under an unreadable policy there are no preemptions, but a leader that is gone is replaced.
+func TestADamagedPolicyDoesNotPreempt(t *testing.T) {
 	g := newGroup("a", "b").leads("b", 7)
 	g.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte("garbage"), cluster.Stat{}, true)
 	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Blocked, "zkelectd repair policy") {
@@ -43,7 +43,7 @@ func TestADamagedPolicyMovesNobody(t *testing.T) {
 	}
 }
 
-// A daemon remembers over its sessions what the records no longer hold.
+// A daemon remembers across its sessions what the records no longer hold.
 func TestTheMemoryOutlivesTheElector(t *testing.T) {
 	memory := new(cluster.Memory)
 	first := New(Options{Memory: memory})
@@ -51,7 +51,7 @@ func TestTheMemoryOutlivesTheElector(t *testing.T) {
 	g.Fence.Record.LeaseWait = cluster.Duration(9 * time.Second)
 	first.Decide(g.input(t))
 	second := New(Options{Memory: memory})
-	d := second.Decide(newGroup("b").input(t)) // all is deleted
+	d := second.Decide(newGroup("b").input(t)) // everything is deleted
 	if d.Elect == nil || d.Elect.Term != 71 || d.Elect.Cause != cluster.CauseRepair {
 		t.Fatalf("%+v", d.Elect)
 	}
@@ -60,8 +60,8 @@ func TestTheMemoryOutlivesTheElector(t *testing.T) {
 	}
 }
 
-// The members' session timeouts bound the leases that may still run.
-func TestAFenceWrittenAnewOwesTheLongestLeaseOfAnyMember(t *testing.T) {
+// The members' session timeouts bound the leases that may still be running.
+func TestANewFenceOwesTheLongestLeaseOfAnyMember(t *testing.T) {
 	g := newGroup("a", "b")
 	g.node("b").SessionTimeout = cluster.Duration(30 * time.Second)
 	g.Fence = cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true)
@@ -72,8 +72,8 @@ func TestAFenceWrittenAnewOwesTheLongestLeaseOfAnyMember(t *testing.T) {
 	}
 }
 
-// Nobody can acquire over a fence that cannot be read, so an election must write it anew, whoever is elected.
-func TestAFenceThatCannotBeReadIsRepaired(t *testing.T) {
+// No candidate acquires over an unreadable fence, so every election must rewrite it.
+func TestAnUnreadableFenceIsRepaired(t *testing.T) {
 	for name, fence := range map[string]cluster.Slot[cluster.Fence]{
 		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
 		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),

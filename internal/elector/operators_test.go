@@ -31,45 +31,45 @@ func TestAMoveElectsItsTarget(t *testing.T) {
 		"nobody leads":                     {newGroup("a", "b", "c"), cluster.Move{Node: "c"}, "c", cluster.CauseFirst},
 		"the leader is gone":               {newGroup("b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseFailure},
 	} {
-		h := c.g.house(t)
+		h := c.g.scenario(t)
 		h.control(move(c.move))
 		rec := h.leader(c.leader, c.cause)
 		if c.cause == cluster.CauseMove && !strings.HasPrefix(rec.Reason, "moved to "+c.move.Target()+" by ann@host: new kernel") {
 			t.Errorf("%s: %q", name, rec.Reason)
 		}
 		if h.requests().Move == nil || len(h.requests().Done) > 0 {
-			t.Errorf("%s: the move does not hold on: %+v", name, h.requests())
+			t.Errorf("%s: the move is not kept: %+v", name, h.requests())
 		}
 	}
 }
 
-func TestAMoveIsNotHeldByFailback(t *testing.T) {
+func TestFailbackDoesNotBlockAMove(t *testing.T) {
 	for _, rules := range []cluster.Rules{
 		{Type: "priority", Failback: cluster.FailbackManual},
 		{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)},
 	} {
-		h := newGroup("a", "b").leads("a", 7).house(t, rules)
+		h := newGroup("a", "b").leads("a", 7).scenario(t, rules)
 		h.control(move(cluster.Move{Node: "b"}))
 		h.leader("b", cluster.CauseMove)
 	}
 }
 
-func TestAMoveEndsWhenItsTargetMayNotLead(t *testing.T) {
+func TestAMoveEndsWhenItsTargetIsIneligible(t *testing.T) {
 	for name, c := range map[string]struct {
 		move    cluster.Move
-		happens func(h *house)
+		happens func(h *scenario)
 		cause   cluster.Cause
 		reason  string
 		outcome string
 	}{
-		"it is gone":             {cluster.Move{Node: "b"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel is over: it is gone", "it is gone"},
-		"it has given up":        {cluster.Move{Node: "b"}, func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, cluster.CauseGaveUp, "the move to b", "excluded for 1m0s after strike 1: b gave up: "},
-		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b is no longer eligible: full", "full"},
-		"it is unhealthy":        {cluster.Move{Node: "b"}, func(h *house) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy, "unhealthy: sick", "unhealthy: sick"},
-		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "it is gone"},
-		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *house) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there is eligible"},
+		"it is gone":             {cluster.Move{Node: "b"}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel is over: it is gone", "it is gone"},
+		"it has given up":        {cluster.Move{Node: "b"}, func(h *scenario) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, cluster.CauseGaveUp, "the move to b", "excluded for 1m0s after strike 1: b gave up: "},
+		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *scenario) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b is no longer eligible: full", "full"},
+		"it is unhealthy":        {cluster.Move{Node: "b"}, func(h *scenario) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy, "unhealthy: sick", "unhealthy: sick"},
+		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "it is gone"},
+		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there is eligible"},
 	} {
-		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).house(t)
+		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).scenario(t)
 		h.control(move(c.move))
 		h.leader("b", "")
 		c.happens(h)
@@ -78,13 +78,13 @@ func TestAMoveEndsWhenItsTargetMayNotLead(t *testing.T) {
 		}
 		h.ended(1, c.outcome)
 		if h.requests().Move != nil {
-			t.Errorf("%s: the move goes on: %+v", name, h.requests().Move)
+			t.Errorf("%s: the move is kept: %+v", name, h.requests().Move)
 		}
 	}
 }
 
-func TestAMoveToASiteGoesOnWithTheOthersThere(t *testing.T) {
-	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).house(t)
+func TestAMoveToASiteContinuesWithItsOtherMembers(t *testing.T) {
+	h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc2").leads("a", 7).scenario(t)
 	h.control(move(cluster.Move{Site: "dc2"}))
 	h.leader("b", cluster.CauseMove)
 	h.remove("b")
@@ -93,12 +93,12 @@ func TestAMoveToASiteGoesOnWithTheOthersThere(t *testing.T) {
 	}
 }
 
-func TestAMoveToWhoMayNotLeadMovesNobody(t *testing.T) {
-	for name, happens := range map[string]func(h *house){
-		"refused": func(h *house) { h.group().node("b").Ineligible = "full" },
-		"gone":    func(h *house) { h.remove("b") },
+func TestAMoveToAnIneligibleTargetEnds(t *testing.T) {
+	for name, happens := range map[string]func(h *scenario){
+		"refused": func(h *scenario) { h.group().node("b").Ineligible = "full" },
+		"gone":    func(h *scenario) { h.remove("b") },
 	} {
-		h := newGroup("a", "b").leads("a", 7).house(t)
+		h := newGroup("a", "b").leads("a", 7).scenario(t)
 		h.control(move(cluster.Move{Node: "b"}))
 		happens(h)
 		h.leader("a", "")
@@ -124,7 +124,7 @@ func TestCordonAndDrain(t *testing.T) {
 		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
 		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "asked to step down by ann@host", "c"},
 	} {
-		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
+		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 		c.cordon.Request = by(1)
 		h.control(cluster.Control{Cordons: []cluster.Cordon{c.cordon}})
 		if rec := h.leader(c.leader, c.cause); !strings.Contains(rec.Reason, c.reason) {
@@ -135,8 +135,8 @@ func TestCordonAndDrain(t *testing.T) {
 	}
 }
 
-func TestADrainedLeaderGoesOnWhereNobodyElseMayLead(t *testing.T) {
-	h := newGroup("a", "b").leads("a", 7).house(t)
+func TestADrainedLeaderStaysIfNoOtherIsEligible(t *testing.T) {
+	h := newGroup("a", "b").leads("a", 7).scenario(t)
 	h.group().node("b").Unhealthy = "sick"
 	h.control(cluster.Control{Cordons: []cluster.Cordon{{Request: by(1), Node: "a", Drain: true}}})
 	h.leader("a", "")
@@ -144,7 +144,7 @@ func TestADrainedLeaderGoesOnWhereNobodyElseMayLead(t *testing.T) {
 	h.leader("b", cluster.CauseDrain)
 }
 
-func TestElectGoesByPolicyAlone(t *testing.T) {
+func TestReelectFollowsThePolicyAlone(t *testing.T) {
 	day := cluster.Duration(24 * time.Hour)
 	damped := newGroup("a", "b").leads("b", 7)
 	damped.Elected.Record.Preemptions = []int64{5, 6}
@@ -166,7 +166,7 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads and is the best"},
 	} {
-		h := c.g.house(t, c.rules)
+		h := c.g.scenario(t, c.rules)
 		elect := by(2)
 		h.control(cluster.Control{Last: 2, Move: c.move, Reelect: &elect})
 		rec := h.leader(c.leader, c.cause)
@@ -183,8 +183,8 @@ func TestElectGoesByPolicyAlone(t *testing.T) {
 	}
 }
 
-func TestElectHasCircumstancesOfItsOwn(t *testing.T) {
-	h := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).house(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
+func TestReelectHasItsOwnCircumstances(t *testing.T) {
+	h := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 	elect := by(1)
 	h.control(cluster.Control{Reelect: &elect})
 	c := h.leader("a", cluster.CauseReelect).Circumstances
@@ -193,7 +193,7 @@ func TestElectHasCircumstancesOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestClearStrikesClearsThem(t *testing.T) {
+func TestClearStrikes(t *testing.T) {
 	for name, c := range map[string]struct {
 		f      cluster.ClearedStrikes
 		leader string
@@ -209,7 +209,7 @@ func TestClearStrikesClearsThem(t *testing.T) {
 			{Node: "c", Strikes: 4, For: cluster.Duration(time.Hour), Term: 4, Reason: "x"},
 			{Node: "a", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "y"},
 		}
-		h := g.house(t)
+		h := g.scenario(t)
 		h.in.Exclusions, h.in.Age = g.Elected.Record.Exclusions, make([]time.Duration, 2)
 		c.f.Request = by(1)
 		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{c.f}})
@@ -220,18 +220,18 @@ func TestClearStrikesClearsThem(t *testing.T) {
 			}
 		}
 		if left := len(h.requests().ClearedStrikes); (left == 0) != (c.cause != "" || c.f.Term < 7 && c.f.Node == "a") {
-			t.Errorf("%s: %d pardons are left", name, left)
+			t.Errorf("%s: %d clear-strikes requests are left", name, left)
 		}
 	}
 }
 
-func TestAPardonForTheTermThatRunsIsKept(t *testing.T) {
+func TestClearStrikesForTheCurrentTermIsKept(t *testing.T) {
 	for up, want := range map[int64]int{6: 0, 7: 1} {
-		h := newGroup("a", "b").leads("a", 7).house(t)
+		h := newGroup("a", "b").leads("a", 7).scenario(t)
 		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Term: up}}})
 		h.leader("a", "")
 		if left := len(h.requests().ClearedStrikes); left != want {
-			t.Errorf("up to term %d: %d pardons are left, want %d", up, left, want)
+			t.Errorf("up to term %d: %d clear-strikes requests are left, want %d", up, left, want)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
 	}
 }
 
-func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
+func TestTheQuestionMatchesTheDecision(t *testing.T) {
 	g := newGroup("a", "b", "c").leads("a", 7).control(cluster.Control{
 		Move:           &cluster.Move{Request: by(1), Node: "b"},
 		Cordons:        []cluster.Cordon{{Request: by(2), Node: "c"}},
@@ -269,12 +269,12 @@ func TestTheProgramsQuestionIsWhatIsDecidedUnder(t *testing.T) {
 		t.Errorf("after a failure: %+v", q)
 	}
 	if _, wanted := e.Question(g.input(t)); wanted {
-		t.Error("wanted although another preset decides")
+		t.Error("the program is needed although another preset decides")
 	}
 }
 
-func TestTheProgramsAnswerDecides(t *testing.T) {
-	h := newGroup("a", "b", "c").house(t, cluster.Rules{Type: "exec"})
+func TestTheAnswerDecides(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t, cluster.Rules{Type: "exec"})
 	h.in.Answer = &policy.Answer{Ranking: []string{"b", "c"}}
 	h.leader("b", cluster.CauseFirst)
 	h.in.Answer = &policy.Answer{Ranking: []string{"c", "b"}}

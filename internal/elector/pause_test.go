@@ -20,30 +20,30 @@ func unreadableControl() cluster.Slot[cluster.Control] {
 func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader  string
-		happens func(h *house)
+		happens func(h *scenario)
 		want    string
 		cause   cluster.Cause
 		holding string
 	}{
-		"a better one":         {"b", func(*house) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy does not move the leader: paused "},
-		"all is well":          {"a", func(*house) {}, "a", "", ""},
-		"the leader is gone":   {"a", func(h *house) { h.remove("a") }, "b", cluster.CauseFailure, ""},
-		"it gave up":           {"a", func(h *house) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, "b", cluster.CauseGaveUp, ""},
-		"it is unhealthy":      {"a", func(h *house) { h.group().node("a").Unhealthy = "sick" }, "b", cluster.CauseUnhealthy, ""},
-		"it is not eligible":   {"a", func(h *house) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not move the leader: paused "},
-		"the takeover is late": {"a", func(h *house) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
+		"a better one":         {"b", func(*scenario) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy does not move the leader: paused "},
+		"all is well":          {"a", func(*scenario) {}, "a", "", ""},
+		"the leader is gone":   {"a", func(h *scenario) { h.remove("a") }, "b", cluster.CauseFailure, ""},
+		"it gave up":           {"a", func(h *scenario) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, "b", cluster.CauseGaveUp, ""},
+		"it is unhealthy":      {"a", func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, "b", cluster.CauseUnhealthy, ""},
+		"it is not eligible":   {"a", func(h *scenario) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not move the leader: paused "},
+		"the takeover is late": {"a", func(h *scenario) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
 	} {
 		for words, control := range map[string]cluster.Slot[cluster.Control]{
 			"by ann@host: new kernel":                            {Exists: true, Record: paused(false)},
 			"by zkelectd: znode /c/control has format version 9": unreadableControl(),
 		} {
-			h := newGroup("a", "b").leads(c.leader, 7).house(t)
+			h := newGroup("a", "b").leads(c.leader, 7).scenario(t)
 			h.in.Snapshot.Control = control
 			c.happens(h)
 			h.leader(c.want, c.cause)
 			d := h.settle()
 			if want := c.holding + words; d.Blocked != want && (c.holding != "" || d.Blocked != "") && c.cause == "" {
-				t.Errorf("%s: held: %q, want %q", name, d.Blocked, want)
+				t.Errorf("%s: blocked: %q, want %q", name, d.Blocked, want)
 			}
 		}
 	}
@@ -62,36 +62,36 @@ func TestOperatorsMoveTheLeaderDuringASoftPause(t *testing.T) {
 		"step-down": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(2), Node: "a", Drain: true, StepDown: true}}}, "a", "b", cluster.CauseStepDown},
 		"reelect":   {cluster.Control{Reelect: &elect}, "b", "a", cluster.CauseReelect},
 	} {
-		h := newGroup("a", "b", "c").leads(c.leader, 7).house(t)
+		h := newGroup("a", "b", "c").leads(c.leader, 7).scenario(t)
 		c.control.Pause = paused(false).Pause
 		h.control(c.control)
 		if h.leader(c.want, c.cause); h.requests().Pause == nil {
-			t.Errorf("%s: ended the pause", name)
+			t.Errorf("%s: the pause was ended", name)
 		}
 	}
 }
 
-func TestAHardPauseLeavesAllAsItIs(t *testing.T) {
+func TestNothingIsDecidedUnderAHardPause(t *testing.T) {
 	elect := by(2)
 	for name, c := range map[string]struct {
 		g       *group
-		happens func(h *house)
+		happens func(h *scenario)
 		note    string
 	}{
-		"all is well":        {newGroup("a", "b").leads("a", 7), func(*house) {}, ""},
-		"a better one":       {newGroup("a", "b").leads("b", 7), func(*house) {}, ""},
-		"the leader is gone": {newGroup("b").leads("a", 7), func(*house) {}, "paused hard by ann@host: new kernel: a is gone; there is no election until 'zkelectd resume'"},
-		"it gave up":         {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), func(*house) {}, "a gave up"},
-		"nobody has led yet": {newGroup("a", "b"), func(*house) {}, "first election"},
-		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *house) { h.group().node("a").Unhealthy = "sick" }, ""},
-		"a drain": {newGroup("a", "b").leads("a", 7), func(h *house) {
+		"all is well":        {newGroup("a", "b").leads("a", 7), func(*scenario) {}, ""},
+		"a better one":       {newGroup("a", "b").leads("b", 7), func(*scenario) {}, ""},
+		"the leader is gone": {newGroup("b").leads("a", 7), func(*scenario) {}, "paused hard by ann@host: new kernel: a is gone; there is no election until 'zkelectd resume'"},
+		"it gave up":         {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), func(*scenario) {}, "a gave up"},
+		"nobody has led yet": {newGroup("a", "b"), func(*scenario) {}, "first election"},
+		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, ""},
+		"a drain": {newGroup("a", "b").leads("a", 7), func(h *scenario) {
 			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}
 		}, ""},
-		"a move":           {newGroup("a", "b").leads("a", 7), func(h *house) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Request: by(2), Node: "b"} }, ""},
-		"an election":      {newGroup("a", "b").leads("b", 7), func(h *house) { h.in.Snapshot.Control.Record.Reelect = &elect }, ""},
-		"a holder is late": {newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b"), func(h *house) { h.in.Revoke = "late" }, ""},
+		"a move":           {newGroup("a", "b").leads("a", 7), func(h *scenario) { h.in.Snapshot.Control.Record.Move = &cluster.Move{Request: by(2), Node: "b"} }, ""},
+		"an election":      {newGroup("a", "b").leads("b", 7), func(h *scenario) { h.in.Snapshot.Control.Record.Reelect = &elect }, ""},
+		"a holder is late": {newGroup("a", "b").elected("a", 8).fence("b", 7, cluster.FenceReady).current("b"), func(h *scenario) { h.in.Revoke = "late" }, ""},
 	} {
-		h := c.g.house(t)
+		h := c.g.scenario(t)
 		h.control(paused(true))
 		c.happens(h)
 		d := h.decide()
@@ -118,14 +118,14 @@ func TestARequestEndsByTheElectorsClock(t *testing.T) {
 		"site cordon": {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Site: "dc1"}}}, "b", "a", "", cluster.CausePreempt},
 		"step-down":   {cluster.Control{Cordons: []cluster.Cordon{{Request: by(1, hour), Node: "b", Drain: true, StepDown: true}, {Request: by(2), Node: "a"}}}, "c", "b", cluster.CauseStepDown, cluster.CausePreempt},
 	} {
-		h := newGroup("a", "b", "c").leads("b", 7).house(t)
+		h := newGroup("a", "b", "c").leads("b", 7).scenario(t)
 		h.control(c.control)
 		h.leader(c.before, c.cause)
 		start := h.in.Now
 		for h.in.Now < start+hour {
 			d := h.settle()
 			if d.Wake <= h.in.Now || d.Wake > start+hour {
-				t.Fatalf("%s: at %s nothing is to come before the end, but at %s", name, h.in.Now-start, d.Wake-start)
+				t.Fatalf("%s: at %s an early wake at %s", name, h.in.Now-start, d.Wake-start)
 			}
 			h.in.Now = min(d.Wake, start+hour-1)
 			h.leader(c.before, "")
@@ -136,16 +136,16 @@ func TestARequestEndsByTheElectorsClock(t *testing.T) {
 		h.leader(c.after, c.back)
 		h.ended(1, "its time is over")
 		if o := h.requests(); o.Pause != nil || o.Move != nil || len(o.Cordons) > 1 {
-			t.Errorf("%s: still there: %+v", name, o)
+			t.Errorf("%s: still in force: %+v", name, o)
 		}
 		if d := h.settle(); d.Wake != 0 {
-			t.Errorf("%s: wakes at %s for nothing", name, d.Wake)
+			t.Errorf("%s: wakes at %s without a reason", name, d.Wake)
 		}
 	}
 }
 
-func TestTheRemainingTimeOfARequestIsWrittenDownForTheNextElector(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t)
+func TestTheRemainingTimeOfARequestIsWrittenForTheNextElector(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(paused(false, time.Hour))
 	h.leader("b", "")
 	var written int
@@ -156,7 +156,7 @@ func TestTheRemainingTimeOfARequestIsWrittenDownForTheNextElector(t *testing.T) 
 			written++
 		}
 		if d.Wake != h.in.Now+6*time.Minute {
-			t.Errorf("wakes after %s to write it down again", d.Wake-h.in.Now)
+			t.Errorf("wakes after %s to write it again", d.Wake-h.in.Now)
 		}
 	}
 	if left := time.Duration(h.requests().Pause.Remaining); left != 30*time.Minute || written != 5 {
@@ -164,7 +164,7 @@ func TestTheRemainingTimeOfARequestIsWrittenDownForTheNextElector(t *testing.T) 
 	}
 	h.in.Now += 6*time.Minute - 1
 	if d := h.decide(); d.Control != nil {
-		t.Errorf("written down before a tenth is over: %+v", d.Control.Pause)
+		t.Errorf("written before a tenth is over: %+v", d.Control.Pause)
 	}
 
 	h.e, h.in.Now = newElector(), time.Second
@@ -176,8 +176,8 @@ func TestTheRemainingTimeOfARequestIsWrittenDownForTheNextElector(t *testing.T) 
 	h.ended(1, "its time is over")
 }
 
-func TestShortRequestsAreNotWrittenDownAllTheTime(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t)
+func TestTheRemainingTimeOfShortRequestsIsRarelyWritten(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(paused(false, 8*time.Second))
 	for _, c := range []struct {
 		after time.Duration
@@ -192,7 +192,7 @@ func TestShortRequestsAreNotWrittenDownAllTheTime(t *testing.T) {
 }
 
 func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfRequests(t *testing.T) {
-	h := newGroup("a", "b").leads("b", 7).house(t)
+	h := newGroup("a", "b").leads("b", 7).scenario(t)
 	h.control(paused(false, 10*time.Second))
 	h.leader("b", "")
 	readable := h.in.Snapshot.Control

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/policy"
 )
 
-func TestAnElectionWaitsForTheProgramAndNotForLong(t *testing.T) {
+func TestAnElectionWaitsForTheProgramForALimitedTime(t *testing.T) {
 	const timeout = 2 * time.Second
 	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
 	began := in.Now
@@ -16,7 +16,7 @@ func TestAnElectionWaitsForTheProgramAndNotForLong(t *testing.T) {
 	var p Program
 	ready, wake, ask := p.Consult(e, &in)
 	if ready || ask == nil || ask.Timeout != timeout || wake != began+2*timeout {
-		t.Fatalf("the first look: %v, wakes at %s, asks %v", ready, wake, ask)
+		t.Fatalf("at first: %v, wakes at %s, asks %v", ready, wake, ask)
 	}
 	if ready, _, again := p.Consult(e, &in); ready || again != nil {
 		t.Error("asked twice at once")
@@ -32,7 +32,7 @@ func TestAnElectionWaitsForTheProgramAndNotForLong(t *testing.T) {
 	}
 }
 
-func TestAnOldAnswerCountsWhileItIsAskedAgain(t *testing.T) {
+func TestAnOldAnswerIsUsedWhileTheProgramRunsAgain(t *testing.T) {
 	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
 	var p Program
@@ -42,7 +42,7 @@ func TestAnOldAnswerCountsWhileItIsAskedAgain(t *testing.T) {
 	in.Answer = nil
 	ready, wake, ask := p.Consult(e, &in)
 	if !ready || ask == nil || in.Answer == nil || wake != 0 {
-		t.Errorf("%v, %+v, asks %v, wakes at %s: in the past it would spin", ready, in.Answer, ask, wake)
+		t.Errorf("%v, %+v, asks %v, wakes at %s: a time in the past would make it spin", ready, in.Answer, ask, wake)
 	}
 	in.Answer = nil
 	if ready, wake, again := p.Consult(e, &in); !ready || wake != 0 || again != nil || in.Answer == nil {
@@ -50,7 +50,7 @@ func TestAnOldAnswerCountsWhileItIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsMeasuredIsNoOtherQuestion(t *testing.T) {
+func TestMeasurementsDoNotChangeTheQuestion(t *testing.T) {
 	g := newGroup("a", "b").leads("a", 7)
 	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
@@ -61,17 +61,17 @@ func TestWhatIsMeasuredIsNoOtherQuestion(t *testing.T) {
 	g.node("b").Latency = &x
 	in.Snapshot = g.Snapshot
 	if ready, _, again := p.Consult(e, &in); !ready || again != nil {
-		t.Error("a latency asks anew")
+		t.Error("a latency is a new question")
 	}
 	g.node("b").Priority = 500
 	in.Snapshot = g.Snapshot
 	if ready, _, again := p.Consult(e, &in); ready || again == nil {
-		t.Error("a priority does not")
+		t.Error("a priority is no new question")
 	}
 }
 
-// A program that was still busy with an old question is asked the new one as soon as it can be, also where nobody waits any more.
-func TestTheProgramIsAskedAgainOnceItCanBe(t *testing.T) {
+// A program that is busy with an old question gets the new one as soon as it is done, even if no election waits any more.
+func TestTheProgramRunsAgainForAChangedQuestion(t *testing.T) {
 	const timeout = time.Second
 	g := newGroup("a", "b").leads("a", 7)
 	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})

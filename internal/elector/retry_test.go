@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// A write that is refused again and again is repeated ever more slowly, and its reason is logged once.
+// A write that keeps being refused is repeated with growing pauses, and its reason is logged once.
 func TestRefusedWritesAreRepeatedWithGrowingPauses(t *testing.T) {
 	const base = 100 * time.Millisecond
 	var r Retry
@@ -42,7 +42,7 @@ func TestRefusedWritesAreRepeatedWithGrowingPauses(t *testing.T) {
 	}
 }
 
-func TestARefusalThatLastsIsLoggedAtOnce(t *testing.T) {
+func TestAPermanentErrorIsLoggedAtOnce(t *testing.T) {
 	var r Retry
 	s := newGroup("a").Snapshot
 	if !r.Failed("ELECT", &s, cluster.ErrNoAuth, true, time.Hour, time.Second) {
@@ -53,7 +53,7 @@ func TestARefusalThatLastsIsLoggedAtOnce(t *testing.T) {
 	}
 }
 
-// What was made from other records is another write: it must not wait for long (L1), nor at once without end.
+// A write made from other records is another write: it waits briefly (L1), but is not repeated without any pause.
 func TestAChangedSnapshotEndsTheGrowingPause(t *testing.T) {
 	const base = 100 * time.Millisecond
 	old := newGroup("a", "b").elected("a", 7)
@@ -84,14 +84,14 @@ func TestAChangedSnapshotEndsTheGrowingPause(t *testing.T) {
 	}
 }
 
-func TestRepairsArePacedAlthoughTheySucceed(t *testing.T) {
+func TestSuccessfulRepairsArePaced(t *testing.T) {
 	const base = 100 * time.Millisecond
 	var r Retry
 	g := newGroup("a", "b").elected("a", 7)
 	now := time.Hour
 	r.Repaired(now, base)
 	for i := range 4 {
-		g.Elected.Stat.Modified++ // they change what is read
+		g.Elected.Stat.Modified++ // each repair changes what is read
 		at := r.Wait(&g.Snapshot, now)
 		if want := now + base<<i; at != want {
 			t.Fatalf("repair %d: waits until %s, want %s", i, at, want)
@@ -105,8 +105,8 @@ func TestRepairsArePacedAlthoughTheySucceed(t *testing.T) {
 	}
 }
 
-// Another write, and the same long after, begin with the first pause; only a success of the same one ends it.
-func TestPausesAreThoseOfOneWrite(t *testing.T) {
+// Another write, or the same one much later, begins with the first pause; only a success of the same write resets it.
+func TestPausesAreCountedPerWrite(t *testing.T) {
 	const base = 100 * time.Millisecond
 	s := newGroup("a", "b").elected("a", 7).Snapshot
 	failed := func() (r Retry, due time.Duration) {

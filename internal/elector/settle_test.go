@@ -110,9 +110,9 @@ func anyRequests(t *rapid.T) cluster.Control {
 	return c
 }
 
-func anyHouse(t *rapid.T) *house {
+func anyScenario(t *rapid.T) *scenario {
 	g := anyGroup(t)
-	h := g.house(t, anyRules(t))
+	h := g.scenario(t, anyRules(t))
 	h.exclude(g.Elected.Record.Exclusions)
 	h.in.Overdue = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "overdue")
 	h.in.Revoke = rapid.SampledFrom([]string{"", "", "late"}).Draw(t, "revoke")
@@ -129,29 +129,29 @@ func anyHouse(t *rapid.T) *house {
 	return h
 }
 
-// S3: with its decisions written, an elector soon has nothing more to decide, whatever operators have asked for.
-func TestDecisionsComeToRest(t *testing.T) {
+// S3: when its decisions take effect, an elector soon has nothing more to decide, whatever operators have requested.
+func TestDecisionsSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := anyHouse(t)
+		h := anyScenario(t)
 		takesOver := rapid.Bool().Draw(t, "takes over")
 		for range 8 {
 			d := h.decide()
 			if !h.write(d) {
-				h.atRest(d)
+				h.checkSettled(d)
 				return
 			}
 			if d.Elect != nil && takesOver {
 				h.lead()
 			}
 		}
-		t.Fatalf("does not come to rest: terms %+v, requests %+v", h.terms, h.requests())
+		t.Fatalf("does not settle: terms %+v, requests %+v", h.terms, h.requests())
 	})
 }
 
-// atRest checks what holds where there is nothing to write (L4).
-func (h *house) atRest(d Decision) {
+// checkSettled checks what must hold when there is nothing to write (L4).
+func (h *scenario) checkSettled(d Decision) {
 	if h.in.Revoke != "" && h.in.Snapshot.Current.Exists && (h.requests().Pause == nil || !h.requests().Pause.Hard) && d.Note == "" {
-		h.t.Fatalf("%s goes on although it is late", h.in.Snapshot.Current.Record.Node)
+		h.t.Fatalf("%s continues although it is late", h.in.Snapshot.Current.Record.Node)
 	}
 	if o := h.requests(); o.Pause != nil && o.Pause.Hard {
 		if len(h.terms) > 0 {
@@ -165,20 +165,20 @@ func (h *house) atRest(d Decision) {
 	switch {
 	case !ok:
 	case known && !incumbent.Allowed() && len(h.in.Policy.Rules.Strategies) > 0:
-		// The strategy for the circumstances of its dismissal may have nobody to offer.
+		// Under the circumstances of its replacement, the strategy may have no eligible member.
 	case best.Name != rec.Incarnation && d.Blocked == "":
-		h.t.Fatalf("%s leads, %s is better, and nothing holds it", rec.Node, best.ID)
+		h.t.Fatalf("%s leads, %s is better, and nothing blocks it", rec.Node, best.ID)
 	case best.Name == rec.Incarnation && (d.Blocked != "" || d.Note != ""):
-		h.t.Fatalf("the best leads: held %q, noted %q", d.Blocked, d.Note)
+		h.t.Fatalf("the best leads: blocked %q, noted %q", d.Blocked, d.Note)
 	case h.requests().Reelect != nil:
-		h.t.Fatalf("the election does not end: %+v", h.requests())
+		h.t.Fatalf("the reelection does not end: %+v", h.requests())
 	}
 }
 
-// Nothing that time does to requests, delays and exclusions keeps the group from coming to rest, nor has it woken for nothing.
-func TestTimeBringsEveryGroupToRest(t *testing.T) {
+// As time passes for requests, delays and exclusions, the group settles, and never wakes without a reason.
+func TestEveryGroupSettlesInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := anyHouse(t)
+		h := anyScenario(t)
 		for range 200 {
 			d := h.settle()
 			if d.Wake == 0 {
@@ -190,15 +190,15 @@ func TestTimeBringsEveryGroupToRest(t *testing.T) {
 	})
 }
 
-// Who is dismissed under rules that go by who led is judged as one of those who did not: it is no incumbent any more.
-func TestADismissalJudgesTheLeaderAnew(t *testing.T) {
+// When an ineligible leader is to be replaced, the rules rank it as a member that is not the incumbent.
+func TestAnIneligibleLeaderIsNoIncumbent(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Filter: []string{`previous.id == member.id || member.id != "a"`}}
-	again := newGroup("a", "b").leads("a", 7) // the best of an election that follows its own dismissal
+	again := newGroup("a", "b").leads("a", 7) // the best in an election that replaces it
 	d := newElector().Decide(again.input(t, rules))
 	if d.Elect != nil || !strings.Contains(d.Blocked, "the next election would elect it again") {
 		t.Errorf("elected %+v, holding: %q", d.Elect, d.Blocked)
 	}
-	equal := newGroup("b", "a").leads("a", 7) // b has been there for longer
+	equal := newGroup("b", "a").leads("a", 7) // b is older
 	equal.node("a").Priority = equal.node("b").Priority
 	if d := newElector().Decide(equal.input(t, rules)); d.Elect == nil || d.Elect.Node != "b" || d.Elect.Cause != cluster.CauseIneligible {
 		t.Errorf("elected %+v, holding: %q", d.Elect, d.Blocked)

@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// However much the members' records say, the decision about them can be read again.
+// However long the members' records are, the decision about them can be read again.
 func TestVerdictsOfVerboseMembersFitARecord(t *testing.T) {
 	for _, text := range []string{"x", "<", "\x01", "é", "\xff", `"`} {
 		var r Ranking

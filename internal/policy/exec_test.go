@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestTheProgramIsToldWhatCounts(t *testing.T) {
+func TestQuestionJSON(t *testing.T) {
 	old, lost := member("a", "dc9", 1, 0), member("z", "dc9", 1, 9)
 	old.Name, old.Superseded = "a-0", true
 	lost.Node.Exists = false
@@ -25,14 +25,14 @@ func TestTheProgramIsToldWhatCounts(t *testing.T) {
 	}
 	slices.Reverse(in.Members)
 	if got := string(QuestionJSON(in)); got != want {
-		t.Errorf("in another order of the members: %s", got)
+		t.Errorf("with the members in another order: %s", got)
 	}
 	if got, want := string(QuestionJSON(Input{})), `{"v":1,"cause":"","previous":{},"failed_sites":[],"members":[]}`+"\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
-func TestTheProgramsAnswerIsAListOfMembers(t *testing.T) {
+func TestParseAnswer(t *testing.T) {
 	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}}
 	for text, c := range map[string]struct {
 		order []string

@@ -59,7 +59,7 @@ func TestAnUnhealthyMemberIsRefused(t *testing.T) {
 	}
 }
 
-func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
+func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 	soft, hard := true, false
 	for name, c := range map[string]struct {
 		soft   bool
@@ -91,7 +91,7 @@ func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
 		for _, move := range []cluster.Move{{Node: "b"}, {Site: "dc2"}} {
 			in.Move = &move
 			if entry(t, p.Rank(in), "b").Allowed() {
-				t.Errorf("%s: let in without force to %s", name, move.Target())
+				t.Errorf("%s: eligible without force to %s", name, move.Target())
 			}
 			in.Move = &cluster.Move{Node: move.Node, Site: move.Site, Force: true}
 			best, _ := p.Rank(in).Best()
@@ -101,7 +101,7 @@ func TestAForcedMovePutsPolicyAsideButNotTheFacts(t *testing.T) {
 		}
 		in.Move = &cluster.Move{Node: "c", Force: true}
 		if entry(t, p.Rank(in), "b").Allowed() {
-			t.Errorf("%s: let in by the force for another", name)
+			t.Errorf("%s: eligible by the force for another node", name)
 		}
 	}
 }

@@ -18,10 +18,11 @@ func fuzzed() Input {
 	}
 }
 
-// patience is how long a ranking of three members may take at the very most, on a machine that does other things too.
+// patience is the longest time that ranking three members may take, on a busy machine.
 const patience = 10 * time.Second
 
-// ranked holds of every policy: it is refused with the key at fault, or ranks all members, alike in any order of them, soon.
+// ranked checks what must hold for every policy: it is rejected with the setting at fault, or it ranks all members quickly, and
+// independently of their order.
 func ranked(t *testing.T, rules cluster.Rules) {
 	t.Helper()
 	began := time.Now()
@@ -66,7 +67,7 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
-// A policy comes out of a znode, or a file.
+// FuzzPolicy decodes policies as from a znode.
 func FuzzPolicy(f *testing.F) {
 	for _, text := range []string{
 		`{"v":1,"revision":3,"type":"priority","sites":{"dc1":2},"min_priority":1,"require_labels":{"rack":"r1"},"exclude_nodes":["c"]}`,
@@ -83,7 +84,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// What a program answers is a list of members, each once, or nothing at all.
+// An accepted answer lists members, each of them once.
 func FuzzParseAnswer(f *testing.F) {
 	f.Add([]byte(`["b", "a"]`))
 	f.Add([]byte(`["a", null]`))
@@ -91,7 +92,7 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a := ParseAnswer(data, fuzzed())
 		if a.Err != "" && a.Ranking != nil {
-			t.Errorf("%q: %v although %s", data, a.Ranking, a.Err)
+			t.Errorf("%q: %v despite %s", data, a.Ranking, a.Err)
 		}
 		seen := make(map[string]bool)
 		for _, id := range a.Ranking {

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// everywhere are the rules that have an expression, by the key that it is refused under.
+// everywhere returns rules that use an expression in each place, by the setting that an error names.
 func everywhere(text string) map[string]cluster.Rules {
 	return map[string]cluster.Rules{
 		"policy.filter[0]":          {Type: "priority", Filter: []string{text}},
@@ -21,7 +21,7 @@ func everywhere(text string) map[string]cluster.Rules {
 	}
 }
 
-func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
+func TestTooExpensiveExpressionsAreRejected(t *testing.T) {
 	const loops = "any(members, any(members, any(members, true)))"
 	for text, want := range map[string]string{
 		"true or '" + strings.Repeat("x", maxText) + "' == ''": fmt.Sprintf("more than %d", maxText),
@@ -64,7 +64,7 @@ func TestExpressionsThatCouldCostTooMuchAreRefused(t *testing.T) {
 	}
 }
 
-func TestExpressionsThatPeopleWriteAreTaken(t *testing.T) {
+func TestUsualExpressionsAreAccepted(t *testing.T) {
 	for _, text := range []string{
 		`cause == "failure" && previous.site == "dc1"`, `cause in ["move", "reelect"]`, `count(members, .site == previous.site) > 1 + 1`,
 		`first(failed_sites) == "dc1"`, `any(members, any(split(.labels.roles ?? "", ","), # == "db"))`, `all(1..100, # > 0)`,
@@ -87,7 +87,7 @@ func TestExpressionsThatPeopleWriteAreTaken(t *testing.T) {
 	}
 }
 
-// large is a group as large as a policy may meet.
+// large returns a large group.
 func large(n int) Input {
 	var in Input
 	for i := range n {
@@ -96,8 +96,8 @@ func large(n int) Input {
 	return in
 }
 
-// A loop in a loop is quadratic, and cubic for all members: beyond a bound it fails, in words, rather than holding the elector up.
-func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
+// A nested loop is quadratic, and cubic for all members: beyond a limit it fails with an error instead of delaying the elector.
+func TestLoopIterationsAreLimited(t *testing.T) {
 	const text = "count(members, any(members, .id == 'nobody')) == 0"
 	p := policyOf(t, cluster.Rules{Filter: []string{text}})
 	if why := p.Rank(large(30)).Entries[0].RefusalReason(); why != "" {
@@ -118,7 +118,7 @@ func TestLoopsTakeABoundedNumberOfTurns(t *testing.T) {
 	}
 }
 
-func TestListsTakeBoundedMemory(t *testing.T) {
+func TestMemoryIsLimited(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Filter: []string{"len(map(1..100, map(1..100, [#, #, #, #, #, #, #, #, #]))) > 0"}})
 	if why := p.Rank(large(1)).Entries[0].RefusalReason(); !strings.Contains(why, "memory budget exceeded") {
 		t.Error(why)
@@ -130,8 +130,8 @@ func TestListsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// What a stranger has published may be of any length.
-func TestExpressionsSeeTheBeginningOfATextOnly(t *testing.T) {
+// A text in a member's record may have any length.
+func TestExpressionsSeeTruncatedTexts(t *testing.T) {
 	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 0, label("junk", strings.Repeat("x,", 200_000)))}}
 	p := policyOf(t, cluster.Rules{Filter: []string{`len(member.labels.junk) == 1024 and all(split(member.labels.junk, ","), true)`}})
 	if why := p.Rank(in).Entries[0].RefusalReason(); why != "" {

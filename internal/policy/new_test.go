@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestWhatNewRefusesNamesTheKey(t *testing.T) {
+func TestErrorsNameTheSetting(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules cluster.Rules
 		want  []string
@@ -56,7 +56,7 @@ func TestAPolicyKeepsItsRevision(t *testing.T) {
 	}
 }
 
-func TestAnExpressionThatFailsIsThatMembersVerdict(t *testing.T) {
+func TestAFailedExpressionAffectsOnlyItsMember(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules cluster.Rules
 		want  string

@@ -41,7 +41,7 @@ func policyOf(t rapid.TB, rules cluster.Rules) *Policy {
 	return p
 }
 
-// places lists the ids, best first, those that may not lead in parentheses.
+// places lists the ids, the best first, ineligible members in parentheses.
 func places(r Ranking) string {
 	var ids []string
 	for _, e := range r.Entries {
@@ -54,7 +54,7 @@ func places(r Ranking) string {
 	return strings.Join(ids, " ")
 }
 
-// entry finds a member's place by its id.
+// entry returns the entry of a member.
 func entry(t rapid.TB, r Ranking, id string) Entry {
 	t.Helper()
 	e, ok := r.Find(id)
@@ -85,7 +85,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotLeadIsToldWhy(t *testing.T) {
+func TestIneligibleMembersHaveAReason(t *testing.T) {
 	missing, broken, full, old := member("missing", "dc1", 1, 1), member("broken", "dc1", 1, 2), member("full", "dc1", 1, 3), member("old", "dc1", 1, 4)
 	missing.Node = cluster.Slot[cluster.Node]{}
 	broken.Node.Err = errors.New("znode /c/nodes/broken is empty")
@@ -130,18 +130,18 @@ func TestEveryRefusalIsKept(t *testing.T) {
 	}
 }
 
-func TestTheDifferenceIsTheFirstRankerThatTellsApart(t *testing.T) {
+func TestTheDifferenceIsTheFirstRankerWhoseScoresDiffer(t *testing.T) {
 	sites := map[string]int{"dc1": 2, "dc2": 1}
 	for name, c := range map[string]struct {
 		a, b            cluster.Member
 		incumbent, want string
 	}{
-		"site":                {member("a", "dc1", 1, 1), member("b", "dc2", 9, 2), "", "site dc1 has 2 against site dc2 has 1"},
-		"priority":            {member("a", "dc1", 7, 1), member("b", "dc1", 3, 2), "", "priority 7 against priority 3"},
-		"incumbent":           {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "a", "incumbent"},
-		"not incumbent":       {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "b", "by incumbent: not incumbent"},
-		"oldest":              {member("a", "dc1", 1, 1), member("b", "dc1", 1, 2), "", "sequence 1 against sequence 2"},
-		"who is not a member": {member("a", "dc1", 1, 1), member("x", "dc1", 1, 2), "", ""},
+		"site":          {member("a", "dc1", 1, 1), member("b", "dc2", 9, 2), "", "site dc1 has 2 against site dc2 has 1"},
+		"priority":      {member("a", "dc1", 7, 1), member("b", "dc1", 3, 2), "", "priority 7 against priority 3"},
+		"incumbent":     {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "a", "incumbent"},
+		"not incumbent": {member("a", "dc1", 1, 2), member("b", "dc1", 1, 1), "b", "by incumbent: not incumbent"},
+		"oldest":        {member("a", "dc1", 1, 1), member("b", "dc1", 1, 2), "", "sequence 1 against sequence 2"},
+		"not a member":  {member("a", "dc1", 1, 1), member("x", "dc1", 1, 2), "", ""},
 	} {
 		r := policyOf(t, cluster.Rules{Sites: sites}).Rank(Input{Members: []cluster.Member{c.a, c.b}, Incumbent: c.incumbent})
 		if got := r.Difference("a", "b"); got != c.want {
@@ -162,7 +162,7 @@ func TestLargeGroupsKeepTheRecordSmall(t *testing.T) {
 	}
 }
 
-func TestNobodyIsBestOfNobody(t *testing.T) {
+func TestNoBestWithoutEligibleMembers(t *testing.T) {
 	for name, in := range map[string]Input{
 		"no members":      {},
 		"all are refused": {Members: []cluster.Member{member("a", "dc1", 1, 1)}, Excluded: map[string]string{"a": "struck"}},

@@ -53,7 +53,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-func TestMeasuredPresets(t *testing.T) {
+func TestMeasurementPresets(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules     cluster.Rules
 		members   []cluster.Member
@@ -165,7 +165,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-func TestTheProgramIsAskedOnlyWhereItsAnswerCounts(t *testing.T) {
+func TestWantsAnswer(t *testing.T) {
 	strategies := []cluster.Strategy{{When: "cause == 'failure'", Use: "exec"}}
 	for name, c := range map[string]struct {
 		rules cluster.Rules

@@ -88,7 +88,7 @@ func anyInput(t *rapid.T) Input {
 	return in
 }
 
-func TestRankingDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
+func TestRankingDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := anyRules(t, rapid.SampledFrom(append(Types(), listPreset)).Draw(t, "preset"))
 		rules.Strategies = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
@@ -101,7 +101,7 @@ func TestRankingDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
 		r := p.Rank(in)
 		for i, e := range r.Entries {
 			if i > 0 && e.Allowed() && !r.Entries[i-1].Allowed() {
-				t.Fatalf("%s: one that may not lead comes before one that may", places(r))
+				t.Fatalf("%s: an ineligible member comes before an eligible one", places(r))
 			}
 		}
 		in.Members = rapid.Permutation(in.Members).Draw(t, "order")
@@ -111,7 +111,7 @@ func TestRankingDoesNotDependOnTheOrderOfItsInput(t *testing.T) {
 	})
 }
 
-// S3: whoever is best without an incumbent stays so once it is the incumbent.
+// S3: the best member without an incumbent stays the best once it is the incumbent.
 func TestTheBestStaysTheBestOnceItLeads(t *testing.T) {
 	for _, preset := range append(Types(), listPreset) {
 		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
@@ -122,14 +122,14 @@ func TestTheBestStaysTheBestOnceItLeads(t *testing.T) {
 			}
 			in.Incumbent = best.Name
 			if again, ok := p.Rank(in).Best(); !ok || again.Name != best.Name {
-				t.Fatalf("%s was the best, and is not once it leads: %s", best.ID, places(p.Rank(in)))
+				t.Fatalf("%s was the best, but is not once it leads: %s", best.ID, places(p.Rank(in)))
 			}
 		}))
 	}
 }
 
-// A leader that policy prefers to the incumbent does not lose its place to that one, nor to a third, by taking over.
-func TestWhoReplacesTheIncumbentIsNotReplacedInTurn(t *testing.T) {
+// A member that preempts the incumbent is not preempted in turn, by the former incumbent or by a third member.
+func TestAPreemptingMemberIsNotPreemptedInTurn(t *testing.T) {
 	for _, preset := range append(Types(), listPreset) {
 		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
 			p, in := policyOf(t, anyRules(t, preset)), anyInput(t)
@@ -140,7 +140,7 @@ func TestWhoReplacesTheIncumbentIsNotReplacedInTurn(t *testing.T) {
 			}
 			in.Incumbent = best.Name
 			if again, ok := p.Rank(in).Best(); !ok || again.Name != best.Name {
-				t.Fatalf("%s was the best, and is not once it leads: %s", best.ID, places(p.Rank(in)))
+				t.Fatalf("%s was the best, but is not once it leads: %s", best.ID, places(p.Rank(in)))
 			}
 		}))
 	}

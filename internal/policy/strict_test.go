@@ -6,7 +6,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestAnExpressionCannotGoByTheOrderOfLabels(t *testing.T) {
+func TestExpressionsCannotDependOnTheOrderOfLabels(t *testing.T) {
 	for _, text := range []string{"keys(member.labels)[0] == 'a'", "values(member.labels)[0] == '1'", "toPairs(member.labels)[0][0] == 'a'"} {
 		p, err := New(cluster.Policy{Rules: cluster.Rules{Type: "expr", Expr: text}})
 		if err != nil {
@@ -18,19 +18,19 @@ func TestAnExpressionCannotGoByTheOrderOfLabels(t *testing.T) {
 			seen[p.Rank(Input{Members: []cluster.Member{m}}).Entries[0].Scores[1].Value] = true
 		}
 		if len(seen) > 1 {
-			t.Errorf("%s is now this, now that", text)
+			t.Errorf("%s has varying values", text)
 		}
 	}
 }
 
-func TestAForcedMovePutsTheProgramAside(t *testing.T) {
+func TestAForcedMoveOverridesTheProgram(t *testing.T) {
 	in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)}, Answer: &Answer{Ranking: []string{"a"}}, Move: &cluster.Move{Node: "b", Force: true}}
 	if best, _ := policyOf(t, cluster.Rules{Type: "exec"}).Rank(in).Best(); best.ID != "b" {
 		t.Errorf("%s leads", best.ID)
 	}
 }
 
-func TestExpressionsSeeTheMembersInOneOrder(t *testing.T) {
+func TestExpressionsSeeMembersInAFixedOrder(t *testing.T) {
 	p := policyOf(t, cluster.Rules{Type: "expr", Expr: "member.id == members[0].id"})
 	a, b := member("a", "dc1", 1, 1), member("b", "dc1", 1, 2)
 	if x, y := places(p.Rank(Input{Members: []cluster.Member{a, b}})), places(p.Rank(Input{Members: []cluster.Member{b, a}})); x != y {
@@ -38,7 +38,7 @@ func TestExpressionsSeeTheMembersInOneOrder(t *testing.T) {
 	}
 }
 
-func TestOtherValuesAreChecked(t *testing.T) {
+func TestValuesAreChecked(t *testing.T) {
 	for _, r := range []cluster.Rules{{Type: "coin", Rank: []string{"site"}}, {Type: "first", Failback: "sometimes"}, {Type: "first", MaxPreemptions: -1}, {Type: "first", Hysteresis: -5}} {
 		if _, err := New(cluster.Policy{Rules: r}); err == nil {
 			t.Errorf("accepted: %+v", r)

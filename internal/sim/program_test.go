@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// consult stands in for that of package group. The program takes some time, now and then more than its timeout, but after the faults not
-// twice in a row. That must not move the leader (S3).
+// consult stands in for that of package group. The program takes some time, now and then more than its timeout, but after the
+// faults not twice in a row. That must not move the leader (S3).
 func (l *loop) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	e, w := &l.elector, l.h.w
 	ready, wake, ask := e.program.Consult(e.core, in)

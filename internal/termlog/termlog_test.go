@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// group is what an elector sees.
+// group builds an elector's snapshots.
 type group struct{ cluster.Snapshot }
 
 func (g *group) elect(term int64, node string, cause cluster.Cause) {
@@ -27,7 +27,7 @@ func (g *group) vacant() { g.Current = cluster.Slot[cluster.Current]{} }
 
 func is(d *cluster.Duration, want time.Duration) bool { return d != nil && time.Duration(*d) == want }
 
-func TestAHandoverIsTimed(t *testing.T) {
+func TestHandoverTimes(t *testing.T) {
 	var r Recorder
 	var g group
 	at := time.Hour
@@ -40,11 +40,11 @@ func TestAHandoverIsTimed(t *testing.T) {
 	see(0)
 	first := r.Take()
 	if len(first) != 1 || first[0].Term != 7 || first[0].ToReady != nil || first[0].Leaderless != nil || first[0].Outcome != "READY" {
-		t.Fatalf("of what was there at the first look: %+v", first)
+		t.Fatalf("of what was in the first snapshot: %+v", first)
 	}
 	r.Written(first)
 	if seen := r.Witnessed(); len(seen) != 0 {
-		t.Errorf("it has witnessed %+v, which was there before", seen)
+		t.Errorf("witnessed %+v, which was there before", seen)
 	}
 
 	g.elect(8, "b", cluster.CauseMove)
@@ -54,10 +54,10 @@ func TestAHandoverIsTimed(t *testing.T) {
 	g.current(8, "b", cluster.CurrentProgress)
 	see(time.Second)
 	g.current(8, "b", cluster.CurrentReady)
-	g.Fence.Record.Wait = "1s, as it had to"
+	g.Fence.Record.Wait = "1s because it had to"
 	see(time.Second)
 	moved := r.Take()
-	if len(moved) != 1 || moved[0].Wait != "1s, as it had to" || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
+	if len(moved) != 1 || moved[0].Wait != "1s because it had to" || !is(moved[0].ToReady, 3*time.Second) || !is(moved[0].Leaderless, 2*time.Second) || moved[0].Cause != cluster.CauseMove {
 		t.Fatalf("%+v", moved)
 	}
 	if seen := r.Witnessed(); len(seen) != 1 || seen[0].Term != 8 {
@@ -68,11 +68,11 @@ func TestAHandoverIsTimed(t *testing.T) {
 		t.Errorf("witnessed again: %+v", seen)
 	}
 	if len(r.Take()) != 1 {
-		t.Error("a term is given out twice")
+		t.Error("a term is recorded twice")
 	}
 }
 
-func TestAGapThatWasNotSeenIsBounded(t *testing.T) {
+func TestAnUnseenGapIsBounded(t *testing.T) {
 	var r Recorder
 	var g group
 	g.elect(7, "a", cluster.CauseFirst)
@@ -87,7 +87,7 @@ func TestAGapThatWasNotSeenIsBounded(t *testing.T) {
 	}
 }
 
-func TestATermThatNeverLedSaysWhy(t *testing.T) {
+func TestATermThatWasNeverReadyHasAReason(t *testing.T) {
 	var r Recorder
 	var g group
 	g.elect(7, "a", cluster.CauseFirst)

@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// exact drives a machine and compares every action, in full.
+// exact drives a machine and compares every action in full.
 type exact struct {
 	*script
 	snap cluster.Snapshot // what is read
@@ -33,7 +33,7 @@ func newExact(t *testing.T) *exact {
 	return e
 }
 
-// step feeds an event and compares the actions; what is entrusted is tried elsewhere.
+// step applies an event and compares the actions, except what is entrusted, which other tests check.
 func (e *exact) step(ev Event, want ...Action) {
 	e.t.Helper()
 	got := slices.DeleteFunc(e.m.Step(e.now, ev), func(a Action) bool { _, is := a.(Entrust); return is })
@@ -47,7 +47,7 @@ func (e *exact) step(ev Event, want ...Action) {
 	}
 }
 
-// read feeds what is read now.
+// read applies the current snapshot.
 func (e *exact) read(want ...Action) {
 	e.t.Helper()
 	e.snap.At = e.now
@@ -62,7 +62,7 @@ func applied(tx Tx, fence, current int32) TxDone {
 	return TxDone{Tx: tx, Results: []cluster.Result{{}, {}, {Version: fence}, {Version: current}}}
 }
 
-// records are those that the takeover of term 7 writes at now.
+// records returns the records that the takeover of term 7 writes now.
 func (e *exact) records() (cluster.Fence, cluster.Current) {
 	opt, b := e.m.opt, e.b
 	wall := opt.Wall()
@@ -77,7 +77,7 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 
 type jsonText = json.RawMessage
 
-// One term from the election to the release, with the records, versions, deadlines and announcements of each step.
+// TestEveryActionOfATerm covers a term from the election to the release, with all records, versions, deadlines and phases.
 func TestEveryActionOfATerm(t *testing.T) {
 	e := newExact(t)
 	paths, b := e.m.opt.Paths, e.b
@@ -136,7 +136,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 	e.step(Tick{})
 }
 
-// Nothing is owed, and nothing is said of a wait.
+// Without a lease wait none is announced.
 func TestATakeoverWithoutADebtIsAnnouncedAsPreparing(t *testing.T) {
 	e := newExact(t)
 	e.snap.Fence.Record.State = cluster.FenceReleased
@@ -147,8 +147,8 @@ func TestATakeoverWithoutADebtIsAnnouncedAsPreparing(t *testing.T) {
 	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7, Deadline: lease.Deadline})
 }
 
-// What an ACQUIRE that came too late has left behind is given back with its own term, debt and versions, and is not renewed.
-func TestWhatIsLeftOverIsGivenBackAsItIs(t *testing.T) {
+// An ACQUIRE that took effect too late is released with its own term, lease wait and versions, and not renewed.
+func TestALeftoverAcquireIsReleasedUnchanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*cluster.Snapshot)
 		want   cluster.Fence
@@ -168,7 +168,7 @@ func TestWhatIsLeftOverIsGivenBackAsItIs(t *testing.T) {
 			holding := cluster.Holding{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
 			e.read(e.send(TxRelease, e.now+e.b.Lease, e.m.opt.Paths.ReleaseTx(holding, f)))
 			e.step(applied(TxRelease, 11, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: f.Reason})
-			// The term was acquired, if only for a moment: it is not used again, even where the fence forgets it.
+			// The term was acquired, if only briefly: it is not used again, even if the fence forgets it.
 			e.after(time.Second)
 			e.snap.Current = cluster.Slot[cluster.Current]{}
 			e.snap.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 12}, Record: cluster.Fence{Term: 6, State: cluster.FenceRevoked}}

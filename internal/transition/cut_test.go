@@ -23,7 +23,7 @@ func deadline(t *testing.T, actions []Action) time.Duration {
 	return at
 }
 
-// A server that grants less than the lease rests on ends the leadership and the session, in order and by the new lease.
+// If a server grants a shorter timeout than the lease rests on, leadership and session end in order, within the new lease.
 func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -33,7 +33,7 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 		t.Errorf("the lease ends at %s and %s, not at %s", at, s.m.Deadline(), cut)
 	}
 	if stop := actions[1].(StopTask); stop.Grace != 500*time.Millisecond {
-		t.Errorf("%s are left to stop", stop.Grace)
+		t.Errorf("%s is left to stop", stop.Grace)
 	}
 	s.after(400 * time.Millisecond)
 	s.on(ChildDead{Status: "exited with status 0"}, "RunPostStop")
@@ -48,18 +48,18 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 }
 
 // The work that does not stop is killed when the cut lease ends, not when the old one would have.
-func TestWorkIsKilledWithTheCutLease(t *testing.T) {
+func TestWorkIsKilledWhenTheCutLeaseEnds(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(LeaseCut{Deadline: s.now + 500*time.Millisecond, Reason: shrunk}, "Lease", "StopTask")
 	if wake := s.m.Wake(); wake > s.now+500*time.Millisecond {
-		t.Errorf("looks again after %s", wake-s.now)
+		t.Errorf("wakes after %s", wake-s.now)
 	}
 	s.after(500 * time.Millisecond)
 	s.on(Tick{}, "KillTask")
 }
 
-// A RENEW or ACQUIRE that was under way when the lease was cut does not bring it back, nor is another one sent.
+// A RENEW or ACQUIRE in flight when the lease is cut does not extend it again, and no other one is sent.
 func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -82,7 +82,7 @@ func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
 	}
 }
 
-// Several cuts: the earliest counts, also when it comes first.
+// Of several cuts the earliest counts, even if it comes first.
 func TestEarliestCutCounts(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -92,13 +92,13 @@ func TestEarliestCutCounts(t *testing.T) {
 	if s.m.Deadline() != cut {
 		t.Errorf("the lease ends at %s, not at %s", s.m.Deadline(), cut)
 	}
-	// It is no request to hurry, and neither is the first one of an operator.
+	// A cut does not ask to hurry, and neither does the first request of an operator.
 	s.on(Quit{Reason: "stop"})
 	s.on(Quit{Reason: "stop now"}, "KillTask")
 }
 
-// A cut that is later than the lease ends the session all the same: it can't be renewed any more.
-func TestStandbyLeavesTheSessionThatWasCut(t *testing.T) {
+// A cut that is later than the end of the lease also ends the session: the lease cannot be renewed any more.
+func TestACutInStandbyEndsTheSession(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(replacedBy("you", 8)))
 	s.on(LeaseCut{Deadline: s.now + time.Hour, Reason: shrunk}, "EndSession")

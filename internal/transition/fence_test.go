@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// A holder that finds a fence of a newer version stops its work, and ends its session instead of writing over it.
-func TestAFenceOfANewerVersionIsNotReleasedOver(t *testing.T) {
+// A holder that finds a fence of a newer version stops its work, and ends its session instead of overwriting it.
+func TestReleaseDoesNotOverwriteAFenceOfANewerVersion(t *testing.T) {
 	newer := func(s *cluster.Snapshot) {
 		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 12}, true)
 	}
@@ -19,7 +19,7 @@ func TestAFenceOfANewerVersionIsNotReleasedOver(t *testing.T) {
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}
-	// Not while a transaction is under way.
+	// Not while a transaction is in flight.
 	s = newScript(t)
 	s.lead()
 	s.after(s.b.Renew)
@@ -30,14 +30,14 @@ func TestAFenceOfANewerVersionIsNotReleasedOver(t *testing.T) {
 	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent}, "EndSession", "Lease")
 
 	s = newScript(t)
-	s.on(s.saw(newer)) // elected, and does not acquire
+	s.on(s.saw(newer)) // elected, but does not acquire
 	if s.m.Phase() != Waiting {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 }
 
-// Whoever is elected before the fence is written anew doesn't know how long to wait.
-func TestNobodyAcquiresOverAFenceThatCannotBeRead(t *testing.T) {
+// A candidate that is elected before the fence is rewritten does not know how long to wait.
+func TestNoAcquireOverAnUnreadableFence(t *testing.T) {
 	for name, slot := range map[string]cluster.Slot[cluster.Fence]{
 		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
 		"emptied": cluster.ReadFence("/c/leader", nil, cluster.Stat{Version: 3}, true),

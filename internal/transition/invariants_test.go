@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// world is what the shells would know: what runs, what is under way.
+// world is the state that the caller of a machine has: what is running and what is in flight.
 type world struct {
 	m             *Machine
 	now           time.Duration
@@ -24,13 +24,13 @@ type world struct {
 	cut           time.Duration
 }
 
-// step feeds an event and checks every action against what must never happen (S1).
+// step applies an event and checks every action for what must never happen (S1).
 func (w *world) step(t *rapid.T, ev Event) {
 	for _, a := range w.m.Step(w.now, ev) {
 		switch a := a.(type) {
 		case Send:
 			if w.pending != TxNone {
-				t.Fatalf("%s while %s is under way", a.Tx, w.pending)
+				t.Fatalf("%s while %s is in flight", a.Tx, w.pending)
 			}
 			if a.Tx == TxRelease && (w.running || w.starting) {
 				t.Fatal("RELEASE while the child lives")
@@ -76,7 +76,7 @@ func (w *world) step(t *rapid.T, ev Event) {
 }
 
 func TestNothingBreaksTheInvariants(t *testing.T) {
-	// The rarest breakage that was tried took some hundreds of runs to show.
+	// The rarest breakage that was tried needed some hundreds of runs to show.
 	if err := flag.Set("rapid.checks", "5000"); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 			RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 100 * time.Millisecond,
 		})}
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			if w.starting { // the loop reports at once
+			if w.starting { // the caller reports this at once
 				w.starting = false
 				if rapid.Bool().Draw(t, "starts") {
 					w.running = true
@@ -151,7 +151,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 	})
 }
 
-// reply ends the transaction under way in one of the ways there are.
+// reply ends the transaction in flight with one of the possible outcomes.
 func (w *world) reply(t *rapid.T) {
 	if w.pending == TxNone {
 		return

@@ -9,7 +9,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// notes returns what a step writes into the log.
+// notes returns the log lines among actions.
 func notes(actions []Action) []string {
 	var out []string
 	for _, a := range actions {
@@ -20,8 +20,8 @@ func notes(actions []Action) []string {
 	return out
 }
 
-// What comes late, twice, or for something else changes nothing.
-func TestEventsThatComeLateChangeNothing(t *testing.T) {
+// Events that come late, twice, or for something else change nothing.
+func TestLateEventsChangeNothing(t *testing.T) {
 	t.Run("the reply to another transaction", func(t *testing.T) {
 		s := newScript(t)
 		s.declare()
@@ -43,7 +43,7 @@ func TestEventsThatComeLateChangeNothing(t *testing.T) {
 		s.on(ChildFailed{Err: errors.New("late")})
 		s.on(s.saw(), "ACQUIRE")
 	})
-	t.Run("what was read before the RELEASE", func(t *testing.T) {
+	t.Run("a snapshot from before the RELEASE", func(t *testing.T) {
 		s := newScript(t)
 		s.lead()
 		old := s.leading()
@@ -54,13 +54,13 @@ func TestEventsThatComeLateChangeNothing(t *testing.T) {
 		s.on(done(TxRelease), "Lease")
 		s.on(old)
 	})
-	t.Run("what is read while ACQUIRE is under way", func(t *testing.T) {
+	t.Run("a snapshot while ACQUIRE is in flight", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")
 		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
 		s.on(done(TxAcquire), "Lease", "RunPreStart")
 	})
-	t.Run("what is read after the session", func(t *testing.T) {
+	t.Run("a snapshot after the session", func(t *testing.T) {
 		s := newScript(t)
 		s.on(SessionEnded{Reason: "expired"})
 		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
@@ -68,7 +68,7 @@ func TestEventsThatComeLateChangeNothing(t *testing.T) {
 	})
 }
 
-// A hook before the start that succeeds after all is not followed by a start once the work is to stop.
+// The child is not started after a successful pre_start once the work is to stop.
 func TestNoStartAfterAStop(t *testing.T) {
 	prepare := func(t *testing.T) *script {
 		s := newScript(t)
@@ -83,7 +83,7 @@ func TestNoStartAfterAStop(t *testing.T) {
 	}
 	s.on(HookDone{}, "RunPostStop")
 	if s.m.Idle() {
-		t.Error("idle while post_stop runs")
+		t.Error("idle while post_stop is running")
 	}
 	s.on(HookDone{}, "RELEASE")
 
@@ -91,12 +91,12 @@ func TestNoStartAfterAStop(t *testing.T) {
 	s.on(SessionEnded{Reason: "expired"}, "KillTask")
 	s.on(HookDone{}, "RunPostStop")
 	if s.m.Phase() == Ended {
-		t.Error("ended while post_stop runs")
+		t.Error("ended while post_stop is running")
 	}
 	s.on(HookDone{}, "Lease")
 }
 
-// The work is killed once, whatever happens until it is dead, and is not renewed any more.
+// The work is killed once, whatever happens until it is dead, and the lease is not renewed any more.
 func TestAKillIsNotRepeated(t *testing.T) {
 	for name, kill := range map[string]func(*script){
 		"the session ended": func(s *script) { s.on(SessionEnded{Reason: "expired"}, "KillTask") },
@@ -124,7 +124,7 @@ func TestAKillIsNotRepeated(t *testing.T) {
 	}
 }
 
-// The end of the session says why itself, and ends what was under way.
+// The end of the session has its own reason, and ends what was in flight.
 func TestTheEndOfTheSession(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -140,12 +140,12 @@ func TestTheEndOfTheSession(t *testing.T) {
 	s.on(Tick{}, "RENEW")
 	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
 	if s.m.term.stop != nil {
-		t.Errorf("its incarnation is gone, and it stops: %q", s.m.term.stop.Reason)
+		t.Errorf("its incarnation is gone, but it stops: %q", s.m.term.stop.Reason)
 	}
 	s = newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	if s.m.Idle() {
-		t.Error("idle while ACQUIRE is under way")
+		t.Error("idle while ACQUIRE is in flight")
 	}
 	s.on(SessionEnded{Reason: "expired"})
 	if s.m.Phase() != Ended || !s.m.Idle() {
@@ -153,7 +153,7 @@ func TestTheEndOfTheSession(t *testing.T) {
 	}
 }
 
-// A term whose ACQUIRE may have been applied is not acquired again once the fence has been written anew.
+// A term whose ACQUIRE may have been applied is not acquired again after the fence was rewritten.
 func TestATermOfUnknownOutcomeIsNotAcquiredTwice(t *testing.T) {
 	start := func(t *testing.T) *script {
 		s := newScript(t)
@@ -173,15 +173,15 @@ func TestATermOfUnknownOutcomeIsNotAcquiredTwice(t *testing.T) {
 	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE") // it was not applied
 }
 
-// Only what the ACQUIRE of unknown outcome would have written is taken for its own; else it is given back.
+// After an ACQUIRE of unknown outcome only exactly what it would have written is adopted; anything else is released.
 func TestOnlyItsOwnAcquireIsAdopted(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Snapshot){
 		"a later term": func(s *cluster.Snapshot) { s.Elected.Record.Term, s.Fence.Record.Term = 8, 8 },
 		"another's": func(s *cluster.Snapshot) {
 			s.Elected.Record.Incarnation, s.Fence.Record.Incarnation = "other", "other"
 		},
-		"a fence of another term":      func(s *cluster.Snapshot) { s.Fence.Record.Term = 6 },
-		"a decision that has moved on": replacedBy("other", 8),
+		"a fence of another term": func(s *cluster.Snapshot) { s.Fence.Record.Term = 6 },
+		"a later decision":        replacedBy("other", 8),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
@@ -193,8 +193,8 @@ func TestOnlyItsOwnAcquireIsAdopted(t *testing.T) {
 	}
 }
 
-// What comes late of an earlier term resets a machine in standby: its lease, pauses, bounds and doubts must survive that.
-func TestALateFailureForgetsNothing(t *testing.T) {
+// An event of an earlier term may come late, while ACQUIRE is in flight: it must not reset what the machine knows.
+func TestALateFailureResetsNothing(t *testing.T) {
 	late := ChildFailed{Err: errors.New("late")}
 	t.Run("when ACQUIRE was sent", func(t *testing.T) {
 		s := newScript(t)
@@ -244,8 +244,8 @@ func TestALateFailureForgetsNothing(t *testing.T) {
 	})
 }
 
-// Whose post_stop has failed leaves a fence that owes the wait, as what the work has set up may still be there.
-func TestAFailedPostStopOwesTheWait(t *testing.T) {
+// After a failed post_stop the fence owes the lease wait, because what the work has set up may still exist.
+func TestAFailedPostStopOwesTheLeaseWait(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(Quit{Reason: "stop"}, "StopTask")
@@ -256,8 +256,8 @@ func TestAFailedPostStopOwesTheWait(t *testing.T) {
 	}
 }
 
-// A leader whose child is started again is not called one until it is ready.
-func TestAChildThatIsStartedAgainIsStarting(t *testing.T) {
+// A leader whose child is restarted is shown as starting until the child is ready.
+func TestARestartedChildIsStarting(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(ChildDead{Status: "exited"})
@@ -273,7 +273,7 @@ func TestAChildThatIsStartedAgainIsStarting(t *testing.T) {
 	}
 }
 
-// Nothing is acquired from what is only half read, or for another.
+// Nothing is acquired from an incomplete snapshot, or for another incarnation.
 func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s := newScript(t)
 	half := func(s *cluster.Snapshot) { s.Leadership, s.Fence = false, cluster.Slot[cluster.Fence]{} }
@@ -282,11 +282,11 @@ func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	if s.m.Phase() != Waiting {
 		t.Errorf("phase %s", s.m.Phase())
 	}
-	// Nor does it show that an ACQUIRE of unknown outcome was applied.
+	// It does not show either that an ACQUIRE of unknown outcome was applied.
 	s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
 	s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
 	if s.m.Phase() != Standby {
-		t.Errorf("phase %s, by what is old", s.m.Phase())
+		t.Errorf("phase %s, from an old snapshot", s.m.Phase())
 	}
 	s.after(s.b.Renew)
 	s.on(s.saw(half))
@@ -299,13 +299,13 @@ func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
 	s.on(done(TxRelease), "Lease")
-	s.on(s.saw(replacedBy("other", 3))) // another's term that fell back ends only the other's session
+	s.on(s.saw(replacedBy("other", 3))) // another member's lower term does not concern this one
 	if s.m.Phase() != Standby {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 }
 
-// After a refusal the versions are those that are read next.
+// After a refusal the versions are taken from the next snapshot.
 func TestVersionsAfterARefusal(t *testing.T) {
 	moved := func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 30, 4 }
 	t.Run("RELEASE", func(t *testing.T) {
@@ -322,19 +322,19 @@ func TestVersionsAfterARefusal(t *testing.T) {
 			t.Errorf("%+v", h)
 		}
 	})
-	t.Run("READY, of which an earlier one was applied", func(t *testing.T) {
+	t.Run("READY, after an earlier one was applied", func(t *testing.T) {
 		s := newScript(t)
 		s.declare()
 		s.on(refused(TxReady, 2, cluster.ErrBadVersion), "StopTask")
 		s.on(s.leading(moved))
-		if f := s.wound(); !f.Led || s.m.term.holding.Fence != 30 {
+		if f := s.windDown(); !f.Led || s.m.term.holding.Fence != 30 {
 			t.Errorf("left behind: %+v by %+v", f, s.m.term.holding)
 		}
 	})
 }
 
-// A RELEASE that is read back makes way for the next term at once, with a deadline of its own.
-func TestTheNextTermFollowsAReleaseThatWasReadBack(t *testing.T) {
+// After a RELEASE was read back, the next term begins at once, with its own deadline.
+func TestAReleaseThatWasReadBackIsFollowedByTheNextTerm(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.leading(replacedBy("other", 8)), "StopTask")
@@ -348,11 +348,11 @@ func TestTheNextTermFollowsAReleaseThatWasReadBack(t *testing.T) {
 	}
 }
 
-// What is logged when time runs out, once, and only if there is work to stop.
-func TestWhatIsLoggedWhenTimeRunsOut(t *testing.T) {
+// The end of a lease is logged once, and only if there is work to stop.
+func TestTheEndOfALeaseIsLogged(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.tx.pending = TxRenew // no answer
+	s.m.tx.pending = TxRenew // no reply
 	s.now = s.m.Deadline() - s.b.Grace
 	if n := notes(s.on(Tick{}, "StopTask")); len(n) != 1 {
 		t.Errorf("%q", n)
@@ -366,12 +366,12 @@ func TestWhatIsLoggedWhenTimeRunsOut(t *testing.T) {
 	s.on(done(TxAcquire), "Lease")
 	s.now = s.m.Deadline() - s.b.Grace
 	if n := notes(s.on(Tick{}, "RELEASE")); len(n) != 0 {
-		t.Errorf("nothing works yet: %q", n)
+		t.Errorf("no work is running yet: %q", n)
 	}
 }
 
-// A daemon that is to end waits for the outcome of a RELEASE that is under way, then goes and says so.
-func TestAReleaseWithoutAnAnswer(t *testing.T) {
+// A daemon that is to exit waits for the outcome of a RELEASE in flight, for a limited time, and logs that it gave up.
+func TestAReleaseWithoutAReply(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	over := s.m.Deadline() + s.b.Session
@@ -390,11 +390,11 @@ func TestAReleaseWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// A child is given up for the exits within the window, and is then not said to be started again.
-func TestExitsOutsideOfTheWindowDoNotCount(t *testing.T) {
+// Only exits within the window count, and the last one is not logged as a restart.
+func TestExitsOutsideTheWindowDoNotCount(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.term.lease.deadline = s.now + time.Hour // the lease is not what is tested
+	s.m.term.lease.deadline = s.now + time.Hour // the lease does not matter here
 	s.m.term.lease.renewed = s.m.term.lease.deadline
 	first := s.now
 	exit := func(at time.Duration, started bool) {
@@ -413,12 +413,12 @@ func TestExitsOutsideOfTheWindowDoNotCount(t *testing.T) {
 	}
 	exit(first, true)
 	exit(first+10*time.Second, true)
-	exit(first+time.Minute, true) // the first is a minute ago, and no longer counts
+	exit(first+time.Minute, true) // the first exit was a minute ago, and no longer counts
 	exit(first+time.Minute+9*time.Second, false)
 }
 
-// What the machine shows of itself.
-func TestWhatIsShown(t *testing.T) {
+// TestAccessors tests what a machine shows about itself.
+func TestAccessors(t *testing.T) {
 	s := newScript(t)
 	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
 		t.Errorf("in standby: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
@@ -429,7 +429,7 @@ func TestWhatIsShown(t *testing.T) {
 	}
 	s.m.SetSite("dc2")
 	s.on(s.leading(replacedBy("other", 8)), "StopTask")
-	if f := s.wound(); f.Site != "dc2" {
+	if f := s.windDown(); f.Site != "dc2" {
 		t.Errorf("site %s", f.Site)
 	}
 	s.on(done(TxRelease), "Lease")

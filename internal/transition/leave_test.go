@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// entrusted returns the last LEAVE in what a step wants done, and how many there are.
+// entrusted returns the last LEAVE among actions, and how many there are.
 func entrusted(actions []Action) (last []cluster.Op, n int) {
 	for _, a := range actions {
 		if e, ok := a.(Entrust); ok {
@@ -20,7 +20,7 @@ func entrusted(actions []Action) (last []cluster.Op, n int) {
 	return last, n
 }
 
-// leaves checks that a step entrusts one LEAVE with these versions and this fence.
+// leaves checks that actions entrust one LEAVE with these versions and this fence.
 func (s *script) leaves(actions []Action, fence, current int32, want cluster.Fence) {
 	s.t.Helper()
 	ops, n := entrusted(actions)
@@ -38,11 +38,11 @@ func (s *script) leaves(actions []Action, fence, current int32, want cluster.Fen
 	}
 }
 
-// What is entrusted has the versions of the last transaction that took effect, and is taken back with the release.
-func TestLeaveIsEntrustedAsLongAsLeadershipIsHeld(t *testing.T) {
+// The entrusted LEAVE has the versions of the last transaction that took effect, and is withdrawn with the release.
+func TestLeaveIsEntrustedWhileATermIsHeld(t *testing.T) {
 	s := newScript(t)
 	if _, n := entrusted(s.on(s.saw(), "ACQUIRE")); n != 0 {
-		t.Error("before anything is held")
+		t.Error("before a term is held")
 	}
 	acquired := done(TxAcquire)
 	acquired.Results[cluster.ResultCurrent].Version = 0
@@ -55,18 +55,18 @@ func TestLeaveIsEntrustedAsLongAsLeadershipIsHeld(t *testing.T) {
 	s.leaves(s.on(ready), 12, 1, cluster.Fence{State: cluster.FenceReleased, Led: true})
 	s.after(s.b.Renew)
 	if _, n := entrusted(append(s.on(Tick{}, "RENEW"), s.on(done(TxRenew), "Lease")...)); n != 0 {
-		t.Error("anew at a renewal, which moves no version")
+		t.Error("again at a renewal, which changes no version")
 	}
 	s.on(Quit{Reason: "test"}, "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
 	if ops, n := entrusted(s.on(done(TxRelease), "Lease", "EndSession")); n != 1 || len(ops) != 0 {
-		t.Errorf("it is not taken back: %d, %v", n, ops)
+		t.Errorf("it is not withdrawn: %d, %v", n, ops)
 	}
 }
 
-// A lease wait that was not served stays owed.
-func TestLeaveIsUncleanWhileTheLeaseWaitIsNotServed(t *testing.T) {
+// An incomplete lease wait stays owed.
+func TestLeaveIsUncleanDuringTheLeaseWait(t *testing.T) {
 	s := newScript(t)
 	wait := max(4*time.Second, s.b.LeaseWait)
 	s.on(s.saw(fence("other", 6, cluster.FenceRevoked)), "ACQUIRE")
@@ -83,10 +83,10 @@ func TestLeaveIsUncleanWhileTheLeaseWaitIsNotServed(t *testing.T) {
 			}
 		}
 	}
-	t.Error("nothing new is entrusted when it is served")
+	t.Error("nothing new is entrusted when the wait is over")
 }
 
-// With the session over nothing else can release. What post_stop has left behind is owed then, too.
+// After the end of the session nothing else can release. A failed post_stop is owed then, too.
 func TestLeaveOutlivesTheSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -112,7 +112,7 @@ func TestLeaveOutlivesTheSession(t *testing.T) {
 	}
 }
 
-// READY may have taken effect although its reply was lost: what is entrusted is refused then, and goes on to be.
+// READY may have taken effect although its reply was lost: then the entrusted LEAVE would be refused, and stays as it is.
 func TestLeaveIsNotGuessed(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
@@ -129,8 +129,8 @@ func TestLeaveIsNotGuessed(t *testing.T) {
 	s.leaves(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
 }
 
-// Only a candidate with the setting takes the end of the session for the end of the work.
-func TestTheEndOfASession(t *testing.T) {
+// Only a candidate with the setting accepts the end of the session as the end of the work.
+func TestTrustInTheEndOfASession(t *testing.T) {
 	for trusted, want := range map[bool][]string{false: {"Lease"}, true: {"Lease", "RunPreStart"}} {
 		s := newScript(t)
 		s.m.opt.TrustSessionEnd = trusted

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// script drives a machine and checks what it wants done, a line a step.
+// script drives a machine and checks its actions, one line per step.
 type script struct {
 	t   *testing.T
 	m   *Machine
@@ -30,7 +30,8 @@ func newScript(t *testing.T) *script {
 	})}
 }
 
-// on feeds an event; want are the actions by name, transactions as their own, Reread, Announce and Entrust left out.
+// on applies an event. want has the names of the actions, of transactions for Send; Reread, Announce, Note and Entrust are left
+// out.
 func (s *script) on(ev Event, want ...string) []Action {
 	s.t.Helper()
 	actions := s.m.Step(s.now, ev)
@@ -52,7 +53,7 @@ func (s *script) on(ev Event, want ...string) []Action {
 
 func (s *script) after(d time.Duration) { s.now += d }
 
-// sent finds the transaction in what a step wants done.
+// sent returns the transaction among actions.
 func sent(t *testing.T, actions []Action) Send {
 	t.Helper()
 	for _, a := range actions {
@@ -66,7 +67,7 @@ func sent(t *testing.T, actions []Action) Send {
 
 const session = 0xbeef
 
-// saw is a snapshot of now in which me is elected in term 7.
+// saw returns a current snapshot in which me is elected in term 7.
 func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 	snap := cluster.Snapshot{
 		At: s.now, Self: s.m.opt.Self, Session: session, Leadership: true,
@@ -107,7 +108,7 @@ func refused(tx Tx, index int, err error) TxDone {
 	return TxDone{Tx: tx, Err: &cluster.TxError{Index: index, Err: err}}
 }
 
-// lead takes the machine to READY without a debt.
+// lead takes the machine to READY without a lease wait.
 func (s *script) lead() {
 	s.t.Helper()
 	s.on(s.saw(), "ACQUIRE")
@@ -125,12 +126,12 @@ func (s *script) mine() []func(*cluster.Snapshot) {
 	return []func(*cluster.Snapshot){fence("me", 7, cluster.FenceReady), current("me", session)}
 }
 
-// A hook that ends when the lease nearly has is not followed by the child: its start and post_stop would overlap.
-func TestNoStartWhenTheLeaseIsNearlyOver(t *testing.T) {
+// If pre_start ends when the lease is about to end, the child is not started: its start would overlap with post_stop.
+func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
-	s.after(1400 * time.Millisecond) // of 2.7 s, of which the stop is given half
+	s.after(1400 * time.Millisecond) // of 2.7 s, half of which is for the stop
 	s.on(HookDone{}, "RunPostStop", "RENEW")
 	if s.m.Phase() != Releasing {
 		t.Errorf("phase %s", s.m.Phase())
@@ -154,8 +155,8 @@ func TestPlannedHandover(t *testing.T) {
 	}
 }
 
-// What is read may tell of a release before its reply does: people and hooks hear of it once.
-func TestReleaseThatIsSeenBeforeItsReply(t *testing.T) {
+// A snapshot may show a release before its reply comes: it is announced once.
+func TestReleaseSeenBeforeItsReply(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
@@ -170,12 +171,12 @@ func TestReleaseThatIsSeenBeforeItsReply(t *testing.T) {
 		}
 	}
 	if told != 1 || !s.m.Idle() {
-		t.Errorf("it is told %d times", told)
+		t.Errorf("it is announced %d times", told)
 	}
 }
 
-// A fence that was lost and made anew may know of a higher term: it is not taken back.
-func TestReleaseDoesNotTakeTheTermBack(t *testing.T) {
+// A fence that was lost and rewritten may have a higher term, which RELEASE keeps.
+func TestReleaseDoesNotLowerTheTerm(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.saw(fence("", 9, cluster.FenceRevoked), current("me", session), replacedBy("other", 10)), "StopTask")
@@ -197,10 +198,10 @@ func released(t *testing.T, tx Send) cluster.Fence {
 	return cluster.Fence{}
 }
 
-func TestNobodyElseIsDisturbed(t *testing.T) {
+func TestOthersStayInStandby(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(replacedBy("other", 8)))
-	// Elected, but the predecessor has not let go: wait by watch.
+	// Elected, but the predecessor has not released: wait by watch.
 	s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
 	if s.m.Phase() != Waiting || s.m.Wake() != 0 {
 		t.Errorf("phase %s, wake %s", s.m.Phase(), s.m.Wake())
@@ -214,7 +215,7 @@ func TestATermIsAcquiredOnce(t *testing.T) {
 	s.on(s.saw(fence("other", 9, cluster.FenceReleased)))
 }
 
-// The fencing token is used once, even if somebody wipes the fence.
+// A fencing token is used once, even if the fence is wiped.
 func TestATermIsNotAcquiredAgainWhenTheFenceIsLost(t *testing.T) {
 	s := newScript(t)
 	s.lead()
@@ -225,8 +226,8 @@ func TestATermIsNotAcquiredAgainWhenTheFenceIsLost(t *testing.T) {
 	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
 }
 
-// Records that were wiped may begin below a term that was led: an incarnation that can't acquire makes way for a new one.
-func TestTermsThatFellBackEndTheSession(t *testing.T) {
+// After a wipe terms may begin below one that was held: an incarnation that cannot acquire is replaced by a new one.
+func TestLowerTermsEndTheSession(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.saw(replacedBy("me", 3)), "StopTask")
@@ -260,7 +261,7 @@ func TestLeaseWait(t *testing.T) {
 	}
 }
 
-func TestLeaseWaitThatWasNotServedIsPassedOn(t *testing.T) {
+func TestAnIncompleteLeaseWaitIsPassedOn(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
@@ -281,13 +282,13 @@ func TestLease(t *testing.T) {
 	if got, want := s.m.Deadline(), sentAt+s.b.Renew+s.b.Lease; got != want {
 		t.Errorf("lease until %s, want D after the sending of RENEW, %s", got, want)
 	}
-	// From now on no answer: a graceful stop in time, then the end.
+	// From now on there is no reply: first a graceful stop, then the end of the lease.
 	s.after(s.b.Renew)
 	s.on(Tick{}, "RENEW")
 	s.now = s.m.Deadline() - s.b.Grace
 	actions := s.on(Tick{}, "StopTask")
 	if why, ok := actions[0].(Note); !ok || !strings.Contains(why.Text, "ZooKeeper does not answer") {
-		t.Errorf("why it stops is not said: %v", actions)
+		t.Errorf("no reason to stop is logged: %v", actions)
 	}
 	if stop := actions[1].(StopTask); stop.Grace > s.b.Grace {
 		t.Errorf("stop within %s, the lease lasts %s", stop.Grace, s.b.Grace)
@@ -296,13 +297,13 @@ func TestLease(t *testing.T) {
 	s.on(Tick{}, "KillTask")
 	s.on(ChildDead{Status: "was killed"}, "RunPostStop")
 	s.on(HookDone{})
-	// The late answer does not bring the lease back.
+	// The late reply does not revive the lease.
 	s.on(done(TxRenew), "RELEASE")
 	s.after(s.b.Renew)
 	s.on(Tick{})
 }
 
-func TestABlipChangesNothing(t *testing.T) {
+func TestAShortInterruptionChangesNothing(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.after(s.b.Renew)
@@ -326,7 +327,7 @@ func TestRefusedRenewStops(t *testing.T) {
 	s.on(Tick{}, "RENEW")
 	s.on(refused(TxRenew, 1, cluster.ErrBadVersion), "StopTask")
 	s.after(s.b.Renew)
-	s.on(Tick{}) // and is never sent again
+	s.on(Tick{}) // it is never sent again
 }
 
 func TestOwnIncarnationGoneEndsTheSession(t *testing.T) {
@@ -364,7 +365,7 @@ func TestLostReplies(t *testing.T) {
 		stale := s.saw()
 		s.after(time.Second)
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
-		s.on(stale) // begun before: says nothing
+		s.on(stale) // read before the transaction ended: ignored
 		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "Lease", "RunPreStart")
 		if s.m.Deadline() != sentAt+s.b.Lease {
 			t.Errorf("lease counts from %s", s.m.Deadline()-s.b.Lease)
@@ -377,7 +378,7 @@ func TestLostReplies(t *testing.T) {
 		s.after(time.Second)
 		s.on(s.saw(), "ACQUIRE")
 	})
-	t.Run("ACQUIRE came too late: given back", func(t *testing.T) {
+	t.Run("ACQUIRE came too late: released", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
@@ -428,8 +429,8 @@ func TestRefusedAcquireIsNotRepeatedAtOnce(t *testing.T) {
 	s.on(s.saw(replacedBy("me", 8)), "ACQUIRE")
 }
 
-// An ACQUIRE that was too early costs a round trip, and not the pause of the refused one as well.
-func TestARefusedAcquireDoesNotHoldReadyUp(t *testing.T) {
+// An ACQUIRE that was too early costs one round trip, but READY does not have to wait for its pause.
+func TestARefusedAcquireDoesNotDelayReady(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	s.on(refused(TxAcquire, 2, cluster.ErrBadVersion))
@@ -458,7 +459,7 @@ func TestDecisionDeleted(t *testing.T) {
 	s.on(s.saw(append(s.mine(), gone)...), "StopTask")
 }
 
-func TestChildThatExitsIsStartedAgainThenGivenUp(t *testing.T) {
+func TestChildThatExitsIsRestartedThenGivenUp(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	for range 2 {
@@ -479,7 +480,7 @@ func TestChildThatExitsIsStartedAgainThenGivenUp(t *testing.T) {
 	}
 }
 
-func TestTakeoverThatFails(t *testing.T) {
+func TestFailedTakeovers(t *testing.T) {
 	start := func(t *testing.T) *script {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")
@@ -512,7 +513,7 @@ func TestTakeoverThatFails(t *testing.T) {
 		s.on(ChildDead{}, "RunPostStop")
 		s.on(HookDone{}, "RELEASE")
 	})
-	t.Run("replaced on the way", func(t *testing.T) {
+	t.Run("replaced during the takeover", func(t *testing.T) {
 		s := start(t)
 		s.on(HookDone{}, "StartChild")
 		s.on(ChildStarted{})
@@ -529,7 +530,7 @@ func TestQuit(t *testing.T) {
 	s.lead()
 	s.on(Quit{Reason: "stop"}, "StopTask")
 	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW") // the child may use its stop timeout whole
+	s.on(Tick{}, "RENEW") // the child may use its whole stop timeout
 	s.on(done(TxRenew), "Lease")
 	s.on(Quit{Reason: "stop"}, "KillTask")
 	s.on(ChildDead{}, "RunPostStop")
@@ -537,7 +538,7 @@ func TestQuit(t *testing.T) {
 	s.on(done(TxRelease), "Lease", "EndSession")
 }
 
-// A daemon that is to end does not wait for ever for servers that are gone.
+// A daemon that is to exit does not wait forever for servers that are gone.
 func TestQuitWithoutZooKeeper(t *testing.T) {
 	s := newScript(t)
 	s.lead()

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// wound runs the machine to its RELEASE after it was told to stop, and returns the fence that it leaves behind.
-func (s *script) wound() cluster.Fence {
+// windDown runs a stopping machine to its RELEASE and returns the fence that it leaves behind.
+func (s *script) windDown() cluster.Fence {
 	s.t.Helper()
 	var tx Send
 	find := func(actions []Action) {
@@ -34,12 +34,12 @@ func (s *script) wound() cluster.Fence {
 	return released(s.t, tx)
 }
 
-// leading is what a leader reads, with changes.
+// leading returns what a leader reads, with changes.
 func (s *script) leading(change ...func(*cluster.Snapshot)) Saw {
 	return s.saw(append(s.mine(), change...)...)
 }
 
-// A leader stops for each of these alone, says why in the fence, and does not renew while it stops.
+// A leader stops for each of these reasons, writes it into the fence, and does not renew while it stops.
 func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -69,15 +69,15 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 			if strings.Contains(c.name, "session") {
 				return // there is nothing to release
 			}
-			if f := s.wound(); f.Reason != c.reason || f.Requested != c.asked || !f.Led {
+			if f := s.windDown(); f.Reason != c.reason || f.Requested != c.asked || !f.Led {
 				t.Errorf("left behind: %+v", f)
 			}
 		})
 	}
 }
 
-// What is read does not move the versions that a holder's transactions are fenced with: only its own writes do.
-func TestVersionsThatAreReadAreNotAdopted(t *testing.T) {
+// The versions that fence a holder's transactions change only with its own writes, not with what it reads.
+func TestReadVersionsAreNotAdopted(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.leading(func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 99, 98 }))
@@ -97,7 +97,7 @@ func (s *script) declare() {
 	s.on(ChildReady{}, "READY")
 }
 
-// A READY of unknown outcome is read back: done if it was applied, sent again if not, with the versions that were read.
+// A READY of unknown outcome is read back: if it was not applied, it is sent again, with the versions that were read.
 func TestReadyOfUnknownOutcome(t *testing.T) {
 	held := func(s *cluster.Snapshot) {
 		fence("me", 7, cluster.FenceHeld)(s)
@@ -112,7 +112,7 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 		s := newScript(t)
 		s.declare()
 		s.on(TxDone{Tx: TxReady, Err: cluster.ErrUnknown})
-		s.on(Tick{}) // before it is read back nothing is sent
+		s.on(Tick{}) // nothing is sent before it is read back
 		s.after(s.b.Renew)
 		s.on(Tick{})
 		return s
@@ -141,7 +141,7 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// What makes way for a stop, and what is written into the fence.
+// TestReasonsOfFailure tests what ends a takeover or leadership, and the reason in the fence.
 func TestReasonsOfFailure(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -187,15 +187,15 @@ func TestReasonsOfFailure(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)
 			c.fail(s)
-			if f := s.wound(); f.Reason != c.reason || f.Requested != (c.name == "a request") {
+			if f := s.windDown(); f.Reason != c.reason || f.Requested != (c.name == "a request") {
 				t.Errorf("left behind: %+v, want %q", f, c.reason)
 			}
 		})
 	}
 }
 
-// A transaction that was refused is followed by a new look, and what was read before it does not count.
-func TestWhatWasReadBeforeARefusalDoesNotCount(t *testing.T) {
+// After a refused transaction the snapshot is read again, and earlier ones are ignored.
+func TestSnapshotsBeforeARefusalAreIgnored(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.after(s.b.Renew)
@@ -208,11 +208,11 @@ func TestWhatWasReadBeforeARefusalDoesNotCount(t *testing.T) {
 	}
 	s.m.Step(s.now, old)
 	if !reread || s.m.fresh {
-		t.Errorf("reread: %v, judged by what is old: %v", reread, s.m.fresh)
+		t.Errorf("reread: %v, judged by an old snapshot: %v", reread, s.m.fresh)
 	}
 }
 
-// Only the loss of the own incarnation ends the session: not another znode's, and not another error.
+// Only the loss of its own incarnation ends the session, not that of another znode, and not another error.
 func TestRefusalsThatDoNotEndTheSession(t *testing.T) {
 	for _, ev := range []TxDone{refused(TxRenew, 1, cluster.ErrNoNode), refused(TxRenew, 0, cluster.ErrNoAuth)} {
 		s := newScript(t)
@@ -229,8 +229,8 @@ func TestRefusalsThatDoNotEndTheSession(t *testing.T) {
 	}
 }
 
-// After each failure the next try waits, and the machine wakes for it.
-func TestPausesBetweenTries(t *testing.T) {
+// After each failure the next attempt waits, and the machine wakes for it.
+func TestPausesBetweenAttempts(t *testing.T) {
 	release := func(s *script) {
 		s.lead()
 		s.on(s.leading(replacedBy("other", 8)), "StopTask")
@@ -283,8 +283,8 @@ func TestPausesBetweenTries(t *testing.T) {
 	}
 }
 
-// The machine wakes for each of its times.
-func TestWakesForEachOfItsTimes(t *testing.T) {
+// The machine wakes for each of its deadlines.
+func TestWakesForEachDeadline(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	wants := func(what string, at time.Duration) {
@@ -322,7 +322,7 @@ func TestWakesForEachOfItsTimes(t *testing.T) {
 	wants("the end of the lease wait", s.now+time.Millisecond)
 }
 
-// The phases, as they are shown.
+// TestPhases tests the phases as they are shown.
 func TestPhases(t *testing.T) {
 	s := newScript(t)
 	var got []Phase

@@ -8,12 +8,12 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// The elector's clock does not begin at 0.
+// The elector's clock does not start at 0.
 const begin = time.Hour
 
 const revokeTimeout, kill = 10 * time.Second, time.Second // as holds writes them
 
-// When a limit is reached, and when the watchdog asks to be called again.
+// TestLimits tests when a limit is reached, and when the watchdog asks to be called again.
 func TestLimits(t *testing.T) {
 	damaged := errors.New("damaged")
 	fence := func(s cluster.Snapshot, state cluster.FenceState, leaseWait, owed time.Duration) cluster.Snapshot {
@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The watchdog wakes at the first of several limits, whatever their order in the record, and never for one that is over.
+// The watchdog wakes at the first of several limits, in any order of the record, and never for one that is over.
 func TestWakesAtTheFirstLimit(t *testing.T) {
 	for _, order := range [][]time.Duration{{10, 20}, {20, 10}} {
 		w := newWatchdog()
@@ -105,8 +105,8 @@ func TestWakesAtTheFirstLimit(t *testing.T) {
 	}
 }
 
-// Strikes are forgotten after a time as leader without interruption.
-func TestStrikeResetStartsAnewAfterAnInterruption(t *testing.T) {
+// Strikes are cleared after an uninterrupted time as leader.
+func TestAnInterruptionRestartsTheStrikeReset(t *testing.T) {
 	leads := func(term int64) cluster.Snapshot {
 		s := holds(elected("a", term), "a", term, cluster.FenceReady)
 		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 2, Served: true}}

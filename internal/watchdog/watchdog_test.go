@@ -44,14 +44,14 @@ func TestTakeoverOverdue(t *testing.T) {
 		t.Errorf("just before: %q", f.Overdue)
 	}
 	if f := w.Observe(s, takeover); f.Overdue == "" {
-		t.Error("not overdue when its time is up; acquiring must not begin it anew")
+		t.Error("not overdue when its time is up; acquiring must not restart it")
 	}
 	if f := w.Observe(elected("b", 8), takeover); f.Overdue != "" {
 		t.Errorf("the next candidate inherits the delay: %q", f.Overdue)
 	}
 }
 
-// The wait that a candidate may owe is not its fault, whatever the elector itself takes for proof of the end of the work.
+// The lease wait that a candidate may owe does not count, whatever the elector itself accepts as the end of the work.
 func TestALeaseWaitIsNotCounted(t *testing.T) {
 	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
 		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: trusted}})
@@ -65,7 +65,7 @@ func TestALeaseWaitIsNotCounted(t *testing.T) {
 			t.Errorf("trusted %v: not overdue after %s", trusted, limit)
 		}
 		s = holds(s, "a", 7, cluster.FenceHeld)
-		s.Fence.Record.Owed = cluster.Duration(own) // as the candidate has decided
+		s.Fence.Record.Owed = cluster.Duration(own) // as the candidate decided
 		if f := w.Observe(s, takeover+own-1); f.Overdue != "" {
 			t.Errorf("trusted %v: %q while it waits", trusted, f.Overdue)
 		}
@@ -81,7 +81,7 @@ func TestReadyIsNeverOverdue(t *testing.T) {
 	}
 }
 
-// The candidate is not blamed for the time that its predecessor takes.
+// The time that its predecessor takes does not count against the candidate.
 func TestPredecessorsTimeIsNotCounted(t *testing.T) {
 	w := newWatchdog()
 	blocked := holds(elected("b", 8), "a", 7, cluster.FenceReady)
@@ -118,7 +118,7 @@ func TestReleaseOverdue(t *testing.T) {
 	if f := w.Observe(s, 10*time.Second-1); f.Revoke != "" {
 		t.Errorf("too early: %q", f.Revoke)
 	}
-	s.Elected.Record.Term = 9 // the next decision must not give the old holder its time again
+	s.Elected.Record.Term = 9 // the next decision must not restart the old holder's time
 	if f := w.Observe(s, 10*time.Second); f.Revoke == "" {
 		t.Error("not revoked when its revoke timeout is over")
 	}
@@ -130,11 +130,11 @@ func TestStalledCandidateIsRevokedAfterK(t *testing.T) {
 	s.Elected.Record.Cause = cluster.CauseOverdue
 	w.Observe(s, 0)
 	if f := w.Observe(s, time.Second); f.Revoke == "" {
-		t.Error("a candidate that was overdue is given more than K")
+		t.Error("an overdue candidate has more than K")
 	}
 }
 
-func TestExclusionsRunOutAndAreCleared(t *testing.T) {
+func TestExclusionsEndAndAreCleared(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
 	s.Elected.Record.Exclusions = []cluster.Exclusion{

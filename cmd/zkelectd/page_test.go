@@ -50,7 +50,7 @@ func TestAFailoverInABrowser(t *testing.T) {
 	p.shows("#leader", "a")
 	p.shows("#leader", "READY")
 	p.until("it is live", live)
-	p.shows("#members", "2, of which 2 may lead")
+	p.shows("#members", "2 of 2 eligible")
 	p.shows("#why", "incumbent")
 	p.shows("#history", "first election")
 	if evaluate[bool](p, vouched) {
@@ -61,7 +61,7 @@ func TestAFailoverInABrowser(t *testing.T) {
 	p.shows("#leader .name", "b")
 	p.shows("#leader", "READY")
 	p.until("b vouches for its lease", vouched)
-	p.until("the change is said", "document.querySelector('#said').textContent.startsWith('b, site dc1, READY')")
+	p.until("the change is announced", "document.querySelector('#announcement').textContent.startsWith('b, site dc1, READY')")
 	p.until("the history has it", "document.querySelectorAll('#history li').length === 2")
 	p.until("the title has it", "document.title.startsWith('b READY')")
 	if evaluate[int](p, "window.loaded") != 1 {
@@ -108,7 +108,7 @@ func TestNoLeaderInABrowser(t *testing.T) {
 	alone.start("a")
 	alone.answers("a", "/livez", 200)
 	p := alone.open(alone.door("a"))
-	p.shows("#leader", "Not known")
+	p.shows("#leader", "Unknown")
 	p.shows("#banner", "cannot read the group: there is no session with ZooKeeper")
 	p.quiet()
 
@@ -144,19 +144,19 @@ func TestRequestsInABrowser(t *testing.T) {
 	p.click(".controls button")
 	p.shows("dialog", "Leadership moves from a to b, and stays there until the request ends.")
 	p.shows("dialog", "This page may not submit requests: operator requests need a token from http.token_file")
-	p.click("dialog .do")
+	p.click("dialog .primary")
 	p.shows("dialog .refusal", "Refused (401): operator requests need a token")
 	if g := f.until("any", func(status.Group) bool { return true }); len(g.Requests) > 0 || !leads("a")(g) {
 		t.Errorf("it has an effect: %s", g.Table())
 	}
 	p.click("dialog .refusal button")
-	p.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "a-guess-is-not-enough"), chromedp.Click(chromedp.CSS("dialog .do")))
+	p.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "a-guess-is-not-enough"), chromedp.Click(chromedp.CSS("dialog .primary")))
 	p.shows("dialog .refusal", "Refused: this token is not in http.token_file")
-	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token), chromedp.Click(chromedp.CSS("dialog .do")))
-	p.shows("#permission", "Operator: night-shift")
+	p.do(chromedp.SetValue(chromedp.CSS("dialog input"), token), chromedp.Click(chromedp.CSS("dialog .primary")))
+	p.shows("#operator", "Operator: night-shift")
 
 	p.click(".controls button")
-	p.do(chromedp.SendKeys(chromedp.CSS("dialog input[list]"), "2h"), chromedp.SendKeys(chromedp.CSS("dialog input[maxlength]"), "disk <works>"), chromedp.Click(chromedp.CSS("dialog .do")))
+	p.do(chromedp.SendKeys(chromedp.CSS("dialog input[list]"), "2h"), chromedp.SendKeys(chromedp.CSS("dialog input[maxlength]"), "disk <works>"), chromedp.Click(chromedp.CSS("dialog .primary")))
 	p.shows("#notice", "moves leadership from a (dc1) to b (dc1) for 2h0m0s")
 	p.shows("#leader .name", "b")
 	p.shows("#requests", "moved to b")
@@ -169,27 +169,27 @@ func TestRequestsInABrowser(t *testing.T) {
 	// What can't be met as the group is, is told in the daemon's words, and may then be insisted on.
 	p.click(".site-head button")
 	p.shows("dialog", "site dc1 will not be elected")
-	p.click("dialog .do")
+	p.click("dialog .primary")
 	p.shows("dialog .refusal", "Refused (409): no other member is eligible")
-	p.shows("dialog", "give it all the same (force)")
+	p.shows("dialog", "submit it anyway (force)")
 	p.do(chromedp.KeyEvent(kb.Escape))
 
 	p.click("#requests [aria-label='End: moved to b']")
 	p.shows("dialog", "The move ends.")
-	p.click("dialog .do")
+	p.click("dialog .primary")
 	p.shows("#leader .name", "a")
 	p.shows("#requests", "None: policy alone decides.")
 	for _, c := range []struct{ press, shows string }{{"[data-act='pause ']", "paused"}, {"[data-act='resume ']", "None"}} {
 		p.click(".controls " + c.press)
-		p.click("dialog .do")
+		p.click("dialog .primary")
 		p.shows("#requests", c.shows)
 	}
 
 	p.do(chromedp.Reload())
-	p.shows("#permission", "Operator: night-shift")
-	p.click("#permission")
+	p.shows("#operator", "Operator: night-shift")
+	p.click("#operator")
 	p.click("dialog .actions button") // forgets it
-	p.shows("#permission", "Use a token…")
+	p.shows("#operator", "Use a token…")
 	for _, m := range p.console() { // a browser notes each refusal; 503 is that of /leader, where the lease has just gone
 		if !strings.Contains(m, "status of 401") && !strings.Contains(m, "status of 409") && !strings.Contains(m, "status of 503") {
 			t.Errorf("the console has %s", m)
@@ -361,7 +361,7 @@ func TestAccessInABrowser(t *testing.T) {
 	}
 	f.submit("cordon", "host-001", "--for", "2h")
 	p := f.open(f.door("a"))
-	p.shows("#members", fmt.Sprintf("%d, of which %d may lead", many+1, many+1-10-1))
+	p.shows("#members", fmt.Sprintf("%d of %d eligible", many+1-10-1, many+1))
 	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
 	p.until("who can't lead comes first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
 	p.until("the request is there", "document.querySelectorAll('#requests tbody tr').length === 1")

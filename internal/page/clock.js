@@ -1,22 +1,22 @@
-// Time: how long ago something was, and what the daemon's clock shows.
+// Clocks and durations.
 
-let skew = 0; // of the daemon's clock against this host's, in milliseconds
+let clockSkew = 0; // the daemon's clock minus this host's, in milliseconds
 
-// heardDate takes the daemon's clock from an answer: hosts' clocks differ, and requests end by its.
-export function heardDate(response) {
+// updateClockSkew reads the daemon's clock from a response. The clocks of hosts differ, and requests end by the daemon's.
+export function updateClockSkew(response) {
   const date = Date.parse(response.headers.get('Date'));
-  if (!Number.isNaN(date) && Math.abs(date - Date.now() - skew) > 2000) skew = date - Date.now();
+  if (!Number.isNaN(date) && Math.abs(date - Date.now() - clockSkew) > 2000) clockSkew = date - Date.now();
 }
 
-export const daemonTime = () => Date.now() + skew;
+export const daemonTime = () => Date.now() + clockSkew;
 
-// A moment is on two clocks: the one stands still while the host sleeps, the other may be set back. What passed since is the
-// longer of the two, so that nothing old looks new.
-export const moment = () => ({ steady: performance.now(), wall: Date.now() });
-export const passed = (m) => Math.max(performance.now() - m.steady, Date.now() - m.wall);
+// timestamp returns the time by two clocks: one stops while the host sleeps, the other may be set back. elapsed returns the longer
+// of the two durations since then, in milliseconds, so that old information never looks fresh.
+export const timestamp = () => ({ steady: performance.now(), wall: Date.now() });
+export const elapsed = (m) => Math.max(performance.now() - m.steady, Date.now() - m.wall);
 
-// words are a duration in milliseconds, in two units.
-export function words(ms) {
+// formatDuration formats milliseconds in at most two units.
+export function formatDuration(ms) {
   const s = Math.max(0, Math.floor(ms / 1000));
   const two = (n) => String(n).padStart(2, '0');
   if (s < 60) return `${s} s`;
@@ -25,16 +25,16 @@ export function words(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
-// short is a duration as Go writes it, in as many figures as matter.
-export function short(text) {
-  const ms = milliseconds(text);
+// formatGoDuration formats a duration in Go's syntax with reasonable precision.
+export function formatGoDuration(text) {
+  const ms = parseDuration(text);
   if (Number.isNaN(ms)) return text;
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
-  return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : words(ms);
+  return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : formatDuration(ms);
 }
 
-// clockTime is a time of day, with the date if it is not today.
-export function clockTime(ms) {
+// formatTime formats a time of day, with the date if it is not today.
+export function formatTime(ms) {
   const d = new Date(ms);
   if (Number.isNaN(d.getTime())) return 'an unknown time';
   const two = (n) => String(n).padStart(2, '0');
@@ -42,8 +42,8 @@ export function clockTime(ms) {
   return d.toDateString() === new Date().toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`;
 }
 
-// milliseconds reads a duration as Go writes it, as in 1m30s; NaN if it is none.
-export function milliseconds(text) {
+// parseDuration parses a duration in Go's syntax, such as 1m30s, and returns milliseconds, or NaN if it is invalid.
+export function parseDuration(text) {
   const unit = { h: 3600000, m: 60000, s: 1000, ms: 1, 'µs': 1e-3, us: 1e-3, ns: 1e-6 };
   const parts = [...String(text).matchAll(/([0-9.]+)(h|ms|m|s|µs|us|ns)/g)];
   return parts.length ? parts.reduce((sum, [, n, u]) => sum + Number(n) * unit[u], 0) : NaN;

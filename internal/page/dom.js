@@ -1,7 +1,7 @@
-// Building and changing the document. Names and reasons come from whoever may write to ZooKeeper: they become text and
-// attributes' values here, never markup.
+// Building and changing the document. Names and reasons come from anyone who may write to ZooKeeper. They become text and
+// attribute values here, never markup.
 
-// el makes an element. Children are elements, text, or nothing.
+// el creates an element. Children are elements, text, or nothing.
 export function el(tag, attributes, ...children) {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -15,26 +15,26 @@ export function el(tag, attributes, ...children) {
 
 export const byID = (id) => document.getElementById(id);
 
-// put sets an element's text, if it is another one: who has selected it, or has it read out, is not disturbed.
-export function put(e, text) {
+// setText sets an element's text if it differs, so that a selection or a screen reader is not disturbed.
+export function setText(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
-const drawn = new WeakMap(); // what an element was made of
+const renderedData = new WeakMap(); // the data that an element was made from
 
-// draw fills an element anew if what it is made of has changed.
-export function draw(parent, data, make) {
+// render replaces the children of an element if the data that they are made from has changed.
+export function render(parent, data, make) {
   const key = JSON.stringify(data);
-  if (drawn.get(parent) === key) return;
-  drawn.set(parent, key);
-  withFocus(parent, () => parent.replaceChildren(...[make(data)].flat(Infinity).filter(Boolean)));
+  if (renderedData.get(parent) === key) return;
+  renderedData.set(parent, key);
+  keepFocus(parent, () => parent.replaceChildren(...[make(data)].flat(Infinity).filter(Boolean)));
 }
 
-// list makes the children of parent out of items, in their order, and leaves alone what has not changed. Each item has a key
-// of its own. An element with a refresh method changes by itself, so that what it holds keeps its place.
-export function list(parent, items, keyOf, make) {
+// renderList makes the children of parent from items, in their order, and keeps elements whose item has not changed. Each item
+// has a unique key. An element with a refresh method updates itself, so that its content keeps its scroll position.
+export function renderList(parent, items, keyOf, make) {
   const old = new Map([...parent.children].map((c) => [c.dataset.key, c]));
-  withFocus(parent, () => {
+  keepFocus(parent, () => {
     let at = parent.firstElementChild;
     for (const item of items) {
       const key = String(keyOf(item));
@@ -43,10 +43,10 @@ export function list(parent, items, keyOf, make) {
       old.delete(key);
       if (e && e.refresh) {
         e.refresh(item);
-      } else if (!e || drawn.get(e) !== data) {
+      } else if (!e || renderedData.get(e) !== data) {
         const made = make(item);
         made.dataset.key = key;
-        drawn.set(made, data);
+        renderedData.set(made, data);
         if (made.refresh) made.refresh(item);
         if (e) {
           if (e === at) at = made;
@@ -61,11 +61,11 @@ export function list(parent, items, keyOf, make) {
   });
 }
 
-// withFocus keeps the focus on the control that had it, where the change makes that anew: it is known by data-act.
-function withFocus(parent, change) {
+// keepFocus keeps the focus on a control that change replaces. Controls are identified by data-act.
+function keepFocus(parent, change) {
   const act = parent.contains(document.activeElement) && document.activeElement.dataset.act;
   change();
   if (!act || (document.activeElement && document.activeElement !== document.body)) return;
-  const again = [...parent.querySelectorAll('[data-act]')].find((e) => e.dataset.act === act);
-  if (again) again.focus();
+  const replacement = [...parent.querySelectorAll('[data-act]')].find((e) => e.dataset.act === act);
+  if (replacement) replacement.focus();
 }

@@ -1,4 +1,4 @@
-// Package page is the daemon's web page: one screen that shows the group, from what the HTTP API tells.
+// Package page contains the daemon's web page, a single screen that shows the group. It uses the HTTP API.
 package page
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed index.html page.css *.js icon.svg
 var files embed.FS
 
-// media are the files' types. A browser must not have to guess.
+// media are the media types of the files, so that browsers need not guess.
 var media = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -22,12 +22,12 @@ var media = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// policy lets the page load its own files and ask its own daemon, and nothing else. Names and reasons come from whoever may
-// write to ZooKeeper: should one ever get into the page as markup, it still does nothing.
+// policy lets the page load only its own files and connect only to its own daemon. Names and reasons come from anyone who may write
+// to ZooKeeper: should one ever get into the page as markup, it still has no effect.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// Handlers serve the page's files, by path.
+// Handlers returns the handlers of the page's files by path.
 func Handlers() map[string]http.HandlerFunc {
 	all := make(map[string]http.HandlerFunc)
 	entries, err := files.ReadDir(".")
@@ -59,7 +59,7 @@ func file(name string) http.HandlerFunc {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-cache") // kept, and asked for again each time: a new daemon may have another page
+		h.Set("Cache-Control", "no-cache") // revalidate each time: a new daemon may have another page
 		h.Set("ETag", tag)
 		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
 	}

@@ -1,13 +1,13 @@
-// The page: one screen for the night shift.
+// The web page's entry point.
 import { byID } from './dom.js';
-import { requestDialog, permission, tokenDialog } from './requests.js';
+import { requestDialog, updateIdentity, tokenDialog } from './requests.js';
 import { connect, start } from './source.js';
-import { drawAll, tick, view } from './view.js';
+import { renderAll, tick, init } from './view.js';
 
-view({ request: requestDialog, connect });
-byID('permission').addEventListener('click', tokenDialog);
+init({ request: requestDialog, connect });
+byID('operator').addEventListener('click', tokenDialog);
 start(() => {
-  drawAll();
-  permission();
+  renderAll();
+  updateIdentity();
 });
 setInterval(tick, 250);

@@ -40,15 +40,15 @@ func TestEveryFileIsServedSafely(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes of %q", path, rec.Code, rec.Body.Len(), h.Get("Content-Type"))
 		}
 		if again := get(serve, h.Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
-			t.Errorf("%s, known already: %d, %d bytes", path, again.Code, again.Body.Len())
+			t.Errorf("%s, cached: %d, %d bytes", path, again.Code, again.Body.Len())
 		}
 	}
 }
 
-// What a name in ZooKeeper could become markup by, and what the policy forbids.
+// forbidden matches code that could turn a name in ZooKeeper into markup, and code that the policy forbids.
 var forbidden = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|\beval\b|new Function|<script>|<style|\sstyle=|\son[a-z]+=|//[a-z]`)
 
-func TestTheFilesHaveNoMarkupOfOthersAndNothingFromOutside(t *testing.T) {
+func TestFilesAreSelfContainedAndAddNoMarkup(t *testing.T) {
 	all := Handlers()
 	refers := regexp.MustCompile(`(?:href|src)="([^"#]+)"|from '\./([^']+)'`)
 	named := map[string]bool{"/": true}
@@ -61,7 +61,7 @@ func TestTheFilesHaveNoMarkupOfOthersAndNothingFromOutside(t *testing.T) {
 			name := "/" + m[1] + m[2]
 			named[name] = true
 			if all[name] == nil {
-				t.Errorf("%s refers to %s, which is not there", path, name)
+				t.Errorf("%s refers to %s, which does not exist", path, name)
 			}
 		}
 	}

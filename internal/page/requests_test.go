@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/request"
 )
 
-// The page's requests are those that the daemon takes, within its limits.
-func TestRequestsAreTheDaemons(t *testing.T) {
+// The page offers the requests that the daemon accepts, and states its limits.
+func TestPageRequestsMatchTheDaemon(t *testing.T) {
 	text := get(Handlers()["/requests.js"], "").Body.String()
 	var kinds []request.Kind
 	for _, found := range regexp.MustCompile(`(?m)^  '([a-z-]+)': \{ name: `).FindAllStringSubmatch(text, -1) {
@@ -19,13 +19,13 @@ func TestRequestsAreTheDaemons(t *testing.T) {
 	}
 	slices.Sort(kinds)
 	if want := request.Kinds(); !slices.Equal(kinds, want) {
-		t.Errorf("the page gives %v, the daemon takes %v", kinds, want)
+		t.Errorf("the page offers %v, the daemon accepts %v", kinds, want)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("maxlength: %d,", request.MaxReason), fmt.Sprintf("(%.0f min if nothing is said)", request.StepDownFor.Minutes()),
+		fmt.Sprintf("maxlength: %d,", request.MaxReason), fmt.Sprintf("(%.0f min by default)", request.StepDownFor.Minutes()),
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 }

@@ -1,192 +1,193 @@
-// What the page knows, and how far it can be trusted. The stream of events says that something has changed; what, is then
-// asked for. Who leads is also asked for every few seconds, because only the elector and who holds leadership hear of it.
-import { heardDate, milliseconds, moment, passed } from './clock.js';
+// The page's data, and whether it is up to date. An event only reports that something has changed; the page then requests the
+// status. It also polls every few seconds, because only the elector and the leader get events about leadership.
+import { updateClockSkew, parseDuration, timestamp, elapsed } from './clock.js';
 
-const beatLimit = 30000; // no event and no beat for so long: the daemon, or the way to it, is gone
-const answerLimit = 15000; // as old may the last answer about the group be
-const requestLimit = 5000;
-const between = 500; // between two questions about the group
-const slowest = 15000; // between two attempts to connect
+const heartbeatTimeout = 30000; // ms without an event or heartbeat after which the connection counts as lost
+const maxResponseAge = 15000; // ms; the maximum age of the last response about the group
+const requestTimeout = 5000; // ms
+const refreshInterval = 500; // ms; the minimum between two requests about the group
+const maxReconnectDelay = 15000; // ms
 
-// known is all that is shown.
-export const known = {
+// model is the data that the page shows.
+export const model = {
   status: null, // the daemon's own view
-  group: null, // the last that was told
+  group: null, // the last group that was received
   groupError: '',
   terms: null,
   explanation: null,
   explainError: '',
-  lease: null, // of this daemon, if it leads: {term, holds, why, left, asked}
-  unledSince: null, // when this page saw that nobody leads; {at, before} where before tells that it was so already
-  stale: { since: 0, why: '' }, // why is '' while the page is live
+  lease: null, // this daemon's lease, if it leads: {term, holds, why, left, requestedAt}
+  leaderlessSince: null, // when this page saw that there is no leader: {at, before}; before: that was already so at the first response
+  stale: { since: 0, why: '' }, // why the page is not live; '' while it is
   retryAt: 0,
 };
 
-let changed = () => {};
+let onModelChange = () => {};
 let stream = null;
-let open = false;
+let connected = false;
 let attempts = 0;
-let retry = 0;
-let heard = null; // the last event
-let told = null; // the last answer about the group
-let good = 0; // wall clock, when the page was last live
+let retryTimer = 0;
+let lastEvent = null; // timestamp of the last event
+let lastResponse = null; // timestamp of the last response about the group
+let lastLive = 0; // when the page was last live, by the wall clock
 
-// start begins to follow; onChange is called after each change.
+// start connects and starts polling. onChange is called after each change of the model.
 export function start(onChange) {
-  changed = onChange;
+  onModelChange = onChange;
   connect();
   const poll = () => {
-    if (open) refresh();
-    setTimeout(poll, pollEvery());
+    if (connected) refresh();
+    setTimeout(poll, pollInterval());
   };
-  setTimeout(poll, pollEvery());
+  setTimeout(poll, pollInterval());
   const lease = async () => {
     await readLease();
     setTimeout(lease, 1000);
   };
   lease();
-  setInterval(judge, 1000);
+  setInterval(checkLive, 1000);
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refresh();
   });
 }
 
-// pollEvery is longer for large groups, which cost more to read, and where nobody looks.
-function pollEvery() {
+// pollInterval returns the time between two polls in ms. It is longer for large groups, which cost more to read, and in hidden
+// tabs.
+function pollInterval() {
   if (document.hidden) return 10000;
-  return known.group && known.group.members.length > 100 ? 8000 : 3000;
+  return model.group && model.group.members.length > 100 ? 8000 : 3000;
 }
 
-// connect opens the stream, and again whenever it is cut. The browser's own way to do that gives up at a daemon's refusal.
+// connect opens the event stream, and closes an earlier one. EventSource's own reconnects would stop if the daemon refuses one.
 export function connect() {
-  clearTimeout(retry);
+  clearTimeout(retryTimer);
   if (stream) stream.close();
   stream = new EventSource('v1/events');
-  heard = moment();
+  lastEvent = timestamp();
   stream.onopen = () => {
-    open = true;
-    known.retryAt = 0;
-    hear();
+    connected = true;
+    model.retryAt = 0;
+    noteEvent();
     refresh();
   };
-  stream.onerror = cut;
+  stream.onerror = reconnectLater;
   stream.addEventListener('beat', () => {
-    hear();
-    if (document.hidden) refresh(); // where nobody looks, browsers hold timers back
+    noteEvent();
+    if (document.hidden) refresh(); // browsers throttle the timers of hidden tabs
   });
   for (const kind of ['daemon', 'state', 'elected', 'leadership']) {
     stream.addEventListener(kind, () => {
       attempts = 0;
-      hear();
+      noteEvent();
       refresh();
     });
   }
 }
 
-function hear() {
-  heard = moment();
+function noteEvent() {
+  lastEvent = timestamp();
 }
 
-function cut() {
+function reconnectLater() {
   stream.close();
-  open = false;
-  const delay = Math.min(slowest, 500 * 2 ** attempts++) * (0.75 + Math.random() / 2);
-  known.retryAt = Date.now() + delay;
-  clearTimeout(retry);
-  retry = setTimeout(connect, delay);
-  judge();
+  connected = false;
+  const delay = Math.min(maxReconnectDelay, 500 * 2 ** attempts++) * (0.75 + Math.random() / 2);
+  model.retryAt = Date.now() + delay;
+  clearTimeout(retryTimer);
+  retryTimer = setTimeout(connect, delay);
+  checkLive();
 }
 
-// judge tells whether what is shown may be believed. It fails closed.
-function judge() {
-  if (open && passed(heard) > beatLimit) return cut();
-  const why = doubt();
+// checkLive determines whether the model is up to date. In doubt, it is not.
+function checkLive() {
+  if (connected && elapsed(lastEvent) > heartbeatTimeout) return reconnectLater();
+  const why = staleReason();
   if (why === '') {
-    good = Date.now();
-    known.stale = { since: 0, why };
-  } else if (known.stale.why !== why) {
-    known.stale = { since: known.stale.since || good || Date.now(), why };
+    lastLive = Date.now();
+    model.stale = { since: 0, why };
+  } else if (model.stale.why !== why) {
+    model.stale = { since: model.stale.since || lastLive || Date.now(), why };
   }
-  changed();
+  onModelChange();
 }
 
-function doubt() {
-  if (!open) return told || attempts > 0 ? 'there is no connection to the daemon' : 'connecting';
-  if (!told) return 'the daemon has not answered yet';
-  if (known.status.state === 'stuck') return `the daemon is stuck: ${known.groupError}`;
-  if (known.groupError) return `the daemon cannot read the group: ${known.groupError}`;
-  if (passed(told) > answerLimit) return 'the daemon does not answer';
+function staleReason() {
+  if (!connected) return lastResponse || attempts > 0 ? 'no connection to the daemon' : 'connecting';
+  if (!lastResponse) return 'the daemon has not answered yet';
+  if (model.status.state === 'stuck') return `the daemon is stuck: ${model.groupError}`;
+  if (model.groupError) return `the daemon cannot read the group: ${model.groupError}`;
+  if (elapsed(lastResponse) > maxResponseAge) return 'the daemon does not respond';
   return '';
 }
 
-// ask returns an answer in JSON, whatever its status; it throws if there is none.
-async function ask(path) {
-  const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(requestLimit) });
-  heardDate(response);
+// fetchJSON returns the status code and body of a response. It throws if there is no response.
+async function fetchJSON(path) {
+  const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(requestTimeout) });
+  updateClockSkew(response);
   return { code: response.status, body: await response.json() };
 }
 
-let busy = false;
-let again = false;
+let refreshing = false;
+let refreshAgain = false;
 
-// refresh asks for the group; at most one question is under way, and one more follows if something happens meanwhile.
+// refresh requests the group. At most one request is active; if refresh is called in the meantime, another one follows.
 export async function refresh() {
-  again = true;
-  if (busy) return;
-  busy = true;
-  while (again) {
-    again = false;
-    await read().catch(() => {}); // judge sees that nothing was told
-    judge();
-    await new Promise((next) => setTimeout(next, between));
+  refreshAgain = true;
+  if (refreshing) return;
+  refreshing = true;
+  while (refreshAgain) {
+    refreshAgain = false;
+    await readGroup().catch(() => {}); // checkLive notices that there was no response
+    checkLive();
+    await new Promise((next) => setTimeout(next, refreshInterval));
   }
-  busy = false;
+  refreshing = false;
 }
 
-let shape = ''; // of the group: what the history and the explanation depend on
-let shapedAt = null;
+let groupKey = ''; // the part of the group that the history and the explanation depend on
+let groupKeyTime = null;
 
-async function read() {
-  const { body } = await ask('v1/status');
-  if (!body.phase) return; // a refusal: too many ask at once
-  told = moment();
-  known.status = body;
-  known.groupError = body.group_error || '';
+async function readGroup() {
+  const { body } = await fetchJSON('v1/status');
+  if (!body.phase) return; // refused: too many concurrent requests
+  lastResponse = timestamp();
+  model.status = body;
+  model.groupError = body.group_error || '';
   if (!body.group) return;
-  follow(body.group);
+  setGroup(body.group);
   const now = JSON.stringify(body.group, (name, value) => (['remaining', 'latency_ms', 'score'].includes(name) ? undefined : value));
-  if (now === shape && passed(shapedAt) < 30000) return;
-  judge();
-  const [history, explain] = await Promise.all([ask('v1/history?n=30'), ask('v1/explain')]);
-  if (history.body.terms) known.terms = history.body.terms;
-  if (explain.body.explanation) known.explanation = explain.body.explanation;
-  known.explainError = explain.body.error || '';
-  // The elector writes the history after the decision: until it has the term, it is asked for again.
-  const newest = (known.terms || []).at(-1);
-  if (history.code === 200 && (!body.group.term || (newest && newest.term >= body.group.term && newest.outcome))) [shape, shapedAt] = [now, moment()];
+  if (now === groupKey && elapsed(groupKeyTime) < 30000) return;
+  checkLive();
+  const [history, explain] = await Promise.all([fetchJSON('v1/history?n=30'), fetchJSON('v1/explain')]);
+  if (history.body.terms) model.terms = history.body.terms;
+  if (explain.body.explanation) model.explanation = explain.body.explanation;
+  model.explainError = explain.body.error || '';
+  // The elector writes the history after the decision, so request it again until it has the term.
+  const newest = (model.terms || []).at(-1);
+  if (history.code === 200 && (!body.group.term || (newest && newest.term >= body.group.term && newest.outcome))) [groupKey, groupKeyTime] = [now, timestamp()];
 }
 
-// follow takes a group over, and notes since when nobody leads.
-function follow(group) {
-  if (group.leader) known.unledSince = null;
-  else known.unledSince ||= { at: Date.now(), before: !known.group };
-  known.group = group;
+// setGroup stores the group, and records since when there is no leader.
+function setGroup(group) {
+  if (group.leader) model.leaderlessSince = null;
+  else model.leaderlessSince ||= { at: Date.now(), before: !model.group };
+  model.group = group;
 }
 
-// readLease asks for what is left of the lease, which only its holder knows. It counts from when it was asked for: so the page
-// never shows more than there is.
+// readLease requests the remaining time of the lease, which only its holder knows. The time counts from the start of the request,
+// so that the page never shows more than there is.
 async function readLease() {
-  const leads = known.status && known.status.phase === 'leading' && known.group && known.group.leader === known.status.node;
-  if (!leads || !open) {
-    known.lease = null;
+  const leads = model.status && model.status.phase === 'leading' && model.group && model.group.leader === model.status.node;
+  if (!leads || !connected) {
+    model.lease = null;
     return;
   }
-  const asked = moment();
+  const requestedAt = timestamp();
   try {
-    const { body } = await ask('leader');
-    known.lease = { term: body.term, holds: body.answer === true, why: body.why || '', left: milliseconds(body.lease_remaining) || 0, asked };
+    const { body } = await fetchJSON('leader');
+    model.lease = { term: body.term, holds: body.answer === true, why: body.why || '', left: parseDuration(body.lease_remaining) || 0, requestedAt };
   } catch {
-    // What was told before runs out by itself.
+    // The time from the last response runs out by itself.
   }
-  changed();
+  onModelChange();
 }

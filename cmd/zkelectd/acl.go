@@ -121,7 +121,7 @@ func (g group) tree(ctx context.Context) (tree, error) {
 }
 
 func (t tree) table(w io.Writer) error {
-	fmt.Fprintf(w, "Group       %s\nConfigured  %s, %s\n\n", plain(t.Root), t.ACL, plain(t.Configured))
+	fmt.Fprintf(w, "Group       %s\nConfigured  %s, %s\n\n", printable(t.Root), t.ACL, printable(t.Configured))
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "ZNODE\tACL\t")
 	for _, z := range t.Znodes {
@@ -133,11 +133,11 @@ func (t tree) table(w io.Writer) error {
 		if z.Error != "" {
 			acl = z.Error
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", plain(z.Path), plain(acl), note)
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", printable(z.Path), printable(acl), note)
 	}
 	fmt.Fprintln(tab, "\t\t\nMEMBER\tCREATES ZNODES AS\t")
 	for _, m := range t.Members {
-		fmt.Fprintf(tab, "%s\t%s\t%s\n", plain(m.Node), plain(creationACL(m)), memberNote(m))
+		fmt.Fprintf(tab, "%s\t%s\t%s\n", printable(m.Node), printable(creationACL(m)), memberNote(m))
 	}
 	return tab.Flush()
 }
@@ -171,9 +171,9 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 	for _, m := range t.Members {
 		switch {
 		case m.LockedOut:
-			locked = append(locked, plain(m.Node))
+			locked = append(locked, printable(m.Node))
 		case !m.Configured:
-			fmt.Fprintf(w, "%s creates znodes with %s: reload it with this configuration\n", plain(m.Node), plain(creationACL(m)))
+			fmt.Fprintf(w, "%s creates znodes with %s: reload it with this configuration\n", printable(m.Node), printable(creationACL(m)))
 		}
 	}
 	if len(locked) > 0 && !force {
@@ -183,17 +183,17 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zkstore.ZnodeACL) bool { return z.Configured })
 	if dry {
 		for _, z := range todo {
-			fmt.Fprintf(w, "%s: would change %s\n", plain(z.Path), plain(z.ACL))
+			fmt.Fprintf(w, "%s: would change %s\n", printable(z.Path), printable(z.ACL))
 		}
-		fmt.Fprintf(w, "%d of %d znodes would get %s\n", len(todo), len(t.Znodes), plain(t.Configured))
+		fmt.Fprintf(w, "%d of %d znodes would get %s\n", len(todo), len(t.Znodes), printable(t.Configured))
 		return nil
 	}
 	changed := 0
 	err = g.session.ApplyACLs(ctx, g.paths, func(z zkstore.ZnodeACL) {
 		changed++
-		fmt.Fprintf(w, "%s: changed %s\n", plain(z.Path), plain(z.ACL))
+		fmt.Fprintf(w, "%s: changed %s\n", printable(z.Path), printable(z.ACL))
 	})
-	fmt.Fprintf(w, "%d znodes now have %s\n", changed, plain(t.Configured))
+	fmt.Fprintf(w, "%d znodes now have %s\n", changed, printable(t.Configured))
 	return err
 }
 

@@ -70,7 +70,7 @@ func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
 		snap, err = group{cfg, s, paths}.read(ctx)
 	}
 	if errors.Is(err, cluster.ErrNoAuth) {
-		fmt.Fprintln(w, "warning:", plain(err.Error()))
+		fmt.Fprintln(w, "warning:", printable(err.Error()))
 	}
 	if err != nil {
 		return
@@ -84,6 +84,6 @@ func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
 		warnings = append(warnings, err.Error())
 	}
 	for _, text := range warnings {
-		fmt.Fprintln(w, "warning:", plain(text))
+		fmt.Fprintln(w, "warning:", printable(text))
 	}
 }

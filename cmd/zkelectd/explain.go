@@ -61,28 +61,28 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
 		fmt.Fprintln(b, "Leader   none")
 	} else {
-		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", plain(e.Leader), plain(e.Site), e.Term)
-		fmt.Fprintf(b, "Why      %s: %s\n", plain(e.Cause), plain(e.Reason))
+		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", printable(e.Leader), printable(e.Site), e.Term)
+		fmt.Fprintf(b, "Why      %s: %s\n", printable(e.Cause), printable(e.Reason))
 	}
 	if e.Waiting != "" {
-		fmt.Fprintf(b, "Waiting  %s\n", plain(e.Waiting))
+		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
 	}
 	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.Preset, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
-		fmt.Fprintf(b, "Ranked   after: %s", plain(string(c.Cause)))
+		fmt.Fprintf(b, "Ranked   after: %s", printable(string(c.Cause)))
 		if c.Node != "" {
-			fmt.Fprintf(b, " of %s (%s)", plain(c.Node), plain(c.Site))
+			fmt.Fprintf(b, " of %s (%s)", printable(c.Node), printable(c.Site))
 		}
 		if len(c.Failed) > 0 {
-			fmt.Fprintf(b, "; failed sites: %s", plain(strings.Join(c.Failed, ", ")))
+			fmt.Fprintf(b, "; failed sites: %s", printable(strings.Join(c.Failed, ", ")))
 		}
 		fmt.Fprintln(b)
 	}
 	for _, note := range e.Notes {
-		fmt.Fprintf(b, "Problem  %s\n", plain(note))
+		fmt.Fprintf(b, "Problem  %s\n", printable(note))
 	}
 	if e.Holding != "" {
-		fmt.Fprintf(b, "Holding  %s\n", plain(e.Holding))
+		fmt.Fprintf(b, "Holding  %s\n", printable(e.Holding))
 	}
 }
 
@@ -109,20 +109,20 @@ func explanationTable(e whatif.Explanation) string {
 		if len(why) > 0 {
 			verdict = strings.Join(why, "; ")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s", rank, plain(m.Node), plain(m.Site))
+		fmt.Fprintf(t, "%s\t%s\t%s", rank, printable(m.Node), printable(m.Site))
 		for _, i := range columns {
 			words := m.Scores[i].Words
 			if words == "" {
 				words = "-"
 			}
-			fmt.Fprint(t, "\t", plain(words))
+			fmt.Fprint(t, "\t", printable(words))
 		}
-		fmt.Fprintf(t, "\t%s\n", plain(verdict))
+		fmt.Fprintf(t, "\t%s\n", printable(verdict))
 	}
 	t.Flush()
 	fmt.Fprintln(&b)
 	for _, line := range e.Changes {
-		fmt.Fprintf(&b, "- %s\n", plain(line))
+		fmt.Fprintf(&b, "- %s\n", printable(line))
 	}
 	return b.String()
 }
@@ -156,12 +156,12 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	if output == "json" {
 		return printJSON(w, t)
 	}
-	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", plain(t.Node), plain(t.Site), t.Term, plain(t.Outcome))
-	fmt.Fprintf(w, "Why      %s: %s\n", plain(string(t.Cause)), plain(t.Reason))
+	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term, printable(t.Outcome))
+	fmt.Fprintf(w, "Why      %s: %s\n", printable(string(t.Cause)), printable(t.Reason))
 	if t.Wait != "" {
-		fmt.Fprintf(w, "Waited   %s\n", plain(t.Wait))
+		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
 	}
-	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, plain(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
+	fmt.Fprintf(w, "Policy   revision %d, decided by %s at %s\n\n", t.PolicyRevision, printable(t.Elector), t.Time.Local().Format("2006-01-02 15:04:05"))
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "RANK\tNODE\tSITE\tVERDICT")
 	for _, v := range t.Ranking {
@@ -169,7 +169,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 		if v.Rank > 0 {
 			rank = fmt.Sprint(v.Rank)
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", rank, plain(v.Node), plain(v.Site), plain(v.Why))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", rank, printable(v.Node), printable(v.Site), printable(v.Why))
 	}
 	tab.Flush()
 	if t.RankingOmitted > 0 {

@@ -108,8 +108,8 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		if p.Wait != "" {
 			reason += " [waited " + p.Wait + "]"
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), plain(p.Node), plain(p.Site), plain(string(p.Cause)),
-			plain(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), plain(reason))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), printable(p.Node), printable(p.Site), printable(string(p.Cause)),
+			printable(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), printable(reason))
 	}
 	return t.Flush()
 }

@@ -30,7 +30,7 @@ left as it is.`,
 				if err := zkstore.Init(ctx, g.session, g.paths, whoami()); err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "the group %s is initialized: its first leader need not wait\n", plain(g.paths.Root))
+				fmt.Fprintf(cmd.OutOrStdout(), "the group %s is initialized: its first leader need not wait\n", printable(g.paths.Root))
 				return nil
 			})
 		},

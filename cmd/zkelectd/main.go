@@ -46,11 +46,11 @@ func printError(err error) {
 	if errors.As(err, &invalid) {
 		fmt.Fprintln(out, "zkelectd: the configuration is invalid:")
 		for _, f := range invalid {
-			fmt.Fprintln(out, " ", plainText(f.Error()))
+			fmt.Fprintln(out, " ", printableText(f.Error()))
 		}
 		return
 	}
-	fmt.Fprintln(out, "zkelectd:", plainText(err.Error()))
+	fmt.Fprintln(out, "zkelectd:", printableText(err.Error()))
 }
 
 // exitError is an error with an exit status. If err is nil, nothing is printed.

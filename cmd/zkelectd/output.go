@@ -37,28 +37,28 @@ func writeJSON(w io.Writer, v any, indent string) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := w.Write(status.PlainJSON(b.Bytes()))
+	_, err := w.Write(status.PrintableJSON(b.Bytes()))
 	return err
 }
 
-// plainJSON is a writer for a log in JSON that escapes terminal control sequences. Each line comes in one Write.
-type plainJSON struct{ io.Writer }
+// printableJSON is a writer for a log in JSON that escapes terminal control sequences. Each line comes in one Write.
+type printableJSON struct{ io.Writer }
 
-func (w plainJSON) Write(line []byte) (int, error) {
-	if _, err := w.Writer.Write(status.PlainJSON(line)); err != nil {
+func (w printableJSON) Write(line []byte) (int, error) {
+	if _, err := w.Writer.Write(status.PrintableJSON(line)); err != nil {
 		return 0, err
 	}
 	return len(line), nil
 }
 
-// plain escapes the terminal control sequences in text that others wrote to ZooKeeper.
-func plain(s string) string { return status.Plain(s) }
+// printable escapes the terminal control sequences in text that others wrote to ZooKeeper.
+func printable(s string) string { return status.Printable(s) }
 
-// plainText is plain for text with several lines.
-func plainText(s string) string {
+// printableText is printable for text with several lines.
+func printableText(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {
-		lines[i] = plain(lines[i])
+		lines[i] = printable(lines[i])
 	}
 	return strings.Join(lines, "\n")
 }

@@ -29,7 +29,7 @@ func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 
 // What others wrote into ZooKeeper must not steer the terminal.
 func TestNothingFromOutsideSteersTheTerminal(t *testing.T) {
-	if got := plainText("a\x1b[31m\nb\x07"); got != "a?[31m\nb?" {
+	if got := printableText("a\x1b[31m\nb\x07"); got != "a?[31m\nb?" {
 		t.Errorf("%q", got)
 	}
 }

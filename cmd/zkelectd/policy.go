@@ -37,7 +37,7 @@ func policyShowCommand() *cobra.Command {
 				if output == "json" {
 					return printJSON(cmd.OutOrStdout(), rec)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "# revision %d, published by %s at %s\n%s", rec.Revision, plain(rec.By), rec.Time.Local().Format(time.DateTime), plainText(config.RulesYAML(rec.Rules)))
+				fmt.Fprintf(cmd.OutOrStdout(), "# revision %d, published by %s at %s\n%s", rec.Revision, printable(rec.By), rec.Time.Local().Format(time.DateTime), printableText(config.RulesYAML(rec.Rules)))
 				return nil
 			})
 		},
@@ -88,7 +88,7 @@ func policyDiffCommand() *cobra.Command {
 
 func printLines(w io.Writer, lines []string) {
 	for _, line := range lines {
-		fmt.Fprintln(w, plain(line))
+		fmt.Fprintln(w, printable(line))
 	}
 }
 
@@ -122,7 +122,7 @@ which differ.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, plain(rec.By))
+				fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, printable(rec.By))
 				return nil
 			})
 		},
@@ -147,6 +147,6 @@ func forecastPolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snap
 		return err
 	}
 	f := newForecast(whatif.Run(q), "")
-	fmt.Fprintf(w, "revision %d would be in force; leader then: %s (%s): %s\n", rec.Revision, plain(f.Leader), plain(f.Site), plain(f.why()))
+	fmt.Fprintf(w, "revision %d would be in force; leader then: %s (%s): %s\n", rec.Revision, printable(f.Leader), printable(f.Site), printable(f.why()))
 	return nil
 }

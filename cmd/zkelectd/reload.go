@@ -52,11 +52,11 @@ and the running configuration stays in force.`,
 					return err
 				}
 				if rec.Refused != "" {
-					return fmt.Errorf("reload refused, the running configuration stays in force:\n%s", plainText(rec.Refused))
+					return fmt.Errorf("reload refused, the running configuration stays in force:\n%s", printableText(rec.Refused))
 				}
-				text := plain(rec.ID) + " has reloaded its configuration"
+				text := printable(rec.ID) + " has reloaded its configuration"
 				if rec.Reloaded != "" { // older daemons do not report it
-					text += ": " + plain(rec.Reloaded)
+					text += ": " + printable(rec.Reloaded)
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 				return err

@@ -65,7 +65,7 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 	}
 	var refused []string
 	for _, r := range plan {
-		fmt.Fprintf(w, "%s: %s\n", r.Name, plain(r.Fault.Error()))
+		fmt.Fprintf(w, "%s: %s\n", r.Name, printable(r.Fault.Error()))
 		switch {
 		case r.Refused:
 			refused = append(refused, r.Name)
@@ -75,9 +75,9 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 			}
 		}
 		if r.Op != nil && dry {
-			fmt.Fprintf(w, "  would be %s\n", plain(r.Action))
+			fmt.Fprintf(w, "  would be %s\n", printable(r.Action))
 		} else {
-			fmt.Fprintf(w, "  %s\n", plain(r.Action))
+			fmt.Fprintf(w, "  %s\n", printable(r.Action))
 		}
 	}
 	if len(refused) > 0 {

@@ -102,7 +102,7 @@ type report struct {
 func (r *report) say(lines ...string) {
 	for _, line := range lines {
 		if !r.json {
-			fmt.Fprintln(r.out, plain(line))
+			fmt.Fprintln(r.out, printable(line))
 		}
 	}
 }

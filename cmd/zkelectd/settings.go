@@ -135,7 +135,7 @@ func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush fu
 	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines were dropped here: nobody read them in time", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
-		log = slog.New(slog.NewJSONHandler(plainJSON{out}, opt))
+		log = slog.New(slog.NewJSONHandler(printableJSON{out}, opt))
 	}
 	return log, level, func() { out.Close(time.Second) }
 }

@@ -85,7 +85,7 @@ func leaderCommand() *cobra.Command {
 				if id == "" {
 					return exitError{1, nil}
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), plain(id))
+				fmt.Fprintln(cmd.OutOrStdout(), printable(id))
 				return nil
 			})
 		},

@@ -139,15 +139,15 @@ func printForecast(w io.Writer, q whatif.Question, output string) error {
 		return printJSON(w, f)
 	}
 	if f.Leader == "" {
-		fmt.Fprintf(w, "Leader   none\nWhy      %s\n", plain(f.why()))
+		fmt.Fprintf(w, "Leader   none\nWhy      %s\n", printable(f.why()))
 		return nil
 	}
-	fmt.Fprintf(w, "Leader   %s (site %s)\nWhy      %s\n", plain(f.Leader), plain(f.Site), plain(f.why()))
+	fmt.Fprintf(w, "Leader   %s (site %s)\nWhy      %s\n", printable(f.Leader), printable(f.Site), printable(f.why()))
 	if f.Holding != "" {
-		fmt.Fprintf(w, "Holding  %s\n", plain(f.Holding))
+		fmt.Fprintf(w, "Holding  %s\n", printable(f.Holding))
 	}
 	for _, p := range f.Problems {
-		fmt.Fprintf(w, "Problem  %s\n", plain(p))
+		fmt.Fprintf(w, "Problem  %s\n", printable(p))
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func whatifAll(w io.Writer, q whatif.Question, output string) error {
 			if leader == "" {
 				leader = "NONE"
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", plain(f.Lost), plain(leader), plain(f.Site), plain(f.why()))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable(f.Lost), printable(leader), printable(f.Site), printable(f.why()))
 		}
 		t.Flush()
 	}

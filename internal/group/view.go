@@ -14,7 +14,7 @@ func (m *Member) publish() {
 		m.reconnects = n
 	}
 	before := m.group.view.Swap(&v)
-	m.group.feed.Changed(*before, v)
+	m.group.feed.AddChanges(*before, v)
 	m.group.opt.OnView(v)
 }
 

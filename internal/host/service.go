@@ -87,7 +87,7 @@ func line(v status.Daemon, refused bool) string {
 		text += "; the last reload was refused (see the log)"
 	}
 	// Others have written a part of it: a line break would begin another message.
-	return status.Plain(text)
+	return status.Printable(text)
 }
 
 // decision returns who was elected.

@@ -79,7 +79,7 @@ func (a *api) respondAndClose(w http.ResponseWriter, r *http.Request, code int, 
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(hangUpTimeout))
 	text, _ := json.Marshal(body)
-	text = status.PlainJSON(text)
+	text = status.PrintableJSON(text)
 	header := w.Header().Clone()
 	header.Set("Content-Type", "application/json")
 	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))

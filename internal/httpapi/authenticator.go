@@ -98,7 +98,7 @@ func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
 
 // sanitizeName makes a name that others have chosen safe to display: printable, valid UTF-8 and at most maxNameLen characters.
 func sanitizeName(name string) string {
-	name = status.Plain(strings.ToValidUTF8(name, "?"))
+	name = status.Printable(strings.ToValidUTF8(name, "?"))
 	if r := []rune(name); len(r) > maxNameLen {
 		return string(r[:maxNameLen])
 	}

@@ -98,7 +98,7 @@ func (s stream) event(e status.Event) bool {
 	if e.ID != "" {
 		id = "id: " + e.ID + "\n"
 	}
-	return s.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.Kind, status.PlainJSON(e.Data)))
+	return s.write(fmt.Sprintf("%sevent: %s\ndata: %s\n\n", id, e.Kind, status.PrintableJSON(e.Data)))
 }
 
 func (s stream) write(text string) bool {

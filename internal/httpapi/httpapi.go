@@ -183,5 +183,5 @@ func (a *api) respond(w http.ResponseWriter, code int, body any) {
 		// Only a programming error gets here: responses are structs that can be marshaled.
 		panic(fmt.Sprintf("httpapi: response %T: %v", body, err))
 	}
-	w.Write(append(status.PlainJSON(data), '\n')) // the client may be gone, so errors do not matter
+	w.Write(append(status.PrintableJSON(data), '\n')) // the client may be gone, so errors do not matter
 }

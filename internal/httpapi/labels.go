@@ -22,7 +22,7 @@ const otherSites = "/other"
 // label returns text as a label value: valid UTF-8, printable, and at most maxLabel bytes.
 func label(text string) string {
 	const much = 8 * maxLabel // enough for any label; text may be a megabyte
-	text = status.Plain(strings.ToValidUTF8(text[:min(len(text), much)], "?"))
+	text = status.Printable(strings.ToValidUTF8(text[:min(len(text), much)], "?"))
 	if len(text) <= maxLabel {
 		return text
 	}

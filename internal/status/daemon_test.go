@@ -8,8 +8,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// standing is a daemon in order, as of a minute after boot.
-func standing(change func(*Daemon)) Daemon {
+// viewOf returns the view of a healthy standby after a change, a minute after boot.
+func viewOf(change func(*Daemon)) Daemon {
 	const now = time.Minute
 	d := Daemon{
 		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
@@ -23,11 +23,11 @@ func leading(d *Daemon) {
 	d.Phase, d.Term, d.LeaseEnds = "leading", 7, time.Minute+time.Second
 }
 
-func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
+func TestStaleOrUnknownIsNo(t *testing.T) {
 	both := func(a, b func(*Daemon)) func(*Daemon) { return func(d *Daemon) { a(d); b(d) } }
 	for name, c := range map[string]struct {
 		change func(*Daemon)
-		// yes are the questions that are answered with yes: leader, replica, health, live, ready.
+		// yes lists the checks that succeed: leader, replica, health, live, ready.
 		yes, state string
 	}{
 		"a standby":                           {func(d *Daemon) {}, "replica health live ready", "standby"},
@@ -49,7 +49,7 @@ func TestWhatIsStaleOrUnknownIsNo(t *testing.T) {
 		"not registered":                      {func(d *Daemon) { d.Incarnation = "" }, "live", "standby"},
 		"at the session's end":                {func(d *Daemon) { d.Phase = "ended" }, "live", "ended"},
 	} {
-		d := standing(c.change)
+		d := viewOf(c.change)
 		var yes []string
 		for _, q := range []struct {
 			name string
@@ -73,7 +73,7 @@ func TestPublishInterval(t *testing.T) {
 	}
 }
 
-func TestTheNewestTerm(t *testing.T) {
+func TestLatestTerm(t *testing.T) {
 	if got := (Daemon{ElectedTerm: 8}).LatestTerm(); got != 8 {
 		t.Errorf("%d", got)
 	}

@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Each damaged record is told of with what follows from it, and what to do.
+// Each damaged record is described with the consequences and what to do.
 func TestDamageSaysWhatToDo(t *testing.T) {
 	read := func(leader, elected, policy, control string) cluster.Snapshot {
 		return cluster.Snapshot{

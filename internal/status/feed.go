@@ -12,25 +12,25 @@ import (
 
 // The kinds of events.
 const (
-	// EventDaemon is a daemon's whole view, after something of it has changed: a [Response].
+	// EventDaemon has the whole view of a daemon after a change: a [Response].
 	EventDaemon = "daemon"
-	// EventState is a turn of the daemon, with the reason: a [Change].
+	// EventState has a daemon's change of phase: a [Change].
 	EventState = "state"
-	// EventElected is a new decision: a [Decision].
+	// EventElected has a new decision: a [Decision].
 	EventElected = "elected"
-	// EventLeadership is who holds leadership, where the daemon has to know that: a [Holder].
+	// EventLeadership has the holder of leadership, if the daemon has to know it: a [Holder].
 	EventLeadership = "leadership"
 )
 
-// Event is something that has changed.
+// Event is a change that the HTTP API reports.
 type Event struct {
-	// ID is never used again, not even by the daemon's next process; empty for what can't be resumed from.
+	// ID is unique, also across restarts of the daemon; empty if a reader cannot resume after the event.
 	ID   string
 	Kind string
 	Data []byte // JSON, on one line
 }
 
-// Decision is the newest one, as an event.
+// Decision is the newest decision of an elector.
 type Decision struct {
 	Node   string `json:"node"`
 	Site   string `json:"site"`
@@ -39,7 +39,7 @@ type Decision struct {
 	Reason string `json:"reason"`
 }
 
-// Holder is who holds leadership; State is READY, PROGRESS or NONE.
+// Holder is the holder of leadership. State is READY, PROGRESS or NONE.
 type Holder struct {
 	Node  string `json:"node,omitempty"`
 	Site  string `json:"site,omitempty"`
@@ -47,12 +47,12 @@ type Holder struct {
 	State string `json:"state"`
 }
 
-// feedSize is how many events can be resumed from.
+// feedSize is the number of events that are kept.
 const feedSize = 256
 
-// Feed keeps the last events for any number of readers, none of which can hold the writer up.
+// Feed keeps the last events for any number of readers, none of which can block the writer.
 type Feed struct {
-	epoch   string // tells the ids of this process from those of the one before
+	epoch   string // distinguishes the ids of this process from those of earlier ones
 	mu      sync.Mutex
 	events  []Event
 	last    uint64        // the number of the newest
@@ -84,15 +84,15 @@ func (f *Feed) Add(kind string, data any) {
 
 func (f *Feed) id(n uint64) string { return fmt.Sprintf("%s-%d", f.epoch, n) }
 
-// Newest is the id to go on from if nothing of the past is wanted.
+// Newest returns the id of the newest event, after which a reader resumes that wants no past events.
 func (f *Feed) Newest() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.id(f.last)
 }
 
-// Since returns what came after an id, and a channel that is closed when there is more. It is not known if the id is
-// foreign, or so old that something after it is no longer kept.
+// Since returns the events after an id, and a channel that is closed when there is another. known is false if the id is not
+// from this feed, or so old that events after it are no longer kept.
 func (f *Feed) Since(id string) (events []Event, more <-chan struct{}, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,21 +105,21 @@ func (f *Feed) Since(id string) (events []Event, more <-chan struct{}, known boo
 	return slices.Clone(f.events[n-oldest:]), f.changed, true
 }
 
-// Changed adds what is new in a daemon's view.
-func (f *Feed) Changed(before, after Daemon) {
+// AddChanges adds events for the differences between two views of a daemon.
+func (f *Feed) AddChanges(before, after Daemon) {
 	if after.ElectedTerm != 0 && (before.ElectedTerm != after.ElectedTerm || before.Elected != after.Elected) {
 		f.Add(EventElected, Decision{after.Elected, after.ElectedSite, after.ElectedTerm, after.Cause, after.Reason})
 	}
 	if after.Holder != nil && (before.Holder == nil || *before.Holder != *after.Holder) {
 		f.Add(EventLeadership, *after.Holder)
 	}
-	if before.steady() != after.steady() {
+	if before.eventFields() != after.eventFields() {
 		f.Add(EventDaemon, after.At(after.PublishedAt).Response())
 	}
 }
 
-// steady is what of a view only changes when something happens.
-func (d Daemon) steady() any {
+// eventFields returns the fields whose change is an event, unlike that of an age.
+func (d Daemon) eventFields() any {
 	return [...]any{
 		d.Node, d.Site, d.Incarnation, d.Phase, d.Elector, d.Loop, d.Session, d.Connected, d.Unhealthy, d.Child, d.Term, d.Elected, d.ElectedTerm,
 		d.Note, d.Holding, d.Drift, d.Paused,

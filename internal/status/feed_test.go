@@ -14,7 +14,7 @@ func kinds(events []Event) string {
 	return text
 }
 
-func TestAFeedIsResumed(t *testing.T) {
+func TestFeedIsResumed(t *testing.T) {
 	f := NewFeed()
 	start := f.Newest()
 	events, more, known := f.Since(start)
@@ -84,7 +84,7 @@ func TestReadersLoseNothing(t *testing.T) {
 	readers.Wait()
 }
 
-func TestWhatHasChanged(t *testing.T) {
+func TestEventsOfAChange(t *testing.T) {
 	at := Daemon{Phase: "standby", Elected: "a", ElectedSite: "dc1", ElectedTerm: 7, Cause: "first", Reason: "because", Holder: &Holder{"a", "dc1", 7, "READY"}}
 	for name, c := range map[string]struct {
 		change func(*Daemon)
@@ -105,7 +105,7 @@ func TestWhatHasChanged(t *testing.T) {
 		start := f.Newest()
 		next := at
 		c.change(&next)
-		f.Changed(at, next)
+		f.AddChanges(at, next)
 		events, _, _ := f.Since(start)
 		got := ""
 		for i, e := range events {

@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// An answer may come from anybody: it never makes more of the group than a lease that the leader can have.
-func FuzzLeased(f *testing.F) {
+// The answer may come from another program: it adds at most a lease that the leader can have.
+func FuzzWithLease(f *testing.F) {
 	f.Add(`{"node":"a","term":7,"lease_remaining":"1.5s"}`)
 	f.Add(`{"node":"b","term":7,"lease_remaining":"1.5s"}`)
 	f.Add(`{"node":"a","term":7,"lease_remaining":"-1ns"} {`)
@@ -27,7 +27,7 @@ func FuzzLeased(f *testing.F) {
 	})
 }
 
-// What stands in records reaches a terminal as text, and as nothing that a terminal would obey.
+// Text in records reaches the terminal without control sequences.
 func FuzzTable(f *testing.F) {
 	f.Add("n1", "\x1b[2J\x1b]0;title\x07", "a\rb\u009b31m\u202e")
 	f.Add("<img onerror=x>", "\x00\xff", "\u2028\x7f")
@@ -53,7 +53,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-func TestALeaseIsTheLeadersOwn(t *testing.T) {
+func TestLeaseIsTakenFromTheLeaderOnly(t *testing.T) {
 	const own = `{"node":"a","term":7,"lease_remaining":"1.5s"}`
 	for name, c := range map[string]struct {
 		answer string

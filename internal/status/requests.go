@@ -2,18 +2,17 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
 )
 
-// requests lists what is in force.
+// requests returns the requests in force.
 func requests(s cluster.Snapshot) []Request {
 	var all []Request
-	add := func(kind, target string, o cluster.Request) {
-		all = append(all, Request{ID: o.ID, Kind: kind, Target: target, By: o.By, Reason: o.Reason, Time: o.Time, Remaining: remaining(o)})
+	add := func(kind, target string, r cluster.Request) {
+		all = append(all, Request{ID: r.ID, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
 	}
 	c := s.Control.Record
 	if c.Pause != nil {
@@ -42,47 +41,33 @@ func requests(s cluster.Snapshot) []Request {
 	return all
 }
 
-// exclusions are those on record, without the strikes that operators have lifted. Whether one has run out only the elector
-// knows for sure, and writes down with its next decision; until then the clock of who looks must do.
-func exclusions(s cluster.Snapshot) []cluster.Exclusion {
-	var all []cluster.Exclusion
-	for _, x := range s.Elected.Record.Exclusions {
-		if slices.ContainsFunc(s.Control.Record.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
-			continue
-		}
-		x.Served = x.Served || (!x.Time.IsZero() && time.Since(x.Time) >= time.Duration(x.For))
-		all = append(all, x)
-	}
-	return all
-}
-
-// remaining uses the clock of this host, and is never more than an elector last wrote down. Only the elector's own count
-// ends a request.
-func remaining(o cluster.Request) *cluster.Duration {
-	if o.For == 0 {
+// remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last wrote
+// down; nil for good. Only the elector ends a request, by its own clock.
+func remaining(r cluster.Request) *cluster.Duration {
+	if r.For == 0 {
 		return nil
 	}
-	d := cluster.Duration(max(0, min(time.Until(o.Time.Add(time.Duration(o.For))), time.Duration(o.Remaining))))
+	d := cluster.Duration(max(0, min(time.Until(r.Time.Add(time.Duration(r.For))), time.Duration(r.Remaining))))
 	return &d
 }
 
-// String is the request in one line.
-func (o Request) String() string {
-	text := strings.TrimSpace(o.Kind + " " + o.Target)
-	switch o.Kind {
+// String returns the request in one line.
+func (r Request) String() string {
+	text := strings.TrimSpace(r.Kind + " " + r.Target)
+	switch r.Kind {
 	case "pause":
 		text = "PAUSED, policy does not move the leader"
 	case "hard-pause":
-		text = "PAUSED HARD, nobody is elected"
+		text = "PAUSED HARD, no member is elected"
 	case "move":
-		text = "move to " + o.Target
+		text = "move to " + r.Target
 	}
-	text += ", by " + o.By
-	if o.Reason != "" {
-		text += " (" + o.Reason + ")"
+	text += ", by " + r.By
+	if r.Reason != "" {
+		text += " (" + r.Reason + ")"
 	}
-	if o.Remaining != nil {
-		return fmt.Sprintf("%s, about %s left", text, time.Duration(*o.Remaining).Round(time.Second))
+	if r.Remaining != nil {
+		return fmt.Sprintf("%s, about %s left", text, time.Duration(*r.Remaining).Round(time.Second))
 	}
 	return text + ", until it is ended"
 }

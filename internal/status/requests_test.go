@@ -13,7 +13,7 @@ func request(id int64, given time.Time, lasts, left time.Duration) cluster.Reque
 	return cluster.Request{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Remaining: cluster.Duration(left), Time: given}
 }
 
-func TestRequestsAreShown(t *testing.T) {
+func TestRequestsAreListed(t *testing.T) {
 	now := time.Now()
 	elect := cluster.Request{ID: 3, By: "bob@host", Time: now}
 	s := ready(snapshot())
@@ -49,7 +49,7 @@ func TestRequestsAreShown(t *testing.T) {
 		}
 	}
 	s.Control.Record.Pause.Hard = true
-	if o := Of("/c", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, nobody is elected, by ann@host") {
+	if o := Of("/c", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, no member is elected, by ann@host") {
 		t.Errorf("%+v", o)
 	}
 	if requests := Of("/c", ready(snapshot())).Requests; len(requests) != 0 {
@@ -70,12 +70,12 @@ func TestRequestsAreInTheTable(t *testing.T) {
 		}
 	}
 	if strings.Contains(table, "\x1b") {
-		t.Errorf("what others wrote steers the terminal: %q", table)
+		t.Errorf("control sequences from records reach the terminal: %q", table)
 	}
 }
 
-// No clock is trusted for more than the elector has written down.
-func TestTheRemainingTimeOfARequest(t *testing.T) {
+// The remaining time is never more than the elector has written down, whatever the clocks say.
+func TestRemainingTimeOfARequest(t *testing.T) {
 	now := time.Now()
 	const slack = 30 * time.Second
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestTheRemainingTimeOfARequest(t *testing.T) {
 	}
 }
 
-func TestRequestsThatCannotBeReadAreAProblem(t *testing.T) {
+func TestUnreadableRequestsAreAProblem(t *testing.T) {
 	s := ready(snapshot())
 	s.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
 	g := Of("/c", s)
@@ -117,7 +117,7 @@ func TestRequestsThatCannotBeReadAreAProblem(t *testing.T) {
 	}
 }
 
-func TestThePolicyIsShown(t *testing.T) {
+func TestPolicyIsDescribed(t *testing.T) {
 	for want, rules := range map[string]cluster.Rules{
 		"priority, revision 3, published by ann@host":                    {Type: "priority"},
 		"rank site, oldest, revision 3, published by ann@host":           {Type: "priority", Rank: []string{"site", "oldest"}},
@@ -134,7 +134,7 @@ func TestThePolicyIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithThePolicyIsAProblem(t *testing.T) {
+func TestPolicyProblems(t *testing.T) {
 	for want, rules := range map[string]cluster.Rules{
 		`cannot be used, each elector ranks by its own configuration: policy.type: "coin" is not a policy`: {Type: "coin"},
 		"policy.sites names dc2, dc9, which no member is at":                                               {Type: "priority", Sites: map[string]int{"dc1": 1, "dc9": 2, "dc2": 0}},
@@ -176,7 +176,7 @@ func TestDriftIsAProblem(t *testing.T) {
 	}
 }
 
-func TestWhatAMemberPublishesIsShown(t *testing.T) {
+func TestMemberView(t *testing.T) {
 	latency, score := 1.5, -2.0
 	s := ready(snapshot())
 	s.Elected.Record.Exclusions = nil

@@ -57,7 +57,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func TestHandoverUnderWay(t *testing.T) {
+func TestHandoverInProgress(t *testing.T) {
 	s := ready(snapshot())
 	s.Elected.Record.Term, s.Elected.Record.Node, s.Elected.Record.Reason = 8, "b", "b is better"
 	g := Of("/c", s)
@@ -66,7 +66,7 @@ func TestHandoverUnderWay(t *testing.T) {
 	}
 }
 
-func TestAWaitIsShownWhileItLasts(t *testing.T) {
+func TestWaitIsShownWhileItLasts(t *testing.T) {
 	s := ready(snapshot())
 	s.Fence.Record.Wait = "3s, as a\tb"
 	if g := Of("/c", s); g.Waiting != "" {
@@ -96,11 +96,11 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 		}
 	}
 	if strings.ContainsAny(table, "\x1b\t") {
-		t.Errorf("what others wrote steers the terminal:\n%q", table)
+		t.Errorf("control sequences from records reach the terminal:\n%q", table)
 	}
 }
 
-func TestAStrikeThatWasLiftedOrHasRunOutIsNotInForce(t *testing.T) {
+func TestClearedOrServedStrikeIsNotInForce(t *testing.T) {
 	for name, c := range map[string]struct {
 		x        cluster.Exclusion
 		cleared  []cluster.ClearedStrikes
@@ -124,8 +124,8 @@ func TestAStrikeThatWasLiftedOrHasRunOutIsNotInForce(t *testing.T) {
 	}
 }
 
-// That strangers may change the tree is shown as long as a member says so.
-func TestAnOpenTreeIsShown(t *testing.T) {
+// An open tree is shown as long as a member reports it.
+func TestOpenTreeIsShown(t *testing.T) {
 	for _, open := range []bool{true, false} {
 		snap := cluster.Snapshot{Members: []cluster.Member{
 			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
@@ -138,7 +138,7 @@ func TestAnOpenTreeIsShown(t *testing.T) {
 	}
 }
 
-// The health that is shown is what keeps a member from being elected.
+// The health is what keeps a member from being elected.
 func TestHealthAgreesWithTheRanking(t *testing.T) {
 	for name, change := range map[string]func(*cluster.Snapshot){
 		"nothing":    func(*cluster.Snapshot) {},

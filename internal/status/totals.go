@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// Totals are what a daemon has counted since it began, over all its sessions.
+// Totals are a daemon's counters since it started, over all its sessions.
 type Totals struct {
-	// Transitions, ToReady and Leaderless are of the decisions that it has seen as the elector: how many, how long from one
-	// to READY, and for how long nobody was READY before. Each kind is there from the start, with 0: of a counter that
-	// begins with 1, Prometheus sees no increase.
+	// Transitions counts the decisions that it has seen as the elector; ToReady is the time from each to READY, Leaderless
+	// the time without a READY leader before. Each kind exists from the start with 0, as Prometheus sees no increase of a
+	// counter that begins with 1.
 	Transitions map[Transition]uint64
 	ToReady     Histogram
 	Leaderless  Histogram
-	// Sessions is how many were begun, SessionsLost how many of them ended although nobody had asked the daemon to stop,
-	// Reconnects how often one went on with another connection.
+	// Sessions counts the sessions, SessionsLost those that ended although the daemon was not asked to stop, Reconnects how
+	// often a session continued on another connection.
 	Sessions     uint64
 	SessionsLost uint64
 	Reconnects   uint64
-	// Restarts is how often a child that had exited by itself was started again in place.
+	// Restarts counts the restarts in place of a child that had exited by itself.
 	Restarts uint64
-	// Reads and Writes are how long ZooKeeper took to answer: the survey, and the daemon's own transactions.
+	// Reads and Writes are the response times of ZooKeeper: for the survey, and for the transactions of this daemon's own
+	// leadership.
 	Reads  Histogram
 	Writes Histogram
-	// Reloaded is when the running configuration was read, ReloadFailed whether a newer one was refused since.
+	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused since.
 	Reloaded     time.Time
 	ReloadFailed bool
 }
 
-// Transition is a kind of decision, and what became of it: [ResultReady] or [ResultFailed].
+// Transition is a kind of decision: its cause, and its result, [ResultReady] or [ResultFailed].
 type Transition struct{ Cause, Result string }
 
-// CauseOther stands for causes that this version does not know.
+// CauseOther stands for every cause that this version does not know.
 const CauseOther = "other"
 
-// What becomes of a decision.
+// The results of a decision.
 const (
 	ResultReady  = "ready"
 	ResultFailed = "failed"
@@ -62,13 +63,13 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.sum += d
 }
 
-// Clone is a copy that does not change any more.
+// Clone returns a copy.
 func (h Histogram) Clone() Histogram {
 	h.counts = slices.Clone(h.counts)
 	return h
 }
 
-// Cumulative is the histogram as Prometheus wants it.
+// Cumulative returns the histogram as Prometheus expects it: each bucket counts everything up to its bound.
 func (h Histogram) Cumulative() (count uint64, sum float64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(Buckets))
 	var below uint64

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What others wrote is in the JSON as it is, and yet steers no terminal and turns no text round.
-func TestJSONIsPlainWithoutALoss(t *testing.T) {
+// Text in records is unchanged in the JSON, without control sequences for a terminal.
+func TestPrintableJSONLosesNothing(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain, ä, 漢, 😀":               `"plain, ä, 漢, 😀"`,
 		"a\u202egnp.exe\u2066\u200f":   `"a\u202egnp.exe\u2066\u200f"`,
@@ -21,7 +21,7 @@ func TestJSONIsPlainWithoutALoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(PlainJSON(data)); got != want {
+		if got := string(PrintableJSON(data)); got != want {
 			t.Errorf("%q becomes %s, want %s", text, got, want)
 		}
 	}
@@ -31,7 +31,7 @@ func TestJSONIsPlainWithoutALoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := PlainJSON(data)
+		plain := PrintableJSON(data)
 		var before, after any
 		if json.Unmarshal(data, &before) != nil || json.Unmarshal(plain, &after) != nil {
 			t.Fatalf("%s is no JSON", plain)

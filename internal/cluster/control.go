@@ -86,8 +86,8 @@ func (c Cordon) Target() string { return target(c.Node, c.Site) }
 // Matches reports whether the cordon covers a member.
 func (c Cordon) Matches(id, site string) bool { return matches(c.Node, c.Site, id, site) }
 
-// Words returns a description of the cordon.
-func (c Cordon) Words() string {
+// Describe returns a description of the cordon.
+func (c Cordon) Describe() string {
 	what := "cordoned"
 	switch {
 	case c.StepDown:

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Words returns the exclusion in words.
-func (x Exclusion) Words() string {
+// Describe returns the exclusion in words.
+func (x Exclusion) Describe() string {
 	return fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
 }
 
@@ -28,8 +28,8 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 	return list
 }
 
-// Serve returns the exclusions with those for which served returns true marked as served. list is not changed.
-func Serve(list []Exclusion, served func(Exclusion) bool) []Exclusion {
+// MarkServed returns the exclusions with those for which served returns true marked as served. list is not changed.
+func MarkServed(list []Exclusion, served func(Exclusion) bool) []Exclusion {
 	list = slices.Clone(list)
 	for i := range list {
 		list[i].Served = list[i].Served || served(list[i])

@@ -57,11 +57,11 @@ func (m *Memory) Next(wall time.Time) int64 {
 	return m.Term + 1
 }
 
-// FenceAnew returns the fence that an ELECT with the term next must write, nil to leave the existing one (docs/protocol.md,
-// Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin at 0 again, so a version
-// of the deleted one could match. An unreadable fence is replaced by one that owes the longest known wait, never by a clean
-// one: that no leader is known does not prove that there is none (S1).
-func (m *Memory) FenceAnew(s *Snapshot, next int64, wall time.Time) *Fence {
+// ReplacementFence returns the fence that an ELECT with the term next must write, nil to leave the existing one
+// (docs/protocol.md, Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin at 0
+// again, so a version of the deleted one could match. An unreadable fence is replaced by one that owes the longest known
+// wait, never by a clean one: that no leader is known does not prove that there is none (S1).
+func (m *Memory) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fence {
 	if s.Fence.Readable() {
 		if s.Elected.Exists {
 			return nil
@@ -70,22 +70,22 @@ func (m *Memory) FenceAnew(s *Snapshot, next int64, wall time.Time) *Fence {
 		return &f
 	}
 	last, wait := m.Fence, m.LeaseWait(s)
-	anew := Fence{
+	f := Fence{
 		Term: next - 1, Node: last.Node, Site: last.Site, Incarnation: last.Incarnation, State: FenceRevoked,
 		LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
 	}
-	if anew.RevokeTimeout == 0 { // the holder may exist and be stopping its work
-		anew.RevokeTimeout = Duration(min(2*wait, MaxWait))
+	if f.RevokeTimeout == 0 { // the holder may exist and be stopping its work
+		f.RevokeTimeout = Duration(min(2*wait, MaxWait))
 	}
 	switch {
 	case !s.Fence.Exists:
-		anew.Reason = "the znode leader was deleted"
+		f.Reason = "the znode leader was deleted"
 	case errors.Is(s.Fence.Err, ErrNeverWritten):
-		anew.Reason = "no earlier leader is known"
+		f.Reason = "no earlier leader is known"
 	default:
-		anew.Reason = "the record was damaged: " + s.Fence.Err.Error()
+		f.Reason = "the record was damaged: " + s.Fence.Err.Error()
 	}
-	return &anew
+	return &f
 }
 
 // LeaseWait returns the longest known W: that of the last fence, and of every member's session timeout.

@@ -36,7 +36,7 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Snapshot{Fence: c.fence, Members: c.members}
 			s.Elected.Exists = c.elected
-			got := c.memory.FenceAnew(&s, 20, wall)
+			got := c.memory.ReplacementFence(&s, 20, wall)
 			if (got == nil) != (c.want == nil) {
 				t.Fatalf("%+v", got)
 			}
@@ -83,11 +83,11 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 		"damaged": {known, Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
 			f.Reason = "the record was damaged: no JSON"
 		}},
-		"nobody known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
+		"no holder known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
 			w := LeaseWait(20 * time.Second)
 			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader was deleted"}
 		}},
-		"nobody known, the longest session": {unknown, long, func(f *Fence) {
+		"no holder known, the longest session": {unknown, long, func(f *Fence) {
 			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 	} {
@@ -95,7 +95,7 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 		c.see(&m)
 		w := want
 		c.change(&w)
-		if got := m.FenceAnew(&c.s, 20, wall); !reflect.DeepEqual(*got, w) {
+		if got := m.ReplacementFence(&c.s, 20, wall); !reflect.DeepEqual(*got, w) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, *got, w)
 		}
 	}

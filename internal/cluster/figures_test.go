@@ -97,11 +97,11 @@ func TestStrikesDouble(t *testing.T) {
 			t.Errorf("the others: %+v", list)
 		}
 	}
-	served := Serve(others, func(x Exclusion) bool { return x.Node == "b" })
+	served := MarkServed(others, func(x Exclusion) bool { return x.Node == "b" })
 	if !served[0].Served || served[1].Served {
 		t.Errorf("%+v", served)
 	}
-	if all := Serve(others, func(Exclusion) bool { return true }); !all[1].Served || len(all) != 2 {
+	if all := MarkServed(others, func(Exclusion) bool { return true }); !all[1].Served || len(all) != 2 {
 		t.Errorf("%+v", all)
 	}
 	if !reflect.DeepEqual(others, before) {

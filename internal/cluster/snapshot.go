@@ -34,7 +34,7 @@ type Snapshot struct {
 	// then.
 	At time.Duration
 	// Self is the reader's incarnation. SelfLost is set if its znode, or the one under nodes, is gone, foreign or damaged.
-	// That ends the session: a registration is never repaired, only made anew.
+	// That ends the session: a registration is never repaired, only replaced by a new one.
 	Self     Incarnation
 	SelfLost bool
 	// Session is the id of the reader's session, as in [Stat.Owner].

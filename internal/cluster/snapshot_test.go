@@ -35,7 +35,7 @@ func TestOwedLeaseWait(t *testing.T) {
 		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was taken away from n1"},
 		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},
 		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder, holder, "the lease of n1"},
-		"revoked, of nobody that is known":       {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
+		"revoked, without a known holder":        {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
 		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
 	} {
 		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}

@@ -92,7 +92,7 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 		m.See(&s)
 		next := Elected{Term: m.Next(wall)}
 		fence := s.Fence.Record
-		if f := m.FenceAnew(&s, next.Term, wall); f != nil {
+		if f := m.ReplacementFence(&s, next.Term, wall); f != nil {
 			fence = *f
 		}
 		later := Stat{Version: 2, Time: wall.Add((TermSlack + 1) * time.Second)}

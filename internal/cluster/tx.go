@@ -12,7 +12,7 @@ func (p Paths) RegisterTx(n Node) []Op {
 }
 
 // ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
-// fence nor the decision has changed since snap was read. fence is what [Memory.FenceAnew] returns, nil to leave the fence.
+// fence nor the decision has changed since snap was read. fence is what [Memory.ReplacementFence] returns, nil to leave the fence.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
 	if !snap.Elected.Exists {
@@ -95,8 +95,8 @@ func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	}
 }
 
-// ControlTx brings the requests up to date: by an elector (self is its incarnation), or by an operator's command, for whom
-// self is empty. It fails with ErrBadVersion or ErrNodeExists if somebody has changed them since snap was read.
+// ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command
+// with an empty self. It fails with ErrBadVersion or ErrNodeExists if control has changed since it was read.
 func (p Paths) ControlTx(self string, read Slot[Control], next Control) []Op {
 	write := Op{Kind: OpSet, Path: p.Control(), Version: read.Stat.Version, Data: Encode(&next)}
 	if !read.Exists {

@@ -50,7 +50,7 @@ func TestCircumstancesOfAnElection(t *testing.T) {
 		"the leader is unhealthy": {unhealthy, "", cluster.Circumstances{Cause: cluster.CauseUnhealthy, Node: "a", Site: "dc1", Failed: []string{"dc1"}}},
 		"the leader is drained":   {drained, "", cluster.Circumstances{Cause: cluster.CauseDrain, Node: "a", Site: "dc1"}},
 		"of no site":              {nowhere, "", cluster.Circumstances{Cause: cluster.CauseFailure, Node: "a"}},
-		"of a lost decision, the fence tells": {func() *group {
+		"the decision was lost: from the fence": {func() *group {
 			g := two().fence("a", 7, cluster.FenceReady)
 			g.Fence.Record.Site = "dc9"
 			return g

@@ -93,7 +93,7 @@ func (e *Elector) Decide(in Input) Decision {
 	active := e.requests.active(s, in.Now, in.Wall)
 	d := e.decide(in, g, &active)
 	if d.Elect != nil {
-		d.Fence = e.memory.FenceAnew(s, d.Elect.Term, in.Wall)
+		d.Fence = e.memory.ReplacementFence(s, d.Elect.Term, in.Wall)
 		e.memory.Term = d.Elect.Term
 	} else if d.Revoke == nil && active.changed {
 		d.Control = &active.Control

@@ -23,13 +23,13 @@ func TestAMoveElectsItsTarget(t *testing.T) {
 		leader string
 		cause  cluster.Cause
 	}{
-		"to a node":                        {newGroup("a", "b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseMove},
-		"to who leads":                     {newGroup("a", "b", "c").leads("c", 7), cluster.Move{Node: "c"}, "c", ""},
-		"to a site, its best":              {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7), cluster.Move{Site: "dc2"}, "c", cluster.CauseMove},
-		"within the site, policy decides":  {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("d", 7), cluster.Move{Site: "dc2"}, "c", cluster.CausePreempt},
-		"to one whom only force lets lead": {sick, cluster.Move{Node: "c", Force: true}, "c", cluster.CauseMove},
-		"nobody leads":                     {newGroup("a", "b", "c"), cluster.Move{Node: "c"}, "c", cluster.CauseFirst},
-		"the leader is gone":               {newGroup("b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseFailure},
+		"to a node":                       {newGroup("a", "b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseMove},
+		"to who leads":                    {newGroup("a", "b", "c").leads("c", 7), cluster.Move{Node: "c"}, "c", ""},
+		"to a site, its best":             {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7), cluster.Move{Site: "dc2"}, "c", cluster.CauseMove},
+		"within the site, policy decides": {newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("d", 7), cluster.Move{Site: "dc2"}, "c", cluster.CausePreempt},
+		"to one that needs force":         {sick, cluster.Move{Node: "c", Force: true}, "c", cluster.CauseMove},
+		"there is no leader":              {newGroup("a", "b", "c"), cluster.Move{Node: "c"}, "c", cluster.CauseFirst},
+		"the leader is gone":              {newGroup("b", "c").leads("a", 7), cluster.Move{Node: "c"}, "c", cluster.CauseFailure},
 	} {
 		h := c.g.scenario(t)
 		h.control(move(c.move))
@@ -116,7 +116,7 @@ func TestCordonAndDrain(t *testing.T) {
 		reason string
 		next   string // once the leader is gone
 	}{
-		"cordon: the leader goes on":       {cluster.Cordon{Node: "a"}, "a", "", "", "b"},
+		"cordon: the leader stays":         {cluster.Cordon{Node: "a"}, "a", "", "", "b"},
 		"cordon: a standby is passed over": {cluster.Cordon{Node: "b"}, "a", "", "", "c"},
 		"cordon a site":                    {cluster.Cordon{Site: "dc1"}, "a", "", "", "c"},
 		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a is no longer eligible: drained by ann@host: new kernel", "c"},
@@ -162,7 +162,7 @@ func TestReelectFollowsThePolicyAlone(t *testing.T) {
 		"damping":               {damped, cluster.Rules{Type: "priority", MaxPreemptions: 2, PreemptionWindow: day}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"a move":                {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "priority"}, &cluster.Move{Request: by(1), Node: "b"}, "a", cluster.CauseReelect, "a was elected"},
 		"the best leads":        {newGroup("a", "b").leads("a", 7), cluster.Rules{Type: "priority"}, nil, "a", "", "a leads and is the best"},
-		"nobody leads":          {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads and is the best"},
+		"there is no leader":    {newGroup("a", "b"), cluster.Rules{Type: "priority"}, nil, "a", cluster.CauseFirst, "a leads and is the best"},
 		"failures are the past": {failed, cluster.Rules{Type: "other-site"}, nil, "a", cluster.CauseReelect, "a was elected"},
 		"the incumbent is kept": {newGroup("a", "b").leads("b", 7), cluster.Rules{Type: "round-robin"}, nil, "b", "", "b leads and is the best"},
 	} {

@@ -82,7 +82,7 @@ func TestNothingIsDecidedUnderAHardPause(t *testing.T) {
 		"a better one":       {newGroup("a", "b").leads("b", 7), func(*scenario) {}, ""},
 		"the leader is gone": {newGroup("b").leads("a", 7), func(*scenario) {}, "paused hard by ann@host: new kernel: a is gone; there is no election until 'zkelectd resume'"},
 		"it gave up":         {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), func(*scenario) {}, "a gave up"},
-		"nobody has led yet": {newGroup("a", "b"), func(*scenario) {}, "first election"},
+		"no leader yet":      {newGroup("a", "b"), func(*scenario) {}, "first election"},
 		"it is unhealthy":    {newGroup("a", "b").leads("a", 7), func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, ""},
 		"a drain": {newGroup("a", "b").leads("a", 7), func(h *scenario) {
 			h.in.Snapshot.Control.Record.Cordons = []cluster.Cordon{{Request: by(2), Node: "a", Drain: true}}

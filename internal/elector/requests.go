@@ -73,7 +73,7 @@ func (active *activeRequests) expire(over map[int64]bool, wall time.Time) {
 	}
 	active.Cordons = slices.DeleteFunc(active.Cordons, func(c cluster.Cordon) bool {
 		if over[c.ID] {
-			active.end(c.ID, c.Words(), outcome, wall)
+			active.end(c.ID, c.Describe(), outcome, wall)
 		}
 		return over[c.ID]
 	})

@@ -105,7 +105,7 @@ func anyRequests(t *rapid.T) cluster.Control {
 		c.Cordons = append(c.Cordons, cordon)
 	}
 	if rapid.Bool().Draw(t, "cleared") {
-		c.ClearedStrikes = []cluster.ClearedStrikes{{Request: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "whom"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
+		c.ClearedStrikes = []cluster.ClearedStrikes{{Request: next(), Node: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "node"), Term: rapid.Int64Range(0, 9).Draw(t, "up to")}}
 	}
 	return c
 }

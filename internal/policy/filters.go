@@ -115,7 +115,7 @@ func unhealthy(m cluster.Member, _ Input) string {
 func cordoned(m cluster.Member, in Input) string {
 	for _, c := range in.Cordons {
 		if c.Matches(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
-			return c.Words()
+			return c.Describe()
 		}
 	}
 	return ""
@@ -149,7 +149,7 @@ func constraints(rules cluster.Rules) []filter {
 			if !slices.Contains(rules.ExcludeNodes, n.ID) {
 				return ""
 			}
-			return "policy.exclude_nodes names it"
+			return "policy.exclude_nodes lists it"
 		})
 	}
 	if len(rules.DisabledSites) > 0 {
@@ -157,7 +157,7 @@ func constraints(rules cluster.Rules) []filter {
 			if !slices.Contains(rules.DisabledSites, n.Site) {
 				return ""
 			}
-			return fmt.Sprintf("policy.disabled_sites names its site %s", n.Site)
+			return fmt.Sprintf("policy.disabled_sites lists its site %s", n.Site)
 		})
 	}
 	return all

@@ -11,7 +11,7 @@ import (
 func TestFilters(t *testing.T) {
 	cordon := func(c cluster.Cordon) []cluster.Cordon {
 		c.Request = cluster.Request{By: "ann@host"}
-		return []cluster.Cordon{{Node: "somebody"}, c}
+		return []cluster.Cordon{{Node: "other"}, c}
 	}
 	for name, c := range map[string]struct {
 		rules cluster.Rules
@@ -19,25 +19,25 @@ func TestFilters(t *testing.T) {
 		want  string
 		why   string // of b
 	}{
-		"none":                                   {cluster.Rules{}, Input{}, "b a c", ""},
-		"a cordoned node":                        {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Node: "b"})}, "a c (b)", "cordoned by ann@host"},
-		"a cordoned leader goes on":              {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b"})}, "b a c", ""},
-		"a drained one does not":                 {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true})}, "a c (b)", "drained by ann@host"},
-		"nor one that has stepped down":          {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true, StepDown: true})}, "a c (b)", "asked to step down by ann@host"},
-		"a cordoned site":                        {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "c (b) (a)", "site dc1 is cordoned"},
-		"a cordoned site, whose leader goes on":  {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "a c (b)", "site dc1 is cordoned"},
-		"a drained site":                         {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
-		"a cordon and a drain":                   {cluster.Rules{}, Input{Incumbent: "b", Cordons: append(cordon(cluster.Cordon{Node: "b"}), cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
-		"min_priority":                           {cluster.Rules{MinPriority: 6}, Input{}, "c (b) (a)", "priority 5 is below policy.min_priority 6"},
-		"min_priority is enough":                 {cluster.Rules{MinPriority: 5}, Input{}, "b c (a)", ""},
-		"a negative min_priority":                {cluster.Rules{MinPriority: -1}, Input{}, "b a c", ""},
-		"require_labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, Input{}, "a (b) (c)", "does not have the label rack=r1"},
-		"several labels":                         {cluster.Rules{RequireLabels: map[string]string{"rack": "r1", "disk": "ssd"}}, Input{}, "(b) (a) (c)", "disk=ssd"},
-		"never":                                  {cluster.Rules{ExcludeNodes: []string{"x", "b"}}, Input{Incumbent: "b"}, "a c (b)", "policy.exclude_nodes names it"},
-		"disabled_sites":                         {cluster.Rules{DisabledSites: []string{"dc1"}}, Input{Incumbent: "b"}, "c (b) (a)", "policy.disabled_sites names its site dc1"},
-		"an expression":                          {cluster.Rules{Filter: []string{"member.priority > 1", "member.id != 'b'"}}, Input{}, "c (b) (a)", "policy.filter does not hold: member.id != 'b'"},
-		"an expression fails for one of them":    {cluster.Rules{Filter: []string{"member.id != 'b' || int(member.labels.rack) > 0"}}, Input{}, "a c (b)", "policy.filter member.id != 'b' || int(member.labels.rack) > 0 failed: "},
-		"an expression tells unknown from small": {cluster.Rules{Filter: []string{"member.known_score && member.score < 1"}}, Input{}, "c (b) (a)", "does not hold"},
+		"none":                                {cluster.Rules{}, Input{}, "b a c", ""},
+		"a cordoned node":                     {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Node: "b"})}, "a c (b)", "cordoned by ann@host"},
+		"a cordoned leader stays":             {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b"})}, "b a c", ""},
+		"a drained one does not":              {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true})}, "a c (b)", "drained by ann@host"},
+		"nor one that has stepped down":       {cluster.Rules{}, Input{Incumbent: "b", Cordons: cordon(cluster.Cordon{Node: "b", Drain: true, StepDown: true})}, "a c (b)", "asked to step down by ann@host"},
+		"a cordoned site":                     {cluster.Rules{}, Input{Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "c (b) (a)", "site dc1 is cordoned"},
+		"a cordoned site, whose leader stays": {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1"})}, "a c (b)", "site dc1 is cordoned"},
+		"a drained site":                      {cluster.Rules{}, Input{Incumbent: "a", Cordons: cordon(cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
+		"a cordon and a drain":                {cluster.Rules{}, Input{Incumbent: "b", Cordons: append(cordon(cluster.Cordon{Node: "b"}), cluster.Cordon{Site: "dc1", Drain: true})}, "c (b) (a)", "site dc1 is drained"},
+		"min_priority":                        {cluster.Rules{MinPriority: 6}, Input{}, "c (b) (a)", "priority 5 is below policy.min_priority 6"},
+		"min_priority is enough":              {cluster.Rules{MinPriority: 5}, Input{}, "b c (a)", ""},
+		"a negative min_priority":             {cluster.Rules{MinPriority: -1}, Input{}, "b a c", ""},
+		"require_labels":                      {cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, Input{}, "a (b) (c)", "does not have the label rack=r1"},
+		"several labels":                      {cluster.Rules{RequireLabels: map[string]string{"rack": "r1", "disk": "ssd"}}, Input{}, "(b) (a) (c)", "disk=ssd"},
+		"exclude_nodes":                       {cluster.Rules{ExcludeNodes: []string{"x", "b"}}, Input{Incumbent: "b"}, "a c (b)", "policy.exclude_nodes lists it"},
+		"disabled_sites":                      {cluster.Rules{DisabledSites: []string{"dc1"}}, Input{Incumbent: "b"}, "c (b) (a)", "policy.disabled_sites lists its site dc1"},
+		"an expression":                       {cluster.Rules{Filter: []string{"member.priority > 1", "member.id != 'b'"}}, Input{}, "c (b) (a)", "policy.filter does not hold: member.id != 'b'"},
+		"an expression fails for one of them": {cluster.Rules{Filter: []string{"member.id != 'b' || int(member.labels.rack) > 0"}}, Input{}, "a c (b)", "policy.filter member.id != 'b' || int(member.labels.rack) > 0 failed: "},
+		"an expression distinguishes unknown from small": {cluster.Rules{Filter: []string{"member.known_score && member.score < 1"}}, Input{}, "c (b) (a)", "does not hold"},
 	} {
 		c.in.Members = []cluster.Member{member("a", "dc1", 1, 1, label("rack", "r1")), member("b", "dc1", 5, 2), member("c", "dc2", 9, 3, label("rack", "r2"), score(0.5))}
 		c.rules.Sites = map[string]int{"dc1": 1}
@@ -72,7 +72,7 @@ func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 		"drained":        {soft, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Cordons = []cluster.Cordon{{Site: "dc2", Drain: true}} }},
 		"min_priority":   {soft, cluster.Rules{MinPriority: 2}, nil},
 		"require_labels": {soft, cluster.Rules{RequireLabels: map[string]string{"rack": "r1"}}, nil},
-		"never":          {soft, cluster.Rules{ExcludeNodes: []string{"b"}}, nil},
+		"exclude_nodes":  {soft, cluster.Rules{ExcludeNodes: []string{"b"}}, nil},
 		"disabled_sites": {soft, cluster.Rules{DisabledSites: []string{"dc2"}}, nil},
 		"filter":         {soft, cluster.Rules{Filter: []string{"member.id == 'a'"}}, nil},
 		"superseded":     {hard, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Superseded = true }},

@@ -181,9 +181,9 @@ func TestASiteWithoutMembersIsAProblem(t *testing.T) {
 		sites []string
 		want  string
 	}{
-		"some have none":  {[]string{"dc1"}, "policy.sites names dc7, dc9, which no member is at"},
-		"all have one":    {[]string{"dc1", "dc7", "dc9", "dc5"}, ""},
-		"nobody is there": {nil, ""},
+		"some have none": {[]string{"dc1"}, "policy.sites names dc7, dc9, which no member is at"},
+		"all have one":   {[]string{"dc1", "dc7", "dc9", "dc5"}, ""},
+		"no members":     {nil, ""},
 	} {
 		var members []cluster.Member
 		for i, site := range c.sites {

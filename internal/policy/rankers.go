@@ -113,7 +113,7 @@ var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input
 		}
 		return strings.Compare(a, b)
 	})
-}, "in turn"}
+}, "in round-robin order"}
 
 // measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
 // that noise never moves a leader.

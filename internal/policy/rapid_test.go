@@ -70,7 +70,7 @@ func anyInput(t *rapid.T) Input {
 		},
 	}
 	if rapid.Bool().Draw(t, "excluded") {
-		in.Excluded = map[string]string{id.Draw(t, "whom"): "struck"}
+		in.Excluded = map[string]string{id.Draw(t, "node"): "struck"}
 	}
 	switch rapid.IntRange(0, 5).Draw(t, "requests") {
 	case 0:

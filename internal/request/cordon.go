@@ -86,7 +86,7 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		if old.Node != c.Node || old.Site != c.Site || (c.StepDown && !old.StepDown) { // a step-down ends no cordon
 			return false
 		}
-		d.addMessage("replaces: %s", old.Words())
+		d.addMessage("replaces: %s", old.Describe())
 		return true
 	})
 	if d.next.Full() {
@@ -112,8 +112,8 @@ func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, 
 		if !all && (c.Node != node || c.Site != site) {
 			return false
 		}
-		d.addMessage("lifted: %s", c.Words())
-		d.next.End(c.ID, c.Words(), "lifted by "+o.By, q.Wall)
+		d.addMessage("lifted: %s", c.Describe())
+		d.next.End(c.ID, c.Describe(), "lifted by "+o.By, q.Wall)
 		return true
 	})
 	if len(d.plan.Messages) == 0 {

@@ -92,7 +92,7 @@ func TestCordonReplacesAnOlderOne(t *testing.T) {
 	}
 	var got []string
 	for _, c := range plan.Control.Cordons {
-		got = append(got, c.Target()+" "+c.Words())
+		got = append(got, c.Target()+" "+c.Describe())
 	}
 	want := []string{"site dc2 site dc2 is cordoned by ann@host: new kernel", "a2 cordoned by ann@host: new kernel", "b1 cordoned by bob@host: test"}
 	if !slices.Equal(got, want) {

@@ -21,7 +21,7 @@ func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce stri
 func health(s cluster.Snapshot, m cluster.Member) string {
 	for _, x := range exclusions(s) {
 		if x.Node == m.ID && !x.Served {
-			return x.Words()
+			return x.Describe()
 		}
 	}
 	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {

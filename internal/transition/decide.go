@@ -156,7 +156,7 @@ func (m *Machine) progress() {
 			m.term.task = taskWait
 			return
 		}
-		m.term.fence.Owed = 0 // served
+		m.term.fence.Owed = 0 // the wait is over
 		m.term.task, m.term.prepared = taskPrepare, true
 		m.do(RunPreStart{Term: m.term.number, Deadline: m.term.lease.deadline})
 	case taskLaunch:
@@ -234,7 +234,7 @@ func (m *Machine) releaseTimeout() time.Duration { return m.term.lease.deadline 
 // ending returns the fence to leave behind: RELEASED only if nothing is owed any more.
 func (m *Machine) ending(s Stop) cluster.Fence {
 	f := m.term.fence
-	_, fenced := m.snap.Terms() // higher if the fence was lost and written anew
+	_, fenced := m.snap.Terms() // higher if the fence was lost and rewritten
 	f.Term, f.Node, f.Site, f.Incarnation = max(f.Term, m.term.number, fenced), m.opt.Self.ID, m.opt.Site, m.opt.Self.Name
 	f.State = cluster.FenceReleased
 	if f.Owed > 0 {
@@ -267,7 +267,7 @@ func (m *Machine) acquire() {
 		return
 	}
 	if !m.elected() || !s.Leadership || s.Current.Exists || !s.Fence.Readable() {
-		return // the elector writes an unreadable fence anew, with how long to wait
+		return // the elector rewrites an unreadable fence, with how long to wait
 	}
 	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return

@@ -162,16 +162,16 @@ func TestReleaseSeenBeforeItsReply(t *testing.T) {
 	s.on(s.saw(append(s.mine(), replacedBy("other", 8))...), "StopTask")
 	s.on(ChildDead{Status: "exited"}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
-	told := 0
+	announced := 0
 	for _, ev := range []Event{s.saw(fence("", 7, cluster.FenceReleased), replacedBy("other", 8)), done(TxRelease)} {
 		for _, a := range s.m.Step(s.now, ev) {
 			if _, ok := a.(Announce); ok {
-				told++
+				announced++
 			}
 		}
 	}
-	if told != 1 || !s.m.Idle() {
-		t.Errorf("it is announced %d times", told)
+	if announced != 1 || !s.m.Idle() {
+		t.Errorf("it is announced %d times", announced)
 	}
 }
 

@@ -22,16 +22,16 @@ type connLimiter struct {
 }
 
 // Accept implements net.Listener.
-func (p *connLimiter) Accept() (net.Conn, error) {
+func (l *connLimiter) Accept() (net.Conn, error) {
 	for {
-		conn, err := p.Listener.Accept()
+		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := newLimitedConn(conn, p)
-		loser, ok := p.add(c)
-		if loser != nil {
-			loser.Close()
+		c := newLimitedConn(conn, l)
+		evicted, ok := l.add(c)
+		if evicted != nil {
+			evicted.Close()
 		}
 		if ok {
 			return c, nil
@@ -42,64 +42,65 @@ func (p *connLimiter) Accept() (net.Conn, error) {
 
 // add adds a new connection. At the limit it replaces another one, which it returns for the caller to close. It returns false
 // if the connection must be rejected.
-func (p *connLimiter) add(c *limitedConn) (evicted *limitedConn, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.conns) >= p.limit {
-		if evicted = p.chooseEviction(c.client); evicted == nil {
+func (l *connLimiter) add(c *limitedConn) (evicted *limitedConn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) >= l.limit {
+		if evicted = l.chooseEviction(c.client); evicted == nil {
 			return nil, false
 		}
-		p.remove(evicted)
+		l.removeLocked(evicted)
 	}
-	p.conns = append(p.conns, c)
+	l.conns = append(l.conns, c)
 	return evicted, true
 }
 
 // chooseEviction returns the connection to evict for a new one, or nil if all have active requests: among those of the network
 // with the most connections, and there of the address with the most, the one that has been idle longest. So a client that
 // opens many connections evicts its own.
-func (p *connLimiter) chooseEviction(newcomer client) *limitedConn {
+func (l *connLimiter) chooseEviction(newcomer client) *limitedConn {
 	addresses, networks := map[string]int{newcomer.address: 1}, map[string]int{newcomer.hostKey(): 1}
-	for _, c := range p.conns {
+	for _, c := range l.conns {
 		addresses[c.client.address]++
 		networks[c.client.hostKey()]++
 	}
-	var loser *limitedConn
-	for _, c := range p.conns {
+	var evicted *limitedConn
+	for _, c := range l.conns {
 		if c.activeRequests > 0 {
 			continue
 		}
-		if loser == nil || cmp.Or(cmp.Compare(networks[c.client.hostKey()], networks[loser.client.hostKey()]),
-			cmp.Compare(addresses[c.client.address], addresses[loser.client.address])) > 0 {
-			loser = c
+		if evicted == nil || cmp.Or(cmp.Compare(networks[c.client.hostKey()], networks[evicted.client.hostKey()]),
+			cmp.Compare(addresses[c.client.address], addresses[evicted.client.address])) > 0 {
+			evicted = c
 		}
 	}
-	return loser
+	return evicted
 }
 
 // hostKey returns the key by which hosts are counted: the network of an IPv6 address, otherwise the address itself.
-func (s client) hostKey() string { return cmp.Or(s.network, s.address) }
+func (c client) hostKey() string { return cmp.Or(c.network, c.address) }
 
-func (p *connLimiter) remove(c *limitedConn) {
-	p.conns = slices.DeleteFunc(p.conns, func(o *limitedConn) bool { return o == c })
+// removeLocked removes a connection. The caller holds l.mu.
+func (l *connLimiter) removeLocked(c *limitedConn) {
+	l.conns = slices.DeleteFunc(l.conns, func(o *limitedConn) bool { return o == c })
 }
 
-func (p *connLimiter) removeConn(c *limitedConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.remove(c)
+func (l *connLimiter) removeConn(c *limitedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removeLocked(c)
 }
 
 // connState is the http.Server.ConnState hook. The server reports StateActive once it has read the header of a request.
-func (p *connLimiter) connState(conn net.Conn, _ http.ConnState) {
+func (l *connLimiter) connState(conn net.Conn, _ http.ConnState) {
 	c := limitedConnOf(conn)
 	if c == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.conns, c); i >= 0 {
-		p.conns = append(slices.Delete(p.conns, i, i+1), c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.conns, c); i >= 0 {
+		l.conns = append(slices.Delete(l.conns, i, i+1), c)
 	}
 }
 

@@ -46,18 +46,18 @@ func (e Endpoint) serve(ctx context.Context, listener net.Listener, handler http
 		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: baseContext(base), ConnContext: withConn, ErrorLog: log.New(errorLogWriter{e.Log}, "", 0),
 	}
-	places := &connLimiter{Listener: listener, limit: maxConns}
-	server.ConnState = places.connState
+	limiter := &connLimiter{Listener: listener, limit: maxConns}
+	server.ConnState = limiter.connState
 	served := make(chan error, 1)
 	go func() {
 		if e.Web.path == "" {
 			e.Log.Info("Listening on", "address", displayAddress(listener)) // the same message as the toolkit's
-			served <- server.Serve(places)
+			served <- server.Serve(limiter)
 			return
 		}
 		passwords := newPasswordLimiter()
 		server.Handler = passwords.noteVerified(handler)
-		guarded := &hookedListener{Listener: places, onFirstAccept: func() { server.Handler = passwords.limitChecks(server.Handler) }}
+		guarded := &hookedListener{Listener: limiter, onFirstAccept: func() { server.Handler = passwords.limitChecks(server.Handler) }}
 		served <- toolkit.Serve(guarded, server, &toolkit.FlagConfig{WebConfigFile: &e.Web.path}, e.Log)
 	}()
 	select {

@@ -136,7 +136,7 @@ func (c *Collector) logError(err error) {
 // so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
 func (c *Collector) readDecision(ctx context.Context) error {
 	p, self := c.opt.Paths, c.opt.Self
-	wanted := []target{
+	targets := []target{
 		{p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
 			c.snap.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), data, stat, exists)
 		}, nil},
@@ -150,9 +150,9 @@ func (c *Collector) readDecision(ctx context.Context) error {
 		}, nil},
 	}
 	if c.needsLeadership() { // judged by the previous reads
-		wanted = append(wanted, c.fenceTarget())
+		targets = append(targets, c.fenceTarget())
 	}
-	err := c.fetch(ctx, wanted...)
+	err := c.fetch(ctx, targets...)
 	c.snap.SelfLost = c.incarnationLost || c.nodeLost
 	return err
 }
@@ -354,7 +354,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	}
 	p := c.opt.Paths
 	present := make(map[string]bool, len(c.incarnations))
-	wanted := []target{
+	targets := []target{
 		{p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
 			c.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
 		}, nil},
@@ -368,7 +368,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 			continue
 		}
 		present[in.ID] = true
-		wanted = append(wanted, target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		targets = append(targets, target{path, func(data []byte, stat cluster.Stat, exists bool) {
 			c.nodes[in.ID] = nodeSlot(path, data, stat, exists)
 		}, func(err error) { c.nodes[in.ID] = deniedNode(err) }})
 	}
@@ -378,7 +378,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 			delete(c.valid, p.Node(id))
 		}
 	}
-	if err := c.fetch(ctx, wanted...); err != nil {
+	if err := c.fetch(ctx, targets...); err != nil {
 		return err
 	}
 	c.snap.Members = joinMembers(c.incarnations, c.nodes)
@@ -396,26 +396,26 @@ type target struct {
 
 // fetch reads those targets that are not valid. It stores every answer, even if another read fails.
 func (c *Collector) fetch(ctx context.Context, targets ...target) error {
-	targets = slices.DeleteFunc(targets, func(w target) bool { return c.valid[w.path] })
+	targets = slices.DeleteFunc(targets, func(t target) bool { return c.valid[t.path] })
 	if len(targets) == 0 {
 		return nil
 	}
 	reads := make([]*Read, len(targets))
-	for i, w := range targets {
-		reads[i] = &Read{Path: w.path, Watch: true}
+	for i, t := range targets {
+		reads[i] = &Read{Path: t.path, Watch: true}
 	}
 	c.opt.Source.Read(ctx, reads)
 	var failure error
 	for i, read := range reads {
-		w, err := targets[i], read.Err
+		t, err := targets[i], read.Err
 		switch {
 		case err == nil || errors.Is(err, cluster.ErrNoNode):
-			w.store(read.Data, read.Stat, err == nil)
-			c.valid[w.path] = true
-		case errors.Is(err, cluster.ErrNoAuth) && w.onDenied != nil:
-			w.onDenied(fmt.Errorf("cannot read znode %s: %w", w.path, err))
+			t.store(read.Data, read.Stat, err == nil)
+			c.valid[t.path] = true
+		case errors.Is(err, cluster.ErrNoAuth) && t.onDenied != nil:
+			t.onDenied(fmt.Errorf("cannot read znode %s: %w", t.path, err))
 		case failure == nil || errors.Is(failure, context.Canceled): // which only follows from another failure
-			failure = fmt.Errorf("cannot read znode %s: %w", w.path, err)
+			failure = fmt.Errorf("cannot read znode %s: %w", t.path, err)
 		}
 	}
 	return failure

@@ -66,8 +66,8 @@ func (s *Session) handshakeTimeout() time.Duration {
 	return max(s.pace()/3, 200*time.Millisecond)
 }
 
-// backOff waits before a reconnect: a random time, so that a fleet does not reconnect at once, and longer while no server
-// answers.
+// backOff waits before a reconnect: a random time, so that the members of a fleet do not reconnect at the same
+// time, and longer while no server answers.
 func (s *Session) backOff() error {
 	s.mu.Lock()
 	first, failures, pace := s.attempts == 0, s.failures, s.pace()
@@ -114,13 +114,13 @@ type wireConn struct {
 
 func (w *wireConn) Write(b []byte) (int, error) {
 	w.mu.Lock()
-	asked := w.requested
+	requested := w.requested
 	w.requested = true
-	if asked && isCloseRequest(b) {
+	if requested && isCloseRequest(b) {
 		w.closeXid = bytes.Clone(b[4:8])
 	}
 	w.mu.Unlock()
-	if asked {
+	if requested {
 		w.sendOrClose(b)
 		return len(b), nil
 	}

@@ -22,31 +22,31 @@ import (
 )
 
 var (
-	count = flag.Int("faults.n", 12, "inject so many faults")
-	only  = flag.String("faults.only", "", "inject mostly the faults whose name has this in it")
+	count = flag.Int("faults.n", 12, "the number of faults to inject")
+	only  = flag.String("faults.only", "", "inject mostly faults whose name contains this")
 	keep  = flag.Bool("faults.keep", false, "keep the ledger and the logs")
-	seed  = flag.Uint64("faults.seed", 0, "repeat this choice of faults; 0 takes one from the clock")
-	// self plays the child.
-	self string
-	bins string
+	seed  = flag.Uint64("faults.seed", 0, "the seed for the choice of faults; 0 takes one from the clock")
+	// self is this program, which is also the child.
+	self   string
+	binDir string
 )
 
 func TestMain(m *testing.M) {
 	var err error
 	self, err = os.Executable()
-	if err == nil && play() {
+	if err == nil && playRole() {
 		return
 	}
 	flag.Parse()
 	if err == nil {
-		bins, err = os.MkdirTemp("", "zkelectd-faults-bin-")
+		binDir, err = os.MkdirTemp("", "zkelectd-faults-bin-")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	os.RemoveAll(bins)
+	os.RemoveAll(binDir)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -56,10 +56,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds zkelectd, with the race detector if this test has it.
-func build(t *testing.T, tags string) string {
+// buildDaemon builds zkelectd, with the race detector if this test has it.
+func buildDaemon(t *testing.T, tags string) string {
 	t.Helper()
-	path := filepath.Join(bins, "zkelectd-"+tags)
+	path := filepath.Join(binDir, "zkelectd-"+tags)
 	args := []string{"build", "-o", path, "-tags", tags}
 	if race {
 		args = append(args, "-race")
@@ -76,7 +76,7 @@ func TestCampaign(t *testing.T) {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d, repeat with: go test ./internal/faults -run TestCampaign -faults.n=%d -faults.seed=%d", *seed, *count, *seed)
-	f := newFleet(t, build(t, ""), *seed, func(*node) {})
+	f := newFleet(t, buildDaemon(t, ""), *seed, func(*node) {})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,23 +85,23 @@ func TestCampaign(t *testing.T) {
 		n += c.round(min(*count-n, 1+max(0, f.rng.IntN(6)-3)))
 		if f.rng.Float64() < 0.7 {
 			c.settle()
-			f.inspect()
+			f.checkLedger()
 		}
 	}
 	c.settle()
 	c.report()
 }
 
-// campaign is what was done to a fleet, and how it has come through.
+// campaign records the faults injected into a fleet, and how long it took to settle.
 type campaign struct {
 	*fleet
 	began    time.Time
 	injected map[string]int             // by the fault's name
-	since    []string                   // the faults since all was settled
-	settled  map[string][]time.Duration // by the fault's name: how long after the last of the faults it was among; "" for all
+	since    []string                   // the faults since the fleet has settled
+	settled  map[string][]time.Duration // how long it took to settle, by the names of the faults before it; "" for all
 }
 
-// settle waits until all is well, and notes how long that took.
+// settle waits until the fleet has settled, and records how long it took.
 func (c *campaign) settle() {
 	took, err := c.converge(c.t.Context())
 	if err != nil {
@@ -114,12 +114,12 @@ func (c *campaign) settle() {
 	c.since = nil
 }
 
-// round injects some faults together, holds them for up to three session timeouts, and heals them. It returns how many.
+// round injects some faults at once, keeps them for up to three session timeouts, and ends them. It returns how many there were.
 func (c *campaign) round(together int) (injected int) {
 	var heals []func()
 	var names []string
 	for range together {
-		k := kinds[c.rng.IntN(len(kinds))]
+		k := allFaults[c.rng.IntN(len(allFaults))]
 		if *only != "" && !strings.Contains(k.name, *only) && c.rng.Float64() < 0.95 {
 			continue
 		}
@@ -143,15 +143,15 @@ func (c *campaign) round(together int) (injected int) {
 		hold /= 5
 	}
 	c.t.Logf("%s at %d: %s", hold.Round(time.Millisecond), boottime.Now(), strings.Join(names, ", "))
-	c.pass(hold)
+	c.wait(hold)
 	for _, heal := range slices.Backward(heals) {
 		heal()
 	}
 	return len(names)
 }
 
-// inspect reads S1 in the ledger.
-func (f *fleet) inspect() []tenure {
+// checkLedger checks S1 in the ledger.
+func (f *fleet) checkLedger() []tenure {
 	all, err := readLedger(f.file("ledger"))
 	if err != nil {
 		f.t.Error(err)
@@ -162,9 +162,10 @@ func (f *fleet) inspect() []tenure {
 	return all
 }
 
+// report checks the ledger and the logs at the end, and logs the results.
 func (c *campaign) report() {
 	lasted := time.Since(c.began)
-	all := c.inspect()
+	all := c.checkLedger()
 	if !linearizable(all) {
 		c.t.Error("porcupine: acquiring and releasing is not linearizable")
 	}
@@ -174,7 +175,7 @@ func (c *campaign) report() {
 			c.t.Error(err)
 		}
 		if strings.Contains(string(log), "panic:") || testhelper.HasRace(string(log)) {
-			c.t.Errorf("the log of %s has a panic or a data race", n.id)
+			c.t.Errorf("the log of %s contains a panic or a data race", n.id)
 		}
 	}
 	waited := 0
@@ -188,21 +189,21 @@ func (c *campaign) report() {
 	}
 	c.t.Logf("%d reads waited for a stalled disk", waited)
 	for _, name := range slices.Sorted(maps.Keys(c.injected)) {
-		c.t.Logf("%4d  %-55s settled after %s", c.injected[name], name, spread(c.settled[name]))
+		c.t.Logf("%4d  %-55s settled after %s", c.injected[name], name, summary(c.settled[name]))
 	}
-	total, longest := idle(all)
-	c.t.Logf("%d faults in %s, %d tenures, %d overlaps; without a leader %s in all, %s at most; settled after %s",
+	total, longest := leaderlessTime(all)
+	c.t.Logf("%d faults in %s, %d tenures, %d overlaps; without a leader for %s in total, at most %s; settled after %s",
 		sum(c.injected), lasted.Round(time.Second), len(all), len(check(all)), total.Round(time.Millisecond), longest.Round(time.Millisecond),
-		spread(c.settled[""]))
+		summary(c.settled[""]))
 }
 
-// spread is the median and the most of some times.
-func spread(took []time.Duration) string {
+// summary returns the median and the maximum of some durations.
+func summary(took []time.Duration) string {
 	if len(took) == 0 {
 		return "-"
 	}
 	slices.Sort(took)
-	return fmt.Sprintf("%s (median), %s at most", took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	return fmt.Sprintf("%s (median), %s (maximum)", took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 }
 
 func sum(m map[string]int) (n int) {
@@ -212,10 +213,10 @@ func sum(m map[string]int) (n int) {
 	return n
 }
 
-// With the enforcement of the lease taken out, the campaign must notice: a daemon that stands still for long is replaced,
-// and its child works on.
-func TestWithoutEnforcementTheLedgerShowsIt(t *testing.T) {
-	f := newFleet(t, build(t, "noenforcement"), 1, func(*node) {})
+// Without enforcement of leases, a daemon that is stopped for long is replaced while its child still runs. The campaign must
+// notice that.
+func TestCampaignNoticesMissingEnforcement(t *testing.T) {
+	f := newFleet(t, buildDaemon(t, "noenforcement"), 1, func(*node) {})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -225,41 +226,41 @@ func TestWithoutEnforcementTheLedgerShowsIt(t *testing.T) {
 	}
 	syscall.Kill(daemon, syscall.SIGSTOP)
 	defer syscall.Kill(daemon, syscall.SIGCONT)
-	f.overlap()
+	f.waitForOverlap()
 }
 
-// With only a keeper as containment, and nobody left to act, a grandchild that has hidden survives, as docs/safety.md says: the
-// campaign must notice that, too.
-func TestTheLedgerShowsHiddenGrandchildren(t *testing.T) {
-	f := newFleet(t, build(t, ""), 1, func(n *node) { n.containment, n.hides = "keeper", true })
+// With the containment keeper, a hidden grandchild survives if guard, keeper and daemon are killed at once, as docs/safety.md
+// says. The campaign must notice that, too.
+func TestCampaignNoticesHiddenGrandchildren(t *testing.T) {
+	f := newFleet(t, buildDaemon(t, ""), 1, func(n *node) { n.containment, n.hidesChildren = "keeper", true })
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.poll("a grandchild", func(ledger string) bool { return strings.Contains(ledger, grandchildArgument) })
 	n := f.leader()
-	if n.promised(actors, nil) {
-		t.Error("the campaign takes the end of this work for promised")
+	if n.isPromised(zkelectdProcesses, nil) {
+		t.Error("isPromised reports that the death of this work is promised")
 	}
 	pids := n.pids()
-	for _, who := range actors {
+	for _, who := range zkelectdProcesses {
 		if pids[who] == 0 {
 			t.Fatalf("the leader has no %s", who)
 		}
 	}
-	for _, who := range actors {
+	for _, who := range zkelectdProcesses {
 		syscall.Kill(pids[who], syscall.SIGSTOP)
 	}
-	// The guard last: the kernel has stopped processes go on when their parent's end orphans their group.
-	for _, who := range slices.Backward(actors) {
+	// The guard last: the kernel continues stopped processes when the death of their parent orphans their process group.
+	for _, who := range slices.Backward(zkelectdProcesses) {
 		syscall.Kill(pids[who], syscall.SIGKILL)
 	}
-	f.overlap()
+	f.waitForOverlap()
 }
 
-// overlap waits until the checkers find two children at work.
-func (f *fleet) overlap() {
+// waitForOverlap waits until the checkers find two children that run at the same time.
+func (f *fleet) waitForOverlap() {
 	f.t.Helper()
-	f.poll("two children at work", func(string) bool {
+	f.poll("two running children", func(string) bool {
 		all, err := readLedger(f.file("ledger"))
 		if err != nil {
 			f.t.Fatal(err)
@@ -273,14 +274,14 @@ func (f *fleet) overlap() {
 	})
 }
 
-// poll waits until the ledger shows something.
+// poll waits until the ledger shows a condition.
 func (f *fleet) poll(what string, shown func(ledger string) bool) {
 	f.t.Helper()
-	limit := time.After(bound)
+	limit := time.After(settleTimeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		data, err := os.ReadFile(f.file("ledger")) // no child may have begun it yet
+		data, err := os.ReadFile(f.file("ledger")) // perhaps no child has written yet
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.t.Fatal(err)
 		}

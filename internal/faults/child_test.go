@@ -13,16 +13,16 @@ import (
 	"zkelectd/internal/hostfault"
 )
 
-// The arguments by which this program plays something else than a test or the child.
+// The arguments with which this program runs in a role other than test or child.
 const (
 	daemonizeArgument  = "daemonize"
 	grandchildArgument = "grandchild"
 	hogArgument        = "hog"
-	glutArgument       = "glut"
+	memoryArgument     = "glut"
 )
 
-// play does what the arguments or the environment ask for, and reports whether that was anything.
-func play() bool {
+// playRole runs the role that the arguments or the environment select, and reports whether there was one.
+func playRole() bool {
 	role := ""
 	if len(os.Args) > 1 {
 		role = os.Args[1]
@@ -36,8 +36,8 @@ func play() bool {
 		err := hostfault.FillMemory(hostfault.ControlGroup{Dir: os.Args[2]}, os.Args[3], func() {})
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	case role == glutArgument:
-		glut(os.Args[2])
+	case role == memoryArgument:
+		useAllMemory(os.Args[2])
 	case os.Getenv("LEDGER") != "":
 		child()
 	default:
@@ -46,58 +46,58 @@ func play() bool {
 	return true
 }
 
-// scribe writes lines "boottime-ns node term event run" into the ledger of the whole fleet. All processes of a child's life
-// write the same run.
-type scribe struct {
+// ledgerWriter writes lines "boottime-ns node term event run" to the fleet's ledger. All processes of one child write the same
+// run.
+type ledgerWriter struct {
 	file       *os.File
 	path       string
 	node, term string
 	run        string
 }
 
-func newScribe(path, node, term, run string) *scribe {
+func newLedgerWriter(path, node, term, run string) *ledgerWriter {
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	return &scribe{file, path, node, term, run}
+	return &ledgerWriter{file, path, node, term, run}
 }
 
-func (s *scribe) write(event string) {
+func (s *ledgerWriter) write(event string) {
 	fmt.Fprintf(s.file, "%d %s %s %s %s\n", boottime.Now().Nanoseconds(), s.node, s.term, event, s.run)
 }
 
-// args names the ledger and the run to a process that has no environment.
-func (s *scribe) args() []string { return []string{s.path, s.node, s.term, s.run} }
+// args returns the arguments that pass the ledger and the run to a process without an environment.
+func (s *ledgerWriter) args() []string { return []string{s.path, s.node, s.term, s.run} }
 
-// asked reports whether the nemesis asks the children of this node for some manners.
-func (s *scribe) asked(manners string) bool {
-	_, err := os.Stat(mannersFile(filepath.Dir(s.path), manners, s.node))
+// shouldBehave reports whether the campaign asks the children of this node for a behavior.
+func (s *ledgerWriter) shouldBehave(behavior string) bool {
+	_, err := os.Stat(behaviorFile(filepath.Dir(s.path), behavior, s.node))
 	return err == nil
 }
 
-func mannersFile(dir, manners, node string) string { return filepath.Join(dir, manners+"-"+node) }
+func behaviorFile(dir, behavior, node string) string { return filepath.Join(dir, behavior+"-"+node) }
 
-// The manners of children.
+// The behaviors of children.
 const (
-	ignores    = "ignore"    // TERM
-	daemonizes = "daemonize" // a grandchild without environment, in a session of its own, whose parent ends
-	forks      = "fork"      // processes that end as soon as they have started the next, also in a session of their own
+	ignoreTerm = "ignore"    // ignore SIGTERM
+	daemonizes = "daemonize" // start a grandchild without an environment, in its own session, whose parent exits
+	forks      = "fork"      // start processes, in their own session, each of which starts the next one and exits
 )
 
-// child is the leader-only child: it writes into the ledger when it begins, every 10 ms, and at its end.
+// child is the leader-only child. It writes to the ledger when it starts, every 10 ms, and when it ends.
 func child() {
 	run := fmt.Sprintf("%d.%d", boottime.Now().Nanoseconds(), os.Getpid())
-	s := newScribe(os.Getenv("LEDGER"), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), run)
+	s := newLedgerWriter(os.Getenv("LEDGER"), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), run)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	s.write("start")
 	done := make(map[string]bool)
-	once := func(manners string, argv []string) {
-		if !done[manners] && s.asked(manners) {
-			done[manners] = true
-			s.write(manners)
+	once := func(behavior string, argv []string) {
+		if !done[behavior] && s.shouldBehave(behavior) {
+			done[behavior] = true
+			s.write(behavior)
 			escape(argv)
 		}
 	}
@@ -108,7 +108,7 @@ func child() {
 			once(daemonizes, append([]string{self, daemonizeArgument}, s.args()...))
 			once(forks, append([]string{"/bin/sh", filepath.Join(filepath.Dir(s.path), forkScript)}, append(s.args(), "0")...))
 		case <-stop:
-			if !s.asked(ignores) {
+			if !s.shouldBehave(ignoreTerm) {
 				s.write("end")
 				os.Exit(0)
 			}
@@ -116,7 +116,7 @@ func child() {
 	}
 }
 
-// escape starts a process with nothing in its environment, in a session of its own.
+// escape starts a process with an empty environment, in a session of its own.
 func escape(argv []string) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{}
@@ -128,18 +128,18 @@ func escape(argv []string) {
 	go cmd.Wait()
 }
 
-// grandchild works on until it is killed.
+// grandchild writes to the ledger until it is killed.
 func grandchild() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-	s := newScribe(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+	s := newLedgerWriter(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	s.write("grandchild")
 	for range time.Tick(10 * time.Millisecond) {
 		s.write("beat")
 	}
 }
 
-// forkScript is a program that forks about every millisecond: each process writes a line, starts the next, and ends. Its
-// clock is up to 10 ms slow.
+// forkScript is a program that forks about every millisecond: each process writes a line, starts the next one, and exits. Its
+// clock is up to 10 ms behind.
 const (
 	forkScript = "fork.sh"
 	forkText   = `read up rest </proc/uptime
@@ -148,8 +148,8 @@ echo "${up%.*}${up#*.}0000000 $2 $3 beat $4" >>"$1"
 `
 )
 
-// glut uses memory beyond any limit until a process is dead, as the kernel has nobody else to kill.
-func glut(pid string) {
+// useAllMemory uses memory beyond any limit until a process is dead, which the kernel kills for lack of another.
+func useAllMemory(pid string) {
 	var all [][]byte
 	for tick := time.Tick(time.Millisecond); len(all) < 1000; <-tick {
 		if _, err := os.Stat("/proc/" + pid); err != nil {

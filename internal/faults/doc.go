@@ -1,3 +1,3 @@
-// Package faults is the fault campaign: real daemons with real children on a real ensemble of three servers, under seeded
-// faults, and a ledger that the children write, in which S1 can be read. It holds tests only.
+// Package faults contains the fault campaign: real daemons with real children use a real ensemble of three servers under seeded
+// faults. The children write a ledger, which shows whether S1 held. The package contains only tests.
 package faults

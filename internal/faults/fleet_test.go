@@ -25,30 +25,30 @@ import (
 const (
 	sessionTimeout = 3 * time.Second
 	takeover       = 5 * time.Second
-	restartPause   = 100 * time.Millisecond // of the service manager
+	restartPause   = 100 * time.Millisecond // the service manager's
 )
 
-// bound is by when there is one READY leader, the best: the expiry of a lost session with its tick, a lease wait, a takeover
-// that fails, the exclusions that follow, each with room for a slow machine.
-const bound = 60 * time.Second
+// settleTimeout is how long it may take until the best member is READY: the expiry of a lost session, a lease wait, a failed
+// takeover, and the exclusions that follow, each with a margin for a slow machine.
+const settleTimeout = 60 * time.Second
 
-// fleet is an ensemble with four nodes on two sites.
+// fleet is an ensemble and four nodes on two sites.
 type fleet struct {
-	t        *testing.T
-	dir      string
-	binary   string
-	rng      *rand.Rand
-	ensemble *zkserver.Ensemble
-	between  map[[2]int][]*faultproxy.Proxy // of the servers, by from and to
-	session  *zkstore.Session
-	paths    cluster.Paths
-	nodes    []*node
-	revision int // of the policy
-	tables   int // of the packet filter, so far
-	starving int // control groups, so far
+	t           *testing.T
+	dir         string
+	binary      string
+	rng         *rand.Rand
+	ensemble    *zkserver.Ensemble
+	serverLinks map[[2]int][]*faultproxy.Proxy // the connections between servers, by from and to
+	session     *zkstore.Session
+	paths       cluster.Paths
+	nodes       []*node
+	revision    int // of the policy
+	tables      int // how many tables of the packet filter were created
+	starving    int // how many control groups for starved processes were created
 }
 
-// node is a host: a zkelectd that is started again when it ends, as by a service manager.
+// node is a host: a zkelectd that is restarted when it exits, as by a service manager.
 type node struct {
 	f       *fleet
 	id      string
@@ -57,38 +57,38 @@ type node struct {
 	proxies []*faultproxy.Proxy // to each server
 	wg      sync.WaitGroup
 
-	containment string
-	hides       bool                     // its children always daemonize
-	disk        *hostfault.Disk          // has the program on it
-	memory, cpu hostfault.ControlGroup   // of all its processes
-	emptied     []hostfault.ControlGroup // below cpu, to be removed
+	containment   string
+	hidesChildren bool                     // its children always daemonize
+	disk          *hostfault.Disk          // contains the program
+	memory, cpu   hostfault.ControlGroup   // of all its processes
+	emptyGroups   []hostfault.ControlGroup // below cpu, to be removed
 
-	// What the nemesis has done to it: see promised.
-	killed  map[string]time.Time
-	starved map[int]bool
-	asked   time.Time // when a child was last asked for manners
+	// The faults injected so far, see isPromised.
+	killed          map[string]time.Time
+	starvedPids     map[int]bool
+	behaviorChanged time.Time // when a child's behavior was last changed
 
-	mu   sync.Mutex
-	pid  int // of the guard, 0 while none runs
-	over bool
-	wake chan struct{}
+	mu      sync.Mutex
+	pid     int // of the guard; 0 while none runs
+	stopped bool
+	down    chan struct{}
 }
 
-// newFleet starts one. What is chosen for a node by the seed, fix may change.
+// newFleet starts a fleet. The seed chooses the properties of each node, which fix may change.
 func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "zkelectd-faults-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), between: make(map[[2]int][]*faultproxy.Proxy), paths: cluster.Paths{Root: "/faults"}}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), serverLinks: make(map[[2]int][]*faultproxy.Proxy), paths: cluster.Paths{Root: "/faults"}}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{PeerPort: func(from, to, port int) (int, error) {
 		p, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			return 0, err
 		}
-		f.between[[2]int{from, to}] = append(f.between[[2]int{from, to}], p)
+		f.serverLinks[[2]int{from, to}] = append(f.serverLinks[[2]int{from, to}], p)
 		return p.Port(), nil
 	}})
 	if err != nil {
@@ -101,13 +101,13 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 	f.write(hogArgument, make([]byte, 4<<20))
 	for i := range 4 {
 		n := &node{
-			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, wake: make(chan struct{}),
-			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starved: make(map[int]bool),
-			hides: f.rng.Float64() < 0.5,
+			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
+			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
+			hidesChildren: f.rng.Float64() < 0.5,
 		}
 		fix(n)
 		f.nodes = append(f.nodes, n)
-		n.build()
+		n.setUp()
 		for _, addr := range f.ensemble.Addrs() {
 			p, err := faultproxy.New(addr)
 			if err != nil {
@@ -115,21 +115,21 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 			}
 			n.proxies = append(n.proxies, p)
 		}
-		if n.hides {
+		if n.hidesChildren {
 			f.write(daemonizes+"-"+n.id, nil)
 		}
-		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hides)
+		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hidesChildren)
 		n.configure(map[string]int{"dc1": 2, "dc2": 1})
 		n.wg.Go(n.supervise)
 	}
 	return f
 }
 
-// containments are those that a node may have. Not auto, which depends on the machine.
+// containments are the settings from which the seed chooses; auto would depend on the machine.
 var containments = []string{"cgroup", "pidns", "keeper"}
 
-// build gives the node a disk and control groups.
-func (n *node) build() {
+// setUp creates the node's disk and control groups.
+func (n *node) setUp() {
 	err := os.Mkdir(n.f.file("disk-"+n.id), 0o700)
 	if err == nil {
 		n.disk, err = hostfault.MountDisk(n.f.file("disk-"+n.id), n.f.binary)
@@ -145,14 +145,15 @@ func (n *node) build() {
 	}
 }
 
-// removal is how long what was killed may take to be gone.
-const removal = 20 * time.Second
+// removeTimeout is how long killed processes may take to disappear.
+const removeTimeout = 20 * time.Second
 
-func (n *node) demolish() {
+// tearDown removes the node's disk and control groups.
+func (n *node) tearDown() {
 	var errs []error
-	for _, g := range append(n.emptied, n.memory, n.cpu) {
+	for _, g := range append(n.emptyGroups, n.memory, n.cpu) {
 		if g.Dir != "" {
-			errs = append(errs, g.Remove(removal))
+			errs = append(errs, g.Remove(removeTimeout))
 		}
 	}
 	if n.disk != nil {
@@ -171,11 +172,11 @@ func (f *fleet) write(name string, data []byte) {
 
 func (f *fleet) close() {
 	for _, n := range f.nodes {
-		n.end()
+		n.shutDown()
 	}
-	// Not before: the namespaces of one node may hold the disk of another.
+	// Only after all nodes are shut down: the namespaces of one node may use the disk of another.
 	for _, n := range f.nodes {
-		n.demolish()
+		n.tearDown()
 		for _, p := range n.proxies {
 			p.Close()
 		}
@@ -188,7 +189,7 @@ func (f *fleet) close() {
 	if f.ensemble != nil {
 		f.ensemble.Stop()
 	}
-	for _, proxies := range f.between {
+	for _, proxies := range f.serverLinks {
 		for _, p := range proxies {
 			p.Close()
 		}
@@ -202,7 +203,7 @@ func (f *fleet) close() {
 
 func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 
-// configure writes the node's file; a reload makes its policy that of the group.
+// configure writes the node's configuration file. After a reload its policy becomes that of the group.
 func (n *node) configure(sites map[string]int) {
 	var servers []string
 	for _, p := range n.proxies {
@@ -214,12 +215,12 @@ election: {takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_p
 policy: {sites: {dc1: %d, dc2: %d}}
 child: {command: [%s], env: {LEDGER: %s}, stop_timeout: 300ms, containment: %s}
 log: {level: debug}
-`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, shorter, takeover, sites["dc1"], sites["dc2"],
+`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, minSessionTimeout, takeover, sites["dc1"], sites["dc2"],
 		self, n.f.file("ledger"), n.containment)
 	n.f.write(n.id+".yaml", []byte(text))
 }
 
-// supervise ends with end.
+// supervise runs until shutDown.
 func (n *node) supervise() {
 	for {
 		cmd := exec.Command("sh", "-c", `echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
@@ -232,7 +233,7 @@ func (n *node) supervise() {
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		n.mu.Lock()
-		if n.over {
+		if n.stopped {
 			n.mu.Unlock()
 			log.Close()
 			return
@@ -253,17 +254,17 @@ func (n *node) supervise() {
 		pause := time.NewTimer(restartPause)
 		select {
 		case <-pause.C:
-		case <-n.wake:
+		case <-n.down:
 			pause.Stop()
 		}
 	}
 }
 
-// end stops the node for good.
-func (n *node) end() {
+// shutDown stops the node for good.
+func (n *node) shutDown() {
 	n.mu.Lock()
-	n.over = true
-	close(n.wake)
+	n.stopped = true
+	close(n.down)
 	n.mu.Unlock()
 	p := n.pids()
 	for _, pid := range p {
@@ -276,34 +277,35 @@ func (n *node) end() {
 	}
 	n.wg.Wait()
 	if n.memory.Dir != "" {
-		if err := n.memory.Kill(removal); err != nil {
+		if err := n.memory.Kill(removeTimeout); err != nil {
 			n.f.t.Error(err)
 		}
 	}
 }
 
-// leader is the node at work, or any.
+// leader returns the node whose child runs; any node if there is none.
 func (f *fleet) leader() *node {
 	for _, n := range f.nodes {
 		if n.pids()[childProcess] != 0 {
 			return n
 		}
 	}
-	return f.any()
+	return f.anyNode()
 }
 
-func (f *fleet) any() *node { return f.nodes[f.rng.IntN(len(f.nodes))] }
+func (f *fleet) anyNode() *node { return f.nodes[f.rng.IntN(len(f.nodes))] }
 
-// victim is mostly the leader.
+// victim returns the leader in most cases, or any node.
 func (f *fleet) victim() *node {
 	if f.rng.Float64() < 0.6 {
 		return f.leader()
 	}
-	return f.any()
+	return f.anyNode()
 }
 
-// settled says what is missing for one READY leader that is the best by the policy in force, with its child at work.
-func (f *fleet) settled(ctx context.Context) string {
+// whyUnsettled returns what is missing for a stable state: the best member by the policy in force is READY, and its child runs.
+// It returns the empty string for a stable state.
+func (f *fleet) whyUnsettled(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	snap, err := zkstore.ReadAll(ctx, f.client(ctx), f.paths, false)
@@ -311,9 +313,9 @@ func (f *fleet) settled(ctx context.Context) string {
 	case err != nil:
 		return err.Error()
 	case !snap.Ready():
-		return "nobody is READY"
+		return "no member is READY"
 	case len(snap.Members) != len(f.nodes):
-		return fmt.Sprintf("%d of %d members are there", len(snap.Members), len(f.nodes))
+		return fmt.Sprintf("%d of %d members are registered", len(snap.Members), len(f.nodes))
 	case !snap.Policy.Readable():
 		return "there is no policy"
 	}
@@ -343,18 +345,18 @@ func (f *fleet) settled(ctx context.Context) string {
 	return ""
 }
 
-// converge waits until all is settled, and returns how long that took.
+// converge waits until the fleet has settled, and returns how long it took.
 func (f *fleet) converge(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		why := f.settled(ctx)
+		why := f.whyUnsettled(ctx)
 		if why == "" {
 			return time.Since(began), nil
 		}
-		if time.Since(began) > bound {
-			return bound, fmt.Errorf("not settled %s after the faults: %s", bound, why)
+		if time.Since(began) > settleTimeout {
+			return settleTimeout, fmt.Errorf("not settled %s after the faults: %s", settleTimeout, why)
 		}
 		select {
 		case <-tick.C:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tenure is the life of one child with all that has come of it, as far as it was written down.
+// tenure is the lifetime of one child and its descendants, according to the ledger.
 type tenure struct {
 	node       string
 	term       int64
@@ -18,7 +18,7 @@ type tenure struct {
 	start, end time.Duration
 }
 
-// readLedger returns the tenures by their start.
+// readLedger returns the tenures, ordered by their start.
 func readLedger(path string) ([]tenure, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -51,18 +51,18 @@ func readLedger(path string) ([]tenure, error) {
 	return all, nil
 }
 
-// check reads S1 in the ledger: no two lives overlap, terms rise, and each has one node.
+// check checks S1 in the ledger: no two tenures overlap, terms increase, and each term belongs to one node.
 func check(all []tenure) []string {
 	var faults []string
 	owner := make(map[int64]string)
 	for i, t := range all {
 		if o, ok := owner[t.term]; ok && o != t.node {
-			faults = append(faults, fmt.Sprintf("term %d is of %s and of %s", t.term, o, t.node))
+			faults = append(faults, fmt.Sprintf("term %d belongs to both %s and %s", t.term, o, t.node))
 		}
 		owner[t.term] = t.node
 		for _, before := range all[:i] {
 			if t.start < before.end {
-				faults = append(faults, fmt.Sprintf("two at work for %s: %s in term %d, run %s until %d, %s in term %d, run %s from %d",
+				faults = append(faults, fmt.Sprintf("two children run for %s: %s in term %d, run %s until %d, %s in term %d, run %s from %d",
 					before.end-t.start, before.node, before.term, before.run, before.end, t.node, t.term, t.run, t.start))
 			}
 			if t.term < before.term {
@@ -73,8 +73,8 @@ func check(all []tenure) []string {
 	return faults
 }
 
-// idle is the time during which nobody worked: in all, and the longest.
-func idle(all []tenure) (total, longest time.Duration) {
+// leaderlessTime returns the time during which no child ran: in total, and the longest.
+func leaderlessTime(all []tenure) (total, longest time.Duration) {
 	for i := 1; i < len(all); i++ {
 		gap := max(0, all[i].start-all[i-1].end)
 		total, longest = total+gap, max(longest, gap)

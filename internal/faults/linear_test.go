@@ -7,47 +7,47 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The group as a lock with a fencing token: it is acquired with a term greater than every one before, and only while
-// nobody holds it; it is released by its holder.
+// The group as a lock with a fencing token. It is acquired only while nobody holds it, with a term that is not less than any
+// before, and released by its holder.
 type (
-	lock struct {
+	lockState struct {
 		term int64
 		held bool
 	}
-	step struct {
+	lockStep struct {
 		acquire bool
 		term    int64
 	}
 )
 
 var lockModel = porcupine.Model{
-	Init: func() any { return lock{} },
+	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
-		l, s := state.(lock), input.(step)
+		l, s := state.(lockState), input.(lockStep)
 		switch {
 		case s.acquire:
-			return !l.held && s.term >= l.term, lock{s.term, true}
+			return !l.held && s.term >= l.term, lockState{s.term, true}
 		default:
-			return l.held && s.term == l.term, lock{l.term, false}
+			return l.held && s.term == l.term, lockState{l.term, false}
 		}
 	},
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// history makes operations of the tenures. A child holds the lock before it writes its first line, and may hold it for one
-// beat after its last: those are the intervals in which the operations take effect.
-func history(all []tenure) []porcupine.Operation {
+// operations converts tenures to lock operations. A child acquires the lock within one beat before its first line, and releases
+// it within one beat after its last.
+func operations(all []tenure) []porcupine.Operation {
 	const beat = 10 * time.Millisecond
 	var ops []porcupine.Operation
 	for i, t := range all {
 		ops = append(ops,
-			porcupine.Operation{ClientId: 2 * i, Input: step{true, t.term}, Call: int64(t.start - beat), Return: int64(t.start)},
-			porcupine.Operation{ClientId: 2*i + 1, Input: step{false, t.term}, Call: int64(t.end), Return: int64(t.end + beat)})
+			porcupine.Operation{ClientId: 2 * i, Input: lockStep{true, t.term}, Call: int64(t.start - beat), Return: int64(t.start)},
+			porcupine.Operation{ClientId: 2*i + 1, Input: lockStep{false, t.term}, Call: int64(t.end), Return: int64(t.end + beat)})
 	}
 	return ops
 }
 
-func linearizable(all []tenure) bool { return porcupine.CheckOperations(lockModel, history(all)) }
+func linearizable(all []tenure) bool { return porcupine.CheckOperations(lockModel, operations(all)) }
 
 // The checkers can fail.
 func TestCheckers(t *testing.T) {
@@ -63,13 +63,13 @@ func TestCheckers(t *testing.T) {
 		"falling terms":       {[]tenure{{"a", 2, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}}, false},
 	} {
 		if ok := len(check(c.all)) == 0; ok != c.ok {
-			t.Errorf("%s: the ledger's check says %v", name, ok)
+			t.Errorf("%s: check returns %v", name, ok)
 		}
 		if ok := linearizable(c.all); ok != c.ok {
-			t.Errorf("%s: porcupine says %v", name, ok)
+			t.Errorf("%s: porcupine returns %v", name, ok)
 		}
 	}
 	if len(check([]tenure{{"a", 1, "1", 100 * ms, 200 * ms}, {"b", 1, "2", 220 * ms, 300 * ms}})) == 0 {
-		t.Error("a term of two nodes goes unnoticed")
+		t.Error("a term with two nodes is not noticed")
 	}
 }

@@ -16,25 +16,25 @@ import (
 	"zkelectd/internal/hostfault"
 )
 
-// machineFaults are what happens to the machine below a node.
+// machineFaults affect the machine on which a node runs.
 var machineFaults = []fault{
-	{"disk stalled, pages reclaimed", stallDisk(nothingElse)},
+	{"disk stalled, pages reclaimed", stallDisk(noOtherFault)},
 	{"disk stalled, pages reclaimed, daemon cut off", stallDisk(cutOff)},
-	{"memory limit, disk stalled", pressMemory},
+	{"memory limit, disk stalled", limitMemory},
 	{"the kernel kills the daemon for memory", outOfMemory},
 	{"daemon gets 1 % of a processor", starve(1, 100, daemonProcess)},
 	{"guard gets 1 % of a processor", starve(1, 100, guardProcess)},
 	{"keeper gets 1 % of a processor", starve(1, 100, keeperProcess)},
-	{"guard, keeper and daemon get 30 % of a processor", starve(15, 50, actors...)},
-	{"processors are busy", burn},
-	{"no descriptors left for the guard, then cut off", seize(guardProcess)},
-	{"no descriptors left for the keeper, then cut off", seize(keeperProcess)},
-	{"no descriptors left for the daemon, then cut off", seize(daemonProcess)},
+	{"guard, keeper and daemon get 30 % of a processor", starve(15, 50, zkelectdProcesses...)},
+	{"processors are busy", burnProcessors},
+	{"no descriptors left for the guard, then cut off", takeDescriptors(guardProcess)},
+	{"no descriptors left for the keeper, then cut off", takeDescriptors(keeperProcess)},
+	{"no descriptors left for the daemon, then cut off", takeDescriptors(daemonProcess)},
 }
 
-func nothingElse(*node) func() { return nothing }
+func noOtherFault(*node) func() { return noHeal }
 
-// cutOff is a black hole between a node and all servers.
+// cutOff drops all data between a node and the servers.
 func cutOff(n *node) func() {
 	for _, p := range n.proxies {
 		p.SetMode(faultproxy.BlackHole)
@@ -47,8 +47,8 @@ func cutOff(n *node) func() {
 	}
 }
 
-// repeat does something over and over until what it returns is called.
-func repeat(pause time.Duration, do func()) (end func()) {
+// repeatUntil repeats do until the returned function is called.
+func repeatUntil(pause time.Duration, do func()) (end func()) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -69,13 +69,13 @@ func repeat(pause time.Duration, do func()) (end func()) {
 	}
 }
 
-// stallDisk stops the disk that has a node's program on it from answering, and takes from memory what the kernel may take.
+// stallDisk stalls the disk with a node's program, and makes the kernel reclaim what memory it can.
 func stallDisk(and func(*node) func()) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
 		n.disk.Stall(true)
-		reclaim := repeat(50*time.Millisecond, func() {
-			n.memory.Set("memory.force_empty", "0") // as far as it goes
+		reclaim := repeatUntil(50*time.Millisecond, func() {
+			n.memory.Set("memory.force_empty", "0") // as far as possible
 		})
 		heal := and(n)
 		return func() {
@@ -86,15 +86,15 @@ func stallDisk(and func(*node) func()) func(*fleet) (func(), error) {
 	}
 }
 
-// inMemoryOf starts this program in a node's memory group; the kernel kills it the sooner the higher the score.
-func (n *node) inMemoryOf(score int, args ...string) (*exec.Cmd, error) {
+// startInMemoryGroup starts this program in a node's memory group. With a higher score the OOM killer prefers it.
+func (n *node) startInMemoryGroup(score int, args ...string) (*exec.Cmd, error) {
 	script := fmt.Sprintf(`echo 0 >%s/cgroup.procs && echo %d >/proc/$$/oom_score_adj && exec "$@"`, n.memory.Dir, score)
 	cmd := exec.Command("sh", append([]string{"-c", script, "sh", self}, args...)...)
 	return cmd, cmd.Start()
 }
 
-// pressMemory leaves zkelectd and its child almost no memory for files, in a group that is at its limit, while the disk stalls.
-func pressMemory(f *fleet) (func(), error) {
+// limitMemory leaves zkelectd and its child almost no memory for file pages, as their group is at its limit, and stalls the disk.
+func limitMemory(f *fleet) (func(), error) {
 	n := f.victim()
 	used, err := n.memory.Number("memory.usage_in_bytes")
 	if err == nil {
@@ -103,11 +103,11 @@ func pressMemory(f *fleet) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := n.inMemoryOf(1000, hogArgument, n.memory.Dir, f.file(hogArgument))
+	cmd, err := n.startInMemoryGroup(1000, hogArgument, n.memory.Dir, f.file(hogArgument))
 	if err != nil {
 		return nil, err
 	}
-	f.pass(500 * time.Millisecond)
+	f.wait(500 * time.Millisecond)
 	n.disk.Stall(true)
 	return func() {
 		n.disk.Stall(false)
@@ -119,11 +119,11 @@ func pressMemory(f *fleet) (func(), error) {
 	}, nil
 }
 
-// outOfMemory has the kernel kill the daemon, as the one in the node's memory group that is worth least.
+// outOfMemory makes the OOM killer kill the daemon, which has the highest score in the node's memory group.
 func outOfMemory(f *fleet) (func(), error) {
 	n := f.victim()
 	daemon := n.pids()[daemonProcess]
-	if daemon == 0 || !n.promised([]string{daemonProcess}, nil) {
+	if daemon == 0 || !n.isPromised([]string{daemonProcess}, nil) {
 		return nil, errNotPromised
 	}
 	n.killed[daemonProcess] = time.Now()
@@ -137,7 +137,7 @@ func outOfMemory(f *fleet) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := n.inMemoryOf(0, glutArgument, strconv.Itoa(daemon))
+	cmd, err := n.startInMemoryGroup(0, memoryArgument, strconv.Itoa(daemon))
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +150,13 @@ func outOfMemory(f *fleet) (func(), error) {
 	}, nil
 }
 
-// starve gives some of a node's processes together so many milliseconds of a processor in so many.
+// starve limits some of a node's processes to quota milliseconds of processor time in each period, in total.
 func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
 		pids := n.pids()
-		if quota*5 < period && !n.promised(nil, who) {
-			return nil, errNotPromised // as if they stood still
+		if quota*5 < period && !n.isPromised(nil, who) {
+			return nil, errNotPromised // as if they were stopped
 		}
 		f.starving++
 		g, err := n.cpu.Child(strconv.Itoa(f.starving))
@@ -168,23 +168,24 @@ func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 		}
 		for _, name := range who {
 			if pid := pids[name]; pid != 0 && g.Add(pid) == nil && quota*5 < period {
-				n.starved[pid] = true
+				n.starvedPids[pid] = true
 			}
 		}
 		return func() {
 			if err := g.Set("cpu.cfs_quota_us", "-1"); err != nil {
 				f.t.Error(err)
 			}
-			n.fill(g)
+			n.emptyGroup(g)
 			for _, name := range who {
-				delete(n.starved, pids[name])
+				delete(n.starvedPids, pids[name])
 			}
 		}, nil
 	}
 }
 
-// fill moves what is in a group back, and removes it: what forks meanwhile may stay until the node ends.
-func (n *node) fill(g hostfault.ControlGroup) {
+// emptyGroup moves the processes of a group back and removes the group. If processes fork meanwhile, it may remain until the node
+// is shut down.
+func (n *node) emptyGroup(g hostfault.ControlGroup) {
 	for range 10 {
 		pids, err := g.Pids()
 		if err != nil || len(pids) == 0 {
@@ -195,12 +196,12 @@ func (n *node) fill(g hostfault.ControlGroup) {
 		}
 	}
 	if os.Remove(g.Dir) != nil {
-		n.emptied = append(n.emptied, g)
+		n.emptyGroups = append(n.emptyGroups, g)
 	}
 }
 
-// burn keeps all processors busy, with more than one program each.
-func burn(f *fleet) (func(), error) {
+// burnProcessors keeps all processors busy, with more than one program each.
+func burnProcessors(f *fleet) (func(), error) {
 	var all []*exec.Cmd
 	heal := func() {
 		for _, cmd := range all {
@@ -220,14 +221,14 @@ func burn(f *fleet) (func(), error) {
 	return heal, nil
 }
 
-// seize takes the right to open anything from a process, and cuts its node off.
-func seize(who string) func(*fleet) (func(), error) {
+// takeDescriptors keeps a process from opening files, and cuts its node off.
+func takeDescriptors(who string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
 		pid := n.pids()[who]
 		var before unix.Rlimit
 		if pid == 0 || unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before) != nil {
-			return nil, errNotPromised // it is not there
+			return nil, errNotPromised // it does not run
 		}
 		// The hard limit could be raised again only with CAP_SYS_RESOURCE.
 		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}, nil); err != nil {

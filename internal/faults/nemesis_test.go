@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// fault is one kind of trouble. inject begins it and returns what ends it. The error is errNotPromised where docs/safety.md
-// promises nothing for what has come together, and nothing was done.
+// fault is a kind of fault. inject starts it and returns a function that ends it. It does nothing and returns errNotPromised if
+// docs/safety.md promises nothing for this combination of faults.
 type fault struct {
 	name   string
 	inject func(f *fleet) (heal func(), err error)
 }
 
-var kinds = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
+var allFaults = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
 
-var errNotPromised = errors.New("nothing is promised for this")
+var errNotPromised = errors.New("docs/safety.md promises nothing for this combination of faults")
 
-func nothing() {}
+func noHeal() {}
 
-// pass lets time pass.
-func (f *fleet) pass(d time.Duration) {
+// wait waits for a duration, or until the test ends.
+func (f *fleet) wait(d time.Duration) {
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
@@ -31,7 +31,7 @@ func (f *fleet) pass(d time.Duration) {
 	}
 }
 
-// processFaults are what happens to the processes of a node, which is mostly the leader's.
+// processFaults affect the processes of a node, mostly of the leader.
 var processFaults = []fault{
 	{"kill -9 of the daemon", kill(daemonProcess)},
 	{"kill -9 of the guard", kill(guardProcess)},
@@ -48,10 +48,10 @@ var processFaults = []fault{
 	{"SIGSTOP of the child", stop(childProcess)},
 	{"SIGSTOP of the guard, kill -9 of the daemon", stopAndKill(guardProcess, daemonProcess)},
 	{"SIGSTOP of the daemon, kill -9 of the guard", stopAndKill(daemonProcess, guardProcess)},
-	{"policy changed", flip},
-	{"child ignores TERM", behave(ignores)},
-	{"child daemonizes with a bare environment", behave(daemonizes)},
-	{"child forks every millisecond", behave(forks)},
+	{"policy changed", changePolicy},
+	{"child ignores TERM", setBehavior(ignoreTerm)},
+	{"child daemonizes with a bare environment", setBehavior(daemonizes)},
+	{"child forks every millisecond", setBehavior(forks)},
 }
 
 func kill(who ...string) func(*fleet) (func(), error) {
@@ -59,7 +59,7 @@ func kill(who ...string) func(*fleet) (func(), error) {
 		if !f.victim().kill(who...) {
 			return nil, errNotPromised
 		}
-		return nothing, nil
+		return noHeal, nil
 	}
 }
 
@@ -72,18 +72,18 @@ func stop(who ...string) func(*fleet) (func(), error) {
 	}
 }
 
-// stopAndKill stops one process, and a while later, up to a lease, kills another.
+// stopAndKill stops one process, and kills another one up to a lease later.
 func stopAndKill(still, dead string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
-		if !n.promised([]string{dead}, []string{still}) {
+		if !n.isPromised([]string{dead}, []string{still}) {
 			return nil, errNotPromised
 		}
 		heal := n.stop(still)
 		if heal == nil {
 			return nil, errNotPromised
 		}
-		f.pass(time.Duration(f.rng.Int64N(int64(sessionTimeout / 2))))
+		f.wait(time.Duration(f.rng.Int64N(int64(sessionTimeout / 2))))
 		if !n.kill(dead) {
 			heal()
 			return nil, errNotPromised
@@ -92,39 +92,39 @@ func stopAndKill(still, dead string) func(*fleet) (func(), error) {
 	}
 }
 
-// loseHost kills all processes of a node: nobody is left to clean up.
+// loseHost kills all processes of a node, so that none can clean up.
 func loseHost(f *fleet) (func(), error) {
 	n := f.victim()
-	n.memory.Kill(lately) // what the stalled disk keeps from dying dies with the stall
-	for _, who := range actors {
+	n.memory.Kill(sameTime) // processes that wait for a stalled disk die when the stall ends
+	for _, who := range zkelectdProcesses {
 		n.killed[who] = time.Now()
 	}
-	return nothing, nil
+	return noHeal, nil
 }
 
-// flip makes the other site the better one, by a reload of one daemon.
-func flip(f *fleet) (func(), error) {
+// changePolicy makes the other site the better one, by a reload of one daemon.
+func changePolicy(f *fleet) (func(), error) {
 	f.revision++
-	n := f.any()
+	n := f.anyNode()
 	n.configure(map[string]int{"dc1": 1 + f.revision%3, "dc2": 1 + f.revision%2})
 	if pid := n.pids()[guardProcess]; pid != 0 {
 		syscall.Kill(pid, syscall.SIGHUP)
 	}
-	return nothing, nil
+	return noHeal, nil
 }
 
-// behave gives a node's children manners for a while; what they have started then stays until they end.
-func behave(manners string) func(*fleet) (func(), error) {
+// setBehavior sets a behavior of a node's children for a while. Processes that they have started remain until the child ends.
+func setBehavior(behavior string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
-		file := mannersFile(f.dir, manners, n.id)
+		file := behaviorFile(f.dir, behavior, n.id)
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			return nil, err
 		}
 		return func() {
-			if manners != daemonizes || !n.hides {
+			if behavior != daemonizes || !n.hidesChildren {
 				os.Remove(file)
-				n.asked = time.Now()
+				n.behaviorChanged = time.Now()
 			}
 		}, nil
 	}

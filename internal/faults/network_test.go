@@ -13,28 +13,29 @@ import (
 	"zkelectd/internal/faultproxy"
 )
 
-// networkFaults are what happens between a node and the servers, and between the servers.
+// networkFaults affect the connections between a node and the servers, and between the servers.
 var networkFaults = []fault{
-	{"daemon cut off from all servers", onLinks(true, faultproxy.Refuse)},
-	{"daemon cut off from one server", onLinks(false, faultproxy.Refuse)},
-	{"black hole between daemon and servers", onLinks(true, faultproxy.BlackHole)},
-	{"half-open connections", onLinks(true, faultproxy.HalfOpen)},
-	{"slow connections", onLinks(true, faultproxy.Slow)},
-	{"uneven delays", onLinks(true, faultproxy.Jitter)},
-	{"connections that send again what was lost", onLinks(true, faultproxy.Lossy)},
-	{"requests held back, then delivered", onLinks(true, faultproxy.HoldToTarget)},
-	{"answers held back, then delivered", onLinks(true, faultproxy.HoldFromTarget)},
-	{"a third of all packets dropped", drop("numgen random mod 100 < 33", "dport", "sport")},
-	{"packets to the servers dropped", drop("", "dport")},
-	{"packets from the servers dropped", drop("", "sport")},
+	{"daemon cut off from all servers", setMode(true, faultproxy.Refuse)},
+	{"daemon cut off from one server", setMode(false, faultproxy.Refuse)},
+	{"black hole between daemon and servers", setMode(true, faultproxy.BlackHole)},
+	{"half-open connections", setMode(true, faultproxy.HalfOpen)},
+	{"slow connections", setMode(true, faultproxy.Slow)},
+	{"uneven delays", setMode(true, faultproxy.Jitter)},
+	{"connections that send again what was lost", setMode(true, faultproxy.Lossy)},
+	{"requests held back, then delivered", setMode(true, faultproxy.HoldToTarget)},
+	{"answers held back, then delivered", setMode(true, faultproxy.HoldFromTarget)},
+	{"a third of all packets dropped", dropPackets("numgen random mod 100 < 33", "dport", "sport")},
+	{"packets to the servers dropped", dropPackets("", "dport")},
+	{"packets from the servers dropped", dropPackets("", "sport")},
 	{"connections reset", reset},
-	{"one server parted from the others", part(faultproxy.BlackHole)},
-	{"one server not heard by the others, or deaf", part(faultproxy.HoldToTarget)},
-	{"uneven delays between servers", part(faultproxy.Jitter)},
-	{"losses between servers", part(faultproxy.Lossy)},
+	{"one server partitioned from the others", partition(faultproxy.BlackHole)},
+	{"messages to or from one server held back", partition(faultproxy.HoldToTarget)},
+	{"uneven delays between servers", partition(faultproxy.Jitter)},
+	{"losses between servers", partition(faultproxy.Lossy)},
 }
 
-func onLinks(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
+// setMode sets the mode of a node's connections to one server or all.
+func setMode(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		proxies := f.victim().proxies
 		if !all {
@@ -50,28 +51,29 @@ func onLinks(all bool, m faultproxy.Mode) func(*fleet) (func(), error) {
 			for _, p := range proxies {
 				p.SetMode(faultproxy.Pass)
 				if m == faultproxy.BlackHole || m == faultproxy.HalfOpen {
-					p.Reset(false) // what was swallowed is missing from the stream
+					p.Reset(false) // the dropped data is missing from the streams
 				}
 			}
 		}, nil
 	}
 }
 
+// reset resets a node's connections.
 func reset(f *fleet) (func(), error) {
 	for _, p := range f.victim().proxies {
 		p.Reset(true)
 	}
-	return nothing, nil
+	return noHeal, nil
 }
 
-// part does something to the paths between one server and the other two; its clients stay connected to it.
-func part(m faultproxy.Mode) func(*fleet) (func(), error) {
+// partition affects the connections between one server and the other two. Its clients stay connected to it.
+func partition(m faultproxy.Mode) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		alone := f.rng.IntN(3)
 		var proxies []*faultproxy.Proxy
-		for _, pair := range slices.SortedFunc(maps.Keys(f.between), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
+		for _, pair := range slices.SortedFunc(maps.Keys(f.serverLinks), func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }) {
 			if pair[0] == alone || pair[1] == alone {
-				proxies = append(proxies, f.between[pair]...)
+				proxies = append(proxies, f.serverLinks[pair]...)
 			}
 		}
 		for _, p := range proxies {
@@ -90,9 +92,9 @@ func part(m faultproxy.Mode) func(*fleet) (func(), error) {
 	}
 }
 
-// drop has the kernel drop packets between a node and all servers: "dport" those that it sends, "sport" those that are
-// sent to it; all of them, or a share.
-func drop(share string, directions ...string) func(*fleet) (func(), error) {
+// dropPackets makes the kernel drop packets between a node and all servers: with "dport" those that the node sends, with "sport"
+// those that it receives; all of them or a share.
+func dropPackets(share string, directions ...string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
 		var ports []string

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// The three processes of zkelectd that can end its work, and the work itself.
+// The three processes of zkelectd, each of which can kill the work, and the work itself.
 const (
 	guardProcess  = "guard"
 	keeperProcess = "keeper"
@@ -21,9 +21,9 @@ const (
 	childProcess  = "child"
 )
 
-var actors = []string{guardProcess, keeperProcess, daemonProcess}
+var zkelectdProcesses = []string{guardProcess, keeperProcess, daemonProcess}
 
-// pids are the node's processes by name, without those that are not there.
+// pids returns the node's running processes by name.
 func (n *node) pids() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -33,13 +33,13 @@ func (n *node) pids() map[string]int {
 	}
 	all[guardProcess] = n.pid
 	for _, pid := range childrenOf(n.pid) {
-		if args := arguments(pid); len(args) > 1 && (args[1] == daemonProcess || args[1] == keeperProcess) {
+		if args := commandLine(pid); len(args) > 1 && (args[1] == daemonProcess || args[1] == keeperProcess) {
 			all[args[1]] = pid
 		}
 	}
 	if keeper := all[keeperProcess]; keeper != 0 {
 		for _, pid := range childrenOf(keeper) {
-			if args := arguments(pid); len(args) == 1 && args[0] == self {
+			if args := commandLine(pid); len(args) == 1 && args[0] == self {
 				all[childProcess] = pid
 			}
 		}
@@ -47,6 +47,7 @@ func (n *node) pids() map[string]int {
 	return all
 }
 
+// childrenOf returns the children of a process.
 func childrenOf(pid int) (all []int) {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
@@ -66,8 +67,8 @@ func childrenOf(pid int) (all []int) {
 	return all
 }
 
-// arguments are a process' program and arguments.
-func arguments(pid int) []string {
+// commandLine returns a process's program and arguments.
+func commandLine(pid int) []string {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return nil
@@ -75,61 +76,61 @@ func arguments(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 }
 
-// running reports whether a process neither is stopped nor has ended.
+// running reports whether a process has neither been stopped nor ended.
 func running(pid int) bool {
 	s, err := procinfo.ReadStat(pid)
 	return err == nil && !s.Ended() && s.State != 'T' && s.State != 't'
 }
 
-// lately is for how long what was done to a node counts as done at the same time as what follows.
-const lately = time.Second
+// sameTime is how close together faults of a node count as simultaneous.
+const sameTime = time.Second
 
-// hidden reports whether the work of the node has, or may have, processes that have left its group and session.
-func (n *node) hidden() bool {
-	for _, manners := range []string{daemonizes, forks} {
-		if _, err := os.Stat(mannersFile(n.f.dir, manners, n.id)); err == nil {
+// mayHideProcesses reports whether the node's work has, or may have, processes that have left its process group and session.
+func (n *node) mayHideProcesses() bool {
+	for _, behavior := range []string{daemonizes, forks} {
+		if _, err := os.Stat(behaviorFile(n.f.dir, behavior, n.id)); err == nil {
 			return true
 		}
 	}
-	if time.Since(n.asked) < lately {
-		return true // a child may have read it just before
+	if time.Since(n.behaviorChanged) < sameTime {
+		return true // a child may have read the file just before
 	}
 	pids, err := n.memory.Pids()
 	return err != nil || slices.ContainsFunc(pids, func(pid int) bool {
-		args := arguments(pid)
+		args := commandLine(pid)
 		return len(args) > 1 && (args[1] == daemonizeArgument || args[1] == grandchildArgument || filepath.Base(args[1]) == forkScript)
 	})
 }
 
-// promised reports whether docs/safety.md promises that the node's work ends although these of its processes are killed, or
-// stand still, on top of what was done to it before (What is not promised):
-//   - One of guard, keeper and daemon goes on. If all are killed, only the work's main process dies, and with it what a PID
-//     namespace holds; if all stand still, nothing does.
-//   - Without guard and keeper the daemon can't find what has left the group and the session, unless a control group or a PID
-//     namespace holds it. A guard that dies just after its keeper may have killed the daemon already.
-func (n *node) promised(killed, still []string) bool {
+// isPromised reports whether docs/safety.md promises that the node's work dies if these processes are killed or stopped in
+// addition to earlier faults (What is not promised):
+//   - One of guard, keeper and daemon must be running. If all are killed, only the work's main process dies, and with it its PID
+//     namespace, if there is one; if all are stopped, nothing dies.
+//   - Without guard and keeper the daemon cannot find processes that have left the process group and the session, unless a
+//     control group or a PID namespace contains them. A guard that dies just after its keeper may already have killed the daemon.
+func (n *node) isPromised(killed, still []string) bool {
 	pids := n.pids()
 	acting := 0
-	for _, who := range actors {
-		if pid := pids[who]; pid != 0 && running(pid) && !n.starved[pid] && !slices.Contains(killed, who) && !slices.Contains(still, who) {
+	for _, who := range zkelectdProcesses {
+		if pid := pids[who]; pid != 0 && running(pid) && !n.starvedPids[pid] && !slices.Contains(killed, who) && !slices.Contains(still, who) {
 			acting++
 		}
 	}
 	if n.containment == "pidns" && slices.Contains(killed, keeperProcess) {
 		return true
 	}
-	if _, kept := pids[keeperProcess]; !kept && time.Since(n.killed[keeperProcess]) > lately {
-		return true // nothing works before there is a keeper
+	if _, kept := pids[keeperProcess]; !kept && time.Since(n.killed[keeperProcess]) > sameTime {
+		return true // no work runs without a keeper
 	}
-	hidden := n.hidden()
-	if acting == 0 && (len(still) > 0 || len(killed) < len(actors) || hidden) {
+	hidden := n.mayHideProcesses()
+	if acting == 0 && (len(still) > 0 || len(killed) < len(zkelectdProcesses) || hidden) {
 		return false
 	}
 	if !hidden {
 		return true
 	}
 	loses := func(who string) bool { return slices.Contains(killed, who) }
-	before := func(who string) bool { return time.Since(n.killed[who]) < lately }
+	before := func(who string) bool { return time.Since(n.killed[who]) < sameTime }
 	switch {
 	case loses(guardProcess) && before(keeperProcess), loses(keeperProcess) && before(guardProcess):
 		return false
@@ -139,9 +140,9 @@ func (n *node) promised(killed, still []string) bool {
 	return true
 }
 
-// kill kills some of a node's processes at the same moment, and reports whether it did.
+// kill kills some of a node's processes at once, and reports whether it has killed any.
 func (n *node) kill(who ...string) (done bool) {
-	if !n.promised(who, nil) {
+	if !n.isPromised(who, nil) {
 		return false
 	}
 	pids := n.pids()
@@ -156,10 +157,11 @@ func (n *node) kill(who ...string) (done bool) {
 	return done
 }
 
-// stop stops some of a node's processes, and returns what has them go on, nil if they are not there or have to act.
+// stop stops some of a node's processes and returns a function that continues them; nil if they do not run or must not be
+// stopped.
 func (n *node) stop(who ...string) func() {
 	pids := n.pids()
-	if !n.promised(nil, who) {
+	if !n.isPromised(nil, who) {
 		return nil
 	}
 	var stopped []int

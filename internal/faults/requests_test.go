@@ -6,23 +6,27 @@ import (
 	"time"
 )
 
-// lasting is how long the operators' requests hold; a new elector may add what the last one did not note.
-const lasting = "3s"
+// requestDuration is how long requests last; with a new elector they may last longer.
+const requestDuration = "3s"
 
-// requests are what operators ask for in the middle of it all. They end by themselves.
+// requests are operators' requests during other faults. They end by themselves.
 var requests = []fault{
-	{"request: move to a node", request(func(f *fleet) []string { return []string{"move", "--to", f.any().id, "--for", lasting} })},
-	{"request: move to a site", request(func(f *fleet) []string { return []string{"move", "--site", f.any().site, "--for", lasting, "--force"} })},
-	{"request: step down", request(func(*fleet) []string { return []string{"step-down", "--for", lasting} })},
-	{"request: drain a site", request(func(f *fleet) []string { return []string{"drain", "--site", f.any().site, "--for", lasting, "--force"} })},
-	{"request: cordon", request(func(f *fleet) []string { return []string{"cordon", f.victim().id, "--for", lasting} })},
-	{"request: pause", request(func(*fleet) []string { return []string{"pause", "--for", lasting} })},
-	{"request: pause hard", request(func(*fleet) []string { return []string{"pause", "--hard", "--for", lasting} })},
+	{"request: move to a node", request(func(f *fleet) []string { return []string{"move", "--to", f.anyNode().id, "--for", requestDuration} })},
+	{"request: move to a site", request(func(f *fleet) []string {
+		return []string{"move", "--site", f.anyNode().site, "--for", requestDuration, "--force"}
+	})},
+	{"request: step down", request(func(*fleet) []string { return []string{"step-down", "--for", requestDuration} })},
+	{"request: drain a site", request(func(f *fleet) []string {
+		return []string{"drain", "--site", f.anyNode().site, "--for", requestDuration, "--force"}
+	})},
+	{"request: cordon", request(func(f *fleet) []string { return []string{"cordon", f.victim().id, "--for", requestDuration} })},
+	{"request: pause", request(func(*fleet) []string { return []string{"pause", "--for", requestDuration} })},
+	{"request: pause hard", request(func(*fleet) []string { return []string{"pause", "--hard", "--for", requestDuration} })},
 	{"request: reelect", request(func(*fleet) []string { return []string{"reelect"} })},
 	{"request: clear-strikes", request(func(*fleet) []string { return []string{"clear-strikes", "--all"} })},
 }
 
-// request runs a command. Whether it is refused, or reaches anybody, is all the same: it must break nothing.
+// request runs a command. It may fail or be refused, but must not break anything.
 func request(args func(*fleet) []string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
@@ -30,6 +34,6 @@ func request(args func(*fleet) []string) func(*fleet) (func(), error) {
 		cmd := exec.CommandContext(ctx, f.binary, append(args(f), "--zk", f.ensemble.Addrs()[0], "--root", f.paths.Root, "--connect-timeout", "2s")...)
 		out, err := cmd.CombinedOutput()
 		f.t.Logf("%v: %s%v", cmd.Args[1:], out, err)
-		return nothing, nil
+		return noHeal, nil
 	}
 }

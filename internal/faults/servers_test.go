@@ -8,21 +8,21 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// shorter is the session timeout that the servers grant at least: what the nodes compute their lease from.
-const shorter = 2 * time.Second
+// minSessionTimeout is the shortest session timeout that the servers grant; the nodes compute their leases from it.
+const minSessionTimeout = 2 * time.Second
 
-// serverFaults are what happens to the servers.
+// serverFaults affect the servers.
 var serverFaults = []fault{
-	{"rolling restart of the servers", roll},
+	{"rolling restart of the servers", restartServers},
 	{"kill -9 of the ensemble's leader", killLeader},
 	{"loss of quorum", loseQuorum},
-	{"a server stands still", pauseServer},
-	{"servers grant shorter sessions", shorten},
-	{"servers come back empty", wipe},
+	{"a server stopped", pauseServer},
+	{"servers grant shorter sessions", shortenSessions},
+	{"servers come back empty", wipeServers},
 }
 
-// shorten restarts the servers, one or all, with a smaller limit for session timeouts; then with the old one.
-func shorten(f *fleet) (func(), error) {
+// shortenSessions restarts one server or all with a lower limit for session timeouts, and later with the old one.
+func shortenSessions(f *fleet) (func(), error) {
 	servers := f.ensemble.Servers
 	if f.rng.Float64() < 0.5 {
 		i := f.rng.IntN(len(servers))
@@ -44,13 +44,13 @@ func shorten(f *fleet) (func(), error) {
 			f.t.Error(err)
 		}
 	}
-	return heal, limit(shorter)
+	return heal, limit(minSessionTimeout)
 }
 
-// wipe kills all servers, and starts them again without their data. That of one server alone is another matter: with it goes
-// what only a quorum of that server and one other has, and ZooKeeper's word is broken unnoticed.
-func wipe(f *fleet) (func(), error) {
-	// The campaign's own session is lost as well, and would find out only after its long timeout.
+// wipeServers kills all servers and starts them again without their data. It does not do so with a single server: ZooKeeper could
+// then lose writes that only this server and one other have stored, without any client noticing.
+func wipeServers(f *fleet) (func(), error) {
+	// The campaign's own session is lost as well, but would notice it only after its long timeout.
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Second)
 	defer cancel()
 	f.session.Close(ctx)
@@ -62,20 +62,20 @@ func wipe(f *fleet) (func(), error) {
 			return nil, err
 		}
 	}
-	return f.revive, nil
+	return f.startServers, nil
 }
 
-// roll restarts the servers, one after the other.
-func roll(f *fleet) (func(), error) {
+// restartServers restarts the servers, one after the other.
+func restartServers(f *fleet) (func(), error) {
 	for _, s := range f.ensemble.Servers {
 		if err := f.restart(s); err != nil {
 			return nil, err
 		}
 	}
-	return nothing, nil
+	return noHeal, nil
 }
 
-// restart restarts a server, and waits until it serves: or for a while, as other faults may keep it from that.
+// restart restarts a server and waits until it serves requests, but not for long, as other faults may prevent that.
 func (f *fleet) restart(s *zkserver.Server) error {
 	s.Kill()
 	if err := s.EnsureStarted(); err != nil {
@@ -83,12 +83,12 @@ func (f *fleet) restart(s *zkserver.Server) error {
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), 4*time.Second)
 	defer cancel()
-	f.serves(ctx, s)
+	f.waitServing(ctx, s)
 	return nil
 }
 
-// serves waits until a server does, or ctx is over.
-func (f *fleet) serves(ctx context.Context, s *zkserver.Server) {
+// waitServing waits until a server serves requests, or ctx is done.
+func (f *fleet) waitServing(ctx context.Context, s *zkserver.Server) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -106,10 +106,10 @@ func (f *fleet) serves(ctx context.Context, s *zkserver.Server) {
 func killLeader(f *fleet) (func(), error) {
 	s, err := f.ensemble.Leader(f.t.Context())
 	if err != nil {
-		return nothing, nil // there is none at the moment
+		return noHeal, nil // there is none at the moment
 	}
 	s.Kill()
-	return f.revive, nil
+	return f.startServers, nil
 }
 
 func loseQuorum(f *fleet) (func(), error) {
@@ -117,11 +117,11 @@ func loseQuorum(f *fleet) (func(), error) {
 	for i := range 2 {
 		f.ensemble.Servers[(first+i)%3].Kill()
 	}
-	return f.revive, nil
+	return f.startServers, nil
 }
 
-// revive starts the servers that are dead.
-func (f *fleet) revive() {
+// startServers starts the servers that do not run.
+func (f *fleet) startServers() {
 	var errs []error
 	for _, s := range f.ensemble.Servers {
 		errs = append(errs, s.EnsureStarted())

@@ -12,32 +12,32 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// znodeFaults are what an operator with too many rights deletes, at one stroke.
+// znodeFaults delete znodes in one transaction, as an operator with too many permissions can.
 var znodeFaults = []fault{
-	{"a node's registration deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Node(f.victim().id)} })},
-	{"an incarnation deleted", remove(incarnation)},
-	{"elected deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Elected()} })},
-	{"current deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Current()} })},
-	{"the leader's session closed by a stranger", intrude},
-	{"leader deleted, with all below", remove(func(f *fleet, all []string) []string { return below(all, f.paths.Leader()) })},
-	{"policy deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Policy()} })},
-	{"control deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.Control()} })},
-	{"history deleted", remove(func(f *fleet, _ []string) []string { return []string{f.paths.History()} })},
-	{"everything deleted below the root", remove(func(f *fleet, all []string) []string { return below(all, f.paths.Root)[1:] })},
+	{"a node's registration deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Node(f.victim().id)} })},
+	{"an incarnation deleted", removeZnodes(victimIncarnation)},
+	{"elected deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Elected()} })},
+	{"current deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Current()} })},
+	{"the leader's session closed by another client", closeLeaderSession},
+	{"leader deleted with its children", removeZnodes(func(f *fleet, all []string) []string { return subtree(all, f.paths.Leader()) })},
+	{"policy deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Policy()} })},
+	{"control deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Control()} })},
+	{"history deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.History()} })},
+	{"everything deleted below the root", removeZnodes(func(f *fleet, all []string) []string { return subtree(all, f.paths.Root)[1:] })},
 }
 
-// intrude closes the leader's session as every client of a server can, see [zkserver.SessionPassword].
-func intrude(f *fleet) (func(), error) {
+// closeLeaderSession closes the leader's session, as every client of a server can, see [zkserver.SessionPassword].
+func closeLeaderSession(f *fleet) (func(), error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 	defer cancel()
 	if _, stat, err := f.client(ctx).Get(ctx, f.paths.Current(), false); err == nil {
 		zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
 	}
-	return nothing, nil
+	return noHeal, nil
 }
 
-// below are path and those below it.
-func below(all []string, path string) (some []string) {
+// subtree returns path and its descendants.
+func subtree(all []string, path string) (some []string) {
 	for _, p := range all {
 		if p == path || strings.HasPrefix(p, path+"/") {
 			some = append(some, p)
@@ -46,10 +46,10 @@ func below(all []string, path string) (some []string) {
 	return some
 }
 
-// incarnation is mostly the leader's.
-func incarnation(f *fleet, all []string) []string {
+// victimIncarnation returns the victim's incarnation.
+func victimIncarnation(f *fleet, all []string) []string {
 	id := f.victim().id
-	for _, path := range below(all, f.paths.Election()) {
+	for _, path := range subtree(all, f.paths.Election()) {
 		if inc, err := cluster.ParseIncarnation(path[strings.LastIndexByte(path, '/')+1:]); err == nil && inc.ID == id {
 			return []string{path}
 		}
@@ -57,15 +57,15 @@ func incarnation(f *fleet, all []string) []string {
 	return nil
 }
 
-// remove deletes znodes in one transaction, tried again while the tree changes below it.
-func remove(which func(f *fleet, all []string) []string) func(*fleet) (func(), error) {
+// removeZnodes deletes znodes in one transaction. It tries again if the tree changes meanwhile.
+func removeZnodes(which func(f *fleet, all []string) []string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
 		for range 20 {
 			all, err := f.tree(ctx, f.paths.Root)
 			if err != nil {
-				return nothing, nil // the servers don't serve
+				return noHeal, nil // the servers don't serve
 			}
 			var ops []cluster.Op
 			for _, path := range slices.Backward(which(f, all)) {
@@ -74,17 +74,17 @@ func remove(which func(f *fleet, all []string) []string) func(*fleet) (func(), e
 				}
 			}
 			if len(ops) == 0 {
-				return nothing, nil
+				return noHeal, nil
 			}
 			if _, err = f.client(ctx).Do(ctx, ops...); err == nil || ctx.Err() != nil {
-				return nothing, nil
+				return noHeal, nil
 			}
 		}
-		return nothing, nil
+		return noHeal, nil
 	}
 }
 
-// tree lists path and all below it, parents first.
+// tree returns path and its descendants, parents first.
 func (f *fleet) tree(ctx context.Context, path string) ([]string, error) {
 	names, _, err := f.client(ctx).Children(ctx, path, false)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *fleet) tree(ctx context.Context, path string) ([]string, error) {
 	return all, nil
 }
 
-// client is the campaign's own session: another one if the servers have lost it.
+// client returns the campaign's own session, and opens another one if the servers have lost it.
 func (f *fleet) client(ctx context.Context) *zkstore.Session {
 	select {
 	case <-f.session.Done():

@@ -81,8 +81,8 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	for _, note := range e.Notes {
 		fmt.Fprintf(b, "Problem  %s\n", printable(note))
 	}
-	if e.Holding != "" {
-		fmt.Fprintf(b, "Holding  %s\n", printable(e.Holding))
+	if e.Blocked != "" {
+		fmt.Fprintf(b, "Blocked  %s\n", printable(e.Blocked))
 	}
 }
 

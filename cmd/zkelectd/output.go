@@ -65,7 +65,7 @@ func printableText(s string) string {
 
 // lineColors are the colors of whole lines by their prefix; the first match counts. Columns are not affected.
 var lineColors = []struct{ prefix, code string }{
-	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Request", "33"}, {"Excluded", "33"}, {"Holding", "33"},
+	{"Leader   none", "31"}, {"Problem", "31"}, {"Leader", "32"}, {"Request", "33"}, {"Excluded", "33"}, {"Blocked", "33"},
 }
 
 // colored reports whether w is a terminal whose user has not set NO_COLOR.

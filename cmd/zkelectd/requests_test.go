@@ -124,7 +124,7 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	f.start("a")
 	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 3 })
 	out, err := f.run("explain")
-	if err != nil || !strings.Contains(out, "Holding  a would be better than b") {
+	if err != nil || !strings.Contains(out, "Blocked  a would be better than b") {
 		t.Errorf("%v, %s", err, out)
 	}
 	data, _, err := f.session.Get(context.Background(), f.paths.Control(), false)

@@ -26,9 +26,9 @@ type forecast struct {
 	Site   string `json:"site,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Note says why there would be no leader, Holding why a better member would not take over.
+	// Note says why there would be no leader, Blocked why a better member would not take over.
 	Note     string   `json:"note,omitempty"`
-	Holding  string   `json:"holding,omitempty"`
+	Blocked  string   `json:"preemption_blocked,omitempty"`
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -113,7 +113,7 @@ func (g group) question(ctx context.Context, snap cluster.Snapshot, file string,
 }
 
 func newForecast(out whatif.Outcome, lost string) forecast {
-	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Holding: out.Last.Blocked, Problems: out.Problems}
+	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Blocked: out.Last.Blocked, Problems: out.Problems}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}
@@ -143,8 +143,8 @@ func printForecast(w io.Writer, q whatif.Question, output string) error {
 		return nil
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s)\nWhy      %s\n", printable(f.Leader), printable(f.Site), printable(f.why()))
-	if f.Holding != "" {
-		fmt.Fprintf(w, "Holding  %s\n", printable(f.Holding))
+	if f.Blocked != "" {
+		fmt.Fprintf(w, "Blocked  %s\n", printable(f.Blocked))
 	}
 	for _, p := range f.Problems {
 		fmt.Fprintf(w, "Problem  %s\n", printable(p))

@@ -25,7 +25,7 @@ func (m *Member) View() status.Daemon {
 	v := status.Daemon{
 		Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector,
-		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.note, Holding: m.elector.blocked, Newer: g.newer, Drift: g.drift,
+		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.note, Blocked: m.elector.blocked, Newer: g.newer, Drift: g.drift,
 		SnapshotAt: m.snap.At, RespondedAt: m.responded, PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.Unhealthy(), Child: m.machine.Running(), Unit: g.opt.Work.Unit,

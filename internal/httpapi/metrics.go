@@ -102,7 +102,7 @@ var metrics = []metric{
 	{"zkelectd_sites_omitted", gauge, nil, "Sites beyond the limit of 64 that have no series of their own: their members are counted together as site /other. Elector only.", electorOnly(value(omitted))},
 	{"zkelectd_no_eligible_members", gauge, nil, "1 if no member is eligible, although there should be a leader. Elector only.", electorOnly(boolValue(func(s metricsData) bool { return s.Note != "" }))},
 	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand: it neither elects nor takes over. Upgrade this host.", boolValue(func(s metricsData) bool { return s.Newer != "" })},
-	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, failback, damping or an operator request. Elector only.", electorOnly(boolValue(func(s metricsData) bool { return s.Holding != "" }))},
+	{"zkelectd_preemption_blocked", gauge, nil, "1 if a better member than the leader is prevented from taking over by a pause, failback, damping or an operator request. Elector only.", electorOnly(boolValue(func(s metricsData) bool { return s.Blocked != "" }))},
 	{"zkelectd_paused", gauge, []string{"mode"}, "1 if the group is paused in this mode: soft, or hard, in which not even a dead leader is replaced. Elector only.", electorOnly(paused)},
 	{"zkelectd_transitions_total", counter, []string{"cause", "result"}, "Decisions seen as the elector, by cause and result: the elected member became READY (ready) or not (failed).", transitions},
 	{"zkelectd_transition_duration_seconds", histogram, nil, "The time from a decision to READY, as seen by the elector.", value(func(s metricsData) status.Histogram { return s.totals.ToReady })},

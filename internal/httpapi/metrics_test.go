@@ -30,7 +30,7 @@ func someTotals() status.Totals {
 // leadingElector returns the view of a leader that is also the elector.
 func leadingElector() status.Daemon {
 	v := leader()
-	v.Elector, v.Paused, v.PausedHard, v.Child, v.Holding, v.Drift = true, true, true, true, "paused", "it differs"
+	v.Elector, v.Paused, v.PausedHard, v.Child, v.Blocked, v.Drift = true, true, true, true, "paused", "it differs"
 	v.Sites = map[string]status.SiteCounts{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }

@@ -90,10 +90,10 @@ function renderLeader() {
     return render(body, ['unknown', model.groupError], () => el('div', { class: 'who none' }, el('p', { class: 'name' }, 'Unknown'), el('p', null, model.groupError)));
   }
   const e = model.explanation;
-  const holding = (e && e.term === g.term && e.holding) || s.holding || '';
+  const blocked = (e && e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '';
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next,
-    holding, note: s.note || '', paused: pauseOf(g), here: s.node, live: isLive(), today: today(), leaderlessSince: model.leaderlessSince, link: leaderURL(g), elector: g.elector,
+    blocked, note: s.note || '', paused: pauseOf(g), here: s.node, live: isLive(), today: today(), leaderlessSince: model.leaderlessSince, link: leaderURL(g), elector: g.elector,
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
   render(body, data, leaderCard);
@@ -122,7 +122,7 @@ function leaderCard(d) {
   const addReason = (name, ...text) => why.push(el('dt', null, name), el('dd', null, ...text));
   if (d.next) addReason('Next', d.next);
   if (d.reason) addReason(d.leader ? 'Why it leads' : 'The last decision', d.cause ? chip('cause', d.cause) : '', ` ${d.reason}`);
-  if (d.holding) addReason('Preemption blocked', d.holding);
+  if (d.blocked) addReason('Preemption blocked', d.blocked);
   if (d.note) addReason('No leader is elected', d.note);
   if (d.paused) addReason('Paused', pauseText(d.paused));
   return [

@@ -48,8 +48,8 @@ type Daemon struct {
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
-	// Holding says why a better member does not take over, if this daemon is the elector.
-	Holding string `json:"holding,omitempty"`
+	// Blocked says why a better member does not take over, if this daemon is the elector.
+	Blocked string `json:"preemption_blocked,omitempty"`
 	// Newer names the record whose format this daemon is too old for, so that it does not elect; empty if there is none.
 	Newer string `json:"newer,omitempty"`
 	// Drift says how the policy of its own configuration differs from the one in force; empty if they are the same.

@@ -122,6 +122,6 @@ func (f *Feed) AddChanges(before, after Daemon) {
 func (d Daemon) eventFields() any {
 	return [...]any{
 		d.Node, d.Site, d.Incarnation, d.Phase, d.Elector, d.Loop, d.Session, d.Connected, d.Unhealthy, d.Child, d.Term, d.Elected, d.ElectedTerm,
-		d.Note, d.Holding, d.Drift, d.Paused,
+		d.Note, d.Blocked, d.Drift, d.Paused,
 	}
 }

@@ -25,8 +25,8 @@ type Explanation struct {
 	Members       []RankedMember        `json:"members"`
 	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
-	// Holding says why a better member does not take over, Changes what would change the outcome.
-	Holding string   `json:"holding,omitempty"`
+	// Blocked says why a better member does not take over, Changes what would change the outcome.
+	Blocked string   `json:"preemption_blocked,omitempty"`
 	Changes []string `json:"changes"`
 }
 
@@ -58,7 +58,7 @@ func Explain(q Question) Explanation {
 	r := out.Last.Ranking
 	e := Explanation{
 		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Holding: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: describeChanges(q, out),
+		Members: []RankedMember{}, Blocked: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: describeChanges(q, out),
 	}
 	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason

@@ -238,8 +238,8 @@ func TestRepair(t *testing.T) {
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
 	f.refusedWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
-	f.refusedWith("'zkelectd repair control' empties it", "resume")
-	f.refusedWith("'zkelectd repair control' empties it", "reelect")
+	f.refusedWith("'zkelectd repair control' empties the record", "resume")
+	f.refusedWith("'zkelectd repair control' empties the record", "reelect")
 	problems := strings.Join(f.until("any", func(status.Group) bool { return true }).Problems, "\n")
 	for _, want := range []string{"nobody is moved by policy", "'zkelectd repair policy'", "'zkelectd repair control'"} {
 		if !strings.Contains(problems, want) {

@@ -1,0 +1,227 @@
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/status"
+)
+
+// memorySession is a session with the model of ZooKeeper.
+type memorySession struct{ *clustertest.Session }
+
+const sessionTimeout = 6 * time.Second
+
+func (memorySession) Timeout() time.Duration  { return sessionTimeout }
+func (memorySession) Connected() bool         { return true }
+func (memorySession) Reconnects() int         { return 0 }
+func (memorySession) Tags() []string          { return nil }
+func (memorySession) CloseWith(...cluster.Op) {}
+func (memorySession) AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit, error) {
+	return zkstore.ACLAudit{}, nil
+}
+
+// fakeGuard records the leases. It runs nothing: the group of the tests has no work.
+type fakeGuard struct {
+	mu     sync.Mutex
+	leases []time.Duration
+}
+
+func (g *fakeGuard) SetLease(deadline time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leases = append(g.leases, deadline)
+}
+
+func (g *fakeGuard) last() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.leases) == 0 {
+		return 0
+	}
+	return g.leases[len(g.leases)-1]
+}
+
+func (*fakeGuard) SetRelease(json.RawMessage)            {}
+func (*fakeGuard) Heartbeat(time.Duration)               {}
+func (*fakeGuard) WatchdogInterval() time.Duration       { return 0 }
+func (*fakeGuard) Containment() guard.Containment        { return "" }
+func (*fakeGuard) Unkillable() string                    { return "" }
+func (*fakeGuard) Err() error                            { return nil }
+func (*fakeGuard) SetPendingHooks(...guard.Spec) error   { return nil }
+func (*fakeGuard) Owners() (guard, daemon guard.Process) { return guard, daemon }
+func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
+	return nil, errors.New("there is no work")
+}
+
+type healthy struct{}
+
+func (healthy) Unhealthy() string            { return "" }
+func (healthy) ObserveLatency(time.Duration) {}
+func (healthy) Fill(*cluster.Node)           {}
+
+// member is a member of a group in memory whose loop runs.
+type member struct {
+	*Member
+	group *Group
+	guard *fakeGuard
+	conn  *clustertest.Session
+	ended chan error
+}
+
+func join(t *testing.T, server *clustertest.Server, id string) *member {
+	t.Helper()
+	conn := server.Connect()
+	paths := cluster.Paths{Root: "/g"}
+	var used *cluster.InUseError
+	if err := zkstore.Init(t.Context(), conn, paths, "the test"); err != nil && !errors.As(err, &used) {
+		t.Fatal(err)
+	}
+	m := &member{guard: &fakeGuard{}, conn: conn, ended: make(chan error, 1)}
+	m.group = New(Options{
+		Paths: paths, Identity: Identify(os.Getpid()), Guard: m.guard, Health: healthy{}, Counters: NewCounters(), Log: slog.New(slog.DiscardHandler),
+		Settings: Settings{Node: cluster.Node{ID: id, Site: "dc1"}, Rules: cluster.Rules{Type: "priority"}},
+		Elector:  elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour}, TakeoverTimeout: 30 * time.Second, StrikeResetAfter: time.Minute,
+		Rank: func(context.Context, []string, policy.Input, time.Duration) policy.Answer {
+			return policy.Answer{Err: "there is no program"}
+		},
+		CloseOld: func(context.Context, int64) {}, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},
+	})
+	budget, err := cluster.NewBudget(sessionTimeout, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Member, err = m.group.Register(t.Context(), memorySession{conn}, budget); err != nil {
+		t.Fatal(err)
+	}
+	go func() { m.ended <- m.Run() }()
+	t.Cleanup(func() {
+		m.group.Stop("the test is over")
+		conn.Close(context.Background())
+		<-m.ended
+	})
+	return m
+}
+
+func (m *member) until(t *testing.T, what string, ok func(status.Daemon) bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(30 * time.Second); !ok(m.group.View()); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatalf("did not happen: %s; the view is %+v", what, m.group.View())
+		}
+	}
+}
+
+// end waits for the loop's end, and returns why.
+func (m *member) end(t *testing.T) string {
+	t.Helper()
+	select {
+	case err := <-m.ended:
+		m.ended <- err
+		return err.Error()
+	case <-time.After(30 * time.Second):
+		t.Fatal("the loop does not end")
+		return ""
+	}
+}
+
+// record reads the node's record from another session.
+func record(t *testing.T, server *clustertest.Server, id string) cluster.Node {
+	t.Helper()
+	s := server.Connect()
+	defer s.Close(t.Context())
+	path := cluster.Paths{Root: "/g"}.Node(id)
+	data, stat, err := s.Get(t.Context(), path, false)
+	slot := cluster.ReadSlot[cluster.Node](path, data, stat, err == nil)
+	if err != nil || slot.Err != nil {
+		t.Fatal(err, slot.Err)
+	}
+	return slot.Record
+}
+
+// Two members on the model of ZooKeeper: one leads, and when it stops the other does.
+func TestOneLeadsAndHandsOver(t *testing.T) {
+	server := clustertest.NewServer()
+	a := join(t, server, "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	b := join(t, server, "b")
+	b.until(t, "b sees that a is elected", func(v status.Daemon) bool { return v.Elected == "a" })
+	if left := a.guard.last() - boottime.Now(); left <= 0 || left > cluster.Lease(sessionTimeout) {
+		t.Errorf("a's lease lasts %s more", left)
+	}
+	if b.guard.last() != 0 || b.group.View().Leads() {
+		t.Error("b has a lease, too")
+	}
+	a.group.Stop("maintenance")
+	if reason := a.end(t); reason != "maintenance" || a.guard.last() != 0 {
+		t.Errorf("a ended with %q and the lease %s", reason, a.guard.last())
+	}
+	a.conn.Close(t.Context())
+	b.until(t, "b leads", status.Daemon.Leads)
+}
+
+// A reload's settings are in force in the loop, and in the record, once Apply returns or soon after.
+func TestApplyPublishesTheRecord(t *testing.T) {
+	server := clustertest.NewServer()
+	a := join(t, server, "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	next := a.group.opt.Settings
+	next.Node.Site, next.Node.Priority, next.Node.Reloads = "dc2", 7, 1
+	if !a.Apply(next, true) {
+		t.Fatal("the loop has ended")
+	}
+	a.until(t, "the site is shown", func(v status.Daemon) bool { return v.Site == "dc2" })
+	a.until(t, "the record is published", func(status.Daemon) bool { return record(t, server, "a").Reloads == 1 })
+	if n := record(t, server, "a"); n.Site != "dc2" || n.Priority != 7 || n.PolicyDigest != next.Rules.Digest() {
+		t.Errorf("the record is %+v", n)
+	}
+	a.group.Stop("stop")
+	a.end(t)
+	if a.Apply(next, false) {
+		t.Error("a loop that has ended applies settings")
+	}
+}
+
+// A cut reaches the guard at once, before the loop handles it, and ends the leadership and the membership.
+func TestCutEndsTheMembership(t *testing.T) {
+	a := join(t, clustertest.NewServer(), "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	cut := boottime.Now() + 50*time.Millisecond
+	a.CutLease(cut, "a server granted less")
+	if last := a.guard.last(); last > cut {
+		t.Errorf("the lease lasts until %s, it was cut to %s", last, cut)
+	}
+	if reason := a.end(t); !strings.Contains(reason, "a server granted less") {
+		t.Errorf("ended with %q", reason)
+	}
+}
+
+// A session that ends takes the membership along.
+func TestExpiryEndsTheMembership(t *testing.T) {
+	server := clustertest.NewServer()
+	a := join(t, server, "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	server.Expire(a.conn.SessionID())
+	if reason := a.end(t); !strings.Contains(reason, "expired") || a.guard.last() != 0 {
+		t.Errorf("ended with %q and the lease %s", reason, a.guard.last())
+	}
+	if v := a.group.View(); v.Leads() || v.Session || v.Loop {
+		t.Errorf("afterwards it shows %+v", v)
+	}
+}

@@ -1,0 +1,41 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"zkelectd/internal/guard"
+)
+
+var guardClient *guard.Client
+
+// The test process is the daemon of a guard, as in real life.
+func TestMain(m *testing.M) {
+	guard.MaybeRunKeeper()
+	if os.Getenv("GUARDED") == "" {
+		os.Setenv("GUARDED", "yes")
+		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(status)
+	}
+	var err error
+	if guardClient, err = guard.Connect(guard.SocketFD, slog.Default()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	guardClient.Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}

@@ -100,7 +100,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.until("a leads", leads("a"))
 	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
-	if n := strings.Count(f.daemons["a"].output(), "nobody is known"); n != 1 {
+	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
 		t.Errorf("it says so %d times", n)
 	}
 	f.refusedWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")

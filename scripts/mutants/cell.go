@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A cell is a control group and a PID namespace of its own for one run of tests that kill processes: a mutant must not meet
-// anybody else's, and leave none behind.
+// A cell is a control group and a PID namespace for one run of tests that kill processes: a mutant must not see other processes, and
+// must not leave any behind.
 type cell struct {
 	mount, dir string
 	file       *os.File
 }
 
-// newCell makes a cell.
+// newCell creates a cell.
 func newCell() (*cell, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("mutants of what kills processes are tried in namespaces of their own: run this as root")
@@ -38,7 +38,7 @@ func newCell() (*cell, error) {
 	return c, nil
 }
 
-// hierarchy returns where control groups of version 2 are mounted, and which of them this process is in.
+// hierarchy returns the mount point of control groups version 2, and the control group of this process.
 func hierarchy() (mount, group string, err error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -58,15 +58,15 @@ func hierarchy() (mount, group string, err error) {
 			return strings.Fields(line)[4], group, nil
 		}
 	}
-	return "", "", errors.New("no control groups of version 2 are mounted, which keep mutants of what kills processes to themselves")
+	return "", "", errors.New("control groups version 2 are not mounted; they are needed to isolate tests that kill processes")
 }
 
-// inside runs the command in its arguments where the cell is the root of all control groups that can be seen, $0 being where
-// they are mounted. The command is no init, which many signals don't reach.
+// inside runs the command in its arguments with the cell as the root of all visible control groups; $0 is their mount point. The
+// command is not process 1, which ignores many signals.
 const inside = `(umount -l "$0" && mount -t cgroup2 none "$0" && exec "$@") & wait $!`
 
-// command wraps a command line, to be started with attr. With root the cell is the root of all control groups inside, which
-// Java does not survive.
+// command wraps a command line, to be started with attr. With root the cell is the root of all control groups inside, with
+// which Java does not work.
 func (c *cell) command(args []string, root bool) []string {
 	if !root {
 		return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", `"$@" & wait $!`, "sh"}, args...)
@@ -74,12 +74,12 @@ func (c *cell) command(args []string, root bool) []string {
 	return append([]string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--cgroup", "sh", "-c", inside, c.mount}, args...)
 }
 
-// attr has the command start in the control group.
+// attr starts the command in the control group.
 func (c *cell) attr(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(c.file.Fd())
 }
 
-// close kills what is left in the cell, and removes it.
+// close kills the remaining processes and removes the cell.
 func (c *cell) close() error {
 	if c.file != nil {
 		c.file.Close()
@@ -87,16 +87,16 @@ func (c *cell) close() error {
 	err := os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 500 { // the dead take a moment
+	for range 500 { // the processes take some time to end
 		if err = c.remove(); err == nil {
 			return nil
 		}
 		<-tick.C
 	}
-	return fmt.Errorf("what a mutant has left behind can't be removed: %w", err)
+	return fmt.Errorf("cannot remove what a mutant left behind: %w", err)
 }
 
-// remove removes the control group and those in it.
+// remove removes the control group and all groups within it.
 func (c *cell) remove() error {
 	var dirs []string
 	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {

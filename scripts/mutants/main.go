@@ -1,6 +1,6 @@
-// Mutants changes the code in small ways, one at a time, and runs the tests on each change: what no test notices is
-// listed. Survivors that are equivalent to the original, or do not matter, are in accepted.txt with the reason. It fails
-// if there are others, or if fewer than nine of ten mutants of a package are killed.
+// Mutants runs mutation tests: it makes one small change to the code at a time, runs the tests, and lists the changes that no test
+// notices. Survivors that are equivalent to the original, or do not matter, are in accepted.txt with the reason. It fails if there
+// are others, or if less than 90% of the mutants of a package are killed.
 //
 //	go run ./scripts/mutants                       # the packages that take minutes
 //	go run ./scripts/mutants -n 200 -seed 7 internal/guard
@@ -27,13 +27,13 @@ import (
 var (
 	most    = flag.Int("n", 0, "try at most `N` mutants of each package, chosen by -seed; 0: all")
 	seed    = flag.Uint64("seed", 1, "which mutants -n chooses")
-	jobs    = flag.Int("jobs", runtime.GOMAXPROCS(0), "how many mutants to try at a time")
+	jobs    = flag.Int("jobs", runtime.GOMAXPROCS(0), "how many mutants to try in parallel")
 	only    = flag.String("only", "", "try the mutants whose description matches `REGEXP`")
 	tests   = flag.String("tests", "", "of a package's own tests, run those that match `REGEXP`")
 	quick   = flag.Bool("quick", false, "run a package's own tests only")
-	dryRun  = flag.Bool("list", false, "print the mutants and try none")
+	dryRun  = flag.Bool("list", false, "print the mutants without trying them")
 	verbose = flag.Bool("v", false, "print every mutant, and how the tests fail")
-	open    = flag.Bool("unaccepted", false, "try no mutants that are in accepted.txt")
+	open    = flag.Bool("unaccepted", false, "do not try the mutants in accepted.txt")
 )
 
 const (
@@ -76,7 +76,7 @@ func run(ctx context.Context, names []string) error {
 	return summarize(reports)
 }
 
-// choose returns the targets with these names; without any, all that do not have to be named.
+// choose returns the targets with these names; without names, all targets that need not be named.
 func choose(names []string) ([]target, error) {
 	var out []target
 	for _, t := range targets {
@@ -95,10 +95,10 @@ func choose(names []string) ([]target, error) {
 	return out, nil
 }
 
-// A report is what became of the mutants of one package.
+// A report has the results of the mutants of one package.
 type report struct {
 	pkg             string
-	tried, own, all int // those tried, killed by the package's own tests, killed by any
+	tried, own, all int // mutants that were tried, killed by the tests of the package, killed by any test
 	accepted        int
 	open            []mutant // survivors that are not accepted
 	stale           []string
@@ -234,7 +234,7 @@ func each(root, scratch string, n int, f func(b *bench, i int) error) error {
 	return <-errs
 }
 
-// summarize prints a table, and returns an error if something has to be done.
+// summarize prints a table, and returns an error if there are survivors, stale entries or low scores.
 func summarize(reports []report) error {
 	bad := 0
 	for _, r := range reports {
@@ -242,7 +242,7 @@ func summarize(reports []report) error {
 			fmt.Println(m.key())
 		}
 		for _, k := range r.stale {
-			fmt.Printf("%s: no such mutant any more: %s\n", acceptedFile, k)
+			fmt.Printf("%s: this mutant no longer exists: %s\n", acceptedFile, k)
 		}
 		bad += len(r.open) + len(r.stale)
 	}
@@ -254,11 +254,11 @@ func summarize(reports []report) error {
 		fmt.Printf("%-28s %8d %8d %8d %8d %8d %6.1f%% %8s\n", r.pkg, r.tried, r.all, r.own, r.accepted, len(r.open), 100*r.score(), r.took.Round(time.Second))
 		if *only == "" && !*open && r.score() < goal {
 			bad++
-			fmt.Printf("%s: fewer than %.0f%% are killed\n", r.pkg, 100*goal)
+			fmt.Printf("%s: less than %.0f%% are killed\n", r.pkg, 100*goal)
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("kill the survivors by a test, or add them to %s with a reason", acceptedFile)
+		return fmt.Errorf("kill the survivors with a test, or add them to %s with a reason", acceptedFile)
 	}
 	return nil
 }

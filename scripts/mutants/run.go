@@ -18,15 +18,15 @@ import (
 type suite struct {
 	pkg  string   // relative to the module's root
 	args []string // for the test binary
-	// own has the tests run in a cell, as they kill processes.
+	// own runs the tests in a cell, since they kill processes.
 	own bool
-	// groups has the cell be the root of all control groups, as they make some.
+	// groups makes the cell the root of all control groups, since the tests create some.
 	groups bool
 	binary string        // built by calibrate
 	limit  time.Duration // measured by calibrate
 }
 
-// verdict is what became of a mutant.
+// verdict is the result for a mutant.
 type verdict int
 
 const (
@@ -35,12 +35,12 @@ const (
 	notCompiled
 )
 
-// A bench runs mutants in a scratch directory of its own.
+// A bench runs mutants in its own scratch directory.
 type bench struct {
 	root, dir string
 }
 
-// overlay writes what makes the go command compile m instead of the original, and returns the flag for it.
+// overlay writes the files with which the go command compiles m instead of the original, and returns the flag for it.
 func (b *bench) overlay(m mutant) (string, error) {
 	src, err := os.ReadFile(filepath.Join(b.root, m.file))
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) overlay(m mutant) (string, error) {
 	return "-overlay=" + name, os.WriteFile(name, data, 0o600)
 }
 
-// errCompile says that a test binary was not built.
+// errCompile means that a test binary could not be built.
 var errCompile = errors.New("does not compile")
 
 // compile builds the tests of a package, with flags for the go command.
@@ -118,8 +118,8 @@ func last(s string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// calibrate builds the suite with the mutants in it, runs it with none of them chosen, and sets its limit from how long
-// that takes.
+// calibrate builds the suite with the mutants in it, runs it with none of them selected, and derives its limit from the
+// time that this takes.
 func (b *bench) calibrate(ctx context.Context, sc *schema, s *suite) error {
 	binary, err := sc.build(ctx, s.pkg)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *bench) calibrate(ctx context.Context, sc *schema, s *suite) error {
 	}
 	s.binary = binary
 	var took time.Duration
-	for range 2 { // the second run has what the first one had to read
+	for range 2 { // the second run finds the files in memory
 		began := time.Now()
 		ok, err := b.pass(ctx, binary, -1, *s)
 		if err != nil {

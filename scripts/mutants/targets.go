@@ -15,9 +15,9 @@ type target struct {
 	own   bool
 	// groups: see suite
 	groups bool
-	// named has it tried only when it is asked for by name: it takes hours, or S1 does not rest on it.
+	// named targets are tried only if they are named: they take hours, or S1 does not depend on them.
 	named bool
-	also  []suite // tests of other packages, for what survives its own
+	also  []suite // tests of other packages, for mutants that survive the tests of the package
 }
 
 // simulation runs the first schedules, as many as fit.
@@ -30,10 +30,10 @@ var targets = []target{
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "end.go", "request.go", "register.go", "follow.go", "grant.go", "behind.go"}, own: true, named: true, also: []suite{simulation}},
-	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests wait most of the time
+	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests mostly wait
 }
 
-// rapid makes property tests take the same values every time, and write no file when they fail.
+// rapid makes property tests use the same values every time, and not write files when they fail.
 var rapid = []string{"-rapid.seed=1", "-rapid.nofailfile"}
 
 // suites returns the tests for the mutants of t, the package's own first.

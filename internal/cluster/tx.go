@@ -12,7 +12,7 @@ func (p Paths) RegisterTx(n Node) []Op {
 }
 
 // ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
-// fence nor the decision has changed since snap was read. fence is what [Memory.ReplacementFence] returns, nil to leave the fence.
+// fence nor the decision has changed since snap was read. fence is what [Memory.ReplacementFence] returns.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
 	if !snap.Elected.Exists {

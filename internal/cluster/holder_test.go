@@ -1,6 +1,9 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestAcquiredReadyAndHoldsCurrent changes each part that the three conditions depend on.
 func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
@@ -45,5 +48,35 @@ func TestHints(t *testing.T) {
 	}
 	if h.All = true; !h.Has("/c") {
 		t.Error("not all")
+	}
+}
+
+// An attempt has ended once the elected incarnation has released, or was revoked, in the elected term; it waits only while
+// its fence is HELD.
+func TestEndedAndWaiting(t *testing.T) {
+	for state, want := range map[FenceState]struct {
+		ended bool
+		wait  string
+	}{
+		FenceHeld: {false, "5s"}, FenceReady: {false, ""}, FenceReleased: {true, ""}, FenceUnclean: {true, ""}, FenceRevoked: {true, ""},
+	} {
+		s := Snapshot{
+			Elected: Slot[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
+			Fence:   Slot[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: state, Wait: "5s"}},
+		}
+		if s.Ended() != want.ended || s.Waiting() != want.wait {
+			t.Errorf("%s: ended %v, waits %q", state, s.Ended(), s.Waiting())
+		}
+		s.Fence.Record.Incarnation = "b"
+		if s.Ended() || s.Waiting() != "" {
+			t.Errorf("%s of another incarnation: ended %v, waits %q", state, s.Ended(), s.Waiting())
+		}
+	}
+}
+
+func TestExclusionDescription(t *testing.T) {
+	x := Exclusion{Node: "a", Strikes: 2, For: Duration(time.Minute), Reason: "a gave up"}
+	if got, want := x.Describe(), "excluded for 1m0s after strike 2: a gave up"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

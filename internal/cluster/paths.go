@@ -55,9 +55,9 @@ func (p Paths) Skeleton() []string {
 	return append(all, p.Root, p.Nodes(), p.Election(), p.Leader())
 }
 
-// Lasting lists every persistent znode that the group has or may have, parents first. Further ones are the ephemerals:
+// Persistent returns every persistent znode that the group has or may have, parents first. Further ones are the ephemerals:
 // current, and the children of nodes and election.
-func (p Paths) Lasting() []string {
+func (p Paths) Persistent() []string {
 	return []string{p.Root, p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Policy(), p.Control(), p.History()}
 }
 

@@ -73,7 +73,7 @@ func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, err
 
 // eachPersistentACL calls see with the ACL of each existing persistent znode of the group until an error occurs.
 func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see func(path string, list []zk.ACL) error) error {
-	for _, path := range p.Lasting() {
+	for _, path := range p.Persistent() {
 		list, _, err := s.getACL(ctx, path)
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue

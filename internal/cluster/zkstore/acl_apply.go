@@ -31,7 +31,7 @@ type ZnodeACL struct {
 
 // ACLs returns the ACLs of all znodes of the group, parents first. It leaves out znodes that disappear while it reads.
 func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error) {
-	paths := append(p.Lasting(), p.Current())
+	paths := append(p.Persistent(), p.Current())
 	for _, parent := range []string{p.Nodes(), p.Election()} {
 		names, _, err := s.Children(ctx, parent, false)
 		if errors.Is(err, cluster.ErrNoNode) {

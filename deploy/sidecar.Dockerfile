@@ -1,5 +1,5 @@
-# An application with zkelectd around it: the application's image, and the binary. The application is what CMD says, as it
-# was before; it runs on the leader alone.
+# An application with zkelectd around it: the application's image and the binary. CMD stays the application's command, which now
+# runs only on the leader.
 #
 #   docker build -f deploy/sidecar.Dockerfile --build-arg APP_IMAGE=your/app:1.2.3 -t your/app-ha:1.2.3 .
 ARG ZKELECTD_IMAGE=zkelectd:dev

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Cuts a site of deploy/docker-compose.yml off from the others, its ZooKeeper server with it, or joins it again.
+# Cuts a site of deploy/docker-compose.yml, with its ZooKeeper server, off from the others, or reconnects it.
 set -eu
 case "${1:-} ${2:-}" in
 "cut dc1" | "cut dc2" | "heal dc1" | "heal dc2") ;;
@@ -16,9 +16,9 @@ echo "$containers" | while read -r id service; do
 	case $what in
 	cut) docker network disconnect "${project}_backbone" "$id" ;;
 	heal)
-		# The others know it by the name of its service.
+		# The other containers know it by the name of its service.
 		docker network connect --alias "$service" "${project}_backbone" "$id"
-		# Docker may give it another address than before, and a ZooKeeper server tells the others its own but once.
+		# Docker may assign a new address, and a ZooKeeper server announces its address to the others only once.
 		case $service in zk*) docker restart --time 5 "$id" >/dev/null ;; esac
 		;;
 	esac

@@ -3,10 +3,10 @@
 #
 #   deploy/kubernetes/secret.sh | kubectl create -f -
 #
-# "create" refuses where there is one already: another password would lock the members out (docs/security.md).
+# "create" refuses if the secret exists: a new password would lock the members out (docs/security.md).
 set -eu
 secret=$(od -An -tx1 -N16 /dev/urandom | tr -d ' \n')
-[ "${#secret}" -eq 32 ] || { echo "secret.sh: /dev/urandom gives no password" >&2; exit 1; }
+[ "${#secret}" -eq 32 ] || { echo "secret.sh: cannot read a password from /dev/urandom" >&2; exit 1; }
 cat <<Y
 apiVersion: v1
 kind: Secret

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The user stays, since files may belong to it; and so do configurations that the package has not brought. The password for
-# ZooKeeper goes with a purge, and with the .rpm: the other members have it too.
+# The user stays, because files may belong to it; so do configurations that the package did not install. A purge, and the
+# removal of the .rpm, delete the ZooKeeper password: the other members still have it.
 set -e
 case "$1" in
-purge | 0) # Debian's word, and the number of packages that RPM leaves
+purge | 0) # Debian's argument, and RPM's: the number of packages that remain
 	rm -f /etc/zkelectd/zookeeper.auth
 	rmdir /etc/zkelectd 2>/dev/null || true
 	;;

@@ -16,10 +16,10 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// password must be found nowhere but in its file.
+// password must appear nowhere but in its file.
 const password = "hunter2-of-the-tree"
 
-// newClosedFleet is a fleet whose tree is its user's, with a root of its own.
+// newClosedFleet returns a fleet with a private or readable tree, and a root of its own.
 func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
 	t.Helper()
 	f := newFleet(t)
@@ -32,7 +32,7 @@ func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
 		t.Fatal(err)
 	}
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + auth, "ZKELECTD_LOG_LEVEL=debug"}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
 	f.session, err = zkstore.Open(ctx, zkstore.Options{
@@ -44,8 +44,8 @@ func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
 	return f
 }
 
-// keepsSecret looks for the password where it must not be.
-func (f *fleet) keepsSecret(secret string, pids ...int) {
+// checkSecret checks that a secret is in no log, command line or environment.
+func (f *fleet) checkSecret(secret string, pids ...int) {
 	f.t.Helper()
 	for id, p := range f.daemons {
 		if strings.Contains(p.output(), secret) {
@@ -61,7 +61,7 @@ func (f *fleet) keepsSecret(secret string, pids ...int) {
 	}
 }
 
-func (f *fleet) stranger(args ...string) (string, error) {
+func (f *fleet) runUnauthorized(args ...string) (string, error) {
 	env := f.env
 	f.env = nil
 	defer func() { f.env = env }()
@@ -77,18 +77,18 @@ func TestGroupInAClosedTree(t *testing.T) {
 		f.start(id)
 		f.until("a leads", leads("a"))
 	}
-	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.works("a")
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.waitForWork("a")
 	child := f.child("a")
-	f.keepsSecret(password, child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
+	f.checkSecret(password, child, f.daemon("a"), f.daemons["a"].cmd.Process.Pid)
 	if env := read(fmt.Sprintf("/proc/%d/environ", child)); strings.Contains(env, "AUTH_FILE") {
-		t.Errorf("the child is told of the file: %q", env)
+		t.Errorf("the child has the setting of the file: %q", env)
 	}
 	if kept := read(file + "-a"); strings.Contains(kept, password) || !strings.Contains(kept, `"path":`) {
 		t.Errorf("kept of the session: %s", kept)
 	}
 
-	// The guard closes an authenticated session: nobody waits for 30 s.
+	// The guard closes an authenticated session, so that no daemon waits for 30 s.
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.until("b leads", func(g status.Group) bool {
 		return g.Leader == "b" || g.Term > 0 && strings.Contains(g.Reason, "let go")
@@ -101,15 +101,15 @@ func TestGroupInAClosedTree(t *testing.T) {
 	if out, err := f.run("move", "--to", "b", "--wait"); err != nil || !strings.Contains(out, "b (dc1) leads") {
 		t.Errorf("%v: %s", err, out)
 	}
-	// What the command has created is closed too, although it was given the credentials alone.
+	// The znodes that the command created are private too, although it was given only the credentials.
 	stranger := newFleet(t).session
 	for _, path := range []string{f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Elected(), f.paths.Current(), f.paths.Leader(), f.paths.Node("a")} {
 		if _, _, err := stranger.Get(t.Context(), path, false); err == nil {
-			t.Errorf("a stranger reads %s", path)
+			t.Errorf("an unauthorized client reads %s", path)
 		}
 	}
 	for _, args := range [][]string{{"status"}, {"move", "--to", "a"}, {"check", "--id", "x"}} {
-		out, err := f.stranger(args...)
+		out, err := f.runUnauthorized(args...)
 		if (err == nil) != (args[0] == "check") || !strings.Contains(out, "znode "+f.paths.Root) || !strings.Contains(out, "set zookeeper.auth.file") {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
@@ -120,14 +120,14 @@ func TestGroupInAClosedTree(t *testing.T) {
 	}
 	f.until("a leads after a release", leads("a"))
 
-	// All of it killed: the next one need not wait either.
+	// If all processes are killed, the next leader need not wait either.
 	f.crash("a")
 	f.eventually("the release", func() bool {
 		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
 		return err == nil && strings.Contains(string(out), "closed session 0x")
 	})
-	f.keepsSecret(password)
-	f.sane()
+	f.checkSecret(password)
+	f.checkInvariants()
 }
 
 func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
@@ -136,20 +136,20 @@ func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 30s, acl: readable}\n")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	if out, err := f.stranger("status"); err != nil || !strings.Contains(out, "Leader   a") {
+	if out, err := f.runUnauthorized("status"); err != nil || !strings.Contains(out, "Leader   a") {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, args := range [][]string{{"pause"}, {"reelect"}, {"cordon", "a"}} {
-		if out, err := f.stranger(args...); err == nil || !strings.Contains(out, "znode "+f.paths.Control()) || !strings.Contains(out, "set zookeeper.auth.file") {
+		if out, err := f.runUnauthorized(args...); err == nil || !strings.Contains(out, "znode "+f.paths.Control()) || !strings.Contains(out, "set zookeeper.auth.file") {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
 	}
 	stranger := newFleet(t).session
 	_, err := stranger.Do(t.Context(), remove(f.paths.Current()))
 	if err == nil || !strings.Contains(err.Error(), "not permitted") {
-		t.Errorf("current is deleted by a stranger: %v", err)
+		t.Errorf("an unauthorized client deletes current: %v", err)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
@@ -180,28 +180,28 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", id, c.want, out)
 		}
 	}
-	f.keepsSecret(password)
+	f.checkSecret(password)
 
-	// A credential of systemd's has a mode of its own, and is fine.
+	// A systemd credential has another mode, which is permitted.
 	if err := os.WriteFile(filepath.Join(f.dir, "zk"), []byte("zkelectd:"+password+"\n"), 0o440); err != nil {
 		t.Fatal(err)
 	}
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "CREDENTIALS_DIRECTORY=" + f.dir}
 	f.start("name")
 	f.until("it leads", leads("name"))
-	f.works("name")
+	f.waitForWork("name")
 	if env := read(fmt.Sprintf("/proc/%d/environ", f.child("name"))); strings.Contains(env, "CREDENTIALS") {
-		t.Errorf("the child is told of the credentials: %q", env)
+		t.Errorf("the child has the credentials: %q", env)
 	}
-	// It was not told of acl: private, and says that the tree is not as it should be.
+	// It does not have acl: private, and warns about the ACLs of the tree.
 	f.logged("name", "run 'zkelectd acl apply'")
 	if _, _, err := newFleet(t).session.Get(t.Context(), f.paths.Nodes(), false); err == nil {
 		t.Error("it has opened the tree")
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Daemons, commands, the guard's undertaker and release all go through TLS, with a certificate of their own.
+// Daemons, commands, the guard when it closes a session, and release all use TLS, with a client certificate.
 func TestGroupOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -222,7 +222,7 @@ func TestGroupOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	f := newFleet(t, server.Addr()) // the test itself looks on without
+	f := newFleet(t, server.Addr()) // the test itself does not use TLS
 	f.servers = []string{server.SecureAddr()}
 	file := filepath.Join(f.dir, "session")
 	f.env = []string{
@@ -234,7 +234,7 @@ func TestGroupOverTLS(t *testing.T) {
 		f.start(id)
 		f.until("a leads", leads("a"))
 	}
-	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -246,18 +246,18 @@ func TestGroupOverTLS(t *testing.T) {
 	f.logged("a", "closed the dead daemon's session")
 	f.until("a leads once more", leads("a"))
 	f.crash("a")
-	f.eventually("the release", func() bool { // it is told of nothing but the file
+	f.eventually("the release", func() bool { // it has only the session file
 		out, err := exec.Command("zkelectd", "release", "--session-file", file+"-a").CombinedOutput()
 		return err == nil && strings.Contains(string(out), "closed session 0x")
 	})
 	f.until("b leads", leads("b"))
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_TLS_SERVER_NAME=other.example", "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=1s")
-	f.refusedWith("set zookeeper.tls.server_name to one that it contains", "status")
+	f.failsWith("set zookeeper.tls.server_name to one that it contains", "status")
 	f.configure("c", "dc1", 1, "")
 	f.start("c")
 	if code := f.exit("c"); code != 1 {
 		t.Errorf("exit status %d", code)
 	}
 	f.logged("c", "other.example")
-	f.sane()
+	f.checkInvariants()
 }

@@ -11,14 +11,14 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Without a configuration file, as in a container, and without a signal: changed credentials are taken over.
-func TestChangedCredentialsAreTakenOver(t *testing.T) {
+// Changed credentials are applied without a configuration file, as in a container, and without a signal.
+func TestChangedCredentialsAreApplied(t *testing.T) {
 	t.Parallel()
 	f := newClosedFleet(t, zkstore.ACLPrivate)
 	f.env = append(f.env, "ZKELECTD_ZOOKEEPER_ACL=private", "ZKELECTD_RELOAD_WATCH=true", "LEDGER="+f.ledgerFile(), "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 	f.start("a", "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root, "--id", "a", "--session-timeout", "20s", "--", "ledger-child")
 	f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	auth := filepath.Join(f.dir, "auth")
 	rewritten := func(text, log string) {
 		if err := os.WriteFile(auth, []byte(text), 0o600); err != nil {
@@ -32,10 +32,10 @@ func TestChangedCredentialsAreTakenOver(t *testing.T) {
 		return leads("a")(g) && len(f.snapshot().Members[0].Node.Record.Identities) == 2
 	})
 	if strings.Contains(strings.Join(g.Problems, " "), "older configuration") {
-		t.Errorf("it is still said to be refused: %v", g.Problems)
+		t.Errorf("it is still reported as refused: %v", g.Problems)
 	}
-	f.keepsSecret(password)
-	if all := f.sane(); len(all) != 1 {
+	f.checkSecret(password)
+	if all := f.checkInvariants(); len(all) != 1 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -48,11 +48,11 @@ func TestACLCommand(t *testing.T) {
 	if err := os.WriteFile(file, []byte("zkelectd:right\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.refusedWith("zookeeper.acl is open: anyone could change", "acl", "apply")
+	f.failsWith("zookeeper.acl is open: anyone could change", "acl", "apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
-	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply")
-	f.refusedWith("nothing was changed: a, b would be locked out", "acl", "apply", "--dry-run")
-	f.refusedWith("must be table or json", "acl", "show", "-o", "xml")
+	f.failsWith("nothing was changed: a, b would be locked out", "acl", "apply")
+	f.failsWith("nothing was changed: a, b would be locked out", "acl", "apply", "--dry-run")
+	f.failsWith("must be table or json", "acl", "show", "-o", "xml")
 	shown, err := f.run("acl", "show", "-o", "json")
 	for _, want := range []string{`"configured": "digest:zkelectd/`, `"znode": "` + f.paths.Node("a") + `"`, `"acl": "world:anyone:cdrwa"`, `"locked_out": true`} {
 		if err != nil || !strings.Contains(shown, want) {

@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a daemon's page in a real browser.
+// tab is the page of a daemon in a real browser.
 type tab struct {
 	f   *fleet
 	ctx context.Context
@@ -62,7 +62,7 @@ func (f *fleet) open(addr string) *tab {
 	return t
 }
 
-// do acts, in a limited time.
+// do performs actions, with a timeout.
 func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	t.f.t.Helper()
 	if err := within(t.ctx, func(ctx context.Context) error { return chromedp.Do(ctx, steps...) }); err != nil {
@@ -70,18 +70,18 @@ func (t *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// within limits what is done in a tab. The first thing done there starts the browser, whose life the context is, and so has
-// no limit of its own.
+// within calls do with a timeout. The first action in a tab starts the browser, which lives as long as its context, and so
+// has no timeout.
 func within(ctx context.Context, do func(context.Context) error) error {
 	if c := chromedp.FromContext(ctx); c == nil || c.Target == nil {
 		return do(ctx)
 	}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	return do(limited)
 }
 
-// evaluate asks the page.
+// evaluate evaluates JavaScript in the page.
 func evaluate[T any](t *tab, js string) T {
 	t.f.t.Helper()
 	var v T
@@ -94,19 +94,19 @@ func evaluate[T any](t *tab, js string) T {
 	return v
 }
 
-// until waits for what the page shows.
+// until waits until an expression is true in the page.
 func (t *tab) until(what, js string) {
 	t.f.t.Helper()
 	t.f.eventually(what, func() bool { return evaluate[bool](t, js) })
 }
 
-// shows waits for a text in an element.
+// shows waits until an element contains a text.
 func (t *tab) shows(selector, text string) {
 	t.f.t.Helper()
 	t.until(fmt.Sprintf("%s shows %q", selector, text), fmt.Sprintf("(document.querySelector(%q)?.innerText || '').includes(%q)", selector, text))
 }
 
-// click clicks as a user does: what is hidden or covered can't be clicked.
+// click clicks as a user does: elements that are hidden or covered cannot be clicked.
 func (t *tab) click(selector string) {
 	t.f.t.Helper()
 	t.do(chromedp.Click(chromedp.CSS(selector)))
@@ -118,16 +118,16 @@ func (t *tab) console() []string {
 	return append([]string{}, t.messages...)
 }
 
-// quiet tells that nothing was refused by the page's policy, and nothing went wrong in it.
-func (t *tab) quiet() {
+// checkConsole checks that the page's Content-Security-Policy refused nothing, and that there were no errors.
+func (t *tab) checkConsole() {
 	t.f.t.Helper()
-	if said := t.console(); len(said) > 0 {
-		t.f.t.Errorf("the console has:\n%s", strings.Join(said, "\n"))
+	if messages := t.console(); len(messages) > 0 {
+		t.f.t.Errorf("the console has:\n%s", strings.Join(messages, "\n"))
 	}
 }
 
-// prefers has the browser say what its user prefers.
-func (t *tab) prefers(name, value string) {
+// emulate sets a preference of the browser's user.
+func (t *tab) emulate(name, value string) {
 	t.f.t.Helper()
 	params := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: name, Value: value}}}
 	if err := within(t.ctx, func(ctx context.Context) error {
@@ -138,8 +138,8 @@ func (t *tab) prefers(name, value string) {
 	}
 }
 
-// spoken is what a screen reader finds: each node's role and name.
-func (t *tab) spoken() []string {
+// accessibilityTree returns what a screen reader finds: the role and name of each node.
+func (t *tab) accessibilityTree() []string {
 	t.f.t.Helper()
 	var all []string
 	if err := within(t.ctx, func(ctx context.Context) error {

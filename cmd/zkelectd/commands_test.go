@@ -13,8 +13,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Every command that the documentation shows must be one: of this program, with flags and arguments that it takes, or a
-// target of the Makefile. Where it names a file of the repository, or a section, that must be there.
+// Every command in the documentation must exist: as a command of this program with these flags and arguments, or as a target
+// of the Makefile. So must the files of the repository and the sections that it names.
 func TestDocumentedCommandsExist(t *testing.T) {
 	d := newDocuments(t)
 	for _, file := range d.files {
@@ -29,7 +29,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	}
 }
 
-// What this looks for is found.
+// The checks find errors.
 func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
 	d := newDocuments(t)
 	for text, want := range map[string]string{
@@ -73,16 +73,16 @@ func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
 	}
 }
 
-// snippet is a piece of shell that a document shows, and where.
+// snippet is a piece of shell in a document, with its line.
 type snippet struct {
 	line   int
 	script string
-	inline bool // in a sentence: perhaps no command at all
+	inline bool // in a sentence: it need not be a command
 }
 
 var inlineCode = regexp.MustCompile("`([^`\n]+)`")
 
-// commandsIn finds the blocks in sh, what follows a "$ " in other blocks, and code within sentences.
+// commandsIn returns the sh blocks, the lines after "$ " in other blocks, and the code in sentences.
 func commandsIn(text string) []snippet {
 	var all []snippet
 	fence, block, start := "", "", 0
@@ -116,7 +116,7 @@ func commandsIn(text string) []snippet {
 	return all
 }
 
-// documents are those that are checked, and what they speak of.
+// documents are the documents to check, and what they refer to.
 type documents struct {
 	root    string
 	files   []string
@@ -152,10 +152,10 @@ func (d documents) exists(path string) bool {
 	return err == nil
 }
 
-// ours begins what is a path of the repository.
+// ours matches paths in the repository.
 var ours = regexp.MustCompile(`^(bench|cmd|configs|deploy|docs|internal|scripts)/[\w@./-]+$`)
 
-// check says what is wrong with a piece of shell, and in which line.
+// check returns the errors in a piece of shell, with their lines.
 func (d documents) check(s snippet) []string {
 	if s.inline && !ours.MatchString(s.script) && !regexp.MustCompile(`^(zkelectd|make) [a-z]`).MatchString(s.script) {
 		return nil
@@ -185,7 +185,7 @@ func (d documents) check(s snippet) []string {
 	return faults
 }
 
-// unquoted is a word without its quotes; what only a running shell knows becomes X.
+// unquoted returns a word without its quotes; expansions become X.
 func unquoted(w *syntax.Word) string {
 	var b strings.Builder
 	var add func(parts []syntax.WordPart)
@@ -207,7 +207,7 @@ func unquoted(w *syntax.Word) string {
 	return b.String()
 }
 
-// command says what is wrong with one command, of which a sentence may name the beginning.
+// command returns what is wrong with a command, "" for nothing. A sentence may name only its beginning.
 func (d documents) command(words []string, beginning bool) string {
 	for len(words) > 0 && slices.Contains([]string{"sudo", "exec", "time"}, words[0]) {
 		words = words[1:]
@@ -235,7 +235,7 @@ func (d documents) command(words []string, beginning bool) string {
 	return ""
 }
 
-// parses does with a command line what the program does before it begins.
+// parses parses a command line as the program does.
 func parses(args []string, beginning bool) error {
 	cmd, rest, err := root().Find(args)
 	if err != nil {
@@ -267,7 +267,7 @@ func parses(args []string, beginning bool) error {
 
 var hyperlink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// links says which links of a document lead nowhere.
+// links returns the broken links of a document.
 func (d documents) links(file string) []string {
 	var faults []string
 	for i, line := range strings.Split(d.text[file], "\n") {
@@ -293,7 +293,7 @@ func (d documents) links(file string) []string {
 
 var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 
-// sections are the anchors that a page makes of its headings.
+// sections returns the anchors of the headings of a page.
 func sections(text string) []string {
 	var all []string
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {

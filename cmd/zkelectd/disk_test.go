@@ -8,14 +8,14 @@ import (
 	"zkelectd/internal/hostfault"
 )
 
-// newDisk mounts a disk with the program zkelectd on it for a test.
+// newDisk mounts a disk with the program zkelectd on it.
 func newDisk(t *testing.T) *hostfault.Disk {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "zkelectd") // the name decides what this program is
+	program := filepath.Join(t.TempDir(), "zkelectd") // the test binary runs as what its name says
 	if err := os.Symlink(own, program); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ type controlGroup struct {
 	hostfault.ControlGroup
 }
 
-// newControlGroup makes one that ends with the test, in which all processes must have ended by then.
+// newControlGroup creates a control group that is removed with the test, when all its processes must have ended.
 func newControlGroup(t *testing.T, controller string) controlGroup {
 	t.Helper()
 	g, err := hostfault.NewControlGroup(controller)
@@ -45,7 +45,7 @@ func newControlGroup(t *testing.T, controller string) controlGroup {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := g.Remove(patience); err != nil {
+		if err := g.Remove(testTimeout); err != nil {
 			t.Error(err)
 		}
 	})

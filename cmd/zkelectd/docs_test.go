@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// blocks are the shell commands of a section of a document.
+// blocks returns the shell commands in a section of a document.
 func blocks(t *testing.T, file, section string) []string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -35,7 +35,7 @@ func blocks(t *testing.T, file, section string) []string {
 	}
 }
 
-// What docs/getting-started.md says works, word by word. Its section on systemd is tried by scripts/test-systemd.sh.
+// The commands in docs/getting-started.md work as they are written. scripts/test-systemd.sh tests its section on systemd.
 func TestGettingStarted(t *testing.T) {
 	t.Parallel()
 	const document = "../../docs/getting-started.md"
@@ -46,11 +46,11 @@ func TestGettingStarted(t *testing.T) {
 		t.Fatalf("%d ways of a sidecar", len(sidecars))
 	}
 	for i, id := range []string{"n1", "n2"} {
-		// The shell becomes the last command, as one's own does not.
+		// The shell becomes the last command, unlike an interactive one.
 		lines := strings.Split(sidecars[i], "\n")
 		lines[len(lines)-1] = "exec " + lines[len(lines)-1]
 		f.startCommand(id, exec.Command("sh", "-euc", here.Replace(strings.Join(lines, "\n"))))
-		f.until(id+" is there", func(g status.Group) bool { return len(g.Members) == i+1 && leads("n1")(g) })
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("n1")(g) })
 	}
 	for _, block := range blocks(t, document, "Look") {
 		cmd := exec.Command("sh", "-euc", here.Replace(block))
@@ -66,7 +66,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// What docs/http-api.md shows of requests is what happens.
+// The examples of operator requests in docs/http-api.md are correct.
 func TestDocumentedRequests(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -96,7 +96,7 @@ func TestDocumentedRequests(t *testing.T) {
 		t.Fatalf("%d commands", len(shown))
 	}
 	here := strings.NewReplacer("n1:7980", f.address("n1"), "/run/zkelectd/api.sock", f.socket("n2"))
-	// Who and when are the example's own.
+	// Users and times differ in the example.
 	own := regexp.MustCompile(`"(term)":\d+|"(age)":"[^"]+"|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
 	for _, s := range shown {
 		script, want, _ := strings.Cut(s, "\n")

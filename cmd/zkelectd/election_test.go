@@ -25,7 +25,7 @@ func TestFirstElectionByPriority(t *testing.T) {
 		t.Errorf("not explained: %+v", g)
 	}
 	f.logged("a", "session timeout 4s (negotiated), lease 1.8s")
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestReloadMovesTheLeader(t *testing.T) {
@@ -33,9 +33,9 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f := newFleet(t)
 	f.join("a", "b", "c")
 
-	f.works("a")
+	f.waitForWork("a")
 
-	// A file with faults is refused whole.
+	// A file with errors is refused as a whole.
 	f.configure("c", "dc9", 500, "policy: {sites: {dc9: many}}\nlog: {level: loud}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
 	f.logged("c", `policy.sites`)
@@ -48,7 +48,7 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	f.configure("c", "dc1", 500, "election: {takeover_timeout: 1m}\n")
 	f.daemons["c"].signal(syscall.SIGHUP)
 	f.until("c leads by its new priority", leads("c"))
-	f.works("c")
+	f.waitForWork("c")
 	f.logged("c", "these settings need a restart")
 	f.logged("c", "election.takeover_timeout")
 
@@ -60,9 +60,9 @@ func TestReloadMovesTheLeader(t *testing.T) {
 	}
 
 	// The old child's end precedes the new child's start.
-	f.works("b")
-	all := f.sane()
-	last := all[max(0, len(all)-3):] // others may have led before all were there
+	f.waitForWork("b")
+	all := f.checkInvariants()
+	last := all[max(0, len(all)-3):] // others may have led before all had joined
 	for i, want := range []string{"a", "c", "b"} {
 		if last[i].node != want || (i < 2 && !last[i].ended) {
 			t.Fatalf("tenures %+v", all)
@@ -74,7 +74,7 @@ func TestStopHandsOver(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
@@ -83,18 +83,18 @@ func TestStopHandsOver(t *testing.T) {
 	if g.Cause != "stopped" && g.Cause != "failure" || len(g.Exclusions) != 0 {
 		t.Errorf("cause %s, exclusions %v: a stop on request is no strike", g.Cause, g.Exclusions)
 	}
-	if all := f.sane(); !all[0].ended {
+	if all := f.checkInvariants(); !all[0].ended {
 		t.Errorf("the child was not asked to stop: %+v", all)
 	}
 }
 
-func TestSecondStopHurries(t *testing.T) {
+func TestSecondStopKillsTheChild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 40s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 14s}\n")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	began := time.Now()
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.eventually("the stop is under way", func() bool { return f.until("", func(status.Group) bool { return true }).Leader == "a" })
@@ -115,12 +115,12 @@ func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 	f.start("a")
 	f.until("a leads", leads("a"))
 	f.start("b")
-	f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.working("a", 1)
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.waitForChild("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.until("b leads", leads("b"))
 	f.logged("a", "it did not stop in time")
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestGrandchildrenDoNotSurvive(t *testing.T) {
@@ -131,26 +131,26 @@ func TestGrandchildrenDoNotSurvive(t *testing.T) {
 	f.logged("a", "child ended")
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
-	f.sane()
+	f.checkInvariants()
 }
 
-func TestKilledDaemonTakesItsChildAlong(t *testing.T) {
+func TestKilledDaemonLeavesNoChild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b", "c")
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	f.crash("a")
 	f.until("b leads", leads("b"))
-	f.working("b", 1)
-	f.sane()
+	f.waitForChild("b", 1)
+	f.checkInvariants()
 
-	// Restarted, it joins again, and leads as the best one.
+	// After a restart it joins again, and leads as the best one.
 	f.start("a")
 	f.until("a leads again", leads("a"))
-	f.sane()
+	f.checkInvariants()
 }
 
-func TestRestartWaitsForItsOwnOldSession(t *testing.T) {
+func TestRestartWaitsForItsOldSession(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a")
@@ -158,7 +158,7 @@ func TestRestartWaitsForItsOwnOldSession(t *testing.T) {
 	f.start("a")
 	f.logged("a", "still registered: waiting for that session to end")
 	f.until("a leads again", leads("a"))
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestSameIDIsRefused(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "not READY within 1s") {
 		t.Errorf("%+v", x)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestReadinessThatNeverComes(t *testing.T) {
@@ -211,39 +211,39 @@ func TestReadinessThatNeverComes(t *testing.T) {
 	if !strings.Contains(g.Exclusions[0].Reason, "child.ready.tcp 127.0.0.1:1") || !strings.Contains(g.Exclusions[0].Reason, "connection refused") {
 		t.Errorf("the reason is %q", g.Exclusions[0].Reason)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Alone with a command that does not exist: it must say so, and not burn terms.
+// A daemon that is alone and has a command that does not exist reports that, and does not use up terms.
 func TestCommandThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.configure("a", "dc1", 1, "child: {command: [/no/such/program], stop_timeout: 1s}\n")
 	f.start("a")
 	f.until("the strikes slow it down", func(g status.Group) bool { return len(g.Exclusions) == 1 && g.Exclusions[0].Strikes >= 3 })
-	g := f.until("any", func(status.Group) bool { return true })
+	g := f.until("a status", func(status.Group) bool { return true })
 	if x := g.Exclusions[0]; x.Strikes > 4 || !strings.Contains(x.Reason, "/no/such/program") {
 		t.Errorf("%+v", x)
 	}
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
 	f.until("b leads", leads("b"))
-	f.sane()
+	f.checkInvariants()
 }
 
-func TestChildThatCrashesIsRestartedThenGivenUp(t *testing.T) {
+func TestChildThatCrashesIsRestartedAndThenGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: crash}, stop_timeout: 1s, restart: {max: 2, backoff: 50ms}}\n")
 	f.start("a")
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
 	g := f.until("b leads, a is excluded", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
 	if x := g.Exclusions[0]; !strings.Contains(x.Reason, "exited with status 3, 3 times") {
 		t.Errorf("the reason is %q", x.Reason)
 	}
-	all := f.sane()
+	all := f.checkInvariants()
 	if len(all) < 3 || all[0].term != all[1].term || all[1].term != all[2].term {
 		t.Errorf("not restarted in place: %+v", all)
 	}

@@ -36,7 +36,7 @@ func server(t *testing.T) *zkserver.Server {
 	return s
 }
 
-// While the session survives, a restart of ZooKeeper within the lease changes nothing.
+// A restart of ZooKeeper within the lease changes nothing while the session survives.
 func TestZooKeeperRestartWithinTheLease(t *testing.T) {
 	t.Parallel()
 	zk := server(t)
@@ -46,7 +46,7 @@ func TestZooKeeperRestartWithinTheLease(t *testing.T) {
 		f.start(id)
 	}
 	before := f.until("a leader", func(g status.Group) bool { return len(g.Members) == 2 && g.State == "READY" })
-	f.working(before.Leader, 1)
+	f.waitForChild(before.Leader, 1)
 	tenures := len(ledger(t, f.ledgerFile()))
 	zk.Kill()
 	if err := zk.Restart(t.Context()); err != nil {
@@ -56,26 +56,26 @@ func TestZooKeeperRestartWithinTheLease(t *testing.T) {
 	if after.Term != before.Term || len(after.Members) != 2 {
 		t.Errorf("term %d, then %d with %d members", before.Term, after.Term, len(after.Members))
 	}
-	if all := f.sane(); len(all) != tenures || all[tenures-1].ended {
+	if all := f.checkInvariants(); len(all) != tenures || all[tenures-1].ended {
 		t.Errorf("tenures %+v", all)
 	}
 }
 
-// Without ZooKeeper the child is dead by the end of the lease; the daemon comes back by itself.
+// Without ZooKeeper the child is dead by the end of the lease. The daemon recovers by itself.
 func TestLostZooKeeperEndsTheLease(t *testing.T) {
 	t.Parallel()
 	zk := server(t)
 	f := newFleet(t, zk.Addr())
 	f.join("a")
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	zk.Pause()
 	lost := boottime.Now()
 	f.logged("a", "no answer from ZooKeeper")
 	zk.Resume()
-	f.working("a", 2)
+	f.waitForChild("a", 2)
 	f.until("a leads again", leads("a"))
-	all := f.sane()
-	// The lease of 1.8 s counts from before the loss; what is beyond is the machine's slowness.
+	all := f.checkInvariants()
+	// The lease of 1.8 s began before the loss; the rest allows for a slow machine.
 	if over := time.Duration(all[0].end) - lost; over > 2200*time.Millisecond {
 		t.Errorf("the child worked on for %s without ZooKeeper", over)
 	}
@@ -105,11 +105,11 @@ func TestEnsembleLosesItsLeader(t *testing.T) {
 	}
 	f.daemons[before.Leader].signal(syscall.SIGTERM)
 	f.until("another leader", func(g status.Group) bool { return g.State == "READY" && g.Leader != before.Leader })
-	f.sane()
+	f.checkInvariants()
 }
 
-// Whatever an operator deletes or damages by hand: the group finds back to one leader, and nobody crashes.
-func TestMeddling(t *testing.T) {
+// Whatever an operator deletes or damages by hand, the group returns to one leader, and no daemon crashes.
+func TestRecordsChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b", "c")
@@ -127,7 +127,7 @@ func TestMeddling(t *testing.T) {
 	}
 	p := f.paths
 	incarnation := func() string {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		names, _, err := f.session.Children(ctx, p.Election(), false)
 		if err != nil {
@@ -169,7 +169,7 @@ func TestMeddling(t *testing.T) {
 		})
 	}
 	f.until("the end of all that", func(g status.Group) bool { return g.State == "READY" && len(g.Members) == 3 })
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestRegistrationDeletedByHand(t *testing.T) {
@@ -180,7 +180,7 @@ func TestRegistrationDeletedByHand(t *testing.T) {
 	f.until("a leads again, registered anew", func(g status.Group) bool {
 		return leads("a")(g) && len(g.Members) == 2 && g.Elector == "b"
 	})
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestUnreachableZooKeeper(t *testing.T) {
@@ -201,13 +201,13 @@ func TestUnreachableZooKeeper(t *testing.T) {
 	}
 }
 
-func TestRootThatMayNotBeWritten(t *testing.T) {
+func TestRootWithoutWritePermission(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	owner := f.session
-	// An ephemeral can have no children, which stands in for a root that is closed to us.
+	// An ephemeral znode can have no children, which stands in for a root without permission.
 	if _, err := owner.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: "/leaf" + strings.ReplaceAll(f.paths.Root, "/", "-"), Ephemeral: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,13 +250,13 @@ func TestStopTimeoutFollowsTheLease(t *testing.T) {
 			if code := f.exit("a"); code != 0 {
 				t.Errorf("exit status %d", code)
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// docs/operations.md, The ensemble is lost with its data: the daemons come back by themselves, and the tokens go on growing.
-func TestEnsembleThatHasForgottenEverything(t *testing.T) {
+// docs/operations.md, The ensemble is lost with its data: the daemons recover by themselves, and the tokens keep growing.
+func TestEnsembleThatLostItsData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	zk, err := zkserver.Start(t.Context(), zkserver.Options{Dir: dir})
@@ -266,14 +266,14 @@ func TestEnsembleThatHasForgottenEverything(t *testing.T) {
 	t.Cleanup(func() { zk.Stop() })
 	f := newFleet(t, zk.Addr())
 	f.join("a", "b")
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	before := f.until("a leads", leads("a"))
 	if out, err := f.run("pause", "--reason", "it will be forgotten"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	zk.Kill()
 	f.logged("a", "ZooKeeper does not answer: stopping the work before the lease ends")
-	// The old lease has to be over before an ensemble that knows nothing of it may serve.
+	// The old lease must be over before an ensemble without knowledge of it may serve.
 	f.eventually("the child is dead", func() bool {
 		return !slices.ContainsFunc(ledger(t, f.ledgerFile()), func(one tenure) bool { return !one.ended })
 	})
@@ -286,12 +286,12 @@ func TestEnsembleThatHasForgottenEverything(t *testing.T) {
 	var after status.Group
 	f.eventually("the group is there again", func() bool {
 		out, err := f.run("status", "-o", "json")
-		after = status.Group{} // what is left out now is not what it was
+		after = status.Group{} // fields that are absent now must not keep their old values
 		return err == nil && json.Unmarshal([]byte(out), &after) == nil && len(after.Members) == 2 && leads("a")(after)
 	})
 	if after.Term <= before.Term || len(after.Requests) != 0 {
 		t.Errorf("term %d after %d, requests %v", after.Term, before.Term, after.Requests)
 	}
-	f.working("a", 2)
-	f.sane()
+	f.waitForChild("a", 2)
+	f.checkInvariants()
 }

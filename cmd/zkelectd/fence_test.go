@@ -13,39 +13,39 @@ import (
 	"zkelectd/internal/status"
 )
 
-// wipe deletes leader and what is below it, in one transaction.
-func (f *fleet) wipe() {
+// deleteLeadership deletes leader and the znodes below it in one transaction.
+func (f *fleet) deleteLeadership() {
 	f.t.Helper()
 	f.write(remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()))
 }
 
-// Nobody joins after leader was deleted: the elector creates it again, and the group goes on.
-func TestLeaderDeletedWhileNobodyJoins(t *testing.T) {
+// After leader was deleted, and without a new member, the elector creates it again.
+func TestLeaderDeletedWithoutNewMembers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
-	before := f.whole("a leadership").Elected.Record.Term
-	f.wipe()
+	f.waitForWork("a")
+	before := f.leadership("a leadership").Elected.Record.Term
+	f.deleteLeadership()
 	began := time.Now()
-	after := f.whole("a leadership again")
+	after := f.leadership("a leadership again")
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("the group was without a leader for %s", took)
 	}
 	if after.Elected.Record.Term <= before {
 		t.Errorf("term %d, then %d", before, after.Elected.Record.Term)
 	}
-	f.works(after.Elected.Record.Node)
+	f.waitForWork(after.Elected.Record.Node)
 	for id, p := range f.daemons {
 		if n := strings.Count(p.output(), "msg=electing"); n > 5 {
 			t.Errorf("%s elects %d times", id, n)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// The leader is cut off when leader is deleted, and its child stays to the end of its lease of 4.5 s: the next leader waits
-// until that is over, although its own lease is 1.8 s.
+// The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
+// that, although its own lease is 1.8 s.
 func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 	for name, fresh := range map[string]bool{"a standby is there": false, "a daemon starts afterwards": true} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 			}
 			f.configure("e", "dc1", 1, policy) // elects
 			f.start("e")
-			f.until("e is there", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
+			f.until("e has joined", func(g status.Group) bool { return g.Elector == "e" && g.Policy != "" })
 			l := newLink(t, shared.Addr())
 			servers := f.servers
 			f.servers = []string{l.listener.Addr().String()}
@@ -65,32 +65,32 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
 			f.start("a")
 			f.until("a leads", leads("a"))
-			f.works("a")
+			f.waitForWork("a")
 			f.servers = servers
 			f.configure("b", "dc1", 3, policy)
 			if !fresh {
 				f.start("b")
-				f.until("b is there", func(g status.Group) bool { return len(g.Members) == 3 })
+				f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 3 })
 			}
 			before := f.snapshot().Elected.Record.Term
 			l.set(true)
-			f.wipe()
+			f.deleteLeadership()
 			if fresh {
 				f.start("b")
 			}
 			f.until("b leads", leads("b"))
-			f.works("b")
+			f.waitForWork("b")
 			if after := f.snapshot().Elected.Record.Term; after <= before {
 				t.Errorf("term %d, then %d", before, after)
 			}
 			l.set(false)
 			f.logged("e", "the fence is written anew, and the next leader waits 6.12s for a lease that might still run")
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// That nothing is there does not prove that nobody leads: a fresh group pays the wait once, and says so.
+// Missing znodes do not prove that there is no leader: a new group waits once, and logs that.
 func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -101,17 +101,17 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
 	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
-		t.Errorf("it says so %d times", n)
+		t.Errorf("it logs it %d times", n)
 	}
-	f.refusedWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
-	f.sane()
+	f.failsWith("is in use, or has been: znode "+f.paths.Election()+" has 1 incarnations", "init")
+	f.checkInvariants()
 }
 
 func TestInit(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.paths.Root += "-new"
-	for range 2 { // the second time there is nothing left to do
+	for range 2 { // the second time there is nothing to do
 		if out, err := f.run("init"); err != nil || !strings.Contains(out, "is initialized: its first leader need not wait") {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -119,19 +119,19 @@ func TestInit(t *testing.T) {
 	f.configure("a", "dc1", 1, "")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
 	if out := f.daemons["a"].output(); strings.Contains(out, "lease-wait") {
 		t.Errorf("it waits although the group was initialized:\n%s", out)
 	}
 	for _, want := range []string{"znode " + f.paths.Elected() + " exists", "znode " + f.paths.Leader() + " holds term ", "Just start its daemons"} {
-		f.refusedWith(want, "init")
+		f.failsWith(want, "init")
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Every trace of a life is found, alone.
+// Each trace of an earlier use is found by itself.
 func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 	t.Parallel()
 	create := func(path, data string) cluster.Op {
@@ -160,7 +160,7 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 	}
 }
 
-// A term that leaves no room, and waits that overflow, are damage: one election repairs them.
+// The highest possible terms, and lease waits that overflow, are damage. One election repairs them.
 func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
 	for name, data := range map[string]string{
 		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
@@ -177,18 +177,18 @@ func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
 				s := f.snapshot()
 				return s.Fence.Readable() && s.Fence.Record.LeaseWait < cluster.Duration(time.Minute)
 			})
-			f.works(f.whole("a leadership again").Elected.Record.Node)
+			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
 			for id, p := range f.daemons {
 				if n := strings.Count(p.output(), "msg=electing"); n > 6 {
 					t.Errorf("%s elects %d times", id, n)
 				}
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// What a newer version has written stays as it is, whatever becomes of the leader.
+// A record of a newer version stays as it is, whatever happens to the leader.
 func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 	const newer = `{"v":2,"term":7,"state":"RELEASED","later":true}`
 	for _, znode := range []string{"elected", "leader", "current"} {
@@ -196,11 +196,11 @@ func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			f.join("a", "b")
-			f.works("a")
+			f.waitForWork("a")
 			path := f.znode(znode)
 			f.write(overwrite(path, newer))
 			for _, id := range []string{"a", "b"} {
-				if znode == "elected" || id == "a" { // who neither elects nor is elected does not read the others
+				if znode == "elected" || id == "a" { // only the elector and the elected member read the other records
 					f.logged(id, "a newer zkelectd has written a record")
 				}
 			}
@@ -208,20 +208,20 @@ func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 			if want := "znode " + path + " has format version 2, this zkelectd reads up to 1: upgrade this host, or stop its daemon"; !strings.Contains(g.Problems[0], want) {
 				t.Errorf("problems %q", g.Problems)
 			}
-			if znode == "current" { // its owner may be gone, and the record with it
-				f.sane()
+			if znode == "current" { // its owner may have ended, and the record with it
+				f.checkInvariants()
 				return
 			}
-			syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session judges it as well
+			syscall.Kill(f.daemon("b"), syscall.SIGKILL) // a new session checks the record as well
 			f.logged("b", "closed the dead daemon's session")
 			f.until("b is back", func(g status.Group) bool { return len(g.Members) == 2 })
 			data, _, err := f.session.Get(context.Background(), path, false)
 			if err != nil || string(data) != newer {
 				t.Errorf("it was overwritten: %s, %v", data, err)
 			}
-			f.write(overwrite(path, "damaged")) // which anybody may repair
-			f.works(f.whole("a leadership again").Elected.Record.Node)
-			f.sane()
+			f.write(overwrite(path, "damaged")) // which any elector may repair
+			f.waitForWork(f.leadership("a leadership again").Elected.Record.Node)
+			f.checkInvariants()
 		})
 	}
 }
@@ -237,17 +237,17 @@ func TestRepair(t *testing.T) {
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
-	f.refusedWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
-	f.refusedWith("'zkelectd repair control' empties the record", "resume")
-	f.refusedWith("'zkelectd repair control' empties the record", "reelect")
-	problems := strings.Join(f.until("any", func(status.Group) bool { return true }).Problems, "\n")
+	f.failsWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
+	f.failsWith("'zkelectd repair control' empties the record", "resume")
+	f.failsWith("'zkelectd repair control' empties the record", "reelect")
+	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
 	for _, want := range []string{"nobody is moved by policy", "'zkelectd repair policy'", "'zkelectd repair control'"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}
 	}
-	f.refusedWith("name the configuration file with the policy", "repair", "policy")
-	f.refusedWith(`there is no record "nodes"`, "repair", "nodes")
+	f.failsWith("name the configuration file with the policy", "repair", "policy")
+	f.failsWith(`there is no record "nodes"`, "repair", "nodes")
 	for _, want := range []string{"control: znode " + f.paths.Control(), "would be emptied", "would be replaced by the policy of the configuration"} {
 		if out, err := f.run("repair", "policy", "control", "--dry-run", "--file", f.file("b")); err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v: %s, want %q", err, out, want)
@@ -269,12 +269,12 @@ func TestRepair(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.write(overwrite(f.paths.Control(), `{"v":2}`))
-	f.refusedWith("not repaired: control: upgrade this host", "repair")
-	f.sane()
+	f.failsWith("not repaired: control: upgrade this host", "repair")
+	f.checkInvariants()
 }
 
-// The elector rebuilds a damaged history by itself, and leaves one of a newer version alone.
-func TestADamagedHistoryBeginsAnew(t *testing.T) {
+// The elector replaces a damaged history by itself, and leaves a history of a newer version alone.
+func TestADamagedHistoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
@@ -298,15 +298,15 @@ func TestADamagedHistoryBeginsAnew(t *testing.T) {
 	const newer = `{"v":2,"terms":"many"}`
 	f.write(overwrite(f.paths.History(), newer))
 	move("a")
-	elector := f.until("any", func(status.Group) bool { return true }).Elector
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
 	f.logged(elector, "the history is not written")
 	if got := read(); got != newer {
 		t.Errorf("it was overwritten: %s", got)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// All znodes of the group are deleted at once: everybody registers anew, and nobody starts before the old work is dead.
+// After all znodes of the group were deleted at once, all daemons register again, and no work starts before the old work is dead.
 func TestTheWholeTreeIsDeleted(t *testing.T) {
 	for name, cut := range map[string]bool{"under a leader": false, "under a leader that is cut off": true} {
 		t.Run(name, func(t *testing.T) {
@@ -318,11 +318,11 @@ func TestTheWholeTreeIsDeleted(t *testing.T) {
 			f.configure("a", "dc1", 2, "")
 			f.start("a")
 			f.until("a leads", leads("a"))
-			f.works("a")
+			f.waitForWork("a")
 			f.servers = servers
 			f.configure("b", "dc1", 1, "")
 			f.start("b")
-			f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 			s := f.snapshot()
 			l.set(cut)
 			ops := []cluster.Op{remove(f.paths.Current()), remove(f.paths.Elected()), remove(f.paths.Leader()), remove(f.paths.Policy())}
@@ -333,10 +333,10 @@ func TestTheWholeTreeIsDeleted(t *testing.T) {
 			g := f.until("a leadership again, in a newer term", func(g status.Group) bool {
 				return g.State == string(cluster.CurrentReady) && g.Term > s.Elected.Record.Term && g.Next == ""
 			})
-			f.works(g.Leader)
+			f.waitForWork(g.Leader)
 			l.set(false)
 			f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 })
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }

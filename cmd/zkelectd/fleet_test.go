@@ -21,7 +21,7 @@ import (
 	"zkelectd/internal/testhelper"
 )
 
-// fleet is a group of real daemons of one test.
+// fleet is the group of real daemons of a test.
 type fleet struct {
 	t       *testing.T
 	servers []string
@@ -29,7 +29,7 @@ type fleet struct {
 	paths   cluster.Paths
 	session *zkstore.Session
 	daemons map[string]*process
-	env     []string // of daemons and commands, beside the test's own
+	env     []string // of daemons and commands, in addition to that of the test
 }
 
 // process is a running zkelectd.
@@ -41,7 +41,7 @@ type process struct {
 
 var groups atomic.Int32
 
-const patience = 40 * time.Second
+const testTimeout = 40 * time.Second
 
 func newFleet(t *testing.T, servers ...string) *fleet {
 	t.Helper()
@@ -52,7 +52,7 @@ func newFleet(t *testing.T, servers ...string) *fleet {
 		t: t, servers: servers, dir: t.TempDir(), daemons: make(map[string]*process),
 		paths: cluster.Paths{Root: fmt.Sprintf("/groups/g%d", groups.Add(1))},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var err error
 	if f.session, err = zkstore.Open(ctx, zkstore.Options{Servers: servers, Timeout: 60 * time.Second}); err != nil {
@@ -85,7 +85,7 @@ func (f *fleet) close() {
 func (f *fleet) ledgerFile() string    { return filepath.Join(f.dir, "ledger") }
 func (f *fleet) file(id string) string { return filepath.Join(f.dir, id+".yaml") }
 
-// configure writes a node's file; extra is YAML that may hold further sections.
+// configure writes the configuration file of a node; extra is YAML with further sections.
 func (f *fleet) configure(id, site string, priority int, extra string) {
 	f.t.Helper()
 	text := fmt.Sprintf("node: {id: %s, site: %s, priority: %d}\nzookeeper: {servers: [%s], root: %s%s}\n",
@@ -103,13 +103,13 @@ func (f *fleet) configure(id, site string, priority int, extra string) {
 	}
 }
 
-// start starts a daemon with the configuration as it was written.
+// start starts a daemon with the configuration that configure wrote.
 func (f *fleet) start(id string, args ...string) *process {
 	f.t.Helper()
 	return f.startWith(nil, id, args...)
 }
 
-// startWith starts it with more in its environment.
+// startWith is start with additional environment variables.
 func (f *fleet) startWith(env []string, id string, args ...string) *process {
 	f.t.Helper()
 	if len(args) == 0 {
@@ -120,7 +120,7 @@ func (f *fleet) startWith(env []string, id string, args ...string) *process {
 	return f.startCommand(id, cmd)
 }
 
-// startCommand starts what becomes a daemon.
+// startCommand starts a command that becomes a daemon.
 func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
 	f.t.Helper()
 	p := &process{cmd: cmd, log: filepath.Join(f.dir, id+".log"), done: make(chan struct{})}
@@ -145,25 +145,25 @@ func (f *fleet) startCommand(id string, cmd *exec.Cmd) *process {
 	return p
 }
 
-// join configures and starts daemons of site dc1, each with a lower priority than the one before, and waits until all
-// are registered and the first leads.
+// join configures and starts daemons at site dc1, each with a lower priority than the one before, and waits until all are
+// registered and the first one leads.
 func (f *fleet) join(ids ...string) {
 	f.t.Helper()
 	for i, id := range ids {
 		f.configure(id, "dc1", 100-i, "election: {exclusion: 1s}\n")
 		f.start(id)
-		f.until(ids[0]+" leads", leads(ids[0])) // else another may lead first, and the history says so
+		f.until(ids[0]+" leads", leads(ids[0])) // otherwise another one may lead first
 	}
 	f.until(ids[0]+" leads all", func(g status.Group) bool { return len(g.Members) == len(ids) && leads(ids[0])(g) })
 }
 
 func (p *process) signal(sig syscall.Signal) { p.cmd.Process.Signal(sig) }
 
-// daemon is the pid of the daemon below the guard.
-func (f *fleet) daemon(id string) int { return f.below(id, daemonCommandName) }
+// daemon returns the pid of a node's daemon.
+func (f *fleet) daemon(id string) int { return f.guardChild(id, daemonCommandName) }
 
-// below is the pid of the process below the guard that has the argument.
-func (f *fleet) below(id, argument string) int {
+// guardChild returns the pid of the guard's child that has the argument.
+func (f *fleet) guardChild(id, argument string) int {
 	f.t.Helper()
 	guard := strconv.Itoa(f.daemons[id].cmd.Process.Pid)
 	var pid int
@@ -185,7 +185,7 @@ func (f *fleet) below(id, argument string) int {
 	return pid
 }
 
-// crash ends a zkelectd as the loss of its host does: with nobody left to close its session.
+// crash kills a zkelectd as the loss of its host does: nothing is left to close its session.
 func (f *fleet) crash(id string) {
 	f.t.Helper()
 	daemon := f.daemon(id)
@@ -200,19 +200,19 @@ func (p *process) output() string {
 	return string(data)
 }
 
-// exit waits for the end and returns the status.
+// exit waits for a zkelectd to exit, and returns the exit status.
 func (f *fleet) exit(id string) int {
 	f.t.Helper()
 	select {
 	case <-f.daemons[id].done:
 		return f.daemons[id].cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		f.t.Fatalf("%s does not end", id)
 		return -1
 	}
 }
 
-// until polls the group for a condition, and returns it as it then was.
+// until waits until the group meets a condition, and returns its status.
 func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
 	f.t.Helper()
 	var g status.Group
@@ -230,7 +230,7 @@ func (f *fleet) eventually(what string, ok func() bool, state ...func() string) 
 	f.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(patience)
+	limit := time.After(testTimeout)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -254,8 +254,8 @@ func (f *fleet) logged(id, text string) {
 	f.eventually(fmt.Sprintf("%s logs %q", id, text), func() bool { return strings.Contains(f.daemons[id].output(), text) })
 }
 
-// working waits until the child of a node has begun.
-func (f *fleet) working(id string, times int) {
+// waitForChild waits until the child of a node has started a number of times.
+func (f *fleet) waitForChild(id string, times int) {
 	f.t.Helper()
 	f.eventually(fmt.Sprintf("child %d of %s", times, id), func() bool {
 		n := 0
@@ -268,18 +268,18 @@ func (f *fleet) working(id string, times int) {
 	})
 }
 
-// write changes a znode as an operator with too many rights would.
+// write changes znodes directly, as an operator with too many rights can.
 func (f *fleet) write(ops ...cluster.Op) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	if _, err := f.session.Do(ctx, ops...); err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		f.t.Fatal(err)
 	}
 }
 
-// sane checks that nothing panicked, and S1.
-func (f *fleet) sane() []tenure {
+// checkInvariants checks that no daemon panicked or raced, and S1. It returns the tenures.
+func (f *fleet) checkInvariants() []tenure {
 	f.t.Helper()
 	for id, p := range f.daemons {
 		if out := p.output(); strings.Contains(out, "panic:") || testhelper.HasRace(out) {
@@ -287,6 +287,6 @@ func (f *fleet) sane() []tenure {
 		}
 	}
 	all := ledger(f.t, f.ledgerFile())
-	alone(f.t, all)
+	checkNoOverlap(f.t, all)
 	return all
 }

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Terms that somebody has written into the history, the very next ones among them, suppress none of those that follow.
+// Forged terms in the history, including the very next ones, suppress none of the real terms.
 func TestForgedHistorySuppressesNoTerm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -24,9 +24,9 @@ func TestForgedHistorySuppressesNoTerm(t *testing.T) {
 		}
 		return terms[0]
 	}
-	now := f.whole("a leadership").Elected.Record.Term
+	now := f.leadership("a leadership").Elected.Record.Term
 	f.eventually("the history has it", func() bool {
-		s := f.until("any", func(status.Group) bool { return true })
+		s := f.until("a status", func(status.Group) bool { return true })
 		return s.Term == now && last().Term == now
 	})
 	forged := cluster.History{}
@@ -43,12 +43,12 @@ func TestForgedHistorySuppressesNoTerm(t *testing.T) {
 			return l.Node == to && l.Cause == cluster.CauseMove && l.Term == now+1+int64(i)
 		})
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Thousands of incarnations belong to no session and are older than all others, as their sequences are negative: the next elector
-// passes over them at once.
-func TestThousandsOfForgedElectorsArePassedOver(t *testing.T) {
+// The next elector skips thousands of incarnations that no session owns and that are older than all others, by their negative
+// sequence numbers.
+func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
@@ -62,19 +62,19 @@ func TestThousandsOfForgedElectorsArePassedOver(t *testing.T) {
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("b", "msg=\"now elector\"")
-	f.eventually("somebody leads, and a is back", func() bool {
+	f.eventually("there is a leader, and a is back", func() bool {
 		s := f.snapshot()
 		return s.Ready() && len(s.Members) == forged+2
 	}, f.table)
 	for id, p := range f.daemons {
 		if n := strings.Count(p.output(), "no session owns"); n > 4 {
-			t.Errorf("%s says so %d times", id, n)
+			t.Errorf("%s logs it %d times", id, n)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// The number of the last request is any that a record can hold: requests are refused with what to do, and can be given afterwards.
+// If the number of the last request is forged, requests are refused with advice, and can be submitted after a repair.
 func TestForgedNumbersOfRequests(t *testing.T) {
 	for name, last := range map[string]string{
 		"the last of all": "9223372036854775807", "negative": "-1", "the last that is believed": "4503599627370496", "beyond": "4503599627370497",
@@ -85,8 +85,8 @@ func TestForgedNumbersOfRequests(t *testing.T) {
 			f.join("a", "b")
 			record := fmt.Sprintf(`{"v":1,"last":%s}`, last)
 			f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte(record)})
-			f.refusedWith("'zkelectd repair control' empties", "pause", "--reason", "x")
-			f.refusedWith("'zkelectd repair control' empties", "move", "--to", "b")
+			f.failsWith("'zkelectd repair control' empties", "pause", "--reason", "x")
+			f.failsWith("'zkelectd repair control' empties", "move", "--to", "b")
 			if out, err := f.run("repair", "control"); err != nil || !strings.Contains(out, "emptied") {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -99,12 +99,12 @@ func TestForgedNumbersOfRequests(t *testing.T) {
 			if s := f.snapshot(); s.Control.Record.Last != 2 {
 				t.Errorf("the last request is %d", s.Control.Record.Last)
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// A request that lasts as long as a duration can, or that is numbered as no request is, is damage: its end would overflow.
+// A request with the longest possible duration, or with an impossible number, is damage: its end would overflow.
 func TestForgedRequestsAreDamage(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -115,16 +115,16 @@ func TestForgedRequestsAreDamage(t *testing.T) {
 	if !strings.Contains(g.Problems[0], f.paths.Control()) || !strings.Contains(g.Problems[0], "longer than a request may last") {
 		t.Errorf("%q", g.Problems)
 	}
-	f.refusedWith("a request can be in force for at most", "pause", "--for", "2000000h")
+	f.failsWith("a request can be in force for at most", "pause", "--for", "2000000h")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.until("somebody leads and all are back", func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && len(g.Members) == 2 })
-	f.sane()
+	f.until("there is a leader, and all are back", func(g status.Group) bool { return g.State == string(cluster.CurrentReady) && len(g.Members) == 2 })
+	f.checkInvariants()
 }
 
-// steering is text that steers a terminal or turns a line round: C1, bidi, a tag, ASCII's own.
-const steering = "x\u009b2J\u0085\u202egnp.exe\u2066\u200f\u061c\U000e0041\x7f\x1b[2J"
+// controlCharacters are characters that control a terminal or reverse a line: C1, bidirectional, a tag, ASCII control.
+const controlCharacters = "x\u009b2J\u0085\u202egnp.exe\u2066\u200f\u061c\U000e0041\x7f\x1b[2J"
 
-// register makes a member of the test's own session.
+// register returns the operations that register a member in the test's own session.
 func (f *fleet) register(i int, rec cluster.Node) []cluster.Op {
 	return []cluster.Op{
 		{Kind: cluster.OpCreate, Path: f.paths.Node(rec.ID), Data: cluster.Encode(&rec), Ephemeral: true},
@@ -132,18 +132,18 @@ func (f *fleet) register(i int, rec cluster.Node) []cluster.Op {
 	}
 }
 
-// Nothing that is printed or answered, be it JSON or a table, has such text in it, and the JSON still says what was written.
-func TestNothingFromOutsideSteersWhoReads(t *testing.T) {
+// No output or answer, whether JSON or a table, contains control characters, and the JSON still has the original text.
+func TestOutputEscapesControlCharacters(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\nlog: {format: json}\n", f.socket("a")))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.write(f.register(0, cluster.Node{ID: "evil", Site: steering, Host: steering, Ineligible: steering, Labels: map[string]string{steering: steering}})...)
+	f.write(f.register(0, cluster.Node{ID: "evil", Site: controlCharacters, Host: controlCharacters, Ineligible: controlCharacters, Labels: map[string]string{controlCharacters: controlCharacters}})...)
 	f.until("the member is there", func(g status.Group) bool { return len(g.Members) == 2 })
-	h := cluster.History{Terms: []cluster.PastTerm{{Term: 7, Node: steering, Site: steering, Reason: steering}}}
+	h := cluster.History{Terms: []cluster.PastTerm{{Term: 7, Node: controlCharacters, Site: controlCharacters, Reason: controlCharacters}}}
 	f.write(overwrite(f.paths.History(), string(cluster.EncodeHistory(&h))))
-	f.write(overwrite(f.paths.Policy(), `{"v":1,"revision":9,"type":"priority","by":`+string(must(json.Marshal(steering)))+`}`))
+	f.write(overwrite(f.paths.Policy(), `{"v":1,"revision":9,"type":"priority","by":`+string(must(json.Marshal(controlCharacters)))+`}`))
 	shown := make(map[string]string)
 	for _, args := range []string{"status", "explain", "history", "policy show", "whatif --lost a", "status -o json", "explain -o json", "history -o json", "policy show -o json", "whatif --lost a -o json", "repair --dry-run"} {
 		shown[args], _ = f.run(strings.Fields(args)...)
@@ -161,10 +161,10 @@ func TestNothingFromOutsideSteersWhoReads(t *testing.T) {
 		}
 	}
 	var g status.Group
-	if err := json.Unmarshal([]byte(shown["status -o json"]), &g); err != nil || len(g.Members) != 2 || g.Members[1].Site != steering {
+	if err := json.Unmarshal([]byte(shown["status -o json"]), &g); err != nil || len(g.Members) != 2 || g.Members[1].Site != controlCharacters {
 		t.Errorf("%v: %s", err, shown["status -o json"])
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
 func must(data []byte, err error) []byte {
@@ -174,7 +174,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-// A stranger registers 3,000 members, each on another site with a long name: the metrics stay small.
+// The metrics stay small although an unauthorized client registers 3,000 members, each at another site with a long name.
 func TestForgedMembersDoNotFloodTheMetrics(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -198,5 +198,5 @@ func TestForgedMembersDoNotFloodTheMetrics(t *testing.T) {
 	if len(body) > 150<<10 || !strings.Contains(body, `site="dc1"} 1`) {
 		t.Errorf("%d bytes", len(body))
 	}
-	f.sane()
+	f.checkInvariants()
 }

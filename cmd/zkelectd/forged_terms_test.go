@@ -16,7 +16,7 @@ import (
 
 var termInRecord = regexp.MustCompile(`"term":\d+`)
 
-// forge replaces the term of a record by another, and leaves the rest.
+// forge replaces the term of a record.
 func (f *fleet) forge(path string, term int64) {
 	f.t.Helper()
 	data, _, err := f.session.Get(f.t.Context(), path, false)
@@ -34,8 +34,8 @@ func (f *fleet) forge(path string, term int64) {
 	f.write(overwrite(path, forged))
 }
 
-// given returns the terms that children were started with, in order.
-func (f *fleet) given() []int64 {
+// startedTerms returns the terms with which children were started, in order.
+func (f *fleet) startedTerms() []int64 {
 	f.t.Helper()
 	var terms []int64
 	for _, tenure := range ledger(f.t, f.ledgerFile()) {
@@ -48,9 +48,9 @@ func (f *fleet) given() []int64 {
 	return terms
 }
 
-// forgedTerms are those around every limit that a term has. Now is when the server says that the record was written.
+// forgedTerms returns terms around every limit of a term. now is the server's time at which the record is written.
 func forgedTerms(now int64) map[string]int64 {
-	const margin = 3600 // how much may pass until the record is written
+	const margin = 3600 // seconds that may pass until the record is written
 	terms := map[string]int64{
 		"the last integer of a double":     1<<53 - 1,
 		"the one before":                   1<<53 - 2,
@@ -66,8 +66,8 @@ func forgedTerms(now int64) map[string]int64 {
 	return terms
 }
 
-// One write of a term that no group gets to, into a record that else is in order, ends no group: the term is handed to no
-// child, and the next ones grow from where they were.
+// Writing an impossible term into an otherwise valid record does not stop a group: no child gets that term, and the next
+// terms continue from the real ones.
 func TestForgedTermsEndNoGroup(t *testing.T) {
 	for name, term := range forgedTerms(time.Now().Unix()) {
 		for _, znode := range []string{"elected", "leader", "current"} {
@@ -75,22 +75,22 @@ func TestForgedTermsEndNoGroup(t *testing.T) {
 				t.Parallel()
 				f := newFleet(t)
 				f.join("a", "b")
-				before := f.whole("a leadership").Elected.Record.Term
-				f.works("a")
+				before := f.leadership("a leadership").Elected.Record.Term
+				f.waitForWork("a")
 				f.forge(f.znode(znode), term)
 				f.eventually("another leadership, or the same", func() bool {
 					s := f.snapshot()
 					return s.Ready() && s.Current.Readable() && (znode == "current" || s.Elected.Record.Term > before)
 				}, f.table)
-				syscall.Kill(f.daemon(f.whole("a leader").Elected.Record.Node), syscall.SIGKILL)
+				syscall.Kill(f.daemon(f.leadership("a leader").Elected.Record.Node), syscall.SIGKILL)
 				f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) })
-				after := f.whole("a leadership after the next failure").Elected.Record.Term
+				after := f.leadership("a leadership after the next failure").Elected.Record.Term
 				limit := time.Now().Unix() + cluster.TermHeadroom
 				if after <= before || after > limit {
 					t.Errorf("term %d, then %d; the limit is %d", before, after, limit)
 				}
 				last := int64(0)
-				for _, token := range f.given() {
+				for _, token := range f.startedTerms() {
 					if token < last || token > limit {
 						t.Errorf("a child was given term %d after %d; the limit is %d", token, last, limit)
 					}
@@ -101,34 +101,34 @@ func TestForgedTermsEndNoGroup(t *testing.T) {
 						t.Errorf("%s elects %d times", id, n)
 					}
 				}
-				f.sane()
+				f.checkInvariants()
 			})
 		}
 	}
 }
 
-// A decision that somebody writes again as it is ends the leadership, and does not keep the only daemon from the next one.
-func TestADecisionWrittenAgainBarsNobody(t *testing.T) {
+// Writing a decision again unchanged ends the leadership, but does not keep the only daemon from being elected again.
+func TestADecisionWrittenAgainBlocksNoElection(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a")
-	before := f.whole("a leadership").Elected.Record.Term
+	before := f.leadership("a leadership").Elected.Record.Term
 	data, _, err := f.session.Get(t.Context(), f.paths.Elected(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.write(overwrite(f.paths.Elected(), string(data)))
 	f.eventually("a leads again", func() bool { s := f.snapshot(); return s.Ready() && s.Elected.Record.Term > before }, f.table)
-	f.sane()
+	f.checkInvariants()
 }
 
-// All terms are forged while no daemon runs, so that none is known: repair names the records, and terms begin anew with Unix
-// seconds.
-func TestForgedTermsWithNobodyThere(t *testing.T) {
+// All terms are forged while no daemon runs, so that no daemon knows the real ones: repair names the records, and terms start
+// again from the Unix time in seconds.
+func TestForgedTermsWithoutDaemons(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a")
-	f.whole("a leadership")
+	f.leadership("a leadership")
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
 	f.forge(f.paths.Elected(), 1<<53-1)
@@ -141,9 +141,9 @@ func TestForgedTermsWithNobodyThere(t *testing.T) {
 	}
 	began := time.Now().Unix()
 	f.start("a")
-	after := f.whole("a leadership again").Elected.Record.Term
+	after := f.leadership("a leadership again").Elected.Record.Term
 	if limit := time.Now().Unix() + 100; after < began || after > limit {
 		t.Errorf("term %d, not between %d and %d", after, began, limit)
 	}
-	f.sane()
+	f.checkInvariants()
 }

@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// session is long, so that whatever happens soon has not waited for it to expire.
+// longSession is a session timeout that is too long for a test to wait for its expiry.
 const longSession = "zookeeper: {session_timeout: 30s}\n"
 
 func (f *fleet) joinLong(ids ...string) {
@@ -25,10 +25,10 @@ func (f *fleet) joinLong(ids ...string) {
 		f.start(id)
 		f.until(ids[0]+" leads", leads(ids[0]))
 	}
-	f.works(ids[0])
+	f.waitForWork(ids[0])
 }
 
-// The guard closes the session of a daemon that died, so that its successor does not wait; and starts the next.
+// The guard closes the session of a dead daemon, so that its successor does not wait, and starts another daemon.
 func TestKilledDaemonCostsNoSessionTimeout(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -38,16 +38,16 @@ func TestKilledDaemonCostsNoSessionTimeout(t *testing.T) {
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("a", "closed the dead daemon's session")
 	f.until("a leads again", leads("a"))
-	f.gone(child)
+	f.waitForDeath(child)
 	if took := boottime.Now() - killed; took > 15*time.Second {
 		t.Errorf("that took %s", took)
 	}
-	f.working("a", 2)
-	f.sane()
+	f.waitForChild("a", 2)
+	f.checkInvariants()
 }
 
-// When the guard dies the child dies with it, and the daemon lets go.
-func TestKilledGuardTakesAllAlong(t *testing.T) {
+// When the guard dies, the child dies with it, and the daemon releases leadership.
+func TestKilledGuardLeavesNoProcess(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.joinLong("a", "b")
@@ -58,35 +58,35 @@ func TestKilledGuardTakesAllAlong(t *testing.T) {
 	if took := boottime.Now() - killed; took > 15*time.Second {
 		t.Errorf("that took %s", took)
 	}
-	f.gone(child)
-	f.gone(daemon)
-	f.sane()
+	f.waitForDeath(child)
+	f.waitForDeath(daemon)
+	f.checkInvariants()
 }
 
-// A daemon that is stopped does not keep its child at work beyond the lease, nor the group without a leader.
+// A stopped daemon keeps neither its child working beyond the lease nor the group without a leader.
 func TestStoppedDaemonLosesItsChildWithTheLease(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	child, daemon := f.child("a"), f.daemon("a")
 	stopped := boottime.Now()
 	syscall.Kill(daemon, syscall.SIGSTOP)
-	f.gone(child)
+	f.waitForDeath(child)
 	if took := boottime.Now() - stopped; took > 2500*time.Millisecond { // the lease is 1.8 s
 		t.Errorf("the child lived on for %s", took)
 	}
 	f.until("b leads", leads("b"))
 	f.logged("a", "killing the daemon: it is hung")
 	f.until("a leads again", leads("a"))
-	f.sane()
+	f.checkInvariants()
 }
 
-// Nor does a log that nobody reads.
-func TestLogThatNobodyReads(t *testing.T) {
+// A log that nobody reads delays no kill.
+func TestUnreadLogDelaysNoKill(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	pid := filepath.Join(f.dir, "pid") // the log does not tell
+	pid := filepath.Join(f.dir, "pid") // it cannot be taken from the log
 	f.configure("a", "dc1", 100, fmt.Sprintf("child: {command: [sh, -c, 'echo $$ >%s; exec ledger-child'], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s}\n", pid))
 	f.configure("b", "dc1", 90, "")
 	full := filepath.Join(f.dir, "full")
@@ -104,44 +104,44 @@ func TestLogThatNobodyReads(t *testing.T) {
 	f.startCommand("a", exec.Command("sh", "-c", fmt.Sprintf("exec zkelectd run --config %s 2<>%s", f.file("a"), full)))
 	f.until("a leads", leads("a"))
 	f.start("b")
-	f.works("a")
+	f.waitForWork("a")
 	child, err := strconv.Atoi(strings.TrimSpace(read(pid)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopped := boottime.Now()
 	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
-	f.gone(child)
+	f.waitForDeath(child)
 	if took := boottime.Now() - stopped; took > 2500*time.Millisecond { // the lease is 1.8 s
 		t.Errorf("the child lived on for %s", took)
 	}
 	f.until("b leads", leads("b"))
-	f.sane()
-	// Nor does the last word, which nobody reads either, keep a process from its end.
+	f.checkInvariants()
+	// Nor does the last message, which nobody reads either, keep a process from exiting.
 	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 2 })
 	last := f.daemon("a")
 	killed := boottime.Now()
 	f.daemons["a"].signal(syscall.SIGKILL)
-	f.gone(last)
+	f.waitForDeath(last)
 	if took := boottime.Now() - killed; took > 10*time.Second { // 3 s are granted
 		t.Errorf("its daemon took %s to end", took)
 	}
 }
 
-// A guard that is stopped does not keep the child at work: the daemon ends it, and the guard.
+// A stopped guard does not keep the child working: the daemon kills the child and the guard.
 func TestStoppedGuardIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	child := f.child("a")
 	f.daemons["a"].signal(syscall.SIGSTOP)
-	f.gone(child)
+	f.waitForDeath(child)
 	f.until("b leads", leads("b"))
 	if code := f.exit("a"); code != -1 {
 		t.Errorf("exit status %d", code)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestNoRespawn(t *testing.T) {
@@ -154,10 +154,10 @@ func TestNoRespawn(t *testing.T) {
 	if code := f.exit("a"); code != 128+9 {
 		t.Errorf("exit status %d", code)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// What a service manager runs after a unit that was killed whole: the successor need not wait then either.
+// After a whole unit was killed, 'zkelectd release', run by the service manager, spares the successor the wait.
 func TestReleaseFromOutside(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -167,8 +167,8 @@ func TestReleaseFromOutside(t *testing.T) {
 	f.until("a leads", leads("a"))
 	f.configure("b", "dc1", 1, longSession)
 	f.start("b")
-	f.until("b is there", leads("a"))
-	f.works("a")
+	f.until("b has joined", leads("a"))
+	f.waitForWork("a")
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", info, err)
 	}
@@ -180,7 +180,7 @@ func TestReleaseFromOutside(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.crash("a")
-	f.eventually("the release", func() bool { // the child's death takes a moment
+	f.eventually("the release", func() bool { // the child takes a moment to die
 		out, err := release()
 		return err == nil && strings.Contains(out, "closed session 0x")
 	})
@@ -193,5 +193,5 @@ func TestReleaseFromOutside(t *testing.T) {
 	}
 	f.daemons["b"].signal(syscall.SIGTERM)
 	f.exit("b")
-	f.sane()
+	f.checkInvariants()
 }

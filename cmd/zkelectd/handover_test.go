@@ -14,7 +14,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// The session timeout is longer than the test waits: who leads after a stop does so because of the RELEASE.
+// The session timeout is longer than the test waits, so the next leader leads because of the RELEASE.
 func TestStopHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -24,7 +24,7 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 		f.start(id)
 	}
 	f.until("a leads all", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
-	f.works("a")
+	f.waitForWork("a")
 	first := f.snapshot().Elected.Record.Term
 	for i, id := range ids[:2] {
 		f.daemons[id].signal(syscall.SIGTERM)
@@ -36,10 +36,10 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 		if g.Term <= first || len(g.Members) != 2-i || len(g.Exclusions) != 0 {
 			t.Errorf("after %s: term %d of %d, %d members, exclusions %v", id, g.Term, first, len(g.Members), g.Exclusions)
 		}
-		f.works(next)
+		f.waitForWork(next)
 	}
-	all := f.sane()
-	last := all[max(0, len(all)-3):] // others may have led before all were there
+	all := f.checkInvariants()
+	last := all[max(0, len(all)-3):] // others may have led before all had joined
 	for i, id := range ids {
 		if last[i].node != id || (i < 2 && (!last[i].ended || last[i].end > last[i+1].start)) {
 			t.Errorf("tenure %d: %+v", i, last)
@@ -47,27 +47,27 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 	}
 }
 
-// A lost host can't release: nobody leads before its lease is over, which the session timeout covers.
+// A lost host can't release: there is no leader before its lease is over, which the session timeout covers.
 func TestLostHostIsReplacedAfterItsLease(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	child := f.child("a")
 	f.crash("a")
 	killed := boottime.Now()
-	f.gone(child)
+	f.waitForDeath(child)
 	f.until("b leads", leads("b"))
-	f.works("b")
-	all := f.sane()
-	// T = 4 s, of which at most a sixth may have passed since the last thing that the server heard.
+	f.waitForWork("b")
+	all := f.checkInvariants()
+	// T = 4 s, of which at most a sixth may have passed since the server last heard from it.
 	if after := time.Duration(all[len(all)-1].start) - killed; after < 1800*time.Millisecond {
 		t.Errorf("b began %s after a was killed", after)
 	}
 }
 
-// works waits until the child that began last is this node's.
-func (f *fleet) works(id string) {
+// waitForWork waits until the child that started last is this node's.
+func (f *fleet) waitForWork(id string) {
 	f.t.Helper()
 	f.eventually("the child of "+id+" works", func() bool {
 		all := ledger(f.t, f.ledgerFile())
@@ -75,7 +75,7 @@ func (f *fleet) works(id string) {
 	})
 }
 
-// child is the pid of a node's child as its daemon logged it last.
+// child returns the pid of a node's child that its daemon logged last.
 func (f *fleet) child(id string) int {
 	f.t.Helper()
 	f.logged(id, "child started")
@@ -87,8 +87,8 @@ func (f *fleet) child(id string) int {
 	return pid
 }
 
-// gone waits until a process works no more; a zombie doesn't.
-func (f *fleet) gone(pid int) {
+// waitForDeath waits until a process has ended or is a zombie.
+func (f *fleet) waitForDeath(pid int) {
 	f.t.Helper()
 	f.eventually(fmt.Sprintf("process %d is gone", pid), func() bool {
 		s, err := procinfo.ReadStat(pid)
@@ -100,26 +100,26 @@ func TestStopLeavesNoGrandchild(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	pids := f.dir + "/pids"
-	// Both ignore TERM, and the grandchild has let go of everything but its process group.
+	// Both ignore TERM, and the grandchild keeps nothing but its process group.
 	f.configure("a", "dc1", 1, fmt.Sprintf(`child: {command: [sh, -c, "trap '' TERM; sh -c 'echo $$ >>%s; while :; do sleep 0.05; done' </dev/null >/dev/null 2>&1 & echo $$ >>%s; while :; do sleep 0.05; done"], stop_timeout: 300ms}
 `, pids, pids))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.eventually("both are there", func() bool { return strings.Count(read(pids), "\n") == 2 })
+	f.eventually("both have joined", func() bool { return strings.Count(read(pids), "\n") == 2 })
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 	for _, pid := range strings.Fields(read(pids)) {
-		// The daemon has ended, so that is over already.
+		// The daemon has ended, so they must be dead already.
 		if stat := read("/proc/" + pid + "/stat"); stat != "" && !strings.Contains(stat, ") Z ") {
 			t.Errorf("process %s survived: %s", pid, stat)
 		}
 	}
 }
 
-// Where nobody can start the child the group slows down instead of burning terms (L3), and recovers at once.
-func TestFailingEverywhereBurnsNoTerms(t *testing.T) {
+// If no member can start the child, the group slows down instead of using up terms (L3), and recovers at once.
+func TestFailuresOnAllHostsUseFewTerms(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for _, id := range []string{"a", "b"} {
@@ -143,7 +143,7 @@ func TestFailingEverywhereBurnsNoTerms(t *testing.T) {
 	f.configure("c", "dc1", 1, "")
 	f.start("c")
 	f.until("c leads", leads("c"))
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestPreStartThatFailsIsAStrike(t *testing.T) {
@@ -162,7 +162,7 @@ func TestPreStartThatFailsIsAStrike(t *testing.T) {
 	if _, err := os.Stat(post); err != nil {
 		t.Errorf("what pre_start began was not undone: %v", err)
 	}
-	for _, tenure := range f.sane() {
+	for _, tenure := range f.checkInvariants() {
 		if tenure.node == "a" {
 			t.Errorf("a's child ran: %+v", tenure)
 		}
@@ -184,8 +184,8 @@ func TestFailback(t *testing.T) {
 			f.start("a")
 			f.until("a leads", leads("a"))
 			f.start("b")
-			f.until("both are there", func(g status.Group) bool { return len(g.Members) == 2 })
-			// The elector has judged b once it has acted on what came after it.
+			f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+			// The elector has judged b once it has reacted to a later change.
 			f.write(remove(f.paths.Policy()))
 			f.eventually("the elector has looked", func() bool { s := f.snapshot(); return s.Policy.Readable() })
 			f.until(c.want+" leads", leads(c.want))
@@ -193,7 +193,7 @@ func TestFailback(t *testing.T) {
 			f.exit(c.want)
 			other := map[string]string{"a": "b", "b": "a"}[c.want]
 			f.until("the other leads", leads(other))
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
@@ -207,7 +207,7 @@ func TestRefusedReloadChangesNothing(t *testing.T) {
 	f.daemons["b"].signal(syscall.SIGHUP)
 	f.logged("b", "reload refused, the running configuration stays")
 	f.logged("b", "child.stop_timeout")
-	// The next reload is taken in after it: what it finds is what the refused one left.
+	// The next reload comes after the refused one, and finds the state that it left.
 	f.configure("b", "dc1", 99, "election: {exclusion: 1s}\n")
 	f.daemons["b"].signal(syscall.SIGHUP)
 	f.logged("b", "reloaded, no setting has changed")
@@ -222,7 +222,7 @@ func TestRefusedReloadChangesNothing(t *testing.T) {
 	}
 }
 
-// Who stops a daemon while ZooKeeper is down must not wait until it is back.
+// Stopping a daemon while ZooKeeper is down must not wait until it is back.
 func TestStopWithoutServers(t *testing.T) {
 	t.Parallel()
 	server, err := zkserver.Start(t.Context(), zkserver.Options{Tick: 100 * time.Millisecond})
@@ -232,14 +232,14 @@ func TestStopWithoutServers(t *testing.T) {
 	t.Cleanup(func() { server.Stop() })
 	f := newFleet(t, server.Addr())
 	f.join("a")
-	f.works("a")
+	f.waitForWork("a")
 	child := f.child("a")
 	server.Kill()
 	f.daemons["a"].signal(syscall.SIGTERM)
-	f.gone(child)
+	f.waitForDeath(child)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 	f.logged("a", "it ends with the session")
-	f.sane()
+	f.checkInvariants()
 }

@@ -15,8 +15,8 @@ import (
 	"zkelectd/internal/config"
 )
 
-// Where it is started with a umask of 0 and cores allowed: what it makes is its user's alone, no core may show its secrets,
-// and the child has what it would have without us.
+// Started with a umask of 0 and with core dumps enabled: its files are accessible to its user only, core dumps cannot contain
+// its secrets, and the child inherits the umask and the limit.
 func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -28,7 +28,7 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 	f.configure("a", "dc1", 100, fmt.Sprintf("zookeeper: {session_file: %s}\nhttp: {listen: \"unix:%s\"}\n", session, socket))
 	f.startCommand("a", exec.Command("sh", "-c", `umask 0; ulimit -Sc 100; exec zkelectd run --config "$1"`, "sh", f.file("a")))
 	f.until("a leads", leads("a"))
-	f.works("a")
+	f.waitForWork("a")
 	guard, daemon, child := f.daemons["a"].cmd.Process.Pid, f.daemon("a"), f.child("a")
 
 	core := regexp.MustCompile(`Max core file size +([0-9a-z]+) `)
@@ -57,20 +57,20 @@ func TestSecretsAreKeptWhateverTheUmaskAndLimits(t *testing.T) {
 		}
 		seen = append(seen, d.Name())
 		if path != socket && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("others may get at %s: %s", path, info.Mode())
+			t.Errorf("others may access %s: %s", path, info.Mode())
 		}
 		if path == session && info.Mode() != 0o600 {
 			t.Errorf("%s has mode %s", path, info.Mode())
 		}
 		if path == socket && info.Mode().Perm()&0o007 != 0 {
-			t.Errorf("others may get at %s: %s", path, info.Mode())
+			t.Errorf("others may access %s: %s", path, info.Mode())
 		}
 		return nil
 	})
 	if err != nil || len(seen) < 3 {
 		t.Errorf("made were %q, %v", seen, err)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
 func TestReloadSignalsTheMainProcess(t *testing.T) {
@@ -83,7 +83,7 @@ func TestReloadSignalsTheMainProcess(t *testing.T) {
 			t.Errorf("process %q: %v", pid, err)
 		}
 	}
-	// A signal that this process ignores, as under nohup, stays ignored in its children. One that it handles does not.
+	// Children inherit an ignored signal, as under nohup, but not a handled one.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -99,7 +99,7 @@ func TestReloadSignalsTheMainProcess(t *testing.T) {
 	}
 }
 
-func TestAReloadUsesCredentialsWhereItCan(t *testing.T) {
+func TestReloadUsesCredentialsIfReadable(t *testing.T) {
 	t.Parallel()
 	nowhere := func(string) string { return "" }
 	for _, cfg := range []config.Config{{}, {ZooKeeper: config.ZooKeeper{Auth: config.Auth{File: "/nonexistent"}, ACL: "private"}}} {

@@ -16,10 +16,10 @@ import (
 	"zkelectd/internal/status"
 )
 
-// large is just below what a server takes.
+// large is just below the limit of a server.
 const large = 1<<20 - 4096
 
-// Records as a stranger may write them into an open tree.
+// Records that an unauthorized client may write into an open tree.
 var hostile = map[string]string{
 	"a megabyte of nothing":      strings.Repeat("\x00", large),
 	"a megabyte of text":         `{"v":1,"reason":"` + strings.Repeat("x", large-100) + `"}`,
@@ -30,7 +30,7 @@ var hostile = map[string]string{
 	"unclosed":                   `{"v":1,"junk":` + strings.Repeat(`{"a":`, 200_000),
 }
 
-// Whatever is in the records: the group goes on electing, and says which znode is at fault.
+// Whatever the records contain, the group keeps electing, and names the damaged znode.
 func TestHostileRecords(t *testing.T) {
 	records := maps.Clone(hostile)
 	for name, term := range forgedTerms(time.Now().Unix()) {
@@ -40,12 +40,12 @@ func TestHostileRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			for i, id := range []string{"a", "b"} { // a record that only lies is found out when the takeover is overdue
+			for i, id := range []string{"a", "b"} { // a valid record with false content is noticed when the takeover is overdue
 				f.configure(id, "dc1", 100-i, "election: {exclusion: 1s, takeover_timeout: 1s}\n")
 				f.start(id)
 			}
 			f.until("a leads", leads("a"))
-			f.works("a")
+			f.waitForWork("a")
 			vandal, _, err := zk.Connect(f.servers, 10*time.Second, zk.WithLogInfo(false))
 			if err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestHostileRecords(t *testing.T) {
 				if _, err := vandal.Set(path, []byte(data), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 					t.Fatal(err)
 				}
-				f.whole("a leadership after " + path + " was damaged")
+				f.leadership("a leadership after " + path + " was damaged")
 			}
 			for _, path := range []string{f.paths.Policy(), f.paths.Control(), f.paths.History()} {
 				if _, err := vandal.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
@@ -72,28 +72,28 @@ func TestHostileRecords(t *testing.T) {
 			if _, err := vandal.Create(f.paths.Election()+"/evil-n_", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
-			g := f.until("the stranger is seen", func(g status.Group) bool { return len(g.Members) == 3 && g.Leader != "" })
+			g := f.until("the forged member is seen", func(g status.Group) bool { return len(g.Members) == 3 && g.Leader != "" })
 			syscall.Kill(f.daemon(g.Leader), syscall.SIGKILL)
 			f.logged(g.Leader, "closed the dead daemon's session")
 			if !deep {
-				f.named(f.paths.Policy())
+				f.logsZnode(f.paths.Policy())
 			}
-			f.eventually("somebody leads", func() bool { s := f.snapshot(); return s.Ready() }, f.table)
+			f.eventually("there is a leader", func() bool { s := f.snapshot(); return s.Ready() }, f.table)
 			f.eventually("all are back", func() bool { return len(f.snapshot().Members) == 3 }, f.table)
 			for _, p := range f.daemons {
 				if strings.Contains(p.output(), "leader=evil") {
-					t.Error("the stranger was elected")
+					t.Error("the forged member was elected")
 				}
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
 func (f *fleet) table() string { return status.Of(f.paths.Root, f.snapshot()).Table() }
 
-// named waits until a daemon's log names a znode.
-func (f *fleet) named(path string) {
+// logsZnode waits until a daemon logs the path of a znode.
+func (f *fleet) logsZnode(path string) {
 	f.t.Helper()
 	f.eventually("a log that names znode "+path, func() bool {
 		for _, p := range f.daemons {
@@ -117,24 +117,24 @@ func TestForeignChildrenUnderElection(t *testing.T) {
 		}
 		f.write(ops...)
 	}
-	f.works("a")
+	f.waitForWork("a")
 	if out, err := f.run("move", "--to", "b", "--wait"); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	f.named(f.paths.Election())
+	f.logsZnode(f.paths.Election())
 	syscall.Kill(f.daemon("b"), syscall.SIGKILL)
 	f.logged("b", "closed the dead daemon's session")
 	f.until("both are back", func(g status.Group) bool { return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) })
 	for id, p := range f.daemons {
 		if n := strings.Count(p.output(), "foreign znodes"); n > 10 {
-			t.Errorf("%s says so %d times", id, n)
+			t.Errorf("%s logs it %d times", id, n)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// An incarnation that no session holds never ends. One that is older than all must not keep the group without an elector.
-func TestForgedElectorIsPassedOver(t *testing.T) {
+// An incarnation without a session never ends. If it is the oldest one, it must not keep the group without an elector.
+func TestForgedElectorIsSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
@@ -148,12 +148,12 @@ func TestForgedElectorIsPassedOver(t *testing.T) {
 		f.start(id)
 	}
 	f.eventually("a leads", func() bool { s := f.snapshot(); return s.Ready() && s.Elected.Record.Node == "a" }, f.table)
-	f.named(forged)
-	f.sane()
+	f.logsZnode(forged)
+	f.checkInvariants()
 }
 
-// A decision that may not be written is told of, with the znode and what to do.
-func TestRefusedDecisionIsToldOf(t *testing.T) {
+// A daemon that may not write a decision logs the znode and what to do.
+func TestRefusedDecisionIsLogged(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
@@ -171,14 +171,14 @@ func TestRefusedDecisionIsToldOf(t *testing.T) {
 	if out, err := f.run("move", "--to", "b"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	elector := f.until("any", func(status.Group) bool { return true }).Elector
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
 	f.logged(elector, "set "+f.paths.Elected()+": not permitted by the znode's ACL (this session has no credentials: set zookeeper.auth.file)")
 	if _, err := operator.SetACL(f.paths.Elected(), zk.WorldACL(zk.PermAll), -1); err != nil {
 		t.Fatal(err)
 	}
 	f.until("b leads once it may", leads("b"))
 	if n := strings.Count(f.daemons[elector].output(), "is refused by ZooKeeper"); n != 1 {
-		t.Errorf("it says so %d times", n)
+		t.Errorf("it logs it %d times", n)
 	}
-	f.sane()
+	f.checkInvariants()
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// connected is a connection to a daemon from an address of the loopback, open until the test ends.
-func connected(t *testing.T, from, addr string) net.Conn {
+// dialFrom opens a connection to a daemon from a loopback address. It is closed with the test.
+func dialFrom(t *testing.T, from, addr string) net.Conn {
 	t.Helper()
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
 	if err != nil {
@@ -25,8 +25,8 @@ func connected(t *testing.T, from, addr string) net.Conn {
 // firstLine sends a request and returns the first line of the answer.
 func firstLine(t *testing.T, from, addr, request string) string {
 	t.Helper()
-	c := connected(t, from, addr)
-	c.SetDeadline(time.Now().Add(patience))
+	c := dialFrom(t, from, addr)
+	c.SetDeadline(time.Now().Add(testTimeout))
 	io.WriteString(c, request)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
@@ -35,7 +35,7 @@ func firstLine(t *testing.T, from, addr, request string) string {
 	return strings.TrimSpace(line)
 }
 
-// What strangers and neighbors did to the HTTP API of the leader: neither a load balancer nor the owner of a token notices.
+// Known attacks on the HTTP API of the leader affect neither a load balancer nor the owner of a token.
 func TestAttacksOnTheLeadersAPI(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -73,10 +73,10 @@ func TestAttacksOnTheLeadersAPI(t *testing.T) {
 		return strings.Contains(firstLine(t, "127.0.0.1", addr, "GET /livez HTTP/1.1\r\nHost: other.example\r\n\r\n"), "200") &&
 			strings.Contains(firstLine(t, "127.0.0.1", addr, "GET /livez HTTP/1.1\r\nHost: lb.example\r\n\r\n"), "421")
 	})
-	f.sane()
+	f.checkInvariants()
 }
 
-// 60 unfinished requests a second, for longer than the server waits for one; 30 probes meanwhile.
+// 60 unfinished requests per second, for longer than the server waits for one, with 30 probes meanwhile.
 func bodiesThatNeverCome(t *testing.T, addr string) {
 	const rate, seconds = 60, 8
 	probes := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
@@ -84,7 +84,7 @@ func bodiesThatNeverCome(t *testing.T, addr string) {
 	defer tick.Stop()
 	for i := range rate * seconds {
 		<-tick.C
-		io.WriteString(connected(t, "127.0.0.1", addr), "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+		io.WriteString(dialFrom(t, "127.0.0.1", addr), "GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
 		if i%(rate*seconds/30) != 0 {
 			continue
 		}
@@ -104,7 +104,7 @@ func bodiesThatNeverCome(t *testing.T, addr string) {
 }
 
 func wrongTokens(t *testing.T, addr string) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	last := 0
 	for i := range 12 {
 		last, _ = post(client, "http://"+addr+"/v1/pause", fmt.Sprintf("wrong-wrong-%04d", i), "{}")

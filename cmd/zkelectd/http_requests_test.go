@@ -20,7 +20,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// nightsToken must be found nowhere but in its file, and in what its owner sends.
+// nightsToken must appear nowhere but in its file, and in the requests of its owner.
 const nightsToken = "6f1c0d3e5b7a49288c1d2e3f4a5b6c7d"
 
 // tokens writes a token file, and returns the setting.
@@ -33,7 +33,7 @@ func (f *fleet) tokens(text string) string {
 	return "token_file: " + path
 }
 
-// address is where a daemon listens, which says so.
+// address returns the address on which a daemon listens, from its log.
 func (f *fleet) address(id string) string {
 	f.t.Helper()
 	var found []string
@@ -44,7 +44,7 @@ func (f *fleet) address(id string) string {
 	return found[1]
 }
 
-// post sends a request, with a token or as whoever the client is.
+// post sends a request, with a token if there is one.
 func post(c *http.Client, url, token, body string) (int, string) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -63,7 +63,7 @@ func post(c *http.Client, url, token, body string) (int, string) {
 	return resp.StatusCode, string(answer)
 }
 
-// Each request over HTTP does what its command does, under the name of who gave it.
+// Each operator request over HTTP does what its command does, under the name of the client.
 func TestRequestsOverHTTP(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -74,15 +74,15 @@ func TestRequestsOverHTTP(t *testing.T) {
 			listen = "unix:" + f.socket(id)
 		}
 		site := "dc1"
-		if id == "c" { // which can lead, but whose child is never ready
+		if id == "c" { // it is eligible, but its child is never ready
 			site, child = "dc2", "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {exec: ['false'], timeout: 100ms}}\n"
 		}
 		f.configure(id, site, 100-i, fmt.Sprintf("http: {listen: '%s', %s}\npolicy: {sites: {dc1: 200, dc2: 100}}\n%s", listen, tokens, child))
 		f.start(id)
-		f.until("a leads", leads("a")) // else c may be elected first, fail, and have a strike
+		f.until("a leads", leads("a")) // otherwise c may be elected first, fail, and get a strike
 	}
-	f.until("all are there", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("a")(g) })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	give := func(kind, body string, code int, want string) {
 		t.Helper()
 		if got, answer := post(client, "http://"+f.address("a")+"/v1/"+kind, nightsToken, body); got != code || !strings.Contains(answer, want) {
@@ -138,19 +138,19 @@ func TestRequestsOverHTTP(t *testing.T) {
 		}
 	}
 	if len(f.snapshot().Control.Record.Cordons) != 1 {
-		t.Error("nobody has lifted a cordon")
+		t.Error("a refused request has ended a cordon")
 	}
-	f.keepsSecret(nightsToken, f.child("a"), f.daemon("a"))
+	f.checkSecret(nightsToken, f.child("a"), f.daemon("a"))
 	for _, id := range []string{"a", "b"} { // on the loopback address, and on a socket
 		if strings.Contains(f.daemons[id].output(), "clear text") {
 			t.Errorf("%s warns of clear text", id)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// trusting is a client that trusts a CA, and shows a certificate if it has one.
-func trusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) *http.Client {
+// clientTrusting returns a client that trusts a CA, with client certificates if there are any.
+func clientTrusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) *http.Client {
 	t.Helper()
 	conf := &tls.Config{RootCAs: x509.NewCertPool()}
 	if !conf.RootCAs.AppendCertsFromPEM([]byte(read(a.CA))) {
@@ -163,10 +163,10 @@ func trusting(t *testing.T, a *zkserver.Authority, own ...zkserver.Certificate) 
 		}
 		conf.Certificates = append(conf.Certificates, pair)
 	}
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: patience}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: conf}, Timeout: testTimeout}
 }
 
-// Tokens come and go with reloads; certificates are taken; commands do without the lease of a leader under TLS.
+// Reloads add and remove tokens, certificates are accepted, and commands work without the lease of a leader under TLS.
 func TestRequestsUnderTLS(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -200,8 +200,8 @@ func TestRequestsUnderTLS(t *testing.T) {
 		t.Log(code, strings.TrimSpace(answer))
 		return code
 	}
-	nobody := trusting(t, ca)
-	if code := pause(trusting(t, ca, certs[1]), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
+	nobody := clientTrusting(t, ca)
+	if code := pause(clientTrusting(t, ca, certs[1]), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
 		t.Errorf("a certificate: %d, %+v", code, f.snapshot().Control.Record)
 	}
 	if code := pause(nobody, nightsToken); code != 401 {
@@ -252,14 +252,14 @@ func TestRequestsUnderTLS(t *testing.T) {
 	if out, err := f.run("leader"); err != nil || out != "a\n" {
 		t.Errorf("%v %s", err, out)
 	}
-	f.keepsSecret(nightsToken, f.daemon("a"))
+	f.checkSecret(nightsToken, f.daemon("a"))
 	if strings.Contains(f.daemons["a"].output(), "clear text") {
 		t.Error("it warns of clear text under TLS")
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// What keeps requests from being safe is said at the start, not found out when they are needed.
+// Insecure or unreadable secrets are reported at the start, not when they are needed.
 func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -272,8 +272,8 @@ func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 		"http: {listen: 'unix:" + f.socket("s") + "', web_config: /no/web.yml, " + tokens + "}\n": "http.web_config: is for host:port",
 	} {
 		f.configure("a", "dc1", 1, extra)
-		f.refusedWith(want, "run", "--config", f.file("a"), "--no-respawn")
-		f.refusedWith(want, "check", "--config", f.file("a"))
+		f.failsWith(want, "run", "--config", f.file("a"), "--no-respawn")
+		f.failsWith(want, "check", "--config", f.file("a"))
 	}
 	f.configure("a", "dc1", 1, "http: {listen: '0.0.0.0:0', "+tokens+"}\n")
 	f.start("a")

@@ -20,7 +20,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// ask asks a daemon by its socket; 0 if it does not answer.
+// ask sends a GET request to a daemon's socket; the status is 0 if it does not answer.
 func (f *fleet) ask(id, path string) (int, string) {
 	resp, err := f.request(f.t.Context(), id, path)
 	if err != nil {
@@ -40,7 +40,7 @@ func (f *fleet) request(ctx context.Context, id, path string) (*http.Response, e
 	return client.Do(req)
 }
 
-// transport leads to a daemon's socket.
+// transport returns a transport to a daemon's socket.
 func (f *fleet) transport(id string) *http.Transport {
 	return &http.Transport{
 		DisableKeepAlives: true,
@@ -50,8 +50,8 @@ func (f *fleet) transport(id string) *http.Transport {
 	}
 }
 
-// door is where programs that know no sockets reach that of a daemon, whether it runs or not.
-func (f *fleet) door(id string) string {
+// proxy returns the TCP address of a proxy to a daemon's socket, whether the daemon runs or not.
+func (f *fleet) proxy(id string) string {
 	f.t.Helper()
 	to := &url.URL{Scheme: "http", Host: "zkelectd"}
 	server := httptest.NewServer(&httputil.ReverseProxy{
@@ -77,7 +77,7 @@ func (f *fleet) answers(id, path string, want int) {
 	}, func() string { return fmt.Sprint(code, " ", body) })
 }
 
-// What a load balancer, an operator and Prometheus see of a group whose leader crashes.
+// A load balancer, an operator and Prometheus see the failover of a group whose leader crashes.
 func TestHTTPFollowsAFailover(t *testing.T) {
 	f := newFleet(t)
 	for i, id := range []string{"a", "b"} {
@@ -85,7 +85,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
-	f.until("both are there", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
 	f.answers("a", "/leader", 200)
 	f.answers("a", "/replica", 503)
 	f.answers("b", "/replica", 200)
@@ -101,7 +101,7 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		})
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	resp, err := f.request(ctx, "b", "/v1/events")
 	if err != nil {
@@ -117,9 +117,9 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 		}
 		seen = strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), `"state":"leading","reason":"the takeover is complete"`)
 	}
-	t.Logf("told of the new leader after %s", time.Since(began))
+	t.Logf("the event of the new leader came after %s", time.Since(began))
 	f.answers("b", "/leader", 200)
-	// The guard has started a's daemon again, over the socket that the old one left behind.
+	// The guard has restarted a's daemon, which replaces the socket that the old one left behind.
 	f.answers("a", "/replica", 200)
 	f.answers("a", "/leader", 503)
 	f.eventually("b counts the failover", func() bool {
@@ -136,5 +136,5 @@ func TestHTTPFollowsAFailover(t *testing.T) {
 	if code := f.exit("b"); code != 0 {
 		t.Errorf("b ended with %d", code)
 	}
-	f.sane()
+	f.checkInvariants()
 }

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Scripts rely on it: every field that is printed is in docs/json.md, under its command.
+// Scripts rely on docs/json.md: every field of the output is there, under its command.
 func TestTheJSONIsDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../docs/json.md")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestTheJSONIsDocumented(t *testing.T) {
 	}
 }
 
-// fields calls f with the name of every field of a type, and of those within.
+// fields calls f with the name of every field of a type, including nested ones.
 func fields(t reflect.Type, f func(name string)) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice:

@@ -11,8 +11,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// A configuration that is damaged while the daemon runs does not keep the guard from starting it again after a crash: it leads
-// with the last good one, says so, and takes the next good one over.
+// A configuration that becomes invalid while the daemon runs does not keep the guard from restarting it after a crash: it
+// leads with the last good one, reports that, and applies the next good one.
 func TestCrashWithADamagedConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]struct {
@@ -39,7 +39,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			term := f.until("a leads", leads("a")).Term
-			for range 2 { // what the guard has kept it keeps
+			for range 2 { // the guard keeps the last good configuration
 				syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 				g := f.until("a leads again, and says with what", func(g status.Group) bool {
 					return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), damage.fault)
@@ -64,15 +64,15 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 			if _, body := f.ask("a", "/metrics"); !strings.Contains(body, "\nzkelectd_config_last_reload_successful 1\n") {
 				t.Errorf("the metrics still say that it is refused:\n%s", body)
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// reload has a daemon read its configuration again.
+// reload has a daemon reload its configuration.
 func (f *fleet) reload(id string) { syscall.Kill(f.daemon(id), syscall.SIGHUP) }
 
-// A damaged file of tokens costs the HTTP API until the next restart, not the leader.
+// An invalid token file disables the HTTP API until the next restart, but does not end leadership.
 func TestCrashWithDamagedTokens(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -91,10 +91,10 @@ func TestCrashWithDamagedTokens(t *testing.T) {
 		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
 	})
 	f.logged("a", `runs_with="the configuration file, without the HTTP API"`)
-	f.sane()
+	f.checkInvariants()
 }
 
-// The first start refuses what a later one puts up with.
+// The first start refuses a configuration that a restart tolerates.
 func TestFirstStartWithADamagedConfiguration(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -12,8 +12,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// counting counts the requests to a server.
-func counting(t *testing.T, answer http.HandlerFunc) (addr string, hits *atomic.Int32) {
+// countingServer starts a server that counts its requests.
+func countingServer(t *testing.T, answer http.HandlerFunc) (addr string, hits *atomic.Int32) {
 	t.Helper()
 	hits = new(atomic.Int32)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,21 +24,21 @@ func counting(t *testing.T, answer http.HandlerFunc) (addr string, hits *atomic.
 	return server.Listener.Addr().String(), hits
 }
 
-// A stranger who writes into the tree can't choose what an operator's status asks: only an address that the leader's own
-// registration has, none of this host for a leader elsewhere, and no other that an answer leads to.
+// An unauthorized client that writes into the tree cannot choose the address that an operator's status command asks. Only the
+// address in the leader's own registration is asked, no address of this host for a leader on another host, and no redirect.
 func TestStatusAsksOnlyTheLeader(t *testing.T) {
 	t.Parallel()
 	here, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	victim, victims := counting(t, func(w http.ResponseWriter, _ *http.Request) {
+	victim, victims := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining":"1.5s"}`))
 	})
-	forged, asked := counting(t, func(w http.ResponseWriter, r *http.Request) {
+	forged, asked := countingServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+victim+"/leader", http.StatusFound)
 	})
-	honest, _ := counting(t, func(w http.ResponseWriter, _ *http.Request) {
+	honest, _ := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining":"1.5s"}`))
 	})
 	_, port, _ := net.SplitHostPort(victim)

@@ -15,8 +15,8 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// ledgerChild is a leader-only child that writes down when it works: lines of "boottime-ns node term event" in one
-// file for the whole fleet. MODE changes its manners.
+// ledgerChild is a leader-only child that records when it works: lines of "boottime-ns node term event" in one file for the
+// whole fleet. MODE selects its behavior.
 func ledgerChild() {
 	file, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -27,7 +27,7 @@ func ledgerChild() {
 		fmt.Fprintf(file, "%d %s %s %s\n", boottime.Now().Nanoseconds(), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), event)
 	}
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM) // before it shows that it works
+	signal.Notify(stop, syscall.SIGTERM) // before it records that it works
 	write("start")
 	mode := os.Getenv("MODE")
 	if mode == "grandchild" {
@@ -59,14 +59,14 @@ func ledgerChild() {
 	}
 }
 
-// tenure is the life of one child, from what it wrote.
+// tenure is the life of one child, from its lines in the ledger.
 type tenure struct {
 	node, term string
 	start, end int64
 	ended      bool
 }
 
-// ledger reads the tenures, by start.
+// ledger returns the tenures, sorted by start.
 func ledger(t *testing.T, path string) []tenure {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -95,8 +95,8 @@ func ledger(t *testing.T, path string) []tenure {
 	return all
 }
 
-// alone checks S1 on what the children wrote: no two of them worked at the same time, and terms rose.
-func alone(t *testing.T, all []tenure) {
+// checkNoOverlap checks S1 in the ledger: no two children worked at the same time, and terms rose.
+func checkNoOverlap(t *testing.T, all []tenure) {
 	t.Helper()
 	for i := 1; i < len(all); i++ {
 		a, b := all[i-1], all[i]

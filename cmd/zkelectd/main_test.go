@@ -13,14 +13,14 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// shared is the ZooKeeper server of all tests that do not hurt it; each has a root of its own.
+// shared is the ZooKeeper server of all tests that do not disturb it; each has a root of its own.
 var shared *zkserver.Server
 
-// suite runs the tests around a server.
+// suite runs the tests with a server.
 type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
-	// The race detector holds every exit up by a second, which children that have to stop in time don't have.
+	// The race detector delays every exit by a second, which children that must stop in time do not have.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	var err error
 	if shared, err = zkserver.Start(context.Background(), zkserver.Options{Tick: 100 * time.Millisecond}); err != nil {
@@ -38,7 +38,7 @@ func (s suite) Run() int {
 	return code
 }
 
-// The test binary plays the product and the product's child: what is tested is what is built, with the race detector.
+// The test binary also runs as the program and as its child, so that the tests cover them with the race detector.
 func TestMain(m *testing.M) {
 	testscript.Main(suite{m}, map[string]func(){
 		"zkelectd":     main,

@@ -16,10 +16,10 @@ import (
 	"zkelectd/internal/status"
 )
 
-// The race detector takes memory of its own at any time, beyond the limit of this test: make test runs it without.
+// The race detector allocates memory at any time, beyond the limit of this test: make test runs it without.
 
-// S1, and the leader goes on: a neighbor in the container is at its memory limit, the disk is out of order, and neither guard
-// nor daemon has to read a page.
+// S1, and the leader keeps leading: the container is at its memory limit because of another process, the disk stalls, and
+// neither guard nor daemon needs to read a page.
 func TestMemoryLimitDelaysNothing(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
@@ -28,7 +28,7 @@ func TestMemoryLimitDelaysNothing(t *testing.T) {
 	f.configure("a", "dc1", 100, "")
 	f.startIn("a", d.Program, memory)
 	before := f.until("a leads", leads("a"))
-	f.works("a")
+	f.waitForWork("a")
 	guard, daemon := f.daemons["a"].cmd.Process.Pid, f.daemon("a")
 	t.Cleanup(func() { d.Stall(false) })
 	memory.set("memory.limit_in_bytes", fmt.Sprint(memory.number("memory.usage_in_bytes")+32<<20))
@@ -36,11 +36,11 @@ func TestMemoryLimitDelaysNothing(t *testing.T) {
 	if err := os.WriteFile(files, make([]byte, 4<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It is the one to be killed when nothing is left.
+	// The OOM killer must choose this process.
 	hog := exec.Command("sh", "-c", `echo 0 >$1/cgroup.procs && echo 1000 >/proc/$$/oom_score_adj && exec memory-hog "$@"`, "sh", memory.Dir, files)
 	hog.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	said := filepath.Join(f.dir, "hog")
-	out, err := os.Create(said)
+	output := filepath.Join(f.dir, "hog")
+	out, err := os.Create(output)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +53,10 @@ func TestMemoryLimitDelaysNothing(t *testing.T) {
 		syscall.Kill(-hog.Process.Pid, syscall.SIGKILL)
 		hog.Wait()
 	})
-	f.eventually("the group is full", func() bool { return strings.Contains(read(said), "full") }, func() string { return read(said) })
+	f.eventually("the group is full", func() bool { return strings.Contains(read(output), "full") }, func() string { return read(output) })
 	d.Stall(true)
 	faults := majorFaults(t, guard) + majorFaults(t, daemon)
-	until := boottime.Now() + 5*time.Second // more than a session's timeout
+	until := boottime.Now() + 5*time.Second // more than the session timeout
 	after := f.until("5 s have passed", func(g status.Group) bool { return boottime.Now() > until })
 	if !leads("a")(after) || after.Term != before.Term {
 		t.Errorf("leadership has moved: term %d, %s, then term %d, %s", before.Term, before.State, after.Term, after.State)
@@ -65,5 +65,5 @@ func TestMemoryLimitDelaysNothing(t *testing.T) {
 		t.Errorf("%d major faults", n)
 	}
 	f.leaseEnds("a", "guard")
-	f.sane()
+	f.checkInvariants()
 }

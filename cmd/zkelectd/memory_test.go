@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// startIn starts a program as a daemon in control groups of version 1.
+// startIn starts a program as a daemon in cgroup v1 control groups.
 func (f *fleet) startIn(id, program string, groups ...controlGroup) {
 	f.t.Helper()
 	script := ""
@@ -25,7 +25,7 @@ func (f *fleet) startIn(id, program string, groups ...controlGroup) {
 	f.startCommand(id, exec.Command("sh", "-c", script+`exec "$@"`, "sh", program, "run", "--config", f.file(id)))
 }
 
-// majorFaults returns how often a process has waited for a page from a disk.
+// majorFaults returns how often a process has waited for a page from disk.
 func majorFaults(t *testing.T, pid int) uint64 {
 	t.Helper()
 	s, err := procinfo.ReadStat(pid)
@@ -35,14 +35,14 @@ func majorFaults(t *testing.T, pid int) uint64 {
 	return s.MajorFaults
 }
 
-// actors are who can end the child with its lease: each does if the others stand still.
+// actors are the processes that can kill the child when its lease ends: each does if the others are stopped.
 var actors = []string{"guard", "keeper", "daemon"}
 
-// leaseEnds stops all but one of the actors, and checks that this one ends the child with the lease. It returns the others.
+// leaseEnds stops all but one of the actors, and checks that this one kills the child when the lease ends. It returns the others.
 func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 	f.t.Helper()
 	child := f.child(id)
-	pids := map[string]int{"guard": f.daemons[id].cmd.Process.Pid, "keeper": f.below(id, "keeper"), "daemon": f.daemon(id)}
+	pids := map[string]int{"guard": f.daemons[id].cmd.Process.Pid, "keeper": f.guardChild(id, "keeper"), "daemon": f.daemon(id)}
 	acting := pids[acts]
 	faults := majorFaults(f.t, acting)
 	for _, who := range actors {
@@ -52,14 +52,14 @@ func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 		}
 	}
 	from := boottime.Now()
-	f.gone(child)
+	f.waitForDeath(child)
 	took := boottime.Now() - from
 	f.t.Logf("the child is dead %s after the last renewal or later, with %d major faults", took.Round(time.Millisecond), majorFaults(f.t, acting)-faults)
 	if took > 2500*time.Millisecond { // the lease is 1.8 s
 		f.t.Errorf("the child lived on for %s", took)
 	}
-	if took < 200*time.Millisecond { // 0.3 s of it were over, or more where renewals came late
-		f.t.Errorf("the child lived for %s only: that was not the lease's end", took)
+	if took < 200*time.Millisecond { // 0.3 s of it had passed, or more if renewals came late
+		f.t.Errorf("the child lived for only %s: that was not the end of the lease", took)
 	}
 	if n := majorFaults(f.t, acting); n > faults {
 		f.t.Errorf("%d major faults on the way to the kill", n-faults)
@@ -89,8 +89,8 @@ func every(t *testing.T, pause time.Duration, do func()) {
 	})
 }
 
-// S1: the disk that has the program on it stalls, and all of its pages that the kernel may take are gone. Guard and daemon
-// need none of them to end the child.
+// S1: the disk with the program stalls, and the kernel has evicted all of its pages that it can. Guard and daemon need none of
+// them to kill the child.
 func TestStalledDiskDelaysNoKill(t *testing.T) {
 	t.Parallel()
 	for _, acts := range actors {
@@ -102,15 +102,15 @@ func TestStalledDiskDelaysNoKill(t *testing.T) {
 			f.configure("a", "dc1", 100, "")
 			f.startIn("a", d.Program, memory)
 			f.until("a leads", leads("a"))
-			f.works("a")
-			t.Cleanup(func() { d.Stall(false) }) // before the fleet's end waits for theirs
+			f.waitForWork("a")
+			t.Cleanup(func() { d.Stall(false) }) // before the cleanup of the fleet waits for the daemons
 			d.Stall(true)
 			every(t, 50*time.Millisecond, func() {
-				os.WriteFile(filepath.Join(memory.Dir, "memory.force_empty"), []byte("0"), 0) // as far as it goes
+				os.WriteFile(filepath.Join(memory.Dir, "memory.force_empty"), []byte("0"), 0) // as far as possible
 			})
 			f.leaseEnds("a", acts)
 			t.Logf("%d reads waited for the disk", d.Waited())
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
@@ -122,8 +122,8 @@ func memoryHog() {
 	os.Exit(1)
 }
 
-// The child has used up the processes that its container may have: neither guard nor daemon starts a thread to end it.
-func TestProcessLimitCrashesNobody(t *testing.T) {
+// If the child has used up the container's limit of processes, neither guard nor daemon needs a new thread to kill it.
+func TestProcessLimitCrashesNoProcess(t *testing.T) {
 	t.Parallel()
 	for _, acts := range actors {
 		t.Run(acts, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestProcessLimitCrashesNobody(t *testing.T) {
 			if out := f.daemons["a"].output(); strings.Contains(out, "newosproc") || strings.Contains(out, "OS thread") {
 				t.Error("the Go runtime could not start a thread")
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }

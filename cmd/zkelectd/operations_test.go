@@ -13,8 +13,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// What docs/operations.md has people type works, one after the other, on a group as it speaks of. What is systemd's and the
-// package manager's is tried by scripts/test-systemd.sh and scripts/test-package.sh.
+// The commands in docs/operations.md work one after another, on a group as described there. scripts/test-systemd.sh and
+// scripts/test-package.sh test those of systemd and the package manager.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -23,7 +23,7 @@ func TestOperations(t *testing.T) {
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
-	f.until("all are there", func(g status.Group) bool { return len(g.Members) == 3 && leads("n1")(g) })
+	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 && leads("n1")(g) })
 	policy := fmt.Sprintf("node: {id: n1}\nzookeeper: {servers: [%s], root: %s}\npolicy: {sites: {dc1: 200, dc2: 100, dc3: 50}}\n", f.servers[0], f.paths.Root)
 	if err := os.WriteFile(filepath.Join(f.dir, "new.yaml"), []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestOperations(t *testing.T) {
 	}
 	here := strings.NewReplacer("/run/zkelectd/api.sock", f.socket("n1"), "/etc/zkelectd.yaml", f.file("n1"),
 		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/")
-	tried := 0
+	run := 0
 	for _, s := range commandsIn(read("../../docs/operations.md")) {
 		if s.inline {
 			continue
@@ -58,15 +58,15 @@ func TestOperations(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("docs/operations.md:%d: %s: %v\n%s", s.line, b.String(), err, out)
 			}
-			tried++
+			run++
 		}
 	}
-	if tried < 14 {
-		t.Errorf("only %d commands were tried", tried)
+	if run < 14 {
+		t.Errorf("only %d commands were run", run)
 	}
 	if installed := read(filepath.Join(f.dir, "zkelectd.yml")); !strings.Contains(installed, "runbook_url: https://wiki.example.org/zkelectd/docs/operations.md#zkelectdnoleader") {
 		t.Errorf("the runbooks are not where they are served: %.200s", installed)
 	}
 	f.until("n1 leads again", leads("n1"))
-	f.sane()
+	f.checkInvariants()
 }

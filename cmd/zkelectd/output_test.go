@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-func TestColourIsForTerminalsThatWantIt(t *testing.T) {
+func TestColorsOnTerminals(t *testing.T) {
 	const text = "Leader   n1 (site dc1)\nRequest  PAUSED\nn1  dc1\n"
 	if got := colorize(new(strings.Builder), text); got != text {
-		t.Errorf("into a file: %q", got)
+		t.Errorf("to a file: %q", got)
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -27,8 +27,8 @@ func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 	}
 }
 
-// What others wrote into ZooKeeper must not steer the terminal.
-func TestNothingFromOutsideSteersTheTerminal(t *testing.T) {
+// Text that others wrote to ZooKeeper must not control the terminal.
+func TestControlSequencesAreEscaped(t *testing.T) {
 	if got := printableText("a\x1b[31m\nb\x07"); got != "a?[31m\nb?" {
 		t.Errorf("%q", got)
 	}

@@ -26,8 +26,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// paged starts daemons of site dc1 with a page, each with a lower priority than the one before; leadership stays where it is.
-func (f *fleet) paged(ids ...string) {
+// startWithPages starts daemons at site dc1 with HTTP, each with a lower priority than the one before. Failback is manual.
+func (f *fleet) startWithPages(ids ...string) {
 	f.t.Helper()
 	for i, id := range ids {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nelection: {failback: {mode: manual}}\n", f.socket(id)))
@@ -38,92 +38,92 @@ func (f *fleet) paged(ids ...string) {
 }
 
 const (
-	vouched = "Number(document.querySelector('#lease')?.getAttribute('aria-valuenow') || 0) > 0"
-	live    = "document.querySelector('#live').innerText === 'live'"
-	grey    = "document.body.classList.contains('stale')"
+	leaseShown = "Number(document.querySelector('#lease')?.getAttribute('aria-valuenow') || 0) > 0"
+	live       = "document.querySelector('#live').innerText === 'live'"
+	stale      = "document.body.classList.contains('stale')"
 )
 
 func TestAFailoverInABrowser(t *testing.T) {
 	f := newFleet(t)
-	f.paged("a", "b")
-	p := f.open(f.door("b"))
+	f.startWithPages("a", "b")
+	p := f.open(f.proxy("b"))
 	p.shows("#leader", "a")
 	p.shows("#leader", "READY")
 	p.until("it is live", live)
 	p.shows("#members", "2 of 2 eligible")
 	p.shows("#why", "incumbent")
 	p.shows("#history", "first election")
-	if evaluate[bool](p, vouched) {
-		t.Error("b vouches for the lease of a")
+	if evaluate[bool](p, leaseShown) {
+		t.Error("b shows the lease of a")
 	}
 	evaluate[int](p, "window.loaded = 1")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	p.shows("#leader .name", "b")
 	p.shows("#leader", "READY")
-	p.until("b vouches for its lease", vouched)
+	p.until("b shows its lease", leaseShown)
 	p.until("the change is announced", "document.querySelector('#announcement').textContent.startsWith('b, site dc1, READY')")
 	p.until("the history has it", "document.querySelectorAll('#history li').length === 2")
 	p.until("the title has it", "document.title.startsWith('b READY')")
 	if evaluate[int](p, "window.loaded") != 1 {
 		t.Error("it was loaded again")
 	}
-	p.quiet()
-	f.sane()
+	p.checkConsole()
+	f.checkInvariants()
 }
 
-// Nothing old looks new: neither where the daemon is gone, nor where it stands still, which cuts no connection.
+// The page never shows old data as new, whether the daemon has ended, or is stopped with its connections open.
 func TestStalenessInABrowser(t *testing.T) {
 	f := newFleet(t)
-	f.paged("a")
-	p := f.open(f.door("a"))
-	p.until("a vouches for its lease", vouched)
+	f.startWithPages("a")
+	p := f.open(f.proxy("a"))
+	p.until("a shows its lease", leaseShown)
 	evaluate[int](p, "window.loaded = 1")
 
 	daemon, guard := f.daemon("a"), f.daemons["a"]
-	guard.signal(syscall.SIGSTOP) // it would end a daemon that stands still
+	guard.signal(syscall.SIGSTOP) // otherwise it would kill the stopped daemon
 	syscall.Kill(daemon, syscall.SIGSTOP)
-	p.until("the lease is over, long before the page can know that nobody answers", "!("+vouched+") && !"+grey)
+	p.until("the lease is over, long before the page can know that the daemon does not answer", "!("+leaseShown+") && !"+stale)
 	p.shows("#banner", "Not live since")
-	p.until("it is grey", grey)
+	p.until("it is stale", stale)
 	syscall.Kill(daemon, syscall.SIGKILL)
-	guard.signal(syscall.SIGCONT) // it starts another one
+	guard.signal(syscall.SIGCONT) // it starts another daemon
 	p.until("it is live", live)
-	p.until("a leads again", vouched)
+	p.until("a leads again", leaseShown)
 	f.daemons["a"].signal(syscall.SIGTERM)
 	f.exit("a")
 	p.shows("#banner", "Not live since")
-	p.until("it vouches for nothing", grey+" && !("+vouched+") && document.title.startsWith('(not live)')")
+	p.until("it shows no lease", stale+" && !("+leaseShown+") && document.title.startsWith('(not live)')")
 	f.start("a")
-	p.until("it is live again by itself", vouched+" && document.querySelector('#banner').hidden && !"+grey)
+	p.until("it is live again by itself", leaseShown+" && document.querySelector('#banner').hidden && !"+stale)
 	if evaluate[int](p, "window.loaded") != 1 {
 		t.Error("it was loaded again")
 	}
 }
 
-// Without a session who leads is not known; that nobody does is something else, and told loudly.
+// The page distinguishes an unknown leader, without a session, from no leader, which it shows prominently.
 func TestNoLeaderInABrowser(t *testing.T) {
 	alone := newFleet(t)
 	alone.servers = []string{"127.0.0.1:1"}
 	alone.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\n", alone.socket("a")))
 	alone.start("a")
 	alone.answers("a", "/livez", 200)
-	p := alone.open(alone.door("a"))
+	p := alone.open(alone.proxy("a"))
 	p.shows("#leader", "Unknown")
 	p.shows("#banner", "cannot read the group: there is no session with ZooKeeper")
-	p.quiet()
+	p.checkConsole()
 
 	f := newFleet(t)
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: 'unix:%s'}\npolicy: {disabled_sites: [dc1]}\n", f.socket("a")))
 	f.start("a")
 	f.answers("a", "/readyz", 200)
-	p = f.open(f.door("a"))
+	p = f.open(f.proxy("a"))
 	p.shows("#leader", "No leader")
 	p.shows("#leader", "since")
 	p.shows("#why", "dc1")
-	p.quiet()
+	p.checkConsole()
 }
 
-// Who may is the daemon's business: the page tries, and shows what it is told.
+// The daemon decides who may submit requests: the page tries, and shows the answer.
 func TestRequestsInABrowser(t *testing.T) {
 	const token = "a-token-for-this-test"
 	f := newFleet(t)
@@ -137,16 +137,16 @@ func TestRequestsInABrowser(t *testing.T) {
 	f.until("a leads", leads("a"))
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
-	f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	p := f.open(addr)
-	p.until("b may be chosen", "document.querySelectorAll('.member').length === 2")
+	p.until("b is shown", "document.querySelectorAll('.member').length === 2")
 
 	p.click(".controls button")
 	p.shows("dialog", "Leadership moves from a to b, and stays there until the request ends.")
 	p.shows("dialog", "This page may not submit requests: operator requests need a token from http.token_file")
 	p.click("dialog .primary")
 	p.shows("dialog .refusal", "Refused (401): operator requests need a token")
-	if g := f.until("any", func(status.Group) bool { return true }); len(g.Requests) > 0 || !leads("a")(g) {
+	if g := f.until("a status", func(status.Group) bool { return true }); len(g.Requests) > 0 || !leads("a")(g) {
 		t.Errorf("it has an effect: %s", g.Table())
 	}
 	p.click("dialog .refusal button")
@@ -166,7 +166,7 @@ func TestRequestsInABrowser(t *testing.T) {
 	f.until("b leads", leads("b"))
 	p.shows("#history", "by night-shift")
 
-	// What can't be met as the group is, is told in the daemon's words, and may then be insisted on.
+	// A request that is refused in the current state of the group can be forced.
 	p.click(".site-head button")
 	p.shows("dialog", "site dc1 will not be elected")
 	p.click("dialog .primary")
@@ -188,17 +188,17 @@ func TestRequestsInABrowser(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.shows("#operator", "Operator: night-shift")
 	p.click("#operator")
-	p.click("dialog .actions button") // forgets it
+	p.click("dialog .actions button") // forgets the token
 	p.shows("#operator", "Use a token…")
-	for _, m := range p.console() { // a browser notes each refusal; 503 is that of /leader, where the lease has just gone
+	for _, m := range p.console() { // a browser logs each refusal; /leader answers 503 when the lease has just ended
 		if !strings.Contains(m, "status of 401") && !strings.Contains(m, "status of 409") && !strings.Contains(m, "status of 503") {
 			t.Errorf("the console has %s", m)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// freeAddr is an address that nobody listens to.
+// freeAddr returns an address that no program listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,7 +211,7 @@ func freeAddr(t *testing.T) string {
 
 var picture = flag.String("page.png", "", "write the picture of the page to this file")
 
-// The picture in the documentation is of a real fleet, on the day of a failover and some work.
+// The picture in the documentation shows a real fleet after a failover and some requests.
 func TestPictureInABrowser(t *testing.T) {
 	f := newFleet(t)
 	f.paths.Root = "/trading" + strings.TrimPrefix(f.paths.Root, "/groups")
@@ -221,19 +221,19 @@ func TestPictureInABrowser(t *testing.T) {
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
-	f.until("all are there", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
+	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == len(sites) && leads("match-fra-1")(g) })
 	f.submit("move", "--to", "match-ams-1", "--wait", "--reason", "kernel patch on match-fra-1")
 	f.submit("reelect", "--wait")
 	syscall.Kill(f.daemon("match-fra-1"), syscall.SIGKILL)
 	f.until("the next one leads", leads("match-fra-2"))
 	f.answers("match-fra-1", "/replica", 200)
 	f.submit("drain", "match-ams-2", "--for", "2h", "--reason", "disk replacement")
-	p := f.open(f.door("match-fra-2"))
+	p := f.open(f.proxy("match-fra-2"))
 	p.shows("#requests", "match-ams-2")
 	p.shows("#leader", "match-fra-1 would be better")
 	p.until("the history has it", "document.querySelectorAll('#history li').length === 4")
-	p.prefers("prefers-reduced-motion", "reduce") // the lease's bar does not lag behind
-	p.until("the lease is shown", vouched)
+	p.emulate("prefers-reduced-motion", "reduce") // so that the bar of the lease does not lag behind
+	p.until("the lease is shown", leaseShown)
 	var shot []byte
 	if err := within(p.ctx, func(ctx context.Context) (err error) {
 		shot, err = chromedp.Run(ctx, chromedp.FullScreenshot(100))
@@ -249,7 +249,7 @@ func TestPictureInABrowser(t *testing.T) {
 	}
 }
 
-// fewColors makes a picture smaller: of colors that are much the same, as those of letters' edges, the most frequent is taken.
+// fewColors makes a picture smaller: of similar colors, such as those at the edges of letters, it keeps the most frequent.
 func fewColors(t *testing.T, data []byte) []byte {
 	t.Helper()
 	whole, err := png.Decode(bytes.NewReader(data))
@@ -298,7 +298,7 @@ func (f *fleet) submit(args ...string) {
 	}
 }
 
-// Whoever may write to ZooKeeper chooses names and reasons. They are shown, and do nothing.
+// Anyone who can write to ZooKeeper chooses names and reasons. The page shows them as text.
 func TestMarkupInABrowser(t *testing.T) {
 	const (
 		id     = `<img src=x onerror=window.hacked=1>`
@@ -315,7 +315,7 @@ func TestMarkupInABrowser(t *testing.T) {
 	f.until("it leads", leads(id))
 	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
 	f.submit("pause", "--reason", reason, "--for", "1h")
-	p := f.open(f.door("a"))
+	p := f.open(f.proxy("a"))
 	p.shows("#leader .name", id)
 	p.shows("#leader", reason)
 	p.shows("#members", site)
@@ -331,13 +331,13 @@ func TestMarkupInABrowser(t *testing.T) {
 	if evaluate[bool](p, "'hacked' in window") {
 		t.Error("a name was run")
 	}
-	p.quiet()
+	p.checkConsole()
 	p.do(chromedp.KeyEvent(kb.Escape))
-	p.narrow()
+	p.checkWidth()
 }
 
-// narrow tells that nothing sticks out on any screen.
-func (t *tab) narrow() {
+// checkWidth checks that the page fits on screens of different widths.
+func (t *tab) checkWidth() {
 	t.f.t.Helper()
 	for _, width := range []int64{360, 700, 1200} {
 		t.do(chromedp.EmulateViewport(width, 800))
@@ -347,10 +347,10 @@ func (t *tab) narrow() {
 	}
 }
 
-// A large group on any screen, in any light, by keyboard and by ear.
-func TestAccessInABrowser(t *testing.T) {
+// The page of a large group is accessible on small screens, in both color schemes, by keyboard and with a screen reader.
+func TestAccessibilityInABrowser(t *testing.T) {
 	f := newFleet(t)
-	f.paged("a")
+	f.startWithPages("a")
 	const many = 500
 	for i := range many {
 		n := cluster.Node{ID: fmt.Sprintf("host-%03d", i), Site: fmt.Sprintf("dc%d", 1+i%3), Host: "host.example.com", PID: i}
@@ -360,50 +360,50 @@ func TestAccessInABrowser(t *testing.T) {
 		f.write(f.paths.RegisterTx(n)...)
 	}
 	f.submit("cordon", "host-001", "--for", "2h")
-	p := f.open(f.door("a"))
+	p := f.open(f.proxy("a"))
 	p.shows("#members", fmt.Sprintf("%d of %d eligible", many+1-10-1, many+1))
-	p.until("all are there", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
-	p.until("who can't lead comes first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
+	p.until("all have joined", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
+	p.until("ineligible members come first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
 	p.until("the request is there", "document.querySelectorAll('#requests tbody tr').length === 1")
-	p.narrow()
+	p.checkWidth()
 
 	for _, scheme := range []string{"light", "dark"} {
-		p.prefers("prefers-color-scheme", scheme)
+		p.emulate("prefers-color-scheme", scheme)
 		for _, state := range []string{"", "stale"} {
 			if faint := evaluate[[]string](p, fmt.Sprintf(faintText, state)); len(faint) > 0 {
-				t.Errorf("in the %s it is hard to read, %s: %q", scheme, state, faint)
+				t.Errorf("the contrast is too low in the %s scheme (%s): %q", scheme, state, faint)
 			}
 		}
 	}
 
-	p.byEar()
+	p.checkScreenReader()
 	p.do(chromedp.SendKeys(chromedp.CSS("#search"), "host-042"))
 	p.until("one is found", "document.querySelectorAll('.member').length === 1")
-	p.byKeyboard()
-	p.quiet()
+	p.checkKeyboard()
+	p.checkConsole()
 }
 
-func (t *tab) byEar() {
+func (t *tab) checkScreenReader() {
 	t.f.t.Helper()
-	heard := t.spoken()
+	tree := t.accessibilityTree()
 	for _, want := range []string{
 		"banner ", "main ", "contentinfo ", "region Leader", "region Members", "region Requests and exclusions", "region Ranking", "region Last terms", "region Site dc1",
 		"heading Leader", "heading dc1", "meter Lease", "button Move…", "button Request for host-001", "button Request for site dc1", "searchbox Find", "columnheader Rank",
 		"table The members, best first", "alert ",
 	} {
-		if !slices.Contains(heard, want) && want != "alert " {
-			t.f.t.Errorf("nobody hears of %q", want)
+		if !slices.Contains(tree, want) && want != "alert " {
+			t.f.t.Errorf("a screen reader does not find %q", want)
 		}
 	}
 	for _, nameless := range []string{"button ", "link ", "searchbox ", "textbox ", "combobox ", "region ", "table ", "meter "} {
-		if slices.Contains(heard, nameless) {
+		if slices.Contains(tree, nameless) {
 			t.f.t.Errorf("a %shas no name", nameless)
 		}
 	}
 }
 
-// byKeyboard goes through the page with the tab key alone.
-func (t *tab) byKeyboard() {
+// checkKeyboard goes through the page with the tab key.
+func (t *tab) checkKeyboard() {
 	t.f.t.Helper()
 	evaluate[bool](t, "document.activeElement.blur() || true")
 	var reached []string

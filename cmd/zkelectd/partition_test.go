@@ -72,8 +72,8 @@ func (l *link) set(down bool) {
 	}
 }
 
-// The leader is cut off until the server has ended its session. Its child is dead before another one starts, and it
-// comes back by itself, in a new session.
+// A leader that is cut off until the server has expired its session: its child is dead before another one starts, and it joins
+// again by itself, in a new session.
 func TestSessionThatExpiresOnTheServer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -83,22 +83,22 @@ func TestSessionThatExpiresOnTheServer(t *testing.T) {
 	f.configure("a", "dc1", 2, "")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	f.servers = servers
 	f.configure("b", "dc1", 1, "")
 	f.start("b")
-	f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 
 	l.set(true)
 	g := f.until("b leads", leads("b"))
 	if g.Cause != "failure" {
 		t.Errorf("cause %s: %s", g.Cause, g.Reason)
 	}
-	f.working("b", 1)
+	f.waitForChild("b", 1)
 	l.set(false)
 	f.until("a is back, and leads as the better one", leads("a"))
-	f.working("a", 2)
-	if all := f.sane(); len(all) != 3 {
+	f.waitForChild("a", 2)
+	if all := f.checkInvariants(); len(all) != 3 {
 		t.Errorf("tenures %+v", all)
 	}
 	if n := strings.Count(f.daemons["a"].output(), "msg=registered"); n != 2 {
@@ -106,7 +106,7 @@ func TestSessionThatExpiresOnTheServer(t *testing.T) {
 	}
 }
 
-// A blip that is shorter than the lease's slack changes nothing.
+// Short interruptions of the connection change nothing.
 func TestBlipChangesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -115,7 +115,7 @@ func TestBlipChangesNothing(t *testing.T) {
 	f.configure("a", "dc1", 1, "zookeeper: {session_timeout: 30s}\n")
 	f.start("a")
 	before := f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	for range 3 {
 		l.set(true)
 		l.set(false)
@@ -124,7 +124,7 @@ func TestBlipChangesNothing(t *testing.T) {
 			t.Errorf("term %d, then %d", before.Term, after.Term)
 		}
 	}
-	if all := f.sane(); len(all) != 1 || all[0].ended {
+	if all := f.checkInvariants(); len(all) != 1 || all[0].ended {
 		t.Errorf("tenures %+v", all)
 	}
 }

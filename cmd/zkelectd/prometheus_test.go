@@ -16,18 +16,18 @@ import (
 	"zkelectd/internal/status"
 )
 
-// monitor is a real Prometheus that scrapes a fleet and has its alerts.
+// monitor is a real Prometheus server that scrapes a fleet and has its alerts.
 type monitor struct {
 	f    *fleet
 	addr string
 }
 
-// watched starts Prometheus on daemons that listen on their sockets. The rules are those of the package, in a hurry.
-func (f *fleet) watched(rules string, ids ...string) monitor {
+// startPrometheus starts Prometheus for daemons that listen on their sockets.
+func (f *fleet) startPrometheus(rules string, ids ...string) monitor {
 	f.t.Helper()
 	var targets []string
 	for _, id := range ids {
-		targets = append(targets, f.door(id))
+		targets = append(targets, f.proxy(id))
 	}
 	config := filepath.Join(f.dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n"+
@@ -51,7 +51,7 @@ func (f *fleet) watched(rules string, ids ...string) monitor {
 	return monitor{f, found[1]}
 }
 
-// get asks its API, and says what went wrong; nothing else may.
+// get sends a GET request to the API, and returns the error in its answer.
 func (p monitor) get(path string, into any) string {
 	p.f.t.Helper()
 	req, err := http.NewRequestWithContext(p.f.t.Context(), http.MethodGet, "http://"+p.addr+"/api/v1/"+path, nil)
@@ -73,7 +73,7 @@ func (p monitor) get(path string, into any) string {
 	return answer.Error
 }
 
-// values are those of the series that an expression gives.
+// values returns the values of the series of an expression.
 func (p monitor) values(expr string) []string {
 	p.f.t.Helper()
 	var data struct {
@@ -98,9 +98,9 @@ func (p monitor) becomes(expr, want string) {
 	}, func() string { return "it is " + got })
 }
 
-// Prometheus itself, with the alerts as they are packed, looks at real daemons: it sees one leader, and it says so when
-// there is none. The dashboard shows what such a group has.
-func TestPrometheusSeesAFleet(t *testing.T) {
+// A real Prometheus with the packaged alerts monitors real daemons: it sees one leader, and alerts when there is none. Every
+// panel of the dashboard has data.
+func TestPrometheusMonitorsAFleet(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
 	if err != nil {
@@ -113,16 +113,16 @@ func TestPrometheusSeesAFleet(t *testing.T) {
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
-	f.until("both are there", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
-	p := f.watched(rules, "a", "b")
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	p := f.startPrometheus(rules, "a", "b")
 	p.becomes("sum(zkelectd_is_leader)", "1")
 	p.becomes("count(up)", "2")
 	p.becomes("group:zkelectd_is_leader:sum", "1")
 	p.becomes("sum(group_site:zkelectd_members:eligible)", "2")
 	p.becomes("count(instance:zkelectd_lease_remaining:ratio > 0.3)", "1")
 	f.dashboardShows(p)
-	if n := p.values(`ALERTS{severity="critical"}`); len(n) != 0 { // a busy machine may well be worth a warning
-		t.Errorf("%d critical alerts of a group in order", len(n))
+	if n := p.values(`ALERTS{severity="critical"}`); len(n) != 0 { // a busy machine may cause warnings
+		t.Errorf("%d critical alerts of a healthy group", len(n))
 	}
 
 	if out, err := f.run("pause", "--hard", "--for", "1h"); err != nil {
@@ -157,10 +157,10 @@ func TestPrometheusSeesAFleet(t *testing.T) {
 			}
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// dashboardShows asks what each panel asks. Some answers are empty while all is well.
+// dashboardShows runs the query of each panel. Some results are empty while there are no problems.
 func (f *fleet) dashboardShows(p monitor) {
 	f.t.Helper()
 	data, err := os.ReadFile("../../deploy/grafana/zkelectd.json")
@@ -180,7 +180,7 @@ func (f *fleet) dashboardShows(p monitor) {
 	for _, panel := range dashboard.Panels {
 		for _, q := range panel.Targets {
 			expr := filled.Replace(q.Expr)
-			if strings.HasSuffix(expr, "> 0") { // of what has happened
+			if strings.HasSuffix(expr, "> 0") { // only for events
 				p.values(expr)
 				continue
 			}

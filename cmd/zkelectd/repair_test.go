@@ -11,10 +11,10 @@ import (
 	"zkelectd/internal/status"
 )
 
-// snapshot reads the group as it is.
+// snapshot returns a snapshot of the group.
 func (f *fleet) snapshot() cluster.Snapshot {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
 	if err != nil {
@@ -23,8 +23,8 @@ func (f *fleet) snapshot() cluster.Snapshot {
 	return snap
 }
 
-// whole waits until every record of a leadership can be read and they agree: after damage, that is a repair.
-func (f *fleet) whole(what string) cluster.Snapshot {
+// leadership waits until every record of a leadership is readable and they agree. After damage, that is a repair.
+func (f *fleet) leadership(what string) cluster.Snapshot {
 	f.t.Helper()
 	var snap cluster.Snapshot
 	f.eventually(what, func() bool {
@@ -35,7 +35,7 @@ func (f *fleet) whole(what string) cluster.Snapshot {
 	return snap
 }
 
-// acquisitions counts, from what the daemons logged, how often each term was acquired.
+// acquisitions counts how often each term was acquired, from the logs of the daemons.
 func (f *fleet) acquisitions() map[string]int {
 	terms := make(map[string]int)
 	for _, p := range f.daemons {
@@ -58,7 +58,7 @@ func remove(path string) cluster.Op {
 	return cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}
 }
 
-// Each record of a leadership, damaged in each way, is repaired by a leadership of a newer term.
+// Each record of a leadership, damaged in each way, is repaired by a leadership with a newer term.
 func TestDamagedLeadershipIsRepaired(t *testing.T) {
 	for _, znode := range []string{"elected", "leader", "current"} {
 		for name, data := range map[string]string{"garbage": "\x00garbage", "empty": "", "absurd": `{"v":1,"term":9007199254740992}`, "foreign": `{"term":1}`} {
@@ -66,13 +66,13 @@ func TestDamagedLeadershipIsRepaired(t *testing.T) {
 				t.Parallel()
 				f := newFleet(t)
 				f.join("a", "b")
-				before := f.whole("a leadership").Elected.Record.Term
-				f.works("a")
+				before := f.leadership("a leadership").Elected.Record.Term
+				f.waitForWork("a")
 				f.write(overwrite(f.znode(znode), data))
-				if after := f.whole("a repaired one").Elected.Record.Term; znode != "current" && after <= before {
+				if after := f.leadership("a repaired one").Elected.Record.Term; znode != "current" && after <= before {
 					t.Errorf("term %d, then %d", before, after)
 				}
-				f.sane()
+				f.checkInvariants()
 			})
 		}
 	}
@@ -82,8 +82,8 @@ func (f *fleet) znode(name string) string {
 	return map[string]string{"elected": f.paths.Elected(), "leader": f.paths.Leader(), "current": f.paths.Current()}[name]
 }
 
-// Whatever part of a leadership an operator wipes at once: the next child must not start beside the old one, which
-// ignores TERM and so takes its time.
+// Whichever records of a leadership an operator deletes at once, the next child must not start while the old one still runs,
+// which ignores TERM.
 func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 	for name, wipe := range map[string]func(p cluster.Paths) []cluster.Op{
 		"elected": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Elected())} },
@@ -113,15 +113,15 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 			f.configure("b", "dc1", 2, manual)
 			f.start("a")
 			f.until("a leads", leads("a"))
-			f.works("a")
+			f.waitForWork("a")
 			f.start("b")
-			f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 })
+			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 			old := f.child("a")
 			f.write(wipe(f.paths)...)
-			g := status.Of(f.paths.Root, f.whole("a leadership again"))
-			f.works(g.Leader)
-			f.gone(old)
-			f.sane()
+			g := status.Of(f.paths.Root, f.leadership("a leadership again"))
+			f.waitForWork(g.Leader)
+			f.waitForDeath(old)
+			f.checkInvariants()
 			for term, times := range f.acquisitions() {
 				if times != 1 {
 					t.Errorf("term %s was acquired %d times", term, times)
@@ -131,21 +131,21 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 	}
 }
 
-// A policy that can't be read is replaced by the elector's own, and a deleted one is published again.
-func TestDamagedPolicyStopsNobody(t *testing.T) {
+// While the policy can't be read, the elector uses its own; a deleted policy is published again.
+func TestDamagedPolicyKeepsTheLeader(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
 	f.write(overwrite(f.paths.Policy(), "\x00garbage"))
-	elector := f.until("any", func(status.Group) bool { return true }).Elector
+	elector := f.until("a status", func(status.Group) bool { return true }).Elector
 	f.logged(elector, "the policy in ZooKeeper cannot be used, ranking by the own configuration")
 	f.logged(elector, "znode "+f.paths.Policy()+" is not a zkelectd record")
-	if !leads("a")(f.until("any", func(status.Group) bool { return true })) {
+	if !leads("a")(f.until("a status", func(status.Group) bool { return true })) {
 		t.Error("the leader changed")
 	}
 	f.write(remove(f.paths.Policy()))
 	f.eventually("the policy is published again", func() bool { s := f.snapshot(); return s.Policy.Readable() })
-	f.sane()
+	f.checkInvariants()
 }
 
 // The leader's session ends on the server: its incarnation and current are gone, and it comes back with a new one.
@@ -153,7 +153,7 @@ func TestLeaderLosesItsIncarnation(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	before := f.snapshot()
 	old := before.Elected.Record.Incarnation
 	f.write(remove(f.paths.Incarnation(old)))
@@ -163,16 +163,16 @@ func TestLeaderLosesItsIncarnation(t *testing.T) {
 		return !alive && len(s.Members) == 2
 	})
 	f.until("a leads again, as the better one", leads("a"))
-	if after := f.whole("a leadership"); after.Elected.Record.Term <= before.Elected.Record.Term || after.Elected.Record.Incarnation == old {
+	if after := f.leadership("a leadership"); after.Elected.Record.Term <= before.Elected.Record.Term || after.Elected.Record.Incarnation == old {
 		t.Errorf("term %d of %s, then %d of %s", before.Elected.Record.Term, old, after.Elected.Record.Term, after.Elected.Record.Incarnation)
 	}
 	if out := f.daemons["a"].output(); !strings.Contains(out, "its own") {
 		t.Errorf("a does not say why:\n%s", out)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Alone, with nobody else to lead, a daemon whose own registration was damaged must find back (L1).
+// A daemon that is alone must recover after its own registration was damaged (L1).
 func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
 	for name, op := range map[string]func(string) cluster.Op{
 		"deleted": remove,
@@ -188,7 +188,7 @@ func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
 				return len(s.Members) == 1 && s.Members[0].Node.Readable()
 			}, func() string { return fmt.Sprint(f.until("", func(status.Group) bool { return true }).Table()) })
 			f.until("a leads", leads("a"))
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }

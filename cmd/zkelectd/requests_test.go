@@ -15,7 +15,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// run runs a command on the fleet's group.
+// run runs a command on the group of the fleet.
 func (f *fleet) run(args ...string) (out string, err error) {
 	f.t.Helper()
 	cmd := exec.Command("zkelectd", append(args, "--zk", strings.Join(f.servers, ","), "--root", f.paths.Root)...)
@@ -24,15 +24,15 @@ func (f *fleet) run(args ...string) (out string, err error) {
 	return string(data), err
 }
 
-// refusedWith runs a command that must fail and say why.
-func (f *fleet) refusedWith(want string, args ...string) {
+// failsWith runs a command that must fail with an error.
+func (f *fleet) failsWith(want string, args ...string) {
 	f.t.Helper()
 	if out, err := f.run(args...); err == nil || !strings.Contains(out, want) {
 		f.t.Errorf("%v: %v, %s, want %q", args, err, out, want)
 	}
 }
 
-func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
+func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
@@ -55,8 +55,8 @@ func TestOfTwoOperatorsAtOnceOneIsToldOfTheOther(t *testing.T) {
 	}
 }
 
-// The elector's own bookkeeping is no other operator.
-func TestTheElectorsTimekeepingDoesNotGetInTheWay(t *testing.T) {
+// The elector's updates of the control record do not conflict with an operator's request.
+func TestTheElectorsTimekeepingIsNoConflict(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
@@ -79,7 +79,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.join("a", "b")
 	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {delay: 1h, timeout: 1h}}\n")
 	f.start("c")
-	f.until("c is there", func(g status.Group) bool { return len(g.Members) == 3 })
+	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 3 })
 	type result struct {
 		out string
 		err error
@@ -100,10 +100,10 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Request") {
 		t.Errorf("the move stands:\n%s", out)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// What cannot be read may be a pause: policy does not move the leader, and a dead leader is replaced.
+// An unreadable control record may contain a pause: policy does not move the leader, and a dead leader is replaced.
 func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -111,8 +111,8 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	newer := []byte(`{"v":9,"pause":{"until":"later"}}`)
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: newer})
 	const upgrade = "has format version 9, this zkelectd reads up to 1: upgrade this host"
-	f.refusedWith(upgrade, "move", "--to", "b")
-	f.refusedWith(upgrade, "resume")
+	f.failsWith(upgrade, "move", "--to", "b")
+	f.failsWith(upgrade, "resume")
 	if out, err := f.run("status"); err != nil || !strings.Contains(out, "Problem  znode "+f.paths.Control()+" "+upgrade) {
 		t.Errorf("%v, %s", err, out)
 	}
@@ -131,10 +131,10 @@ func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	if err != nil || string(data) != string(newer) {
 		t.Errorf("%s, %v", data, err)
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// Nothing in force is replaced by what an older daemon makes of it.
+// An older daemon does not replace a policy of a newer version.
 func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -142,12 +142,12 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 	newer := []byte(`{"v":9,"type":"quantum"}`)
 	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Policy(), Version: cluster.AnyVersion, Data: newer})
 	f.configure("b", "dc1", 500, "policy: {sites: {dc1: 7}}\n")
-	f.refusedWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
-	f.refusedWith("reload refused", "reload", "--id", "b", "--session-timeout", "4s")
-	f.refusedWith("has format version 9", "policy", "show")
+	f.failsWith("the policy is not replaced: znode "+f.paths.Policy()+" has format version 9", "policy", "apply", f.file("b"))
+	f.failsWith("reload refused", "reload", "--id", "b", "--session-timeout", "4s")
+	f.failsWith("has format version 9", "policy", "show")
 	f.until("a still leads", leads("a"))
 	if data, _, err := f.session.Get(context.Background(), f.paths.Policy(), false); err != nil || string(data) != string(newer) {
 		t.Errorf("%s, %v", data, err)
 	}
-	f.sane()
+	f.checkInvariants()
 }

@@ -21,7 +21,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// hosts are those of a fleet, each with a folder in place of /etc/zkelectd, on which the commands of docs/security.md run.
+// hosts are the hosts of a fleet, each with a directory in place of /etc/zkelectd. The commands of docs/security.md run there.
 type hosts struct {
 	f      *fleet
 	ids    []string
@@ -40,13 +40,13 @@ func newHosts(t *testing.T, f *fleet, ids ...string) *hosts {
 	return h
 }
 
-// etc is what stands for /etc/zkelectd on a host.
+// etc returns the directory that stands for /etc/zkelectd on a host.
 func (h *hosts) etc(id string) string { return filepath.Join(h.f.dir, id) }
 
-// dedent takes the indentation of a list away.
+// dedent matches the indentation of a list.
 var dedent = regexp.MustCompile(`(?m)^   `)
 
-// steps runs the commands below a heading of docs/security.md, as they stand but for paths, the user, and the unit.
+// steps runs the commands below a heading of docs/security.md, with other paths, user and unit.
 func (h *hosts) steps(heading string) {
 	t := h.f.t
 	t.Helper()
@@ -113,11 +113,11 @@ func (h *hosts) shell(script string) string {
 	return string(out)
 }
 
-// asMember opens a session with the credentials of a host, as the group's tree may be closed to the test's own.
+// asMember opens a session with the credentials of a host, since the group's tree may be closed to the test's own session.
 func (h *hosts) asMember(id string) *zkstore.Session {
 	t := h.f.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	s, err := zkstore.Open(ctx, zkstore.Options{
 		Servers: h.f.servers, Timeout: time.Minute, Access: zkstore.Access{Auth: zkstore.AuthFile{Path: filepath.Join(h.etc(id), "zookeeper.auth")}},
@@ -129,7 +129,7 @@ func (h *hosts) asMember(id string) *zkstore.Session {
 	return s
 }
 
-// term identifies one leadership: the leader, and the transaction that has created its current.
+// term identifies a leadership: the leader, and the transaction that created its current.
 func (h *hosts) term(s *zkstore.Session) string {
 	h.f.t.Helper()
 	data, stat, err := s.Get(h.f.t.Context(), h.f.paths.Current(), false)
@@ -139,12 +139,12 @@ func (h *hosts) term(s *zkstore.Session) string {
 	return fmt.Sprintf("%d %s", stat.Created, data)
 }
 
-// worked fails the test unless one child has worked all the time, without a pause of longer than a lease.
-func (h *hosts) worked(since time.Duration) {
+// checkUninterrupted checks that one child has worked all the time, without a pause of more than a second.
+func (h *hosts) checkUninterrupted(since time.Duration) {
 	t := h.f.t
 	t.Helper()
-	if all := h.f.sane(); len(all) != 1 {
-		t.Errorf("%d children have worked, want one all the time: %+v", len(all), all)
+	if all := h.f.checkInvariants(); len(all) != 1 {
+		t.Errorf("%d children have worked, want one: %+v", len(all), all)
 	}
 	last := since
 	for line := range strings.Lines(read(h.f.ledgerFile())) {
@@ -153,17 +153,17 @@ func (h *hosts) worked(since time.Duration) {
 			t.Fatal(err)
 		}
 		if at > since && at-last > time.Second {
-			t.Errorf("nobody has worked for %s", at-last)
+			t.Errorf("no child worked for %s", at-last)
 		}
 		last = max(last, at)
 	}
 	if idle := boottime.Now() - last; idle > time.Second {
-		t.Errorf("nobody has worked for %s", idle)
+		t.Errorf("no child worked for %s", idle)
 	}
 }
 
-// A group goes from open to private, and from one password to another, by the commands of docs/security.md, with a leader
-// at work all the time. Afterwards the old password opens nothing, and the group still elects.
+// The commands of docs/security.md take a group from open to private, and from one password to another, while a leader works
+// all the time. Afterwards the old password is useless, and the group still elects.
 func TestDocumentedRotations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -173,8 +173,8 @@ func TestDocumentedRotations(t *testing.T) {
 		f.start(id)
 		f.until("a leads", leads("a"))
 	}
-	f.until("all", func(g status.Group) bool { return len(g.Members) == 3 })
-	f.working("a", 1)
+	f.until("all have joined", func(g status.Group) bool { return len(g.Members) == 3 })
+	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	for _, id := range h.ids {
 		f.logged(id, "open to unauthorized clients")
@@ -184,12 +184,12 @@ func TestDocumentedRotations(t *testing.T) {
 	}
 
 	h.steps("From open to private")
-	h.keepsOut(f.session)
+	h.checkNoAccess(f.session)
 	for _, id := range h.ids {
 		f.logged(id, "closed to unauthorized clients")
 	}
 	if kept := read(filepath.Join(h.etc("a"), "session")); !strings.Contains(kept, filepath.Join(h.etc("a"), "zookeeper.auth")) {
-		t.Errorf("the process that closes the session does not learn of the credentials: %s", kept)
+		t.Errorf("the session file does not have the credentials: %s", kept)
 	}
 	old := filepath.Join(f.dir, "old")
 	h.shell("cp -p " + filepath.Join(h.etc("a"), "zookeeper.auth") + " " + old)
@@ -202,13 +202,13 @@ func TestDocumentedRotations(t *testing.T) {
 	if after := h.term(insider); after != before {
 		t.Errorf("leadership has changed: %s\n%s", before, after)
 	}
-	h.worked(began)
+	h.checkUninterrupted(began)
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + old}
-	f.refusedWith("has no permission", "status")
+	f.failsWith("has no permission", "status")
 	f.env = nil
 
 	for _, id := range []string{"b", "c"} {
-		stopSession(t, f, id)
+		restartDaemon(t, f, id)
 	}
 	f.session.Close(t.Context())
 	f.session = insider
@@ -218,19 +218,19 @@ func TestDocumentedRotations(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	f.until("b leads", leads("b"))
-	f.sane()
+	f.checkInvariants()
 }
 
-// stopSession kills a daemon; the one after it begins a session, with what the files hold now.
-func stopSession(t *testing.T, f *fleet, id string) {
+// restartDaemon kills a daemon. The next one starts a session with the current files.
+func restartDaemon(t *testing.T, f *fleet, id string) {
 	t.Helper()
 	pid := f.daemon(id)
 	syscall.Kill(pid, syscall.SIGKILL)
 	f.eventually("another daemon of "+id, func() bool { return f.daemon(id) != pid })
 }
 
-// keepsOut fails the test if a stranger may use any znode of the group.
-func (h *hosts) keepsOut(stranger *zkstore.Session) {
+// checkNoAccess checks that an unauthorized session can read no znode of the group.
+func (h *hosts) checkNoAccess(stranger *zkstore.Session) {
 	t, p := h.f.t, h.f.paths
 	t.Helper()
 	all, err := h.asMember("a").ACLs(t.Context(), p)
@@ -239,7 +239,7 @@ func (h *hosts) keepsOut(stranger *zkstore.Session) {
 	}
 	for _, z := range all {
 		if _, _, err := stranger.Get(t.Context(), z.Path, false); err == nil || strings.Contains(z.ACL, "world") {
-			t.Errorf("a stranger may use %s: %s", z.Path, z.ACL)
+			t.Errorf("an unauthorized client may read %s: %s", z.Path, z.ACL)
 		}
 	}
 	if !slices.ContainsFunc(all, func(z zkstore.ZnodeACL) bool { return z.Path == p.Current() }) || len(all) < 13 {
@@ -247,7 +247,7 @@ func (h *hosts) keepsOut(stranger *zkstore.Session) {
 	}
 }
 
-// pki is what a rotation of certificates starts with and ends with.
+// pki has the certificates before and after a rotation.
 type pki struct {
 	oldCA, newCA                           *zkserver.Authority
 	oldServer, oldHost, newServer, newHost zkserver.Certificate
@@ -276,7 +276,7 @@ func newPKI(t *testing.T) (p pki) {
 	return p
 }
 
-// install puts the old certificates where server and hosts look for them, and the new ones where the commands do.
+// install puts the old certificates where server and hosts read them, and the new ones where the commands read them.
 func (p pki) install(h *hosts, server string) {
 	t := h.f.t
 	t.Helper()
@@ -298,8 +298,8 @@ func (p pki) install(h *hosts, server string) {
 	}
 }
 
-// Certificates and CA of ZooKeeper are replaced by the commands of docs/security.md, while the server is restarted again and
-// again, with a leader at work all the time.
+// The commands of docs/security.md replace the certificates and the CA of ZooKeeper, with restarts of the server, while a leader
+// works all the time.
 func TestDocumentedRotationOfTLS(t *testing.T) {
 	t.Parallel()
 	p, at := newPKI(t), t.TempDir()
@@ -312,7 +312,7 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Stop() })
-	f := newFleet(t, server.Addr()) // the test itself looks on without
+	f := newFleet(t, server.Addr()) // the test itself does not use TLS
 	f.servers = []string{server.SecureAddr()}
 	h := newHosts(t, f, "a", "b")
 	h.server = server
@@ -322,26 +322,26 @@ func TestDocumentedRotationOfTLS(t *testing.T) {
 		f.start(id)
 		f.until("a leads", leads("a"))
 	}
-	f.until("both", func(g status.Group) bool { return len(g.Members) == 2 })
-	f.working("a", 1)
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 
 	h.steps("TLS certificate and CA of ZooKeeper")
 	if after := h.term(f.session); after != before {
 		t.Errorf("leadership has changed: %s\n%s", before, after)
 	}
-	h.worked(began)
-	// What there was before is of no use any more, and what there is now elects.
+	h.checkUninterrupted(began)
+	// The old certificates are useless, and the group elects with the new ones.
 	f.env = []string{"ZKELECTD_ZOOKEEPER_TLS_ENABLED=true", "ZKELECTD_ZOOKEEPER_TLS_CA=" + p.newCA.CA, "ZKELECTD_ZOOKEEPER_CONNECT_TIMEOUT=2s",
 		"ZKELECTD_ZOOKEEPER_TLS_CERT=" + p.oldHost.Cert, "ZKELECTD_ZOOKEEPER_TLS_KEY=" + p.oldHost.Key}
-	f.refusedWith("the server rejected the connection", "status")
+	f.failsWith("the server rejected the connection", "status")
 	f.env = nil
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 	f.until("b leads", leads("b"))
-	f.sane()
+	f.checkInvariants()
 }
 
 func copyFile(t *testing.T, from, to string) {
@@ -355,7 +355,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// Tokens, and the certificate of the HTTP API, are replaced by the commands of docs/security.md on a leader at work.
+// The commands of docs/security.md replace the tokens and the certificate of the HTTP API while the leader works.
 func TestDocumentedRotationOfTokens(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -384,7 +384,7 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	f.configure("a", "dc1", 1, fmt.Sprintf("http: {listen: '127.0.0.1:0', token_file: %s, web_config: %s}\n", tokens, web))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.working("a", 1)
+	f.waitForChild("a", 1)
 	began, before := boottime.Now(), h.term(f.session)
 	var served string
 	submit := func(token string) int {
@@ -412,5 +412,5 @@ func TestDocumentedRotationOfTokens(t *testing.T) {
 	if after := h.term(f.session); after != before {
 		t.Errorf("leadership has changed: %s\n%s", before, after)
 	}
-	h.worked(began)
+	h.checkUninterrupted(began)
 }

@@ -16,15 +16,15 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// manager is a service manager with one service, which it hears as systemd does: from the main process only.
+// manager is a service manager with one service. Like systemd, it accepts messages from the main process only.
 type manager struct {
-	f      *fleet
-	id     string
-	socket *net.UnixConn
-	heard  []string
+	f        *fleet
+	id       string
+	socket   *net.UnixConn
+	received []string
 }
 
-// service starts a daemon as a service, whose watchdog is watched.
+// service starts a daemon as a service with a watchdog.
 func (f *fleet) service(id string, watchdog time.Duration) *manager {
 	f.t.Helper()
 	dir, err := os.MkdirTemp("", "manager") // short enough for the name of a socket
@@ -50,7 +50,7 @@ func (f *fleet) service(id string, watchdog time.Duration) *manager {
 	return &manager{f: f, id: id, socket: socket}
 }
 
-// next takes in one message; "" if none comes within limit.
+// next returns the next message, "" if none comes within limit.
 func (m *manager) next(limit time.Duration) string {
 	m.f.t.Helper()
 	m.socket.SetReadDeadline(time.Now().Add(limit))
@@ -74,21 +74,21 @@ func (m *manager) next(limit time.Duration) string {
 		m.f.t.Errorf("%q is of process %d, not of the main process %d", data[:n], cred.Pid, main)
 	}
 	text := string(data[:n])
-	m.heard = append(m.heard, text)
+	m.received = append(m.received, text)
 	return text
 }
 
-// hears waits for a message that has all of some lines' beginnings, each on a line of its own.
-func (m *manager) hears(lines ...string) string {
+// expects waits for a message whose lines have these prefixes, one each.
+func (m *manager) expects(lines ...string) string {
 	m.f.t.Helper()
 	var text string
-	m.f.eventually(fmt.Sprintf("%s tells the service manager %q", m.id, lines), func() bool {
+	m.f.eventually(fmt.Sprintf("%s sends the service manager %q", m.id, lines), func() bool {
 		text = m.next(10 * time.Millisecond)
 		got := strings.Split(text, "\n")
 		return len(got) == len(lines) && !slices.ContainsFunc(lines, func(l string) bool {
 			return !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, l) })
 		})
-	}, func() string { return fmt.Sprintf("heard: %q", m.heard) })
+	}, func() string { return fmt.Sprintf("received: %q", m.received) })
 	return text
 }
 
@@ -97,36 +97,36 @@ func TestService(t *testing.T) {
 	f := newFleet(t)
 	f.configure("a", "dc1", 100, "election: {exclusion: 1s}\n")
 	a := f.service("a", 2*time.Second)
-	a.hears("READY=1", "STATUS=standby")
-	for _, early := range a.heard[:len(a.heard)-1] {
+	a.expects("READY=1", "STATUS=standby")
+	for _, early := range a.received[:len(a.received)-1] {
 		if strings.Contains(early, "READY") {
-			t.Errorf("ready too early: %q", a.heard)
+			t.Errorf("ready too early: %q", a.received)
 		}
 	}
-	a.hears("STATUS=leading, elector, term ")
+	a.expects("STATUS=leading, elector, term ")
 	f.configure("b", "dc1", 90, "election: {exclusion: 1s}\n")
 	b := f.service("b", 2*time.Second)
-	b.hears("STATUS=standby; a (site dc1) is elected in term ")
-	a.hears("WATCHDOG=1")
-	b.hears("WATCHDOG=1")
+	b.expects("STATUS=standby; a (site dc1) is elected in term ")
+	a.expects("WATCHDOG=1")
+	b.expects("WATCHDOG=1")
 
 	// A reload that moves the leader, and one that is refused.
 	f.configure("b", "dc1", 200, "election: {exclusion: 1s}\n")
 	f.daemons["b"].signal(syscall.SIGHUP)
-	b.hears("RELOADING=1", "MONOTONIC_USEC=")
-	b.hears("READY=1", "STATUS=")
-	b.hears("STATUS=leading, term ")
-	a.hears("STATUS=standby, elector; b (site dc1) is elected in term ")
+	b.expects("RELOADING=1", "MONOTONIC_USEC=")
+	b.expects("READY=1", "STATUS=")
+	b.expects("STATUS=leading, term ")
+	a.expects("STATUS=standby, elector; b (site dc1) is elected in term ")
 	if err := os.WriteFile(f.file("b"), []byte("node: {prio: 7}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.daemons["b"].signal(syscall.SIGHUP)
-	b.hears("RELOADING=1", "MONOTONIC_USEC=")
-	if said := b.hears("READY=1", "STATUS=leading, term "); !strings.HasSuffix(said, "; the last reload was refused (see the log)") {
+	b.expects("RELOADING=1", "MONOTONIC_USEC=")
+	if said := b.expects("READY=1", "STATUS=leading, term "); !strings.HasSuffix(said, "; the last reload was refused (see the log)") {
 		t.Errorf("%q", said)
 	}
 
-	// Neither the daemon nor the child can speak in the service's name.
+	// Neither the daemon nor the child can send messages for the service.
 	for _, pid := range []int{f.child("b"), f.daemon("b")} {
 		if env := read(fmt.Sprintf("/proc/%d/environ", pid)); strings.Contains(env, "NOTIFY_SOCKET") || strings.Contains(env, "WATCHDOG_PID") {
 			t.Errorf("process %d has %q", pid, env)
@@ -138,43 +138,43 @@ func TestService(t *testing.T) {
 
 	f.configure("b", "dc1", 200, "election: {exclusion: 1s}\n")
 	syscall.Kill(f.daemon("b"), syscall.SIGKILL)
-	b.hears("STATUS=The daemon was killed by signal 9")
-	b.hears("STATUS=waiting for ZooKeeper at ") // the next one's
+	b.expects("STATUS=The daemon was killed by signal 9")
+	b.expects("STATUS=waiting for ZooKeeper at ") // from the next daemon
 	for _, m := range []*manager{a, b} {
 		f.daemons[m.id].signal(syscall.SIGTERM)
-		m.hears("STOPPING=1")
+		m.expects("STOPPING=1")
 		if code := f.exit(m.id); m.id == "a" && code != 0 {
 			t.Errorf("exit status %d", code)
 		}
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// A loop that does not turn is no life, even while the guard is well.
+// The watchdog is not fed while the loop is stuck, even if the guard works.
 func TestServiceOfAStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, longSession) // so that the guard has patience
+	f.configure("a", "dc1", 100, longSession) // so that the guard does not kill the daemon soon
 	a := f.service("a", time.Second)
-	a.hears("STATUS=leading, elector, term ")
+	a.expects("STATUS=leading, elector, term ")
 	began := boottime.Now()
 	for range 3 {
-		a.hears("WATCHDOG=1")
+		a.expects("WATCHDOG=1")
 	}
 	if took := boottime.Now() - began; took > 7*time.Second { // a quarter of the session timeout each
-		t.Errorf("fed three times in %s", took)
+		t.Errorf("the watchdog was fed three times in %s", took)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
-	for a.next(time.Millisecond) != "" { // what was under way
+	for a.next(time.Millisecond) != "" { // messages that were on their way
 	}
 	if got := a.next(2 * time.Second); got != "" {
 		t.Errorf("%q", got)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGCONT)
-	a.hears("WATCHDOG=1")
+	a.expects("WATCHDOG=1")
 }
 
-// While no server answers the service is neither ready nor dead.
+// While no server answers, the service is neither ready nor dead.
 func TestServiceWithoutAServer(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -186,16 +186,16 @@ func TestServiceWithoutAServer(t *testing.T) {
 	server.Stop()
 	f.configure("a", "dc1", 100, "")
 	a := f.service("a", 400*time.Millisecond)
-	a.hears("STATUS=waiting for ZooKeeper at " + server.Addr())
+	a.expects("STATUS=waiting for ZooKeeper at " + server.Addr())
 	for range 3 {
-		a.hears("WATCHDOG=1")
+		a.expects("WATCHDOG=1")
 	}
 	f.daemons["a"].signal(syscall.SIGTERM)
-	a.hears("STOPPING=1")
+	a.expects("STOPPING=1")
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	if slices.ContainsFunc(a.heard, func(s string) bool { return strings.Contains(s, "READY=1") }) {
-		t.Errorf("heard %q", a.heard)
+	if slices.ContainsFunc(a.received, func(s string) bool { return strings.Contains(s, "READY=1") }) {
+		t.Errorf("received %q", a.received)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// ownServer starts a server that the test may hurt, and a fleet whose node a reaches it by a link.
+// ownServer starts a server that the test may disturb, and a fleet whose node a connects through a proxy.
 func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 	t.Helper()
 	server, err := zkserver.Start(t.Context(), zkserver.Options{})
@@ -29,7 +29,7 @@ func ownServer(t *testing.T) (*zkserver.Server, *fleet, *faultproxy.Proxy) {
 	return server, newFleet(t, server.Addr()), l
 }
 
-// pair starts a, over the link, and b, with these settings of the section zookeeper and this mode of the child.
+// pair starts a, through the proxy, and b, with settings of the section zookeeper and a mode of the child.
 func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
 	f.t.Helper()
 	direct := f.servers
@@ -41,13 +41,13 @@ func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
 	f.start("a")
 	f.until("a leads", leads("a"))
 	f.start("b")
-	f.until("both are there", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
-	f.works("a")
+	f.until("both have joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+	f.waitForWork("a")
 }
 
-// A server comes back with a smaller limit for session timeouts, and the leader is cut off as soon as it has reconnected:
-// its lease, computed from the longer timeout, must not outlast the session. (Cut off before it has read the answer it can't
-// know: that is what the next test is about.)
+// A server returns with a smaller limit for session timeouts, and the leader is cut off as soon as it has reconnected: its
+// lease, computed from the longer timeout, must not outlast the session. (The next test cuts it off before it has read the
+// answer.)
 func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
@@ -61,14 +61,14 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	}
 	f.eventually("a has reconnected", func() bool {
 		if strings.Contains(f.daemons["a"].output(), "granted a shorter session timeout") {
-			return true // and may send little more
+			return true // it may send little more
 		}
 		answer, err := server.FourLetterWord(t.Context(), "cons")
 		if err != nil {
 			return false
 		}
 		for line := range strings.Lines(answer) {
-			// What it has sent after the connect request shows that it has read the answer.
+			// A request after the connect request shows that it has read the answer.
 			if strings.Contains(line, session) && strings.Contains(line, "to=2000") && !strings.Contains(line, "recved=1,") {
 				return true
 			}
@@ -78,20 +78,20 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	l.SetMode(faultproxy.BlackHole)
 	child := f.child("a")
 	f.until("b leads", leads("b"))
-	f.working("b", 1)
-	f.gone(child)
-	f.sane()
+	f.waitForChild("b", 1)
+	f.waitForDeath(child)
+	f.checkInvariants()
 	f.logged("a", "granted a shorter session timeout")
 	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_rests_on=20s", "zookeeper.min_session_timeout: 2s"} {
 		f.logged("a", want)
 	}
 	l.SetMode(faultproxy.Pass)
 	f.until("a is back, and leads as the better one", leads("a"))
-	f.works("a")
-	f.sane()
+	f.waitForWork("a")
+	f.checkInvariants()
 }
 
-// The server's answer to the reconnect never arrives: then only the setting can say what it may have granted.
+// The server's answer to the reconnect never arrives: then only the setting bounds what the server granted.
 func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
@@ -105,15 +105,15 @@ func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	}
 	child := f.child("a")
 	f.until("b leads", leads("b"))
-	f.working("b", 1)
-	f.gone(child)
+	f.waitForChild("b", 1)
+	f.waitForDeath(child)
 	l.SetMode(faultproxy.Refuse)
 	l.SetMode(faultproxy.Pass)
 	f.until("a is back, and leads as the better one", leads("a"))
-	f.sane()
+	f.checkInvariants()
 }
 
-// sessionOf returns the session of a node's registration, as ZooKeeper shows it.
+// sessionOf returns the id of the session that registered a node, as ZooKeeper formats it.
 func (f *fleet) sessionOf(id string) string {
 	f.t.Helper()
 	_, stat, err := f.session.Get(f.t.Context(), f.paths.Node(id), false)
@@ -123,7 +123,7 @@ func (f *fleet) sessionOf(id string) string {
 	return fmt.Sprintf("0x%x", stat.Owner)
 }
 
-// Servers that come back without their data refuse a client that has seen newer: every daemon notices, and begins anew.
+// Servers that return without their data refuse a client that has seen newer data: every daemon notices, and starts again.
 func TestServersThatComeBackEmpty(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
@@ -132,23 +132,23 @@ func TestServersThatComeBackEmpty(t *testing.T) {
 	if err := server.Wipe(); err != nil {
 		t.Fatal(err)
 	}
-	f.gone(child)
+	f.waitForDeath(child)
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const lost = "the ZooKeeper servers no longer have this session"
 	f.logged("a", lost)
 	f.logged("b", lost)
-	f.anew()
+	f.reopenSession()
 	f.until("a leads a new group", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
-	f.working("a", 2)
-	f.sane()
+	f.waitForChild("a", 2)
+	f.checkInvariants()
 }
 
-// anew gives the fleet another session in place of its own, which is lost.
-func (f *fleet) anew() {
+// reopenSession replaces the test's own session, which is lost.
+func (f *fleet) reopenSession() {
 	f.t.Helper()
-	closing, cancel := context.WithTimeout(f.t.Context(), patience)
+	closing, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 	defer cancel()
 	f.session.Close(closing)
 	var err error

@@ -15,9 +15,9 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// intrude closes the leader's session as a stranger who reaches the client port can: the id is on every ephemeral, and in the
-// answer to cons, and ZooKeeper computes the password from it.
-func (f *fleet) intrude(servers []string) {
+// closeLeadersSession closes the leader's session as anyone who can reach the client port can: the id is on every ephemeral
+// znode and in the answer to cons, and ZooKeeper computes the password from it.
+func (f *fleet) closeLeadersSession(servers []string) {
 	f.t.Helper()
 	_, stat, err := f.session.Get(f.t.Context(), f.paths.Current(), false)
 	if err != nil {
@@ -31,9 +31,9 @@ func (f *fleet) intrude(servers []string) {
 
 const sessionEnd = "s because the end of a's session does not prove that its work ended"
 
-// The leader, which is cut off for the moment, learns too late that a stranger has closed its session. Its successor waits
-// until the lease is over; only where the end of a session is trusted, both work at once, which docs/safety.md warns of.
-func TestAStrangerWhoClosesTheLeadersSession(t *testing.T) {
+// A leader that is cut off notices too late that an unauthorized client has closed its session. Its successor waits until the
+// lease is over. Both work at once only if the end of a session is trusted, which docs/safety.md warns about.
+func TestAnUnauthorizedClientClosesTheLeadersSession(t *testing.T) {
 	t.Parallel()
 	for _, trust := range []bool{false, true} {
 		t.Run(fmt.Sprintf("trust_session_end %v", trust), func(t *testing.T) {
@@ -42,40 +42,40 @@ func TestAStrangerWhoClosesTheLeadersSession(t *testing.T) {
 			f.pair(l, fmt.Sprintf("session_timeout: 10s}\nelection: {trust_session_end: %v", trust), "ignore-term")
 			child := f.child("a")
 			l.SetMode(faultproxy.BlackHole)
-			f.intrude([]string{server.Addr()})
+			f.closeLeadersSession([]string{server.Addr()})
 			f.until("b leads", leads("b"))
-			f.working("b", 1)
-			f.gone(child)
+			f.waitForChild("b", 1)
+			f.waitForDeath(child)
 			if waited := strings.Contains(f.daemons["b"].output(), "waiting 6.12"+sessionEnd); waited == trust {
 				t.Errorf("it waits: %v", waited)
 			}
 			if trust {
 				if all := ledger(t, f.ledgerFile()); all[1].start >= all[0].end {
-					t.Error("there is no overlap: docs/safety.md, docs/security.md and the default can be milder")
+					t.Error("there is no overlap: the warnings in docs/safety.md and docs/security.md are too strong")
 				}
 				return
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// Not cut off, the leader learns of it, and leads again once its own last lease is over.
-func TestALeaderWhoseSessionAStrangerCloses(t *testing.T) {
+// A leader that is not cut off notices that its session was closed, and leads again once its own last lease is over.
+func TestALeaderWhoseSessionIsClosedLeadsAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	child := f.child("a")
-	f.intrude(f.servers)
-	f.gone(child)
+	f.closeLeadersSession(f.servers)
+	f.waitForDeath(child)
 	f.until("a is back, and leads as the better one", leads("a"))
-	f.works("a")
+	f.waitForWork("a")
 	f.logged("b", "waiting 2.45"+sessionEnd)
-	f.sane()
+	f.checkInvariants()
 }
 
-// The session of a leader that was killed is closed after a release, so that nobody waits.
+// The leadership of a killed leader is released before its session is closed, so that the next leader need not wait.
 func TestAKilledLeaderIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet, file string){
@@ -87,7 +87,7 @@ func TestAKilledLeaderIsReleased(t *testing.T) {
 		"by the daemon": func(f *fleet, _ string) { f.daemons["a"].signal(syscall.SIGKILL) },
 		"by zkelectd release": func(f *fleet, file string) {
 			f.crash("a")
-			f.eventually("the release", func() bool { // the child's death takes a moment
+			f.eventually("the release", func() bool { // the child takes a moment to die
 				out, err := exec.Command("zkelectd", "release", "--session-file", file).CombinedOutput()
 				return err == nil && strings.Contains(string(out), "; leadership is released")
 			})
@@ -107,32 +107,32 @@ func TestAKilledLeaderIsReleased(t *testing.T) {
 			f.until("a leads", leads("a"))
 			f.configure("b", "dc1", 1, longSession+"election: {failback: {mode: manual}}\n")
 			f.start("b")
-			f.until("b is there", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
-			f.works("a")
+			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 && leads("a")(g) })
+			f.waitForWork("a")
 			before := f.snapshot()
 			fail(f, file)
-			f.until("somebody leads in another term", func(g status.Group) bool {
+			f.until("there is a leader in another term", func(g status.Group) bool {
 				return g.State == string(cluster.CurrentReady) && g.Term > before.Elected.Record.Term
 			})
 			after := f.snapshot()
 			if after.Fence.Record.Wait != "" {
 				t.Errorf("it has waited %s", after.Fence.Record.Wait)
 			}
-			// A daemon that has lost its guard gives up by itself.
+			// A daemon that has lost its guard gives up.
 			if e := after.Elected.Record; name != "by the daemon" && (e.Cause != cluster.CauseFailure || len(e.Exclusions) > 0) {
 				t.Errorf("a crash counts as %s (%s), with the strikes %+v", e.Cause, e.Reason, e.Exclusions)
 			}
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// A host that is lost releases nothing: its successor says why it waits, where people look.
-func TestTheWaitAfterALostHost(t *testing.T) {
+// A lost host releases nothing: explain and history show why its successor waits.
+func TestTheLeaseWaitAfterALostHostIsExplained(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.works("a")
+	f.waitForWork("a")
 	f.crash("a")
 	f.eventually("explain says why", func() bool {
 		out, err := f.run("explain")
@@ -143,5 +143,5 @@ func TestTheWaitAfterALostHost(t *testing.T) {
 		out, err := f.run("history")
 		return err == nil && strings.Contains(out, "[waited 2.45"+sessionEnd+"]")
 	})
-	f.sane()
+	f.checkInvariants()
 }

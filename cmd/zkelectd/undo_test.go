@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// addressFile is what pre_start takes and post_stop drops again, as a service's address. It may be held once in the fleet.
+// addressFile is the file that pre_start creates and post_stop removes, in place of the address of a service.
 func (f *fleet) addressFile(id string) string { return filepath.Join(f.dir, "address-"+id) }
 
-// withAddress configures a daemon that takes an address as the leader.
+// withAddress configures a daemon that holds an address while it leads.
 func (f *fleet) withAddress(id string, priority int) {
 	f.t.Helper()
 	f.configure(id, "dc1", priority, fmt.Sprintf(`
@@ -34,7 +34,7 @@ func (f *fleet) holds(id string) bool {
 	return err == nil
 }
 
-// What pre_start has set up is taken back whatever ends the leader, before anybody else leads (A5).
+// post_stop undoes what pre_start did, whatever kills the leader, before the next leader leads (A5).
 func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet){
@@ -60,20 +60,19 @@ func TestPostStopRunsWhateverEndsTheLeader(t *testing.T) {
 			f.until("a leads", leads("a"))
 			f.withAddress("b", 90)
 			f.start("b")
-			f.works("a")
+			f.waitForWork("a")
 			if !f.holds("a") {
 				t.Fatal("a does not hold the address")
 			}
 			fail(f)
 			f.eventually("a drops the address", func() bool { return !f.holds("a") })
 			f.eventually("on_change of a", func() bool { return strings.Contains(read(f.changes("a")), `"state":"standby"`) })
-			f.sane()
+			f.checkInvariants()
 		})
 	}
 }
 
-// Where all are killed and nobody can prove the end of the work, what it had is taken back all the same, once; the session is
-// left alone.
+// If all processes are killed and nothing can prove the end of the work, post_stop still runs, once. The session is not closed.
 func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -84,7 +83,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
 `, filepath.Join(f.dir, "session-a"), f.addressFile("a")))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	keeper, daemon := f.below("a", "keeper"), f.daemon("a")
+	keeper, daemon := f.guardChild("a", "keeper"), f.daemon("a")
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		syscall.Kill(keeper, sig)
 		syscall.Kill(daemon, sig)
@@ -98,10 +97,10 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
 	if f.holds("a") {
 		t.Error("a holds the address")
 	}
-	f.sane()
+	f.checkInvariants()
 }
 
-// A daemon that stands still is ended by its guard, which then runs what it can't.
+// The guard kills a stopped daemon, and then runs its post_stop.
 func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -111,10 +110,10 @@ func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
 	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
 	f.eventually("a drops the address", func() bool { return !f.holds("a") })
 	f.logged("a", "killing the daemon: it is hung")
-	f.sane()
+	f.checkInvariants()
 }
 
-// A post_stop that fails in a guard's hands leaves the session to expire, and is reported.
+// If a post_stop fails that the guard runs, the session is left to expire, and the failure is logged.
 func TestPostStopThatFailsAfterACrash(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -125,11 +124,11 @@ func TestPostStopThatFailsAfterACrash(t *testing.T) {
 	f.logged("a", "a pending hook has failed; the session of the dead daemon is left to expire")
 	f.logged("a", "this node id is still registered")
 	f.until("a leads again", leads("a"))
-	f.sane()
+	f.checkInvariants()
 }
 
-// 'zkelectd release' and the next start may come at the same moment. One of them settles, and the other finds it done.
-func TestLeftoversAreSettledByOneAtATime(t *testing.T) {
+// 'zkelectd release' and the next start may run at the same time. One of them cleans up, and the other has nothing to do.
+func TestLeftoversAreCleanedUpOneAtATime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	session, runs := filepath.Join(f.dir, "session-a"), filepath.Join(f.dir, "runs")
@@ -137,10 +136,10 @@ func TestLeftoversAreSettledByOneAtATime(t *testing.T) {
 		"hooks: {post_stop: [sh, -c, 'echo began >>%[2]s; sleep 0.5; echo ended >>%[2]s']}\n", session, runs))
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.works("a")
-	keeper := f.below("a", "keeper")
+	f.waitForWork("a")
+	keeper := f.guardChild("a", "keeper")
 	f.crash("a")
-	f.gone(keeper) // so that both find all of it dead
+	f.waitForDeath(keeper) // so that both find all of the work dead
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -151,6 +150,6 @@ func TestLeftoversAreSettledByOneAtATime(t *testing.T) {
 	}
 	both.Wait()
 	if got := read(runs); got != "began\nended\n" {
-		t.Errorf("post_stop ran otherwise than once: %q", got)
+		t.Errorf("post_stop did not run exactly once: %q", got)
 	}
 }

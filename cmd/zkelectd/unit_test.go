@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A unit that can't be started fails the takeover, says why, and leaves leadership to the next. That a unit runs, and ends
-// with its lease, is tried under a real systemd (scripts/systemd-guest-unit.sh).
+// If a unit can't be started, the takeover fails with the reason, and the next member leads. scripts/systemd-guest-unit.sh tests
+// with a real systemd that a unit runs, and ends with the lease.
 func TestUnitThatCannotStart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -17,10 +17,10 @@ func TestUnitThatCannotStart(t *testing.T) {
 	f.logged("a", "cannot reach systemd over D-Bus (is dbus.service running?)")
 	f.start("b")
 	f.until("b leads", leads("b"))
-	f.works("b")
+	f.waitForWork("b")
 	f.daemons["a"].signal(syscall.SIGTERM)
 	if code := f.exit("a"); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	f.sane()
+	f.checkInvariants()
 }

@@ -56,7 +56,7 @@ func (f *fleet) atTheClientPort() attempts {
 		},
 		toMove: func() bool { moved, _ := f.attempt(intrude); return moved },
 		toStop: func() bool {
-			f.both()
+			f.waitForBoth()
 			before, last := len(ledger(f.t, f.ledgerFile())), int64(0)
 			for range 5 {
 				last = closeHolder(last)
@@ -98,7 +98,7 @@ func (f *fleet) withPassword(user uint32) attempts {
 		return moved
 	}
 	tries := attempts{
-		toRead: func() bool { return submit("status") && f.may(user, "cat auth") },
+		toRead: func() bool { return submit("status") && f.canRun(user, "cat auth") },
 		toDouble: func() bool {
 			_, two := f.attempt(func(leader, _ string) bool {
 				fence := f.snapshot().Fence.Record
@@ -138,22 +138,22 @@ func (f *fleet) asChild() attempts {
 	signal := func(name string) bool {
 		done := false
 		for _, id := range []string{"a", "b"} {
-			done = f.may(childUser, fmt.Sprint("kill -", name, " ", f.daemon(id)), fmt.Sprint("kill -", name, " ", f.daemons[id].cmd.Process.Pid)) || done
+			done = f.canRun(childUser, fmt.Sprint("kill -", name, " ", f.daemon(id)), fmt.Sprint("kill -", name, " ", f.daemons[id].cmd.Process.Pid)) || done
 		}
 		return done
 	}
 	return attempts{
 		toRead: func() bool {
-			if f.may(childUser, "cat auth", "cat tokens", "cat a.yaml", "./zkelectd status --config a.yaml",
+			if f.canRun(childUser, "cat auth", "cat tokens", "cat a.yaml", "./zkelectd status --config a.yaml",
 				"./zkelectd status --zk "+f.servers[0]+" --root "+f.paths.Root) {
-				f.t.Error("the child's user reads more than a stranger")
+				f.t.Error("the child's user reads more than an unauthorized client")
 			}
 			return outside[toRead]()
 		},
 		toRunCode: func() bool {
 			scripts := []string{"echo >>a.yaml", "echo >>auth", "echo >>tokens", "echo >>zkelectd", "mv a.yaml b.yaml", "echo >new"}
 			leader, _ := f.pairing()
-			return f.may(childUser, append(scripts, fmt.Sprintf("echo >/proc/%d/mem", f.daemon(leader)))...)
+			return f.canRun(childUser, append(scripts, fmt.Sprintf("echo >/proc/%d/mem", f.daemon(leader)))...)
 		},
 		toDouble: func() bool {
 			frozen := signal("STOP")
@@ -161,11 +161,11 @@ func (f *fleet) asChild() attempts {
 			return frozen || two
 		},
 		toMove: func() bool {
-			moved, _ := f.attempt(func(leader, _ string) bool { return f.may(childUser, fmt.Sprint("kill -KILL ", f.child(leader))) })
+			moved, _ := f.attempt(func(leader, _ string) bool { return f.canRun(childUser, fmt.Sprint("kill -KILL ", f.child(leader))) })
 			return moved
 		},
 		toStop: func() bool {
-			return signal("KILL") || f.may(childUser, "./zkelectd pause --hard --zk "+f.servers[0]+" --root "+f.paths.Root) ||
+			return signal("KILL") || f.canRun(childUser, "./zkelectd pause --hard --zk "+f.servers[0]+" --root "+f.paths.Root) ||
 				outside[toStop]()
 		},
 	}

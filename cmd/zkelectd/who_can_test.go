@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// daemonUser runs the daemons in one group, and childUser the work in another; root runs the rest.
+// daemonUser runs the daemons in one of the groups, and childUser the work in another; root runs the rest.
 const (
 	daemonUser = 4711
 	childUser  = 4712
@@ -31,7 +31,7 @@ const (
 	toStop    = "stop the group"
 )
 
-// columns are in the order of the attempts: the last ones do the most damage.
+// columns are in the order of the attempts, of which the last ones do the most damage.
 var columns = []string{toRead, toRunCode, toDouble, toMove, toStop}
 
 // attempts maps a column to a function that tries it, and reports whether that succeeded.
@@ -127,12 +127,12 @@ func whoCanDoWhat(t *testing.T) map[string]map[string]string {
 	return table
 }
 
-// setup is how a group differs from others.
+// setup has the settings of a group that differ from the default.
 type setup struct {
 	user          uint32 // of the daemons
 	timeout, stop string // of the session (30s), and stop_timeout (1s)
 	child         string // the beginning of the child's command
-	readers       bool   // reading takes a password
+	readers       bool   // reading needs a password
 }
 
 // newGroup starts a and b as the packages set them up: a private tree, and tokens for requests over HTTP. The work
@@ -177,8 +177,8 @@ func newGroup(t *testing.T, s setup) *fleet {
 		f.startCommand(id, f.as(s.user, "zkelectd", "run", "--config", f.file(id)))
 		f.until("a leads", leads("a"))
 	}
-	f.both()
-	f.works("a")
+	f.waitForBoth()
+	f.waitForWork("a")
 	return f
 }
 
@@ -204,7 +204,7 @@ func (f *fleet) as(user uint32, name string, args ...string) *exec.Cmd {
 }
 
 // may reports whether any of some shell commands succeeds for a user.
-func (f *fleet) may(user uint32, scripts ...string) bool {
+func (f *fleet) canRun(user uint32, scripts ...string) bool {
 	succeeded := false
 	for _, script := range scripts {
 		out, err := f.as(user, "sh", "-c", script).CombinedOutput()
@@ -214,9 +214,9 @@ func (f *fleet) may(user uint32, scripts ...string) bool {
 	return succeeded
 }
 
-func (f *fleet) both() {
+func (f *fleet) waitForBoth() {
 	f.t.Helper()
-	f.until("both are there", func(g status.Group) bool {
+	f.until("both have joined", func(g status.Group) bool {
 		return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) && g.Next == ""
 	})
 }
@@ -224,7 +224,7 @@ func (f *fleet) both() {
 // pairing returns the leader and the other node.
 func (f *fleet) pairing() (leader, other string) {
 	f.t.Helper()
-	f.both()
+	f.waitForBoth()
 	if f.snapshot().Elected.Record.Node == "a" {
 		return "a", "b"
 	}
@@ -240,8 +240,8 @@ func (f *fleet) attempt(do func(leader, other string) bool) (moved, two bool) {
 		return false, false
 	}
 	f.until(other+" leads", leads(other))
-	f.works(other)
-	f.gone(child)
+	f.waitForWork(other)
+	f.waitForDeath(child)
 	all := ledger(f.t, f.ledgerFile())
 	for i := 1; i < len(all); i++ {
 		two = two || all[i].start < all[i-1].end
@@ -254,7 +254,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	leader, _ := f.pairing()
 	child := f.child(leader)
 	end(leader)
-	f.gone(child)
+	f.waitForDeath(child)
 	f.eventually("nobody is elected", func() bool {
 		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until 'zkelectd resume'")
 	})
@@ -263,7 +263,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 
 // overHTTP returns the attempts of a client of http.listen with a user and password, a token, or neither.
 func (f *fleet) overHTTP(user, token string) attempts {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	give := func(path, body string) bool {
 		code, answer := post(client, "http://"+user+f.address("b")+path, token, body)
 		f.t.Log(path, body, code, strings.TrimSpace(answer))
@@ -272,10 +272,10 @@ func (f *fleet) overHTTP(user, token string) attempts {
 	move := func(_, other string) bool { return give("/v1/move", fmt.Sprintf(`{"node":%q,"force":true}`, other)) }
 	return attempts{
 		toRead: func() bool {
-			if user != "" && f.reads(client, "") {
-				f.t.Error("a stranger reads what takes a password")
+			if user != "" && f.canRead(client, "") {
+				f.t.Error("an unauthorized client reads what needs a password")
 			}
-			return f.reads(client, user)
+			return f.canRead(client, user)
 		},
 		toRunCode: func() bool {
 			marker := filepath.Join(f.dir, "marker")
@@ -295,7 +295,7 @@ func (f *fleet) overHTTP(user, token string) attempts {
 	}
 }
 
-func (f *fleet) reads(client *http.Client, user string) bool {
+func (f *fleet) canRead(client *http.Client, user string) bool {
 	resp, err := client.Get("http://" + user + f.address("b") + "/v1/status")
 	if err != nil {
 		f.t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A configuration names commands: one that others may write is not run, nor taken over by a reload.
+// A configuration names commands: one that others may write is refused, at a start and at a reload.
 func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -26,7 +26,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	refused := func(want string) {
 		t.Helper()
 		for _, args := range [][]string{{"check", "--offline"}, {"run", "--no-respawn"}, {"reload"}} {
-			f.refusedWith(want, append(args, "--config", file)...)
+			f.failsWith(want, append(args, "--config", file)...)
 		}
 	}
 	chmod(file, 0o646)
@@ -48,9 +48,9 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	chmod(open, 0o777)
-	f.refusedWith("its directory "+open+" has mode 0777: chmod go-w "+open, "check", "--offline", "--config", link)
+	f.failsWith("its directory "+open+" has mode 0777: chmod go-w "+open, "check", "--offline", "--config", link)
 
-	// The same while it runs: the configuration from before stays.
+	// The same at a reload: the running configuration stays in force.
 	f.configure("a", "dc1", 100, listen)
 	f.start("a")
 	f.until("a leads", leads("a"))
@@ -61,24 +61,24 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	f.logged("a", "can be changed by others")
 	chmod(file, 0o600)
 
-	// What the API is secured by says who may submit requests.
+	// The files that secure the API decide who may submit requests.
 	web := filepath.Join(f.dir, "web.yml")
 	if err := os.WriteFile(web, []byte("basic_auth_users: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	chmod(web, 0o666)
 	f.configure("b", "dc1", 100, "http: {listen: '127.0.0.1:0', web_config: "+web+"}\n")
-	f.refusedWith("http.web_config: "+web+" can be changed by others: the file has mode 0666: chmod go-w "+web, "check", "--config", f.file("b"))
+	f.failsWith("http.web_config: "+web+" can be changed by others: the file has mode 0666: chmod go-w "+web, "check", "--config", f.file("b"))
 	tokens := filepath.Join(open, "tokens")
 	if err := os.WriteFile(tokens, []byte("ops:"+nightsToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f.configure("b", "dc1", 100, "http: {listen: '127.0.0.1:0', token_file: "+tokens+"}\n")
-	f.refusedWith("http.token_file: "+tokens+" can be changed by others: its directory "+open+" has mode 0777", "check", "--config", f.file("b"))
-	f.sane()
+	f.failsWith("http.token_file: "+tokens+" can be changed by others: its directory "+open+" has mode 0777", "check", "--config", f.file("b"))
+	f.checkInvariants()
 }
 
-// A file that comes by a pipe is nobody else's.
+// A configuration from a pipe is accepted.
 func TestAConfigurationOutOfAPipe(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("bash", "-c", "exec zkelectd check --offline --config <(echo 'node: {id: piped}')").CombinedOutput()
@@ -87,8 +87,8 @@ func TestAConfigurationOutOfAPipe(t *testing.T) {
 	}
 }
 
-// A container's configuration is mounted read-only, as by Kubernetes, which makes the directory writable for all. That
-// nothing else can be written, as under ProtectSystem=strict, is no such mount.
+// A configuration on a read-only mount is accepted although its directory is writable for all, as Kubernetes mounts it. A
+// mount that is read-only as a whole, as under ProtectSystem=strict, does not count.
 func TestAConfigurationOnAReadOnlyMount(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "config")

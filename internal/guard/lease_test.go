@@ -68,7 +68,7 @@ func TestLeaseEndsTheWork(t *testing.T) {
 
 // S1 holds with a log that nobody reads, or whose reader is gone: it blocks neither the guard while the daemon is stopped, nor
 // the daemon while the guard is stopped.
-func TestLogThatNobodyReads(t *testing.T) {
+func TestUnreadLogDelaysNoKill(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ readerGone, guardStopped bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
 		r, out, err := os.Pipe()

@@ -55,7 +55,7 @@ func (p Paths) Skeleton() []string {
 	return append(all, p.Root, p.Nodes(), p.Election(), p.Leader())
 }
 
-// Persistent returns every persistent znode that the group has or may have, parents first. Further ones are the ephemerals:
+// Persistent returns every persistent znode that the group has or may have, parents first. The other znodes are ephemerals:
 // current, and the children of nodes and election.
 func (p Paths) Persistent() []string {
 	return []string{p.Root, p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Policy(), p.Control(), p.History()}

@@ -29,7 +29,7 @@ var targets = []target{
 	{pkg: "internal/watchdog", also: []suite{simulation}},
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
-	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "end.go", "request.go", "register.go", "follow.go", "grant.go", "behind.go"}, own: true, named: true, also: []suite{simulation}},
+	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "close.go", "conn.go", "register.go", "snapshot.go", "grant.go", "rollback.go"}, own: true, named: true, also: []suite{simulation}},
 	{pkg: "internal/guard", args: []string{"-test.parallel=4"}, own: true, groups: true, named: true}, // its tests mostly wait
 }
 

@@ -91,7 +91,7 @@ func TestGroupInAClosedTree(t *testing.T) {
 	// The guard closes an authenticated session, so that no daemon waits for 30 s.
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.until("b leads", func(g status.Group) bool {
-		return g.Leader == "b" || g.Term > 0 && strings.Contains(g.Reason, "let go")
+		return g.Leader == "b" || g.Term > 0 && strings.Contains(g.Reason, "released leadership")
 	})
 	f.until("a leads again", leads("a"))
 
@@ -102,9 +102,9 @@ func TestGroupInAClosedTree(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	// The znodes that the command created are private too, although it was given only the credentials.
-	stranger := newFleet(t).session
+	unauthorized := newFleet(t).session
 	for _, path := range []string{f.paths.Control(), f.paths.Policy(), f.paths.History(), f.paths.Elected(), f.paths.Current(), f.paths.Leader(), f.paths.Node("a")} {
-		if _, _, err := stranger.Get(t.Context(), path, false); err == nil {
+		if _, _, err := unauthorized.Get(t.Context(), path, false); err == nil {
 			t.Errorf("an unauthorized client reads %s", path)
 		}
 	}
@@ -144,8 +144,8 @@ func TestReadableTreeIsReadAndNotChanged(t *testing.T) {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
 	}
-	stranger := newFleet(t).session
-	_, err := stranger.Do(t.Context(), remove(f.paths.Current()))
+	unauthorized := newFleet(t).session
+	_, err := unauthorized.Do(t.Context(), remove(f.paths.Current()))
 	if err == nil || !strings.Contains(err.Error(), "not permitted") {
 		t.Errorf("an unauthorized client deletes current: %v", err)
 	}

@@ -284,7 +284,7 @@ func TestEnsembleThatLostItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	var after status.Group
-	f.eventually("the group is there again", func() bool {
+	f.eventually("the group is readable again", func() bool {
 		out, err := f.run("status", "-o", "json")
 		after = status.Group{} // fields that are absent now must not keep their old values
 		return err == nil && json.Unmarshal([]byte(out), &after) == nil && len(after.Members) == 2 && leads("a")(after)

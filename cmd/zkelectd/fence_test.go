@@ -47,7 +47,7 @@ func TestLeaderDeletedWithoutNewMembers(t *testing.T) {
 // The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
 // that, although its own lease is 1.8 s.
 func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
-	for name, fresh := range map[string]bool{"a standby is there": false, "a daemon starts afterwards": true} {
+	for name, fresh := range map[string]bool{"with a standby": false, "with a daemon that starts afterwards": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
@@ -204,7 +204,7 @@ func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 					f.logged(id, "a newer zkelectd has written a record")
 				}
 			}
-			g := f.until("status says so", func(g status.Group) bool { return len(g.Problems) > 0 })
+			g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
 			if want := "znode " + path + " has format version 2, this zkelectd reads up to 1: upgrade this host, or stop its daemon"; !strings.Contains(g.Problems[0], want) {
 				t.Errorf("problems %q", g.Problems)
 			}

@@ -140,7 +140,7 @@ func TestOutputEscapesControlCharacters(t *testing.T) {
 	f.start("a")
 	f.until("a leads", leads("a"))
 	f.write(f.register(0, cluster.Node{ID: "evil", Site: controlCharacters, Host: controlCharacters, Ineligible: controlCharacters, Labels: map[string]string{controlCharacters: controlCharacters}})...)
-	f.until("the member is there", func(g status.Group) bool { return len(g.Members) == 2 })
+	f.until("the member has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 	h := cluster.History{Terms: []cluster.PastTerm{{Term: 7, Node: controlCharacters, Site: controlCharacters, Reason: controlCharacters}}}
 	f.write(overwrite(f.paths.History(), string(cluster.EncodeHistory(&h))))
 	f.write(overwrite(f.paths.Policy(), `{"v":1,"revision":9,"type":"priority","by":`+string(must(json.Marshal(controlCharacters)))+`}`))

@@ -95,7 +95,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 	}
 	give("move", `{"node":"b","for":"1h","reason":"maintenance"}`, 200, `"request":1,"messages":["moves leadership from a (dc1) to b (dc1) for 1h0m0s"],"by":"night-shift"}`)
 	f.until("b leads", leads("b"))
-	f.eventually("the history says who", func() bool {
+	f.eventually("the history has the name", func() bool {
 		out, err := f.run("history")
 		return err == nil && strings.Contains(out, "moved to b by night-shift: maintenance")
 	})
@@ -200,11 +200,11 @@ func TestRequestsUnderTLS(t *testing.T) {
 		t.Log(code, strings.TrimSpace(answer))
 		return code
 	}
-	nobody := clientTrusting(t, ca)
+	anonymous := clientTrusting(t, ca)
 	if code := pause(clientTrusting(t, ca, certs[1]), ""); code != 200 || f.snapshot().Control.Record.Pause.By != "ann" {
 		t.Errorf("a certificate: %d, %+v", code, f.snapshot().Control.Record)
 	}
-	if code := pause(nobody, nightsToken); code != 401 {
+	if code := pause(anonymous, nightsToken); code != 401 {
 		t.Errorf("a token before there is a file: %d", code)
 	}
 	reload := func(want string) {
@@ -216,20 +216,20 @@ func TestRequestsUnderTLS(t *testing.T) {
 	const read, refused = "a has reloaded its configuration", "reload refused"
 	configure(f.tokens("night-shift:" + nightsToken))
 	reload(read + ": taken over: http.token_file")
-	if code := pause(nobody, nightsToken); code != 200 {
+	if code := pause(anonymous, nightsToken); code != 200 {
 		t.Errorf("a token that was set by a reload: %d", code)
 	}
 	f.tokens("night-shift:" + nightsToken + "\nday-shift:short")
 	reload(refused)
 	reload("tokens:2: the token has fewer than 16 characters")
-	if code := pause(nobody, nightsToken); code != 200 {
+	if code := pause(anonymous, nightsToken); code != 200 {
 		t.Errorf("the token from before a reload that was refused: %d", code)
 	}
 	f.tokens("day-shift:" + strings.Repeat("d", 16))
 	reload(read + ": taken over: http.token_file")
 	reload(read + ": no setting has changed")
 	f.logged("a", "reloaded, no setting has changed")
-	if old, now := pause(nobody, nightsToken), pause(nobody, strings.Repeat("d", 16)); old != 401 || now != 200 {
+	if old, now := pause(anonymous, nightsToken), pause(anonymous, strings.Repeat("d", 16)); old != 401 || now != 200 {
 		t.Errorf("the token that was taken away: %d, the new one: %d", old, now)
 	}
 	os.Chmod(filepath.Join(f.dir, "tokens"), 0o644)

@@ -41,7 +41,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 			term := f.until("a leads", leads("a")).Term
 			for range 2 { // the guard keeps the last good configuration
 				syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-				g := f.until("a leads again, and says with what", func(g status.Group) bool {
+				g := f.until("a leads again, and status has the error", func(g status.Group) bool {
 					return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), damage.fault)
 				})
 				if term = g.Term; g.Members[0].Priority != 70 {
@@ -87,7 +87,7 @@ func TestCrashWithDamagedTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
-	f.until("a leads again, and says so", func(g status.Group) bool {
+	f.until("a leads again, and status has the error", func(g status.Group) bool {
 		return leads("a")(g) && g.Term > term && strings.Contains(strings.Join(g.Problems, "\n"), tokens)
 	})
 	f.logged("a", `runs_with="the configuration file, without the HTTP API"`)

@@ -364,7 +364,7 @@ func TestAccessibilityInABrowser(t *testing.T) {
 	p.shows("#members", fmt.Sprintf("%d of %d eligible", many+1-10-1, many+1))
 	p.until("all have joined", fmt.Sprintf("document.querySelectorAll('.member').length === %d", many+1))
 	p.until("ineligible members come first", "document.querySelector('[aria-label=\"Site dc2\"] .member').innerText.includes('host-001')")
-	p.until("the request is there", "document.querySelectorAll('#requests tbody tr').length === 1")
+	p.until("the request is shown", "document.querySelectorAll('#requests tbody tr').length === 1")
 	p.checkWidth()
 
 	for _, scheme := range []string{"light", "dark"} {

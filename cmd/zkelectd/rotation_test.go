@@ -230,7 +230,7 @@ func restartDaemon(t *testing.T, f *fleet, id string) {
 }
 
 // checkNoAccess checks that an unauthorized session can read no znode of the group.
-func (h *hosts) checkNoAccess(stranger *zkstore.Session) {
+func (h *hosts) checkNoAccess(unauthorized *zkstore.Session) {
 	t, p := h.f.t, h.f.paths
 	t.Helper()
 	all, err := h.asMember("a").ACLs(t.Context(), p)
@@ -238,7 +238,7 @@ func (h *hosts) checkNoAccess(stranger *zkstore.Session) {
 		t.Fatal(err)
 	}
 	for _, z := range all {
-		if _, _, err := stranger.Get(t.Context(), z.Path, false); err == nil || strings.Contains(z.ACL, "world") {
+		if _, _, err := unauthorized.Get(t.Context(), z.Path, false); err == nil || strings.Contains(z.ACL, "world") {
 			t.Errorf("an unauthorized client may read %s: %s", z.Path, z.ACL)
 		}
 	}

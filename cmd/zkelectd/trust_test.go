@@ -134,12 +134,12 @@ func TestTheLeaseWaitAfterALostHostIsExplained(t *testing.T) {
 	f.join("a", "b")
 	f.waitForWork("a")
 	f.crash("a")
-	f.eventually("explain says why", func() bool {
+	f.eventually("explain has the reason", func() bool {
 		out, err := f.run("explain")
 		return err == nil && strings.Contains(out, "\nWaiting  2.45"+sessionEnd+"\n")
 	})
 	f.until("b leads", leads("b"))
-	f.eventually("history says why", func() bool {
+	f.eventually("history has the reason", func() bool {
 		out, err := f.run("history")
 		return err == nil && strings.Contains(out, "[waited 2.45"+sessionEnd+"]")
 	})

@@ -255,7 +255,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	child := f.child(leader)
 	end(leader)
 	f.waitForDeath(child)
-	f.eventually("nobody is elected", func() bool {
+	f.eventually("no leader is elected", func() bool {
 		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until 'zkelectd resume'")
 	})
 	return true

@@ -32,9 +32,9 @@ eligible, or until 'zkelectd reelect' or another move; then policy decides again
 
 func stepDownCommand() *cobra.Command {
 	c := newRequestCommand("step-down", "Replace the leader by the next best member", `Step-down has the leader stop its child and release leadership; the best of the other
-members takes over. The old leader is not eligible for --for; 'zkelectd uncordon' ends
+members takes over. The old leader is not elected for --for; 'zkelectd uncordon' ends
 that.`)
-	c.withFor(request.StepDownFor, "how long the old leader is not eligible")
+	c.withFor(request.StepDownFor, "how long the old leader is not elected")
 	c.withWait("wait until the next leader is READY, and show the progress")
 	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, ledElsewhere)
 }
@@ -65,7 +65,7 @@ election.max_preemptions. It ends a move that is in force.`)
 
 func cordonCommand() *cobra.Command {
 	var site string
-	c := newRequestCommand("cordon NODE | --site SITE", "Make a node or site ineligible", `A cordoned node is not eligible. If it leads, it keeps leading; see drain.`)
+	c := newRequestCommand("cordon NODE | --site SITE", "Keep a node or site from being elected", `A cordoned node is not elected. If it leads, it keeps leading; see drain.`)
 	c.cmd.Args = cobra.MaximumNArgs(1)
 	c.cmd.Flags().StringVar(&site, "site", "", "cordon a whole site")
 	c.withFor(0, "how long it stays in force (default: without end)")
@@ -76,8 +76,8 @@ func cordonCommand() *cobra.Command {
 
 func drainCommand() *cobra.Command {
 	var site string
-	c := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain makes a node or site ineligible, and has a leader there replaced.
-'zkelectd uncordon' ends it.`)
+	c := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being elected, and replaces a leader there.
+'zkelectd uncordon' lifts it.`)
 	c.cmd.Args = cobra.MaximumNArgs(1)
 	c.cmd.Flags().StringVar(&site, "site", "", "drain a whole site")
 	c.withFor(0, "how long it stays in force (default: without end)")
@@ -91,10 +91,10 @@ func drainCommand() *cobra.Command {
 func uncordonCommand() *cobra.Command {
 	var site string
 	var all bool
-	c := newRequestCommand("uncordon NODE | --site SITE | --all", "End a cordon, a drain or a step-down", "")
+	c := newRequestCommand("uncordon NODE | --site SITE | --all", "Lift a cordon, a drain or a step-down", "")
 	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&site, "site", "", "end those of a whole site")
-	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
+	c.cmd.Flags().StringVar(&site, "site", "", "lift those of a whole site")
+	c.cmd.Flags().BoolVar(&all, "all", false, "lift all of them")
 	return c.submits(func(args []string) request.Request {
 		return request.Request{Kind: request.KindUncordon, Node: optional(args), Site: site, All: all}
 	}, nil)

@@ -38,7 +38,7 @@ var flags = []struct{ flag, key, usage string }{
 	{"priority", "node.priority", "rank within the site, higher is better"},
 	{"label", "node.labels", "labels, key=value, separated by commas"},
 	{"http", "http.listen", "host:port or unix:/path for status, metrics and operator requests"},
-	{"http-token-file", "http.token_file", "file with a line name:token for each who may submit operator requests over HTTP"},
+	{"http-token-file", "http.token_file", "file with a line name:token for each client that may submit operator requests over HTTP"},
 	{"http-web-config", "http.web_config", "web configuration file (TLS, client certificates) of the HTTP API"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},

@@ -40,7 +40,7 @@ type Request struct {
 	Time time.Time `json:"time"`
 }
 
-// String says who submitted the request and why.
+// String returns who submitted the request, and why.
 func (o Request) String() string {
 	if o.Reason == "" {
 		return "by " + o.By

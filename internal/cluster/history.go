@@ -68,7 +68,7 @@ func (h History) Find(term int64) (PastTerm, bool) {
 
 // Merge adds the terms that an elector has seen, and drops the oldest beyond [MaxHistory]. newest is the newest term that the
 // elector knows: an entry of a newer term is forged, and so is another decision in a term that the elector has seen. Such entries
-// are dropped, as they could push out or replace what really happened. Merge reports whether the history has changed.
+// are dropped, because they could displace or replace real ones. Merge reports whether the history has changed.
 func (h *History) Merge(terms []PastTerm, newest int64) (changed bool) {
 	merged := slices.DeleteFunc(slices.Clone(h.Terms), func(p PastTerm) bool {
 		i := slices.IndexFunc(terms, func(t PastTerm) bool { return t.Term == p.Term })

@@ -141,7 +141,7 @@ func (s *Snapshot) Ready() bool {
 
 // Trust defines what a candidate accepts as proof that the work of the last holder has ended (docs/protocol.md, Taking over).
 type Trust struct {
-	// LeaseWait is W for the candidate's own figures.
+	// LeaseWait is W for the candidate's own session timeout.
 	LeaseWait time.Duration
 	// SessionEnd is set if the end of the holder's session counts as proof. Anyone who can reach the servers can end any
 	// session, so without it only a release counts.

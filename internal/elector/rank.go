@@ -23,7 +23,7 @@ type ballot struct {
 	move          *cluster.Move
 }
 
-// outcome is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
+// ranked is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
 type ranked struct {
 	policy.Ranking
 	exclusions []cluster.Exclusion

@@ -57,8 +57,8 @@ var (
 )
 
 // CheckMember returns an error that says why a member is not eligible, whatever the policy in force: because of its record,
-// its own word, its health or a cordon. It returns nil if none of these is in the way. For the whole answer use
-// [Policy.Rank].
+// what it says about itself, its health or a cordon. It returns nil if none of these is a reason. [Policy.Rank] also considers
+// the policy and exclusions.
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	in := Input{Cordons: cordons}
 	for _, f := range append([]filter{recordFilter}, softFilters...) {

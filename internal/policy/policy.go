@@ -18,7 +18,7 @@ type Input struct {
 	Incumbent string
 	// Circumstances are those of the election, or of the decision in force.
 	Circumstances cluster.Circumstances
-	// Barred names incarnations that must not be chosen, with the reason.
+	// Barred names incarnations that must not be elected, with the reason.
 	Barred map[string]string
 	// Excluded names nodes that the watchdog has excluded, with the reason.
 	Excluded map[string]string

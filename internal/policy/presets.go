@@ -18,7 +18,7 @@ type preset struct {
 const (
 	execPreset = "exec"
 	exprPreset = "expr"
-	listPreset = "rank" // what policy.rank spells out
+	listPreset = "rank" // the list in policy.rank
 	exprPrefix = "expr:"
 )
 

@@ -37,7 +37,8 @@ type (
 	ChildStarted struct{}
 	// ChildReady reports that the readiness probe has succeeded.
 	ChildReady struct{}
-	// ChildFailed reports that the child could not be started or did not become ready.
+	// ChildFailed reports that the child could not be started, did not become ready, or fails its liveness probe. It may come
+	// late, after the end of the term.
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
@@ -227,7 +228,7 @@ func (e ChildReady) apply(m *Machine) {
 }
 
 func (e ChildFailed) apply(m *Machine) {
-	if m.term.held { // else it is about an earlier term, and an ACQUIRE may be under way
+	if m.term.held { // otherwise it is about an earlier term, and an ACQUIRE may be under way
 		m.giveUp(Stop{Reason: e.Err.Error()})
 	}
 }

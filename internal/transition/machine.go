@@ -34,7 +34,7 @@ const (
 	Standby   Phase = "standby"
 	Waiting   Phase = "waiting"    // elected, but the predecessor has not released
 	Acquiring Phase = "acquiring"  // ACQUIRE is under way
-	LeaseWait Phase = "lease-wait" // an older lease may still run
+	LeaseWait Phase = "lease-wait" // an older lease may still be running
 	Preparing Phase = "preparing"  // the pre_start hook is running
 	Starting  Phase = "starting"   // the child has been started and is not ready
 	Declaring Phase = "declaring"  // the child is ready, READY is under way
@@ -78,16 +78,16 @@ type Machine struct {
 	fresh   bool          // snap was read after the last transaction ended
 	settled time.Duration // when that transaction ended; older snapshots are ignored
 	tx      transaction
-	retryAt time.Duration // no transaction is sent again before this
+	retryAt time.Duration // a transaction that failed is not repeated before this
 
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
 	entrusted      leave          // the LEAVE handed over last
 
-	quit          *Stop         // the session is to end in order
-	quitRequested bool          // by a Quit event
-	hurry         bool          // by a second one: without grace
+	quit          *Stop         // the session is to end in order, after a Quit or LeaseCut
+	quitRequested bool          // there was a Quit
+	hurry         bool          // there was a second Quit: stop without grace
 	leaseLimit    time.Duration // no lease of this session may outlast this; 0 for no limit
 	ended         string        // why the session is over, empty while it is not
 

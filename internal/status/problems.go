@@ -25,7 +25,7 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 	g.Policy = fmt.Sprintf("%s, revision %d, published by %s", what, rec.Revision, rec.By)
 	compiled, err := policies.Compile(rec)
 	if err != nil {
-		g.Problems = append(g.Problems, "the policy in force cannot be used, each elector ranks by its own configuration: "+err.Error())
+		g.Problems = append(g.Problems, "the policy in force cannot be used, so each elector ranks by its own configuration: "+err.Error())
 		return
 	}
 	g.Problems = append(g.Problems, compiled.Problems(s.Members)...)
@@ -66,16 +66,16 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 		}
 		add(err, damaged)
 	}
-	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so that nobody is moved by policy, and elections follow each elector's own "+
+	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not move the leader, and each elector ranks by its own "+
 		"configuration; 'zkelectd repair policy' repairs it")
-	operators(s.Control.Err, s.Control.Newer(), ": what operators have asked for is damaged, so that nobody is moved by policy; 'zkelectd repair control' empties it")
+	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not move the leader; 'zkelectd repair control' empties the record")
 }
 
 // describeRefusedReloads adds the members that run with an older configuration than their files to the problems.
 func (g *Group) describeRefusedReloads(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		if why := m.Node.Record.Refused; why != "" {
-			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, since its file is refused: %s", m.ID, why))
+			g.Problems = append(g.Problems, fmt.Sprintf("%s runs with an older configuration, as its files are refused: %s", m.ID, why))
 		}
 	}
 }

@@ -136,8 +136,8 @@ func TestPolicyIsDescribed(t *testing.T) {
 
 func TestPolicyProblems(t *testing.T) {
 	for want, rules := range map[string]cluster.Rules{
-		`cannot be used, each elector ranks by its own configuration: policy.type: "coin" is not a policy`: {Type: "coin"},
-		"policy.sites names dc2, dc9, which no member is at":                                               {Type: "priority", Sites: map[string]int{"dc1": 1, "dc9": 2, "dc2": 0}},
+		`cannot be used, so each elector ranks by its own configuration: policy.type: "coin" is not a policy`: {Type: "coin"},
+		"policy.sites names dc2, dc9, which no member is at":                                                  {Type: "priority", Sites: map[string]int{"dc1": 1, "dc9": 2, "dc2": 0}},
 	} {
 		s := ready(snapshot())
 		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}

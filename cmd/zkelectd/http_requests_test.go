@@ -269,7 +269,7 @@ func TestAStartWithoutItsSecretsIsRefused(t *testing.T) {
 		"http: {listen: '127.0.0.1:0', token_file: tokens}\n":                                     "$CREDENTIALS_DIRECTORY is not set",
 		"http: {listen: '127.0.0.1:0', web_config: /no/web.yml}\n":                                "http.web_config: /no/web.yml cannot be read: no such file",
 		"http: {token_file: /no/tokens}\n":                                                        "http.token_file: has no effect: set http.listen as well",
-		"http: {listen: 'unix:" + f.socket("s") + "', web_config: /no/web.yml, " + tokens + "}\n": "http.web_config: is for host:port",
+		"http: {listen: 'unix:" + f.socket("s") + "', web_config: /no/web.yml, " + tokens + "}\n": "http.web_config: needs host:port in http.listen",
 	} {
 		f.configure("a", "dc1", 1, extra)
 		f.failsWith(want, "run", "--config", f.file("a"), "--no-respawn")

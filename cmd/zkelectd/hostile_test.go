@@ -177,7 +177,7 @@ func TestRefusedDecisionIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.until("b leads once it may", leads("b"))
-	if n := strings.Count(f.daemons[elector].output(), "is refused by ZooKeeper"); n != 1 {
+	if n := strings.Count(f.daemons[elector].output(), "ZooKeeper refuses the elector's decision"); n != 1 {
 		t.Errorf("it logs it %d times", n)
 	}
 	f.checkInvariants()

@@ -12,7 +12,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
@@ -118,7 +117,7 @@ func newForecast(out whatif.Outcome, lost string) forecast {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}
 	if !out.HasLeader() && f.Note == "" {
-		f.Note = elector.Refusals(out.Last.Ranking)
+		f.Note = out.Refusals()
 	}
 	return f
 }

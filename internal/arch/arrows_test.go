@@ -21,7 +21,7 @@ var arrows = map[string]string{
 	"internal/watchdog":   "cluster",
 	"internal/termlog":    "cluster",
 	"internal/whatif":     "cluster elector policy watchdog",
-	"internal/request":    "cluster elector whatif",
+	"internal/request":    "cluster whatif",
 
 	// ZooKeeper.
 	"internal/cluster/zkstore":     "boottime cluster secretfile",

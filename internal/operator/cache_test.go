@@ -76,7 +76,7 @@ func TestReadIsBounded(t *testing.T) {
 	})
 }
 
-// What was read on an old session, or is asked for while nothing can be read, is not served.
+// Nothing is served without a session that is connected, not even the elector's own snapshot.
 func TestCacheNeedsALiveSource(t *testing.T) {
 	c, s := cacheOf()
 	if terms, err := c.History(t.Context()); err != nil || len(terms) != 0 {

@@ -9,7 +9,6 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
@@ -116,7 +115,7 @@ func CheckEligible(c config.Config, snap cluster.Snapshot, rec cluster.Policy) e
 			return nil
 		}
 	}
-	return &NoEligibleError{elector.Refusals(out.Last.Ranking)}
+	return &NoEligibleError{out.Refusals()}
 }
 
 // PolicyRecord returns the record of a configuration's policy, with at least the given revision.

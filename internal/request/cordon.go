@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/whatif"
 )
 
@@ -28,7 +27,7 @@ func StepDown(q whatif.Question, o Options) (Plan, error) {
 	}
 	out := d.forecast()
 	if !out.HasLeader() || out.Leader.ID == node {
-		return Plan{}, fmt.Errorf("no other member is eligible: %s", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s", out.Refusals())
 	}
 	d.addMessage("%s (%s) steps down and will not be elected%s; %s (%s) takes over", node, site, d.duration(),
 		out.Leader.ID, out.Leader.Node.Record.Site)
@@ -73,7 +72,7 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 	case out.HasLeader() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID, out.Leader.Node.Record.Site)
 	case !d.options.Force:
-		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", elector.Refusals(out.Last.Ranking))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", out.Refusals())
 	default:
 		d.addMessage("%s; %s leads until another member is eligible", effect, leader)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/whatif"
 )
 
@@ -86,7 +85,7 @@ func Reelect(q whatif.Question, o Options) (Plan, error) {
 	leader, at := d.leader()
 	switch out := d.forecast(); {
 	case !out.HasLeader():
-		d.addMessage("no member is eligible: %s", elector.Refusals(out.Last.Ranking))
+		d.addMessage("no member is eligible: %s", out.Refusals())
 	case out.Leader.ID == leader:
 		d.addMessage("%s (%s) is the best and stays", leader, at)
 	default:

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 )
 
@@ -97,7 +96,7 @@ func finiteOrNil(v float64) *float64 {
 // describeChanges says what would make another member the leader.
 func describeChanges(q Question, out Outcome) []string {
 	if !out.HasLeader() {
-		return []string{"there is no leader: " + elector.Refusals(out.Last.Ranking)}
+		return []string{"there is no leader: " + out.Refusals()}
 	}
 	lines := []string{describeLoss(q, out.Leader.ID)}
 	better := true // than the leader

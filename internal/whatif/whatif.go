@@ -50,6 +50,9 @@ type Outcome struct {
 // HasLeader reports whether there is a leader.
 func (o Outcome) HasLeader() bool { return o.Leader.Name != "" }
 
+// Refusals says why no member is eligible.
+func (o Outcome) Refusals() string { return elector.Refusals(o.Last.Ranking) }
+
 // maxSteps ends a forecast that does not settle, which would be an error of a ranking program.
 const maxSteps = 40
 

@@ -54,15 +54,7 @@ func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
-		copied := filepath.Join(dir, "program") // another user may not have access to the test binary
-		copyProgram(t, copied)
-		program = copied
-	}
+	program := testProgram(t, dir, env)
 	if err := os.Symlink(program, filepath.Join(dir, "daemon")); err != nil {
 		t.Fatal(err)
 	}
@@ -80,21 +72,7 @@ func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 	fx.cmd = exec.Command(program)
 	fx.cmd.Env = append(os.Environ(), "ROLE=guard", "RESPAWN=yes", "GORACE=atexit_sleep_ms=0", "FIXTURE_DIR="+dir)
 	fx.cmd.Env = append(fx.cmd.Env, env...)
-	for _, kv := range env {
-		if id, ok := strings.CutPrefix(kv, "USER_ID="); ok {
-			user, err := strconv.Atoi(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fx.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
-			if err := errors.Join(os.Chown(dir, user, user), os.Chmod(dir, 0o755), os.Chmod(filepath.Join(dir, "control"), 0o777)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if slices.Contains(env, "FIRST=yes") { // as in a container
-		fx.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-	}
+	fx.cmd.SysProcAttr = fx.processAttributes(env)
 	fx.cmd.Stdout, fx.cmd.Stderr = out, out
 	if err := fx.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -105,6 +83,45 @@ func startGuardLoggingTo(t *testing.T, out *os.File, env ...string) *fixture {
 	}()
 	t.Cleanup(fx.cleanUp)
 	return fx
+}
+
+// testProgram returns the path of this program, or of a copy of it in dir for a guard that runs as another user.
+func testProgram(t *testing.T, dir string, env []string) string {
+	t.Helper()
+	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "USER_ID=") }) {
+		program := filepath.Join(dir, "program") // another user may not have access to the test binary
+		copyProgram(t, program)
+		return program
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// processAttributes returns how to start a guard with these environment variables: as another user (USER_ID=), or as process 1 of
+// a PID namespace (PID_ONE=yes).
+func (fx *fixture) processAttributes(env []string) *syscall.SysProcAttr {
+	fx.t.Helper()
+	if slices.Contains(env, "PID_ONE=yes") { // as in a container
+		return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	}
+	for _, kv := range env {
+		id, ok := strings.CutPrefix(kv, "USER_ID=")
+		if !ok {
+			continue
+		}
+		user, err := strconv.Atoi(id)
+		if err != nil {
+			fx.t.Fatal(err)
+		}
+		if err := errors.Join(os.Chown(fx.dir, user, user), os.Chmod(fx.dir, 0o755), os.Chmod(filepath.Join(fx.dir, "control"), 0o777)); err != nil {
+			fx.t.Fatal(err)
+		}
+		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+	}
+	return nil
 }
 
 // cleanUp kills all processes of the fixture, and checks the log for data races.

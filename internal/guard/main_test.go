@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("ROLE") {
 	case "guard":
 		os.Setenv("ROLE", "daemon") // inherited by the daemon
-		if os.Getenv("FIRST") == "yes" {
+		if os.Getenv("PID_ONE") == "yes" {
 			if err := mountProc(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)

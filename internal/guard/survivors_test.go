@@ -142,7 +142,7 @@ func TestGuardIsProcessOne(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(by, ", ", name), func(t *testing.T) {
 				t.Parallel()
-				fx := startGuard(t, "CONTAINMENT="+string(by), "FIRST=yes")
+				fx := startGuard(t, "CONTAINMENT="+string(by), "PID_ONE=yes")
 				d := fx.nextDaemon()
 				deadline, pids := d.startUntraceableWork(time.Second)
 				fail(fx, fx.keeperPid())

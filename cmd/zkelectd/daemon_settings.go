@@ -52,7 +52,7 @@ func (s *daemonSettings) warn(log *slog.Logger) {
 	if s.refused == nil {
 		return
 	}
-	log.Error("the configuration is invalid since the daemon was restarted: correct it, then run 'zkelectd reload'",
+	log.Error("the daemon was restarted, but its configuration is invalid: correct it, then run 'zkelectd reload'",
 		"file", s.from.File, "errors", strings.ReplaceAll(s.refused.Error(), "\n", "; "), "runs_with", s.running)
 }
 

@@ -48,7 +48,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 					t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
 				}
 			}
-			f.logged("a", "the configuration is invalid since the daemon was restarted")
+			f.logged("a", "the daemon was restarted, but its configuration is invalid")
 			f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
 			f.logged("a", damage.fault)
 			f.logged("a", `runs_with="the last good configuration"`)

@@ -91,7 +91,7 @@ func (e *electorRole) judge(now time.Duration, snap cluster.Snapshot) time.Durat
 		return cluster.Earliest(wake, found.Wake)
 	}
 	d := e.core.Decide(in)
-	e.show(d)
+	e.report(d)
 	e.carryOut(d, snap)
 	return cluster.Earliest(wake, d.Wake, found.Wake)
 }
@@ -146,8 +146,8 @@ func (e *electorRole) newFenceText(f *cluster.Fence, snap cluster.Snapshot) stri
 	return fmt.Sprintf("the fence is written anew, and the next leader waits %s for a lease that might still run: %s", wait, f.Reason)
 }
 
-// show logs, once, why no member is eligible or a better member is not elected, and keeps it for the view.
-func (e *electorRole) show(d elector.Decision) {
+// report logs, once, why no member is eligible or a better member is not elected, and keeps it for the view.
+func (e *electorRole) report(d elector.Decision) {
 	if d.Note != "" && d.Note != e.note {
 		e.log.Warn("no member is eligible", "reason", d.Note)
 	}

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// Identity tells a zkelectd, by its guard's process, from every other one on this host and elsewhere.
+// Identity distinguishes a zkelectd from every other one, by its host and its guard's process.
 type Identity struct {
 	Host    string
 	PID     int
@@ -23,9 +23,9 @@ func Identify(pid int) Identity {
 	return Identity{Host: procinfo.Hostname(), PID: pid, Boot: boot, Started: started}
 }
 
-// lives reports whether a record is of another zkelectd on this host that is running. It is false for those of other hosts,
-// of which nothing is known.
-func (me Identity) lives(n cluster.Node) bool {
+// otherAlive reports whether a record is of another zkelectd on this host that is running. It is false for those of other
+// hosts, of which nothing is known.
+func (me Identity) otherAlive(n cluster.Node) bool {
 	if n.Host != me.Host || n.Boot != me.Boot || n.PID == me.PID {
 		return false
 	}
@@ -33,8 +33,8 @@ func (me Identity) lives(n cluster.Node) bool {
 	return err == nil && started == n.Started
 }
 
-// former reports whether a record is of this zkelectd's own past: of this guard, or of a process of this host that is dead.
-func (me Identity) former(n cluster.Node) bool {
+// isOwnPast reports whether a record is of an earlier run: of this guard, or of a process of this host that is dead.
+func (me Identity) isOwnPast(n cluster.Node) bool {
 	switch {
 	case n.Host != me.Host:
 		return false

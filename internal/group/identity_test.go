@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-func TestWhoLives(t *testing.T) {
+func TestIdentity(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -21,30 +21,30 @@ func TestWhoLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := cluster.Node{Host: me.Host, Boot: me.Boot, PID: cmd.Process.Pid, Started: started}
-	if !me.lives(other) {
-		t.Error("a live process of this host is taken for dead")
+	if !me.otherAlive(other) {
+		t.Error("a live process of this host is reported dead")
 	}
 	for name, n := range map[string]cluster.Node{
-		"its own past":           {Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started},
+		"an earlier run":         {Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started},
 		"a pid that was reused":  {Host: me.Host, Boot: me.Boot, PID: other.PID, Started: started + 1},
 		"before the last boot":   {Host: me.Host, Boot: "other", PID: other.PID, Started: started},
 		"of another host":        {Host: "other", Boot: me.Boot, PID: other.PID, Started: started},
 		"a record without a pid": {Host: me.Host, Boot: me.Boot},
 	} {
-		if me.lives(n) {
-			t.Errorf("%s is taken for alive", name)
+		if me.otherAlive(n) {
+			t.Errorf("%s is reported alive", name)
 		}
 	}
 	cmd.Process.Kill()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.Now().Add(30 * time.Second); me.lives(other); <-tick.C {
+	for limit := time.Now().Add(30 * time.Second); me.otherAlive(other); <-tick.C {
 		if time.Now().After(limit) {
-			t.Fatal("a zombie is taken for alive")
+			t.Fatal("a zombie is reported alive")
 		}
 	}
 	cmd.Wait()
-	if me.lives(other) || !me.former(other) {
-		t.Error("a dead process is taken for alive")
+	if me.otherAlive(other) || !me.isOwnPast(other) {
+		t.Error("a dead process is reported alive")
 	}
 }

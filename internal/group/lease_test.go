@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestNoLaterLeaseExtendsOneThatWasCut(t *testing.T) {
+func TestCutLeaseIsNeverExtended(t *testing.T) {
 	var sent []time.Duration
 	l := &leaseLimit{send: func(d time.Duration) { sent = append(sent, d) }}
 	l.set(100)

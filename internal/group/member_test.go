@@ -225,3 +225,20 @@ func TestExpiryEndsTheMembership(t *testing.T) {
 		t.Errorf("afterwards it shows %+v", v)
 	}
 }
+
+// What cannot be read of the decision is not shown as one.
+func TestUnreadableDecisionIsNotShown(t *testing.T) {
+	server := clustertest.NewServer()
+	a := join(t, server, "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	a.group.Stop("stop")
+	a.end(t) // nothing but this goroutine uses the member from here on
+	a.snap.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "b", Site: "dc2", Term: 7}, Err: cluster.ErrInvalid}
+	if v := a.Member.View(); v.Elected != "" || v.ElectedTerm != 0 || v.ElectedSite != "" {
+		t.Errorf("it shows %+v", v)
+	}
+	a.snap.Elected.Err = nil
+	if v := a.Member.View(); v.Elected != "b" || v.ElectedTerm != 7 || v.ElectedSite != "dc2" {
+		t.Errorf("it shows %+v", v)
+	}
+}

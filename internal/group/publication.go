@@ -78,7 +78,7 @@ func (m *Member) survey() {
 			inForce := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
 			m.background.later(func() {
 				m.responded = max(m.responded, at)
-				g.compare(inForce)
+				g.checkDrift(inForce)
 				if m.node.stale {
 					m.node.publish()
 				}
@@ -96,8 +96,8 @@ func (m *Member) survey() {
 	}
 }
 
-// compare logs, once, that another policy is in force than the own configuration's.
-func (g *Group) compare(inForce cluster.Slot[cluster.Policy]) {
+// checkDrift logs, once, that the policy in force is not that of the own configuration.
+func (g *Group) checkDrift(inForce cluster.Slot[cluster.Policy]) {
 	drift := ""
 	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != g.settings.Rules.Digest() {
 		drift = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)

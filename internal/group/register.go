@@ -32,9 +32,9 @@ func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
-// Register makes this host a member of the group for the life of s. The node id may still be registered by this daemon's own
-// past, whose session the servers have not ended yet: Register waits for that, however long it takes. A daemon that lives is
-// never replaced. The error is a [PermanentError] if another attempt would fail, too.
+// Register makes this host a member of the group for the life of s. The node id may still be registered by an earlier
+// run of this daemon, whose session the servers have not ended yet: Register waits for that, however long it takes. It never
+// replaces a daemon that is running. The error is a [PermanentError] if another attempt would fail, too.
 func (g *Group) Register(ctx context.Context, s Session, budget cluster.Budget) (*Member, error) {
 	if err := zkstore.EnsureTree(ctx, s, g.opt.Paths); err != nil {
 		return nil, permanent(err)
@@ -96,7 +96,7 @@ type holderWatch struct {
 // observe returns when to try again. It returns an error if another daemon has the id, proven to be alive.
 func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
-	if w.me.lives(rec) {
+	if w.me.otherAlive(rec) {
 		return 0, fmt.Errorf("%w: that process is running; give this daemon another node.id (--id)", taken)
 	}
 	now := time.Now()
@@ -111,15 +111,15 @@ func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, ow
 			w.writes++
 		}
 	}
-	if w.writes >= takenWrites && !w.me.former(rec) {
+	if w.writes >= takenWrites && !w.me.isOwnPast(rec) {
 		return 0, fmt.Errorf("%w; it is alive, as it still writes its record: stop that daemon, or give this one another node.id (--id)", taken)
 	}
 	if now.Before(w.next) {
 		return w.next.Sub(now), nil
 	}
-	hint := "if that daemon lives, stop it or give this one another node.id (--id)"
-	if w.me.former(rec) {
-		hint = "it is this daemon's own past"
+	hint := "if that daemon is running, stop it or give this one another node.id (--id)"
+	if w.me.isOwnPast(rec) {
+		hint = "it is an earlier run of this daemon"
 	}
 	w.log.Warn("this node id is still registered: waiting for that session to end", "host", rec.Host, "pid", rec.PID,
 		"session", fmt.Sprintf("0x%x", taken.Session), "znode", taken.Path, "waited", waited.Round(time.Second), "hint", hint)

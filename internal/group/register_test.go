@@ -31,8 +31,8 @@ func dead(t *testing.T, me Identity) cluster.Node {
 	return cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: cmd.Process.Pid, Started: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 }
 
-// An own old session is waited for, however long the servers keep it: each change of their leader prolongs it.
-func TestOwnOldSessionIsWaitedForWithoutEnd(t *testing.T) {
+// A daemon waits for its own old session, however long the servers keep it: each change of their leader prolongs it.
+func TestOwnOldSessionIsAwaitedWithoutLimit(t *testing.T) {
 	me := Identify(os.Getpid())
 	own := cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started, SessionTimeout: cluster.Duration(6 * time.Second)}
 	rebooted := own
@@ -64,8 +64,8 @@ func TestOwnOldSessionIsWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
-// A daemon of another host is known to live when it goes on writing its record long after its session would have ended.
-func TestLiveHolderOnAnotherHostIsNamed(t *testing.T) {
+// A daemon of another host is proven to be alive by its writes long after its session would have ended.
+func TestLiveHolderOnAnotherHost(t *testing.T) {
 	there := cluster.Node{ID: "a", Host: "elsewhere", Boot: "another", PID: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 	synctest.Test(t, func(t *testing.T) {
 		w := holderWatch{me: Identify(os.Getpid()), log: slog.New(slog.DiscardHandler), closeOld: func(context.Context, int64) {}}

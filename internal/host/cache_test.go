@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// The elector answers from what it has read anyway, the others read on request.
-func TestEveryDaemonKnowsTheGroup(t *testing.T) {
+// The elector answers from its own snapshot, the others read the group on request.
+func TestEveryHostShowsTheGroup(t *testing.T) {
 	root := fresh()
 	a, _ := run(t, root, "a")
 	if _, err := a.Explain(t.Context()); a.View().State() == "connecting" && err == nil {
@@ -21,17 +21,17 @@ func TestEveryDaemonKnowsTheGroup(t *testing.T) {
 	b, bDone := run(t, root, "b", "ZKELECTD_NODE_PRIORITY=1")
 	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.CheckReplica() == nil })
 	until(t, a, "a has seen b", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
-	for name, d := range map[string]*Host{"a": a, "b": b} {
-		g, err := d.Group(t.Context())
+	for name, h := range map[string]*Host{"a": a, "b": b} {
+		g, err := h.Group(t.Context())
 		if err != nil || g.Leader != "a" || g.State != "READY" || len(g.Members) != 2 || g.Elector != "a" {
 			t.Errorf("the group of %s: %+v %v", name, g, err)
 		}
-		e, err := d.Explain(t.Context())
+		e, err := h.Explain(t.Context())
 		if err != nil || e.Leader != "a" || len(e.Members) != 2 || !strings.Contains(strings.Join(e.Changes, "\n"), "if a is lost, b (default) leads") {
 			t.Errorf("%s explains %+v %v", name, e, err)
 		}
 	}
-	// The history is written a moment later, and a look is good for a second.
+	// The history is written a moment later, and is then cached for a second.
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.Now().Add(30 * time.Second); ; <-tick.C {

@@ -13,11 +13,11 @@ import (
 	"zkelectd/internal/config"
 )
 
-func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
+func TestAverageIsPublishedWhenItMoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		least  float64
 		values []float64
-		// moved has a y for each value that is worth publishing.
+		// moved has a y for each value that is to be published.
 		moved string
 		shown float64
 	}{
@@ -52,7 +52,7 @@ func TestAnAverageIsPublishedWhenItHasMoved(t *testing.T) {
 	}
 }
 
-func TestWhatIsPublishedIsNeverFarOff(t *testing.T) {
+func TestPublishedAverageIsNeverFarOff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var a average
 		least := rapid.Float64Range(0, 5).Draw(t, "least")
@@ -62,7 +62,7 @@ func TestWhatIsPublishedIsNeverFarOff(t *testing.T) {
 			moved := a.add(x, least)
 			low, high = min(low, x), max(high, x)
 			if !moved && a.published != before {
-				t.Fatalf("shows %v instead of %v, and does not say so", a.published, before)
+				t.Fatalf("%v is published instead of %v, which add does not report", a.published, before)
 			}
 			if off := math.Abs(a.value - a.published); off > max(least, math.Abs(a.published)/10) {
 				t.Fatalf("%v is shown for %v", a.published, a.value)
@@ -74,7 +74,7 @@ func TestWhatIsPublishedIsNeverFarOff(t *testing.T) {
 	})
 }
 
-func TestAnAverageFollows(t *testing.T) {
+func TestAverageFollows(t *testing.T) {
 	var a average
 	a.add(1, 0)
 	for range 50 {
@@ -85,7 +85,7 @@ func TestAnAverageFollows(t *testing.T) {
 	}
 }
 
-func TestHealthIsInTheRecord(t *testing.T) {
+func TestHealthIsInTheNodeRecord(t *testing.T) {
 	var c config.Config
 	h := newHealth(c, slog.New(slog.DiscardHandler))
 	var n cluster.Node

@@ -75,13 +75,13 @@ func initialize(t *testing.T, root string) {
 	}
 }
 
-// run starts a daemon in this process and returns it with what Run will return.
+// run starts a host in this process. It returns the host and a channel with the result of Run.
 func run(t *testing.T, root, id string, env ...string) (*Host, <-chan error) {
 	t.Helper()
 	return runWith(t, root, id, func(*Host) {}, env...)
 }
 
-// runWith starts a daemon that was changed.
+// runWith changes a host and starts it.
 func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (*Host, <-chan error) {
 	t.Helper()
 	cfg, err := config.Load(config.Sources{Env: append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
@@ -90,27 +90,27 @@ func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (
 		t.Fatal(err)
 	}
 	initialize(t, root)
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	change(d)
+	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	change(h)
 	done := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		done <- d.Run(context.Background())
+		done <- h.Run(context.Background())
 	}()
 	t.Cleanup(func() {
-		d.Stop("the test is over")
+		h.Stop("the test is over")
 		<-ended
 	})
-	return d, done
+	return h, done
 }
 
-// fresh is the root of a group that has no past, however often the test is run.
+// fresh returns the root of a new group, however often the test is run.
 func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
 
-func until(t *testing.T, d *Host, what string, ok func(status.Daemon) bool) {
+func until(t *testing.T, h *Host, what string, ok func(status.Daemon) bool) {
 	t.Helper()
-	wait(t, what, func() bool { return ok(d.View()) }, func() string { return fmt.Sprintf("the view is %+v", d.View()) })
+	wait(t, what, func() bool { return ok(h.View()) }, func() string { return fmt.Sprintf("the view is %+v", h.View()) })
 }
 
 // wait waits for a condition.
@@ -131,8 +131,8 @@ func wait(t *testing.T, what string, ok func() bool, state ...func() string) {
 	}
 }
 
-// A daemon that ends leaves no goroutine behind: TestMain looks for them.
-func TestLifeOfTwoDaemons(t *testing.T) {
+// A host that ends leaves no goroutine behind: TestMain checks that.
+func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 	root := fresh()
 	a, aDone := run(t, root, "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, a, "a leads", status.Daemon.Leads)
@@ -156,23 +156,23 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 			t.Errorf("b, which was not the elector, has counted %d of %+v", n, what)
 		}
 	}
-	heard := b.Feed().Newest()
+	newest := b.Feed().Newest()
 	a.Stop("stopped")
 	if err := <-aDone; err != nil {
 		t.Errorf("a ended with %v", err)
 	}
 	until(t, b, "b leads", status.Daemon.Leads)
-	until(t, b, "b has read that it does", func(v status.Daemon) bool {
+	until(t, b, "b shows its own leadership", func(v status.Daemon) bool {
 		return v.Holder != nil && *v.Holder == status.Holder{Node: "b", Site: "default", Term: v.Term, State: "READY"}
 	})
-	var told []string
-	events, _, _ := b.Feed().Since(heard)
+	var got []string
+	events, _, _ := b.Feed().Since(newest)
 	for _, e := range events {
-		told = append(told, e.Kind+" "+string(e.Data))
+		got = append(got, e.Kind+" "+string(e.Data))
 	}
 	for _, want := range []string{`elected {"node":"b","site":"default",`, `leadership {"node":"b","site":"default",`, `"state":"READY"`, `"state":"leading"`, `"elector":true`} {
-		if !strings.Contains(strings.Join(told, "\n"), want) {
-			t.Errorf("no %s in\n%s", want, strings.Join(told, "\n"))
+		if !strings.Contains(strings.Join(got, "\n"), want) {
+			t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
 	if v := a.View(); v.Leads() {
@@ -185,15 +185,15 @@ func TestLifeOfTwoDaemons(t *testing.T) {
 	}
 }
 
-func TestStopBeforeThereIsAServer(t *testing.T) {
+func TestStopWithoutAServer(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := d.Run(ctx); err != nil {
+	if err := h.Run(ctx); err != nil {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -212,60 +212,60 @@ func (g *hangingGuard) Heartbeat(until time.Duration) {
 	g.Client.Heartbeat(until)
 }
 
-// The view of a loop that hangs is not taken for the present.
-func TestAStuckLoopIsSeen(t *testing.T) {
+// A view that a stuck loop has published is reported as old.
+func TestStuckLoopIsReported(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/stuck",
 		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=6s", "ZKELECTD_CHILD_STOP_TIMEOUT=1s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &hangingGuard{Client: guardClient, free: make(chan struct{})}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: g})
-	if v := d.View(); v.State() != "connecting" || v.CheckReady() == nil {
+	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: g})
+	if v := h.View(); v.State() != "connecting" || v.CheckReady() == nil {
 		t.Errorf("before it runs it shows %+v", v)
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.Run(context.Background()) }()
-	until(t, d, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
+	go func() { done <- h.Run(context.Background()) }()
+	until(t, h, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
 	g.hang.Store(true)
-	until(t, d, "is seen to be stuck", func(v status.Daemon) bool { return v.CheckLoop() != nil })
-	if v := d.View(); v.Leads() || v.CheckReady() == nil || v.State() != "stuck" {
+	until(t, h, "is seen to be stuck", func(v status.Daemon) bool { return v.CheckLoop() != nil })
+	if v := h.View(); v.Leads() || v.CheckReady() == nil || v.State() != "stuck" {
 		t.Errorf("a stuck loop shows %+v", v)
 	}
-	if _, err := d.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the event loop has been stuck") {
+	if _, err := h.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the event loop has been stuck") {
 		t.Errorf("a stuck loop takes a request: %v", err)
 	}
 	g.hang.Store(false)
 	close(g.free)
-	until(t, d, "turns again", func(v status.Daemon) bool { return v.CheckLoop() == nil })
-	d.Stop("stopped")
+	until(t, h, "runs again", func(v status.Daemon) bool { return v.CheckLoop() == nil })
+	h.Stop("stopped")
 	if err := <-done; err != nil {
 		t.Errorf("ended with %v", err)
 	}
-	if v := d.View(); v.Leads() || v.Session || v.CheckHealthy() == nil {
+	if v := h.View(); v.Leads() || v.Session || v.CheckHealthy() == nil {
 		t.Errorf("after its end it shows %+v", v)
 	}
 }
 
-// A session that ends by itself is counted, and nothing of it is taken for valid afterwards.
-func TestALostSessionIsCounted(t *testing.T) {
-	d, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
-	until(t, d, "leads", status.Daemon.Leads)
-	first, s := d.View(), d.cache.Source().Session.(*zkstore.Session)
+// A session that ends by itself is counted, and the next one begins a new term.
+func TestLostSessionIsCounted(t *testing.T) {
+	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
+	until(t, h, "leads", status.Daemon.Leads)
+	first, s := h.View(), h.cache.Source().Session.(*zkstore.Session)
 	if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, d, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
-	if n := d.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 {
+	until(t, h, "leads again, in another session", func(v status.Daemon) bool { return v.Leads() && v.Incarnation != first.Incarnation })
+	if n := h.Totals(); n.Sessions != 2 || n.SessionsLost != 1 || n.Restarts != 0 {
 		t.Errorf("it has counted %+v", n)
 	}
-	if v := d.View(); v.Term <= first.Term {
+	if v := h.View(); v.Term <= first.Term {
 		t.Errorf("term %d after %d", v.Term, first.Term)
 	}
 }
 
-// What this process left behind it closes itself, instead of waiting for the servers to end it.
-func TestSessionLeftBehindIsClosed(t *testing.T) {
+// A session that this process has left open is closed by it, instead of waiting for the servers to expire it.
+func TestUnclosedSessionIsClosed(t *testing.T) {
 	root := fresh()
 	old, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})
 	if err != nil {
@@ -280,8 +280,8 @@ func TestSessionLeftBehindIsClosed(t *testing.T) {
 	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
 		t.Fatal(err)
 	}
-	d, _ := runWith(t, root, "a", func(d *Host) {
-		d.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+	h, _ := runWith(t, root, "a", func(h *Host) {
+		h.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
 	})
-	until(t, d, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
+	until(t, h, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

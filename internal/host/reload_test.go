@@ -2,21 +2,26 @@ package host
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
 	"zkelectd/internal/status"
 )
 
 // A reload while hooks, probes and the child are being started: the race detector must find nothing.
-func TestReloadDuringATakeover(t *testing.T) {
+func TestReloadsDuringATakeover(t *testing.T) {
 	var reloads sync.WaitGroup
 	reloading, stop := context.WithCancel(t.Context())
 	priority := 0
-	d, done := runWith(t, fresh(), "a", func(d *Host) {
-		next := d.opt.Config
-		d.opt.Reload = func() (Reloaded, error) {
+	h, done := runWith(t, fresh(), "a", func(h *Host) {
+		next := h.opt.Config
+		h.opt.Reload = func() (Reloaded, error) {
 			priority++
 			next.Node.Priority, next.Node.Site = priority, []string{"dc1", "dc2"}[priority%2]
 			return Reloaded{Config: next}, nil
@@ -27,7 +32,7 @@ func TestReloadDuringATakeover(t *testing.T) {
 			for {
 				select {
 				case <-tick.C:
-					d.Reload()
+					h.Reload()
 				case <-reloading.Done():
 					return
 				}
@@ -35,8 +40,8 @@ func TestReloadDuringATakeover(t *testing.T) {
 		})
 	}, "ZKELECTD_CHILD_COMMAND=sleep,1000", "ZKELECTD_CHILD_READY_EXEC=true", "ZKELECTD_CHILD_LIVE_EXEC=true",
 		"ZKELECTD_HOOKS_PRE_START=sleep,0.1", "ZKELECTD_HOOKS_POST_STOP=sleep,0.1", "ZKELECTD_HEALTH_EXEC=true", "ZKELECTD_HEALTH_INTERVAL=5ms")
-	until(t, d, "a leads", status.Daemon.Leads)
-	d.Stop("the test is over")
+	until(t, h, "a leads", status.Daemon.Leads)
+	h.Stop("the test is over")
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -44,5 +49,66 @@ func TestReloadDuringATakeover(t *testing.T) {
 	reloads.Wait()
 	if priority < 10 {
 		t.Errorf("reloaded %d times", priority)
+	}
+}
+
+// What was read with a configuration is put in force once that is accepted, and not before. The node's record says how each
+// reload went.
+func TestReloadIsCommittedWhenAccepted(t *testing.T) {
+	cases := []struct {
+		read              func(config.Config) (Reloaded, error)
+		commits           int32
+		refused, reloaded string
+	}{
+		{func(config.Config) (Reloaded, error) { return Reloaded{}, errors.New("no such file") }, 0, "no such file", ""},
+		{func(c config.Config) (Reloaded, error) {
+			c.Node.Priority, c.Hooks.Timeout = 7, time.Minute
+			return Reloaded{Config: c, Changed: []string{"http.token_file"}}, nil
+		}, 1, "", "taken over: node.priority, http.token_file; a restart is needed for hooks.timeout"},
+		{func(c config.Config) (Reloaded, error) { // ZooKeeper has a policy with this revision
+			c.Node.Priority, c.Policy.Revision, c.Policy.MinPriority = 8, 1, 5
+			return Reloaded{Config: c}, nil
+		}, 1, "policy.revision is 1", ""},
+		{func(c config.Config) (Reloaded, error) {
+			c.Node.Priority = 7
+			return Reloaded{Config: c}, nil
+		}, 2, "", "no setting has changed"},
+	}
+	root := fresh()
+	var turn, commits atomic.Int32
+	h, done := runWith(t, root, "a", func(h *Host) {
+		base := h.opt.Config
+		h.opt.Reload = func() (Reloaded, error) {
+			r, err := cases[turn.Add(1)-1].read(base)
+			r.Commit = func() { commits.Add(1) }
+			return r, err
+		}
+	})
+	until(t, h, "a leads", status.Daemon.Leads)
+	record := func() cluster.Node {
+		data, stat, err := h.cache.Source().Session.Get(t.Context(), cluster.Paths{Root: root}.Node("a"), false)
+		slot := cluster.ReadSlot[cluster.Node]("a", data, stat, err == nil)
+		if err != nil || slot.Err != nil {
+			t.Fatal(err, slot.Err)
+		}
+		return slot.Record
+	}
+	for i, c := range cases {
+		h.Reload()
+		wait(t, "the reload is in the record", func() bool { return record().Reloads == int64(i+1) })
+		n := record()
+		if !strings.Contains(n.Refused, c.refused) || (n.Refused == "") != (c.refused == "") || n.Reloaded != c.reloaded || commits.Load() != c.commits {
+			t.Errorf("%d: refused %q, reloaded %q, %d commits", i, n.Refused, n.Reloaded, commits.Load())
+		}
+		if want := map[bool]int{true: 100, false: 7}[i == 0]; n.Priority != want {
+			t.Errorf("%d: the priority is %d, not %d", i, n.Priority, want)
+		}
+		if failed := h.Totals().ReloadFailed; failed != (c.refused != "") {
+			t.Errorf("%d: failed %t", i, failed)
+		}
+	}
+	h.Stop("the test is over")
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 var pausing = request.Request{Kind: request.KindPause, Options: request.Options{By: "ann"}}
 
-func TestRequestsAreWrittenOnTheDaemonsSession(t *testing.T) {
+func TestSubmit(t *testing.T) {
 	root := fresh()
 	a, _ := run(t, root, "a")
 	until(t, a, "a leads", status.Daemon.Leads)
@@ -30,19 +30,19 @@ func TestRequestsAreWrittenOnTheDaemonsSession(t *testing.T) {
 	if err != nil || plan.ID != 1 || len(plan.Messages) != 1 {
 		t.Errorf("%+v %v", plan, err)
 	}
-	until(t, a, "it is seen", func(v status.Daemon) bool { return v.Paused })
+	until(t, a, "the pause is shown", func(v status.Daemon) bool { return v.Paused })
 	if _, err := a.Submit(t.Context(), request.Request{Kind: request.KindMove}); err == nil || errors.As(err, &refused) {
-		t.Errorf("a slip: %v", err)
+		t.Errorf("a usage error: %v", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := a.Submit(gone, request.Request{Kind: request.KindResume}); err == nil {
-		t.Error("a request of somebody who has gone is given")
+		t.Error("a request is submitted although its client has gone")
 	}
 }
 
-// Many at once are given one after another, none twice and none under another's number.
-func TestRequestsStandInLine(t *testing.T) {
+// Concurrent requests are submitted one after another, each once and with a number of its own.
+func TestConcurrentRequestsAreSubmittedInTurn(t *testing.T) {
 	a, _ := run(t, fresh(), "a")
 	until(t, a, "a leads", status.Daemon.Leads)
 	var all sync.WaitGroup
@@ -67,19 +67,19 @@ func TestRequestsStandInLine(t *testing.T) {
 	}
 }
 
-func TestWithoutASessionNoRequestIsAccepted(t *testing.T) {
+func TestSubmitWithoutASession(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	if _, err := d.Submit(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
+	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	if _, err := h.Submit(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
 		t.Errorf("%v", err)
 	}
 }
 
-// A server that says nothing any more keeps who submits a request waiting, but not the loop, and a lease that was granted holds.
-func TestARequestThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
+// A server that hangs delays the client of a request, but not the loop, and a lease that was granted stays valid.
+func TestUnansweredRequestDelaysNothingElse(t *testing.T) {
 	silent, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestARequestThatIsNotAnsweredHoldsNothingUp(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := a.Submit(hurried, pausing); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that waits for another: %v", err)
+		t.Errorf("a request behind another one: %v", err)
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-func TestLineForTheServiceManager(t *testing.T) {
+func TestStatusLine(t *testing.T) {
 	elected := func(v status.Daemon, node, site string, term int64) status.Daemon {
 		v.Node, v.SnapshotAt, v.Elected, v.ElectedSite, v.ElectedTerm = "a", 1, node, site, term
 		return v
@@ -32,7 +32,7 @@ func TestLineForTheServiceManager(t *testing.T) {
 	}
 }
 
-func TestTheServiceManagerHearsOfChangesOnly(t *testing.T) {
+func TestStatusIsSentWhenItChanges(t *testing.T) {
 	var got []string
 	s := service{notify: func(m string) { got = append(got, m) }}
 	s.status("waiting")

@@ -8,12 +8,12 @@ import (
 )
 
 // A drop-in that ties the unit to something else than this daemon is refused before anything starts.
-func TestUnitOfAnother(t *testing.T) {
+func TestUnitOfAnotherDaemon(t *testing.T) {
 	own := ties{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
 	u := systemd.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
 	for _, test := range []struct {
 		change func(*ties)
-		says   string
+		want   string
 	}{
 		{func(*ties) {}, ""},
 		{func(own *ties) { own.service = "" }, ""}, // not a service: it has no permit then, but for tests
@@ -26,7 +26,7 @@ func TestUnitOfAnother(t *testing.T) {
 		here := own
 		test.change(&here)
 		err := here.check(u)
-		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", here, err)
 		}
 	}

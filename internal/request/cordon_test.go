@@ -111,7 +111,7 @@ func TestCordonEndsAMoveToItsTarget(t *testing.T) {
 		"its site":     {cluster.Move{Node: "b1"}, "", "dc2", false},
 		"the site":     {cluster.Move{Site: "dc2"}, "", "dc2", true},
 		"another site": {cluster.Move{Site: "dc2"}, "", "dc1", false},
-		"a node there": {cluster.Move{Site: "dc2"}, "b2", "", false},
+		"a node at it": {cluster.Move{Site: "dc2"}, "b2", "", false},
 	} {
 		h := group(t).leads("a1")
 		c.move.Request = ann(1)

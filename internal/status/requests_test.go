@@ -9,8 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func request(id int64, given time.Time, lasts, left time.Duration) cluster.Request {
-	return cluster.Request{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Remaining: cluster.Duration(left), Time: given}
+func request(id int64, submitted time.Time, lasts, left time.Duration) cluster.Request {
+	return cluster.Request{ID: id, By: "ann@host", Reason: "new kernel", For: cluster.Duration(lasts), Remaining: cluster.Duration(left), Time: submitted}
 }
 
 func TestRequestsAreListed(t *testing.T) {
@@ -79,11 +79,11 @@ func TestRemainingTimeOfARequest(t *testing.T) {
 	now := time.Now()
 	const slack = 30 * time.Second
 	for name, c := range map[string]struct {
-		given      time.Time
+		submitted  time.Time
 		lasts      time.Duration
 		left, want time.Duration
 	}{
-		"just given":                    {now, time.Hour, time.Hour, time.Hour},
+		"just submitted":                {now, time.Hour, time.Hour, time.Hour},
 		"for a while":                   {now.Add(-10 * time.Minute), time.Hour, time.Hour, 50 * time.Minute},
 		"less is written down":          {now, time.Hour, 20 * time.Minute, 20 * time.Minute},
 		"by a clock that is fast":       {now.Add(24 * time.Hour), time.Hour, 40 * time.Minute, 40 * time.Minute},
@@ -91,7 +91,7 @@ func TestRemainingTimeOfARequest(t *testing.T) {
 		"over, but not yet for elector": {now.Add(-61 * time.Minute), time.Hour, time.Minute, 0},
 		"nothing is left":               {now, time.Hour, 0, 0},
 	} {
-		got := remaining(request(1, c.given, c.lasts, c.left))
+		got := remaining(request(1, c.submitted, c.lasts, c.left))
 		if got == nil {
 			t.Errorf("%s: no end, want %s", name, c.want)
 			continue
@@ -159,7 +159,7 @@ func TestDriftIsAProblem(t *testing.T) {
 	}
 	s.Members[0].Node.Record.PolicyDigest = "" // of a version that does not tell
 	if g := Of("/c", s); len(g.Problems) != 0 {
-		t.Errorf("not told: %q", g.Problems)
+		t.Errorf("without a digest: %q", g.Problems)
 	}
 	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
 	g := Of("/c", s)

@@ -156,7 +156,7 @@ func daemonCommand() *cobra.Command {
 			}
 		}
 		commit()
-		d := host.New(host.Options{
+		h := host.New(host.Options{
 			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
 			Reload: func() (host.Reloaded, error) { return own.reload(commit) },
 		})
@@ -166,7 +166,7 @@ func daemonCommand() *cobra.Command {
 		})
 		defer detach()
 		listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
-		err = serve(cmd.Context(), d, listener, httpapi.New(apiOptions(d, auth, hosts)), watchedFiles(cmd, cfg))
+		err = serve(cmd.Context(), h, listener, httpapi.New(apiOptions(h, auth, hosts)), watchedFiles(cmd, cfg))
 		if errors.Is(err, guard.ErrLost) {
 			return exitError{statusLost, err}
 		}
@@ -183,11 +183,11 @@ const (
 )
 
 // apiOptions returns the options of the daemon's HTTP API.
-func apiOptions(d *host.Host, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
+func apiOptions(h *host.Host, auth *httpapi.Authenticator, hosts *httpapi.Hosts) httpapi.Options {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
-		View: d.View, Totals: d.Totals, Feed: d.Feed(), Group: d.Group, History: d.History, Explain: d.Explain, Submit: d.Submit, Authenticator: auth, Hosts: hosts,
+		View: h.View, Totals: h.Totals, Feed: h.Feed(), Group: h.Group, History: h.History, Explain: h.Explain, Submit: h.Submit, Authenticator: auth, Hosts: hosts,
 		Version: version(), Registry: registry,
 	}
 }
@@ -215,7 +215,7 @@ func childArgs(cmd *cobra.Command, args []string) error {
 }
 
 // serve runs the daemon, its listener if it has an address, and the watch of its files if there are any, and handles signals.
-func serve(ctx context.Context, d *host.Host, listener httpapi.Endpoint, handler http.Handler, files []string) error {
+func serve(ctx context.Context, h *host.Host, listener httpapi.Endpoint, handler http.Handler, files []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -223,7 +223,7 @@ func serve(ctx context.Context, d *host.Host, listener httpapi.Endpoint, handler
 	done := make(chan struct{})
 	g.Go(func() error {
 		defer close(done)
-		return d.Run(ctx)
+		return h.Run(ctx)
 	})
 	running, cancel := context.WithCancel(ctx) // ends with the daemon
 	g.Go(func() error {
@@ -235,16 +235,16 @@ func serve(ctx context.Context, d *host.Host, listener httpapi.Endpoint, handler
 		g.Go(func() error { return listener.Serve(running, handler) })
 	}
 	if len(files) > 0 {
-		g.Go(func() error { return config.Watch(running, files, d.Reload) })
+		g.Go(func() error { return config.Watch(running, files, h.Reload) })
 	}
 	g.Go(func() error {
 		for {
 			select {
 			case sig := <-signals:
 				if sig == syscall.SIGHUP {
-					d.Reload()
+					h.Reload()
 				} else {
-					d.Stop("stopped by " + sig.String())
+					h.Stop("stopped by " + sig.String())
 				}
 			case <-done:
 				return nil

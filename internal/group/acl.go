@@ -6,14 +6,14 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// audit warns when unauthorized clients may change the tree, and when its ACLs are not what the configuration says.
+// audit warns when unauthorized clients may change the tree, and when its ACLs differ from the configuration.
 func (g *Group) audit(ctx context.Context, s Session) {
 	found, err := s.AuditACLs(ctx, g.opt.Paths)
 	if err != nil {
 		g.log.Warn("cannot compare the tree's ACLs with zookeeper.acl", "err", err)
 	}
 	if len(found.Mismatched) > 0 {
-		g.log.Warn("znodes have other ACLs than zookeeper.acl and zookeeper.auth.file say",
+		g.log.Warn("the ACLs of some znodes differ from zookeeper.acl and zookeeper.auth.file",
 			"zookeeper.acl", g.settings.Node.ACL, "znodes", found.Mismatched, "advice", found.Advice)
 	}
 	g.setOpenTree(found.Open)

@@ -37,7 +37,7 @@ type electorRole struct {
 	compiled *policy.Policy // the policy in force
 	source   int64          // the change of the policy znode that compiled was made from
 	busy     bool           // a write is under way
-	settled  time.Duration  // when the last write ended: only a newer snapshot is judged
+	settled  time.Duration  // when the last write ended: only a newer snapshot counts
 	note     string         // why no member is eligible
 	blocked  string         // why a better member is not elected
 	sites    map[string]status.SiteCounts
@@ -60,8 +60,8 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 	}
 }
 
-// judge judges the snapshot and starts at most one write. It returns when to judge again if nothing happens; 0 if never.
-func (e *electorRole) judge(now time.Duration, snap cluster.Snapshot) time.Duration {
+// evaluate decides by the snapshot and starts at most one write. It returns when to do so again if nothing happens; 0 if never.
+func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Duration {
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
 		return 0
 	}
@@ -136,7 +136,7 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	e.write(what, snap, repair, ops...)
 }
 
-// newFenceText says why the next leader waits where no fence could be read.
+// newFenceText explains why the next leader waits where no fence could be read.
 func (e *electorRole) newFenceText(f *cluster.Fence, snap cluster.Snapshot) string {
 	wait := max(time.Duration(f.LeaseWait), e.budget.LeaseWait).Round(10 * time.Millisecond)
 	if snap.Fence.Err != nil && errors.Is(snap.Fence.Err, cluster.ErrNeverWritten) {

@@ -72,11 +72,11 @@ func (g *Group) newMember(ctx context.Context, s Session, self cluster.Incarnati
 // Incarnation returns the name of the member's registration.
 func (m *Member) Incarnation() string { return m.self.Name }
 
-// Run returns when nothing of this session works any more: the work is dead and leadership released. The error says why.
+// Run returns when nothing of this session works any more: the work is dead and leadership released. The error is the reason.
 func (m *Member) Run() error {
 	defer m.timer.Stop()
 	// If the loop hangs, the guard ends the daemon, so that the group does not wait for its leader or elector. The view is
-	// published with each heartbeat, so that nobody takes an old one for the present.
+	// published with each heartbeat, so that an old one is recognized.
 	every := status.PublishInterval(m.budget.Session)
 	if watchdog := m.group.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		every = min(every, watchdog)
@@ -159,7 +159,7 @@ func (g *Group) logNewer(s cluster.Snapshot) {
 	g.newer = reason
 }
 
-// step feeds the machine one event, and what its actions cause at once; then the elector judges the snapshot.
+// step feeds the machine one event, and what its actions cause at once; then the elector evaluates the snapshot.
 func (m *Member) step(ev transition.Event) {
 	m.inline = append(m.inline, ev)
 	for len(m.inline) > 0 {
@@ -175,7 +175,7 @@ func (m *Member) step(ev transition.Event) {
 	now := boottime.Now()
 	wake := m.machine.Wake()
 	if m.closing == "" {
-		wake = cluster.Earliest(m.elector.judge(now, m.snap), wake)
+		wake = cluster.Earliest(m.elector.evaluate(now, m.snap), wake)
 	}
 	m.timer.Reset(time.Hour)
 	if wake > 0 {

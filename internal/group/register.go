@@ -27,7 +27,7 @@ func permanent(err error) error {
 	return err
 }
 
-// refused reports whether err says that the server will never do what it was asked for.
+// refused reports whether err is a refusal that does not pass by itself.
 func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }

@@ -52,8 +52,8 @@ func TestReloadsDuringATakeover(t *testing.T) {
 	}
 }
 
-// What was read with a configuration is put in force once that is accepted, and not before. The node's record says how each
-// reload went.
+// What was read with a configuration is put in force once that is accepted, and not before. The node's record has the
+// result of each reload.
 func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	cases := []struct {
 		read              func(config.Config) (Reloaded, error)

@@ -52,7 +52,7 @@ func (h *Host) Submit(ctx context.Context, r request.Request) (request.Plan, err
 }
 
 // serveRequests submits requests until life is over; neither the loop nor the lease waits for it. A write has as long as the
-// session itself, since to give up earlier would end a session that lives.
+// session itself, since giving up earlier would end a session that is alive.
 func (h *Host) serveRequests(life context.Context, s *zkstore.Session, timeout time.Duration) {
 	for {
 		select {

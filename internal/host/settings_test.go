@@ -14,15 +14,15 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// running is what of a configuration a running host goes by, and looks at again after a reload.
-type running struct {
+// live is what a running host uses of a configuration, and takes again from a reloaded one.
+type live struct {
 	group    group.Settings
 	access   zkstore.Access
 	logLevel string
 }
 
-func runningBy(c config.Config) running {
-	return running{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level}
+func liveSettings(c config.Config) live {
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level}
 }
 
 // field returns the field of a setting.
@@ -74,7 +74,7 @@ func alter(t *testing.T, c *config.Config, key string) {
 	}
 }
 
-// A setting that a reload is documented to apply changes what a running host goes by. One that is documented to need a restart
+// A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart
 // does not: config.ApplyReload keeps it.
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	// With these, all parts of the policy matter.
@@ -91,7 +91,7 @@ func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 		if len(changed)+len(restart) != 1 {
 			t.Fatalf("%s was not altered alone: %v %v", k.Name, changed, restart)
 		}
-		applied := !reflect.DeepEqual(runningBy(config.ApplyReload(base, next)), runningBy(base))
+		applied := !reflect.DeepEqual(liveSettings(config.ApplyReload(base, next)), liveSettings(base))
 		if want := k.Reload && !committed[k.Name]; applied != want {
 			t.Errorf("%s: a reload applies it: %t, want %t", k.Name, applied, want)
 		}

@@ -26,7 +26,7 @@ type electorRole struct {
 	kept     []cluster.Exclusion // by a breakage
 }
 
-// look stands in for electorRole.judge of package group.
+// look stands in for electorRole.evaluate of package group.
 func (l *loop) look() time.Duration {
 	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {

@@ -82,7 +82,7 @@ type (
 	Ready struct{}
 	// Failed means that the work could not be started, does not become ready, serves no more or cannot be killed.
 	Failed struct{ Err error }
-	// Dead means that no process of the work is left. Status says how it ended.
+	// Dead means that no process of the work is left. Status is how it ended.
 	Dead struct{ Status string }
 )
 
@@ -147,7 +147,7 @@ func (w *Worker) env(term int64) []string {
 	return workenv.Build(os.Environ(), w.opt.Fencing(term), w.opt.Spec.Env)
 }
 
-// SetPendingHooks has the guard run what undoes leadership, should this daemon not live to do it (A5 in docs/protocol.md).
+// SetPendingHooks has the guard run what undoes leadership if this daemon dies before it has done so (A5 in docs/protocol.md).
 // change is the standard input of OnChange.
 func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	var specs []guard.Spec

@@ -80,7 +80,8 @@ type Settings struct {
 // Options are what a group needs. All functions are called from the group's goroutine unless said otherwise, must be set, and
 // must not block.
 type Options struct {
-	Paths    cluster.Paths
+	Paths cluster.Paths
+	// Settings are those before the first Register.
 	Settings Settings
 	Identity Identity
 	Elector  elector.Options

@@ -105,7 +105,7 @@ func join(t *testing.T, server *clustertest.Server, id string) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Member, err = m.group.Register(t.Context(), memorySession{conn}, budget); err != nil {
+	if m.Member, err = m.group.Register(t.Context(), memorySession{conn}, m.group.opt.Settings, budget); err != nil {
 		t.Fatal(err)
 	}
 	go func() { m.ended <- m.Run() }()
@@ -193,8 +193,18 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 	}
 	a.group.Stop("stop")
 	a.end(t)
+	a.conn.Close(t.Context())
+	next.Node.Reloads = 2
 	if a.Apply(next, false) {
 		t.Error("a loop that has ended applies settings")
+	}
+	again := server.Connect()
+	defer again.Close(t.Context())
+	if _, err := a.group.Register(t.Context(), memorySession{again}, next, a.budget); err != nil {
+		t.Fatal(err)
+	}
+	if n := record(t, server, "a"); n.Reloads != 2 {
+		t.Errorf("the next member registers with %+v", n)
 	}
 }
 

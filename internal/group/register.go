@@ -32,10 +32,11 @@ func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
-// Register makes this host a member of the group for the life of s. The node id may still be registered by an earlier
-// run of this daemon, whose session the servers have not ended yet: Register waits for that, however long it takes. It never
-// replaces a daemon that is running. The error is a [PermanentError] if another attempt would fail, too.
-func (g *Group) Register(ctx context.Context, s Session, budget cluster.Budget) (*Member, error) {
+// Register makes this host a member of the group for the life of s, and puts settings in force. The node id may still be
+// registered by an earlier run of this daemon, whose session the servers have not ended yet: Register waits for that, however
+// long it takes. It never replaces a daemon that is running. The error is a [PermanentError] if another attempt would fail, too.
+func (g *Group) Register(ctx context.Context, s Session, settings Settings, budget cluster.Budget) (*Member, error) {
+	g.settings = settings
 	if err := zkstore.EnsureTree(ctx, s, g.opt.Paths); err != nil {
 		return nil, permanent(err)
 	}

@@ -211,7 +211,7 @@ func (h *Host) session(ctx context.Context) error {
 	if err != nil {
 		return &group.PermanentError{Err: err}
 	}
-	m, err := h.group.Register(h.quit, s, budget)
+	m, err := h.group.Register(h.quit, s, h.settings(), budget)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member,
 			t.Reloaded = time.Now()
 		}
 	})
-	m.Apply(h.settings(), auditACLs) // if the member has ended, the next one begins with them
+	m.Apply(h.settings(), auditACLs) // if the member has ended, the next one registers with them
 	h.service.ready(h.line(h.View()))
 }
 

@@ -58,8 +58,8 @@ type Guard interface {
 
 // Health is what the host knows of itself.
 type Health interface {
-	// Unhealthy returns why the host must not lead; empty if it may.
-	Unhealthy() string
+	// UnhealthyReason returns why the host must not lead; empty if it may.
+	UnhealthyReason() string
 	// ObserveLatency counts a read of ZooKeeper that took so long.
 	ObserveLatency(took time.Duration)
 	// Fill writes what is known into a node's record.

@@ -70,7 +70,7 @@ func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
 
 type healthy struct{}
 
-func (healthy) Unhealthy() string            { return "" }
+func (healthy) UnhealthyReason() string      { return "" }
 func (healthy) ObserveLatency(time.Duration) {}
 func (healthy) Fill(*cluster.Node)           {}
 

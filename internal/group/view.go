@@ -28,7 +28,7 @@ func (m *Member) View() status.Daemon {
 		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.note, Blocked: m.elector.blocked, Newer: g.newer, Drift: g.drift,
 		SnapshotAt: m.snap.At, RespondedAt: m.responded, PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
-		Unhealthy: g.opt.Health.Unhealthy(), Child: m.machine.Running(), Unit: g.opt.Work.Unit,
+		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: g.opt.Work.Unit,
 		Containment: string(guard.Containment()), Unkillable: guard.Unkillable(), OpenTree: g.openTree.Load(),
 	}
 	if m.snap.Elected.Readable() {

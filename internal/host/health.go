@@ -49,8 +49,8 @@ func (h *health) update(change func() bool) {
 	}
 }
 
-// Unhealthy returns why the host must not lead; empty if it may.
-func (h *health) Unhealthy() string {
+// UnhealthyReason returns why the host must not lead; empty if it may.
+func (h *health) UnhealthyReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.unhealthy

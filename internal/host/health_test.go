@@ -111,7 +111,7 @@ func TestHealthIsInTheNodeRecord(t *testing.T) {
 	}
 	h.setUnhealthy(errors.New("no disk"))
 	h.setUnhealthy(errors.New("no disk"))
-	if h.Unhealthy() != "no disk" || changes != 3 {
-		t.Errorf("%q, %d changes are published", h.Unhealthy(), changes)
+	if h.UnhealthyReason() != "no disk" || changes != 3 {
+		t.Errorf("%q, %d changes are published", h.UnhealthyReason(), changes)
 	}
 }

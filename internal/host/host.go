@@ -62,23 +62,23 @@ type Options struct {
 
 // Host is a running zkelectd.
 type Host struct {
-	opt      Options
-	inForce  atomic.Pointer[config.Config] // never changed, only replaced
-	log      *slog.Logger
-	paths    cluster.Paths
-	group    *group.Group
-	health   *health
-	counters *group.Counters
-	service  *service
-	hooks    *hook.Queue            // of on_change
-	cache    *operator.GroupCache   // answers HTTP clients, on their goroutines
-	requests chan submission        // of operators
-	grants   grants                 // by the servers
-	left     zkstore.SessionHandle  // the last session, if the servers did not confirm that it was closed
-	loaded   atomic.Pointer[loaded] // the last reload
-	reloads  chan struct{}
-	quit     context.Context // over at the first Stop
-	cancel   context.CancelFunc
+	opt        Options
+	inForce    atomic.Pointer[config.Config] // never changed, only replaced
+	log        *slog.Logger
+	paths      cluster.Paths
+	group      *group.Group
+	health     *health
+	counters   *group.Counters
+	service    *service
+	hooks      *hook.Queue           // of on_change
+	cache      *operator.GroupCache  // answers HTTP clients, on their goroutines
+	requests   chan submission       // of operators
+	grants     grants                // by the servers
+	unclosed   zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
+	lastReload atomic.Pointer[reloadResult]
+	reloads    chan struct{}
+	quit       context.Context // over at the first Stop
+	cancel     context.CancelFunc
 }
 
 // New returns a host; Run makes it work.
@@ -89,9 +89,9 @@ func New(opt Options) *Host {
 		requests: make(chan submission), reloads: make(chan struct{}, 1),
 	}
 	h.inForce.Store(&opt.Config)
-	h.loaded.Store(&loaded{})
+	h.lastReload.Store(&reloadResult{})
 	if opt.Refused != nil {
-		h.loaded.Store(&loaded{refused: opt.Refused.Error()})
+		h.lastReload.Store(&reloadResult{refused: opt.Refused.Error()})
 		h.counters.Update(func(t *status.Totals) { t.ReloadFailed = true })
 	}
 	h.cache = operator.NewGroupCache(h.paths.Root)
@@ -252,8 +252,8 @@ func (h *Host) closeSession(ctx context.Context, s *zkstore.Session) {
 	defer cancel()
 	if err := s.Close(closing); err != nil {
 		h.log.Warn("the session did not close cleanly", "err", err)
-		h.left = s.Handle()
-		h.left.Access = operator.Access(h.config(), os.Getenv)
+		h.unclosed = s.Handle()
+		h.unclosed.Access = operator.Access(h.config(), os.Getenv)
 	}
 	h.opt.Guard.ClearSession()
 }
@@ -261,12 +261,12 @@ func (h *Host) closeSession(ctx context.Context, s *zkstore.Session) {
 // closeOld closes the last session if it was not closed in time when it ended: all work that was allowed by it is dead, or the
 // next session would not have begun.
 func (h *Host) closeOld(ctx context.Context, session int64) {
-	if h.left.Session != session || session == 0 {
+	if h.unclosed.Session != session || session == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	if err := zkstore.CloseSession(ctx, h.left); err != nil && !errors.Is(err, zkstore.ErrNoSuchSession) {
+	if err := zkstore.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, zkstore.ErrNoSuchSession) {
 		h.log.Warn("the old session cannot be closed yet", "err", err)
 	}
 }
@@ -281,7 +281,7 @@ func (h *Host) cutLease(m *group.Member, g zkstore.Grant) {
 		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
 }
 
-// show shows a view to the service manager.
-func (h *Host) show(v status.Daemon) { h.service.status(h.line(v)) }
+// sendStatus shows a view to the service manager.
+func (h *Host) sendStatus(v status.Daemon) { h.service.status(h.line(v)) }
 
-func (h *Host) line(v status.Daemon) string { return line(v, h.loaded.Load().refused != "") }
+func (h *Host) line(v status.Daemon) string { return line(v, h.lastReload.Load().refused != "") }

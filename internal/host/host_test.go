@@ -281,7 +281,7 @@ func TestUnclosedSessionIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := runWith(t, root, "a", func(h *Host) {
-		h.left = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
+		h.unclosed = zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: old.SessionID(), Password: old.Password()}
 	})
 	until(t, h, "the daemon is a member", func(v status.Daemon) bool { return v.Elected == "a" })
 }

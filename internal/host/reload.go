@@ -25,8 +25,8 @@ type Reloaded struct {
 	Commit func()
 }
 
-// loaded is the result of the last reload, for the node's record.
-type loaded struct {
+// reloadResult is the result of a reload, for the node's record.
+type reloadResult struct {
 	count   int64  // of reloads
 	refused string // why it was refused
 	text    string // what it has changed
@@ -54,7 +54,7 @@ func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member,
 		h.Reload() // the next session finishes it
 		return
 	}
-	last := loaded{count: h.loaded.Load().count + 1}
+	last := reloadResult{count: h.lastReload.Load().count + 1}
 	auditACLs := false
 	if err == nil {
 		identities.Apply()
@@ -67,7 +67,7 @@ func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member,
 		last.refused = err.Error()
 		h.logRefused(err)
 	}
-	h.loaded.Store(&last)
+	h.lastReload.Store(&last)
 	h.counters.Update(func(t *status.Totals) {
 		if t.ReloadFailed = err != nil; err == nil {
 			t.Reloaded = time.Now()

@@ -21,14 +21,14 @@ func (h *Host) groupOptions() group.Options {
 		Work:            workSpec(c), Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
 		Guard: h.opt.Guard, Health: h.health, Counters: h.counters, Log: h.log,
 		Rank: operator.AskProgram, CloseOld: h.closeOld,
-		OnChange: func(input []byte) { h.hooks.Push(input) }, OnView: h.show, OnElector: h.cache.SetSnapshot,
+		OnChange: func(input []byte) { h.hooks.Push(input) }, OnView: h.sendStatus, OnElector: h.cache.SetSnapshot,
 	}
 }
 
 // settings returns the settings of the group by the configuration in force.
 func (h *Host) settings() group.Settings {
 	s := groupSettings(h.config(), h.opt.Secure)
-	last := h.loaded.Load()
+	last := h.lastReload.Load()
 	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = h.opt.Version, last.count, last.refused, last.text
 	return s
 }

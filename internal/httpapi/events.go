@@ -13,15 +13,16 @@ const (
 	// maxStreams limits concurrent event streams; maxClientStreams those of one address.
 	maxStreams       = 64
 	maxClientStreams = 16
-	// heartbeatInterval is the time between two eventBeat events.
+	// heartbeatInterval is the time between two eventHeartbeat events.
 	heartbeatInterval = 10 * time.Second
 	// writeTimeout limits how long a client may take to accept an event.
 	writeTimeout = 10 * time.Second
-	// eventBeat is the type of the heartbeat events, which contain a stamp and have no id.
-	eventBeat = "beat"
+	// eventHeartbeat is the type of the heartbeat events, which contain a stamp and have no id.
+	eventHeartbeat = "heartbeat"
 )
 
-// events streams changes as server-sent events. It begins with the present view, or after Last-Event-ID, if that is known.
+// events streams changes as server-sent events. The first event is the current view. If the request has a Last-Event-ID that is
+// known, the stream continues after that event instead.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if a.opt.Feed == nil {
 		a.respond(w, http.StatusServiceUnavailable, a.newFailure("this daemon has no event feed"))
@@ -49,8 +50,8 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 // follow sends events until the client is gone or too slow, or the daemon ends.
 func (a *api) follow(s stream, r *http.Request) {
 	at := r.Header.Get("Last-Event-ID")
-	beat := time.NewTicker(a.beat)
-	defer beat.Stop()
+	heartbeat := time.NewTicker(a.heartbeat)
+	defer heartbeat.Stop()
 	for r.Context().Err() == nil {
 		events, more, known := a.opt.Feed.Since(at)
 		if !known {
@@ -70,9 +71,9 @@ func (a *api) follow(s stream, r *http.Request) {
 		}
 		select {
 		case <-more:
-		case <-beat.C:
+		case <-heartbeat.C:
 			data, _ := json.Marshal(stampOf(a.opt.View()))
-			if !s.event(status.Event{Kind: eventBeat, Data: data}) {
+			if !s.event(status.Event{Kind: eventHeartbeat, Data: data}) {
 				return
 			}
 		case <-r.Context().Done():

@@ -60,7 +60,7 @@ func (l *eventReader) next() (e event, over bool) {
 		case "data":
 			e.data = value
 		case "":
-			if e.kind != "" && e.kind != eventBeat {
+			if e.kind != "" && e.kind != eventHeartbeat {
 				return e, false
 			}
 			e = event{}
@@ -129,13 +129,13 @@ func TestSlowClientGetsTheViewAgain(t *testing.T) {
 // Heartbeats report that the loop is stuck: a stuck loop publishes no events.
 func TestHeartbeats(t *testing.T) {
 	a := newAPI(Options{View: stuck, Feed: status.NewFeed()})
-	a.beat = time.Millisecond
+	a.heartbeat = time.Millisecond
 	l := follow(t, listening(t, a.handler(), 8), "")
 	for range 100 {
 		if !l.lines.Scan() {
 			t.Fatal(l.lines.Err())
 		}
-		if l.lines.Text() == "event: "+eventBeat {
+		if l.lines.Text() == "event: "+eventHeartbeat {
 			l.lines.Scan()
 			if want := `data: {"node":"a","term":7,"state":"stuck","age":"1h0m0s"}`; l.lines.Text() != want {
 				t.Errorf("%s, want %s", l.lines.Text(), want)

@@ -60,6 +60,7 @@ func (a *api) status(w http.ResponseWriter, r *http.Request) {
 	a.respond(w, code, body)
 }
 
+// historyResponse is the response of /v1/history.
 type historyResponse struct {
 	stamp
 	Terms []cluster.PastTerm `json:"terms"`
@@ -99,6 +100,7 @@ func (a *api) requireLoop(w http.ResponseWriter) bool {
 	return err == nil
 }
 
+// explainResponse is the response of /v1/explain.
 type explainResponse struct {
 	stamp
 	// Explanation is for the current term, Past for an earlier one.
@@ -124,6 +126,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// explainPast responds with the term's record in the history.
 func (a *api) explainPast(w http.ResponseWriter, r *http.Request, term int64) {
 	all, ok := a.readHistory(w, r)
 	if !ok {
@@ -137,7 +140,7 @@ func (a *api) explainPast(w http.ResponseWriter, r *http.Request, term int64) {
 	a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(a.opt.View()), Past: &all[i]})
 }
 
-// queryNumber returns a query parameter that must be 1 or more.
+// queryNumber returns a query parameter that must be 1 or more, or otherwise if it is absent.
 func queryNumber(r *http.Request, name string, otherwise int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -65,7 +65,7 @@ type api struct {
 	groupQuota   *quota          // requests about the group
 	submissions  chan struct{}   // one element for each operator request that is being submitted
 	origins      *http.CrossOriginProtection
-	beat         time.Duration
+	heartbeat    time.Duration
 }
 
 func newAPI(opt Options) *api {
@@ -76,7 +76,7 @@ func newAPI(opt Options) *api {
 	return &api{
 		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
-		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), beat: heartbeatInterval,
+		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), heartbeat: heartbeatInterval,
 	}
 }
 

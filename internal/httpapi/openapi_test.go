@@ -255,7 +255,7 @@ func TestDocumentNamesEverything(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{status.EventDaemon, status.EventState, status.EventElected, status.EventLeadership, eventBeat} {
+	for _, kind := range []string{status.EventDaemon, status.EventState, status.EventElected, status.EventLeadership, eventHeartbeat} {
 		if !strings.Contains(string(data), "`"+kind+"`") {
 			t.Errorf("docs/http-api.md does not name the event %s", kind)
 		}

@@ -71,7 +71,7 @@ export function connect() {
     refresh();
   };
   stream.onerror = reconnectLater;
-  stream.addEventListener('beat', () => {
+  stream.addEventListener('heartbeat', () => {
     noteEvent();
     if (document.hidden) refresh(); // browsers throttle the timers of hidden tabs
   });

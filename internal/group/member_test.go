@@ -56,14 +56,14 @@ func (g *fakeGuard) last() time.Duration {
 	return g.leases[len(g.leases)-1]
 }
 
-func (*fakeGuard) SetRelease(json.RawMessage)            {}
-func (*fakeGuard) Heartbeat(time.Duration)               {}
-func (*fakeGuard) WatchdogInterval() time.Duration       { return 0 }
-func (*fakeGuard) Containment() guard.Containment        { return "" }
-func (*fakeGuard) Unkillable() string                    { return "" }
-func (*fakeGuard) Err() error                            { return nil }
-func (*fakeGuard) SetPendingHooks(...guard.Spec) error   { return nil }
-func (*fakeGuard) Owners() (guard, daemon guard.Process) { return guard, daemon }
+func (*fakeGuard) SetRelease(json.RawMessage)               {}
+func (*fakeGuard) Heartbeat(time.Duration)                  {}
+func (*fakeGuard) WatchdogInterval() time.Duration          { return 0 }
+func (*fakeGuard) Containment() guard.Containment           { return "" }
+func (*fakeGuard) Unkillable() string                       { return "" }
+func (*fakeGuard) Err() error                               { return nil }
+func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
+func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
 func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
 	return nil, errors.New("there is no work")
 }

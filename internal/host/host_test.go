@@ -32,11 +32,11 @@ func TestMain(m *testing.M) {
 	guard.MaybeRunKeeper()
 	if os.Getenv("GUARDED") == "" {
 		os.Setenv("GUARDED", "yes")
-		status, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
+		code, err := guard.Run(guard.Options{Path: "/proc/self/exe", Argv: os.Args, Log: slog.Default()})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		os.Exit(status)
+		os.Exit(code)
 	}
 	var err error
 	if guardClient, err = guard.Connect(guard.SocketFD, slog.Default()); err != nil {

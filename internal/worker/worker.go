@@ -28,7 +28,7 @@ type Guard interface {
 	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
 	SetPendingHooks(...guard.Spec) error
 	// Owners returns the guard's and the daemon's process.
-	Owners() (guard, daemon guard.Process)
+	Owners() (guardian, daemon guard.Process)
 }
 
 // Options are what a worker needs.

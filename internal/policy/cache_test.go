@@ -29,6 +29,9 @@ func TestCacheCompilesOncePerChange(t *testing.T) {
 			t.Errorf("another %s: %+v, %v", name, got, err)
 		}
 	}
+	if p, err := new(Cache).Compile(cluster.Policy{}); p != nil || err == nil {
+		t.Errorf("an empty policy: %v, %v", p, err)
+	}
 	for range 2 {
 		if p, err := c.Compile(cluster.Policy{Rules: cluster.Rules{Type: "coin"}}); p != nil || err == nil {
 			t.Errorf("a policy that cannot be compiled: %v, %v", p, err)

@@ -100,8 +100,8 @@ func TestFirstStartWithADamagedConfiguration(t *testing.T) {
 	f := newFleet(t)
 	f.configure("a", "dc1", 100, "nod: {}\n")
 	f.start("a")
-	if status := f.exit("a"); status != 1 {
-		t.Errorf("status %d", status)
+	if code := f.exit("a"); code != 1 {
+		t.Errorf("exit status %d", code)
 	}
 	f.logged("a", "nod: is not a setting")
 }

@@ -36,6 +36,9 @@ type Client struct {
 	report           keeperReport
 
 	writing sync.Mutex
+	// updating is held while the session or the hooks change, until the guard and the session file have that: what is set last is
+	// sent and written last. It is locked before mu, and never on the way to a kill.
+	updating sync.Mutex
 
 	mu           sync.Mutex
 	seq          int
@@ -234,6 +237,8 @@ func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify:
 // docs/protocol.md). The guard runs them before it closes the session; if the guard is dead too, the next start or 'zkelectd
 // release' does. An error means that the session file, which the latter two read, could not be written.
 func (c *Client) SetPendingHooks(hooks ...Spec) error {
+	c.updating.Lock()
+	defer c.updating.Unlock()
 	c.mu.Lock()
 	c.pendingHooks = hooks
 	c.mu.Unlock()
@@ -243,6 +248,8 @@ func (c *Client) SetPendingHooks(hooks ...Spec) error {
 
 // SetSession gives the guard what it needs to close the session after the daemon's death, and writes the session file.
 func (c *Client) SetSession(s Credentials) {
+	c.updating.Lock()
+	defer c.updating.Unlock()
 	c.mu.Lock()
 	c.session = &s
 	c.mu.Unlock()
@@ -268,6 +275,8 @@ func (c *Client) SetRelease(tx json.RawMessage) {
 
 // updateSession changes the credentials of the session, if there is one.
 func (c *Client) updateSession(change func(*Credentials)) {
+	c.updating.Lock()
+	defer c.updating.Unlock()
 	c.mu.Lock()
 	if c.session == nil {
 		c.mu.Unlock()
@@ -283,6 +292,8 @@ func (c *Client) updateSession(change func(*Credentials)) {
 
 // ClearSession tells the guard that the session has ended, and removes the session file.
 func (c *Client) ClearSession() {
+	c.updating.Lock()
+	defer c.updating.Unlock()
 	c.mu.Lock()
 	s := c.session
 	c.session = nil
@@ -293,7 +304,7 @@ func (c *Client) ClearSession() {
 	}
 }
 
-// writeSessionFile updates the session file, and logs an error if it cannot.
+// writeSessionFile updates the session file, and logs an error if it cannot. The caller must hold updating.
 func (c *Client) writeSessionFile() error {
 	c.mu.Lock()
 	s, w, hooks := c.session, c.running, c.pendingHooks

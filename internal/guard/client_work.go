@@ -80,6 +80,8 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 		return nil, err
 	}
 	harden.RefreshLocks() // from here on this process may have to act
+	c.updating.Lock()
+	defer c.updating.Unlock()
 	if err := c.writeSessionFile(); err != nil && opt.Unit != nil {
 		w.Kill() // if guard and daemon were killed at once, nothing would kill the unit
 		return nil, err

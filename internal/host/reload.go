@@ -49,7 +49,13 @@ func (h *Host) serveReloads(life context.Context, s *zkstore.Session, m *group.M
 // not know or whose policy cannot be published.
 func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
 	h.service.reloading()
-	next, identities, err := h.read(life, s, timeout)
+	next, err := h.read()
+	var identities *zkstore.CredentialChange
+	if err == nil {
+		if identities, err = h.check(life, s, next.Config, timeout); err != nil && s.Err() != nil {
+			<-life.Done() // not refused: the member ends with the session
+		}
+	}
 	if life.Err() != nil {
 		h.Reload() // the next session finishes it
 		return
@@ -87,22 +93,23 @@ func (h *Host) logRefused(err error) {
 	}
 }
 
-// read reads the configuration again, and checks with ZooKeeper that it can be put in force.
-func (h *Host) read(life context.Context, s *zkstore.Session, timeout time.Duration) (Reloaded, *zkstore.CredentialChange, error) {
+// read reads the configuration again.
+func (h *Host) read() (Reloaded, error) {
 	if h.opt.Reload == nil {
-		return Reloaded{}, nil, errors.New("this daemon has no configuration to read again")
+		return Reloaded{}, errors.New("this daemon has no configuration to read again")
 	}
-	next, err := h.opt.Reload()
-	if err != nil {
-		return next, nil, err
-	}
+	return h.opt.Reload()
+}
+
+// check checks with ZooKeeper that a configuration can be put in force, and publishes its policy.
+func (h *Host) check(life context.Context, s *zkstore.Session, next config.Config, timeout time.Duration) (*zkstore.CredentialChange, error) {
 	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()
-	identities, err := s.PresentCredentials(ctx, h.paths, operator.Access(next.Config, os.Getenv))
+	identities, err := s.PresentCredentials(ctx, h.paths, operator.Access(next, os.Getenv))
 	if err != nil {
-		return next, nil, err
+		return nil, err
 	}
-	return next, identities, h.publishPolicy(ctx, s, next.Config)
+	return identities, h.publishPolicy(ctx, s, next)
 }
 
 // publishPolicy makes the policy of a configuration that of the group, if it has changed.

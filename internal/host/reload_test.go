@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/status"
 )
@@ -110,5 +111,44 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	h.Stop("the test is over")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A reload whose session ends under way is neither refused nor lost: the next session finishes it, and its member has the new
+// settings.
+func TestReloadOutlivesItsSession(t *testing.T) {
+	root := fresh()
+	lost := false
+	d, _ := runWith(t, root, "a", func(d *Host) {
+		next := d.opt.Config
+		next.Node.Priority, next.Policy.Type = 9, "node-id"
+		d.opt.Reload = func() (Reloaded, error) {
+			if !lost {
+				lost = true
+				s := d.cache.Source().Session.(*zkstore.Session)
+				if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
+					t.Error(err)
+				}
+				<-s.Done()
+			}
+			return Reloaded{Config: next}, nil
+		}
+	})
+	until(t, d, "leads", status.Daemon.Leads)
+	d.Reload()
+	read := func() (n cluster.Node) {
+		if src := d.cache.Source(); src != nil {
+			path := src.Paths.Node("a")
+			data, stat, err := src.Session.Get(t.Context(), path, false)
+			n = cluster.ReadSlot[cluster.Node](path, data, stat, err == nil).Record
+		}
+		return n
+	}
+	wait(t, "the reload is finished", func() bool { return read().Reloads > 0 })
+	if n := read(); n.Refused != "" || n.Priority != 9 || n.Reloads != 1 || n.PolicyDigest != d.config().Rules().Digest() {
+		t.Errorf("the record is %+v", n)
+	}
+	if n := d.Totals(); n.Sessions != 2 || n.ReloadFailed {
+		t.Errorf("it has counted %+v", n)
 	}
 }

@@ -46,7 +46,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	c.checkZooKeeper(report)
 	c.checkElection(report)
 	c.checkPolicy(report, reported)
-	c.checkChecks(report)
+	c.checkProbes(report)
 	c.checkChild(report)
 	c.checkUnit(report)
 	c.HTTP.check(report)
@@ -149,16 +149,16 @@ func (c *Config) checkPolicy(report func(string, string, ...any), reported map[s
 	}
 }
 
-// checks returns the repeated checks by their section.
-func (c *Config) checks() map[string]Check {
+// probes returns the repeated checks by their section.
+func (c *Config) probes() map[string]Check {
 	return map[string]Check{
 		"health": c.Health.Check, "child.live": c.Child.Live.Check,
 		"score": {Exec: c.Score.Exec, HTTP: c.Score.HTTP, Interval: c.Score.Interval, Timeout: c.Score.Timeout},
 	}
 }
 
-func (c *Config) checkChecks(report func(string, string, ...any)) {
-	for section, p := range c.checks() {
+func (c *Config) checkProbes(report func(string, string, ...any)) {
+	for section, p := range c.probes() {
 		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
 		checkProgram(report, section+".exec", p.Exec)
 		checkTarget(report, section, p.HTTP, p.TCP)

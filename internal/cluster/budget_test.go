@@ -33,6 +33,11 @@ func TestBudgetInequalities(t *testing.T) {
 		if b.Renew > b.Lease/3 || b.Renew <= 0 {
 			t.Errorf("renews every %s of %s", b.Renew, b.Lease)
 		}
+		// ZkelectdLeaseTight (deploy/prometheus/alerts.yml) is for leaders with less than this left: no renewal in time gets there,
+		// and the child is not asked to stop before.
+		if tight := b.Lease * 6 / 10; b.Lease-b.Renew <= tight || b.Grace >= tight {
+			t.Errorf("renews with %s of %s left, and asks to stop with %s left", b.Lease-b.Renew, b.Lease, b.Grace)
+		}
 		// Two renewals may fail before the child is asked to stop.
 		if 2*b.Renew >= b.Lease-b.Grace {
 			t.Errorf("asks to stop after %s, renews every %s", b.Lease-b.Grace, b.Renew)

@@ -150,7 +150,7 @@ func TestTheLimitsAreDocumented(t *testing.T) {
 	text := strings.Join(strings.Fields(string(data)), " ")
 	for _, want := range []string{
 		"`" + strings.Join(functions, "`, `") + "`", fmt.Sprintf("%d bytes", maxText), fmt.Sprintf("%d operators and operands", maxNodes),
-		fmt.Sprintf("at most %d numbers", maxRange), fmt.Sprintf("first %d bytes", maxInput), "1,000,000 turns", "100,000 items",
+		fmt.Sprintf("at most %d numbers", maxRange), fmt.Sprintf("first %d bytes", maxInput), "1,000,000 iterations", "100,000 items",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/policies.md does not say %q", want)

@@ -96,7 +96,7 @@ func decision(v status.Daemon) string {
 	case v.SnapshotAt == 0:
 		return "nothing read yet"
 	case v.ElectedTerm == 0:
-		return "nobody is elected"
+		return "no member is elected"
 	case v.Elected == v.Node:
 		return fmt.Sprintf("elected in term %d", v.ElectedTerm)
 	default:

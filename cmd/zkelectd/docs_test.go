@@ -52,7 +52,7 @@ func TestGettingStarted(t *testing.T) {
 		f.startCommand(id, exec.Command("sh", "-euc", here.Replace(strings.Join(lines, "\n"))))
 		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads("n1")(g) })
 	}
-	for _, block := range blocks(t, document, "Look") {
+	for _, block := range blocks(t, document, "Look at the group") {
 		cmd := exec.Command("sh", "-euc", here.Replace(block))
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "n2 (default) leads in term") {
 			t.Errorf("%v\n%s", err, out)

@@ -67,7 +67,7 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Waiting != "" {
 		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
 	}
-	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.Preset, e.Revision)
+	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.PolicyType, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
 		fmt.Fprintf(b, "Ranked   after: %s", printable(string(c.Cause)))
 		if c.Node != "" {

@@ -20,10 +20,10 @@ type Policy struct {
 
 // Rules are the content of a policy (docs/policies.md).
 type Rules struct {
-	// Type names a preset. Rank, if it is not empty, lists the rankers instead.
+	// Type names a policy type. Rank, if it is not empty, lists the rankers instead.
 	Type string   `json:"type"`
 	Rank []string `json:"rank,omitempty"`
-	// Expr is the expression of the preset expr, Fallback the preset that is used while exec has no answer.
+	// Expr is the expression of the type expr, Fallback the type that is used while exec has no answer.
 	Expr     string `json:"expr,omitempty"`
 	Fallback string `json:"fallback,omitempty"`
 	// ExecTimeout is how long an election waits for the ranking program. Its command comes from each host's own
@@ -67,7 +67,7 @@ func (r Rules) Digest() string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// Strategy is a preset that is used if its condition holds; an empty condition always does.
+// Strategy is a policy type that is used if its condition holds; an empty condition always does.
 type Strategy struct {
 	When string `json:"when,omitempty" mapstructure:"when" yaml:"when,omitempty"`
 	Use  string `json:"use" mapstructure:"use" yaml:"use"`

@@ -19,15 +19,15 @@ import (
 func drawRules(t *rapid.T) Config {
 	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
 	name := word.Filter(func(s string) bool { return checkName(s) == nil })
-	preset := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
+	policyType := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
 	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || cause == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
 	c := defaults()
 	p := &c.Policy
-	p.Type = preset.Draw(t, "type")
+	p.Type = policyType.Draw(t, "type")
 	p.Expr = rapid.SampledFrom([]string{"member.priority * 2", "member.priority >\n  3", `member.site == "x: y"`}).Draw(t, "expr")
 	p.Rank = rapid.SliceOfN(rapid.SampledFrom([]string{"site", "priority", "expr: member.priority"}), 0, 3).Draw(t, "rank")
 	for range rapid.IntRange(0, 3).Draw(t, "strategies") {
-		p.Strategies = append(p.Strategies, cluster.Strategy{When: condition.Draw(t, "when"), Use: preset.Draw(t, "use")})
+		p.Strategies = append(p.Strategies, cluster.Strategy{When: condition.Draw(t, "when"), Use: policyType.Draw(t, "use")})
 	}
 	p.Sites = rapid.MapOf(name, rapid.IntRange(-5, 5)).Draw(t, "sites")
 	p.Hysteresis, p.MinPriority = rapid.IntRange(0, 1000).Draw(t, "hysteresis"), rapid.IntRange(-5, 5).Draw(t, "least")

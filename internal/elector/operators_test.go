@@ -269,7 +269,7 @@ func TestTheQuestionMatchesTheDecision(t *testing.T) {
 		t.Errorf("after a failure: %+v", q)
 	}
 	if _, wanted := e.Question(g.input(t)); wanted {
-		t.Error("the program is needed although another preset decides")
+		t.Error("the program is needed although another policy type decides")
 	}
 }
 

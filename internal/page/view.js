@@ -308,7 +308,7 @@ function renderRanking() {
     const c = e.circumstances || {};
     const after = c.cause && c.node ? `, after: ${c.cause} of ${c.node}${c.site ? ` (${c.site})` : ''}` : '';
     return [
-      el('p', { class: 'muted' }, `Now, by policy ${e.preset}, revision ${e.policy_revision}${after}${(c.failed || []).length ? `; failed: ${c.failed.join(', ')}` : ''}.`),
+      el('p', { class: 'muted' }, `Now, by policy ${e.policy_type}, revision ${e.policy_revision}${after}${(c.failed || []).length ? `; failed: ${c.failed.join(', ')}` : ''}.`),
       ...(e.notes || []).map((n) => el('p', { class: 'note' }, n)),
       e.members.length ? table('The members, best first', ['Rank', 'Node', ...rankers, 'Filters'], shown.map((m) => [
         m.rank ? String(m.rank) : '–', [el('strong', { class: m.node === e.leader ? 'leads' : null }, m.node), m.site ? el('span', { class: 'muted' }, ` ${m.site}`) : null],

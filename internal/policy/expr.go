@@ -115,7 +115,7 @@ func compileRanker(key, text string) (ranker, error) {
 	return exprRanker{text, program}, nil
 }
 
-func (r exprRanker) name() string { return exprPreset }
+func (r exprRanker) name() string { return exprType }
 
 func (r exprRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	group := groupOf(in)
@@ -146,11 +146,11 @@ type strategy struct {
 	program *vm.Program // nil if the condition always holds
 }
 
-func compileStrategies(rules cluster.Rules, all map[string]preset) ([]strategy, error) {
+func compileStrategies(rules cluster.Rules, all map[string]policyType) ([]strategy, error) {
 	var list []strategy
 	for i, s := range rules.Strategies {
 		key := fmt.Sprintf("policy.strategies[%d]", i)
-		if err := checkPreset(all, key+".use", s.Use); err != nil {
+		if err := checkType(all, key+".use", s.Use); err != nil {
 			return nil, err
 		}
 		c := strategy{when: s.When, use: s.Use}

@@ -69,7 +69,7 @@ func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	return nil
 }
 
-// filters compiles the filters that apply under every preset.
+// filters compiles the filters that apply under every policy type.
 func filters(rules cluster.Rules) ([]filter, error) {
 	soft := slices.Clone(softFilters)
 	soft = append(soft, constraints(rules)...)

@@ -61,7 +61,7 @@ func FuzzExpression(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		ranked(t, cluster.Rules{Type: "priority", Filter: []string{text}})
-		ranked(t, cluster.Rules{Type: exprPreset, Expr: text})
+		ranked(t, cluster.Rules{Type: exprType, Expr: text})
 		ranked(t, cluster.Rules{Rank: []string{"site", exprPrefix + text}})
 		ranked(t, cluster.Rules{Type: "priority", Strategies: []cluster.Strategy{{When: text, Use: "first"}}})
 	})

@@ -47,7 +47,7 @@ type Policy struct {
 	Rules      cluster.Rules
 	filters    []filter
 	strategies []strategy
-	presets    map[string]preset
+	types      map[string]policyType
 }
 
 // New compiles a policy record. The error names the setting at fault.
@@ -57,10 +57,10 @@ func New(rec cluster.Policy) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.presets, err = presets(rec.Rules); err != nil {
+	if p.types, err = compileTypes(rec.Rules); err != nil {
 		return nil, err
 	}
-	if p.strategies, err = compileStrategies(rec.Rules, p.presets); err != nil {
+	if p.strategies, err = compileStrategies(rec.Rules, p.types); err != nil {
 		return nil, err
 	}
 	if p.filters, err = filters(rec.Rules); err != nil {
@@ -85,7 +85,7 @@ func checkValues(r cluster.Rules) error {
 
 // Rank ranks the members, those that are eligible first. It is deterministic: the incarnation breaks the last tie.
 func (p *Policy) Rank(in Input) Ranking {
-	use, notes, unanswered := p.choosePreset(in)
+	use, notes, unanswered := p.chooseType(in)
 	rankers := append([]ranker{moveRanker{}}, use.rankers...)
 	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
 	for i, r := range rankers {
@@ -120,11 +120,11 @@ func (p *Policy) Rank(in Input) Ranking {
 		}
 		return compare(b.Scores, a.Scores)
 	})
-	return Ranking{Entries: entries, Preset: use.name, Notes: notes, Unanswered: unanswered}
+	return Ranking{Entries: entries, PolicyType: use.name, Notes: notes, Unanswered: unanswered}
 }
 
-// choosePreset returns the preset to rank by: that of the first strategy whose condition holds, else the policy's type.
-func (p *Policy) choosePreset(in Input) (use preset, notes []string, unanswered bool) {
+// chooseType returns the policy type to rank by: that of the first strategy whose condition holds, else the policy's type.
+func (p *Policy) chooseType(in Input) (use policyType, notes []string, unanswered bool) {
 	name := p.typeName()
 	for _, s := range p.strategies {
 		holds, err := s.holds(in)
@@ -137,7 +137,7 @@ func (p *Policy) choosePreset(in Input) (use preset, notes []string, unanswered 
 			break
 		}
 	}
-	if name == execPreset && (in.Answer == nil || in.Answer.Err != "") {
+	if name == execType && (in.Answer == nil || in.Answer.Err != "") {
 		why := "its program has not answered"
 		if in.Answer != nil {
 			why = in.Answer.Err
@@ -145,12 +145,12 @@ func (p *Policy) choosePreset(in Input) (use preset, notes []string, unanswered 
 		notes = append(notes, fmt.Sprintf("exec has no ranking, %s is used instead: %s", fallback(p.Rules), why))
 		name, unanswered = fallback(p.Rules), true
 	}
-	return p.presets[name], notes, unanswered
+	return p.types[name], notes, unanswered
 }
 
 func (p *Policy) typeName() string {
 	if len(p.Rules.Rank) > 0 {
-		return listPreset
+		return listType
 	}
 	return p.Rules.Type
 }
@@ -158,8 +158,8 @@ func (p *Policy) typeName() string {
 // WantsAnswer reports whether the ranking program decides under this input.
 func (p *Policy) WantsAnswer(in Input) bool {
 	in.Answer = &Answer{}
-	use, _, _ := p.choosePreset(in)
-	return use.name == execPreset
+	use, _, _ := p.chooseType(in)
+	return use.name == execType
 }
 
 // Problems returns what looks like a mistake in the policy, given these members, although it can be used.

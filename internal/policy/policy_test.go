@@ -167,9 +167,9 @@ func TestNoBestWithoutEligibleMembers(t *testing.T) {
 		"no members":      {},
 		"all are refused": {Members: []cluster.Member{member("a", "dc1", 1, 1)}, Excluded: map[string]string{"a": "struck"}},
 	} {
-		for _, preset := range Types() {
-			if best, ok := policyOf(t, cluster.Rules{Type: preset, Expr: "1"}).Rank(in).Best(); ok {
-				t.Errorf("%s, %s: %s is the best", name, preset, best.ID)
+		for _, policyType := range Types() {
+			if best, ok := policyOf(t, cluster.Rules{Type: policyType, Expr: "1"}).Rank(in).Best(); ok {
+				t.Errorf("%s, %s: %s is the best", name, policyType, best.ID)
 			}
 		}
 	}

@@ -162,7 +162,7 @@ var execRanker = memberRanker{"exec", func(m cluster.Member, in Input) (float64,
 }}
 
 func execFilter() filter {
-	f := memberFilter(execPreset, func(m cluster.Member, in Input) string {
+	f := memberFilter(execType, func(m cluster.Member, in Input) string {
 		if in.Answer == nil || slices.Contains(in.Answer.Ranking, m.ID) {
 			return ""
 		}

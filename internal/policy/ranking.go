@@ -12,9 +12,9 @@ import (
 // Ranking is the result of [Policy.Rank]: the best member first, members that are not eligible last.
 type Ranking struct {
 	Entries []Entry
-	// Preset is the preset that was used; Notes say where the policy could not be followed as written.
-	Preset string
-	Notes  []string
+	// PolicyType is the policy type that was used; Notes say where the policy could not be followed as written.
+	PolicyType string
+	Notes      []string
 	// Unanswered is set if the fallback was used because the ranking program has no answer. Such a ranking is good enough
 	// for an election, but never preempts a leader: a program that fails now and then would move it back and forth (S3).
 	Unanswered bool

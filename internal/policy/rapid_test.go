@@ -46,14 +46,14 @@ func anyMembers(t *rapid.T) []cluster.Member {
 	return members
 }
 
-func anyRules(t *rapid.T, preset string) cluster.Rules {
+func anyRules(t *rapid.T, policyType string) cluster.Rules {
 	rules := cluster.Rules{
-		Type: preset, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
+		Type: policyType, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
 		Hysteresis: rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"), MinPriority: rapid.IntRange(0, 1).Draw(t, "min_priority"),
 		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), ExcludeNodes: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
 		DisabledSites: rapid.SliceOfN(anySite, 0, 1).Draw(t, "disabled"),
 	}
-	if preset == listPreset {
+	if policyType == listType {
 		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(Rankers()), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
 	}
 	return rules
@@ -90,7 +90,7 @@ func anyInput(t *rapid.T) Input {
 
 func TestRankingDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rules := anyRules(t, rapid.SampledFrom(append(Types(), listPreset)).Draw(t, "preset"))
+		rules := anyRules(t, rapid.SampledFrom(append(Types(), listType)).Draw(t, "policyType"))
 		rules.Strategies = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Strategy {
 			return cluster.Strategy{When: anyWhen.Draw(t, "when"), Use: rapid.SampledFrom(Types()).Draw(t, "use")}
 		}), 0, 3).Draw(t, "strategies")
@@ -105,17 +105,17 @@ func TestRankingDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 			}
 		}
 		in.Members = rapid.Permutation(in.Members).Draw(t, "order")
-		if again := p.Rank(in); places(again) != places(r) || again.Preset != r.Preset || len(r.Entries) != len(in.Members) {
-			t.Fatalf("%s by %s, then %s by %s", places(r), r.Preset, places(again), again.Preset)
+		if again := p.Rank(in); places(again) != places(r) || again.PolicyType != r.PolicyType || len(r.Entries) != len(in.Members) {
+			t.Fatalf("%s by %s, then %s by %s", places(r), r.PolicyType, places(again), again.PolicyType)
 		}
 	})
 }
 
 // S3: the best member without an incumbent stays the best once it is the incumbent.
 func TestTheBestStaysTheBestOnceItLeads(t *testing.T) {
-	for _, preset := range append(Types(), listPreset) {
-		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
-			p, in := policyOf(t, anyRules(t, preset)), anyInput(t)
+	for _, policyType := range append(Types(), listType) {
+		t.Run(policyType, rapid.MakeCheck(func(t *rapid.T) {
+			p, in := policyOf(t, anyRules(t, policyType)), anyInput(t)
 			best, ok := p.Rank(in).Best()
 			if !ok {
 				return
@@ -130,9 +130,9 @@ func TestTheBestStaysTheBestOnceItLeads(t *testing.T) {
 
 // A member that preempts the incumbent is not preempted in turn, by the former incumbent or by a third member.
 func TestAPreemptingMemberIsNotPreemptedInTurn(t *testing.T) {
-	for _, preset := range append(Types(), listPreset) {
-		t.Run(preset, rapid.MakeCheck(func(t *rapid.T) {
-			p, in := policyOf(t, anyRules(t, preset)), anyInput(t)
+	for _, policyType := range append(Types(), listType) {
+		t.Run(policyType, rapid.MakeCheck(func(t *rapid.T) {
+			p, in := policyOf(t, anyRules(t, policyType)), anyInput(t)
 			in.Incumbent = rapid.SampledFrom(in.Members).Draw(t, "incumbent").Name
 			best, ok := p.Rank(in).Best()
 			if !ok {

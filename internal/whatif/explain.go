@@ -16,8 +16,8 @@ type Explanation struct {
 	Term   int64  `json:"term,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Preset names the ranking, Revision is the policy's, Circumstances is what the ranking takes into account.
-	Preset        string                `json:"preset"`
+	// PolicyType is the one that ranked the members, Revision is the policy's, Circumstances is what the ranking takes into account.
+	PolicyType    string                `json:"policy_type"`
 	Revision      int64                 `json:"policy_revision"`
 	Circumstances cluster.Circumstances `json:"circumstances"`
 	Notes         []string              `json:"notes,omitempty"`
@@ -56,7 +56,7 @@ func Explain(q Question) Explanation {
 	out := Run(q)
 	r := out.Last.Ranking
 	e := Explanation{
-		Preset: r.Preset, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
+		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
 		Members: []RankedMember{}, Blocked: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: describeChanges(q, out),
 	}
 	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {

@@ -8,22 +8,22 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// preset is a named list of rankers, with filters of its own.
-type preset struct {
+// policyType is a named list of rankers, with filters of its own.
+type policyType struct {
 	name    string
 	filters []filter
 	rankers []ranker
 }
 
 const (
-	execPreset = "exec"
-	exprPreset = "expr"
-	listPreset = "rank" // the list in policy.rank
+	execType   = "exec"
+	exprType   = "expr"
+	listType   = "rank" // the list in policy.rank
 	exprPrefix = "expr:"
 )
 
-// presetSpecs defines the presets.
-var presetSpecs = []struct{ name, rank, doc string }{
+// typeSpecs defines the policy types.
+var typeSpecs = []struct{ name, rank, doc string }{
 	{"priority", "site priority incumbent oldest", "the site's priority, the node's, the incumbent, the oldest"},
 	{"first", "oldest", "the oldest registration"},
 	{"node-id", "node-id", "the lowest id"},
@@ -31,22 +31,22 @@ var presetSpecs = []struct{ name, rank, doc string }{
 	{"other-site", "other-site site priority incumbent oldest", "after a failure, a site other than the one that failed; else like priority"},
 	{"latency", "latency site priority incumbent oldest", "the shortest round trip to ZooKeeper"},
 	{"score", "score site priority incumbent oldest", "the highest number of the score probe"},
-	{exprPreset, "incumbent oldest", "the highest value of policy.expr, then the incumbent, then the oldest"},
-	{execPreset, "exec", "the ranking that policy.exec.command prints"},
+	{exprType, "incumbent oldest", "the highest value of policy.expr, then the incumbent, then the oldest"},
+	{execType, "exec", "the ranking that policy.exec.command prints"},
 }
 
 // Types returns the values of policy.type.
 func Types() []string {
 	var names []string
-	for _, l := range presetSpecs {
+	for _, l := range typeSpecs {
 		names = append(names, l.name)
 	}
 	return names
 }
 
-// Describe returns what a preset ranks by.
+// Describe returns what a policy type ranks by.
 func Describe(name string) string {
-	for _, l := range presetSpecs {
+	for _, l := range typeSpecs {
 		if l.name == name {
 			return l.doc
 		}
@@ -59,17 +59,17 @@ func Rankers() []string {
 	return []string{"site", "priority", "incumbent", "oldest", "node-id", "round-robin", "other-site", "latency", "score"}
 }
 
-// presets compiles all presets that the rules provide for.
-func presets(rules cluster.Rules) (map[string]preset, error) {
-	all := make(map[string]preset)
-	for _, l := range presetSpecs {
-		p := preset{name: l.name}
+// compileTypes compiles all policy types that the rules provide for.
+func compileTypes(rules cluster.Rules) (map[string]policyType, error) {
+	all := make(map[string]policyType)
+	for _, l := range typeSpecs {
+		p := policyType{name: l.name}
 		switch {
-		case l.name == execPreset:
+		case l.name == execType:
 			p.filters = []filter{execFilter()}
-		case l.name == exprPreset && rules.Expr == "":
+		case l.name == exprType && rules.Expr == "":
 			continue
-		case l.name == exprPreset:
+		case l.name == exprType:
 			r, err := compileRanker("policy.expr", rules.Expr)
 			if err != nil {
 				return nil, err
@@ -86,7 +86,7 @@ func presets(rules cluster.Rules) (map[string]preset, error) {
 		all[l.name] = p
 	}
 	if len(rules.Rank) > 0 {
-		p := preset{name: listPreset}
+		p := policyType{name: listType}
 		for i, name := range rules.Rank {
 			r, err := newRanker(rules, fmt.Sprintf("policy.rank[%d]", i), name)
 			if err != nil {
@@ -94,42 +94,42 @@ func presets(rules cluster.Rules) (map[string]preset, error) {
 			}
 			p.rankers = append(p.rankers, r)
 		}
-		all[listPreset] = p
+		all[listType] = p
 	}
 	if len(rules.Rank) == 0 || rules.Type != "" {
-		if err := checkPreset(all, "policy.type", rules.Type); err != nil {
+		if err := checkType(all, "policy.type", rules.Type); err != nil {
 			return nil, err
 		}
 	}
-	if rules.Fallback == execPreset {
+	if rules.Fallback == execType {
 		return nil, fmt.Errorf("policy.exec.fallback: exec cannot be its own fallback")
 	}
-	return all, checkPreset(all, "policy.exec.fallback", fallback(rules))
+	return all, checkType(all, "policy.exec.fallback", fallback(rules))
 }
 
-// fallback returns the preset that is used while exec has no answer.
+// fallback returns the policy type that is used while exec has no answer.
 func fallback(rules cluster.Rules) string {
 	if rules.Fallback == "" {
-		return presetSpecs[0].name
+		return typeSpecs[0].name
 	}
 	return rules.Fallback
 }
 
 // UsesExec reports whether the rules may run the ranking program.
 func UsesExec(rules cluster.Rules) bool {
-	return (len(rules.Rank) == 0 && rules.Type == execPreset) ||
-		slices.ContainsFunc(rules.Strategies, func(s cluster.Strategy) bool { return s.Use == execPreset })
+	return (len(rules.Rank) == 0 && rules.Type == execType) ||
+		slices.ContainsFunc(rules.Strategies, func(s cluster.Strategy) bool { return s.Use == execType })
 }
 
-// checkPreset returns an error if there is no preset of that name.
-func checkPreset(all map[string]preset, key, name string) error {
+// checkType returns an error if there is no policy type of that name.
+func checkType(all map[string]policyType, key, name string) error {
 	if _, ok := all[name]; ok {
 		return nil
 	}
-	if name == exprPreset {
+	if name == exprType {
 		return fmt.Errorf("%s: expr needs an expression in policy.expr", key)
 	}
-	if name == listPreset {
+	if name == listType {
 		return fmt.Errorf("%s: rank needs a list in policy.rank", key)
 	}
 	return fmt.Errorf("%s: %q is not a policy: want one of %s", key, name, strings.Join(Types(), ", "))
@@ -145,7 +145,7 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 		latencyRanker(rules), scoreRanker(rules), execRanker,
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
-	if i < 0 || (name == execPreset && strings.HasPrefix(key, "policy.rank")) {
+	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
 		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, or expr:EXPRESSION", key, name, strings.Join(Rankers(), ", "))
 	}
 	return all[i], nil

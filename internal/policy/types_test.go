@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-func TestPresets(t *testing.T) {
+func TestTypes(t *testing.T) {
 	three := []cluster.Member{member("b", "dc1", 5, 1), member("c", "dc2", 9, 2), member("a", "dc1", 1, 3)}
 	failed := func(sites ...string) cluster.Circumstances {
 		return cluster.Circumstances{Cause: cluster.CauseFailure, Node: "b", Site: "dc1", Failed: sites}
@@ -53,7 +53,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-func TestMeasurementPresets(t *testing.T) {
+func TestMeasurementTypes(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules     cluster.Rules
 		members   []cluster.Member
@@ -103,11 +103,11 @@ func TestHysteresisKeepsNoiseFromMovingTheIncumbent(t *testing.T) {
 
 func TestExecFollowsItsProgram(t *testing.T) {
 	for name, c := range map[string]struct {
-		rules  cluster.Rules
-		answer *Answer
-		want   string
-		preset string
-		note   string
+		rules      cluster.Rules
+		answer     *Answer
+		want       string
+		policyType string
+		note       string
 	}{
 		"it answers":                   {cluster.Rules{Type: "exec"}, &Answer{Ranking: []string{"c", "a", "b"}}, "c a b", "exec", ""},
 		"it has not answered":          {cluster.Rules{Type: "exec"}, nil, "b a c", "priority", "exec has no ranking, priority is used instead: its program has not answered"},
@@ -122,8 +122,8 @@ func TestExecFollowsItsProgram(t *testing.T) {
 	} {
 		in := Input{Members: []cluster.Member{member("a", "dc1", 1, 1), member("b", "dc1", 9, 2), member("c", "dc2", 0, 3)}, Answer: c.answer}
 		r := policyOf(t, c.rules).Rank(in)
-		if got := places(r); got != c.want || r.Preset != c.preset {
-			t.Errorf("%s: %s by %s, want %s by %s", name, got, r.Preset, c.want, c.preset)
+		if got := places(r); got != c.want || r.PolicyType != c.policyType {
+			t.Errorf("%s: %s by %s, want %s by %s", name, got, r.PolicyType, c.want, c.policyType)
 		}
 		if notes := strings.Join(r.Notes, "\n"); (notes == "") != (c.note == "") || !strings.Contains(notes, c.note) {
 			t.Errorf("%s: noted %q, want %q", name, notes, c.note)
@@ -152,16 +152,16 @@ func TestStrategies(t *testing.T) {
 		"and no other holds":        {cluster.Circumstances{Cause: cluster.CauseStopped, Site: "dc2"}, label("rack", "r1"), "first", 1},
 	} {
 		r := policyOf(t, rules).Rank(Input{Members: []cluster.Member{member("a", "1", 1, 1, c.label)}, Circumstances: c.c})
-		if r.Preset != c.want || len(r.Notes) != c.notes {
-			t.Errorf("%s: by %s, noted %q; want %s and %d notes", name, r.Preset, r.Notes, c.want, c.notes)
+		if r.PolicyType != c.want || len(r.Notes) != c.notes {
+			t.Errorf("%s: by %s, noted %q; want %s and %d notes", name, r.PolicyType, r.Notes, c.want, c.notes)
 		}
 		if c.notes > 0 && !strings.HasPrefix(r.Notes[0], `the strategy "int(previous.site) > 3" is skipped`) {
 			t.Errorf("%s: noted %q", name, r.Notes)
 		}
 	}
 	always := policyOf(t, cluster.Rules{Type: "first", Strategies: []cluster.Strategy{{Use: "node-id"}, {Use: "latency"}}})
-	if r := always.Rank(Input{}); r.Preset != "node-id" {
-		t.Errorf("a strategy without a condition: %s decides", r.Preset)
+	if r := always.Rank(Input{}); r.PolicyType != "node-id" {
+		t.Errorf("a strategy without a condition: %s decides", r.PolicyType)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestWantsAnswer(t *testing.T) {
 	}
 }
 
-func TestEveryPresetIsDescribed(t *testing.T) {
+func TestEveryTypeIsDescribed(t *testing.T) {
 	for _, name := range Types() {
 		if Describe(name) == "" {
 			t.Errorf("%s is not", name)

@@ -24,15 +24,15 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 	e.Strikes = min(e.Strikes+1, maxStrikes)
 	// The shift is bounded so that it cannot overflow; limit is reached long before.
 	e.For = Duration(min(base<<min(e.Strikes-1, 20), limit))
-	e.Term, e.Reason, e.Served, e.Time = term, reason, false, wall
+	e.Term, e.Reason, e.Expired, e.Time = term, reason, false, wall
 	return list
 }
 
-// MarkServed returns the exclusions with those for which served returns true marked as served. list is not changed.
-func MarkServed(list []Exclusion, served func(Exclusion) bool) []Exclusion {
+// MarkExpired returns the exclusions with those for which expired returns true marked as expired. list is not changed.
+func MarkExpired(list []Exclusion, expired func(Exclusion) bool) []Exclusion {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i].Served = list[i].Served || served(list[i])
+		list[i].Expired = list[i].Expired || expired(list[i])
 	}
 	return list
 }

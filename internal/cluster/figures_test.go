@@ -75,7 +75,7 @@ func TestTheLongestStop(t *testing.T) {
 // A strike excludes its node for twice as long as the one before, up to the limit, and does not change the others.
 func TestStrikesDouble(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
-	others := []Exclusion{{Node: "a", Strikes: 1, For: Duration(time.Second), Term: 3, Reason: "old", Served: true}, {Node: "c", Strikes: 5}}
+	others := []Exclusion{{Node: "a", Strikes: 1, For: Duration(time.Second), Term: 3, Reason: "old", Expired: true}, {Node: "c", Strikes: 5}}
 	before := append([]Exclusion(nil), others...)
 	for node, at := range map[string]int{"a": 0, "b": 2} {
 		list := others
@@ -97,11 +97,11 @@ func TestStrikesDouble(t *testing.T) {
 			t.Errorf("the others: %+v", list)
 		}
 	}
-	served := MarkServed(others, func(x Exclusion) bool { return x.Node == "b" })
-	if !served[0].Served || served[1].Served {
-		t.Errorf("%+v", served)
+	marked := MarkExpired(others, func(x Exclusion) bool { return x.Node == "b" })
+	if !marked[0].Expired || marked[1].Expired {
+		t.Errorf("exclusions marked as expired: got %+v", marked)
 	}
-	if all := MarkServed(others, func(Exclusion) bool { return true }); !all[1].Served || len(all) != 2 {
+	if all := MarkExpired(others, func(Exclusion) bool { return true }); !all[1].Expired || len(all) != 2 {
 		t.Errorf("%+v", all)
 	}
 	if !reflect.DeepEqual(others, before) {

@@ -325,8 +325,8 @@ type Exclusion struct {
 	Strikes int    `json:"strikes"`
 	// For is how long the node is excluded, counted from when an elector first saw the strike.
 	For Duration `json:"for"`
-	// Served is set once the exclusion is over or was lifted; the strikes still count.
-	Served bool `json:"served,omitempty"`
+	// Expired is set once the exclusion has ended or was suspended because no member was eligible; the strikes still count.
+	Expired bool `json:"expired,omitempty"`
 	// Term is the term of the last strike.
 	Term   int64     `json:"term"`
 	Reason string    `json:"reason"`

@@ -46,8 +46,8 @@ func TestAmnestySparesTheLastFailure(t *testing.T) {
 		t.Fatalf("elected %+v (%s)", d.Elect, d.Note)
 	}
 	for _, x := range d.Elect.Exclusions {
-		if x.Served != (x.Node == "a") {
-			t.Errorf("%s: served %v", x.Node, x.Served)
+		if x.Expired != (x.Node == "a") {
+			t.Errorf("%s: expired %v", x.Node, x.Expired)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestAmnestySparesTheLastFailureWhereverItIsListed(t *testing.T) {
 func TestThePauseCountsFromTheFailure(t *testing.T) {
 	e := newElector()
 	in := newGroup("a").leads("a", 7).input(t)
-	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Reason: "x", Served: true}}
+	in.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 1, For: cluster.Duration(time.Minute), Term: 5, Reason: "x", Expired: true}}
 	in.Age = []time.Duration{time.Hour}
 	e.Decide(in)
 	in.Now += time.Hour

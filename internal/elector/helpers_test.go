@@ -103,7 +103,7 @@ func (h *scenario) pass(d time.Duration) {
 	for i := range h.in.Age {
 		h.in.Age[i] += d
 		x := &h.in.Exclusions[i]
-		x.Served = x.Served || h.in.Age[i] >= time.Duration(x.For)
+		x.Expired = x.Expired || h.in.Age[i] >= time.Duration(x.For)
 	}
 }
 

@@ -96,14 +96,14 @@ func (e *Elector) rank(b ballot) ranked {
 	}
 	last := latest(b.exclusions)
 	for _, spared := range []string{last, ""} {
-		lifted := cluster.MarkServed(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
+		lifted := cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
 		pin.Excluded = excluded(lifted)
 		wait := e.retries(b, lifted, pin.Excluded)
 		strict.wake = cluster.Earliest(strict.wake, wait)
 		r := ranked{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
 		if _, ok := r.Best(); ok {
 			// A node that must wait stays excluded: otherwise it would preempt the one that is elected now.
-			r.exclusions = cluster.MarkServed(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
+			r.exclusions = cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
 			return r
 		}
 	}
@@ -114,7 +114,7 @@ func (e *Elector) rank(b ballot) ranked {
 func excluded(list []cluster.Exclusion) map[string]string {
 	m := make(map[string]string)
 	for _, x := range list {
-		if !x.Served {
+		if !x.Expired {
 			m[x.Node] = x.Describe()
 		}
 	}

@@ -326,7 +326,7 @@ func (f *fleet) whyUnsettled(ctx context.Context) string {
 		Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string), Circumstances: snap.Elected.Record.Circumstances,
 	}
 	for _, x := range snap.Elected.Record.Exclusions {
-		if !x.Served {
+		if !x.Expired {
 			in.Excluded[x.Node] = x.Reason
 		}
 	}

@@ -154,7 +154,7 @@ const tokenButton = (box) => el('button', { type: 'button', onclick: (e) => { (b
 // kindsFor returns the kinds of requests that make sense for a node or site in its current state.
 function kindsFor(target, g) {
   const held = (g.requests || []).some((o) => o.target === targetText(target) && ['cordon', 'drain', 'step-down'].includes(o.kind));
-  const struck = (g.exclusions || []).some((x) => x.node === target.node && !x.served);
+  const struck = (g.exclusions || []).some((x) => x.node === target.node && !x.expired);
   const leads = target.node ? target.node === g.leader : target.site === g.site;
   return [...(struck ? ['clear-strikes'] : []), ...(held ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
 }

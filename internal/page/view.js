@@ -187,7 +187,7 @@ function renderMembers() {
 }
 
 const matches = (m, wanted) => wanted === '' || [m.node, m.site, m.host, m.health, ...m.roles].some((t) => t.toLowerCase().includes(wanted));
-const exclusionOf = (g, m) => (g.exclusions || []).find((x) => x.node === m.node && !x.served);
+const exclusionOf = (g, m) => (g.exclusions || []).find((x) => x.node === m.node && !x.expired);
 const requestsOf = (g, target) => (g.requests || []).filter((o) => o.target === target && ['cordon', 'drain', 'step-down'].includes(o.kind));
 
 // siteColumn is created once and then refreshed, so that a long list keeps its scroll position.
@@ -278,14 +278,14 @@ function renderRequests() {
   const rows = [
     ...(g.requests || []).map((o) => ({ what: `${kindTexts[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: withEnd(o).ends, end: endingKinds[o.kind], target: endingTarget(o, g) })),
     ...(g.exclusions || []).map((x) => ({
-      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + parseDuration(x.for), served: x.served, end: 'clear-strikes', target: { node: x.node },
+      what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + parseDuration(x.for), expired: x.expired, end: 'clear-strikes', target: { node: x.node },
     })),
   ];
   render(byID('requests-body'), [rows, today()], () => {
     if (!rows.length) return el('p', { class: 'muted' }, 'None: policy alone decides.');
     return table('Requests and exclusions in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', formatTime(r.at),
-      r.served ? 'over, but the strike remains' : r.ends ? [countdown(r.ends), ' left'] : 'no end',
+      r.expired ? 'over, but the strike remains' : r.ends ? [countdown(r.ends), ' left'] : 'no end',
       r.end ? requestButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
     ]));
   });

@@ -62,7 +62,7 @@ func TestResume(t *testing.T) {
 func TestClearStrikes(t *testing.T) {
 	strikes := []cluster.Exclusion{
 		{Node: "b1", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "stalled"},
-		{Node: "b2", Strikes: 1, Served: true, Term: 3, Reason: "its task failed"},
+		{Node: "b2", Strikes: 1, Expired: true, Term: 3, Reason: "its task failed"},
 	}
 	for name, c := range map[string]struct {
 		node     string

@@ -91,7 +91,7 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 	for name, cmd := range commands() {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":1,"last":7,"color":"red","pause":{"id":1,"by":"x"},"cordons":[{"id":2,"by":"x","node":"b2"}]}`), cluster.Stat{}, true)
-		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Expired: true, Term: 3}}
 		plan, err := h.planFor(cmd)
 		if err != nil || string(plan.Control.Unknown["color"]) != `"red"` {
 			t.Errorf("%s: %v, %+v", name, err, plan.Control.Header)
@@ -104,7 +104,7 @@ func TestNoRequestAfterTheLastNumber(t *testing.T) {
 	for name, cmd := range commands() {
 		h := group(t).leads("a1")
 		h.q.Snapshot.Control = exists(cluster.Control{Last: cluster.MaxRequest, Pause: &cluster.Pause{Request: ann(1)}, Cordons: []cluster.Cordon{{Request: ann(2), Node: "b2"}}})
-		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Expired: true, Term: 3}}
 		if _, err := h.planFor(cmd); err == nil || !strings.Contains(err.Error(), "'zkelectd repair control' empties") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -118,7 +118,7 @@ func TestNumberOfCordonsIsBounded(t *testing.T) {
 		for !c.Full() {
 			c.Cordons = append(c.Cordons, cluster.Cordon{Request: c.Next(ann(0)), Node: fmt.Sprintf("gone%d", len(c.Cordons))})
 		}
-		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Served: true, Term: 3}}
+		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Expired: true, Term: 3}}
 		return h
 	}
 	for name, cmd := range map[string]command{

@@ -146,14 +146,14 @@ func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	case d.Elect != nil && b.name == noAmnesty:
 		for _, x := range s.Elected.Record.Exclusions {
 			for _, y := range d.Elect.Exclusions {
-				if x.Node == y.Node && !x.Served && y.Served && !l.served(x) {
+				if x.Node == y.Node && !x.Expired && y.Expired && !l.expired(x) {
 					d.Elect = nil
 					return
 				}
 			}
 		}
 		for _, y := range d.Elect.Exclusions {
-			if y.Served && y.Term == s.Elected.Record.Term {
+			if y.Expired && y.Term == s.Elected.Record.Term {
 				d.Elect = nil
 				return
 			}
@@ -163,8 +163,8 @@ func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	}
 }
 
-// served reports whether an exclusion is over, which is no amnesty.
-func (l *loop) served(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.check.until[x.Node] }
+// expired reports whether an exclusion has ended, which is no amnesty.
+func (l *loop) expired(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.check.until[x.Node] }
 
 // elects returns the operations to send for ELECT.
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {

@@ -144,7 +144,7 @@ func (c *checker) decided(rec cluster.Elected) {
 		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, spare)
 	}
 	for _, x := range full.Exclusions {
-		if x.Served && spare == "" {
+		if x.Expired && spare == "" {
 			c.until[x.Node] = 0 // amnesty
 		}
 	}

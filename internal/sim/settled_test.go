@@ -123,7 +123,7 @@ func (w *world) lacks(compiled *policy.Policy, in policy.Input, elected cluster.
 	}
 	in.Incumbent, in.Excluded = rec.Incarnation, make(map[string]string)
 	for _, x := range rec.Exclusions {
-		if !x.Served {
+		if !x.Expired {
 			in.Excluded[x.Node] = x.Reason
 		}
 	}

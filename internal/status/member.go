@@ -20,7 +20,7 @@ func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce stri
 // health returns ok, or why the member is not eligible whatever the policy.
 func health(s cluster.Snapshot, m cluster.Member) string {
 	for _, x := range exclusions(s) {
-		if x.Node == m.ID && !x.Served {
+		if x.Node == m.ID && !x.Expired {
 			return x.Describe()
 		}
 	}

@@ -50,7 +50,7 @@ type Group struct {
 	Members []Member `json:"members"`
 	// Requests are the operators' requests in force: pause, move, cordons, a reelection.
 	Requests []Request `json:"requests,omitempty"`
-	// Exclusions lists strikes, in force or served.
+	// Exclusions lists strikes, in force or expired.
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
 	// OpenTree reports whether anyone who can reach ZooKeeper can change the group's znodes, as a member last found.
 	OpenTree bool `json:"open_tree,omitempty"`

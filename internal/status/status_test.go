@@ -100,7 +100,7 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 	}
 }
 
-func TestClearedOrServedStrikeIsNotInForce(t *testing.T) {
+func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 	for name, c := range map[string]struct {
 		x        cluster.Exclusion
 		cleared  []cluster.ClearedStrikes

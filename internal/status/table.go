@@ -41,7 +41,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 		row("Request", r.String())
 	}
 	for _, x := range g.Exclusions {
-		if !x.Served {
+		if !x.Expired {
 			row("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s ('zkelectd clear-strikes %[1]s' clears it)", x.Node, x.Strikes, x.For, x.Reason))
 		}
 	}

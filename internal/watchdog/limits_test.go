@@ -94,8 +94,8 @@ func TestWakesAtTheFirstLimit(t *testing.T) {
 				t.Errorf("exclusions of %v s, after %d s: wakes after %s, want %d s", order, c.after, f.Wake-begin, c.want)
 			}
 			for i, d := range order {
-				if f.Age[i] != c.after*time.Second || f.Exclusions[i].Served != (c.after >= d) {
-					t.Errorf("after %d s: an exclusion of %d s is %s old, served: %v", c.after, d, f.Age[i], f.Exclusions[i].Served)
+				if f.Age[i] != c.after*time.Second || f.Exclusions[i].Expired != (c.after >= d) {
+					t.Errorf("after %d s: an exclusion of %d s is %s old, expired: %v", c.after, d, f.Age[i], f.Exclusions[i].Expired)
 				}
 			}
 		}
@@ -109,7 +109,7 @@ func TestWakesAtTheFirstLimit(t *testing.T) {
 func TestAnInterruptionRestartsTheStrikeReset(t *testing.T) {
 	leads := func(term int64) cluster.Snapshot {
 		s := holds(elected("a", term), "a", term, cluster.FenceReady)
-		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 2, Served: true}}
+		s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "a", Strikes: 2, Expired: true}}
 		return s
 	}
 	interrupted := leads(7)

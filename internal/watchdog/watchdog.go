@@ -154,8 +154,8 @@ func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings
 		if e.Node == leader && now-w.led.since >= w.opt.StrikeResetAfter {
 			continue
 		}
-		if !e.Served {
-			e.Served = now-since >= time.Duration(e.For)
+		if !e.Expired {
+			e.Expired = now-since >= time.Duration(e.For)
 			wake(since + time.Duration(e.For))
 		}
 		f.Exclusions = append(f.Exclusions, e)

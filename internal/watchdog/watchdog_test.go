@@ -138,15 +138,15 @@ func TestExclusionsEndAndAreCleared(t *testing.T) {
 	w := newWatchdog()
 	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
 	s.Elected.Record.Exclusions = []cluster.Exclusion{
-		{Node: "a", Strikes: 2, For: cluster.Duration(2 * time.Minute), Served: true},
+		{Node: "a", Strikes: 2, For: cluster.Duration(2 * time.Minute), Expired: true},
 		{Node: "b", Strikes: 1, For: cluster.Duration(time.Minute)},
 	}
 	f := w.Observe(s, 0)
-	if len(f.Exclusions) != 2 || f.Exclusions[1].Served || f.Wake != time.Minute {
+	if len(f.Exclusions) != 2 || f.Exclusions[1].Expired || f.Wake != time.Minute {
 		t.Errorf("at once: %+v, wake %s", f.Exclusions, f.Wake)
 	}
 	f = w.Observe(s, time.Minute)
-	if len(f.Exclusions) != 2 || !f.Exclusions[1].Served || f.Age[1] != time.Minute {
+	if len(f.Exclusions) != 2 || !f.Exclusions[1].Expired || f.Age[1] != time.Minute {
 		t.Errorf("after a minute: %+v %v", f.Exclusions, f.Age)
 	}
 	f = w.Observe(s, resetAfter)

@@ -109,7 +109,7 @@ func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot 
 	if len(s.Members) > 0 {
 		s.Self = s.Members[0].Incarnation
 	}
-	s.Elected.Record.Exclusions = cluster.MarkServed(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
+	s.Elected.Record.Exclusions = cluster.MarkExpired(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
 		return !x.Time.IsZero() && !wall.Before(x.Time.Add(time.Duration(x.For))) // an estimate: only the elector keeps the time
 	})
 	control := s.Control.Record.Clone()

@@ -160,7 +160,7 @@ func TestRequestsEndAsInTheElector(t *testing.T) {
 	}
 }
 
-func TestServedStrikeExcludesNobody(t *testing.T) {
+func TestExpiredStrikeExcludesNobody(t *testing.T) {
 	for ago, leader := range map[time.Duration]string{
 		59 * time.Second: "b1", time.Minute: "a2", time.Hour: "a2", -time.Hour: "b1",
 	} {

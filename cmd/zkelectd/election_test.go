@@ -194,7 +194,7 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	f.until("b leads", leads("b"))
 	f.start("a")
 	g := f.until("b leads again", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
-	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "not READY within 1s") {
+	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "did not become READY within 1s") {
 		t.Errorf("%+v", x)
 	}
 	f.checkInvariants()

@@ -241,7 +241,7 @@ func TestRepair(t *testing.T) {
 	f.failsWith("'zkelectd repair control' empties the record", "resume")
 	f.failsWith("'zkelectd repair control' empties the record", "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
-	for _, want := range []string{"policy does not move the leader", "'zkelectd repair policy'", "'zkelectd repair control'"} {
+	for _, want := range []string{"policy does not replace a healthy leader", "'zkelectd repair policy'", "'zkelectd repair control'"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}

@@ -133,7 +133,7 @@ func TestForgedTermsWithoutDaemons(t *testing.T) {
 	f.exit("a")
 	f.forge(f.paths.Elected(), 1<<53-1)
 	f.forge(f.paths.Leader(), 1<<53-1)
-	if out, err := f.run("repair"); err != nil || strings.Count(out, "which no group reaches") != 2 || strings.Count(out, "repaired by the elector") != 2 {
+	if out, err := f.run("repair"); err != nil || strings.Count(out, "the limit for the time of the record") != 2 || strings.Count(out, "repaired by the elector") != 2 {
 		t.Errorf("%v: %s", err, out)
 	}
 	if out, _ := f.run("status"); strings.Contains(out, "term 9007199254740991)") || !strings.Contains(out, "Leader   none") {

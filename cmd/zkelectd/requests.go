@@ -77,7 +77,7 @@ func cordonCommand() *cobra.Command {
 func drainCommand() *cobra.Command {
 	var site string
 	c := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being elected, and replaces a leader there.
-'zkelectd uncordon' lifts it.`)
+'zkelectd uncordon' ends it.`)
 	c.cmd.Args = cobra.MaximumNArgs(1)
 	c.cmd.Flags().StringVar(&site, "site", "", "drain a whole site")
 	c.withFor(0, "how long it stays in force (default: without end)")
@@ -91,10 +91,10 @@ func drainCommand() *cobra.Command {
 func uncordonCommand() *cobra.Command {
 	var site string
 	var all bool
-	c := newRequestCommand("uncordon NODE | --site SITE | --all", "Lift a cordon, a drain or a step-down", "")
+	c := newRequestCommand("uncordon NODE | --site SITE | --all", "End a cordon, a drain or a step-down", "")
 	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&site, "site", "", "lift those of a whole site")
-	c.cmd.Flags().BoolVar(&all, "all", false, "lift all of them")
+	c.cmd.Flags().StringVar(&site, "site", "", "end those of a whole site")
+	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
 	return c.submits(func(args []string) request.Request {
 		return request.Request{Kind: request.KindUncordon, Node: optional(args), Site: site, All: all}
 	}, nil)

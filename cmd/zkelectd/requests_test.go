@@ -103,7 +103,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.checkInvariants()
 }
 
-// An unreadable control record may contain a pause: policy does not move the leader, and a dead leader is replaced.
+// An unreadable control record may contain a pause: policy does not replace a healthy leader, and a dead leader is replaced.
 func TestRequestsOfANewerVersionAreNotTouched(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

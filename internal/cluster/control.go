@@ -48,13 +48,13 @@ func (o Request) String() string {
 	return fmt.Sprintf("by %s: %s", o.By, o.Reason)
 }
 
-// Pause keeps policy from moving the leader. A hard pause also keeps a dead leader from being replaced.
+// Pause keeps policy from replacing a healthy leader. A hard pause also keeps a dead leader from being replaced.
 type Pause struct {
 	Request
 	Hard bool `json:"hard,omitempty"`
 }
 
-// Move ranks a node or a site first. It is in force until its time is over, its target is not eligible, or another request
+// Move ranks a node or a site first. It is in force until it expires, its target is not eligible, or another request
 // ends it.
 type Move struct {
 	Request
@@ -91,7 +91,7 @@ func (c Cordon) Describe() string {
 	what := "cordoned"
 	switch {
 	case c.StepDown:
-		what = "asked to step down"
+		what = "stepped down"
 	case c.Drain:
 		what = "drained"
 	}
@@ -162,10 +162,10 @@ const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
 func plausibleRequest(id int64, holds Duration) error {
 	if id < 0 || id > MaxRequest {
-		return fmt.Errorf("request %d, which no group reaches (at most %d)", id, int64(MaxRequest))
+		return fmt.Errorf("request number %d is not between 0 and %d", id, int64(MaxRequest))
 	}
 	if time.Duration(holds) > MaxRequestTime {
-		return fmt.Errorf("request %d for %s, longer than a request may last (%s)", id, holds, MaxRequestTime)
+		return fmt.Errorf("request %d lasts %s, above the maximum of %s", id, holds, MaxRequestTime)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 // ErrNeverWritten is the error of a fence whose znode is empty and has never been written, as in a new group. It proves
 // nothing: the znode may have been deleted under a leader and created again.
-var ErrNeverWritten = errors.New("holds no fence yet: no earlier leader is known")
+var ErrNeverWritten = errors.New("contains no fence yet: no earlier leader is known")
 
 // MaxWait bounds the durations in a fence and the session timeouts that they are computed from. A longer one counts as
 // damage: added to a time it could overflow.
@@ -16,7 +16,7 @@ const MaxWait = 10 * time.Minute
 
 func plausibleWait(name string, d Duration) error {
 	if d < 0 || time.Duration(d) > MaxWait {
-		return fmt.Errorf("%s %s, which no session timeout can cause (at most %s)", name, d, MaxWait)
+		return fmt.Errorf("%s is %s, not between 0s and %s", name, d, MaxWait)
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	case f.State != FenceReady && f.State != FenceHeld: // REVOKED
 		wait, why = full, "the lease of "+f.Node+", which did not release, may still be running"
 	case s.FenceAlive:
-		wait, why = full, "current was taken away from "+f.Node+", whose lease may still be running"
+		wait, why = full, "current was deleted under "+f.Node+", whose lease may still be running"
 	case t.SessionEnd:
 		// With the session the lease is over: only what this holder itself owed remains. READY owes nothing.
 		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder"

@@ -50,7 +50,7 @@ func FirstTerm(wall time.Time) int64 { return max(2, clock(wall)) }
 // checkTerm returns an error if a term is above the limit for the time at which its record was written, plus slack.
 func checkTerm(t int64, stat Stat, slack int64) error {
 	if limit := MaxTerm(stat.Time) + slack; t < 0 || t > limit {
-		return fmt.Errorf("term %d, which no group reaches: terms start at Unix seconds and grow by one, so this one must be below %d", t, limit+1)
+		return fmt.Errorf("term %d is not between 0 and %d, the limit for the time of the record", t, limit)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (e *Elected) plausible(stat Stat) error {
 	errs := []error{checkTerm(e.Term, stat, 0), plausibleRequest(e.Request, 0)}
 	for _, x := range e.Exclusions {
 		if x.Strikes < 0 || x.Strikes > maxStrikes || time.Duration(x.For) > MaxRequestTime {
-			errs = append(errs, fmt.Errorf("%d strikes against %q excluding it for %s, which no elector writes", x.Strikes, x.Node, x.For))
+			errs = append(errs, fmt.Errorf("invalid exclusion of %q: %d strikes, %s", x.Node, x.Strikes, x.For))
 			break
 		}
 	}

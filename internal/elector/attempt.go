@@ -58,7 +58,7 @@ func judgeAttempt(in Input, known int64) grounds {
 		// Its session has not ended, or the incarnation would be gone as well.
 		return grounds{over: true, cause: cluster.CauseRepair, reason: "current was deleted under " + rec.Node}
 	case in.Overdue != "":
-		return grounds{over: true, cause: cluster.CauseOverdue, reason: rec.Node + " is " + in.Overdue, strike: true}
+		return grounds{over: true, cause: cluster.CauseOverdue, reason: rec.Node + " " + in.Overdue, strike: true}
 	}
 	return grounds{}
 }

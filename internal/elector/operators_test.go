@@ -62,11 +62,11 @@ func TestAMoveEndsWhenItsTargetIsIneligible(t *testing.T) {
 		reason  string
 		outcome string
 	}{
-		"it is gone":             {cluster.Move{Node: "b"}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel is over: it is gone", "it is gone"},
+		"it is gone":             {cluster.Move{Node: "b"}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b by ann@host: new kernel has ended: the node is not registered", "the node is not registered"},
 		"it has given up":        {cluster.Move{Node: "b"}, func(h *scenario) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, cluster.CauseGaveUp, "the move to b", "excluded for 1m0s after strike 1: b gave up: "},
 		"it is not eligible":     {cluster.Move{Node: "b"}, func(h *scenario) { h.group().node("b").Ineligible = "full" }, cluster.CauseIneligible, "b is no longer eligible: full", "full"},
 		"it is unhealthy":        {cluster.Move{Node: "b"}, func(h *scenario) { h.group().node("b").Unhealthy = "sick" }, cluster.CauseUnhealthy, "unhealthy: sick", "unhealthy: sick"},
-		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "it is gone"},
+		"force does not help it": {cluster.Move{Node: "b", Force: true}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "b is gone; the move to b", "the node is not registered"},
 		"the whole site is gone": {cluster.Move{Site: "dc2"}, func(h *scenario) { h.remove("b") }, cluster.CauseFailure, "the move to site dc2", "no member there is eligible"},
 	} {
 		h := newGroup("a", "b", "c").sites("dc1", "dc2", "dc1").leads("b", 7).scenario(t)
@@ -122,7 +122,7 @@ func TestCordonAndDrain(t *testing.T) {
 		"drain a node":                     {cluster.Cordon{Node: "a", Drain: true}, "b", cluster.CauseDrain, "a is no longer eligible: drained by ann@host: new kernel", "c"},
 		"drain a site":                     {cluster.Cordon{Site: "dc1", Drain: true}, "c", cluster.CauseDrain, "site dc1 is drained", "d"},
 		"drain a standby":                  {cluster.Cordon{Node: "b", Drain: true}, "a", "", "", "c"},
-		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "asked to step down by ann@host", "c"},
+		"step down":                        {cluster.Cordon{Node: "a", Drain: true, StepDown: true}, "b", cluster.CauseStepDown, "stepped down by ann@host", "c"},
 	} {
 		h := newGroup("a", "b", "c", "d").sites("dc1", "dc1", "dc2", "dc2").leads("a", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackManual})
 		c.cordon.Request = by(1)

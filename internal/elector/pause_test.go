@@ -25,12 +25,12 @@ func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
 		cause   cluster.Cause
 		holding string
 	}{
-		"a better one":         {"b", func(*scenario) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy does not move the leader: paused "},
+		"a better one":         {"b", func(*scenario) {}, "b", "", "a would be better than b (priority 100 against priority 99), but policy does not replace a healthy leader: paused "},
 		"all is well":          {"a", func(*scenario) {}, "a", "", ""},
 		"the leader is gone":   {"a", func(h *scenario) { h.remove("a") }, "b", cluster.CauseFailure, ""},
 		"it gave up":           {"a", func(h *scenario) { h.in.Snapshot.Fence.Record.State = cluster.FenceReleased }, "b", cluster.CauseGaveUp, ""},
 		"it is unhealthy":      {"a", func(h *scenario) { h.group().node("a").Unhealthy = "sick" }, "b", cluster.CauseUnhealthy, ""},
-		"it is not eligible":   {"a", func(h *scenario) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not move the leader: paused "},
+		"it is not eligible":   {"a", func(h *scenario) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not replace a healthy leader: paused "},
 		"the takeover is late": {"a", func(h *scenario) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
 	} {
 		for words, control := range map[string]cluster.Slot[cluster.Control]{
@@ -134,7 +134,7 @@ func TestARequestEndsByTheElectorsClock(t *testing.T) {
 			}
 		}
 		h.leader(c.after, c.back)
-		h.ended(1, "its time is over")
+		h.ended(1, "expired")
 		if o := h.requests(); o.Pause != nil || o.Move != nil || len(o.Cordons) > 1 {
 			t.Errorf("%s: still in force: %+v", name, o)
 		}
@@ -173,7 +173,7 @@ func TestTheRemainingTimeOfARequestIsWrittenForTheNextElector(t *testing.T) {
 	h.leader("b", "")
 	h.in.Now++
 	h.leader("a", cluster.CausePreempt)
-	h.ended(1, "its time is over")
+	h.ended(1, "expired")
 }
 
 func TestTheRemainingTimeOfShortRequestsIsRarelyWritten(t *testing.T) {
@@ -203,5 +203,5 @@ func TestAnUnreadableControlRecordIsNotOverwrittenAndKeepsTheTimeOfRequests(t *t
 	h.leader("b", "")
 	h.in.Snapshot.Control = readable
 	h.leader("a", cluster.CausePreempt)
-	h.ended(1, "its time is over")
+	h.ended(1, "expired")
 }

@@ -42,7 +42,7 @@ func (e *Elector) replaceIneligible(b ballot, entry policy.Entry, active *active
 	s := &b.in.Snapshot
 	g := ineligibility(s.Elected.Record, entry, active)
 	if active.Pause != nil && g.cause == cluster.CauseIneligible {
-		d.Blocked = fmt.Sprintf("%s, but policy does not move the leader: paused %s", g.reason, active.Pause.Request)
+		d.Blocked = fmt.Sprintf("%s, but policy does not replace a healthy leader: paused %s", g.reason, active.Pause.Request)
 		return nil
 	}
 	b.over, b.circumstances = true, circumstances(s, g)
@@ -108,14 +108,14 @@ func (e *Elector) reelect(b ballot, active *activeRequests, d *Decision) *cluste
 func (e *Elector) checkPreemption(b ballot, r ranked, best cluster.Member, active *activeRequests, d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
-		return fmt.Errorf("policy does not move the leader: paused %s", active.Pause.Request)
+		return fmt.Errorf("policy does not replace a healthy leader: paused %s", active.Pause.Request)
 	}
 	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
 		hint := ""
 		if s.Policy.Newer() == nil {
 			hint = "; 'zkelectd repair policy' repairs it"
 		}
-		return fmt.Errorf("policy does not move the leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, hint)
+		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, hint)
 	}
 	if r.Unanswered {
 		return errors.New("the ranking program has no answer")
@@ -135,7 +135,7 @@ func (e *Elector) checkPreemption(b ballot, r ranked, best cluster.Member, activ
 		return nil
 	}
 	d.Wake = cluster.Earliest(d.Wake, e.preemptions[recent[0]]+time.Duration(rules.PreemptionWindow))
-	return fmt.Errorf("policy has moved the leader %d times within %s, and election.max_preemptions allows no more", len(recent), time.Duration(rules.PreemptionWindow))
+	return fmt.Errorf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), time.Duration(rules.PreemptionWindow))
 }
 
 // recentPreemptions returns the terms of the preemptions that still count for damping, in the order in which this elector has

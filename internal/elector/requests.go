@@ -63,7 +63,7 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 
 // expire ends the requests whose time is over.
 func (active *activeRequests) expire(over map[int64]bool, wall time.Time) {
-	const outcome = "its time is over"
+	const outcome = "expired"
 	if active.Pause != nil && over[active.Pause.ID] {
 		active.end(active.Pause.ID, "pause", outcome, wall)
 		active.Pause = nil
@@ -111,7 +111,7 @@ func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) stri
 	if active.Move == nil {
 		return ""
 	}
-	why := "it is gone"
+	why := "the node is not registered"
 	for _, e := range r.Entries {
 		if !active.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 			continue
@@ -124,7 +124,7 @@ func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) stri
 	if active.Move.Node == "" {
 		why = "no member there is eligible"
 	}
-	text := fmt.Sprintf("the move to %s %s is over: %s", active.Move.Target(), active.Move.Request, why)
+	text := fmt.Sprintf("the move to %s %s has ended: %s", active.Move.Target(), active.Move.Request, why)
 	active.endMove(why, wall)
 	return text
 }

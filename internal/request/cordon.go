@@ -89,7 +89,7 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		return true
 	})
 	if d.next.Full() {
-		return errors.New("there are too many cordons: lift some with 'zkelectd uncordon' first")
+		return errors.New("there are too many cordons: end some with 'zkelectd uncordon' first")
 	}
 	c.Request = d.newRequest()
 	d.next.Cordons = append(d.next.Cordons, c)
@@ -101,7 +101,7 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 	return nil
 }
 
-// Uncordon plans to lift the cordons of a node or site, or all cordons.
+// Uncordon plans to end the cordons of a node or site, or all cordons.
 func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, error) {
 	d, err := newDraft(q, o)
 	if err != nil {
@@ -111,8 +111,8 @@ func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, 
 		if !all && (c.Node != node || c.Site != site) {
 			return false
 		}
-		d.addMessage("lifted: %s", c.Describe())
-		d.next.End(c.ID, c.Describe(), "lifted by "+o.By, q.Wall)
+		d.addMessage("ended: %s", c.Describe())
+		d.next.End(c.ID, c.Describe(), "ended by "+o.By, q.Wall)
 		return true
 	})
 	if len(d.plan.Messages) == 0 {

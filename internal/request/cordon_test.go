@@ -135,16 +135,16 @@ func TestUncordon(t *testing.T) {
 	for name, c := range map[string]struct {
 		node, site string
 		all        bool
-		lifted     []int64
+		ended      []int64
 		messages   []string
 	}{
-		"a node":            {"b1", "", false, []int64{1}, []string{"lifted: drained by ann@host: new kernel"}},
-		"a site":            {"", "dc2", false, []int64{2}, []string{"lifted: site dc2 is cordoned by ann@host: new kernel"}},
-		"after a step-down": {"a2", "", false, []int64{3}, []string{"lifted: asked to step down by ann@host: new kernel"}},
-		"gone":              {"x", "", false, []int64{4}, []string{"lifted: cordoned by ann@host: new kernel"}},
+		"a node":            {"b1", "", false, []int64{1}, []string{"ended: drained by ann@host: new kernel"}},
+		"a site":            {"", "dc2", false, []int64{2}, []string{"ended: site dc2 is cordoned by ann@host: new kernel"}},
+		"after a step-down": {"a2", "", false, []int64{3}, []string{"ended: stepped down by ann@host: new kernel"}},
+		"gone":              {"x", "", false, []int64{4}, []string{"ended: cordoned by ann@host: new kernel"}},
 		"all": {"", "", true, []int64{1, 2, 3, 4}, []string{
-			"lifted: drained by ann@host: new kernel", "lifted: site dc2 is cordoned by ann@host: new kernel",
-			"lifted: asked to step down by ann@host: new kernel", "lifted: cordoned by ann@host: new kernel",
+			"ended: drained by ann@host: new kernel", "ended: site dc2 is cordoned by ann@host: new kernel",
+			"ended: stepped down by ann@host: new kernel", "ended: cordoned by ann@host: new kernel",
 		}},
 	} {
 		h := group(t).leads("a1")
@@ -154,11 +154,11 @@ func TestUncordon(t *testing.T) {
 		}
 		h.control().Last = 9
 		plan, err := h.planFor(uncordon(bob(), c.node, c.site, c.all))
-		if err != nil || !slices.Equal(plan.Messages, c.messages) || len(plan.Control.Cordons) != 4-len(c.lifted) {
+		if err != nil || !slices.Equal(plan.Messages, c.messages) || len(plan.Control.Cordons) != 4-len(c.ended) {
 			t.Errorf("%s: %v, messages %q, left %+v", name, err, plan.Messages, plan.Control.Cordons)
 		}
-		for _, id := range c.lifted {
-			if done, ok := plan.Control.Ended(id); !ok || done.Outcome != "lifted by bob@host" {
+		for _, id := range c.ended {
+			if done, ok := plan.Control.Ended(id); !ok || done.Outcome != "ended by bob@host" {
 				t.Errorf("%s: request %d ended as %+v", name, id, done)
 			}
 			if slices.ContainsFunc(plan.Control.Cordons, func(x cluster.Cordon) bool { return x.ID == id }) {

@@ -72,7 +72,7 @@ func (d *draft) finish(what string) (Plan, error) {
 	}
 	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
 	if adds && len(cluster.Encode(&d.next)) > maxControl {
-		return Plan{}, errors.New("there are too many requests with long reasons: lift some with 'zkelectd uncordon' first")
+		return Plan{}, errors.New("there are too many requests with long reasons: end some with 'zkelectd uncordon' first")
 	}
 	d.plan.Control = d.next
 	return d.plan, nil

@@ -21,7 +21,7 @@ func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
 		d.addMessage("paused hard%s: no member is elected, not even to replace a leader that fails", d.duration())
 		return d.finish("hard pause")
 	}
-	d.addMessage("paused%s: policy does not move the leader; a leader that fails is still replaced", d.duration())
+	d.addMessage("paused%s: policy does not replace a healthy leader; a leader that fails is still replaced", d.duration())
 	return d.finish("pause")
 }
 

@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 		"move to an unhealthy one":        {alone, move(bob(), "a2", ""), "leadership cannot move to a2: a2: unhealthy: no disk; --force moves it anyway"},
 		"move to an unhealthy site":       {alone, move(bob(), "", "dc2"), "leadership cannot move to site dc2: b1: unhealthy: no disk; b2: unhealthy: no disk; --force"},
 		"step down, no leader":            {func(t *testing.T) *testGroup { return group(t) }, stepDown(bob()), "there is no leader"},
-		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a1: asked to step down by bob@host: test; a2: unhealthy: no disk"},
+		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a1: stepped down by bob@host: test; a2: unhealthy: no disk"},
 		"step down, forced":               {alone, stepDown(forced), "no other member is eligible"},
 		"step down, paused hard":          {hard, stepDown(bob()), paused},
 		"cordon an unknown node":          {led, cordon(bob(), "x", "", false), `no member has the node "x"`},
@@ -124,7 +124,7 @@ func TestNumberOfCordonsIsBounded(t *testing.T) {
 	for name, cmd := range map[string]command{
 		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "step-down": stepDown(bob()), "clear-strikes": clearStrikes(bob(), ""),
 	} {
-		if _, err := full().planFor(cmd); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "lift some with 'zkelectd uncordon' first") {
+		if _, err := full().planFor(cmd); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "end some with 'zkelectd uncordon' first") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -77,7 +77,7 @@ func TestDurationIsBounded(t *testing.T) {
 	}
 }
 
-// Daemons can read the record however many requests with long reasons it holds, and the requests can be lifted.
+// Daemons can read the record however many requests with long reasons it holds, and the requests can be ended.
 func TestRecordSizeIsBounded(t *testing.T) {
 	h := group(t).leads("a1")
 	by := bob()

@@ -27,7 +27,7 @@ func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 		return Plan{}, fmt.Errorf("%s has no strikes", node)
 	}
 	if d.next.Full() {
-		return Plan{}, errors.New("there are too many requests: lift some with 'zkelectd uncordon' first")
+		return Plan{}, errors.New("there are too many requests: end some with 'zkelectd uncordon' first")
 	}
 	d.next.ClearedStrikes = append(d.next.ClearedStrikes, cluster.ClearedStrikes{Request: d.newRequest(), Node: node, Term: rec.Term})
 	if node == "" {

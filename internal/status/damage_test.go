@@ -26,10 +26,10 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 		"damaged fence": {read("x", "", "", ""), []string{"znode /c/leader "}, "upgrade"},
 		"newer fence":   {read(`{"v":2}`, "", "", ""), []string{"upgrade this host, or stop its daemon: until then it neither elects nor takes over"}, "repair"},
 		"newer elected": {read("", `{"v":2}`, "", ""), []string{"znode /c/leader/elected", "neither elects nor takes over"}, "repair"},
-		"policy":        {read("", "", "x", ""), []string{"the policy is damaged", "policy does not move the leader", "'zkelectd repair policy'"}, "upgrade"},
-		"newer policy":  {read("", "", `{"v":2}`, ""), []string{"upgrade this host: until then policy does not move the leader"}, "repair"},
-		"control":       {read("", "", "", "x"), []string{"policy does not move the leader", "'zkelectd repair control'"}, "upgrade"},
-		"newer control": {read("", "", "", `{"v":2}`), []string{"upgrade this host: until then policy does not move the leader"}, "repair"},
+		"policy":        {read("", "", "x", ""), []string{"the policy is damaged", "policy does not replace a healthy leader", "'zkelectd repair policy'"}, "upgrade"},
+		"newer policy":  {read("", "", `{"v":2}`, ""), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
+		"control":       {read("", "", "", "x"), []string{"policy does not replace a healthy leader", "'zkelectd repair control'"}, "upgrade"},
+		"newer control": {read("", "", "", `{"v":2}`), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
 	} {
 		got := Of("/c", c.s).Problems
 		if len(c.want) == 0 != (len(got) == 0) || len(got) > 1 {

@@ -62,13 +62,13 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 	leadership(s.Current.Err, s.Current.Newer())
 	operators := func(err, newer error, damaged string) {
 		if newer != nil {
-			damaged = ": until then policy does not move the leader"
+			damaged = ": until then policy does not replace a healthy leader"
 		}
 		add(err, damaged)
 	}
-	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not move the leader, and each elector ranks by its own "+
+	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, and each elector ranks by its own "+
 		"configuration; 'zkelectd repair policy' repairs it")
-	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not move the leader; 'zkelectd repair control' empties the record")
+	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; 'zkelectd repair control' empties the record")
 }
 
 // describeRefusedReloads adds the members that run with an older configuration than their files to the problems.

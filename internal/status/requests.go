@@ -56,7 +56,7 @@ func (r Request) String() string {
 	text := strings.TrimSpace(r.Kind + " " + r.Target)
 	switch r.Kind {
 	case "pause":
-		text = "PAUSED, policy does not move the leader"
+		text = "PAUSED, policy does not replace a healthy leader"
 	case "hard-pause":
 		text = "PAUSED HARD, no member is elected"
 	case "move":

@@ -33,7 +33,7 @@ func TestRequestsAreListed(t *testing.T) {
 		}
 	}
 	want := []string{
-		"PAUSED, policy does not move the leader, by ann@host (new kernel), until it is ended",
+		"PAUSED, policy does not replace a healthy leader, by ann@host (new kernel), until it is ended",
 		"move to site dc2, by ann@host (new kernel), about 1h0m0s left",
 		"reelect, by bob@host, until it is ended",
 		"cordon a, by ann@host (new kernel), until it is ended",
@@ -64,7 +64,7 @@ func TestRequestsAreInTheTable(t *testing.T) {
 	}}
 	s.Elected.Record.Exclusions = nil
 	table := Of("/c", s).Table()
-	for _, want := range []string{"PAUSED, policy does not move the leader", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
+	for _, want := range []string{"PAUSED, policy does not replace a healthy leader", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}

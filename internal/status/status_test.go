@@ -109,8 +109,8 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 	}{
 		"in force":     {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, nil, true, true},
 		"run out":      {cluster.Exclusion{Time: time.Now().Add(-2 * time.Hour), For: cluster.Duration(time.Hour)}, nil, true, false},
-		"lifted":       {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "b", Term: 7}}, false, false},
-		"not lifted":   {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "a", Term: 7}}, true, true},
+		"cleared":      {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "b", Term: 7}}, false, false},
+		"not cleared":  {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour)}, []cluster.ClearedStrikes{{Node: "a", Term: 7}}, true, true},
 		"earned since": {cluster.Exclusion{Time: time.Now(), For: cluster.Duration(time.Hour), Term: 8}, []cluster.ClearedStrikes{{Term: 7}}, true, true},
 	} {
 		s := snapshot()

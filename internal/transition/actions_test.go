@@ -164,7 +164,7 @@ func TestALeftoverAcquireIsReleasedUnchanged(t *testing.T) {
 			e.snap.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}, Record: cluster.Current{Term: 7}}
 			c.change(&e.snap)
 			f := c.want
-			f.Node, f.Site, f.Incarnation, f.Reason, f.Time = "me", "dc1", e.m.opt.Self.Name, "left over from an attempt that came too late", e.m.opt.Wall()
+			f.Node, f.Site, f.Incarnation, f.Reason, f.Time = "me", "dc1", e.m.opt.Self.Name, "an ACQUIRE took effect too late", e.m.opt.Wall()
 			holding := cluster.Holding{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
 			e.read(e.send(TxRelease, e.now+e.b.Lease, e.m.opt.Paths.ReleaseTx(holding, f)))
 			e.step(applied(TxRelease, 11, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: f.Reason})

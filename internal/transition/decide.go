@@ -101,7 +101,7 @@ func (m *Machine) checkHeld() {
 		return
 	case !m.snap.HoldsCurrent():
 		m.term.replaced = true
-		m.giveUp(Stop{Reason: "current was taken away"})
+		m.giveUp(Stop{Reason: "leader/current was deleted"})
 	case !e.Readable():
 		m.term.replaced = true
 		m.giveUp(Stop{Reason: "the decision was deleted or damaged"})
@@ -145,7 +145,7 @@ func (m *Machine) recover() {
 		m.term.fence = m.snap.Fence.Record
 	}
 	m.term.holding = cluster.Holding{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
-	m.giveUp(Stop{Reason: "left over from an attempt that came too late"})
+	m.giveUp(Stop{Reason: "an ACQUIRE took effect too late"})
 }
 
 // progress takes the next step of the takeover (docs/protocol.md, Taking over).

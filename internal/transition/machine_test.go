@@ -378,7 +378,7 @@ func TestLostReplies(t *testing.T) {
 		s.after(time.Second)
 		s.on(s.saw(), "ACQUIRE")
 	})
-	t.Run("ACQUIRE came too late: released", func(t *testing.T) {
+	t.Run("ACQUIRE took effect too late: released", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(), "ACQUIRE")
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})

@@ -54,7 +54,7 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 		{"a damaged decision", func(s *cluster.Snapshot) {
 			s.Elected.Record, s.Elected.Err = cluster.Elected{}, errors.New("damaged")
 		}, "the decision was deleted or damaged", false},
-		{"current of another session", func(s *cluster.Snapshot) { s.Current.Stat.Owner++ }, "current was taken away", false},
+		{"current of another session", func(s *cluster.Snapshot) { s.Current.Stat.Owner++ }, "leader/current was deleted", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript(t)

@@ -24,7 +24,7 @@ type Options struct {
 type Findings struct {
 	// Overdue is the reason why the elected candidate has had its time; empty if it is not overdue.
 	Overdue string
-	// Revoke is the reason why current must be taken away from its holder; empty if it must not.
+	// Revoke is the reason why the holder's current must be deleted; empty if it must not.
 	Revoke string
 	// Exclusions are those of the elected record, brought up to date. Age is, by index, how long each has been known.
 	Exclusions []cluster.Exclusion
@@ -103,7 +103,7 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		return
 	}
 	if now-w.able.since >= limit {
-		f.Overdue = fmt.Sprintf("not READY within %s", limit.Round(time.Millisecond))
+		f.Overdue = fmt.Sprintf("did not become READY within %s", limit.Round(time.Millisecond))
 		return
 	}
 	wake(w.able.since + limit)
@@ -128,7 +128,7 @@ func (w *Watchdog) release(s cluster.Snapshot, now time.Duration, f *Findings, w
 		}
 	}
 	if now-w.held.since >= limit {
-		f.Revoke = fmt.Sprintf("current not released within %s of being replaced", limit.Round(time.Millisecond))
+		f.Revoke = fmt.Sprintf("did not release leadership within %s after it was replaced", limit.Round(time.Millisecond))
 		return
 	}
 	wake(w.held.since + limit)

@@ -130,7 +130,7 @@ func compare(out Outcome, entry policy.Entry, better bool) string {
 		}
 		return fmt.Sprintf("%s is not eligible: %s", id, strings.Join(why, "; "))
 	case better:
-		return fmt.Sprintf("%s comes before %s (%s); see what holds it back", id, leader.ID, r.Difference(entry.Member.Name, leader.Name))
+		return fmt.Sprintf("%s comes before %s (%s); see Blocked", id, leader.ID, r.Difference(entry.Member.Name, leader.Name))
 	}
 	if difference := r.Difference(leader.Name, entry.Member.Name); difference != "" {
 		return fmt.Sprintf("%s comes after %s: %s", id, leader.ID, difference)

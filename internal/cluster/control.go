@@ -160,7 +160,7 @@ const MaxRequest = 1 << 52
 // MaxRequestTime bounds the duration of a request or an exclusion: a longer one could overflow when it is added to a time.
 const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
-func plausibleRequest(id int64, holds Duration) error {
+func checkRequest(id int64, holds Duration) error {
 	if id < 0 || id > MaxRequest {
 		return fmt.Errorf("request number %d is not between 0 and %d", id, int64(MaxRequest))
 	}
@@ -170,11 +170,11 @@ func plausibleRequest(id int64, holds Duration) error {
 	return nil
 }
 
-func (c *Control) plausible(Stat) error {
-	err := plausibleRequest(c.Last, 0)
-	c.Each(func(o *Request) { err = errors.Join(err, plausibleRequest(o.ID, max(o.For, o.Remaining))) })
+func (c *Control) validate(Stat) error {
+	err := checkRequest(c.Last, 0)
+	c.Each(func(o *Request) { err = errors.Join(err, checkRequest(o.ID, max(o.For, o.Remaining))) })
 	if c.Reelect != nil {
-		err = errors.Join(err, plausibleRequest(c.Reelect.ID, 0))
+		err = errors.Join(err, checkRequest(c.Reelect.ID, 0))
 	}
 	return err
 }

@@ -14,14 +14,14 @@ var ErrNeverWritten = errors.New("contains no fence yet: no earlier leader is kn
 // damage: added to a time it could overflow.
 const MaxWait = 10 * time.Minute
 
-func plausibleWait(name string, d Duration) error {
+func checkWait(name string, d Duration) error {
 	if d < 0 || time.Duration(d) > MaxWait {
 		return fmt.Errorf("%s is %s, not between 0s and %s", name, d, MaxWait)
 	}
 	return nil
 }
 
-func (n *Node) plausible(Stat) error { return plausibleWait("session_timeout", n.SessionTimeout) }
+func (n *Node) validate(Stat) error { return checkWait("session_timeout", n.SessionTimeout) }
 
 // ReadFence is [ReadSlot] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first:
 // it is not known then who holds leadership (docs/protocol.md, Taking over, A1).
@@ -32,17 +32,17 @@ func ReadFence(path string, data []byte, stat Stat, exists bool) Slot[Fence] {
 	return ReadSlot[Fence](path, data, stat, exists)
 }
 
-// Memory is what a daemon remembers of the leaderships that it has seen, in case the records are lost. It outlives the
+// LastKnown is what a daemon remembers of the leaderships that it has seen, in case the records are lost. It outlives the
 // session.
-type Memory struct {
+type LastKnown struct {
 	// Term is the highest term seen or assigned.
 	Term int64
 	// Fence is the last fence that could be read.
 	Fence Fence
 }
 
-// See updates the memory from a snapshot.
-func (m *Memory) See(s *Snapshot) {
+// Update includes what a snapshot shows.
+func (m *LastKnown) Update(s *Snapshot) {
 	m.Term = max(m.Term, s.HighestTerm())
 	if s.Fence.Readable() {
 		m.Fence = s.Fence.Record
@@ -50,7 +50,7 @@ func (m *Memory) See(s *Snapshot) {
 }
 
 // Next returns the term after the highest known one, or [FirstTerm] if none is known.
-func (m *Memory) Next(wall time.Time) int64 {
+func (m *LastKnown) Next(wall time.Time) int64 {
 	if m.Term <= 0 {
 		return FirstTerm(wall)
 	}
@@ -61,7 +61,7 @@ func (m *Memory) Next(wall time.Time) int64 {
 // (docs/protocol.md, Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin at 0
 // again, so a version of the deleted one could match. An unreadable fence is replaced by one that owes the longest known
 // wait, never by a clean one: that no leader is known does not prove that there is none (S1).
-func (m *Memory) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fence {
+func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fence {
 	if s.Fence.Readable() {
 		if s.Elected.Exists {
 			return nil
@@ -89,7 +89,7 @@ func (m *Memory) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fenc
 }
 
 // LeaseWait returns the longest known W: that of the last fence, and of every member's session timeout.
-func (m *Memory) LeaseWait(s *Snapshot) time.Duration {
+func (m *LastKnown) LeaseWait(s *Snapshot) time.Duration {
 	wait := max(time.Duration(m.Fence.LeaseWait), time.Duration(m.Fence.Owed))
 	if s.Fence.Readable() {
 		wait = max(wait, time.Duration(s.Fence.Record.LeaseWait), time.Duration(s.Fence.Record.Owed))

@@ -13,14 +13,14 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	const path = "/c/leader"
 	released := Fence{Term: 7, State: FenceReleased, LeaseWait: Duration(2 * time.Second)}
-	remembered := Memory{Term: 12, Fence: Fence{
+	remembered := LastKnown{Term: 12, Fence: Fence{
 		Term: 12, Node: "a", State: FenceReleased, LeaseWait: Duration(9 * time.Second), RevokeTimeout: Duration(4 * time.Second),
 	}}
 	member := Member{Node: Slot[Node]{Exists: true, Record: Node{SessionTimeout: Duration(20 * time.Second)}}}
 	for name, c := range map[string]struct {
 		fence   Slot[Fence]
 		elected bool
-		memory  Memory
+		memory  LastKnown
 		members []Member
 		want    *Fence // state, term, lease wait and revoke timeout count
 	}{
@@ -66,15 +66,15 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	seen := Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{
 		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second)}}}
-	known := func(m *Memory) { m.See(&seen) }
-	unknown := func(*Memory) {}
+	known := func(m *LastKnown) { m.Update(&seen) }
+	unknown := func(*LastKnown) {}
 	want := Fence{
 		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second), Time: wall,
 	}
 	long := Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
 	for name, c := range map[string]struct {
-		see    func(*Memory)
+		see    func(*LastKnown)
 		s      Snapshot
 		change func(*Fence)
 	}{
@@ -91,7 +91,7 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 	} {
-		var m Memory
+		var m LastKnown
 		c.see(&m)
 		w := want
 		c.change(&w)
@@ -109,17 +109,17 @@ func TestTheLongestLeaseWaitCounts(t *testing.T) {
 	damaged := fence(time.Second, time.Second)
 	damaged.Fence.Err = errors.New("damaged")
 	for name, c := range map[string]struct {
-		m    Memory
+		m    LastKnown
 		s    Snapshot
 		want time.Duration
 	}{
-		"nothing":           {Memory{}, Snapshot{}, 0},
-		"its wait":          {Memory{}, fence(3, 2), 3},
-		"its debt":          {Memory{}, fence(2, 3), 3},
-		"the last wait":     {Memory{Fence: Fence{LeaseWait: 5, Owed: 2}}, fence(3, 2), 5},
-		"the last debt":     {Memory{Fence: Fence{LeaseWait: 2, Owed: 5}}, fence(3, 2), 5},
-		"not a damaged one": {Memory{}, damaged, 0},
-		"not too long":      {Memory{Fence: Fence{LeaseWait: Duration(time.Hour)}}, Snapshot{}, MaxWait},
+		"nothing":           {LastKnown{}, Snapshot{}, 0},
+		"its wait":          {LastKnown{}, fence(3, 2), 3},
+		"its debt":          {LastKnown{}, fence(2, 3), 3},
+		"the last wait":     {LastKnown{Fence: Fence{LeaseWait: 5, Owed: 2}}, fence(3, 2), 5},
+		"the last debt":     {LastKnown{Fence: Fence{LeaseWait: 2, Owed: 5}}, fence(3, 2), 5},
+		"not a damaged one": {LastKnown{}, damaged, 0},
+		"not too long":      {LastKnown{Fence: Fence{LeaseWait: Duration(time.Hour)}}, Snapshot{}, MaxWait},
 	} {
 		if got := c.m.LeaseWait(&c.s); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -149,7 +149,7 @@ func TestOverflowingWaitsAreDamage(t *testing.T) {
 	for name, f := range map[string]Fence{
 		"lease_wait": {LeaseWait: Duration(MaxWait) + 1}, "owed": {Owed: Duration(MaxWait) + 1}, "kill": {Kill: -1}, "revoke_timeout": {RevokeTimeout: Duration(MaxWait) + 1},
 	} {
-		if err := f.plausible(Stat{}); err == nil || !strings.Contains(err.Error(), name) {
+		if err := f.validate(Stat{}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

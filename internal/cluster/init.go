@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Traces are what may show that a group has a leader, or had one.
-type Traces struct {
+// UsageEvidence is what may show that a group has a leader, or had one.
+type UsageEvidence struct {
 	Snapshot Snapshot
 	// Nodes and Incarnations are the names of the children of nodes and election.
 	Nodes, Incarnations []string
@@ -29,7 +29,7 @@ func (e *InUseError) Error() string {
 }
 
 // InUse returns an [InUseError] with every trace of a member or a leader in the group, nil if there is none.
-func (p Paths) InUse(t Traces) error {
+func (p Paths) InUse(t UsageEvidence) error {
 	var found []string
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if n := len(t.Incarnations); n > 0 {

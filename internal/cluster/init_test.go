@@ -19,23 +19,23 @@ func TestEachTraceOfUsePreventsInit(t *testing.T) {
 	elected, current := fresh, fresh
 	elected.Elected.Exists, current.Current.Exists = true, true
 	for name, c := range map[string]struct {
-		traces Traces
+		traces UsageEvidence
 		want   []string
 	}{
-		"nothing at all":      {Traces{}, nil},
-		"a new group":         {Traces{Snapshot: fresh}, nil},
-		"initialized already": {Traces{Snapshot: fence(`{"v":1,"state":"RELEASED"}`, 1)}, nil},
-		"one incarnation":     {Traces{Snapshot: fresh, Incarnations: []string{"a-n_0000000001"}}, []string{"znode /c/election has 1 incarnations (such as a-n_0000000001)"}},
-		"incarnations":        {Traces{Snapshot: fresh, Incarnations: []string{"a", "b"}}, []string{"znode /c/election has 2 incarnations (such as a)"}},
-		"one node":            {Traces{Snapshot: fresh, Nodes: []string{"a"}}, []string{"znode /c/nodes has 1 nodes (such as a)"}},
-		"nodes":               {Traces{Snapshot: fresh, Nodes: []string{"a", "b"}}, []string{"znode /c/nodes has 2 nodes (such as a)"}},
-		"a decision":          {Traces{Snapshot: elected}, []string{"znode /c/leader/elected exists"}},
-		"a holder":            {Traces{Snapshot: current}, []string{"znode /c/leader/current exists"}},
-		"a history":           {Traces{Snapshot: fresh, History: true}, []string{"znode /c/history exists"}},
-		"a term":              {Traces{Snapshot: fence(`{"v":1,"state":"RELEASED","term":1,"node":"a"}`, 1)}, []string{"znode /c/leader holds term 1 of a, RELEASED"}},
-		"no clean end":        {Traces{Snapshot: fence(`{"v":1,"state":"REVOKED","node":"a"}`, 1)}, []string{"znode /c/leader holds term 0 of a, REVOKED"}},
-		"an emptied fence":    {Traces{Snapshot: fence("", 1)}, []string{"znode /c/leader is empty: not written by zkelectd"}},
-		"two":                 {Traces{Snapshot: elected, History: true}, []string{"znode /c/leader/elected exists", "znode /c/history exists"}},
+		"nothing at all":      {UsageEvidence{}, nil},
+		"a new group":         {UsageEvidence{Snapshot: fresh}, nil},
+		"initialized already": {UsageEvidence{Snapshot: fence(`{"v":1,"state":"RELEASED"}`, 1)}, nil},
+		"one incarnation":     {UsageEvidence{Snapshot: fresh, Incarnations: []string{"a-n_0000000001"}}, []string{"znode /c/election has 1 incarnations (such as a-n_0000000001)"}},
+		"incarnations":        {UsageEvidence{Snapshot: fresh, Incarnations: []string{"a", "b"}}, []string{"znode /c/election has 2 incarnations (such as a)"}},
+		"one node":            {UsageEvidence{Snapshot: fresh, Nodes: []string{"a"}}, []string{"znode /c/nodes has 1 nodes (such as a)"}},
+		"nodes":               {UsageEvidence{Snapshot: fresh, Nodes: []string{"a", "b"}}, []string{"znode /c/nodes has 2 nodes (such as a)"}},
+		"a decision":          {UsageEvidence{Snapshot: elected}, []string{"znode /c/leader/elected exists"}},
+		"a holder":            {UsageEvidence{Snapshot: current}, []string{"znode /c/leader/current exists"}},
+		"a history":           {UsageEvidence{Snapshot: fresh, History: true}, []string{"znode /c/history exists"}},
+		"a term":              {UsageEvidence{Snapshot: fence(`{"v":1,"state":"RELEASED","term":1,"node":"a"}`, 1)}, []string{"znode /c/leader holds term 1 of a, RELEASED"}},
+		"no clean end":        {UsageEvidence{Snapshot: fence(`{"v":1,"state":"REVOKED","node":"a"}`, 1)}, []string{"znode /c/leader holds term 0 of a, REVOKED"}},
+		"an emptied fence":    {UsageEvidence{Snapshot: fence("", 1)}, []string{"znode /c/leader is empty: not written by zkelectd"}},
+		"two":                 {UsageEvidence{Snapshot: elected, History: true}, []string{"znode /c/leader/elected exists", "znode /c/history exists"}},
 	} {
 		err := p.InUse(c.traces)
 		if c.want == nil {

@@ -358,8 +358,8 @@ func ReadSlot[T any, R interface {
 	if s.Err = Decode(path, data, R(&rec)); s.Err != nil {
 		return s
 	}
-	if of, ok := any(&rec).(interface{ plausible(Stat) error }); ok {
-		if err := of.plausible(stat); err != nil {
+	if of, ok := any(&rec).(interface{ validate(Stat) error }); ok {
+		if err := of.validate(stat); err != nil {
 			s.Err = fmt.Errorf("znode %s holds %w", path, err)
 			return s
 		}

@@ -69,12 +69,12 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 		{Snapshot{Elected: Slot[Elected]{Exists: true, Err: errors.New("x")}, Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(5), Fence: fence(9), Current: Slot[Current]{Exists: true, Record: Current{Term: 20}}}, 21},
 	} {
-		var m Memory
-		m.See(&c.s)
+		var m LastKnown
+		m.Update(&c.s)
 		if got := m.Next(wall); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.s, got, c.want)
 		}
-		if m.See(&Snapshot{}); m.Next(wall) != c.want && m.Term != 0 {
+		if m.Update(&Snapshot{}); m.Next(wall) != c.want && m.Term != 0 {
 			t.Errorf("%+v: forgotten when all is deleted: %d, want %d", c.s, m.Next(wall), c.want)
 		}
 	}

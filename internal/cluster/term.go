@@ -11,7 +11,7 @@ import (
 //
 // A term is the fencing token of the work, so resources outside the group remember it. A forged term that is far too high
 // must neither be given to a child nor become the base of the next term: every later term would have to be higher still, and
-// the first term after a wipe would be refused for good.
+// the first term after a wipe would be refused permanently.
 //
 // The limit follows from [Stat.Time] alone, which every daemon reads together with the record. No daemon's own clock is
 // involved, so all daemons agree on which records to accept. Two properties make that safe. (S1 does not depend on them: a
@@ -58,8 +58,8 @@ func checkTerm(t int64, stat Stat, slack int64) error {
 // maxStrikes bounds the strikes of an exclusion, so that doubling its duration cannot overflow.
 const maxStrikes = 1 << 30
 
-func (e *Elected) plausible(stat Stat) error {
-	errs := []error{checkTerm(e.Term, stat, 0), plausibleRequest(e.Request, 0)}
+func (e *Elected) validate(stat Stat) error {
+	errs := []error{checkTerm(e.Term, stat, 0), checkRequest(e.Request, 0)}
 	for _, x := range e.Exclusions {
 		if x.Strikes < 0 || x.Strikes > maxStrikes || time.Duration(x.For) > MaxRequestTime {
 			errs = append(errs, fmt.Errorf("invalid exclusion of %q: %d strikes, %s", x.Node, x.Strikes, x.For))
@@ -69,9 +69,9 @@ func (e *Elected) plausible(stat Stat) error {
 	return errors.Join(errs...)
 }
 
-func (c *Current) plausible(stat Stat) error { return checkTerm(c.Term, stat, TermSlack) }
+func (c *Current) validate(stat Stat) error { return checkTerm(c.Term, stat, TermSlack) }
 
-func (f *Fence) plausible(stat Stat) error {
-	return errors.Join(checkTerm(f.Term, stat, TermSlack), plausibleWait("owed", f.Owed), plausibleWait("lease_wait", f.LeaseWait),
-		plausibleWait("kill", f.Kill), plausibleWait("revoke_timeout", f.RevokeTimeout))
+func (f *Fence) validate(stat Stat) error {
+	return errors.Join(checkTerm(f.Term, stat, TermSlack), checkWait("owed", f.Owed), checkWait("lease_wait", f.LeaseWait),
+		checkWait("kill", f.Kill), checkWait("revoke_timeout", f.RevokeTimeout))
 }

@@ -45,7 +45,7 @@ func TestAGroupsOwnTermsAreAccepted(t *testing.T) {
 	clocks := rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, MaxClock), rapid.Just(int64(0)), rapid.Just(int64(MaxClock)), rapid.Just(int64(math.MaxInt64)))
 	rapid.Check(t, func(t *rapid.T) {
 		wall, written := time.Unix(clocks.Draw(t, "wall"), 0), time.Unix(clocks.Draw(t, "written"), 0)
-		var m Memory
+		var m LastKnown
 		m.Term = m.Next(wall) + rapid.Int64Range(0, 7_900_000_000).Draw(t, "elections")
 		if e, f, c := readTerm(m.Next(wall), written); e.Err != nil || f.Err != nil || c.Err != nil {
 			t.Fatalf("%v, %v, %v", e.Err, f.Err, c.Err)
@@ -68,8 +68,8 @@ func TestTermsThatWereUsedAreAccepted(t *testing.T) {
 		if f.Err != nil || c.Err != nil {
 			t.Fatalf("used, but not accepted: %v, %v", f.Err, c.Err)
 		}
-		var m Memory
-		m.See(&Snapshot{Fence: f, Current: c})
+		var m LastKnown
+		m.Update(&Snapshot{Fence: f, Current: c})
 		if next := m.Next(time.Unix(5, 0)); next <= term {
 			t.Fatalf("term %d follows %d", next, term)
 		}
@@ -88,8 +88,8 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 			Elected: ReadSlot[Elected]("/c/leader/elected", read("elected"), stat, true),
 			Fence:   ReadFence("/c/leader", read("fence"), stat, true),
 		}
-		var m Memory
-		m.See(&s)
+		var m LastKnown
+		m.Update(&s)
 		next := Elected{Term: m.Next(wall)}
 		fence := s.Fence.Record
 		if f := m.ReplacementFence(&s, next.Term, wall); f != nil {
@@ -107,23 +107,23 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
-		m    Memory
+		m    LastKnown
 		wall time.Time
 		want int64
 	}{
-		{Memory{Term: 1}, wall, 2},
-		{Memory{Term: 5_000_000_000}, wall, 5_000_000_001},
-		{Memory{}, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
-		{Memory{}, time.Unix(3, 0), 3},
-		{Memory{}, time.Unix(-7, 0), 2},
-		{Memory{}, time.Unix(1<<60, 0), MaxClock},
+		{LastKnown{Term: 1}, wall, 2},
+		{LastKnown{Term: 5_000_000_000}, wall, 5_000_000_001},
+		{LastKnown{}, time.Unix(0, 0), 2}, // a host without a clock; 1 may be the term of the fence before
+		{LastKnown{}, time.Unix(3, 0), 3},
+		{LastKnown{}, time.Unix(-7, 0), 2},
+		{LastKnown{}, time.Unix(1<<60, 0), MaxClock},
 	} {
 		if got := c.m.Next(c.wall); got != c.want {
 			t.Errorf("after %d: %d, want %d", c.m.Term, got, c.want)
 		}
 	}
-	m := Memory{Term: 9, Fence: Fence{Node: "a"}}
-	if m.See(&Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{Node: "b"}}}); m.Term != 9 || m.Fence.Node != "a" {
+	m := LastKnown{Term: 9, Fence: Fence{Node: "a"}}
+	if m.Update(&Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{Node: "b"}}}); m.Term != 9 || m.Fence.Node != "a" {
 		t.Errorf("forgotten: %+v", m)
 	}
 }

@@ -12,7 +12,7 @@ func (p Paths) RegisterTx(n Node) []Op {
 }
 
 // ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
-// fence nor the decision has changed since snap was read. fence is what [Memory.ReplacementFence] returns.
+// fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence] returns.
 func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
 	if !snap.Elected.Exists {
@@ -38,8 +38,8 @@ func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	}
 }
 
-// Holding holds the versions that fence a holder's transactions. Self is its incarnation.
-type Holding struct {
+// HeldVersions holds the versions that fence a holder's transactions. Self is its incarnation.
+type HeldVersions struct {
 	Self    string
 	Elected int32
 	Fence   int32
@@ -47,7 +47,7 @@ type Holding struct {
 }
 
 // ReadyTx returns READY.
-func (p Paths) ReadyTx(h Holding, fence Fence, current Current) []Op {
+func (p Paths) ReadyTx(h HeldVersions, fence Fence, current Current) []Op {
 	return []Op{
 		p.alive(h.Self),
 		{Kind: OpCheck, Path: p.Elected(), Version: h.Elected},
@@ -58,7 +58,7 @@ func (p Paths) ReadyTx(h Holding, fence Fence, current Current) []Op {
 
 // RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1; docs/protocol.md,
 // Leading, and the lease).
-func (p Paths) RenewTx(h Holding) []Op {
+func (p Paths) RenewTx(h HeldVersions) []Op {
 	return []Op{
 		p.alive(h.Self),
 		{Kind: OpCheck, Path: p.Elected(), Version: h.Elected},
@@ -68,7 +68,7 @@ func (p Paths) RenewTx(h Holding) []Op {
 }
 
 // ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
-func (p Paths) ReleaseTx(h Holding, fence Fence) []Op {
+func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	return []Op{
 		p.alive(h.Self),
 		{Kind: OpSet, Path: p.Leader(), Version: h.Fence, Data: Encode(&fence)},
@@ -79,7 +79,7 @@ func (p Paths) ReleaseTx(h Holding, fence Fence) []Op {
 // LeaveTx returns LEAVE: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
 // work is dead. It deletes the holder's incarnation instead of checking it, so that an elector sees the release and the
 // member's end at the same time, as it sees the end of a session.
-func (p Paths) LeaveTx(h Holding, fence Fence) []Op {
+func (p Paths) LeaveTx(h HeldVersions, fence Fence) []Op {
 	ops := p.ReleaseTx(h, fence)
 	ops[0].Kind = OpDelete
 	return ops

@@ -12,7 +12,7 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap := Snapshot{Self: Incarnation{Name: "n1-n_0000000001", ID: "n1"}}
 	snap.Elected = Slot[Elected]{Exists: true, Stat: Stat{Version: 3}}
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
-	h := Holding{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
+	h := HeldVersions{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
 	snap.Fence.Exists = true
 	fresh := snap
 	fresh.Elected = Slot[Elected]{}

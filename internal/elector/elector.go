@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Exclusion is how long a first strike excludes a node. It doubles with each strike, up to ExclusionMax.
 	Exclusion, ExclusionMax time.Duration
-	// Memory is what the daemon remembers of earlier leaderships; nil if nothing.
-	Memory *cluster.Memory
+	// LastKnown is what the daemon remembers of earlier leaderships; nil if nothing.
+	LastKnown *cluster.LastKnown
 }
 
 // Input is everything that a decision depends on, besides what the elector remembers.
@@ -60,7 +60,7 @@ type Decision struct {
 // eligible.
 type Elector struct {
 	opt         Options
-	memory      *cluster.Memory
+	lastKnown   *cluster.LastKnown
 	eligible    map[string]time.Duration // by incarnation, since when without a break, for delayed failback
 	preemptions map[int64]time.Duration  // by term, since when the preemption has been known, for damping
 	founded     time.Duration            // when this elector made its first decision, if there was no leader then
@@ -73,19 +73,19 @@ type Elector struct {
 
 // New returns an elector that has seen nothing.
 func New(opt Options) *Elector {
-	memory := opt.Memory
-	if memory == nil {
-		memory = new(cluster.Memory)
+	lastKnown := opt.LastKnown
+	if lastKnown == nil {
+		lastKnown = new(cluster.LastKnown)
 	}
-	return &Elector{opt: opt, memory: memory, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]bool)}
+	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]bool)}
 }
 
 // Decide returns the decision for one snapshot, which must have been read by the elector ([cluster.Snapshot.Elector]).
 func (e *Elector) Decide(in Input) Decision {
 	s := &in.Snapshot
 	elected, _ := s.Terms()
-	known := e.memory.Term
-	e.memory.See(s)
+	known := e.lastKnown.Term
+	e.lastKnown.Update(s)
 	g := judgeAttempt(in, known)
 	if g.over && elected != e.overTerm {
 		e.overTerm, e.overSince = elected, in.Now
@@ -93,8 +93,8 @@ func (e *Elector) Decide(in Input) Decision {
 	active := e.requests.active(s, in.Now, in.Wall)
 	d := e.decide(in, g, &active)
 	if d.Elect != nil {
-		d.Fence = e.memory.ReplacementFence(s, d.Elect.Term, in.Wall)
-		e.memory.Term = d.Elect.Term
+		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
+		e.lastKnown.Term = d.Elect.Term
 	} else if d.Revoke == nil && active.changed {
 		d.Control = &active.Control
 	}
@@ -144,7 +144,7 @@ func (e *Elector) decide(in Input, g grounds, active *activeRequests) Decision {
 func (e *Elector) trackEligible(r policy.Ranking, now time.Duration) {
 	next := make(map[string]time.Duration, len(r.Entries))
 	for _, entry := range r.Entries {
-		if !entry.Allowed() {
+		if !entry.Eligible() {
 			continue
 		}
 		since, known := e.eligible[entry.Member.Name]
@@ -166,7 +166,7 @@ func (e *Elector) elect(b ballot, r ranked, g grounds, best cluster.Member) *clu
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
-		Term:           e.memory.Next(in.Wall),
+		Term:           e.lastKnown.Next(in.Wall),
 		Node:           best.ID,
 		Site:           best.Node.Record.Site,
 		Incarnation:    best.Name,

@@ -45,12 +45,12 @@ func TestADamagedPolicyDoesNotPreempt(t *testing.T) {
 
 // A daemon remembers across its sessions what the records no longer hold.
 func TestTheMemoryOutlivesTheElector(t *testing.T) {
-	memory := new(cluster.Memory)
-	first := New(Options{Memory: memory})
+	memory := new(cluster.LastKnown)
+	first := New(Options{LastKnown: memory})
 	g := newGroup("a", "b").leads("a", 70)
 	g.Fence.Record.LeaseWait = cluster.Duration(9 * time.Second)
 	first.Decide(g.input(t))
-	second := New(Options{Memory: memory})
+	second := New(Options{LastKnown: memory})
 	d := second.Decide(newGroup("b").input(t)) // everything is deleted
 	if d.Elect == nil || d.Elect.Term != 71 || d.Elect.Cause != cluster.CauseRepair {
 		t.Fatalf("%+v", d.Elect)

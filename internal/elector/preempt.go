@@ -20,7 +20,7 @@ func (e *Elector) replace(b ballot, r ranked, best cluster.Member, active *activ
 	if best.Name == rec.Incarnation { // best is zero, and differs, if no member is eligible
 		return nil
 	}
-	if entry, known := r.Find(rec.Incarnation); !known || !entry.Allowed() {
+	if entry, known := r.Find(rec.Incarnation); !known || !entry.Eligible() {
 		return e.replaceIneligible(b, entry, active, d)
 	}
 	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {

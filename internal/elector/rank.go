@@ -75,7 +75,7 @@ func (e *Elector) trackStopping(s *cluster.Snapshot) {
 // Question returns the input for the ranking program for the next decision, and whether the program is needed.
 func (e *Elector) Question(in Input) (policy.Input, bool) {
 	s := &in.Snapshot
-	g := judgeAttempt(in, e.memory.Term)
+	g := judgeAttempt(in, e.lastKnown.Term)
 	copied := requests{seen: maps.Clone(e.requests.seen)} // a copy: asking must not start timers
 	active := copied.active(s, in.Now, in.Wall)
 	q := e.ballot(in, g, &active).input()

@@ -116,7 +116,7 @@ func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) stri
 		if !active.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 			continue
 		}
-		if e.Allowed() {
+		if e.Eligible() {
 			return ""
 		}
 		why = e.RefusalReason()

@@ -164,7 +164,7 @@ func (h *scenario) checkSettled(d Decision) {
 	incumbent, known := d.Ranking.Find(rec.Incarnation)
 	switch {
 	case !ok:
-	case known && !incumbent.Allowed() && len(h.in.Policy.Rules.Strategies) > 0:
+	case known && !incumbent.Eligible() && len(h.in.Policy.Rules.Strategies) > 0:
 		// Under the circumstances of its replacement, the strategy may have no eligible member.
 	case best.Name != rec.Incarnation && d.Blocked == "":
 		h.t.Fatalf("%s leads, %s is better, and nothing blocks it", rec.Node, best.ID)

@@ -45,7 +45,7 @@ type electorRole struct {
 
 func newElectorRole(g *Group, m *Member) *electorRole {
 	opt := g.opt.Elector
-	opt.Memory = &g.memory
+	opt.LastKnown = &g.memory
 	return &electorRole{
 		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, reread: m.reader.Reread,
 		settings: &g.settings, rank: g.opt.Rank, core: elector.New(opt),
@@ -163,7 +163,7 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 	for _, entry := range r.Entries {
 		site := entry.Member.Node.Record.Site
 		s := sites[site]
-		if entry.Allowed() {
+		if entry.Eligible() {
 			s.Eligible++
 		} else {
 			s.Ineligible++

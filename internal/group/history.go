@@ -23,7 +23,7 @@ type historyWriter struct {
 	log        *slog.Logger
 	timeout    time.Duration
 	background *background
-	memory     *cluster.Memory
+	memory     *cluster.LastKnown
 	count      func(cluster.PastTerm) // each term that has ended
 
 	core     termlog.Recorder

@@ -138,7 +138,7 @@ func (m *Member) heartbeat() { m.group.opt.Guard.Heartbeat(boottime.Now() + m.bu
 // observe notes what a new snapshot shows.
 func (m *Member) observe(snap cluster.Snapshot) {
 	m.snap, m.responded = snap, max(m.responded, snap.At)
-	m.group.memory.See(&snap)
+	m.group.memory.Update(&snap)
 	m.group.logNewer(snap)
 	if snap.Elector {
 		m.group.opt.OnElector(&snap)

@@ -25,38 +25,38 @@ type filter struct {
 	bind func(in Input) func(m cluster.Member) string
 }
 
-// memberFilter returns a filter that does not compare members.
-func memberFilter(name string, refuses func(m cluster.Member, in Input) string) filter {
+// memberFilter returns a filter that looks at one member at a time.
+func memberFilter(name string, check func(m cluster.Member, in Input) string) filter {
 	return filter{name: name, bind: func(in Input) func(cluster.Member) string {
-		return func(m cluster.Member) string { return refuses(m, in) }
+		return func(m cluster.Member) string { return check(m, in) }
 	}}
 }
 
-// bindTo returns the filter for one input, which lets the target of a forced move pass if the filter is soft.
-func (f filter) bindTo(in Input) func(m cluster.Member) string {
-	refuses := f.bind(in)
+// bindWithMove binds the filter to an input. It lets the target of a forced move pass if the filter is soft.
+func (f filter) bindWithMove(in Input) func(m cluster.Member) string {
+	check := f.bind(in)
 	if !f.soft || in.Move == nil || !in.Move.Force {
-		return refuses
+		return check
 	}
 	return func(m cluster.Member) string {
 		if in.Move.Matches(m.ID, m.Node.Record.Site) {
 			return ""
 		}
-		return refuses(m)
+		return check(m)
 	}
 }
 
 // recordFilter and softFilters apply under every policy.
 var (
-	recordFilter = memberFilter("record", recordRefuses)
+	recordFilter = memberFilter("record", checkRecord)
 	softFilters  = []filter{
 		memberFilter("eligible", func(m cluster.Member, _ Input) string { return m.Node.Record.Ineligible }),
-		memberFilter(HealthFilter, unhealthy),
-		memberFilter(CordonFilter, cordoned),
+		memberFilter(HealthFilter, checkHealth),
+		memberFilter(CordonFilter, checkCordons),
 	}
 )
 
-// CheckMember returns an error that says why a member is not eligible, whatever the policy in force: because of its record,
+// CheckMember returns an error that says why a member is not eligible under any policy: because of its record,
 // what it says about itself, its health or a cordon. It returns nil if none of these is a reason. [Policy.Rank] also considers
 // the policy and exclusions.
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
@@ -92,7 +92,7 @@ func filters(rules cluster.Rules) ([]filter, error) {
 	return all, nil
 }
 
-func recordRefuses(m cluster.Member, _ Input) string {
+func checkRecord(m cluster.Member, _ Input) string {
 	switch {
 	case m.Superseded:
 		return "an older registration of a node that has registered again"
@@ -104,15 +104,15 @@ func recordRefuses(m cluster.Member, _ Input) string {
 	return ""
 }
 
-func unhealthy(m cluster.Member, _ Input) string {
+func checkHealth(m cluster.Member, _ Input) string {
 	if m.Node.Record.Unhealthy == "" {
 		return ""
 	}
 	return "unhealthy: " + m.Node.Record.Unhealthy
 }
 
-// cordoned keeps the leader only if a drain covers it.
-func cordoned(m cluster.Member, in Input) string {
+// checkCordons refuses the leader only if a drain covers it.
+func checkCordons(m cluster.Member, in Input) string {
 	for _, c := range in.Cordons {
 		if c.Matches(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
 			return c.Describe()
@@ -124,8 +124,8 @@ func cordoned(m cluster.Member, in Input) string {
 // constraints returns the filters that the rules configure, besides expressions.
 func constraints(rules cluster.Rules) []filter {
 	var all []filter
-	add := func(name string, refuses func(n cluster.Node) string) {
-		all = append(all, memberFilter(name, func(m cluster.Member, _ Input) string { return refuses(m.Node.Record) }))
+	add := func(name string, check func(n cluster.Node) string) {
+		all = append(all, memberFilter(name, func(m cluster.Member, _ Input) string { return check(m.Node.Record) }))
 	}
 	if rules.MinPriority != 0 {
 		add("min_priority", func(n cluster.Node) string {

@@ -92,15 +92,15 @@ func (p *Policy) Rank(in Input) Ranking {
 		scorers[i] = r.bind(in)
 	}
 	filters := slices.Concat(p.filters, use.filters)
-	refusers := make([]func(cluster.Member) string, len(filters))
+	checks := make([]func(cluster.Member) string, len(filters))
 	for i, f := range filters {
-		refusers[i] = f.bindTo(in)
+		checks[i] = f.bindWithMove(in)
 	}
 	entries := make([]Entry, 0, len(in.Members))
 	for _, m := range in.Members {
 		e := Entry{Member: m}
-		for i, refuses := range refusers {
-			if why := refuses(m); why != "" {
+		for i, check := range checks {
+			if why := check(m); why != "" {
 				e.Refusals = append(e.Refusals, Refusal{filters[i].name, why})
 			}
 		}
@@ -112,8 +112,8 @@ func (p *Policy) Rank(in Input) Ranking {
 	}
 	cluster.OldestFirst(entries, func(e Entry) cluster.Incarnation { return e.Member.Incarnation })
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		if a.Allowed() != b.Allowed() {
-			if a.Allowed() {
+		if a.Eligible() != b.Eligible() {
+			if a.Eligible() {
 				return -1
 			}
 			return 1
@@ -162,7 +162,7 @@ func (p *Policy) WantsAnswer(in Input) bool {
 	return use.name == execType
 }
 
-// Problems returns what looks like a mistake in the policy, given these members, although it can be used.
+// Problems returns likely mistakes in the policy, given these members. The policy can be used in spite of them.
 func (p *Policy) Problems(members []cluster.Member) []string {
 	sites := make(map[string]bool)
 	for _, m := range members {

@@ -46,7 +46,7 @@ func places(r Ranking) string {
 	var ids []string
 	for _, e := range r.Entries {
 		id := e.Member.ID
-		if !e.Allowed() {
+		if !e.Eligible() {
 			id = "(" + id + ")"
 		}
 		ids = append(ids, id)

@@ -39,12 +39,12 @@ type Score struct {
 	Words  string
 }
 
-// Allowed reports whether the member is eligible.
-func (e Entry) Allowed() bool { return len(e.Refusals) == 0 }
+// Eligible reports whether the member is eligible.
+func (e Entry) Eligible() bool { return len(e.Refusals) == 0 }
 
 // RefusalReason returns the first reason why the member is not eligible; empty if it is.
 func (e Entry) RefusalReason() string {
-	if e.Allowed() {
+	if e.Eligible() {
 		return ""
 	}
 	return e.Refusals[0].Why
@@ -61,7 +61,7 @@ func compare(a, b []Score) int {
 
 // Best returns the best eligible member.
 func (r Ranking) Best() (cluster.Member, bool) {
-	if len(r.Entries) == 0 || !r.Entries[0].Allowed() {
+	if len(r.Entries) == 0 || !r.Entries[0].Eligible() {
 		return cluster.Member{}, false
 	}
 	return r.Entries[0].Member, true
@@ -86,7 +86,7 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
 		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Why: clip(e.RefusalReason())}
-		if e.Allowed() {
+		if e.Eligible() {
 			v.Rank, v.Why = i+1, clip(e.words())
 		}
 		verdicts = append(verdicts, v)

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// By is user@host, Reason is in that person's words.
 	By, Reason string
-	// For is how long the request stays in force, 0 for good.
+	// For is how long the request stays in force, 0 if it has no end.
 	For time.Duration
 	// Force submits a request that would be refused otherwise.
 	Force bool

@@ -58,7 +58,7 @@ func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
 func moveObstacles(out whatif.Outcome, m cluster.Move) string {
 	var why []string
 	for _, e := range out.Last.Ranking.Entries {
-		if m.Matches(e.Member.ID, e.Member.Node.Record.Site) && !e.Allowed() {
+		if m.Matches(e.Member.ID, e.Member.Node.Record.Site) && !e.Eligible() {
 			why = append(why, e.Member.ID+": "+e.RefusalReason())
 		}
 	}

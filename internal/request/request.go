@@ -1,4 +1,4 @@
-// Package request plans what operators ask for: it turns a request into the next control record, which the elector acts on, or
+// Package request plans operator requests: it turns a request into the next control record, which the elector acts on, or
 // refuses it with the reason. It is pure; package operator writes the record.
 package request
 
@@ -64,7 +64,7 @@ const StepDownFor = 10 * time.Minute
 // MaxReason bounds a reason, in bytes: every daemon keeps it in memory.
 const MaxReason = 500
 
-// Request is what an operator asks for.
+// Request is an operator request.
 type Request struct {
 	Kind Kind
 	// Node or Site is the target, All stands for every one.

@@ -45,7 +45,7 @@ type host struct {
 	waiting []func() // what a paused process has yet to handle
 	loop    *loop
 	leaving bool // it exits when its session has ended
-	memory  *cluster.Memory
+	memory  *cluster.LastKnown
 
 	// The guard.
 	unguarded bool          // the guard is dead
@@ -111,7 +111,7 @@ func (h *host) start() {
 	}
 	h.run++
 	h.alive, h.paused, h.leaving, h.unguarded, h.waiting = true, false, false, false, nil
-	h.memory = new(cluster.Memory)
+	h.memory = new(cluster.LastKnown)
 	h.w.log("%s: the daemon starts", h.id)
 	h.begin()
 }

@@ -39,7 +39,7 @@ func (l *loop) begin(in cluster.Incarnation) {
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
-		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), Memory: h.memory}),
+		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: h.memory}),
 		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, Trust: cluster.Trust{LeaseWait: h.budget.LeaseWait, SessionEnd: h.trusts()}}),
 		version:  -2,
 	}

@@ -140,7 +140,7 @@ func (w *world) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 	r, rules := p.Rank(in), p.Rules
 	best, _ := r.Best()
 	paused := requests.Pause != nil || damaged
-	if entry, _ := r.Find(rec.Incarnation); !entry.Allowed() {
+	if entry, _ := r.Find(rec.Incarnation); !entry.Eligible() {
 		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
 			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter
 		})
@@ -200,7 +200,7 @@ func (w *world) leadable(p *policy.Policy, in policy.Input, rec cluster.Elected)
 		in.Circumstances = c
 		able := slices.ContainsFunc(p.Rank(in).Entries, func(e policy.Entry) bool {
 			i := slices.IndexFunc(w.hosts, func(h *host) bool { return h.id == e.Member.ID })
-			return e.Allowed() && !w.hosts[i].stalls && w.hosts[i].undoing != forever
+			return e.Eligible() && !w.hosts[i].stalls && w.hosts[i].undoing != forever
 		})
 		if !able {
 			return false

@@ -17,7 +17,7 @@ func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce stri
 	}
 }
 
-// health returns ok, or why the member is not eligible whatever the policy.
+// health returns ok, or why the member is not eligible under any policy.
 func health(s cluster.Snapshot, m cluster.Member) string {
 	for _, x := range exclusions(s) {
 		if x.Node == m.ID && !x.Expired {

@@ -42,7 +42,7 @@ func requests(s cluster.Snapshot) []Request {
 }
 
 // remaining returns how long a request will stay in force by the clock of this host, but not more than an elector last wrote
-// down; nil for good. Only the elector ends a request, by its own clock.
+// down; nil if it has no end. Only the elector ends a request, by its own clock.
 func remaining(r cluster.Request) *cluster.Duration {
 	if r.For == 0 {
 		return nil

@@ -66,7 +66,7 @@ type Member struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Roles are leader, candidate, elector; none for a standby.
 	Roles []string `json:"roles"`
-	// Health is ok, or why the member is not eligible whatever the policy.
+	// Health is ok, or why the member is not eligible under any policy.
 	Health string `json:"health"`
 	// Latency is in milliseconds; it and Score are nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`
@@ -90,6 +90,6 @@ type Request struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 	Time   time.Time `json:"time"`
-	// Remaining is roughly how long it will stay in force, by this host's clock; nil for good.
+	// Remaining is roughly how long it will stay in force, by this host's clock; nil if it has no end.
 	Remaining *cluster.Duration `json:"remaining,omitempty"`
 }

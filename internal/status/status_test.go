@@ -160,10 +160,10 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		}
 		entry, _ := compiled.Rank(policy.Input{Members: s.Members, Cordons: s.Control.Record.Cordons}).Find("b-1")
 		want := entry.RefusalReason()
-		if entry.Allowed() {
+		if entry.Eligible() {
 			want = "ok"
 		}
-		if (name == "nothing") != entry.Allowed() {
+		if (name == "nothing") != entry.Eligible() {
 			t.Errorf("%s: ranked as %q", name, want)
 		}
 		for _, m := range Of("/c", s).Members {

@@ -90,7 +90,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 		Announce{Phase: LeaseWait, Term: 7, Reason: "the best; waiting " + fence.Wait})
 	acquired := e.now
 	deadline := began + b.Lease
-	holding := cluster.Holding{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
+	holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
 	renew := func() {
 		t.Helper()
 		e.step(Tick{}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
@@ -165,7 +165,7 @@ func TestALeftoverAcquireIsReleasedUnchanged(t *testing.T) {
 			c.change(&e.snap)
 			f := c.want
 			f.Node, f.Site, f.Incarnation, f.Reason, f.Time = "me", "dc1", e.m.opt.Self.Name, "an ACQUIRE took effect too late", e.m.opt.Wall()
-			holding := cluster.Holding{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
+			holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
 			e.read(e.send(TxRelease, e.now+e.b.Lease, e.m.opt.Paths.ReleaseTx(holding, f)))
 			e.step(applied(TxRelease, 11, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: f.Reason})
 			// The term was acquired, if only briefly: it is not used again, even if the fence forgets it.

@@ -144,7 +144,7 @@ func (m *Machine) recover() {
 	if m.snap.Fence.Readable() {
 		m.term.fence = m.snap.Fence.Record
 	}
-	m.term.holding = cluster.Holding{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
+	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
 	m.giveUp(Stop{Reason: "an ACQUIRE took effect too late"})
 }
 
@@ -288,7 +288,7 @@ func (m *Machine) acquire() {
 		Term: m.term.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
 		State: cluster.CurrentProgress, API: m.opt.API, Time: wall,
 	}
-	m.term.holding = cluster.Holding{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
+	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
 	m.term.fenceBefore = s.Fence.Stat.Version
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }

@@ -108,7 +108,7 @@ type termState struct {
 	number      int64 // the term
 	fence       cluster.Fence
 	current     cluster.Current
-	holding     cluster.Holding
+	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
 	unresolved  Tx    // the transaction whose outcome must be read back
 	lease       lease
@@ -137,7 +137,7 @@ type attempt struct{ elected, fence int32 }
 
 // leave identifies a LEAVE by what it is made from; the zero value means that there is none.
 type leave struct {
-	holding cluster.Holding
+	holding cluster.HeldVersions
 	term    int64
 	owed    cluster.Duration
 	led     bool

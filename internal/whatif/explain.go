@@ -73,7 +73,7 @@ func Explain(q Question) Explanation {
 
 func explainEntry(entry policy.Entry, rank int) RankedMember {
 	m := RankedMember{Node: entry.Member.ID, Site: entry.Member.Node.Record.Site, Scores: []Score{}}
-	if entry.Allowed() {
+	if entry.Eligible() {
 		m.Rank = rank
 	}
 	for _, r := range entry.Refusals {
@@ -123,7 +123,7 @@ func describeLoss(q Question, leader string) string {
 func compare(out Outcome, entry policy.Entry, better bool) string {
 	r, leader, id := out.Last.Ranking, out.Leader, entry.Member.ID
 	switch {
-	case !entry.Allowed():
+	case !entry.Eligible():
 		var why []string
 		for _, refusal := range entry.Refusals {
 			why = append(why, refusal.Why)

@@ -135,7 +135,7 @@ func TestForecastSettles(t *testing.T) {
 		if len(again.Steps) != 0 || again.Leader.Name != out.Leader.Name {
 			t.Fatalf("%q leads after %q, but then %q after %q (%s)", out.Leader.ID, causes(out), again.Leader.ID, causes(again), again.Last.Note)
 		}
-		if out.HasLeader() && !out.Last.Ranking.Entries[0].Allowed() && len(out.Steps) > 0 && out.Steps[len(out.Steps)-1].Cause == cluster.CausePreempt {
+		if out.HasLeader() && !out.Last.Ranking.Entries[0].Eligible() && len(out.Steps) > 0 && out.Steps[len(out.Steps)-1].Cause == cluster.CausePreempt {
 			t.Fatalf("policy moved it to %q, which is not eligible", out.Leader.ID)
 		}
 	})

@@ -41,9 +41,9 @@ type Outcome struct {
 	Leader cluster.Member
 	// Steps are the elections until then, none if the present decision stands.
 	Steps []cluster.Elected
-	// Last is the elector's last decision: it has the ranking, and what holds a better member back.
+	// Last is the elector's last decision: it has the ranking, and why a better member does not preempt the leader.
 	Last elector.Decision
-	// Problems describes what looks like a mistake in the policy.
+	// Problems are likely mistakes in the policy.
 	Problems []string
 }
 
@@ -91,7 +91,7 @@ func awaitsRetry(s cluster.Snapshot, d elector.Decision) bool {
 	struck := func(e policy.Entry) bool {
 		return len(e.Refusals) == 1 && e.Refusals[0].Filter == policy.ExcludedFilter
 	}
-	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Allowed) && slices.ContainsFunc(d.Ranking.Entries, struck)
+	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Eligible) && slices.ContainsFunc(d.Ranking.Entries, struck)
 }
 
 // applyChange returns the changed snapshot. It does not modify s.

@@ -24,7 +24,7 @@ func acquire(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.LeaveTx(cluster.Holding{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
+	return p.LeaveTx(cluster.HeldVersions{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
 }
 
 // hasLeft reports whether LEAVE has taken effect.

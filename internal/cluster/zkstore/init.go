@@ -32,7 +32,7 @@ func Init(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths, by stri
 	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
 		return fmt.Errorf("cannot read znode %s: %w", p.History(), err)
 	}
-	found := cluster.Traces{Snapshot: snap, Nodes: nodes, Incarnations: incarnations, History: err == nil}
+	found := cluster.UsageEvidence{Snapshot: snap, Nodes: nodes, Incarnations: incarnations, History: err == nil}
 	if in := p.InUse(found); in != nil {
 		return in
 	}

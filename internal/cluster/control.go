@@ -41,11 +41,11 @@ type Request struct {
 }
 
 // String returns who submitted the request, and why.
-func (o Request) String() string {
-	if o.Reason == "" {
-		return "by " + o.By
+func (r Request) String() string {
+	if r.Reason == "" {
+		return "by " + r.By
 	}
-	return fmt.Sprintf("by %s: %s", o.By, o.Reason)
+	return fmt.Sprintf("by %s: %s", r.By, r.Reason)
 }
 
 // Pause keeps policy from replacing a healthy leader. A hard pause also keeps a dead leader from being replaced.
@@ -120,9 +120,9 @@ type ClearedStrikes struct {
 	Term int64  `json:"term"`
 }
 
-// Covers reports whether f clears the strikes of x.
-func (f ClearedStrikes) Covers(x Exclusion) bool {
-	return x.Term < f.Term && (f.Node == "" || f.Node == x.Node)
+// Covers reports whether c clears the strikes of x.
+func (c ClearedStrikes) Covers(x Exclusion) bool {
+	return x.Term < c.Term && (c.Node == "" || c.Node == x.Node)
 }
 
 // Done is a request that has ended, and its outcome.
@@ -160,19 +160,19 @@ const MaxRequest = 1 << 52
 // MaxRequestTime bounds the duration of a request or an exclusion: a longer one could overflow when it is added to a time.
 const MaxRequestTime = 10 * 365 * 24 * time.Hour
 
-func checkRequest(id int64, holds Duration) error {
+func checkRequest(id int64, lasts Duration) error {
 	if id < 0 || id > MaxRequest {
 		return fmt.Errorf("request number %d is not between 0 and %d", id, int64(MaxRequest))
 	}
-	if time.Duration(holds) > MaxRequestTime {
-		return fmt.Errorf("request %d lasts %s, above the maximum of %s", id, holds, MaxRequestTime)
+	if time.Duration(lasts) > MaxRequestTime {
+		return fmt.Errorf("request %d lasts %s, above the maximum of %s", id, lasts, MaxRequestTime)
 	}
 	return nil
 }
 
 func (c *Control) validate(Stat) error {
 	err := checkRequest(c.Last, 0)
-	c.Each(func(o *Request) { err = errors.Join(err, checkRequest(o.ID, max(o.For, o.Remaining))) })
+	c.Each(func(r *Request) { err = errors.Join(err, checkRequest(r.ID, max(r.For, r.Remaining))) })
 	if c.Reelect != nil {
 		err = errors.Join(err, checkRequest(c.Reelect.ID, 0))
 	}
@@ -196,10 +196,10 @@ func (c *Control) Exhausted() error {
 }
 
 // Next returns a request with the next number. Its remaining time is For.
-func (c *Control) Next(o Request) Request {
+func (c *Control) Next(r Request) Request {
 	c.Last++
-	o.ID, o.Remaining = c.Last, o.For
-	return o
+	r.ID, r.Remaining = c.Last, r.For
+	return r
 }
 
 // Full reports whether there is no room for another cordon or clear-strikes request.
@@ -224,8 +224,8 @@ func (c Control) Clone() Control {
 		if p == nil {
 			return nil
 		}
-		o := *p
-		return &o
+		r := *p
+		return &r
 	}
 	if c.Pause != nil {
 		p := *c.Pause

@@ -59,7 +59,7 @@ func (m *LastKnown) Next(wall time.Time) int64 {
 
 // ReplacementFence returns the fence that an ELECT with the term next must write, nil to leave the existing one
 // (docs/protocol.md, Taking over, A1). It is also written if elected does not exist: the versions of a new znode begin at 0
-// again, so a version of the deleted one could match. An unreadable fence is replaced by one that owes the longest known
+// again, so a version of the deleted one could match. An unreadable fence is replaced by one with the longest known
 // wait, never by a clean one: that no leader is known does not prove that there is none (S1).
 func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *Fence {
 	if s.Fence.Readable() {

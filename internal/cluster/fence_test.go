@@ -113,13 +113,13 @@ func TestTheLongestLeaseWaitCounts(t *testing.T) {
 		s    Snapshot
 		want time.Duration
 	}{
-		"nothing":           {LastKnown{}, Snapshot{}, 0},
-		"its wait":          {LastKnown{}, fence(3, 2), 3},
-		"its debt":          {LastKnown{}, fence(2, 3), 3},
-		"the last wait":     {LastKnown{Fence: Fence{LeaseWait: 5, Owed: 2}}, fence(3, 2), 5},
-		"the last debt":     {LastKnown{Fence: Fence{LeaseWait: 2, Owed: 5}}, fence(3, 2), 5},
-		"not a damaged one": {LastKnown{}, damaged, 0},
-		"not too long":      {LastKnown{Fence: Fence{LeaseWait: Duration(time.Hour)}}, Snapshot{}, MaxWait},
+		"nothing":            {LastKnown{}, Snapshot{}, 0},
+		"its wait":           {LastKnown{}, fence(3, 2), 3},
+		"its remaining wait": {LastKnown{}, fence(2, 3), 3},
+		"the last wait":      {LastKnown{Fence: Fence{LeaseWait: 5, Owed: 2}}, fence(3, 2), 5},
+		"the last remaining": {LastKnown{Fence: Fence{LeaseWait: 2, Owed: 5}}, fence(3, 2), 5},
+		"not a damaged one":  {LastKnown{}, damaged, 0},
+		"not too long":       {LastKnown{Fence: Fence{LeaseWait: Duration(time.Hour)}}, Snapshot{}, MaxWait},
 	} {
 		if got := c.m.LeaseWait(&c.s); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

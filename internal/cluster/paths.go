@@ -38,7 +38,7 @@ func (p Paths) Current() string { return p.Root + "/leader/current" }
 // Policy returns the znode of the policy in force in the group.
 func (p Paths) Policy() string { return p.Root + "/policy" }
 
-// Control holds what operators have asked for.
+// Control returns the znode of the operators' requests.
 func (p Paths) Control() string { return p.Root + "/control" }
 
 // History returns the znode of the last terms.

@@ -264,7 +264,7 @@ type FenceState string
 const (
 	FenceHeld     FenceState = "HELD"     // acquired, taking over
 	FenceReady    FenceState = "READY"    // leading
-	FenceReleased FenceState = "RELEASED" // released with the child dead and nothing owed
+	FenceReleased FenceState = "RELEASED" // released with the child dead and no lease wait left
 	FenceUnclean  FenceState = "UNCLEAN"  // released before the lease wait for an earlier holder was over
 	FenceRevoked  FenceState = "REVOKED"  // revoked by the elector: the holder's lease may still be running
 )
@@ -360,7 +360,7 @@ func ReadSlot[T any, R interface {
 	}
 	if of, ok := any(&rec).(interface{ validate(Stat) error }); ok {
 		if err := of.validate(stat); err != nil {
-			s.Err = fmt.Errorf("znode %s holds %w", path, err)
+			s.Err = fmt.Errorf("znode %s is invalid: %w", path, err)
 			return s
 		}
 	}

@@ -74,7 +74,7 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
 		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`, "term 2^53": `{"v":1,"term":9007199254740992}`,
 		"a wait that overflows": `{"v":1,"lease_wait":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"lease_wait":"24h"}`,
-		"a debt of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a revoke timeout of a day": `{"v":1,"revoke_timeout":"24h"}`,
+		"a remaining wait of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a revoke timeout of a day": `{"v":1,"revoke_timeout":"24h"}`,
 	} {
 		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
 		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {

@@ -148,7 +148,7 @@ type Trust struct {
 	SessionEnd bool
 }
 
-// Owed returns the lease wait W that a candidate owes before its child may start (docs/protocol.md, Taking over), and why;
+// Owed returns the lease wait W that remains before a candidate's child may start (docs/protocol.md, Taking over), and why;
 // 0 and nothing for none.
 func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	f := s.Fence.Record
@@ -167,7 +167,7 @@ func (s *Snapshot) Owed(t Trust) (wait time.Duration, why string) {
 	case s.FenceAlive:
 		wait, why = full, "current was deleted under "+f.Node+", whose lease may still be running"
 	case t.SessionEnd:
-		// With the session the lease is over: only what this holder itself owed remains. READY owes nothing.
+		// With the session the lease is over: only this holder's own lease wait remains. A READY one has none.
 		wait, why = time.Duration(f.Owed), f.Node+" had not yet waited for an earlier holder"
 	default:
 		wait, why = full, "the end of "+f.Node+"'s session does not prove that its work ended"

@@ -8,7 +8,7 @@ import (
 )
 
 func TestOwedLeaseWait(t *testing.T) {
-	const own, holder, debt = 5 * time.Second, 7 * time.Second, 3 * time.Second
+	const own, holder, remaining = 5 * time.Second, 7 * time.Second, 3 * time.Second
 	fence := func(state FenceState, owed time.Duration) Slot[Fence] {
 		return Slot[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), LeaseWait: Duration(holder)}}
 	}
@@ -25,12 +25,12 @@ func TestOwedLeaseWait(t *testing.T) {
 		"damaged, whatever is left of it":        {Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "proves nothing"},
 		"released":                               {fence(FenceReleased, 0), true, 0, 0, ""},
 		"released by one that is gone":           {fence(FenceReleased, 0), false, 0, 0, ""},
-		"unclean":                                {fence(FenceUnclean, debt), false, debt, debt, "n1 had not yet waited"},
-		"unclean, with nothing owed":             {fence(FenceUnclean, 0), false, 0, 0, ""},
+		"unclean":                                {fence(FenceUnclean, remaining), false, remaining, remaining, "n1 had not yet waited"},
+		"unclean, with no wait left":             {fence(FenceUnclean, 0), false, 0, 0, ""},
 		"ready, session over":                    {fence(FenceReady, 0), false, holder, 0, "the end of n1's session does not prove that its work ended"},
 		"held clean, session over":               {fence(FenceHeld, 0), false, holder, 0, "the end of n1's session"},
-		"held with a debt unserved":              {fence(FenceHeld, debt), false, holder, debt, "the end of n1's session"},
-		"held with a debt longer than a lease":   {fence(FenceHeld, 2*holder), false, 2 * holder, 2 * holder, "the end of n1's session"},
+		"held with a lease wait left":            {fence(FenceHeld, remaining), false, holder, remaining, "the end of n1's session"},
+		"held with a wait longer than a lease":   {fence(FenceHeld, 2*holder), false, 2 * holder, 2 * holder, "the end of n1's session"},
 		"ready, current deleted under it":        {fence(FenceReady, 0), true, holder, holder, "current was deleted under n1"},
 		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was deleted under n1"},
 		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},

@@ -102,7 +102,7 @@ func TestPreemptionsWhileAGroupComesUpAreNotCounted(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration
 		counted int
-	}{{0, 0}, {settling - 1, 0}, {settling, 1}} {
+	}{{0, 0}, {startupPeriod - 1, 0}, {startupPeriod, 1}} {
 		h := newGroup("a", "b").scenario(t)
 		all := h.in.Snapshot.Members
 		h.in.Snapshot.Members = all[1:]

@@ -59,16 +59,16 @@ type Decision struct {
 // Elector makes the decisions. It remembers only what must be measured over time, such as since when each member has been
 // eligible.
 type Elector struct {
-	opt         Options
-	lastKnown   *cluster.LastKnown
-	eligible    map[string]time.Duration // by incarnation, since when without a break, for delayed failback
-	preemptions map[int64]time.Duration  // by term, since when the preemption has been known, for damping
-	founded     time.Duration            // when this elector made its first decision, if there was no leader then
-	decided     bool                     // it has made a decision
-	requests    requests
-	stopping    map[string]bool // incarnations that have released on request
-	overTerm    int64           // the last term whose attempt was over
-	overSince   time.Duration   // when that was first seen
+	opt             Options
+	lastKnown       *cluster.LastKnown
+	eligible        map[string]time.Duration // by incarnation, since when without a break, for delayed failback
+	preemptions     map[int64]time.Duration  // by term, since when the preemption has been known, for damping
+	firstDecisionAt time.Duration            // when this elector made its first decision, if there was no leader then
+	decided         bool                     // it has made a decision
+	requests        requests
+	stopping        map[string]bool // incarnations that have released on request
+	endedTerm       int64           // the last term whose attempt was over
+	endedSince      time.Duration   // when that was first seen
 }
 
 // New returns an elector that has seen nothing.
@@ -86,9 +86,9 @@ func (e *Elector) Decide(in Input) Decision {
 	elected, _ := s.Terms()
 	known := e.lastKnown.Term
 	e.lastKnown.Update(s)
-	g := judgeAttempt(in, known)
-	if g.over && elected != e.overTerm {
-		e.overTerm, e.overSince = elected, in.Now
+	g := checkAttempt(in, known)
+	if g.ended && elected != e.endedTerm {
+		e.endedTerm, e.endedSince = elected, in.Now
 	}
 	active := e.requests.active(s, in.Now, in.Wall)
 	d := e.decide(in, g, &active)
@@ -103,13 +103,13 @@ func (e *Elector) Decide(in Input) Decision {
 }
 
 // decide decides under the active requests, and ends those that are done.
-func (e *Elector) decide(in Input, g grounds, active *activeRequests) Decision {
+func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decision {
 	s := &in.Snapshot
-	b := e.ballot(in, g, active)
+	b := e.rankingInput(in, g, active)
 	r := e.rank(b)
 	e.trackEligible(r.Ranking, in.Now)
 	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake}
-	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.over {
+	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.ended {
 		g.reason += "; " + why
 	}
 	e.recentPreemptions(s.Elected.Record.Preemptions, in) // a preemption counts from when it was first seen
@@ -120,14 +120,14 @@ func (e *Elector) decide(in Input, g grounds, active *activeRequests) Decision {
 	}
 	switch {
 	case active.Pause != nil && active.Pause.Hard:
-		if g.over {
+		if g.ended {
 			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until 'zkelectd resume'", active.Pause.Request, g.reason)
 		}
 		return d
-	case g.over && !ok:
+	case g.ended && !ok:
 		d.Note = "no member is eligible: " + Refusals(r.Ranking)
 		return d
-	case g.over:
+	case g.ended:
 		d.Elect = e.elect(b, r, g, best)
 		return d
 	}
@@ -156,12 +156,12 @@ func (e *Elector) trackEligible(r policy.Ranking, now time.Duration) {
 	e.eligible = next
 }
 
-// settling is for how long preemptions in a group that has just come up do not count for damping, because its members join
+// startupPeriod is for how long preemptions in a group that has just come up do not count for damping, because its members join
 // one after the other.
-const settling = time.Minute
+const startupPeriod = time.Minute
 
 // elect returns the record of a decision for best, on the given grounds.
-func (e *Elector) elect(b ballot, r ranked, g grounds, best cluster.Member) *cluster.Elected {
+func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best cluster.Member) *cluster.Elected {
 	in, s := b.in, &b.in.Snapshot
 	verdicts, omitted := r.Verdicts()
 	next := &cluster.Elected{
@@ -188,11 +188,11 @@ func (e *Elector) elect(b ballot, r ranked, g grounds, best cluster.Member) *clu
 	if next.PreviousNode == "" && s.Fence.Readable() {
 		next.PreviousNode, next.PreviousSite = s.Fence.Record.Node, s.Fence.Record.Site
 	}
-	if g.over && !e.decided {
-		e.founded = in.Now
+	if g.ended && !e.decided {
+		e.firstDecisionAt = in.Now
 	}
 	e.decided = true
-	if g.cause == cluster.CausePreempt && (e.founded == 0 || in.Now-e.founded >= settling) {
+	if g.cause == cluster.CausePreempt && (e.firstDecisionAt == 0 || in.Now-e.firstDecisionAt >= startupPeriod) {
 		next.Preemptions = append(next.Preemptions, next.Term)
 	}
 	return next

@@ -132,7 +132,7 @@ func TestRules(t *testing.T) {
 		"(b) gave up: a strike":                    {released(false), "", "b", cluster.CauseGaveUp, 1},
 		"(b) stopped on request: none":             {released(true), "", "b", cluster.CauseStopped, 0},
 		"(b) released for it as it was lost: none": {lost, "", "b", cluster.CauseFailure, 0},
-		"(b) the same with a debt":                 {lostUnclean, "", "b", cluster.CauseFailure, 0},
+		"(b) the same, wait left":                  {lostUnclean, "", "b", cluster.CauseFailure, 0},
 		"(b) unclean end":                          {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceUnclean), "", "b", cluster.CauseGaveUp, 1},
 		"(b) revoked":                              {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceRevoked), "", "b", cluster.CauseRevoked, 1},
 		"(b) current deleted by hand: no strike":   {newGroup("a", "b").elected("a", 7).fence("a", 7, cluster.FenceReady), "", "a", cluster.CauseRepair, 0},

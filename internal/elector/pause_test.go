@@ -17,7 +17,7 @@ func unreadableControl() cluster.Slot[cluster.Control] {
 	return cluster.Slot[cluster.Control]{Exists: true, Err: errors.New("znode /c/control has format version 9")}
 }
 
-func TestASoftPauseKeepsPolicyFromMovingTheLeader(t *testing.T) {
+func TestASoftPauseKeepsPolicyFromReplacingTheLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader  string
 		happens func(h *scenario)

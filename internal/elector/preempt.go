@@ -12,7 +12,7 @@ import (
 
 // replace applies rule (d) of docs/protocol.md, Electing: whether another member replaces the elected one, whose attempt is
 // not over. It returns nil if not.
-func (e *Elector) replace(b ballot, r ranked, best cluster.Member, active *activeRequests, d *Decision) *cluster.Elected {
+func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
 	if active.Reelect != nil {
 		return e.reelect(b, active, d)
@@ -24,7 +24,7 @@ func (e *Elector) replace(b ballot, r ranked, best cluster.Member, active *activ
 		return e.replaceIneligible(b, entry, active, d)
 	}
 	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {
-		return e.elect(b, r, grounds{
+		return e.elect(b, r, attemptEnd{
 			cause: cluster.CauseMove, request: active.Move.Request, reason: fmt.Sprintf("moved to %s %s", active.Move.Target(), active.Move.Request),
 		}, best)
 	}
@@ -32,21 +32,21 @@ func (e *Elector) replace(b ballot, r ranked, best cluster.Member, active *activ
 		d.Blocked = fmt.Sprintf("%s would be better than %s (%s), but %v", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation), err)
 		return nil
 	}
-	return e.elect(b, r, grounds{
+	return e.elect(b, r, attemptEnd{
 		cause: cluster.CausePreempt, reason: fmt.Sprintf("%s is better than %s: %s", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
 	}, best)
 }
 
 // replaceIneligible replaces a leader that is no longer eligible, in an election under circumstances of its own.
-func (e *Elector) replaceIneligible(b ballot, entry policy.Entry, active *activeRequests, d *Decision) *cluster.Elected {
+func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *activeRequests, d *Decision) *cluster.Elected {
 	s := &b.in.Snapshot
 	g := ineligibility(s.Elected.Record, entry, active)
 	if active.Pause != nil && g.cause == cluster.CauseIneligible {
 		d.Blocked = fmt.Sprintf("%s, but policy does not replace a healthy leader: paused %s", g.reason, active.Pause.Request)
 		return nil
 	}
-	b.over, b.circumstances = true, circumstances(s, g)
-	r := b.strict() // no amnesty: a node that has just failed is no better than a leader that at least works
+	b.ended, b.circumstances = true, circumstances(s, g)
+	r := b.rankWithoutAmnesty() // no amnesty: a node that has just failed is no better than a leader that at least works
 	best, ok := r.Best()
 	switch {
 	case !ok:
@@ -62,8 +62,8 @@ func (e *Elector) replaceIneligible(b ballot, entry policy.Entry, active *active
 
 // ineligibility returns the grounds on which a leader is no longer eligible. Health and cordons come first: a pause does not
 // suspend them.
-func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeRequests) grounds {
-	g := grounds{over: true, cause: cluster.CauseIneligible}
+func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeRequests) attemptEnd {
+	g := attemptEnd{ended: true, cause: cluster.CauseIneligible}
 	why := entry.RefusalReason()
 	for _, r := range slices.Backward(entry.Refusals) {
 		switch r.Filter {
@@ -79,7 +79,7 @@ func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeReques
 }
 
 // reelect holds the election that an operator has requested, once, by policy alone (docs/protocol.md, Operators).
-func (e *Elector) reelect(b ballot, active *activeRequests, d *Decision) *cluster.Elected {
+func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *cluster.Elected {
 	rec := b.in.Snapshot.Elected.Record
 	if rec.Cause == cluster.CauseReelect && rec.Request == active.Reelect.ID {
 		active.endReelect(rec.Node+" was elected", b.in.Wall)
@@ -97,7 +97,7 @@ func (e *Elector) reelect(b ballot, active *activeRequests, d *Decision) *cluste
 		return nil
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
-	return e.elect(b, r, grounds{
+	return e.elect(b, r, attemptEnd{
 		cause: cluster.CauseReelect, request: *active.Reelect,
 		reason: fmt.Sprintf("reelection requested %s: %s is better than %s: %s", active.Reelect, best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)),
 	}, best)
@@ -105,7 +105,7 @@ func (e *Elector) reelect(b ballot, active *activeRequests, d *Decision) *cluste
 
 // checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It moves d.Wake
 // forward to when that may change.
-func (e *Elector) checkPreemption(b ballot, r ranked, best cluster.Member, active *activeRequests, d *Decision) error {
+func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
 		return fmt.Errorf("policy does not replace a healthy leader: paused %s", active.Pause.Request)

@@ -11,10 +11,10 @@ import (
 	"zkelectd/internal/policy"
 )
 
-// ballot is what one ranking is made from.
-type ballot struct {
+// rankingInput is what one ranking is made from.
+type rankingInput struct {
 	in            Input
-	over          bool // the elected attempt is over
+	ended         bool // the elected attempt has ended
 	stopping      map[string]bool
 	circumstances cluster.Circumstances
 	exclusions    []cluster.Exclusion
@@ -23,15 +23,15 @@ type ballot struct {
 	move          *cluster.Move
 }
 
-// ranked is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
-type ranked struct {
+// rankedMembers is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
+type rankedMembers struct {
 	policy.Ranking
 	exclusions []cluster.Exclusion
 	wake       time.Duration
 }
 
-// input returns the ballot as the policy takes it.
-func (b ballot) input() policy.Input {
+// input returns it as the policy takes it.
+func (b rankingInput) input() policy.Input {
 	s := &b.in.Snapshot
 	p := policy.Input{
 		Members: s.Members, Circumstances: b.circumstances, Barred: map[string]string{}, Excluded: excluded(b.exclusions),
@@ -40,17 +40,17 @@ func (b ballot) input() policy.Input {
 	for incarnation := range b.stopping {
 		p.Barred[incarnation] = "it is stopping, as requested"
 	}
-	if !b.over {
+	if !b.ended {
 		p.Incumbent = s.Elected.Record.Incarnation
 	}
 	return p
 }
 
-// ballot returns the ballot under the requests in force, with the strike for the end of the attempt, if it earned one.
-func (e *Elector) ballot(in Input, g grounds, active *activeRequests) ballot {
+// rankingInput returns the input under the requests in force, with the strike for the end of the attempt, if it earned one.
+func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
 	e.trackStopping(s)
-	b := ballot{in: in, over: g.over, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
+	b := rankingInput{in: in, ended: g.ended, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
 	b.exclusions, b.ages = active.clearStrikes(in.Exclusions, in.Age)
 	if g.strike {
 		rec := s.Elected.Record
@@ -75,39 +75,39 @@ func (e *Elector) trackStopping(s *cluster.Snapshot) {
 // Question returns the input for the ranking program for the next decision, and whether the program is needed.
 func (e *Elector) Question(in Input) (policy.Input, bool) {
 	s := &in.Snapshot
-	g := judgeAttempt(in, e.lastKnown.Term)
+	g := checkAttempt(in, e.lastKnown.Term)
 	copied := requests{seen: maps.Clone(e.requests.seen)} // a copy: asking must not start timers
 	active := copied.active(s, in.Now, in.Wall)
-	q := e.ballot(in, g, &active).input()
+	q := e.rankingInput(in, g, &active).input()
 	return q, in.Policy.WantsAnswer(q)
 }
 
-// strict ranks the members without lifting any exclusion.
-func (b ballot) strict() ranked {
-	return ranked{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
+// rankWithoutAmnesty ranks the members without suspending any exclusion.
+func (b rankingInput) rankWithoutAmnesty() rankedMembers {
+	return rankedMembers{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
 }
 
-// rank ranks the members. If the exclusions leave no eligible member, they are lifted (L3; docs/protocol.md, The watchdog):
+// rank ranks the members. If the exclusions leave no eligible member, they are suspended (L3; docs/protocol.md, The watchdog):
 // all but that of the last failure, then all.
-func (e *Elector) rank(b ballot) ranked {
-	pin, strict := b.input(), b.strict()
-	if _, ok := strict.Best(); ok || len(pin.Excluded) == 0 {
-		return strict
+func (e *Elector) rank(b rankingInput) rankedMembers {
+	pin, unchanged := b.input(), b.rankWithoutAmnesty()
+	if _, ok := unchanged.Best(); ok || len(pin.Excluded) == 0 {
+		return unchanged
 	}
 	last := latest(b.exclusions)
 	for _, spared := range []string{last, ""} {
-		lifted := cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
-		pin.Excluded = excluded(lifted)
-		wait := e.retries(b, lifted, pin.Excluded)
-		strict.wake = cluster.Earliest(strict.wake, wait)
-		r := ranked{Ranking: b.in.Policy.Rank(pin), wake: strict.wake}
+		suspended := cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
+		pin.Excluded = excluded(suspended)
+		wait := e.retries(b, suspended, pin.Excluded)
+		unchanged.wake = cluster.Earliest(unchanged.wake, wait)
+		r := rankedMembers{Ranking: b.in.Policy.Rank(pin), wake: unchanged.wake}
 		if _, ok := r.Best(); ok {
 			// A node that must wait stays excluded: otherwise it would preempt the one that is elected now.
 			r.exclusions = cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
 			return r
 		}
 	}
-	return strict
+	return unchanged
 }
 
 // excluded maps the excluded nodes to the reasons.
@@ -129,15 +129,15 @@ func latest(list []cluster.Exclusion) string {
 	return slices.MaxFunc(list, func(a, b cluster.Exclusion) int { return int(a.Term - b.Term) }).Node
 }
 
-// retries keeps nodes with several strikes out for a moment although the amnesty has lifted their exclusions: work that
+// retries keeps nodes with several strikes out for a moment although the amnesty has suspended their exclusions: work that
 // cannot start anywhere must not use up terms. It returns when the first of them may try again.
-func (e *Elector) retries(b ballot, list []cluster.Exclusion, excluded map[string]string) time.Duration {
+func (e *Elector) retries(b rankingInput, list []cluster.Exclusion, excluded map[string]string) time.Duration {
 	var wake time.Duration
 	for i, x := range list {
 		if _, already := excluded[x.Node]; already {
 			continue
 		}
-		age := b.in.Now - e.overSince // for a strike that is not in the record yet
+		age := b.in.Now - e.endedSince // for a strike that is not in the record yet
 		if i < len(b.ages) && x.Term != b.in.Snapshot.Elected.Record.Term {
 			age = b.ages[i]
 		}

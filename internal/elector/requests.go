@@ -11,10 +11,10 @@ import (
 
 // requests measures how long operators' requests have lasted, by this elector's monotonic clock (docs/protocol.md,
 // Operators).
-type requests struct{ seen map[int64]span }
+type requests struct{ seen map[int64]requestTimer }
 
-// span is a request's remaining and whole duration when it was first seen.
-type span struct{ since, left, whole time.Duration }
+// requestTimer has a request's remaining and total duration when it was first seen.
+type requestTimer struct{ since, remaining, total time.Duration }
 
 // activeRequests are the requests in force at one moment. Those that have ended are in Done.
 type activeRequests struct {
@@ -24,7 +24,7 @@ type activeRequests struct {
 }
 
 // saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5 s.
-func saveInterval(whole time.Duration) time.Duration { return max(5*time.Second, whole/10) }
+func saveInterval(total time.Duration) time.Duration { return max(5*time.Second, total/10) }
 
 // active returns the requests in force. A record that cannot be read may hold a pause, so it counts as one.
 func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time) activeRequests {
@@ -33,20 +33,20 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 		return activeRequests{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
 	}
 	active := activeRequests{Control: slot.Record.Clone()}
-	seen := make(map[int64]span)
-	over := make(map[int64]bool)
+	seen := make(map[int64]requestTimer)
+	expired := make(map[int64]bool)
 	active.Each(func(request *cluster.Request) {
 		if request.For <= 0 {
 			return
 		}
 		at, known := t.seen[request.ID]
-		if !known || at.whole != time.Duration(request.For) { // another request, after control was deleted and created again
-			at = span{now, time.Duration(request.Remaining), time.Duration(request.For)}
+		if !known || at.total != time.Duration(request.For) { // another request, after control was deleted and created again
+			at = requestTimer{now, time.Duration(request.Remaining), time.Duration(request.For)}
 		}
 		seen[request.ID] = at
-		left := at.left - (now - at.since)
+		left := at.remaining - (now - at.since)
 		if left <= 0 {
-			over[request.ID] = true
+			expired[request.ID] = true
 			return
 		}
 		every := saveInterval(time.Duration(request.For))
@@ -56,26 +56,26 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 		active.wake = cluster.Earliest(active.wake, now+min(left, left-time.Duration(request.Remaining)+every))
 	})
 	t.seen = seen
-	active.expire(over, wall)
+	active.expire(expired, wall)
 	active.collect(s)
 	return active
 }
 
-// expire ends the requests whose time is over.
-func (active *activeRequests) expire(over map[int64]bool, wall time.Time) {
+// expire ends the requests that have expired.
+func (active *activeRequests) expire(expired map[int64]bool, wall time.Time) {
 	const outcome = "expired"
-	if active.Pause != nil && over[active.Pause.ID] {
+	if active.Pause != nil && expired[active.Pause.ID] {
 		active.end(active.Pause.ID, "pause", outcome, wall)
 		active.Pause = nil
 	}
-	if active.Move != nil && over[active.Move.ID] {
+	if active.Move != nil && expired[active.Move.ID] {
 		active.endMove(outcome, wall)
 	}
 	active.Cordons = slices.DeleteFunc(active.Cordons, func(c cluster.Cordon) bool {
-		if over[c.ID] {
+		if expired[c.ID] {
 			active.end(c.ID, c.Describe(), outcome, wall)
 		}
-		return over[c.ID]
+		return expired[c.ID]
 	})
 }
 

@@ -125,23 +125,23 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	if err := r.Check(); err != nil {
 		return Plan{}, err
 	}
-	switch o := r.Options; r.Kind {
+	switch options := r.Options; r.Kind {
 	case KindMove:
-		return Move(q, o, r.Node, r.Site)
+		return Move(q, options, r.Node, r.Site)
 	case KindStepDown:
-		return StepDown(q, o)
+		return StepDown(q, options)
 	case KindReelect:
-		return Reelect(q, o)
+		return Reelect(q, options)
 	case KindCordon, KindDrain:
-		return Cordon(q, o, r.Node, r.Site, r.Kind == KindDrain)
+		return Cordon(q, options, r.Node, r.Site, r.Kind == KindDrain)
 	case KindUncordon:
-		return Uncordon(q, o, r.Node, r.Site, r.All)
+		return Uncordon(q, options, r.Node, r.Site, r.All)
 	case KindPause:
-		return Pause(q, o, r.Hard)
+		return Pause(q, options, r.Hard)
 	case KindResume:
-		return Resume(q, o)
+		return Resume(q, options)
 	case KindClearStrikes:
-		return ClearStrikes(q, o, r.Node)
+		return ClearStrikes(q, options, r.Node)
 	}
 	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }

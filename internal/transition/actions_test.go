@@ -137,7 +137,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 }
 
 // Without a lease wait none is announced.
-func TestATakeoverWithoutADebtIsAnnouncedAsPreparing(t *testing.T) {
+func TestATakeoverWithoutALeaseWaitIsAnnouncedAsPreparing(t *testing.T) {
 	e := newExact(t)
 	e.snap.Fence.Record.State = cluster.FenceReleased
 	fence, current := e.records()

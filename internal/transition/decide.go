@@ -10,7 +10,7 @@ import (
 // decide does whatever is due, given everything that the machine knows. It is level-triggered: a missed or late event
 // delays it only until the next one.
 func (m *Machine) decide() {
-	m.entrust() // before anything is released: a failed post_stop changes what is owed
+	m.entrust() // before anything is released: a failed post_stop changes the remaining lease wait
 	m.enforceLease()
 	if m.term.held && m.fresh {
 		m.checkHeld()
@@ -231,7 +231,7 @@ func (m *Machine) windDown() {
 // it leaves behind is about to expire.
 func (m *Machine) releaseTimeout() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
 
-// ending returns the fence to leave behind: RELEASED only if nothing is owed any more.
+// ending returns the fence to leave behind: RELEASED only if no lease wait remains.
 func (m *Machine) ending(s Stop) cluster.Fence {
 	f := m.term.fence
 	_, fenced := m.snap.Terms() // higher if the fence was lost and rewritten

@@ -244,7 +244,7 @@ func TestALateFailureResetsNothing(t *testing.T) {
 	})
 }
 
-// After a failed post_stop the fence owes the lease wait, because what the work has set up may still exist.
+// After a failed post_stop the fence requires the lease wait, because what the work has set up may still exist.
 func TestAFailedPostStopOwesTheLeaseWait(t *testing.T) {
 	s := newScript(t)
 	s.lead()

@@ -65,7 +65,7 @@ func TestLeaveIsEntrustedWhileATermIsHeld(t *testing.T) {
 	}
 }
 
-// An incomplete lease wait stays owed.
+// An incomplete lease wait remains in the fence.
 func TestLeaveIsUncleanDuringTheLeaseWait(t *testing.T) {
 	s := newScript(t)
 	wait := max(4*time.Second, s.b.LeaseWait)
@@ -86,7 +86,7 @@ func TestLeaveIsUncleanDuringTheLeaseWait(t *testing.T) {
 	t.Error("nothing new is entrusted when the wait is over")
 }
 
-// After the end of the session nothing else can release. A failed post_stop is owed then, too.
+// After the end of the session nothing else can release. A failed post_stop is recorded then, too.
 func TestLeaveOutlivesTheSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -144,7 +144,7 @@ func TestTrustInTheEndOfASession(t *testing.T) {
 		f := cluster.ReadFence("/c/leader", tx.Ops[2].Data, cluster.Stat{Version: 1}, true).Record
 		const why = "4s because the end of other's session does not prove that its work ended"
 		if trusted != (f.Wait == "") || trusted != (f.Owed == 0) || !trusted && (f.Wait != why || !strings.HasSuffix(said, "; waiting "+why)) {
-			t.Errorf("trusted %v: owes %s (%s), says %q", trusted, f.Owed, f.Wait, said)
+			t.Errorf("trusted %v: remaining %s (%s), log %q", trusted, f.Owed, f.Wait, said)
 		}
 	}
 }

@@ -48,8 +48,8 @@ func TestLimits(t *testing.T) {
 		revoke   time.Duration
 	}{
 		{"a lease wait that was not taken over yet is the candidate's to serve", fence(elected("b", 8), cluster.FenceRevoked, 6*time.Second, 0), takeover + 6*time.Second, 0},
-		{"a candidate that owes nothing", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a")), takeover, 0},
-		{"a candidate that owes a part", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a")), takeover + 2*time.Second, 0},
+		{"a candidate with no wait left", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "a")), takeover, 0},
+		{"a candidate with a part left", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 2*time.Second), "a")), takeover + 2*time.Second, 0},
 		{"a candidate whose current is damaged", alive(current(fence(elected("a", 7), cluster.FenceHeld, 6*time.Second, 0), "")), takeover, 0},
 		{"a candidate that holds current while the fence is damaged", current(lostFence(elected("b", 8)), "b"), takeover + own, 2 * own},
 		{"no decision", current(fence(unreadable(elected("b", 8)), cluster.FenceReady, 6*time.Second, 0), "a"), 0, 0},

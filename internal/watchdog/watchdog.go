@@ -12,7 +12,7 @@ import (
 
 // Options are the watchdog's limits.
 type Options struct {
-	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting the lease wait it owes.
+	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting its lease wait.
 	Takeover time.Duration
 	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared.
 	StrikeResetAfter time.Duration
@@ -35,11 +35,11 @@ type Findings struct {
 
 // Watchdog remembers since when the conditions that it watches have held.
 type Watchdog struct {
-	opt  Options
-	able span // the candidate of a term could take over
-	held span // a replaced holder keeps current
-	led  span // a leader has been READY
-	seen map[strike]time.Duration
+	opt         Options
+	canTakeOver condition // the candidate of a term could take over
+	held        condition // a replaced holder keeps current
+	leading     condition // a leader has been READY
+	seen        map[strike]time.Duration
 }
 
 type strike struct {
@@ -48,16 +48,16 @@ type strike struct {
 	term    int64
 }
 
-// span is a condition, identified by key, that has held since a time.
-type span struct {
+// condition is identified by key and has held since a time.
+type condition struct {
 	key   string
 	since time.Duration
 }
 
-// hold restarts the span unless it already has the same key; an empty key ends it.
-func (s *span) hold(key string, now time.Duration) {
-	if s.key != key {
-		*s = span{key: key, since: now}
+// hold restarts the condition unless it already has the same key; an empty key ends it.
+func (c *condition) hold(key string, now time.Duration) {
+	if c.key != key {
+		*c = condition{key: key, since: now}
 	}
 }
 
@@ -81,7 +81,7 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 }
 
 // takeover finds an elected candidate that is overdue. The time during which its predecessor keeps current does not count:
-// the span begins when no other incarnation's current is in the way.
+// the condition begins when no other incarnation's current is in the way.
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	limit := w.opt.Takeover
@@ -98,15 +98,15 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 			limit += owed
 		}
 	}
-	w.able.hold(key, now)
+	w.canTakeOver.hold(key, now)
 	if key == "" {
 		return
 	}
-	if now-w.able.since >= limit {
+	if now-w.canTakeOver.since >= limit {
 		f.Overdue = fmt.Sprintf("did not become READY within %s", limit.Round(time.Millisecond))
 		return
 	}
-	wake(w.able.since + limit)
+	wake(w.canTakeOver.since + limit)
 }
 
 // release finds a holder that keeps current for too long although another incarnation is elected.
@@ -139,9 +139,9 @@ func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings
 	var leader string
 	if s.Ready() {
 		leader = s.Elected.Record.Node
-		w.led.hold(fmt.Sprintf("%d %s", s.Elected.Record.Term, s.Elected.Record.Incarnation), now)
+		w.leading.hold(fmt.Sprintf("%d %s", s.Elected.Record.Term, s.Elected.Record.Incarnation), now)
 	} else {
-		w.led.hold("", now)
+		w.leading.hold("", now)
 	}
 	seen := make(map[strike]time.Duration, len(s.Elected.Record.Exclusions))
 	for _, e := range s.Elected.Record.Exclusions {
@@ -151,7 +151,7 @@ func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings
 			since = now
 		}
 		seen[key] = since
-		if e.Node == leader && now-w.led.since >= w.opt.StrikeResetAfter {
+		if e.Node == leader && now-w.leading.since >= w.opt.StrikeResetAfter {
 			continue
 		}
 		if !e.Expired {

@@ -51,7 +51,7 @@ func TestTakeoverOverdue(t *testing.T) {
 	}
 }
 
-// The lease wait that a candidate may owe does not count, whatever the elector itself accepts as the end of the work.
+// The lease wait that a candidate may have does not count, whatever the elector itself accepts as the end of the work.
 func TestALeaseWaitIsNotCounted(t *testing.T) {
 	for trusted, limit := range map[bool]time.Duration{true: takeover, false: takeover + own} {
 		w := New(Options{Takeover: takeover, StrikeResetAfter: resetAfter, Trust: cluster.Trust{LeaseWait: own, SessionEnd: trusted}})

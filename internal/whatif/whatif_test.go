@@ -61,11 +61,11 @@ func TestFirstElection(t *testing.T) {
 	}
 }
 
-func TestBetterMemberIsHeldBack(t *testing.T) {
+func TestPreemptionIsBlocked(t *testing.T) {
 	q := question(t, led(four(), "b2"), cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Minute)})
 	out := forecast(t, q)
 	if out.Leader.ID != "b2" || !strings.Contains(out.Last.Blocked, "a1 would be better") {
-		t.Errorf("%s leads, held by %q", out.Leader.ID, out.Last.Blocked)
+		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Last.Blocked)
 	}
 	q = question(t, led(four(), "a1"), cluster.Rules{MinPriority: 35})
 	q.Change.Without = []string{"a1"}
@@ -224,7 +224,7 @@ func TestUnreadableRecords(t *testing.T) {
 	q := question(t, s)
 	q.Change.Cordon = []string{"a1"}
 	if out := forecast(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Blocked, "znode /c/x is empty") {
-		t.Errorf("requests that cannot be read: %q leads, held by %q", out.Leader.ID, out.Last.Blocked)
+		t.Errorf("requests that cannot be read: %q leads, blocked: %q", out.Leader.ID, out.Last.Blocked)
 	}
 	s = led(four(), "a2")
 	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}

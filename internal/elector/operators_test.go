@@ -88,8 +88,8 @@ func TestAMoveToASiteContinuesWithItsOtherMembers(t *testing.T) {
 	h.control(move(cluster.Move{Site: "dc2"}))
 	h.leader("b", cluster.CauseMove)
 	h.remove("b")
-	if rec := h.leader("c", cluster.CauseFailure); h.requests().Move == nil || strings.Contains(rec.Reason, "is over") {
-		t.Errorf("the move is over: %q", rec.Reason)
+	if rec := h.leader("c", cluster.CauseFailure); h.requests().Move == nil || strings.Contains(rec.Reason, "has ended") {
+		t.Errorf("the move has ended: %q", rec.Reason)
 	}
 }
 

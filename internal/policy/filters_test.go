@@ -90,7 +90,7 @@ func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 		p := policyOf(t, c.rules)
 		for _, move := range []cluster.Move{{Node: "b"}, {Site: "dc2"}} {
 			in.Move = &move
-			if entry(t, p.Rank(in), "b").Allowed() {
+			if entry(t, p.Rank(in), "b").Eligible() {
 				t.Errorf("%s: eligible without force to %s", name, move.Target())
 			}
 			in.Move = &cluster.Move{Node: move.Node, Site: move.Site, Force: true}
@@ -100,7 +100,7 @@ func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 			}
 		}
 		in.Move = &cluster.Move{Node: "c", Force: true}
-		if entry(t, p.Rank(in), "b").Allowed() {
+		if entry(t, p.Rank(in), "b").Eligible() {
 			t.Errorf("%s: eligible by the force for another node", name)
 		}
 	}

@@ -100,7 +100,7 @@ func TestRankingDoesNotDependOnTheOrderOfMembers(t *testing.T) {
 		}
 		r := p.Rank(in)
 		for i, e := range r.Entries {
-			if i > 0 && e.Eligible() && !r.Entries[i-1].Allowed() {
+			if i > 0 && e.Eligible() && !r.Entries[i-1].Eligible() {
 				t.Fatalf("%s: an ineligible member comes before an eligible one", places(r))
 			}
 		}

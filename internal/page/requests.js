@@ -11,9 +11,9 @@ const responseTimeout = 15000;
 const kinds = {
   'move': { name: 'Move leadership', effect: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the request ends.`, hasDuration: true, canForce: true },
   'step-down': { name: 'Step down', effect: (t, g) => `${g.leader || 'The leader'} hands over to the next best member, and is not elected again until the request ends (10 min by default).`, hasDuration: true },
-  'pause': { name: 'Pause', effect: () => 'Policy no longer moves the leader. A leader that fails is still replaced.', hasDuration: true, canBeHard: true },
+  'pause': { name: 'Pause', effect: () => 'Policy no longer replaces a healthy leader. A leader that fails is still replaced.', hasDuration: true, canBeHard: true },
   'resume': { name: 'Resume', effect: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
-  'reelect': { name: 'Re-elect by policy', effect: () => 'The move ends. Policy decides again, and may move leadership at once.' },
+  'reelect': { name: 'Reelect by policy', effect: () => 'The move ends. Policy decides again, and may move leadership at once.' },
   'cordon': { name: 'Cordon', effect: (t) => `${t} will not be elected. If it leads, it keeps leading.`, hasDuration: true },
   'drain': { name: 'Drain', effect: (t) => `${t} will not be elected. If it leads, leadership moves away.`, hasDuration: true, canForce: true },
   'uncordon': { name: 'Uncordon', effect: (t) => `${t} may be elected again, and may lead at once.` },
@@ -153,10 +153,10 @@ const tokenButton = (box) => el('button', { type: 'button', onclick: (e) => { (b
 
 // kindsFor returns the kinds of requests that make sense for a node or site in its current state.
 function kindsFor(target, g) {
-  const held = (g.requests || []).some((o) => o.target === targetText(target) && ['cordon', 'drain', 'step-down'].includes(o.kind));
-  const struck = (g.exclusions || []).some((x) => x.node === target.node && !x.expired);
+  const cordoned = (g.requests || []).some((r) => r.target === targetText(target) && ['cordon', 'drain', 'step-down'].includes(r.kind));
+  const hasStrikes = (g.exclusions || []).some((x) => x.node === target.node && !x.expired);
   const leads = target.node ? target.node === g.leader : target.site === g.site;
-  return [...(struck ? ['clear-strikes'] : []), ...(held ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
+  return [...(hasStrikes ? ['clear-strikes'] : []), ...(cordoned ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
 }
 
 // targetOptions returns the options for a move: the nodes except the leader, then the other sites.

@@ -100,7 +100,7 @@ function renderLeader() {
   announce(g.leader ? `${g.leader}, site ${g.site}, ${g.state}, term ${g.term}` : 'No leader');
 }
 
-const pauseOf = (g) => (g.requests || []).find((o) => o.kind === 'pause' || o.kind === 'hard-pause');
+const pauseOf = (g) => (g.requests || []).find((r) => r.kind === 'pause' || r.kind === 'hard-pause');
 
 function leaderCard(d) {
   const facts = [];
@@ -170,25 +170,25 @@ function renderProblems() {
 function renderMembers() {
   const g = model.group;
   if (!g) return;
-  const able = g.members.filter((m) => m.health === 'ok').length;
-  setText(byID('members-count'), g.members.length ? `${able} of ${g.members.length} eligible` : 'No daemon is registered.');
+  const eligible = g.members.filter((m) => m.health === 'ok').length;
+  setText(byID('members-count'), g.members.length ? `${eligible} of ${g.members.length} eligible` : 'No daemon is registered.');
   byID('search-label').hidden = g.members.length <= manyMembers;
-  const wanted = g.members.length > manyMembers ? byID('search').value.trim().toLowerCase() : '';
+  const query = g.members.length > manyMembers ? byID('search').value.trim().toLowerCase() : '';
   const sites = new Map();
   for (const m of g.members) {
-    const site = sites.get(m.site) || { site: m.site, all: 0, able: 0, members: [], requests: [] };
+    const site = sites.get(m.site) || { site: m.site, all: 0, eligible: 0, members: [], requests: [] };
     site.all++;
-    if (m.health === 'ok') site.able++;
-    if (matches(m, wanted)) site.members.push({ ...m, exclusion: exclusionOf(g, m), requests: requestsOf(g, m.node) });
+    if (m.health === 'ok') site.eligible++;
+    if (matches(m, query)) site.members.push({ ...m, exclusion: exclusionOf(g, m), requests: requestsOf(g, m.node) });
     sites.set(m.site, site);
   }
   for (const site of sites.values()) site.requests = requestsOf(g, `site ${site.site}`);
   renderList(byID('sites'), [...sites.values()].filter((s) => s.members.length), (s) => s.site, siteColumn);
 }
 
-const matches = (m, wanted) => wanted === '' || [m.node, m.site, m.host, m.health, ...m.roles].some((t) => t.toLowerCase().includes(wanted));
+const matches = (m, query) => query === '' || [m.node, m.site, m.host, m.health, ...m.roles].some((t) => t.toLowerCase().includes(query));
 const exclusionOf = (g, m) => (g.exclusions || []).find((x) => x.node === m.node && !x.expired);
-const requestsOf = (g, target) => (g.requests || []).filter((o) => o.target === target && ['cordon', 'drain', 'step-down'].includes(o.kind));
+const requestsOf = (g, target) => (g.requests || []).filter((r) => r.target === target && ['cordon', 'drain', 'step-down'].includes(r.kind));
 
 // siteColumn is created once and then refreshed, so that a long list keeps its scroll position.
 function siteColumn(s) {
@@ -196,9 +196,9 @@ function siteColumn(s) {
   const ul = el('ul', { class: 'members', role: 'list', 'aria-label': `Members of ${s.site || 'no site'}` });
   const column = el('section', { class: 'site', 'aria-label': `Site ${s.site || 'without a name'}` }, head, ul);
   column.refresh = (now) => {
-    render(head, [now.site, now.all, now.able, now.requests.map(withEnd)], () => [
+    render(head, [now.site, now.all, now.eligible, now.requests.map(withEnd)], () => [
       el('h3', null, now.site || 'no site'),
-      el('p', { class: 'muted' }, `${now.able} of ${now.all} eligible`),
+      el('p', { class: 'muted' }, `${now.eligible} of ${now.all} eligible`),
       ...now.requests.map(requestChip),
       now.site ? requestButton('Request…', 'site', { site: now.site }, `Request for site ${now.site}`) : null,
     ]);
@@ -216,8 +216,8 @@ function siteColumn(s) {
 const sortRank = (m) => (m.roles.length ? 2 : m.health === 'ok' ? 0 : 1);
 
 // withEnd replaces a request's remaining time, which differs in every response, by the time when it ends.
-function withEnd(o) {
-  const { remaining, ...rest } = o;
+function withEnd(request) {
+  const { remaining, ...rest } = request;
   return { ...rest, ends: remaining == null ? 0 : Math.round((daemonTime() + parseDuration(remaining)) / 2000) * 2000 };
 }
 
@@ -228,8 +228,8 @@ function withoutNoise(m) {
 
 // requestChip shows a request in force on a node or site.
 function requestChip(request) {
-  const o = 'ends' in request ? request : withEnd(request);
-  return chip('held', [{ cordon: 'cordoned', drain: 'drained', 'step-down': 'stepped down' }[o.kind], o.ends ? [', ', countdown(o.ends), ' left'] : '']);
+  const r = 'ends' in request ? request : withEnd(request);
+  return chip('in-force', [{ cordon: 'cordoned', drain: 'drained', 'step-down': 'stepped down' }[r.kind], r.ends ? [', ', countdown(r.ends), ' left'] : '']);
 }
 
 function memberCard(m) {
@@ -243,7 +243,7 @@ function memberCard(m) {
       el('strong', { class: 'node' }, m.node),
       role ? chip(`role ${role}`, role) : null,
       m.roles.includes('elector') ? chip('role elector', 'elector') : null,
-      m.policy_drift ? chip('held', 'policy drift') : null,
+      m.policy_drift ? chip('in-force', 'policy drift') : null,
       requestButton('Request…', 'node', { node: m.node }, `Request for ${m.node}`)),
     el('p', { class: 'health' }, healthText(m)),
     rank || m.health === 'ok' ? el('p', { class: 'verdict' }, verdict) : null,
@@ -253,30 +253,30 @@ function memberCard(m) {
 function healthText(m) {
   if (m.health === 'ok') return el('span', { class: 'ok' }, 'ok');
   const ends = m.exclusion ? Date.parse(m.exclusion.time) + parseDuration(m.exclusion.for) : NaN;
-  if (!Number.isNaN(ends)) return [el('span', { class: 'bad' }, `excluded, strike ${m.exclusion.strikes}: ${m.exclusion.reason}`), ' ', chip('held', [countdown(ends), ' left'])];
+  if (!Number.isNaN(ends)) return [el('span', { class: 'bad' }, `excluded, strike ${m.exclusion.strikes}: ${m.exclusion.reason}`), ' ', chip('in-force', [countdown(ends), ' left'])];
   if (m.requests.length) return [...m.requests.map(requestChip), ` by ${m.requests[0].by}${m.requests[0].reason ? `: ${m.requests[0].reason}` : ''}`];
   return el('span', { class: 'bad' }, m.health);
 }
 
-function pauseText(o) {
-  return `${o.kind === 'hard-pause' ? 'no member is elected, not even to replace a leader that fails' : 'policy does not move the leader; a leader that fails is still replaced'}; by ${o.by}${o.reason ? ` (${o.reason})` : ''}`;
+function pauseText(r) {
+  return `${r.kind === 'hard-pause' ? 'no member is elected, not even to replace a leader that fails' : 'policy does not replace a healthy leader; a leader that fails is still replaced'}; by ${r.by}${r.reason ? ` (${r.reason})` : ''}`;
 }
 
-const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'reelect': 're-election requested', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
+const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
 const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
 
-// endingTarget returns the target of the request that ends o. The text "site X" may also be the name of a node.
-function endingTarget(o, g) {
-  if (!['cordon', 'drain', 'step-down'].includes(o.kind)) return undefined;
-  const [, site] = /^site (.*)$/s.exec(o.target) || [];
-  return site && !g.members.some((m) => m.node === o.target) ? { site } : { node: o.target };
+// endingTarget returns the target of the request that ends r. The text "site X" may also be the name of a node.
+function endingTarget(r, g) {
+  if (!['cordon', 'drain', 'step-down'].includes(r.kind)) return undefined;
+  const [, site] = /^site (.*)$/s.exec(r.target) || [];
+  return site && !g.members.some((m) => m.node === r.target) ? { site } : { node: r.target };
 }
 
 function renderRequests() {
   const g = model.group;
   if (!g) return;
   const rows = [
-    ...(g.requests || []).map((o) => ({ what: `${kindTexts[o.kind] || o.kind} ${o.target || ''}`.trim(), by: o.by, why: o.reason || '', at: Date.parse(o.time), ends: withEnd(o).ends, end: endingKinds[o.kind], target: endingTarget(o, g) })),
+    ...(g.requests || []).map((r) => ({ what: `${kindTexts[r.kind] || r.kind} ${r.target || ''}`.trim(), by: r.by, why: r.reason || '', at: Date.parse(r.time), ends: withEnd(r).ends, end: endingKinds[r.kind], target: endingTarget(r, g) })),
     ...(g.exclusions || []).map((x) => ({
       what: `excluded ${x.node}, strike ${x.strikes}`, by: 'watchdog', why: x.reason, at: Date.parse(x.time), ends: Date.parse(x.time) + parseDuration(x.for), expired: x.expired, end: 'clear-strikes', target: { node: x.node },
     })),
@@ -285,7 +285,7 @@ function renderRequests() {
     if (!rows.length) return el('p', { class: 'muted' }, 'None: policy alone decides.');
     return table('Requests and exclusions in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', formatTime(r.at),
-      r.expired ? 'over, but the strike remains' : r.ends ? [countdown(r.ends), ' left'] : 'no end',
+      r.expired ? 'expired; the strike still counts' : r.ends ? [countdown(r.ends), ' left'] : 'no end',
       r.end ? requestButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
     ]));
   });

@@ -78,7 +78,7 @@ func checkName(s string) error {
 	case s == "." || s == "..":
 		return errors.New("is not allowed in a znode path")
 	case strings.TrimSpace(s) != s:
-		return errors.New("begins or ends with a blank")
+		return errors.New("begins or ends with a space")
 	}
 	for _, r := range s {
 		if r == '/' || r == utf8.RuneError || !unicode.IsPrint(r) || (r >= 0xF000 && r <= 0xF8FF) || r >= 0xFFF0 && r <= 0xFFFF {
@@ -96,7 +96,7 @@ func checkListen(addr string) error {
 	if file, ok := strings.CutPrefix(addr, unixPrefix); ok {
 		switch {
 		case !path.IsAbs(file) || path.Clean(file) != file || file == "/":
-			return errors.New("is not unix: and the absolute path of a socket")
+			return errors.New("must be unix: followed by an absolute path")
 		case len(file) > maxSocketPath:
 			return fmt.Errorf("is too long for the path of a socket: at most %d bytes", maxSocketPath)
 		case strings.ContainsRune(file, 0):

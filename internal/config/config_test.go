@@ -179,7 +179,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"child: {stop_signal: NOPE}":                      "is not a signal",
 		"child: {restart: {max: -1}}":                     "must not be negative",
 		"http: {listen: x}":                               `http.listen: "x" is neither host:port nor unix:/path`,
-		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" is not unix: and",
+		"http: {listen: unix:x}":                          "http.listen: \"unix:x\" must be unix: followed by",
 		"http: {listen: 'unix:/a/../b'}":                  "http.listen",
 		"http: {listen: 'unix:/'}":                        "http.listen",
 		"http: {listen: unix:/" + long + "}":              "too long for the path of a socket",
@@ -219,7 +219,7 @@ func TestAllErrorsAreReportedAtOnce(t *testing.T) {
 		t.Errorf("%d errors", len(errs))
 	}
 	if _, err := Load(Sources{File: "/no/such/file"}); err == nil || !strings.Contains(err.Error(), "/no/such/file") {
-		t.Errorf("%v", err)
+		t.Errorf("Load: error %v", err)
 	}
 }
 
@@ -234,8 +234,8 @@ func TestPublicAddress(t *testing.T) {
 func TestConfigFlagCannotBeGivenTwice(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	RegisterFlags(fs)
-	if err := fs.Parse([]string{"--config", "a", "--config", "b"}); err == nil || !strings.Contains(err.Error(), "given twice") {
-		t.Errorf("%v", err)
+	if err := fs.Parse([]string{"--config", "a", "--config", "b"}); err == nil || !strings.Contains(err.Error(), "set twice") {
+		t.Errorf("two --config: error %v", err)
 	}
 }
 
@@ -379,6 +379,6 @@ func TestReference(t *testing.T) {
 func TestExampleLoads(t *testing.T) {
 	c := mustLoad(t, Sources{File: "../../configs/zkelectd.yaml"})
 	if c.Child.Command[0] != "/usr/bin/app" {
-		t.Errorf("%+v", c.Child)
+		t.Errorf("child: got %+v", c.Child)
 	}
 }

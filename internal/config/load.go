@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -68,7 +69,7 @@ func register(fs *pflag.FlagSet, prefix string) {
 	}
 }
 
-// onceValue is a string flag that cannot be given twice; otherwise the second file would silently replace the first.
+// onceValue is a string flag that cannot be set twice; otherwise the second file would silently replace the first.
 type onceValue struct {
 	value string
 	set   bool
@@ -78,7 +79,7 @@ func (v *onceValue) String() string { return v.value }
 func (v *onceValue) Type() string   { return "string" }
 func (v *onceValue) Set(s string) error {
 	if v.set {
-		return fmt.Errorf("given twice; settings come from one file")
+		return errors.New("set twice: only one configuration file is read")
 	}
 	v.value, v.set = s, true
 	return nil

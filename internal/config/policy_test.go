@@ -37,7 +37,7 @@ func TestStrategies(t *testing.T) {
 func TestAliasesOfStrategies(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, "policy:\n  strategies:\n  - &s {use: first}\n  - *s\n")})
 	if len(c.Policy.Strategies) != 2 || c.Policy.Strategies[1].Use != "first" {
-		t.Errorf("%+v", c.Policy.Strategies)
+		t.Errorf("strategies: got %+v", c.Policy.Strategies)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestRulesYAMLRoundTrip(t *testing.T) {
 			t.Fatalf("%+v\nof %+v\n%s", c.Rules(), rules, text)
 		}
 		if lines := RulesDiff(rules, c.Rules()); len(lines) != 0 {
-			t.Fatalf("%q", lines)
+			t.Fatalf("difference: %q", lines)
 		}
 		for _, foreign := range []string{"revision", "command", "node", "takeover_timeout"} {
 			if strings.Contains(text, foreign+":") {
@@ -80,11 +80,11 @@ func TestRulesContainOnlyWhatIsInUse(t *testing.T) {
 	c := defaults()
 	c.Election.Failback.Delay, c.Policy.Exec.Fallback, c.Policy.Exec.Timeout = time.Hour, "first", time.Minute
 	if r := c.Rules(); r.FailbackDelay != 0 || r.Fallback != "" || r.ExecTimeout != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("rules: got %+v", r)
 	}
 	c.Election.Failback.Mode, c.Policy.Strategies = cluster.FailbackDelayed, []cluster.Strategy{{When: "len(members) > 1", Use: "exec"}}
 	if r := c.Rules(); time.Duration(r.FailbackDelay) != time.Hour || r.Fallback != "first" || time.Duration(r.ExecTimeout) != time.Minute || !policy.UsesExec(r) {
-		t.Errorf("%+v", r)
+		t.Errorf("rules: got %+v", r)
 	}
 	c.Policy.Exec.Command = []string{"/usr/bin/rank"}
 	r := c.Rules()
@@ -131,6 +131,6 @@ func TestRulesDiff(t *testing.T) {
 func TestRulesOfAnOlderRecordLoad(t *testing.T) {
 	c := mustLoad(t, Sources{File: file(t, RulesYAML(cluster.Rules{Type: "priority"}))})
 	if c.Election.Failback.Mode != cluster.FailbackImmediate || c.Election.PreemptionWindow <= 0 {
-		t.Errorf("%+v", c.Election)
+		t.Errorf("election: got %+v", c.Election)
 	}
 }

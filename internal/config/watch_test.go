@@ -192,7 +192,7 @@ func TestManyWritesAreOneChange(t *testing.T) {
 func TestWatchFailsWithoutTheDirectory(t *testing.T) {
 	err := Watch(t.Context(), []string{"/no/such/directory/z.yaml"}, func() {})
 	if err == nil || !strings.Contains(err.Error(), "cannot watch /no/such/directory/z.yaml (reload.watch)") {
-		t.Errorf("%v", err)
+		t.Errorf("watch: error %v", err)
 	}
 }
 

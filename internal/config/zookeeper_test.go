@@ -27,7 +27,7 @@ func TestZooKeeperAccessIsChecked(t *testing.T) {
 		File: file(t, "zookeeper: {auth: {file: /etc/zk}, acl: private}"), Env: []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=/run/zk"},
 	})
 	if c.ZooKeeper.Auth.File != "/run/zk" || c.ZooKeeper.ACL != "private" {
-		t.Errorf("%+v", c.ZooKeeper)
+		t.Errorf("zookeeper: got %+v", c.ZooKeeper)
 	}
 	if c := mustLoad(t, Sources{}); c.ZooKeeper.ACL != "open" || c.ZooKeeper.Auth.File != "" {
 		t.Errorf("the default is %+v", c.ZooKeeper)

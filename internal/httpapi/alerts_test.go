@@ -67,7 +67,7 @@ func unknown(expr string, recorded []string) []string {
 func TestUnknownMetricsAreFound(t *testing.T) {
 	got := unknown(`zkelectd_term + zkelectd_terms > on (a) rate(zkelectd_leaderless_duration_seconds_sum[5m]) + zkelectd_term_sum + g:zkelectd_x:sum + g:zkelectd_y:sum`, []string{"g:zkelectd_x:sum"})
 	if strings.Join(got, " ") != "zkelectd_terms zkelectd_term_sum g:zkelectd_y:sum" {
-		t.Errorf("%q", got)
+		t.Errorf("metrics: got %q", got)
 	}
 }
 

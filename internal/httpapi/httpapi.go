@@ -36,7 +36,7 @@ type Options struct {
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (whatif.Explanation, error)
-	// Submit submits an operator request; nil if that is not possible. Its errors are those of daemon.Submit.
+	// Submit submits an operator request; nil if that is not possible. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
 	// Authenticator determines who may submit operator requests. If it is nil, only users of the unix socket may.
 	Authenticator *Authenticator

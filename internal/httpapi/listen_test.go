@@ -149,6 +149,6 @@ func TestWaitForTheLockIsLimited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := serveAt(ctx, "unix:"+filepath.Join(dir.Name(), "s"), handlerFor(leader())); err == nil || !strings.Contains(err.Error(), "another process holds the lock on "+dir.Name()) {
-		t.Errorf("%v", err)
+		t.Errorf("second server: error %v", err)
 	}
 }

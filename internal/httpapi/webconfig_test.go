@@ -285,7 +285,7 @@ func TestReadWebConfig(t *testing.T) {
 		}
 	}
 	if _, err := ReadWebConfig(filepath.Join(e.dir, "no")); err == nil || !strings.Contains(err.Error(), "no such file") {
-		t.Errorf("%v", err)
+		t.Errorf("ReadWebConfig: error %v", err)
 	}
 	os.Remove(filepath.Join(e.dir, "host.key"))
 	if _, err := ReadWebConfig(e.write("")); err == nil || !strings.Contains(err.Error(), "host.key") {

@@ -109,7 +109,7 @@ func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 	_, err := w.Next(groupWith(nil))
 	var none *NoEligibleError
 	if !errors.As(err, &none) || !strings.Contains(none.Reasons, "a: priority 7 is below policy.min_priority 8") || !strings.Contains(err.Error(), "--force publishes the policy anyway") {
-		t.Errorf("%v", err)
+		t.Errorf("publication: error %v", err)
 	}
 	w.Force = true
 	if next, err := w.Next(groupWith(nil)); err != nil || next.Revision != 1 || next.Rules.MinPriority != 8 {

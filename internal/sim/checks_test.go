@@ -52,8 +52,8 @@ func (c *checker) init(w *world) {
 	}
 }
 
-// begins checks S1.
-func (c *checker) begins(h *host) {
+// workStarted checks S1.
+func (c *checker) workStarted(h *host) {
 	for _, other := range c.working {
 		c.w.fail("S1: work begins on %s in term %d while that of %s in term %d is running", h.id, h.work.term, other.id, other.work.term)
 	}
@@ -98,7 +98,7 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 				}
 				c.acquired = fence.Record.Term
 				c.terms++
-				w.ambush(s.h.id)
+				w.faultDuringHandover(s.h.id)
 			}
 		case op.Path == w.known.current && c.owner != s.id && fence.Record.State != cluster.FenceRevoked:
 			w.fail("S2: %s deletes another incarnation's current", s.self)
@@ -108,8 +108,8 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 			c.forget()
 		case op.Path == w.known.elected:
 			c.decided(elected.Record)
-			w.ambush(elected.Record.Node)
-			w.snatch(elected.Record.Node)
+			w.faultDuringHandover(elected.Record.Node)
+			w.deleteDecisionDuringTakeover(elected.Record.Node)
 		case op.Kind == cluster.OpCreate && op.Sequential:
 			c.joined[s.h.id] = w.now
 			s.self = results[i].Path[len(w.known.election)+1:]
@@ -139,20 +139,20 @@ func (c *checker) decided(rec cluster.Elected) {
 			c.strikes[x.Node], c.earned[x.Node], c.until[x.Node] = x.Strikes, x.Term, w.now+time.Duration(x.For)*97/100
 		}
 	}
-	spare := c.spare(full)
-	if spare != "" && w.now < c.until[rec.Node] {
-		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, spare)
+	other := c.otherEligibleDaemon(full)
+	if other != "" && w.now < c.until[rec.Node] {
+		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, other)
 	}
 	for _, x := range full.Exclusions {
-		if x.Expired && spare == "" {
+		if x.Expired && other == "" {
 			c.until[x.Node] = 0 // amnesty
 		}
 	}
 }
 
-// spare returns a daemon other than the elected one that is running, eligible and never had a strike: for others only an
+// otherEligibleDaemon returns a daemon other than the elected one that is running, eligible and never had a strike: for others only an
 // elector knows since when it has seen the exclusion.
-func (c *checker) spare(rec *cluster.Elected) string {
+func (c *checker) otherEligibleDaemon(rec *cluster.Elected) string {
 	for _, h := range c.w.hosts {
 		since, ok := c.joined[h.id]
 		if !ok || h.id == rec.Node || h.id == rec.PreviousNode || c.struck[h.id] || c.w.now-since < 3*h.timeout {
@@ -189,8 +189,8 @@ func (c *checker) changed() {
 	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
 }
 
-// tampered forgets what an operator has made the group forget.
-func (c *checker) tampered() {
+// recordsChanged forgets what an operator has made the group forget.
+func (c *checker) recordsChanged() {
 	elected, fence := c.readElected(), c.readFence()
 	if !elected.Readable() {
 		c.forget()

@@ -26,8 +26,8 @@ type electorRole struct {
 	kept     []cluster.Exclusion // by a breakage
 }
 
-// look stands in for electorRole.evaluate of package group.
-func (l *loop) look() time.Duration {
+// evaluate stands in for electorRole.evaluate of package group.
+func (l *loop) evaluate() time.Duration {
 	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
 		return 0

@@ -88,7 +88,7 @@ func (w *world) heal() {
 	w.calm = true
 	w.restore()
 	t := &w.traits
-	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.dying, t.failing, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.dying, t.failing, t.handoverFault, t.deletedDecision = 0, 0, 0, 0, 0, 0, 0, 0
 	for i, h := range w.hosts {
 		t.latency[i] = min(t.latency[i], 10*time.Millisecond)
 		h.connect()
@@ -99,8 +99,8 @@ func (w *world) heal() {
 		}
 	}
 	w.settleRequests()
-	if t.clings && (!t.stuck || t.hosts > 2) { // one host must be healthy
-		w.cling()
+	if t.refusesRelease && (!t.stuck || t.hosts > 2) { // one host must be healthy
+		w.refuseRelease()
 	}
 }
 
@@ -148,7 +148,7 @@ func (w *world) writeAsOperator(ops []cluster.Op) {
 		w.log("operator: %s %v", describe(ops), err)
 	}
 	if err == nil {
-		w.check.tampered()
+		w.check.recordsChanged()
 		w.fire(fired)
 	}
 }

@@ -154,14 +154,14 @@ func (h *host) extend(deadline time.Duration) {
 	})
 }
 
-// begins starts leader-only work.
-func (h *host) begins(term int64, hook bool) {
+// startWork starts leader-only work.
+func (h *host) startWork(term int64, hook bool) {
 	if h.work != nil {
 		h.w.fail("S1: %s starts work twice", h.id)
 		return
 	}
 	h.work = &work{h: h, term: term, hook: hook, run: h.run}
-	h.w.check.begins(h)
+	h.w.check.workStarted(h)
 }
 
 // killTakes is how long a kill of the work may take, as a share of T. K has to cover it, whatever the product computes.

@@ -94,7 +94,7 @@ func (l *loop) step(ev transition.Event) {
 		}
 		return
 	}
-	wake := cluster.Earliest(l.look(), l.machine.Wake())
+	wake := cluster.Earliest(l.evaluate(), l.machine.Wake())
 	l.wakeAt(wake)
 }
 

@@ -76,7 +76,7 @@ func (w *world) lose() {
 	w.cache = newCaches()
 	w.emptied = false
 	w.era++
-	w.check.tampered()
+	w.check.recordsChanged()
 	w.check.wiped()
 }
 

@@ -7,36 +7,36 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// orderFaults are requests of operators, from any host and several at once.
+// requestFaults are requests of operators, from any host and several at once.
 var requestFaults = []faultKind{
-	byOperator("move", func(w *world, h *host, c *cluster.Control) {
-		m := cluster.Move{Request: w.lasting(c), Node: h.id, Force: w.chance(0.3)}
+	operatorFault("move", func(w *world, h *host, c *cluster.Control) {
+		m := cluster.Move{Request: w.requestWithDuration(c), Node: h.id, Force: w.chance(0.3)}
 		if w.chance(0.4) {
 			m.Node, m.Site = "", h.site
 		}
 		w.endMove(c)
 		c.Move = &m
 	}),
-	byOperator("step-down", func(w *world, h *host, c *cluster.Control) {
+	operatorFault("step-down", func(w *world, h *host, c *cluster.Control) {
 		if elected := w.check.readElected(); elected.Readable() {
 			w.endMove(c)
-			c.Cordons = append(c.Cordons, cluster.Cordon{Request: w.lasting(c), Node: elected.Record.Node, Drain: true, StepDown: true})
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: w.requestWithDuration(c), Node: elected.Record.Node, Drain: true, StepDown: true})
 		}
 	}),
-	byOperator("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
-	byOperator("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
-	byOperator("uncordon", func(_ *world, h *host, c *cluster.Control) {
+	operatorFault("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
+	operatorFault("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
+	operatorFault("uncordon", func(_ *world, h *host, c *cluster.Control) {
 		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Matches(h.id, h.site) })
 	}),
-	byOperator("pause", func(w *world, _ *host, c *cluster.Control) {
-		c.Pause = &cluster.Pause{Request: w.lasting(c), Hard: w.chance(0.3)}
+	operatorFault("pause", func(w *world, _ *host, c *cluster.Control) {
+		c.Pause = &cluster.Pause{Request: w.requestWithDuration(c), Hard: w.chance(0.3)}
 	}),
-	byOperator("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
-	byOperator("reelect", func(w *world, _ *host, c *cluster.Control) {
+	operatorFault("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
+	operatorFault("reelect", func(w *world, _ *host, c *cluster.Control) {
 		o := c.Next(cluster.Request{By: "sim"})
 		c.Reelect = &o
 	}),
-	byOperator("clear-strikes", func(w *world, h *host, c *cluster.Control) {
+	operatorFault("clear-strikes", func(w *world, h *host, c *cluster.Control) {
 		elected := w.check.readElected()
 		f := cluster.ClearedStrikes{Request: c.Next(cluster.Request{By: "sim"}), Term: elected.Record.Term}
 		if w.chance(0.5) {
@@ -61,8 +61,8 @@ var requestFaults = []faultKind{
 	}},
 }
 
-// byOperator is a command: it reads control, changes it and writes it with the version that it has read. The first write wins.
-func byOperator(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
+// operatorFault is a fault caused by a command: it reads control, changes it and writes it with the version that it has read. The first write wins.
+func operatorFault(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
 	return faultKind{name: "request: " + name, byOperator: true, do: func(w *world, h *host) {
 		w.command(w.between(0, 50*time.Millisecond), func(c *cluster.Control) { change(w, h, c) })
 	}}
@@ -84,20 +84,20 @@ func (w *world) command(took time.Duration, change func(c *cluster.Control)) {
 	})
 }
 
-// lasting is a request without end, one that ends soon, or one that ends long after all is over.
-func (w *world) lasting(c *cluster.Control) cluster.Request {
+// requestWithDuration returns a request without end, one that ends soon, or one that ends long after all is over.
+func (w *world) requestWithDuration(c *cluster.Control) cluster.Request {
 	o := cluster.Request{By: "sim"}
 	switch w.rng.IntN(6) {
 	case 0, 1, 2:
-		o.For = cluster.Duration(w.between(time.Second, shortest))
+		o.For = cluster.Duration(w.between(time.Second, shortestRequest))
 	case 3:
 		o.For = cluster.Duration(time.Hour)
 	}
 	return c.Next(o)
 }
 
-// shortest is how long a request holds, at most, if it ends at all before the schedule does.
-const shortest = 20 * time.Second
+// shortestRequest is how long a request stays in force, at most, if it ends at all before the schedule does.
+const shortestRequest = 20 * time.Second
 
 func (w *world) endMove(c *cluster.Control) {
 	if c.Move != nil {
@@ -107,7 +107,7 @@ func (w *world) endMove(c *cluster.Control) {
 }
 
 func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
-	x := cluster.Cordon{Request: w.lasting(c), Node: h.id, Drain: drain}
+	x := cluster.Cordon{Request: w.requestWithDuration(c), Node: h.id, Drain: drain}
 	if w.chance(0.25) {
 		x.Node, x.Site = "", h.site
 	}

@@ -16,7 +16,7 @@ func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	if w.hash("n1")%16 != 0 || len(w.hosts) != 3 {
 		t.Fatal("the scenario needs another seed")
 	}
-	w.peaceful()
+	w.onlyRequests()
 	w.traits.rules = []cluster.Rules{{
 		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}}, ExecTimeout: cluster.Duration(execTimeout),
 		Sites: map[string]int{"dc1": 1}, DisabledSites: []string{"dc0"}, Failback: cluster.FailbackImmediate,

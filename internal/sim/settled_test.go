@@ -28,8 +28,8 @@ func (w *world) bound() time.Duration {
 			limit = max(limit, 4*time.Duration(rules.PreemptionWindow)+40*time.Second)
 		}
 	}
-	limit += delays[len(delays)-1] + shortest + 6*execTimeout
-	if w.traits.stuck || w.traits.clings {
+	limit += delays[len(delays)-1] + shortestRequest + 6*execTimeout
+	if w.traits.stuck || w.traits.refusesRelease {
 		limit *= 2 // it is tried in between
 	}
 	return limit
@@ -39,7 +39,7 @@ func (w *world) bound() time.Duration {
 func (w *world) converge() {
 	w.failUnderHardPause()
 	quiet := 5 * time.Second
-	if w.traits.watchedLonger && !w.traits.stuck && !w.traits.clings {
+	if w.traits.watchedLonger && !w.traits.stuck && !w.traits.refusesRelease {
 		quiet = 45 * time.Second
 	}
 	began := w.now
@@ -90,7 +90,7 @@ func (w *world) unsettled(elected cluster.Slot[cluster.Elected]) string {
 		return err.Error()
 	}
 	// A leader that never releases may be missing.
-	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.clings) {
+	if missing := len(w.hosts) - len(in.Members); missing > 1 || (missing == 1 && !w.traits.refusesRelease) {
 		return "L1: not all daemons are back"
 	}
 	control := w.check.readControl()

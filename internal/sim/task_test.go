@@ -17,7 +17,7 @@ func (l *loop) preStart(term int64) {
 		l.inline = append(l.inline, transition.HookDone{Err: errors.New("the lease is over")})
 		return
 	}
-	h.begins(term, true)
+	h.startWork(term, true)
 	w := h.work
 	fails := h.w.chance(h.w.traits.failing)
 	h.w.after(h.w.between(0, time.Second), func() {
@@ -65,7 +65,7 @@ func (l *loop) startChild(term int64) {
 		return
 	}
 	l.early = false
-	h.begins(term, false)
+	h.startWork(term, false)
 	l.inline = append(l.inline, transition.ChildStarted{})
 	w := h.work
 	if !h.stalls {

@@ -24,27 +24,27 @@ type traits struct {
 	busy      time.Duration // how long there are faults
 	gap       time.Duration // between two faults, on average
 
-	slow        float64 // a message takes up to T/3
-	lateWatch   float64
-	losing      bool    // some watches are lost
-	lostWatch   float64 // made up for only by reading everything again
-	lateWrites  float64 // a write from a lost connection arrives
-	slowKill    float64
-	hooks       float64
-	failing     float64
-	dying       float64
-	jumps       time.Duration
-	serverClock int64 // the servers' clock at the start, in Unix seconds
-	granting    granting
-	trusts      []bool  // whether a host accepts the end of a session as the end of the work
-	snatch      float64 // elected is deleted as soon as it is written
-	ambush      float64 // the working host is hit when another one is elected or takes over
+	slow            float64 // a message takes up to T/3
+	lateWatch       float64
+	losing          bool    // some watches are lost
+	lostWatch       float64 // made up for only by reading everything again
+	lateWrites      float64 // a write from a lost connection arrives
+	slowKill        float64
+	hooks           float64
+	failing         float64
+	dying           float64
+	jumps           time.Duration
+	serverClock     int64 // the servers' clock at the start, in Unix seconds
+	granting        granting
+	trusts          []bool  // whether a host accepts the end of a session as the end of the work
+	deletedDecision float64 // elected is deleted as soon as it is written
+	handoverFault   float64 // the working host is hit when another one is elected or takes over
 
-	weights []float64 // of the faults, in the order of faultKinds
-	total   float64
-	uniform bool
-	stuck   bool // a host's child never becomes ready, until the end
-	clings  bool // a leader that is replaced never releases, until the end
+	weights        []float64 // of the faults, in the order of faultKinds
+	total          float64
+	uniform        bool
+	stuck          bool // a host's child never becomes ready, until the end
+	refusesRelease bool // a leader that is replaced never releases, until the end
 
 	rules         []cluster.Rules // the policies that are published, the first one at the start
 	noise         bool            // in the nodes' measurements, until the end
@@ -70,13 +70,13 @@ func drawTraits(rng *rand.Rand) traits {
 		ready: []time.Duration{10 * time.Millisecond, time.Second}[rng.IntN(2)],
 		busy:  time.Duration(10+rng.IntN(20)) * time.Second, gap: time.Duration(200+rng.IntN(2500)) * time.Millisecond,
 		slow: pick(0.4, 0.1), lateWatch: pick(0.5, 0.5), lostWatch: pick(0.2, 0.5), lateWrites: pick(0.5, 1), slowKill: pick(0.5, 1), hooks: pick(0.3, 1),
-		failing: pick(0.3, 0.5), dying: pick(0.3, 0.3), ambush: pick(0.3, 1), uniform: rng.Float64() < 0.7, stuck: rng.Float64() < 0.2, clings: rng.Float64() < 0.2,
+		failing: pick(0.3, 0.5), dying: pick(0.3, 0.3), handoverFault: pick(0.3, 1), uniform: rng.Float64() < 0.7, stuck: rng.Float64() < 0.2, refusesRelease: rng.Float64() < 0.2,
 	}
 	t.losing = t.lostWatch > 0
 	if rng.Float64() < 0.2 {
 		t.granting = granting(1 + rng.IntN(2))
 	}
-	t.snatch = pick(0.1, 1)
+	t.deletedDecision = pick(0.1, 1)
 	if rng.Float64() < 0.3 {
 		t.jumps = []time.Duration{time.Hour, 50 * 365 * 24 * time.Hour}[rng.IntN(2)]
 	}
@@ -107,7 +107,7 @@ func drawTraits(rng *rand.Rand) traits {
 	focused := rng.Float64() < 0.25
 	if focused {
 		requested = requested && rng.Float64() < 0.2
-		t.ambush, t.slowKill = 1, 1
+		t.handoverFault, t.slowKill = 1, 1
 		if rng.Float64() < 0.5 { // and the group reacts at once
 			t.turn, t.slow, t.lateWatch, t.lostWatch, t.losing = time.Millisecond, 0, 0, 0, false
 			for i := range t.latency {
@@ -152,7 +152,7 @@ func drawTrust(rng *rand.Rand, t *traits) {
 func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
-		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "ambush": t.ambush, "snatch": t.snatch, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "clings": t.clings,
+		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "handover_fault": t.handoverFault, "deleted_decision": t.deletedDecision, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "refuses_release": t.refusesRelease,
 		"rules": t.rules[0], "noise": t.noise, "keeps": t.keepsRequests, "keeps_reports": t.keepsReports, "mute": t.noAnswer,
 	})
 	if err != nil {

@@ -18,11 +18,11 @@ func TestForecastsComeTrue(t *testing.T) {
 	for range 5 {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(rapid.Uint64Range(1, 1<<40).Draw(t, "seed"), breakage{}, nil)
-			w.peaceful()
+			w.onlyRequests()
 			w.plan()
 			w.run(w.traits.busy)
 			w.heal()
-			w.dropDeadlines()
+			w.withoutDurations()
 			w.waitUntilQuiet()
 			lost := w.hosts[rapid.IntRange(0, len(w.hosts)-1).Draw(t, "lost")]
 			predicted := w.forecast(lost.id)
@@ -43,11 +43,11 @@ func TestForecastsComeTrue(t *testing.T) {
 	}
 }
 
-// peaceful leaves only requests of operators and the hosts' own reports.
-func (w *world) peaceful() {
+// onlyRequests leaves only requests of operators and the hosts' own reports.
+func (w *world) onlyRequests() {
 	t := &w.traits
-	t.stuck, t.clings, t.keepsRequests, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
-	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.slowKill, t.hooks, t.failing, t.dying, t.ambush, t.snatch = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	t.stuck, t.refusesRelease, t.keepsRequests, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.slowKill, t.hooks, t.failing, t.dying, t.handoverFault, t.deletedDecision = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	t.granting = grantAlike
 	t.exclusion, t.flaky = time.Second, 0 // none ends while the world is quiet
 	t.turn = min(t.turn, time.Millisecond)
@@ -62,8 +62,8 @@ func (w *world) peaceful() {
 	}
 }
 
-// timeless has no request end by itself: when that is seen is the elector's own.
-func (w *world) dropDeadlines() {
+// withoutDurations has no request end by itself: when that is seen is the elector's own.
+func (w *world) withoutDurations() {
 	w.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }) })
 }
 

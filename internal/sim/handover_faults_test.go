@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// cling makes the working host keep current forever once it is replaced, and ranks the others above it.
-func (w *world) cling() {
+// refuseRelease makes the working host keep current forever once it is replaced, and ranks the others above it.
+func (w *world) refuseRelease() {
 	for _, h := range w.hosts {
 		if len(w.check.working) == 1 && w.check.working[0] == h {
 			w.log("%s will not release", h.id)
@@ -20,19 +20,19 @@ func (w *world) cling() {
 	w.publishPolicy(cluster.Rules{Type: "priority"}) // all sites are equal
 }
 
-// ambush hits the working host while another one is elected or takes over: the most dangerous moment.
-func (w *world) ambush(chosen string) {
+// faultDuringHandover hits the working host while another one is elected or takes over: the most dangerous moment.
+func (w *world) faultDuringHandover(chosen string) {
 	if w.calm {
 		return
 	}
 	for _, h := range w.check.working {
-		if h.id == chosen || !w.chance(w.traits.ambush) {
+		if h.id == chosen || !w.chance(w.traits.handoverFault) {
 			continue
 		}
 		kind := w.rng.IntN(3)
 		w.after(w.between(0, h.timeout/4), func() {
-			w.faults["ambush"]++
-			w.log("FAULT ambush %d (%s)", kind, h.id)
+			w.faults["fault during handover"]++
+			w.log("FAULT during handover %d (%s)", kind, h.id)
 			switch kind {
 			case 0:
 				h.hang(w.between(h.timeout/2, 2*h.timeout))
@@ -45,16 +45,16 @@ func (w *world) ambush(chosen string) {
 	}
 }
 
-// snatch deletes a decision while the elected host reads what it needs to take over.
-func (w *world) snatch(chosen string) {
-	if !w.chance(w.traits.snatch) {
+// deleteDecisionDuringTakeover deletes a decision while the elected host reads what it needs to take over.
+func (w *world) deleteDecisionDuringTakeover(chosen string) {
+	if !w.chance(w.traits.deletedDecision) {
 		return
 	}
 	for i, h := range w.hosts {
 		if h.id == chosen {
 			w.after(w.between(0, 3*w.traits.latency[i]), func() {
 				if !w.calm {
-					w.faults["decision snatched away"]++
+					w.faults["decision deleted during takeover"]++
 					w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected})
 				}
 			})

@@ -66,7 +66,7 @@ refuses to lock a member out. It skips znodes that already have the ACL, so it c
 run again after an error.`,
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be changed, and change nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.Flags().BoolVar(&open, "open", false, "permit zookeeper.acl: open, so that anyone can change the group's znodes")
 	cmd.Flags().BoolVar(&force, "force", false, "continue although members would be locked out")
 	cmd.Flags().DurationVar(&limit, "timeout", time.Minute, "how long it may take in all")
@@ -177,8 +177,8 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		}
 	}
 	if len(locked) > 0 && !force {
-		return fmt.Errorf("nothing was changed: %[2]s would be locked out, having no identity of zookeeper.auth.file (%[1]s); "+
-			"give these members a file with one of them, reload them, and run it again", strings.Join(t.Identities, ", "), some(locked))
+		return fmt.Errorf("no ACL was changed: %s would be locked out because they have none of the identities in zookeeper.auth.file (%s); "+
+			"add one of these identities to their file, reload them, and run this again", some(locked), strings.Join(t.Identities, ", "))
 	}
 	todo := slices.DeleteFunc(slices.Clone(t.Znodes), func(z zkstore.ZnodeACL) bool { return z.Configured })
 	if dry {

@@ -36,7 +36,7 @@ func TestChangedCredentialsAreApplied(t *testing.T) {
 	}
 	f.checkSecret(password)
 	if all := f.checkInvariants(); len(all) != 1 {
-		t.Errorf("%+v", all)
+		t.Errorf("invariants: got %+v", all)
 	}
 }
 
@@ -50,8 +50,8 @@ func TestACLCommand(t *testing.T) {
 	}
 	f.failsWith("zookeeper.acl is open: anyone could change", "acl", "apply")
 	f.env = []string{"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + file, "ZKELECTD_ZOOKEEPER_ACL=private"}
-	f.failsWith("nothing was changed: a, b would be locked out", "acl", "apply")
-	f.failsWith("nothing was changed: a, b would be locked out", "acl", "apply", "--dry-run")
+	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "apply")
+	f.failsWith("no ACL was changed: a, b would be locked out", "acl", "apply", "--dry-run")
 	f.failsWith("must be table or json", "acl", "show", "-o", "xml")
 	shown, err := f.run("acl", "show", "-o", "json")
 	for _, want := range []string{`"configured": "digest:zkelectd/`, `"znode": "` + f.paths.Node("a") + `"`, `"acl": "world:anyone:cdrwa"`, `"locked_out": true`} {

@@ -11,7 +11,7 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// apiAccess is who can use the HTTP API, and how: the contents of the files that a configuration names.
+// apiAccess holds the API's access settings, read from the files that the configuration names.
 type apiAccess struct {
 	public string // the address for other hosts, "" for none
 	web    httpapi.WebConfig

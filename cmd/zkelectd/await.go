@@ -14,7 +14,7 @@ import (
 // completion reports whether a request has taken effect. An error means that it never will.
 type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
 
-var errComplete = errors.New("complete")
+var errDone = errors.New("done")
 
 // await follows a request until it has taken effect, and reports each step.
 func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
@@ -35,13 +35,13 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 		// Parts of s may have been read before the others changed: check a new snapshot.
 		if end, err = g.read(limited); err == nil {
 			if ok, err = done(end, plan); ok {
-				return errComplete
+				return errDone
 			}
 		}
 		return err
 	})
 	switch {
-	case errors.Is(err, errComplete):
+	case errors.Is(err, errDone):
 	case err != nil:
 		return err
 	case ctx.Err() != nil:

@@ -69,7 +69,7 @@ func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
 	}
 	d.text["docs/test.md"] = "## Here, `there` and_there!\n[a](#here-there-and_there) [b](http://127.0.0.1/#x) [c](../README.md) [d](safety.md#the-promise)"
 	if got := d.links("docs/test.md"); len(got) != 0 {
-		t.Errorf("%q", got)
+		t.Errorf("links: got %q", got)
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 
 // daemonSettings are the configuration that a daemon runs with, and the contents of the files that it names.
 type daemonSettings struct {
-	from    config.Sources
-	cfg     config.Config
-	access  apiAccess
-	content []byte // of the configuration file; nil if there is none, or if it is invalid
-	refused error  // why this daemon does not run with the files
-	running string // what it runs with instead
+	from     config.Sources
+	cfg      config.Config
+	access   apiAccess
+	content  []byte // of the configuration file; nil if there is none, or if it is invalid
+	refusal  error  // why this daemon does not run with the files
+	fallback string // the source of the configuration that it runs with instead
 }
 
 // readSettings reads the settings of a daemon that starts. If the guard has restarted it, last is the last good content of the
@@ -32,9 +32,9 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 		}
 		older := from
 		older.Content = last
-		s.refused, s.running = err, "the last good configuration"
+		s.refusal, s.fallback = err, "the last good configuration"
 		if s.cfg, err = config.Load(older); err != nil {
-			return nil, s.refused
+			return nil, s.refusal
 		}
 	}
 	if s.access, err = readAPIAccess(s.cfg); err != nil {
@@ -42,18 +42,18 @@ func readSettings(from config.Sources, last []byte) (*daemonSettings, error) {
 			return nil, err
 		}
 		s.cfg.HTTP.Listen, s.access = "", apiAccess{}
-		s.refused, s.running = errors.Join(s.refused, err), cmp.Or(s.running, "the configuration file")+", without the HTTP API"
+		s.refusal, s.fallback = errors.Join(s.refusal, err), cmp.Or(s.fallback, "the configuration file")+", without the HTTP API"
 	}
 	return s, nil
 }
 
 // warn logs why the configuration was refused, and what the daemon runs with instead.
 func (s *daemonSettings) warn(log *slog.Logger) {
-	if s.refused == nil {
+	if s.refusal == nil {
 		return
 	}
 	log.Error("the daemon was restarted, but its configuration is invalid: correct it, then run 'zkelectd reload'",
-		"file", s.from.File, "errors", strings.ReplaceAll(s.refused.Error(), "\n", "; "), "runs_with", s.running)
+		"file", s.from.File, "errors", strings.ReplaceAll(s.refusal.Error(), "\n", "; "), "runs_with", s.fallback)
 }
 
 // reload reads the settings again. If they are accepted, they are in s, and commit is called to put them in force.

@@ -195,7 +195,7 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	f.start("a")
 	g := f.until("b leads again", func(g status.Group) bool { return leads("b")(g) && len(g.Exclusions) == 1 })
 	if x := g.Exclusions[0]; x.Node != "a" || x.Strikes != 1 || !strings.Contains(x.Reason, "did not become READY within 1s") {
-		t.Errorf("%+v", x)
+		t.Errorf("exclusion: got %+v", x)
 	}
 	f.checkInvariants()
 }
@@ -223,7 +223,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 	f.until("the strikes slow it down", func(g status.Group) bool { return len(g.Exclusions) == 1 && g.Exclusions[0].Strikes >= 3 })
 	g := f.until("a status", func(status.Group) bool { return true })
 	if x := g.Exclusions[0]; x.Strikes > 4 || !strings.Contains(x.Reason, "/no/such/program") {
-		t.Errorf("%+v", x)
+		t.Errorf("exclusion: got %+v", x)
 	}
 	f.configure("b", "dc1", 1, "")
 	f.start("b")

@@ -56,6 +56,23 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 	return err
 }
 
+// lastChange describes the change of leader after which the members are ranked.
+func lastChange(c cluster.Circumstances) string {
+	if c.Node == "" {
+		return string(c.Cause)
+	}
+	format, ok := map[cluster.Cause]string{
+		cluster.CauseFailure: "the failure of %s", cluster.CauseStopped: "the stop of %s", cluster.CauseGaveUp: "%s gave up",
+		cluster.CauseRevoked: "the leadership of %s was revoked", cluster.CauseOverdue: "the takeover of %s was overdue",
+		cluster.CausePreempt: "%s was preempted", cluster.CauseIneligible: "%s became ineligible", cluster.CauseUnhealthy: "%s became unhealthy",
+		cluster.CauseMove: "a move from %s", cluster.CauseStepDown: "%s stepped down", cluster.CauseDrain: "a drain of %s",
+	}[c.Cause]
+	if !ok {
+		format = string(c.Cause) + " of %s"
+	}
+	return fmt.Sprintf(format, fmt.Sprintf("%s (%s)", c.Node, c.Site))
+}
+
 // explanationHead describes the leader, and how the members are ranked.
 func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
@@ -69,10 +86,7 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	}
 	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.PolicyType, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
-		fmt.Fprintf(b, "Ranked   after: %s", printable(string(c.Cause)))
-		if c.Node != "" {
-			fmt.Fprintf(b, " of %s (%s)", printable(c.Node), printable(c.Site))
-		}
+		fmt.Fprintf(b, "Ranked   after %s", printable(lastChange(c)))
 		if len(c.Failed) > 0 {
 			fmt.Fprintf(b, "; failed sites: %s", printable(strings.Join(c.Failed, ", ")))
 		}

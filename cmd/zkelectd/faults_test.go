@@ -191,7 +191,7 @@ func TestUnreachableZooKeeper(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	if out := f.daemons["a"].output(); !strings.Contains(out, "no ZooKeeper server answers: 127.0.0.1:1") {
-		t.Errorf("%s", out)
+		t.Errorf("output of a: %s", out)
 	}
 	f.start("b", "--zk", "127.0.0.1:1", "--id", "b")
 	f.logged("b", "still trying")
@@ -216,7 +216,7 @@ func TestRootWithoutWritePermission(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	if out := f.daemons["a"].output(); !strings.Contains(out, "cannot create znode /leaf") {
-		t.Errorf("%s", out)
+		t.Errorf("output of a: %s", out)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestStopTimeoutBeyondTheLeaseIsRefused(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 	if out := f.daemons["a"].output(); !strings.Contains(out, "child.stop_timeout 10s does not fit the lease of 1.8s") {
-		t.Errorf("%s", out)
+		t.Errorf("output of a: %s", out)
 	}
 }
 

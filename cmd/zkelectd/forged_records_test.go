@@ -113,7 +113,7 @@ func TestForgedRequestsAreDamage(t *testing.T) {
 		Data: []byte(`{"v":1,"last":7,"move":{"id":7,"by":"evil","node":"b","for":"2562047h47m16.854775807s","remaining":"2562047h47m16.854775807s","time":"2026-01-01T00:00:00Z"}}`)})
 	g := f.until("it is named", func(g status.Group) bool { return len(g.Problems) > 0 })
 	if !strings.Contains(g.Problems[0], f.paths.Control()) || !strings.Contains(g.Problems[0], "above the maximum of") {
-		t.Errorf("%q", g.Problems)
+		t.Errorf("problems: %q", g.Problems)
 	}
 	f.failsWith("a request can be in force for at most", "pause", "--for", "2000000h")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)

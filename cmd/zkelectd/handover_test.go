@@ -217,7 +217,7 @@ func TestRefusedReloadChangesNothing(t *testing.T) {
 	}
 	for _, m := range s.Members {
 		if m.Node.Record.Site != "dc1" {
-			t.Errorf("%+v", m)
+			t.Errorf("member: got %+v", m)
 		}
 	}
 }

@@ -37,8 +37,8 @@ func run() int {
 	return 1
 }
 
-// printError prints an error; of a configuration all errors, one per line. The process ends even if nobody reads its
-// standard error.
+// printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even if
+// nobody reads its standard error.
 func printError(err error) {
 	out := asynclog.New(os.Stderr, func(int64) {})
 	defer out.Close(2 * time.Second)
@@ -65,7 +65,7 @@ func (e exitError) Unwrap() error { return e.err }
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "zkelectd",
-		Short: "Elect one leader in a fleet, by policy, and run the leader-only child there",
+		Short: "Elect one leader in a fleet by policy, and run a child process only on the leader",
 		Long: `zkelectd runs on every host of a fleet, agrees through Apache ZooKeeper on one
 leader, and starts the leader-only child process there and nowhere else.
 

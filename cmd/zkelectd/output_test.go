@@ -30,6 +30,6 @@ func TestColorsOnTerminals(t *testing.T) {
 // Text that others wrote to ZooKeeper must not control the terminal.
 func TestControlSequencesAreEscaped(t *testing.T) {
 	if got := printableText("a\x1b[31m\nb\x07"); got != "a?[31m\nb?" {
-		t.Errorf("%q", got)
+		t.Errorf("printable text: got %q", got)
 	}
 }

@@ -128,7 +128,7 @@ which differ.`,
 		},
 	}
 	config.RegisterConnection(cmd.Flags())
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would happen, and write nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member is eligible under it")
 	return cmd
 }

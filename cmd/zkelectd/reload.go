@@ -27,8 +27,8 @@ func reloadCommand() *cobra.Command {
 		Long: `Reload sends SIGHUP to the daemon with this node id (--id, default: that of the
 configuration) on this host, and waits until it has reloaded its configuration. A
 changed policy is published for the whole group. An invalid configuration, a
-policy.revision that does not rise, or a policy without an eligible member is refused,
-and the running configuration stays in force.`,
+policy.revision that is not higher than the one in force, or a policy without an
+eligible member is refused, and the running configuration stays in force.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd, nil)

@@ -20,10 +20,10 @@ func repairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair [policy] [control] [history]",
 		Short: "Repair damaged records that daemons leave alone",
-		Long: `Repair replaces records that cannot be read: policy by the policy of --file, else of
---config; control by an empty record, so that pauses, moves and cordons end; history
-by an empty record. Without a name it repairs all of them. It leaves records that are
-not damaged, and those of a newer version, as they are.
+		Long: `Repair replaces damaged records. It replaces the policy with that of --file (default:
+--config), and control and history with empty records; this ends all pauses, moves and
+cordons. Without a name it repairs all of them. It leaves records that are not damaged,
+and those of a newer version, as they are.
 
 The elector repairs elected, fence and current; repair reports whether they are
 damaged.`,
@@ -31,14 +31,14 @@ damaged.`,
 	}
 	config.RegisterConnection(cmd.Flags())
 	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and write nothing")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		local := func() (config.Config, error) {
 			if file == "" {
 				file = cmd.Flags().Lookup("config").Value.String()
 			}
 			if file == "" {
-				return config.Config{}, errors.New("the policy is damaged: name the configuration file with the policy to replace it by with --file")
+				return config.Config{}, errors.New("the policy is damaged: name a configuration file whose policy replaces it, with --file")
 			}
 			return config.Load(config.Sources{File: file})
 		}

@@ -118,7 +118,7 @@ func clearStrikesCommand() *cobra.Command {
 	var all bool
 	c := newRequestCommand("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
 	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().BoolVar(&all, "all", false, "clear those of every node")
+	c.cmd.Flags().BoolVar(&all, "all", false, "clear the strikes of all nodes")
 	return c.submits(func(args []string) request.Request {
 		return request.Request{Kind: request.KindClearStrikes, Node: optional(args), All: all}
 	}, nil)

@@ -48,10 +48,10 @@ func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 		return request.Cordon(q, request.Options{By: "ann@host"}, "b", "", false)
 	})
 	if err == nil || !strings.Contains(err.Error(), "there was another request at the same time, pause by ") {
-		t.Errorf("%v", err)
+		t.Errorf("error: %v", err)
 	}
 	if c := f.snapshot().Control.Record; c.Pause == nil || c.Pause.Reason != "mine" || len(c.Cordons) != 0 {
-		t.Errorf("%+v", c)
+		t.Errorf("control: got %+v", c)
 	}
 }
 

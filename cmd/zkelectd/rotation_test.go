@@ -194,7 +194,7 @@ func TestDocumentedRotations(t *testing.T) {
 	old := filepath.Join(f.dir, "old")
 	h.shell("cp -p " + filepath.Join(h.etc("a"), "zookeeper.auth") + " " + old)
 	if out := h.shell("zkelectd status --config " + f.file("a")); strings.Contains(out, "\nOpen") || !strings.Contains(out, "Leader   a") {
-		t.Errorf("%s", out)
+		t.Errorf("status: %s", out)
 	}
 
 	h.steps("A new password or user")

@@ -38,9 +38,10 @@ When this daemon is elected, it starts the leader-only child; everything after
 Run has three processes: this one is the small guard, which starts the daemon
 and the keeper. The daemon talks to ZooKeeper and decides. The keeper starts the
 leader-only child. The guard kills the child when leadership may have ended,
-whatever the daemon does; if the guard fails, the others do. When the daemon
-dies, the guard closes its session, so that the next leader need not wait, and
-starts the daemon again, with the last good configuration if the file is invalid.
+even if the daemon hangs; if the guard fails, the daemon and the keeper kill the
+child. When the daemon dies, the guard closes its session, so that the next leader
+need not wait, and starts the daemon again, with the last good configuration if the
+file is invalid.
 
 SIGTERM and SIGINT stop the child, release leadership and exit; a second one
 kills the child at once. SIGHUP reloads the configuration. The exit status is
@@ -84,7 +85,7 @@ that of the daemon.`,
 }
 
 // closeSession releases the leadership that a session held, and closes the session. Its owner and its work are dead. It
-// returns what became of the leadership, "" if none was held.
+// returns the outcome of releasing leadership, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
 	e := zkstore.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
@@ -157,12 +158,12 @@ func daemonCommand() *cobra.Command {
 		}
 		commit()
 		h := host.New(host.Options{
-			Config: cfg, Refused: own.refused, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
+			Config: cfg, Refused: own.refusal, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
 			Reload: func() (host.Reloaded, error) { return own.reload(commit) },
 		})
 		detach := context.AfterFunc(g.Context(), func() {
 			// The work is dead by then, but no guard is left to kill a stuck daemon.
-			time.AfterFunc(orphaned, func() { os.Exit(statusLost) })
+			time.AfterFunc(orphanTimeout, func() { os.Exit(statusLost) })
 		})
 		defer detach()
 		listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
@@ -175,7 +176,7 @@ func daemonCommand() *cobra.Command {
 	return cmd
 }
 
-// What the daemon needs to act when the guard does not, see package harden.
+// Resources that package harden reserves for the daemon, so that it can act if the guard fails.
 const (
 	daemonProcs   = 4
 	daemonThreads = 16
@@ -200,10 +201,11 @@ func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
 	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }
 
-// statusLost is the daemon's exit status if it loses its guard; orphaned bounds how long it may take to release and exit.
+// statusLost is the daemon's exit status if it loses its guard; orphanTimeout bounds how long it may then take to
+// release and exit.
 const (
-	statusLost = 3
-	orphaned   = 15 * time.Second
+	statusLost    = 3
+	orphanTimeout = 15 * time.Second
 )
 
 // childArgs permits arguments after -- only.

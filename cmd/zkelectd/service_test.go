@@ -123,7 +123,7 @@ func TestService(t *testing.T) {
 	f.daemons["b"].signal(syscall.SIGHUP)
 	b.expects("RELOADING=1", "MONOTONIC_USEC=")
 	if said := b.expects("READY=1", "STATUS=leading, term "); !strings.HasSuffix(said, "; the last reload was refused (see the log)") {
-		t.Errorf("%q", said)
+		t.Errorf("status to the service manager: got %q", said)
 	}
 
 	// Neither the daemon nor the child can send messages for the service.
@@ -168,7 +168,7 @@ func TestServiceOfAStoppedDaemon(t *testing.T) {
 	for a.next(time.Millisecond) != "" { // messages that were on their way
 	}
 	if got := a.next(2 * time.Second); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("notification: got %q", got)
 	}
 	syscall.Kill(f.daemon("a"), syscall.SIGCONT)
 	a.expects("WATCHDOG=1")

@@ -132,7 +132,7 @@ func logger(cfg config.Config) (log *slog.Logger, level *slog.LevelVar, flush fu
 	level = new(slog.LevelVar)
 	level.UnmarshalText([]byte(cfg.Log.Level)) // checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
-	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines were dropped here: nobody read them in time", "lines", lost) })
+	out := asynclog.New(os.Stderr, func(lost int64) { log.Warn("log lines dropped: standard error is not read fast enough", "lines", lost) })
 	log = slog.New(slog.NewTextHandler(out, opt))
 	if cfg.Log.Format == "json" {
 		log = slog.New(slog.NewJSONHandler(printableJSON{out}, opt))

@@ -191,7 +191,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Ordered": submitResponse{}, "Whoami": whoamiResponse{}}
+	types := map[string]any{"Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Accepted": submitResponse{}, "Whoami": whoamiResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)

@@ -135,7 +135,7 @@ func TestErrorsHaveKeyAndReason(t *testing.T) {
 		"node: {id: \"a\\u0085b\"}":                       "node.id",
 		"node: {id: \"\\uffff\"}":                         "node.id",
 		"node: {id: \"..\"}":                              "not allowed in a znode path",
-		"node: {id: ' a'}":                                "blank",
+		"node: {id: ' a'}":                                "begins or ends with a space",
 		"node: {site: ''}":                                "node.site: \"\" is empty",
 		"node: {id: " + strings.Repeat("x", 129) + "}":    "longer than 128 bytes",
 		"zookeeper: {servers: []}":                        "zookeeper.servers: is empty",

@@ -246,7 +246,7 @@ func TestRepair(t *testing.T) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}
 	}
-	f.failsWith("name the configuration file with the policy", "repair", "policy")
+	f.failsWith("name a configuration file whose policy replaces it", "repair", "policy")
 	f.failsWith(`there is no record "nodes"`, "repair", "nodes")
 	for _, want := range []string{"control: znode " + f.paths.Control(), "would be emptied", "would be replaced by the policy of the configuration"} {
 		if out, err := f.run("repair", "policy", "control", "--dry-run", "--file", f.file("b")); err != nil || !strings.Contains(out, want) {

@@ -130,7 +130,7 @@ systemctl start zkelectd || fail "the service does not start in a private tree"
 until_ok "it leads in a private tree" leads n1
 echo user:new >>/etc/zkelectd/zookeeper.auth
 systemctl reload zkelectd || fail "a reload with another password fails"
-journalctl --no-pager -u zkelectd | grep -q 'taken over: zookeeper.auth.file' || fail "the log does not say that the password was reloaded"
+journalctl --no-pager -u zkelectd | grep -q 'applied: zookeeper.auth.file' || fail "the log does not say that the password was reloaded"
 echo "ok: systemctl reload reads a changed password"
 echo user:unknown >/etc/zkelectd/zookeeper.auth
 systemctl reload zkelectd 2>/dev/null && fail "a reload with a password without access succeeds"

@@ -215,7 +215,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 	}
 	const read, refused = "a has reloaded its configuration", "reload refused"
 	configure(f.tokens("night-shift:" + nightsToken))
-	reload(read + ": taken over: http.token_file")
+	reload(read + ": applied: http.token_file")
 	if code := pause(anonymous, nightsToken); code != 200 {
 		t.Errorf("a token that was set by a reload: %d", code)
 	}
@@ -226,7 +226,7 @@ func TestRequestsUnderTLS(t *testing.T) {
 		t.Errorf("the token from before a reload that was refused: %d", code)
 	}
 	f.tokens("day-shift:" + strings.Repeat("d", 16))
-	reload(read + ": taken over: http.token_file")
+	reload(read + ": applied: http.token_file")
 	reload(read + ": no setting has changed")
 	f.logged("a", "reloaded, no setting has changed")
 	if old, now := pause(anonymous, nightsToken), pause(anonymous, strings.Repeat("d", 16)); old != 401 || now != 200 {

@@ -82,7 +82,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	f.waitForDeath(child)
 	f.checkInvariants()
 	f.logged("a", "granted a shorter session timeout")
-	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_rests_on=20s", "zookeeper.min_session_timeout: 2s"} {
+	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_base=20s", "zookeeper.min_session_timeout: 2s"} {
 		f.logged("a", want)
 	}
 	l.SetMode(faultproxy.Pass)

@@ -13,7 +13,7 @@ func TestLeaseRestsOnTheSmallestGrant(t *testing.T) {
 		{20 * time.Second, 0, 20 * time.Second},
 		{20 * time.Second, 6 * time.Second, 6 * time.Second},
 		{4 * time.Second, 6 * time.Second, 4 * time.Second}, // the setting was wrong
-		{20 * time.Second, 0, 4 * time.Second},              // granted once, it may be granted again
+		{20 * time.Second, 0, 4 * time.Second},              // a server that granted it may grant it again
 	} {
 		if got := g.base(c.granted, config.ZooKeeper{MinSessionTimeout: c.floor}); got != c.want {
 			t.Errorf("granted %s, at least %s: %s, want %s", c.granted, c.floor, got, c.want)

@@ -16,10 +16,10 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// health is what the host knows of itself, from one session to the next. It is safe for concurrent use.
+// health holds the host's health, latency and score. It outlives sessions, and is safe for concurrent use.
 type health struct {
 	log      *slog.Logger
-	onChange func() // there is something to publish
+	onChange func() // called after a change that must be published
 
 	mu        sync.Mutex
 	unhealthy string // why the host must not lead
@@ -39,7 +39,7 @@ func target(c config.Check) probe.Target {
 	return probe.Target{Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP}
 }
 
-// update changes something under the lock, and publishes it if change returns true.
+// update calls change under the lock, and onChange if change returns true.
 func (h *health) update(change func() bool) {
 	h.mu.Lock()
 	changed := change()
@@ -56,20 +56,20 @@ func (h *health) UnhealthyReason() string {
 	return h.unhealthy
 }
 
-// ObserveLatency counts a read of ZooKeeper that took so long.
+// ObserveLatency adds the time that a read from ZooKeeper took.
 func (h *health) ObserveLatency(took time.Duration) {
 	ms := float64(took) / float64(time.Millisecond)
 	h.update(func() bool { return h.latency.add(ms, 0.5) })
 }
 
-// Fill writes what is known into a node's record.
+// Fill copies them into a node's record.
 func (h *health) Fill(n *cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n.Unhealthy, n.Latency, n.Score = h.unhealthy, h.latency.rounded(), h.score.rounded()
 }
 
-// probe probes the host until ctx is over.
+// probe probes the host until ctx ends.
 func (h *health) probe(ctx context.Context, c config.Config) {
 	var g errgroup.Group
 	defer g.Wait()
@@ -126,7 +126,7 @@ func (h *health) measureScore(ctx context.Context, s config.Score, env []string)
 	}
 }
 
-// average is a smoothed value, and what was published of it.
+// average is a smoothed value, and the value that was published last.
 type average struct {
 	value, published float64
 	known            bool
@@ -135,7 +135,8 @@ type average struct {
 // smoothing is the weight of the newest value.
 const smoothing = 0.3
 
-// add adds a value, and reports whether the average has to be published again: it has moved by a tenth, and by more than least.
+// add adds x, and reports whether the average must be published again, because it has changed by a tenth or more, and by least or
+// more, since it was published.
 func (a *average) add(x, least float64) bool {
 	if !a.known {
 		a.value, a.published, a.known = x, x, true
@@ -150,7 +151,7 @@ func (a *average) add(x, least float64) bool {
 	return true
 }
 
-// rounded returns what is published, to a thousandth; nil while nothing is known.
+// rounded returns the published value, rounded to a thousandth; nil if there is none yet.
 func (a *average) rounded() *float64 {
 	if !a.known {
 		return nil

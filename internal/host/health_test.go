@@ -17,7 +17,7 @@ func TestAverageIsPublishedWhenItMoves(t *testing.T) {
 	for name, c := range map[string]struct {
 		least  float64
 		values []float64
-		// moved has a y for each value that is to be published.
+		// moved has a y for each value that must be published.
 		moved string
 		shown float64
 	}{

@@ -1,6 +1,6 @@
-// Package host runs zkelectd on one host: one session with ZooKeeper after another, and on each of them the host's member of the
-// group. It hands the session to the guard, reads the configuration again on request, measures the host's health, submits
-// operator requests on its session, and reports to the service manager.
+// Package host runs zkelectd on one host. It opens one ZooKeeper session after another, and runs the host's member of the group
+// on each of them. It passes the session to the guard, reloads the configuration on request, measures the host's health, submits
+// operator requests, and reports to the service manager.
 package host
 
 import (
@@ -28,33 +28,35 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// Guard is what a host needs of the guard; *guard.Client implements it.
+// Guard is the subset of the guard's methods that a host uses; *guard.Client implements it.
 type Guard interface {
 	group.Guard
-	// GuardPid returns the guard's process.
+	// GuardPid returns the guard's process ID.
 	GuardPid() int
-	// Context is over when the guard is lost.
+	// Context returns a context that ends when the guard is lost.
 	Context() context.Context
-	// SetSession sets what closes the session if this daemon dies, SetAccess how to reach the servers for it.
+	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the credentials and TLS files for
+	// that.
 	SetSession(guard.Credentials)
 	SetAccess(json.RawMessage)
 	ClearSession()
-	// ReportAlive tells the service manager's watchdog that this daemon is alive, and Notify sends the service manager a message.
+	// ReportAlive reports to the service manager's watchdog that this daemon is alive, and Notify sends the service manager a
+	// message.
 	ReportAlive()
 	Notify(state string)
 }
 
-// Options are what a host needs.
+// Options configures a Host.
 type Options struct {
 	Config config.Config
-	// Refused is why the configuration file was refused, if Config is an older one.
+	// Refused is the error that the configuration file was refused with, if Config is an older configuration.
 	Refused error
 	// Reload reads the configuration again; nil if that is not possible.
 	Reload func() (Reloaded, error)
-	// Secure reports whether the HTTP API speaks TLS.
+	// Secure reports whether the HTTP API uses TLS.
 	Secure bool
 	Log    *slog.Logger
-	// Level is set by a reload of log.level; may be nil.
+	// Level is the log level that a reload of log.level sets; may be nil.
 	Level   *slog.LevelVar
 	Version string
 	Guard   Guard
@@ -70,18 +72,18 @@ type Host struct {
 	health     *health
 	counters   *group.Counters
 	service    *service
-	hooks      *hook.Queue           // of on_change
-	cache      *operator.GroupCache  // answers HTTP clients, on their goroutines
-	requests   chan submission       // of operators
-	grants     grants                // by the servers
+	hooks      *hook.Queue           // runs hooks.on_change
+	cache      *operator.GroupCache  // answers HTTP clients, in their goroutines
+	requests   chan submission       // from operators
+	grants     grants                // session timeouts that servers granted
 	unclosed   zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
 	lastReload atomic.Pointer[reloadResult]
 	reloads    chan struct{}
-	quit       context.Context // over at the first Stop
+	quit       context.Context // ends at the first Stop
 	cancel     context.CancelFunc
 }
 
-// New returns a host; Run makes it work.
+// New returns a host; Run runs it.
 func New(opt Options) *Host {
 	h := &Host{
 		opt: opt, log: opt.Log.With("node", opt.Config.Node.ID), paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root},
@@ -102,26 +104,26 @@ func New(opt Options) *Host {
 	return h
 }
 
-// config returns the configuration in force. A reload replaces it at any time, so what belongs together is taken from one
-// copy.
+// config returns the configuration in force. A reload may replace it at any time, so settings that belong together must be read
+// from one copy.
 func (h *Host) config() config.Config { return *h.inForce.Load() }
 
-// View returns what the host shows.
+// View returns the daemon's current view.
 func (h *Host) View() status.Daemon { return h.group.View() }
 
-// Feed returns the changes of the view.
+// Feed returns the feed of changes to the view.
 func (h *Host) Feed() *status.Feed { return h.group.Feed() }
 
-// Totals returns what was counted so far.
+// Totals returns the counters for the metrics.
 func (h *Host) Totals() status.Totals { return h.counters.Totals() }
 
-// Stop asks the host to give up leadership, close its session and end; a second time, to kill its work at once.
+// Stop makes the host release leadership, close its session and end. A second call kills its work at once.
 func (h *Host) Stop(reason string) {
 	h.group.Stop(reason)
 	h.cancel()
 }
 
-// Reload asks the host to read its configuration again.
+// Reload makes the host reload its configuration.
 func (h *Host) Reload() {
 	select {
 	case h.reloads <- struct{}{}:
@@ -129,7 +131,7 @@ func (h *Host) Reload() {
 	}
 }
 
-// Run works until Stop, or until a permanent failure. When ctx is over it behaves as after Stop.
+// Run runs the host until Stop or a permanent failure. The end of ctx has the same effect as Stop.
 func (h *Host) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { h.Stop("asked to stop") })
 	defer detach()
@@ -162,13 +164,13 @@ func (h *Host) Run(ctx context.Context) error {
 			h.log.Info("stopped")
 			return nil
 		case err != nil:
-			h.log.Warn("the session is over, beginning a new one", "reason", err)
+			h.log.Warn("session ended; opening a new one", "reason", err)
 		}
 		if time.Since(began) > 10*time.Second {
 			pause = 100 * time.Millisecond
 		}
 		stopWaiting := h.keepAlive("waiting to begin a new session")
-		// Jitter, so that a fleet that lost its sessions together does not come back at the same time.
+		// Jitter, so that a fleet that lost its sessions together does not reconnect at the same time.
 		t := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-t.C:
@@ -182,7 +184,7 @@ func (h *Host) Run(ctx context.Context) error {
 // closeTimeout bounds the closing of a session.
 const closeTimeout = 5 * time.Second
 
-// session opens a session, runs the group's member on it, and closes it.
+// session opens a session, runs the host's member of the group on it, and closes it.
 func (h *Host) session(ctx context.Context) error {
 	c := h.config()
 	opening, cancel := h.quit, context.CancelFunc(func() {})
@@ -228,22 +230,22 @@ func (h *Host) session(ctx context.Context) error {
 	return err
 }
 
-// serve runs the member, and what needs a session beside it, until the member's end.
+// serve runs the member, and serves operator requests and reloads on its session until the member ends.
 func (h *Host) serve(ctx context.Context, s *zkstore.Session, m *group.Member, budget cluster.Budget) error {
 	h.cache.SetSource(&operator.Source{Session: s, Paths: h.paths, Config: h.config()})
 	defer h.cache.SetSnapshot(nil)
 	defer h.cache.SetSource(nil)
 	var beside sync.WaitGroup
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		cancel()
-		// A disk that hangs a reload must not keep the next session waiting: the guard ends the daemon then.
+		// If a reload hangs on a disk, the guard ends the daemon, so that the next session does not have to wait.
 		h.opt.Guard.Heartbeat(boottime.Now() + budget.Session)
 		beside.Wait()
 		h.opt.Guard.Heartbeat(0)
 	}()
-	beside.Go(func() { h.serveRequests(life, s, budget.Session) })
-	beside.Go(func() { h.serveReloads(life, s, m, 2*budget.Session) })
+	beside.Go(func() { h.serveRequests(ctx, s, budget.Session) })
+	beside.Go(func() { h.serveReloads(ctx, s, m, 2*budget.Session) })
 	return m.Run()
 }
 
@@ -258,8 +260,8 @@ func (h *Host) closeSession(ctx context.Context, s *zkstore.Session) {
 	h.opt.Guard.ClearSession()
 }
 
-// closeOld closes the last session if it was not closed in time when it ended: all work that was allowed by it is dead, or the
-// next session would not have begun.
+// closeOld closes the last session if closing it has failed before. All work that it allowed is dead: otherwise the next session
+// would not have begun.
 func (h *Host) closeOld(ctx context.Context, session int64) {
 	if h.unclosed.Session != session || session == 0 {
 		return
@@ -271,17 +273,17 @@ func (h *Host) closeOld(ctx context.Context, session int64) {
 	}
 }
 
-// cutLease ends the leadership and the session when a server has granted less than the lease rests on. The session calls it
-// before anything is sent on the new connection, from a goroutine of its own.
+// cutLease shortens the lease and ends leadership and session when a server has granted a shorter session timeout than the one
+// that the lease is based on. The session calls it before it sends anything on the new connection, in a separate goroutine.
 func (h *Host) cutLease(m *group.Member, g zkstore.Grant) {
 	h.grants.note(g.Timeout)
 	m.CutLease(g.RequestedAt+cluster.SafeLease(g.Timeout), fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base))
-	h.log.Error("a ZooKeeper server granted a shorter session timeout than the lease rests on: leadership ends, and a new session begins",
-		"server", g.Server, "granted", g.Timeout, "lease_rests_on", g.Base,
+	h.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership ends, and a new session begins",
+		"server", g.Server, "granted", g.Timeout, "lease_base", g.Base,
 		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
 }
 
-// sendStatus shows a view to the service manager.
+// sendStatus sends a view to the service manager.
 func (h *Host) sendStatus(v status.Daemon) { h.service.status(h.line(v)) }
 
 func (h *Host) line(v status.Daemon) string { return line(v, h.lastReload.Load().refused != "") }

@@ -27,7 +27,7 @@ var (
 	guardClient *guard.Client
 )
 
-// The test process is the daemon of a guard, as in real life.
+// The test process is the daemon of a guard, as in production.
 func TestMain(m *testing.M) {
 	guard.MaybeRunKeeper()
 	if os.Getenv("GUARDED") == "" {
@@ -131,7 +131,7 @@ func wait(t *testing.T, what string, ok func() bool, state ...func() string) {
 	}
 }
 
-// A host that ends leaves no goroutine behind: TestMain checks that.
+// A host that has ended leaves no goroutine: TestMain checks that.
 func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 	root := fresh()
 	a, aDone := run(t, root, "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
@@ -212,7 +212,7 @@ func (g *hangingGuard) Heartbeat(until time.Duration) {
 	g.Client.Heartbeat(until)
 }
 
-// A view that a stuck loop has published is reported as old.
+// The view of a stuck loop is reported as outdated.
 func TestStuckLoopIsReported(t *testing.T) {
 	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/stuck",
 		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=6s", "ZKELECTD_CHILD_STOP_TIMEOUT=1s"}})
@@ -247,7 +247,7 @@ func TestStuckLoopIsReported(t *testing.T) {
 	}
 }
 
-// A session that ends by itself is counted, and the next one begins a new term.
+// A session that ends unexpectedly is counted, and the next one begins a new term.
 func TestLostSessionIsCounted(t *testing.T) {
 	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, h, "leads", status.Daemon.Leads)
@@ -264,7 +264,7 @@ func TestLostSessionIsCounted(t *testing.T) {
 	}
 }
 
-// A session that this process has left open is closed by it, instead of waiting for the servers to expire it.
+// The host closes a session that it has left open, instead of waiting for the servers to expire it.
 func TestUnclosedSessionIsClosed(t *testing.T) {
 	root := fresh()
 	old, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: time.Minute})

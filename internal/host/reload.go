@@ -18,46 +18,46 @@ import (
 // Reloaded is a configuration that was read again.
 type Reloaded struct {
 	Config config.Config
-	// Changed names the settings whose files have another content.
+	// Changed lists the settings whose files have changed.
 	Changed []string
-	// Commit puts in force what was read with the configuration and the host does not know, once the configuration is accepted;
-	// nil if there is nothing.
+	// Commit applies the settings outside the host (tokens, allowed hosts). It is called once the configuration is accepted; nil
+	// for none.
 	Commit func()
 }
 
-// reloadResult is the result of a reload, for the node's record.
+// reloadResult is the result of the last reload, for the node's record.
 type reloadResult struct {
-	count   int64  // of reloads
+	count   int64  // how many reloads there were
 	refused string // why it was refused
-	text    string // what it has changed
+	text    string // what it changed
 }
 
-// serveReloads reads the configuration again whenever it is asked to, until life is over. The member's loop does not wait for
-// it. timeout bounds what it asks of ZooKeeper.
-func (h *Host) serveReloads(life context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+// serveReloads reloads the configuration on each request until ctx ends, without blocking the member's loop. timeout bounds the
+// ZooKeeper operations of one reload.
+func (h *Host) serveReloads(ctx context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
 	for {
 		select {
 		case <-h.reloads:
-			h.reload(life, s, m, timeout)
-		case <-life.Done():
+			h.reload(ctx, s, m, timeout)
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reload reads the configuration again. An invalid one is refused as a whole, and so is one whose credentials ZooKeeper does
-// not know or whose policy cannot be published.
-func (h *Host) reload(life context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+// reload reads the configuration again and applies it. It refuses the whole configuration if it is invalid, if ZooKeeper does not
+// know its credentials, or if its policy cannot be published.
+func (h *Host) reload(ctx context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
 	h.service.reloading()
 	next, err := h.read()
 	var identities *zkstore.CredentialChange
 	if err == nil {
-		if identities, err = h.check(life, s, next.Config, timeout); err != nil && s.Err() != nil {
-			<-life.Done() // not refused: the member ends with the session
+		if identities, err = h.check(ctx, s, next.Config, timeout); err != nil && s.Err() != nil {
+			<-ctx.Done() // not refused: the member ends with the session
 		}
 	}
-	if life.Err() != nil {
-		h.Reload() // the next session finishes it
+	if ctx.Err() != nil {
+		h.Reload() // the next session repeats it
 		return
 	}
 	last := reloadResult{count: h.lastReload.Load().count + 1}
@@ -101,9 +101,9 @@ func (h *Host) read() (Reloaded, error) {
 	return h.opt.Reload()
 }
 
-// check checks with ZooKeeper that a configuration can be put in force, and publishes its policy.
-func (h *Host) check(life context.Context, s *zkstore.Session, next config.Config, timeout time.Duration) (*zkstore.CredentialChange, error) {
-	ctx, cancel := context.WithTimeout(life, timeout)
+// check checks that ZooKeeper accepts the credentials of a configuration, and publishes its policy.
+func (h *Host) check(ctx context.Context, s *zkstore.Session, next config.Config, timeout time.Duration) (*zkstore.CredentialChange, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	identities, err := s.PresentCredentials(ctx, h.paths, operator.Access(next, os.Getenv))
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Host) check(life context.Context, s *zkstore.Session, next config.Confi
 	return identities, h.publishPolicy(ctx, s, next)
 }
 
-// publishPolicy makes the policy of a configuration that of the group, if it has changed.
+// publishPolicy publishes the policy of a configuration if it has changed.
 func (h *Host) publishPolicy(ctx context.Context, s *zkstore.Session, next config.Config) error {
 	now := h.config()
 	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
@@ -125,8 +125,8 @@ func (h *Host) publishPolicy(ctx context.Context, s *zkstore.Session, next confi
 	return err
 }
 
-// apply puts in force what a reload may change of the configuration, except for the group's settings. It returns what has
-// changed, in words, and whether the ACLs of the group's znodes have to be checked again.
+// apply applies the settings that a reload may change, except for the group's. It returns a description of the changes, and
+// reports whether the ACLs of the group's znodes must be checked again.
 func (h *Host) apply(s *zkstore.Session, next Reloaded) (text string, auditACLs bool) {
 	before := h.config()
 	changed, restart := config.Diff(before, next.Config)
@@ -159,11 +159,11 @@ func (h *Host) apply(s *zkstore.Session, next Reloaded) (text string, auditACLs 
 	return difference(changed, restart), auditACLs
 }
 
-// difference returns what a reload has changed, in words.
+// difference returns a description of the changes that a reload has made.
 func difference(changed, restart []string) string {
 	text := "no setting has changed"
 	if len(changed) > 0 {
-		text = "taken over: " + strings.Join(changed, ", ")
+		text = "applied: " + strings.Join(changed, ", ")
 	}
 	if len(restart) > 0 {
 		text += "; a restart is needed for " + strings.Join(restart, ", ")

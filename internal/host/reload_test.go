@@ -53,8 +53,7 @@ func TestReloadsDuringATakeover(t *testing.T) {
 	}
 }
 
-// What was read with a configuration is put in force once that is accepted, and not before. The node's record has the
-// result of each reload.
+// Commit is called once the configuration is accepted, and not before. The node's record has the result of each reload.
 func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	cases := []struct {
 		read              func(config.Config) (Reloaded, error)
@@ -65,7 +64,7 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 		{func(c config.Config) (Reloaded, error) {
 			c.Node.Priority, c.Hooks.Timeout = 7, time.Minute
 			return Reloaded{Config: c, Changed: []string{"http.token_file"}}, nil
-		}, 1, "", "taken over: node.priority, http.token_file; a restart is needed for hooks.timeout"},
+		}, 1, "", "applied: node.priority, http.token_file; a restart is needed for hooks.timeout"},
 		{func(c config.Config) (Reloaded, error) { // ZooKeeper has a policy with this revision
 			c.Node.Priority, c.Policy.Revision, c.Policy.MinPriority = 8, 1, 5
 			return Reloaded{Config: c}, nil
@@ -114,8 +113,8 @@ func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	}
 }
 
-// A reload whose session ends under way is neither refused nor lost: the next session finishes it, and its member has the new
-// settings.
+// A reload is neither refused nor lost if its session ends before it is complete: the next session repeats it, and its member has
+// the new settings.
 func TestReloadOutlivesItsSession(t *testing.T) {
 	root := fresh()
 	lost := false

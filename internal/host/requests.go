@@ -14,7 +14,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// submission is an operator request on its way to the session.
+// submission is an operator request that is to be submitted on the session.
 type submission struct {
 	ctx     context.Context // of the client
 	request request.Request
@@ -26,14 +26,15 @@ type submitResult struct {
 	err  error
 }
 
-// Submit submits an operator request on the host's session, one after another. The error matches [request.RefusedError] if the
-// group's state does not allow it, and [cluster.ErrUnknown] if the request may have been submitted all the same.
+// Submit submits an operator request on the host's session. It submits one request at a time. The error matches
+// [request.RefusedError] if the group's state does not allow the request, and [cluster.ErrUnknown] if the request may have been
+// submitted anyway.
 func (h *Host) Submit(ctx context.Context, r request.Request) (request.Plan, error) {
 	if err := r.Check(); err != nil {
 		return request.Plan{}, err
 	}
 	if err := h.View().CheckReady(); err != nil {
-		return request.Plan{}, err // it fails closed: an old view decides nothing
+		return request.Plan{}, err // fail closed: an outdated view decides nothing
 	}
 	done := make(chan submitResult, 1)
 	select {
@@ -51,30 +52,30 @@ func (h *Host) Submit(ctx context.Context, r request.Request) (request.Plan, err
 	}
 }
 
-// serveRequests submits requests until life is over; neither the loop nor the lease waits for it. A write has as long as the
-// session itself, since giving up earlier would end a session that is alive.
-func (h *Host) serveRequests(life context.Context, s *zkstore.Session, timeout time.Duration) {
+// serveRequests submits requests until ctx ends; it never blocks the loop or the lease. timeout bounds a write. It is as long as
+// the session timeout, because abandoning a write would end the session.
+func (h *Host) serveRequests(ctx context.Context, s *zkstore.Session, timeout time.Duration) {
 	for {
 		select {
 		case e := <-h.requests:
-			plan, err := h.serveRequest(life, s, timeout, e)
+			plan, err := h.serveRequest(ctx, s, timeout, e)
 			e.done <- submitResult{plan, err}
-		case <-life.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (h *Host) serveRequest(life context.Context, s *zkstore.Session, timeout time.Duration, e submission) (request.Plan, error) {
+func (h *Host) serveRequest(ctx context.Context, s *zkstore.Session, timeout time.Duration, e submission) (request.Plan, error) {
 	if !s.Connected() {
 		return request.Plan{}, operator.ErrNotConnected
 	}
 	submitter := operator.Submitter{Conn: s, Paths: h.paths, Config: h.config(), Read: operator.ReadTimeout, Write: timeout}
-	ctx, cancel := context.WithCancel(life)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	detach := context.AfterFunc(e.ctx, cancel)
 	plan, err := submitter.Submit(ctx, func(q whatif.Question) (request.Plan, error) {
-		detach() // from here on it is submitted, even if the client leaves: a write that is not waited for ends the session
+		detach() // from here on the client cannot cancel it: abandoning a write would end the session
 		if err := e.ctx.Err(); err != nil {
 			return request.Plan{}, err
 		}
@@ -87,11 +88,11 @@ func (h *Host) serveRequest(life context.Context, s *zkstore.Session, timeout ti
 	return plan, err
 }
 
-// Group returns the whole group.
+// Group returns the state of the group.
 func (h *Host) Group(ctx context.Context) (status.Group, error) { return h.cache.Group(ctx) }
 
 // History returns the last terms, oldest first.
 func (h *Host) History(ctx context.Context) ([]cluster.PastTerm, error) { return h.cache.History(ctx) }
 
-// Explain returns why the leader is the leader.
+// Explain returns the reasons why the leader was elected.
 func (h *Host) Explain(ctx context.Context) (whatif.Explanation, error) { return h.cache.Explain(ctx) }

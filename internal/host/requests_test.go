@@ -41,7 +41,7 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// Concurrent requests are submitted one after another, each once and with a number of its own.
+// Concurrent requests are submitted one after another, each once and with its own number.
 func TestConcurrentRequestsAreSubmittedInTurn(t *testing.T) {
 	a, _ := run(t, fresh(), "a")
 	until(t, a, "a leads", status.Daemon.Leads)
@@ -78,7 +78,7 @@ func TestSubmitWithoutASession(t *testing.T) {
 	}
 }
 
-// A server that hangs delays the client of a request, but not the loop, and a lease that was granted stays valid.
+// A server that hangs delays the client of a request, but not the loop, and the current lease stays valid.
 func TestUnansweredRequestDelaysNothingElse(t *testing.T) {
 	silent, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// service reports to the service manager (systemd), through the guard. It is safe for concurrent use.
+// service sends reports to the service manager (systemd) through the guard. It is safe for concurrent use.
 type service struct {
 	notify func(string)
 
@@ -20,7 +20,7 @@ type service struct {
 	last string // status line
 }
 
-// ready reports that the start, or a reload, is complete.
+// ready reports that the start or a reload is complete.
 func (s *service) ready(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *service) reloading() {
 	s.notify(sd.SdNotifyReloading + "\n" + strings.TrimSpace(sd.SdNotifyMonotonicUsec()))
 }
 
-// status shows a line, if it is not the last one.
+// status sends a status line unless it equals the last one.
 func (s *service) status(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,7 @@ func (s *service) status(line string) {
 	}
 }
 
-// keepAlive shows that the daemon waits, and keeps the service manager's watchdog content: no loop runs that would. The
-// returned function ends that.
+// keepAlive sends a status line, and feeds the service manager's watchdog while no event loop runs. Call stop to end that.
 func (h *Host) keepAlive(line string) (stop func()) {
 	h.service.status(line)
 	every := h.opt.Guard.WatchdogInterval()
@@ -72,7 +71,7 @@ func (h *Host) keepAlive(line string) (stop func()) {
 	}
 }
 
-// line returns the daemon's role, its term, and who leads, for the service manager's status.
+// line returns the status line for the service manager: the daemon's phase, and its term or the elected member.
 func line(v status.Daemon, refused bool) string {
 	text := v.Phase
 	if v.Elector {
@@ -86,11 +85,11 @@ func line(v status.Daemon, refused bool) string {
 	if refused {
 		text += "; the last reload was refused (see the log)"
 	}
-	// Others have written a part of it: a line break would begin another message.
+	// Parts of it were written by other hosts: a line break would begin another message.
 	return status.Printable(text)
 }
 
-// decision returns who was elected.
+// decision describes who was elected.
 func decision(v status.Daemon) string {
 	switch {
 	case v.SnapshotAt == 0:

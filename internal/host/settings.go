@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/worker"
 )
 
-// groupOptions returns the options of the group. What a reload may change of them is in Settings.
+// groupOptions returns the options of the group. Settings holds those that a reload may change.
 func (h *Host) groupOptions() group.Options {
 	c := h.config()
 	restart := c.Child.Restart
@@ -25,7 +25,7 @@ func (h *Host) groupOptions() group.Options {
 	}
 }
 
-// settings returns the settings of the group by the configuration in force.
+// settings returns the group's settings from the configuration in force.
 func (h *Host) settings() group.Settings {
 	s := groupSettings(h.config(), h.opt.Secure)
 	last := h.lastReload.Load()
@@ -33,7 +33,7 @@ func (h *Host) settings() group.Settings {
 	return s
 }
 
-// groupSettings returns the settings of the group by a configuration.
+// groupSettings returns the group's settings from a configuration.
 func groupSettings(c config.Config, secure bool) group.Settings {
 	s := group.Settings{Rules: c.Rules(), PolicyRevision: int64(c.Policy.Revision), Program: c.Policy.Exec.Command}
 	n := &s.Node
@@ -45,7 +45,7 @@ func groupSettings(c config.Config, secure bool) group.Settings {
 	return s
 }
 
-// workSpec returns the leader-only work of a configuration.
+// workSpec returns the leader-only work that a configuration defines.
 func workSpec(c config.Config) worker.Spec {
 	ready, live, hooks := c.Child.Ready, c.Child.Live, c.Hooks
 	return worker.Spec{

@@ -14,7 +14,7 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// live is what a running host uses of a configuration, and takes again from a reloaded one.
+// live holds the settings that a running host uses, and applies on a reload.
 type live struct {
 	group    group.Settings
 	access   zkstore.Access
@@ -25,7 +25,7 @@ func liveSettings(c config.Config) live {
 	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level}
 }
 
-// field returns the field of a setting.
+// field returns the field for a setting.
 func field(t *testing.T, c *config.Config, key string) reflect.Value {
 	t.Helper()
 	v := reflect.ValueOf(c).Elem()
@@ -50,7 +50,7 @@ func find(v reflect.Value, name string, found *reflect.Value) {
 	}
 }
 
-// alter gives a setting another value.
+// alter changes the value of a setting.
 func alter(t *testing.T, c *config.Config, key string) {
 	t.Helper()
 	f := field(t, c, key)
@@ -77,7 +77,7 @@ func alter(t *testing.T, c *config.Config, key string) {
 // A setting that a reload is documented to apply changes what a running host uses. One that is documented to need a restart
 // does not: config.ApplyReload keeps it.
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
-	// With these, all parts of the policy matter.
+	// With these values, all parts of the policy have an effect.
 	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC_COMMAND=true",
 		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80"}})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 var guardClient *guard.Client
 
-// The test process is the daemon of a guard, as in real life.
+// The test process is the daemon of a guard, as in production.
 func TestMain(m *testing.M) {
 	guard.MaybeRunKeeper()
 	if os.Getenv("GUARDED") == "" {

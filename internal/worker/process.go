@@ -17,7 +17,7 @@ func (w *Worker) startProcess(term int64) []Event {
 	}
 	w.set(p)
 	w.opt.Log.Info("child started", "pid", p.Pid(), "term", term)
-	life, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	w.owned.Go(func() {
 		select {
 		case err := <-p.Unkillable():
@@ -25,7 +25,7 @@ func (w *Worker) startProcess(term int64) []Event {
 		case <-p.Exited():
 		}
 		<-p.Exited()
-		cancel() // a dead process never gets ready
+		cancel() // a dead process never becomes ready
 		<-p.Dead()
 		if socket != nil {
 			socket.Close()
@@ -35,10 +35,10 @@ func (w *Worker) startProcess(term int64) []Event {
 		w.opt.Report(Dead{Status: p.Status()})
 	})
 	if w.opt.Spec.Ready.Immediate() {
-		w.owned.Go(func() { w.watchLiveness(life, env) })
+		w.owned.Go(func() { w.watchLiveness(ctx, env) })
 		return []Event{Started{}, Ready{}} // even if it has ended by now
 	}
-	w.owned.Go(func() { w.watchReadiness(life, env, socket) })
+	w.owned.Go(func() { w.watchReadiness(ctx, env, socket) })
 	return []Event{Started{}}
 }
 
@@ -65,27 +65,27 @@ func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 	return p, socket, nil
 }
 
-// watchReadiness reports when the work is ready, and when it serves no more, until life is over.
-func (w *Worker) watchReadiness(life context.Context, env []string, socket *probe.Socket) {
+// watchReadiness reports when the work becomes ready, and when its liveness probe fails, until ctx ends.
+func (w *Worker) watchReadiness(ctx context.Context, env []string, socket *probe.Socket) {
 	var err error
 	if ready := w.opt.Spec.Ready; !ready.Immediate() {
-		err = probe.Wait(life, ready, env, socket)
+		err = probe.Wait(ctx, ready, env, socket)
 	}
 	switch {
 	case err == nil:
 		w.opt.Report(Ready{})
-		w.watchLiveness(life, env)
+		w.watchLiveness(ctx, env)
 	case !errors.Is(err, context.Canceled):
 		w.opt.Report(Failed{Err: err})
 	}
 }
 
-// watchLiveness reports when the work lives but serves no more, until life is over.
-func (w *Worker) watchLiveness(life context.Context, env []string) {
+// watchLiveness reports when the work's liveness probe fails, until ctx ends.
+func (w *Worker) watchLiveness(ctx context.Context, env []string) {
 	if w.opt.Spec.Live.Empty() {
 		return
 	}
-	w.opt.Spec.Live.Run(life, env, func(err error) {
+	w.opt.Spec.Live.Run(ctx, env, func(err error) {
 		if err != nil {
 			w.opt.Report(Failed{Err: err})
 		}

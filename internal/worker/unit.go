@@ -17,36 +17,36 @@ import (
 
 // Timing of the leader-only unit.
 const (
-	unitPoll      = 100 * time.Millisecond // between two checks whether it still runs
-	unitQueryTime = 2 * time.Second        // for what systemd has only to look up
+	unitPoll      = 100 * time.Millisecond // between two checks whether the unit still runs
+	unitQueryTime = 2 * time.Second        // bounds a query to systemd
 )
 
-// unit is one life of the leader-only unit. systemd starts and stops it; the guard ends it with the lease, whether systemd
-// answers or not (S1).
+// unit is one run of the leader-only unit. systemd starts and stops it; the guard ends it with the lease, even if systemd does
+// not answer (S1).
 type unit struct {
 	worker  *Worker
 	log     *slog.Logger
 	name    string
 	fencing workenv.Fencing
 	env     []string        // of its probes
-	wanted  context.Context // over when the unit is to end
+	ctx     context.Context // canceled when the unit must end
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex
 	work    *guard.Work       // nil until there is a permit
-	answers *admission.Server // for the unit's start; nil until it may start
+	answers *admission.Server // to the unit's start; nil until the unit may start
 }
 
 func (w *Worker) startUnit(term int64) []Event {
 	name := w.opt.Spec.Unit
 	u := &unit{worker: w, log: w.opt.Log.With("unit", name, "term", term), name: name, fencing: w.opt.Fencing(term), env: w.env(term)}
-	u.wanted, u.cancel = context.WithCancel(context.Background())
+	u.ctx, u.cancel = context.WithCancel(context.Background())
 	w.set(u)
 	w.owned.Go(u.run)
 	return []Event{Started{}}
 }
 
-// run returns when nothing of the unit is left.
+// run starts the unit, and returns when all of it is dead.
 func (u *unit) run() {
 	w := u.worker
 	defer u.cancel()
@@ -54,20 +54,20 @@ func (u *unit) run() {
 	switch {
 	case err == nil:
 		u.log.Info("unit started")
-	case u.wanted.Err() == nil:
-		u.log.Error("the unit could not be started", "err", err)
-		w.opt.Report(Failed{Err: err}) // which has it stopped
+	case u.ctx.Err() == nil:
+		u.log.Error("cannot start the unit", "err", err)
+		w.opt.Report(Failed{Err: err}) // the group then stops the work
 	}
 	status := "was not started"
 	if work != nil {
-		life, over := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.Background())
 		if err == nil {
-			w.owned.Go(func() { w.watchReadiness(life, u.env, nil) })
+			w.owned.Go(func() { w.watchReadiness(ctx, u.env, nil) })
 			u.watch(work)
-			u.cancel() // even if its own Restart= would start it again
+			u.cancel() // also if its own Restart= would start it again
 		}
 		<-work.Dead()
-		over()
+		cancel()
 		status = u.exitStatus(work)
 		u.log.Info("unit ended", "status", status)
 	}
@@ -76,7 +76,7 @@ func (u *unit) run() {
 	w.opt.Report(Dead{Status: status})
 }
 
-// closeAnswers ends the answers to the unit's start.
+// closeAnswers stops answering the unit's start.
 func (u *unit) closeAnswers() {
 	u.mu.Lock()
 	s := u.answers
@@ -86,16 +86,16 @@ func (u *unit) closeAnswers() {
 	}
 }
 
-// start returns the work that is to be ended again, if any, even if it fails.
+// start starts the unit. It returns the work if the permit was created, even with an error; the caller must end it.
 func (u *unit) start() (*guard.Work, error) {
 	spec := u.worker.opt.Spec
-	ctx, cancel := context.WithTimeout(u.wanted, spec.Ready.Timeout)
+	ctx, cancel := context.WithTimeout(u.ctx, spec.Ready.Timeout)
 	defer cancel()
 	found, err := admission.CheckUnit(ctx, u.name)
 	if err != nil {
 		return nil, err
 	}
-	own := ties{permit: guard.PermitDir(), socket: spec.UnitSocket, service: guard.OwnService()}
+	own := dropIn{permit: guard.PermitDir(), socket: spec.UnitSocket, service: guard.OwnService()}
 	if err := own.check(found); err != nil {
 		return nil, err
 	}
@@ -113,16 +113,16 @@ func (u *unit) start() (*guard.Work, error) {
 		return work, err
 	}
 	if err := guardUnit(found).CheckKillGranted(); err != nil {
-		return work, fmt.Errorf("%s has not granted zkelectd the right to kill it: %w", u.name, err)
+		return work, fmt.Errorf("the drop-in of %s did not grant zkelectd the right to kill it: %w", u.name, err)
 	}
 	return work, nil
 }
 
-// permit has the guard let the unit run, unless it is to end already.
+// permit makes the guard create the permit for the unit, unless the unit must end already.
 func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if err := u.wanted.Err(); err != nil {
+	if err := u.ctx.Err(); err != nil {
 		return nil, err
 	}
 	client := u.worker.opt.Guard
@@ -132,11 +132,11 @@ func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 	if u.answers, err = admission.Serve(found.Socket, a); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(u.wanted, u.answers.Close)
+	context.AfterFunc(u.ctx, u.answers.Close)
 	g := guardUnit(found)
 	work, err := client.Start(guard.WorkOptions{Unit: &g})
 	if err != nil {
-		return nil, fmt.Errorf("%s gets no permit: %w", u.name, err)
+		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.name, err)
 	}
 	u.work = work
 	return work, nil
@@ -146,7 +146,7 @@ func guardUnit(u systemd.Unit) guard.Unit {
 	return guard.Unit{Name: u.Name, Group: u.Group, Permit: u.Permit}
 }
 
-// watch returns when the unit is ending: by itself, or because it was asked to.
+// watch returns when the unit ends, or when it must end.
 func (u *unit) watch(work *guard.Work) {
 	t := time.NewTicker(unitPoll)
 	defer t.Stop()
@@ -155,7 +155,7 @@ func (u *unit) watch(work *guard.Work) {
 		case <-t.C:
 		case <-work.Dead():
 			return
-		case <-u.wanted.Done():
+		case <-u.ctx.Done():
 			return
 		}
 		if !work.UnitMayRun() {
@@ -175,7 +175,7 @@ func (u *unit) exitStatus(work *guard.Work) string {
 	return work.Status()
 }
 
-// Stop asks systemd to stop the unit, and has the guard kill it after grace.
+// Stop asks systemd to stop the unit; the guard kills it after grace.
 func (u *unit) Stop(grace time.Duration) {
 	u.cancel()
 	work := u.permitted()
@@ -187,13 +187,13 @@ func (u *unit) Stop(grace time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), max(grace, unitPoll))
 		defer cancel()
 		if err := systemd.Stop(ctx, u.name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			u.worker.opt.Log.Error("systemd cannot be asked to stop the unit: it is killed", "unit", u.name, "err", err)
+			u.worker.opt.Log.Error("cannot ask systemd to stop the unit; killing it", "unit", u.name, "err", err)
 			work.Kill()
 		}
 	})
 }
 
-// Kill has the guard kill the unit.
+// Kill makes the guard kill the unit.
 func (u *unit) Kill() {
 	u.cancel()
 	if work := u.permitted(); work != nil {
@@ -207,25 +207,25 @@ func (u *unit) permitted() *guard.Work {
 	return u.work
 }
 
-// ties are what a unit has to name to be tied to this very daemon.
-type ties struct{ permit, socket, service string }
+// dropIn holds the settings that tie a unit to this daemon.
+type dropIn struct{ permit, socket, service string }
 
-// check returns an error unless the unit names them.
-func (own ties) check(u systemd.Unit) error {
+// check returns an error unless the unit has these settings.
+func (own dropIn) check(u systemd.Unit) error {
 	differs := func(what, has, is string) error {
-		return fmt.Errorf("child.unit: %s has %s %s, and that of this zkelectd is %s: correct its drop-in (systemctl edit %s)", u.Name, what, has, is, u.Name)
+		return fmt.Errorf("child.unit: the drop-in of %s names %s %s, but this daemon uses %s: correct it (systemctl edit %s)", u.Name, what, has, is, u.Name)
 	}
 	switch {
 	case own.permit == "":
-		return errors.New("child.unit: zkelectd itself has to be a systemd service with Delegate=yes, where the unit's permit is kept")
+		return errors.New("child.unit: zkelectd must run as a systemd service with Delegate=yes, because the permit is a control group below it")
 	case own.socket == "":
-		return errors.New("child.unit: zkelectd itself has to be a systemd service with RuntimeDirectory=, where the start of the unit finds it")
+		return errors.New("child.unit: zkelectd must run as a systemd service with RuntimeDirectory=, because the socket for the unit is there")
 	case u.Permit != own.permit:
 		return differs("the permit", u.Permit, own.permit)
 	case u.Socket != own.socket:
 		return differs("the socket", u.Socket, own.socket)
 	case own.service != "" && !slices.Contains(u.BindsTo, own.service):
-		return fmt.Errorf("child.unit: %s is bound to %v, and this zkelectd is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
+		return fmt.Errorf("child.unit: %s is bound to %v, but this daemon is %s: correct BindsTo= in its drop-in (systemctl edit %s)", u.Name, u.BindsTo, own.service, u.Name)
 	}
 	return nil
 }

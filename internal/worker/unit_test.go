@@ -7,21 +7,21 @@ import (
 	"zkelectd/internal/systemd"
 )
 
-// A drop-in that ties the unit to something else than this daemon is refused before anything starts.
+// A drop-in that ties the unit to anything but this daemon is refused before anything starts.
 func TestUnitOfAnotherDaemon(t *testing.T) {
-	own := ties{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
+	own := dropIn{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
 	u := systemd.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
 	for _, test := range []struct {
-		change func(*ties)
+		change func(*dropIn)
 		want   string
 	}{
-		{func(*ties) {}, ""},
-		{func(own *ties) { own.service = "" }, ""}, // not a service: it has no permit then, but for tests
-		{func(own *ties) { own.permit = "" }, "Delegate=yes"},
-		{func(own *ties) { own.socket = "" }, "RuntimeDirectory="},
-		{func(own *ties) { own.permit = "/p" }, "has the permit " + u.Permit + ", and that of this zkelectd is /p"},
-		{func(own *ties) { own.socket = "/s" }, "has the socket " + u.Socket + ", and that of this zkelectd is /s"},
-		{func(own *ties) { own.service = "zkelectd@g2.service" }, "is bound to [zkelectd.service], and this zkelectd is zkelectd@g2.service"},
+		{func(*dropIn) {}, ""},
+		{func(own *dropIn) { own.service = "" }, ""}, // not a service: it has no permit then, but for tests
+		{func(own *dropIn) { own.permit = "" }, "Delegate=yes"},
+		{func(own *dropIn) { own.socket = "" }, "RuntimeDirectory="},
+		{func(own *dropIn) { own.permit = "/p" }, "names the permit " + u.Permit + ", but this daemon uses /p"},
+		{func(own *dropIn) { own.socket = "/s" }, "names the socket " + u.Socket + ", but this daemon uses /s"},
+		{func(own *dropIn) { own.service = "zkelectd@g2.service" }, "is bound to [zkelectd.service], but this daemon is zkelectd@g2.service"},
 	} {
 		here := own
 		test.change(&here)

@@ -1,7 +1,7 @@
 // Package worker runs one group's leader-only work on this host: the pre_start hook, then a process or a systemd unit with its
 // probes, then the post_stop hook. The guard starts the work and ends it with the lease, whatever this process does (S1 in
-// docs/protocol.md); this package asks the guard, and reports what happens. It decides nothing about leadership and reads no
-// configuration file.
+// docs/protocol.md); this package sends requests to the guard and reports events. It makes no decisions about leadership and does
+// not read configuration files.
 package worker
 
 import (
@@ -21,44 +21,44 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// Guard is what a worker needs of the guard.
+// Guard is the subset of the guard's methods that a worker uses.
 type Guard interface {
-	// Start starts work, for which there must be a lease.
+	// Start starts work; a lease must be in force.
 	Start(guard.WorkOptions) (*guard.Work, error)
 	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
 	SetPendingHooks(...guard.Spec) error
-	// Owners returns the guard's and the daemon's process.
+	// Owners returns the processes of the guard and the daemon.
 	Owners() (guardian, daemon guard.Process)
 }
 
-// Options are what a worker needs.
+// Options configures a Worker.
 type Options struct {
 	Guard Guard
 	Log   *slog.Logger
 	Spec  Spec
-	// Fencing returns the identity and fencing token that the work gets in a term. It is called by PreStart, Start, PostStop and
-	// SetPendingHooks only.
+	// Fencing returns the identity and the fencing token of the work in a term. Only PreStart, Start, PostStop and
+	// SetPendingHooks call it.
 	Fencing func(term int64) workenv.Fencing
-	// HookTimeout bounds each hook that the guard runs in the place of a daemon that has died.
+	// HookTimeout bounds each hook that the guard runs after the daemon has died.
 	HookTimeout time.Duration
-	// Report takes what happens later than the call that caused it. It is called from several goroutines, and may block.
+	// Report receives the events that the methods do not return. It is called in several goroutines, and may block.
 	Report func(Event)
 }
 
 // Spec is the leader-only work.
 type Spec struct {
-	// Command is the work, Unit a systemd unit instead. With neither of them the work has nothing to run and is ready at once.
+	// Command is the work, or Unit is a systemd unit. Without both there is nothing to run, and the work is ready at once.
 	Command []string
 	Unit    string
 	Dir     string
 	// Env is added to the environment of Command and of the hooks.
 	Env map[string]string
-	// UnitSocket is where the start of Unit is answered.
+	// UnitSocket is the socket that the start of Unit connects to.
 	UnitSocket  string
 	StopSignal  syscall.Signal
 	StopTimeout time.Duration
 	Ready       probe.Readiness
-	// Live watches work that is ready; without a target only the end of the work counts.
+	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
 	Live  probe.Watch
 	Hooks Hooks
 }
@@ -70,19 +70,19 @@ type Hooks struct {
 	Timeout time.Duration
 }
 
-// Event is something that happened to the work.
+// Event is an event of the work.
 type Event interface{ event() }
 
 type (
-	// HookDone ends PreStart or PostStop.
+	// HookDone reports the end of a hook, of PreStart or PostStop.
 	HookDone struct{ Err error }
-	// Started means that something of the work may run.
+	// Started reports that some of the work may be running.
 	Started struct{}
-	// Ready means that the work serves.
+	// Ready reports that the work is ready.
 	Ready struct{}
-	// Failed means that the work could not be started, does not become ready, serves no more or cannot be killed.
+	// Failed reports that the work could not be started, did not become ready, failed its liveness probe, or cannot be killed.
 	Failed struct{ Err error }
-	// Dead means that no process of the work is left. Status is how it ended.
+	// Dead reports that all processes of the work are dead. Status describes how the work ended.
 	Dead struct{ Status string }
 )
 
@@ -92,8 +92,8 @@ func (Ready) event()    {}
 func (Failed) event()   {}
 func (Dead) event()     {}
 
-// Worker runs the work, at most one at a time. PreStart, Start and PostStop return what has happened at once; the rest comes by
-// Options.Report. Stop and Kill return at once: [HookDone] or [Dead] follows.
+// Worker runs the work: one hook, process or unit at a time. PreStart, Start and PostStop return the events that happen at once;
+// Options.Report receives all others. Stop and Kill do not wait: [HookDone] or [Dead] follows.
 type Worker struct {
 	opt     Options
 	pending bool // the guard has hooks to run
@@ -103,7 +103,7 @@ type Worker struct {
 	running work
 }
 
-// work is what runs now: a hook, a process or a unit.
+// work is a running hook, process or unit.
 type work interface {
 	Stop(grace time.Duration)
 	Kill()
@@ -112,11 +112,11 @@ type work interface {
 // New returns a worker.
 func New(opt Options) *Worker { return &Worker{opt: opt} }
 
-// Wait returns when all goroutines of the worker have ended: nothing of the work is left, and no hook runs.
+// Wait waits for all goroutines of the worker. Then the work is dead and no hook runs.
 func (w *Worker) Wait() { w.owned.Wait() }
 
-// Stop asks the work to stop, and has it killed after grace. A hook is killed at once: it has nothing to finish that a failed
-// takeover needs.
+// Stop asks the work to stop; the guard kills it after grace. A hook is killed at once, because a failed takeover does not need
+// its result.
 func (w *Worker) Stop(grace time.Duration) {
 	if r := w.current(); r != nil {
 		r.Stop(grace)
@@ -147,8 +147,8 @@ func (w *Worker) env(term int64) []string {
 	return workenv.Build(os.Environ(), w.opt.Fencing(term), w.opt.Spec.Env)
 }
 
-// SetPendingHooks has the guard run what undoes leadership if this daemon dies before it has done so (A5 in docs/protocol.md).
-// change is the standard input of OnChange.
+// SetPendingHooks sets the hooks that the guard runs if this daemon dies before it has run them (A5 in docs/protocol.md). change
+// is the standard input of OnChange.
 func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	var specs []guard.Spec
 	add := func(key string, argv, env []string, input []byte) {
@@ -157,7 +157,7 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 		}
 		path, err := exec.LookPath(argv[0])
 		if err != nil {
-			w.opt.Log.Warn("a hook could not be run if this daemon died as the leader", "hook", key, "err", err)
+			w.opt.Log.Warn("a pending hook cannot be stored: if this daemon dies as the leader, it does not run", "hook", key, "err", err)
 			return
 		}
 		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Timeout: w.opt.HookTimeout})
@@ -170,7 +170,7 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	}
 }
 
-// ClearPendingHooks takes them back: leadership is undone.
+// ClearPendingHooks clears them.
 func (w *Worker) ClearPendingHooks() {
 	if w.pending {
 		w.pending = false
@@ -184,7 +184,7 @@ type hookWork struct{ *guard.Work }
 // Stop kills it.
 func (h hookWork) Stop(time.Duration) { h.Kill() }
 
-// PreStart runs the hook as part of the work: it is killed with it.
+// PreStart runs the pre_start hook as part of the work: the guard kills it with the lease.
 func (w *Worker) PreStart(term int64) []Event {
 	argv := w.opt.Spec.Hooks.PreStart
 	if len(argv) == 0 {
@@ -212,7 +212,7 @@ func (w *Worker) PreStart(term int64) []Event {
 	return nil
 }
 
-// preStartError returns an error unless the hook has succeeded.
+// preStartError returns an error unless the hook succeeded.
 func (w *Worker) preStartError(name string, h *guard.Work, late bool) error {
 	status := h.Status()
 	switch {
@@ -234,7 +234,7 @@ func (w *Worker) logHook(err error) error {
 	return err
 }
 
-// PostStop runs the hook to its end or its timeout, also when the lease is over: it only undoes.
+// PostStop runs the post_stop hook until it ends or times out. It needs no lease, because it only cleans up.
 func (w *Worker) PostStop(term int64) []Event {
 	argv := w.opt.Spec.Hooks.PostStop
 	if len(argv) == 0 {
@@ -248,7 +248,7 @@ func (w *Worker) PostStop(term int64) []Event {
 	return nil
 }
 
-// Start starts the work, and watches its readiness and its end.
+// Start starts the work, and reports when it becomes ready and when it ends.
 func (w *Worker) Start(term int64) []Event {
 	switch {
 	case w.opt.Spec.Unit != "":

@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/workenv"
 )
 
-// recordingGuard records the hooks that the guard is to run.
+// recordingGuard records the pending hooks.
 type recordingGuard struct {
 	*guard.Client
 	pending []guard.Spec
@@ -28,7 +28,7 @@ func (g *recordingGuard) SetPendingHooks(specs ...guard.Spec) error {
 	return nil
 }
 
-// start returns a worker under a lease, its guard, and what it reports.
+// start returns a worker with a lease, its guard, and the channel of its events.
 func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan Event) {
 	t.Helper()
 	guardClient.SetLease(boottime.Now() + time.Minute)
@@ -111,7 +111,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// A hook has nothing to finish: Stop does not wait for it.
+// Stop kills a hook at once.
 func TestStopKillsPreStart(t *testing.T) {
 	w, _, events := start(t, Spec{Hooks: Hooks{PreStart: shell("trap '' TERM; sleep 1000"), Timeout: time.Hour}})
 	expect(t, w.PreStart(7))
@@ -159,7 +159,7 @@ func TestReadinessAndLiveness(t *testing.T) {
 	live := probe.Watch{Target: probe.Target{Exec: []string{"false"}}, Section: "child.live", Interval: 10 * time.Millisecond, Timeout: time.Second, Rise: 1, Fall: 2}
 	for name, c := range map[string]struct {
 		spec Spec
-		want []string // of what is reported, the beginning
+		want []string // the first events
 	}{
 		"ready":                     {Spec{Ready: ready("true")}, []string{"worker.Ready"}},
 		"never ready":               {Spec{Ready: ready("false")}, []string{"worker.Failed: the child was not ready within 200ms"}},
@@ -185,7 +185,7 @@ func TestReadinessAndLiveness(t *testing.T) {
 	}
 }
 
-// The guard runs the hooks that undo leadership if the daemon dies, until leadership is undone.
+// The guard has the pending hooks, in case the daemon dies, until they are cleared.
 func TestPendingHooks(t *testing.T) {
 	w, g, _ := start(t, Spec{Hooks: Hooks{PostStop: []string{"true", "x"}, OnChange: []string{"cat"}, Timeout: time.Second}, Env: map[string]string{"X": "y"}})
 	w.SetPendingHooks(7, []byte("{}\n"))

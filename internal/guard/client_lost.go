@@ -171,7 +171,7 @@ func (w *Work) killAndCheck(killer *unitKiller) error {
 		p = w.c.keeperHandle
 	}
 	if p == nil {
-		return errors.New("only the keeper can report that all of the work is dead, and it has not")
+		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
 	}
 	err := p.killAndCheck()
 	if err == nil && p.record.Mode == CgroupContainment {

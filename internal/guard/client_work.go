@@ -118,7 +118,7 @@ func (w *Work) setContainment(r *ContainmentRecord) {
 	var err error
 	w.handle, err = openContainment(*r)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a control group that does not exist means that the work has ended
-		w.c.log.Warn("if the guard is lost, it may be impossible to prove the death of the work", "err", err)
+		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "err", err)
 	}
 }
 

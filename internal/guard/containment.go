@@ -103,7 +103,7 @@ func (h *containmentHandle) killAndCheck() error {
 		}
 		return fmt.Errorf("processes still run in the PID namespace of process %d", h.record.Keeper.Pid)
 	}
-	return errors.New("only the keeper can report that all of the work is dead, and it has not")
+	return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
 }
 
 // killAndCheck does the same for a record that was read from a session file: its processes may be long dead, and the control
@@ -135,7 +135,7 @@ func (r ContainmentRecord) checkStateFile() error {
 	if err == nil && string(text) == stateDead {
 		return nil
 	}
-	return errors.Join(err, errors.New("only the keeper could have recorded that all of the work is dead, and it was killed before it did"))
+	return errors.Join(err, errors.New("the keeper was killed before it recorded that all of the work is dead; nothing else can prove it"))
 }
 
 // checkCgroupRemoved returns nil if err, from opening the control group, shows that the group was removed, as only an empty

@@ -60,7 +60,7 @@ func deadKeeper(t *testing.T) Process {
 func TestOnlyStateFileProvesDeath(t *testing.T) {
 	stateFile := filepath.Join(t.TempDir(), "work")
 	r := ContainmentRecord{Mode: KeeperContainment, StateFile: stateFile}
-	checkError(t, "no file", r.killAndCheck(), "only the keeper could have recorded")
+	checkError(t, "no file", r.killAndCheck(), "the keeper was killed before it recorded")
 	for text, dead := range map[string]bool{stateDead: true, stateRunning: false, "": false, "dead": false, stateDead + "x": false} {
 		if err := os.WriteFile(stateFile, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -214,7 +214,7 @@ func TestDeathOfKeeperProvesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, "dead keeper", handle.killAndCheck(), "only the keeper can report")
+	checkError(t, "dead keeper", handle.killAndCheck(), "the keeper has not reported")
 	handle.close()
 	checkStandardFDs(t)
 }

@@ -26,7 +26,7 @@ type Options struct {
 	Realtime bool
 	// Respawn restarts a daemon that has died; otherwise the guard exits with it.
 	Respawn bool
-	// Close closes a session on the server. It returns what became of the leadership held in it; empty if none was held.
+	// Close closes a session on the server. It returns the outcome of releasing leadership; empty if the session held none.
 	Close func(ctx context.Context, c Credentials) (leadership string, err error)
 	// Log must never block (see package asynclog): anything that delays the guard delays a kill.
 	Log *slog.Logger

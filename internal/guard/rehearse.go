@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/harden"
 )
 
-// What guard and keeper need for a kill, see package harden.
+// Resources that package harden reserves for the guard and the keeper.
 const (
 	guardProcs   = 2       // the main goroutine, and those that read and log
 	guardThreads = 8       // at most six were ever seen in use

@@ -84,7 +84,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 				t.Errorf("term %d, then %d", before, after)
 			}
 			l.set(false)
-			f.logged("e", "the fence is written anew, and the next leader waits 6.12s for a lease that might still run")
+			f.logged("e", "the fence was rewritten: the next leader waits 6.12s for a lease that may still be running")
 			f.checkInvariants()
 		})
 	}
@@ -98,7 +98,7 @@ func TestTheFirstLeaderOfAFreshGroupWaits(t *testing.T) {
 	f.configure("a", "dc1", 1, "")
 	f.start("a")
 	f.until("a leads", leads("a"))
-	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that might still run; 'zkelectd init' on a new group avoids this")
+	f.logged("a", "there is no record of an earlier leader: the first leader waits 2.45s for a lease that may still be running; 'zkelectd init' on a new group avoids this")
 	f.logged("a", "now lease-wait")
 	if n := strings.Count(f.daemons["a"].output(), "there is no record of an earlier leader"); n != 1 {
 		t.Errorf("it logs it %d times", n)
@@ -201,7 +201,7 @@ func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
 			f.write(overwrite(path, newer))
 			for _, id := range []string{"a", "b"} {
 				if znode == "elected" || id == "a" { // only the elector and the elected member read the other records
-					f.logged(id, "a newer zkelectd has written a record")
+					f.logged(id, "a record has a newer format")
 				}
 			}
 			g := f.until("status shows it", func(g status.Group) bool { return len(g.Problems) > 0 })
@@ -294,12 +294,12 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 	}
 	f.write(overwrite(f.paths.History(), "garbage"))
 	move("b")
-	f.eventually("it begins anew", func() bool { return strings.Contains(read(), `"node":"b"`) })
+	f.eventually("a new history is started", func() bool { return strings.Contains(read(), `"node":"b"`) })
 	const newer = `{"v":2,"terms":"many"}`
 	f.write(overwrite(f.paths.History(), newer))
 	move("a")
 	elector := f.until("a status", func(status.Group) bool { return true }).Elector
-	f.logged(elector, "the history is not written")
+	f.logged(elector, "cannot write the history; retrying")
 	if got := read(); got != newer {
 		t.Errorf("it was overwritten: %s", got)
 	}

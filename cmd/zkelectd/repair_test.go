@@ -138,7 +138,7 @@ func TestDamagedPolicyKeepsTheLeader(t *testing.T) {
 	f.join("a", "b")
 	f.write(overwrite(f.paths.Policy(), "\x00garbage"))
 	elector := f.until("a status", func(status.Group) bool { return true }).Elector
-	f.logged(elector, "the policy in ZooKeeper cannot be used, ranking by the own configuration")
+	f.logged(elector, "the policy in ZooKeeper cannot be used: ranking by this daemon's configuration")
 	f.logged(elector, "znode "+f.paths.Policy()+" is not a zkelectd record")
 	if !leads("a")(f.until("a status", func(status.Group) bool { return true })) {
 		t.Error("the leader changed")

@@ -6,7 +6,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// audit warns when unauthorized clients may change the tree, and when its ACLs differ from the configuration.
+// audit warns if unauthorized clients can change the tree, or if its ACLs differ from the configuration.
 func (g *Group) audit(ctx context.Context, s Session) {
 	found, err := s.AuditACLs(ctx, g.opt.Paths)
 	if err != nil {
@@ -19,8 +19,8 @@ func (g *Group) audit(ctx context.Context, s Session) {
 	g.setOpenTree(found.Open)
 }
 
-// setOpenTree notes whether any client may change the group's persistent znodes, and reports whether that is a change. A daemon
-// that creates open znodes opens the tree as well: anyone could delete its current.
+// setOpenTree records whether unauthorized clients can change the group's persistent znodes, and reports whether that has
+// changed. The tree also counts as open if this daemon creates open znodes: anyone could delete its current.
 func (g *Group) setOpenTree(open bool) (changed bool) {
 	open = open || zkstore.ACL(g.settings.Node.ACL).Open()
 	if g.openTree.Swap(open) == open {
@@ -35,13 +35,13 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 	return true
 }
 
-// auditAgain checks again whether the tree is open.
+// auditAgain checks again whether unauthorized clients can change the tree.
 func (m *Member) auditAgain(ctx context.Context) {
 	found, err := m.session.AuditACLs(ctx, m.group.opt.Paths)
 	if err != nil {
-		return // the next survey of an open tree tries again
+		return // refreshLoop tries again while the tree is open
 	}
-	m.background.later(func() {
+	m.background.runInLoop(func() {
 		if m.group.setOpenTree(found.Open) {
 			m.node.publish()
 		}

@@ -6,45 +6,46 @@ import (
 	"time"
 )
 
-// background runs what may block in goroutines of its own, and hands the results to the loop.
+// background runs blocking functions in goroutines, and their callbacks in the loop.
 type background struct {
-	life    context.Context // over when the loop ends
+	ctx     context.Context // ends with the loop
 	cancel  context.CancelFunc
-	owned   sync.WaitGroup
+	owned   sync.WaitGroup // all goroutines
 	results chan func()
 }
 
 func newBackground(ctx context.Context) *background {
 	b := &background{results: make(chan func())}
-	b.life, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return b
 }
 
-// run calls work, with a context of at most limit, and then done in the loop unless that has ended; 0 is no limit.
+// run calls work in a goroutine, with a context that ends after limit (0 for no limit), and then done in the loop, unless the
+// loop has ended.
 func (b *background) run(limit time.Duration, work func(context.Context), done func()) {
 	b.owned.Go(func() {
-		ctx, cancel := b.life, context.CancelFunc(func() {})
+		ctx, cancel := b.ctx, context.CancelFunc(func() {})
 		if limit > 0 {
-			ctx, cancel = context.WithTimeout(b.life, limit)
+			ctx, cancel = context.WithTimeout(b.ctx, limit)
 		}
 		defer cancel()
 		work(ctx)
-		b.later(done)
+		b.runInLoop(done)
 	})
 }
 
-// later runs f in the loop, and reports whether it will: the loop may have ended.
-func (b *background) later(f func()) bool {
+// runInLoop runs f in the loop. It returns before f does, and reports false if the loop has ended instead.
+func (b *background) runInLoop(f func()) bool {
 	select {
 	case b.results <- f:
 		return true
-	case <-b.life.Done():
+	case <-b.ctx.Done():
 		return false
 	}
 }
 
-// end cancels everything, and waits for it.
-func (b *background) end() {
+// cancelAndWait ends the context, and waits for all goroutines.
+func (b *background) cancelAndWait() {
 	b.cancel()
 	b.owned.Wait()
 }

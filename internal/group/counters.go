@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Counters count for the metrics, from one session to the next. No decision depends on them. They are safe for concurrent use.
+// Counters holds the counters for the metrics. It outlives sessions, and is safe for concurrent use. No decision depends on it.
 type Counters struct {
 	mu     sync.Mutex
 	totals status.Totals
@@ -27,7 +27,7 @@ func NewCounters() *Counters {
 	return c
 }
 
-// Update changes the totals under a lock.
+// Update calls change under a lock.
 func (c *Counters) Update(change func(*status.Totals)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,11 +44,11 @@ func (c *Counters) Totals() status.Totals {
 	return t
 }
 
-// term counts a term that is over.
+// term counts a term that has ended.
 func (c *Counters) term(term cluster.PastTerm) {
 	c.Update(func(t *status.Totals) {
 		kind := status.Transition{Cause: string(term.Cause), Result: status.ResultFailed}
-		if !slices.Contains(cluster.Causes, term.Cause) { // of a newer version, or forged: the number of causes must be bounded
+		if !slices.Contains(cluster.Causes, term.Cause) { // from a newer version, or forged: the number of causes must be bounded
 			kind.Cause = status.CauseOther
 		}
 		if term.Outcome == string(cluster.CurrentReady) {

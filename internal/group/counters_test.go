@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Prometheus sees no increase of a counter that begins with 1.
+// Prometheus does not see an increase if a counter starts at 1.
 func TestEveryTransitionIsCountedFromZero(t *testing.T) {
 	counters := NewCounters()
 	kind, kinds := status.Transition{Cause: "failure", Result: "ready"}, 2*(len(cluster.Causes)+1)

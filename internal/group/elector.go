@@ -16,7 +16,7 @@ import (
 	"zkelectd/internal/watchdog"
 )
 
-// electorRole is what a member does while it has the lowest sequence: it turns snapshots into ELECT and REVOKE.
+// electorRole elects while the member has the lowest sequence number: it makes decisions from snapshots, and writes them.
 type electorRole struct {
 	conn       cluster.Writer
 	paths      cluster.Paths
@@ -33,13 +33,13 @@ type electorRole struct {
 	history  historyWriter
 	retry    elector.Retry
 
-	active   bool           // it has been the elector in this session
+	active   bool           // this member has been the elector in this session
 	compiled *policy.Policy // the policy in force
-	source   int64          // the change of the policy znode that compiled was made from
+	source   int64          // Modified of the record that compiled was made from
 	busy     bool           // a write is under way
 	settled  time.Duration  // when the last write ended: only a newer snapshot counts
-	note     string         // why no member is eligible
-	blocked  string         // why a better member is not elected
+	note     string         // why no leader can be elected
+	blocked  string         // why a better member does not replace the leader
 	sites    map[string]status.SiteCounts
 }
 
@@ -60,7 +60,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 	}
 }
 
-// evaluate decides by the snapshot and starts at most one write. It returns when to do so again if nothing happens; 0 if never.
+// evaluate makes a decision from the snapshot and starts at most one write. It returns when to call it again, 0 for never.
 func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Duration {
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
 		return 0
@@ -96,7 +96,8 @@ func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Du
 	return cluster.Earliest(wake, d.Wake, found.Wake)
 }
 
-// consult puts the answer of the ranking program into the input, and runs the program if necessary.
+// consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is
+// complete.
 func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration) {
 	ready, wake, ask := e.program.Consult(e.core, in)
 	if ask == nil {
@@ -107,13 +108,13 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 	e.background.run(0, func(ctx context.Context) { a = e.rank(ctx, program, ask.Input, ask.Timeout) }, func() {
 		e.program.Answered(ask, a, boottime.Now())
 		if a.Err != "" {
-			e.log.Warn("the policy's program gave no ranking", "reason", a.Err)
+			e.log.Warn("the ranking program failed", "reason", a.Err)
 		}
 	})
 	return ready, wake
 }
 
-// carryOut writes what was decided.
+// carryOut writes the decision.
 func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	var ops []cluster.Op
 	var what string
@@ -136,28 +137,28 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 	e.write(what, snap, repair, ops...)
 }
 
-// newFenceText explains why the next leader waits where no fence could be read.
+// newFenceText explains why the next leader waits if no fence could be read.
 func (e *electorRole) newFenceText(f *cluster.Fence, snap cluster.Snapshot) string {
 	wait := max(time.Duration(f.LeaseWait), e.budget.LeaseWait).Round(10 * time.Millisecond)
 	if snap.Fence.Err != nil && errors.Is(snap.Fence.Err, cluster.ErrNeverWritten) {
-		return fmt.Sprintf("there is no record of an earlier leader: the first leader waits %s for a lease that might still run; "+
+		return fmt.Sprintf("there is no record of an earlier leader: the first leader waits %s for a lease that may still be running; "+
 			"'zkelectd init' on a new group avoids this", wait)
 	}
-	return fmt.Sprintf("the fence is written anew, and the next leader waits %s for a lease that might still run: %s", wait, f.Reason)
+	return fmt.Sprintf("the fence was rewritten: the next leader waits %s for a lease that may still be running: %s", wait, f.Reason)
 }
 
-// report logs, once, why no member is eligible or a better member is not elected, and keeps it for the view.
+// report logs, once, why no leader can be elected or why a better member does not replace the leader. It keeps both for the view.
 func (e *electorRole) report(d elector.Decision) {
 	if d.Note != "" && d.Note != e.note {
-		e.log.Warn("no member is eligible", "reason", d.Note)
+		e.log.Warn("no leader can be elected", "reason", d.Note)
 	}
 	if d.Blocked != "" && d.Blocked != e.blocked {
-		e.log.Info("the leader stays", "reason", d.Blocked)
+		e.log.Info("preemption blocked", "reason", d.Blocked)
 	}
 	e.note, e.blocked, e.sites = d.Note, d.Blocked, eligibility(d.Ranking)
 }
 
-// eligibility counts the eligible members, and the others, by site.
+// eligibility counts the eligible and the ineligible members of each site.
 func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 	sites := make(map[string]status.SiteCounts)
 	for _, entry := range r.Entries {
@@ -176,8 +177,8 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 	return sites
 }
 
-// write runs one transaction, made from snap. Its effect is not fed back: a watch brings it round. A refusal mostly means that
-// the snapshot was old. repair marks an election that only repairs the records.
+// write runs one transaction that was made from snap. It does not apply its effect to snap: the watch delivers it. A refusal
+// usually means that the snapshot is outdated. repair marks an election that only repairs the records.
 func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops ...cluster.Op) {
 	e.busy = true
 	var err error
@@ -197,20 +198,20 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops
 	})
 }
 
-// logFailed logs why something was not written: for developers only if another was faster, once if it happens again, and once
-// more if it is refused for good.
+// logFailed logs a failed write: at debug level if another write came first, once if it is repeated, and once more if the refusal
+// is permanent.
 func (e *electorRole) logFailed(what string, err error, visible bool) {
 	switch {
 	case visible && refused(err):
 		e.log.Error("ZooKeeper refuses the elector's decision: no new leader can be elected", "what", what, "err", err)
 	case visible:
-		e.log.Warn("the elector's decision is not written, it is tried again with growing pauses", "what", what, "err", err)
+		e.log.Warn("cannot write the elector's decision; retrying", "what", what, "err", err)
 	default:
-		e.log.Debug("not written", "what", what, "err", err)
+		e.log.Debug("write superseded", "what", what, "err", err)
 	}
 }
 
-// policy returns the policy in force, or that of the own configuration if the record cannot be used.
+// policy returns the policy in force, or that of this daemon's configuration if the record cannot be used.
 func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 	if e.compiled != nil && e.source == snap.Policy.Stat.Modified {
 		return e.compiled
@@ -223,7 +224,7 @@ func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 			return e.compiled
 		}
 	}
-	e.log.Error("the policy in ZooKeeper cannot be used, ranking by the own configuration", "znode", e.paths.Policy(), "err", err)
+	e.log.Error("the policy in ZooKeeper cannot be used: ranking by this daemon's configuration", "znode", e.paths.Policy(), "err", err)
 	e.compiled, err = policy.New(e.settings.policyRecord(0))
 	if err != nil {
 		panic(fmt.Sprintf("group: a checked configuration has a policy that does not compile: %v", err))

@@ -1,7 +1,7 @@
-// Package group is this host's part in one group: it registers a member on a session, reads what the member has to know, elects
-// while it is the elector, takes over and leads when it is elected, and publishes its record and a view of all that. The
-// decisions are made by the pure packages elector, watchdog and transition; this package feeds them events and carries out
-// their actions. It knows no configuration file: a reload hands it new [Settings].
+// Package group runs this host's member of a group: it registers the member, reads the group, elects while it is the elector, and
+// takes over when it is elected. It publishes the node's record and a view of its state. The pure packages elector, watchdog and
+// transition make the decisions; this package feeds them events and performs their actions. It does not read configuration files;
+// a reload passes it new [Settings].
 package group
 
 import (
@@ -22,7 +22,7 @@ import (
 	"zkelectd/internal/worker"
 )
 
-// Session is what a group needs of a session with ZooKeeper.
+// Session is the subset of a ZooKeeper session's methods that a group uses.
 type Session interface {
 	cluster.ReadWriter
 	cluster.Watcher
@@ -30,89 +30,89 @@ type Session interface {
 	cluster.Owner
 	Timeout() time.Duration
 	Connected() bool
-	// Reconnects returns how often the connection was made again.
+	// Reconnects returns how often the session has reconnected.
 	Reconnects() int
-	// Tags returns the identities that the session creates znodes for.
+	// Tags returns the identities in the ACLs of the znodes that the session creates.
 	Tags() []string
-	// CloseWith sets what is sent when the session is closed without a release.
+	// CloseWith sets the transaction that is sent when the session is closed without a release.
 	CloseWith(ops ...cluster.Op)
 	AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit, error)
 }
 
-// Guard is what a group needs of the guard, which ends the work with the lease.
+// Guard is the subset of the guard's methods that a group uses. The guard ends the work with the lease.
 type Guard interface {
 	worker.Guard
-	// SetLease allows work until deadline, of CLOCK_BOOTTIME; 0 allows none.
+	// SetLease allows work until deadline on CLOCK_BOOTTIME; 0 allows none.
 	SetLease(deadline time.Duration)
-	// SetRelease sets what releases leadership if this daemon dies; nil for nothing.
+	// SetRelease sets the transaction that releases leadership if this daemon dies; nil for none.
 	SetRelease(tx json.RawMessage)
-	// Heartbeat promises another one before until; 0 promises none.
+	// Heartbeat promises another heartbeat before until; 0 promises none.
 	Heartbeat(until time.Duration)
-	// WatchdogInterval returns how often the service manager wants to hear of the daemon; 0 for never.
+	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no watchdog.
 	WatchdogInterval() time.Duration
 	Containment() guard.Containment
 	Unkillable() string
-	// Err returns an error when the guard is lost.
+	// Err returns an error if the guard is lost.
 	Err() error
 }
 
-// Health is what the host knows of itself.
+// Health measures the host's health.
 type Health interface {
 	// UnhealthyReason returns why the host must not lead; empty if it may.
 	UnhealthyReason() string
-	// ObserveLatency counts a read of ZooKeeper that took so long.
+	// ObserveLatency adds the time that a read from ZooKeeper took.
 	ObserveLatency(took time.Duration)
-	// Fill writes what is known into a node's record.
+	// Fill copies health, latency and score into a node's record.
 	Fill(*cluster.Node)
 }
 
-// Settings are what a reload may change.
+// Settings holds the settings that a reload may change.
 type Settings struct {
-	// Node is the record of this node, except for what the group finds out itself.
+	// Node is the record of this node, without the fields that the group fills in.
 	Node cluster.Node
-	// Rules are the policy of this host's configuration, and PolicyRevision the number that the configuration gives it.
+	// Rules are the policy of this host's configuration, and PolicyRevision is its revision there.
 	Rules          cluster.Rules
 	PolicyRevision int64
 	// Program is the ranking program of an exec policy on this host.
 	Program []string
 }
 
-// Options are what a group needs. All functions are called from the group's goroutine unless said otherwise, must be set, and
-// must not block.
+// Options configures a Group. All functions must be set, are called in the group's goroutine, and must not block, unless stated
+// otherwise.
 type Options struct {
 	Paths cluster.Paths
-	// Settings are those before the first Register.
+	// Settings are used until Register replaces them.
 	Settings Settings
 	Identity Identity
 	Elector  elector.Options
-	// TakeoverTimeout and StrikeResetAfter are the watchdog's.
+	// TakeoverTimeout and StrikeResetAfter are passed to the watchdog.
 	TakeoverTimeout, StrikeResetAfter time.Duration
 	TrustSessionEnd                   bool
-	// Work is the leader-only work; its StopTimeout is that of the session's budget.
+	// Work is the leader-only work; its StopTimeout is replaced by that of the session's budget.
 	Work     worker.Spec
 	Restart  Restart
 	Guard    Guard
 	Health   Health
 	Counters *Counters
 	Log      *slog.Logger
-	// Rank runs the ranking program. It is called from another goroutine, and may block.
+	// Rank runs the ranking program. It is called in another goroutine, and may block.
 	Rank func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
-	// CloseOld closes a session if this process has left it open. It may block as long as closing takes.
+	// CloseOld closes a session that this process has left open. It may block while it closes the session.
 	CloseOld func(ctx context.Context, session int64)
-	// OnChange gets the input of hooks.on_change.
+	// OnChange receives the input of hooks.on_change.
 	OnChange func(input []byte)
-	// OnView gets each view that is published, OnElector each snapshot of an elector.
+	// OnView receives each published view, and OnElector each snapshot while this member is the elector.
 	OnView    func(status.Daemon)
 	OnElector func(*cluster.Snapshot)
 }
 
-// Restart bounds the restarts of work that ends by itself.
+// Restart limits the restarts of work that ends by itself.
 type Restart struct {
 	Max             int
 	Window, Backoff time.Duration
 }
 
-// Group lasts as long as the daemon. It is a member once per session, by Register.
+// Group is one group that this host belongs to. It lasts as long as the daemon; Register makes it a member for one session.
 type Group struct {
 	opt      Options
 	settings Settings // in force
@@ -139,13 +139,13 @@ func New(opt Options) *Group {
 	return g
 }
 
-// View returns what the group has published last. It is safe for concurrent use.
+// View returns the last published view. It is safe for concurrent use.
 func (g *Group) View() status.Daemon { return g.view.Load().At(boottime.Now()) }
 
-// Feed returns the changes of the view.
+// Feed returns the feed of changes to the view.
 func (g *Group) Feed() *status.Feed { return g.feed }
 
-// Stop makes the group's member give up leadership and end; a second time, without grace. It is safe for concurrent use.
+// Stop makes the group's member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
 func (g *Group) Stop(reason string) {
 	select {
 	case g.stops <- reason:
@@ -153,8 +153,8 @@ func (g *Group) Stop(reason string) {
 	}
 }
 
-// NodeChanged makes the member publish its record again: [Health.Fill] would fill in something else. It is safe for concurrent
-// use.
+// NodeChanged makes the member publish its record again, because the values of [Health.Fill] have changed. It is safe for
+// concurrent use.
 func (g *Group) NodeChanged() {
 	select {
 	case g.changed <- struct{}{}:
@@ -177,7 +177,7 @@ func (s *Settings) policyRecord(revision int64) cluster.Policy {
 	return cluster.Policy{Revision: max(revision, s.PolicyRevision), Rules: s.Rules, By: s.Node.ID, Time: time.Now()}
 }
 
-// announce shows a change of phase to people and to the on_change hook.
+// announce logs a change of phase and runs the on_change hook.
 func (g *Group) announce(a transition.Announce) {
 	g.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
 	change := g.change(a.Phase, a.Term, a.Reason)

@@ -14,8 +14,7 @@ import (
 // historyRetry is the pause after a failed write of the history.
 const historyRetry = 10 * time.Second
 
-// historyWriter writes the history while this member is the elector. No decision depends on it: a failed write is tried again
-// later.
+// historyWriter writes the history while this member is the elector. No decision depends on it. A failed write is repeated later.
 type historyWriter struct {
 	conn       cluster.ReadWriter
 	paths      cluster.Paths
@@ -50,7 +49,7 @@ func (w *historyWriter) observe(s cluster.Snapshot, now time.Duration) {
 			w.retryAt = boottime.Now() + historyRetry
 			if w.reported != err.Error() {
 				w.reported = err.Error()
-				w.log.Warn("the history is not written", "znode", w.paths.History(), "err", err)
+				w.log.Warn("cannot write the history; retrying", "znode", w.paths.History(), "err", err)
 			}
 			return
 		}
@@ -59,7 +58,7 @@ func (w *historyWriter) observe(s cluster.Snapshot, now time.Duration) {
 	})
 }
 
-// write adds terms to those that exist. Another elector may do the same.
+// write adds terms to the history. Another elector may do so at the same time.
 func (w *historyWriter) write(ctx context.Context, terms []cluster.PastTerm, newest int64) error {
 	path := w.paths.History()
 	for {
@@ -75,7 +74,7 @@ func (w *historyWriter) write(ctx context.Context, terms []cluster.PastTerm, new
 			if h, err = cluster.DecodeHistory(path, data); errors.As(err, &newer) {
 				return err
 			} else if err != nil {
-				w.log.Warn("the history was damaged and begins anew", "znode", path, "err", err)
+				w.log.Warn("the history was damaged: starting a new one", "znode", path, "err", err)
 				h = cluster.History{}
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// Identity distinguishes a zkelectd from every other one, by its host and its guard's process.
+// Identity identifies a zkelectd by its host and its guard's process.
 type Identity struct {
 	Host    string
 	PID     int
@@ -23,8 +23,8 @@ func Identify(pid int) Identity {
 	return Identity{Host: procinfo.Hostname(), PID: pid, Boot: boot, Started: started}
 }
 
-// otherAlive reports whether a record is of another zkelectd on this host that is running. It is false for those of other
-// hosts, of which nothing is known.
+// otherAlive reports whether n is the record of another zkelectd that is running on this host. It returns false for records of
+// other hosts, because their processes are unknown.
 func (me Identity) otherAlive(n cluster.Node) bool {
 	if n.Host != me.Host || n.Boot != me.Boot || n.PID == me.PID {
 		return false
@@ -33,7 +33,7 @@ func (me Identity) otherAlive(n cluster.Node) bool {
 	return err == nil && started == n.Started
 }
 
-// isOwnPast reports whether a record is of an earlier run: of this guard, or of a process of this host that is dead.
+// isOwnPast reports whether n is the record of an earlier run: of this guard, or of a process on this host that is dead.
 func (me Identity) isOwnPast(n cluster.Node) bool {
 	switch {
 	case n.Host != me.Host:

@@ -8,17 +8,17 @@ import (
 	"zkelectd/internal/transition"
 )
 
-// leaseLimit is the only way by which the deadlines of a session's leases reach the guard. Once a lease has been cut, no later
-// message extends it: it was computed from the longer session timeout.
+// leaseLimit sends all lease deadlines of a session to the guard. Once a lease has been cut, no later deadline extends it,
+// because that deadline was computed from the longer session timeout.
 type leaseLimit struct {
 	send func(deadline time.Duration)
 
 	mu   sync.Mutex
-	last time.Duration // what was sent last
+	last time.Duration // the last deadline that was sent
 	cut  time.Duration // 0 for no bound
 }
 
-// set sends a deadline; 0 if nothing works any more.
+// set sends a deadline; 0 once all work is dead.
 func (l *leaseLimit) set(deadline time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *leaseLimit) set(deadline time.Duration) {
 	l.send(deadline)
 }
 
-// shorten sends a lease under way anew if it outlasts deadline, and bounds all that follow.
+// shorten resends the current lease with the earlier deadline if it ends later, and limits all later leases.
 func (l *leaseLimit) shorten(deadline time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,12 +40,13 @@ func (l *leaseLimit) shorten(deadline time.Duration) {
 	}
 }
 
-// CutLease ends the lease by deadline, at once and without the loop, and then the leadership and the membership in order: a
-// server has granted less than the lease rests on. It is safe for concurrent use, and never blocks for long.
+// CutLease shortens the lease to deadline at once, without waiting for the loop, then ends leadership and membership in order. It
+// is called if a server has granted a shorter session timeout than the one that the lease is based on. It is safe for concurrent
+// use, and never blocks for long.
 func (m *Member) CutLease(deadline time.Duration, reason string) {
 	m.limit.shorten(deadline)
 	select {
 	case m.cuts <- transition.LeaseCut{Deadline: deadline, Reason: reason}:
-	default: // the loop has not handled the ones before yet, and any of them ends the session
+	default: // the loop has not handled the earlier ones yet, and each of them ends the session
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/worker"
 )
 
-// Member is a group's membership for the life of one session: an event loop, which alone touches the machine and the elector.
+// Member is a group's membership for one session. Its event loop is the only goroutine that uses the machine and the elector.
 type Member struct {
 	group      *Group
 	session    Session
@@ -26,18 +26,18 @@ type Member struct {
 	limit      leaseLimit
 	cuts       chan transition.LeaseCut
 	node       *publication
-	background *background // everything that this loop has started but the work
+	background *background // all goroutines of this loop except the work
 
-	events chan transition.Event
-	inline []transition.Event // to be handled before anything else
-	timer  *time.Timer
+	events        chan transition.Event
+	pendingEvents []transition.Event // handled before any other event
+	timer         *time.Timer
 
 	snap       cluster.Snapshot
-	responded  time.Duration // when the last read began that was answered
-	started    int64         // the term of the last work that was started
-	reconnects int           // as counted
-	over       bool          // nothing of this session works any more
-	closing    string
+	responded  time.Duration // when the last answered read began
+	started    int64         // the term of the work that was started last
+	reconnects int           // counted so far
+	over       bool          // the work is dead and the loop has ended
+	closing    string        // why the session ends; empty while it does not
 }
 
 func (g *Group) newMember(ctx context.Context, s Session, self cluster.Incarnation, budget cluster.Budget) *Member {
@@ -69,14 +69,14 @@ func (g *Group) newMember(ctx context.Context, s Session, self cluster.Incarnati
 	return m
 }
 
-// Incarnation returns the name of the member's registration.
+// Incarnation returns the name of the member's incarnation.
 func (m *Member) Incarnation() string { return m.self.Name }
 
-// Run returns when nothing of this session works any more: the work is dead and leadership released. The error is the reason.
+// Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the end.
 func (m *Member) Run() error {
 	defer m.timer.Stop()
 	// If the loop hangs, the guard ends the daemon, so that the group does not wait for its leader or elector. The view is
-	// published with each heartbeat, so that an old one is recognized.
+	// published with each heartbeat, so that readers can detect an outdated view.
 	every := status.PublishInterval(m.budget.Session)
 	if watchdog := m.group.opt.Guard.WatchdogInterval(); watchdog > 0 {
 		every = min(every, watchdog)
@@ -118,16 +118,16 @@ func (m *Member) Run() error {
 	}
 }
 
-// begin starts the goroutines that finish ends.
+// begin starts the goroutines that finish stops.
 func (m *Member) begin() {
 	m.heartbeat()
 	m.publish()
-	m.background.owned.Go(func() { m.reader.Run(m.background.life) })
-	m.background.owned.Go(m.survey)
+	m.background.owned.Go(func() { m.reader.Run(m.background.ctx) })
+	m.background.owned.Go(m.refreshLoop)
 }
 
 func (m *Member) finish() {
-	m.background.end()
+	m.background.cancelAndWait()
 	m.worker.Wait()
 	m.over = true
 	m.publish()
@@ -135,7 +135,7 @@ func (m *Member) finish() {
 
 func (m *Member) heartbeat() { m.group.opt.Guard.Heartbeat(boottime.Now() + m.budget.Session) }
 
-// observe notes what a new snapshot shows.
+// observe records a new snapshot.
 func (m *Member) observe(snap cluster.Snapshot) {
 	m.snap, m.responded = snap, max(m.responded, snap.At)
 	m.group.memory.Update(&snap)
@@ -154,17 +154,17 @@ func (g *Group) logNewer(s cluster.Snapshot) {
 		}
 	}
 	if reason != "" && reason != g.newer {
-		g.log.Error("a newer zkelectd has written a record: this one leaves it alone, and takes no decision without it", "reason", reason)
+		g.log.Error("a record has a newer format: this daemon does not elect or take over until it is upgraded", "reason", reason)
 	}
 	g.newer = reason
 }
 
-// step feeds the machine one event, and what its actions cause at once; then the elector evaluates the snapshot.
+// step applies an event and all events that follow from it to the machine; then the elector evaluates the snapshot.
 func (m *Member) step(ev transition.Event) {
-	m.inline = append(m.inline, ev)
-	for len(m.inline) > 0 {
-		next := m.inline[0]
-		m.inline = m.inline[1:]
+	m.pendingEvents = append(m.pendingEvents, ev)
+	for len(m.pendingEvents) > 0 {
+		next := m.pendingEvents[0]
+		m.pendingEvents = m.pendingEvents[1:]
 		if e, ok := next.(transition.SessionEnded); ok && m.closing == "" {
 			m.closing = e.Reason
 		}
@@ -184,7 +184,7 @@ func (m *Member) step(ev transition.Event) {
 	m.publish()
 }
 
-// perform carries out an action of the machine. It never blocks for longer than it takes to start a process.
+// perform performs an action of the machine. It blocks no longer than it takes to start a process.
 func (m *Member) perform(a transition.Action) {
 	switch a := a.(type) {
 	case transition.Send:
@@ -226,7 +226,7 @@ func (m *Member) perform(a transition.Action) {
 func (m *Member) send(a transition.Send) {
 	timeout := max(0, a.Deadline-boottime.Now())
 	m.background.owned.Go(func() {
-		ctx, cancel := context.WithTimeout(m.background.life, timeout)
+		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
 		began := time.Now()
 		results, err := m.session.Do(ctx, a.Ops...)
@@ -238,19 +238,19 @@ func (m *Member) send(a transition.Send) {
 	})
 }
 
-// report hands an event to the loop, unless that has ended.
+// report sends an event to the loop, unless the loop has ended.
 func (m *Member) report(ev transition.Event) {
 	select {
 	case m.events <- ev:
-	case <-m.background.life.Done():
+	case <-m.background.ctx.Done():
 	}
 }
 
-// Apply puts other settings in force, and publishes the node's record. auditACLs checks again who may change the tree. It
-// returns when the loop has done so, and reports false if the loop ends instead. It is called while Run runs.
+// Apply applies new settings in the loop, and publishes the node's record. If auditACLs is set, the ACLs of the tree are checked
+// again. It waits for the loop, and reports false if the loop ends instead. It must be called while Run runs.
 func (m *Member) Apply(next Settings, auditACLs bool) bool {
 	done := make(chan struct{})
-	if !m.background.later(func() {
+	if !m.background.runInLoop(func() {
 		m.apply(next, auditACLs)
 		close(done)
 	}) {
@@ -268,7 +268,7 @@ func (m *Member) apply(next Settings, auditACLs bool) {
 	g.settings = next
 	if auditACLs {
 		m.background.owned.Go(func() {
-			ctx, cancel := context.WithTimeout(m.background.life, m.budget.Session)
+			ctx, cancel := context.WithTimeout(m.background.ctx, m.budget.Session)
 			defer cancel()
 			m.auditAgain(ctx)
 		})

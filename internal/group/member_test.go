@@ -21,7 +21,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// memorySession is a session with the model of ZooKeeper.
+// memorySession is a session on the model of ZooKeeper.
 type memorySession struct{ *clustertest.Session }
 
 const sessionTimeout = 6 * time.Second
@@ -74,7 +74,7 @@ func (healthy) UnhealthyReason() string      { return "" }
 func (healthy) ObserveLatency(time.Duration) {}
 func (healthy) Fill(*cluster.Node)           {}
 
-// member is a member of a group in memory whose loop runs.
+// member is a member, with a running loop, of a group in memory.
 type member struct {
 	*Member
 	group *Group
@@ -128,7 +128,7 @@ func (m *member) until(t *testing.T, what string, ok func(status.Daemon) bool) {
 	}
 }
 
-// end waits for the loop's end, and returns why.
+// end waits until the loop ends, and returns the reason.
 func (m *member) end(t *testing.T) string {
 	t.Helper()
 	select {
@@ -176,7 +176,7 @@ func TestOneLeadsAndHandsOver(t *testing.T) {
 	b.until(t, "b leads", status.Daemon.Leads)
 }
 
-// A reload's settings are in force in the loop, and in the record, once Apply returns or soon after.
+// Apply changes the settings in the loop before it returns, and the node's record soon after.
 func TestApplyPublishesTheRecord(t *testing.T) {
 	server := clustertest.NewServer()
 	a := join(t, server, "a")
@@ -222,7 +222,7 @@ func TestCutEndsTheMembership(t *testing.T) {
 	}
 }
 
-// A session that ends takes the membership along.
+// The membership ends with its session.
 func TestExpiryEndsTheMembership(t *testing.T) {
 	server := clustertest.NewServer()
 	a := join(t, server, "a")
@@ -236,7 +236,7 @@ func TestExpiryEndsTheMembership(t *testing.T) {
 	}
 }
 
-// What cannot be read of the decision is not shown as one.
+// The view does not show a decision that cannot be read.
 func TestUnreadableDecisionIsNotShown(t *testing.T) {
 	server := clustertest.NewServer()
 	a := join(t, server, "a")

@@ -12,7 +12,7 @@ import (
 	"zkelectd/internal/status"
 )
 
-// publication keeps the node's record up to date. One write is under way at a time.
+// publication keeps the node's record up to date, with one write at a time.
 type publication struct {
 	session interface {
 		cluster.ReadWriter
@@ -25,10 +25,10 @@ type publication struct {
 	record     func() cluster.Node
 
 	busy  bool
-	stale bool // the record is not what it should be
+	stale bool // the record in ZooKeeper is outdated
 }
 
-// publish writes the record, now or after the write that is under way.
+// publish writes the record, at once or after the current write.
 func (p *publication) publish() {
 	p.stale = true
 	if p.busy {
@@ -40,7 +40,7 @@ func (p *publication) publish() {
 	p.background.run(p.timeout, func(ctx context.Context) { err = p.write(ctx, rec) }, func() {
 		p.busy = false
 		if err != nil {
-			p.stale = true // the next survey tries again
+			p.stale = true // refreshLoop tries again
 			p.log.Warn("the change of this node is not published yet", "znode", p.path, "err", err)
 		} else if p.stale {
 			p.publish()
@@ -61,14 +61,15 @@ func (p *publication) write(ctx context.Context, rec cluster.Node) error {
 	return err
 }
 
-// survey measures the round trip to ZooKeeper, and compares the own policy with the one in force, until the loop ends.
-func (m *Member) survey() {
+// refreshLoop measures the latency of ZooKeeper, and compares this configuration's policy with the one in force, at each
+// [status.CheckInterval] until the loop ends.
+func (m *Member) refreshLoop() {
 	g := m.group
-	t := time.NewTicker(status.SurveyInterval)
+	t := time.NewTicker(status.CheckInterval)
 	defer t.Stop()
 	path := g.opt.Paths.Policy()
 	for {
-		ctx, cancel := context.WithTimeout(m.background.life, m.budget.Session)
+		ctx, cancel := context.WithTimeout(m.background.ctx, m.budget.Session)
 		began, at := time.Now(), boottime.Now()
 		data, stat, err := m.session.Get(ctx, path, false)
 		took := time.Since(began)
@@ -76,34 +77,34 @@ func (m *Member) survey() {
 			g.opt.Counters.Update(func(t *status.Totals) { t.Reads.Observe(took) })
 			g.opt.Health.ObserveLatency(took)
 			inForce := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
-			m.background.later(func() {
+			m.background.runInLoop(func() {
 				m.responded = max(m.responded, at)
 				g.checkDrift(inForce)
 				if m.node.stale {
 					m.node.publish()
 				}
 			})
-			if g.openTree.Load() { // a closed one is checked when a session begins
+			if g.openTree.Load() { // otherwise the ACLs are checked when a session begins
 				m.auditAgain(ctx)
 			}
 		}
 		cancel()
 		select {
 		case <-t.C:
-		case <-m.background.life.Done():
+		case <-m.background.ctx.Done():
 			return
 		}
 	}
 }
 
-// checkDrift logs, once, that the policy in force is not that of the own configuration.
+// checkDrift logs, once, that the policy of this daemon's configuration is not the one in force.
 func (g *Group) checkDrift(inForce cluster.Slot[cluster.Policy]) {
 	drift := ""
 	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != g.settings.Rules.Digest() {
 		drift = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
 	}
 	if drift != "" && drift != g.drift {
-		g.log.Warn("the configuration's policy is not the one in force, which stays", "reason", drift, "hint", "see zkelectd policy diff")
+		g.log.Warn("the policy in this configuration is not the one in force", "reason", drift, "hint", "see zkelectd policy diff")
 	}
 	g.drift = drift
 }

@@ -11,15 +11,15 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// PermanentError is a failure that another attempt would not change.
+// PermanentError is an error that a retry cannot resolve.
 type PermanentError struct{ Err error }
 
 func (e *PermanentError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the cause.
+// Unwrap returns the wrapped error.
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// permanent makes a [PermanentError] of a refusal that does not pass by itself.
+// permanent wraps a permanent refusal in a [PermanentError].
 func permanent(err error) error {
 	if refused(err) {
 		return &PermanentError{err}
@@ -27,14 +27,14 @@ func permanent(err error) error {
 	return err
 }
 
-// refused reports whether err is a refusal that does not pass by itself.
+// refused reports whether err is a permanent refusal.
 func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
-// Register makes this host a member of the group for the life of s, and puts settings in force. The node id may still be
-// registered by an earlier run of this daemon, whose session the servers have not ended yet: Register waits for that, however
-// long it takes. It never replaces a daemon that is running. The error is a [PermanentError] if another attempt would fail, too.
+// Register registers this host as a member of the group on session s, and applies settings. If the node id is still registered by
+// an earlier run of this daemon, Register waits until the servers end that session, without a time limit. It never replaces a
+// running daemon. The error is a [PermanentError] if a retry cannot resolve it.
 func (g *Group) Register(ctx context.Context, s Session, settings Settings, budget cluster.Budget) (*Member, error) {
 	g.settings = settings
 	if err := zkstore.EnsureTree(ctx, s, g.opt.Paths); err != nil {
@@ -56,7 +56,7 @@ func (g *Group) Register(ctx context.Context, s Session, settings Settings, budg
 		}
 		again := time.NewTimer(next)
 		select {
-		case <-s.Wake(): // Register has left a watch on the registration that is in the way
+		case <-s.Wake(): // Register has set a watch on the existing registration
 			s.TakeHints()
 		case <-again.C:
 		case <-s.Done():
@@ -71,30 +71,31 @@ func (g *Group) Register(ctx context.Context, s Session, settings Settings, budg
 	}
 }
 
-// Timing of the wait for an id that is taken.
+// Limits of the wait for an id that another session has registered.
 const (
 	takenLogFirst = 2 * time.Second // after this the wait is logged again, then at growing intervals
 	takenLogMax   = time.Minute
-	takenWrites   = 2 // writes by the holder that prove that it lives, after its session timeout has passed
+	takenWrites   = 2 // how many writes after its session timeout prove that the holder is alive
 )
 
-// holderWatch watches a registration of this daemon's id by another session. How long a session may last is not visible from
-// outside: each change of ZooKeeper's own leader gives every session its whole timeout anew. So the wait ends only with the
-// registration, or with a proof that another daemon lives.
+// holderWatch watches a registration of this daemon's id by another session. When that session expires cannot be computed,
+// because each change of ZooKeeper's own leader restarts the timeout of every session. So the wait ends only when the
+// registration is deleted, or when another daemon is proven to be alive.
 type holderWatch struct {
 	me       Identity
 	log      *slog.Logger
 	closeOld func(ctx context.Context, session int64)
 
-	session int64 // whose registration it is
+	session int64 // the holder
 	since   time.Time
 	next    time.Time // when to log the wait again
 	pause   time.Duration
 	changed int64 // the last change of the record that was seen
-	writes  int   // by the holder, since its session would have ended had it been dead
+	writes  int   // by the holder, after its session would have expired if it were dead
 }
 
-// observe returns when to try again. It returns an error if another daemon has the id, proven to be alive.
+// observe returns how long to wait before the next attempt. It returns an error if another daemon with the id is proven to be
+// alive.
 func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
 	if w.me.otherAlive(rec) {

@@ -15,13 +15,13 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 )
 
-// taken is a registration by another session, changed for the last time at zxid modified.
+// taken is a registration by another session, last changed at zxid modified.
 func taken(rec cluster.Node, modified int64) *zkstore.TakenError {
 	return &zkstore.TakenError{Path: "/c/nodes/a", Session: 7, Node: cluster.Slot[cluster.Node]{
 		Exists: true, Stat: cluster.Stat{Owner: 7, Modified: modified}, Record: rec}}
 }
 
-// dead returns the record of a process of this host that has ended.
+// dead returns the record of a process on this host that has ended.
 func dead(t *testing.T, me Identity) cluster.Node {
 	t.Helper()
 	cmd := exec.Command("true")
@@ -31,7 +31,7 @@ func dead(t *testing.T, me Identity) cluster.Node {
 	return cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: cmd.Process.Pid, Started: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 }
 
-// A daemon waits for its own old session, however long the servers keep it: each change of their leader prolongs it.
+// A daemon waits for its own old session without a time limit, because each change of ZooKeeper's leader prolongs it.
 func TestOwnOldSessionIsAwaitedWithoutLimit(t *testing.T) {
 	me := Identify(os.Getpid())
 	own := cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started, SessionTimeout: cluster.Duration(6 * time.Second)}
@@ -64,7 +64,7 @@ func TestOwnOldSessionIsAwaitedWithoutLimit(t *testing.T) {
 	}
 }
 
-// A daemon of another host is proven to be alive by its writes long after its session would have ended.
+// Writes long after its session would have ended prove that a daemon on another host is alive.
 func TestLiveHolderOnAnotherHost(t *testing.T) {
 	there := cluster.Node{ID: "a", Host: "elsewhere", Boot: "another", PID: 1, SessionTimeout: cluster.Duration(6 * time.Second)}
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ func (m *Member) publish() {
 	m.group.opt.OnView(v)
 }
 
-// View returns the member's state now. It is called before Run, or by the loop.
+// View returns the member's current state. It may only be called before Run or in the loop.
 func (m *Member) View() status.Daemon {
 	g := m.group
 	node, guard := g.settings.Node, g.opt.Guard
@@ -43,7 +43,7 @@ func (m *Member) View() status.Daemon {
 	return v
 }
 
-// holder returns who holds leadership, nil if this member does not know.
+// holder returns the holder of leadership, nil if this member does not know it.
 func holder(s cluster.Snapshot) *status.Holder {
 	if !s.Leadership || s.Current.Err != nil {
 		return nil

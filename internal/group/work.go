@@ -18,13 +18,13 @@ func (m *Member) newWorker() *worker.Worker {
 	})
 }
 
-// fencing returns the identity and fencing token that the work gets.
+// fencing returns the identity and the fencing token of the work.
 func (g *Group) fencing(term int64) workenv.Fencing {
 	node, root := g.settings.Node, g.opt.Paths.Root
 	return workenv.Fencing{Node: node.ID, Site: node.Site, Group: path.Base(root), Term: strconv.FormatInt(term, 10), Root: root}
 }
 
-// workEvent returns an event of the worker as one of the machine.
+// workEvent converts a worker event to a machine event.
 func workEvent(ev worker.Event) transition.Event {
 	switch ev := ev.(type) {
 	case worker.HookDone:
@@ -41,14 +41,14 @@ func workEvent(ev worker.Event) transition.Event {
 	panic("group: an unknown event of the worker")
 }
 
-// handle queues what has happened at once for the machine, before anything else.
+// handle queues events for the machine; step handles them before any other event.
 func (m *Member) handle(events []worker.Event) {
 	for _, ev := range events {
-		m.inline = append(m.inline, workEvent(ev))
+		m.pendingEvents = append(m.pendingEvents, workEvent(ev))
 	}
 }
 
-// setPendingHooks has the guard run what undoes leadership if this daemon dies.
+// setPendingHooks sets the hooks that the guard runs if this daemon dies as the leader.
 func (m *Member) setPendingHooks(term int64) {
 	change := m.group.change(transition.Standby, term, "the daemon has died as the leader")
 	m.worker.SetPendingHooks(term, encodeChange(change))

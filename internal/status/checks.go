@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// SurveyInterval is how often a daemon reads from ZooKeeper if nothing happens.
-const SurveyInterval = 10 * time.Second
+// CheckInterval is how often a daemon reads from ZooKeeper if nothing happens.
+const CheckInterval = 10 * time.Second
 
 // PublishInterval returns how often a loop publishes its view if nothing happens.
 func PublishInterval(session time.Duration) time.Duration { return min(session/4, 5*time.Second) }
@@ -44,7 +44,7 @@ func (d Daemon) CheckRegistered() error {
 
 // CheckReady returns an error unless the daemon is a member and its knowledge of the group is fresh.
 func (d Daemon) CheckReady() error {
-	limit := SurveyInterval + time.Duration(d.SessionTimeout)
+	limit := CheckInterval + time.Duration(d.SessionTimeout)
 	switch err := d.CheckRegistered(); {
 	case err != nil:
 		return err

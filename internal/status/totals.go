@@ -20,7 +20,7 @@ type Totals struct {
 	Reconnects   uint64
 	// Restarts counts the restarts in place of a child that had exited by itself.
 	Restarts uint64
-	// Reads and Writes are the response times of ZooKeeper: for the survey, and for the transactions of this daemon's own
+	// Reads and Writes are the response times of ZooKeeper: for the periodic read, and for the transactions of this daemon's own
 	// leadership.
 	Reads  Histogram
 	Writes Histogram

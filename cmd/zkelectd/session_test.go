@@ -92,7 +92,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 }
 
 // The server's answer to the reconnect never arrives: then only the setting bounds what the server granted.
-func TestLeaseRestsOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
+func TestLeaseIsBasedOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
 	f.pair(l, "session_timeout: 20s, min_session_timeout: 2s", "plain")

@@ -96,7 +96,7 @@ func NewBudget(session, stop time.Duration) (Budget, error) {
 // minSession is what the error advises if the session timeout is too short: from there on K is 15% of it.
 const minSession = MinKill * 100 / 15
 
-// Granted returns the budget for a session whose granted timeout is longer than the one that the budget rests on.
+// Granted returns the budget for a session whose granted timeout is longer than the one that the budget is based on.
 func (b Budget) Granted(session time.Duration) Budget {
 	b.Session = session
 	// The server notices the expiry within a tick after T.

@@ -159,8 +159,8 @@ func runtimeFile(getenv func(string) string, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// StopTimeout returns how long the leader-only work may take to stop if the lease rests on a session timeout: what is
-// configured, or the default that the lease allows. It returns 0 if there is no work.
+// StopTimeout returns how long the leader-only work may take to stop if the lease is based on a session timeout: the
+// configured value, or the default that the lease allows. It returns 0 if there is no work.
 func (c Config) StopTimeout(session time.Duration) time.Duration {
 	if len(c.Child.Command) == 0 && c.Child.Unit == "" {
 		return 0

@@ -61,7 +61,7 @@ func (p *publication) write(ctx context.Context, rec cluster.Node) error {
 	return err
 }
 
-// refreshLoop measures the latency of ZooKeeper, and compares this configuration's policy with the one in force, at each
+// refreshLoop measures the latency of ZooKeeper, and compares this configuration's policy with the one in force, every
 // [status.CheckInterval] until the loop ends.
 func (m *Member) refreshLoop() {
 	g := m.group

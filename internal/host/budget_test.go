@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/config"
 )
 
-func TestLeaseRestsOnTheSmallestGrant(t *testing.T) {
+func TestLeaseIsBasedOnTheSmallestGrant(t *testing.T) {
 	var g grants
 	for _, c := range []struct{ granted, floor, want time.Duration }{
 		{20 * time.Second, 0, 20 * time.Second},

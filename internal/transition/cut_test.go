@@ -23,7 +23,8 @@ func deadline(t *testing.T, actions []Action) time.Duration {
 	return at
 }
 
-// If a server grants a shorter timeout than the lease rests on, leadership and session end in order, within the new lease.
+// If a server grants a shorter timeout than the lease is based on, leadership and session end in order, within the new
+// lease.
 func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	s := newScript(t)
 	s.lead()

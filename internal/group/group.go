@@ -117,10 +117,10 @@ type Group struct {
 	opt      Options
 	settings Settings // in force
 	log      *slog.Logger
-	memory   cluster.LastKnown // of the leaderships that were seen, in whatever session
-	drift    string            // how the own policy differs from the one in force, as last seen
+	memory   cluster.LastKnown // of the leaderships seen so far, in any session
+	drift    string            // how this configuration's policy differs from the one in force, as last seen
 	newer    string            // which record has a newer format, as last seen
-	openTree atomic.Bool       // unauthorized clients may change the tree, as last seen
+	openTree atomic.Bool       // unauthorized clients can change the tree, as last seen
 	view     atomic.Pointer[status.Daemon]
 	feed     *status.Feed
 	stops    chan string

@@ -23,7 +23,7 @@ type historyWriter struct {
 	timeout    time.Duration
 	background *background
 	memory     *cluster.LastKnown
-	count      func(cluster.PastTerm) // each term that has ended
+	count      func(cluster.PastTerm) // called for each term that has ended
 
 	core     termlog.Recorder
 	busy     bool

@@ -68,10 +68,10 @@ func TestOnlyStateFileProvesDeath(t *testing.T) {
 		if dead {
 			checkError(t, text, r.killAndCheck())
 		} else {
-			checkError(t, text, r.killAndCheck(), "it was killed before it did")
+			checkError(t, text, r.killAndCheck(), "nothing else can prove it")
 		}
 	}
-	checkError(t, "unreadable file", ContainmentRecord{Mode: KeeperContainment, StateFile: t.TempDir()}.killAndCheck(), "is a directory", "it was killed before it did")
+	checkError(t, "unreadable file", ContainmentRecord{Mode: KeeperContainment, StateFile: t.TempDir()}.killAndCheck(), "is a directory", "nothing else can prove it")
 }
 
 // A recorded control group is identified by path and inode: one with another inode is left alone, and one that was removed was
@@ -267,7 +267,7 @@ func TestEnsureDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	checkError(t, "without the keeper's record", f.EnsureDead(300*time.Millisecond), "it was killed before it did")
+	checkError(t, "without the keeper's record", f.EnsureDead(300*time.Millisecond), "nothing else can prove it")
 	if took := time.Since(began); took < 250*time.Millisecond || took > testTimeout/2 {
 		t.Errorf("gave up after %s", took)
 	}

@@ -94,7 +94,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	f.exit("c")
 	f.until("a leads again", leads("a"))
 	r := <-moved
-	if r.err == nil || !strings.Contains(r.out, "the request has ended: move to c: it is") {
+	if r.err == nil || !strings.Contains(r.out, "the request has ended: move to c: ") {
 		t.Errorf("%v, %s", r.err, r.out)
 	}
 	if out, _ := f.run("status"); strings.Contains(out, "move to c") && strings.Contains(out, "Request") {

@@ -185,7 +185,7 @@ func (f *fleet) guardChild(id, argument string) int {
 	return pid
 }
 
-// crash kills a zkelectd as the loss of its host does: nothing is left to close its session.
+// crash kills all processes of a zkelectd, as if its host were lost: nothing is left to close its session.
 func (f *fleet) crash(id string) {
 	f.t.Helper()
 	daemon := f.daemon(id)

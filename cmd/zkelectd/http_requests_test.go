@@ -20,7 +20,7 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// nightsToken must appear nowhere but in its file, and in the requests of its owner.
+// nightsToken may appear only in its file and in the requests of its owner.
 const nightsToken = "6f1c0d3e5b7a49288c1d2e3f4a5b6c7d"
 
 // tokens writes a token file, and returns the setting.

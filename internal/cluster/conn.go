@@ -23,7 +23,7 @@ type Reader interface {
 // Writer applies transactions.
 type Writer interface {
 	// Do applies ops as one transaction. If it is refused, the error is a *[TxError] that names the first operation that
-	// failed. A write without a reply by its deadline ends the session: a later write could overtake it otherwise.
+	// failed. The error is [ErrUnknown] if there is no reply by the deadline: the transaction may still be applied later.
 	Do(ctx context.Context, ops ...Op) ([]Result, error)
 }
 

@@ -18,17 +18,25 @@ type Control struct {
 	Pause *Pause `json:"pause,omitempty"`
 	Move  *Move  `json:"move,omitempty"`
 	// Reelect requests one election by policy alone, without failback, damping or a move.
-	Reelect        *Request         `json:"reelect,omitempty"`
+	Reelect *Request `json:"reelect,omitempty"`
+	// Moves and Reelections are those of the slots of a group with several leaders, at most one of each slot. Move and Reelect are
+	// nil there, except in what [Control.OfSlot] returns.
+	Moves          []Move           `json:"moves,omitempty"`
+	Reelections    []Request        `json:"reelections,omitempty"`
 	Cordons        []Cordon         `json:"cordons,omitempty"`
 	ClearedStrikes []ClearedStrikes `json:"cleared_strikes,omitempty"`
 	// Done holds the requests that have ended recently, the oldest first.
 	Done []Done `json:"done,omitempty"`
+
+	other *otherSlots // set by OfSlot
 }
 
 // Request is the part that all requests have in common.
 type Request struct {
 	// ID is its number, unique in the group.
 	ID int64 `json:"id"`
+	// Slot is the only slot that it concerns; empty for a request that concerns the whole group.
+	Slot string `json:"slot,omitempty"`
 	// By is the operator who submitted it, as user@host; Reason is the operator's own text.
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`
@@ -52,6 +60,8 @@ func (r Request) String() string {
 type Pause struct {
 	Request
 	Hard bool `json:"hard,omitempty"`
+	// MovedTo is the root that the group was moved to. Such a pause is hard, and is never ended: the group elects there.
+	MovedTo string `json:"moved_to,omitempty"`
 }
 
 // Move ranks a node or a site first. It is in force until it expires, its target is not eligible, or another request
@@ -176,6 +186,9 @@ func (c *Control) validate(Stat) error {
 	if c.Reelect != nil {
 		err = errors.Join(err, checkRequest(c.Reelect.ID, 0))
 	}
+	for _, r := range c.Reelections {
+		err = errors.Join(err, checkRequest(r.ID, 0))
+	}
 	return err
 }
 
@@ -213,6 +226,9 @@ func (c *Control) Each(f func(*Request)) {
 	if c.Move != nil {
 		f(&c.Move.Request)
 	}
+	for i := range c.Moves {
+		f(&c.Moves[i].Request)
+	}
 	for i := range c.Cordons {
 		f(&c.Cordons[i].Request)
 	}
@@ -236,6 +252,7 @@ func (c Control) Clone() Control {
 		c.Move = &m
 	}
 	c.Reelect = clone(c.Reelect)
+	c.Moves, c.Reelections = slices.Clone(c.Moves), slices.Clone(c.Reelections)
 	c.Cordons, c.ClearedStrikes, c.Done = slices.Clone(c.Cordons), slices.Clone(c.ClearedStrikes), slices.Clone(c.Done)
 	return c
 }

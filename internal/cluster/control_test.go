@@ -22,10 +22,16 @@ func fullControl() Control {
 	return Control{
 		Last: 9, LastRequest: "pause by ann@host",
 		Pause: &Pause{Request: request(1), Hard: true}, Move: &Move{Request: request(2), Node: "a", Force: true}, Reelect: &elect,
+		Moves: []Move{{Request: ofSlot3(request(8)), Node: "d"}}, Reelections: []Request{ofSlot3(request(9))},
 		Cordons:        []Cordon{{Request: request(4), Node: "b"}, {Request: request(5), Site: "dc1", Drain: true}},
 		ClearedStrikes: []ClearedStrikes{{Request: request(6), Node: "c", Term: 7}},
 		Done:           []Done{{ID: 7, What: "pause", Outcome: "ended", Time: noon}},
 	}
+}
+
+func ofSlot3(r Request) Request {
+	r.Slot = "3"
+	return r
 }
 
 func TestRequestsAreNumberedConsecutively(t *testing.T) {
@@ -67,7 +73,7 @@ func TestOverflowingRequestsAreDamage(t *testing.T) {
 		`"cordons":[{"id":1},{"id":2,"for":"87600h"}]`: true, `"cordons":[{"id":1},{"id":2,"for":"87601h"}]`: false,
 		`"pause":{"id":1,"for":"1h","remaining":"87601h"}`: false,
 	} {
-		if s := ReadSlot[Control]("/c/control", []byte(`{"v":1,`+text+`}`), Stat{}, true); s.Readable() != ok {
+		if s := ReadStored[Control]("/c/control", []byte(`{"v":1,`+text+`}`), Stat{}, true); s.Readable() != ok {
 			t.Errorf("%s: %v", text, s.Err)
 		}
 	}
@@ -105,7 +111,7 @@ func TestEachVisitsRequestsThatMayEnd(t *testing.T) {
 		seen = append(seen, o.ID)
 		o.Remaining = Duration(7 * time.Second)
 	})
-	if !slices.Equal(seen, []int64{1, 2, 4, 5}) {
+	if !slices.Equal(seen, []int64{1, 2, 8, 4, 5}) {
 		t.Errorf("visited %v", seen)
 	}
 	for _, o := range []Request{c.Pause.Request, c.Move.Request, c.Cordons[0].Request, c.Cordons[1].Request} {
@@ -216,14 +222,14 @@ func TestAFullRecordCanBeRead(t *testing.T) {
 func TestControlKeepsUnknownFields(t *testing.T) {
 	c := fullControl()
 	c.Unknown = map[string]json.RawMessage{"color": json.RawMessage(`"red"`)}
-	s := ReadSlot[Control]("/c/control", Encode(&c), Stat{Version: 3}, true)
+	s := ReadStored[Control]("/c/control", Encode(&c), Stat{Version: 3}, true)
 	if s.Err != nil || !reflect.DeepEqual(s.Record, c) {
 		t.Errorf("%v, read %+v\nwant %+v", s.Err, s.Record, c)
 	}
 }
 
 func TestControlOfANewerVersionIsRejected(t *testing.T) {
-	s := ReadSlot[Control]("/c/control", []byte(`{"v":9,"last":5}`), Stat{}, true)
+	s := ReadStored[Control]("/c/control", []byte(`{"v":9,"last":5}`), Stat{}, true)
 	if s.Err == nil || !strings.Contains(s.Err.Error(), "/c/control has format version 9") || !strings.Contains(s.Err.Error(), "upgrade this host") || s.Record.Last != 0 {
 		t.Errorf("%v, %+v", s.Err, s.Record)
 	}

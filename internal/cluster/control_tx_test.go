@@ -9,16 +9,16 @@ import (
 
 func TestControlIsWrittenByItsVersion(t *testing.T) {
 	p := Paths{Root: "/c"}
-	read := Slot[Control]{Exists: true, Stat: Stat{Version: 6}}
+	read := Stored[Control]{Exists: true, Stat: Stat{Version: 6}}
 	const alive = "check /c/election/n1-n_0000000001@-1"
 	for name, c := range map[string]struct {
 		self string
-		read Slot[Control]
+		read Stored[Control]
 		want []string
 	}{
-		"an operator's first":  {"", Slot[Control]{Stat: Stat{Version: 9}}, []string{"create /c/control@0"}},
+		"an operator's first":  {"", Stored[Control]{Stat: Stat{Version: 9}}, []string{"create /c/control@0"}},
 		"an operator's next":   {"", read, []string{"set /c/control@6"}},
-		"an elector's first":   {"n1-n_0000000001", Slot[Control]{}, []string{alive, "create /c/control@0"}},
+		"an elector's first":   {"n1-n_0000000001", Stored[Control]{}, []string{alive, "create /c/control@0"}},
 		"an elector's further": {"n1-n_0000000001", read, []string{alive, "set /c/control@6"}},
 	} {
 		ops := p.ControlTx(c.self, c.read, Control{Last: 42})
@@ -32,7 +32,7 @@ func TestControlIsWrittenByItsVersion(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if s := ReadSlot[Control]("/c/control", ops[len(ops)-1].Data, Stat{}, true); s.Err != nil || s.Record.Last != 42 {
+		if s := ReadStored[Control]("/c/control", ops[len(ops)-1].Data, Stat{}, true); s.Err != nil || s.Record.Last != 42 {
 			t.Errorf("%s: writes %s", name, ops[len(ops)-1].Data)
 		}
 	}
@@ -47,7 +47,7 @@ func TestElectedKeepsItsCircumstances(t *testing.T) {
 		if has := strings.Contains(string(data), `"circumstances"`); has != (name != "none") {
 			t.Errorf("%s: %s", name, data)
 		}
-		s := ReadSlot[Elected]("/x", data, Stat{}, true)
+		s := ReadStored[Elected]("/x", data, Stat{}, true)
 		got := s.Record.Circumstances
 		if s.Err != nil || got.Cause != c.Cause || got.Node != c.Node || got.Site != c.Site || !slices.Equal(got.Failed, c.Failed) {
 			t.Errorf("%s: %v, read %+v", name, s.Err, got)

@@ -23,13 +23,13 @@ func checkWait(name string, d Duration) error {
 
 func (n *Node) validate(Stat) error { return checkWait("session_timeout", n.SessionTimeout) }
 
-// ReadFence is [ReadSlot] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first:
+// ReadFence is [ReadStored] for the data of leader. Empty data is an error at any version, and [ErrNeverWritten] at the first:
 // it is not known then who holds leadership (docs/protocol.md, Taking over, A1).
-func ReadFence(path string, data []byte, stat Stat, exists bool) Slot[Fence] {
+func ReadFence(path string, data []byte, stat Stat, exists bool) Stored[Fence] {
 	if exists && len(data) == 0 && stat.Version == 0 {
-		return Slot[Fence]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNeverWritten)}
+		return Stored[Fence]{Exists: true, Stat: stat, Err: fmt.Errorf("znode %s %w", path, ErrNeverWritten)}
 	}
-	return ReadSlot[Fence](path, data, stat, exists)
+	return ReadStored[Fence](path, data, stat, exists)
 }
 
 // LastKnown is what a daemon remembers of the leaderships that it has seen, in case the records are lost. It outlives the
@@ -112,25 +112,29 @@ func LeaseWait(session time.Duration) time.Duration {
 // The versions of the fence in a new leader znode, see writeFence.
 const (
 	termWrites = 8  // more often than one term writes the fence: HELD, READY, and its end
-	termCycle  = 64 // this many terms in a row have versions of their own
+	termCycle  = 64 // this many terms in a row have different versions
 )
 
 // writeFence returns the operations that write the fence: a single one if there is a fence (docs/protocol.md, Transactions).
 // If leader was deleted and created again, its versions begin at 0, and a late transaction of an earlier holder could match
 // one of them. Therefore a new znode is written several times, so that its versions are above those of the termCycle terms
 // before it.
-func (p Paths) writeFence(read Slot[Fence], f Fence, term int64) []Op {
-	data, version := Encode(&f), read.Stat.Version
+func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
-		return []Op{{Kind: OpSet, Path: p.Leader(), Version: version, Data: data}}
+		return []Op{{Kind: OpSet, Path: p.Leader(), Version: read.Stat.Version, Data: Encode(&f)}}
 	}
+	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, termWrites*(uint64(term)%termCycle), Encode(&f))
+}
+
+// firstWrite returns the operations that write a znode that has never been written, after so many empty writes.
+func firstWrite(path string, exists bool, version int32, empty uint64, data []byte) []Op {
 	var ops []Op
-	if !read.Exists {
-		ops, version = append(ops, Op{Kind: OpCreate, Path: p.Leader()}), 0
+	if !exists {
+		ops, version = append(ops, Op{Kind: OpCreate, Path: path}), 0
 	}
-	for range termWrites * (uint64(term) % termCycle) {
-		ops = append(ops, Op{Kind: OpSet, Path: p.Leader(), Version: version})
+	for range empty {
+		ops = append(ops, Op{Kind: OpSet, Path: path, Version: version})
 		version++
 	}
-	return append(ops, Op{Kind: OpSet, Path: p.Leader(), Version: version, Data: data})
+	return append(ops, Op{Kind: OpSet, Path: path, Version: version, Data: data})
 }

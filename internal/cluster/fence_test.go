@@ -16,9 +16,9 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 	remembered := LastKnown{Term: 12, Fence: Fence{
 		Term: 12, Node: "a", State: FenceReleased, LeaseWait: Duration(9 * time.Second), RevokeTimeout: Duration(4 * time.Second),
 	}}
-	member := Member{Node: Slot[Node]{Exists: true, Record: Node{SessionTimeout: Duration(20 * time.Second)}}}
+	member := Member{Node: Stored[Node]{Exists: true, Record: Node{SessionTimeout: Duration(20 * time.Second)}}}
 	for name, c := range map[string]struct {
-		fence   Slot[Fence]
+		fence   Stored[Fence]
 		elected bool
 		memory  LastKnown
 		members []Member
@@ -49,7 +49,7 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 			if again := ReadFence(path, Encode(got), Stat{}, true); again.Err != nil {
 				t.Errorf("it cannot be read back: %v", again.Err)
 			}
-			after := Snapshot{Fence: Slot[Fence]{Exists: true, Record: *got}}
+			after := Snapshot{Fence: Stored[Fence]{Exists: true, Record: *got}}
 			for _, trust := range []bool{false, true} {
 				const own = 3 * time.Second
 				if wait, _ := after.Owed(Trust{own, trust}); got.State != FenceReleased && wait < own {
@@ -63,7 +63,7 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 // The fence that an election writes over a lost one says what is known of the last holder, and why it was written.
 func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0).UTC()
-	seen := Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{
+	seen := Snapshot{Fence: Stored[Fence]{Exists: true, Record: Fence{
 		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second)}}}
 	known := func(m *LastKnown) { m.Update(&seen) }
@@ -72,7 +72,7 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second), Time: wall,
 	}
-	long := Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
+	long := Snapshot{Members: []Member{{Node: Stored[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
 	for name, c := range map[string]struct {
 		see    func(*LastKnown)
 		s      Snapshot
@@ -80,10 +80,10 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	}{
 		"deleted":       {known, Snapshot{}, func(f *Fence) { f.Reason = "the znode leader was deleted" }},
 		"never written": {known, Snapshot{Fence: ReadFence("/c/leader", nil, Stat{}, true)}, func(f *Fence) { f.Reason = "no earlier leader is known" }},
-		"damaged": {known, Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
+		"damaged": {known, Snapshot{Fence: Stored[Fence]{Exists: true, Err: errors.New("no JSON")}}, func(f *Fence) {
 			f.Reason = "the record was damaged: no JSON"
 		}},
-		"no holder known": {unknown, Snapshot{Members: []Member{{Node: Slot[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
+		"no holder known": {unknown, Snapshot{Members: []Member{{Node: Stored[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
 			w := LeaseWait(20 * time.Second)
 			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader was deleted"}
 		}},
@@ -104,7 +104,7 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 // The longest known lease wait is that of any readable record, but never more than a record may hold.
 func TestTheLongestLeaseWaitCounts(t *testing.T) {
 	fence := func(wait, owed time.Duration) Snapshot {
-		return Snapshot{Fence: Slot[Fence]{Exists: true, Record: Fence{LeaseWait: Duration(wait), Owed: Duration(owed)}}}
+		return Snapshot{Fence: Stored[Fence]{Exists: true, Record: Fence{LeaseWait: Duration(wait), Owed: Duration(owed)}}}
 	}
 	damaged := fence(time.Second, time.Second)
 	damaged.Fence.Err = errors.New("damaged")
@@ -137,7 +137,7 @@ func TestTheLongestLeaseWaitCounts(t *testing.T) {
 
 func TestOverflowingWaitsAreDamage(t *testing.T) {
 	node := func(text string) error {
-		return ReadSlot[Node]("/c/nodes/a", []byte(`{"v":1,"session_timeout":"`+text+`"}`), Stat{}, true).Err
+		return ReadStored[Node]("/c/nodes/a", []byte(`{"v":1,"session_timeout":"`+text+`"}`), Stat{}, true).Err
 	}
 	if err := node("2562047h"); err == nil || !strings.Contains(err.Error(), "session_timeout") || node("10m") != nil {
 		t.Errorf("session timeouts: %v, %v", err, node("10m"))
@@ -175,7 +175,7 @@ func TestNewerRecordsAreNotDamaged(t *testing.T) {
 // The versions of a recreated leader are above those that any of the terms before can have written.
 func TestANewLeaderSkipsVersions(t *testing.T) {
 	p := Paths{Root: "/c"}
-	for name, read := range map[string]Slot[Fence]{"deleted": {}, "never written": ReadFence(p.Leader(), nil, Stat{}, true)} {
+	for name, read := range map[string]Stored[Fence]{"deleted": {}, "never written": ReadFence(p.Leader(), nil, Stat{}, true)} {
 		var before int32
 		for term := range int64(termCycle) {
 			fence := Fence{Term: 1800000000/termCycle*termCycle + term, State: FenceRevoked}

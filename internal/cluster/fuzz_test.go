@@ -3,8 +3,10 @@ package cluster
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // rewritten checks what must hold for every record: a rejected one leaves nothing behind, and one that is read can be
@@ -14,7 +16,7 @@ func rewritten[T any, R interface {
 	record
 }](t *testing.T, data []byte) {
 	t.Helper()
-	s := ReadSlot[T, R]("/c/x", data, Stat{}, true)
+	s := ReadStored[T, R]("/c/x", data, Stat{}, true)
 	if s.Err != nil {
 		if !strings.Contains(s.Err.Error(), "/c/x") {
 			t.Errorf("%q: the error names no znode: %v", data, s.Err)
@@ -29,7 +31,7 @@ func rewritten[T any, R interface {
 	if len(once) > 2*MaxRecord {
 		t.Errorf("%d bytes become %d", len(data), len(once))
 	}
-	again := ReadSlot[T, R]("/c/x", once, Stat{}, true)
+	again := ReadStored[T, R]("/c/x", once, Stat{}, true)
 	if again.Err != nil {
 		t.Fatalf("%q can be read, but not once it is rewritten: %v", data, again.Err)
 	}
@@ -62,6 +64,8 @@ func FuzzRecords(f *testing.F) {
 		`{"v":1,"id":"a","site":"dc1","priority":7,"labels":{"a":"b"},"latency_ms":0.7,"session_timeout":"6s","since":"2026-05-04T12:00:00Z"}`,
 		`{"v":1,"term":7,"node":"n1","state":"READY","owed":"1s","lease_wait":"2s","kill":"1s","revoke_timeout":"5s","color":"red"}`,
 		`{"v":1,"last":1,"pause":null,"cordons":[{}],"cleared_strikes":[{"for":"1m","remaining":"-1s"}]}`,
+		`{"v":1,"count":8,"per_node":2,"epoch":7,"next":{"count":4,"per_node":4,"x":1},"by":"n1"}`,
+		`{"v":1,"nodes":[{"id":"a","site":"dc1","first_seen":"2026-05-04T12:00:00Z","left":{"how":"lost","time":"2026-05-04T12:00:00Z"}},{"left":{}}]}`,
 		`{"v":1,"revision":3,"type":"priority","strategies":[{"when":"true","use":"first"}],"sites":{"dc1":2},"Term":9}`,
 	} {
 		f.Add([]byte(text))
@@ -73,6 +77,8 @@ func FuzzRecords(f *testing.F) {
 		rewritten[Current](t, data)
 		rewritten[Policy](t, data)
 		rewritten[Control](t, data)
+		rewritten[Slots](t, data)
+		rewritten[Roster](t, data)
 	})
 }
 
@@ -124,6 +130,43 @@ func FuzzIncarnations(f *testing.F) {
 			if n != 0 {
 				t.Errorf("%q is in the input %d times more than in the output", name, n)
 			}
+		}
+	})
+}
+
+// Whatever is in the roster, what an elector writes in its place can be read, has its members, and does not change again.
+func FuzzRoster(f *testing.F) {
+	r := Roster{Nodes: []RosterNode{{ID: "b", Site: "dc1"}, {ID: "c", Left: &Left{How: LeftStopped, Incarnation: "c-n_0000000001"}}}}
+	f.Add(Encode(&r), "a", "b")
+	f.Add(packed(f, Encode(&r)), "b", "c")
+	f.Add([]byte(`{"v":1,"nodes":[{"id":"b"},{"id":"b"},{"id":""},{"id":"\u0000","left":{"how":"x"}}]}`), "a", "")
+	f.Fuzz(func(t *testing.T, data []byte, first, second string) {
+		read := ReadRoster("/c/roster", data, Stat{}, true)
+		if read.Err != nil {
+			if !strings.Contains(read.Err.Error(), "/c/roster") || len(read.Record.Nodes) > 0 {
+				t.Errorf("%q: %d nodes are left, %v", data, len(read.Record.Nodes), read.Err)
+			}
+			read.Record = Roster{}
+		}
+		var members []Member
+		for _, id := range []string{first, second} {
+			members = append(members, Member{Incarnation: Incarnation{Name: id + sequenceMark + "0000000001", ID: id}})
+		}
+		next, _ := read.Record.Update(members, rosterStart)
+		next.Unknown = nil // it may be as large as a record can be
+		again := ReadRoster("/c/roster", EncodeRoster(&next), Stat{}, true)
+		if again.Err != nil {
+			t.Fatalf("%q becomes unreadable: %v", data, again.Err)
+		}
+		for _, id := range []string{first, second} {
+			if rosterName(id) && !slices.ContainsFunc(again.Record.Nodes, func(n RosterNode) bool { return n.ID == id && n.Left == nil }) {
+				if !slices.ContainsFunc(again.Record.Nodes, func(n RosterNode) bool { return n.ID == id && n.Left.Incarnation == id+sequenceMark+"0000000001" }) {
+					t.Errorf("%q: %q is missing", data, id)
+				}
+			}
+		}
+		if _, changed := again.Record.Update(members, rosterStart.Add(time.Hour)); changed {
+			t.Errorf("%q: it changes again", data)
 		}
 	})
 }

@@ -47,7 +47,7 @@ type PastTerm struct {
 // The limits of the history that is written: terms, bytes in ZooKeeper, and bytes above which it is compressed.
 const (
 	MaxHistory     = 256
-	maxHistorySize = 480 << 10
+	maxHistorySize = 128 << 10
 	plainHistory   = 32 << 10
 )
 
@@ -96,14 +96,19 @@ func EncodeHistory(h *History) []byte {
 	for {
 		data := Encode(h)
 		readable := len(data) <= maxDecompressed
-		if len(data) > plainHistory {
-			data = compress(data)
-		}
-		if (readable && len(data) <= maxHistorySize) || len(h.Terms) == 0 {
+		if data = compressLarge(data); (readable && len(data) <= maxHistorySize) || len(h.Terms) == 0 {
 			return data
 		}
 		h.Terms = h.Terms[(len(h.Terms)+3)/4:]
 	}
+}
+
+// compressLarge compresses a record that is large.
+func compressLarge(data []byte) []byte {
+	if len(data) > plainHistory {
+		return compress(data)
+	}
+	return data
 }
 
 func compress(data []byte) []byte {
@@ -121,17 +126,9 @@ func compress(data []byte) []byte {
 // DecodeHistory decodes what EncodeHistory has returned. path is named in errors.
 func DecodeHistory(path string, data []byte) (History, error) {
 	var h History
-	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		r, err := gzip.NewReader(bytes.NewReader(data))
-		if err == nil {
-			data, err = io.ReadAll(io.LimitReader(r, maxDecompressed+1))
-		}
-		if err == nil && len(data) > maxDecompressed {
-			err = fmt.Errorf("it decompresses to more than %d bytes", maxDecompressed)
-		}
-		if err != nil {
-			return h, fmt.Errorf("znode %s cannot be decompressed: %w", path, err)
-		}
+	data, err := decompress(path, data)
+	if err != nil {
+		return h, err
 	}
 	if len(data) > maxDecompressed {
 		return h, fmt.Errorf("znode %s has %d bytes, more than a history may have (%d)", path, len(data), maxDecompressed)
@@ -143,4 +140,22 @@ func DecodeHistory(path string, data []byte) (History, error) {
 		return History{}, fmt.Errorf("znode %s has %d terms, more than a history may have (%d)", path, len(h.Terms), maxTermsRead)
 	}
 	return h, nil
+}
+
+// decompress returns data that may be compressed, plain.
+func decompress(path string, data []byte) ([]byte, error) {
+	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		return data, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(r, maxDecompressed+1))
+	}
+	if err == nil && len(data) > maxDecompressed {
+		err = fmt.Errorf("it decompresses to more than %d bytes", maxDecompressed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("znode %s cannot be decompressed: %w", path, err)
+	}
+	return data, nil
 }

@@ -159,7 +159,7 @@ func TestTheHistoryFitsIntoAZnode(t *testing.T) {
 		for i := range c.terms {
 			term := past(int64(i + 1))
 			for range 12 {
-				term.Ranking = append(term.Ranking, Verdict{Node: noise(r, 12), Site: noise(r, 8), Incarnation: noise(r, 24), Rank: 1, Why: noise(r, c.size)})
+				term.Ranking = append(term.Ranking, Verdict{Node: noise(r, 12), Site: noise(r, 8), Incarnation: noise(r, 24), Rank: 1, Reason: noise(r, c.size)})
 			}
 			h.add(term)
 		}

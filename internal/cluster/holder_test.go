@@ -21,13 +21,13 @@ func TestAcquiredReadyAndHoldsCurrent(t *testing.T) {
 		"a fence of another":          {func(s *Snapshot) { s.Fence.Record.Incarnation = "b" }, false, false, true},
 		"a fence that is damaged":     {func(s *Snapshot) { s.Fence.Err = ErrInvalid }, false, false, true},
 		"a decision that is damaged":  {func(s *Snapshot) { s.Elected.Err = ErrInvalid }, false, false, true},
-		"neither decision, nor fence": {func(s *Snapshot) { s.Elected, s.Fence = Slot[Elected]{}, Slot[Fence]{} }, false, false, true},
+		"neither decision, nor fence": {func(s *Snapshot) { s.Elected, s.Fence = Stored[Elected]{}, Stored[Fence]{} }, false, false, true},
 	} {
 		s := Snapshot{
 			Session: session, Leadership: true,
-			Elected: Slot[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
-			Fence:   Slot[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: FenceReady}},
-			Current: Slot[Current]{Exists: true, Stat: Stat{Owner: session}},
+			Elected: Stored[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
+			Fence:   Stored[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: FenceReady}},
+			Current: Stored[Current]{Exists: true, Stat: Stat{Owner: session}},
 		}
 		c.change(&s)
 		if s.Acquired() != c.acquired || s.Ready() != c.ready || s.HoldsCurrent() != c.holds {
@@ -61,8 +61,8 @@ func TestEndedAndWaiting(t *testing.T) {
 		FenceHeld: {false, "5s"}, FenceReady: {false, ""}, FenceReleased: {true, ""}, FenceUnclean: {true, ""}, FenceRevoked: {true, ""},
 	} {
 		s := Snapshot{
-			Elected: Slot[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
-			Fence:   Slot[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: state, Wait: "5s"}},
+			Elected: Stored[Elected]{Exists: true, Record: Elected{Term: 3, Incarnation: "a"}},
+			Fence:   Stored[Fence]{Exists: true, Record: Fence{Term: 3, Incarnation: "a", State: state, Wait: "5s"}},
 		}
 		if s.Ended() != want.ended || s.Waiting() != want.wait {
 			t.Errorf("%s: ended %v, waits %q", state, s.Ended(), s.Waiting())

@@ -45,6 +45,9 @@ func (p Paths) InUse(t UsageEvidence) error {
 	if s.Current.Exists {
 		say("znode %s exists", p.Current())
 	}
+	if s.Roster.Exists {
+		say("znode %s exists", p.Roster())
+	}
 	if t.History {
 		say("znode %s exists", p.History())
 	}
@@ -63,7 +66,7 @@ func (p Paths) InUse(t UsageEvidence) error {
 
 // InitTx writes a clean fence into a group that has no leader, as the operator by asserts. It fails with ErrBadVersion if a
 // daemon has elected meanwhile: an election writes a fence that was never written.
-func (p Paths) InitTx(read Slot[Fence], by string, wall time.Time) []Op {
+func (p Paths) InitTx(read Stored[Fence], by string, wall time.Time) []Op {
 	f := Fence{State: FenceReleased, Reason: "initialized by " + by, Requested: true, Time: wall}
 	return p.writeFence(read, f, wall.Unix()) // where the terms begin
 }

@@ -54,7 +54,7 @@ func TestEachTraceOfUsePreventsInit(t *testing.T) {
 // InitTx writes a clean, requested end, without a holder.
 func TestInitTx(t *testing.T) {
 	p, wall := Paths{Root: "/c"}, time.Unix(1_800_000_000, 0).UTC()
-	ops := p.InitTx(Slot[Fence]{Exists: true, Stat: Stat{Version: 3}}, "ann@host", wall)
+	ops := p.InitTx(Stored[Fence]{Exists: true, Stat: Stat{Version: 3}}, "ann@host", wall)
 	if len(ops) != 1 || ops[0].Kind != OpSet || ops[0].Version != 3 {
 		t.Fatalf("%+v", ops)
 	}

@@ -35,10 +35,10 @@ func TestTransactionsCarryTheirRecords(t *testing.T) {
 		"READY, the fence":    {p.ReadyTx(HeldVersions{}, fence, current)[ResultFence], Encode(&fence)},
 		"READY, current":      {p.ReadyTx(HeldVersions{}, fence, current)[ResultCurrent], Encode(&current)},
 		"RELEASE":             {p.ReleaseTx(HeldVersions{}, fence)[1], Encode(&fence)},
-		"LEAVE":               {p.LeaveTx(HeldVersions{}, fence)[1], Encode(&fence)},
+		"FINAL":               {p.FinalTx(HeldVersions{}, fence)[1], Encode(&fence)},
 		"REVOKE":              {p.RevokeTx(s, fence)[2], Encode(&fence)},
-		"control":             {p.ControlTx("", Slot[Control]{}, control)[0], Encode(&control)},
-		"control, an elector": {p.ControlTx("n1", Slot[Control]{}, control)[1], Encode(&control)},
+		"control":             {p.ControlTx("", Stored[Control]{}, control)[0], Encode(&control)},
+		"control, an elector": {p.ControlTx("n1", Stored[Control]{}, control)[1], Encode(&control)},
 	} {
 		if string(c.op.Data) != string(c.want) {
 			t.Errorf("%s carries %q, want %q", name, c.op.Data, c.want)
@@ -52,7 +52,7 @@ func TestTransactionsCarryTheirRecords(t *testing.T) {
 // A transaction that is sent for a dead daemon is exactly the one that it has handed over, or none.
 func TestEncodeTx(t *testing.T) {
 	p := Paths{Root: "/c"}
-	ops := p.LeaveTx(HeldVersions{Self: "n1-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
+	ops := p.FinalTx(HeldVersions{Self: "n1-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
 	if again, err := DecodeTx(EncodeTx(ops)); err != nil || !reflect.DeepEqual(again, ops) {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -10,9 +10,18 @@ import (
 
 // Paths returns the paths of the znodes under one root. No other code builds them (docs/protocol.md, Znodes).
 type Paths struct {
-	// Root is an absolute path without a trailing slash, such as /cluster. Each group has a root of its own.
+	// Root is an absolute path without a trailing slash, such as /cluster. Each group has its own root.
 	Root string
+	// Slot is the slot, such as 3, whose leadership this is about; empty in a group with one leader. The slots of a group share
+	// their members, policy and control (docs/protocol.md, Slots).
+	Slot string
 }
+
+// OfSlot returns the paths of the i-th slot of the group.
+func (p Paths) OfSlot(i int) Paths { return Paths{Root: p.Root, Slot: strconv.Itoa(i)} }
+
+// Slots returns the znode that says how many slots the group has. The slots are below it.
+func (p Paths) Slots() string { return p.Root + "/slots" }
 
 // Nodes returns the parent of the nodes' ephemerals.
 func (p Paths) Nodes() string { return p.Root + "/nodes" }
@@ -27,13 +36,18 @@ func (p Paths) Election() string { return p.Root + "/election" }
 func (p Paths) Incarnation(name string) string { return p.Root + "/election/" + name }
 
 // Leader returns the znode whose data is the fence: who held leadership last, and how that ended.
-func (p Paths) Leader() string { return p.Root + "/leader" }
+func (p Paths) Leader() string {
+	if p.Slot != "" {
+		return p.Slots() + "/" + p.Slot
+	}
+	return p.Root + "/leader"
+}
 
 // Elected returns the znode of the elector's decision.
-func (p Paths) Elected() string { return p.Root + "/leader/elected" }
+func (p Paths) Elected() string { return p.Leader() + "/elected" }
 
 // Current returns the leader's ephemeral.
-func (p Paths) Current() string { return p.Root + "/leader/current" }
+func (p Paths) Current() string { return p.Leader() + "/current" }
 
 // Policy returns the znode of the policy in force in the group.
 func (p Paths) Policy() string { return p.Root + "/policy" }
@@ -41,24 +55,55 @@ func (p Paths) Policy() string { return p.Root + "/policy" }
 // Control returns the znode of the operators' requests.
 func (p Paths) Control() string { return p.Root + "/control" }
 
+// Roster returns the znode of the nodes that are members or have been.
+func (p Paths) Roster() string { return p.Root + "/roster" }
+
 // History returns the znode of the last terms.
-func (p Paths) History() string { return p.Root + "/history" }
+func (p Paths) History() string {
+	if p.Slot != "" {
+		return p.Leader() + "/history"
+	}
+	return p.Root + "/history"
+}
+
+// Run returns the znode of the last run of a job, see [Run].
+func (p Paths) Run() string { return p.Root + "/run" }
+
+// GameDays returns the znode of the last drills, see [GameDays]. The slots of a group share it.
+func (p Paths) GameDays() string { return p.Root + "/gamedays" }
 
 // Skeleton returns the persistent znodes that must exist before a daemon registers, parents first.
 func (p Paths) Skeleton() []string {
-	var all []string
-	for i, c := range p.Root {
-		if c == '/' && i > 0 {
-			all = append(all, p.Root[:i])
-		}
+	all := append(Ancestors(p.Root), p.Root, p.Nodes(), p.Election())
+	if p.Slot != "" {
+		all = append(all, p.Slots())
 	}
-	return append(all, p.Root, p.Nodes(), p.Election(), p.Leader())
+	return append(all, p.Leader())
 }
 
-// Persistent returns every persistent znode that the group has or may have, parents first. The other znodes are ephemerals:
-// current, and the children of nodes and election.
+// Ancestors returns the znodes above the one at path, the highest first, without "/".
+func Ancestors(path string) []string {
+	var all []string
+	for i, c := range path {
+		if c == '/' && i > 0 {
+			all = append(all, path[:i])
+		}
+	}
+	return all
+}
+
+// Persistent returns every persistent znode that the group has or may have, parents first, and with a slot those of that slot
+// only. The other znodes are ephemerals: current, and the children of nodes and election.
 func (p Paths) Persistent() []string {
-	return []string{p.Root, p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Policy(), p.Control(), p.History()}
+	all := []string{p.Root, p.Nodes(), p.Election()}
+	if p.Slot != "" {
+		all = append(all, p.Slots())
+	}
+	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History())
+	if p.Slot == "" {
+		all = append(all, p.Run(), p.GameDays())
+	}
+	return all
 }
 
 // ACLProbe returns the prefix of the ephemerals with which 'zkelectd acl apply' tries an ACL before it sets it.

@@ -142,10 +142,16 @@ type Node struct {
 	Site     string            `json:"site"`
 	Priority int               `json:"priority"`
 	Labels   map[string]string `json:"labels,omitempty"`
+	// Weight is the node's share of leaderships in relation to other nodes, and MaxLeaders how many it may have; 0 for 1 and for no
+	// limit.
+	Weight     float64 `json:"weight,omitempty"`
+	MaxLeaders int     `json:"max_leaders,omitempty"`
 	// Ineligible is the reason why the daemon itself says that it must not lead; empty if there is none.
 	Ineligible string `json:"ineligible,omitempty"`
 	// Unhealthy is the result of the host's health probe while it fails; else empty.
 	Unhealthy string `json:"unhealthy,omitempty"`
+	// Queued is set while the takeover waits because the host starts the work of other groups.
+	Queued bool `json:"queued,omitempty"`
 	// Latency is the smoothed round-trip time of requests to ZooKeeper, in milliseconds, and Score the smoothed output of the
 	// score probe; nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`
@@ -156,6 +162,9 @@ type Node struct {
 	PID     int    `json:"pid"`
 	Boot    string `json:"boot,omitempty"`
 	Started uint64 `json:"started,omitempty"`
+	// Instance is a random id of this registration. A session may register several times, one after another, and the owner of the
+	// znode does not tell them apart.
+	Instance string `json:"instance,omitempty"`
 	// SessionTimeout is the negotiated session timeout.
 	SessionTimeout Duration `json:"session_timeout"`
 	API            string   `json:"api,omitempty"`
@@ -166,7 +175,10 @@ type Node struct {
 	Reloads  int64  `json:"reloads,omitempty"`
 	Refused  string `json:"reload_refused,omitempty"`
 	Reloaded string `json:"reloaded,omitempty"`
-	Version  string `json:"version,omitempty"`
+	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
+	// starting any; at most [MaxProblems].
+	Problems []string `json:"problems,omitempty"`
+	Version  string   `json:"version,omitempty"`
 	// ACL is the setting for the ACL of the znodes that it creates. Identities name the credentials that it presents to
 	// ZooKeeper, as user and a short hash. OpenTree is set if anyone who can reach ZooKeeper may change the group's znodes.
 	ACL        string   `json:"acl,omitempty"`
@@ -175,6 +187,26 @@ type Node struct {
 	// Since is when the daemon registered, by its host's clock; for people.
 	Since time.Time `json:"since"`
 }
+
+// MaxProblems bounds the problems of a node, and MaxProblem the length of each, in bytes.
+const (
+	MaxProblems = 5
+	MaxProblem  = 300
+)
+
+// SpreadWeight returns the weight, also of a record that has no valid one.
+func (n Node) SpreadWeight() float64 {
+	if n.Weight > 0 {
+		return min(max(n.Weight, MinWeight), MaxWeight)
+	}
+	return 1
+}
+
+// The limits of a node's weight.
+const (
+	MinWeight = 0.001
+	MaxWeight = 1000
+)
 
 // Cause is the kind of reason for which a decision was made.
 type Cause string
@@ -229,9 +261,15 @@ type Elected struct {
 	PolicyRevision int64       `json:"policy_revision,omitempty"`
 	// Circumstances are those of the ranking. While the decision is in force, members are ranked under the same ones.
 	Circumstances Circumstances `json:"circumstances,omitzero"`
-	// Preemptions are the terms in which policy replaced a healthy leader; damping counts them.
-	Preemptions []int64 `json:"preemptions,omitempty"`
+	// Preemptions are those that damping counts.
+	Preemptions []Preemption `json:"preemptions,omitempty"`
 	// Time is when it was made, by the elector's clock; for people.
+	Time time.Time `json:"time"`
+}
+
+// Preemption is a term in which policy replaced a healthy leader. Time is when, by the elector's clock; for people.
+type Preemption struct {
+	Term int64     `json:"term"`
 	Time time.Time `json:"time"`
 }
 
@@ -253,8 +291,8 @@ type Verdict struct {
 	Incarnation string `json:"incarnation"`
 	// Rank is 1 for the best member; 0 if the member is not eligible.
 	Rank int `json:"rank"`
-	// Why is the reason for the rank, or for not being eligible.
-	Why string `json:"why"`
+	// Reason is the reason for the rank, or for not being eligible.
+	Reason string `json:"reason"`
 }
 
 // FenceState is the state of the last leadership.
@@ -290,7 +328,7 @@ type Fence struct {
 	Requested bool   `json:"requested,omitempty"`
 	// Led is set if a leadership that has ended had been READY.
 	Led bool `json:"led,omitempty"`
-	// Lost is set if LEAVE released in place of a holder that has died or lost its session, once its work was dead.
+	// Lost is set if FINAL released in place of a holder that has died or lost its session, once its work was dead.
 	Lost bool `json:"lost,omitempty"`
 	// Wait describes how long, and why, this holder waits, or has waited, before its work; empty if it need not.
 	Wait string    `json:"wait,omitempty"`
@@ -315,6 +353,12 @@ type Current struct {
 	Incarnation string       `json:"incarnation"`
 	State       CurrentState `json:"state"`
 	API         string       `json:"api,omitempty"`
+	// Cause and Reason are those of the decision. PreviousLeader is the node that held leadership before, if it is known, and
+	// PreviousClean is set if there was no lease of it to wait for. All are for people, and for hooks on every host.
+	Cause          Cause  `json:"cause,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+	PreviousLeader string `json:"previous_leader,omitempty"`
+	PreviousClean  bool   `json:"previous_clean,omitempty"`
 	// Time is when it entered the state, by its host's clock; for people.
 	Time time.Time `json:"time"`
 }
@@ -341,12 +385,12 @@ const MaxRecord = 500 << 10
 // always fits.
 const recheckSize = 4 << 10
 
-// ReadSlot decodes what was read from the znode at path.
-func ReadSlot[T any, R interface {
+// ReadStored decodes what was read from the znode at path.
+func ReadStored[T any, R interface {
 	*T
 	record
-}](path string, data []byte, stat Stat, exists bool) Slot[T] {
-	s := Slot[T]{Exists: exists, Stat: stat}
+}](path string, data []byte, stat Stat, exists bool) Stored[T] {
+	s := Stored[T]{Exists: exists, Stat: stat}
 	if !exists {
 		return s
 	}

@@ -36,12 +36,12 @@ func TestRecordsKeepUnknownFields(t *testing.T) {
 // encoding/json ignores case, so a kept key that differs only in case could override a known one.
 func TestKeptFieldsNeverOverrideWrittenOnes(t *testing.T) {
 	for _, in := range []string{`{"v":1,"state":"HELD","ſtate":"READY"}`, `{"v":1,"STATE":"READY"}`, `{"v":1,"\u017ftate":"READY"}`} {
-		s := ReadSlot[Fence]("/c/leader", []byte(in), Stat{}, true)
+		s := ReadStored[Fence]("/c/leader", []byte(in), Stat{}, true)
 		if s.Err != nil {
 			t.Fatal(s.Err)
 		}
 		s.Record.State = FenceReleased
-		if again := ReadSlot[Fence]("/c/leader", Encode(&s.Record), Stat{}, true); again.Record.State != FenceReleased {
+		if again := ReadStored[Fence]("/c/leader", Encode(&s.Record), Stat{}, true); again.Record.State != FenceReleased {
 			t.Errorf("%s: RELEASED was written, and %s is read", in, again.Record.State)
 		}
 	}
@@ -58,7 +58,7 @@ func TestARecordFitsIntoItsZnodeWhenRewritten(t *testing.T) {
 		"verdicts":   {`{"v":1,"ranking":[{}` + strings.Repeat(",{}", 12_000) + `]}`, true},
 		"not UTF-8":  {`{"v":1,"reason":"` + strings.Repeat("\xff", 400<<10) + `"}`, true},
 	} {
-		s := ReadSlot[Elected]("/c/leader/elected", []byte(c.data), Stat{}, true)
+		s := ReadStored[Elected]("/c/leader/elected", []byte(c.data), Stat{}, true)
 		if (s.Err != nil) != c.refused || (c.refused && !strings.Contains(s.Err.Error(), "znode /c/leader/elected")) {
 			t.Errorf("%s: %v", name, s.Err)
 		}
@@ -76,7 +76,7 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 		"a wait that overflows": `{"v":1,"lease_wait":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"lease_wait":"24h"}`,
 		"a remaining wait of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a revoke timeout of a day": `{"v":1,"revoke_timeout":"24h"}`,
 	} {
-		s := ReadSlot[Fence]("/cluster/leader", []byte(data), Stat{}, true)
+		s := ReadStored[Fence]("/cluster/leader", []byte(data), Stat{}, true)
 		if s.Err == nil || s.Readable() || !strings.Contains(s.Err.Error(), "/cluster/leader") {
 			t.Errorf("%s: %+v", name, s.Err)
 		}
@@ -98,8 +98,8 @@ func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 func TestDecodeNeverPanics(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		data := rapid.SliceOf(rapid.Byte()).Draw(t, "data")
-		ReadSlot[Elected]("/x", data, Stat{}, true)
-		ReadSlot[Node]("/x", []byte(`{"v":1,"`+string(data)+`":`+string(data)+`}`), Stat{}, true)
+		ReadStored[Elected]("/x", data, Stat{}, true)
+		ReadStored[Node]("/x", []byte(`{"v":1,"`+string(data)+`":`+string(data)+`}`), Stat{}, true)
 	})
 }
 
@@ -149,10 +149,10 @@ func TestTheLongestRecord(t *testing.T) {
 		head := `{"v":1,"term":0,"node":"","site":"","incarnation":"","state":"","time":"0001-01-01T00:00:00Z","api":"`
 		return []byte(head + strings.Repeat(filler, n-len(head)-2) + `"}`)
 	}
-	if s := ReadSlot[Current]("/c", sized(most, "x"), Stat{}, true); s.Err != nil || len(Encode(&s.Record)) != most {
+	if s := ReadStored[Current]("/c", sized(most, "x"), Stat{}, true); s.Err != nil || len(Encode(&s.Record)) != most {
 		t.Errorf("%v, %d bytes when written", s.Err, len(Encode(&s.Record)))
 	}
-	if s := ReadSlot[Current]("/c", sized(most+1, "x"), Stat{}, true); s.Err == nil || !strings.Contains(s.Err.Error(), "has 512001 bytes, more than a zkelectd record may have (512000)") {
+	if s := ReadStored[Current]("/c", sized(most+1, "x"), Stat{}, true); s.Err == nil || !strings.Contains(s.Err.Error(), "has 512001 bytes, more than a zkelectd record may have (512000)") {
 		t.Error(s.Err)
 	}
 }

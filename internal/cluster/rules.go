@@ -40,6 +40,8 @@ type Rules struct {
 	RequireLabels map[string]string `json:"require_labels,omitempty"`
 	ExcludeNodes  []string          `json:"exclude_nodes,omitempty"`
 	DisabledSites []string          `json:"disabled_sites,omitempty"`
+	// ApartStrict lists groups at whose leader's node this group has none.
+	ApartStrict []string `json:"apart_strict,omitempty"`
 
 	// Failback, empty for immediate, and FailbackDelay say when a better member replaces a healthy leader; MaxPreemptions bounds
 	// how often that happens within PreemptionWindow, 0 for no bound.

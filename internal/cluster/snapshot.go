@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Slot is a znode and its record, as read.
-type Slot[T any] struct {
+// Stored is a znode and its record, as read.
+type Stored[T any] struct {
 	Exists bool
 	Stat   Stat
 	Record T
@@ -15,11 +15,11 @@ type Slot[T any] struct {
 }
 
 // Readable reports whether the record exists and could be decoded.
-func (s Slot[T]) Readable() bool { return s.Exists && s.Err == nil }
+func (s Stored[T]) Readable() bool { return s.Exists && s.Err == nil }
 
-// Newer returns the slot's error if it is a [NewerVersionError], else nil. Such a record is not damaged: it must be neither
+// Newer returns its error if it is a [NewerVersionError], else nil. Such a record is not damaged: it must be neither
 // overwritten nor repaired, and nothing is decided without it (docs/protocol.md, Records of a newer version).
-func (s Slot[T]) Newer() error {
+func (s Stored[T]) Newer() error {
 	var newer *NewerVersionError
 	if errors.As(s.Err, &newer) {
 		return s.Err
@@ -40,27 +40,33 @@ type Snapshot struct {
 	// Session is the id of the reader's session, as in [Stat.Owner].
 	Session int64
 
-	Elected Slot[Elected]
+	// Slot is the slot that this is about, and Slots how many there are; empty in a group with one leader.
+	Slot  string
+	Slots Stored[Slots]
+
+	Elected Stored[Elected]
 
 	// Leadership is set if Fence and Current were read: by the elector, by the elected member and by the holder of current.
 	Leadership bool
-	Fence      Slot[Fence]
-	Current    Slot[Current]
+	Fence      Stored[Fence]
+	Current    Stored[Current]
 	// FenceAlive is set if the incarnation that the fence names exists. It is read after current, so that a holder whose
 	// session has ended is never taken to be alive.
 	FenceAlive bool
 
-	// Elector is set if the reader is the elector; only then are the members, the policy and control read.
+	// Elector is set if the reader is the elector; only then are the members, the policy, control and the roster read.
 	Elector bool
 	Members []Member
-	Policy  Slot[Policy]
-	Control Slot[Control]
+	Policy  Stored[Policy]
+	Control Stored[Control]
+	// Roster is for people only: nothing is decided by it.
+	Roster Stored[Roster]
 }
 
 // Member is one incarnation with the record of its node.
 type Member struct {
 	Incarnation
-	Node Slot[Node]
+	Node Stored[Node]
 	// Superseded is set if the same node has a newer incarnation.
 	Superseded bool
 }
@@ -100,10 +106,10 @@ func (s *Snapshot) HighestTerm() int64 {
 	return max(elected, fence)
 }
 
-// Newer returns the [NewerVersionError] of elected, the fence or current, nil if none has a newer format. A daemon that reads
-// one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
+// Newer returns the [NewerVersionError] of slots, elected, the fence or current, nil if none has a newer format. A daemon that
+// reads one neither elects, revokes, acquires nor repairs (docs/protocol.md, Records of a newer version).
 func (s *Snapshot) Newer() error {
-	for _, err := range []error{s.Elected.Newer(), s.Fence.Newer(), s.Current.Newer()} {
+	for _, err := range []error{s.Slots.Newer(), s.Elected.Newer(), s.Fence.Newer(), s.Current.Newer()} {
 		if err != nil {
 			return err
 		}

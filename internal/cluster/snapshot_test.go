@@ -9,20 +9,20 @@ import (
 
 func TestOwedLeaseWait(t *testing.T) {
 	const own, holder, remaining = 5 * time.Second, 7 * time.Second, 3 * time.Second
-	fence := func(state FenceState, owed time.Duration) Slot[Fence] {
-		return Slot[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), LeaseWait: Duration(holder)}}
+	fence := func(state FenceState, owed time.Duration) Stored[Fence] {
+		return Stored[Fence]{Exists: true, Record: Fence{Node: "n1", State: state, Owed: Duration(owed), LeaseWait: Duration(holder)}}
 	}
 	for name, c := range map[string]struct {
-		fence   Slot[Fence]
+		fence   Stored[Fence]
 		alive   bool
 		want    time.Duration
 		trusted time.Duration // if the end of a session is trusted
 		why     string
 	}{
-		"deleted":                                {Slot[Fence]{}, false, own, own, "proves nothing"},
-		"never written":                          {Slot[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "proves nothing"},
-		"damaged: ":                              {Slot[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "proves nothing"},
-		"damaged, whatever is left of it":        {Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "proves nothing"},
+		"deleted":                                {Stored[Fence]{}, false, own, own, "proves nothing"},
+		"never written":                          {Stored[Fence]{Exists: true, Err: ErrNeverWritten}, false, own, own, "proves nothing"},
+		"damaged: ":                              {Stored[Fence]{Exists: true, Err: errors.New("x")}, false, own, own, "proves nothing"},
+		"damaged, whatever is left of it":        {Stored[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{State: FenceReleased}}, false, own, own, "proves nothing"},
 		"released":                               {fence(FenceReleased, 0), true, 0, 0, ""},
 		"released by one that is gone":           {fence(FenceReleased, 0), false, 0, 0, ""},
 		"unclean":                                {fence(FenceUnclean, remaining), false, remaining, remaining, "n1 had not yet waited"},
@@ -35,7 +35,7 @@ func TestOwedLeaseWait(t *testing.T) {
 		"held, current deleted under it":         {fence(FenceHeld, 0), true, holder, holder, "current was deleted under n1"},
 		"revoked":                                {fence(FenceRevoked, 0), true, holder, holder, "the lease of n1"},
 		"revoked, gone since: its lease may run": {fence(FenceRevoked, 0), false, holder, holder, "the lease of n1"},
-		"revoked, without a known holder":        {Slot[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
+		"revoked, without a known holder":        {Stored[Fence]{Exists: true, Record: Fence{State: FenceRevoked}}, false, own, own, "it is not known whether there was a leader before"},
 		"a state of a later version":             {fence("NEW", 0), false, holder, holder, "the lease of n1"},
 	} {
 		s := Snapshot{Fence: c.fence, FenceAlive: c.alive}
@@ -55,8 +55,8 @@ func TestOwedLeaseWait(t *testing.T) {
 
 func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0)
-	elected := func(term int64) Slot[Elected] { return Slot[Elected]{Exists: true, Record: Elected{Term: term}} }
-	fence := func(term int64) Slot[Fence] { return Slot[Fence]{Exists: true, Record: Fence{Term: term}} }
+	elected := func(term int64) Stored[Elected] { return Stored[Elected]{Exists: true, Record: Elected{Term: term}} }
+	fence := func(term int64) Stored[Fence] { return Stored[Fence]{Exists: true, Record: Fence{Term: term}} }
 	for _, c := range []struct {
 		s    Snapshot
 		want int64
@@ -66,8 +66,8 @@ func TestNextTermIsAboveEveryKnownOne(t *testing.T) {
 		{Snapshot{Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(5), Fence: fence(9)}, 10},
 		{Snapshot{Elected: elected(12), Fence: fence(9)}, 13},
-		{Snapshot{Elected: Slot[Elected]{Exists: true, Err: errors.New("x")}, Fence: fence(9)}, 10},
-		{Snapshot{Elected: elected(5), Fence: fence(9), Current: Slot[Current]{Exists: true, Record: Current{Term: 20}}}, 21},
+		{Snapshot{Elected: Stored[Elected]{Exists: true, Err: errors.New("x")}, Fence: fence(9)}, 10},
+		{Snapshot{Elected: elected(5), Fence: fence(9), Current: Stored[Current]{Exists: true, Record: Current{Term: 20}}}, 21},
 	} {
 		var m LastKnown
 		m.Update(&c.s)
@@ -94,9 +94,9 @@ func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
 func TestNewerFindsEachRecord(t *testing.T) {
 	newer := []byte(`{"v":2}`)
 	for name, s := range map[string]Snapshot{
-		"elected": {Elected: ReadSlot[Elected]("/c/leader/elected", newer, Stat{}, true)},
+		"elected": {Elected: ReadStored[Elected]("/c/leader/elected", newer, Stat{}, true)},
 		"fence":   {Fence: ReadFence("/c/leader", newer, Stat{}, true)},
-		"current": {Current: ReadSlot[Current]("/c/leader/current", newer, Stat{}, true)},
+		"current": {Current: ReadStored[Current]("/c/leader/current", newer, Stat{}, true)},
 	} {
 		if s.Newer() == nil {
 			t.Errorf("%s of a newer version is not found", name)

@@ -12,9 +12,9 @@ import (
 )
 
 // readTerm reads records with that term, written at that time.
-func readTerm(term int64, written time.Time) (elected Slot[Elected], fence Slot[Fence], current Slot[Current]) {
+func readTerm(term int64, written time.Time) (elected Stored[Elected], fence Stored[Fence], current Stored[Current]) {
 	data, stat := fmt.Appendf(nil, `{"v":1,"term":%d}`, term), Stat{Version: 1, Time: written}
-	return ReadSlot[Elected]("/c/leader/elected", data, stat, true), ReadFence("/c/leader", data, stat, true), ReadSlot[Current]("/c/leader/current", data, stat, true)
+	return ReadStored[Elected]("/c/leader/elected", data, stat, true), ReadFence("/c/leader", data, stat, true), ReadStored[Current]("/c/leader/current", data, stat, true)
 }
 
 // A term above its limit, which depends on the time of the write, is damage; one at the limit is not.
@@ -85,7 +85,7 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 		read := func(label string) []byte { return fmt.Appendf(nil, `{"v":1,"term":%d}`, terms.Draw(t, label)) }
 		stat := Stat{Version: 1, Time: wall}
 		s := Snapshot{
-			Elected: ReadSlot[Elected]("/c/leader/elected", read("elected"), stat, true),
+			Elected: ReadStored[Elected]("/c/leader/elected", read("elected"), stat, true),
 			Fence:   ReadFence("/c/leader", read("fence"), stat, true),
 		}
 		var m LastKnown
@@ -96,7 +96,7 @@ func TestThereIsAlwaysANextTerm(t *testing.T) {
 			fence = *f
 		}
 		later := Stat{Version: 2, Time: wall.Add((TermSlack + 1) * time.Second)}
-		again := ReadSlot[Elected]("/c/leader/elected", Encode(&next), later, true)
+		again := ReadStored[Elected]("/c/leader/elected", Encode(&next), later, true)
 		if slot := ReadFence("/c/leader", Encode(&fence), later, true); again.Err != nil || slot.Err != nil || fence.Term >= next.Term {
 			t.Fatalf("after %d and %d comes %d over a fence of %d: %v, %v", s.Elected.Record.Term, s.Fence.Record.Term, next.Term, fence.Term, again.Err, slot.Err)
 		}
@@ -123,7 +123,7 @@ func TestTermsContinueAfterTheHighestKnown(t *testing.T) {
 		}
 	}
 	m := LastKnown{Term: 9, Fence: Fence{Node: "a"}}
-	if m.Update(&Snapshot{Fence: Slot[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{Node: "b"}}}); m.Term != 9 || m.Fence.Node != "a" {
+	if m.Update(&Snapshot{Fence: Stored[Fence]{Exists: true, Err: errors.New("x"), Record: Fence{Node: "b"}}}); m.Term != 9 || m.Fence.Node != "a" {
 		t.Errorf("forgotten: %+v", m)
 	}
 }
@@ -134,7 +134,7 @@ func TestOverflowingExclusionsAreDamage(t *testing.T) {
 		`"strikes":0,"for":"1h"`: true, `"strikes":1073741824,"for":"87600h"`: true,
 		`"strikes":-1`: false, `"strikes":1073741825`: false, `"strikes":1,"for":"87600h1ns"`: false,
 	} {
-		s := ReadSlot[Elected]("/c", []byte(`{"v":1,"term":5,"exclusions":[{"node":"a","strikes":1},{"node":"b",`+text+`}]}`), Stat{}, true)
+		s := ReadStored[Elected]("/c", []byte(`{"v":1,"term":5,"exclusions":[{"node":"a","strikes":1},{"node":"b",`+text+`}]}`), Stat{}, true)
 		if s.Readable() != ok {
 			t.Errorf("%s: %v", text, s.Err)
 		}

@@ -12,8 +12,10 @@ func (p Paths) RegisterTx(n Node) []Op {
 }
 
 // ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
-// fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence] returns.
-func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
+// fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence] returns. In a slot, the
+// group's slots must not have changed either, and others are the decisions of all other slots, which must still be in force:
+// else two electors could elect one node in too many slots.
+func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...SlotState) []Op {
 	write := Op{Kind: OpSet, Path: p.Elected(), Version: snap.Elected.Stat.Version, Data: Encode(&next)}
 	if !snap.Elected.Exists {
 		write.Kind, write.Version = OpCreate, 0
@@ -24,18 +26,23 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence) []Op {
 	} else {
 		ops = append(ops, p.writeFence(snap.Fence, *fence, fence.Term)...)
 	}
-	return append(ops, write)
+	ops = append(ops, write)
+	for _, other := range others {
+		ops = append(ops, p.checkDecision(other)...)
+	}
+	return append(ops, p.checkSlots(snap)...)
 }
 
 // AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. The results at [ResultFence] and
-// [ResultCurrent] are those of the two writes.
+// [ResultCurrent] are those of the two writes. In a slot, the group's slots must not have changed: after a resize, another
+// slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
-	return []Op{
+	return append([]Op{
 		p.alive(snap.Self.Name),
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
 		{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)},
 		{Kind: OpCreate, Path: p.Current(), Data: Encode(&current), Ephemeral: true},
-	}
+	}, p.checkSlots(snap)...)
 }
 
 // HeldVersions holds the versions that fence a holder's transactions. Self is its incarnation.
@@ -76,28 +83,37 @@ func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	}
 }
 
-// LeaveTx returns LEAVE: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
+// FinalTx returns FINAL: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
 // work is dead. It deletes the holder's incarnation instead of checking it, so that an elector sees the release and the
-// member's end at the same time, as it sees the end of a session.
-func (p Paths) LeaveTx(h HeldVersions, fence Fence) []Op {
+// member's end at the same time, as it sees the end of a session. In a slot it checks the incarnation, which the slots of a
+// member share: each has a FINAL. The elector elects no member that has released by FINAL.
+func (p Paths) FinalTx(h HeldVersions, fence Fence) []Op {
 	ops := p.ReleaseTx(h, fence)
-	ops[0].Kind = OpDelete
+	if p.Slot == "" {
+		ops[0].Kind = OpDelete
+	}
 	return ops
 }
 
-// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2). fence must be REVOKED.
+// RevokeTx returns REVOKE: the elector deletes the current of a holder that does not release (L2), if there is one. fence must
+// be REVOKED. Only the resize of a slot revokes without current, or without a decision.
 func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
-	return []Op{
-		p.alive(snap.Self.Name),
-		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
-		{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)},
-		{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version},
+	ops := []Op{p.alive(snap.Self.Name)}
+	if p.Slot == "" || snap.Elected.Exists {
+		ops = append(ops, Op{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version})
 	}
+	ops = append(ops, Op{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)})
+	if p.Slot == "" || snap.Current.Exists {
+		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
+	}
+	return ops
 }
 
 // ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command
-// with an empty self. It fails with ErrBadVersion or ErrNodeExists if control has changed since it was read.
-func (p Paths) ControlTx(self string, read Slot[Control], next Control) []Op {
+// with an empty self. It fails with ErrBadVersion or ErrNodeExists if control has changed since it was read. Requests of one slot
+// are written together with those of the others.
+func (p Paths) ControlTx(self string, read Stored[Control], next Control) []Op {
+	next = next.Whole()
 	write := Op{Kind: OpSet, Path: p.Control(), Version: read.Stat.Version, Data: Encode(&next)}
 	if !read.Exists {
 		write.Kind, write.Version = OpCreate, 0

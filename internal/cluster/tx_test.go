@@ -10,12 +10,12 @@ import (
 func TestTransactionsCarryEveryCheck(t *testing.T) {
 	p := Paths{Root: "/c"}
 	snap := Snapshot{Self: Incarnation{Name: "n1-n_0000000001", ID: "n1"}}
-	snap.Elected = Slot[Elected]{Exists: true, Stat: Stat{Version: 3}}
+	snap.Elected = Stored[Elected]{Exists: true, Stat: Stat{Version: 3}}
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
 	h := HeldVersions{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
 	snap.Fence.Exists = true
 	fresh := snap
-	fresh.Elected = Slot[Elected]{}
+	fresh.Elected = Stored[Elected]{}
 	self, other := "check /c/election/n1-n_0000000001@-1", "check /c/election/n2-n_0000000002@-1"
 	for name, c := range map[string]struct {
 		ops  []Op
@@ -30,7 +30,7 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"RELEASE":     {p.ReleaseTx(h, Fence{}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
 		"history":     {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
 		"its first":   {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
-		"LEAVE":       {p.LeaveTx(h, Fence{}), []string{"delete /c/election/n1-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
+		"FINAL":       {p.FinalTx(h, Fence{}), []string{"delete /c/election/n1-n_0000000001@-1", "set /c/leader@4", "delete /c/leader/current@5"}},
 		"REVOKE":      {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
 	} {
 		var got []string

@@ -11,19 +11,19 @@ import (
 type group struct{ cluster.Snapshot }
 
 func (g *group) elect(term int64, node string, cause cluster.Cause) {
-	g.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: term, Node: node, Incarnation: node + "-1", Cause: cause, Reason: "why " + node}}
+	g.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: term, Node: node, Incarnation: node + "-1", Cause: cause, Reason: "why " + node}}
 }
 
 func (g *group) current(term int64, node string, state cluster.CurrentState) {
-	g.Current = cluster.Slot[cluster.Current]{Exists: true, Record: cluster.Current{Term: term, Node: node, Incarnation: node + "-1", State: state}}
+	g.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: term, Node: node, Incarnation: node + "-1", State: state}}
 	fence := cluster.FenceHeld
 	if state == cluster.CurrentReady {
 		fence = cluster.FenceReady
 	}
-	g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: term, Node: node, Incarnation: node + "-1", State: fence}}
+	g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: term, Node: node, Incarnation: node + "-1", State: fence}}
 }
 
-func (g *group) vacant() { g.Current = cluster.Slot[cluster.Current]{} }
+func (g *group) vacant() { g.Current = cluster.Stored[cluster.Current]{} }
 
 func is(d *cluster.Duration, want time.Duration) bool { return d != nil && time.Duration(*d) == want }
 

@@ -27,6 +27,8 @@ type Conn interface {
 type Env struct {
 	// Connect opens a session.
 	Connect func(t testing.TB) Conn
+	// Group returns a handle for a group that shares a session.
+	Group func(c Conn, p cluster.Paths) Handle
 	// Expire ends a session on the server, without its client.
 	Expire func(t testing.TB, c Conn)
 	// Root is an existing znode under which the test may create others.
@@ -39,12 +41,15 @@ func Contract(t *testing.T, start func(t testing.TB) Env) {
 		"sequential names":         sequentialNames,
 		"versions":                 versions,
 		"all or nothing":           allOrNothing,
+		"absence":                  absence,
 		"one-shot watches":         oneShotWatches,
 		"sessions":                 sessions,
 		"expiry":                   expiry,
 		"ephemerals have no child": ephemeralLeaf,
 		"paths":                    paths,
 		"data":                     data,
+		"handles":                  handles,
+		"merged renewals":          mergedRenewals,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, start(t)) })
 	}
@@ -73,7 +78,7 @@ func refusal(t testing.TB, c Conn, index int, want error, ops ...cluster.Op) {
 }
 
 // hinted waits until there is a hint for a path, and returns all the hinted paths.
-func hinted(t testing.TB, c Conn, path string) map[string]struct{} {
+func hinted(t testing.TB, c cluster.Watcher, path string) map[string]struct{} {
 	t.Helper()
 	all := make(map[string]struct{})
 	limit := time.NewTimer(20 * time.Second)
@@ -168,6 +173,29 @@ func allOrNothing(t *testing.T, e Env) {
 	if exists(t, c, x) || exists(t, c, y) {
 		t.Error("only part of it was applied")
 	}
+}
+
+// absence tests how ELECT in a slot checks that a znode does not exist: it creates and deletes it in one transaction.
+func absence(t *testing.T, e Env) {
+	c, other := e.Connect(t), e.Connect(t)
+	x, y := e.Root+"/x", e.Root+"/y"
+	gone := []cluster.Op{op(cluster.OpCreate, x, 0), op(cluster.OpDelete, x, 0)}
+	if _, _, err := other.Get(context.Background(), x, true); !errors.Is(err, cluster.ErrNoNode) {
+		t.Fatal(err)
+	}
+	do(t, c, append(gone, op(cluster.OpCreate, y, 0))...)
+	if exists(t, c, x) || !exists(t, c, y) {
+		t.Error("it is left, or what comes after it was not applied")
+	}
+	hinted(t, other, x) // its reader reads again
+	do(t, c, append(gone, gone...)...)
+	do(t, c, op(cluster.OpCreate, x, 0))
+	refusal(t, c, 1, cluster.ErrNodeExists, append([]cluster.Op{op(cluster.OpSet, y, 0)}, gone...)...)
+	if _, stat, err := c.Get(context.Background(), y, false); err != nil || stat.Version != 0 || !exists(t, c, x) {
+		t.Errorf("a refused check has changed something: %+v, %v", stat, err)
+	}
+	below := []cluster.Op{op(cluster.OpCreate, e.Root+"/none/x", 0), op(cluster.OpDelete, e.Root+"/none/x", 0)}
+	refusal(t, c, 0, cluster.ErrNoNode, below...)
 }
 
 func oneShotWatches(t *testing.T, e Env) {

@@ -45,8 +45,11 @@ func model(t testing.TB) clustertest.Env {
 	}
 	return clustertest.Env{
 		Connect: func(testing.TB) clustertest.Conn { return s.Connect() },
-		Expire:  func(_ testing.TB, c clustertest.Conn) { s.Expire(c.SessionID()) },
-		Root:    root,
+		Group: func(c clustertest.Conn, p cluster.Paths) clustertest.Handle {
+			return c.(*clustertest.Session).Group(p)
+		},
+		Expire: func(_ testing.TB, c clustertest.Conn) { s.Expire(c.SessionID()) },
+		Root:   root,
 	}
 }
 
@@ -71,6 +74,9 @@ func realServer(t testing.TB) clustertest.Env {
 	}
 	e := clustertest.Env{
 		Connect: connect,
+		Group: func(c clustertest.Conn, p cluster.Paths) clustertest.Handle {
+			return c.(*zkstore.Session).Group(p)
+		},
 		Expire: func(t testing.TB, c clustertest.Conn) {
 			s := c.(*zkstore.Session)
 			if err := zkstore.CloseSession(context.Background(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
@@ -85,7 +91,7 @@ func realServer(t testing.TB) clustertest.Env {
 	return e
 }
 
-// losing returns a server of its own, which can be restarted without its data.
+// losing returns a new server, which can be restarted without its data.
 func losing(t testing.TB) (clustertest.Env, func(testing.TB)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

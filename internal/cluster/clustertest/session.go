@@ -29,6 +29,7 @@ type Session struct {
 	done   chan struct{}
 	err    error
 	hints  cluster.Hints
+	groups []*Group
 
 	refused bool // the server closes its connections
 }
@@ -78,11 +79,7 @@ func (s *Server) hint(fired []Fired) {
 		if c == nil {
 			continue
 		}
-		c.hints.Add(f.Path)
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+		c.hint(f.Path)
 	}
 }
 
@@ -125,6 +122,12 @@ func (c *Session) failure() error {
 	}
 	return c.err
 }
+
+// Sync does nothing: every read of the model shows every write.
+func (c *Session) Sync(context.Context) error { return c.Err() }
+
+// Settle does nothing: the model answers every write.
+func (c *Session) Settle(context.Context) error { return c.Err() }
 
 // Wake implements [cluster.Watcher].
 func (c *Session) Wake() <-chan struct{} { return c.wake }

@@ -34,7 +34,7 @@ func (s *Session) getACL(ctx context.Context, path string) ([]zk.ACL, int32, err
 		list    []zk.ACL
 		version int32
 	}
-	r, err := await(ctx, s, func() (reply, error) {
+	r, err := await(ctx, request{group: s.own}, func() (reply, error) {
 		list, stat, err := s.zk.GetACL(path)
 		if err != nil {
 			return reply{}, err

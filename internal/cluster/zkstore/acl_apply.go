@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -29,16 +28,32 @@ type ZnodeACL struct {
 	gone    bool
 }
 
-// ACLs returns the ACLs of all znodes of the group, parents first. It leaves out znodes that disappear while it reads.
+// ACLs returns the ACLs of all znodes of the group, parents first, and of the loads of hosts with many groups that it is one of. It
+// leaves out znodes that disappear while it reads.
 func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error) {
 	paths := append(p.Persistent(), p.Current())
-	for _, parent := range []string{p.Nodes(), p.Election()} {
+	slots, _, err := s.Children(ctx, p.Slots(), false)
+	switch {
+	case errors.Is(err, cluster.ErrNoNode): // a group with one leader
+	case err != nil:
+		return nil, fmt.Errorf("cannot list znode %s: %w", p.Slots(), err)
+	default:
+		paths = append(paths, p.Slots())
+		for _, slot := range slices.Sorted(slices.Values(slots)) {
+			own := cluster.Paths{Root: p.Root, Slot: slot}
+			paths = append(paths, own.Leader(), own.Elected(), own.Current(), own.History())
+		}
+	}
+	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads()} {
 		names, _, err := s.Children(ctx, parent, false)
 		if errors.Is(err, cluster.ErrNoNode) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot list znode %s: %w", parent, err)
+		}
+		if parent == p.Loads() {
+			paths = append(paths, parent)
 		}
 		slices.Sort(names)
 		for _, name := range names {
@@ -134,7 +149,7 @@ func (s *Session) setACLs(ctx context.Context, todo []ZnodeACL, done func(ZnodeA
 // setACL sets one ACL, unless the znode is gone or its ACL has changed since it was read. Setting an ACL twice is harmless,
 // so an unknown outcome needs no special treatment.
 func (s *Session) setACL(ctx context.Context, z ZnodeACL) (changed bool, err error) {
-	_, err = await(ctx, s, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(), z.version) })
+	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(), z.version) })
 	switch {
 	case err == nil:
 		return true, nil
@@ -189,7 +204,7 @@ func (s *Session) MemberACLs(snap cluster.Snapshot, own ACL) []MemberACL {
 		c.LockedOut = !own.Open() && !slices.ContainsFunc(n.Identities, func(tag string) bool { return slices.Contains(tags, tag) })
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b MemberACL) int { return strings.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b MemberACL) int { return cluster.CompareNodes(a.Node, b.Node) })
 	return all
 }
 

@@ -34,11 +34,11 @@ func createAllZnodes(t *testing.T, s *Session, p cluster.Paths) []string {
 		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte("{}"), Ephemeral: ephemeral}
 	}
 	if _, err := s.Do(t.Context(), create(p.Elected(), false), create(p.Policy(), false), create(p.Control(), false),
-		create(p.History(), false), create(p.Current(), true)); err != nil {
+		create(p.History(), false), create(p.Roster(), false), create(p.Current(), true)); err != nil {
 		t.Fatal(err)
 	}
 	return []string{p.Root, p.Nodes(), p.Election(), p.Leader(), p.Node("n1"), p.Incarnation(in.Name),
-		p.Elected(), p.Policy(), p.Control(), p.History(), p.Current()}
+		p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History(), p.Current()}
 }
 
 func TestUnauthorizedClientsAreDenied(t *testing.T) {

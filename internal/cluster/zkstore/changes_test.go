@@ -126,7 +126,7 @@ func TestFollowerReads(t *testing.T) {
 	f.collects("nothing new")
 	f.do(f.fence(cluster.FenceHeld, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current()})
 	b := f.join("b")
-	f.collects("what is none of its business")
+	f.collects("what does not concern it")
 	f.do(f.elect(cluster.OpSet, 7, b.Name))
 	f.collects("another decision", "leader/elected")
 	f.collector.InvalidateLeadership()
@@ -157,7 +157,7 @@ func TestFollowerReads(t *testing.T) {
 	f.collects("the election of another", "leader/elected")
 	f.leave("elector-n_0000000000")
 	if snap := f.collects("its predecessor has gone", "control", "election", "election", "election/elector-n_0000000000",
-		"leader", "leader/current", "leader/elected", "nodes/b", "policy"); !snap.Elector || len(snap.Members) != 2 {
+		"leader", "leader/current", "leader/elected", "nodes/b", "policy", "roster"); !snap.Elector || len(snap.Members) != 2 {
 		t.Errorf("%+v", snap)
 	}
 	if f.log.Len() != 0 {
@@ -215,7 +215,7 @@ func TestElectorReads(t *testing.T) {
 	b := f.join("b")
 	f.do(f.elect(cluster.OpCreate, 6, b.Name))
 	snap := f.collects("at first", "control", "election", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "leader/elected",
-		"nodes/a", "nodes/b", "policy")
+		"nodes/a", "nodes/b", "policy", "roster")
 	if !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Members[0].Name != f.self.Name || snap.Members[1].Node.Record.ID != "b" || snap.Policy.Exists {
 		t.Errorf("%+v", snap)
 	}
@@ -263,7 +263,7 @@ func TestElectorReads(t *testing.T) {
 		t.Errorf("%+v", snap.Members)
 	}
 	f.collector.InvalidateAll()
-	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy")
+	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy", "roster")
 }
 
 // A permission error is logged as an error once, until a read succeeds. Transient failures and the end of the session are not.

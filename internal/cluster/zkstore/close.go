@@ -12,29 +12,36 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// CloseWith makes Close send ops as the session's final transaction. Calling it without ops cancels that.
-func (s *Session) CloseWith(ops ...cluster.Op) {
+// CloseWith makes Close send ops as a final transaction, like [Group.CloseWith] for a session without groups.
+func (s *Session) CloseWith(ops ...cluster.Op) { s.own.CloseWith(ops...) }
+
+// finals returns the final transactions of all groups.
+func (s *Session) finals() []*FinalTx {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.finalOps = ops
+	var all []*FinalTx
+	s.allGroups(func(g *Group) {
+		if len(g.finalOps) > 0 {
+			all = append(all, &FinalTx{Root: g.root, Ops: g.finalOps})
+		}
+	})
+	return all
 }
 
 // Handle returns what [CloseSession] needs to close the session where Close could not.
 func (s *Session) Handle() SessionHandle {
+	finals := s.finals()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return SessionHandle{Servers: s.opt.Servers, Session: s.handshake.session, Password: slices.Clone(s.handshake.password), Access: s.opt.Access, Final: &FinalTx{Ops: s.finalOps}}
+	return SessionHandle{Servers: s.opt.Servers, Session: s.handshake.session, Password: slices.Clone(s.handshake.password), Access: s.opt.Access, Finals: finals}
 }
 
-// Close ends the session on the server, so that its ephemerals vanish at once. It uses the library's connection, or its own
+// Close sends the final transaction of each group and ends the session on the server, so that its ephemerals vanish at once. It uses the library's connection, or its own
 // if that one is lost or the session has ended only on this side (a write without a reply). The caller must know that no
 // work relies on the session any more (S1). An error means that the server did not confirm the end; the ephemerals then
 // stay until the server expires the session.
 func (s *Session) Close(ctx context.Context) error {
-	s.mu.Lock()
-	viaLibrary := s.connected && len(s.finalOps) == 0
-	s.mu.Unlock()
-	if viaLibrary {
+	if s.Connected() && len(s.finals()) == 0 {
 		s.closeViaLibrary(ctx)
 	}
 	s.end(errors.New("closed"))
@@ -66,21 +73,24 @@ func (s *Session) closeViaLibrary(ctx context.Context) {
 	}
 }
 
-// closeDirectly closes the session over a connection of its own, if the server may still have it. The session must have
+// closeDirectly closes the session over a new connection, if the server may still have it. The session must have
 // ended on this side, or the library would reattach to it.
 func (s *Session) closeDirectly(ctx context.Context) error {
+	finals := s.finals()
 	s.mu.Lock()
-	gone, h, final := s.gone, s.handshake, &FinalTx{Ops: s.finalOps}
+	gone, h := s.gone, s.handshake
 	s.mu.Unlock()
 	if gone || h.session == 0 {
 		return nil
 	}
-	err := sessionCloser{dial: s.opt.Dial, identities: s.currentIdentities(), session: h.session, password: h.password, final: final}.closeAnywhere(ctx, s.opt.Servers)
-	switch {
-	case final.Applied:
-		s.opt.Log.Info("released leadership with the end of the session")
-	case final.Err != nil:
-		s.opt.Log.Warn("could not release leadership with the end of the session", "reason", final.Err)
+	err := sessionCloser{dial: s.opt.Dial, identities: s.currentIdentities(), session: h.session, password: h.password, finals: finals}.closeAnywhere(ctx, s.opt.Servers)
+	for _, f := range finals {
+		switch {
+		case f.Applied:
+			s.opt.Log.Info("released leadership with the end of the session", "root", f.Root)
+		case f.Err != nil:
+			s.opt.Log.Warn("could not release leadership with the end of the session", "root", f.Root, "reason", f.Err)
+		}
 	}
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return fmt.Errorf("%w; its ephemerals stay until the server expires it, within %s", err, h.timeout)

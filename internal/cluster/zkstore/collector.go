@@ -40,7 +40,7 @@ type Collector struct {
 	forged          map[string]bool // incarnations that no session owns
 	incarnationLost bool            // this daemon's incarnation is gone
 	nodeLost        bool            // this daemon's znode below nodes is gone or damaged
-	nodes           map[string]cluster.Slot[cluster.Node]
+	nodes           map[string]cluster.Stored[cluster.Node]
 	incarnations    []cluster.Incarnation
 }
 
@@ -49,8 +49,8 @@ func NewCollector(opt CollectorOptions) *Collector {
 	return &Collector{
 		opt:   opt,
 		valid: make(map[string]bool), forged: make(map[string]bool),
-		nodes: make(map[string]cluster.Slot[cluster.Node]),
-		snap:  cluster.Snapshot{Self: opt.Self, Session: opt.Session},
+		nodes: make(map[string]cluster.Stored[cluster.Node]),
+		snap:  cluster.Snapshot{Self: opt.Self, Session: opt.Session, Slot: opt.Paths.Slot},
 	}
 }
 
@@ -132,22 +132,27 @@ func (c *Collector) logError(err error) {
 	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until it can read it", "err", err)
 }
 
-// readDecision reads elected, this daemon's registration and, if it is needed, the fence. It runs before all other reads,
+// readDecision reads slots, elected, this daemon's registration and, if it is needed, the fence. It runs before all other reads,
 // so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
 func (c *Collector) readDecision(ctx context.Context) error {
 	p, self := c.opt.Paths, c.opt.Self
 	targets := []target{
 		{p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), data, stat, exists)
+			c.snap.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, exists)
 		}, nil},
 		{p.Incarnation(self.Name), func(_ []byte, stat cluster.Stat, _ bool) {
 			c.incarnationLost = stat.Owner != c.snap.Session // a znode that does not exist has no owner
 		}, nil},
 		{p.Node(self.ID), func(data []byte, stat cluster.Stat, exists bool) {
-			s := cluster.ReadSlot[cluster.Node](p.Node(self.ID), data, stat, exists)
+			s := cluster.ReadStored[cluster.Node](p.Node(self.ID), data, stat, exists)
 			c.nodeLost = !s.Readable() || stat.Owner != c.snap.Session
 			c.nodes[self.ID] = s
 		}, nil},
+	}
+	if p.Slot != "" {
+		targets = slices.Insert(targets, 0, target{p.Slots(), func(data []byte, stat cluster.Stat, exists bool) {
+			c.snap.Slots = cluster.ReadSlots(p.Slots(), data, stat, exists)
+		}, nil})
 	}
 	if c.needsLeadership() { // judged by the previous reads
 		targets = append(targets, c.fenceTarget())
@@ -155,6 +160,15 @@ func (c *Collector) readDecision(ctx context.Context) error {
 	err := c.fetch(ctx, targets...)
 	c.snap.SelfLost = c.incarnationLost || c.nodeLost
 	return err
+}
+
+// prioritize returns the context for reads: a group without a leader, and after a reconnect a group that this daemon leads, is read
+// before others.
+func (c *Collector) prioritize(ctx context.Context) context.Context {
+	if c.needsLeadership() && (!c.snap.Leadership || c.snap.HoldsCurrent() || !c.snap.Ready()) {
+		return WithPriority(ctx, PriorityRecovery)
+	}
+	return ctx
 }
 
 // needsLeadership reports whether this daemon has to read the fence and current.
@@ -173,7 +187,7 @@ func (c *Collector) fenceTarget() target {
 func (c *Collector) currentTarget() target {
 	path := c.opt.Paths.Current()
 	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
-		c.snap.Current = cluster.ReadSlot[cluster.Current](path, data, stat, exists)
+		c.snap.Current = cluster.ReadStored[cluster.Current](path, data, stat, exists)
 	}, nil}
 }
 
@@ -182,7 +196,7 @@ func (c *Collector) readLeadership(ctx context.Context) error {
 	c.snap.FenceAlive = false
 	if !c.needsLeadership() {
 		c.snap.Leadership = false
-		c.snap.Fence, c.snap.Current = cluster.Slot[cluster.Fence]{}, cluster.Slot[cluster.Current]{}
+		c.snap.Fence, c.snap.Current = cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
 		return nil
@@ -217,7 +231,7 @@ func (c *Collector) readHolder(ctx context.Context) error {
 		return err
 	}
 	holder := &Read{Path: p.Incarnation(c.snap.Fence.Record.Incarnation)}
-	c.opt.Source.Read(ctx, []*Read{holder})
+	c.opt.Source.Read(c.prioritize(ctx), []*Read{holder})
 	if holder.Err != nil && !errors.Is(holder.Err, cluster.ErrNoNode) {
 		return fmt.Errorf("cannot read znode %s: %w", holder.Path, holder.Err)
 	}
@@ -295,7 +309,7 @@ func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
 		for _, in := range slices.Backward(c.incarnations[from:i]) {
 			reads = append(reads, &Read{Path: c.opt.Paths.Incarnation(in.Name)})
 		}
-		c.opt.Source.Read(ctx, reads)
+		c.opt.Source.Read(c.prioritize(ctx), reads)
 		for j, read := range reads {
 			name := c.incarnations[i-1-j].Name
 			switch {
@@ -316,7 +330,7 @@ func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
 
 func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
 	list := &Read{Path: c.opt.Paths.Election(), List: true, Watch: watch}
-	c.opt.Source.Read(ctx, []*Read{list})
+	c.opt.Source.Read(c.prioritize(ctx), []*Read{list})
 	if errors.Is(list.Err, cluster.ErrNoNode) { // this daemon's incarnation is gone too
 		c.incarnations, c.snap.SelfLost = nil, true
 		return nil
@@ -346,7 +360,7 @@ func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
 	return nil
 }
 
-// readMembers reads the policy, the control record and all members that are new or have changed, if this daemon is the
+// readMembers reads the policy, the control record, the roster and all members that are new or have changed, if this daemon is the
 // elector.
 func (c *Collector) readMembers(ctx context.Context) error {
 	if !c.snap.Elector {
@@ -356,11 +370,14 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	present := make(map[string]bool, len(c.incarnations))
 	targets := []target{
 		{p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), data, stat, exists)
+			c.snap.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), data, stat, exists)
 		}, nil},
 		{p.Control(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Control = cluster.ReadSlot[cluster.Control](p.Control(), data, stat, exists)
+			c.snap.Control = p.ReadControl(data, stat, exists)
 		}, nil},
+		{p.Roster(), func(data []byte, stat cluster.Stat, exists bool) {
+			c.snap.Roster = cluster.ReadRoster(p.Roster(), data, stat, exists)
+		}, func(err error) { c.snap.Roster = unreadRoster(err) }},
 	}
 	for _, in := range c.incarnations {
 		path := p.Node(in.ID)
@@ -369,7 +386,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 		}
 		present[in.ID] = true
 		targets = append(targets, target{path, func(data []byte, stat cluster.Stat, exists bool) {
-			c.nodes[in.ID] = nodeSlot(path, data, stat, exists)
+			c.nodes[in.ID] = storedNode(path, data, stat, exists)
 		}, func(err error) { c.nodes[in.ID] = deniedNode(err) }})
 	}
 	for id := range c.nodes {
@@ -402,10 +419,11 @@ func (c *Collector) fetch(ctx context.Context, targets ...target) error {
 	}
 	reads := make([]*Read, len(targets))
 	for i, t := range targets {
-		reads[i] = &Read{Path: t.path, Watch: true}
+		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == c.opt.Paths.Roster()}
 	}
-	c.opt.Source.Read(ctx, reads)
+	c.opt.Source.Read(c.prioritize(ctx), reads)
 	var failure error
+	var held *HeldBackError
 	for i, read := range reads {
 		t, err := targets[i], read.Err
 		switch {
@@ -414,6 +432,8 @@ func (c *Collector) fetch(ctx context.Context, targets ...target) error {
 			c.valid[t.path] = true
 		case errors.Is(err, cluster.ErrNoAuth) && t.onDenied != nil:
 			t.onDenied(fmt.Errorf("cannot read znode %s: %w", t.path, err))
+		case read.Optional && errors.As(err, &held):
+			t.onDenied(err) // no election waits for it
 		case failure == nil || errors.Is(failure, context.Canceled): // which only follows from another failure
 			failure = fmt.Errorf("cannot read znode %s: %w", t.path, err)
 		}
@@ -422,7 +442,7 @@ func (c *Collector) fetch(ctx context.Context, targets ...target) error {
 }
 
 // joinMembers joins the incarnations, oldest first, with the records of their nodes.
-func joinMembers(names []cluster.Incarnation, nodes map[string]cluster.Slot[cluster.Node]) []cluster.Member {
+func joinMembers(names []cluster.Incarnation, nodes map[string]cluster.Stored[cluster.Node]) []cluster.Member {
 	newest := make(map[string]string, len(names))
 	for _, in := range names {
 		newest[in.ID] = in.Name

@@ -267,3 +267,29 @@ func TestThousandsOfForgedIncarnationsAreIgnored(t *testing.T) {
 		t.Errorf("%d reads in %d calls, %d of them of the whole list", source.reads, source.calls, source.lists)
 	}
 }
+
+// Groups without a leader, and those that this daemon leads, are read before others.
+func TestReadPriority(t *testing.T) {
+	self := cluster.Incarnation{ID: "a", Name: "a-n_0000000001"}
+	elected := cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Incarnation: self.Name}}
+	fence := cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, Incarnation: self.Name, State: cluster.FenceReady}}
+	current := cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 2}}
+	for name, c := range map[string]struct {
+		snap cluster.Snapshot
+		want Priority
+	}{
+		"nothing was read":  {cluster.Snapshot{}, PriorityNormal},
+		"a candidate":       {cluster.Snapshot{Elected: elected}, PriorityRecovery},
+		"no leader":         {cluster.Snapshot{Elector: true, Leadership: true, Elected: elected, Fence: fence}, PriorityRecovery},
+		"another leads":     {cluster.Snapshot{Session: 1, Elector: true, Leadership: true, Elected: elected, Fence: fence, Current: current}, PriorityNormal},
+		"this daemon leads": {cluster.Snapshot{Session: 2, Leadership: true, Elected: elected, Fence: fence, Current: current}, PriorityRecovery},
+		"a follower":        {cluster.Snapshot{Session: 1, Elected: cluster.Stored[cluster.Elected]{Exists: true}}, PriorityNormal},
+	} {
+		collector := NewCollector(CollectorOptions{Self: self})
+		c.snap.Self = self
+		collector.snap = c.snap
+		if got := priorityOf(collector.prioritize(t.Context())); got != c.want {
+			t.Errorf("%s: priority %d, want %d", name, got, c.want)
+		}
+	}
+}

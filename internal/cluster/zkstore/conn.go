@@ -14,14 +14,32 @@ import (
 
 // Get implements [cluster.Reader].
 func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
+	return s.own.Get(ctx, path, watched)
+}
+
+// Children implements [cluster.Reader].
+func (s *Session) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
+	return s.own.Children(ctx, path, watched)
+}
+
+// Do implements [cluster.Writer].
+func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	return s.own.Do(ctx, ops...)
+}
+
+// Get implements [cluster.Reader].
+func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, cluster.Stat, error) {
 	type reply struct {
 		data []byte
 		stat *zk.Stat
 	}
-	w := watch{path, false}
-	arm := watched && s.arm(w)
-	r, err := await(ctx, s, func() (reply, error) {
-		if !arm {
+	s, w := g.s, watch{path, false}
+	var arm *armedWatch
+	if watched {
+		arm = s.arm(w)
+	}
+	r, err := await(ctx, request{group: g, key: "get " + path}, func() (reply, error) {
+		if arm == nil {
 			data, stat, err := s.zk.Get(path)
 			return reply{data, stat}, err
 		}
@@ -41,30 +59,33 @@ func (s *Session) Get(ctx context.Context, path string, watched bool) ([]byte, c
 		data, stat, err = s.zk.Get(path)
 		return reply{data, stat}, err
 	})
-	if err != nil && arm && !errors.Is(err, cluster.ErrNoNode) {
-		s.disarm(w)
+	if arm != nil {
+		s.noteRead(w, arm, statOf(r.stat), err)
 	}
 	return r.data, statOf(r.stat), s.explainDenied(err)
 }
 
 // Children implements [cluster.Reader].
-func (s *Session) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
+func (g *Group) Children(ctx context.Context, path string, watched bool) ([]string, cluster.Stat, error) {
 	type reply struct {
 		names []string
 		stat  *zk.Stat
 	}
-	w := watch{path, true}
-	arm := watched && s.arm(w)
-	r, err := await(ctx, s, func() (reply, error) {
-		if !arm {
+	s, w := g.s, watch{path, true}
+	var arm *armedWatch
+	if watched {
+		arm = s.arm(w)
+	}
+	r, err := await(ctx, request{group: g, key: "list " + path}, func() (reply, error) {
+		if arm == nil {
 			names, stat, err := s.zk.Children(path)
 			return reply{names, stat}, err
 		}
 		names, stat, _, err := s.zk.ChildrenW(path)
 		return reply{names, stat}, err
 	})
-	if err != nil && arm {
-		s.disarm(w)
+	if arm != nil {
+		s.noteRead(w, arm, statOf(r.stat), err)
 	}
 	return r.names, statOf(r.stat), s.explainDenied(err)
 }
@@ -74,7 +95,8 @@ func (s *Session) Children(ctx context.Context, path string, watched bool) ([]st
 const maxTxBytes = 1000 << 10
 
 // Do implements [cluster.Writer].
-func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+func (g *Group) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	s := g.s
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
@@ -84,11 +106,8 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 	if !s.Connected() {
 		return nil, cluster.ErrNotSent
 	}
-	size := 0
-	for i, op := range ops {
-		if size += len(op.Path) + len(op.Data); size > maxTxBytes {
-			return nil, &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes", cluster.ErrInvalid, maxTxBytes)}
-		}
+	if err := checkSize(ops); err != nil {
+		return nil, err
 	}
 	reqs := make([]any, len(ops))
 	for i, op := range ops {
@@ -98,24 +117,49 @@ func (s *Session) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, 
 		parts []zk.MultiResponse
 		err   error
 	}
-	r, err := await(ctx, s, func() (reply, error) {
+	r, err := await(ctx, request{group: g, key: keyOf(ctx, ops), write: true}, func() (reply, error) {
 		parts, err := s.zk.Multi(reqs...)
+		if errors.Is(err, zk.ErrConnectionClosed) {
+			return reply{}, err
+		}
 		return reply{parts, err}, nil
 	})
-	if err != nil {
-		if ctx.Err() != nil {
-			// The write may still be queued or in flight, and take effect after whatever the caller does next.
-			s.end(fmt.Errorf("no reply to a write in time (%w)", ctx.Err()))
-			return nil, fmt.Errorf("%w (%w)", cluster.ErrUnknown, ctx.Err())
-		}
-		return nil, err
+	var out []cluster.Result
+	if err == nil {
+		out, err = parseResults(ops, r.parts, r.err)
 	}
-	out, err := parseResults(ops, r.parts, r.err)
+	if errors.Is(err, cluster.ErrUnknown) {
+		g.swapUnsettled(true)
+	}
 	var refused *cluster.TxError
 	if errors.As(err, &refused) && errors.Is(err, cluster.ErrNoAuth) {
 		refused.Err = s.explainDenied(fmt.Errorf("%w%s", refused.Err, parentACLHint(refused.Op)))
 	}
 	return out, err
+}
+
+// keyOf returns what a transaction does. It is empty for those that the leases depend on: they are small by construction, and
+// always sent.
+func keyOf(ctx context.Context, ops []cluster.Op) string {
+	if priorityOf(ctx) >= PriorityLease {
+		return ""
+	}
+	words := make([]string, len(ops))
+	for i, op := range ops {
+		words[i] = op.Kind.String() + " " + op.Path
+	}
+	return strings.Join(words, ", ")
+}
+
+// checkSize returns an error for a transaction that servers would refuse by closing the connection.
+func checkSize(ops []cluster.Op) error {
+	size := 0
+	for i, op := range ops {
+		if size += len(op.Path) + len(op.Data); size > maxTxBytes {
+			return &cluster.TxError{Index: i, Op: op, Err: fmt.Errorf("%w: a transaction of more than %d bytes", cluster.ErrInvalid, maxTxBytes)}
+		}
+	}
+	return nil
 }
 
 func (s *Session) zkRequest(op cluster.Op) any {
@@ -210,63 +254,6 @@ func translateError(err error) error {
 		return cluster.ErrUnknown
 	}
 	return fmt.Errorf("%w (%w)", cluster.ErrUnknown, err)
-}
-
-// await runs a call of the library, which takes no context, until ctx is done or the session has ended. The goroutine of the
-// call ends with the session at the latest.
-func await[T any](ctx context.Context, s *Session, call func() (T, error)) (T, error) {
-	type reply struct {
-		value T
-		err   error
-	}
-	if err := s.Err(); err != nil {
-		var zero T
-		return zero, err
-	}
-	done := make(chan reply, 1)
-	go func() {
-		value, err := call()
-		done <- reply{value, translateError(err)}
-	}()
-	var zero T
-	var over error
-	select {
-	case r := <-done:
-		if r.err != nil && s.Err() != nil {
-			return zero, errors.Join(s.Err(), r.err)
-		}
-		return r.value, r.err
-	case <-ctx.Done():
-		over = ctx.Err()
-	case <-s.done:
-		over = s.Err()
-	}
-	select {
-	case r := <-done:
-		if r.err == nil { // the reply has arrived just in time
-			return r.value, nil
-		}
-	default:
-	}
-	return zero, over
-}
-
-// arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns false if the
-// watch is armed already: the library would add another channel for each call.
-func (s *Session) arm(w watch) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.armed[w] {
-		return false
-	}
-	s.armed[w] = true
-	return true
-}
-
-func (s *Session) disarm(w watch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.armed, w)
 }
 
 func statOf(st *zk.Stat) cluster.Stat {

@@ -149,7 +149,7 @@ func TestRequestsCarryTheirVersions(t *testing.T) {
 func TestAwaitWhileTheSessionEnds(t *testing.T) {
 	ended := fmt.Errorf("%w: expired", cluster.ErrSessionEnded)
 	s := bareSession(t, io.Discard)
-	_, err := await(t.Context(), s, func() (int, error) {
+	_, err := await(t.Context(), request{group: s.own}, func() (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.err = ended // before Done is closed
@@ -158,13 +158,13 @@ func TestAwaitWhileTheSessionEnds(t *testing.T) {
 	if !errors.Is(err, cluster.ErrSessionEnded) || !errors.Is(err, cluster.ErrUnknown) {
 		t.Errorf("a failure at the end: %v", err)
 	}
-	if n, err := await(t.Context(), s, func() (int, error) { return 7, nil }); n != 0 || !errors.Is(err, cluster.ErrSessionEnded) {
+	if n, err := await(t.Context(), request{group: s.own}, func() (int, error) { return 7, nil }); n != 0 || !errors.Is(err, cluster.ErrSessionEnded) {
 		t.Errorf("after the end: %d, %v", n, err)
 	}
 	s = bareSession(t, io.Discard)
 	forever := make(chan struct{})
 	defer close(forever)
-	_, err = await(t.Context(), s, func() (int, error) {
+	_, err = await(t.Context(), request{group: s.own}, func() (int, error) {
 		s.end(ended)
 		<-forever
 		return 7, nil

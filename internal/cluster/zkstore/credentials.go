@@ -90,7 +90,7 @@ func (s *Session) present(ctx context.Context, ids identities) error {
 func (s *Session) addAuth(ctx context.Context, i identity) error {
 	for {
 		before := s.Reconnects()
-		_, err := await(ctx, s, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(i.scheme, i.secret) })
+		_, err := await(WithPriority(ctx, PriorityLease), request{group: s.own}, func() (struct{}, error) { return struct{}{}, s.zk.AddAuth(i.scheme, i.secret) })
 		switch {
 		case errors.Is(err, cluster.ErrNoAuth):
 			return fmt.Errorf("ZooKeeper refused the %s credentials: check their scheme and secret", i.scheme)

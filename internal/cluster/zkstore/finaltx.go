@@ -1,10 +1,12 @@
 package zkstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"zkelectd/internal/cluster"
 )
@@ -13,6 +15,7 @@ import (
 // an existing session.
 
 const (
+	wireOpGetData = 4
 	wireOpMulti   = 14
 	endOfMulti    = -1       // as an operation's type; as a result's type it means that the operation failed
 	maxFinalReply = 64 << 10 // bytes; far more than the results of a few operations need
@@ -24,38 +27,99 @@ var wireOps = map[cluster.OpKind]int32{cluster.OpCheck: 13, cluster.OpSet: 5, cl
 // errUnsupportedOp is returned for an operation that a final transaction cannot contain.
 var errUnsupportedOp = errors.New("not supported in a session's final transaction")
 
-// FinalTx is the transaction that a session ends with, such as LEAVE, and its outcome.
+// FinalTx is a transaction FINAL that a session ends with, and its outcome.
 type FinalTx struct {
-	Ops []cluster.Op
+	// Root is the group's, for messages; empty if it is not known.
+	Root string
+	Ops  []cluster.Op
 	// Applied is true if the transaction took effect. Err is why it did not, or why that is unknown; nil if it was not sent.
 	Applied bool
 	Err     error
 }
 
-// send sends the transaction over a connection that is attached to the session. It returns an error only if the connection
-// failed: if the server refuses the transaction, the session is closed without it.
-func (l *FinalTx) send(conn net.Conn) error {
-	if l == nil || len(l.Ops) == 0 || l.Applied {
-		return nil
+// maxFinalsInFlight is how many final transactions are sent before the first reply is read.
+const maxFinalsInFlight = 64
+
+// sendFinals sends those of the transactions that have not been applied, over a connection that is attached to the session. It
+// returns an error only if the connection failed: if the server refuses a transaction, the session is closed without it.
+func sendFinals(conn net.Conn, all []*FinalTx) error {
+	for part := range slices.Chunk(all, maxFinalsInFlight) {
+		var sent []*FinalTx
+		for _, l := range part {
+			if len(l.Ops) == 0 || l.Applied {
+				continue
+			}
+			body, err := encodeMulti(l.Ops)
+			if err != nil {
+				l.Err = err
+				continue
+			}
+			if err := writeRequest(conn, 1, wireOpMulti, body); err != nil {
+				return lostFinals(append(sent, l), err)
+			}
+			sent = append(sent, l)
+		}
+		for i, l := range sent {
+			results, err := readReply(conn)
+			if err != nil {
+				return lostFinals(sent[i:], err)
+			}
+			l.done(results)
+		}
+		for _, l := range sent {
+			if errors.Is(l.Err, cluster.ErrUnknown) {
+				l.readBack(conn)
+			}
+		}
 	}
-	unknown := errors.Is(l.Err, cluster.ErrUnknown)
-	body, err := encodeMulti(l.Ops)
-	if err != nil {
-		l.Err = err
-		return nil
-	}
-	results, err := roundTrip(conn, 1, wireOpMulti, body)
-	if err != nil {
+	return nil
+}
+
+// lostFinals marks the transactions whose replies were lost.
+func lostFinals(sent []*FinalTx, err error) error {
+	for _, l := range sent {
 		l.Err = fmt.Errorf("%w (%w)", cluster.ErrUnknown, err)
-		return fmt.Errorf("final transaction: %w", err)
 	}
+	return fmt.Errorf("final transaction: %w", err)
+}
+
+// done stores the outcome that a reply says.
+func (l *FinalTx) done(results []byte) {
+	unknown := errors.Is(l.Err, cluster.ErrUnknown)
 	l.Err = refusalOf(l.Ops, results)
 	var by *cluster.TxError
-	if unknown && errors.As(l.Err, &by) && by.Index == 0 && by.Op.Kind == cluster.OpDelete && errors.Is(by.Err, cluster.ErrNoNode) {
-		l.Err = nil // an earlier reply was lost: the missing znode is the session's own
+	if unknown && errors.As(l.Err, &by) {
+		switch { // an earlier reply was lost
+		case by.Index == 0 && by.Op.Kind == cluster.OpDelete && errors.Is(by.Err, cluster.ErrNoNode):
+			l.Err = nil // the missing znode is the session's own
+		case by.Op.Kind == cluster.OpSet && errors.Is(by.Err, cluster.ErrBadVersion):
+			l.Err = fmt.Errorf("%w (%w)", cluster.ErrUnknown, l.Err)
+		}
 	}
 	l.Applied = l.Err == nil
-	return nil
+}
+
+// readBack determines the outcome of a transaction that may have taken effect, by what it sets. The outcome stays unknown if that
+// cannot be read, or if somebody has written since.
+func (l *FinalTx) readBack(conn net.Conn) {
+	i := slices.IndexFunc(l.Ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet })
+	if i < 0 {
+		return
+	}
+	const noWatch = 0
+	path := []byte(l.Ops[i].Path)
+	request := append(append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...), noWatch)
+	if err := writeRequest(conn, 1, wireOpGetData, request); err != nil {
+		return
+	}
+	reply, err := readReply(conn)
+	if err != nil || len(reply) < 4 {
+		return
+	}
+	n := binary.BigEndian.Uint32(reply)
+	if data := reply[4:]; uint64(n) <= uint64(len(data)) && bytes.Equal(data[:n], l.Ops[i].Data) {
+		l.Applied, l.Err = true, nil
+	}
 }
 
 func encodeMulti(ops []cluster.Op) ([]byte, error) {

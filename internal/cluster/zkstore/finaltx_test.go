@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// acquire makes s a holder of leadership, and returns its LEAVE.
+// acquire makes s a holder of leadership, and returns its FINAL.
 func acquire(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
 	t.Helper()
 	all := createAllZnodes(t, s, p)
@@ -24,10 +25,10 @@ func acquire(t *testing.T, s *Session, p cluster.Paths) []cluster.Op {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.LeaveTx(cluster.HeldVersions{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
+	return p.FinalTx(cluster.HeldVersions{Self: self, Fence: stat.Version}, cluster.Fence{Term: 7, State: cluster.FenceReleased, Lost: true})
 }
 
-// hasLeft reports whether LEAVE has taken effect.
+// hasLeft reports whether FINAL has taken effect.
 func hasLeft(t *testing.T, s *Session, p cluster.Paths) bool {
 	t.Helper()
 	data, stat, err := s.Get(t.Context(), p.Leader(), false)
@@ -48,11 +49,11 @@ func TestFinalTx(t *testing.T) {
 		op     string
 	}{
 		"applied":         {func(*SessionHandle) {}, nil, ""},
-		"another version": {func(e *SessionHandle) { e.Final.Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
-		"current is gone": {func(e *SessionHandle) { e.Final.Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
-		"left already":    {func(e *SessionHandle) { e.Final.Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"another version": {func(e *SessionHandle) { e.Finals[0].Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
+		"current is gone": {func(e *SessionHandle) { e.Finals[0].Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"left already":    {func(e *SessionHandle) { e.Finals[0].Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
 		"no credentials":  {func(e *SessionHandle) { e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone") }, cluster.ErrNoAuth, "cannot be read"},
-		"never sent":      {func(e *SessionHandle) { e.Final.Ops[0].Kind = cluster.OpCreate }, errUnsupportedOp, "create "},
+		"never sent":      {func(e *SessionHandle) { e.Finals[0].Ops[0].Kind = cluster.OpCreate }, errUnsupportedOp, "create "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Options{Access: access})
@@ -64,11 +65,11 @@ func TestFinalTx(t *testing.T) {
 			if err := CloseSession(t.Context(), e); err != nil {
 				t.Fatalf("the session was not closed: %v", err)
 			}
-			if e.Final.Applied != (c.want == nil) || hasLeft(t, reader, p) != (c.want == nil) || !errors.Is(e.Final.Err, c.want) {
-				t.Errorf("applied %v: %v, want %v", e.Final.Applied, e.Final.Err, c.want)
+			if e.Finals[0].Applied != (c.want == nil) || hasLeft(t, reader, p) != (c.want == nil) || !errors.Is(e.Finals[0].Err, c.want) {
+				t.Errorf("applied %v: %v, want %v", e.Finals[0].Applied, e.Finals[0].Err, c.want)
 			}
 			if c.want != nil {
-				contains(t, e.Final.Err, c.op)
+				contains(t, e.Finals[0].Err, c.op)
 			}
 			for _, path := range []string{p.Current(), p.Node("n1")} {
 				if _, _, err := reader.Get(t.Context(), path, false); !errors.Is(err, cluster.ErrNoNode) {
@@ -103,28 +104,55 @@ func (c lostReplyConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A release whose reply was lost does not count as refused.
+// A release whose reply was lost does not count as refused. That of a slot only checks the incarnation, so the fence shows it.
 func TestFinalTxWithUnknownOutcome(t *testing.T) {
+	for _, kind := range []cluster.OpKind{cluster.OpDelete, cluster.OpCheck} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			s := open(t, Options{})
+			p := root(t, s)
+			last := &FinalTx{Ops: acquire(t, s, p)}
+			last.Ops[0].Kind = kind
+			e := s.Handle()
+			s.end(errors.New("dead"))
+			var done, next atomic.Bool
+			dials := 0
+			dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials++
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return lostReplyConn{conn, 1, &done, &next}, err
+			}
+			u := sessionCloser{session: e.Session, password: e.Password, finals: []*FinalTx{last}, dial: dial}
+			if err := u.closeAnywhere(t.Context(), e.Servers); err != nil {
+				t.Fatal(err)
+			}
+			if dials != 2 || !last.Applied || last.Err != nil {
+				t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Err)
+			}
+			if !hasLeft(t, open(t, Options{}), p) {
+				t.Error("FINAL did not take effect")
+			}
+		})
+	}
+}
+
+// If the reply was lost and somebody has written the fence since, the release does not count as applied.
+func TestFinalTxThatSomebodyElsePrevented(t *testing.T) {
 	s := open(t, Options{})
 	p := root(t, s)
-	last := &FinalTx{Ops: acquire(t, s, p)}
+	last := &FinalTx{Ops: acquire(t, s, p), Err: cluster.ErrUnknown}
+	last.Ops[0].Kind = cluster.OpCheck
 	e := s.Handle()
 	s.end(errors.New("dead"))
-	var done, next atomic.Bool
-	dials := 0
-	u := sessionCloser{session: e.Session, password: e.Password, final: last, dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials++
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return lostReplyConn{conn, 1, &done, &next}, err
-	}}
-	if err := u.closeAnywhere(t.Context(), e.Servers); err != nil {
+	other := open(t, Options{})
+	if _, err := other.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Data: []byte("{}"), Version: -1}); err != nil {
 		t.Fatal(err)
 	}
-	if dials != 2 || !last.Applied || last.Err != nil {
-		t.Errorf("%d connections, applied %v: %v", dials, last.Applied, last.Err)
+	e.Finals = []*FinalTx{last}
+	if err := CloseSession(t.Context(), e); err != nil {
+		t.Fatal(err)
 	}
-	if !hasLeft(t, open(t, Options{}), p) {
-		t.Error("LEAVE did not take effect")
+	if last.Applied || !errors.Is(last.Err, cluster.ErrBadVersion) {
+		t.Errorf("applied %v: %v", last.Applied, last.Err)
 	}
 }
 
@@ -143,7 +171,7 @@ func TestCloseReleases(t *testing.T) {
 			if end == nil {
 				s.end(errors.New("dead"))
 				e := s.Handle()
-				e.Final = nil
+				e.Finals = nil
 				if err := CloseSession(t.Context(), e); err != nil {
 					t.Fatal(err)
 				}

@@ -82,7 +82,7 @@ func closeSession(t *testing.T, s *Session) {
 var roots atomic.Int32
 
 // root creates a new group on the shared server.
-func root(t *testing.T, s cluster.ReadWriter) cluster.Paths {
+func root(t testing.TB, s cluster.ReadWriter) cluster.Paths {
 	t.Helper()
 	p := cluster.Paths{Root: fmt.Sprintf("/test%d", roots.Add(1))}
 	if err := EnsureTree(t.Context(), s, p); err != nil {

@@ -9,9 +9,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// fullReadInterval is how often everything is read again even if no watch has fired. It is a safety net in case a watch is
-// lost; elections do not normally depend on it. Jitter keeps the members of a fleet from reading at the same time.
-const fullReadInterval = 30 * time.Second
+// retryInterval is how long a reader waits after a failed read. A reconnect wakes it anyway; this is for a refusal while connected.
+const retryInterval = time.Second
 
 // ReaderSession is the part of a session that a [Reader] uses.
 type ReaderSession interface {
@@ -19,6 +18,8 @@ type ReaderSession interface {
 	cluster.Watcher
 	cluster.Lifetime
 	cluster.Owner
+	// Settle makes later reads show the outcome of earlier writes without a reply.
+	Settle(ctx context.Context) error
 }
 
 // ReaderOptions configure a [Reader].
@@ -65,14 +66,18 @@ func (r *Reader) Reread() {
 
 // Run reads until ctx is done or the session has ended. It must be called only once.
 func (r *Reader) Run(ctx context.Context) {
-	timer := time.NewTimer(jitter(fullReadInterval))
-	defer timer.Stop()
+	retry := time.NewTimer(retryInterval)
+	defer retry.Stop()
 	for {
-		if snap, complete := r.collector.Collect(ctx); complete {
+		snap, complete := cluster.Snapshot{}, r.conn.Settle(ctx) == nil
+		if complete {
+			snap, complete = r.collector.Collect(ctx)
+		}
+		if complete {
+			retry.Stop()
 			r.publish(snap)
 		} else {
-			// Try again soon. A reconnect wakes the reader anyway; this is for a refusal while connected.
-			timer.Reset(jitter(time.Second))
+			retry.Reset(jitter(retryInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -82,9 +87,7 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-r.conn.Wake():
 		case <-r.force:
 			r.collector.InvalidateLeadership()
-		case <-timer.C:
-			r.collector.InvalidateAll()
-			timer.Reset(jitter(fullReadInterval))
+		case <-retry.C:
 		}
 	}
 }

@@ -45,7 +45,7 @@ func join(t *testing.T, p cluster.Paths, id string) *readingDaemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := &countingSession{ReaderSession: s}
+	conn := &countingSession{ReaderSession: s.own}
 	r := NewReader(ReaderOptions{Conn: conn, Paths: p, Self: in, Clock: clock(), Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -12,7 +12,7 @@ import (
 // TakenError is returned by [Register] while another session holds the node id.
 type TakenError struct {
 	Path    string
-	Node    cluster.Slot[cluster.Node]
+	Node    cluster.Stored[cluster.Node]
 	Session int64
 }
 
@@ -24,24 +24,48 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("node id %q is taken: %s belongs to host %s, pid %d, session 0x%x", n.ID, e.Path, n.Host, n.PID, e.Session)
 }
 
+// OlderInstanceError is returned by [Register] while an older registration of the same session holds the node id: its LEAVE must be
+// confirmed first.
+type OlderInstanceError struct {
+	Path string
+	Node cluster.Stored[cluster.Node]
+}
+
+func (e *OlderInstanceError) Error() string {
+	if e.Node.Err != nil {
+		return fmt.Sprintf("this session already holds its node id: %v", e.Node.Err)
+	}
+	return fmt.Sprintf("this session already holds its node id: znode %s belongs to instance %q, which has not left the group yet", e.Path, e.Node.Record.Instance)
+}
+
 // EnsureTree creates the persistent znodes of the group that do not exist yet.
 func EnsureTree(ctx context.Context, conn cluster.ReadWriter, p cluster.Paths) error {
 	for _, path := range p.Skeleton() {
-		_, err := conn.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}})
-		if err == nil || errors.Is(err, cluster.ErrNodeExists) {
-			continue
+		if err := ensureZnode(ctx, conn, path); err != nil {
+			return err
 		}
-		// Without write permission for the parent it is enough that the znode exists: an administrator has created it.
-		_, _, readErr := conn.Get(ctx, path, false)
-		if readErr == nil {
-			continue
-		}
-		if errors.Is(readErr, cluster.ErrNoAuth) {
-			return fmt.Errorf("cannot read znode %s: %w", path, readErr)
-		}
-		return fmt.Errorf("cannot create znode %s: %w; create it, or grant this user the permission to create it", path, err)
 	}
 	return nil
+}
+
+// ensureZnode creates a persistent znode without data if it does not exist. It reads first: a create is a write through the quorum
+// even if it fails, and many groups start at the same time.
+func ensureZnode(ctx context.Context, conn cluster.ReadWriter, path string) error {
+	_, _, readErr := conn.Get(ctx, path, false)
+	denied := errors.Is(readErr, cluster.ErrNoAuth)
+	if readErr == nil {
+		return nil
+	} else if !denied && !errors.Is(readErr, cluster.ErrNoNode) {
+		return fmt.Errorf("cannot read znode %s: %w", path, readErr)
+	}
+	_, err := conn.Do(ctx, cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}})
+	switch {
+	case err == nil, errors.Is(err, cluster.ErrNodeExists):
+		return nil
+	case denied:
+		return fmt.Errorf("cannot read znode %s: %w", path, readErr)
+	}
+	return fmt.Errorf("cannot create znode %s: %w; create it, or grant this user the permission to create it", path, err)
 }
 
 // registrar is the part of a session that [Register] uses.
@@ -50,8 +74,9 @@ type registrar interface {
 	cluster.Owner
 }
 
-// Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds the id.
-// If an earlier call has registered but lost the reply, it returns that incarnation.
+// Register performs REGISTER and returns the new incarnation. It returns a *[TakenError] while another session holds the id, and an
+// *[OlderInstanceError] while another instance of this session does. If an earlier call with the same instance has registered but
+// lost the reply, it returns that incarnation.
 func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
 	results, err := conn.Do(ctx, p.RegisterTx(node)...)
 	switch {
@@ -59,21 +84,26 @@ func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster
 		name := strings.TrimPrefix(results[1].Path, p.Election()+"/")
 		return cluster.ParseIncarnation(name)
 	case errors.Is(err, cluster.ErrNodeExists):
-		return findRegistration(ctx, conn, p, node.ID)
+		return findRegistration(ctx, conn, p, node)
 	default:
 		return cluster.Incarnation{}, fmt.Errorf("cannot register below %s: %w", p.Root, err)
 	}
 }
 
-// findRegistration determines which session holds the id: this one, by a REGISTER whose reply was lost, or another.
-func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, id string) (cluster.Incarnation, error) {
-	path := p.Node(id)
+// findRegistration determines who holds the id: this instance, by a REGISTER whose reply was lost, or another one.
+func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
+	path := p.Node(node.ID)
 	data, stat, err := conn.Get(ctx, path, true)
 	if err != nil {
 		return cluster.Incarnation{}, fmt.Errorf("cannot read znode %s: %w", path, err)
 	}
-	if stat.Owner != conn.SessionID() {
-		return cluster.Incarnation{}, &TakenError{Path: path, Session: stat.Owner, Node: cluster.ReadSlot[cluster.Node](path, data, stat, true)}
+	found := cluster.ReadStored[cluster.Node](path, data, stat, true)
+	switch {
+	case stat.Owner != conn.SessionID():
+		return cluster.Incarnation{}, &TakenError{Path: path, Session: stat.Owner, Node: found}
+	case !found.Readable() || found.Record.Instance != node.Instance:
+		// Two instances with one incarnation would each take the other's term for their own (S1).
+		return cluster.Incarnation{}, &OlderInstanceError{Path: path, Node: found}
 	}
 	names, _, err := conn.Children(ctx, p.Election(), false)
 	if err != nil {
@@ -81,7 +111,7 @@ func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, id s
 	}
 	in, _ := cluster.ParseIncarnations(names)
 	for _, i := range in {
-		if i.ID != id {
+		if i.ID != node.ID {
 			continue
 		}
 		path := p.Incarnation(i.Name)

@@ -59,11 +59,30 @@ func TestRegisterReadsBack(t *testing.T) {
 	} else {
 		contains(t, err, s.p.Node("a"), "its incarnation was deleted")
 	}
+	conn.failing = nil
+	for instance, want := range map[string]string{"other": s.p.Node("a") + ` belongs to instance "", which has not left`, "": ""} {
+		var older *OlderInstanceError
+		_, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: instance})
+		if (want != "") != errors.As(err, &older) {
+			t.Errorf("instance %q: %v", instance, err)
+		}
+		if older != nil {
+			contains(t, err, want)
+		}
+	}
+	if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: s.p.Node("a"), Version: cluster.AnyVersion, Data: []byte("garbage")}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := again()
+	var older *OlderInstanceError
+	if contains(t, err, "this session already holds", s.p.Node("a")); !errors.As(err, &older) {
+		t.Errorf("an unreadable record: %v", err)
+	}
 	var taken *TakenError
 	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector"}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
 		t.Errorf("%v", err)
 	}
-	_, err := Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a"})
+	_, err = Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a"})
 	contains(t, err, "cannot register below /none")
 }
 

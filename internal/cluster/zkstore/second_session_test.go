@@ -3,6 +3,7 @@ package zkstore
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -94,12 +95,13 @@ func TestEventsDisarmTheirWatches(t *testing.T) {
 		zk.EventNodeCreated: {false, true}, zk.EventNodeDataChanged: {false, true},
 		zk.EventNodeChildrenChanged: {true, false}, zk.EventNodeDeleted: {false, false},
 	} {
-		s := &Session{wake: make(chan struct{}, 1), armed: map[watch]bool{{"/a", false}: true, {"/a", true}: true, {"/b", false}: true}}
+		s := bareSession(t, io.Discard)
+		s.armed = map[watch]*armedWatch{{"/a", false}: {}, {"/a", true}: {}, {"/b", false}: {}}
 		s.event(zk.Event{Type: of, Path: "/a"})
-		if s.armed[watch{"/a", false}] != left[0] || s.armed[watch{"/a", true}] != left[1] || !s.armed[watch{"/b", false}] {
+		if (s.armed[watch{"/a", false}] != nil) != left[0] || (s.armed[watch{"/a", true}] != nil) != left[1] || s.armed[watch{"/b", false}] == nil {
 			t.Errorf("%s leaves %v", of, s.armed)
 		}
-		if h := s.TakeHints(); !h.Has("/a") || h.Has("/b") || len(s.wake) != 1 {
+		if h := s.TakeHints(); !h.Has("/a") || h.Has("/b") || len(s.own.wake) != 1 {
 			t.Errorf("%s hints %v", of, h)
 		}
 	}

@@ -19,7 +19,8 @@ import (
 
 // Session is one ZooKeeper session. It is used only once: when it has ended it stays ended, and nothing is sent any more
 // (docs/protocol.md, Session). It implements [cluster.ReadWriter], [cluster.Watcher], [cluster.Lifetime]
-// and [cluster.Owner], and is safe for concurrent use.
+// and [cluster.Owner] for programs without groups, and [Session.Group] returns the handles of groups that share it. It is safe for
+// concurrent use.
 type Session struct {
 	opt   Options
 	zk    *zk.Conn
@@ -28,9 +29,12 @@ type Session struct {
 	ctx         context.Context // canceled when the session has ended
 	cancel      context.CancelFunc
 	done        chan struct{}
-	wake        chan struct{}
 	established chan struct{} // closed after the first handshake
 	goroutines  sync.WaitGroup
+	queue       queue
+	suspects    *suspects
+	renewer     *renewer
+	own         *Group // for the requests without a handle
 
 	presenting sync.Mutex // held while identities are presented
 	presented  identities
@@ -61,10 +65,11 @@ type Session struct {
 	lastDial       time.Time
 	lostAt         time.Time
 	serverErrors   map[string]error
-	gone           bool // the server no longer has the session
-	finalOps       []cluster.Op
-	hints          cluster.Hints
-	armed          map[watch]bool
+	gone           bool                // the server no longer has the session
+	groups         map[string][]*Group // by root
+	handles        int                 // created so far
+	writes         map[*pendingWrite]struct{}
+	armed          map[watch]*armedWatch
 }
 
 // watch identifies a watch on a znode: on its children, or on its data and existence.
@@ -91,12 +96,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Session{
-		opt: opt, identities: opt.identities, acl: opt.Access.ACL.entries(opt.identities),
-		done: make(chan struct{}), wake: make(chan struct{}, 1), established: make(chan struct{}),
-		serverErrors: make(map[string]error), armed: make(map[watch]bool),
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := newSession(opt)
+	s.identities, s.acl = opt.identities, opt.Access.ACL.entries(opt.identities)
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
 		s.hosts.servers[i], s.hosts.servers[j] = s.hosts.servers[j], s.hosts.servers[i]
@@ -109,11 +110,24 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	}
 	s.zk = conn
 	s.goroutines.Go(func() { s.supervise(events) })
+	s.goroutines.Go(func() { s.renewer.run(s) })
+	s.goroutines.Go(s.runSafetyNet)
 	if err := s.waitEstablished(ctx); err != nil {
 		s.end(err)
 		return nil, err
 	}
 	return s, nil
+}
+
+// newSession returns a session without the library.
+func newSession(opt Options) *Session {
+	s := &Session{
+		opt: opt, done: make(chan struct{}), established: make(chan struct{}), serverErrors: make(map[string]error),
+		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
+	}
+	s.own = s.newGroup("")
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 // waitEstablished waits for the first handshake and then presents the identities.
@@ -199,18 +213,13 @@ func (s *Session) Err() error {
 }
 
 // Wake returns a channel that receives when there are hints to take.
-func (s *Session) Wake() <-chan struct{} { return s.wake }
+func (s *Session) Wake() <-chan struct{} { return s.own.Wake() }
 
-// TakeHints returns the hints since the last call and clears them.
-func (s *Session) TakeHints() cluster.Hints {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.hints
-	s.hints = cluster.Hints{}
-	return h
-}
+// TakeHints returns the hints since the last call and clears them. Those below the root of a [Group] are not among them.
+func (s *Session) TakeHints() cluster.Hints { return s.own.TakeHints() }
 
-// event handles the library's events. It must not block.
+// event handles the library's events. It must not block. The library calls it before it delivers any later reply, and the
+// consistency of a snapshot depends on that: a reader that gets newer data finds the hint.
 func (s *Session) event(ev zk.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,8 +227,7 @@ func (s *Session) event(ev zk.Event) {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
 		// The library sets the watches again, but may silently fail to: forget them, and hint at everything.
 		clear(s.armed)
-		s.hints.All = true
-		s.wakeReader()
+		s.allGroups(func(g *Group) { g.hint("") })
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
 		s.gone = true
 		s.goroutines.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
@@ -232,15 +240,9 @@ func (s *Session) event(ev zk.Event) {
 		if ev.Type != zk.EventNodeDataChanged && ev.Type != zk.EventNodeCreated {
 			delete(s.armed, watch{ev.Path, true})
 		}
-		s.hints.Add(ev.Path)
-		s.wakeReader()
-	}
-}
-
-func (s *Session) wakeReader() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+		for _, g := range s.groupsOf(ev.Path) {
+			g.hint(ev.Path)
+		}
 	}
 }
 
@@ -261,6 +263,7 @@ func (s *Session) connClosed(w *wireConn) {
 	defer s.mu.Unlock()
 	if s.conn == w {
 		s.conn, s.lostAt = nil, time.Now()
+		s.suspects.connectionLost()
 		s.markDisconnected()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"zkelectd/internal/cluster"
 )
@@ -11,7 +12,7 @@ import (
 // ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches. As in a daemon, it reads the
 // fence before current, and both before the members.
 func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
-	s := cluster.Snapshot{Leadership: true, Elector: true}
+	s := cluster.Snapshot{Leadership: true, Elector: true, Slot: p.Slot}
 	type storeFunc func(data []byte, stat cluster.Stat, exists bool)
 	read := func(path string, store storeFunc) error {
 		data, stat, err := conn.Get(ctx, path, watch)
@@ -21,21 +22,30 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 		store(data, stat, err == nil)
 		return nil
 	}
-	err := errors.Join(
+	var err error
+	if p.Slot != "" {
+		err = read(p.Slots(), func(d []byte, st cluster.Stat, ok bool) { s.Slots = cluster.ReadSlots(p.Slots(), d, st, ok) })
+	}
+	err = errors.Join(err,
 		read(p.Elected(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Elected = cluster.ReadSlot[cluster.Elected](p.Elected(), d, st, ok)
+			s.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), d, st, ok)
 		}),
 		read(p.Leader(), func(d []byte, st cluster.Stat, ok bool) { s.Fence = cluster.ReadFence(p.Leader(), d, st, ok) }),
 		read(p.Current(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Current = cluster.ReadSlot[cluster.Current](p.Current(), d, st, ok)
+			s.Current = cluster.ReadStored[cluster.Current](p.Current(), d, st, ok)
 		}),
 		read(p.Policy(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Policy = cluster.ReadSlot[cluster.Policy](p.Policy(), d, st, ok)
+			s.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), d, st, ok)
 		}),
-		read(p.Control(), func(d []byte, st cluster.Stat, ok bool) {
-			s.Control = cluster.ReadSlot[cluster.Control](p.Control(), d, st, ok)
-		}),
+		read(p.Control(), func(d []byte, st cluster.Stat, ok bool) { s.Control = p.ReadControl(d, st, ok) }),
 	)
+	if err != nil {
+		return s, err
+	}
+	err = read(p.Roster(), func(d []byte, st cluster.Stat, ok bool) { s.Roster = cluster.ReadRoster(p.Roster(), d, st, ok) })
+	if errors.Is(err, cluster.ErrNoAuth) {
+		s.Roster, err = unreadRoster(err), nil
+	}
 	if err != nil {
 		return s, err
 	}
@@ -46,11 +56,11 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 		return s, fmt.Errorf("cannot list znode %s: %w", p.Election(), err)
 	}
 	in, _ := cluster.ParseIncarnations(names)
-	nodes := make(map[string]cluster.Slot[cluster.Node], len(in))
+	nodes := make(map[string]cluster.Stored[cluster.Node], len(in))
 	for _, i := range in {
 		path := p.Node(i.ID)
 		err := read(path, func(d []byte, st cluster.Stat, ok bool) {
-			nodes[i.ID] = nodeSlot(path, d, st, ok)
+			nodes[i.ID] = storedNode(path, d, st, ok)
 		})
 		if errors.Is(err, cluster.ErrNoAuth) {
 			nodes[i.ID], err = deniedNode(err), nil
@@ -59,14 +69,40 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 			return s, err
 		}
 	}
-	s.Members = joinMembers(in, nodes)
-	return s, nil
+	s.Members, err = withLoads(ctx, conn, p, joinMembers(in, nodes))
+	return s, err
 }
 
-// nodeSlot returns the record of a member. A znode that no session owns belongs to no daemon: that member would never take
+// withLoads adds to the members the latencies and scores that their hosts publish for all groups.
+func withLoads(ctx context.Context, conn cluster.Reader, p cluster.Paths, members []cluster.Member) ([]cluster.Member, error) {
+	published, _, err := conn.Children(ctx, p.Loads(), false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
+		return nil, fmt.Errorf("cannot list znode %s: %w", p.Loads(), err)
+	}
+	loads := make(map[string]cluster.Load)
+	for _, m := range members {
+		if n := m.Node; !slices.Contains(published, m.ID) || !n.Readable() || n.Record.Latency != nil || n.Record.Score != nil {
+			continue
+		}
+		path := p.Loads() + "/" + m.ID
+		data, stat, err := conn.Get(ctx, path, false)
+		switch {
+		case errors.Is(err, cluster.ErrNoNode), errors.Is(err, cluster.ErrNoAuth): // not known
+		case err != nil:
+			return nil, fmt.Errorf("cannot read znode %s: %w", path, err)
+		default:
+			if l := cluster.ReadStored[cluster.Load](path, data, stat, true); l.Readable() {
+				loads[m.ID] = l.Record
+			}
+		}
+	}
+	return cluster.WithLoads(members, loads), nil
+}
+
+// storedNode returns the record of a member. A znode that no session owns belongs to no daemon: that member would never take
 // over and never go away, so its record is reported as an error.
-func nodeSlot(path string, data []byte, stat cluster.Stat, exists bool) cluster.Slot[cluster.Node] {
-	s := cluster.ReadSlot[cluster.Node](path, data, stat, exists)
+func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluster.Stored[cluster.Node] {
+	s := cluster.ReadStored[cluster.Node](path, data, stat, exists)
 	if exists && s.Err == nil && stat.Owner == 0 {
 		s.Record, s.Err = cluster.Node{}, fmt.Errorf("no session owns znode %s: it was not created by zkelectd, delete it", path)
 	}
@@ -75,8 +111,13 @@ func nodeSlot(path string, data []byte, stat cluster.Stat, exists bool) cluster.
 
 // deniedNode returns the record of a member that may not be read. Such a member must not prevent others from being seen or
 // elected.
-func deniedNode(err error) cluster.Slot[cluster.Node] {
-	return cluster.Slot[cluster.Node]{Exists: true, Err: err}
+func deniedNode(err error) cluster.Stored[cluster.Node] {
+	return cluster.Stored[cluster.Node]{Exists: true, Err: err}
+}
+
+// unreadRoster returns the roster that may not be read. Only people miss it.
+func unreadRoster(err error) cluster.Stored[cluster.Roster] {
+	return cluster.Stored[cluster.Roster]{Exists: true, Err: err}
 }
 
 // followSession is the part of a session that [Follow] uses.

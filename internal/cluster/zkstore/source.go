@@ -23,6 +23,8 @@ type Read struct {
 	Path  string
 	List  bool // read the names of the children instead of the data
 	Watch bool
+	// Optional is set if the other reads go on when this one fails.
+	Optional bool
 
 	Data  []byte
 	Names []string
@@ -51,7 +53,7 @@ func (p sessionSource) Read(ctx context.Context, reads []*Read) {
 			} else {
 				r.Data, r.Stat, r.Err = p.Get(ctx, r.Path, r.Watch)
 			}
-			if r.answered() {
+			if r.answered() || r.Optional {
 				return nil
 			}
 			return r.Err // cancels the others

@@ -23,12 +23,7 @@ import (
 // bareSession returns a session without the library, so that tests can check its state after each call.
 func bareSession(t *testing.T, log io.Writer, servers ...string) *Session {
 	t.Helper()
-	s := &Session{
-		opt:  Options{Servers: servers, Timeout: rollbackTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
-		done: make(chan struct{}), wake: make(chan struct{}, 1), established: make(chan struct{}),
-		serverErrors: make(map[string]error), armed: make(map[watch]bool),
-	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s := newSession(Options{Servers: servers, Timeout: rollbackTimeout, Dial: Access{}.dialer(), Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	t.Cleanup(func() {
 		s.cancel()
 		s.goroutines.Wait()
@@ -354,7 +349,7 @@ func TestCurrentConnection(t *testing.T) {
 		t.Error(err)
 	}
 	s = bareSession(t, io.Discard)
-	whole := fmt.Errorf("%w: in words of its own", cluster.ErrSessionEnded)
+	whole := fmt.Errorf("%w: in other words", cluster.ErrSessionEnded)
 	if s.end(whole); !errors.Is(s.Err(), whole) {
 		t.Error(s.Err())
 	}
@@ -412,10 +407,10 @@ func TestOpenNeedsServersAndATimeout(t *testing.T) {
 // After a handshake everything is read again; a disconnection is recorded; an expiry ends the session.
 func TestSessionEvents(t *testing.T) {
 	s := bareSession(t, io.Discard)
-	s.armed[watch{"/a", false}] = true
+	s.arm(watch{"/a", false})
 	s.connected = true
 	s.event(zk.Event{Type: zk.EventSession, State: zk.StateConnecting})
-	if len(s.wake) != 0 || len(s.armed) != 1 || s.TakeHints().All || !s.Connected() {
+	if len(s.own.wake) != 0 || len(s.armed) != 1 || s.TakeHints().All || !s.Connected() {
 		t.Error("an irrelevant event has an effect")
 	}
 	for _, state := range []zk.State{zk.StateHasSession, zk.StateExpired, zk.StateDisconnected} { // the states in which a watch fires
@@ -424,11 +419,11 @@ func TestSessionEvents(t *testing.T) {
 			t.Errorf("a watch that fires in state %s changes the session", state)
 		}
 	}
-	<-s.wake
+	<-s.own.wake
 	for range 2 { // the second one finds the first still pending
 		s.event(zk.Event{Type: zk.EventSession, State: zk.StateHasSession})
 	}
-	if len(s.wake) != 1 || len(s.armed) != 0 || !s.TakeHints().All || s.TakeHints().All {
+	if len(s.own.wake) != 1 || len(s.armed) != 0 || !s.TakeHints().All || s.TakeHints().All {
 		t.Error("not everything is read again after a handshake")
 	}
 	s.connected = true

@@ -126,8 +126,8 @@ type SessionHandle struct {
 	Session  int64
 	Password []byte
 	Access   Access
-	// Final is the transaction to send first; nil for none. CloseSession stores the outcome in it.
-	Final *FinalTx
+	// Finals are the transactions to send first. CloseSession stores the outcome in each.
+	Finals []*FinalTx
 }
 
 // CloseSession ends a session from outside, so that its ephemerals vanish at once. The caller must know that no work relies on
@@ -136,10 +136,12 @@ type SessionHandle struct {
 func CloseSession(ctx context.Context, h SessionHandle) error {
 	// Most servers close a session without authentication, so an unreadable file is not an error yet.
 	ids, authErr := h.Access.Auth.read()
-	u := sessionCloser{dial: h.Access.dialer(), identities: ids, session: h.Session, password: h.Password, final: h.Final}
+	u := sessionCloser{dial: h.Access.dialer(), identities: ids, session: h.Session, password: h.Password, finals: h.Finals}
 	err := u.closeAnywhere(ctx, h.Servers)
-	if h.Final != nil && h.Final.Err != nil {
-		h.Final.Err = errors.Join(h.Final.Err, authErr)
+	for _, f := range h.Finals {
+		if f.Err != nil {
+			f.Err = errors.Join(f.Err, authErr)
+		}
 	}
 	if err != nil && !errors.Is(err, ErrNoSuchSession) {
 		return errors.Join(err, authErr)
@@ -154,7 +156,7 @@ type sessionCloser struct {
 	session    int64
 	password   []byte
 	timeout    time.Duration // to request; 0 for the default
-	final      *FinalTx      // to send first; nil for none
+	finals     []*FinalTx    // to send first
 }
 
 // closeTimeout limits the attempt at one server, so that a silent server leaves time for the others.
@@ -207,7 +209,7 @@ func (u sessionCloser) closeAt(ctx context.Context, server string) error {
 			return fmt.Errorf("authentication: %w", err)
 		}
 	}
-	if err := u.final.send(conn); err != nil {
+	if err := sendFinals(conn, u.finals); err != nil {
 		return err
 	}
 	// The server replies when the ephemerals are gone, then hangs up.
@@ -239,12 +241,22 @@ func call(conn net.Conn, xid, op int32, body []byte) error {
 
 // roundTrip sends one request and returns the reply without its header.
 func roundTrip(conn net.Conn, xid, op int32, body []byte) ([]byte, error) {
+	if err := writeRequest(conn, xid, op, body); err != nil {
+		return nil, err
+	}
+	return readReply(conn)
+}
+
+func writeRequest(conn net.Conn, xid, op int32, body []byte) error {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+4+len(body)))
 	b = binary.BigEndian.AppendUint32(b, uint32(xid))
 	b = binary.BigEndian.AppendUint32(b, uint32(op))
-	if _, err := conn.Write(append(b, body...)); err != nil {
-		return nil, err
-	}
+	_, err := conn.Write(append(b, body...))
+	return err
+}
+
+// readReply reads one reply and returns it without its header.
+func readReply(conn net.Conn) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(conn, size[:]); err != nil {
 		return nil, fmt.Errorf("no answer: %w", err)
@@ -273,6 +285,15 @@ func encodeAuth(id identity) []byte {
 
 // attach attaches to the session as a client that has seen nothing, so that a server with older data does not refuse it.
 func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
+	h, err := u.shakeHands(conn)
+	if err == nil && h.session != u.session {
+		return h, ErrNoSuchSession
+	}
+	return h, err
+}
+
+// shakeHands sends the connect request for the session, 0 for a new one, and returns the server's answer.
+func (u sessionCloser) shakeHands(conn net.Conn) (handshake, error) {
 	timeout := u.timeout
 	if timeout == 0 {
 		timeout = 10 * time.Second
@@ -283,14 +304,8 @@ func (u sessionCloser) attach(conn net.Conn) (handshake, error) {
 	var packet []byte
 	for {
 		h, complete, err := parseHandshake(packet)
-		if err != nil {
+		if complete || err != nil {
 			return h, err
-		}
-		if complete && h.session != u.session {
-			return h, ErrNoSuchSession
-		}
-		if complete {
-			return h, nil
 		}
 		buf := make([]byte, 256)
 		n, err := conn.Read(buf)

@@ -1,0 +1,312 @@
+package renewal
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// zero shortens no interval.
+func zero() float64 { return 0 }
+
+func request(name string, due, deadline time.Duration) Request {
+	p := cluster.Paths{Root: "/" + name}
+	return Request{Ops: p.RenewTx(cluster.HeldVersions{Self: "n1-n_0000000001"}), Due: due, Deadline: deadline}
+}
+
+// posted returns a merger with n groups, all due at 10 s and with a lease until 60 s.
+func posted(n int) *Merger {
+	m := NewMerger(zero)
+	for id := range n {
+		m.Post(0, id, request(fmt.Sprint("g", id), 10*time.Second, time.Minute))
+	}
+	return m
+}
+
+func refusal(index int) error { return &cluster.TxError{Index: index, Err: cluster.ErrBadVersion} }
+
+func ids(b Batch) []int {
+	var out []int
+	for _, p := range b.parts {
+		out = append(out, p.id)
+	}
+	return out
+}
+
+func wantIDs(t *testing.T, batches []Batch, want ...[]int) {
+	t.Helper()
+	var got [][]int
+	for _, b := range batches {
+		got = append(got, ids(b))
+	}
+	if !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
+		t.Errorf("the batches have the groups %v, want %v", got, want)
+	}
+}
+
+func TestTheFirstDueRequestTakesAllAlong(t *testing.T) {
+	m := NewMerger(zero)
+	if m.Wake() != 0 || m.Take(time.Hour) != nil {
+		t.Fatal("something to do without a request")
+	}
+	m.Post(0, 1, request("a", 10*time.Second, time.Minute))
+	m.Post(0, 2, request("b", 5*time.Second, 30*time.Second))
+	m.Post(0, 3, request("c", 20*time.Second, time.Minute))
+	if m.Wake() != 5*time.Second {
+		t.Fatalf("wakes at %s", m.Wake())
+	}
+	if m.Take(5*time.Second-1) != nil {
+		t.Fatal("sent before one is due")
+	}
+	got := m.Take(5 * time.Second)
+	wantIDs(t, got, []int{2, 1, 3}) // the lease that ends first comes first
+	if b := got[0]; len(b.Ops) != 12 || b.Sent != 5*time.Second || b.Deadline != time.Minute || b.Ops[0].Path != "/b/election/n1-n_0000000001" {
+		t.Errorf("the batch is %+v", b)
+	}
+	if m.Wake() != 0 || m.Take(time.Hour) != nil {
+		t.Error("a request is good for more than one renewal")
+	}
+	answers, again := m.Done(6*time.Second, got[0], nil)
+	if len(again) != 0 || !reflect.DeepEqual(answers, []Answer{{2, Result{Sent: 5 * time.Second}}, {1, Result{Sent: 5 * time.Second}}, {3, Result{Sent: 5 * time.Second}}}) {
+		t.Errorf("answers %v, again %v", answers, again)
+	}
+	if answers, again = m.Done(6*time.Second, got[0], nil); len(answers)+len(again)+len(m.latest) != 0 {
+		t.Errorf("a second reply: %v, %v; %d requests are remembered", answers, again, len(m.latest))
+	}
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	m := posted(1000)
+	got := m.Take(10 * time.Second)
+	if len(got) != 2 || len(got[0].parts) < 500 || size(got[0].Ops) > MaxBatch || len(got[0].parts)+len(got[1].parts) != 1000 {
+		t.Errorf("%d batches of %d groups and more", len(got), len(got[0].parts))
+	}
+	large := request(strings.Repeat("x", MaxBatch), 0, time.Minute)
+	m.Post(0, 1, large)
+	m.Post(0, 2, large)
+	wantIDs(t, m.Take(1), []int{1}, []int{2})
+	// A check on the wire: type, flag and error; the length of the path, the path, and the version. The second length is for a set.
+	const second = 21 + 4
+	for first, want := range map[int][][]int{128<<10 - second: {{1, 2}}, 128<<10 - second + 1: {{1}, {2}}} {
+		ops := func(bytes int) []cluster.Op {
+			return []cluster.Op{{Path: strings.Repeat("x", bytes-21-2), Data: []byte("yz")}}
+		}
+		m.Post(0, 1, Request{Ops: ops(first), Deadline: 2})
+		m.Post(0, 2, Request{Ops: ops(second), Deadline: 3})
+		wantIDs(t, m.Take(1), want...)
+	}
+}
+
+// Only the group that is named by the first real error loses its lease; the others must not wait for another interval.
+func TestARefusalConcernsOneGroup(t *testing.T) {
+	for index, culprit := range []int{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2} {
+		m := posted(3)
+		b := m.Take(10 * time.Second)[0]
+		answers, again := m.Done(11*time.Second, b, &cluster.TxError{Index: index, Op: b.Ops[index], Err: cluster.ErrBadVersion})
+		if len(answers) != 1 || answers[0].ID != culprit || !errors.Is(answers[0].Err, cluster.ErrBadVersion) {
+			t.Errorf("operation %d: answers %v", index, answers)
+		}
+		var own *cluster.TxError // the group must see which of the operations was refused
+		if !errors.As(answers[0].Err, &own) || own.Index != index%4 || own.Op.Path != b.Ops[index].Path {
+			t.Errorf("operation %d: %+v", index, own)
+		}
+		if len(again) != 2 {
+			t.Fatalf("operation %d: %d batches again, want one for each other group", index, len(again))
+		}
+		for _, one := range again {
+			if len(one.parts) != 1 || len(one.Ops) != 4 || one.Sent != 11*time.Second || one.Deadline != time.Minute {
+				t.Errorf("operation %d: again %+v", index, one)
+			}
+		}
+		first, more := m.Done(12*time.Second, again[0], nil)
+		if len(first) != 1 || first[0].Err != nil || first[0].Sent != 11*time.Second || more != nil {
+			t.Errorf("the lease counts from %v", first)
+		}
+		second, more := m.Done(12*time.Second, again[1], refusal(2))
+		if len(second) != 1 || second[0].Err == nil || more != nil {
+			t.Errorf("a refused separate request: %v, %v", second, more)
+		}
+	}
+}
+
+// An error that names no operation says nothing about any one group.
+func TestARefusalWithoutAnOperation(t *testing.T) {
+	for _, err := range []error{cluster.ErrNoAuth, refusal(-1), refusal(8)} {
+		m := posted(2)
+		answers, again := m.Done(11*time.Second, m.Take(10 * time.Second)[0], err)
+		if len(answers) != 0 || len(again) != 2 {
+			t.Fatalf("%v: answers %v, again %v", err, answers, again)
+		}
+		answers, again = m.Done(12*time.Second, again[0], err)
+		if len(answers) != 1 || !errors.Is(answers[0].Err, err) || len(again) != 0 {
+			t.Errorf("%v: one group: answers %v, again %v", err, answers, again)
+		}
+	}
+}
+
+func TestAnUnknownOutcomeAnswersAll(t *testing.T) {
+	for _, err := range []error{cluster.ErrUnknown, cluster.ErrNotSent, cluster.ErrSessionEnded} {
+		m := posted(3)
+		answers, again := m.Done(11*time.Second, m.Take(10 * time.Second)[0], fmt.Errorf("lost: %w", err))
+		if len(answers) != 3 || len(again) != 0 {
+			t.Fatalf("%v: answers %v, again %v", err, answers, again)
+		}
+		for _, a := range answers {
+			if !errors.Is(a.Err, err) {
+				t.Errorf("answer %v", a)
+			}
+		}
+	}
+}
+
+func TestARequestPastItsDeadlineIsNotSent(t *testing.T) {
+	m := NewMerger(zero)
+	m.Post(0, 1, request("a", 10*time.Second, 10*time.Second))
+	m.Post(0, 2, request("b", 10*time.Second, 10*time.Second+1))
+	m.Post(0, 3, request("c", 10*time.Second, time.Minute))
+	got := m.Take(10 * time.Second)
+	wantIDs(t, got, []int{2, 3})
+	answers, again := m.Done(10*time.Second+1, got[0], errors.New("refused"))
+	if len(answers) != 0 {
+		t.Errorf("answers %v", answers)
+	}
+	wantIDs(t, again, []int{3})
+	if len(m.latest) != 1 {
+		t.Errorf("%d requests are remembered", len(m.latest))
+	}
+}
+
+// The result of a request that a group has replaced or withdrawn may be about versions, or a term, that it no longer holds.
+func TestAReplacedOrWithdrawnRequestIsNotAnswered(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		m := posted(4)
+		b := m.Take(10 * time.Second)[0]
+		m.Withdraw(1)
+		m.Post(10*time.Second, 2, request("g2", 20*time.Second, time.Minute))
+		var err error
+		if refused {
+			err = refusal(0)
+		}
+		answers, again := m.Done(11*time.Second, b, err)
+		if refused {
+			wantIDs(t, again, []int{3})
+		}
+		if want := map[bool]int{false: 2, true: 1}[refused]; len(answers) != want || answers[0].ID != 0 {
+			t.Errorf("refused %v: answers %v", refused, answers)
+		}
+		for _, one := range again {
+			m.Done(12*time.Second, one, nil)
+		}
+		wantIDs(t, m.Take(20*time.Second), []int{2})
+	}
+}
+
+func TestWithdrawnAndReplacedBeforeTheyAreSent(t *testing.T) {
+	m := posted(3)
+	m.Withdraw(0)
+	m.Post(0, 1, request("new", 5*time.Second, time.Minute))
+	m.Withdraw(7)
+	got := m.Take(10 * time.Second)
+	wantIDs(t, got, []int{1, 2})
+	if got[0].Ops[0].Path != "/new/election/n1-n_0000000001" {
+		t.Errorf("sent %v", got[0].Ops[0])
+	}
+}
+
+// Hosts whose renewals coincide must not stay aligned: the groups of a host vary their intervals together, up to 10 %.
+func TestIntervalsVary(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	m := NewMerger(rng.Float64)
+	now, least, most := time.Second, time.Hour, time.Duration(0)
+	for range 500 {
+		for id := range 20 {
+			m.Post(now, id, request("g", now+time.Second, now+3*time.Second))
+		}
+		at := m.Wake()
+		least, most = min(least, at-now), max(most, at-now)
+		if b := m.Take(at); len(b) != 1 || len(b[0].parts) != 20 {
+			t.Fatalf("took %v", b)
+		}
+		now = at
+	}
+	if least < 900*time.Millisecond || least > 905*time.Millisecond || most > time.Second || most < 995*time.Millisecond {
+		t.Errorf("the intervals are from %s to %s", least, most)
+	}
+	m.Post(now, 1, request("g", now-time.Second, now+time.Second)) // overdue
+	if at := m.Wake(); at != now-time.Second {
+		t.Errorf("an overdue request is sent at %s", at)
+	}
+	m = NewMerger(func() float64 { return 0.5 })
+	m.Post(time.Second, 1, request("g", 2*time.Second, time.Minute))
+	if at := m.Wake(); at != 1950*time.Millisecond {
+		t.Errorf("the first interval ends at %s", at)
+	}
+	m = NewMerger(zero)
+	m.Post(time.Second, 1, request("g", 0, time.Minute)) // 0 means at once, not never
+	if m.Wake() == 0 || len(m.Take(time.Second)) != 1 {
+		t.Error("a request that is due at 0 is not sent")
+	}
+}
+
+// Whatever happens, a request is sent only while it is in force, and answered once at most, with what became of it.
+func TestRandomSchedules(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		m := NewMerger(rng.Float64)
+		now := time.Second
+		inForce := map[int]time.Duration{} // the due time of each group's request identifies it
+		var flying []Batch
+		send := func(batches []Batch) {
+			for _, b := range batches {
+				for _, p := range b.parts {
+					if inForce[p.id] != p.Due || now >= p.Deadline || b.Sent != now {
+						t.Fatalf("seed %d: %d is sent at %s, in force is %s: %+v", seed, p.id, now, inForce[p.id], p)
+					}
+				}
+				flying = append(flying, b)
+			}
+		}
+		for range 200 {
+			now += time.Duration(rng.IntN(1000)) * time.Millisecond
+			id := rng.IntN(5)
+			switch rng.IntN(4) {
+			case 0:
+				due := now + time.Duration(rng.IntN(3000))*time.Millisecond + 1
+				inForce[id] = due
+				m.Post(now, id, request(fmt.Sprint(id), due, due+time.Duration(rng.IntN(2000))*time.Millisecond))
+			case 1:
+				delete(inForce, id)
+				m.Withdraw(id)
+			case 2:
+				send(m.Take(now))
+			case 3:
+				if len(flying) == 0 {
+					continue
+				}
+				b := flying[0]
+				flying = flying[1:]
+				errs := []error{nil, cluster.ErrUnknown, refusal(rng.IntN(len(b.Ops)))}
+				answers, again := m.Done(now, b, errs[rng.IntN(3)])
+				for _, a := range answers {
+					var due time.Duration
+					for _, p := range b.parts {
+						if p.id == a.ID {
+							due = p.Due
+						}
+					}
+					if inForce[a.ID] != due || a.Sent != b.Sent {
+						t.Fatalf("seed %d: %d gets an answer %v for its request of %s, in force is %s", seed, a.ID, a, due, inForce[a.ID])
+					}
+					delete(inForce, a.ID)
+				}
+				send(again)
+			}
+		}
+	}
+}

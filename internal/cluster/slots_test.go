@@ -1,0 +1,237 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestPathsOfASlot(t *testing.T) {
+	p := cluster.Paths{Root: "/a/b"}.OfSlot(3)
+	if p.Slot != "3" || p.Slots() != "/a/b/slots" {
+		t.Errorf("%+v %s", p, p.Slots())
+	}
+	got := []string{p.Leader(), p.Elected(), p.Current(), p.History(), p.Node("n"), p.Incarnation("n-n_1"), p.Policy(), p.Control()}
+	want := []string{
+		"/a/b/slots/3", "/a/b/slots/3/elected", "/a/b/slots/3/current", "/a/b/slots/3/history",
+		"/a/b/nodes/n", "/a/b/election/n-n_1", "/a/b/policy", "/a/b/control",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("paths %v, want %v", got, want)
+	}
+	if got, want := p.Skeleton(), []string{"/a", "/a/b", "/a/b/nodes", "/a/b/election", "/a/b/slots", "/a/b/slots/3"}; !slices.Equal(got, want) {
+		t.Errorf("skeleton %v, want %v", got, want)
+	}
+	want = []string{"/a/b", "/a/b/nodes", "/a/b/election", "/a/b/slots", "/a/b/slots/3", "/a/b/slots/3/elected", "/a/b/policy", "/a/b/control", "/a/b/roster", "/a/b/slots/3/history"}
+	if got := p.Persistent(); !slices.Equal(got, want) {
+		t.Errorf("persistent znodes %v, want %v", got, want)
+	}
+}
+
+func TestSlotNumber(t *testing.T) {
+	for text, want := range map[string]int{"0": 0, "7": 7, "127": 127, "128": -1, "-1": -1, "": -1, "03": -1, "+1": -1, "x": -1} {
+		if got := cluster.SlotNumber(text); got != want {
+			t.Errorf("%q is slot %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestSlotsThatAreInvalid(t *testing.T) {
+	read := func(text string, version int32) cluster.Stored[cluster.Slots] {
+		return cluster.ReadSlots("/c/slots", []byte(text), cluster.Stat{Version: version}, true)
+	}
+	for _, text := range []string{
+		`{"v":1,"count":1,"per_node":1,"epoch":1,"by":"n1"}`,
+		`{"v":1,"count":128,"per_node":128,"epoch":1795375000,"by":"n1","next":{"count":4,"per_node":2}}`,
+	} {
+		if s := read(text, 3); !s.Readable() {
+			t.Errorf("%s: %v", text, s.Err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"v":1,"count":0,"per_node":1,"epoch":1}`:                                        "count is 0",
+		`{"v":1,"count":129,"per_node":1,"epoch":1}`:                                      "count is 129",
+		`{"v":1,"count":4,"per_node":0,"epoch":1}`:                                        "per_node is 0",
+		`{"v":1,"count":4,"per_node":5,"epoch":1}`:                                        "per_node is 5",
+		`{"v":1,"count":4,"per_node":4}`:                                                  "epoch is missing",
+		`{"v":1,"count":4,"per_node":4,"epoch":-1}`:                                       "term -1",
+		`{"v":1,"count":4,"per_node":4,"epoch":9223372036854775807}`:                      "is not between",
+		`{"v":1,"count":4,"per_node":4,"epoch":1,"next":{"count":200,"per_node":1}}`:      "next: count is 200",
+		`{"v":1,"count":4,"per_node":4,"epoch":1,"next":{"count":200,"per_node":"many"}}`: "not a valid record",
+		``: "is empty",
+	} {
+		if s := read(text, 3); s.Err == nil || !strings.Contains(s.Err.Error(), want) || !strings.Contains(s.Err.Error(), "/c/slots") {
+			t.Errorf("%s: %v, want %q", text, s.Err, want)
+		}
+	}
+	if s := read("", 0); !errors.Is(s.Err, cluster.ErrNoSlots) || !s.Exists {
+		t.Errorf("a znode that was never written: %+v", s)
+	}
+	var newer *cluster.NewerVersionError
+	if s := read(`{"v":2}`, 1); !errors.As(s.Newer(), &newer) {
+		t.Errorf("a newer record: %v", s.Err)
+	}
+	if s := (cluster.Snapshot{Slots: read(`{"v":2}`, 1)}); s.Newer() == nil {
+		t.Error("a snapshot with newer slots")
+	}
+}
+
+func TestAResizeInRecords(t *testing.T) {
+	wall := time.Unix(1000, 0).UTC()
+	first := cluster.NewSlots(cluster.SlotSize{Count: 8, PerNode: 8}, "n1", wall)
+	if first.Epoch != 1000 || first.Closed() != "" || first.String() != "8 slots" {
+		t.Errorf("%+v", first)
+	}
+	closed := first.Resized(cluster.SlotSize{Count: 4, PerNode: 2}, "ann@h", "less work", wall)
+	if got, want := closed.Closed(), "resize to 4 slots, at most 2 per node requested by ann@h: less work"; got != want || first.Next != nil {
+		t.Errorf("%q, want %q", got, want)
+	}
+	again := cluster.ReadSlots("/c/slots", cluster.Encode(&closed), cluster.Stat{Time: wall}, true)
+	if again.Err != nil || !reflect.DeepEqual(again.Record, closed) {
+		t.Errorf("%v\n%+v\n%+v", again.Err, again.Record, closed)
+	}
+	done := closed.Committed(wall)
+	if done.Epoch != 1001 || done.Count != 4 || done.PerNode != 2 || done.Closed() != "" {
+		t.Errorf("%+v", done)
+	}
+	if got := (cluster.SlotSize{Count: 1, PerNode: 1}).String(); got != "1 slot" {
+		t.Error(got)
+	}
+}
+
+// in returns the operations in words.
+func in(ops []cluster.Op) string {
+	var all []string
+	for _, op := range ops {
+		text := fmt.Sprintf("%s %s@%d", op.Kind, strings.TrimPrefix(op.Path, "/c/"), op.Version)
+		if op.Kind == cluster.OpCreate && len(op.Data) == 0 {
+			text += " empty"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestTransactionsOfASlot(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}.OfSlot(3)
+	s := cluster.Snapshot{Self: cluster.Incarnation{Name: "n1-n_1"}, Slot: "3"}
+	s.Slots = cluster.Stored[cluster.Slots]{Exists: true, Stat: cluster.Stat{Version: 6}}
+	s.Elected.Exists, s.Elected.Stat.Version = true, 4
+	s.Fence, s.Current.Exists, s.Current.Stat.Version = fenceOf(cluster.Fence{}), true, 1
+	s.Fence.Stat.Version = 5
+	others := []cluster.SlotState{{Slot: "0"}, {Slot: "1", Fence: fenceOf(cluster.Fence{})}, {Slot: "2"}}
+	others[2].Elected.Exists, others[2].Elected.Stat.Version = true, 9
+	held := cluster.HeldVersions{Self: "n1-n_1", Elected: 4, Fence: 5, Current: 1}
+	revoked := s
+	revoked.Current.Exists = false
+	bare := revoked
+	bare.Elected.Exists = false
+	for want, ops := range map[string][]cluster.Op{
+		"check election/n1-n_1@-1, check election/n2-n_2@-1, check slots/3@5, set slots/3/elected@4, " +
+			"create slots/0@0 empty, delete slots/0@0, create slots/1/elected@0 empty, delete slots/1/elected@0, check slots/2/elected@9, check slots@6": p.ElectTx(s, cluster.Elected{Incarnation: "n2-n_2"}, nil, others...),
+		"check election/n1-n_1@-1, check slots/3/elected@4, set slots/3@5, create slots/3/current@0, check slots@6": p.AcquireTx(s, cluster.Fence{}, cluster.Current{}),
+		"check election/n1-n_1@-1, set slots/3@5, delete slots/3/current@1":                                         p.FinalTx(held, cluster.Fence{}),
+		"delete election/n1-n_1@-1, set leader@5, delete leader/current@1":                                          group.FinalTx(held, cluster.Fence{}),
+		"check election/n1-n_1@-1, check slots/3/elected@4, set slots/3@5, delete slots/3/current@1":                p.RevokeTx(s, cluster.Fence{}),
+		"check election/n1-n_1@-1, check slots/3/elected@4, set slots/3@5":                                          p.RevokeTx(revoked, cluster.Fence{}),
+		"check election/n1-n_1@-1, set slots/3@5":                                                                   p.RevokeTx(bare, cluster.Fence{}),
+		"set slots@6":                                p.SlotsTx("", s.Slots, cluster.Slots{}),
+		"create slots@0 empty, set slots@0":          p.SlotsTx("", cluster.Stored[cluster.Slots]{}, cluster.Slots{}),
+		"check election/n1-n_1@-1, set slots@6" + "": p.SlotsTx("n1-n_1", s.Slots, cluster.Slots{}),
+		"check election/n1-n_1@-1, check leader/elected@4, check leader@5, check leader/current@1": group.RenewTx(held),
+	} {
+		if got := in(ops); got != want {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestCommit(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	read := cluster.Stored[cluster.Slots]{Exists: true, Stat: cluster.Stat{Version: 6}, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 3}, Epoch: 9}}
+	table := []cluster.SlotState{{Slot: "0", Fence: fenceOf(cluster.Fence{})}, {Slot: "1"}, {Slot: "2"}}
+	grow := read.Record.Resized(cluster.SlotSize{Count: 5, PerNode: 5}, "ann", "", time.Time{}).Committed(time.Time{})
+	ops := p.CommitTx("n1-n_1", read, grow, append(table, cluster.SlotState{Slot: "3"}, cluster.SlotState{Slot: "4", Fence: fenceOf(cluster.Fence{})}))
+	want := "check election/n1-n_1@-1, check slots/0@4, create slots/1@0 empty, create slots/2@0 empty, create slots/3@0, check slots/4@4, set slots@6"
+	if got := in(ops); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	f := cluster.ReadFence("/c/slots/3", ops[4].Data, cluster.Stat{}, true)
+	if f.Err != nil || f.Record.State != cluster.FenceReleased || f.Record.Term != 0 {
+		t.Errorf("the fence of a new slot: %+v", f)
+	}
+	shrink := read.Record.Resized(cluster.SlotSize{Count: 2, PerNode: 1}, "ann", "", time.Time{}).Committed(time.Time{})
+	want = "check election/n1-n_1@-1, check slots/0@4, create slots/1@0 empty, create slots/2@0 empty, delete slots/2@0, set slots@6"
+	if got := in(p.CommitTx("n1-n_1", read, shrink, table)); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
+// LEAVE of a member of a group with slots is one transaction about all of them.
+func TestLeaveWithSlots(t *testing.T) {
+	d := departing(func(d *cluster.Departure) {
+		d.Leaderships[0].Slot = "0"
+		second := cluster.Leadership{Slot: "1", Owed: time.Second, Fence: fenceOf(cluster.Fence{Incarnation: own, State: cluster.FenceReady})}
+		third := cluster.Leadership{Slot: "2", Fence: fenceOf(cluster.Fence{Incarnation: "n2-n_0000000002", State: cluster.FenceReady})}
+		third.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 8}}
+		d.Leaderships = append(d.Leaderships, second, third, cluster.Leadership{Slot: "3"})
+	})
+	ops, err := group.LeaveTx(d)
+	want := "set slots/0@4, set slots/1@4, check slots/2@4, delete slots/0/current@5, delete election/" + own + "@-1, delete nodes/n1@3"
+	if got := in(ops); err != nil || got != want {
+		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+	for i, want := range []cluster.FenceState{cluster.FenceReleased, cluster.FenceUnclean} {
+		if f := cluster.ReadFence("", ops[i].Data, cluster.Stat{}, true); f.Record.State != want {
+			t.Errorf("slot %d: %+v", i, f.Record)
+		}
+	}
+	d.Leaderships[3].Fence = unreadable(`{"v":2}`, 4)
+	var newer *cluster.NewerVersionError
+	if ops, err := group.LeaveTx(d); len(ops) > 0 || !errors.As(err, &newer) {
+		t.Errorf("%v %v", ops, err)
+	}
+}
+
+func TestHostsThatDisagreeAboutSlotsAreRefused(t *testing.T) {
+	read := func(kind cluster.GroupKind) cluster.Stored[cluster.Identity] {
+		data := cluster.Encode(&cluster.Identity{Root: "/c/g", Kind: kind})
+		return cluster.ReadIdentity("/c/g", data, cluster.Stat{}, true)
+	}
+	for _, c := range []struct {
+		recorded, own cluster.GroupKind
+		want          string
+	}{
+		{cluster.KindSingle, cluster.KindSingle, ""},
+		{cluster.KindSlots, cluster.KindSlots, ""},
+		{cluster.KindSlots, cluster.KindSingle, "set slots.count on this host"},
+		{cluster.KindSingle, cluster.KindSlots, "remove slots on this host"},
+		{"ring", cluster.KindSlots, "upgrade this host"},
+		{"ring", "ring", "upgrade this host"},
+	} {
+		err := cluster.CheckIdentity("/c/g", "/c/g", c.own, read(c.recorded))
+		if (err == nil) != (c.want == "") || (err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/c/g"))) {
+			t.Errorf("%s, recorded %s: %v", c.own, c.recorded, err)
+		}
+	}
+}
+
+// The versions of a new record differ from those of the epochs before it, from which a late ACQUIRE may still be on its way.
+func TestANewRecordOfSlotsHasNewVersions(t *testing.T) {
+	p := cluster.Paths{Root: "/c"}
+	last := int32(0)
+	for epoch := range int64(60) {
+		ops := p.SlotsTx("", cluster.Stored[cluster.Slots]{}, cluster.Slots{Epoch: epoch + 1})
+		version := ops[len(ops)-1].Version + 1
+		if version < last+3 { // the first write, a resize, and its COMMIT
+			t.Errorf("epoch %d begins at version %d, the one before at %d", epoch+1, version, last)
+		}
+		last = version
+	}
+}

@@ -1,0 +1,133 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// WriteLoad writes the load of a node below base. The record disappears with the session. It returns an error while another session,
+// such as that of an earlier run, owns the record.
+func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster.Load) error {
+	path := cluster.Loads(base) + "/" + id
+	_, stat, err := conn.Get(ctx, path, false)
+	op := cluster.Op{Kind: cluster.OpSet, Path: path, Version: stat.Version, Data: cluster.Encode(&rec)}
+	switch {
+	case errors.Is(err, cluster.ErrNoNode):
+		if err := ensureZnode(ctx, conn, cluster.Loads(base)); err != nil {
+			return err
+		}
+		op.Kind, op.Ephemeral = cluster.OpCreate, true
+	case err != nil:
+		return fmt.Errorf("cannot read znode %s: %w", path, err)
+	case stat.Owner != conn.SessionID():
+		return fmt.Errorf("znode %s belongs to session 0x%x", path, stat.Owner)
+	}
+	if _, err := conn.Do(ctx, op); err != nil {
+		return fmt.Errorf("cannot write znode %s: %w", path, err)
+	}
+	return nil
+}
+
+// FollowLoads calls f with the loads of all nodes below base, by their ids, and again after changes, but not more often than pace,
+// until ctx is done or the session has ended. Loads that cannot be read are missing. f must not change the map.
+func FollowLoads(ctx context.Context, conn followSession, base string, pace time.Duration, f func(map[string]cluster.Load)) {
+	r := loadReader{conn: conn, root: cluster.Loads(base), nodes: make(map[string]cluster.Load), valid: make(map[string]bool)}
+	again := time.NewTimer(pace)
+	defer again.Stop()
+	for {
+		complete := r.read(ctx)
+		f(maps.Clone(r.nodes))
+		again.Reset(pace)
+		select {
+		case <-again.C:
+		case <-conn.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+		retry := again.C
+		if complete {
+			retry = nil
+		} else {
+			again.Reset(jitter(retryInterval))
+		}
+		select {
+		case <-conn.Wake():
+		case <-retry:
+		case <-conn.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loadReader reads the loads that have changed.
+type loadReader struct {
+	conn  followSession
+	root  string
+	names []string
+	nodes map[string]cluster.Load
+	valid map[string]bool // paths whose last read is still valid
+}
+
+// read reads what is not valid, and returns false if a read failed.
+func (r *loadReader) read(ctx context.Context) bool {
+	if h := r.conn.TakeHints(); h.All {
+		clear(r.valid)
+	} else {
+		maps.DeleteFunc(r.valid, func(path string, _ bool) bool { return h.Has(path) })
+	}
+	if !r.list(ctx) {
+		return false
+	}
+	complete := true
+	for _, name := range r.names {
+		complete = r.readNode(ctx, name) && complete
+	}
+	return complete
+}
+
+// list reads the names of the nodes.
+func (r *loadReader) list(ctx context.Context) bool {
+	if r.valid[r.root] {
+		return true
+	}
+	names, _, err := r.conn.Children(ctx, r.root, true)
+	if errors.Is(err, cluster.ErrNoNode) {
+		_, _, err = r.conn.Get(ctx, r.root, true) // for a watch on its creation
+		if err == nil {
+			return false
+		}
+	}
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return false
+	}
+	r.names, r.valid[r.root] = names, true
+	maps.DeleteFunc(r.nodes, func(id string, _ cluster.Load) bool { return !slices.Contains(names, id) })
+	return true
+}
+
+func (r *loadReader) readNode(ctx context.Context, id string) bool {
+	path := r.root + "/" + id
+	if r.valid[path] {
+		return true
+	}
+	data, stat, err := r.conn.Get(ctx, path, true)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) && !errors.Is(err, cluster.ErrNoAuth) {
+		return false
+	}
+	r.valid[path] = true
+	delete(r.nodes, id)
+	// A record that no session owns is not that of a running host.
+	if s := cluster.ReadStored[cluster.Load](path, data, stat, err == nil); s.Readable() && stat.Owner != 0 {
+		r.nodes[id] = s.Record
+	}
+	return true
+}

@@ -1,0 +1,157 @@
+package zkstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/cluster"
+)
+
+// The safety net, in case a watch is lost: the znodes that have an armed watch are checked one after another, each against what
+// was read when the watch was set. Elections do not normally depend on it. Its cost is that of the host, not of its groups.
+
+// A pass over all watches takes passTime at least, and netInterval is the least time between two checks.
+const (
+	passTime    = 30 * time.Second
+	netInterval = 500 * time.Millisecond
+)
+
+// armedWatch is a watch that has not fired. While it is armed, the znode is as it was when the watch was set.
+type armedWatch struct {
+	read   bool // the read that set it has been answered
+	exists bool
+	stat   cluster.Stat
+}
+
+// arm records a watch before it is set, since it may fire before the call that sets it has returned. It returns nil if the watch is
+// set already: the library would add another channel for each call. While another reader is setting it, the server may still answer
+// the caller first, so the caller must set it as well.
+func (s *Session) arm(w watch) *armedWatch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch a := s.armed[w]; {
+	case a == nil:
+		s.armed[w] = &armedWatch{}
+		return s.armed[w]
+	case !a.read:
+		return &armedWatch{} // only the first one is checked
+	}
+	return nil
+}
+
+// noteRead records the result of the read that set a watch, or that it has set none.
+func (s *Session) noteRead(w watch, a *armedWatch, stat cluster.Stat, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil, errors.Is(err, cluster.ErrNoNode) && !w.children: // a list of children needs a znode
+		*a = armedWatch{read: true, exists: err == nil, stat: stat}
+	case s.armed[w] == a:
+		delete(s.armed, w)
+	}
+}
+
+// runSafetyNet checks the watches until the session has ended.
+func (s *Session) runSafetyNet() {
+	var pass []watch
+	pace := passTime
+	timer := time.NewTimer(jitter(pace))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.done:
+			return
+		}
+		if len(pass) == 0 {
+			pass = s.armedWatches()
+			pace = passTime / time.Duration(max(1, len(pass)))
+		}
+		if len(pass) > 0 {
+			s.checkWatch(pass[0])
+			pass = pass[1:]
+		}
+		timer.Reset(max(netInterval, jitter(pace)))
+	}
+}
+
+func (s *Session) armedWatches() []watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]watch, 0, len(s.armed))
+	for w := range s.armed {
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b watch) int { return cmp.Compare(a.path, b.path) })
+	return all
+}
+
+// checkWatch compares a znode with what was read when its watch was set. If it has changed without an event, a watch was lost: then
+// everything of its group is read again.
+func (s *Session) checkWatch(w watch) {
+	s.mu.Lock()
+	a := s.armed[w]
+	s.mu.Unlock()
+	if a == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
+	defer cancel()
+	type reply struct {
+		exists bool
+		stat   *zk.Stat
+	}
+	r, err := await(ctx, request{group: s.own}, func() (reply, error) {
+		exists, stat, err := s.zk.Exists(w.path)
+		return reply{exists, stat}, err
+	})
+	if err != nil {
+		return
+	}
+	if s.compare(w, a, r.exists, statOf(r.stat)) {
+		s.opt.Log.Warn("a watch was lost, everything is read again", "znode", w.path)
+	}
+}
+
+// compare compares a check with what was read when watch a was set, and reports whether the watch was lost.
+func (s *Session) compare(w watch, a *armedWatch, exists bool, stat cluster.Stat) (lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// An event is delivered before any newer data: if the same watch is still armed, the znode must be as it was.
+	if s.armed[w] != a || !a.read {
+		return false
+	}
+	groups := s.groupsOf(w.path)
+	if w.matches(a, exists, stat) {
+		for _, g := range groups {
+			if g != s.own {
+				g.wakeReader() // for what it reads without a watch
+			}
+		}
+		return false
+	}
+	maps.DeleteFunc(s.armed, func(w watch, _ *armedWatch) bool { return s.groupsOf(w.path)[0] == groups[0] })
+	for _, g := range groups {
+		g.hint("")
+	}
+	return true
+}
+
+// matches reports whether a znode is as it was when the watch was set.
+func (w watch) matches(a *armedWatch, exists bool, stat cluster.Stat) bool {
+	switch {
+	case exists != a.exists:
+		return false
+	case !exists:
+		return true
+	case w.children:
+		return stat.Created == a.stat.Created && stat.ChildVersion == a.stat.ChildVersion
+	}
+	return stat.Modified == a.stat.Modified
+}

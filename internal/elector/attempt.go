@@ -48,7 +48,7 @@ func checkAttempt(in Input, known int64) attemptEnd {
 			}
 			return attemptEnd{ended: true, cause: cluster.CauseGaveUp, reason: rec.Node + " gave up: " + fence.Reason, strike: true}
 		case cluster.FenceRevoked:
-			return attemptEnd{ended: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " + fence.Reason, strike: true}
+			return attemptEnd{ended: true, cause: cluster.CauseRevoked, reason: rec.Node + " was revoked: " + fence.Reason, strike: !fence.Requested}
 		}
 	}
 	switch {

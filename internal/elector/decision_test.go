@@ -52,7 +52,7 @@ func TestThePredecessorComesFromTheFenceIfTheDecisionIsLost(t *testing.T) {
 		if c.g.Fence.Exists {
 			c.g.Fence.Record.Site = "dc9"
 		} else {
-			c.g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Record: cluster.Fence{Node: "x"}}
+			c.g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Record: cluster.Fence{Node: "x"}}
 		}
 		d := newElector().Decide(c.g.input(t))
 		if d.Elect == nil || d.Elect.PreviousNode+" "+d.Elect.PreviousSite != c.want {
@@ -65,14 +65,14 @@ func TestThePredecessorComesFromTheFenceIfTheDecisionIsLost(t *testing.T) {
 func TestRepairReasons(t *testing.T) {
 	damaged := func(fence, elected int64) *group {
 		g := newGroup("a").leads("a", 7)
-		g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("the fence is damaged"), Stat: cluster.Stat{Modified: fence}}
+		g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("the fence is damaged"), Stat: cluster.Stat{Modified: fence}}
 		g.Elected.Stat.Modified = elected
 		return g
 	}
 	newer := newGroup("a").leads("a", 7)
 	newer.Fence.Stat.Modified = 9
 	unreadable := newGroup("a").leads("a", 7)
-	unreadable.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: errors.New("the decision is damaged")}
+	unreadable.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: errors.New("the decision is damaged")}
 	for name, c := range map[string]struct {
 		g    *group
 		want string
@@ -160,7 +160,7 @@ func TestRevokeRecord(t *testing.T) {
 	// An unreadable fence is rewritten as REVOKED by an election: it has nothing to keep.
 	in.Snapshot.Current.Exists = true
 	g.node("a").SessionTimeout = cluster.Duration(10 * time.Second)
-	in.Snapshot.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
+	in.Snapshot.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("damaged")}
 	if d := newElector().Decide(in); d.Revoke != nil || d.Elect == nil || d.Fence == nil || d.Fence.State != cluster.FenceRevoked || time.Duration(d.Fence.LeaseWait) != cluster.LeaseWait(10*time.Second) {
 		t.Errorf("an unreadable fence: %+v", d)
 	}
@@ -210,7 +210,7 @@ func TestRefusals(t *testing.T) {
 		for i := range n {
 			r.Entries = append(r.Entries, policy.Entry{
 				Member:   cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
-				Refusals: []policy.Refusal{{Why: "it is ineligible"}},
+				Refusals: []policy.Refusal{{Reason: "it is ineligible"}},
 			})
 		}
 		got := Refusals(r)
@@ -253,13 +253,13 @@ func TestNoQuestionWithoutAProgram(t *testing.T) {
 	exec := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
 	var p Program
-	p.Consult(e, &exec)
-	if ready, wake, ask := p.Consult(e, &in); !ready || wake != 0 || ask != nil || p.waiting != 0 {
+	p.Update(e, &exec)
+	if ready, wake, ask := p.Update(e, &in); !ready || wake != 0 || ask != nil || p.waiting != 0 {
 		t.Errorf("%v, %s, %v", ready, wake, ask)
 	}
 	// The wait for a changed question begins now.
 	exec.Now += time.Hour
-	if ready, wake, _ := p.Consult(e, &exec); ready || wake != exec.Now+2*time.Second {
+	if ready, wake, _ := p.Update(e, &exec); ready || wake != exec.Now+2*time.Second {
 		t.Errorf("%v, wakes at %s", ready, wake)
 	}
 	if AnswerAge != 30*time.Second { // docs/policies.md

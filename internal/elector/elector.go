@@ -4,6 +4,8 @@ package elector
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -16,6 +18,16 @@ type Options struct {
 	Exclusion, ExclusionMax time.Duration
 	// LastKnown is what the daemon remembers of earlier leaderships; nil if nothing.
 	LastKnown *cluster.LastKnown
+	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
+	Epoch int64
+	// Group is the name of the group, with its slot if there is one. Spread is the time over which the preemptions of all groups are spread, and for which
+	// there is none after a member has vanished; 0 for neither.
+	Group  string
+	Spread time.Duration
+	// Estimate takes durations from the times in records, for a forecast, which has measured nothing itself.
+	Estimate bool
+	// Settle is how long the first election waits for other members; 0 for not at all.
+	Settle time.Duration
 }
 
 // Input is everything that a decision depends on, besides what the elector remembers.
@@ -31,6 +43,15 @@ type Input struct {
 	Age             []time.Duration
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
+	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing, there is no
+	// election.
+	Others []cluster.SlotState
+	// Succeeded reports that other members had registered before this elector did.
+	Succeeded bool
+	// NoRoom is the reason why no preemption may begin, whatever the policy; empty if there is none.
+	NoRoom string
+	// Placement is what is known of other groups.
+	Placement Placement
 }
 
 // Decision is what the elector wants to be written. At most one of Elect, Revoke and Control is set.
@@ -46,14 +67,45 @@ type Decision struct {
 	// Ranking is the ranking of the members under Circumstances.
 	Ranking       policy.Ranking
 	Circumstances cluster.Circumstances
-	// Blocked is the reason why a better member does not preempt the leader; empty if there is none, or if it does.
-	Blocked string
+	// Blocked says why a better member does not preempt the leader; zero if there is none, or if it does.
+	Blocked Blocked
+	// AwaitsRoom reports that only [Input.NoRoom] holds a preemption back.
+	AwaitsRoom bool
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
 	Note string
+	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
+	// then, until Wake at the latest.
+	Awaiting string
 	// Newer says which record has a format that this build does not know; nothing is written then. Empty otherwise.
 	Newer string
 	// Wake is when the decision may change without an event; 0 means never.
 	Wake time.Duration
+}
+
+// Blocked says who would lead, and what holds that member back.
+type Blocked struct {
+	// Reason says both. Remedy is what an operator can do; empty if there is nothing to do but wait.
+	Reason, Remedy string
+	// Until is when it ends by itself, on the clock of [Input.Now]; 0 if that is not known.
+	Until time.Duration
+}
+
+// String returns a sentence that does not change while nothing else does; empty if nothing is held back.
+func (b Blocked) String() string { return join("; ", b.Reason, b.Remedy) }
+
+// Sentence returns the whole sentence, with the time at which it ends by itself, if that is known. now is on the clock of
+// [Input.Now], wall the time then.
+func (b Blocked) Sentence(now time.Duration, wall time.Time) string {
+	until := ""
+	if b.Until > now {
+		until = "until about " + wall.Add(b.Until-now).UTC().Round(time.Second).Format(time.RFC3339)
+	}
+	return join("; ", join(", ", b.Reason, until), b.Remedy)
+}
+
+// join joins the parts that are not empty.
+func join(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
 // Elector makes the decisions. It remembers only what must be measured over time, such as since when each member has been
@@ -66,9 +118,12 @@ type Elector struct {
 	firstDecisionAt time.Duration            // when this elector made its first decision, if there was no leader then
 	decided         bool                     // it has made a decision
 	requests        requests
-	stopping        map[string]bool // incarnations that have released on request
-	endedTerm       int64           // the last term whose attempt was over
-	endedSince      time.Duration   // when that was first seen
+	stopping        map[string]string // incarnations that are about to end, with the reason why they must not be elected
+	endedTerm       int64             // the last term whose attempt was over
+	endedSince      time.Duration     // when that was first seen
+	moves           moves
+	startup         startup
+	peers           peerWait
 }
 
 // New returns an elector that has seen nothing.
@@ -77,7 +132,7 @@ func New(opt Options) *Elector {
 	if lastKnown == nil {
 		lastKnown = new(cluster.LastKnown)
 	}
-	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]bool)}
+	return &Elector{opt: opt, lastKnown: lastKnown, eligible: make(map[string]time.Duration), preemptions: make(map[int64]time.Duration), stopping: make(map[string]string)}
 }
 
 // Decide returns the decision for one snapshot, which must have been read by the elector ([cluster.Snapshot.Elector]).
@@ -90,8 +145,10 @@ func (e *Elector) Decide(in Input) Decision {
 	if g.ended && elected != e.endedTerm {
 		e.endedTerm, e.endedSince = elected, in.Now
 	}
+	e.moves.observe(s, e.stopping, in.Now)
 	active := e.requests.active(s, in.Now, in.Wall)
 	d := e.decide(in, g, &active)
+	e.moves.forget()
 	if d.Elect != nil {
 		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
 		e.lastKnown.Term = d.Elect.Term
@@ -107,32 +164,53 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	s := &in.Snapshot
 	b := e.rankingInput(in, g, active)
 	r := e.rank(b)
-	e.trackEligible(r.Ranking, in.Now)
+	e.trackEligible(r.Ranking, in)
 	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake}
 	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.ended {
 		g.reason += "; " + why
 	}
 	e.recentPreemptions(s.Elected.Record.Preemptions, in) // a preemption counts from when it was first seen
 	best, ok := r.Best()
+	early, until := e.startup.await(in, g, e.opt.Settle)
 	if err := s.Newer(); err != nil {
 		d.Newer = err.Error()
 		return d
 	}
+	if err := s.CheckSlots(e.opt.Epoch); err != nil {
+		if g.ended {
+			d.Note = err.Error()
+		}
+		return d
+	}
+	unread := checkOthers(in)
 	switch {
 	case active.Pause != nil && active.Pause.Hard:
 		if g.ended {
 			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until 'zkelectd resume'", active.Pause.Request, g.reason)
 		}
 		return d
+	case unread != nil && g.ended:
+		d.Note = unread.Error()
+		return d
 	case g.ended && !ok:
 		d.Note = "no member is eligible: " + Refusals(r.Ranking)
+		if r.DependsOnOthers() {
+			d.Wake = cluster.Earliest(d.Wake, in.Now+placementInterval)
+		}
+		return d
+	case early != "":
+		d.Note, d.Wake = early, cluster.Earliest(d.Wake, until)
+		return d
+	case g.ended && e.awaits(b, &d):
 		return d
 	case g.ended:
 		d.Elect = e.elect(b, r, g, best)
 		return d
 	}
-	if d.Elect = e.replace(b, r, best, active, &d); d.Elect != nil {
-		return d
+	if unread == nil {
+		if d.Elect = e.replace(b, r, best, active, &d); d.Elect != nil {
+			return d
+		}
 	}
 	if in.Revoke != "" && s.Current.Exists {
 		d.Revoke = revoke(in)
@@ -141,7 +219,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 }
 
 // trackEligible keeps track of since when each member has been eligible without a break.
-func (e *Elector) trackEligible(r policy.Ranking, now time.Duration) {
+func (e *Elector) trackEligible(r policy.Ranking, in Input) {
 	next := make(map[string]time.Duration, len(r.Entries))
 	for _, entry := range r.Entries {
 		if !entry.Eligible() {
@@ -149,11 +227,20 @@ func (e *Elector) trackEligible(r policy.Ranking, now time.Duration) {
 		}
 		since, known := e.eligible[entry.Member.Name]
 		if !known {
-			since = now
+			since = e.firstSeen(in, entry.Member.Node.Record.Since)
 		}
 		next[entry.Member.Name] = since
 	}
 	e.eligible = next
+}
+
+// firstSeen returns since when something holds that was not known before, and that a record has a time of. Only a forecast trusts
+// that time.
+func (e *Elector) firstSeen(in Input, recorded time.Time) time.Duration {
+	if !e.opt.Estimate || recorded.IsZero() {
+		return in.Now
+	}
+	return in.Now - max(0, in.Wall.Sub(recorded))
 }
 
 // startupPeriod is for how long preemptions in a group that has just come up do not count for damping, because its members join
@@ -192,8 +279,8 @@ func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best clus
 		e.firstDecisionAt = in.Now
 	}
 	e.decided = true
-	if g.cause == cluster.CausePreempt && (e.firstDecisionAt == 0 || in.Now-e.firstDecisionAt >= startupPeriod) {
-		next.Preemptions = append(next.Preemptions, next.Term)
+	if g.cause == cluster.CausePreempt && !newRevision(in) && (e.firstDecisionAt == 0 || in.Now-e.firstDecisionAt >= startupPeriod) {
+		next.Preemptions = append(next.Preemptions, cluster.Preemption{Term: next.Term, Time: in.Wall})
 	}
 	return next
 }

@@ -22,7 +22,7 @@ func newGroup(ids ...string) *group {
 	for i, id := range ids {
 		g.Members = append(g.Members, cluster.Member{
 			Incarnation: cluster.Incarnation{Name: id, ID: id, Seq: int32(i)},
-			Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 100 - i}},
+			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 100 - i}},
 		})
 	}
 	if len(ids) > 0 {
@@ -50,7 +50,7 @@ func (g *group) sites(sites ...string) *group {
 }
 
 func (g *group) elected(id string, term int64) *group {
-	g.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Site: "dc1", Incarnation: id, Term: term}}
+	g.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Site: "dc1", Incarnation: id, Term: term}}
 	if m, ok := g.Member(id); ok {
 		g.Elected.Record.Site = m.Node.Record.Site
 	}
@@ -58,12 +58,12 @@ func (g *group) elected(id string, term int64) *group {
 }
 
 func (g *group) fence(id string, term int64, state cluster.FenceState) *group {
-	g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: id, Incarnation: id, Term: term, State: state}}
+	g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: id, Incarnation: id, Term: term, State: state}}
 	return g
 }
 
 func (g *group) current(id string) *group {
-	g.Current = cluster.Slot[cluster.Current]{Exists: true, Record: cluster.Current{Node: id, Incarnation: id}}
+	g.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Node: id, Incarnation: id}}
 	return g
 }
 
@@ -73,7 +73,7 @@ func (g *group) leads(id string, term int64) *group {
 }
 
 func (g *group) control(c cluster.Control) *group {
-	g.Control = cluster.Slot[cluster.Control]{Exists: true, Record: c}
+	g.Control = cluster.Stored[cluster.Control]{Exists: true, Record: c}
 	return g
 }
 
@@ -105,9 +105,9 @@ func TestRules(t *testing.T) {
 	lostUnclean := newGroup("b", "c").elected("a", 7).fence("a", 7, cluster.FenceUnclean)
 	lostUnclean.Fence.Record.Lost = true
 	unreadable := newGroup("a", "b")
-	unreadable.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: errors.New("znode /c/leader/elected is empty")}
+	unreadable.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: errors.New("znode /c/leader/elected is empty")}
 	wiped := newGroup("a", "b").leads("a", 7)
-	wiped.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("znode /c/leader is empty"), Stat: cluster.Stat{Modified: 5}}
+	wiped.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("znode /c/leader is empty"), Stat: cluster.Stat{Modified: 5}}
 	sick := newGroup("a", "b").leads("a", 7)
 	sick.node("a").Ineligible = "its disk is full"
 	unhealthy := newGroup("a", "b").leads("a", 7)

@@ -130,7 +130,7 @@ func TestAReelectionEndsIfNoMemberIsEligible(t *testing.T) {
 func TestAnIneligibleLeaderStaysIfNoOtherIsEligible(t *testing.T) {
 	h := newGroup("a").leads("a", 7).scenario(t)
 	h.group().node("a").Unhealthy = "sick"
-	if d := h.settle(); d.Blocked == "" && d.Note == "" {
+	if d := h.settle(); d.Blocked.Reason == "" && d.Note == "" {
 		t.Error("not a word")
 	}
 }
@@ -145,7 +145,7 @@ func TestTheFallbackElectsButDoesNotPreempt(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "exec"})
 	h.in.Answer = &policy.Answer{Err: "hangs"}
 	h.leader("b", "")
-	if d := h.settle(); !strings.Contains(d.Blocked, "the ranking program has no answer") {
+	if d := h.settle(); !strings.Contains(d.Blocked.Reason, "the ranking program has no answer") {
 		t.Errorf("holding: %q", d.Blocked)
 	}
 	h.remove("b")

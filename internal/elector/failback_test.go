@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 )
 
 func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Failback: cluster.FailbackManual}
 	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
-	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Blocked, "a would be better than b (priority 100 against priority 99), but failback is manual") {
+	if d := h.settle(); len(h.terms) > 0 || !strings.Contains(d.Blocked.Reason, "a would be better than b (priority 100 against priority 99), but failback is manual") {
 		t.Errorf("moved by itself: %+v; blocked: %q", h.terms, d.Blocked)
 	}
 	h.remove("b")
@@ -20,12 +21,12 @@ func TestManualFailbackLeavesAHealthyLeader(t *testing.T) {
 
 func TestDelayedFailbackNeedsUnbrokenEligibility(t *testing.T) {
 	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(30 * time.Second)})
-	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Blocked, "delayed until it has been eligible for 30s") {
+	if d := h.settle(); d.Wake != h.in.Now+30*time.Second || !strings.Contains(d.Blocked.Reason, "delayed until it has been eligible for 30s") {
 		t.Errorf("at once: wake %s, held %q", d.Wake, d.Blocked)
 	}
 	h.in.Now += 20 * time.Second
 	h.group().node("a").Ineligible = "sick"
-	if d := h.settle(); d.Blocked != "" {
+	if d := h.settle(); d.Blocked.Reason != "" {
 		t.Errorf("one that may not lead is blocked: %q", d.Blocked)
 	}
 	h.group().node("a").Ineligible = ""
@@ -53,12 +54,12 @@ func TestDampingLimitsPreemptions(t *testing.T) {
 	h.leader("a", cluster.CausePreempt)
 	h.swap()
 	rec := h.leader("b", cluster.CausePreempt)
-	if len(rec.Preemptions) != 2 || rec.Preemptions[1] != rec.Term {
+	if len(rec.Preemptions) != 2 || rec.Preemptions[1].Term != rec.Term {
 		t.Errorf("moves %v of term %d", rec.Preemptions, rec.Term)
 	}
 	h.swap()
 	d := h.settle()
-	if len(h.terms) != 2 || !strings.Contains(d.Blocked, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
+	if len(h.terms) != 2 || !strings.Contains(d.Blocked.Reason, "election.max_preemptions allows no more") || d.Wake != h.in.Now+time.Hour {
 		t.Errorf("moved %d times; blocked: %q; wake %s", len(h.terms), d.Blocked, d.Wake)
 	}
 	h.in.Now += time.Hour - 1
@@ -106,4 +107,99 @@ func TestANewElectorCountsEarlierPreemptions(t *testing.T) {
 	h.leader("a", "")
 	h.in.Now += time.Hour
 	h.leader("b", cluster.CausePreempt)
+}
+
+// publish puts a policy in force with the next revision, as an operator does.
+func (h *scenario) publish(rules cluster.Rules) {
+	h.t.Helper()
+	rec := cluster.Policy{Revision: h.in.Snapshot.Policy.Record.Revision + 1, Rules: rules}
+	p, err := policy.New(rec)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.in.Policy, h.in.Snapshot.Policy = p, cluster.Stored[cluster.Policy]{Exists: true, Record: rec}
+}
+
+// The first preemption under a new revision is an operator's order: it is neither damped nor counted. The next one is.
+func TestANewPolicyIsNotDamped(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)}
+	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
+	h.publish(rules)
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 0 {
+		t.Errorf("a preemption for a new policy counts: %v", rec.Preemptions)
+	}
+	h.swap()
+	h.leader("b", cluster.CausePreempt)
+	h.swap()
+	if h.leader("b", ""); !strings.Contains(h.settle().Blocked.Reason, "election.max_preemptions") {
+		t.Fatal("not damped")
+	}
+	rules.Sites = map[string]int{"dc1": 5}
+	h.publish(rules)
+	if rec := h.leader("a", cluster.CausePreempt); len(rec.Preemptions) != 1 || rec.PolicyRevision != 2 {
+		t.Errorf("preemptions %v under revision %d", rec.Preemptions, rec.PolicyRevision)
+	}
+	h.swap()
+	h.leader("a", "")
+}
+
+// Without a policy in ZooKeeper that can be read, no operator has published one: electors may even disagree on the revision.
+func TestOnlyAPublishedPolicyIsNotDamped(t *testing.T) {
+	rules := cluster.Rules{Type: "priority", MaxPreemptions: 1, PreemptionWindow: cluster.Duration(time.Hour)}
+	h := newGroup("a", "b").leads("b", 7).scenario(t, rules)
+	h.leader("a", cluster.CausePreempt)
+	h.swap()
+	h.publish(rules)
+	h.in.Snapshot.Policy = cluster.Stored[cluster.Policy]{}
+	h.leader("a", "")
+}
+
+// What holds a better member back is said with its remedy, and with its end if that is known.
+func TestBlockedSaysWhatToDo(t *testing.T) {
+	hour := cluster.Duration(time.Hour)
+	paused := func(h *scenario) {
+		p := by(1, time.Hour)
+		p.Time = h.in.Wall
+		h.control(cluster.Control{Pause: &cluster.Pause{Request: p}})
+	}
+	damped := func(h *scenario) {
+		h.in.Snapshot.Elected.Record.Preemptions = []cluster.Preemption{{Term: 5, Time: h.in.Wall.Add(-20 * time.Minute)}}
+	}
+	clock := func(after time.Duration) string { return wall.Add(after).UTC().Round(time.Second).Format(time.RFC3339) }
+	for name, c := range map[string]struct {
+		rules    cluster.Rules
+		estimate bool
+		change   func(*scenario)
+		want     string
+	}{
+		"manual":    {cluster.Rules{Failback: cluster.FailbackManual}, false, nil, ", but failback is manual; 'zkelectd reelect' moves leadership now"},
+		"delayed":   {cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: hour}, false, nil, "eligible for 1h0m0s, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
+		"paused":    {cluster.Rules{}, false, paused, "paused by ann@host: new kernel, until about " + clock(time.Hour) + "; 'zkelectd resume' ends the pause"},
+		"damped":    {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, false, damped, "allows no more, until about " + clock(time.Hour) + "; 'zkelectd reelect' moves"},
+		"estimated": {cluster.Rules{MaxPreemptions: 1, PreemptionWindow: hour}, true, damped, "allows no more, until about " + clock(40*time.Minute) + "; 'zkelectd reelect' moves"},
+	} {
+		c.rules.Type = "priority"
+		h := newGroup("a", "b").leads("b", 7).scenario(t, c.rules)
+		h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: c.estimate})
+		if c.change != nil {
+			c.change(h)
+		}
+		d := h.settle()
+		if got := d.Blocked.Sentence(h.in.Now, h.in.Wall); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A forecast takes a member for eligible since it registered.
+func TestAForecastEstimatesDelays(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority", Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Hour)})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: true})
+	h.group().node("a").Since = h.in.Wall.Add(-59 * time.Minute)
+	if d := h.settle(); d.Blocked.Until != h.in.Now+time.Minute {
+		t.Errorf("until %s, it is %s", d.Blocked.Until, h.in.Now)
+	}
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Estimate: true})
+	h.group().node("a").Since = h.in.Wall.Add(-61 * time.Minute)
+	h.leader("a", cluster.CausePreempt)
 }

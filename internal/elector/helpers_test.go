@@ -28,7 +28,7 @@ func (h *scenario) group() *group { return &group{h.in.Snapshot} }
 
 // control replaces the requests.
 func (h *scenario) control(c cluster.Control) {
-	h.in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: c}
+	h.in.Snapshot.Control = cluster.Stored[cluster.Control]{Exists: true, Record: c}
 }
 
 func (h *scenario) requests() cluster.Control { return h.in.Snapshot.Control.Record }
@@ -58,7 +58,7 @@ func (h *scenario) write(d Decision) bool {
 	s := &h.in.Snapshot
 	switch {
 	case d.Elect != nil:
-		s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: *d.Elect, Stat: cluster.Stat{Modified: d.Elect.Term}}
+		s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: *d.Elect, Stat: cluster.Stat{Modified: d.Elect.Term}}
 		h.exclude(d.Elect.Exclusions)
 		if d.Fence != nil {
 			if d.Fence.Term >= d.Elect.Term {
@@ -67,7 +67,7 @@ func (h *scenario) write(d Decision) bool {
 			if !s.Fence.Readable() && d.Fence.State != cluster.FenceRevoked {
 				h.t.Fatalf("an unreadable fence is rewritten as %s", d.Fence.State)
 			}
-			s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: *d.Fence}
+			s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: *d.Fence}
 		} else if !s.Fence.Readable() {
 			h.t.Fatalf("an election leaves an unreadable fence: %v", s.Fence.Err)
 		}
@@ -75,7 +75,7 @@ func (h *scenario) write(d Decision) bool {
 		h.terms = append(h.terms, *d.Elect)
 	case d.Revoke != nil:
 		s.Fence.Record, s.Fence.Err, s.Fence.Exists = *d.Revoke, nil, true
-		s.Current, h.in.Revoke = cluster.Slot[cluster.Current]{}, ""
+		s.Current, h.in.Revoke = cluster.Stored[cluster.Current]{}, ""
 	case d.Control != nil:
 		h.control(*d.Control)
 	default:

@@ -12,11 +12,11 @@ import (
 func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	newer := &cluster.NewerVersionError{Path: "/c/leader", Version: 2}
 	for name, put := range map[string]func(s *cluster.Snapshot){
-		"elected": func(s *cluster.Snapshot) { s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: newer} },
-		"fence":   func(s *cluster.Snapshot) { s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: newer} },
-		"current": func(s *cluster.Snapshot) { s.Current = cluster.Slot[cluster.Current]{Exists: true, Err: newer} },
+		"elected": func(s *cluster.Snapshot) { s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: newer} },
+		"fence":   func(s *cluster.Snapshot) { s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: newer} },
+		"current": func(s *cluster.Snapshot) { s.Current = cluster.Stored[cluster.Current]{Exists: true, Err: newer} },
 		"fence, elected deleted": func(s *cluster.Snapshot) {
-			s.Elected, s.Fence = cluster.Slot[cluster.Elected]{}, cluster.Slot[cluster.Fence]{Exists: true, Err: newer}
+			s.Elected, s.Fence = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{Exists: true, Err: newer}
 		},
 	} {
 		in := newGroup("b", "c").leads("a", 7).input(t) // a is gone
@@ -32,12 +32,12 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 // Under an unreadable policy there are no preemptions, but a leader that is gone is replaced.
 func TestADamagedPolicyDoesNotPreempt(t *testing.T) {
 	g := newGroup("a", "b").leads("b", 7)
-	g.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte("garbage"), cluster.Stat{}, true)
-	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Blocked, "zkelectd repair policy") {
+	g.Policy = cluster.ReadStored[cluster.Policy]("/c/policy", []byte("garbage"), cluster.Stat{}, true)
+	if d := newElector().Decide(g.input(t)); d.Elect != nil || !strings.Contains(d.Blocked.Reason, "zkelectd repair policy") {
 		t.Errorf("%+v", d)
 	}
 	g = newGroup("a", "c").leads("b", 7)
-	g.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: &cluster.NewerVersionError{Path: "/c/policy", Version: 2}}
+	g.Policy = cluster.Stored[cluster.Policy]{Exists: true, Err: &cluster.NewerVersionError{Path: "/c/policy", Version: 2}}
 	if d := newElector().Decide(g.input(t)); d.Elect == nil || d.Elect.Node != "a" {
 		t.Errorf("%+v", d)
 	}
@@ -74,7 +74,7 @@ func TestANewFenceOwesTheLongestLeaseOfAnyMember(t *testing.T) {
 
 // No candidate acquires over an unreadable fence, so every election must rewrite it.
 func TestAnUnreadableFenceIsRepaired(t *testing.T) {
-	for name, fence := range map[string]cluster.Slot[cluster.Fence]{
+	for name, fence := range map[string]cluster.Stored[cluster.Fence]{
 		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
 		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),
 	} {

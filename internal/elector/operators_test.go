@@ -147,7 +147,7 @@ func TestADrainedLeaderStaysIfNoOtherIsEligible(t *testing.T) {
 func TestReelectFollowsThePolicyAlone(t *testing.T) {
 	day := cluster.Duration(24 * time.Hour)
 	damped := newGroup("a", "b").leads("b", 7)
-	damped.Elected.Record.Preemptions = []int64{5, 6}
+	damped.Elected.Record.Preemptions = []cluster.Preemption{{Term: 5}, {Term: 6}}
 	failed := newGroup("a", "b").sites("dc1", "dc2").leads("b", 7).before("dc1")
 	for name, c := range map[string]struct {
 		g       *group
@@ -244,7 +244,7 @@ func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
 		{Node: "b", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8},
 	}
 	in.Age = []time.Duration{0, 900 * time.Millisecond, 0}
-	in.Snapshot.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "c", Term: 7}}}}
+	in.Snapshot.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "c", Term: 7}}}}
 	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+100*time.Millisecond {
 		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
 	}

@@ -13,8 +13,8 @@ func paused(hard bool, lasts ...time.Duration) cluster.Control {
 	return cluster.Control{Last: 1, Pause: &cluster.Pause{Request: by(1, lasts...), Hard: hard}}
 }
 
-func unreadableControl() cluster.Slot[cluster.Control] {
-	return cluster.Slot[cluster.Control]{Exists: true, Err: errors.New("znode /c/control has format version 9")}
+func unreadableControl() cluster.Stored[cluster.Control] {
+	return cluster.Stored[cluster.Control]{Exists: true, Err: errors.New("znode /c/control has format version 9")}
 }
 
 func TestASoftPauseKeepsPolicyFromReplacingTheLeader(t *testing.T) {
@@ -33,7 +33,7 @@ func TestASoftPauseKeepsPolicyFromReplacingTheLeader(t *testing.T) {
 		"it is not eligible":   {"a", func(h *scenario) { h.group().node("a").Ineligible = "its disk is full" }, "a", "", "a is no longer eligible: its disk is full, but policy does not replace a healthy leader: paused "},
 		"the takeover is late": {"a", func(h *scenario) { h.in.Overdue = "late" }, "b", cluster.CauseOverdue, ""},
 	} {
-		for words, control := range map[string]cluster.Slot[cluster.Control]{
+		for words, control := range map[string]cluster.Stored[cluster.Control]{
 			"by ann@host: new kernel":                            {Exists: true, Record: paused(false)},
 			"by zkelectd: znode /c/control has format version 9": unreadableControl(),
 		} {
@@ -42,7 +42,7 @@ func TestASoftPauseKeepsPolicyFromReplacingTheLeader(t *testing.T) {
 			c.happens(h)
 			h.leader(c.want, c.cause)
 			d := h.settle()
-			if want := c.holding + words; d.Blocked != want && (c.holding != "" || d.Blocked != "") && c.cause == "" {
+			if want := c.holding + words; d.Blocked.Reason != want && (c.holding != "" || d.Blocked.Reason != "") && c.cause == "" {
 				t.Errorf("%s: blocked: %q, want %q", name, d.Blocked, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,18 +19,20 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 		return e.reelect(b, active, d)
 	}
 	if best.Name == rec.Incarnation { // best is zero, and differs, if no member is eligible
+		e.peers = peerWait{}
 		return nil
 	}
 	if entry, known := r.Find(rec.Incarnation); !known || !entry.Eligible() {
 		return e.replaceIneligible(b, entry, active, d)
 	}
+	e.peers = peerWait{}
 	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {
 		return e.elect(b, r, attemptEnd{
 			cause: cluster.CauseMove, request: active.Move.Request, reason: fmt.Sprintf("moved to %s %s", active.Move.Target(), active.Move.Request),
 		}, best)
 	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {
-		d.Blocked = fmt.Sprintf("%s would be better than %s (%s), but %v", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation), err)
+		d.block(fmt.Sprintf("%s would be better than %s (%s)", best.ID, rec.Node, r.Difference(best.Name, rec.Incarnation)), err)
 		return nil
 	}
 	return e.elect(b, r, attemptEnd{
@@ -37,12 +40,12 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 	}, best)
 }
 
-// replaceIneligible replaces a leader that is no longer eligible, in an election under circumstances of its own.
+// replaceIneligible replaces a leader that is no longer eligible, in an election under its own circumstances.
 func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *activeRequests, d *Decision) *cluster.Elected {
 	s := &b.in.Snapshot
 	g := ineligibility(s.Elected.Record, entry, active)
 	if active.Pause != nil && g.cause == cluster.CauseIneligible {
-		d.Blocked = fmt.Sprintf("%s, but policy does not replace a healthy leader: paused %s", g.reason, active.Pause.Request)
+		d.block(g.reason, pausedError(active.Pause, b.in))
 		return nil
 	}
 	b.ended, b.circumstances = true, circumstances(s, g)
@@ -50,10 +53,12 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	best, ok := r.Best()
 	switch {
 	case !ok:
-		d.Blocked = g.reason + ", but no other member is eligible: " + Refusals(r.Ranking)
+		d.Blocked.Reason = g.reason + ", but no other member is eligible: " + Refusals(r.Ranking)
 		return nil
 	case best.Name == s.Elected.Record.Incarnation:
-		d.Blocked = g.reason + ", but the next election would elect it again"
+		d.Blocked.Reason = g.reason + ", but the next election would elect it again"
+		return nil
+	case e.awaits(b, d):
 		return nil
 	}
 	d.Ranking, d.Circumstances = r.Ranking, b.circumstances
@@ -68,10 +73,10 @@ func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeReques
 	for _, r := range slices.Backward(entry.Refusals) {
 		switch r.Filter {
 		case policy.HealthFilter:
-			g.cause, g.request, why = cluster.CauseUnhealthy, cluster.Request{}, r.Why
+			g.cause, g.request, why = cluster.CauseUnhealthy, cluster.Request{}, r.Reason
 		case policy.CordonFilter:
 			g.cause, g.request = active.drained(rec.Node, rec.Site)
-			why = r.Why
+			why = r.Reason
 		}
 	}
 	g.reason = fmt.Sprintf("%s is no longer eligible: %s", rec.Node, why)
@@ -85,7 +90,7 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 		active.endReelect(rec.Node+" was elected", b.in.Wall)
 		return nil
 	}
-	b.move, b.circumstances = nil, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node, Site: rec.Site}
+	b.move, b.reelect, b.circumstances = nil, true, cluster.Circumstances{Cause: cluster.CauseReelect, Node: rec.Node, Site: rec.Site}
 	r := e.rank(b)
 	best, ok := r.Best()
 	switch {
@@ -103,12 +108,52 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 	}, best)
 }
 
-// checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It moves d.Wake
-// forward to when that may change.
+// heldError says what holds a better member back. The fields besides the reason are those of [Blocked].
+type heldError struct {
+	reason, remedy string
+	until          time.Duration
+}
+
+func (e *heldError) Error() string { return e.reason }
+
+// reelectRemedy is what an operator can do about failback and damping.
+const reelectRemedy = "'zkelectd reelect' moves leadership now"
+
+// block records what holds a better member back.
+func (d *Decision) block(fact string, err error) {
+	d.Blocked = Blocked{Reason: fmt.Sprintf("%s, but %v", fact, err)}
+	var held *heldError
+	if errors.As(err, &held) {
+		d.Blocked.Remedy, d.Blocked.Until = held.remedy, held.until
+	}
+}
+
+// pausedError says that a pause holds a better member back.
+func pausedError(p *cluster.Pause, in Input) *heldError {
+	e := &heldError{reason: fmt.Sprintf("policy does not replace a healthy leader: paused %s", p.Request)}
+	if p.ID != 0 {
+		e.remedy = "'zkelectd resume' ends the pause"
+	}
+	if p.For > 0 { // an estimate, for people
+		left := min(time.Duration(p.Remaining), p.Time.Add(time.Duration(p.For)).Sub(in.Wall))
+		e.until = in.Now + max(0, left)
+	}
+	return e
+}
+
+// newRevision reports whether the policy in force was published after the present decision. What follows from it is an operator's
+// order: the first preemption under a new revision is not damped, and does not count. That is at most one for each revision (S3).
+func newRevision(in Input) bool {
+	s := &in.Snapshot
+	return s.Policy.Readable() && s.Policy.Record.Revision == in.Policy.Revision && s.Elected.Record.PolicyRevision != in.Policy.Revision
+}
+
+// checkPreemption returns an error that says why policy must not preempt a healthy leader, nil if it may. It is a [heldError] if
+// people can do something, or if its end is known.
 func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
-		return fmt.Errorf("policy does not replace a healthy leader: paused %s", active.Pause.Request)
+		return pausedError(active.Pause, b.in)
 	}
 	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
 		hint := ""
@@ -117,44 +162,51 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 		}
 		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, hint)
 	}
+	if peer := b.in.Policy.Awaits(b.input()); peer != "" {
+		return fmt.Errorf("the group %s, which this one follows, is about to decide", peer)
+	}
 	if r.Unanswered {
 		return errors.New("the ranking program has no answer")
 	}
 	switch rules.Failback {
 	case cluster.FailbackManual:
-		return errors.New("failback is manual: 'zkelectd reelect' moves it")
+		return &heldError{reason: "failback is manual", remedy: reelectRemedy}
 	case cluster.FailbackDelayed:
 		delay := time.Duration(rules.FailbackDelay)
 		if due := e.eligible[best.Name] + delay; due > b.in.Now {
 			d.Wake = cluster.Earliest(d.Wake, due)
-			return fmt.Errorf("failback is delayed until it has been eligible for %s", delay)
+			return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: reelectRemedy, until: due}
 		}
 	}
 	recent := e.recentPreemptions(b.in.Snapshot.Elected.Record.Preemptions, b.in)
-	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions {
-		return nil
+	if rules.MaxPreemptions <= 0 || len(recent) < rules.MaxPreemptions || newRevision(b.in) {
+		return e.checkMove(b.in, d)
 	}
-	d.Wake = cluster.Earliest(d.Wake, e.preemptions[recent[0]]+time.Duration(rules.PreemptionWindow))
-	return fmt.Errorf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), time.Duration(rules.PreemptionWindow))
+	window := time.Duration(rules.PreemptionWindow)
+	until := e.preemptions[recent[0].Term] + window
+	d.Wake = cluster.Earliest(d.Wake, until)
+	return &heldError{
+		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), window),
+		remedy: reelectRemedy, until: until,
+	}
 }
 
-// recentPreemptions returns the terms of the preemptions that still count for damping, in the order in which this elector has
-// first seen them.
-func (e *Elector) recentPreemptions(terms []int64, in Input) []int64 {
+// recentPreemptions returns the preemptions that still count for damping, in the order in which this elector has first seen them.
+func (e *Elector) recentPreemptions(all []cluster.Preemption, in Input) []cluster.Preemption {
 	window := time.Duration(in.Policy.Rules.PreemptionWindow)
-	next := make(map[int64]time.Duration, len(terms))
-	var recent []int64
-	for _, term := range terms {
-		since, known := e.preemptions[term]
+	next := make(map[int64]time.Duration, len(all))
+	var recent []cluster.Preemption
+	for _, p := range all {
+		since, known := e.preemptions[p.Term]
 		if !known {
-			since = in.Now
+			since = e.firstSeen(in, p.Time)
 		}
-		next[term] = since
+		next[p.Term] = since
 		if in.Now-since < window {
-			recent = append(recent, term)
+			recent = append(recent, p)
 		}
 	}
 	e.preemptions = next
-	slices.SortFunc(recent, func(a, b int64) int { return int(next[a] - next[b]) })
+	slices.SortFunc(recent, func(a, b cluster.Preemption) int { return cmp.Compare(next[a.Term], next[b.Term]) })
 	return recent
 }

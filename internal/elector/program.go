@@ -21,16 +21,16 @@ type Program struct {
 	waiting  time.Duration // since when the present question has had no answer; 0 if it has one
 }
 
-// Ask is a question to run the program with. Its answer is to be passed to [Program.Answered].
-type Ask struct {
+// Run is a run of the program that is due: its input and its time limit. The result is to be passed to [Program.SetResult].
+type Run struct {
 	Input   policy.Input
 	Timeout time.Duration
 	key     string
 }
 
-// Consult sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if the
-// answer itself wakes the caller; ask is nil if there is nothing to ask.
-func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Duration, ask *Ask) {
+// Update sets the input's answer. ready is false while an election must wait for it; wake is when to call again, 0 if the
+// result itself wakes the caller; run is nil if no run is due.
+func (p *Program) Update(core *Elector, in *Input) (ready bool, wake time.Duration, run *Run) {
 	question, wanted := core.Question(*in)
 	if !wanted {
 		p.waiting = 0
@@ -39,12 +39,12 @@ func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Durat
 	key := fmt.Sprintf("%d %s", in.Policy.Revision, policy.QuestionKey(question)) // a new policy asks again
 	known, timeout := p.answer != nil && p.question == key, time.Duration(in.Policy.Rules.ExecTimeout)
 	if !p.busy && (!known || in.Now-p.since >= AnswerAge) {
-		p.busy, ask = true, &Ask{question, timeout, key}
+		p.busy, run = true, &Run{question, timeout, key}
 	}
 	if known {
 		p.waiting, in.Answer = 0, p.answer
 		if p.busy {
-			return true, 0, ask // the new answer wakes the caller
+			return true, 0, run // the new answer wakes the caller
 		}
 		return true, p.since + AnswerAge, nil
 	}
@@ -52,13 +52,13 @@ func (p *Program) Consult(core *Elector, in *Input) (ready bool, wake time.Durat
 		p.waiting = in.Now
 	}
 	if limit := p.waiting + 2*timeout; in.Now < limit {
-		return false, limit, ask
+		return false, limit, run
 	}
 	in.Answer = &policy.Answer{Err: "the ranking program timed out: membership kept changing"}
-	return true, 0, ask
+	return true, 0, run
 }
 
-// Answered records the program's answer.
-func (p *Program) Answered(ask *Ask, a policy.Answer, now time.Duration) {
-	p.busy, p.question, p.answer, p.since = false, ask.key, &a, now
+// SetResult records the result of a run.
+func (p *Program) SetResult(run *Run, a policy.Answer, now time.Duration) {
+	p.busy, p.question, p.answer, p.since = false, run.key, &a, now
 }

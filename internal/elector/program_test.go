@@ -14,20 +14,20 @@ func TestAnElectionWaitsForTheProgramForALimitedTime(t *testing.T) {
 	began := in.Now
 	e := newElector()
 	var p Program
-	ready, wake, ask := p.Consult(e, &in)
+	ready, wake, ask := p.Update(e, &in)
 	if ready || ask == nil || ask.Timeout != timeout || wake != began+2*timeout {
 		t.Fatalf("at first: %v, wakes at %s, asks %v", ready, wake, ask)
 	}
-	if ready, _, again := p.Consult(e, &in); ready || again != nil {
+	if ready, _, again := p.Update(e, &in); ready || again != nil {
 		t.Error("asked twice at once")
 	}
 	late := in
 	late.Now = began + 2*timeout
-	if ready, wake, _ := p.Consult(e, &late); !ready || wake != 0 || late.Answer == nil || late.Answer.Err == "" {
+	if ready, wake, _ := p.Update(e, &late); !ready || wake != 0 || late.Answer == nil || late.Answer.Err == "" {
 		t.Errorf("an answer that does not come: %v, %+v", ready, late.Answer)
 	}
-	p.Answered(ask, policy.Answer{Ranking: []string{"b"}}, began)
-	if ready, wake, again := p.Consult(e, &in); !ready || again != nil || wake != began+AnswerAge || in.Answer == nil || in.Answer.Ranking[0] != "b" {
+	p.SetResult(ask, policy.Answer{Ranking: []string{"b"}}, began)
+	if ready, wake, again := p.Update(e, &in); !ready || again != nil || wake != began+AnswerAge || in.Answer == nil || in.Answer.Ranking[0] != "b" {
 		t.Errorf("once answered: %v, %+v", ready, in.Answer)
 	}
 }
@@ -36,16 +36,16 @@ func TestAnOldAnswerIsUsedWhileTheProgramRunsAgain(t *testing.T) {
 	in := newGroup("a", "b").leads("a", 7).input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
 	var p Program
-	_, _, ask := p.Consult(e, &in)
-	p.Answered(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
+	_, _, ask := p.Update(e, &in)
+	p.SetResult(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
 	in.Now += AnswerAge
 	in.Answer = nil
-	ready, wake, ask := p.Consult(e, &in)
+	ready, wake, ask := p.Update(e, &in)
 	if !ready || ask == nil || in.Answer == nil || wake != 0 {
 		t.Errorf("%v, %+v, asks %v, wakes at %s: a time in the past would make it spin", ready, in.Answer, ask, wake)
 	}
 	in.Answer = nil
-	if ready, wake, again := p.Consult(e, &in); !ready || wake != 0 || again != nil || in.Answer == nil {
+	if ready, wake, again := p.Update(e, &in); !ready || wake != 0 || again != nil || in.Answer == nil {
 		t.Errorf("while it is asked: %v, %s, %v", ready, wake, again)
 	}
 }
@@ -55,17 +55,17 @@ func TestMeasurementsDoNotChangeTheQuestion(t *testing.T) {
 	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(time.Second)})
 	e := newElector()
 	var p Program
-	_, _, ask := p.Consult(e, &in)
-	p.Answered(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
+	_, _, ask := p.Update(e, &in)
+	p.SetResult(ask, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
 	x := 7.0
 	g.node("b").Latency = &x
 	in.Snapshot = g.Snapshot
-	if ready, _, again := p.Consult(e, &in); !ready || again != nil {
+	if ready, _, again := p.Update(e, &in); !ready || again != nil {
 		t.Error("a latency is a new question")
 	}
 	g.node("b").Priority = 500
 	in.Snapshot = g.Snapshot
-	if ready, _, again := p.Consult(e, &in); ready || again == nil {
+	if ready, _, again := p.Update(e, &in); ready || again == nil {
 		t.Error("a priority is no new question")
 	}
 }
@@ -77,12 +77,12 @@ func TestTheProgramRunsAgainForAChangedQuestion(t *testing.T) {
 	in := g.input(t, cluster.Rules{Type: "exec", ExecTimeout: cluster.Duration(timeout)})
 	e := newElector()
 	var p Program
-	_, _, old := p.Consult(e, &in)
+	_, _, old := p.Update(e, &in)
 	g.node("b").Priority = 500
 	in.Snapshot = g.Snapshot
 	in.Now += 2 * timeout
-	p.Answered(old, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
-	if ready, _, ask := p.Consult(e, &in); !ready || ask == nil || in.Answer.Err == "" {
+	p.SetResult(old, policy.Answer{Ranking: []string{"a", "b"}}, in.Now)
+	if ready, _, ask := p.Update(e, &in); !ready || ask == nil || in.Answer.Err == "" {
 		t.Errorf("%v, %+v, asks %v", ready, in.Answer, ask)
 	}
 }

@@ -14,13 +14,15 @@ import (
 // rankingInput is what one ranking is made from.
 type rankingInput struct {
 	in            Input
+	group         string
 	ended         bool // the elected attempt has ended
-	stopping      map[string]bool
+	stopping      map[string]string
 	circumstances cluster.Circumstances
 	exclusions    []cluster.Exclusion
 	ages          []time.Duration // of those exclusions that were known before
 	cordons       []cluster.Cordon
 	move          *cluster.Move
+	reelect       bool
 }
 
 // rankedMembers is a ranking, with the exclusions that the next decision must record, and when it may change by itself.
@@ -36,9 +38,11 @@ func (b rankingInput) input() policy.Input {
 	p := policy.Input{
 		Members: s.Members, Circumstances: b.circumstances, Barred: map[string]string{}, Excluded: excluded(b.exclusions),
 		Cordons: b.cordons, Move: b.move, Answer: b.in.Answer,
+		Group: b.group, Reelect: b.reelect, Load: b.in.Placement.Load, Peers: b.in.Placement.Peers, Relations: b.in.Placement.Relations,
 	}
-	for incarnation := range b.stopping {
-		p.Barred[incarnation] = "it is stopping, as requested"
+	maps.Copy(p.Barred, b.stopping)
+	if s.Slot != "" {
+		p.Held, p.PerNode = held(b.in), s.Slots.Record.PerNode
 	}
 	if !b.ended {
 		p.Incumbent = s.Elected.Record.Incarnation
@@ -49,8 +53,8 @@ func (b rankingInput) input() policy.Input {
 // rankingInput returns the input under the requests in force, with the strike for the end of the attempt, if it earned one.
 func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) rankingInput {
 	s := &in.Snapshot
-	e.trackStopping(s)
-	b := rankingInput{in: in, ended: g.ended, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
+	e.trackStopping(in)
+	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
 	b.exclusions, b.ages = active.clearStrikes(in.Exclusions, in.Age)
 	if g.strike {
 		rec := s.Elected.Record
@@ -59,14 +63,28 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	return b
 }
 
+// asRequested is the reason why an incarnation that has released on request is not elected.
+const asRequested = "it is stopping, as requested"
+
 // trackStopping remembers the incarnations that have released on request: their sessions are about to end, and until then
-// they must not be elected again.
-func (e *Elector) trackStopping(s *cluster.Snapshot) {
-	// One that was replaced also releases on request, but a term that is not the elected one.
-	if f := s.Fence.Record; s.Acquired() && f.Requested && (f.State == cluster.FenceReleased || f.State == cluster.FenceUnclean) {
-		e.stopping[f.Incarnation] = true
+// they must not be elected again. That goes for all slots, and in a slot also for one whose leadership was released by FINAL: its
+// incarnation ends with the session.
+func (e *Elector) trackStopping(in Input) {
+	s := &in.Snapshot
+	for _, slot := range append([]cluster.SlotState{s.SlotState()}, in.Others...) {
+		f := slot.Fence.Record
+		// One that was replaced also releases on request, but a term that is not the elected one.
+		if !slot.Acquired() || (f.State != cluster.FenceReleased && f.State != cluster.FenceUnclean) {
+			continue
+		}
+		switch {
+		case f.Requested:
+			e.stopping[f.Incarnation] = asRequested
+		case f.Lost && s.Slot != "":
+			e.stopping[f.Incarnation] = "it is gone: " + f.Reason
+		}
 	}
-	maps.DeleteFunc(e.stopping, func(incarnation string, _ bool) bool {
+	maps.DeleteFunc(e.stopping, func(incarnation, _ string) bool {
 		_, exists := s.Member(incarnation)
 		return !exists
 	})
@@ -157,16 +175,23 @@ func retryDelay(strikes int) time.Duration {
 	return min(500*time.Millisecond<<min(strikes-2, 10), 30*time.Second)
 }
 
-// Refusals describes why no member is eligible.
+// Refusals describes why members are not eligible; empty if all of them are.
 func Refusals(r policy.Ranking) string {
 	if len(r.Entries) == 0 {
 		return "no member is registered"
 	}
 	var all []string
-	for _, entry := range r.Entries[:min(len(r.Entries), 5)] {
-		all = append(all, entry.Member.ID+": "+entry.RefusalReason())
+	more := 0
+	for _, entry := range r.Entries {
+		switch {
+		case entry.Eligible():
+		case len(all) < 5:
+			all = append(all, entry.Member.ID+": "+entry.RefusalReason())
+		default:
+			more++
+		}
 	}
-	if more := len(r.Entries) - len(all); more > 0 {
+	if more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, "; ")

@@ -19,7 +19,8 @@ type requestTimer struct{ since, remaining, total time.Duration }
 // activeRequests are the requests in force at one moment. Those that have ended are in Done.
 type activeRequests struct {
 	cluster.Control
-	changed bool          // it differs from what was read
+	slot    string        // whose they are; empty in a group with one leader
+	changed bool          // it differs from what was read, and this slot's elector writes that
 	wake    time.Duration // when it may change by itself
 }
 
@@ -32,7 +33,7 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 	if slot.Exists && slot.Err != nil {
 		return activeRequests{Control: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: "zkelectd", Reason: slot.Err.Error()}}}}
 	}
-	active := activeRequests{Control: slot.Record.Clone()}
+	active := activeRequests{Control: slot.Record.Clone().OfSlot(s.Slot), slot: s.Slot}
 	seen := make(map[int64]requestTimer)
 	expired := make(map[int64]bool)
 	active.Each(func(request *cluster.Request) {
@@ -49,6 +50,10 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 			expired[request.ID] = true
 			return
 		}
+		if !active.writes(*request) {
+			active.wake = cluster.Earliest(active.wake, now+left)
+			return
+		}
 		every := saveInterval(time.Duration(request.For))
 		if time.Duration(request.Remaining)-left >= every {
 			request.Remaining, active.changed = cluster.Duration(left), true
@@ -61,11 +66,17 @@ func (t *requests) active(s *cluster.Snapshot, now time.Duration, wall time.Time
 	return active
 }
 
+// writes reports whether the elector of this slot writes what becomes of a request. The requests of the whole group are those of
+// slot 0, so that the electors of its slots do not all write the same.
+func (active *activeRequests) writes(r cluster.Request) bool {
+	return r.Slot == active.slot || (r.Slot == "" && cluster.SlotNumber(active.slot) == 0)
+}
+
 // expire ends the requests that have expired.
 func (active *activeRequests) expire(expired map[int64]bool, wall time.Time) {
 	const outcome = "expired"
 	if active.Pause != nil && expired[active.Pause.ID] {
-		active.end(active.Pause.ID, "pause", outcome, wall)
+		active.end(active.Pause.Request, "pause", outcome, wall)
 		active.Pause = nil
 	}
 	if active.Move != nil && expired[active.Move.ID] {
@@ -73,28 +84,28 @@ func (active *activeRequests) expire(expired map[int64]bool, wall time.Time) {
 	}
 	active.Cordons = slices.DeleteFunc(active.Cordons, func(c cluster.Cordon) bool {
 		if expired[c.ID] {
-			active.end(c.ID, c.Describe(), outcome, wall)
+			active.end(c.Request, c.Describe(), outcome, wall)
 		}
 		return expired[c.ID]
 	})
 }
 
-// collect drops clear-strikes requests that no strike is left for.
+// collect drops clear-strikes requests of this slot that no strike is left for.
 func (active *activeRequests) collect(s *cluster.Snapshot) {
 	before := len(active.ClearedStrikes)
 	active.ClearedStrikes = slices.DeleteFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool {
-		return s.Elected.Readable() && s.Elected.Record.Term > f.Term && !slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
+		return f.Slot == active.slot && s.Elected.Readable() && s.Elected.Record.Term > f.Term && !slices.ContainsFunc(s.Elected.Record.Exclusions, f.Covers)
 	})
 	active.changed = active.changed || len(active.ClearedStrikes) < before
 }
 
-func (active *activeRequests) end(id int64, what, outcome string, wall time.Time) {
-	active.Control.End(id, what, outcome, wall)
-	active.changed = true
+func (active *activeRequests) end(r cluster.Request, what, outcome string, wall time.Time) {
+	active.Control.End(r.ID, what, outcome, wall)
+	active.changed = active.changed || active.writes(r)
 }
 
 func (active *activeRequests) endMove(outcome string, wall time.Time) {
-	active.end(active.Move.ID, "move to "+active.Move.Target(), outcome, wall)
+	active.end(active.Move.Request, "move to "+active.Move.Target(), outcome, wall)
 	active.Move = nil
 }
 
@@ -102,7 +113,7 @@ func (active *activeRequests) endReelect(outcome string, wall time.Time) {
 	if active.Move != nil {
 		active.endMove("ended by a reelection", wall)
 	}
-	active.end(active.Reelect.ID, "reelection", outcome, wall)
+	active.end(*active.Reelect, "reelection", outcome, wall)
 	active.Reelect = nil
 }
 

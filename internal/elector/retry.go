@@ -23,12 +23,12 @@ type Retry struct {
 	logged   string
 }
 
-// Wait returns the time until which nothing may be written; 0 if a write is due.
-func (r *Retry) Wait(s *cluster.Snapshot, now time.Duration) time.Duration {
+// Wait returns the time until which nothing may be written; 0 if a write is due. others are the other slots.
+func (r *Retry) Wait(s *cluster.Snapshot, others []cluster.SlotState, now time.Duration) time.Duration {
 	if now >= r.at {
 		return 0
 	}
-	if r.seen != basis(s) {
+	if r.seen != basis(s, others) {
 		if now >= r.soon {
 			return 0
 		}
@@ -37,10 +37,10 @@ func (r *Retry) Wait(s *cluster.Snapshot, now time.Duration) time.Duration {
 	return r.at
 }
 
-// Failed records that a write made from s was refused or had no reply. It reports whether to log that: if the error is
+// Failed records that a write made from s and others was refused or had no reply. It reports whether to log that: if the error is
 // permanent, or the same write has failed before, and this reason was not logged yet. base is the first pause.
-func (r *Retry) Failed(what string, s *cluster.Snapshot, err error, permanent bool, now, base time.Duration) bool {
-	repeated := r.fail(what, basis(s), now, base)
+func (r *Retry) Failed(what string, s *cluster.Snapshot, others []cluster.SlotState, err error, permanent bool, now, base time.Duration) bool {
+	repeated := r.fail(what, basis(s, others), now, base)
 	r.soon = now + base
 	if text := err.Error(); (repeated || permanent) && text != r.logged {
 		r.logged = text
@@ -75,10 +75,13 @@ func (r *Retry) fail(what string, seen uint64, now, base time.Duration) (repeate
 }
 
 // basis returns a hash of what a decision was made from: everything that a write of the elector checks.
-func basis(s *cluster.Snapshot) uint64 {
+func basis(s *cluster.Snapshot, others []cluster.SlotState) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, s.Elected.Stat.Modified, s.Elected.Exists, s.Fence.Stat.Modified, s.Fence.Exists, s.Current.Stat.Modified, s.Current.Exists,
-		s.Policy.Stat.Modified, s.Policy.Exists, s.Control.Stat.Modified, s.Control.Exists)
+	fmt.Fprint(h, s.Policy.Stat.Modified, s.Policy.Exists, s.Control.Stat.Modified, s.Control.Exists, s.Slots.Stat.Modified, s.Slots.Exists)
+	for _, slot := range append([]cluster.SlotState{s.SlotState()}, others...) {
+		fmt.Fprint(h, slot.Slot, " ", slot.Elected.Stat.Modified, slot.Elected.Exists, slot.Fence.Stat.Modified, slot.Fence.Exists,
+			slot.Current.Stat.Modified, slot.Current.Exists)
+	}
 	for _, m := range s.Members {
 		fmt.Fprint(h, m.Name, " ")
 	}

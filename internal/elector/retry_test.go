@@ -16,14 +16,14 @@ func TestRefusedWritesAreRepeatedWithGrowingPauses(t *testing.T) {
 	now, logged := time.Hour, 0
 	var pauses []time.Duration
 	for range 12 {
-		if at := r.Wait(&s, now); at != 0 {
+		if at := r.Wait(&s, nil, now); at != 0 {
 			t.Fatalf("waits until %s at %s", at, now)
 		}
-		if r.Failed("ELECT", &s, errors.New("no such znode"), false, now, base) {
+		if r.Failed("ELECT", &s, nil, errors.New("no such znode"), false, now, base) {
 			logged++
 		}
-		at := r.Wait(&s, now)
-		if again := r.Wait(&s, at-1); at <= now || again != at {
+		at := r.Wait(&s, nil, now)
+		if again := r.Wait(&s, nil, at-1); at <= now || again != at {
 			t.Fatalf("at %s: waits until %s, then until %s", now, at, again)
 		}
 		pauses = append(pauses, at-now)
@@ -37,7 +37,7 @@ func TestRefusedWritesAreRepeatedWithGrowingPauses(t *testing.T) {
 	if logged != 1 {
 		t.Errorf("logged %d times", logged)
 	}
-	if !r.Failed("ELECT", &s, errors.New("another reason"), false, now, base) {
+	if !r.Failed("ELECT", &s, nil, errors.New("another reason"), false, now, base) {
 		t.Error("another reason is not logged")
 	}
 }
@@ -45,10 +45,10 @@ func TestRefusedWritesAreRepeatedWithGrowingPauses(t *testing.T) {
 func TestAPermanentErrorIsLoggedAtOnce(t *testing.T) {
 	var r Retry
 	s := newGroup("a").Snapshot
-	if !r.Failed("ELECT", &s, cluster.ErrNoAuth, true, time.Hour, time.Second) {
+	if !r.Failed("ELECT", &s, nil, cluster.ErrNoAuth, true, time.Hour, time.Second) {
 		t.Error("not logged")
 	}
-	if r.Failed("ELECT", &s, cluster.ErrNoAuth, true, time.Hour, time.Second) {
+	if r.Failed("ELECT", &s, nil, cluster.ErrNoAuth, true, time.Hour, time.Second) {
 		t.Error("logged twice")
 	}
 }
@@ -57,28 +57,37 @@ func TestAPermanentErrorIsLoggedAtOnce(t *testing.T) {
 func TestAChangedSnapshotEndsTheGrowingPause(t *testing.T) {
 	const base = 100 * time.Millisecond
 	old := newGroup("a", "b").elected("a", 7)
-	for name, changed := range map[string]func(s *cluster.Snapshot){
-		"elected": func(s *cluster.Snapshot) { s.Elected.Stat.Modified++ },
-		"fence":   func(s *cluster.Snapshot) { s.Fence.Stat.Modified++ },
-		"deleted": func(s *cluster.Snapshot) { s.Elected.Exists = false },
-		"current": func(s *cluster.Snapshot) { s.Current.Exists = true },
-		"policy":  func(s *cluster.Snapshot) { s.Policy.Exists = true },
-		"control": func(s *cluster.Snapshot) { s.Control.Stat.Modified++ },
-		"members": func(s *cluster.Snapshot) { s.Members = s.Members[:1] },
+	for name, changed := range map[string]func(s *cluster.Snapshot, other *cluster.SlotState){
+		"elected":            func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Elected.Stat.Modified++ },
+		"fence":              func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Fence.Stat.Modified++ },
+		"deleted":            func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Elected.Exists = false },
+		"current":            func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Current.Exists = true },
+		"policy":             func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Policy.Exists = true },
+		"control":            func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Control.Stat.Modified++ },
+		"slots":              func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Slots.Stat.Modified++ },
+		"slots deleted":      func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Slots.Exists = false },
+		"members":            func(s *cluster.Snapshot, _ *cluster.SlotState) { s.Members = s.Members[:1] },
+		"elected of another": func(_ *cluster.Snapshot, o *cluster.SlotState) { o.Elected.Stat.Modified++ },
+		"deleted in another": func(_ *cluster.Snapshot, o *cluster.SlotState) { o.Elected.Exists = false },
+		"fence of another":   func(_ *cluster.Snapshot, o *cluster.SlotState) { o.Fence.Stat.Modified++ },
+		"current of another": func(_ *cluster.Snapshot, o *cluster.SlotState) { o.Current.Exists = true },
+		"another slot":       func(_ *cluster.Snapshot, o *cluster.SlotState) { o.Slot = "2" },
 	} {
 		var r Retry
 		s, now := old.Snapshot, time.Hour
+		s.Slots.Exists = true
+		others := []cluster.SlotState{{Slot: "1", Elected: cluster.Stored[cluster.Elected]{Exists: true}}}
 		for range 10 {
-			r.Failed("ELECT", &s, cluster.ErrBadVersion, false, now, base)
+			r.Failed("ELECT", &s, others, cluster.ErrBadVersion, false, now, base)
 		}
-		if at := r.Wait(&s, now+base); at != now+retryMax {
+		if at := r.Wait(&s, others, now+base); at != now+retryMax {
 			t.Errorf("%s: waits until %s", name, at)
 		}
-		changed(&s)
-		if at := r.Wait(&s, now); at != now+base {
+		changed(&s, &others[0])
+		if at := r.Wait(&s, others, now); at != now+base {
 			t.Errorf("%s: another write waits until %s", name, at)
 		}
-		if at := r.Wait(&s, now+base); at != 0 {
+		if at := r.Wait(&s, others, now+base); at != 0 {
 			t.Errorf("%s: another write waits longer, until %s", name, at)
 		}
 	}
@@ -92,7 +101,7 @@ func TestSuccessfulRepairsArePaced(t *testing.T) {
 	r.Repaired(now, base)
 	for i := range 4 {
 		g.Elected.Stat.Modified++ // each repair changes what is read
-		at := r.Wait(&g.Snapshot, now)
+		at := r.Wait(&g.Snapshot, nil, now)
 		if want := now + base<<i; at != want {
 			t.Fatalf("repair %d: waits until %s, want %s", i, at, want)
 		}
@@ -100,7 +109,7 @@ func TestSuccessfulRepairsArePaced(t *testing.T) {
 		r.Repaired(now, base)
 	}
 	r.Succeeded("ELECT")
-	if at := r.Wait(&g.Snapshot, now); at != 0 {
+	if at := r.Wait(&g.Snapshot, nil, now); at != 0 {
 		t.Errorf("waits until %s after another write took effect", at)
 	}
 }
@@ -111,7 +120,7 @@ func TestPausesAreCountedPerWrite(t *testing.T) {
 	s := newGroup("a", "b").elected("a", 7).Snapshot
 	failed := func() (r Retry, due time.Duration) {
 		for range 3 {
-			r.Failed("ELECT", &s, cluster.ErrNoAuth, false, time.Hour, base)
+			r.Failed("ELECT", &s, nil, cluster.ErrNoAuth, false, time.Hour, base)
 		}
 		return r, time.Hour + 4*base
 	}
@@ -128,24 +137,24 @@ func TestPausesAreCountedPerWrite(t *testing.T) {
 	} {
 		r, due := failed()
 		now := due + c.after
-		if logged := r.Failed(c.what, &s, errors.New("another reason"), false, now, base); logged != c.logged {
+		if logged := r.Failed(c.what, &s, nil, errors.New("another reason"), false, now, base); logged != c.logged {
 			t.Errorf("%s: logged: %v", name, logged)
 		}
-		if at := r.Wait(&s, now); at != now+c.pause {
+		if at := r.Wait(&s, nil, now); at != now+c.pause {
 			t.Errorf("%s: the pause is %s, want %s", name, at-now, c.pause)
 		}
 	}
 	r, due := failed()
-	if r.Failed("REVOKE", &s, cluster.ErrNoAuth, true, due, base) {
+	if r.Failed("REVOKE", &s, nil, cluster.ErrNoAuth, true, due, base) {
 		t.Error("the same reason is logged again for another write")
 	}
 	r, due = failed()
 	r.Succeeded("REVOKE")
-	if at := r.Wait(&s, due-1); at != due {
+	if at := r.Wait(&s, nil, due-1); at != due {
 		t.Errorf("after another write has succeeded it waits until %s, want %s", at, due)
 	}
 	r.Succeeded("ELECT")
-	if at := r.Wait(&s, due-1); at != 0 {
+	if at := r.Wait(&s, nil, due-1); at != 0 {
 		t.Errorf("after it has succeeded it waits until %s", at)
 	}
 }

@@ -59,7 +59,9 @@ func anyGroup(t *rapid.T) *group {
 	if rapid.Bool().Draw(t, "decided") {
 		g.elected(anyID.Draw(t, "elected"), rapid.Int64Range(1, 9).Draw(t, "term")).before(rapid.SliceOfNDistinct(anySite, 0, 2, rapid.ID).Draw(t, "failed")...)
 		g.Elected.Record.Circumstances.Node = anyID.Draw(t, "before")
-		g.Elected.Record.Preemptions = rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 2, rapid.ID).Draw(t, "moves")
+		for _, term := range rapid.SliceOfNDistinct(rapid.Int64Range(1, 3), 0, 2, rapid.ID).Draw(t, "moves") {
+			g.Elected.Record.Preemptions = append(g.Elected.Record.Preemptions, cluster.Preemption{Term: term, Time: wall})
+		}
 		for i, id := range rapid.SliceOfNDistinct(anyID, 0, 3, rapid.ID).Draw(t, "struck") {
 			g.Elected.Record.Exclusions = cluster.Strike(g.Elected.Record.Exclusions, id, "x", int64(i), time.Minute, time.Hour, wall)
 		}
@@ -68,7 +70,7 @@ func anyGroup(t *rapid.T) *group {
 		g.fence(anyID.Draw(t, "holder"), rapid.Int64Range(1, 9).Draw(t, "fence term"), anyState.Draw(t, "fence state"))
 		g.Fence.Record.Led = rapid.Bool().Draw(t, "led")
 		if g.Fence.Record.Site = "dc1"; rapid.IntRange(0, 9).Draw(t, "damaged") == 0 {
-			g.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Stat: cluster.Stat{Modified: 1}}
+			g.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: errors.New("damaged"), Stat: cluster.Stat{Modified: 1}}
 		}
 	}
 	if rapid.Bool().Draw(t, "current") {
@@ -166,9 +168,9 @@ func (h *scenario) checkSettled(d Decision) {
 	case !ok:
 	case known && !incumbent.Eligible() && len(h.in.Policy.Rules.Strategies) > 0:
 		// Under the circumstances of its replacement, the strategy may have no eligible member.
-	case best.Name != rec.Incarnation && d.Blocked == "":
+	case best.Name != rec.Incarnation && d.Blocked.Reason == "":
 		h.t.Fatalf("%s leads, %s is better, and nothing blocks it", rec.Node, best.ID)
-	case best.Name == rec.Incarnation && (d.Blocked != "" || d.Note != ""):
+	case best.Name == rec.Incarnation && (d.Blocked.Reason != "" || d.Note != ""):
 		h.t.Fatalf("the best leads: blocked %q, noted %q", d.Blocked, d.Note)
 	case h.requests().Reelect != nil:
 		h.t.Fatalf("the reelection does not end: %+v", h.requests())
@@ -195,7 +197,7 @@ func TestAnIneligibleLeaderIsNoIncumbent(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Filter: []string{`previous.id == member.id || member.id != "a"`}}
 	again := newGroup("a", "b").leads("a", 7) // the best in an election that replaces it
 	d := newElector().Decide(again.input(t, rules))
-	if d.Elect != nil || !strings.Contains(d.Blocked, "the next election would elect it again") {
+	if d.Elect != nil || !strings.Contains(d.Blocked.Reason, "the next election would elect it again") {
 		t.Errorf("elected %+v, holding: %q", d.Elect, d.Blocked)
 	}
 	equal := newGroup("b", "a").leads("a", 7) // b is older

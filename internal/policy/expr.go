@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/vm"
@@ -69,7 +68,7 @@ func groupOf(in Input) exprGroup {
 	for _, m := range in.Members {
 		g.Members = append(g.Members, memberOf(m, in))
 	}
-	slices.SortFunc(g.Members, func(a, b exprMember) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(g.Members, func(a, b exprMember) int { return cluster.CompareNodes(a.ID, b.ID) })
 	return g
 }
 

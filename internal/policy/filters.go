@@ -72,7 +72,14 @@ func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 // filters compiles the filters that apply under every policy type.
 func filters(rules cluster.Rules) ([]filter, error) {
 	soft := slices.Clone(softFilters)
+	soft = append(soft, fullFilter)
 	soft = append(soft, constraints(rules)...)
+	for i, peer := range rules.ApartStrict {
+		if err := checkPeer(fmt.Sprintf("policy.apart_strict[%d]", i), peer); err != nil {
+			return nil, err
+		}
+		soft = append(soft, apartFilter(peer, RelationsOf(rules)))
+	}
 	for i, text := range rules.Filter {
 		f, err := compileFilter(fmt.Sprintf("policy.filter[%d]", i), text)
 		if err != nil {

@@ -115,7 +115,7 @@ func TestCheckMemberAgreesWithTheRanking(t *testing.T) {
 		"unhealthy":      func(m *cluster.Member) { m.Node.Record.Unhealthy = "exit status 2" },
 		"cordoned":       func(m *cluster.Member) { m.ID = "b" },
 		"superseded":     func(m *cluster.Member) { m.Superseded = true },
-		"no record":      func(m *cluster.Member) { m.Node = cluster.Slot[cluster.Node]{} },
+		"no record":      func(m *cluster.Member) { m.Node = cluster.Stored[cluster.Node]{} },
 		"damaged record": func(m *cluster.Member) { m.Node.Err = errors.New("damaged") },
 	} {
 		m := member("a", "dc1", 1, 1)

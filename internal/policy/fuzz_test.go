@@ -78,7 +78,7 @@ func FuzzPolicy(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if s := cluster.ReadSlot[cluster.Policy]("/c/policy", data, cluster.Stat{}, true); s.Err == nil {
+		if s := cluster.ReadStored[cluster.Policy]("/c/policy", data, cluster.Stat{}, true); s.Err == nil {
 			ranked(t, s.Record.Rules)
 		}
 	})

@@ -27,6 +27,21 @@ type Input struct {
 	Move    *cluster.Move
 	// Answer is the ranking program's, nil while there is none.
 	Answer *Answer
+	// Held is for how many other slots a node is elected, by its id, and PerNode for how many it may be; 0 in a group with one
+	// leader.
+	Held    map[string]int
+	PerNode int
+
+	// Group is the name of the group, with its slot if there is one.
+	Group string
+	// Reelect is set for an operator's reelection, in which fewest may replace the incumbent.
+	Reelect bool
+	// Load is what each node leads, by its id; a node that is missing leads nothing, as far as is known.
+	Load map[string]NodeLoad
+	// Peers has the id of the node that is elected in other groups, by their names. It is empty while there is none, and a group of
+	// which nothing is known is missing. Relations are those of other groups.
+	Peers     map[string]string
+	Relations Graph
 }
 
 // Answer is the answer of an exec policy's ranking program: node ids, best first; or Err, the reason why there is none.
@@ -86,12 +101,19 @@ func checkValues(r cluster.Rules) error {
 // Rank ranks the members, those that are eligible first. It is deterministic: the incarnation breaks the last tie.
 func (p *Policy) Rank(in Input) Ranking {
 	use, notes, unanswered := p.chooseType(in)
-	rankers := append([]ranker{moveRanker{}}, use.rankers...)
+	if use.name == listType {
+		notes = append(notes, relationNotes(in, RelationsOf(p.Rules))...)
+	}
+	rankers, filters := []ranker{moveRanker{}}, p.filters
+	if in.PerNode > 0 {
+		rankers, filters = append(rankers, slotsRanker), append(slices.Clone(filters), perNodeFilter)
+	}
+	rankers = append(rankers, use.rankers...)
 	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
 	for i, r := range rankers {
 		scorers[i] = r.bind(in)
 	}
-	filters := slices.Concat(p.filters, use.filters)
+	filters = slices.Concat(filters, use.filters)
 	checks := make([]func(cluster.Member) string, len(filters))
 	for i, f := range filters {
 		checks[i] = f.bindWithMove(in)

@@ -18,7 +18,7 @@ func member(id, site string, priority int, seq int32, more ...func(*cluster.Node
 	}
 	return cluster.Member{
 		Incarnation: cluster.Incarnation{Name: id, ID: id, Seq: seq},
-		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: n},
+		Node:        cluster.Stored[cluster.Node]{Exists: true, Record: n},
 	}
 }
 
@@ -87,7 +87,7 @@ func TestPriority(t *testing.T) {
 
 func TestIneligibleMembersHaveAReason(t *testing.T) {
 	missing, broken, full, old := member("missing", "dc1", 1, 1), member("broken", "dc1", 1, 2), member("full", "dc1", 1, 3), member("old", "dc1", 1, 4)
-	missing.Node = cluster.Slot[cluster.Node]{}
+	missing.Node = cluster.Stored[cluster.Node]{}
 	broken.Node.Err = errors.New("znode /c/nodes/broken is empty")
 	full.Node.Record.Ineligible = "its disk is full"
 	old.Superseded = true
@@ -112,8 +112,8 @@ func TestIneligibleMembersHaveAReason(t *testing.T) {
 		"fine": "priority 1", "sick": "unhealthy: exit status 2", "shut": "cordoned by ann@host: new disk",
 	}
 	for _, v := range verdicts {
-		if !strings.Contains(v.Why, want[v.Node]) || (v.Rank > 0) != (v.Node == "fine") {
-			t.Errorf("%s: rank %d, %q", v.Node, v.Rank, v.Why)
+		if !strings.Contains(v.Reason, want[v.Node]) || (v.Rank > 0) != (v.Node == "fine") {
+			t.Errorf("%s: rank %d, %q", v.Node, v.Rank, v.Reason)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"zkelectd/internal/cluster"
 )
@@ -99,19 +98,25 @@ func (r positionRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	}
 }
 
-var nodeIDRanker = positionRanker{"node-id", func(ids []string, _ Input) { slices.Sort(ids) }, "by id"}
+var (
+	nodeIDRanker        = positionRanker{"node-id", func(ids []string, _ Input) { slices.SortFunc(ids, cluster.CompareNodes) }, "by id"}
+	highestNodeIDRanker = positionRanker{"highest-node-id", func(ids []string, _ Input) {
+		slices.SortFunc(ids, func(a, b string) int { return cluster.CompareNodes(b, a) })
+	}, "by id, the highest first"}
+)
 
-// roundRobinRanker starts with the id after the last leader's, in alphabetical order.
+// roundRobinRanker starts with the id after the last leader's.
 var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input) {
 	last := in.Circumstances.Node
 	slices.SortFunc(ids, func(a, b string) int {
-		if (a > last) != (b > last) {
-			if a > last {
+		later := cluster.CompareNodes(a, last) > 0
+		if later != (cluster.CompareNodes(b, last) > 0) {
+			if later {
 				return -1
 			}
 			return 1
 		}
-		return strings.Compare(a, b)
+		return cluster.CompareNodes(a, b)
 	})
 }, "in round-robin order"}
 

@@ -30,7 +30,7 @@ type Entry struct {
 }
 
 // Refusal is the reason why a filter does not let a member lead.
-type Refusal struct{ Filter, Why string }
+type Refusal struct{ Filter, Reason string }
 
 // Score is a ranker's score, described in words that may be empty.
 type Score struct {
@@ -47,7 +47,7 @@ func (e Entry) RefusalReason() string {
 	if e.Eligible() {
 		return ""
 	}
-	return e.Refusals[0].Why
+	return e.Refusals[0].Reason
 }
 
 func compare(a, b []Score) int {
@@ -85,9 +85,9 @@ func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
 	n := min(len(r.Entries), maxVerdicts)
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
-		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Why: clip(e.RefusalReason())}
+		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Reason: clip(e.RefusalReason())}
 		if e.Eligible() {
-			v.Rank, v.Why = i+1, clip(e.words())
+			v.Rank, v.Reason = i+1, clip(e.words())
 		}
 		verdicts = append(verdicts, v)
 	}

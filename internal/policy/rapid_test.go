@@ -31,6 +31,7 @@ func anyMembers(t *rapid.T) []cluster.Member {
 				*value = &v
 			}
 		}
+		n.Weight, n.MaxLeaders = rapid.SampledFrom([]float64{0, 1, 3}).Draw(t, "weight"), rapid.IntRange(0, 3).Draw(t, "max_leaders")
 		switch rapid.IntRange(0, 9).Draw(t, "state") {
 		case 0:
 			n.Unhealthy = "sick"
@@ -51,10 +52,11 @@ func anyRules(t *rapid.T, policyType string) cluster.Rules {
 		Type: policyType, Expr: anyExpr.Draw(t, "expr"), Sites: map[string]int{"dc1": 1, "dc2": rapid.IntRange(0, 2).Draw(t, "dc2")},
 		Hysteresis: rapid.SampledFrom([]int{0, 10, 50}).Draw(t, "hysteresis"), MinPriority: rapid.IntRange(0, 1).Draw(t, "min_priority"),
 		Filter: rapid.SliceOfN(anyFilter, 0, 1).Draw(t, "filter"), ExcludeNodes: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 1).Draw(t, "never"),
+		ApartStrict:   rapid.SliceOfN(rapid.SampledFrom([]string{"g1", "g3"}), 0, 1).Draw(t, "apart"),
 		DisabledSites: rapid.SliceOfN(anySite, 0, 1).Draw(t, "disabled"),
 	}
 	if policyType == listType {
-		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(Rankers()), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
+		rules.Rank = rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(append(Rankers(), "with:g1", "apart:g1", "with:g3", "apart:g3")), rapid.Map(anyExpr, func(s string) string { return exprPrefix + s })), 1, 4).Draw(t, "rank")
 	}
 	return rules
 }
@@ -68,6 +70,18 @@ func anyInput(t *rapid.T) Input {
 			Cause: rapid.SampledFrom([]cluster.Cause{cluster.CauseFirst, cluster.CauseFailure}).Draw(t, "cause"),
 			Node:  id.Draw(t, "previous"), Site: anySite.Draw(t, "previous site"), Failed: rapid.SliceOfN(anySite, 0, 2).Draw(t, "failed"),
 		},
+	}
+	in.Group, in.Peers, in.Load = "g2", make(map[string]string), make(map[string]NodeLoad)
+	for _, peer := range []string{"g1", "g3"} {
+		if rapid.Bool().Draw(t, "known") {
+			in.Peers[peer] = rapid.OneOf(id, rapid.SampledFrom([]string{"", "x"})).Draw(t, peer)
+		}
+		if rapid.Bool().Draw(t, "in a circle") {
+			in.Relations = Graph{peer: {Apart: []string{"g2"}}}
+		}
+	}
+	for _, m := range members {
+		in.Load[m.ID] = NodeLoad{Leaders: rapid.IntRange(0, 4).Draw(t, "leaders")}
 	}
 	if rapid.Bool().Draw(t, "excluded") {
 		in.Excluded = map[string]string{id.Draw(t, "node"): "struck"}

@@ -8,7 +8,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// policyType is a named list of rankers, with filters of its own.
+// policyType is a named list of rankers, with additional filters.
 type policyType struct {
 	name    string
 	filters []filter
@@ -26,11 +26,14 @@ const (
 var typeSpecs = []struct{ name, rank, doc string }{
 	{"priority", "site priority incumbent oldest", "the site's priority, the node's, the incumbent, the oldest"},
 	{"first", "oldest", "the oldest registration"},
-	{"node-id", "node-id", "the lowest id"},
-	{"round-robin", "incumbent round-robin", "the next id after the last leader's, in alphabetical order"},
+	{"node-id", "node-id", "the lowest id, n2 before n10"},
+	{"highest-node-id", "highest-node-id", "the highest id, as in the bully algorithm"},
+	{"round-robin", "incumbent round-robin", "the next id after the last leader's"},
 	{"other-site", "other-site site priority incumbent oldest", "after a failure, a site other than the one that failed; else like priority"},
 	{"latency", "latency site priority incumbent oldest", "the shortest round trip to ZooKeeper"},
 	{"score", "score site priority incumbent oldest", "the highest number of the score probe"},
+	{"spread", "spread", "a hash of the group's name and the node's id: each group has its own order of the nodes"},
+	{"fewest", "fewest", "the incumbent; else a node that leads few groups"},
 	{exprType, "incumbent oldest", "the highest value of policy.expr, then the incumbent, then the oldest"},
 	{execType, "exec", "the ranking that policy.exec.command prints"},
 }
@@ -54,9 +57,9 @@ func Describe(name string) string {
 	return ""
 }
 
-// Rankers returns the names that policy.rank may list, besides expr:EXPRESSION.
+// Rankers returns the names that policy.rank may list, besides with:GROUP, apart:GROUP and expr:EXPRESSION.
 func Rankers() []string {
-	return []string{"site", "priority", "incumbent", "oldest", "node-id", "round-robin", "other-site", "latency", "score"}
+	return []string{"site", "priority", "incumbent", "oldest", "node-id", "highest-node-id", "round-robin", "other-site", "latency", "score", "spread", "fewest"}
 }
 
 // compileTypes compiles all policy types that the rules provide for.
@@ -140,13 +143,19 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	if text, ok := strings.CutPrefix(name, exprPrefix); ok {
 		return compileRanker(key, strings.TrimSpace(text))
 	}
+	if peer, ok := strings.CutPrefix(name, withPrefix); ok {
+		return withRanker{peer, RelationsOf(rules)}, checkPeer(key, peer)
+	}
+	if peer, ok := strings.CutPrefix(name, apartPrefix); ok {
+		return apartRanker{peer, RelationsOf(rules)}, checkPeer(key, peer)
+	}
 	all := []ranker{
-		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, roundRobinRanker, otherSiteRanker,
-		latencyRanker(rules), scoreRanker(rules), execRanker,
+		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, highestNodeIDRanker, roundRobinRanker, otherSiteRanker,
+		latencyRanker(rules), scoreRanker(rules), spreadRanker{}, fewestRanker{}, execRanker,
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {
-		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, or expr:EXPRESSION", key, name, strings.Join(Rankers(), ", "))
+		return nil, fmt.Errorf("%s: %q is not a ranker: want one of %s, with:GROUP, apart:GROUP or expr:EXPRESSION", key, name, strings.Join(Rankers(), ", "))
 	}
 	return all[i], nil
 }

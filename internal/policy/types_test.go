@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -196,5 +197,29 @@ func TestEveryTypeIsDescribed(t *testing.T) {
 	}
 	if Describe("coin") != "" {
 		t.Error("so is what there is not")
+	}
+}
+
+// Ids are ranked in their natural order, in both directions and in turn.
+func TestIDsRankInNaturalOrder(t *testing.T) {
+	var members []cluster.Member
+	for i, id := range []string{"n10", "n9", "n1", "n2"} {
+		name := fmt.Sprintf("%s-n_%010d", id, i)
+		members = append(members, cluster.Member{
+			Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: int32(i)},
+			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id}},
+		})
+	}
+	for name, want := range map[string]string{
+		"node-id": "n1 n2 n9 n10", "highest-node-id": "n10 n9 n2 n1", "round-robin": "n9 n10 n1 n2",
+	} {
+		in := Input{Members: members, Circumstances: cluster.Circumstances{Node: "n2"}}
+		var got []string
+		for _, e := range policyOf(t, cluster.Rules{Type: name}).Rank(in).Entries {
+			got = append(got, e.Member.ID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %s", name, got, want)
+		}
 	}
 }

@@ -1,0 +1,152 @@
+package elector
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+const noRoom = "4 groups of this elector's host move at the moment"
+
+// lossPause is as long as Spread in the tests.
+const lossPause = time.Minute
+
+// mover is a scenario in which a is better than the leader b, for an elector that has known both members for long.
+func mover(t *testing.T) *scenario {
+	t.Helper()
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	h.group().node("a").Priority = 1
+	h.leader("b", "")
+	h.in.Now += lossPause
+	h.group().node("a").Priority = 100
+	return h
+}
+
+func TestAPreemptionWaitsItsJitter(t *testing.T) {
+	h := mover(t)
+	wait := jitter("billing", 7, time.Minute)
+	if d := h.settle(); d.Wake != h.in.Now+wait || !strings.Contains(d.Blocked.Reason, fmt.Sprintf("a would be better than b (priority 100 against priority 99), but it waits %s so that not all groups move at once", wait.Round(time.Second))) {
+		t.Fatalf("wakes %s, blocked %q, jitter %s", d.Wake-h.in.Now, d.Blocked, wait)
+	}
+	h.in.Now += wait - 1
+	h.leader("b", "")
+	h.in.Now++
+	h.leader("a", cluster.CausePreempt)
+}
+
+// A preemption that is not wanted for a while waits again.
+func TestTheJitterBeginsAgain(t *testing.T) {
+	h := mover(t)
+	h.leader("b", "")
+	h.in.Now += time.Minute
+	h.swap()
+	h.leader("b", "")
+	h.swap()
+	h.leader("b", "")
+	h.in.Now += time.Minute
+	h.leader("a", cluster.CausePreempt)
+}
+
+func TestRecoveryAndRequestsSkipTheJitter(t *testing.T) {
+	cases := map[cluster.Cause]func(h *scenario){
+		cluster.CauseFailure: func(h *scenario) { h.remove("b") },
+		cluster.CauseReelect: func(h *scenario) {
+			h.control(cluster.Control{Last: 1, Reelect: &cluster.Request{ID: 1, By: "ann@host"}})
+		},
+		cluster.CauseMove: func(h *scenario) { h.control(cluster.Control{Last: 1, Move: &cluster.Move{Request: by(1), Node: "a"}}) },
+		cluster.CauseDrain: func(h *scenario) {
+			h.control(cluster.Control{Last: 1, Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true}}})
+		},
+		cluster.CauseStepDown: func(h *scenario) {
+			h.control(cluster.Control{Last: 1, Cordons: []cluster.Cordon{{Request: by(1), Node: "b", Drain: true, StepDown: true}}})
+		},
+		cluster.CauseUnhealthy: func(h *scenario) {
+			h.group().node("b").Unhealthy = "disk full"
+		},
+	}
+	for cause, change := range cases {
+		t.Run(string(cause), func(t *testing.T) {
+			h := mover(t)
+			h.in.NoRoom = noRoom
+			h.leader("b", "")
+			change(h)
+			h.leader("a", cause)
+		})
+	}
+}
+
+func TestNoMoveAfterTheLossOfAHost(t *testing.T) {
+	h := newGroup("a", "b", "c").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	wait := jitter("billing", 7, time.Minute)
+	// It has become the elector, so it does not know what became of the last one.
+	if d := h.settle(); d.Wake != h.in.Now+lossPause || !strings.Contains(d.Blocked.Reason, "policy moves nothing for 1m0s after a member has vanished") {
+		t.Fatalf("wakes %s, blocked %q", d.Wake, d.Blocked)
+	}
+	h.in.Now += 30 * time.Second
+	h.remove("c")
+	lost := h.in.Now
+	h.leader("b", "")
+	h.in.Now = lost + lossPause + wait - 1
+	h.leader("b", "")
+	h.in.Now++
+	h.leader("a", cluster.CausePreempt)
+}
+
+// A leader that stops as requested is no loss.
+func TestALeaderThatLeavesIsNoLoss(t *testing.T) {
+	h := newGroup("a", "b", "c").leads("c", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.e = New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Group: "billing", Spread: time.Minute})
+	h.leader("c", "")
+	h.in.Now += lossPause
+	h.group().node("a").Ineligible = "an observer"
+	f := h.group().fence("c", 7, cluster.FenceReleased)
+	f.Fence.Record.Requested, f.Current = true, cluster.Stored[cluster.Current]{}
+	h.in.Snapshot = f.Snapshot
+	h.leader("b", cluster.CauseStopped)
+	h.remove("c")
+	h.group().node("a").Ineligible = ""
+	if d := h.settle(); !strings.Contains(d.Blocked.Reason, "so that not all groups move at once") {
+		t.Errorf("blocked: %q", d.Blocked)
+	}
+}
+
+func TestAMoveAwaitsRoom(t *testing.T) {
+	h := mover(t)
+	h.e.opt.Spread = 0
+	h.in.NoRoom = noRoom
+	if d := h.settle(); !d.AwaitsRoom || !strings.Contains(d.Blocked.Reason, "but "+noRoom) || len(h.terms) > 0 {
+		t.Fatalf("%+v", d)
+	}
+	h.in.NoRoom = ""
+	h.leader("a", cluster.CausePreempt)
+	if d := h.settle(); d.AwaitsRoom {
+		t.Error("awaits room for no move")
+	}
+}
+
+// The jitters of many groups, and of the terms of one, cover the whole time evenly.
+func TestJitterIsEven(t *testing.T) {
+	for what, of := range map[string]func(i int) time.Duration{
+		"groups": func(i int) time.Duration { return jitter(fmt.Sprintf("svc-%02d", i), 1700000000, time.Minute) },
+		"terms":  func(i int) time.Duration { return jitter("billing", 1700000000+int64(i), time.Minute) },
+	} {
+		var in [6]int
+		for i := range 600 {
+			j := of(i)
+			if j < 0 || j > time.Minute {
+				t.Fatal(j)
+			}
+			in[min(5, j/(10*time.Second))]++
+		}
+		for _, n := range in {
+			if n < 70 || n > 130 {
+				t.Errorf("%s: %v in each sixth of the time", what, in)
+			}
+		}
+	}
+}

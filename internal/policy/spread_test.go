@@ -1,0 +1,175 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"zkelectd/internal/cluster"
+)
+
+// vectorRow matches a row of the table of test vectors in docs/policies.md.
+var vectorRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]+)` \\| ([0-9.]+) \\| `([0-9a-f]{16})` \\| (\\d+) \\| ([0-9.e+-]+) \\|$")
+
+// Electors of different versions and architectures must have the same order, so the vectors must never change.
+func TestSpreadVectors(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := vectorRow.FindAllStringSubmatch(string(doc), -1)
+	if len(rows) != 8 {
+		t.Fatalf("%d test vectors in docs/policies.md", len(rows))
+	}
+	for _, row := range rows {
+		weight, _ := strconv.ParseFloat(row[3], 64)
+		want, err := strconv.ParseFloat(row[6], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := spreadHash(row[1], row[2])
+		if got := fmt.Sprintf("%016x %d", h, spreadLog(h)); got != row[4]+" "+row[5] {
+			t.Errorf("%s on %s: %s, want %s %s", row[1], row[2], got, row[4], row[5])
+		}
+		if got := spreadScore(row[1], row[2], weight); got != want {
+			t.Errorf("%s on %s with %g: %v, want %v", row[1], row[2], weight, got, want)
+		}
+	}
+}
+
+func TestSpreadLogIsALogarithm(t *testing.T) {
+	for h, want := range map[uint64]uint64{0: 64 << 32, 1: 64 << 32, 2: 63 << 32, 1 << 63: 1 << 32, math.MaxUint64: 1} {
+		if got := spreadLog(h); got != want {
+			t.Errorf("of %d: %d, want %d", h, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		h := rapid.Uint64Min(1).Draw(t, "h") >> rapid.IntRange(0, 63).Draw(t, "shift")
+		h = max(h, 1)
+		f, _ := new(big.Float).SetUint64(h).Float64()
+		want := (64 - math.Log2(f)) * (1 << 32)
+		if got := float64(spreadLog(h)); math.Abs(got-want) > 2+want*1e-9 {
+			t.Fatalf("of %x: %f, want %f", h, got, want)
+		}
+		if h > 1 && spreadLog(h-1) < spreadLog(h) {
+			t.Fatalf("of %x less than of %x", h-1, h)
+		}
+	})
+}
+
+// world is a set of hosts that are members of all groups.
+func world(hosts int, weight func(i int) float64) []cluster.Member {
+	var members []cluster.Member
+	for i := range hosts {
+		members = append(members, member(fmt.Sprintf("host-%d", i), "dc1", 100, int32(i), func(n *cluster.Node) { n.Weight = weight(i) }))
+	}
+	return members
+}
+
+func equal(int) float64 { return 1 }
+
+// elect returns who leads each group if all groups elect, one after the other.
+func elect(p *Policy, members []cluster.Member, groups []string) map[string]string {
+	leads, load := make(map[string]string), make(map[string]NodeLoad)
+	for _, g := range groups {
+		best, ok := p.Rank(Input{Members: members, Group: g, Load: load}).Best()
+		if !ok {
+			continue
+		}
+		leads[g] = best.ID
+		load[best.ID] = NodeLoad{Leaders: load[best.ID].Leaders + 1}
+	}
+	return leads
+}
+
+// evenness returns how many times the mean the host with the most groups leads.
+func evenness(leads map[string]string, hosts int) float64 {
+	counts := make(map[string]int)
+	most := 0
+	for _, id := range leads {
+		counts[id]++
+		most = max(most, counts[id])
+	}
+	return float64(most) * float64(hosts) / float64(len(leads))
+}
+
+func names(set, groups int) []string {
+	var list []string
+	prefix := []string{"service-%d-%d", "team%d-app%d", "g%d-%d", "x%d-partition-%04d"}[set%4]
+	for i := range groups {
+		list = append(list, fmt.Sprintf(prefix, set, i))
+	}
+	return list
+}
+
+func TestSpreadIsEven(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Type: "spread"})
+	for _, size := range []struct {
+		groups, hosts int
+		limit         float64
+	}{{1000, 10, 1.35}, {40, 5, 2.5}} {
+		var all []float64
+		for set := range 60 {
+			all = append(all, evenness(elect(p, world(size.hosts, equal), names(set, size.groups)), size.hosts))
+		}
+		slices.Sort(all)
+		t.Logf("%d groups on %d hosts: the most that a host leads is %.2f of the mean (median), %.2f (worst)", size.groups, size.hosts, all[30], all[59])
+		if all[59] > size.limit {
+			t.Errorf("%d groups on %d hosts: up to %.2f of the mean", size.groups, size.hosts, all[59])
+		}
+	}
+}
+
+func TestFewestIsEven(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Type: "fewest"})
+	for _, size := range []struct{ groups, hosts int }{{1000, 10}, {40, 5}, {7, 5}} {
+		for set := range 10 {
+			got := evenness(elect(p, world(size.hosts, equal), names(set, size.groups)), size.hosts)
+			if mean := float64(size.groups) / float64(size.hosts); got*mean > 1.1*mean+1 {
+				t.Errorf("%d groups on %d hosts: %.2f of the mean", size.groups, size.hosts, got)
+			}
+		}
+	}
+}
+
+func TestWeightsGetTheirShare(t *testing.T) {
+	weight := func(i int) float64 { return []float64{0.5, 1, 2, 4}[i] }
+	for _, policyType := range []string{"spread", "fewest"} {
+		counts := make(map[string]int)
+		for _, id := range elect(policyOf(t, cluster.Rules{Type: policyType}), world(4, weight), names(1, 3000)) {
+			counts[id]++
+		}
+		for i := range 4 {
+			share := weight(i) / 7.5 * 3000
+			if got := float64(counts[fmt.Sprintf("host-%d", i)]); math.Abs(got-share) > 0.12*share+3*math.Sqrt(share) {
+				t.Errorf("%s: weight %g leads %g of 3000, want about %.0f", policyType, weight(i), got, share)
+			}
+		}
+	}
+}
+
+// The loss of a host moves only what it led; its return moves only that back.
+func TestSpreadMovesOnlyWhatTheLostHostLed(t *testing.T) {
+	p := policyOf(t, cluster.Rules{Type: "spread"})
+	rapid.Check(t, func(t *rapid.T) {
+		for range 5 { // 500 worlds
+			members := world(rapid.IntRange(2, 12).Draw(t, "hosts"), func(int) float64 { return rapid.SampledFrom([]float64{0, 0.5, 1, 3}).Draw(t, "weight") })
+			groups := names(rapid.IntRange(0, 1<<20).Draw(t, "set"), rapid.IntRange(1, 50).Draw(t, "groups"))
+			before := elect(p, members, groups)
+			lost := rapid.IntRange(0, len(members)-1).Draw(t, "lost")
+			left := slices.Delete(slices.Clone(members), lost, lost+1)
+			for g, id := range elect(p, left, groups) {
+				if was := before[g]; was != members[lost].ID && was != id {
+					t.Fatalf("%s moves from %s to %s when %s is lost", g, was, id, members[lost].ID)
+				}
+			}
+		}
+	})
+}

@@ -50,12 +50,18 @@ func Cordon(q whatif.Question, o Options, node, site string, drain bool) (Plan, 
 	if err := d.addCordon(c); err != nil {
 		return Plan{}, err
 	}
-	if drain {
+	switch {
+	case drain && q.Slots != nil:
+		return d.finishSlotDrain(c)
+	case drain:
 		return d.finishDrain(c)
 	}
 	effect := fmt.Sprintf("%s will not be elected%s", c.Target(), d.duration())
 	if leader, at := d.leader(); c.Matches(leader, at) {
 		effect += fmt.Sprintf("; %s leads and continues to", leader)
+	}
+	if led := d.slotsLed(c); len(led) > 0 {
+		effect += fmt.Sprintf("; it leads %s and continues to", slotNames(led))
 	}
 	d.addMessage("%s", effect)
 	return d.finish("cordon of " + c.Target())
@@ -89,9 +95,12 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		return true
 	})
 	if d.next.Full() {
-		return errors.New("there are too many cordons: end some with 'zkelectd uncordon' first")
+		return errors.New("there are too many cordons: uncordon some of the nodes and sites that 'zkelectd status' lists first")
 	}
 	c.Request = d.newRequest()
+	if c.StepDown {
+		c.Slot = d.next.Slot()
+	}
 	d.next.Cordons = append(d.next.Cordons, c)
 	if m := d.next.Move; m != nil && m.Node == c.Node && m.Site == c.Site {
 		d.addMessage("ends the move to %s %s", m.Target(), m.Request)
@@ -116,7 +125,7 @@ func Uncordon(q whatif.Question, o Options, node, site string, all bool) (Plan, 
 		return true
 	})
 	if len(d.plan.Messages) == 0 {
-		return Plan{}, errors.New("there is no such cordon; 'zkelectd status' lists them")
+		return Plan{}, notCordoned(q.Snapshot, node+site)
 	}
 	if all {
 		return d.finish("uncordon of all")

@@ -3,8 +3,6 @@ package request
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -25,6 +23,8 @@ type Options struct {
 type Plan struct {
 	// Control is the record to write.
 	Control cluster.Control
+	// Roster is written together with it; nil if it stays as it is.
+	Roster *cluster.Roster
 	// ID is the request's number, Messages describes what will happen.
 	ID       int64
 	Messages []string
@@ -46,7 +46,12 @@ func newDraft(q whatif.Question, o Options) (*draft, error) {
 		return nil, fmt.Errorf("%s: %w; %s", cannot, control.Err, repair)
 	}
 	d := &draft{q: q, options: o, next: q.Snapshot.Control.Record.Clone()}
-	d.next.Continue(q.Snapshot.Elected.Record.Request)
+	if p := d.next.Pause; p != nil && p.MovedTo != "" {
+		return nil, fmt.Errorf("the group was moved to the root %s: set zookeeper.root of this daemon to that", p.MovedTo)
+	}
+	for _, decided := range append([]whatif.Question{q}, q.Slots...) {
+		d.next.Continue(decided.Snapshot.Elected.Record.Request)
+	}
 	if err := d.next.Exhausted(); err != nil {
 		return nil, fmt.Errorf("%s: %w; %s", cannot, err, repair)
 	}
@@ -71,11 +76,16 @@ func (d *draft) finish(what string) (Plan, error) {
 		d.newRequest()
 	}
 	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
-	if adds && len(cluster.Encode(&d.next)) > maxControl {
-		return Plan{}, errors.New("there are too many requests with long reasons: end some with 'zkelectd uncordon' first")
+	if adds && tooLarge(d.next) {
+		return Plan{}, errors.New("there are too many requests with long reasons: uncordon some of the nodes and sites that 'zkelectd status' lists first")
 	}
 	d.plan.Control = d.next
 	return d.plan, nil
+}
+
+func tooLarge(c cluster.Control) bool {
+	c = c.Whole()
+	return len(cluster.Encode(&c)) > maxControl
 }
 
 // forecast returns what would happen if the plan so far were in force.
@@ -102,8 +112,9 @@ func (d *draft) duration() string {
 }
 
 // leader returns the node that leads or has been elected.
-func (d *draft) leader() (node, site string) {
-	s := &d.q.Snapshot
+func (d *draft) leader() (node, site string) { return leaderOf(&d.q.Snapshot) }
+
+func leaderOf(s *cluster.Snapshot) (node, site string) {
 	if s.Current.Readable() {
 		return s.Current.Record.Node, s.Current.Record.Site
 	}
@@ -113,30 +124,4 @@ func (d *draft) leader() (node, site string) {
 		}
 	}
 	return "", ""
-}
-
-// checkTarget returns an error unless a member has the node id, or is at the site.
-func (d *draft) checkTarget(node, site string) error {
-	if (node == "") == (site == "") {
-		return errTarget
-	}
-	var known []string
-	for _, m := range d.q.Snapshot.Members {
-		name := m.ID
-		if site != "" {
-			name = m.Node.Record.Site
-		}
-		if name == node+site {
-			return nil
-		}
-		if !slices.Contains(known, name) {
-			known = append(known, name)
-		}
-	}
-	slices.Sort(known)
-	kind := "node"
-	if site != "" {
-		kind = "site"
-	}
-	return fmt.Errorf("no member has the %s %q; there are %s", kind, node+site, strings.Join(known, ", "))
 }

@@ -6,8 +6,22 @@ import (
 	"strings"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
+
+// MoveToBest plans to put the best member by policy that does not lead first.
+func MoveToBest(q whatif.Question, o Options) (Plan, error) {
+	d, err := newDraft(q, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	node, err := d.bestOther()
+	if err != nil {
+		return Plan{}, err
+	}
+	return Move(q, o, node, "")
+}
 
 // Move plans to put a node or a site first.
 func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
@@ -44,12 +58,30 @@ func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 	return d.finish("move to " + m.Target())
 }
 
+// bestOther returns the best eligible member by policy that does not lead.
+func (d *draft) bestOther() (string, error) {
+	leader, _ := d.leader()
+	if leader == "" {
+		return "", errors.New("there is no leader to replace: name a node or a site")
+	}
+	out := d.forecast()
+	for _, e := range out.Last.Ranking.Entries {
+		if e.Eligible() && e.Member.ID != leader {
+			return e.Member.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no other member is eligible: %s", out.Refusals())
+}
+
 // moveRefusal returns an error that says why m would not have the wanted outcome.
 func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
 	why := moveObstacles(out, *m)
+	excluded := excludedNode(out, *m)
 	m.Force = true
 	if forced := d.forecast(); !d.options.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
 		why += "; --force moves it anyway"
+	} else if excluded != "" {
+		why += fmt.Sprintf("; run 'zkelectd clear-strikes %s' first: a forced move does not ignore an exclusion", excluded)
 	}
 	return fmt.Errorf("leadership cannot move to %s: %s", m.Target(), why)
 }
@@ -63,9 +95,21 @@ func moveObstacles(out whatif.Outcome, m cluster.Move) string {
 		}
 	}
 	if len(why) == 0 {
-		return strings.TrimSpace(out.Last.Blocked + " " + out.Last.Note)
+		return strings.TrimSpace(out.Last.Blocked.Reason + " " + out.Last.Note)
 	}
 	return strings.Join(why, "; ")
+}
+
+// excludedNode returns a node that m could move leadership to if it was not excluded, "" for none.
+func excludedNode(out whatif.Outcome, m cluster.Move) string {
+	for _, e := range out.Last.Ranking.Entries {
+		for _, r := range e.Refusals {
+			if r.Filter == policy.ExcludedFilter && m.Matches(e.Member.ID, e.Member.Node.Record.Site) {
+				return e.Member.ID
+			}
+		}
+	}
+	return ""
 }
 
 // Reelect plans one election by policy alone: without failback, damping and moves.

@@ -153,3 +153,19 @@ func TestReelectionIgnoresAMove(t *testing.T) {
 		t.Errorf("decision %+v", d.Elect)
 	}
 }
+
+// Without a target, leadership moves to the best other member that is eligible.
+func TestMoveToTheBestOther(t *testing.T) {
+	h := group(t).leads("a1")
+	plan, err := Request{Kind: KindMove, Best: true, Options: bob()}.Plan(h.q)
+	if err != nil || plan.Control.Move == nil || plan.Control.Move.Node != "a2" {
+		t.Fatalf("%v, %+v", err, plan.Control.Move)
+	}
+	h.q.Snapshot.Control = exists(cluster.Control{Cordons: []cluster.Cordon{{Request: cluster.Request{ID: 1, By: "ann@host"}, Node: "a2"}}})
+	if plan, err = (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(h.q); err != nil || plan.Control.Move.Node != "b1" {
+		t.Errorf("past a cordon: %v, %+v", err, plan.Control.Move)
+	}
+	if _, err := (Request{Kind: KindMove, Best: true, Options: bob()}).Plan(group(t).q); err == nil || !strings.Contains(err.Error(), "there is no leader to replace: name a node or a site") {
+		t.Errorf("without a leader: %v", err)
+	}
+}

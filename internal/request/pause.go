@@ -1,8 +1,6 @@
 package request
 
 import (
-	"errors"
-
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/whatif"
 )
@@ -33,7 +31,7 @@ func Resume(q whatif.Question, o Options) (Plan, error) {
 	}
 	p := d.next.Pause
 	if p == nil {
-		return Plan{}, errors.New("the group is not paused")
+		return Plan{}, &NotAffectedError{Reason: "the group is not paused", Done: true}
 	}
 	d.addMessage("ended: the pause %s", p.Request)
 	d.next.End(p.ID, "pause", "ended by "+o.By, q.Wall)

@@ -38,7 +38,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("%s: planned %+v", name, plan.Control.Pause)
 		}
 		h.q.Snapshot.Members = h.q.Snapshot.Members[1:]
-		h.q.Snapshot.Current = cluster.Slot[cluster.Current]{}
+		h.q.Snapshot.Current = cluster.Stored[cluster.Current]{}
 		if out := h.after(plan); out.HasLeader() == c.hard {
 			t.Errorf("%s: after the leader has failed %q leads", name, out.Leader.ID)
 		}

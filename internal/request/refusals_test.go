@@ -79,7 +79,7 @@ func commands() map[string]command {
 func TestUnreadableControlIsNotReplaced(t *testing.T) {
 	for name, cmd := range commands() {
 		h := group(t).leads("a1")
-		h.q.Snapshot.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9}`), cluster.Stat{}, true)
+		h.q.Snapshot.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte(`{"v":9}`), cluster.Stat{}, true)
 		_, err := h.planFor(cmd)
 		if err == nil || !errors.Is(err, h.q.Snapshot.Control.Err) || !strings.Contains(err.Error(), "requests cannot be submitted: znode /c/control has format version 9") {
 			t.Errorf("%s: %v", name, err)
@@ -90,7 +90,7 @@ func TestUnreadableControlIsNotReplaced(t *testing.T) {
 func TestUnknownFieldsAreKept(t *testing.T) {
 	for name, cmd := range commands() {
 		h := group(t).leads("a1")
-		h.q.Snapshot.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":1,"last":7,"color":"red","pause":{"id":1,"by":"x"},"cordons":[{"id":2,"by":"x","node":"b2"}]}`), cluster.Stat{}, true)
+		h.q.Snapshot.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte(`{"v":1,"last":7,"color":"red","pause":{"id":1,"by":"x"},"cordons":[{"id":2,"by":"x","node":"b2"}]}`), cluster.Stat{}, true)
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Expired: true, Term: 3}}
 		plan, err := h.planFor(cmd)
 		if err != nil || string(plan.Control.Unknown["color"]) != `"red"` {
@@ -124,7 +124,7 @@ func TestNumberOfCordonsIsBounded(t *testing.T) {
 	for name, cmd := range map[string]command{
 		"cordon": cordon(bob(), "a2", "", false), "drain": cordon(bob(), "a1", "", true), "step-down": stepDown(bob()), "clear-strikes": clearStrikes(bob(), ""),
 	} {
-		if _, err := full().planFor(cmd); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "end some with 'zkelectd uncordon' first") {
+		if _, err := full().planFor(cmd); err == nil || !strings.Contains(err.Error(), "too many") || !strings.Contains(err.Error(), "uncordon some of the nodes and sites") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -27,6 +27,7 @@ const (
 	KindPause        Kind = "pause"
 	KindResume       Kind = "resume"
 	KindClearStrikes Kind = "clear-strikes"
+	KindForget       Kind = "forget"
 )
 
 // The fields that a request may have besides its kind and a reason.
@@ -50,6 +51,7 @@ var fields = map[Kind][]string{
 	KindPause:        {FieldHard, FieldFor},
 	KindResume:       {},
 	KindClearStrikes: {FieldNode, FieldAll},
+	KindForget:       {FieldNode, FieldAll},
 }
 
 // Kinds returns all kinds.
@@ -57,6 +59,10 @@ func Kinds() []Kind { return slices.Sorted(maps.Keys(fields)) }
 
 // Takes reports whether requests of a kind have a field.
 func (k Kind) Takes(field string) bool { return slices.Contains(fields[k], field) }
+
+// OfSlot reports whether requests of a kind concern one leader: in a group with slots, they need a slot. The others concern a whole
+// group.
+func (k Kind) OfSlot() bool { return k == KindMove || k == KindStepDown || k == KindReelect }
 
 // StepDownFor is how long a node that has stepped down is not elected by default.
 const StepDownFor = 10 * time.Minute
@@ -67,9 +73,12 @@ const MaxReason = 500
 // Request is an operator request.
 type Request struct {
 	Kind Kind
-	// Node or Site is the target, All stands for every one.
-	Node, Site string
-	All        bool
+	// Node or Site is the target, All stands for every one; for [KindForget] that is every lost member. Target is a node or a site,
+	// whichever the group has.
+	Node, Site, Target string
+	All                bool
+	// Best is set for a move to the best other member, without a target: an empty name is a mistake.
+	Best bool
 	// Hard makes a pause hard.
 	Hard    bool
 	Options Options
@@ -86,17 +95,23 @@ func (r Request) Check() error {
 	if r.Options.For > cluster.MaxRequestTime {
 		return fmt.Errorf("a request can be in force for at most %s", cluster.MaxRequestTime)
 	}
-	if r.Node != "" && r.Site != "" {
+	names := 0
+	for _, name := range []string{r.Node, r.Site, r.Target} {
+		if name != "" {
+			names++
+		}
+	}
+	if names > 1 {
 		return errTarget
 	}
-	named := r.Node != "" || r.Site != ""
+	named := names == 1
 	switch {
 	case r.Kind.Takes(FieldAll) && named == r.All:
 		if r.Kind.Takes(FieldSite) {
 			return errors.New("name exactly one of node, site and all")
 		}
 		return errors.New("name exactly one of node and all")
-	case !r.Kind.Takes(FieldAll) && r.Kind.Takes(FieldNode) && !named:
+	case !r.Kind.Takes(FieldAll) && r.Kind.Takes(FieldNode) && named == r.Best:
 		return errTarget
 	}
 	return nil
@@ -112,6 +127,16 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
+// NotAffectedError is the reason why a request would change nothing in a group, such as the drain of a node that is no member.
+// Of a request for many groups, those groups have no part.
+type NotAffectedError struct {
+	Reason string
+	// Done is set if the group is already as the request wants it.
+	Done bool
+}
+
+func (e *NotAffectedError) Error() string { return e.Reason }
+
 // Plan plans the request for the group in question. The error is a *[RefusedError].
 func (r Request) Plan(q whatif.Question) (Plan, error) {
 	plan, err := r.plan(q)
@@ -122,11 +147,18 @@ func (r Request) Plan(q whatif.Question) (Plan, error) {
 }
 
 func (r Request) plan(q whatif.Question) (Plan, error) {
-	if err := r.Check(); err != nil {
+	if err := errors.Join(r.Check(), r.checkScope(q)); err != nil {
+		return Plan{}, err
+	}
+	r, err := r.resolve(q.Snapshot)
+	if err != nil {
 		return Plan{}, err
 	}
 	switch options := r.Options; r.Kind {
 	case KindMove:
+		if r.Best {
+			return MoveToBest(q, options)
+		}
 		return Move(q, options, r.Node, r.Site)
 	case KindStepDown:
 		return StepDown(q, options)
@@ -142,6 +174,8 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 		return Resume(q, options)
 	case KindClearStrikes:
 		return ClearStrikes(q, options, r.Node)
+	case KindForget:
+		return Forget(q, options, r.Node)
 	}
 	return Plan{}, fmt.Errorf("unknown kind of request %q", r.Kind)
 }

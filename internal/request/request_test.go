@@ -17,6 +17,8 @@ func TestCheck(t *testing.T) {
 		want string
 	}{
 		{Request{Kind: KindMove}, node},
+		{Request{Kind: KindMove, Best: true}, ""},
+		{Request{Kind: KindMove, Best: true, Node: "a1"}, node},
 		{Request{Kind: KindCordon}, node},
 		{Request{Kind: KindDrain, Node: "a1", Site: "dc1"}, node},
 		{Request{Kind: KindUncordon}, all},
@@ -43,7 +45,7 @@ func TestPlanOfEachKind(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		KindMove: "moves leadership from a1 (dc1) to b1 (dc2)", KindStepDown: "a1 (dc1) steps down", KindReelect: "a1 (dc1) is the best and stays",
 		KindCordon: "b1 will not be elected", KindDrain: "b1 will not be elected; leadership does not move", KindPause: "paused",
-		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", "dance": `unknown kind of request "dance"`,
+		KindUncordon: "there is no such cordon", KindResume: "the group is not paused", KindClearStrikes: "b1 has no strikes", KindForget: "b1 is a member", "dance": `unknown kind of request "dance"`,
 	} {
 		r := Request{Kind: kind, Options: bob()}
 		if kind.Takes(FieldNode) {
@@ -62,7 +64,7 @@ func TestPlanOfEachKind(t *testing.T) {
 			t.Errorf("%s: %s, want %s", kind, said, want)
 		}
 	}
-	if len(Kinds()) != 9 {
+	if len(Kinds()) != 10 {
 		t.Errorf("%v", Kinds())
 	}
 }

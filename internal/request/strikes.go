@@ -2,7 +2,6 @@ package request
 
 import (
 	"errors"
-	"fmt"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/whatif"
@@ -14,24 +13,53 @@ func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	rec := q.Snapshot.Elected.Record
-	for _, x := range rec.Exclusions {
-		if node == "" || x.Node == node {
-			d.addMessage("cleared: strike %d of %s: %s", x.Strikes, x.Node, x.Reason)
+	questions := q.Slots
+	if questions == nil {
+		questions = []whatif.Question{q}
+	}
+	var cleared []cluster.ClearedStrikes // terms of different slots cannot be compared
+	for _, q := range questions {
+		if d.describeStrikes(q.Snapshot, node) {
+			c := cluster.ClearedStrikes{Node: node, Term: q.Snapshot.Elected.Record.Term}
+			c.Slot = q.Snapshot.Slot
+			cleared = append(cleared, c)
 		}
 	}
-	if len(d.plan.Messages) == 0 {
+	if len(cleared) == 0 {
 		if node == "" {
-			return Plan{}, errors.New("no node has strikes")
+			return Plan{}, &NotAffectedError{Reason: "no node has strikes", Done: true}
 		}
-		return Plan{}, fmt.Errorf("%s has no strikes", node)
+		nodes, _ := members(q.Snapshot)
+		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + didYouMean(node, nodes), Done: true}
 	}
 	if d.next.Full() {
-		return Plan{}, errors.New("there are too many requests: end some with 'zkelectd uncordon' first")
+		return Plan{}, errors.New("there are too many requests: uncordon some of the nodes and sites that 'zkelectd status' lists first")
 	}
-	d.next.ClearedStrikes = append(d.next.ClearedStrikes, cluster.ClearedStrikes{Request: d.newRequest(), Node: node, Term: rec.Term})
+	for _, c := range cleared {
+		slot := c.Slot
+		c.Request = d.newRequest()
+		c.Slot = slot
+		d.next.ClearedStrikes = append(d.next.ClearedStrikes, c)
+	}
 	if node == "" {
 		return d.finish("clear-strikes of all")
 	}
 	return d.finish("clear-strikes of " + node)
+}
+
+// describeStrikes describes the strikes that are cleared, and reports whether there are any.
+func (d *draft) describeStrikes(s cluster.Snapshot, node string) bool {
+	found := false
+	for _, x := range s.Elected.Record.Exclusions {
+		if node != "" && x.Node != node {
+			continue
+		}
+		found = true
+		where := ""
+		if s.Slot != "" {
+			where = " in slot " + s.Slot
+		}
+		d.addMessage("cleared: strike %d of %s%s: %s", x.Strikes, x.Node, where, x.Reason)
+	}
+	return found
 }

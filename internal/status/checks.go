@@ -32,6 +32,8 @@ func (d Daemon) CheckRegistered() error {
 	switch err := d.CheckLoop(); {
 	case err != nil:
 		return err
+	case !d.takesPart():
+		return d.membershipError()
 	case !d.Session:
 		return errors.New("there is no session")
 	case d.Phase == "ended":
@@ -40,6 +42,14 @@ func (d Daemon) CheckRegistered() error {
 		return errors.New("this daemon is not registered")
 	}
 	return nil
+}
+
+func (d Daemon) membershipError() error {
+	text := "this host is not a member of the group, but " + d.Membership
+	if d.MembershipReason != "" {
+		text += ": " + d.MembershipReason
+	}
+	return errors.New(text)
 }
 
 // CheckReady returns an error unless the daemon is a member and its knowledge of the group is fresh.

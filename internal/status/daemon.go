@@ -8,10 +8,16 @@ import (
 
 // Daemon is the view of one daemon. Its loop publishes it; readers call [Daemon.At] to fill in the ages.
 type Daemon struct {
-	Node        string `json:"node"`
-	Site        string `json:"site"`
+	Node string `json:"node"`
+	Site string `json:"site"`
+	// Group is the group's name, Root its znode.
+	Group       string `json:"group"`
 	Root        string `json:"root"`
 	Incarnation string `json:"incarnation,omitempty"`
+	// Membership is whether this host takes part in the group, one of the constants below; empty while there is no session.
+	// MembershipReason is why it does not.
+	Membership       string `json:"membership,omitempty"`
+	MembershipReason string `json:"membership_reason,omitempty"`
 	// Phase is the daemon's phase, see package transition.
 	Phase   string `json:"phase"`
 	Elector bool   `json:"elector"`
@@ -44,7 +50,7 @@ type Daemon struct {
 	ElectedTerm int64  `json:"elected_term,omitempty"`
 	Cause       string `json:"cause,omitempty"`
 	Reason      string `json:"reason,omitempty"`
-	// Holder is the holder of leadership; nil if this daemon need not know.
+	// Holder is the holder of leadership; nil if this daemon does not know it, see [Leadership].
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.
 	Note string `json:"note,omitempty"`
@@ -52,12 +58,15 @@ type Daemon struct {
 	Blocked string `json:"preemption_blocked,omitempty"`
 	// Newer names the record whose format this daemon is too old for, so that it does not elect; empty if there is none.
 	Newer string `json:"newer,omitempty"`
-	// Drift says how the policy of its own configuration differs from the one in force; empty if they are the same.
+	// Drift says how the policy in the host's configuration differs from the one in force; empty if they are the same.
 	Drift string `json:"drift,omitempty"`
+	// SlotsDrift says the same of the number of slots and of per_node.
+	SlotsDrift string `json:"slots_drift,omitempty"`
 	// OpenTree reports whether anyone who can reach ZooKeeper can change the group's znodes, as this daemon last found.
 	OpenTree bool `json:"open_tree,omitempty"`
-	// Sites, Paused and PausedHard are what the elector knows; zero in other daemons.
+	// Sites, Members, Paused and PausedHard are what the elector knows; zero in other daemons.
 	Sites      map[string]SiteCounts `json:"-"`
+	Members    MemberCounts          `json:"-"`
 	Paused     bool                  `json:"paused,omitempty"`
 	PausedHard bool                  `json:"-"`
 	// SnapshotAt is when the snapshot was read, RespondedAt when the last read began that a server has answered, PublishedAt
@@ -71,8 +80,33 @@ type Daemon struct {
 	LastResponseAge cluster.Duration `json:"last_response_age,omitempty"`
 }
 
+// The values of [Daemon.Membership].
+const (
+	MembershipJoining = "joining"
+	MembershipMember  = "member"
+	MembershipLeaving = "leaving"
+	// MembershipRefused: the host cannot take part in the group, and tries again from time to time.
+	MembershipRefused = "refused"
+	// MembershipParked: the group's loop has failed several times, and does not run until the next reload.
+	MembershipParked = "parked"
+	// MembershipSuspended: requests of the group broke the connection, and are not sent for a while.
+	MembershipSuspended = "suspended"
+)
+
+// takesPart reports whether the host is a member of the group, as far as is known.
+func (d Daemon) takesPart() bool { return d.Membership == "" || d.Membership == MembershipMember }
+
 // SiteCounts counts the members of a site. Excluded are those of the ineligible ones that have strikes.
 type SiteCounts struct{ Eligible, Ineligible, Excluded int }
+
+// MemberCounts counts the members of a group: how many are expected, and how many of these are lost.
+type MemberCounts struct{ Expected, Lost int }
+
+// CountMembers counts the members.
+func CountMembers(s cluster.Snapshot) MemberCounts {
+	list, expected := absent(s)
+	return MemberCounts{Expected: expected, Lost: len(Lost(list))}
+}
 
 // At returns the view with the ages and the remaining lease at a time of the host's CLOCK_BOOTTIME.
 func (d Daemon) At(now time.Duration) Daemon {
@@ -86,11 +120,14 @@ func (d Daemon) At(now time.Duration) Daemon {
 	return d
 }
 
-// State returns the phase, unless that is not known: stuck, or connecting while there is no session.
+// State returns the phase, unless that is not known or the host is not a member: then it is stuck, connecting while there is no
+// session, or the membership.
 func (d Daemon) State() string {
 	switch {
 	case d.CheckLoop() != nil:
 		return "stuck"
+	case !d.takesPart():
+		return d.Membership
 	case !d.Loop:
 		return "connecting"
 	}

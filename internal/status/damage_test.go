@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,9 +13,9 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 	read := func(leader, elected, policy, control string) cluster.Snapshot {
 		return cluster.Snapshot{
 			Fence:   cluster.ReadFence("/c/leader", []byte(leader), cluster.Stat{}, true),
-			Elected: cluster.ReadSlot[cluster.Elected]("/c/leader/elected", []byte(elected), cluster.Stat{}, elected != ""),
-			Policy:  cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(policy), cluster.Stat{}, policy != ""),
-			Control: cluster.ReadSlot[cluster.Control]("/c/control", []byte(control), cluster.Stat{}, control != ""),
+			Elected: cluster.ReadStored[cluster.Elected]("/c/leader/elected", []byte(elected), cluster.Stat{}, elected != ""),
+			Policy:  cluster.ReadStored[cluster.Policy]("/c/policy", []byte(policy), cluster.Stat{}, policy != ""),
+			Control: cluster.ReadStored[cluster.Control]("/c/control", []byte(control), cluster.Stat{}, control != ""),
 		}
 	}
 	for name, c := range map[string]struct {
@@ -31,7 +32,11 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 		"control":       {read("", "", "", "x"), []string{"policy does not replace a healthy leader", "'zkelectd repair control'"}, "upgrade"},
 		"newer control": {read("", "", "", `{"v":2}`), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
 	} {
-		got := Of("/c", c.s).Problems
+		g := Of("/c", c.s)
+		got := g.Problems
+		if len(g.Passing) > 0 {
+			t.Errorf("%s passes by itself: %q", name, g.Passing)
+		}
 		if len(c.want) == 0 != (len(got) == 0) || len(got) > 1 {
 			t.Errorf("%s: %q", name, got)
 			continue
@@ -40,6 +45,16 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 			if !strings.Contains(got[0], want) || strings.Contains(got[0], c.without) {
 				t.Errorf("%s: %q lacks %q, or has %q", name, got[0], want, c.without)
 			}
+		}
+	}
+}
+
+// The elector writes a damaged roster anew, so nobody needs to act; a roster of a newer format needs somebody.
+func TestADamagedRosterPasses(t *testing.T) {
+	for text, passes := range map[string]bool{"x": true, `{"v":99}`: false} {
+		g := Of("/c", cluster.Snapshot{Roster: cluster.ReadStored[cluster.Roster]("/c/roster", []byte(text), cluster.Stat{}, true)})
+		if len(g.Problems) != 1 || slices.Equal(g.Passing, g.Problems) != passes {
+			t.Errorf("%s: %q, of which %q pass", text, g.Problems, g.Passing)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	EventState = "state"
 	// EventElected has a new decision: a [Decision].
 	EventElected = "elected"
-	// EventLeadership has the holder of leadership, if the daemon has to know it: a [Holder].
+	// EventLeadership has the holder of leadership: a [Leadership].
 	EventLeadership = "leadership"
 )
 
@@ -47,6 +47,38 @@ type Holder struct {
 	State string `json:"state"`
 }
 
+// Leadership is what every member can know about the leadership of its group: the holder, and how the term began. Without a holder,
+// the term and PreviousLeader are those of the leadership that has ended.
+type Leadership struct {
+	Holder
+	// Cause and Reason are why the term began.
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// PreviousLeader held leadership before; empty if that is not known. PreviousClean reports whether there was no lease of it to
+	// wait for, or, without a holder, whether leadership was released.
+	PreviousLeader string `json:"previous_leader,omitempty"`
+	PreviousClean  bool   `json:"previous_clean"`
+}
+
+// LeaderChange is the input of hooks.on_leader_change. State is READY, or NONE while nobody leads.
+type LeaderChange struct {
+	// Node and Site are those of the daemon that runs the hook.
+	Node  string `json:"node"`
+	Site  string `json:"site"`
+	Group string `json:"group"`
+	Root  string `json:"root"`
+	// Leader and LeaderSite are empty while nobody leads. Term is then that of the leadership that has ended, 0 if that is not known.
+	Leader         string    `json:"leader"`
+	LeaderSite     string    `json:"leader_site"`
+	Term           int64     `json:"term"`
+	State          string    `json:"state"`
+	Cause          string    `json:"cause"`
+	Reason         string    `json:"reason"`
+	PreviousLeader string    `json:"previous_leader"`
+	PreviousClean  bool      `json:"previous_clean"`
+	Time           time.Time `json:"time"`
+}
+
 // feedSize is the number of events that are kept.
 const feedSize = 256
 
@@ -57,12 +89,21 @@ type Feed struct {
 	events  []Event
 	last    uint64        // the number of the newest
 	changed chan struct{} // closed at the next event
+
+	follow   sync.Once
+	followed chan struct{}
 }
 
 // NewFeed returns an empty feed.
 func NewFeed() *Feed {
-	return &Feed{epoch: strconv.FormatInt(time.Now().UnixNano(), 36), changed: make(chan struct{})}
+	return &Feed{epoch: strconv.FormatInt(time.Now().UnixNano(), 36), changed: make(chan struct{}), followed: make(chan struct{})}
 }
+
+// Follow notes that somebody reads the feed. From then on it also has what costs reads of ZooKeeper.
+func (f *Feed) Follow() { f.follow.Do(func() { close(f.followed) }) }
+
+// Followed returns a channel that is closed by the first Follow.
+func (f *Feed) Followed() <-chan struct{} { return f.followed }
 
 // Add appends an event.
 func (f *Feed) Add(kind string, data any) {
@@ -110,18 +151,22 @@ func (f *Feed) AddChanges(before, after Daemon) {
 	if after.ElectedTerm != 0 && (before.ElectedTerm != after.ElectedTerm || before.Elected != after.Elected) {
 		f.Add(EventElected, Decision{after.Elected, after.ElectedSite, after.ElectedTerm, after.Cause, after.Reason})
 	}
-	if after.Holder != nil && (before.Holder == nil || *before.Holder != *after.Holder) {
-		f.Add(EventLeadership, *after.Holder)
-	}
 	if before.eventFields() != after.eventFields() {
 		f.Add(EventDaemon, after.At(after.PublishedAt).Response())
 	}
 }
 
-// eventFields returns the fields whose change is an event, unlike that of an age.
-func (d Daemon) eventFields() any {
-	return [...]any{
-		d.Node, d.Site, d.Incarnation, d.Phase, d.Elector, d.Loop, d.Session, d.Connected, d.Unhealthy, d.Child, d.Term, d.Elected, d.ElectedTerm,
-		d.Note, d.Blocked, d.Drift, d.Paused,
+// eventFields are the fields whose change is an event, unlike that of an age.
+type eventFields struct {
+	node, site, incarnation, phase, unhealthy, elected, note, blocked, drift, slotsDrift string
+	elector, loop, session, connected, child, paused                                     bool
+	term, electedTerm                                                                    int64
+}
+
+func (d *Daemon) eventFields() eventFields {
+	return eventFields{
+		d.Node, d.Site, d.Incarnation, d.Phase, d.Unhealthy, d.Elected, d.Note, d.Blocked, d.Drift, d.SlotsDrift,
+		d.Elector, d.Loop, d.Session, d.Connected, d.Child, d.Paused,
+		d.Term, d.ElectedTerm,
 	}
 }

@@ -34,15 +34,17 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, site, words string) {
 		readable := cluster.Stat{Owner: 1}
 		s := cluster.Snapshot{
-			Members: []cluster.Member{{Incarnation: cluster.Incarnation{Name: id + "-n_0000000001", ID: id, Seq: 1}, Node: cluster.Slot[cluster.Node]{
+			Members: []cluster.Member{{Incarnation: cluster.Incarnation{Name: id + "-n_0000000001", ID: id, Seq: 1}, Node: cluster.Stored[cluster.Node]{
 				Exists: true, Stat: readable, Record: cluster.Node{ID: id, Site: site, Host: words, Unhealthy: words, Ineligible: words, Refused: words, PolicyDigest: words}}}},
-			Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: id, Site: site, Incarnation: id + "-n_0000000001",
-				Cause: cluster.Cause(words), Reason: words, RequestedBy: words, By: words, Ranking: []cluster.Verdict{{Node: id, Site: site, Why: words}},
+			Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Node: id, Site: site, Incarnation: id + "-n_0000000001",
+				Cause: cluster.Cause(words), Reason: words, RequestedBy: words, By: words, Ranking: []cluster.Verdict{{Node: id, Site: site, Reason: words}},
 				Exclusions: []cluster.Exclusion{{Node: words, Reason: words, For: 1}}}},
-			Control: cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: words, Reason: words}},
+			Control: cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Request: cluster.Request{By: words, Reason: words}},
 				Cordons: []cluster.Cordon{{Node: id, Request: cluster.Request{By: words}}, {Site: site, Request: cluster.Request{Reason: words}}}}},
-			Current: cluster.Slot[cluster.Current]{Exists: true, Stat: readable, Record: cluster.Current{Term: 7, Node: id, Site: site, State: cluster.CurrentReady}},
-			Policy:  cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{By: words, Rules: cluster.Rules{Type: words}}},
+			Current: cluster.Stored[cluster.Current]{Exists: true, Stat: readable, Record: cluster.Current{Term: 7, Node: id, Site: site, State: cluster.CurrentReady}},
+			Roster: cluster.Stored[cluster.Roster]{Exists: true, Record: cluster.Roster{Nodes: []cluster.RosterNode{
+				{ID: words, Site: site}, {ID: site, Site: words, Left: &cluster.Left{How: cluster.LeftHow(words), Time: time.Unix(1, 0)}}}}},
+			Policy: cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{By: words, Rules: cluster.Rules{Type: words}}},
 		}
 		table := Of("/c", s).Table()
 		for _, r := range table {
@@ -64,6 +66,24 @@ func TestLeaseIsTakenFromTheLeaderOnly(t *testing.T) {
 	} {
 		if got := (Group{Leader: "a", Term: 7}).WithLease(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
 			t.Errorf("%s: %s, want %s", name, got, c.left)
+		}
+	}
+}
+
+// Without a good answer the lease of a READY leader is not confirmed, for a reason.
+func TestUnconfirmedLease(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"node":"a","term":7,"lease_remaining":"1.5s","answer":true}`:      "",
+		`{"node":"a","term":7,"answer":false,"reason":"the lease is over"}`: "a answers: the lease is over",
+		`{"node":"a","term":7,"lease_remaining":"0s"}`:                      "a answers: it has no lease",
+		`{"node":"b","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7",
+		`<html>`: "h:1 answers, but not as a in term 7",
+	} {
+		for state, want := range map[string]string{"READY": want, "PROGRESS": ""} {
+			got := (Group{State: state, Leader: "a", Term: 7, API: "h:1"}).WithLease(strings.NewReader(answer))
+			if got.LeaseUnconfirmed != want || want != "" && !strings.Contains(got.Table(), "\nLease    not confirmed: "+want+"\n") {
+				t.Errorf("%s, %s: %q", answer, state, got.LeaseUnconfirmed)
+			}
 		}
 	}
 }

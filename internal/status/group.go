@@ -31,7 +31,7 @@ func Of(root string, s cluster.Snapshot) Group { return NewViewer(root).Group(s)
 
 // Group returns the view of the group from a snapshot that includes the members.
 func (v *Viewer) Group(s cluster.Snapshot) Group {
-	g := Group{Root: v.root, State: StateNone, Members: []Member{}}
+	g := Group{Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
 	inForce := ""
 	if s.Policy.Readable() {
@@ -45,12 +45,18 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 		g.OpenTree = g.OpenTree || m.Node.Record.OpenTree
 	}
 	slices.SortStableFunc(g.Members, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Node, b.Node))
+		return cmp.Or(cmp.Compare(a.Site, b.Site), cluster.CompareNodes(a.Node, b.Node))
 	})
+	g.Absent, g.Expected = absent(s)
 	g.Requests = requests(s)
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
+	if g.closed = s.Slots.Record.Closed(); g.closed != "" {
+		g.closed += "; no slot has a leader until it ends: see 'zkelectd slots show'"
+		g.addPassing(g.closed)
+	}
 	g.describeRefusedReloads(s)
+	g.describeHosts(s)
 	return g
 }
 
@@ -68,12 +74,22 @@ func (g *Group) describeLeadership(s cluster.Snapshot) {
 	}
 	c := s.Current.Record
 	g.State, g.Leader, g.Site, g.Term, g.Since = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time)
-	g.API, g.APIHost, g.Waiting = c.API, apiHost(s), s.Waiting()
+	g.API, g.APIHost, g.Waiting = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s))
 	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
 		// A handover is in progress, or was while this was read: the reason is not this leader's.
 		g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)
 		g.Cause, g.Reason = "", ""
 	}
+}
+
+// queued returns why the takeover waits, if the host starts the work of other groups first; else "".
+func queued(s cluster.Snapshot) string {
+	for _, m := range s.Members {
+		if m.Name == s.Current.Record.Incarnation && s.Current.Record.State == cluster.CurrentProgress && m.Node.Record.Queued {
+			return m.ID + " starts the work of other groups first (host.max_starting)"
+		}
+	}
+	return ""
 }
 
 // apiHost returns the leader's host if its registration confirms the API address, or "".

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,15 +17,28 @@ const maxLease = 10 * time.Minute
 // WithLease returns g with what only the leader knows, if answer is the leader's: what remains of its lease, and whether its
 // work can't be killed. The address may belong to another daemon by now, or to another program.
 func (g Group) WithLease(answer io.Reader) Group {
-	var d Daemon
+	var d struct {
+		Daemon
+		Reason string `json:"reason"` // why this daemon does not lead
+	}
 	if err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d); err != nil || d.Node != g.Leader || d.Term != g.Term {
-		return g
+		return g.Unconfirmed(fmt.Sprintf("%s answers, but not as %s in term %d", g.API, g.Leader, g.Term))
 	}
 	if d.LeaseRemaining > 0 && d.LeaseRemaining < cluster.Duration(maxLease) {
 		g.LeaseRemaining = d.LeaseRemaining
+	} else {
+		g = g.Unconfirmed(fmt.Sprintf("%s answers: %s", g.Leader, cmp.Or(d.Reason, "it has no lease")))
 	}
 	if d.Unkillable != "" {
 		g.Problems = append(slices.Clone(g.Problems), fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable))
+	}
+	return g
+}
+
+// Unconfirmed returns g with why the leader has not confirmed its lease, if ZooKeeper says that it leads.
+func (g Group) Unconfirmed(reason string) Group {
+	if g.State == string(cluster.CurrentReady) {
+		g.LeaseUnconfirmed = reason
 	}
 	return g
 }

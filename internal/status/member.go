@@ -11,14 +11,31 @@ import (
 func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce string) Member {
 	n := m.Node.Record
 	return Member{
-		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(s, m),
-		Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
-		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Why: lastVerdict(s, m),
+		Node: m.ID, Site: n.Site, Priority: n.Priority, Labels: n.Labels, Roles: roles(s, m, elector), Health: health(m), Eligible: eligible(s, m),
+		API: n.API, Host: n.Host, PID: n.PID, Incarnation: m.Name, Since: timeOrNil(n.Since), Latency: n.Latency, Score: n.Score,
+		Drift: inForce != "" && n.PolicyDigest != "" && n.PolicyDigest != inForce, Queued: n.Queued, Reason: lastVerdict(s, m),
 	}
 }
 
-// health returns ok, or why the member is not eligible under any policy.
-func health(s cluster.Snapshot, m cluster.Member) string {
+// What is said of a member without anything to report.
+const (
+	healthy     = "ok"
+	canBeLeader = "yes"
+)
+
+// health returns ok, or what the health probe reports.
+func health(m cluster.Member) string {
+	if why := m.Node.Record.Unhealthy; why != "" {
+		return "unhealthy: " + why
+	}
+	return healthy
+}
+
+// IsEligible reports whether the member is eligible, unless the policy has a filter against it.
+func (m Member) IsEligible() bool { return m.Eligible == canBeLeader }
+
+// eligible returns yes, or why the member is not eligible under any policy.
+func eligible(s cluster.Snapshot, m cluster.Member) string {
 	for _, x := range exclusions(s) {
 		if x.Node == m.ID && !x.Expired {
 			return x.Describe()
@@ -27,7 +44,7 @@ func health(s cluster.Snapshot, m cluster.Member) string {
 	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
 		return err.Error()
 	}
-	return "ok"
+	return canBeLeader
 }
 
 func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
@@ -49,9 +66,9 @@ func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
 func lastVerdict(s cluster.Snapshot, m cluster.Member) string {
 	for _, v := range s.Elected.Record.Ranking {
 		if v.Incarnation == m.Name && v.Rank > 0 {
-			return fmt.Sprintf("%d. %s", v.Rank, v.Why)
+			return fmt.Sprintf("%d. %s", v.Rank, v.Reason)
 		} else if v.Incarnation == m.Name {
-			return v.Why
+			return v.Reason
 		}
 	}
 	return ""

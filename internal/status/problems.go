@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"zkelectd/internal/cluster"
@@ -36,7 +37,8 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 		}
 	}
 	if len(drifted) > 0 {
-		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (see 'zkelectd policy diff')", strings.Join(drifted, ", ")))
+		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml -g %s' shows the difference)",
+			strings.Join(drifted, ", "), path.Base(g.Root)))
 	}
 }
 
@@ -66,9 +68,29 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 		}
 		add(err, damaged)
 	}
+	if newer := s.Roster.Newer(); newer != nil {
+		add(newer, ": members that are lost are not shown")
+	} else if s.Roster.Err != nil {
+		g.addPassing(s.Roster.Err.Error() + ": members that are lost are not shown; the elector writes it anew")
+	}
 	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, and each elector ranks by its own "+
 		"configuration; 'zkelectd repair policy' repairs it")
 	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; 'zkelectd repair control' empties the record")
+}
+
+// addPassing adds a problem that passes by itself.
+func (g *Group) addPassing(problem string) {
+	g.Problems, g.Passing = append(g.Problems, problem), append(g.Passing, problem)
+}
+
+// describeHosts adds the members that could not start the work, or not run a hook or a probe, to the problems.
+func (g *Group) describeHosts(s cluster.Snapshot) {
+	for _, m := range s.Members {
+		all := m.Node.Record.Problems
+		for _, why := range all[:min(len(all), cluster.MaxProblems)] {
+			g.Problems = append(g.Problems, fmt.Sprintf("%s is not ready to lead: %s ('zkelectd check --config /etc/zkelectd.yaml' on that host)", m.ID, why))
+		}
+	}
 }
 
 // describeRefusedReloads adds the members that run with an older configuration than their files to the problems.

@@ -12,7 +12,7 @@ import (
 func requests(s cluster.Snapshot) []Request {
 	var all []Request
 	add := func(kind, target string, r cluster.Request) {
-		all = append(all, Request{ID: r.ID, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
+		all = append(all, Request{ID: r.ID, Slot: r.Slot, Kind: kind, Target: target, By: r.By, Reason: r.Reason, Time: r.Time, Remaining: remaining(r)})
 	}
 	c := s.Control.Record
 	if c.Pause != nil {
@@ -25,8 +25,14 @@ func requests(s cluster.Snapshot) []Request {
 	if c.Move != nil {
 		add("move", c.Move.Target(), c.Move.Request)
 	}
+	for _, m := range c.Moves {
+		add("move", m.Target(), m.Request)
+	}
 	if c.Reelect != nil {
 		add("reelect", "", *c.Reelect)
+	}
+	for _, r := range c.Reelections {
+		add("reelect", "", r)
 	}
 	for _, cordon := range c.Cordons {
 		kind := "cordon"
@@ -61,6 +67,9 @@ func (r Request) String() string {
 		text = "PAUSED HARD, no member is elected"
 	case "move":
 		text = "move to " + r.Target
+	}
+	if r.Slot != "" {
+		text += " in slot " + r.Slot
 	}
 	text += ", by " + r.By
 	if r.Reason != "" {

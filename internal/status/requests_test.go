@@ -17,7 +17,7 @@ func TestRequestsAreListed(t *testing.T) {
 	now := time.Now()
 	elect := cluster.Request{ID: 3, By: "bob@host", Time: now}
 	s := ready(snapshot())
-	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
+	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{
 		Pause: &cluster.Pause{Request: request(1, now, 0, 0)}, Move: &cluster.Move{Request: request(2, now, time.Hour, time.Hour), Site: "dc2"}, Reelect: &elect,
 		Cordons: []cluster.Cordon{
 			{Request: request(4, now, 0, 0), Node: "a"}, {Request: request(5, now, 0, 0), Site: "dc2", Drain: true}, {Request: request(6, now, 0, 0), Node: "b", Drain: true, StepDown: true},
@@ -59,11 +59,11 @@ func TestRequestsAreListed(t *testing.T) {
 
 func TestRequestsAreInTheTable(t *testing.T) {
 	s := ready(snapshot())
-	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{
+	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{
 		Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Request: request(2, time.Now(), 0, 0), Node: "b"}},
 	}}
 	s.Elected.Record.Exclusions = nil
-	table := Of("/c", s).Table()
+	table := Of("/c", s).WideTable()
 	for _, want := range []string{"PAUSED, policy does not replace a healthy leader", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -107,7 +107,7 @@ func TestRemainingTimeOfARequest(t *testing.T) {
 
 func TestUnreadableRequestsAreAProblem(t *testing.T) {
 	s := ready(snapshot())
-	s.Control = cluster.ReadSlot[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
+	s.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
 	g := Of("/c", s)
 	if len(g.Requests) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
 		t.Errorf("%+v, %q", g.Requests, g.Problems)
@@ -124,7 +124,7 @@ func TestPolicyIsDescribed(t *testing.T) {
 		"2 strategies, else priority, revision 3, published by ann@host": {Type: "priority", Strategies: []cluster.Strategy{{When: `cause == "failure"`, Use: "first"}, {Use: "score"}}},
 	} {
 		s := ready(snapshot())
-		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 3, By: "ann@host", Rules: rules}}
+		s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 3, By: "ann@host", Rules: rules}}
 		if g := Of("/c", s); g.Policy != want || len(g.Problems) != 0 {
 			t.Errorf("%q, want %q; problems %q", g.Policy, want, g.Problems)
 		}
@@ -140,7 +140,7 @@ func TestPolicyProblems(t *testing.T) {
 		"policy.sites names dc2, dc9, which no member is at":                                                  {Type: "priority", Sites: map[string]int{"dc1": 1, "dc9": 2, "dc2": 0}},
 	} {
 		s := ready(snapshot())
-		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
+		s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
 		if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], want) {
 			t.Errorf("%q, want %q", g.Problems, want)
 		}
@@ -150,7 +150,7 @@ func TestPolicyProblems(t *testing.T) {
 func TestDriftIsAProblem(t *testing.T) {
 	rules := cluster.Rules{Type: "priority", Sites: map[string]int{"dc1": 1}}
 	s := ready(snapshot())
-	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
+	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
 	for _, m := range []int{0, 1} {
 		s.Members[m].Node.Record.PolicyDigest = rules.Digest()
 	}
@@ -163,14 +163,14 @@ func TestDriftIsAProblem(t *testing.T) {
 	}
 	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
 	g := Of("/c", s)
-	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (see 'zkelectd policy diff')") || !g.Members[0].Drift || g.Members[1].Drift {
+	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml -g c' shows the difference)") || !g.Members[0].Drift || g.Members[1].Drift {
 		t.Errorf("of one: %q, %+v", g.Problems, g.Members)
 	}
 	s.Members[0].Node.Record.PolicyDigest = "00000000"
 	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "configuration of a, b is not") {
 		t.Errorf("of both: %q", g.Problems)
 	}
-	s.Policy = cluster.Slot[cluster.Policy]{}
+	s.Policy = cluster.Stored[cluster.Policy]{}
 	if g := Of("/c", s); len(g.Problems) != 0 || g.Members[0].Drift {
 		t.Errorf("without a policy in force: %q", g.Problems)
 	}
@@ -184,12 +184,12 @@ func TestMemberView(t *testing.T) {
 	b.Latency, b.Score, b.Unhealthy = &latency, &score, "no disk"
 	g := Of("/c", s)
 	m := g.Members[1]
-	if m.Node != "b" || m.Health != "unhealthy: no disk" || *m.Latency != latency || *m.Score != score || g.Members[0].Latency != nil || g.Members[0].Score != nil {
+	if m.Node != "b" || m.Health != "unhealthy: no disk" || m.Eligible != "unhealthy: no disk" || *m.Latency != latency || *m.Score != score || g.Members[0].Latency != nil || g.Members[0].Score != nil {
 		t.Errorf("%+v", g.Members)
 	}
-	s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
+	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
 	g = Of("/c", s)
-	if g.Members[0].Health != "site dc1 is drained by ann@host: new kernel" || g.Members[1].Health != "unhealthy: no disk" {
+	if g.Members[0].Health != "ok" || g.Members[0].Eligible != "site dc1 is drained by ann@host: new kernel" || g.Members[1].Health != "unhealthy: no disk" {
 		t.Errorf("%q and %q", g.Members[0].Health, g.Members[1].Health)
 	}
 }

@@ -11,8 +11,10 @@ import (
 
 // Change is a daemon's change of phase, as the on_change hook receives it.
 type Change struct {
-	Node   string    `json:"node"`
-	Site   string    `json:"site"`
+	Node string `json:"node"`
+	Site string `json:"site"`
+	// Group is the group's name, with its slot if there is one.
+	Group  string    `json:"group"`
 	Root   string    `json:"root"`
 	Term   int64     `json:"term"`
 	State  string    `json:"state"`
@@ -23,6 +25,9 @@ type Change struct {
 // Group is the whole group, as read from ZooKeeper.
 type Group struct {
 	Root string `json:"root"`
+	// Slot is the slot that this is about, Slots how many there are; empty and 0 for a group with one leader.
+	Slot  string `json:"slot,omitempty"`
+	Slots int    `json:"slots,omitempty"`
 	// State is READY, PROGRESS, WAITING (elected, not yet taken over) or NONE.
 	State string `json:"state"`
 	// Leader is the node that holds leadership or is to take it over; empty if there is none.
@@ -38,16 +43,26 @@ type Group struct {
 	// leadership. No other address may be asked.
 	APIHost        string           `json:"-"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
+	// LeaseUnconfirmed is why the leader, although it was asked, has not confirmed its lease; empty if it has, or was not asked.
+	LeaseUnconfirmed string `json:"lease_unconfirmed,omitempty"`
 	// Cause and Reason are the elector's, of Term; without a leader, of the last decision.
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Next is the member that has been elected to replace a leader which has not released yet; empty if there is none.
 	Next string `json:"next,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
-	Waiting string   `json:"waiting,omitempty"`
-	Elector string   `json:"elector,omitempty"`
-	Policy  string   `json:"policy,omitempty"`
-	Members []Member `json:"members"`
+	Waiting string `json:"waiting,omitempty"`
+	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what holds that member
+	// back, until when, and what to do. Both are forecasts, and empty otherwise.
+	NoLeader string   `json:"no_leader,omitempty"`
+	Blocked  string   `json:"preemption_blocked,omitempty"`
+	Elector  string   `json:"elector,omitempty"`
+	Policy   string   `json:"policy,omitempty"`
+	Members  []Member `json:"members"`
+	// Expected is how many members there should be: those that are registered, and those that are lost or stopped. Absent has the
+	// nodes that have been members and are not registered now, until 'zkelectd forget' drops them.
+	Expected int            `json:"members_expected"`
+	Absent   []AbsentMember `json:"absent,omitempty"`
 	// Requests are the operators' requests in force: pause, move, cordons, a reelection.
 	Requests []Request `json:"requests,omitempty"`
 	// Exclusions lists strikes, in force or expired.
@@ -56,6 +71,10 @@ type Group struct {
 	OpenTree bool `json:"open_tree,omitempty"`
 	// Problems describes what is wrong with the group, such as records that cannot be read.
 	Problems []string `json:"problems,omitempty"`
+	// Passing has those of Problems that pass by themselves. The others need somebody to act.
+	Passing []string `json:"passing_problems,omitempty"`
+
+	closed string // the one of Problems that is about a resize
 }
 
 // Member is one registered daemon.
@@ -66,24 +85,32 @@ type Member struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Roles are leader, candidate, elector; none for a standby.
 	Roles []string `json:"roles"`
-	// Health is ok, or why the member is not eligible under any policy.
+	// Health is ok, or what the health probe of its host reports.
 	Health string `json:"health"`
+	// Eligible is yes, or why the member is not eligible under any policy.
+	Eligible string `json:"eligible"`
 	// Latency is in milliseconds; it and Score are nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`
 	Score   *float64 `json:"score,omitempty"`
-	// Drift reports whether the policy of its own configuration is not the one in force.
-	Drift       bool       `json:"policy_drift,omitempty"`
+	// Drift reports whether the policy in the host's configuration is not the one in force.
+	Drift bool `json:"policy_drift,omitempty"`
+	// Queued reports whether the member's takeover waits until its host may start further work (host.max_starting).
+	Queued bool `json:"queued,omitempty"`
+	// API is the address of the member's HTTP API, empty if it has none that others can reach.
+	API         string     `json:"api,omitempty"`
 	Host        string     `json:"host"`
 	PID         int        `json:"pid"`
 	Incarnation string     `json:"incarnation"`
 	Since       *time.Time `json:"since,omitempty"`
-	// Why is the member's verdict in the last decision.
-	Why string `json:"why,omitempty"`
+	// Reason is the member's verdict in the last decision.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Request is an operator's request in force.
 type Request struct {
 	ID int64 `json:"id"`
+	// Slot is the only slot that it concerns; empty if it concerns the whole group.
+	Slot string `json:"slot,omitempty"`
 	// Kind is pause, hard-pause, move, cordon, drain, step-down or reelect; Target is the node or site.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`

@@ -14,28 +14,28 @@ func snapshot() cluster.Snapshot {
 	member := func(id string, seq int32) cluster.Member {
 		return cluster.Member{
 			Incarnation: cluster.Incarnation{Name: id + "-1", ID: id, Seq: seq},
-			Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
+			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
 		}
 	}
 	return cluster.Snapshot{
 		Members: []cluster.Member{member("b", 0), member("a", 1)},
-		Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{
+		Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{
 			Node: "a", Site: "dc1", Incarnation: "a-1", Term: 7, Cause: cluster.CauseFirst, Reason: "first election",
-			Ranking:    []cluster.Verdict{{Node: "a", Incarnation: "a-1", Rank: 1, Why: "priority 7"}},
+			Ranking:    []cluster.Verdict{{Node: "a", Incarnation: "a-1", Rank: 1, Reason: "priority 7"}},
 			Exclusions: []cluster.Exclusion{{Node: "b", Strikes: 2, Reason: "stalled"}},
 		}},
 	}
 }
 
 func ready(s cluster.Snapshot) cluster.Snapshot {
-	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a-1", Term: 7, State: cluster.FenceReady}}
-	s.Current = cluster.Slot[cluster.Current]{Exists: true, Record: cluster.Current{Node: "a", Site: "dc1", Incarnation: "a-1", Term: 7, State: cluster.CurrentReady}}
+	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a-1", Term: 7, State: cluster.FenceReady}}
+	s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Node: "a", Site: "dc1", Incarnation: "a-1", Term: 7, State: cluster.CurrentReady}}
 	return s
 }
 
 func TestStates(t *testing.T) {
 	released := snapshot()
-	released.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Incarnation: "a-1", Term: 7, State: cluster.FenceReleased}}
+	released.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Incarnation: "a-1", Term: 7, State: cluster.FenceReleased}}
 	gone := snapshot()
 	gone.Members = gone.Members[:1]
 	progress := ready(snapshot())
@@ -82,11 +82,26 @@ func TestWaitIsShownWhileItLasts(t *testing.T) {
 	}
 }
 
+func TestQueuedTakeoverIsShown(t *testing.T) {
+	s := ready(snapshot())
+	s.Fence.Record.State, s.Current.Record.State = cluster.FenceHeld, cluster.CurrentProgress
+	for i := range s.Members {
+		s.Members[i].Node.Record.Queued = s.Members[i].ID == "a"
+	}
+	if g := Of("/c", s); !g.Members[0].Queued || g.Members[1].Queued || g.Waiting != "a starts the work of other groups first (host.max_starting)" {
+		t.Errorf("%q, %+v", g.Waiting, g.Members)
+	}
+	s.Current.Record.State = cluster.CurrentReady // in a group with slots, another slot is queued
+	if g := Of("/c", s); g.Waiting != "" {
+		t.Errorf("READY, and waiting: %q", g.Waiting)
+	}
+}
+
 func TestTableSaysWhoAndWhy(t *testing.T) {
 	s := ready(snapshot())
-	s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
+	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
 	s.Members[0].Node.Record.Site = "evil\x1b[31m\tsite"
-	table := Of("/c", s).Table()
+	table := Of("/c", s).WideTable()
 	for _, want := range []string{
 		"Leader   a (site dc1), term 7", "Why      first: first election", "Problem  znode /c/policy is empty", "leader", "elector",
 		"1. priority 7", "strike 2: stalled",
@@ -118,7 +133,7 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 		s.Elected.Record.Exclusions = []cluster.Exclusion{c.x}
 		s.Control.Record.ClearedStrikes = c.cleared
 		g := Of("/c", s)
-		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Health, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
+		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Eligible, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
 			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())
 		}
 	}
@@ -128,8 +143,8 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 func TestOpenTreeIsShown(t *testing.T) {
 	for _, open := range []bool{true, false} {
 		snap := cluster.Snapshot{Members: []cluster.Member{
-			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
-			{Incarnation: cluster.Incarnation{ID: "b"}, Node: cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: "b"}}},
+			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
+			{Incarnation: cluster.Incarnation{ID: "b"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "b"}}},
 		}}
 		g := Of("/cluster", snap)
 		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
@@ -144,7 +159,7 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		"nothing":    func(*cluster.Snapshot) {},
 		"unhealthy":  func(s *cluster.Snapshot) { s.Members[0].Node.Record.Unhealthy = "no disk" },
 		"observer":   func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible = "an observer" },
-		"no record":  func(s *cluster.Snapshot) { s.Members[0].Node = cluster.Slot[cluster.Node]{} },
+		"no record":  func(s *cluster.Snapshot) { s.Members[0].Node = cluster.Stored[cluster.Node]{} },
 		"damaged":    func(s *cluster.Snapshot) { s.Members[0].Node.Err = errors.New("znode /c/nodes/b is empty") },
 		"superseded": func(s *cluster.Snapshot) { s.Members[0].Superseded = true },
 		"cordoned": func(s *cluster.Snapshot) {
@@ -161,14 +176,14 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		entry, _ := compiled.Rank(policy.Input{Members: s.Members, Cordons: s.Control.Record.Cordons}).Find("b-1")
 		want := entry.RefusalReason()
 		if entry.Eligible() {
-			want = "ok"
+			want = "yes"
 		}
 		if (name == "nothing") != entry.Eligible() {
 			t.Errorf("%s: ranked as %q", name, want)
 		}
 		for _, m := range Of("/c", s).Members {
-			if m.Incarnation == "b-1" && m.Health != want {
-				t.Errorf("%s: the health is %q, not %q", name, m.Health, want)
+			if m.Incarnation == "b-1" && m.Eligible != want {
+				t.Errorf("%s: eligible is %q, not %q", name, m.Eligible, want)
 			}
 		}
 	}

@@ -10,18 +10,26 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Table returns the group as text for a terminal.
-func (g Group) Table() string {
+// Table returns the group as text for a terminal, narrow enough for most.
+func (g Group) Table() string { return g.table(false) }
+
+// WideTable is Table with all columns.
+func (g Group) WideTable() string { return g.table(true) }
+
+func (g Group) table(wide bool) string {
 	var b strings.Builder
 	g.writeSummary(&b)
 	fmt.Fprintln(&b)
-	g.writeMembers(&b)
+	g.writeMembers(&b, wide)
 	return b.String()
 }
 
 // writeSummary writes what concerns the whole group: who leads and why, requests, exclusions and problems.
 func (g Group) writeSummary(b *strings.Builder) {
 	fmt.Fprintf(b, "Group    %s\n", g.Root)
+	if g.Slot != "" {
+		fmt.Fprintf(b, "Slot     %s of %d, counted from 0\n", g.Slot, g.Slots)
+	}
 	g.writeLeader(b)
 	row := func(name, text string) {
 		if text != "" {
@@ -33,9 +41,11 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	row("Waiting", g.Waiting)
 	row("Next", g.Next)
+	row("Blocked", g.Blocked)
+	row("Members", membersLine(len(g.Members), g.Expected, g.Absent))
 	row("Policy", g.Policy)
 	if g.OpenTree {
-		row("Open", "anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md")
+		row("Open", openTree)
 	}
 	for _, r := range g.Requests {
 		row("Request", r.String())
@@ -49,6 +59,8 @@ func (g Group) writeSummary(b *strings.Builder) {
 		row("Problem", p)
 	}
 }
+
+const openTree = "anyone who can reach ZooKeeper can stop this group, or lock it out: see zookeeper.acl in docs/security.md"
 
 func (g Group) writeLeader(b *strings.Builder) {
 	switch g.State {
@@ -64,18 +76,67 @@ func (g Group) writeLeader(b *strings.Builder) {
 	if g.LeaseRemaining > 0 {
 		fmt.Fprintf(b, "Lease    %s left\n", time.Duration(g.LeaseRemaining).Round(10*time.Millisecond))
 	}
+	if g.LeaseUnconfirmed != "" {
+		fmt.Fprintf(b, "Lease    not confirmed: %s\n", Printable(g.LeaseUnconfirmed))
+	}
 }
 
-func (g Group) writeMembers(b *strings.Builder) {
+func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
+	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tHEALTH\tELIGIBLE")
+	if wide {
+		fmt.Fprint(t, "\tHOST\tPID\tVERDICT OF THE LAST ELECTION")
+	}
+	fmt.Fprintln(t)
 	for _, m := range g.Members {
-		role, why := cmp.Or(strings.Join(m.Roles, ", "), "standby"), cmp.Or(m.Why, "joined since")
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", Printable(m.Node), Printable(m.Site), m.Priority, role, Printable(m.Health), Printable(m.Host), m.PID, Printable(why))
+		role := cmp.Or(strings.Join(m.Roles, ", "), "standby")
+		health, eligible := m.columns(wide)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, role, health, eligible)
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%d\t%s", Printable(m.Host), m.PID, Printable(cmp.Or(m.Reason, "joined since")))
+		}
+		fmt.Fprintln(t)
+	}
+	now := time.Now()
+	for _, m := range g.Absent {
+		fmt.Fprintf(t, "%s\t%s\t-\t%s\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.stateAt(now)))
 	}
 	t.Flush()
+	for _, m := range g.Members {
+		m.writeHealth(b, wide)
+	}
 	if len(g.Members) == 0 {
 		fmt.Fprintln(b, "no daemon is registered")
+	}
+}
+
+// columns returns the member's health and whether it is eligible; unless wide, without the details that other lines have.
+func (m Member) columns(wide bool) (health, eligible string) {
+	health, eligible = m.Health, m.Eligible
+	if !m.IsEligible() {
+		eligible = "no: " + eligible
+	}
+	if !wide {
+		health, eligible = brief(health), "no: "+brief(m.Eligible)
+		if m.IsEligible() {
+			eligible = m.Eligible
+		}
+	}
+	return Printable(health), Printable(eligible)
+}
+
+// brief returns a reason without its details.
+func brief(reason string) string {
+	for _, detail := range []string{": ", " by ", " for "} {
+		reason, _, _ = strings.Cut(reason, detail)
+	}
+	return reason
+}
+
+// writeHealth writes what the health probe reports, below a table that does not have it.
+func (m Member) writeHealth(b *strings.Builder, wide bool) {
+	if !wide && m.Health != healthy {
+		fmt.Fprintf(b, "%s is %s\n", Printable(m.Node), Printable(m.Health))
 	}
 }
 
@@ -83,5 +144,5 @@ func since(t *time.Time) string {
 	if t == nil {
 		return "an unknown time"
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return fmt.Sprintf("%s, %s ago", t.Local().Format("2006-01-02 15:04:05 MST"), age(time.Since(*t)))
 }

@@ -18,6 +18,8 @@ type Totals struct {
 	Sessions     uint64
 	SessionsLost uint64
 	Reconnects   uint64
+	// HookFailures counts the runs of the hooks on_change and on_leader_change that have failed.
+	HookFailures uint64
 	// Restarts counts the restarts in place of a child that had exited by itself.
 	Restarts uint64
 	// Reads and Writes are the response times of ZooKeeper: for the periodic read, and for the transactions of this daemon's own

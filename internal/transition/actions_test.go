@@ -24,9 +24,9 @@ func newExact(t *testing.T) *exact {
 	e.m = New(opt)
 	e.snap = cluster.Snapshot{
 		Self: opt.Self, Session: session, Leadership: true,
-		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
+		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3},
 			Record: cluster.Elected{Node: "me", Incarnation: opt.Self.Name, Term: 7, Reason: "the best"}},
-		Fence: cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},
+		Fence: cluster.Stored[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10},
 			Record: cluster.Fence{Term: 6, Node: "old", Incarnation: "old", State: cluster.FenceRevoked, LeaseWait: cluster.Duration(5 * time.Second)}},
 	}
 	e.snap.Fence.Record.Unknown = map[string]jsonText{"kept": jsonText(`"x"`)}
@@ -71,7 +71,8 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 			Owed: cluster.Duration(5 * time.Second), LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
 			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s because the lease of old, which did not release, may still be running", Time: wall,
 		}, cluster.Current{
-			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1", Time: wall,
+			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1",
+			Reason: "the best", PreviousLeader: "old", PreviousClean: e.snap.Fence.Record.State == cluster.FenceReleased, Time: wall,
 		}
 }
 
@@ -86,53 +87,55 @@ func TestEveryActionOfATerm(t *testing.T) {
 	e.read(e.send(TxAcquire, began+b.Lease, paths.AcquireTx(e.snap, fence, current)))
 
 	e.after(100 * time.Millisecond)
-	e.step(applied(TxAcquire, 11, 0), Reread{}, Lease{Deadline: began + b.Lease},
-		Announce{Phase: LeaseWait, Term: 7, Reason: "the best; waiting " + fence.Wait})
-	acquired := e.now
-	deadline := began + b.Lease
-	holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
-	renew := func() {
-		t.Helper()
-		e.step(Tick{}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
-		deadline = e.now + b.Lease
-		e.step(applied(TxRenew, 0, 0), Lease{Deadline: deadline})
+	holding, granted := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}, began
+	renew := func() Renew { // the next one
+		return Renew{Term: 7, Held: holding, Ops: paths.RenewTx(holding), Due: granted + b.Renew, Deadline: granted + b.Lease}
 	}
-	for last := began; last+b.Renew < acquired+5*time.Second; last += b.Renew {
-		e.now = last + b.Renew
-		if wake := e.m.Wake(); wake != e.now && last > began {
-			t.Errorf("wakes at %s, the RENEW is due at %s", wake, e.now)
-		}
-		renew()
+	e.step(applied(TxAcquire, 11, 0), Reread{}, Lease{Deadline: began + b.Lease},
+		Announce{Phase: LeaseWait, Term: 7, Reason: "the best; waiting " + fence.Wait}, renew())
+	acquired := e.now
+	renewed := func() {
+		t.Helper()
+		done := RenewDone{Term: 7, Held: holding, Sent: e.now}
+		granted = e.now
+		e.after(10 * time.Millisecond)
+		e.step(done, Lease{Deadline: granted + b.Lease}, renew())
+	}
+	for granted+b.Renew < acquired+5*time.Second {
+		e.now = granted + b.Renew
+		renewed()
 	}
 	e.now = acquired + 5*time.Second - 1
+	if wake := e.m.Wake(); wake != e.now+1 {
+		t.Errorf("wakes at %s, the wait is over at %s", wake, e.now+1)
+	}
 	e.step(Tick{})
 	e.now++
-	e.step(Tick{}, RunPreStart{Term: 7, Deadline: deadline})
+	e.step(Tick{}, RunPreStart{Term: 7, Deadline: granted + b.Lease})
 	e.step(HookDone{}, StartChild{Term: 7})
 	e.step(ChildStarted{})
 	fence.Owed, fence.State, current.State = 0, cluster.FenceReady, cluster.CurrentReady
 	fence.Time = e.m.opt.Wall()
 	current.Time = fence.Time
-	e.step(ChildReady{}, e.send(TxReady, deadline, paths.ReadyTx(holding, fence, current)))
-	e.step(applied(TxReady, 12, 1), Reread{}, Announce{Phase: Leading, Term: 7, Reason: "the takeover is complete"})
+	e.step(ChildReady{}, Renew{}, e.send(TxReady, granted+b.Lease, paths.ReadyTx(holding, fence, current)))
 	holding.Fence, holding.Current = 12, 1
-	e.now += b.Renew
-	renew()
+	e.step(applied(TxReady, 12, 1), Reread{}, Announce{Phase: Leading, Term: 7, Reason: "the takeover is complete"}, renew())
+	e.now = granted + b.Renew
+	renewed()
 
 	e.step(ChildDead{Status: "exited"}, Note{Text: "the child exited: restarting it in 1s (1 of 2 within 1m0s)"})
 	e.now += time.Second
-	e.step(Tick{}, StartChild{Term: 7}, e.send(TxRenew, deadline, paths.RenewTx(holding)))
-	deadline = e.now + b.Lease
-	e.step(applied(TxRenew, 0, 0), Lease{Deadline: deadline})
+	e.step(Tick{}, StartChild{Term: 7})
+	renewed()
 	e.step(ChildStarted{})
 
 	e.step(Quit{Reason: "stopped by systemd"}, StopTask{Grace: b.Stop})
 	e.step(ChildDead{}, RunPostStop{Term: 7})
 	fence.State, fence.Reason, fence.Requested, fence.Led = cluster.FenceReleased, "stopped by systemd", true, true
 	fence.Time = e.m.opt.Wall()
-	e.step(HookDone{}, e.send(TxRelease, e.now+b.Lease, paths.ReleaseTx(holding, fence)))
+	e.step(HookDone{}, Renew{}, e.send(TxRelease, e.now+b.Lease, paths.ReleaseTx(holding, fence)))
 	e.step(applied(TxRelease, 13, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: "stopped by systemd"},
-		EndSession{Reason: "stopped by systemd"})
+		End{Reason: "stopped by systemd"})
 	e.step(Tick{})
 }
 
@@ -144,7 +147,9 @@ func TestATakeoverWithoutALeaseWaitIsAnnouncedAsPreparing(t *testing.T) {
 	fence.Owed, fence.Wait = 0, ""
 	e.read(e.send(TxAcquire, e.now+e.b.Lease, e.m.opt.Paths.AcquireTx(e.snap, fence, current)))
 	lease := Lease{Deadline: e.now + e.b.Lease}
-	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7, Deadline: lease.Deadline})
+	holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}
+	e.step(applied(TxAcquire, 11, 0), Reread{}, lease, Announce{Phase: Preparing, Term: 7, Reason: "the best"}, RunPreStart{Term: 7, Deadline: lease.Deadline},
+		Renew{Term: 7, Held: holding, Ops: e.m.opt.Paths.RenewTx(holding), Due: e.now + e.b.Renew, Deadline: lease.Deadline})
 }
 
 // An ACQUIRE that took effect too late is released with its own term, lease wait and versions, and not renewed.
@@ -161,17 +166,20 @@ func TestALeftoverAcquireIsReleasedUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newExact(t)
 			e.snap.Fence.Record = cluster.Fence{Term: 7, Incarnation: e.m.opt.Self.Name, State: cluster.FenceHeld, Owed: cluster.Duration(5 * time.Second), Kill: 1}
-			e.snap.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}, Record: cluster.Current{Term: 7}}
+			e.snap.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: session, Version: 5}, Record: cluster.Current{Term: 7}}
 			c.change(&e.snap)
 			f := c.want
-			f.Node, f.Site, f.Incarnation, f.Reason, f.Time = "me", "dc1", e.m.opt.Self.Name, "an ACQUIRE took effect too late", e.m.opt.Wall()
+			f.Node, f.Site, f.Incarnation, f.Reason, f.Requested, f.Time = "me", "dc1", e.m.opt.Self.Name, "an ACQUIRE took effect too late", true, e.m.opt.Wall()
 			holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Fence: 10, Current: 5}
+			candidate := e.snap.Elected
+			e.snap.Elected.Record = cluster.Elected{Node: "other", Incarnation: "other", Term: 8}
 			e.read(e.send(TxRelease, e.now+e.b.Lease, e.m.opt.Paths.ReleaseTx(holding, f)))
 			e.step(applied(TxRelease, 11, 0), Reread{}, Lease{}, Announce{Phase: Standby, Term: 7, Reason: f.Reason})
 			// The term was acquired, if only briefly: it is not used again, even if the fence forgets it.
 			e.after(time.Second)
-			e.snap.Current = cluster.Slot[cluster.Current]{}
-			e.snap.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 12}, Record: cluster.Fence{Term: 6, State: cluster.FenceRevoked}}
+			e.snap.Elected = candidate
+			e.snap.Current = cluster.Stored[cluster.Current]{}
+			e.snap.Fence = cluster.Stored[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 12}, Record: cluster.Fence{Term: 6, State: cluster.FenceRevoked}}
 			e.read()
 		})
 	}

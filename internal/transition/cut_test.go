@@ -42,7 +42,7 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	if f := string(sent(t, release).Ops[1].Data); !strings.Contains(f, shrunk) || !strings.Contains(f, `"requested":true`) {
 		t.Errorf("released with %s", f)
 	}
-	s.on(done(TxRelease), "Lease", "EndSession")
+	s.on(done(TxRelease), "Lease", "End")
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -65,14 +65,17 @@ func TestLateReplyDoesNotReviveACutLease(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
+	flying := s.posted()
 	cut := s.now + 300*time.Millisecond
 	s.on(LeaseCut{Deadline: cut, Reason: shrunk}, "Lease", "StopTask")
-	if at := deadline(t, s.on(done(TxRenew), "Lease")); at != cut {
-		t.Errorf("the reply moved the end of the lease from %s to %s", cut, at)
+	s.withdrawn()
+	s.on(RenewDone{Term: flying.Term, Held: flying.Held, Sent: s.now})
+	if s.m.Deadline() != cut {
+		t.Errorf("the reply moved the end of the lease from %s to %s", cut, s.m.Deadline())
 	}
 	s.after(200 * time.Millisecond)
 	s.on(Tick{})
+	s.withdrawn()
 
 	s = newScript(t)
 	s.on(s.saw(), "ACQUIRE")
@@ -102,7 +105,7 @@ func TestEarliestCutCounts(t *testing.T) {
 func TestACutInStandbyEndsTheSession(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(replacedBy("you", 8)))
-	s.on(LeaseCut{Deadline: s.now + time.Hour, Reason: shrunk}, "EndSession")
+	s.on(LeaseCut{Deadline: s.now + time.Hour, Reason: shrunk}, "End")
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -114,5 +117,6 @@ func TestACutInStandbyEndsTheSession(t *testing.T) {
 		t.Errorf("the lease was moved from %s to %s", before, s.m.Deadline())
 	}
 	s.after(s.b.Renew)
-	s.on(Tick{}) // no RENEW
+	s.on(Tick{})
+	s.withdrawn()
 }

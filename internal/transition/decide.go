@@ -18,6 +18,11 @@ func (m *Machine) decide() {
 	if !m.term.held && m.fresh {
 		m.recover()
 	}
+	if m.term.held && m.fresh && m.snap.Slots.Readable() {
+		if err := m.snap.CheckSlots(m.opt.Epoch); err != nil {
+			m.giveUp(Stop{Reason: err.Error(), Requested: true})
+		}
+	}
 	if m.term.held && m.quit != nil {
 		m.giveUp(*m.quit)
 	}
@@ -35,14 +40,14 @@ func (m *Machine) decide() {
 	m.entrust()
 }
 
-// entrust hands LEAVE over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
-// are those of the last transaction that is known to have taken effect. If another one took effect as well, LEAVE is refused
-// and the successor waits. After the end of the session LEAVE stays entrusted: nothing else can release any more.
+// entrust hands FINAL over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
+// are those of the last transaction that is known to have taken effect. If another one took effect as well, FINAL is refused
+// and the successor waits. After the end of the session FINAL stays entrusted: nothing else can release any more.
 func (m *Machine) entrust() {
-	var next leave
+	var next final
 	switch {
 	case m.term.held:
-		next = leave{m.term.holding, m.term.number, m.term.fence.Owed, m.term.ready}
+		next = final{m.term.holding, m.term.number, m.term.fence.Owed, m.term.ready}
 	case m.ended != "":
 		return
 	}
@@ -50,20 +55,20 @@ func (m *Machine) entrust() {
 		return
 	}
 	m.entrusted = next
-	if next == (leave{}) {
+	if next == (final{}) {
 		m.do(Entrust{})
 		return
 	}
 	f := m.ending(Stop{Reason: "its daemon died or lost its session as the leader"})
 	f.Lost = true
-	m.do(Entrust{Ops: m.opt.Paths.LeaveTx(m.term.holding, f)})
+	m.do(Entrust{Ops: m.opt.Paths.FinalTx(m.term.holding, f)})
 }
 
-// end marks the session as over and asks for it to be closed.
+// end marks the membership as over.
 func (m *Machine) end(reason string) {
 	if m.ended == "" {
 		m.ended = reason
-		m.do(EndSession{Reason: reason})
+		m.do(End{Reason: reason})
 	}
 }
 
@@ -138,14 +143,19 @@ func (m *Machine) recover() {
 		return
 	}
 	// An ACQUIRE took effect too late: release it.
+	late := Stop{Reason: "an ACQUIRE took effect too late", Requested: true} // no strike: nothing is known to be wrong with the work
 	m.term.held, m.term.task, m.term.replaced = true, taskDone, true
+	m.term.lease.deadline = m.now
 	m.term.number = m.snap.Current.Record.Term
 	m.lastTerm = max(m.lastTerm, m.term.number)
 	if m.snap.Fence.Readable() {
 		m.term.fence = m.snap.Fence.Record
 	}
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Fence: m.snap.Fence.Stat.Version, Current: m.snap.Current.Stat.Version}
-	m.giveUp(Stop{Reason: "an ACQUIRE took effect too late"})
+	m.giveUp(late)
+	if m.snap.Elected.Record.Incarnation == m.opt.Self.Name {
+		m.quit = &late // no incarnation that has released on request is elected again, and there may be no other
+	}
 }
 
 // progress takes the next step of the takeover (docs/protocol.md, Taking over).
@@ -157,8 +167,12 @@ func (m *Machine) progress() {
 			return
 		}
 		m.term.fence.Owed = 0 // the wait is over
-		m.term.task, m.term.prepared = taskPrepare, true
-		m.do(RunPreStart{Term: m.term.number, Deadline: m.term.lease.deadline})
+		if m.opt.Admission {
+			m.term.task = taskQueue
+			m.do(AskToStart{Term: m.term.number})
+			return
+		}
+		m.prepare()
 	case taskLaunch:
 		m.term.task = taskStart
 		m.do(StartChild{Term: m.term.number})
@@ -177,6 +191,12 @@ func (m *Machine) progress() {
 			m.do(StartChild{Term: m.term.number})
 		}
 	}
+}
+
+// prepare starts the work with its pre_start hook.
+func (m *Machine) prepare() {
+	m.term.task, m.term.prepared = taskPrepare, true
+	m.do(RunPreStart{Term: m.term.number, Deadline: m.term.lease.deadline})
 }
 
 // windDown stops the work, then runs post_stop, then releases, in this order (S1; docs/protocol.md, Leading, and the lease).
@@ -216,7 +236,7 @@ func (m *Machine) windDown() {
 		return
 	}
 	if err := m.snap.Fence.Newer(); err != nil && m.fresh && m.tx.pending == TxNone {
-		// A newer version of zkelectd wrote the fence. RELEASE would overwrite that record, so current ends with the session
+		// A newer version of zkelectd wrote the fence. RELEASE would overwrite that record, so current ends with the membership
 		// instead.
 		m.end("leadership is not released: " + err.Error())
 		m.released()
@@ -227,8 +247,8 @@ func (m *Machine) windDown() {
 	}
 }
 
-// releaseTimeout returns when a daemon that is to end stops waiting for its RELEASE: its work is dead, and the session that
-// it leaves behind is about to expire.
+// releaseTimeout returns when a member that is to end stops waiting for its RELEASE: its work is dead, and if ZooKeeper still
+// does not answer, the session is about to expire.
 func (m *Machine) releaseTimeout() time.Duration { return m.term.lease.deadline + m.opt.Budget.Session }
 
 // ending returns the fence to leave behind: RELEASED only if no lease wait remains.
@@ -244,14 +264,30 @@ func (m *Machine) ending(s Stop) cluster.Fence {
 	return f
 }
 
-// renew sends RENEW when it is due. A lease that is over is never renewed: only a new term brings a new lease.
+// renew posts the next RENEW, or withdraws it. A lease that is over is never renewed: only a new term brings a new lease.
 func (m *Machine) renew() {
 	if !m.term.held || m.term.replaced || m.leaseLimit != 0 || m.ended != "" || m.tx.pending != TxNone || m.term.unresolved != TxNone ||
-		m.now >= m.term.lease.deadline || m.now < m.term.lease.renewed+m.opt.Budget.Renew || m.now < m.retryAt {
+		m.now >= m.term.lease.deadline {
+		m.withdraw()
 		return
 	}
-	m.term.lease.renewed = m.now
-	m.send(TxRenew, m.opt.Paths.RenewTx(m.term.holding), m.term.lease.deadline)
+	next := renewal{m.term.number, m.term.holding}
+	if m.posted == next {
+		return
+	}
+	m.posted = next
+	m.do(Renew{
+		Term: next.term, Held: next.held, Ops: m.opt.Paths.RenewTx(next.held),
+		Due: max(m.term.lease.renewed+m.opt.Budget.Renew, m.retryAt), Deadline: m.term.lease.deadline,
+	})
+}
+
+// withdraw withdraws the RENEW that is posted.
+func (m *Machine) withdraw() {
+	if m.posted != (renewal{}) {
+		m.posted = renewal{}
+		m.do(Renew{})
+	}
 }
 
 // acquire sends ACQUIRE when this incarnation is elected and current does not exist (docs/protocol.md, Taking over). The
@@ -269,6 +305,9 @@ func (m *Machine) acquire() {
 	if !m.elected() || !s.Leadership || s.Current.Exists || !s.Fence.Readable() {
 		return // the elector rewrites an unreadable fence, with how long to wait
 	}
+	if s.CheckSlots(m.opt.Epoch) != nil {
+		return // in the next epoch, another slot may do this work
+	}
 	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
 	}
@@ -281,20 +320,23 @@ func (m *Machine) acquire() {
 		State: cluster.FenceHeld, Owed: cluster.Duration(owed), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 	}
+	m.term.origin = Origin{Cause: s.Elected.Record.Cause, Node: s.Fence.Record.Node, Clean: owed == 0}
 	if owed > 0 {
 		m.term.fence.Wait = fmt.Sprintf("%s because %s", owed.Round(10*time.Millisecond), why)
 	}
 	m.term.current = cluster.Current{
 		Term: m.term.fence.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
-		State: cluster.CurrentProgress, API: m.opt.API, Time: wall,
+		State: cluster.CurrentProgress, API: m.opt.API, Cause: m.term.origin.Cause, Reason: s.Elected.Record.Reason,
+		PreviousLeader: m.term.origin.Node, PreviousClean: m.term.origin.Clean, Time: wall,
 	}
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
 	m.term.fenceBefore = s.Fence.Stat.Version
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
-// send sends a transaction, which must have a reply by the deadline.
+// send sends a transaction. Until its outcome is known there is no RENEW, whose versions it may change.
 func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
+	m.withdraw()
 	m.tx.pending, m.tx.sent = tx, m.now
 	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
 }
@@ -306,7 +348,7 @@ func (m *Machine) acquired(fence, current int32) {
 	m.term.holding.Fence, m.term.holding.Current = fence, current
 	m.term.lease.renewed = m.tx.sent
 	m.term.waitOver = m.now + time.Duration(m.term.fence.Owed)
-	m.term.lease.deadline = m.leaseEnd()
+	m.term.lease.deadline = m.leaseEnd(m.tx.sent)
 	m.do(Lease{Deadline: m.term.lease.deadline})
 	if m.leaseLimit != 0 {
 		m.giveUp(*m.quit)
@@ -323,15 +365,15 @@ func (m *Machine) acquired(fence, current int32) {
 	m.do(Announce{Phase: phase, Term: m.term.number, Reason: reason})
 }
 
-// leaseEnd returns the end of the lease that the last transaction has granted.
-func (m *Machine) leaseEnd() time.Duration {
-	return cluster.Earliest(m.tx.sent+m.opt.Budget.Lease, m.leaseLimit)
+// leaseEnd returns the end of the lease that a transaction has granted.
+func (m *Machine) leaseEnd(sent time.Duration) time.Duration {
+	return cluster.Earliest(sent+m.opt.Budget.Lease, m.leaseLimit)
 }
 
 // extend extends the lease after a RENEW, unless it was over already.
-func (m *Machine) extend() {
-	if m.term.held && m.now < m.term.lease.deadline {
-		m.term.lease.deadline = m.leaseEnd()
+func (m *Machine) extend(sent time.Duration) {
+	if m.now < m.term.lease.deadline {
+		m.term.lease.renewed, m.term.lease.deadline = sent, m.leaseEnd(sent)
 		m.do(Lease{Deadline: m.term.lease.deadline})
 	}
 }
@@ -348,12 +390,13 @@ func (m *Machine) released() {
 	if m.term.stop != nil {
 		reason = m.term.stop.Reason
 	}
+	m.owed = m.term.fence.Owed
 	m.do(Lease{})
 	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason})
 	m.reset()
 }
 
-// reset returns to standby. What belongs to the session stays.
+// reset returns to standby. What belongs to the membership stays.
 func (m *Machine) reset() { m.term = termState{} }
 
 // childExited restarts a child that has exited by itself, or gives leadership up if that happens too often.

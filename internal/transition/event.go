@@ -7,7 +7,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Tx names a transaction of this member (docs/protocol.md, Transactions).
+// Tx names a transaction of this member (docs/protocol.md, Transactions). RENEW is not one of them, see [Renew].
 type Tx string
 
 // The transactions that a machine sends; TxNone is none.
@@ -15,7 +15,6 @@ const (
 	TxNone    Tx = ""
 	TxAcquire Tx = "ACQUIRE"
 	TxReady   Tx = "READY"
-	TxRenew   Tx = "RENEW"
 	TxRelease Tx = "RELEASE"
 )
 
@@ -31,6 +30,15 @@ type (
 		Results []cluster.Result
 		Err     error
 	}
+	// RenewDone reports the outcome of a [Renew], with its term and versions. Sent is a time before the RENEW was sent.
+	RenewDone struct {
+		Term int64
+		Held cluster.HeldVersions
+		Sent time.Duration
+		Err  error
+	}
+	// Admitted allows the work of the term to start, see [AskToStart].
+	Admitted struct{ Term int64 }
 	// HookDone reports that the hook has ended.
 	HookDone struct{ Err error }
 	// ChildStarted reports that the child's process group exists.
@@ -42,15 +50,15 @@ type (
 	ChildFailed struct{ Err error }
 	// ChildDead reports that no process of the child's group is left, and how the child ended.
 	ChildDead struct{ Status string }
-	// Quit asks to give up leadership and to end the session; a second one, to do so without grace. Failed is set if this was
-	// not requested: the daemon has lost something that it needs in order to lead.
+	// Quit asks to give up leadership and to end the membership; a second one, to do so without grace. Failed is set if this
+	// was not requested: the daemon has lost something that it needs in order to lead.
 	Quit struct {
 		Reason string
 		Failed bool
 	}
 	// LeaseCut reports that no lease of this session may outlast Deadline, because a server has granted a shorter session
-	// timeout (docs/protocol.md, The timeout can change). The work is stopped by then, leadership released, and the session
-	// ended.
+	// timeout (docs/protocol.md, The timeout can change). The work is stopped by then, leadership released, and the
+	// membership ended.
 	LeaseCut struct {
 		Deadline time.Duration
 		Reason   string
@@ -65,14 +73,25 @@ type (
 type Action interface{ action() }
 
 type (
-	// Send sends a transaction; its outcome is reported by [TxDone]. If there is no reply by Deadline, the session must end.
+	// Send sends a transaction; its outcome is reported by [TxDone]. If there is no reply by Deadline, the outcome is
+	// [cluster.ErrUnknown]: the session goes on, and the machine reads back what has become of it.
 	Send struct {
 		Tx       Tx
 		Ops      []cluster.Op
 		Deadline time.Duration
 	}
+	// Renew posts a RENEW, to be sent at Due at the latest, alone or merged with those of other groups, and never from Deadline
+	// on. It replaces the one posted before; without Ops it only withdraws that one. [RenewDone] reports the outcome.
+	Renew struct {
+		Term          int64
+		Held          cluster.HeldVersions
+		Ops           []cluster.Op
+		Due, Deadline time.Duration
+	}
 	// Lease sets the time at which the work is killed if it is still running; 0: no lease, no work.
 	Lease struct{ Deadline time.Duration }
+	// AskToStart asks for [Admitted]: other work on the host may have to start first. Leadership is held meanwhile.
+	AskToStart struct{ Term int64 }
 	// RunPreStart runs the hook that prepares the work. It counts as work: it must have ended by Deadline. [HookDone] reports
 	// its end.
 	RunPreStart struct {
@@ -87,13 +106,14 @@ type (
 	StopTask struct{ Grace time.Duration }
 	// KillTask kills the hook or the child at once.
 	KillTask struct{}
-	// Entrust hands LEAVE over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be sent
-	// before the session is closed, once the work is dead and undone. Without Ops there is no LEAVE any more.
+	// Entrust hands FINAL over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be sent
+	// before the session is closed, once the work is dead and undone. Without Ops there is no FINAL any more.
 	Entrust struct{ Ops []cluster.Op }
 	// Reread asks for a new snapshot of elected, the fence and current.
 	Reread struct{}
-	// EndSession asks for the session to be closed, once nothing works any more.
-	EndSession struct{ Reason string }
+	// End asks to end this membership once the machine is in phase [Ended], with LEAVE or with the session. [Machine.Owed]
+	// says how long a successor must wait then.
+	End struct{ Reason string }
 	// Note is a line for the log.
 	Note struct{ Text string }
 	// Announce reports a change of phase to people and to the on_change hook.
@@ -105,7 +125,9 @@ type (
 )
 
 func (Send) action()        {}
+func (Renew) action()       {}
 func (Lease) action()       {}
+func (AskToStart) action()  {}
 func (RunPreStart) action() {}
 func (RunPostStop) action() {}
 func (StartChild) action()  {}
@@ -113,7 +135,7 @@ func (StopTask) action()    {}
 func (KillTask) action()    {}
 func (Entrust) action()     {}
 func (Reread) action()      {}
-func (EndSession) action()  {}
+func (End) action()         {}
 func (Note) action()        {}
 func (Announce) action()    {}
 
@@ -132,21 +154,14 @@ func (e TxDone) apply(m *Machine) {
 		return
 	}
 	m.tx.pending = TxNone
-	if e.Tx != TxRenew {
-		// From here on only newer snapshots count.
-		m.settled, m.fresh = m.now, false
-		m.do(Reread{})
-	}
+	m.readAgain()
 	switch {
 	case e.Err == nil:
 		m.applied(e)
-	case errors.Is(e.Err, cluster.ErrSessionEnded):
-		// SessionEnded follows, with the reason.
-	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown):
+	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
+		// After the end of the session SessionEnded follows, with the reason.
 		m.retryAt = m.now + m.opt.Budget.Renew/4
-		if e.Tx == TxRenew {
-			m.term.lease.renewed = 0 // RENEW changes nothing, so its outcome does not matter: it is due again
-		} else if errors.Is(e.Err, cluster.ErrUnknown) {
+		if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.term.unresolved = e.Tx
 		}
 		if m.term.unresolved == TxAcquire {
@@ -164,13 +179,13 @@ func (m *Machine) applied(e TxDone) {
 		m.retryAt = 0 // the pause after an earlier ACQUIRE must not delay READY
 		m.acquired(e.Results[cluster.ResultFence].Version, 0)
 	case TxReady:
-		m.term.holding.Fence = e.Results[cluster.ResultFence].Version
-		m.term.holding.Current = e.Results[cluster.ResultCurrent].Version
-		m.declared()
-	case TxRenew:
-		m.extend()
+		if m.term.held { // current may have been deleted since, and a snapshot may have shown that before the reply came
+			m.term.holding.Fence = e.Results[cluster.ResultFence].Version
+			m.term.holding.Current = e.Results[cluster.ResultCurrent].Version
+			m.declared()
+		}
 	case TxRelease:
-		if m.term.held { // a snapshot may have shown it before the reply came
+		if m.term.held { // likewise
 			m.released()
 		}
 	}
@@ -178,25 +193,64 @@ func (m *Machine) applied(e TxDone) {
 
 // refused handles a transaction that was refused: another write came first, or this member's incarnation is gone.
 func (m *Machine) refused(e TxDone) {
-	var refusal *cluster.TxError
-	if errors.As(e.Err, &refusal) && refusal.Index == 0 && errors.Is(e.Err, cluster.ErrNoNode) {
-		m.end("its own incarnation is gone")
+	if m.goneBy(e.Err) {
 		return
 	}
+	m.term.unresolved = e.Tx
 	switch e.Tx {
 	case TxAcquire:
 		m.refusedAcquire = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
 		m.retryAt = m.now + m.opt.Budget.Renew
 	case TxRelease:
 		m.retryAt = m.now + m.opt.Budget.Renew/4
-	case TxReady, TxRenew:
-		m.term.replaced = true
-		m.giveUp(Stop{Reason: string(e.Tx) + " was refused: " + e.Err.Error()})
-		m.settled, m.fresh = m.now, false
-		m.do(Reread{})
+	case TxReady:
+		m.replacedBy(e.Err, "READY")
 	}
-	if e.Tx != TxRenew {
-		m.term.unresolved = e.Tx
+}
+
+// goneBy ends the membership if a refusal shows that this member's incarnation is gone.
+func (m *Machine) goneBy(err error) bool {
+	var refusal *cluster.TxError
+	gone := errors.As(err, &refusal) && refusal.Index == 0 && errors.Is(err, cluster.ErrNoNode)
+	if gone {
+		m.end("its own incarnation is gone")
+	}
+	return gone
+}
+
+// replacedBy gives leadership up after a refusal: another write came first.
+func (m *Machine) replacedBy(err error, tx string) {
+	m.term.replaced = true
+	m.giveUp(Stop{Reason: tx + " was refused: " + err.Error()})
+}
+
+// readAgain asks for a new snapshot. From here on only newer ones count.
+func (m *Machine) readAgain() {
+	m.settled, m.fresh = m.now, false
+	m.do(Reread{})
+}
+
+// apply ignores what is not about the RENEW that is posted: it may be about an earlier term, or about versions that this member
+// has changed itself since.
+func (e RenewDone) apply(m *Machine) {
+	if m.posted != (renewal{e.Term, e.Held}) {
+		return
+	}
+	m.posted = renewal{}
+	switch {
+	case e.Err == nil:
+		m.extend(e.Sent)
+	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
+		m.retryAt = m.now + m.opt.Budget.Renew/4 // RENEW changes nothing, so its outcome does not matter: it is due again
+	case !m.goneBy(e.Err):
+		m.replacedBy(e.Err, "RENEW")
+		m.readAgain()
+	}
+}
+
+func (e Admitted) apply(m *Machine) {
+	if m.term.task == taskQueue && m.term.number == e.Term && m.term.stop == nil && m.ended == "" && m.now < m.term.lease.deadline {
+		m.prepare()
 	}
 }
 

@@ -15,19 +15,21 @@ func TestReleaseDoesNotOverwriteAFenceOfANewerVersion(t *testing.T) {
 	s.lead()
 	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)), "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "EndSession", "Lease")
+	s.on(HookDone{}, "End", "Lease")
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}
 	// Not while a transaction is in flight.
 	s = newScript(t)
 	s.lead()
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)), "StopTask")
+	s.on(s.leading(replacedBy("other", 8)), "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{})
-	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent}, "EndSession", "Lease")
+	s.on(HookDone{}, "RELEASE")
+	s.after(1)
+	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)))
+	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrNotSent})
+	s.after(1)
+	s.on(s.saw(newer, current("me", session), replacedBy("other", 8)), "End", "Lease")
 
 	s = newScript(t)
 	s.on(s.saw(newer)) // elected, but does not acquire
@@ -38,7 +40,7 @@ func TestReleaseDoesNotOverwriteAFenceOfANewerVersion(t *testing.T) {
 
 // A candidate that is elected before the fence is rewritten does not know how long to wait.
 func TestNoAcquireOverAnUnreadableFence(t *testing.T) {
-	for name, slot := range map[string]cluster.Slot[cluster.Fence]{
+	for name, slot := range map[string]cluster.Stored[cluster.Fence]{
 		"deleted": {}, "never written": cluster.ReadFence("/c/leader", nil, cluster.Stat{}, true),
 		"emptied": cluster.ReadFence("/c/leader", nil, cluster.Stat{Version: 3}, true),
 		"damaged": cluster.ReadFence("/c/leader", []byte("x"), cluster.Stat{Version: 3}, true),

@@ -23,12 +23,24 @@ type world struct {
 	waitOver      time.Duration
 	leased        time.Duration
 	cut           time.Duration
+
+	renew  Renew       // what is posted
+	flying []RenewDone // successful replies that have not come yet, some to requests that have been replaced since
 }
 
 // step applies an event and checks every action for what must never happen (S1).
 func (w *world) step(t *rapid.T, ev Event) {
+	posted := w.renew
+	if done, is := ev.(RenewDone); is && done.Term == posted.Term && done.Held == posted.Held {
+		w.renew = Renew{}
+	}
 	for _, a := range w.m.Step(w.now, ev) {
 		switch a := a.(type) {
+		case Renew:
+			if len(a.Ops) > 0 && (a.Deadline != w.leased || w.now >= w.leased || w.cut != 0 || w.pending != TxNone || a.Term != w.m.Term() || a.Held != w.m.term.holding) {
+				t.Fatalf("posted %+v with the lease until %s, cut to %s, and %s in flight", a, w.leased, w.cut, w.pending)
+			}
+			w.renew = a
 		case Send:
 			if w.pending != TxNone {
 				t.Fatalf("%s while %s is in flight", a.Tx, w.pending)
@@ -45,8 +57,8 @@ func (w *world) step(t *rapid.T, ev Event) {
 			if a.Tx == TxAcquire && !w.m.snap.Fence.Readable() {
 				t.Fatal("ACQUIRE over a fence that cannot be read")
 			}
-			if a.Tx == TxRenew && w.now >= w.leased {
-				t.Fatal("RENEW after the end of the lease")
+			if len(w.renew.Ops) > 0 {
+				t.Fatalf("%s while a RENEW is posted", a.Tx)
 			}
 			w.pending, w.lastSent = a.Tx, w.now
 			if a.Tx == TxAcquire {
@@ -55,6 +67,9 @@ func (w *world) step(t *rapid.T, ev Event) {
 		case Lease:
 			if w.cut != 0 && a.Deadline > w.cut {
 				t.Fatal("a lease outlasts the cut")
+			}
+			if a.Deadline > w.leased && w.leased != 0 {
+				w.checkRenewed(t, posted, ev, a.Deadline)
 			}
 			w.leased = a.Deadline
 		case RunPreStart:
@@ -79,6 +94,28 @@ func (w *world) step(t *rapid.T, ev Event) {
 	}
 	if w.running && w.leased != 0 && w.now >= w.leased && !w.m.term.killSent {
 		t.Fatal("the child outlives its lease")
+	}
+}
+
+// checkRenewed checks that an event may extend the lease.
+func (w *world) checkRenewed(t *rapid.T, posted Renew, ev Event, deadline time.Duration) {
+	done, is := ev.(RenewDone)
+	switch {
+	case !is || done.Err != nil:
+		t.Fatalf("%+v extends the lease", ev)
+	case done.Term != posted.Term || done.Held != posted.Held:
+		t.Fatalf("the reply to a RENEW of term %d and %+v extends the lease of term %d and %+v", done.Term, done.Held, posted.Term, posted.Held)
+	case w.now >= w.leased:
+		t.Fatal("a late reply revives a lease")
+	case deadline > done.Sent+w.m.opt.Budget.Lease:
+		t.Fatal("the lease counts from after the sending")
+	}
+}
+
+// send sends the RENEW that is posted.
+func (w *world) send() {
+	if len(w.renew.Ops) > 0 {
+		w.flying = append(w.flying, RenewDone{Term: w.renew.Term, Held: w.renew.Held, Sent: w.now})
 	}
 }
 
@@ -107,7 +144,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				}
 				continue
 			}
-			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "hook", "ready", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "renew", "renewed", "hook", "ready", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
 			case "time":
 				w.now += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "passes"))
 				w.step(t, Tick{})
@@ -118,6 +155,16 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				w.step(t, Saw{Snapshot: w.snapshot(t)})
 			case "tx":
 				w.reply(t)
+			case "renew":
+				w.send()
+			case "renewed":
+				if n := len(w.flying); n > 0 {
+					i := rapid.IntRange(0, n-1).Draw(t, "reply")
+					ev := w.flying[i]
+					w.flying = append(w.flying[:i:i], w.flying[i+1:]...)
+					ev.Err = rapid.SampledFrom([]error{nil, nil, nil, cluster.ErrUnknown, errRefused}).Draw(t, "renewal")
+					w.step(t, ev)
+				}
 			case "hook":
 				if w.hook {
 					w.hook = false
@@ -188,7 +235,7 @@ func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
 	e := who("elected")
 	s := cluster.Snapshot{
 		At: w.now, Self: w.m.opt.Self, Session: session, Leadership: true,
-		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
+		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
 	}
 	if rapid.Bool().Draw(t, "newer") {
 		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 10}, true)

@@ -25,8 +25,8 @@ func TestLateEventsChangeNothing(t *testing.T) {
 	t.Run("the reply to another transaction", func(t *testing.T) {
 		s := newScript(t)
 		s.declare()
-		s.on(done(TxRenew))
-		s.on(refused(TxRenew, 1, cluster.ErrBadVersion))
+		s.on(done(TxRelease))
+		s.on(refused(TxRelease, 1, cluster.ErrBadVersion))
 		s.on(done(TxReady))
 		if s.m.Phase() != Leading {
 			t.Errorf("phase %s", s.m.Phase())
@@ -68,6 +68,101 @@ func TestLateEventsChangeNothing(t *testing.T) {
 	})
 }
 
+// The reply to READY may come after a snapshot that has ended the term: nothing of it reaches the next one.
+func TestAReadyThatIsOverdueChangesNothing(t *testing.T) {
+	for _, ev := range []TxDone{done(TxReady), refused(TxReady, 3, cluster.ErrNoNode), {Tx: TxReady, Err: cluster.ErrUnknown}} {
+		s := newScript(t)
+		s.declare()
+		s.on(ChildDead{Status: "exited"}, "RunPostStop")
+		s.on(HookDone{})
+		s.after(1)
+		s.on(s.saw(fence("me", 7, cluster.FenceReady)), "Lease") // current was deleted
+		s.on(ev)
+		s.after(s.b.Renew)
+		s.on(s.saw(fence("me", 7, cluster.FenceReady)))
+		if !reflect.DeepEqual(s.m.term, termState{}) || !s.m.Idle() || s.m.Phase() != Standby {
+			t.Errorf("after %+v: phase %s, %+v", ev, s.m.Phase(), s.m.term)
+		}
+	}
+}
+
+// The reply to a RENEW counts only for the term and the versions that it was posted for, and only while it is posted: another one
+// may be the reply to what this member has changed itself since.
+func TestAReplyToAnotherRenewChangesNothing(t *testing.T) {
+	start := func(t *testing.T) (*script, Renew) {
+		s := newScript(t)
+		s.on(s.saw(), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		held := s.posted()
+		s.after(s.b.Renew)
+		s.on(ChildReady{}, "READY")
+		return s, held
+	}
+	replies := func(p Renew, sent time.Duration) []RenewDone {
+		return []RenewDone{
+			{Term: p.Term, Held: p.Held, Sent: sent}, {Term: p.Term, Held: p.Held, Sent: sent, Err: errRefused},
+			{Term: p.Term, Held: p.Held, Err: &cluster.TxError{Index: 0, Err: cluster.ErrNoNode}}, {Term: p.Term, Held: p.Held, Err: cluster.ErrUnknown},
+		}
+	}
+	t.Run("withdrawn for READY", func(t *testing.T) {
+		s, held := start(t)
+		s.withdrawn()
+		for _, ev := range replies(held, s.now) {
+			s.on(ev)
+		}
+		s.on(done(TxReady))
+		if p := s.posted(); len(p.Ops) != 4 || p.Held == held.Held || p.Due >= s.now+s.b.Renew {
+			t.Errorf("posted: %+v", p)
+		}
+		for _, ev := range replies(held, s.now) { // the versions before READY
+			s.on(ev)
+		}
+		if s.m.Phase() != Leading {
+			t.Errorf("phase %s", s.m.Phase())
+		}
+	})
+	t.Run("of an earlier term", func(t *testing.T) {
+		s, _ := start(t)
+		s.on(done(TxReady))
+		old := s.posted()
+		s.on(s.leading(replacedBy("other", 8)), "StopTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{}, "RELEASE")
+		s.withdrawn()
+		s.on(done(TxRelease), "Lease")
+		for _, ev := range replies(old, s.now) {
+			s.on(ev)
+		}
+		s.after(s.b.Lease)
+		s.on(s.saw(replacedBy("me", 9)), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		other := s.posted()
+		if other.Term != 9 {
+			t.Fatalf("posted: %+v", other)
+		}
+		other.Term = 7 // the same versions, as after the znodes were deleted and created again
+		s.after(time.Millisecond)
+		for _, ev := range replies(other, s.now) {
+			s.on(ev)
+		}
+		if s.m.Phase() != Preparing {
+			t.Errorf("phase %s", s.m.Phase())
+		}
+	})
+	t.Run("after the end", func(t *testing.T) {
+		s, _ := start(t)
+		s.on(done(TxReady))
+		old := s.posted()
+		s.on(SessionEnded{Reason: "expired"}, "KillTask")
+		s.withdrawn()
+		for _, ev := range replies(old, s.now) {
+			s.on(ev)
+		}
+	})
+}
+
 // The child is not started after a successful pre_start once the work is to stop.
 func TestNoStartAfterAStop(t *testing.T) {
 	prepare := func(t *testing.T) *script {
@@ -103,10 +198,9 @@ func TestAKillIsNotRepeated(t *testing.T) {
 		"in a hurry": func(s *script) {
 			s.on(Quit{Reason: "stop"}, "StopTask")
 			s.on(Quit{Reason: "stop"}, "KillTask")
-			s.m.term.replaced = true // no RENEW
 		},
 		"the registration is gone": func(s *script) {
-			s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "EndSession", "KillTask")
+			s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "End", "KillTask")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,19 +222,26 @@ func TestAKillIsNotRepeated(t *testing.T) {
 func TestTheEndOfTheSession(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrSessionEnded})
+	s.renewed(s.now, cluster.ErrSessionEnded)
 	if s.m.term.stop != nil {
 		t.Errorf("stops: %q", s.m.term.stop.Reason)
 	}
 	s = newScript(t)
 	s.lead()
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
+	s.renewed(s.now, &cluster.TxError{Index: 0, Err: cluster.ErrNoNode}, "End", "KillTask")
 	if s.m.term.stop != nil {
 		t.Errorf("its incarnation is gone, but it stops: %q", s.m.term.stop.Reason)
+	}
+	for _, c := range []struct {
+		ev   TxDone
+		want []string
+	}{{TxDone{Tx: TxReady, Err: cluster.ErrSessionEnded}, nil}, {refused(TxReady, 0, cluster.ErrNoNode), []string{"End", "KillTask"}}} {
+		s = newScript(t)
+		s.declare()
+		s.on(c.ev, c.want...)
+		if s.m.term.stop != nil {
+			t.Errorf("after %v it stops: %q", c.ev.Err, s.m.term.stop.Reason)
+		}
 	}
 	s = newScript(t)
 	s.on(s.saw(), "ACQUIRE")
@@ -262,7 +363,7 @@ func TestARestartedChildIsStarting(t *testing.T) {
 	s.lead()
 	s.on(ChildDead{Status: "exited"})
 	s.after(time.Second)
-	s.on(Tick{}, "StartChild", "RENEW")
+	s.on(Tick{}, "StartChild")
 	if s.m.Phase() != Starting {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -276,7 +377,7 @@ func TestARestartedChildIsStarting(t *testing.T) {
 // Nothing is acquired from an incomplete snapshot, or for another incarnation.
 func TestNothingIsAcquiredWithoutReadingTheFence(t *testing.T) {
 	s := newScript(t)
-	half := func(s *cluster.Snapshot) { s.Leadership, s.Fence = false, cluster.Slot[cluster.Fence]{} }
+	half := func(s *cluster.Snapshot) { s.Leadership, s.Fence = false, cluster.Stored[cluster.Fence]{} }
 	s.on(s.saw(func(s *cluster.Snapshot) { s.Leadership = false }))
 	s.on(s.saw(half))
 	if s.m.Phase() != Waiting {
@@ -352,7 +453,6 @@ func TestAReleaseThatWasReadBackIsFollowedByTheNextTerm(t *testing.T) {
 func TestTheEndOfALeaseIsLogged(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.m.tx.pending = TxRenew // no reply
 	s.now = s.m.Deadline() - s.b.Grace
 	if n := notes(s.on(Tick{}, "StopTask")); len(n) != 1 {
 		t.Errorf("%q", n)
@@ -385,7 +485,7 @@ func TestAReleaseWithoutAReply(t *testing.T) {
 	s.m.retryAt = over + 1
 	s.on(Tick{})
 	s.now = over
-	if n := notes(s.on(Tick{}, "EndSession", "Lease")); len(n) != 1 || n[0] != "could not release leadership because ZooKeeper does not answer: it ends with the session" {
+	if n := notes(s.on(Tick{}, "End", "Lease")); len(n) != 1 || n[0] != "could not release leadership because ZooKeeper does not answer: it ends with the session" {
 		t.Errorf("%q", n)
 	}
 }
@@ -435,6 +535,23 @@ func TestAccessors(t *testing.T) {
 	s.on(done(TxRelease), "Lease")
 	if s.m.Term() != 0 || s.m.Deadline() != 0 || s.m.Running() {
 		t.Errorf("in standby again: %d %s %v", s.m.Term(), s.m.Deadline(), s.m.Running())
+	}
+}
+
+// What a successor must wait for is known after the end, even if the term was not released.
+func TestOwedAfterTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{"undone": {nil, false}, "not undone": {errors.New("post_stop"), true}} {
+		s := newScript(t)
+		s.lead()
+		s.on(s.leading(func(s *cluster.Snapshot) { s.SelfLost = true }), "End", "KillTask")
+		s.on(ChildDead{}, "RunPostStop")
+		s.on(HookDone{Err: c.err}, "Lease")
+		if s.m.Phase() != Ended || (s.m.Owed() == s.b.LeaseWait) != c.want || (s.m.Owed() == 0) == c.want {
+			t.Errorf("%s: phase %s, owed %s", name, s.m.Phase(), s.m.Owed())
+		}
 	}
 }
 

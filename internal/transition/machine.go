@@ -1,4 +1,4 @@
-// Package transition is the state machine of one member in one ZooKeeper session: standby, acquiring, taking over,
+// Package transition is the state machine of one membership of a group: standby, acquiring, taking over,
 // leading, stopping (docs/protocol.md, Taking over; Leading, and the lease). It is pure: [Machine.Step] turns an event and
 // a time into actions, and performs none of them.
 package transition
@@ -16,6 +16,8 @@ type Options struct {
 	Site   string
 	API    string
 	Budget cluster.Budget
+	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
+	Epoch int64
 	// TrustSessionEnd makes the end of a session count as proof that its holder's work has ended, see [cluster.Trust].
 	TrustSessionEnd bool
 	// Wall returns the wall-clock time, which is only written into records, for people.
@@ -24,6 +26,8 @@ type Options struct {
 	RestartMax     int
 	RestartWindow  time.Duration
 	RestartBackoff time.Duration
+	// Admission makes a takeover wait for [Admitted] before its work starts, see [AskToStart].
+	Admission bool
 }
 
 // Phase is the state of a member as shown to people.
@@ -35,13 +39,14 @@ const (
 	Waiting   Phase = "waiting"    // elected, but the predecessor has not released
 	Acquiring Phase = "acquiring"  // ACQUIRE is under way
 	LeaseWait Phase = "lease-wait" // an older lease may still be running
+	Queued    Phase = "queued"     // the host starts the work of other groups first
 	Preparing Phase = "preparing"  // the pre_start hook is running
 	Starting  Phase = "starting"   // the child has been started and is not ready
 	Declaring Phase = "declaring"  // the child is ready, READY is under way
 	Leading   Phase = "leading"
 	Stopping  Phase = "stopping" // the child is being stopped
 	Releasing Phase = "releasing"
-	Ended     Phase = "ended" // the session is over and the child is dead
+	Ended     Phase = "ended" // the membership is over and the child is dead
 )
 
 // task is the step that the leader-only work is at.
@@ -50,6 +55,7 @@ type task int
 const (
 	taskNone    task = iota
 	taskWait         // waiting until every older lease is over
+	taskQueue        // waiting for Admitted
 	taskPrepare      // pre_start is running
 	taskLaunch       // pre_start has succeeded, the child is to be started
 	taskStart        // the child has been started and is not ready
@@ -66,13 +72,13 @@ type Stop struct {
 	Requested bool
 }
 
-// Machine is the state machine of one member in one session. It must be used by one goroutine only.
+// Machine is the state machine of one membership. It must be used by one goroutine only.
 type Machine struct {
 	opt Options
 	out []Action
 	now time.Duration
 
-	// What follows belongs to the session: the end of a term leaves it as it is.
+	// What follows belongs to the membership: the end of a term leaves it as it is.
 
 	snap    cluster.Snapshot
 	fresh   bool          // snap was read after the last transaction ended
@@ -83,13 +89,15 @@ type Machine struct {
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
-	entrusted      leave          // the LEAVE handed over last
+	entrusted      final          // the FINAL handed over last
+	posted         renewal        // the RENEW that is posted; the zero value if there is none
 
-	quit          *Stop         // the session is to end in order, after a Quit or LeaseCut
-	quitRequested bool          // there was a Quit
-	hurry         bool          // there was a second Quit: stop without grace
-	leaseLimit    time.Duration // no lease of this session may outlast this; 0 for no limit
-	ended         string        // why the session is over, empty while it is not
+	quit          *Stop            // the membership is to end in order, after a Quit or LeaseCut
+	quitRequested bool             // there was a Quit
+	hurry         bool             // there was a second Quit: stop without grace
+	leaseLimit    time.Duration    // no lease of this session may outlast this; 0 for no limit
+	ended         string           // why the membership is over, empty while it is not
+	owed          cluster.Duration // by the last term that was held
 
 	// term is what belongs to one term, from the preparation of its ACQUIRE to its release. A new one begins from the zero
 	// value.
@@ -107,6 +115,7 @@ type termState struct {
 	held        bool
 	number      int64 // the term
 	fence       cluster.Fence
+	origin      Origin
 	current     cluster.Current
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
@@ -126,17 +135,31 @@ type termState struct {
 	killSent  bool
 }
 
+// Origin is what preceded a term.
+type Origin struct {
+	Cause cluster.Cause
+	// Node held the term before; empty if that is not known. Clean is set if its end left nothing to wait for.
+	Node  string
+	Clean bool
+}
+
 // lease is how long the work of a term may go on (docs/protocol.md, Leading, and the lease).
 type lease struct {
-	deadline time.Duration // D after the lease's last transaction was sent, or the session's limit
-	renewed  time.Duration // when the last RENEW was sent, whatever its outcome
+	deadline time.Duration // D after renewed, or the session's limit
+	renewed  time.Duration // when the last ACQUIRE or RENEW that was successful was sent
+}
+
+// renewal identifies a RENEW: a reply counts only for what it was posted for.
+type renewal struct {
+	term int64
+	held cluster.HeldVersions
 }
 
 // attempt identifies an ACQUIRE by the versions that fence it.
 type attempt struct{ elected, fence int32 }
 
-// leave identifies a LEAVE by what it is made from; the zero value means that there is none.
-type leave struct {
+// final identifies a FINAL by what it is made from; the zero value means that there is none.
+type final struct {
 	holding cluster.HeldVersions
 	term    int64
 	owed    cluster.Duration
@@ -173,7 +196,6 @@ func (m *Machine) Wake() time.Duration {
 	if m.term.held {
 		want(m.term.lease.deadline)
 		want(m.term.lease.deadline - m.opt.Budget.Grace)
-		want(m.term.lease.renewed + m.opt.Budget.Renew)
 		if m.quit != nil {
 			want(m.releaseTimeout())
 		}
@@ -205,6 +227,8 @@ func (m *Machine) Phase() Phase {
 		return Starting
 	case m.term.task == taskPrepare, m.term.task == taskLaunch:
 		return Preparing
+	case m.term.task == taskQueue:
+		return Queued
 	case m.term.task == taskWait:
 		return LeaseWait
 	case m.tx.pending == TxAcquire:
@@ -223,6 +247,9 @@ func (m *Machine) Term() int64 {
 	return m.term.number
 }
 
+// Origin returns what preceded the term that is held.
+func (m *Machine) Origin() Origin { return m.term.origin }
+
 // Deadline returns when the lease ends, 0 if no term is held.
 func (m *Machine) Deadline() time.Duration {
 	if !m.term.held {
@@ -234,7 +261,10 @@ func (m *Machine) Deadline() time.Duration {
 // Running reports whether the child's process group exists.
 func (m *Machine) Running() bool { return m.term.running }
 
-// Idle reports whether no term is held, nothing runs and no transaction is under way: the session may be closed.
+// Owed returns how long a successor of the last term that was held must wait. LEAVE passes it on if that term was not released.
+func (m *Machine) Owed() time.Duration { return time.Duration(m.owed) }
+
+// Idle reports whether no term is held, nothing runs and no transaction is under way: the membership may end.
 func (m *Machine) Idle() bool {
 	return !m.term.held && !m.working() && m.term.task != taskClean && m.tx.pending == TxNone
 }

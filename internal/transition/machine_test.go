@@ -17,6 +17,8 @@ type script struct {
 	m   *Machine
 	now time.Duration
 	b   cluster.Budget
+
+	posts []Renew // all, in order
 }
 
 func newScript(t *testing.T) *script {
@@ -30,10 +32,13 @@ func newScript(t *testing.T) *script {
 	})}
 }
 
-// on applies an event. want has the names of the actions, of transactions for Send; Reread, Announce, Note and Entrust are left
-// out.
+// on applies an event. want has the names of the actions, of transactions for Send; Reread, Announce, Note, Entrust and Renew
+// are left out.
 func (s *script) on(ev Event, want ...string) []Action {
 	s.t.Helper()
+	if e, is := ev.(RenewDone); is && e.Term == s.posted().Term && e.Held == s.posted().Held {
+		s.posts = append(s.posts, Renew{}) // it is good for one renewal
+	}
 	actions := s.m.Step(s.now, ev)
 	got := []string{}
 	for _, a := range actions {
@@ -41,6 +46,8 @@ func (s *script) on(ev Event, want ...string) []Action {
 		case Reread, Announce, Note, Entrust:
 		case Send:
 			got = append(got, string(a.Tx))
+		case Renew:
+			s.posts = append(s.posts, a)
 		default:
 			got = append(got, reflect.TypeOf(a).Name())
 		}
@@ -52,6 +59,34 @@ func (s *script) on(ev Event, want ...string) []Action {
 }
 
 func (s *script) after(d time.Duration) { s.now += d }
+
+// posted returns the RENEW that was posted last; one without Ops is withdrawn.
+func (s *script) posted() Renew {
+	if len(s.posts) == 0 {
+		return Renew{}
+	}
+	return s.posts[len(s.posts)-1]
+}
+
+// renewed reports the outcome of the RENEW that was posted last, sent at a time.
+func (s *script) renewed(sent time.Duration, err error, want ...string) []Action {
+	s.t.Helper()
+	p := s.posted()
+	if len(p.Ops) == 0 {
+		s.t.Error("no RENEW is posted")
+	}
+	return s.on(RenewDone{Term: p.Term, Held: p.Held, Sent: sent, Err: err}, want...)
+}
+
+// withdrawn checks that no RENEW is posted.
+func (s *script) withdrawn() {
+	s.t.Helper()
+	if p := s.posted(); len(p.Ops) != 0 {
+		s.t.Errorf("posted: %+v", p)
+	}
+}
+
+var errRefused = &cluster.TxError{Index: 1, Err: cluster.ErrBadVersion}
 
 // sent returns the transaction among actions.
 func sent(t *testing.T, actions []Action) Send {
@@ -71,8 +106,8 @@ const session = 0xbeef
 func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 	snap := cluster.Snapshot{
 		At: s.now, Self: s.m.opt.Self, Session: session, Leadership: true,
-		Elected: cluster.Slot[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3}, Record: cluster.Elected{Node: "me", Incarnation: "me", Term: 7}},
-		Fence:   cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
+		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: 3}, Record: cluster.Elected{Node: "me", Incarnation: "me", Term: 7}},
+		Fence:   cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}
 	for _, c := range change {
 		c(&snap)
@@ -82,14 +117,14 @@ func (s *script) saw(change ...func(*cluster.Snapshot)) Saw {
 
 func fence(id string, term int64, state cluster.FenceState) func(*cluster.Snapshot) {
 	return func(s *cluster.Snapshot) {
-		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10}, Record: cluster.Fence{
+		s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Stat: cluster.Stat{Version: 10}, Record: cluster.Fence{
 			Node: id, Incarnation: id, Term: term, State: state, LeaseWait: cluster.Duration(4 * time.Second)}}
 	}
 }
 
 func current(id string, owner int64) func(*cluster.Snapshot) {
 	return func(s *cluster.Snapshot) {
-		s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: owner}, Record: cluster.Current{Incarnation: id, Term: 7}}
+		s.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: owner}, Record: cluster.Current{Incarnation: id, Term: 7}}
 	}
 }
 
@@ -132,7 +167,7 @@ func TestNoStartWhenTheLeaseIsAboutToEnd(t *testing.T) {
 	s.on(s.saw(), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
 	s.after(1400 * time.Millisecond) // of 2.7 s, half of which is for the stop
-	s.on(HookDone{}, "RunPostStop", "RENEW")
+	s.on(HookDone{}, "RunPostStop")
 	if s.m.Phase() != Releasing {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -232,7 +267,7 @@ func TestLowerTermsEndTheSession(t *testing.T) {
 	s.lead()
 	s.on(s.saw(replacedBy("me", 3)), "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
-	s.on(HookDone{}, "Lease", "EndSession")
+	s.on(HookDone{}, "Lease", "End")
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -246,11 +281,9 @@ func TestLeaseWait(t *testing.T) {
 		if s.m.Phase() != LeaseWait {
 			t.Fatalf("phase %s before the older lease is over", s.m.Phase())
 		}
-		s.now = s.m.Wake()
+		s.renewed(s.now, nil, "Lease")
+		s.now = min(s.m.Wake(), s.posted().Due)
 		for _, a := range s.m.Step(s.now, Tick{}) {
-			if tx, ok := a.(Send); ok { // RENEW
-				s.m.Step(s.now, done(tx.Tx))
-			}
 			if _, ok := a.(RunPreStart); ok && s.now < time.Hour+s.b.LeaseWait {
 				t.Fatalf("the takeover begins after %s", s.now-time.Hour)
 			}
@@ -274,17 +307,21 @@ func TestAnIncompleteLeaseWaitIsPassedOn(t *testing.T) {
 func TestLease(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	sentAt := s.now
+	if p := s.posted(); p.Term != 7 || p.Held != s.m.term.holding || len(p.Ops) != 4 || p.Due != s.now+s.b.Renew || p.Deadline != s.now+s.b.Lease {
+		t.Errorf("posted: %+v", p)
+	}
 	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
+	sentAt := s.now
 	s.after(100 * time.Millisecond)
-	s.on(done(TxRenew), "Lease")
-	if got, want := s.m.Deadline(), sentAt+s.b.Renew+s.b.Lease; got != want {
+	s.renewed(sentAt, nil, "Lease")
+	if got, want := s.m.Deadline(), sentAt+s.b.Lease; got != want {
 		t.Errorf("lease until %s, want D after the sending of RENEW, %s", got, want)
 	}
+	if p := s.posted(); p.Due != sentAt+s.b.Renew || p.Deadline != sentAt+s.b.Lease {
+		t.Errorf("the next one is due at %s, and the lease ends at %s", p.Due, p.Deadline)
+	}
 	// From now on there is no reply: first a graceful stop, then the end of the lease.
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
+	late := s.posted()
 	s.now = s.m.Deadline() - s.b.Grace
 	actions := s.on(Tick{}, "StopTask")
 	if why, ok := actions[0].(Note); !ok || !strings.Contains(why.Text, "ZooKeeper does not answer") {
@@ -294,27 +331,30 @@ func TestLease(t *testing.T) {
 		t.Errorf("stop within %s, the lease lasts %s", stop.Grace, s.b.Grace)
 	}
 	s.now = s.m.Deadline()
-	s.on(Tick{}, "KillTask")
+	// A late reply does not revive the lease, even if it is the first event at its end.
+	s.on(RenewDone{Term: late.Term, Held: late.Held, Sent: s.now - 1}, "KillTask")
+	s.withdrawn()
 	s.on(ChildDead{Status: "was killed"}, "RunPostStop")
-	s.on(HookDone{})
-	// The late reply does not revive the lease.
-	s.on(done(TxRenew), "RELEASE")
+	s.on(HookDone{}, "RELEASE")
 	s.after(s.b.Renew)
 	s.on(Tick{})
+	s.withdrawn()
 }
 
 func TestAShortInterruptionChangesNothing(t *testing.T) {
 	s := newScript(t)
+	acquired := s.now
 	s.lead()
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrUnknown})
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent})
+	for _, err := range []error{cluster.ErrUnknown, cluster.ErrNotSent, cluster.ErrSessionEnded} {
+		s.after(s.b.Renew / 2)
+		s.renewed(s.now, err)
+		if p := s.posted(); len(p.Ops) != 4 || p.Due != max(acquired+s.b.Renew, s.now+s.b.Renew/4) {
+			t.Errorf("after %v: posted %+v", err, p)
+		}
+	}
 	s.now = s.m.Deadline() - s.b.Grace - time.Millisecond
-	s.on(Tick{}, "RENEW")
-	s.on(done(TxRenew), "Lease")
+	s.on(Tick{})
+	s.renewed(s.now, nil, "Lease")
 	if s.m.Phase() != Leading {
 		t.Errorf("phase %s", s.m.Phase())
 	}
@@ -323,19 +363,16 @@ func TestAShortInterruptionChangesNothing(t *testing.T) {
 func TestRefusedRenewStops(t *testing.T) {
 	s := newScript(t)
 	s.lead()
+	s.renewed(s.now, errRefused, "StopTask")
 	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(refused(TxRenew, 1, cluster.ErrBadVersion), "StopTask")
-	s.after(s.b.Renew)
-	s.on(Tick{}) // it is never sent again
+	s.on(Tick{})
+	s.withdrawn()
 }
 
-func TestOwnIncarnationGoneEndsTheSession(t *testing.T) {
+func TestOwnIncarnationGoneEndsTheMembership(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.on(refused(TxRenew, 0, cluster.ErrNoNode), "EndSession", "KillTask")
+	s.renewed(s.now, &cluster.TxError{Index: 0, Err: cluster.ErrNoNode}, "End", "KillTask")
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "Lease")
 	if s.m.Phase() != Ended {
@@ -383,7 +420,12 @@ func TestLostReplies(t *testing.T) {
 		s.on(s.saw(), "ACQUIRE")
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
 		s.after(s.b.Lease)
-		s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "RELEASE")
+		release := sent(t, s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)), "RELEASE"))
+		if f := released(t, release); !f.Requested {
+			t.Errorf("it earns a strike: %+v", f)
+		}
+		// Having released on request, this incarnation is not elected again: a new one may be.
+		s.on(done(TxRelease), "Lease", "End")
 	})
 	t.Run("READY was applied", func(t *testing.T) {
 		s := newScript(t)
@@ -407,7 +449,7 @@ func TestLostReplies(t *testing.T) {
 		s.on(HookDone{}, "RELEASE")
 		s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
 		s.after(time.Millisecond)
-		s.on(s.saw(fence("me", 7, cluster.FenceReleased)), "Lease", "EndSession")
+		s.on(s.saw(fence("me", 7, cluster.FenceReleased)), "Lease", "End")
 	})
 	t.Run("RELEASE was not applied", func(t *testing.T) {
 		s := newScript(t)
@@ -455,7 +497,7 @@ func TestCurrentTakenAway(t *testing.T) {
 func TestDecisionDeleted(t *testing.T) {
 	s := newScript(t)
 	s.lead()
-	gone := func(snap *cluster.Snapshot) { snap.Elected = cluster.Slot[cluster.Elected]{} }
+	gone := func(snap *cluster.Snapshot) { snap.Elected = cluster.Stored[cluster.Elected]{} }
 	s.on(s.saw(append(s.mine(), gone)...), "StopTask")
 }
 
@@ -465,8 +507,8 @@ func TestChildThatExitsIsRestartedThenGivenUp(t *testing.T) {
 	for range 2 {
 		s.on(ChildDead{Status: "exited with status 1"})
 		s.after(time.Second)
-		s.on(Tick{}, "StartChild", "RENEW")
-		s.on(done(TxRenew), "Lease")
+		s.on(Tick{}, "StartChild")
+		s.renewed(s.now, nil, "Lease")
 		s.on(ChildStarted{})
 		s.on(ChildReady{})
 		if s.m.Phase() != Leading {
@@ -524,18 +566,17 @@ func TestFailedTakeovers(t *testing.T) {
 func TestQuit(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(replacedBy("other", 8)))
-	s.on(Quit{Reason: "stop"}, "EndSession")
+	s.on(Quit{Reason: "stop"}, "End")
 
 	s = newScript(t)
 	s.lead()
 	s.on(Quit{Reason: "stop"}, "StopTask")
 	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW") // the child may use its whole stop timeout
-	s.on(done(TxRenew), "Lease")
+	s.renewed(s.now, nil, "Lease") // the child may use its whole stop timeout
 	s.on(Quit{Reason: "stop"}, "KillTask")
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
-	s.on(done(TxRelease), "Lease", "EndSession")
+	s.on(done(TxRelease), "Lease", "End")
 }
 
 // A daemon that is to exit does not wait forever for servers that are gone.
@@ -556,7 +597,7 @@ func TestQuitWithoutZooKeeper(t *testing.T) {
 	}
 	s.on(Tick{}, "RELEASE")
 	s.after(time.Second)
-	s.on(unsent, "EndSession", "Lease")
+	s.on(unsent, "End", "Lease")
 	if s.m.Phase() != Ended {
 		t.Errorf("phase %s", s.m.Phase())
 	}

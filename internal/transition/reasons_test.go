@@ -25,9 +25,6 @@ func (s *script) windDown() cluster.Fence {
 		find(s.m.Step(s.now, ChildDead{Status: "ended"}))
 	}
 	find(s.m.Step(s.now, HookDone{}))
-	if s.m.tx.pending == TxRenew {
-		find(s.m.Step(s.now, done(TxRenew)))
-	}
 	if tx.Tx == "" {
 		s.t.Fatalf("no RELEASE in phase %s", s.m.Phase())
 	}
@@ -50,7 +47,7 @@ func TestALeaderThatIsReplacedStopsAndDoesNotRenew(t *testing.T) {
 		{"another incarnation", func(s *cluster.Snapshot) { s.Elected.Record.Node, s.Elected.Record.Incarnation = "x", "x" }, "replaced by x in term 7: because", true},
 		{"another term", func(s *cluster.Snapshot) { s.Elected.Record.Term = 8 }, "replaced by me in term 8: because", true},
 		{"another version", func(s *cluster.Snapshot) { s.Elected.Stat.Version++ }, "replaced by me in term 7: because", false},
-		{"no decision", func(s *cluster.Snapshot) { s.Elected = cluster.Slot[cluster.Elected]{} }, "the decision was deleted or damaged", false},
+		{"no decision", func(s *cluster.Snapshot) { s.Elected = cluster.Stored[cluster.Elected]{} }, "the decision was deleted or damaged", false},
 		{"a damaged decision", func(s *cluster.Snapshot) {
 			s.Elected.Record, s.Elected.Err = cluster.Elected{}, errors.New("damaged")
 		}, "the decision was deleted or damaged", false},
@@ -81,10 +78,9 @@ func TestReadVersionsAreNotAdopted(t *testing.T) {
 	s := newScript(t)
 	s.lead()
 	s.on(s.leading(func(s *cluster.Snapshot) { s.Fence.Stat.Version, s.Current.Stat.Version = 99, 98 }))
-	s.after(s.b.Renew)
-	tx := sent(t, s.on(Tick{}, "RENEW"))
-	if h := s.m.term.holding; h.Fence != 11 || h.Current != 1 {
-		t.Errorf("%+v, %+v", h, tx.Ops)
+	s.renewed(s.now, nil, "Lease")
+	if h := s.posted().Held; h.Fence != 11 || h.Current != 1 {
+		t.Errorf("%+v", h)
 	}
 }
 
@@ -119,8 +115,9 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 	}
 	t.Run("applied", func(t *testing.T) {
 		s := start(t)
-		s.on(s.saw(ready), "RENEW")
-		if h := s.m.term.holding; s.m.Phase() != Leading || h.Fence != 21 || h.Current != 3 {
+		s.withdrawn()
+		s.on(s.saw(ready))
+		if h := s.posted().Held; s.m.Phase() != Leading || h.Fence != 21 || h.Current != 3 {
 			t.Errorf("phase %s, %+v", s.m.Phase(), h)
 		}
 	})
@@ -134,7 +131,7 @@ func TestReadyOfUnknownOutcome(t *testing.T) {
 	t.Run("applied for a child that has died since", func(t *testing.T) {
 		s := start(t)
 		s.on(ChildDead{Status: "exited"}, "RunPostStop")
-		s.on(s.saw(ready), "RENEW")
+		s.on(s.saw(ready))
 		if s.m.term.ready {
 			t.Error("ready without a child")
 		}
@@ -173,8 +170,8 @@ func TestReasonsOfFailure(t *testing.T) {
 		{"ZooKeeper does not answer", func(s *script) {
 			s.lead()
 			s.now = s.m.Deadline() - s.b.Grace
-			s.on(Tick{}, "StopTask", "RENEW")
-			s.on(TxDone{Tx: TxRenew, Err: cluster.ErrNotSent})
+			s.on(Tick{}, "StopTask")
+			s.renewed(s.now, cluster.ErrNotSent)
 			s.after(s.b.Renew)
 		}, "the lease could not be renewed: no answer from ZooKeeper"},
 		{"the lease is over", func(s *script) {
@@ -200,10 +197,9 @@ func TestSnapshotsBeforeARefusalAreIgnored(t *testing.T) {
 	s.lead()
 	s.after(s.b.Renew)
 	old := s.leading()
-	s.on(Tick{}, "RENEW")
 	s.after(time.Second)
 	reread := false
-	for _, a := range s.on(refused(TxRenew, 2, cluster.ErrBadVersion), "StopTask") {
+	for _, a := range s.renewed(s.now, errRefused, "StopTask") {
 		reread = reread || a == Reread{}
 	}
 	s.m.Step(s.now, old)
@@ -212,18 +208,21 @@ func TestSnapshotsBeforeARefusalAreIgnored(t *testing.T) {
 	}
 }
 
-// Only the loss of its own incarnation ends the session, not that of another znode, and not another error.
-func TestRefusalsThatDoNotEndTheSession(t *testing.T) {
-	for _, ev := range []TxDone{refused(TxRenew, 1, cluster.ErrNoNode), refused(TxRenew, 0, cluster.ErrNoAuth)} {
+// Only the loss of the own incarnation ends the membership: no other missing znode does, and no other error.
+func TestRefusalsThatDoNotEndTheMembership(t *testing.T) {
+	for _, err := range []error{
+		&cluster.TxError{Index: 1, Err: cluster.ErrNoNode}, &cluster.TxError{Index: 0, Err: cluster.ErrNoAuth}, cluster.ErrNoNode,
+	} {
 		s := newScript(t)
 		s.lead()
-		s.after(s.b.Renew)
-		s.on(Tick{}, "RENEW")
-		s.on(ev, "StopTask")
+		s.renewed(s.now, err, "StopTask")
+		if why := s.m.term.stop.Reason; why != "RENEW was refused: "+err.Error() {
+			t.Errorf("stops because %q", why)
+		}
 	}
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
-	s.on(refused(TxAcquire, 0, cluster.ErrNoNode), "EndSession")
+	s.on(refused(TxAcquire, 0, cluster.ErrNoNode), "End")
 	if s.m.ended != "its own incarnation is gone" {
 		t.Errorf("%q", s.m.ended)
 	}
@@ -237,11 +236,6 @@ func TestPausesBetweenAttempts(t *testing.T) {
 		s.on(ChildDead{}, "RunPostStop")
 		s.on(HookDone{}, "RELEASE")
 	}
-	renew := func(s *script) {
-		s.lead()
-		s.after(s.b.Renew)
-		s.on(Tick{}, "RENEW")
-	}
 	for _, c := range []struct {
 		name  string
 		until func(*script)
@@ -252,7 +246,6 @@ func TestPausesBetweenAttempts(t *testing.T) {
 		{"RELEASE not sent", release, TxDone{Tx: TxRelease, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RELEASE"},
 		{"RELEASE refused", release, refused(TxRelease, 1, cluster.ErrBadVersion), func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RELEASE"},
 		{"READY not sent", (*script).declare, TxDone{Tx: TxReady, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "READY"},
-		{"RENEW not sent", renew, TxDone{Tx: TxRenew, Err: cluster.ErrNotSent}, func(b cluster.Budget) time.Duration { return b.Renew / 4 }, "RENEW"},
 		{"ACQUIRE refused", func(s *script) { s.on(s.saw(), "ACQUIRE") }, refused(TxAcquire, 1, cluster.ErrBadVersion), func(b cluster.Budget) time.Duration { return b.Renew }, "ACQUIRE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -263,8 +256,6 @@ func TestPausesBetweenAttempts(t *testing.T) {
 				switch {
 				case c.then == "ACQUIRE":
 					return s.saw()
-				case c.then == "RENEW":
-					return s.leading()
 				case c.then == "READY":
 					return s.saw(fence("me", 7, cluster.FenceHeld), current("me", session))
 				}
@@ -293,10 +284,6 @@ func TestWakesForEachDeadline(t *testing.T) {
 			t.Errorf("%s: wakes in %s, want %s", what, got-s.now, at-s.now)
 		}
 	}
-	wants("the RENEW", s.now+s.b.Renew)
-	s.after(s.b.Renew)
-	s.on(Tick{}, "RENEW")
-	s.m.term.lease.renewed = 0 // no RENEW is due
 	wants("the graceful stop", s.m.Deadline()-s.b.Grace)
 	s.now = s.m.Deadline() - s.b.Grace
 	s.on(Tick{}, "StopTask")
@@ -311,7 +298,6 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s.lead()
 	s.on(ChildDead{Status: "exited"})
 	s.m.opt.RestartBackoff = 0
-	wants("the RENEW before the restart", s.now+s.b.Renew)
 	s.m.term.restartAt = s.now + time.Millisecond
 	wants("the restart", s.now+time.Millisecond)
 

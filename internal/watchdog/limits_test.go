@@ -17,12 +17,12 @@ const revokeTimeout, kill = 10 * time.Second, time.Second // as holds writes the
 func TestLimits(t *testing.T) {
 	damaged := errors.New("damaged")
 	fence := func(s cluster.Snapshot, state cluster.FenceState, leaseWait, owed time.Duration) cluster.Snapshot {
-		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a", Term: 7, State: state,
+		s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Node: "a", Incarnation: "a", Term: 7, State: state,
 			LeaseWait: cluster.Duration(leaseWait), Owed: cluster.Duration(owed), Kill: cluster.Duration(kill), RevokeTimeout: cluster.Duration(revokeTimeout)}}
 		return s
 	}
 	current := func(s cluster.Snapshot, id string) cluster.Snapshot {
-		s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: 5}, Record: cluster.Current{Incarnation: id}}
+		s.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: 5}, Record: cluster.Current{Incarnation: id}}
 		return s
 	}
 	cause := func(s cluster.Snapshot, c cluster.Cause) cluster.Snapshot {
@@ -34,11 +34,11 @@ func TestLimits(t *testing.T) {
 		return s
 	}
 	unreadable := func(s cluster.Snapshot) cluster.Snapshot {
-		s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}
+		s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: damaged}
 		return s
 	}
 	lostFence := func(s cluster.Snapshot) cluster.Snapshot {
-		s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Err: damaged}
+		s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Err: damaged}
 		return s
 	}
 	for _, c := range []struct {
@@ -135,5 +135,25 @@ func TestAnInterruptionRestartsTheStrikeReset(t *testing.T) {
 				t.Error("not cleared")
 			}
 		})
+	}
+}
+
+// While a group is closed for a resize, no candidate can take over, and none is to blame.
+func TestTheTimeOfAResizeDoesNotCount(t *testing.T) {
+	w := newWatchdog()
+	s := elected("a", 7)
+	s.Slot = "0"
+	s.Slots = cluster.Stored[cluster.Slots]{Exists: true, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 1, PerNode: 1}, Epoch: 5}}
+	w.Observe(s, 0)
+	closed := s
+	closed.Slots.Record.Next = &cluster.SlotSize{Count: 2, PerNode: 2}
+	if f := w.Observe(closed, 2*takeover); f.Overdue != "" || f.Wake != 0 {
+		t.Errorf("%+v", f)
+	}
+	if f := w.Observe(s, 3*takeover); f.Overdue != "" || f.Wake != 4*takeover {
+		t.Errorf("%+v", f)
+	}
+	if f := w.Observe(s, 4*takeover); f.Overdue == "" {
+		t.Error("not overdue")
 	}
 }

@@ -37,6 +37,7 @@ type Findings struct {
 type Watchdog struct {
 	opt         Options
 	canTakeOver condition // the candidate of a term could take over
+	queued      queue     // the candidate of that term waits for room on its host
 	held        condition // a replaced holder keeps current
 	leading     condition // a leader has been READY
 	seen        map[strike]time.Duration
@@ -85,7 +86,8 @@ func (w *Watchdog) Observe(s cluster.Snapshot, now time.Duration) Findings {
 func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, wake func(time.Duration)) {
 	var key string
 	limit := w.opt.Takeover
-	if s.Elected.Readable() && !s.Ready() {
+	// While a group is closed for a resize, no candidate can take over.
+	if s.Elected.Readable() && !s.Ready() && s.CheckSlots(s.Slots.Record.Epoch) == nil {
 		e := s.Elected.Record
 		blocked := s.Current.Exists && !s.Acquired() && s.Current.Record.Incarnation != e.Incarnation
 		if !blocked {
@@ -99,14 +101,46 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		}
 	}
 	w.canTakeOver.hold(key, now)
+	candidate, _ := s.Member(s.Elected.Record.Incarnation)
+	spent, left := w.queued.observe(key, candidate.Node.Record.Queued, now)
 	if key == "" {
 		return
 	}
-	if now-w.canTakeOver.since >= limit {
+	if now-w.canTakeOver.since >= limit+spent {
 		f.Overdue = fmt.Sprintf("did not become READY within %s", limit.Round(time.Millisecond))
+		if spent > 0 {
+			f.Overdue += fmt.Sprintf(", not counting %s in its host's queue", spent.Round(time.Millisecond))
+		}
 		return
 	}
-	wake(w.canTakeOver.since + limit)
+	wake(w.canTakeOver.since + limit + spent + left)
+}
+
+// queueMax bounds the time of one takeover that does not count because its host starts other work (L2).
+const queueMax = 2 * time.Minute
+
+// queue measures how long the candidate of a takeover has waited for room on its host (docs/groups.md, When a host is lost, when one
+// returns).
+type queue struct {
+	takeover string        // the key of the takeover
+	spent    time.Duration // until the last observation
+	queued   bool          // at that time
+	at       time.Duration
+}
+
+// observe returns how long the takeover has been queued, and how much longer it may be; 0 if it is not queued now.
+func (q *queue) observe(takeover string, queued bool, now time.Duration) (spent, left time.Duration) {
+	if q.takeover != takeover {
+		*q = queue{takeover: takeover, at: now}
+	}
+	if q.queued {
+		q.spent = min(q.spent+now-q.at, queueMax)
+	}
+	q.queued, q.at = queued, now
+	if queued {
+		left = queueMax - q.spent
+	}
+	return q.spent, left
 }
 
 // release finds a holder that keeps current for too long although another incarnation is elected.

@@ -20,16 +20,16 @@ func newWatchdog() *Watchdog {
 func elected(id string, term int64) cluster.Snapshot {
 	return cluster.Snapshot{
 		Leadership: true,
-		Elected:    cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Incarnation: id, Term: term}},
-		Fence:      cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
+		Elected:    cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: id, Incarnation: id, Term: term}},
+		Fence:      cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{State: cluster.FenceReleased}},
 	}
 }
 
 func holds(s cluster.Snapshot, id string, term int64, state cluster.FenceState) cluster.Snapshot {
-	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{
+	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{
 		Node: id, Incarnation: id, Term: term, State: state, Kill: cluster.Duration(time.Second), RevokeTimeout: cluster.Duration(10 * time.Second),
 	}}
-	s.Current = cluster.Slot[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: term}, Record: cluster.Current{Incarnation: id}}
+	s.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Created: term}, Record: cluster.Current{Incarnation: id}}
 	return s
 }
 
@@ -99,7 +99,7 @@ func TestPredecessorsTimeIsNotCounted(t *testing.T) {
 func TestLeaseWaitIsAddedToTheTakeover(t *testing.T) {
 	w := newWatchdog()
 	s := elected("b", 8)
-	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, LeaseWait: cluster.Duration(6 * time.Second)}}
+	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, State: cluster.FenceRevoked, LeaseWait: cluster.Duration(6 * time.Second)}}
 	w.Observe(s, 0)
 	s = holds(s, "b", 8, cluster.FenceHeld)
 	s.Fence.Record.Owed = cluster.Duration(6 * time.Second)

@@ -3,6 +3,7 @@ package whatif
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"zkelectd/internal/cluster"
@@ -16,6 +17,8 @@ type Explanation struct {
 	Term   int64  `json:"term,omitempty"`
 	Cause  string `json:"cause,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// NoLeader says why there is no leader; empty if there is one.
+	NoLeader string `json:"no_leader,omitempty"`
 	// PolicyType is the one that ranked the members, Revision is the policy's, Circumstances is what the ranking takes into account.
 	PolicyType    string                `json:"policy_type"`
 	Revision      int64                 `json:"policy_revision"`
@@ -24,6 +27,8 @@ type Explanation struct {
 	Members       []RankedMember        `json:"members"`
 	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
+	// Heir is the node that would lead if the leader was lost; empty if none would.
+	Heir string `json:"heir,omitempty"`
 	// Blocked says why a better member does not take over, Changes what would change the outcome.
 	Blocked string   `json:"preemption_blocked,omitempty"`
 	Changes []string `json:"changes"`
@@ -41,7 +46,7 @@ type RankedMember struct {
 // Refusal is a filter that makes a member ineligible, with the reason.
 type Refusal struct {
 	Filter string `json:"filter"`
-	Why    string `json:"why"`
+	Reason string `json:"reason"`
 }
 
 // Score is what a ranker gives a member, as a number and in words.
@@ -57,9 +62,13 @@ func Explain(q Question) Explanation {
 	r := out.Last.Ranking
 	e := Explanation{
 		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Blocked: out.Last.Blocked, Waiting: q.Snapshot.Waiting(), Changes: describeChanges(q, out),
+		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(),
 	}
-	if rec := q.Snapshot.Elected.Record; q.Snapshot.Elected.Readable() {
+	next := afterLoss(q, out)
+	e.Heir, e.Changes = next.Leader.ID, describeChanges(out, next)
+	if rec := q.Snapshot.Elected.Record; !out.HasLeader() {
+		e.NoLeader = out.WhyNoLeader()
+	} else if q.Snapshot.Elected.Readable() {
 		e.Leader, e.Site, e.Term, e.Cause, e.Reason = rec.Node, rec.Site, rec.Term, string(rec.Cause), rec.Reason
 	}
 	for _, step := range out.Steps {
@@ -77,7 +86,7 @@ func explainEntry(entry policy.Entry, rank int) RankedMember {
 		m.Rank = rank
 	}
 	for _, r := range entry.Refusals {
-		m.Refusals = append(m.Refusals, Refusal{Filter: r.Filter, Why: r.Why})
+		m.Refusals = append(m.Refusals, Refusal{Filter: r.Filter, Reason: r.Reason})
 	}
 	for _, s := range entry.Scores {
 		m.Scores = append(m.Scores, Score{Ranker: s.Ranker, Value: finiteOrNil(s.Value), Words: s.Words})
@@ -93,12 +102,12 @@ func finiteOrNil(v float64) *float64 {
 	return &v
 }
 
-// describeChanges says what would make another member the leader.
-func describeChanges(q Question, out Outcome) []string {
+// describeChanges says what would make another member the leader. next is the outcome if the leader is lost.
+func describeChanges(out, next Outcome) []string {
 	if !out.HasLeader() {
-		return []string{"there is no leader: " + out.Refusals()}
+		return []string{"there is no leader: " + out.WhyNoLeader()}
 	}
-	lines := []string{describeLoss(q, out.Leader.ID)}
+	lines := []string{describeLoss(out.Leader.ID, next)}
 	better := true // than the leader
 	for _, entry := range out.Last.Ranking.Entries {
 		if entry.Member.Name == out.Leader.Name {
@@ -110,10 +119,18 @@ func describeChanges(q Question, out Outcome) []string {
 	return lines
 }
 
+// afterLoss returns the outcome if the leader is lost; zero if there is none.
+func afterLoss(q Question, out Outcome) Outcome {
+	if !out.HasLeader() {
+		return Outcome{}
+	}
+	q.Change.Without = append(slices.Clone(q.Change.Without), out.Leader.ID)
+	return Run(q)
+}
+
 // describeLoss says what the loss of the leader would lead to.
-func describeLoss(q Question, leader string) string {
-	q.Change.Without = []string{leader}
-	if next := Run(q); next.HasLeader() {
+func describeLoss(leader string, next Outcome) string {
+	if next.HasLeader() {
 		return fmt.Sprintf("if %s is lost, %s (%s) leads", leader, next.Leader.ID, next.Leader.Node.Record.Site)
 	}
 	return fmt.Sprintf("if %s is lost, there is no leader", leader)
@@ -126,7 +143,7 @@ func compare(out Outcome, entry policy.Entry, better bool) string {
 	case !entry.Eligible():
 		var why []string
 		for _, refusal := range entry.Refusals {
-			why = append(why, refusal.Why)
+			why = append(why, refusal.Reason)
 		}
 		return fmt.Sprintf("%s is not eligible: %s", id, strings.Join(why, "; "))
 	case better:

@@ -20,11 +20,11 @@ func member(id, site string, seq int32, priority int) cluster.Member {
 	name := fmt.Sprintf("%s-n_%010d", id, seq)
 	return cluster.Member{
 		Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: seq},
-		Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},
+		Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},
 	}
 }
 
-func exists[T any](rec T) cluster.Slot[T] { return cluster.Slot[T]{Exists: true, Record: rec} }
+func exists[T any](rec T) cluster.Stored[T] { return cluster.Stored[T]{Exists: true, Record: rec} }
 
 // four returns a group of a1 and a2 on dc1, b1 and b2 on dc2, best first.
 func four() cluster.Snapshot {

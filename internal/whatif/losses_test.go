@@ -75,7 +75,7 @@ func drawSnapshot(t *rapid.T) cluster.Snapshot {
 			}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "over") == 0 {
-			s.Current, s.Fence.Record.State = cluster.Slot[cluster.Current]{}, rapid.SampledFrom([]cluster.FenceState{cluster.FenceReleased, cluster.FenceRevoked}).Draw(t, "state")
+			s.Current, s.Fence.Record.State = cluster.Stored[cluster.Current]{}, rapid.SampledFrom([]cluster.FenceState{cluster.FenceReleased, cluster.FenceRevoked}).Draw(t, "state")
 		}
 	}
 	s.Control = exists(drawControl(t, ids))

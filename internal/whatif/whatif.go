@@ -4,8 +4,8 @@
 package whatif
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -29,8 +29,15 @@ type Question struct {
 	Policy   *policy.Policy
 	Change   Change
 	Options  elector.Options
+	// Others are the other slots of the group; none in a group with one leader.
+	Others []cluster.SlotState
+	// Slots has the questions about all slots, if this one is about a whole group with slots; otherwise nil. Snapshot then has only
+	// what they share.
+	Slots []Question
 	// Ask returns the answer of an exec policy's ranking program; if it is nil, the policy's fallback ranks.
 	Ask func(policy.Input) *policy.Answer
+	// Placement is what is known of other groups.
+	Placement elector.Placement
 	// Wall is the time of the forecast's records.
 	Wall time.Time
 }
@@ -41,8 +48,10 @@ type Outcome struct {
 	Leader cluster.Member
 	// Steps are the elections until then, none if the present decision stands.
 	Steps []cluster.Elected
-	// Last is the elector's last decision: it has the ranking, and why a better member does not preempt the leader.
+	// Last is the elector's last decision: it has the ranking.
 	Last elector.Decision
+	// Blocked is a sentence: who would lead instead, what holds that member back, until when, and what to do; empty if nothing does.
+	Blocked string
 	// Problems are likely mistakes in the policy.
 	Problems []string
 }
@@ -50,22 +59,39 @@ type Outcome struct {
 // HasLeader reports whether there is a leader.
 func (o Outcome) HasLeader() bool { return o.Leader.Name != "" }
 
-// Refusals says why no member is eligible.
-func (o Outcome) Refusals() string { return elector.Refusals(o.Last.Ranking) }
+// Refusals says why members are not eligible, or why there is no election although they are.
+func (o Outcome) Refusals() string { return cmp.Or(elector.Refusals(o.Last.Ranking), o.Last.Note) }
+
+// WhyNoLeader says why there is no leader.
+func (o Outcome) WhyNoLeader() string { return cmp.Or(o.Last.Note, o.Refusals()) }
 
 // maxSteps ends a forecast that does not settle, which would be an error of a ranking program.
 const maxSteps = 40
 
 // Run returns the forecast.
 func Run(q Question) Outcome {
-	s := applyChange(q.Snapshot, q.Change, q.Wall)
+	q.Snapshot = applyChange(q.Snapshot, q.Change, q.Wall)
+	out, _ := settle(q)
+	if out.Blocked == "" {
+		out.Blocked = heldByHysteresis(q, out)
+	}
+	return out
+}
+
+// settle runs the elector on the snapshot of q, as it is, until it decides nothing more. It returns the snapshot then.
+func settle(q Question) (Outcome, cluster.Snapshot) {
+	s := q.Snapshot
 	out := Outcome{Problems: q.Policy.Problems(s.Members)}
+	q.Options.Epoch, q.Options.Estimate = s.Slots.Record.Epoch, true // the forecast is for the epoch in force
 	core := elector.New(q.Options)
 	wd := watchdog.New(watchdog.Options{Takeover: time.Hour, StrikeResetAfter: 1000 * time.Hour, Trust: cluster.Trust{LeaseWait: time.Second}})
 	now := time.Hour
 	for range maxSteps {
 		found := wd.Observe(s, now)
-		in := elector.Input{Snapshot: s, Policy: q.Policy, Now: now, Wall: q.Wall, Exclusions: found.Exclusions, Age: found.Age}
+		in := elector.Input{
+			Snapshot: s, Policy: q.Policy, Now: now, Wall: q.Wall, Exclusions: found.Exclusions, Age: found.Age, Others: q.Others,
+			Placement: q.Placement,
+		}
 		if question, wanted := core.Question(in); wanted && q.Ask != nil {
 			in.Answer = q.Ask(question)
 		}
@@ -76,14 +102,14 @@ func Run(q Question) Outcome {
 			s = afterElection(s, *d.Elect)
 		case d.Control != nil:
 			s.Control.Record = *d.Control
-		case d.Note != "" && d.Wake > now && awaitsRetry(s, d):
+		case d.Awaiting != "", d.Note != "" && d.Wake > now && awaitsRetry(s, d):
 			now = d.Wake
 		default:
-			out.Leader = leader(s)
-			return out
+			out.Leader, out.Blocked = leader(s), out.Last.Blocked.Sentence(now, q.Wall)
+			return out, s
 		}
 	}
-	return out
+	return out, s
 }
 
 // awaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
@@ -101,7 +127,7 @@ func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot 
 	}
 	for _, m := range s.Members {
 		if gone(m) && s.Current.Readable() && s.Current.Record.Incarnation == m.Name {
-			s.Current = cluster.Slot[cluster.Current]{}
+			s.Current = cluster.Stored[cluster.Current]{}
 		}
 	}
 	s.Members = slices.DeleteFunc(slices.Clone(s.Members), gone)
@@ -127,12 +153,12 @@ var hypothesis = cluster.Request{By: "whatif"}
 
 // afterElection returns the group once the elected member leads.
 func afterElection(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
-	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: e, Stat: s.Elected.Stat}
+	s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: e, Stat: s.Elected.Stat}
 	s.Elected.Stat.Version++
 	fence := cluster.Fence{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.FenceReady}
-	s.Fence = cluster.Slot[cluster.Fence]{Exists: true, Record: fence, Stat: s.Fence.Stat}
+	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: fence, Stat: s.Fence.Stat}
 	current := cluster.Current{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.CurrentReady}
-	s.Current = cluster.Slot[cluster.Current]{Exists: true, Record: current}
+	s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: current}
 	return s
 }
 
@@ -153,25 +179,42 @@ type Loss struct {
 
 // Losses returns the forecasts for the loss of each node and of each site.
 func Losses(q Question) []Loss {
+	all := possibleLosses(q.Snapshot)
+	for i := range all {
+		lost := q
+		lost.Change = all[i].addTo(q.Change)
+		all[i].Outcome = Run(lost)
+	}
+	return all
+}
+
+// possibleLosses returns the loss of each node and of each site.
+func possibleLosses(s cluster.Snapshot) []Loss {
 	var all []Loss
 	var sites []string
-	members := slices.SortedStableFunc(slices.Values(q.Snapshot.Members), func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
+	members := slices.SortedStableFunc(slices.Values(s.Members), func(a, b cluster.Member) int { return cluster.CompareNodes(a.ID, b.ID) })
 	for _, m := range members {
 		if m.Superseded {
 			continue
 		}
-		lost := q
-		lost.Change.Without = append(slices.Clone(q.Change.Without), m.ID)
-		all = append(all, Loss{Node: m.ID, Outcome: Run(lost)})
+		all = append(all, Loss{Node: m.ID})
 		if site := m.Node.Record.Site; !slices.Contains(sites, site) {
 			sites = append(sites, site)
 		}
 	}
 	slices.Sort(sites)
 	for _, site := range sites {
-		lost := q
-		lost.Change.WithoutSites = append(slices.Clone(q.Change.WithoutSites), site)
-		all = append(all, Loss{Site: site, Outcome: Run(lost)})
+		all = append(all, Loss{Site: site})
 	}
 	return all
+}
+
+// addTo returns the change together with the loss.
+func (l Loss) addTo(c Change) Change {
+	if l.Node != "" {
+		c.Without = append(slices.Clone(c.Without), l.Node)
+	} else {
+		c.WithoutSites = append(slices.Clone(c.WithoutSites), l.Site)
+	}
+	return c
 }

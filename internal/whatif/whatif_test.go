@@ -64,8 +64,8 @@ func TestFirstElection(t *testing.T) {
 func TestPreemptionIsBlocked(t *testing.T) {
 	q := question(t, led(four(), "b2"), cluster.Rules{Failback: cluster.FailbackDelayed, FailbackDelay: cluster.Duration(time.Minute)})
 	out := forecast(t, q)
-	if out.Leader.ID != "b2" || !strings.Contains(out.Last.Blocked, "a1 would be better") {
-		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Last.Blocked)
+	if out.Leader.ID != "b2" || !strings.Contains(out.Blocked, "a1 would be better") {
+		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)
 	}
 	q = question(t, led(four(), "a1"), cluster.Rules{MinPriority: 35})
 	q.Change.Without = []string{"a1"}
@@ -103,7 +103,7 @@ func TestRetryAfterAStrikeIsAwaited(t *testing.T) {
 		})
 	}
 	s.Fence.Record.State, s.Fence.Record.Reason = cluster.FenceReleased, "its task failed"
-	s.Current = cluster.Slot[cluster.Current]{}
+	s.Current = cluster.Stored[cluster.Current]{}
 	out := forecast(t, question(t, s))
 	if !out.HasLeader() || len(out.Steps) != 1 || out.Steps[0].Cause != cluster.CauseGaveUp {
 		t.Fatalf("%q leads after %q: %s", out.Leader.ID, causes(out), out.Last.Note)
@@ -220,14 +220,14 @@ func TestPolicyProblemsAreReported(t *testing.T) {
 func TestUnreadableRecords(t *testing.T) {
 	damaged := errors.New("znode /c/x is empty")
 	s := led(four(), "a2")
-	s.Control = cluster.Slot[cluster.Control]{Exists: true, Err: damaged}
+	s.Control = cluster.Stored[cluster.Control]{Exists: true, Err: damaged}
 	q := question(t, s)
 	q.Change.Cordon = []string{"a1"}
-	if out := forecast(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Last.Blocked, "znode /c/x is empty") {
-		t.Errorf("requests that cannot be read: %q leads, blocked: %q", out.Leader.ID, out.Last.Blocked)
+	if out := forecast(t, q); out.Leader.ID != "a2" || !strings.Contains(out.Blocked, "znode /c/x is empty") {
+		t.Errorf("requests that cannot be read: %q leads, blocked: %q", out.Leader.ID, out.Blocked)
 	}
 	s = led(four(), "a2")
-	s.Elected = cluster.Slot[cluster.Elected]{Exists: true, Err: damaged}
+	s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Err: damaged}
 	if out := forecast(t, question(t, s)); out.Leader.ID != "a1" || out.Steps[0].Cause != cluster.CauseRepair {
 		t.Errorf("a decision that cannot be read: %q leads after %q", out.Leader.ID, causes(out))
 	}
@@ -236,7 +236,7 @@ func TestUnreadableRecords(t *testing.T) {
 func TestLeaderThatHasReleasedIsReplaced(t *testing.T) {
 	s := led(four(), "a1")
 	s.Fence.Record.State, s.Fence.Record.Requested, s.Fence.Record.Reason = cluster.FenceReleased, true, "stopped"
-	s.Current = cluster.Slot[cluster.Current]{}
+	s.Current = cluster.Stored[cluster.Current]{}
 	out := forecast(t, question(t, s))
 	if out.Leader.ID != "a2" || !slices.Equal(causes(out), []cluster.Cause{cluster.CauseStopped}) {
 		t.Errorf("%q leads after %q", out.Leader.ID, causes(out))
@@ -244,5 +244,50 @@ func TestLeaderThatHasReleasedIsReplaced(t *testing.T) {
 	s.Control = exists(cluster.Control{Pause: &cluster.Pause{Hard: true}})
 	if out := forecast(t, question(t, s)); out.HasLeader() {
 		t.Errorf("%q leads, although it has released", out.Leader.ID)
+	}
+}
+
+// A member that is better, but not by enough, is named, with what it lacks.
+func TestHysteresisIsSaid(t *testing.T) {
+	s := led(four(), "a1")
+	for i, score := range []float64{10, 11, 3, 4} {
+		s.Members[i].Node.Record.Score = &score
+	}
+	rules := cluster.Rules{Type: "score", Hysteresis: 20}
+	want := "a2 would be better than a1 (score 11 against score 10), but not by the 20 % that policy.hysteresis demands; 'zkelectd move --to a2' moves leadership there"
+	if out := forecast(t, question(t, s, rules)); out.Leader.ID != "a1" || out.Blocked != want {
+		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)
+	}
+	rules.Hysteresis = 5
+	if out := forecast(t, question(t, s, rules)); out.Leader.ID != "a2" || out.Blocked != "" {
+		t.Errorf("%s leads, blocked: %q", out.Leader.ID, out.Blocked)
+	}
+	if out := forecast(t, question(t, s, cluster.Rules{Hysteresis: 20})); out.Blocked != "" {
+		t.Errorf("without measurements: %q", out.Blocked)
+	}
+}
+
+// An explanation names the member that would lead if the leader was lost.
+func TestExplanationNamesTheHeir(t *testing.T) {
+	q := question(t, led(four(), "a1"))
+	if e := Explain(q); e.Heir != "a2" || !slices.Contains(e.Changes, "if a1 is lost, a2 (dc1) leads") {
+		t.Errorf("%q: %q", e.Heir, e.Changes)
+	}
+	q.Change.Without = []string{"a2", "b1", "b2"}
+	if e := Explain(q); e.Leader != "a1" || e.Heir != "" {
+		t.Errorf("alone: %+v", e)
+	}
+}
+
+// Without a leader, an explanation names none, and says why; it does not list members that are eligible.
+func TestExplanationWithoutALeader(t *testing.T) {
+	s := led(four(), "a1")
+	s.Control = exists(cluster.Control{Last: 1, Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann@host"}, Hard: true}})
+	q := question(t, s)
+	q.Change.Without = []string{"a1"}
+	e := Explain(q)
+	want := "paused hard by ann@host: a1 is gone; there is no election until 'zkelectd resume'"
+	if e.Leader != "" || e.Heir != "" || e.Term != 0 || e.NoLeader != want || !slices.Equal(e.Changes, []string{"there is no leader: " + want}) {
+		t.Errorf("%+v", e)
 	}
 }

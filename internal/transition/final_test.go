@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// entrusted returns the last LEAVE among actions, and how many there are.
+// entrusted returns the last FINAL among actions, and how many there are.
 func entrusted(actions []Action) (last []cluster.Op, n int) {
 	for _, a := range actions {
 		if e, ok := a.(Entrust); ok {
@@ -20,8 +20,8 @@ func entrusted(actions []Action) (last []cluster.Op, n int) {
 	return last, n
 }
 
-// leaves checks that actions entrust one LEAVE with these versions and this fence.
-func (s *script) leaves(actions []Action, fence, current int32, want cluster.Fence) {
+// final checks that actions entrust one FINAL with these versions and this fence.
+func (s *script) final(actions []Action, fence, current int32, want cluster.Fence) {
 	s.t.Helper()
 	ops, n := entrusted(actions)
 	if n != 1 || len(ops) != 3 {
@@ -38,56 +38,49 @@ func (s *script) leaves(actions []Action, fence, current int32, want cluster.Fen
 	}
 }
 
-// The entrusted LEAVE has the versions of the last transaction that took effect, and is withdrawn with the release.
-func TestLeaveIsEntrustedWhileATermIsHeld(t *testing.T) {
+// The entrusted FINAL has the versions of the last transaction that took effect, and is withdrawn with the release.
+func TestFinalIsEntrustedWhileATermIsHeld(t *testing.T) {
 	s := newScript(t)
 	if _, n := entrusted(s.on(s.saw(), "ACQUIRE")); n != 0 {
 		t.Error("before a term is held")
 	}
 	acquired := done(TxAcquire)
 	acquired.Results[cluster.ResultCurrent].Version = 0
-	s.leaves(s.on(acquired, "Lease", "RunPreStart"), 11, 0, cluster.Fence{State: cluster.FenceReleased})
+	s.final(s.on(acquired, "Lease", "RunPreStart"), 11, 0, cluster.Fence{State: cluster.FenceReleased})
 	s.on(HookDone{}, "StartChild")
 	s.on(ChildStarted{})
 	s.on(ChildReady{}, "READY")
 	ready := done(TxReady)
 	ready.Results[cluster.ResultFence].Version = 12
-	s.leaves(s.on(ready), 12, 1, cluster.Fence{State: cluster.FenceReleased, Led: true})
+	s.final(s.on(ready), 12, 1, cluster.Fence{State: cluster.FenceReleased, Led: true})
 	s.after(s.b.Renew)
-	if _, n := entrusted(append(s.on(Tick{}, "RENEW"), s.on(done(TxRenew), "Lease")...)); n != 0 {
+	if _, n := entrusted(s.renewed(s.now, nil, "Lease")); n != 0 {
 		t.Error("again at a renewal, which changes no version")
 	}
 	s.on(Quit{Reason: "test"}, "StopTask")
 	s.on(ChildDead{}, "RunPostStop")
 	s.on(HookDone{}, "RELEASE")
-	if ops, n := entrusted(s.on(done(TxRelease), "Lease", "EndSession")); n != 1 || len(ops) != 0 {
+	if ops, n := entrusted(s.on(done(TxRelease), "Lease", "End")); n != 1 || len(ops) != 0 {
 		t.Errorf("it is not withdrawn: %d, %v", n, ops)
 	}
 }
 
 // An incomplete lease wait remains in the fence.
-func TestLeaveIsUncleanDuringTheLeaseWait(t *testing.T) {
+func TestFinalIsUncleanDuringTheLeaseWait(t *testing.T) {
 	s := newScript(t)
 	wait := max(4*time.Second, s.b.LeaseWait)
 	s.on(s.saw(fence("other", 6, cluster.FenceRevoked)), "ACQUIRE")
-	s.leaves(s.on(done(TxAcquire), "Lease"), 11, 0, cluster.Fence{State: cluster.FenceUnclean, Owed: cluster.Duration(wait)})
-	for s.m.Phase() == LeaseWait {
-		s.now = s.m.Wake()
-		for _, a := range s.m.Step(s.now, Tick{}) {
-			switch a := a.(type) {
-			case Send:
-				s.m.Step(s.now, done(a.Tx))
-			case Entrust:
-				s.leaves([]Action{a}, 11, 0, cluster.Fence{State: cluster.FenceReleased})
-				return
-			}
-		}
+	s.final(s.on(done(TxAcquire), "Lease"), 11, 0, cluster.Fence{State: cluster.FenceUnclean, Owed: cluster.Duration(wait)})
+	for over := s.now + wait; s.now+s.b.Renew < over; {
+		s.after(s.b.Renew)
+		s.renewed(s.now, nil, "Lease")
 	}
-	t.Error("nothing new is entrusted when the wait is over")
+	s.now = s.m.Wake()
+	s.final(s.on(Tick{}, "RunPreStart"), 11, 0, cluster.Fence{State: cluster.FenceReleased})
 }
 
 // After the end of the session nothing else can release. A failed post_stop is recorded then, too.
-func TestLeaveOutlivesTheSession(t *testing.T) {
+func TestFinalOutlivesTheSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		want cluster.FenceState
@@ -112,8 +105,8 @@ func TestLeaveOutlivesTheSession(t *testing.T) {
 	}
 }
 
-// READY may have taken effect although its reply was lost: then the entrusted LEAVE would be refused, and stays as it is.
-func TestLeaveIsNotGuessed(t *testing.T) {
+// READY may have taken effect although its reply was lost: then the entrusted FINAL would be refused, and stays as it is.
+func TestFinalIsNotGuessed(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease", "RunPreStart")
@@ -126,7 +119,7 @@ func TestLeaveIsNotGuessed(t *testing.T) {
 	s.after(time.Millisecond)
 	mine := s.saw(s.mine()...)
 	mine.Snapshot.Fence.Stat.Version, mine.Snapshot.Current.Stat.Version = 21, 3
-	s.leaves(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
+	s.final(s.m.Step(s.now, mine), 21, 3, cluster.Fence{State: cluster.FenceReleased, Led: true})
 }
 
 // Only a candidate with the setting accepts the end of the session as the end of the work.

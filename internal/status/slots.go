@@ -1,0 +1,329 @@
+package status
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// SlotGroup is a whole group with slots, as read from ZooKeeper.
+type SlotGroup struct {
+	Root string `json:"root"`
+	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch changes with each resize.
+	Count   int   `json:"count"`
+	PerNode int   `json:"per_node"`
+	Epoch   int64 `json:"epoch"`
+	// Resize is the resize that is under way; nil if there is none.
+	Resize  *Resize      `json:"resize,omitempty"`
+	Slots   []Slot       `json:"slots"`
+	Elector string       `json:"elector,omitempty"`
+	Policy  string       `json:"policy,omitempty"`
+	Members []SlotMember `json:"members"`
+	// Expected and Absent are those of [Group].
+	Expected int            `json:"members_expected"`
+	Absent   []AbsentMember `json:"absent,omitempty"`
+	Requests []Request      `json:"requests,omitempty"`
+	OpenTree bool           `json:"open_tree,omitempty"`
+	Problems []string       `json:"problems,omitempty"`
+
+	unreadable bool     // the record of slots cannot be read, so the slots are not known
+	Passing    []string `json:"passing_problems,omitempty"`
+}
+
+// Resize is a change of the number of slots that is under way.
+type Resize struct {
+	Count   int       `json:"count"`
+	PerNode int       `json:"per_node"`
+	By      string    `json:"by"`
+	Reason  string    `json:"reason,omitempty"`
+	Time    time.Time `json:"time"`
+	// Waits says what it waits for.
+	Waits string `json:"waits_for"`
+}
+
+// Slot is one slot of a group. Its fields are those of [Group].
+type Slot struct {
+	Slot       string              `json:"slot"`
+	State      string              `json:"state"`
+	Leader     string              `json:"leader,omitempty"`
+	Site       string              `json:"site,omitempty"`
+	Term       int64               `json:"term,omitempty"`
+	Since      *time.Time          `json:"since,omitempty"`
+	Cause      string              `json:"cause,omitempty"`
+	Reason     string              `json:"reason,omitempty"`
+	Next       string              `json:"next,omitempty"`
+	Waiting    string              `json:"waiting,omitempty"`
+	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
+	// NoLeader is why the slot has no leader, and none can be elected; empty otherwise.
+	NoLeader string `json:"no_leader,omitempty"`
+	// Blocked says who would lead instead, and what holds that member back; empty if nothing does.
+	Blocked string `json:"preemption_blocked,omitempty"`
+}
+
+// SlotMember is a member of a group with slots. Its roles are leader, candidate and elector; Leads has the slots that it leads or is
+// to lead. A spare can lead, but leads none.
+type SlotMember struct {
+	Member
+	Leads []string `json:"leads"`
+	Spare bool     `json:"spare,omitempty"`
+}
+
+// OfSlots returns the view of a group with slots. shared has what the slots share: the members, the policy, the requests and the
+// record of slots; snapshots has one for each slot, in their order.
+func OfSlots(root string, shared cluster.Snapshot, snapshots []cluster.Snapshot) SlotGroup {
+	rec := shared.Slots.Record
+	g := SlotGroup{Root: root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, Slots: []Slot{}, Members: []SlotMember{}}
+	viewer := NewViewer(root)
+	whole := viewer.Group(withoutLeadership(shared))
+	g.Elector, g.Policy, g.Requests, g.OpenTree = whole.Elector, whole.Policy, whole.Requests, whole.OpenTree
+	g.Absent, g.Expected = whole.Absent, whole.Expected
+	g.Passing = whole.Passing
+	g.addProblems(whole.Problems)
+	g.describeDamage(shared.Slots)
+	for _, m := range whole.Members {
+		g.Members = append(g.Members, SlotMember{Member: m, Leads: []string{}})
+	}
+	for _, s := range snapshots {
+		g.addSlot(viewer.Group(s))
+	}
+	for i := range g.Members {
+		m := &g.Members[i]
+		m.Spare = len(m.Leads) == 0 && m.IsEligible() && !g.unreadable
+	}
+	g.describeResize(rec, snapshots)
+	return g
+}
+
+// describeDamage adds a record of slots that cannot be read to the problems. That it has not been written yet is not damage.
+func (g *SlotGroup) describeDamage(read cluster.Stored[cluster.Slots]) {
+	switch err := read.Err; {
+	case err == nil:
+	case errors.Is(err, cluster.ErrNoSlots):
+		g.addProblems([]string{err.Error()})
+	case read.Newer() != nil:
+		g.unreadable = true
+		g.addProblems([]string{err.Error() + ": until then no slot gets another leader; leaders keep working"})
+	default:
+		g.unreadable = true
+		g.addProblems([]string{err.Error() + ": the elector writes it again, and then all slots restart; if no daemon runs, start one"})
+	}
+}
+
+// withoutLeadership returns what the slots of a group share.
+func withoutLeadership(s cluster.Snapshot) cluster.Snapshot {
+	s.Elected, s.Fence, s.Current = cluster.Stored[cluster.Elected]{}, cluster.Stored[cluster.Fence]{}, cluster.Stored[cluster.Current]{}
+	s.Slots, s.Slot, s.Control.Record = cluster.Stored[cluster.Slots]{}, "", s.Control.Record.Whole()
+	return s
+}
+
+func (g *SlotGroup) addProblems(found []string) {
+	for _, p := range found {
+		if !slices.Contains(g.Problems, p) {
+			g.Problems = append(g.Problems, p)
+		}
+	}
+}
+
+func (g *SlotGroup) addSlot(of Group) {
+	s := Slot{
+		Slot: of.Slot, State: of.State, Leader: of.Leader, Site: of.Site, Term: of.Term, Since: of.Since, Cause: of.Cause, Reason: of.Reason,
+		Next: of.Next, Waiting: of.Waiting, Exclusions: of.Exclusions,
+	}
+	g.Slots = append(g.Slots, s)
+	g.addProblems(slices.DeleteFunc(of.Problems, func(p string) bool { return p == of.closed }))
+	for _, m := range of.Members {
+		for i := range g.Members {
+			own := &g.Members[i]
+			if own.Incarnation != m.Incarnation {
+				continue
+			}
+			for _, role := range m.Roles {
+				if role != "elector" {
+					own.Leads = append(own.Leads, s.Slot)
+				}
+				if !slices.Contains(own.Roles, role) {
+					own.Roles = append(own.Roles, role)
+				}
+			}
+			if own.IsEligible() && !m.IsEligible() {
+				own.Eligible = "not in slot " + s.Slot + ": " + m.Eligible
+			}
+		}
+	}
+}
+
+// describeResize describes the resize that is under way, and what it waits for.
+func (g *SlotGroup) describeResize(rec cluster.Slots, snapshots []cluster.Snapshot) {
+	if rec.Next == nil {
+		return
+	}
+	var leads, revoked []string
+	for _, s := range snapshots {
+		f := s.Fence.Record
+		switch {
+		case s.Current.Exists:
+			leads = append(leads, fmt.Sprintf("%s (slot %s)", cmp.Or(s.Current.Record.Node, "a leader"), s.Slot))
+		case s.Fence.Readable() && (f.State == cluster.FenceHeld || f.State == cluster.FenceReady):
+			revoked = append(revoked, fmt.Sprintf("%s (slot %s)", f.Node, s.Slot))
+		}
+	}
+	waits := "until every earlier lease is over"
+	switch {
+	case len(g.Members) == 0:
+		waits = "for a member: no daemon is registered"
+	case len(leads) > 0:
+		waits = "for " + strings.Join(leads, ", ") + " to stop"
+	case len(revoked) > 0:
+		waits = "for the leadership of " + strings.Join(revoked, ", ") + " to be revoked"
+	}
+	g.Resize = &Resize{Count: rec.Next.Count, PerNode: rec.Next.PerNode, By: rec.By, Reason: rec.Reason, Time: rec.Time, Waits: waits}
+	text := fmt.Sprintf("a resize to %s is under way since %s, by %s: no slot has a leader until it ends; it waits %s",
+		*rec.Next, rec.Time.Local().Format(time.DateTime), rec.By, waits)
+	g.Problems, g.Passing = append([]string{text}, g.Problems...), append([]string{text}, g.Passing...)
+}
+
+// Spares returns the members that can lead, but lead no slot.
+func (g SlotGroup) Spares() (nodes []string) {
+	for _, m := range g.Members {
+		if m.Spare {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return nodes
+}
+
+// Table returns the group as text for a terminal.
+func (g SlotGroup) Table() string { return g.table(false) }
+
+// WideTable is Table with all columns.
+func (g SlotGroup) WideTable() string { return g.table(true) }
+
+func (g SlotGroup) table(wide bool) string {
+	var b strings.Builder
+	g.writeSummary(&b)
+	fmt.Fprintln(&b)
+	g.writeSlots(&b)
+	fmt.Fprintln(&b)
+	g.writeMembers(&b, wide)
+	return b.String()
+}
+
+func (g SlotGroup) writeSummary(b *strings.Builder) {
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(b, "%-8s %s\n", name, Printable(text))
+		}
+	}
+	row("Group", g.Root)
+	ready := 0
+	for _, s := range g.Slots {
+		if s.State == string(cluster.CurrentReady) {
+			ready++
+		}
+	}
+	if g.unreadable {
+		row("Slots", "not known, see Problem")
+	} else {
+		row("Slots", fmt.Sprintf("%s; %d of %d have a READY leader; epoch %d", cluster.SlotSize{Count: g.Count, PerNode: g.PerNode}, ready, g.Count, g.Epoch))
+		row("Spares", cmp.Or(strings.Join(g.Spares(), ", "), "none: every member that can lead leads a slot"))
+	}
+	row("Members", membersLine(len(g.Members), g.Expected, g.Absent))
+	row("Policy", g.Policy)
+	if g.OpenTree {
+		row("Open", openTree)
+	}
+	for _, r := range g.Requests {
+		row("Request", r.String())
+	}
+	for _, s := range g.Slots {
+		for _, x := range s.Exclusions {
+			if !x.Expired {
+				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s ('zkelectd clear-strikes %[1]s' clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason))
+			}
+		}
+	}
+	for _, p := range g.Problems {
+		row("Problem", p)
+	}
+	for _, s := range g.Slots {
+		if s.Blocked != "" {
+			row("Blocked", fmt.Sprintf("slot %s: %s", s.Slot, s.Blocked))
+		}
+		if s.NoLeader != "" {
+			row("Problem", fmt.Sprintf("slot %s has no leader: %s", s.Slot, s.NoLeader))
+		}
+	}
+}
+
+func (g SlotGroup) writeSlots(b *strings.Builder) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SLOT\tLEADER\tSITE\tTERM\tSINCE\tWHY")
+	for _, s := range g.Slots {
+		leader, when, why := cmp.Or(s.Leader, "none"), "-", ""
+		switch s.State {
+		case string(cluster.CurrentReady), StateNone:
+		case string(cluster.CurrentProgress):
+			leader += " (taking over)"
+		default:
+			leader += " (elected)"
+		}
+		if s.Since != nil {
+			when = since(s.Since)
+		}
+		if s.Reason != "" {
+			why = s.Cause + ": " + s.Reason
+		}
+		for name, text := range map[string]string{"waits: ": s.Waiting, "next: ": s.Next} {
+			if text != "" {
+				why = strings.TrimPrefix(why+"; "+name+text, "; ")
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", Printable(s.Slot), Printable(leader), Printable(cmp.Or(s.Site, "-")), s.Term, when, Printable(why))
+	}
+	t.Flush()
+	if len(g.Slots) == 0 && !g.unreadable {
+		fmt.Fprintln(b, "there are no slots yet")
+	}
+}
+
+func (g SlotGroup) writeMembers(b *strings.Builder, wide bool) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "NODE\tSITE\tPRIORITY\tROLE\tLEADS\tSLOTS\tHEALTH\tELIGIBLE")
+	if wide {
+		fmt.Fprint(t, "\tHOST\tPID")
+	}
+	fmt.Fprintln(t)
+	for _, m := range g.Members {
+		role, leads := strings.Join(m.Roles, ", "), fmt.Sprintf("%d of %d", len(m.Leads), g.PerNode)
+		if g.unreadable {
+			leads = "-"
+		}
+		if m.Spare {
+			role = strings.TrimSuffix("spare, "+role, ", ")
+		}
+		health, eligible := m.columns(wide)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, cmp.Or(role, "standby"), leads,
+			cmp.Or(strings.Join(m.Leads, ","), "-"), health, eligible)
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%d", Printable(m.Host), m.PID)
+		}
+		fmt.Fprintln(t)
+	}
+	now := time.Now()
+	for _, m := range g.Absent {
+		fmt.Fprintf(t, "%s\t%s\t-\t%s\t-\t-\t-\t-\n", Printable(m.Node), Printable(m.Site), Printable(m.stateAt(now)))
+	}
+	t.Flush()
+	for _, m := range g.Members {
+		m.writeHealth(b, wide)
+	}
+	if len(g.Members) == 0 {
+		fmt.Fprintln(b, "no daemon is registered")
+	}
+}

@@ -1,0 +1,99 @@
+package transition
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// inSlot makes the script that of slot 1 of 2, for epoch 5.
+func inSlot(t *testing.T) *script {
+	s := newScript(t)
+	s.m.opt.Paths, s.m.opt.Epoch = s.m.opt.Paths.OfSlot(1), 5
+	return s
+}
+
+// slots sets the record of slots.
+func slots(epoch int64, change func(*cluster.Stored[cluster.Slots])) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		s.Slot = "1"
+		s.Slots = cluster.Stored[cluster.Slots]{Exists: true, Stat: cluster.Stat{Version: 6}, Record: cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}, Epoch: epoch, By: "ann"}}
+		if change != nil {
+			change(&s.Slots)
+		}
+	}
+}
+
+func closed(s *cluster.Stored[cluster.Slots]) {
+	s.Record.Next = &cluster.SlotSize{Count: 4, PerNode: 4}
+}
+
+// A member acquires only in its own epoch and while the group is open.
+func TestAcquireInASlot(t *testing.T) {
+	s := inSlot(t)
+	for name, change := range map[string]func(*cluster.Snapshot){
+		"closed":               slots(5, closed),
+		"the next epoch":       slots(6, nil),
+		"an earlier epoch":     slots(4, nil),
+		"the record is gone":   slots(5, func(s *cluster.Stored[cluster.Slots]) { *s = cluster.Stored[cluster.Slots]{} }),
+		"the record is broken": slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Err, s.Record = cluster.ErrNoSlots, cluster.Slots{} }),
+		"no such slot":         slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Record.Count = 1 }),
+	} {
+		s.on(s.saw(change))
+		if s.m.Phase() != Waiting {
+			t.Errorf("%s: phase %s", name, s.m.Phase())
+		}
+	}
+	acquire := sent(t, s.on(s.saw(slots(5, nil)), "ACQUIRE"))
+	last := acquire.Ops[len(acquire.Ops)-1]
+	if last.Kind != cluster.OpCheck || last.Path != "/c/slots" || last.Version != 6 {
+		t.Errorf("ACQUIRE ends with %+v", last)
+	}
+}
+
+// A leader stops when the group is closed, and its release is no strike. The membership goes on until the shell ends it.
+func TestALeaderStopsForAResize(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Snapshot){"closed": slots(5, closed), "the next epoch": slots(6, nil)} {
+		s := inSlot(t)
+		s.on(s.saw(slots(5, nil)), "ACQUIRE")
+		s.on(done(TxAcquire), "Lease", "RunPreStart")
+		s.on(HookDone{}, "StartChild")
+		s.on(ChildStarted{})
+		s.on(ChildReady{}, "READY")
+		s.on(done(TxReady))
+		s.on(s.saw(append(s.mine(), slots(5, nil))...))
+		s.on(s.saw(append(s.mine(), change)...), "StopTask")
+		s.on(ChildDead{Status: "exited"}, "RunPostStop")
+		release := sent(t, s.on(HookDone{}, "RELEASE"))
+		f := cluster.ReadFence(s.m.opt.Paths.Leader(), release.Ops[1].Data, cluster.Stat{Time: time.Now()}, true).Record
+		if f.State != cluster.FenceReleased || !f.Requested || (name == "closed" && !strings.Contains(f.Reason, "resize to 4 slots requested by ann")) {
+			t.Errorf("%s: left behind: %+v", name, f)
+		}
+		s.on(done(TxRelease), "Lease")
+		s.on(s.saw(fence("me", 7, cluster.FenceReleased), change))
+		if s.m.Phase() != Standby {
+			t.Errorf("%s: phase %s", name, s.m.Phase())
+		}
+	}
+}
+
+// A record that cannot be read stops no work.
+func TestALeaderWorksOnWithoutTheRecordOfSlots(t *testing.T) {
+	s := inSlot(t)
+	s.on(s.saw(slots(5, nil)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(s.saw(append(s.mine(), slots(5, func(s *cluster.Stored[cluster.Slots]) { s.Err, s.Record = cluster.ErrNoSlots, cluster.Slots{} }))...))
+	s.on(HookDone{}, "StartChild")
+}
+
+// A term whose ACQUIRE had no reply is not taken up in a closed group.
+func TestALateAcquireInAClosedGroup(t *testing.T) {
+	s := inSlot(t)
+	s.on(s.saw(slots(5, nil)), "ACQUIRE")
+	s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
+	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), slots(5, closed)), "Lease")
+	s.after(time.Second)
+	s.on(Tick{}, "RELEASE")
+}

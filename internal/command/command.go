@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run runs the command in a process group of its own, and kills the whole group when the command exits or ctx ends. If the
+// Run runs the command in a new process group, and kills the whole group when the command exits or ctx ends. If the
 // command fails, the error is an [*Error].
 func (c Command) Run(ctx context.Context) ([]byte, error) {
 	text := &boundedBuffer{max: cmp.Or(c.MaxErrorText, maxErrorText)}

@@ -21,6 +21,7 @@ import (
 // All files needed for a kill and its proof are opened with the group, so that neither needs a free file descriptor later.
 type cgroup struct {
 	dir      string
+	path     string   // in the hierarchy, as in /proc/PID/cgroup
 	inode    uint64   // together with dir it identifies the group: the kernel does not reuse inode numbers until the next boot
 	file     *os.File // carries a shared lock for as long as its owner lives
 	killFD   int      // of cgroup.kill
@@ -37,6 +38,19 @@ const (
 func delegatedCgroup() string {
 	mount, path := ownCgroup()
 	return divisibleCgroup(mount, path, isDelegated)
+}
+
+// Delegated reports whether a guard with this process id may create control groups for the work.
+func Delegated(pid int) (bool, error) {
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return false, err
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false, err
+	}
+	return divisibleCgroup(cgroupMount(string(mounts)), cgroupPath(string(groups)), isDelegated) != "", nil
 }
 
 // divisibleCgroup returns the directory of a control group if others may be created in it; empty otherwise.

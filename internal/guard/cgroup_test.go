@@ -230,7 +230,7 @@ func TestCgroupKill(t *testing.T) {
 	}
 }
 
-// The work runs in a control group of its own, which is removed when the work is dead.
+// The work runs in a separate control group, which is removed when the work is dead.
 func TestWorkHasItsOwnCgroup(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,24 +35,26 @@ type Client struct {
 	owners           []Process       // the guard and this process
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
-	report           keeperReport
+	report           *keeperReport
+
+	hello   chan struct{} // closed once the guard's first message has arrived, or the guard is lost
+	greeted sync.Once
+	ended   chan struct{} // closed once the socket has been read to its end
 
 	writing sync.Mutex
-	// updating is held while the session or the hooks change, until the guard and the session file have that: what is set last is
-	// sent and written last. It is locked before mu, and never on the way to a kill.
+	// updating is held while the session changes, until the guard and the session file have that: what is set last is sent and
+	// written last. It is locked before mu, and never on the way to a kill. A leadership has its own.
 	updating sync.Mutex
 
-	mu           sync.Mutex
-	seq          int
-	running      *Work
-	containment  *ContainmentRecord // the mode and the keeper; nil until the guard has sent them
-	keeperHandle *containmentHandle
-	unkillable   string
-	confirmed    time.Duration // the deadline that the guard has confirmed
-	requested    time.Duration // the deadline that the guard was sent last; 0 for none
-	lastChance   bool          // the deadline has passed, and the guard gets drainTime to confirm another
-	session      *Credentials
-	pendingHooks []Spec
+	mu          sync.Mutex
+	seq         int // of the last work
+	leadership  int // the id of the last leadership
+	leaderships map[int]*Leadership
+	unconfirmed []*Leadership // whose leases have to be sent
+	containment Containment
+	keepers     bool
+	survivors   []LeadershipRecord
+	session     *Credentials
 }
 
 // Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The process
@@ -67,7 +71,8 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 			return nil, os.NewSyscallError("fcntl", err)
 		}
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: watchdogInterval(log)}
+	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: watchdogInterval(log),
+		hello: make(chan struct{}), ended: make(chan struct{}), leaderships: make(map[int]*Leadership)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -76,7 +81,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 		}
 		c.owners = append(c.owners, p)
 	}
-	c.report = keeperReport{os.NewFile(uintptr(fd+1), "keeper"), make(chan struct{}), make(chan struct{})}
+	c.report = newKeeperReport(os.NewFile(uintptr(fd+1), "keepers"))
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.timer = time.AfterFunc(time.Hour, c.checkExpired)
 	go c.read()
@@ -89,19 +94,10 @@ func (c *Client) Close() {
 	c.timer.Stop()
 	c.socket.Close()
 	c.report.pipe.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.keeperHandle != nil {
-		c.keeperHandle.close()
-		c.keeperHandle = nil
-	}
 }
 
 // GuardPid returns the pid of the guard.
 func (c *Client) GuardPid() int { return c.guard }
-
-// Owners returns the guard and the daemon, which is this process.
-func (c *Client) Owners() (guard, daemon Process) { return c.owners[0], c.owners[1] }
 
 // WatchdogInterval returns how often the daemon has to call Heartbeat or ReportAlive for the service manager's watchdog; 0 if
 // there is no watchdog.
@@ -118,27 +114,44 @@ func (c *Client) Err() error { return context.Cause(c.ctx) }
 func (c *Client) Containment() Containment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.containment == nil {
-		return ""
-	}
-	return c.containment.Mode
+	return c.containment
 }
 
-// Unkillable returns which process of the work cannot be killed, and why; empty if no such process is known.
-func (c *Client) Unkillable() string {
+// Survivors returns the names of the leaderships of earlier daemons whose work may still run. This host must take no part in
+// those groups until it is dead. Survivors waits until the guard has reported them.
+func (c *Client) Survivors() []string {
+	<-c.hello
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unkillable
+	var names []string
+	for _, r := range c.survivors {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// CheckGroups returns an error if the works of n groups could not be told apart. It waits until the guard has reported how work
+// is contained.
+func (c *Client) CheckGroups(n int) error {
+	<-c.hello
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n > 1 && c.containment == KeeperContainment && !c.keepers {
+		return errSeveralGroups
+	}
+	return nil
 }
 
 // read runs until the socket ends.
 func (c *Client) read() {
+	defer close(c.ended)
 	for {
 		m, err := readFrame(c.socket)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
 				c.loseGuard(fmt.Errorf("%w: %w", ErrLost, err))
 			}
+			c.greeted.Do(func() { close(c.hello) })
 			return
 		}
 		c.receive(m)
@@ -149,78 +162,69 @@ func (c *Client) read() {
 func (c *Client) receive(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.running
-	switch {
-	case m.Kind == kindLeaseConfirmed:
-		c.confirmed = m.At
-		c.armTimer()
-		return
-	case m.Kind == kindKeeper:
-		c.setKeeper(m.Containment)
-		return
-	case w == nil || w.seq != m.Seq || c.Err() != nil:
-		return
-	}
 	switch m.Kind {
-	case kindStarted:
-		if m.Error != "" {
-			c.running = nil
-			w.started <- errors.New(m.Error)
-			return
+	case kindHello:
+		c.containment, c.keepers, c.survivors = m.Containment.Mode, m.Keepers, m.Survivors
+		c.greeted.Do(func() { close(c.hello) })
+	case kindSurvivors:
+		c.survivors = m.Survivors
+		go c.saveSurvivors() // ends once the session file is written
+	case kindLeaseConfirmed:
+		for _, at := range m.Leases {
+			if l := c.leaderships[at.ID]; l != nil {
+				l.confirmed, l.overdue = at.At, 0
+			}
 		}
-		w.pid = m.Pid
-		w.setContainment(m.Containment)
-		w.started <- nil
-	case kindExited:
-		w.status = m.Status
-		close(w.exited)
-	case kindUnkillable:
-		c.unkillable = m.Error
-		w.reportUnkillable(m.Error)
-	case kindDead:
-		w.output = m.Output
-		c.running, c.unkillable = nil, ""
-		w.close()
-		close(w.dead)
+		c.armTimer()
+	case kindGone:
+		if l := c.leaderships[m.Leadership]; l != nil {
+			l.setGone()
+		}
+	default:
+		for _, l := range c.leaderships {
+			if w := l.running; w != nil && w.seq == m.Seq && c.Err() == nil {
+				w.receive(m)
+				return
+			}
+		}
 	}
-}
-
-// setKeeper records the keeper. The caller must hold mu.
-func (c *Client) setKeeper(r *ContainmentRecord) {
-	c.containment = r
-	if r == nil {
-		return
-	}
-	h, err := openContainment(*r)
-	if err != nil {
-		c.log.Warn("if the guard is lost, the death of the work cannot be proven, and the session will be left to expire", "err", err)
-		return
-	}
-	c.keeperHandle = h
 }
 
 // send sends a message to the guard. It reports no errors: the reading side notices that the guard is gone.
 func (c *Client) send(m message) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	c.write(m)
+}
+
+// write sends a message. The caller must hold writing.
+func (c *Client) write(m message) {
 	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return
 	}
 	if err := writeFrame(c.socket, m); errors.Is(err, os.ErrDeadlineExceeded) {
-		c.socket.Close() // nothing can follow a frame that may have been sent in part
+		closeWrite(c.socket) // nothing can follow a frame that may have been sent in part
 		c.loseGuard(fmt.Errorf("%w: it does not read its messages", ErrLost))
 	}
 }
 
-// SetLease allows work until deadline, a reading of CLOCK_BOOTTIME; 0 allows none. A caller that shortens a lease must call it
-// from one goroutine only, so that an older deadline is not sent after the shorter one. The client enforces a shorter deadline
-// from now on as well, whether or not the guard confirms it.
-func (c *Client) SetLease(deadline time.Duration) {
+// sendLeases sends the leases that have changed. Leaderships that renew together share a message.
+func (c *Client) sendLeases() {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.mu.Lock()
-	c.requested = deadline
-	c.armTimer()
+	var leases []lease
+	for _, l := range c.unconfirmed {
+		l.unsent = false
+		if !l.abandoned {
+			leases = append(leases, lease{l.id, l.requested})
+		}
+	}
+	c.unconfirmed = c.unconfirmed[:0]
 	c.mu.Unlock()
-	c.send(message{Kind: kindLease, At: deadline})
+	for part := range slices.Chunk(leases, maxLeases) {
+		c.write(message{Kind: kindLease, Leases: part})
+	}
 }
 
 // Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a daemon
@@ -233,48 +237,29 @@ func (c *Client) ReportAlive() { c.send(message{Kind: kindAlive}) }
 // Notify passes a state in the format of sd_notify(3) on to the service manager, if there is one.
 func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
 
-// SetPendingHooks sets the hooks that have to run after the work if this daemon dies before it runs them (A5 in
-// docs/protocol.md). The guard runs them before it closes the session; if the guard is dead too, the next start or 'zkelectd
-// release' does. An error means that the session file, which the latter two read, could not be written.
-func (c *Client) SetPendingHooks(hooks ...Spec) error {
-	c.updating.Lock()
-	defer c.updating.Unlock()
-	c.mu.Lock()
-	c.pendingHooks = hooks
-	c.mu.Unlock()
-	c.send(message{Kind: kindPendingHooks, PendingHooks: hooks})
-	return c.writeSessionFile()
-}
-
 // SetSession gives the guard what it needs to close the session after the daemon's death, and writes the session file.
 func (c *Client) SetSession(s Credentials) {
 	c.updating.Lock()
 	defer c.updating.Unlock()
 	c.mu.Lock()
 	c.session = &s
+	all := slices.Collect(maps.Values(c.leaderships))
 	c.mu.Unlock()
-	if s.File != "" {
-		if err := os.WriteFile(workStateFile(s.File), []byte(stateDead), 0o600); err != nil { // no work has started yet
-			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
-		}
-	}
 	c.writeSessionFile()
+	if s.File != "" { // files of an earlier session, or of an earlier daemon with survivors, are now obsolete
+		removeLeadershipFiles(s.File, func(path string) bool {
+			return slices.ContainsFunc(all, func(l *Leadership) bool { return leadershipFile(s.File, l.id) == path })
+		})
+	}
+	for _, l := range all {
+		l.update(func() message { return message{} })
+	}
 	c.send(message{Kind: kindSession, Session: &s})
 }
 
 // SetAccess replaces the settings for connecting to the servers, for the process that closes the session after the daemon's
 // death.
 func (c *Client) SetAccess(access json.RawMessage) {
-	c.updateSession(func(s *Credentials) { s.Access = access })
-}
-
-// SetRelease sets the transaction that releases leadership, which is sent before the session is closed; nil for none.
-func (c *Client) SetRelease(tx json.RawMessage) {
-	c.updateSession(func(s *Credentials) { s.Release = tx })
-}
-
-// updateSession changes the credentials of the session, if there is one.
-func (c *Client) updateSession(change func(*Credentials)) {
 	c.updating.Lock()
 	defer c.updating.Unlock()
 	c.mu.Lock()
@@ -283,7 +268,7 @@ func (c *Client) updateSession(change func(*Credentials)) {
 		return
 	}
 	s := *c.session
-	change(&s)
+	s.Access = access
 	c.session = &s
 	c.mu.Unlock()
 	c.send(message{Kind: kindSession, Session: &s})
@@ -304,33 +289,40 @@ func (c *Client) ClearSession() {
 	}
 }
 
-// writeSessionFile updates the session file, and logs an error if it cannot. The caller must hold updating.
-func (c *Client) writeSessionFile() error {
+// saveSurvivors updates the session file after a change of the survivors.
+func (c *Client) saveSurvivors() {
+	c.updating.Lock()
+	defer c.updating.Unlock()
+	c.writeSessionFile()
+}
+
+// writeSessionFile updates the session file, except for the leaderships. The caller must hold updating.
+func (c *Client) writeSessionFile() {
 	c.mu.Lock()
-	s, w, hooks := c.session, c.running, c.pendingHooks
-	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: c.owners, PendingHooks: hooks}
-	if c.containment != nil && s != nil {
-		r := *c.containment
-		r.StateFile = workStateFile(s.File)
-		f.Containment = &r
-	}
+	s := c.session
+	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: c.owners, Survivors: c.survivors}
 	c.mu.Unlock()
 	if s == nil || s.File == "" {
-		return nil
+		return
 	}
 	f.Session = *s
-	if w != nil {
-		f.Unit, f.Env = w.unit, w.env
-		if w.containment != nil {
-			f.Containment = w.containment
-		}
-		if p, ok := Identify("leader-only work", w.pid); ok && w.pid != 0 {
-			f.Work = &p
-		}
-	}
-	err := f.Write(s.File)
+	c.logUnsaved(f.Write(s.File))
+}
+
+// logUnsaved logs an error from writing one of the session's files, and returns it.
+func (c *Client) logUnsaved(err error) error {
 	if err != nil {
-		c.log.Error("'zkelectd release' will not find this session", "err", err)
+		c.log.Error("'zkelectd release' will not find this session, or the work that depends on it", "err", err)
 	}
 	return err
+}
+
+// sessionPath returns the path of the session file; empty if there is none.
+func (c *Client) sessionPath() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return ""
+	}
+	return c.session.File
 }

@@ -1,9 +1,13 @@
 package guard
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,46 +19,64 @@ import (
 
 // armTimer sets the timer for checkExpired. The caller must hold mu.
 func (c *Client) armTimer() {
-	c.lastChance = false
 	c.timer.Stop()
-	if enforced && c.running != nil && c.confirmed != 0 && c.Err() == nil {
-		c.timer.Reset(max(0, c.workDeadline()+guardOverdue-boottime.Now()))
+	if !enforced || c.Err() != nil {
+		return
+	}
+	var at time.Duration
+	for _, l := range c.leaderships {
+		if l.overdue != 0 {
+			at = earliest(at, l.overdue)
+		} else {
+			at = earliest(at, l.killedBy())
+		}
+	}
+	if at != 0 {
+		c.timer.Reset(max(0, at-boottime.Now()))
 	}
 }
 
-// workDeadline returns when the guard has to have killed the work: at the deadline that it has confirmed, or at an earlier one
-// that it was sent since. A lease that was withdrawn leaves the confirmed deadline in force. The caller must hold mu.
-func (c *Client) workDeadline() time.Duration {
-	if c.requested == 0 {
-		return c.confirmed
+// killedBy returns when the guard must have killed the work, or at least have reported that it is doing so; 0 for never. That is
+// some time after the deadline that it has confirmed, or after an earlier one that it was sent since. A lease that was withdrawn
+// leaves the confirmed deadline in force. The caller must hold the client's mu.
+func (l *Leadership) killedBy() time.Duration {
+	switch w := l.running; {
+	case w == nil || !w.startSent || l.confirmed == 0:
+		return 0
+	case w.killing || l.unkillable != "": // what the guard cannot kill, this process cannot kill either
+		return 0
+	case l.requested == 0:
+		return l.confirmed + guardOverdue
 	}
-	return min(c.confirmed, c.requested)
+	return min(l.confirmed, l.requested) + guardOverdue
 }
 
-// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills the work in its
-// place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again.
+// checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works in its
+// place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again. If
+// this process was paused, a confirmation may still be unread, so the guard gets drainTime.
 func (c *Client) checkExpired() {
 	c.mu.Lock()
-	due := c.running != nil && c.confirmed != 0 && c.Err() == nil
-	switch {
-	case due && boottime.Now() < c.workDeadline()+guardOverdue:
-		c.armTimer()
-		due = false
-	case due && c.unkillable != "":
-		due = false // the guard is trying: what it cannot kill, this process cannot kill either
-	case due && !c.lastChance:
-		// If this process was paused, a confirmation may still be unread.
-		c.lastChance, due = true, false
-		c.timer.Reset(drainTime)
+	lost, now := false, boottime.Now()
+	for _, l := range c.leaderships {
+		at := l.killedBy()
+		switch {
+		case at == 0 || now < at:
+			l.overdue = 0
+		case l.overdue == 0:
+			l.overdue = now + drainTime
+		default:
+			lost = lost || now >= l.overdue
+		}
 	}
+	c.armTimer()
 	c.mu.Unlock()
-	if due {
+	if lost {
 		c.loseGuard(fmt.Errorf("%w: it has not killed the work at the end of the lease", ErrLost))
 	}
 }
 
-// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keeper
-// and this process then kill the work.
+// loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keepers
+// and this process then kill all works.
 func (c *Client) loseGuard(cause error) {
 	c.mu.Lock()
 	if c.Err() != nil {
@@ -62,32 +84,41 @@ func (c *Client) loseGuard(cause error) {
 		return
 	}
 	c.cancel(cause)
-	w := c.running
 	c.timer.Stop()
+	var works []*Work
+	for _, l := range c.leaderships {
+		if w := l.running; w != nil {
+			works = append(works, w)
+		} else if l.abandoned {
+			l.setGone()
+		}
+	}
 	c.mu.Unlock()
 	if os.Getppid() == c.guard { // the kernel ignores the SIGKILL if the guard is process 1 of a container
-		c.killDescendants(w)
+		c.killDescendants(works)
 		syscall.Kill(c.guard, syscall.SIGKILL)
 	}
-	if w != nil {
+	for _, w := range works {
 		go w.awaitDeath(cause) // ends when nothing of the work is left
 	}
-	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard)
+	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard, "works", len(works))
 }
 
-// killDescendants kills the work among the descendants of a hung guard, while they can still be found there. It spares this
-// process and the keeper, which has to report the death of the work.
-func (c *Client) killDescendants(w *Work) {
-	var keeper int
+// killDescendants kills the works among the descendants of a hung guard, while they can still be found there. It spares this
+// process and their keepers, which have to report the death of the works.
+func (c *Client) killDescendants(works []*Work) {
+	var keepers []int
 	c.mu.Lock()
-	if c.containment != nil {
-		keeper = c.containment.Keeper.Pid
+	for _, w := range works {
+		if w.containment != nil {
+			keepers = append(keepers, w.containment.Keeper.Pid)
+		}
 	}
 	c.mu.Unlock()
-	for again, sweeps := w != nil, 0; again && sweeps < eagerSweeps; sweeps++ {
+	for again, sweeps := len(works) > 0, 0; again && sweeps < eagerSweeps; sweeps++ {
 		again = false
 		for _, pid := range descendants(c.guard, os.Getpid()) {
-			if s, err := procinfo.ReadStat(pid); pid != keeper && err == nil && !s.Ended() {
+			if s, err := procinfo.ReadStat(pid); !slices.Contains(keepers, pid) && err == nil && !s.Ended() {
 				again = syscall.Kill(pid, syscall.SIGKILL) == nil || again
 			}
 		}
@@ -111,104 +142,101 @@ func (w *Work) awaitDeath(cause error) {
 		}
 		if pause == maxSweepDelay && !warned {
 			warned = true
-			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work", "reason", err)
+			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work",
+				"group", w.leadership.name, "reason", err)
 		}
 		for _, pid := range pidsWithEnv(w.env) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		w.c.wakeKeeper()
-		select {
-		case <-w.c.report.dead:
-		case <-time.After(pause):
-		}
+		w.wakeKeeper()
+		time.Sleep(pause)
 	}
 	w.c.mu.Lock()
-	w.c.running = nil
-	w.close()
+	w.end(cause)
+	if w.leadership.abandoned {
+		w.leadership.setGone()
+	}
 	w.c.mu.Unlock()
-	select {
-	case <-w.exited:
-	default:
-		w.status = "was killed with the guard"
-		close(w.exited)
-	}
-	close(w.dead)
-	select {
-	case w.started <- cause:
-	default:
-	}
+	w.finish("was killed with the guard")
 }
 
 // wakeKeeper continues a stopped keeper: without a guard it kills the work as soon as it runs. The kernel continues it only if
 // the guard's death has made the keeper's process group an orphaned one.
-func (c *Client) wakeKeeper() {
-	c.mu.Lock()
-	r := c.containment
-	c.mu.Unlock()
-	if r == nil {
+func (w *Work) wakeKeeper() {
+	if w.containment == nil {
 		return
 	}
-	if s, err := procinfo.ReadStat(r.Keeper.Pid); err == nil && s.Started == r.Keeper.Started {
-		syscall.Kill(r.Keeper.Pid, syscall.SIGCONT)
+	k := w.containment.Keeper
+	if s, err := procinfo.ReadStat(k.Pid); err == nil && s.Started == k.Started {
+		syscall.Kill(k.Pid, syscall.SIGCONT)
 	}
 }
 
 // killAndCheck kills what it can find and returns nil once all of the work is dead.
 func (w *Work) killAndCheck(killer *unitKiller) error {
-	if w.unit != nil {
+	switch {
+	case !w.startSent:
+		return nil
+	case w.unit != nil:
 		if killer.sweep(true) {
 			return nil
 		}
 		return fmt.Errorf("the unit %s may still run", w.unit.Name)
-	}
-	select {
-	case <-w.c.report.dead:
+	case w.c.report.isDead(w.containment.KeeperSeq):
 		return nil
-	default:
-	}
-	p := w.handle
-	if p == nil {
-		p = w.c.keeperHandle
-	}
-	if p == nil {
+	case w.handle == nil:
 		return errors.New("the keeper has not reported that all of the work is dead; nothing else can prove it")
 	}
-	err := p.killAndCheck()
-	if err == nil && p.record.Mode == CgroupContainment {
+	err := w.handle.killAndCheck()
+	if err == nil && w.containment.Mode == CgroupContainment {
 		err = w.checkLeftovers()
 	}
 	return err
 }
 
-// checkLeftovers returns an error if the keeper may still find processes of work whose control group is empty, because they were
-// moved to another group. A live keeper gets exitTime to report.
+// checkLeftovers returns an error if the keeper may still start the work, or find processes of work whose control group is empty,
+// because they were moved to another group. For the latter a live keeper gets exitTime to report.
 func (w *Work) checkLeftovers() error {
-	if w.handle == nil {
-		return errors.New("the control group of the work is unknown")
-	}
-	select {
-	case <-w.c.report.closed:
+	started := w.pid != 0
+	if started && boottime.Now() >= w.guardLostAt+exitTime || w.containment.Keeper.checkEnded() == nil {
 		return nil
-	default:
 	}
-	if boottime.Now() < w.guardLostAt+exitTime {
-		return errors.New("the keeper has not yet reported that all of the work is dead")
-	}
-	return nil
+	return errors.New("the keeper has not yet reported that all of the work is dead")
 }
 
-// keeperReport receives what the keeper reports when the guard is dead.
+// keeperReport receives what the keepers report when the guard is dead.
 type keeperReport struct {
 	pipe   *os.File
-	dead   chan struct{} // closed when the keeper has reported that all of the work is dead
 	closed chan struct{} // closed when the pipe has ended
+
+	mu   sync.Mutex
+	dead map[int]bool // the numbers of keepers that have reported that all of their works are dead
+}
+
+// reportSize is the size of a keeper's report, its number. The kernel writes and reads it as a whole.
+const reportSize = 8
+
+func newKeeperReport(pipe *os.File) *keeperReport {
+	return &keeperReport{pipe: pipe, closed: make(chan struct{}), dead: make(map[int]bool)}
 }
 
 // read runs until the pipe ends.
 func (r *keeperReport) read() {
 	defer close(r.closed)
-	var report [1]byte
-	if n, err := r.pipe.Read(report[:]); err == nil && n == 1 && report[0] == reportDead {
-		close(r.dead)
+	var report [reportSize]byte
+	for {
+		if _, err := io.ReadFull(r.pipe, report[:]); err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.dead[int(binary.BigEndian.Uint64(report[:]))] = true
+		r.mu.Unlock()
 	}
+}
+
+// isDead reports whether all works of a keeper are dead.
+func (r *keeperReport) isDead(keeper int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dead[keeper]
 }

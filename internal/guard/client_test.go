@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"encoding/binary"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,6 +22,7 @@ import (
 // clientFixture is a Client for which the test plays guard and keeper.
 type clientFixture struct {
 	*Client
+	l       *Leadership
 	t       *testing.T
 	guard   *os.File
 	report  *os.File // the keeper's end of the pipe
@@ -69,9 +72,13 @@ func newClient(t *testing.T) *clientFixture {
 	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.logText, nil))); err != nil {
 		t.Fatal(err)
 	}
+	c.l = c.NewLeadership("g")
+	c.expect(kindOpen)
 	t.Cleanup(func() {
 		near.Close()
-		word.Write([]byte{reportDead}) // ends awaitDeath
+		for seq := range 3 {
+			c.reportDead(seq) // ends awaitDeath
+		}
 		word.Close()
 		<-c.Client.report.closed
 		c.Close()
@@ -82,12 +89,26 @@ func newClient(t *testing.T) *clientFixture {
 // expect returns the client's next message, which must have the given kind.
 func (c *clientFixture) expect(want kind) message {
 	c.t.Helper()
-	c.guard.SetReadDeadline(time.Now().Add(testTimeout))
-	m, err := readFrame(c.guard)
-	if err != nil || m.Kind != want {
-		c.t.Fatalf("got %+v, %v, want %s", m, err, want)
+	m := c.receiveAny()
+	if m.Kind != want {
+		c.t.Fatalf("got %+v, want %s", m, want)
 	}
 	return m
+}
+
+func (c *clientFixture) receiveAny() message {
+	c.t.Helper()
+	c.guard.SetReadDeadline(time.Now().Add(testTimeout))
+	m, err := readFrame(c.guard)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// reportDead reports that all works of a keeper are dead.
+func (c *clientFixture) reportDead(keeper int) {
+	c.report.Write(binary.BigEndian.AppendUint64(nil, uint64(keeper)))
 }
 
 // send sends a message to the client.
@@ -98,17 +119,24 @@ func (c *clientFixture) send(m message) {
 	}
 }
 
-// start starts work, for which the guard replies with m.
+// start starts work, for which the guard replies with m. The keeper has the number 1.
 func (c *clientFixture) start(opt WorkOptions, m message) (w *Work, sent message, err error) {
 	c.t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w, err = c.Start(opt)
+		w, err = c.l.Start(opt)
 	}()
-	sent = c.expect(kindStart)
-	m.Kind, m.Seq = kindStarted, sent.Seq
-	c.send(m)
+	sent = c.expect(kindPrepare)
+	if m.Containment == nil {
+		m.Containment = &ContainmentRecord{Mode: KeeperContainment}
+	}
+	m.Containment.KeeperSeq = 1
+	c.send(message{Kind: kindPrepared, Seq: sent.Seq, Containment: m.Containment})
+	if got := c.expect(kindStart); got.Seq != sent.Seq {
+		c.t.Errorf("%+v", got)
+	}
+	c.send(message{Kind: kindStarted, Seq: sent.Seq, Pid: m.Pid, Error: m.Error})
 	<-done
 	return w, sent, err
 }
@@ -126,8 +154,8 @@ func isClosed(done <-chan struct{}) bool {
 func TestClientMessages(t *testing.T) {
 	c := newClient(t)
 	at := boottime.Now() + time.Hour
-	c.SetLease(at)
-	if m := c.expect(kindLease); m.At != at {
+	c.l.SetLease(at)
+	if m := c.expect(kindLease); len(m.Leases) != 1 || m.Leases[0] != (lease{c.l.id, at}) {
 		t.Errorf("%+v", m)
 	}
 	c.Heartbeat(at + 1)
@@ -145,10 +173,10 @@ func TestClientMessages(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	hook := Spec{Path: "/bin/true", Argv: []string{"true"}}
-	if err := c.SetPendingHooks(hook); err != nil {
+	if err := c.l.SetPendingHooks(hook); err != nil {
 		t.Error(err)
 	}
-	if m := c.expect(kindPendingHooks); !reflect.DeepEqual(m.PendingHooks, []Spec{hook}) {
+	if m := c.expect(kindPendingHooks); m.Leadership != c.l.id || !reflect.DeepEqual(m.PendingHooks, []Spec{hook}) {
 		t.Errorf("%+v", m)
 	}
 	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}
@@ -157,11 +185,24 @@ func TestClientMessages(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	f, err := ReadSessionFile(c.file)
-	if err != nil || f.Session.ID != 5 || f.Boot != currentBootID() || f.Namespace != pidNamespace() || len(f.PendingHooks) != 1 || f.Containment != nil || f.Work != nil || f.Unit != nil {
+	if err != nil || f.Session.ID != 5 || f.Boot != currentBootID() || f.Namespace != pidNamespace() || len(f.PendingHooks()) != 1 || len(f.Leaderships) != 1 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if r := f.Leaderships[0]; r.Name != "g" || r.Containment != nil || r.Work != nil || r.Unit != nil || r.Release != nil {
+		t.Errorf("%+v", r)
+	}
+	c.l.SetRelease([]byte("[1]"))
+	if m := c.expect(kindRelease); m.Leadership != c.l.id || string(m.Release) != "[1]" {
+		t.Errorf("%+v", m)
+	}
+	if f, err = ReadSessionFile(c.file); err != nil || len(f.Session.Releases) != 1 || string(f.Session.Releases[0]) != "[1]" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if text := read(workStateFile(c.file)); text != stateDead {
-		t.Errorf("the state file says %q", text)
+	if err := f.ClearPendingHooks(c.file); err != nil {
+		t.Error(err)
+	}
+	if f, err = ReadSessionFile(c.file); err != nil || len(f.PendingHooks()) != 0 || len(f.Session.Releases) != 1 {
+		t.Errorf("%+v, %v", f, err)
 	}
 	if p := f.Processes; len(p) != 2 || p[0].Role != "guard" || p[1].Role != "daemon" || p[0].Pid != c.GuardPid() || p[1].Pid != os.Getpid() || p[1].Started == 0 {
 		t.Errorf("%+v", p)
@@ -169,20 +210,21 @@ func TestClientMessages(t *testing.T) {
 	if text := c.logText.String(); text != "" {
 		t.Errorf("log: %s", text)
 	}
-	os.Remove(c.file)
-	os.Mkdir(c.file, 0o700) // a file cannot replace it
-	if err := c.SetPendingHooks(); err == nil || !strings.Contains(c.logText.String(), "will not find this session") {
+	own1 := leadershipFile(c.file, c.l.id)
+	os.Remove(own1)
+	os.Mkdir(own1, 0o700) // a file cannot replace it
+	if err := c.l.SetPendingHooks(); err == nil || !strings.Contains(c.logText.String(), "will not find this session") {
 		t.Errorf("%v; log: %s", err, c.logText)
 	}
 	c.expect(kindPendingHooks)
-	os.Remove(c.file)
-	c.SetPendingHooks()
+	os.Remove(own1)
+	c.l.SetPendingHooks()
 	c.expect(kindPendingHooks)
 	c.ClearSession()
 	if m := c.expect(kindSession); m.Session != nil {
 		t.Errorf("%+v", m)
 	}
-	for _, path := range []string{c.file, workStateFile(c.file)} {
+	for _, path := range []string{c.file, own1} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -190,26 +232,72 @@ func TestClientMessages(t *testing.T) {
 	c.ClearSession() // none
 	c.expect(kindSession)
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
-	if c.expect(kindSession); !strings.Contains(c.logText.String(), "may not be able to determine whether work runs") {
+	if c.expect(kindSession); !strings.Contains(c.logText.String(), "will not find this session") {
 		t.Errorf("log: %s", c.logText)
+	}
+}
+
+// The client sends nothing for an abandoned leadership, and tells the guard once.
+func TestClientRefusesAbandonedLeadership(t *testing.T) {
+	c := newClient(t)
+	other := c.NewLeadership("h")
+	c.expect(kindOpen)
+	c.l.SetLease(5)
+	c.expect(kindLease)
+	for range 2 {
+		c.l.Abandon()
+	}
+	if m := c.expect(kindAbandon); m.Leadership != c.l.id {
+		t.Errorf("%+v", m)
+	}
+	c.l.SetLease(7)
+	c.l.SetRelease([]byte("1"))
+	if err := c.l.SetPendingHooks(Spec{}); !errors.Is(err, ErrAbandoned) {
+		t.Error(err)
+	}
+	if _, err := c.l.Start(WorkOptions{Command: []string{"sleep"}}); !errors.Is(err, ErrAbandoned) {
+		t.Error(err)
+	}
+	other.SetLease(9)
+	if m := c.expect(kindLease); len(m.Leases) != 1 || m.Leases[0].ID != other.id {
+		t.Errorf("%+v", m)
+	}
+	if isClosed(c.l.Dead()) {
+		t.Error("dead without the guard's report")
+	}
+	c.send(message{Kind: kindGone, Leadership: c.l.id})
+	<-c.l.Dead()
+	c.l.Close()
+	if m := c.expect(kindClose); m.Leadership != c.l.id {
+		t.Errorf("%+v", m)
 	}
 }
 
 // The client follows a piece of work from its start to its death by the guard's messages.
 func TestClientWork(t *testing.T) {
 	c := newClient(t)
-	if c.Containment() != "" || c.Unkillable() != "" || c.Err() != nil {
-		t.Errorf("%s, %s, %v", c.Containment(), c.Unkillable(), c.Err())
+	if c.Containment() != "" || c.l.Unkillable() != "" || c.Err() != nil {
+		t.Errorf("%s, %s, %v", c.Containment(), c.l.Unkillable(), c.Err())
 	}
 	_, keeper := sleeper(t)
-	c.send(message{Kind: kindKeeper, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeper}})
-	eventually(t, "the keeper", func() bool { return c.Containment() == KeeperContainment })
+	c.send(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: KeeperContainment}, Survivors: []LeadershipRecord{{Name: "old"}}})
+	if names := c.Survivors(); c.Containment() != KeeperContainment || !slices.Equal(names, []string{"old"}) {
+		t.Errorf("%s, %q", c.Containment(), names)
+	}
+	if c.CheckGroups(1) != nil || c.CheckGroups(2) == nil {
+		t.Error("several groups are permitted with one keeper, or one is not")
+	}
 	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
 	c.expect(kindSession)
-	if f, err := ReadSessionFile(c.file); err != nil || f.Containment == nil || f.Containment.Keeper != keeper || f.Containment.StateFile != workStateFile(c.file) || f.Work != nil {
+	if f, err := ReadSessionFile(c.file); err != nil || len(f.Survivors) != 1 || f.Survivors[0].Name != "old" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	c.SetLease(boottime.Now() + time.Hour)
+	c.send(message{Kind: kindSurvivors})
+	eventually(t, "the end of the survivor", func() bool {
+		f, err := ReadSessionFile(c.file)
+		return len(c.Survivors()) == 0 && err == nil && len(f.Survivors) == 0
+	})
+	c.l.SetLease(boottime.Now() + time.Hour)
 	c.expect(kindLease)
 
 	_, p := sleeper(t)
@@ -224,13 +312,17 @@ func TestClientWork(t *testing.T) {
 	}
 	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
 	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
-		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file) || s.Unit != nil {
+		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file, c.l.id) || s.Unit != nil {
 		t.Errorf("sent %+v", s)
 	}
-	if f, err := ReadSessionFile(c.file); err != nil || f.Work == nil || f.Work.Pid != p.Pid || f.Work.Started != p.Started || f.Containment.StateFile != "mark" || !slices.Equal(f.Env, opt.Env[1:]) {
-		t.Errorf("%+v, %v", f, err)
+	f, err := ReadSessionFile(c.file)
+	if err != nil || len(f.Leaderships) != 1 {
+		t.Fatalf("%+v, %v", f, err)
 	}
-	if _, err := c.Start(opt); err == nil || !strings.Contains(err.Error(), "still runs") {
+	if r := f.Leaderships[0]; r.Work == nil || r.Work.Pid != p.Pid || r.Work.Started != p.Started || r.Containment.StateFile != "mark" || !slices.Equal(r.Env, opt.Env[1:]) {
+		t.Errorf("%+v", r)
+	}
+	if _, err := c.l.Start(opt); err == nil || !strings.Contains(err.Error(), "still runs") {
 		t.Errorf("second start: %v", err)
 	}
 	w.Stop(time.Minute)
@@ -247,12 +339,12 @@ func TestClientWork(t *testing.T) {
 	for range 2 {
 		c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt"})
 	}
-	eventually(t, "the report", func() bool { return c.Unkillable() == "hurt" })
+	eventually(t, "the report", func() bool { return c.l.Unkillable() == "hurt" })
 	if err := <-w.Unkillable(); err.Error() != "hurt" {
 		t.Error(err)
 	}
 	c.send(message{Kind: kindUnkillable, Seq: sent.Seq})
-	eventually(t, "the end of that state", func() bool { return c.Unkillable() == "" })
+	eventually(t, "the end of that state", func() bool { return c.l.Unkillable() == "" })
 	c.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: "hurt again"})
 	c.send(message{Kind: kindExited, Seq: sent.Seq, Status: "exited with status 3"})
 	<-w.Exited()
@@ -261,8 +353,8 @@ func TestClientWork(t *testing.T) {
 	}
 	c.send(message{Kind: kindDead, Seq: sent.Seq, Output: "words"})
 	<-w.Dead()
-	if w.Output() != "words" || c.Unkillable() != "" || isClosed(c.Context().Done()) {
-		t.Errorf("%s, %s", w.Output(), c.Unkillable())
+	if w.Output() != "words" || c.l.Unkillable() != "" || isClosed(c.Context().Done()) {
+		t.Errorf("%s, %s", w.Output(), c.l.Unkillable())
 	}
 	opt.StopSignal = syscall.SIGUSR1
 	if _, next, err := c.start(opt, message{Pid: p.Pid, Containment: hold}); err != nil || next.Spec.StopSignal != syscall.SIGUSR1 || next.Seq == sent.Seq {
@@ -277,11 +369,13 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		confirmed, sent time.Duration // deadlines from now; sent is 0 if it is the same
 		unkillable      string
+		killing         bool // the guard has reported that
 		lost            bool
 	}{
 		"confirmed":            {confirmed: 50 * ms, lost: true},
 		"shorter lease sent":   {confirmed: time.Hour, sent: 50 * ms, lost: true},
 		"longer lease sent":    {confirmed: 50 * ms, sent: time.Hour, lost: true},
+		"killing":              {confirmed: 50 * ms, killing: true},
 		"unkillable":           {confirmed: 50 * ms, unkillable: "hurt"},
 		"deadline not reached": {confirmed: time.Hour},
 		"nothing confirmed":    {sent: 50 * ms},
@@ -295,15 +389,18 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 			}
 			if c.unkillable != "" {
 				cl.send(message{Kind: kindUnkillable, Seq: sent.Seq, Error: c.unkillable})
-				eventually(t, "the report", func() bool { return cl.Unkillable() != "" })
+				eventually(t, "the report", func() bool { return cl.l.Unkillable() != "" })
+			}
+			if c.killing {
+				cl.send(message{Kind: kindKilling, Seq: sent.Seq})
 			}
 			if c.sent != 0 {
-				cl.SetLease(now + c.sent)
+				cl.l.SetLease(now + c.sent)
 			} else {
-				cl.SetLease(now + c.confirmed)
+				cl.l.SetLease(now + c.confirmed)
 			}
 			if c.confirmed != 0 {
-				cl.send(message{Kind: kindLeaseConfirmed, At: now + c.confirmed})
+				cl.send(message{Kind: kindLeaseConfirmed, Leases: []lease{{cl.l.id, now + c.confirmed}}})
 			}
 			deadline := now + 50*ms
 			if !c.lost {
@@ -320,7 +417,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 			if !strings.Contains(cl.Err().Error(), "it has not killed the work at the end of the lease") || isClosed(w.Dead()) {
 				t.Errorf("%v, dead: %t", cl.Err(), isClosed(w.Dead()))
 			}
-			if _, err := cl.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
+			if _, err := cl.l.Start(WorkOptions{Command: []string{"sleep"}}); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
 				t.Errorf("start: %v", err)
 			}
 		})
@@ -329,10 +426,7 @@ func TestGuardIsLostAfterDeadline(t *testing.T) {
 
 // The work of a lost guard counts as dead once the keeper has reported that, and not before.
 func TestKeeperReportProvesDeath(t *testing.T) {
-	for _, c := range []struct {
-		report string
-		dead   bool
-	}{{string(rune(reportDead)), true}, {"x", false}, {"", false}} {
+	for keeper, dead := range map[int]bool{1: true, 2: false} {
 		cl := newClient(t)
 		w, _, err := cl.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: deadKeeper(t)}})
 		if err != nil {
@@ -344,16 +438,14 @@ func TestKeeperReportProvesDeath(t *testing.T) {
 		if isClosed(w.Dead()) || isClosed(w.Exited()) {
 			t.Error("dead without a report")
 		}
-		cl.report.WriteString(c.report)
-		if !c.dead {
-			cl.report.Close()
-			<-cl.Client.report.closed
+		cl.reportDead(keeper)
+		if !dead {
 			began := boottime.Now()
 			eventually(t, "some time", func() bool { return boottime.Now() > began+3*maxSweepDelay })
 			if isClosed(w.Dead()) {
-				t.Errorf("report %q: dead", c.report)
+				t.Error("the report of another keeper counts")
 			}
-			close(cl.Client.report.dead) // ends awaitDeath
+			cl.reportDead(1)
 		}
 		<-w.Dead()
 		<-w.Exited()

@@ -3,7 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -29,16 +29,19 @@ type WorkOptions struct {
 // Work is leader-only work that was started through the guard.
 type Work struct {
 	c           *Client
+	leadership  *Leadership
 	unit        *Unit              // nil unless systemd runs it
 	env         []string           // environment variables by which its processes can be found
-	containment *ContainmentRecord // nil until it has started
+	containment *ContainmentRecord // nil until it is prepared
 	handle      *containmentHandle
 	guardLostAt time.Duration // when the guard was lost
 	seq         int
+	startSent   bool // some of it may run
+	killing     bool // the guard has reported that it is killing it
 	pid         int
 	status      string
 	output      string
-	started     chan error
+	answers     chan error // to prepare and start
 	exited      chan struct{}
 	dead        chan struct{}
 	unkillable  chan error
@@ -46,7 +49,7 @@ type Work struct {
 
 // Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a time. Start
 // returns an error only if no process of the work runs.
-func (c *Client) Start(opt WorkOptions) (*Work, error) {
+func (l *Leadership) Start(opt WorkOptions) (*Work, error) {
 	var path string
 	var err error
 	if opt.Unit == nil {
@@ -58,54 +61,153 @@ func (c *Client) Start(opt WorkOptions) (*Work, error) {
 		opt.StopSignal = syscall.SIGTERM
 	}
 	w := &Work{
-		c: c, unit: opt.Unit, started: make(chan error, 1), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
+		c: l.c, leadership: l, unit: opt.Unit, answers: make(chan error, 3), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
 	}
 	if opt.Unit == nil {
 		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
 	}
 	spec := &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Capture: opt.Capture, Unit: opt.Unit}
-	if err := c.begin(w, spec); err != nil {
+	if err := l.begin(w, spec); err != nil {
 		return nil, err
 	}
-	c.send(message{Kind: kindStart, Seq: w.seq, Spec: spec})
-	limit := time.NewTimer(startTimeout)
-	defer limit.Stop()
-	select {
-	case err = <-w.started:
-	case <-limit.C:
-		c.loseGuard(fmt.Errorf("%w: it does not start the work", ErrLost))
-		err = <-w.started
-	}
-	if err != nil {
+	if err := w.run(spec); err != nil {
 		return nil, err
 	}
 	harden.RefreshLocks() // from here on this process may have to act
-	c.updating.Lock()
-	defer c.updating.Unlock()
-	if err := c.writeSessionFile(); err != nil && opt.Unit != nil {
-		w.Kill() // if guard and daemon were killed at once, nothing would kill the unit
-		return nil, err
-	}
 	return w, nil
 }
 
-// begin makes w the current work and watches the guard from now on.
-func (c *Client) begin(w *Work, spec *Spec) error {
+// begin makes w the current work.
+func (l *Leadership) begin(w *Work, spec *Spec) error {
+	c := l.c
+	if path := c.sessionPath(); path != "" && spec.Unit == nil {
+		spec.StateFile = workStateFile(path, l.id)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.Err(); err != nil {
+	switch err := c.Err(); {
+	case err != nil:
 		return err
-	}
-	if c.running != nil {
-		return fmt.Errorf("process %d still runs", c.running.pid)
-	}
-	if c.session != nil && c.session.File != "" && spec.Unit == nil {
-		spec.StateFile = workStateFile(c.session.File)
+	case l.abandoned:
+		return ErrAbandoned
+	case l.running != nil:
+		return fmt.Errorf("process %d still runs", l.running.pid)
 	}
 	c.seq++
-	w.seq, c.running = c.seq, w
-	c.armTimer()
+	w.seq, l.running = c.seq, w
 	return nil
+}
+
+// run makes the guard start the work. Before any of it runs, this process and the files have what is needed to find all of it
+// without the guard.
+func (w *Work) run(spec *Spec) error {
+	c := w.c
+	c.send(message{Kind: kindPrepare, Leadership: w.leadership.id, Seq: w.seq, Spec: spec})
+	if err := w.await(nil); err != nil {
+		return err
+	}
+	if spec.StateFile != "" {
+		if err := os.WriteFile(spec.StateFile, []byte(stateDead), 0o600); err != nil {
+			c.log.Error("'zkelectd release' may not be able to determine whether work runs", "err", err)
+		}
+	}
+	if err := w.leadership.lockAndSave(); err != nil && w.unit != nil { // if guard and daemon were killed at once, nothing would kill the unit
+		w.Kill()
+		<-w.dead
+		return err
+	}
+	c.mu.Lock()
+	if err := c.Err(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	w.startSent = true
+	c.armTimer()
+	c.mu.Unlock()
+	c.send(message{Kind: kindStart, Seq: w.seq})
+	if err := w.await(w.Kill); err != nil {
+		return err
+	}
+	w.leadership.lockAndSave()
+	return nil
+}
+
+// await waits for the guard's next answer. When that is late, it calls expedite, if that is not nil, and waits again; then it gives
+// up on the guard.
+func (w *Work) await(expedite func()) error {
+	limit := time.NewTicker(startTimeout)
+	defer limit.Stop()
+	for waiting := true; waiting; {
+		select {
+		case err := <-w.answers:
+			return err
+		case <-limit.C:
+		}
+		if waiting = expedite != nil; waiting {
+			expedite()
+			expedite = nil
+		}
+	}
+	w.c.loseGuard(fmt.Errorf("%w: it does not start the work", ErrLost))
+	return <-w.answers
+}
+
+// lockAndSave writes the leadership's file.
+func (l *Leadership) lockAndSave() error {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	return l.save()
+}
+
+// receive handles a message from the guard. The caller must hold the client's mu.
+func (w *Work) receive(m message) {
+	l := w.leadership
+	switch m.Kind {
+	case kindPrepared, kindStarted:
+		if m.Error != "" {
+			w.end(errors.New(m.Error))
+			return
+		}
+		if m.Kind == kindPrepared {
+			w.setContainment(m.Containment)
+		} else {
+			w.pid = m.Pid
+		}
+		w.answers <- nil
+	case kindKilling:
+		w.killing = true
+	case kindExited:
+		w.status = m.Status
+		close(w.exited)
+	case kindUnkillable:
+		l.unkillable = m.Error
+		w.reportUnkillable(m.Error)
+	case kindDead:
+		w.output = m.Output
+		w.end(errKilledEarly)
+		w.finish("was killed")
+	}
+}
+
+// end forgets work of which nothing runs. cause is the error of a Start that still waits. The caller must hold the client's mu.
+func (w *Work) end(cause error) {
+	w.leadership.running, w.leadership.unkillable = nil, ""
+	w.close()
+	select {
+	case w.answers <- cause:
+	default:
+	}
+}
+
+// finish reports the death of the work, and its status if that is not known yet.
+func (w *Work) finish(status string) {
+	select {
+	case <-w.exited:
+	default:
+		w.status = status
+		close(w.exited)
+	}
+	close(w.dead)
 }
 
 // setContainment records how the work is contained. If that cannot be opened, the keeper's report can still prove the death of
@@ -116,9 +218,8 @@ func (w *Work) setContainment(r *ContainmentRecord) {
 		return
 	}
 	var err error
-	w.handle, err = openContainment(*r)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a control group that does not exist means that the work has ended
-		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "err", err)
+	if w.handle, err = openContainment(*r); err != nil {
+		w.c.log.Warn("if the guard dies, it may be impossible to prove that the work is dead", "group", w.leadership.name, "err", err)
 	}
 }
 

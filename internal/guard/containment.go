@@ -35,6 +35,8 @@ type ContainmentRecord struct {
 	Mode Containment `json:"mode"`
 	// Keeper is the keeper process. With PidnsContainment, all of the work is dead once the keeper is.
 	Keeper Process `json:"keeper"`
+	// KeeperSeq is the number with which the keeper reports to the daemon, see keeperReport.
+	KeeperSeq int `json:"keeper_seq,omitempty"`
 	// Group and Inode identify the control group, if there is one.
 	Group string `json:"group,omitempty"`
 	Inode uint64 `json:"inode,omitempty"`

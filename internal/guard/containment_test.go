@@ -25,7 +25,7 @@ func checkError(t *testing.T, what string, err error, texts ...string) {
 	}
 }
 
-// sleeper starts a process in a process group of its own that only sleeps. It is killed after the test.
+// sleeper starts a process that only sleeps, in a new process group. It is killed after the test.
 func sleeper(t *testing.T, change ...func(*exec.Cmd)) (*exec.Cmd, Process) {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -231,7 +231,11 @@ func TestEnsureDead(t *testing.T) {
 	hidden, other := sleeper(t, func(cmd *exec.Cmd) { cmd.Env = []string{marker} })
 	keeper, keeperProcess := sleeper(t)
 	owners := []Process{deadKeeper(t)}
-	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: owners, Work: &work, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeperProcess, StateFile: stateFile}, Env: []string{marker}}
+	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: owners, Leaderships: []LeadershipRecord{
+		{Name: "idle"},
+		{Work: &work, Containment: &ContainmentRecord{Mode: KeeperContainment, Keeper: keeperProcess, StateFile: stateFile}, Env: []string{marker}},
+	}}
+	r := &f.Leaderships[1]
 	checkError(t, "while the keeper is killing", f.EnsureDead(0), "the keeper still runs as process")
 	if !alive(work.Pid) || !alive(other.Pid) {
 		t.Error("killed the work although the keeper is alive")
@@ -241,13 +245,13 @@ func TestEnsureDead(t *testing.T) {
 
 	reused := work
 	reused.Started++
-	f.Work, f.Env = &reused, nil
+	r.Work, r.Env = &reused, nil
 	checkError(t, "a reused pid", f.EnsureDead(0))
 	if !alive(work.Pid) {
 		t.Error("killed a process that reuses the pid")
 	}
 	f.Boot = "an earlier boot"
-	f.Work, f.Env = &work, []string{marker}
+	r.Work, r.Env = &work, []string{marker}
 	checkError(t, "after a restart of the host", f.EnsureDead(0))
 	if !alive(work.Pid) || !alive(other.Pid) {
 		t.Error("killed a process that was started after the restart")
@@ -271,7 +275,7 @@ func TestEnsureDead(t *testing.T) {
 	if took := time.Since(began); took < 250*time.Millisecond || took > testTimeout/2 {
 		t.Errorf("gave up after %s", took)
 	}
-	f.Containment = nil
+	r.Containment = nil
 	checkError(t, "no work has ever run", f.EnsureDead(0))
 }
 
@@ -295,7 +299,7 @@ func TestEnsureDeadWaitsBrieflyForOwners(t *testing.T) {
 // With PidnsContainment the keeper has to be dead.
 func TestEnsureDeadWaitsForNamespace(t *testing.T) {
 	keeper, p := sleeper(t)
-	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{deadKeeper(t)}, Containment: &ContainmentRecord{Mode: PidnsContainment, Keeper: p}}
+	f := SessionFile{Boot: currentBootID(), Namespace: pidNamespace(), Processes: []Process{deadKeeper(t)}, Survivors: []LeadershipRecord{{Containment: &ContainmentRecord{Mode: PidnsContainment, Keeper: p}}}}
 	checkError(t, "running", f.EnsureDead(0), "the keeper still runs as process")
 	keeper.Process.Kill()
 	keeper.Wait()

@@ -36,7 +36,7 @@ var daemonFailures = map[string]struct {
 	"empty frame":      {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame("")) }, 128 + 9},
 	"unknown kind":     {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"sing"}`)) }, 128 + 9},
 	"unknown field":    {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"heartbeat","tune":"any"}`)) }, 128 + 9},
-	"incomplete start": {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"start","seq":9}`)) }, 128 + 9},
+	"incomplete start": {func(d *remoteDaemon) { d.callNoWait("SendRaw", frame(`{"kind":"prepare","leadership":1,"seq":9}`)) }, 128 + 9},
 	"frame too long":   {func(d *remoteDaemon) { d.callNoWait("SendRaw", []byte{1, 0, 0, 0}) }, 128 + 9},
 	"start while busy": {func(d *remoteDaemon) { d.callNoWait("StartUnchecked", d.shell("true")) }, 128 + 9},
 	"hangs up":         {func(d *remoteDaemon) { d.callNoWait("HangUp", 0) }, 128 + 9},
@@ -191,7 +191,7 @@ func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
 // A start message without a program violates the protocol, even while no work runs.
 func TestStartWithoutProgram(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{`{"kind":"start","seq":1}`, `{"kind":"start","seq":1,"spec":{"path":"/bin/true","argv":[],"env":[],"stop_signal":15}}`} {
+	for _, body := range []string{`{"kind":"prepare","leadership":1,"seq":1}`, `{"kind":"prepare","leadership":1,"seq":1,"spec":{"path":"/bin/true","argv":[],"env":[],"stop_signal":15}}`} {
 		fx := startGuard(t)
 		d := fx.nextDaemon()
 		call[time.Duration](d, "SetLease", time.Hour)
@@ -241,17 +241,14 @@ func TestLastReleaseIsPassedToClose(t *testing.T) {
 			fx := startGuard(t)
 			d := fx.nextDaemon()
 			c := fx.credentials()
-			call[int](d, "SetRelease", json.RawMessage(releases[0])) // ignored without a session
 			call[int](d, "SetSession", c)
-			f, err := ReadSessionFile(c.File)
-			if err != nil || f.Session.Release != nil {
-				t.Errorf("%s, %v", f.Session.Release, err)
-			}
 			for _, tx := range releases {
-				if c.Release = json.RawMessage(tx); tx == "null" {
-					c.Release = nil
+				var release json.RawMessage
+				if c.Releases = nil; tx != "null" {
+					release = json.RawMessage(tx)
+					c.Releases = []json.RawMessage{release}
 				}
-				call[int](d, "SetRelease", c.Release)
+				call[int](d, "SetRelease", release)
 				if f, err := ReadSessionFile(c.File); err != nil || !reflect.DeepEqual(f.Session, c) {
 					t.Errorf("the file says %+v (%v), want %+v", f.Session, err, c)
 				}

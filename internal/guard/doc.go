@@ -1,9 +1,10 @@
 // Package guard provides the small parent process that enforces S1 (never two leaders; see docs/protocol.md, Leading, and
-// the lease) even if the daemon crashes or hangs. The guard starts the leader-only work through a keeper process, kills the
-// work when the lease ends, and closes the ZooKeeper session once daemon and work are dead, so that a successor does not
-// have to wait for the session timeout.
+// the lease) even if the daemon crashes or hangs. The guard starts the leader-only work of many groups through keeper processes,
+// kills each work when its lease ends, and closes the ZooKeeper session once the daemon and all works are dead, so that a
+// successor does not have to wait for the session timeout.
 //
-// [Run] is the guard, [MaybeRunKeeper] the keeper, and [Client] the daemon's end of the socket to the guard.
+// [Run] is the guard, [MaybeRunKeeper] the keeper, [Client] the daemon's end of the socket to the guard, and [Leadership] what one
+// instance of a group may run.
 //
 // Code on the way to a kill must not allocate, block, or open files: memory, the disk and file descriptors may be exhausted
 // at that moment. What a kill needs is opened when the work starts; protect locks memory and starts threads beforehand.

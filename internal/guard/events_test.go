@@ -1,10 +1,15 @@
 package guard
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,11 +42,18 @@ func TestGuardHandlesMessages(t *testing.T) {
 		b.expect(string(m.Kind), nil, nil)
 	}
 	at := boottime.Now() + time.Hour
-	if err := b.handle(message{Kind: kindLease, At: at}); err != nil || b.lease != at {
-		t.Errorf("the lease: %v, %s", err, b.lease)
+	other := b.addLeadership(2, "h")
+	abandoned := b.addLeadership(3, "i")
+	abandoned.abandoned, abandoned.lease = true, 0
+	untouched := other.lease
+	b.give(b.l, &work{seq: 7})
+	b.daemon.lastLeadership = 3
+	if err := b.handle(message{Kind: kindLease, Leases: []lease{{1, at}, {3, at}, {9, at}}}); err != nil || b.l.lease != at || other.lease != untouched || abandoned.lease != 0 {
+		t.Errorf("the leases: %v, %s, %s, %s", err, b.l.lease, other.lease, abandoned.lease)
 	}
 	for who, f := range map[string]*os.File{"keeper": b.keeperEnd, "daemon": b.daemonEnd} {
-		if m, err := readFrame(f); err != nil || m.At != at || m.Kind != map[string]kind{"keeper": kindLease, "daemon": kindLeaseConfirmed}[who] {
+		want := lease{map[string]int{"keeper": 7, "daemon": 1}[who], at}
+		if m, err := readFrame(f); err != nil || len(m.Leases) != 1 || m.Leases[0] != want || m.Kind != map[string]kind{"keeper": kindLease, "daemon": kindLeaseConfirmed}[who] {
 			t.Errorf("the %s got %+v, %v", who, m, err)
 		}
 	}
@@ -57,54 +69,164 @@ func TestGuardHandlesMessages(t *testing.T) {
 	accept(message{Kind: kindNotify, Notify: "nobody listens"}, nil, nil)
 	c := &Credentials{ID: 5}
 	accept(message{Kind: kindSession, Session: c}, nil, nil)
-	accept(message{Kind: kindPendingHooks, PendingHooks: []Spec{{Path: "hook"}}}, nil, nil)
-	accept(message{Kind: kindConfig, Config: []byte("good")}, nil, nil)
-	if b.session != c || len(b.pendingHooks) != 1 || string(b.lastConfig) != "good" {
-		t.Errorf("%v, %v, %q", b.session, b.pendingHooks, b.lastConfig)
+	for _, id := range []int{2, 3} {
+		accept(message{Kind: kindPendingHooks, Leadership: id, PendingHooks: []Spec{{Path: "hook"}}}, nil, nil)
+		accept(message{Kind: kindRelease, Leadership: id, Release: []byte("1")}, nil, nil)
 	}
+	accept(message{Kind: kindConfig, Config: []byte("good")}, nil, nil)
+	if b.session != c || string(b.lastConfig) != "good" || len(b.l.hooks)+len(abandoned.hooks) != 0 || len(other.hooks) != 1 || string(other.release) != "1" || b.l.release != nil || abandoned.release != nil {
+		t.Errorf("%v, %q, %+v, %+v, %+v", b.session, b.lastConfig, b.l, other, abandoned)
+	}
+	program := &Spec{Path: "/bin/true", Argv: []string{"true"}}
 	refuse(message{Kind: "sing"})
-	refuse(message{Kind: kindStart, Seq: 7})
-	refuse(message{Kind: kindStart, Seq: 7, Spec: &Spec{Path: "/bin/true"}})
-	b.work = &work{seq: 7, spec: new(Spec)}
-	refuse(message{Kind: kindStart, Seq: 8, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}})
+	refuse(message{Kind: kindPrepare, Leadership: 2, Seq: 9})
+	refuse(message{Kind: kindPrepare, Leadership: 2, Seq: 9, Spec: &Spec{Path: "/bin/true"}})
+	refuse(message{Kind: kindPrepare, Leadership: 2, Seq: 7, Spec: program}) // work with this number runs
+	refuse(message{Kind: kindOpen, Leadership: 3, Name: "j"})
 	accept(message{Kind: kindKill, Seq: 8}, nil, nil)
 	accept(message{Kind: kindStop, Seq: 8}, nil, nil)
-	if b.work.killing {
+	accept(message{Kind: kindStart, Seq: 7}, nil, nil) // it runs already
+	if b.l.work.killing {
 		t.Error("a message for other work had an effect")
 	}
-	if accept(message{Kind: kindKill, Seq: 7}, nil, nil); !b.work.killing {
+	if accept(message{Kind: kindKill, Seq: 7}, []string{"killing 7"}, []string{"kill 7"}); !b.l.work.killing {
 		t.Error("not killed")
 	}
-	b.work = nil
+	accept(message{Kind: kindPrepare, Leadership: 1, Seq: 10, Spec: program}, []string{"prepared 10 " + errStillRuns.Error()}, nil)
+	b.l.work = nil
 	accept(message{Kind: kindKill, Seq: 7}, nil, nil) // it has ended in the meantime
-	accept(message{Kind: kindStart, Seq: 9, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, nil, []string{"start 9"})
-	if w := b.work; w == nil || w.seq != 9 || b.keeper.killing {
+	b.opt.Containment = PidnsContainment              // without control groups
+	b.task = 20
+	for seq, l := range map[int]lease{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
+		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
+		w := b.findWork(seq)
+		if w == nil || w.launched || w.leadership.id != l.ID {
+			t.Fatalf("%+v", w)
+		}
+		w.leadership.lease = l.At
+		if seq != 11 {
+			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, nil)
+			if other.keeper = nil; other.work != nil {
+				t.Error("there is work although none was started")
+			}
+			b.guard.keeper = b.keeper
+			continue
+		}
+		accept(message{Kind: kindStart, Seq: seq}, nil, []string{fmt.Sprint("start ", w.task)})
+		if !w.launched || b.guard.keeper != nil {
+			t.Errorf("%+v", w)
+		}
+		b.guard.keeper = b.keeper
+	}
+	for _, id := range []int{3, 9} {
+		accept(message{Kind: kindPrepare, Leadership: id, Seq: 14, Spec: program}, []string{"prepared 14 " + ErrAbandoned.Error()}, nil)
+	}
+	accept(message{Kind: kindAbandon, Leadership: 1}, nil, nil)
+	if !b.l.abandoned || b.l.lease != 0 || other.abandoned {
+		t.Errorf("%+v, %+v", b.l, other)
+	}
+}
+
+// Work that was prepared but not started ends with its leadership.
+func TestAbandonedBeforeStart(t *testing.T) {
+	b := newBareGuard(t)
+	w := b.give(b.l, &work{seq: 7})
+	w.launched = false
+	if err := b.handle(message{Kind: kindAbandon, Leadership: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b.enforceAll()
+	if b.sweep(w); b.l.work != nil {
 		t.Errorf("%+v", w)
 	}
-	b.work, b.lease = nil, boottime.Now()
-	accept(message{Kind: kindStart, Seq: 10, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 10 there is no lease"}, nil)
-	b.lease = 0
-	accept(message{Kind: kindStart, Seq: 11, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 11 there is no lease"}, nil)
-	b.lease, b.keeper = at, nil
-	accept(message{Kind: kindStart, Seq: 12, Spec: &Spec{Path: "/bin/true", Argv: []string{"true"}}}, []string{"started 12 " + errNoKeeper.Error()}, nil)
-	if b.work != nil {
-		t.Error("there is work although none was started")
+	b.forgetLeaderships()
+	b.expect("", []string{"dead 7", "gone 0"}, nil)
+}
+
+// Whatever the daemon sends, the guard neither panics nor waits, and the leaderships that a message does not name keep their leases.
+func FuzzGuardMessages(f *testing.F) {
+	for _, body := range []string{
+		`{"kind":"lease","leases":[{"id":1,"at":77},{"id":2,"at":-5},{"id":9,"at":5}]}`, `{"kind":"open","leadership":5,"name":"x"}`, `{"kind":"abandon","leadership":1}`,
+		`{"kind":"close","leadership":1}`, `{"kind":"prepare","leadership":1,"seq":3,"spec":{"path":"/x","argv":["x"],"env":null,"stop_signal":15}}`, `{"kind":"start","seq":3}`,
+		`{"kind":"stop","seq":7,"grace":-1}`, `{"kind":"kill","seq":7}`, `{"kind":"pending_hooks","leadership":1,"pending_hooks":[{"path":"/x","argv":["x"],"env":null,"stop_signal":0}]}`,
+		`{"kind":"release","leadership":1,"release":[1]}`, `{"kind":"session"}`, `{"kind":"heartbeat","at":9}`, `{"kind":"config","config":"eA=="}`,
+	} {
+		f.Add([]byte(body), []byte(`{"kind":"abandon","leadership":1}`))
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		near, far, err := socketpair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer near.Close()
+		defer far.Close()
+		d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
+		k := &keeperProcess{pid: noPid, socket: near, out: newOutbox(near, keeperOutbox), ready: true}
+		g := &guard{
+			log: slog.New(slog.DiscardHandler), opt: Options{Containment: PidnsContainment}, daemon: d, keeper: k, keepers: []*keeperProcess{k}, spareAt: 1 << 62,
+			children: new(childList),
+		}
+		for id := 1; id <= 3; id++ {
+			g.open(d, message{Leadership: id, Name: fmt.Sprint(id)})
+			g.leaderships[id-1].lease = 1 << 62
+		}
+		silent := g.leaderships[2]
+		silent.work = &work{leadership: silent, seq: 1 << 40, task: 1 << 40, spec: new(Spec), keeper: k, prepared: true, launched: true}
+		for _, body := range [][]byte{first, second} {
+			m, err := readFrame(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)))
+			named := m.Leadership == 3 || m.Seq == silent.work.seq || slices.ContainsFunc(m.Leases, func(at lease) bool { return at.ID == 3 })
+			if named || m.Spec != nil && m.Spec.Unit != nil {
+				return // a unit names paths on this host
+			}
+			g.receiveFromDaemon(incoming{daemon: d, msg: m, err: err})
+			if d.abandoned {
+				return // it is killed, and its works with it
+			}
+			g.enforceAll()
+			g.runPendingHooks()
+			g.forgetLeaderships()
+		}
+		if silent.lease != 1<<62 || silent.abandoned || silent.work == nil || silent.work.killing {
+			t.Errorf("%s, %s: %+v", first, second, silent)
+		}
+	})
+}
+
+// What a message may contain is limited, and a daemon cannot open leaderships without limit.
+func TestMessageLimits(t *testing.T) {
+	for _, m := range []message{{Leases: make([]lease, maxLeases+1)}, {PendingHooks: make([]Spec, maxHooks+1)}, {Name: strings.Repeat("x", maxName+1)}} {
+		if err := m.check(); !errors.Is(err, errProtocol) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := (&message{Leases: make([]lease, maxLeases), PendingHooks: make([]Spec, maxHooks), Name: strings.Repeat("x", maxName)}).check(); err != nil {
+		t.Error(err)
+	}
+	g := &guard{}
+	d := new(daemon)
+	for i := range maxLeaderships {
+		if err := g.open(d, message{Leadership: i + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.open(d, message{Leadership: maxLeaderships + 1}); !errors.Is(err, errProtocol) {
+		t.Error(err)
 	}
 }
 
 // A daemon that closes its socket gets time to exit; one that violates the protocol is killed. Further messages of either are
 // ignored.
 func TestGuardAbandonsDaemon(t *testing.T) {
-	lease := message{Kind: kindLease, At: 77}
+	extension := message{Kind: kindLease, Leases: []lease{{1, 77}}}
 	for name, c := range map[string]struct {
 		former, abandoned bool
 		in                incoming
 		handled, hungUp   bool
 		killing           bool
 	}{
-		"a message":            {in: incoming{msg: lease}, handled: true},
-		"from a former daemon": {in: incoming{msg: lease}, former: true},
-		"after it has hung up": {in: incoming{msg: lease}, abandoned: true},
+		"a message":            {in: incoming{msg: extension}, handled: true},
+		"from a former daemon": {in: incoming{msg: extension}, former: true},
+		"after it has hung up": {in: incoming{msg: extension}, abandoned: true},
 		"end of file":          {in: incoming{err: io.EOF}, hungUp: true},
 		"connection reset":     {in: incoming{err: syscall.ECONNRESET}, hungUp: true},
 		"a broken pipe":        {in: incoming{err: syscall.EPIPE}, hungUp: true},
@@ -112,13 +234,13 @@ func TestGuardAbandonsDaemon(t *testing.T) {
 		"unknown kind":         {in: incoming{msg: message{Kind: "sing"}}, killing: true},
 	} {
 		b := newBareGuard(t)
-		b.lease = 5
+		b.l.lease = 5
 		if c.in.daemon = b.daemon; c.former {
 			c.in.daemon = new(daemon)
 		}
 		b.daemon.abandoned = c.abandoned
 		b.receiveFromDaemon(c.in)
-		if handled := b.lease == 77; handled != c.handled {
+		if handled := b.l.lease == 77; handled != c.handled {
 			t.Errorf("%s: handled: %t", name, handled)
 		}
 		if d := b.daemon; d.abandoned != (c.abandoned || c.hungUp || c.killing) || d.killing != c.killing || c.in.daemon.socketClosed != (c.in.err != nil) {
@@ -139,10 +261,14 @@ func TestMessagesOfDeadDaemon(t *testing.T) {
 		b := newBareGuard(t)
 		d := b.daemon
 		d.abandoned, b.deadDaemon, b.daemon = abandoned, d, nil
-		for _, m := range []message{{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindPendingHooks, PendingHooks: []Spec{{}}}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, At: 77}, {Kind: "sing"}} {
+		for _, m := range []message{
+			{Kind: kindSession, Session: &Credentials{ID: 5}}, {Kind: kindOpen, Leadership: 2, Name: "h"}, {Kind: kindPendingHooks, Leadership: 2, PendingHooks: []Spec{{}}},
+			{Kind: kindRelease, Leadership: 1, Release: []byte("1")}, {Kind: kindConfig, Config: []byte("c")}, {Kind: kindLease, Leases: []lease{{1, 77}}}, {Kind: "sing"},
+		} {
 			b.receiveFromDaemon(incoming{daemon: d, msg: m})
 		}
-		if handled := !abandoned; (b.session != nil) != handled || (len(b.pendingHooks) == 1) != handled || (b.lastConfig != nil) != handled || b.lease == 77 || b.deadDaemon == nil {
+		handled := !abandoned
+		if (b.session != nil) != handled || (len(b.leaderships) == 2 && len(b.leaderships[1].hooks) == 1) != handled || (b.l.release != nil) != handled || (b.lastConfig != nil) != handled || b.l.lease == 77 || b.deadDaemon == nil {
 			t.Errorf("abandoned: %t: %+v", abandoned, b.guard)
 		}
 		b.receiveFromDaemon(incoming{daemon: d, err: io.EOF})
@@ -179,9 +305,9 @@ func TestDaemonExited(t *testing.T) {
 		b := newBareGuard(t)
 		d := b.daemon
 		d.socketClosed, d.startedAt = c.socketClosed, boottime.Now()-c.age
-		b.opt.Respawn, b.stopping, b.respawnDelay, b.lease, b.heartbeatDeadline = !c.final, c.stopping, c.oldDelay, 5, 6
+		b.opt.Respawn, b.stopping, b.respawnDelay, b.heartbeatDeadline = !c.final, c.stopping, c.oldDelay, 6
 		b.daemonExited(c.status)
-		if b.daemon != nil || b.lease != 0 || b.heartbeatDeadline != 0 || b.exitStatus != c.exitStatus || b.noRespawn != c.noRespawn {
+		if b.daemon != nil || !b.mustEnd(b.l) || !isNear(b.survivedAt, minSurvival) || b.heartbeatDeadline != 0 || b.exitStatus != c.exitStatus || b.noRespawn != c.noRespawn {
 			t.Errorf("%s: %+v", name, b.guard)
 		}
 		if (b.deadDaemon == d) == c.socketClosed {
@@ -199,27 +325,6 @@ func TestDaemonExited(t *testing.T) {
 	}
 }
 
-// Work may run until the end of the lease, and a pending hook until its own deadline.
-func TestLeaseExpired(t *testing.T) {
-	now := boottime.Now()
-	ahead, behind := now+time.Hour, now
-	for _, c := range []struct {
-		lease   time.Duration
-		work    *work
-		expired bool
-	}{
-		{0, nil, false}, {behind, nil, false},
-		{0, &work{}, true}, {behind, &work{}, true}, {ahead, &work{}, false},
-		{0, &work{killing: true}, false},
-		{0, &work{hookDeadline: ahead}, false}, {ahead, &work{hookDeadline: behind}, true},
-	} {
-		g := &guard{lease: c.lease, work: c.work}
-		if g.leaseExpired() != c.expired {
-			t.Errorf("%s, %+v: expired: %t", c.lease, c.work, !c.expired)
-		}
-	}
-}
-
 // The guard exits when nothing is left to do, to wait for, or to kill.
 func TestGuardFinished(t *testing.T) {
 	for name, change := range map[string]func(*guard){
@@ -227,17 +332,16 @@ func TestGuardFinished(t *testing.T) {
 		"a respawn":              func(g *guard) { g.noRespawn = false },
 		"a daemon":               func(g *guard) { g.daemon = new(daemon) },
 		"a dead daemon":          func(g *guard) { g.deadDaemon = new(daemon) },
-		"work":                   func(g *guard) { g.work = new(work) },
+		"a leadership":           func(g *guard) { g.leaderships = []*leadership{{}} },
 		"a session":              func(g *guard) { g.session = new(Credentials) },
 		"a session being closed": func(g *guard) { g.closingSession = true },
-		"a pending hook":         func(g *guard) { g.pendingHooks = make([]Spec, 1) },
 	} {
 		g := &guard{noRespawn: true}
 		change(g)
-		if done := name == ""; g.onlyKeeperLeft() != done || g.finished() != done {
-			t.Errorf("with %s: only keeper left: %t, finished: %t", name, g.onlyKeeperLeft(), g.finished())
+		if done := name == ""; g.onlyKeepersLeft() != done || g.finished() != done {
+			t.Errorf("with %s: only keepers left: %t, finished: %t", name, g.onlyKeepersLeft(), g.finished())
 		}
-		if g.keeper = new(keeperProcess); g.finished() {
+		if g.keepers = []*keeperProcess{{}}; g.finished() {
 			t.Errorf("with a keeper and %s: finished", name)
 		}
 	}
@@ -252,26 +356,29 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		sent   []string
 		check  func(*guard) bool
 	}{
-		"killing":                     {msg: message{Kind: kindKilling}, check: func(g *guard) bool { return g.keeper.killing }},
-		"started":                     {msg: message{Kind: kindStarted, Pid: 99}, sent: []string{"started 7"}, check: func(g *guard) bool { return g.work.pid == 99 }},
-		"start failed":                {msg: message{Kind: kindStarted, Error: "none"}, sent: []string{"started 7 none"}, check: func(g *guard) bool { return g.work == nil }},
-		"exited":                      {msg: message{Kind: kindExited, Status: StatusSuccess}, sent: []string{"exited 7 " + StatusSuccess}, check: func(g *guard) bool { return g.work.status == StatusSuccess }},
-		"dead":                        {msg: message{Kind: kindDead, Output: "words"}, sent: []string{"dead 7 words"}, check: func(g *guard) bool { return g.work == nil }},
-		"unkillable":                  {msg: message{Kind: kindUnkillable, Error: "hurt"}, sent: []string{"unkillable 7 hurt"}, check: func(g *guard) bool { return g.work.unkillable == "hurt" }},
-		"another kind":                {msg: message{Kind: kindLeaseConfirmed}, check: func(g *guard) bool { return g.work != nil }},
-		"other work":                  {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.msg.Seq = 6 }, check: func(g *guard) bool { return g.work != nil }},
-		"another keeper":              {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.keeper = new(keeperProcess) }, check: func(g *guard) bool { return g.work != nil }},
-		"end of file":                 {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.err = io.EOF }, check: func(g *guard) bool { return g.work != nil }},
-		"no work":                     {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work = nil }},
-		"a unit":                      {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work.unit = new(unitKiller) }, check: func(g *guard) bool { return g.work != nil }},
-		"a hook is dead":              {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.work == nil && !g.hookFailed }},
-		"a hook succeeded":            {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
-		"a hook failed":               {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed }},
-		"a hook started":              {msg: message{Kind: kindStarted, Pid: 99}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.hookFailed }},
-		"a hook could not be started": {msg: message{Kind: kindStarted, Error: "none"}, change: func(b *bareGuard, _ *incoming) { b.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.hookFailed && g.work == nil }},
+		"killing":                     {msg: message{Kind: kindKilling}, check: func(g *guard) bool { return g.leaderships[0].work.confirmed }},
+		"started":                     {msg: message{Kind: kindStarted, Pid: 99}, sent: []string{"started 7"}, check: func(g *guard) bool { return g.leaderships[0].work.pid == 99 }},
+		"start failed":                {msg: message{Kind: kindStarted, Error: "none"}, sent: []string{"started 7 none"}, check: func(g *guard) bool { return g.leaderships[0].work == nil }},
+		"exited":                      {msg: message{Kind: kindExited, Status: StatusSuccess}, sent: []string{"exited 7 " + StatusSuccess}, check: func(g *guard) bool { return g.leaderships[0].work.status == StatusSuccess }},
+		"dead":                        {msg: message{Kind: kindDead, Output: "words"}, sent: []string{"dead 7 words"}, check: func(g *guard) bool { return g.leaderships[0].work == nil }},
+		"unkillable":                  {msg: message{Kind: kindUnkillable, Error: "hurt"}, sent: []string{"unkillable 7 hurt"}, check: func(g *guard) bool { return g.leaderships[0].work.unkillable == "hurt" }},
+		"another kind":                {msg: message{Kind: kindLeaseConfirmed}, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"other work":                  {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.msg.Seq = 6 }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"another keeper":              {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.keeper = new(keeperProcess) }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"end of file":                 {msg: message{Kind: kindDead}, change: func(_ *bareGuard, m *incoming) { m.err = io.EOF }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"no work":                     {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work = nil }},
+		"a unit":                      {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.unit, b.l.work.keeper = new(unitKiller), nil }, check: func(g *guard) bool { return g.leaderships[0].work != nil }},
+		"a hook is dead":              {msg: message{Kind: kindDead}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaderships[0].work == nil && !g.leaveSession }},
+		"a hook succeeded":            {msg: message{Kind: kindExited, Status: StatusSuccess}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.leaveSession }},
+		"a hook failed":               {msg: message{Kind: kindExited, Status: "exited with status 1"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaveSession }},
+		"a hook started":              {msg: message{Kind: kindStarted, Pid: 99}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return !g.leaveSession }},
+		"a hook could not be started": {msg: message{Kind: kindStarted, Error: "none"}, change: func(b *bareGuard, _ *incoming) { b.l.work.hookDeadline = 1 }, check: func(g *guard) bool { return g.leaveSession && g.leaderships[0].work == nil }},
 	} {
 		b := newBareGuard(t)
-		b.work = &work{seq: 7, spec: &Spec{Argv: []string{"hook"}}}
+		w := b.give(b.l, &work{seq: 7, spec: &Spec{Argv: []string{"hook"}}})
+		if strings.Contains(name, "hook") { // it belongs to a dead daemon
+			b.l.daemon = new(daemon)
+		}
 		m := incoming{keeper: b.keeper, msg: c.msg}
 		m.msg.Seq = 7
 		if c.change != nil {
@@ -280,9 +387,9 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 		b.receiveFromKeeper(m)
 		b.expect(name, c.sent, nil)
 		if c.check != nil && !c.check(b.guard) {
-			t.Errorf("%s: %+v, %+v", name, b.work, b.guard)
+			t.Errorf("%s: %+v, %+v", name, w, b.guard)
 		}
-		if failed := strings.Contains(b.logText.String(), "a pending hook has failed"); failed != b.hookFailed {
+		if failed := strings.Contains(b.logText.String(), "a pending hook has failed"); failed != b.leaveSession {
 			t.Errorf("%s: log: %q", name, b.logText)
 		}
 	}
@@ -291,11 +398,11 @@ func TestGuardHandlesKeeperMessages(t *testing.T) {
 // A pid that does not exist in the keeper's namespace is translated to 0.
 func TestHostPidOfMissingProcess(t *testing.T) {
 	b := newBareGuard(t)
-	if pid := b.hostPid(77); pid != 77 {
+	if pid := b.hostPid(b.keeper, 77); pid != 77 {
 		t.Errorf("%d in the same namespace", pid)
 	}
 	b.opt.Containment = PidnsContainment
-	if pid := b.hostPid(noPid); pid != 0 {
+	if pid := b.hostPid(b.keeper, noPid); pid != 0 {
 		t.Errorf("%d in another", pid)
 	}
 }
@@ -303,7 +410,7 @@ func TestHostPidOfMissingProcess(t *testing.T) {
 // The daemon gets every report of an unkillable process, and of the end of that state. The log contains each reason once.
 func TestUnkillableReports(t *testing.T) {
 	b := newBareGuard(t)
-	w := &work{seq: 7}
+	w := b.give(b.l, &work{seq: 7})
 	for _, text := range []string{"hurt", "hurt", "", "hurt more"} {
 		b.reportUnkillable(w, text)
 	}
@@ -313,43 +420,74 @@ func TestUnkillableReports(t *testing.T) {
 	}
 }
 
-// When the keeper dies, the child and the daemon are killed, but a unit is not. When the guard is about to exit, nothing happens.
+// When a keeper dies, its works are killed, but not those of another, nor units, nor the daemon.
 func TestKeeperExited(t *testing.T) {
-	for name, c := range map[string]struct {
-		work      *work
-		noRespawn bool
-		killing   bool
-	}{
-		"a child": {work: &work{}, killing: true}, "a unit": {work: &work{unit: new(unitKiller)}}, "no work": {}, "about to exit": {noRespawn: true},
-	} {
+	b := newBareGuard(t)
+	k := b.keeper
+	other := &keeperProcess{ready: true}
+	child, prepared := b.give(b.l, &work{seq: 7}), b.give(b.addLeadership(2, "h"), &work{seq: 8})
+	unit, elsewhere := b.give(b.addLeadership(3, "i"), &work{seq: 9, unit: new(unitKiller)}), b.give(b.addLeadership(4, "j"), &work{seq: 10, keeper: other})
+	prepared.launched, b.l.keeper, b.keepers = false, k, append(b.keepers, other)
+	b.keeperExited(k, syscall.WaitStatus(9))
+	if _, err := k.socket.Write([]byte("x")); !k.dead || b.guard.keeper != nil || b.l.keeper != nil || len(b.keepers) != 1 || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if !child.killing || unit.killing || elsewhere.killing || prepared.leadership.work != nil || b.daemon.killing || b.daemon.abandoned {
+		t.Errorf("%+v, %+v, %+v, %+v", child, prepared, unit, b.daemon)
+	}
+	if got := b.sent(b.daemonEnd); !slices.Equal(got, []string{"killing 7", "started 8 the keeper was killed by signal 9 (killed)"}) {
+		t.Errorf("sent %q", got)
+	}
+	if !strings.Contains(b.logText.String(), "a keeper has died") {
+		t.Errorf("log: %s", b.logText)
+	}
+}
+
+// A keeper that is hung is killed, unless it has other works: then it only gets no more of them, and is killed once it has none.
+func TestHungKeeper(t *testing.T) {
+	for _, others := range []bool{false, true} {
 		b := newBareGuard(t)
-		k, d := b.keeper, b.daemon
-		if b.work = c.work; c.noRespawn {
-			b.noRespawn, b.daemon = true, nil
+		c, err := newCgroup(delegatedCgroup(), 6)
+		if err != nil {
+			t.Fatal(err)
 		}
-		b.keeperExited(syscall.WaitStatus(9))
-		if _, err := k.socket.Write([]byte("x")); b.keeper != nil || !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s: %+v, %v", name, b.keeper, err)
+		w := b.give(b.l, &work{seq: 7, group: c, killing: true, killStarted: boottime.Now() - 2*keeperHungAfter, status: StatusSuccess})
+		h := b.addLeadership(2, "h")
+		if others {
+			b.give(h, &work{seq: 8})
 		}
-		if c.work != nil && (c.work.killing != c.killing || c.work.keeperDead != c.killing) {
-			t.Errorf("%s: %+v", name, c.work)
+		b.kill(w)
+		if b.keeper.retired != others || b.guard.keeper != nil {
+			t.Errorf("retired: %t", b.keeper.retired)
 		}
-		if d.killing == c.noRespawn || d.abandoned == c.noRespawn || strings.Contains(b.logText.String(), "the keeper has died") == c.noRespawn {
-			t.Errorf("%s: %+v; log: %s", name, d, b.logText)
+		if !others {
+			eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })
+			c.remove()
+			c.close()
+			continue
 		}
+		if b.sweep(w); b.l.work != nil {
+			t.Error("its work does not count as dead although the control group is empty")
+		}
+		if b.tendKeepers(); !alive(b.keeper.pid) {
+			t.Error("killed although it has work")
+		}
+		h.work = nil
+		b.tendKeepers()
+		eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })
 	}
 }
 
 // Signals are passed on to the daemon. Without a daemon, those that mean stop end the guard.
 func TestSignalHandling(t *testing.T) {
 	caught := make(chan os.Signal, 1) // children must not inherit ignored signals, as from nohup(1)
-	signal.Notify(caught, syscall.SIGHUP, syscall.SIGTERM)
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGTERM)
 	defer signal.Stop(caught)
 	b := newBareGuard(t)
 	if b.handleSignal(syscall.SIGCHLD); b.stopping || !alive(b.daemon.pid) {
 		t.Error("SIGCHLD was treated as a request to stop")
 	}
-	for sig, ends := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGHUP: false} {
+	for sig, ends := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGHUP: false, syscall.SIGUSR1: false} {
 		b := newBareGuard(t)
 		b.handleSignal(sig)
 		if pid := b.daemon.pid; b.stopping != ends || b.noRespawn || b.exitStatus != 0 {

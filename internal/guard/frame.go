@@ -16,52 +16,88 @@ import (
 // kind is the type of a message.
 type kind string
 
-// Messages from the daemon to the guard. The guard forwards start, stop, kill and lease to the keeper.
+// Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for the
+// works.
 const (
-	kindStart        kind = "start"         // start the work Spec and number it Seq
+	kindOpen         kind = "open"          // there is a new leadership: Leadership and Name
+	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
+	kindClose        kind = "close"         // forget Leadership, whose work is dead
+	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
+	kindStart        kind = "start"         // start the prepared work
 	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
 	kindKill         kind = "kill"          // kill the work now
-	kindLease        kind = "lease"         // the work may run until At
+	kindLease        kind = "lease"         // the works of these leaderships, and of no others, may run until then: Leases
 	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At
 	kindAlive        kind = "alive"         // the daemon is alive, but has no session to set a deadline by
 	kindNotify       kind = "notify"        // pass Notify on to the service manager
 	kindSession      kind = "session"       // the session to close after the daemon's death: Session
-	kindPendingHooks kind = "pending_hooks" // the hooks to run before that: PendingHooks
+	kindRelease      kind = "release"       // the transaction that releases Leadership, to be sent before that: Release
+	kindPendingHooks kind = "pending_hooks" // the hooks of Leadership to run before that: PendingHooks
 	kindConfig       kind = "config"        // the last good configuration, for the next daemon: Config
 )
 
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
+	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Keepers, Survivors; to a keeper: its number Seq
+	kindSurvivors      kind = "survivors"       // the works of earlier daemons that still run: Survivors
+	kindPrepared       kind = "prepared"        // the work can be started, see Containment, or it was refused: Error
 	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
+	kindKilling        kind = "killing"         // the sender is killing the work
 	kindExited         kind = "exited"          // the main process of the work has ended: Status
 	kindDead           kind = "dead"            // no process of the work is left: Output
-	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces At from now on
-	kindKeeper         kind = "keeper"          // the keeper process: Containment
+	kindGone           kind = "gone"            // nothing is left of the abandoned Leadership, and its hooks have run
+	kindLeaseConfirmed kind = "lease_confirmed" // the guard enforces Leases from now on
 	kindReady          kind = "ready"           // the keeper has started (keeper to guard only)
-	kindKilling        kind = "killing"         // the keeper has received a kill and carries it out (keeper to guard only)
 	kindUnkillable     kind = "unkillable"      // a process of the work cannot be killed: Error; empty once that is resolved
 )
 
-// message is exchanged between the daemon and the guard, and between the guard and its keeper. Points in time are readings
+// message is exchanged between the daemon and the guard, and between the guard and its keepers. Points in time are readings
 // of CLOCK_BOOTTIME, which is the same in all of them.
 type message struct {
-	Kind         kind          `json:"kind"`
-	Seq          int           `json:"seq,omitempty"`
-	At           time.Duration `json:"at,omitempty"`
-	Grace        time.Duration `json:"grace,omitempty"`
-	Spec         *Spec         `json:"spec,omitempty"`
-	Session      *Credentials  `json:"session,omitempty"`
-	PendingHooks []Spec        `json:"pending_hooks,omitempty"`
-	Config       []byte        `json:"config,omitempty"`
-	Notify       string        `json:"notify,omitempty"`
-	Pid          int           `json:"pid,omitempty"`
-	Status       string        `json:"status,omitempty"`
-	Output       string        `json:"output,omitempty"`
-	Error        string        `json:"error,omitempty"`
+	Kind         kind               `json:"kind"`
+	Seq          int                `json:"seq,omitempty"`
+	Leadership   int                `json:"leadership,omitempty"`
+	Name         string             `json:"name,omitempty"`
+	Leases       []lease            `json:"leases,omitempty"`
+	At           time.Duration      `json:"at,omitempty"`
+	Grace        time.Duration      `json:"grace,omitempty"`
+	Spec         *Spec              `json:"spec,omitempty"`
+	Session      *Credentials       `json:"session,omitempty"`
+	Release      json.RawMessage    `json:"release,omitempty"`
+	PendingHooks []Spec             `json:"pending_hooks,omitempty"`
+	Config       []byte             `json:"config,omitempty"`
+	Notify       string             `json:"notify,omitempty"`
+	Pid          int                `json:"pid,omitempty"`
+	Status       string             `json:"status,omitempty"`
+	Output       string             `json:"output,omitempty"`
+	Error        string             `json:"error,omitempty"`
+	Keepers      bool               `json:"keepers,omitempty"`
+	Survivors    []LeadershipRecord `json:"survivors,omitempty"`
 	// Dir is the control group into which the keeper puts the work.
 	Dir string `json:"dir,omitempty"`
-	// Containment describes how started work is contained.
+	// Containment describes how the work is contained.
 	Containment *ContainmentRecord `json:"containment,omitempty"`
+}
+
+// lease is a deadline: of the leadership ID, or of the work with that number in messages to a keeper.
+type lease struct {
+	ID int           `json:"id"`
+	At time.Duration `json:"at"`
+}
+
+// Limits of what a message may contain. A sender splits longer lists of leases.
+const (
+	maxLeases = 256
+	maxHooks  = 16
+	maxName   = 256
+)
+
+// check returns an error if a message from the daemon exceeds a limit.
+func (m *message) check() error {
+	if len(m.Leases) > maxLeases || len(m.PendingHooks) > maxHooks || len(m.Name) > maxName {
+		return fmt.Errorf("%w: a %s message with %d leases, %d hooks and a name of %d bytes", errProtocol, m.Kind, len(m.Leases), len(m.PendingHooks), len(m.Name))
+	}
+	return nil
 }
 
 // Credentials are what another process needs to close a ZooKeeper session.
@@ -72,25 +108,33 @@ type Credentials struct {
 	Timeout  time.Duration `json:"timeout"`
 	// File is the path of the [SessionFile] that also holds them; empty for none.
 	File string `json:"file,omitempty"`
-	// Access holds the settings for connecting to the servers. Release is the transaction that releases the leadership, sent
-	// before the session is closed; nil if none is held. The guard does not interpret either.
-	Access  json.RawMessage `json:"access,omitempty"`
-	Release json.RawMessage `json:"release,omitempty"`
+	// Access holds the settings for connecting to the servers. Releases are the transactions that release the leaderships that
+	// are held; each is sent before the session is closed. The guard does not interpret either.
+	Access   json.RawMessage   `json:"access,omitempty"`
+	Releases []json.RawMessage `json:"releases,omitempty"`
 }
 
 // maxFrame limits the size of a message. Its largest parts, an environment and a command line, are limited by the kernel, too.
 const maxFrame = 8 << 20
 
 func writeFrame(w io.Writer, m message) error {
+	frame, err := appendFrame(nil, m)
+	if err == nil {
+		_, err = w.Write(frame)
+	}
+	return err
+}
+
+// appendFrame appends the encoded message to b.
+func appendFrame(b []byte, m message) ([]byte, error) {
 	body, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return b, err
 	}
 	if len(body) > maxFrame {
-		return fmt.Errorf("a %s message of %d bytes is too long", m.Kind, len(body))
+		return b, fmt.Errorf("a %s message of %d bytes is too long", m.Kind, len(body))
 	}
-	_, err = w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...))
-	return err
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(body))), body...), nil
 }
 
 // errProtocol reports that the peer violated the protocol. A daemon that does so is treated as dead.

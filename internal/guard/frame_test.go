@@ -124,7 +124,7 @@ func TestDaemonExitsWithUnreadMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	d := &daemon{socket: near}
+	d := &daemon{socket: near, out: newOutbox(near, daemonOutbox)}
 	g := &guard{daemon: d, log: slog.New(slog.DiscardHandler)}
 	g.sendToDaemon(message{Kind: kindLeaseConfirmed})
 	far.Close()

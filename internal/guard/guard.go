@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/boottime"
 )
 
 // Options configure [Run].
@@ -20,13 +23,19 @@ type Options struct {
 	// socket at [SocketFD]. The keeper runs the same program, which must call [MaybeRunKeeper] before anything else.
 	Path string
 	Argv []string
+	// Config is the content of the configuration file, for the first daemon, and with ConfigOnce for all of them: then the file cannot be
+	// read again. It is nil if there is no file.
+	Config     []byte
+	ConfigOnce bool
 	// Containment selects how the work is contained; the default is [Auto].
 	Containment Containment
+	// Keepers permits a keeper for each leadership with [KeeperContainment], which otherwise allows the works of one group only.
+	Keepers bool
 	// Realtime requests a real-time priority for guard and keeper.
 	Realtime bool
 	// Respawn restarts a daemon that has died; otherwise the guard exits with it.
 	Respawn bool
-	// Close closes a session on the server. It returns the outcome of releasing leadership; empty if the session held none.
+	// Close sends the releases and closes a session on the server. It returns the outcome of the releases; empty if there were none.
 	Close func(ctx context.Context, c Credentials) (leadership string, err error)
 	// Log must never block (see package asynclog): anything that delays the guard delays a kill.
 	Log *slog.Logger
@@ -42,6 +51,8 @@ const (
 	stableAfter     = time.Minute          // a daemon that ran this long is respawned with the minimum delay again
 	exitTimeout     = 2 * time.Second      // how long a daemon may take to exit after it closed its socket
 	closeTimeout    = 5 * time.Second      // for closing a session
+	minSurvival     = time.Second          // a shorter K does not matter: the session lasts longer than that
+	flushInterval   = 5 * time.Millisecond // between two attempts to send what did not fit into a socket's buffer
 	drainTime       = 5 * time.Millisecond // how long messages sent before a deadline may take to be read after it
 )
 
@@ -58,18 +69,23 @@ type guard struct {
 	cgroupParent string // the control group in which to create others; empty if there is none
 	children     *childList
 	notifier     *notifier
+	report       *os.File // the pipe by which keepers report to the daemon if this process is dead
+	reportWriter *os.File
 
-	keeper            *keeperProcess // nil while none runs
-	daemon            *daemon        // nil while none runs
-	deadDaemon        *daemon        // a dead daemon whose messages have not all been read; nil for none
-	work              *work          // nil while none runs
+	keepers           []*keeperProcess // all that run
+	keeper            *keeperProcess   // the one for the next work, see keeperFor; nil while there is none
+	keeperSeq         int              // the number of the last keeper
+	spareAt           time.Duration    // no keeper is started in advance before that, as the last one has failed
+	task              int              // the number of the last work
+	daemon            *daemon          // nil while none runs
+	deadDaemon        *daemon          // a dead daemon whose messages have not all been read; nil for none
+	leaderships       []*leadership    // of this daemon, and of dead ones while anything remains to be done for them
 	session           *Credentials
-	pendingHooks      []Spec        // the hooks to run before the session of a dead daemon is closed
-	hookSeq           int           // the Seq of the last such hook; counts down, as the daemon's count up
-	hookFailed        bool          // one of these hooks has failed
+	leaveSession      bool          // the session of the dead daemon is left to expire: work survives, or a hook has failed
+	survivedAt        time.Duration // work of the dead daemon that still runs then survives it
 	lastConfig        []byte        // the last good configuration file; nil until a daemon has sent one
-	lease             time.Duration // the work may run until then; 0 for no lease
 	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
+	heartbeatEnd      time.Duration // when that is enforced, see lastChance; 0 before the deadline
 
 	stopping       bool // the guard was asked to exit
 	noRespawn      bool // no daemon is started any more
@@ -93,15 +109,14 @@ func Run(opt Options) (int, error) {
 	if err := g.startKeeper(); err != nil {
 		return 1, err
 	}
-	g.protect()
-	if g.keeper == nil && !g.stopping { // on a busy machine the rehearsal may have killed the keeper as hung
-		if err := g.startKeeper(); err != nil {
-			return 1, err
-		}
+	if err := g.keeper.waitReady(); err != nil {
+		return 1, err
 	}
+	go g.readKeeper(g.keeper)
+	g.protect()
 	if g.stopping { // a signal has arrived during the rehearsal
 		g.noRespawn = true
-		g.keeper.requestExit()
+		g.advance() // asks the keeper to exit: nothing else would wake the loop below
 	} else if err := g.startDaemon(); err != nil {
 		return 1, err
 	}
@@ -134,15 +149,20 @@ func newGuard(opt Options) (*guard, error) {
 		return nil, err
 	}
 	var err error
-	if g.children, err = openChildList(); err != nil {
+	if g.children, err = openChildList(0); err != nil {
 		return nil, err
 	}
 	if g.timer, err = newTimer(); err != nil {
 		g.children.close()
 		return nil, err
 	}
+	if g.report, g.reportWriter, err = os.Pipe(); err != nil {
+		g.timer.close()
+		g.children.close()
+		return nil, err
+	}
 	g.notifier = newNotifier(opt.Log)
-	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGCHLD)
+	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT, syscall.SIGCHLD)
 	return g, nil
 }
 
@@ -151,6 +171,8 @@ func (g *guard) close() {
 	g.notifier.close()
 	g.timer.close()
 	g.children.close()
+	g.report.Close()
+	g.reportWriter.Close()
 }
 
 // setUpContainment kills the work that dead guards have left behind and chooses the containment.
@@ -178,7 +200,7 @@ func (g *guard) chooseContainment(parent string) error {
 			return fmt.Errorf("child.containment is cgroup, but no control group can be created: %w", err)
 		default:
 			*c = KeeperContainment
-			g.log.Info("the work gets no control group of its own; if guard, daemon and keeper are all killed at once, some of it may survive", "reason", err)
+			g.log.Info("the work gets no control group; if guard, daemon and keeper are all killed at once, some of it may survive", "reason", err)
 		}
 	}
 	if *c != CgroupContainment {
@@ -189,45 +211,21 @@ func (g *guard) chooseContainment(parent string) error {
 }
 
 // finished reports whether the guard can exit.
-func (g *guard) finished() bool {
-	return g.onlyKeeperLeft() && g.keeper == nil
+func (g *guard) finished() bool { return g.onlyKeepersLeft() && len(g.keepers) == 0 }
+
+// onlyKeepersLeft reports whether nothing remains to be done but to end the keepers.
+func (g *guard) onlyKeepersLeft() bool {
+	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && len(g.leaderships) == 0 && g.session == nil && !g.closingSession
 }
 
-// onlyKeeperLeft reports whether nothing remains to be done but to end the keeper.
-func (g *guard) onlyKeeperLeft() bool {
-	return g.noRespawn && g.daemon == nil && g.deadDaemon == nil && g.work == nil && g.session == nil && !g.closingSession && len(g.pendingHooks) == 0
-}
-
-// drainInbox reads the daemon's pending messages before a passed deadline is enforced. If this process was paused, the timer
-// and the messages are ready at the same moment, and an extension that was sent in time must still count.
-func (g *guard) drainInbox() {
-	if !g.leaseExpired() && !past(g.heartbeatDeadline) {
-		return
+// lastChance returns when a deadline is enforced, given the last result for it, which a new deadline resets to 0. If this process
+// was paused, the timer and the messages are ready at the same moment, and an extension that was sent in time must still count.
+// So messages get drainTime to be read.
+func lastChance(deadline, last, now time.Duration) time.Duration {
+	if last == 0 && deadline != 0 && now >= deadline {
+		return now + drainTime
 	}
-	limit := time.NewTimer(drainTime)
-	defer limit.Stop()
-	for g.leaseExpired() || past(g.heartbeatDeadline) {
-		select {
-		case in := <-g.fromDaemon:
-			g.receiveFromDaemon(in)
-		case <-limit.C:
-			return
-		}
-	}
-}
-
-// leaseExpired reports whether work is running without a lease and is not being killed yet.
-func (g *guard) leaseExpired() bool {
-	return enforced && g.work != nil && !g.work.killing && (g.workDeadline() == 0 || past(g.workDeadline()))
-}
-
-// workDeadline returns the time until which the current work may run; 0 if it may not run at all. A pending hook has its own
-// deadline instead of the lease, as it only cleans up after the leadership.
-func (g *guard) workDeadline() time.Duration {
-	if g.work.hookDeadline != 0 {
-		return g.work.hookDeadline
-	}
-	return g.lease
+	return last
 }
 
 // handleSignal passes signals on to the daemon and takes note of those that ask the guard to exit.
@@ -236,7 +234,7 @@ func (g *guard) handleSignal(sig syscall.Signal) {
 		g.reap()
 		return
 	}
-	if sig != syscall.SIGHUP {
+	if sig != syscall.SIGHUP && sig != syscall.SIGUSR1 {
 		g.stopping = true
 		g.notifier.notifyStopping()
 	}
@@ -247,7 +245,7 @@ func (g *guard) handleSignal(sig syscall.Signal) {
 	}
 }
 
-// reap waits for exited children: the daemon, the keeper, and processes that this subreaper inherited from a dead keeper.
+// reap waits for exited children: the daemon, keepers, and processes that this subreaper inherited from a dead keeper.
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -258,50 +256,90 @@ func (g *guard) reap() {
 			return
 		case g.daemon != nil && pid == g.daemon.pid:
 			g.daemonExited(status)
-		case g.keeper != nil && pid == g.keeper.pid:
-			g.keeperExited(status)
+		default:
+			for _, k := range g.keepers {
+				if pid == k.pid {
+					g.keeperExited(k, status)
+					break
+				}
+			}
 		}
 	}
 }
 
-// advance does everything that is due. Kills come first: the work before the daemon, since only the work is bound by S1.
+// advance does everything that is due. Kills come first: the works before the daemon, since only they are bound by S1.
 func (g *guard) advance() {
-	g.drainInbox()
-	if w := g.work; w != nil {
-		g.enforce(w)
-	}
-	if d := g.daemon; d != nil && (d.killing || past(g.heartbeatDeadline)) {
+	g.enforceAll()
+	g.heartbeatEnd = lastChance(g.heartbeatDeadline, g.heartbeatEnd, boottime.Now())
+	if d := g.daemon; d != nil && (d.killing || past(g.heartbeatEnd)) {
 		syscall.Kill(d.pid, syscall.SIGKILL)
 		if !d.killing {
 			g.log.Error("killing the daemon: it is hung", "pid", d.pid)
 		}
-		d.abandoned, d.killing, g.heartbeatDeadline = true, true, 0
+		d.abandoned, d.killing, g.heartbeatDeadline, g.heartbeatEnd = true, true, 0, 0
+		g.enforceAll()
 	}
-	if w := g.work; w != nil {
-		g.enforce(w)
+	if g.hasWork() {
 		g.reap()
-		g.sweep(w)
+		for _, l := range g.leaderships {
+			if l.work != nil {
+				g.sweep(l.work)
+			}
+		}
 	}
-	if g.daemon == nil && g.deadDaemon == nil && g.work == nil {
+	g.runPendingHooks()
+	g.forgetLeaderships()
+	if g.daemon == nil && g.deadDaemon == nil {
 		g.cleanUpAndRespawn()
+	}
+	g.tendKeepers()
+	if g.daemon != nil {
+		g.checkSent(g.daemon.out.flush())
 	}
 	g.setTimer()
 }
 
+// enforceAll kills all work that may not run any longer.
+func (g *guard) enforceAll() {
+	now := boottime.Now()
+	for _, l := range g.leaderships {
+		if l.work != nil {
+			g.enforce(l.work, now)
+		}
+	}
+}
+
+// hasWork reports whether there is any work.
+func (g *guard) hasWork() bool {
+	return slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil })
+}
+
 // setTimer arms the timer for the next point in time at which advance has something to do.
 func (g *guard) setTimer() {
-	at := g.heartbeatDeadline
-	if g.work != nil {
-		at = earliest(at, g.work.nextCheck())
-		if enforced && !g.work.killing {
-			at = earliest(at, max(1, g.workDeadline()))
+	at := earliest(g.heartbeatDeadline)
+	if g.heartbeatEnd != 0 {
+		at = g.heartbeatEnd
+	}
+	for _, l := range g.leaderships {
+		if l.work != nil {
+			at = earliest(at, l.work.nextCheck())
 		}
 	}
 	if g.daemon == nil {
 		at = earliest(at, g.respawnAt)
+		if g.deadDaemon == nil {
+			at = earliest(at, g.survivedAt)
+		}
+	} else if g.keeper == nil && g.needsKeeper() {
+		at = earliest(at, g.spareAt)
 	}
-	if g.keeper != nil && g.keeper.exitBy != 0 {
-		at = earliest(at, g.keeper.exitBy)
+	unsent := g.daemon != nil && g.daemon.out.pending()
+	for _, k := range g.keepers {
+		at = earliest(at, k.exitBy, k.readyBy)
+		unsent = unsent || k.out.pending()
+	}
+	if unsent {
+		at = earliest(at, boottime.Now()+flushInterval)
 	}
 	g.timer.set(at)
 }

@@ -9,32 +9,64 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// cleanUpAndRespawn takes the next step after the death of daemon and work: it runs the pending hooks, closes the session,
-// which nothing relies on any more, and starts the next daemon.
+// cleanUpAndRespawn takes the next step after the death of the daemon. All of its work is being killed, and the pending hooks of
+// dead work run. Then it closes the session, which nothing relies on any more, and starts the next daemon. It does not wait for
+// work that survives.
 func (g *guard) cleanUpAndRespawn() {
+	g.nameSurvivors()
 	switch {
-	case g.closingSession:
-	case len(g.pendingHooks) > 0:
-		g.runPendingHook()
-	case g.session != nil && g.hookFailed:
-		g.session, g.hookFailed = nil, false
+	case g.closingSession, g.isCleaningUp():
+	case g.session != nil && g.leaveSession:
+		g.session = nil
 	case g.session != nil:
-		g.closingSession = true
-		c := *g.session
-		go func() { // ends with the context's timeout
-			ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, c.Timeout))
-			defer cancel()
-			leadership, err := g.opt.Close(ctx, c)
-			g.closeResults <- closeResult{leadership, err}
-		}()
-	case g.onlyKeeperLeft():
-		g.keeper.requestExit()
+		g.closeSession(*g.session)
+	default:
+		g.forgetDead()
+		g.leaveSession, g.survivedAt = false, 0
+		g.respawn()
+	}
+}
+
+// isCleaningUp reports whether work of the dead daemon that has not survived it, or a hook, still runs, or must run.
+func (g *guard) isCleaningUp() bool {
+	for _, l := range g.leaderships {
+		if !l.survivor && (l.work != nil || len(l.hooks) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// closeSession sends the releases of all leaderships and closes the session, in another goroutine.
+func (g *guard) closeSession(c Credentials) {
+	g.closingSession = true
+	for _, l := range g.leaderships {
+		if l.release != nil && !l.survivor {
+			c.Releases = append(c.Releases, l.release)
+		}
+	}
+	go func() { // ends with the context's timeout
+		ctx, cancel := context.WithTimeout(context.Background(), min(closeTimeout, c.Timeout))
+		defer cancel()
+		leadership, err := g.opt.Close(ctx, c)
+		g.closeResults <- closeResult{leadership, err}
+	}()
+}
+
+// respawn starts the next daemon, unless the guard is to exit.
+func (g *guard) respawn() {
+	switch {
 	case g.noRespawn:
 	case g.stopping:
 		g.noRespawn = true
-		g.keeper.requestExit()
-	case g.keeper == nil:
-		g.tryStart(g.startKeeper)
+	case g.keeper == nil && len(g.keepers) == 0:
+		g.tryStart(func() error {
+			err := g.startKeeper()
+			if err == nil {
+				go g.readKeeper(g.keeper)
+			}
+			return err
+		})
 	case past(g.respawnAt):
 		g.tryStart(g.startDaemon)
 	}
@@ -71,23 +103,36 @@ func (g *guard) sessionClosed(result closeResult) {
 	RemoveSessionFile(*c)
 }
 
-// runPendingHook runs the next of the hooks that a dead daemon owed (A5 in docs/protocol.md). The work is dead and the session
-// is still open, so there is no other leader yet.
-func (g *guard) runPendingHook() {
-	g.hookSeq--
-	spec := g.pendingHooks[0]
-	g.pendingHooks = g.pendingHooks[1:]
-	g.work = &work{seq: g.hookSeq, spec: &spec, hookDeadline: boottime.Now() + max(spec.Timeout, time.Millisecond)}
-	var err error
-	if g.keeper == nil {
-		err = g.startKeeper()
+// hooksAtOnce is how many pending hooks run at a time.
+const hooksAtOnce = 8
+
+// runPendingHooks starts hooks that the daemon owed (A5 in docs/protocol.md) and that only this process can run now. The work of
+// their leadership is dead, and its session is still open, so the group has no other leader yet.
+func (g *guard) runPendingHooks() {
+	running := 0
+	for _, l := range g.leaderships {
+		if l.work != nil && l.work.hookDeadline != 0 {
+			running++
+		}
 	}
-	if err == nil {
-		err = g.launch(g.work)
+	for _, l := range g.leaderships {
+		if running == hooksAtOnce {
+			return
+		}
+		if l.work == nil && len(l.hooks) > 0 && g.isOrphaned(l) {
+			running++
+			g.runPendingHook(l)
+		}
 	}
-	if err != nil {
-		g.failHook(g.work, err.Error())
-		g.releaseWork(g.work)
+}
+
+func (g *guard) runPendingHook(l *leadership) {
+	spec := l.hooks[0]
+	l.hooks = l.hooks[1:]
+	w := g.newWork(l, 0, &spec)
+	w.hookDeadline = boottime.Now() + max(spec.Timeout, time.Millisecond)
+	if err := g.assignKeeper(w); err != nil {
+		g.refuse(w, err)
 	}
 }
 
@@ -101,8 +146,13 @@ func (g *guard) checkHook(w *work, m message) {
 	}
 }
 
-// failHook handles the failure of a pending hook: the session is left to expire, so that the successor comes as late as possible.
+// failHook handles the failure of a pending hook. The session of a dead daemon is then left to expire, so that the successor comes
+// as late as possible.
 func (g *guard) failHook(w *work, reason string) {
-	g.log.Error("a pending hook has failed; the session of the dead daemon is left to expire", "command", w.spec.Argv[0], "reason", reason)
-	g.hookFailed = true
+	if w.leadership.daemon == g.daemon {
+		g.log.Error("a pending hook of an abandoned leadership has failed", "group", w.leadership.name, "command", w.spec.Argv[0], "reason", reason)
+		return
+	}
+	g.log.Error("a pending hook has failed; the session of the dead daemon is left to expire", "group", w.leadership.name, "command", w.spec.Argv[0], "reason", reason)
+	g.leaveSession = g.leaveSession || !w.leadership.survivor
 }

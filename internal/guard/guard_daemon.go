@@ -20,6 +20,9 @@ type daemon struct {
 	socketClosed bool // its socket has been read to the end
 	abandoned    bool // no message from it counts any more, and its work must be killed
 	killing      bool // it is to be killed, until it is dead
+
+	out            outbox
+	lastLeadership int // the id of its last leadership; ids are never reused
 }
 
 // incoming is a message, or the error that ended the socket, from one daemon or keeper process.
@@ -38,14 +41,14 @@ func (g *guard) startDaemon() error {
 	}
 	defer far.Close()
 	attr := &syscall.ProcAttr{
-		Env: append(os.Environ(), g.notifier.environment()...), Files: []uintptr{0, 1, 2, far.Fd(), g.keeper.report.Fd()},
-		// A process group of its own, so that signals from a terminal reach it through the guard only. No parent death signal:
+		Env: append(os.Environ(), g.notifier.environment()...), Files: []uintptr{0, 1, 2, far.Fd(), g.report.Fd()},
+		// A separate process group, so that signals from a terminal reach it through the guard only. No parent death signal:
 		// a daemon that outlives its guard closes the session once the work is dead.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if last := g.lastConfigFile(); last != nil {
-		defer last.Close()
-		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, last.Fd())
+	if config := g.startConfigFile(); config != nil {
+		defer config.Close()
+		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, config.Fd())
 	}
 	var pid int
 	err = harden.WithChildScore(func() (err error) {
@@ -56,9 +59,9 @@ func (g *guard) startDaemon() error {
 		near.Close()
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	d := &daemon{pid: pid, socket: near, startedAt: boottime.Now()}
-	g.daemon, g.respawnAt, g.heartbeatDeadline = d, 0, 0
-	g.sendToDaemon(message{Kind: kindKeeper, Containment: &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process}})
+	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now()}
+	g.daemon, g.respawnAt, g.heartbeatDeadline, g.heartbeatEnd = d, 0, 0, 0
+	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Keepers: g.opt.Keepers, Survivors: g.survivors()})
 	go g.readDaemon(d)
 	return nil
 }
@@ -78,7 +81,8 @@ func (g *guard) readDaemon(d *daemon) {
 // is restarted.
 func (g *guard) daemonExited(status syscall.WaitStatus) {
 	d := g.daemon
-	g.daemon, g.lease, g.heartbeatDeadline = nil, 0, 0
+	g.daemon, g.heartbeatDeadline, g.heartbeatEnd = nil, 0, 0
+	g.daemonIsDead()
 	if d.socketClosed {
 		d.socket.Close()
 	} else {
@@ -121,46 +125,55 @@ func (g *guard) receiveFromDaemon(in incoming) {
 	}
 	err := in.err
 	if err == nil {
-		err = g.handle(in.msg)
+		if err = in.msg.check(); err == nil {
+			err = g.handle(in.msg)
+		}
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF), isHangUp(err):
-		d.abandoned, g.heartbeatDeadline = true, boottime.Now()+exitTimeout
+		d.abandoned, g.heartbeatDeadline, g.heartbeatEnd = true, boottime.Now()+exitTimeout, 0
 	default:
 		d.abandoned, d.killing = true, true
 		g.log.Error("killing the daemon", "pid", d.pid, "err", err)
 	}
 }
 
-// receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about its session, its
-// pending hooks and its configuration still count.
+// receiveFromDead handles the remaining messages of a dead daemon, until its socket ends. Only those about what is left to do
+// after it still count.
 func (g *guard) receiveFromDead(in incoming) {
-	switch {
-	case in.err != nil:
-		g.deadDaemon.socket.Close()
+	d := g.deadDaemon
+	if in.err != nil {
+		d.socket.Close()
 		g.deadDaemon = nil
-	case in.msg.Kind == kindSession && !g.deadDaemon.abandoned:
-		g.session = in.msg.Session
-	case in.msg.Kind == kindPendingHooks && !g.deadDaemon.abandoned:
-		g.pendingHooks = in.msg.PendingHooks
-	case in.msg.Kind == kindConfig && !g.deadDaemon.abandoned:
-		g.setLastConfig(in.msg.Config)
+		return
+	}
+	m := in.msg
+	if d.abandoned || m.check() != nil {
+		return
+	}
+	switch m.Kind {
+	case kindSession:
+		g.session = m.Session
+	case kindConfig:
+		g.setLastConfig(m.Config)
+	case kindOpen:
+		g.open(d, m)
+	case kindPendingHooks, kindRelease:
+		for _, l := range g.leaderships {
+			if l.id == m.Leadership && l.daemon == d && !l.abandoned {
+				l.set(m)
+			}
+		}
 	}
 }
 
-// handle carries out a message from the daemon.
+// handle carries out a message from the daemon. Messages for a leadership that is unknown or was abandoned have no effect: a loop
+// that was hung may still send them.
 func (g *guard) handle(m message) error {
 	switch m.Kind {
-	case kindLease:
-		g.lease = m.At
-		if g.work != nil && g.work.unit != nil {
-			g.work.unit.open()
-		}
-		g.keeper.send(m)
-		g.sendToDaemon(message{Kind: kindLeaseConfirmed, At: m.At})
 	case kindHeartbeat:
-		g.heartbeatDeadline = 0
+		g.heartbeatDeadline, g.heartbeatEnd = 0, 0
 		if enforced {
 			g.heartbeatDeadline = m.At
 		}
@@ -171,18 +184,26 @@ func (g *guard) handle(m message) error {
 		g.notifier.notify(m.Notify)
 	case kindSession:
 		g.session = m.Session
-	case kindPendingHooks:
-		g.pendingHooks = m.PendingHooks
 	case kindConfig:
 		g.setLastConfig(m.Config)
-	case kindStart:
-		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.work != nil {
-			return fmt.Errorf("%w: unexpected or incomplete start message %d", errProtocol, m.Seq)
+	case kindOpen:
+		return g.open(g.daemon, m)
+	case kindAbandon, kindClose:
+		g.abandon(m)
+	case kindLease:
+		g.extend(m.Leases)
+	case kindPendingHooks, kindRelease:
+		if l := g.find(m.Leadership); l != nil {
+			l.set(m)
 		}
-		g.start(m)
-	case kindStop, kindKill:
-		if g.work != nil && g.work.seq == m.Seq {
-			g.stop(g.work, m)
+	case kindPrepare:
+		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.findWork(m.Seq) != nil {
+			return fmt.Errorf("%w: unexpected or incomplete prepare message %d", errProtocol, m.Seq)
+		}
+		g.prepare(m)
+	case kindStart, kindStop, kindKill:
+		if w := g.findWork(m.Seq); w != nil {
+			g.request(w, m)
 		}
 	default:
 		return fmt.Errorf("%w: unknown message kind %q", errProtocol, m.Kind)
@@ -190,14 +211,26 @@ func (g *guard) handle(m message) error {
 	return nil
 }
 
-// sendToDaemon sends a message without waiting. A daemon that has let the socket's buffer fill up is hung and is killed.
-func (g *guard) sendToDaemon(m message) {
-	d := g.daemon
-	if d == nil || d.abandoned {
-		return
+// set stores what is left to do for a leadership after its daemon.
+func (l *leadership) set(m message) {
+	if m.Kind == kindRelease {
+		l.release = m.Release
+	} else {
+		l.hooks = m.PendingHooks
 	}
-	if err := writeFrame(nonblockingWriter{d.socket}, m); err != nil && !isHangUp(err) {
-		d.abandoned, d.killing = true, true
+}
+
+// sendToDaemon sends a message without waiting. A daemon that does not read its messages is hung and is killed.
+func (g *guard) sendToDaemon(m message) {
+	if d := g.daemon; d != nil && !d.abandoned {
+		g.checkSent(d.out.send(m))
+	}
+}
+
+// checkSent handles an error from sending to the daemon.
+func (g *guard) checkSent(err error) {
+	if err != nil && !isHangUp(err) {
+		g.daemon.abandoned, g.daemon.killing = true, true
 	}
 }
 

@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,39 +14,103 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// keeperProcess is the keeper as the guard sees it.
+// keeperProcess is a keeper as the guard sees it.
 type keeperProcess struct {
 	Process
 	pid     int
+	seq     int // its number, which its report contains
 	socket  *os.File
-	report  *os.File      // the pipe for the daemon, on which the keeper reports that all work is dead when the guard is gone
-	killing bool          // it has confirmed that it is killing the work
+	out     outbox
+	leases  []lease       // to be sent
+	ready   bool          // it has started
+	retired bool          // it is hung: it gets no more work, and is killed once it has none
+	dead    bool          // it has been reaped
+	readyBy time.Duration // it is killed if it is not ready by then; 0 if it is
 	exitBy  time.Duration // it is killed if it has not exited by then; 0 if it was not asked to exit
 }
 
-// How long the guard waits for the keeper.
+// How long the guard waits for a keeper.
 const (
-	keeperStartTimeout = 5 * time.Second        // for it to start
-	keeperSendTimeout  = time.Second            // for it to read a start message
+	keeperStartTimeout = 4 * time.Second        // for it to start; shorter than startTimeout
 	assistAfter        = 5 * time.Millisecond   // the guard then helps it kill the work
-	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is killed
+	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
 )
 
-// startKeeper starts a keeper and waits until it is ready. It may block, because no work is running.
+// keeperFor returns the keeper for the next work of a leadership; it may not be ready yet. With control groups, one keeper runs
+// the works of all leaderships: the kernel kills each group by itself, and reports when it is empty. Otherwise a work can be told
+// from others by its keeper only.
+func (g *guard) keeperFor(l *leadership) (*keeperProcess, error) {
+	if l.keeper != nil {
+		return l.keeper, nil
+	}
+	if g.keeper == nil {
+		if err := g.startKeeper(); err != nil {
+			return nil, err
+		}
+		go g.readKeeper(g.keeper)
+	}
+	k := g.keeper
+	if g.opt.Containment != CgroupContainment {
+		l.keeper, g.keeper = k, nil
+	}
+	return k, nil
+}
+
+// returnKeeper takes the keeper from a leadership that does not need it any more.
+func (g *guard) returnKeeper(l *leadership) {
+	switch {
+	case l.keeper == nil:
+	case g.keeper == nil && !l.keeper.retired:
+		g.keeper = l.keeper
+	default:
+		l.keeper.requestExit()
+	}
+	l.keeper = nil
+}
+
+// tendKeepers flushes the messages to the keepers, kills those that are late, and keeps one ready for the next leadership.
+func (g *guard) tendKeepers() {
+	for _, k := range g.keepers {
+		k.out.flush()
+		if past(k.readyBy) || past(k.exitBy) || k.retired && !g.hasWorkOn(k) {
+			syscall.Kill(k.pid, syscall.SIGKILL)
+			k.readyBy, k.exitBy = 0, boottime.Now()+exitTimeout
+		}
+		if g.onlyKeepersLeft() {
+			k.requestExit()
+		}
+	}
+	if g.daemon != nil && g.keeper == nil && g.needsKeeper() && boottime.Now() >= g.spareAt {
+		if err := g.startKeeper(); err == nil { // else keeperFor reports the error
+			go g.readKeeper(g.keeper)
+		}
+	}
+}
+
+// needsKeeper reports whether a leadership may soon need a keeper that is not there.
+func (g *guard) needsKeeper() bool {
+	if len(g.keepers) == 0 || g.opt.Containment == CgroupContainment {
+		return true
+	}
+	return (g.opt.Containment == PidnsContainment || g.opt.Keepers) &&
+		slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.keeper == nil && l.daemon == g.daemon && !l.abandoned })
+}
+
+// hasWorkOn reports whether a keeper has work.
+func (g *guard) hasWorkOn(k *keeperProcess) bool {
+	return slices.ContainsFunc(g.leaderships, func(l *leadership) bool { return l.work != nil && l.work.keeper == k })
+}
+
+// startKeeper starts a keeper, for which the caller must start readKeeper.
 func (g *guard) startKeeper() error {
 	near, far, err := socketpair()
 	if err != nil {
 		return err
 	}
 	defer far.Close()
-	report, reportWriter, err := os.Pipe()
-	if err != nil {
-		near.Close()
-		return err
-	}
-	defer reportWriter.Close()
-	k := &keeperProcess{socket: near, report: report}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), reportWriter.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	g.keeperSeq++
+	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() + keeperStartTimeout}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if g.opt.Containment == PidnsContainment {
 		inNewPIDNamespace(attr.Sys)
 	}
@@ -53,20 +118,18 @@ func (g *guard) startKeeper() error {
 		k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)
 		return err
 	})
-	if err == nil {
-		err = k.waitReady()
-	}
 	if err != nil {
-		k.close()
+		near.Close()
 		return fmt.Errorf("cannot start the keeper (child.containment: %s): %w", g.opt.Containment, err)
 	}
-	g.keeper = k
+	k.Process, _ = Identify("keeper", k.pid)
+	k.send(message{Kind: kindHello, Seq: k.seq})
 	g.makeRealtime(k.pid)
-	go g.readKeeper(k)
+	g.keeper, g.keepers = k, append(g.keepers, k)
 	return nil
 }
 
-// inNewPIDNamespace makes the keeper process 1 of a PID namespace of its own. When the guard dies the kernel kills the
+// inNewPIDNamespace makes the keeper process 1 of a new PID namespace. When the guard dies the kernel kills the
 // keeper, and with it every process of the namespace.
 func inNewPIDNamespace(sys *syscall.SysProcAttr) {
 	sys.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
@@ -79,7 +142,7 @@ func inNewPIDNamespace(sys *syscall.SysProcAttr) {
 	}
 }
 
-// waitReady waits for the keeper's first message.
+// waitReady waits for the keeper's first message. It may block, because no work is running.
 func (k *keeperProcess) waitReady() error {
 	k.socket.SetReadDeadline(time.Now().Add(keeperStartTimeout))
 	defer k.socket.SetReadDeadline(time.Time{})
@@ -87,26 +150,17 @@ func (k *keeperProcess) waitReady() error {
 		syscall.Kill(k.pid, syscall.SIGKILL)
 		var status syscall.WaitStatus
 		syscall.Wait4(k.pid, &status, 0, nil)
-		return fmt.Errorf("it did not report that it is ready, and %s", exitText(status))
+		return fmt.Errorf("cannot start the keeper: it did not report that it is ready, and %s", exitText(status))
 	}
-	k.Process, _ = Identify("keeper", k.pid)
+	k.ready, k.readyBy = true, 0
 	return nil
 }
 
-func (k *keeperProcess) close() {
-	k.socket.Close()
-	k.report.Close()
-}
-
-// requestExit asks the keeper to exit, as there is no more work. A later call kills a keeper that has not exited in time.
+// requestExit asks the keeper to exit, as it gets no more work. It is killed if it has not exited in time.
 func (k *keeperProcess) requestExit() {
-	switch {
-	case k == nil:
-	case k.exitBy == 0:
+	if k.exitBy == 0 {
 		k.exitBy = boottime.Now() + exitTimeout
 		closeWrite(k.socket)
-	case past(k.exitBy):
-		syscall.Kill(k.pid, syscall.SIGKILL)
 	}
 }
 
@@ -123,41 +177,39 @@ func (g *guard) readKeeper(k *keeperProcess) {
 
 // send sends the keeper a message without waiting. If the keeper does not read, the guard acts without it.
 func (k *keeperProcess) send(m message) {
-	if k != nil {
-		writeFrame(nonblockingWriter{k.socket}, m)
+	if !k.dead {
+		k.out.send(m)
 	}
 }
 
-// sendStart sends a start message, which may be long. It may block, because no work is running.
-func (k *keeperProcess) sendStart(m message) error {
-	k.socket.SetWriteDeadline(time.Now().Add(keeperSendTimeout))
-	defer k.socket.SetWriteDeadline(time.Time{})
-	if err := writeFrame(k.socket, m); err != nil {
-		return fmt.Errorf("the keeper does not read its messages: %w", err)
-	}
-	return nil
-}
-
-// receiveFromKeeper handles a message from the keeper about the current work and passes it on to the daemon.
+// receiveFromKeeper handles a message from a keeper about a work and passes it on to the daemon.
 func (g *guard) receiveFromKeeper(in incoming) {
-	w := g.work
-	if in.keeper != g.keeper || in.err != nil || w == nil || w.unit != nil || w.seq != in.msg.Seq {
+	k, m := in.keeper, in.msg
+	if in.err != nil || k.dead {
 		return
 	}
-	m := in.msg
+	if m.Kind == kindReady {
+		g.keeperIsReady(k)
+		return
+	}
+	w := g.findTask(k, m.Seq)
+	if w == nil {
+		return
+	}
 	if w.hookDeadline != 0 {
 		g.checkHook(w, m)
 	}
+	m.Seq = w.seq
 	switch m.Kind {
 	case kindKilling:
-		g.keeper.killing = true
+		w.confirmed = true
 		return
 	case kindStarted:
 		if m.Error != "" {
 			g.releaseWork(w)
 		} else {
-			w.pid = g.hostPid(m.Pid)
-			m.Pid, m.Containment = w.pid, g.containmentRecord(w)
+			w.pid = g.hostPid(k, m.Pid)
+			m.Pid = w.pid
 		}
 	case kindExited:
 		w.status = m.Status
@@ -170,16 +222,26 @@ func (g *guard) receiveFromKeeper(in incoming) {
 		return
 	}
 	if w.hookDeadline == 0 {
-		g.sendToDaemon(m)
+		g.reply(w, m)
+	}
+}
+
+// keeperIsReady lets the works go on that have waited for a keeper.
+func (g *guard) keeperIsReady(k *keeperProcess) {
+	k.ready, k.readyBy = true, 0
+	for _, l := range g.leaderships {
+		if w := l.work; w != nil && w.keeper == k && !w.prepared {
+			g.finishPrepare(w)
+		}
 	}
 }
 
 // hostPid returns the pid in this PID namespace of a process whose pid in the keeper's namespace is given; 0 if it is gone.
-func (g *guard) hostPid(pid int) int {
+func (g *guard) hostPid(k *keeperProcess, pid int) int {
 	if g.opt.Containment != PidnsContainment {
 		return pid
 	}
-	for _, p := range childrenOf(g.keeper.pid) {
+	for _, p := range childrenOf(k.pid) {
 		if innermostPid(p) == pid {
 			return p
 		}
@@ -203,21 +265,32 @@ func innermostPid(pid int) int {
 	return 0
 }
 
-// keeperExited handles the death of the keeper. Its children are now this process's own, unless the kernel has killed them
-// with the PID namespace. The daemon is killed as well: it holds the pipe of the dead keeper, so if this process died too,
-// nothing could report to it that the work is dead.
-func (g *guard) keeperExited(status syscall.WaitStatus) {
-	k := g.keeper
-	g.keeper = nil
-	k.close()
-	if g.onlyKeeperLeft() {
-		return
+// keeperExited handles the death of a keeper. Its children are now this process's own, unless the kernel has killed them with the
+// PID namespace.
+func (g *guard) keeperExited(k *keeperProcess, status syscall.WaitStatus) {
+	k.dead = true
+	k.socket.Close()
+	g.keepers = slices.DeleteFunc(g.keepers, func(other *keeperProcess) bool { return other == k })
+	if g.keeper == k {
+		g.keeper = nil
 	}
-	g.log.Error("the keeper has died: killing all of the work and restarting the daemon", "pid", k.pid, "status", exitText(status))
-	if g.work != nil && g.work.unit == nil {
-		g.work.killing, g.work.keeperDead = true, true
+	if !k.ready {
+		g.spareAt = boottime.Now() + time.Second
 	}
-	if g.daemon != nil {
-		g.daemon.abandoned, g.daemon.killing = true, true
+	if k.exitBy == 0 {
+		g.log.Error("a keeper has died: killing its work", "pid", k.pid, "status", exitText(status))
+	}
+	for _, l := range g.leaderships {
+		if l.keeper == k {
+			l.keeper = nil
+		}
+		w := l.work
+		switch {
+		case w == nil || w.keeper != k:
+		case !w.launched:
+			g.refuse(w, fmt.Errorf("the keeper %s", exitText(status)))
+		case !w.killing:
+			g.startKilling(w)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,19 +13,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
 )
 
 // keeperArgument is the command line argument with which the program is started as the keeper.
 const keeperArgument = "keeper"
 
-// reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon. The guard's socket is at
-// [SocketFD].
+// reportFD is the file descriptor at which the keeper finds the pipe for its report to the daemon: the guard is gone, and all of the
+// keeper's works are dead. See keeperReport. The guard's socket is at [SocketFD].
 const reportFD = 4
-
-// reportDead is the keeper's report: the guard is gone, and all of the work is dead.
-const reportDead = 'd'
 
 // Timing of the keeper.
 const (
@@ -33,22 +30,26 @@ const (
 	unkillableAfter = time.Second           // a process that survives SIGKILL this long hangs in the kernel
 )
 
-// keeper is the state of the process between guard and work. It starts the work and is its subreaper, so every process that
-// the work orphans becomes the keeper's child, and wait4 reports reliably whether any is left. The keeper kills all of the
-// work when the guard says so, when the lease has ended and the guard has not acted, and when the guard is gone.
+// keeper is the state of a process between guard and works. It starts works and is their subreaper, so every process that they
+// orphan becomes the keeper's child. The keeper kills a work when the guard says so, when its lease has ended and the guard has
+// not acted, and all of them when the guard is gone.
+//
+// It has several works only if each is in a control group, which then proves that the work is dead. Otherwise wait4 does, which
+// reports reliably whether any child is left.
 type keeper struct {
+	seq       int // its number
 	guard     *os.File
+	out       outbox
 	report    *os.File
 	fromGuard chan incoming
 	signals   chan os.Signal
 	timer     *timer
+	launcher  *launcher
 	children  *childList
 	isInit    bool // this is process 1 of a PID namespace
 
-	work       *task
-	lease      time.Duration // 0 for none
-	lastChance bool          // the lease has ended, and the guard gets drainTime to extend it
-	orphaned   bool          // the guard is gone: work must end, then the keeper
+	works    map[int]*task // by their numbers
+	orphaned bool          // the guard is gone: the works must end, then the keeper
 }
 
 // MaybeRunKeeper runs the keeper and exits if a guard has started this process as its keeper; otherwise it does nothing. The
@@ -71,7 +72,7 @@ func runKeeper() int {
 		return 1
 	}
 	go k.readGuard()
-	for !k.orphaned || k.work != nil {
+	for !k.orphaned || len(k.works) > 0 {
 		select {
 		case sig := <-k.signals:
 			if sig == syscall.SIGCHLD {
@@ -79,11 +80,15 @@ func runKeeper() int {
 			}
 		case in := <-k.fromGuard:
 			k.receive(in)
+		case t := <-k.launcher.launched:
+			k.launched(t)
 		case <-k.timer.c:
 		}
 		k.advance()
 	}
-	k.report.Write([]byte{reportDead})
+	if k.seq != 0 {
+		k.report.Write(binary.BigEndian.AppendUint64(nil, uint64(k.seq)))
+	}
 	return 0
 }
 
@@ -101,22 +106,24 @@ func newKeeper() (*keeper, error) {
 	}
 	k := &keeper{
 		guard: os.NewFile(SocketFD, "guard"), report: os.NewFile(reportFD, "report"),
-		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1,
+		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1, works: make(map[int]*task),
 	}
+	k.out = newOutbox(k.guard, keeperOutbox)
 	if k.isInit {
 		if err := mountProc(); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if k.children, err = openChildList(); err != nil {
+	k.launcher = newLauncher(k.isInit)
+	if k.children, err = openChildList(k.launcher.thread); err != nil {
 		return nil, err
 	}
 	if k.timer, err = newTimer(); err != nil {
 		return nil, err
 	}
 	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored signals.
-	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)
 	protectKeeper()
 	k.send(message{Kind: kindReady})
 	return k, nil
@@ -128,7 +135,12 @@ func mountProc() error {
 		unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")); err != nil {
 		return fmt.Errorf("cannot mount /proc for a PID namespace: %w", err)
 	}
-	// Drop the capability that a keeper without root got for the mount: the work must not have it.
+	return clearCapabilities()
+}
+
+// clearCapabilities keeps this thread from passing on the capability that a keeper without root got for mountProc: the work must
+// not have it.
+func clearCapabilities() error {
 	return os.NewSyscallError("prctl(PR_CAP_AMBIENT)", unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 }
 
@@ -143,67 +155,95 @@ func (k *keeper) readGuard() {
 	}
 }
 
-// receive handles a message from the guard or the end of its socket. Without a guard, work must end.
+// receive handles a message from the guard or the end of its socket. Without a guard, all works must end.
 func (k *keeper) receive(in incoming) {
 	m := in.msg
 	if in.err != nil {
 		k.orphaned = true
-		if k.work != nil {
-			k.work.killing = true
+		for _, t := range k.works {
+			t.killing = true
 		}
 		return
 	}
-	switch m.Kind {
-	case kindLease:
-		k.lease, k.lastChance = m.At, false
-		k.checkKillable()
-	case kindStart:
+	t := k.works[m.Seq]
+	switch {
+	case m.Kind == kindHello:
+		k.seq = m.Seq
+	case m.Kind == kindLease:
+		for _, at := range m.Leases {
+			if t := k.works[at.ID]; t != nil {
+				t.lease, t.lastChance = at.At, false
+				k.checkKillable(t)
+			}
+		}
+	case m.Kind == kindStart && t == nil:
 		k.start(m)
-	case kindStop:
-		if k.work != nil && k.work.seq == m.Seq {
-			k.work.stop(m.Grace)
-		}
-	case kindKill:
-		if k.work != nil && k.work.seq == m.Seq {
-			k.work.killing = true
-			k.send(message{Kind: kindKilling, Seq: m.Seq})
-		}
+	case m.Kind == kindStop && t != nil:
+		t.stop(m.Grace)
+	case m.Kind == kindKill && t != nil:
+		t.killing = true
+		k.send(message{Kind: kindKilling, Seq: m.Seq})
 	}
 }
 
+// start opens what killing the work will need, and starts it in another goroutine: a program on a disk that hangs must not delay
+// the kill of another work.
 func (k *keeper) start(m message) {
-	t, err := launch(m)
-	if err != nil {
+	t := &task{seq: m.Seq, spec: m.Spec, lease: m.At}
+	if err := t.openGroup(m.Dir); err != nil {
 		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
 		return
 	}
-	k.work, k.lease, k.lastChance = t, m.At, false
+	k.works[t.seq] = t
+	k.launcher.add(t)
+}
+
+// launched handles the end of an attempt to start a work.
+func (k *keeper) launched(t *task) {
+	t.launching = false
+	status, exited := k.launcher.finish(t.pid)
+	if t.launchErr != nil {
+		k.failed(t, t.launchErr)
+		return
+	}
 	harden.RefreshLocks()
-	k.send(message{Kind: kindStarted, Seq: m.Seq, Pid: t.pid})
-	k.checkKillable()
+	k.send(message{Kind: kindStarted, Seq: t.seq, Pid: t.pid})
+	if exited {
+		k.exited(t, status)
+	}
+	k.checkKillable(t)
+}
+
+// failed handles a work that could not be started.
+func (k *keeper) failed(t *task, err error) {
+	delete(k.works, t.seq)
+	t.writeState(stateDead)
+	t.output.close()
+	t.close()
+	k.send(message{Kind: kindStarted, Seq: t.seq, Error: err.Error()})
 }
 
 // checkKillable reports to the guard a process that runs as another user and that this process may not signal. A control group
 // or PID namespace would kill it nevertheless.
-func (k *keeper) checkKillable() {
-	if t := k.work; t != nil && t.group == nil && !k.isInit && t.unkillable == "" {
+func (k *keeper) checkKillable(t *task) {
+	if t.group == nil && !k.isInit && t.unkillable == "" {
 		if pid := findUnkillable(); pid != 0 {
-			k.reportPermission(pid)
+			k.reportPermission(t, pid)
 		}
 	}
 }
 
 // reportPermission reports a process that this process may not signal.
-func (k *keeper) reportPermission(pid int) {
-	k.reportUnkillable(fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
+func (k *keeper) reportPermission(t *task, pid int) {
+	k.reportUnkillable(t, fmt.Sprintf("zkelectd has no permission to signal process %d of the work, which runs as user %s: run zkelectd as root, "+
 		"or delegate control groups to it (Delegate=yes), or do not change users in the command", pid, processUser(pid)))
 }
 
 // reportUnkillable tells the guard, once for each piece of work, why the work cannot be killed.
-func (k *keeper) reportUnkillable(text string) {
-	if k.work.unkillable == "" {
-		k.work.unkillable = text
-		k.send(message{Kind: kindUnkillable, Seq: k.work.seq, Error: text})
+func (k *keeper) reportUnkillable(t *task, text string) {
+	if t.unkillable == "" {
+		t.unkillable = text
+		k.send(message{Kind: kindUnkillable, Seq: t.seq, Error: text})
 	}
 }
 
@@ -236,134 +276,47 @@ func (k *keeper) reap() (none bool) {
 			return true
 		case pid <= 0: // none has exited, or wait4 failed
 			return false
-		case k.work != nil && pid == k.work.pid:
-			k.work.reaped, k.work.nextSweep = true, 0
-			k.send(message{Kind: kindExited, Seq: k.work.seq, Status: exitText(status)})
+		}
+		if t := k.workOf(pid); t != nil {
+			k.exited(t, status)
+		} else {
+			k.launcher.keep(pid, status)
 		}
 	}
+}
+
+// workOf returns the work whose main process has a pid and was not reaped; nil if there is none.
+func (k *keeper) workOf(pid int) *task {
+	for _, t := range k.works {
+		if !t.launching && t.pid == pid && !t.reaped {
+			return t
+		}
+	}
+	return nil
+}
+
+// exited handles the exit of the main process of a work.
+func (k *keeper) exited(t *task, status syscall.WaitStatus) {
+	t.reaped, t.nextSweep = true, 0
+	k.send(message{Kind: kindExited, Seq: t.seq, Status: exitText(status)})
 }
 
 // advance does everything that is due.
 func (k *keeper) advance() {
-	if t := k.work; t != nil {
-		k.enforce(t)
-	} else {
+	if len(k.works) == 0 {
 		k.reap()
 	}
+	for _, t := range k.works {
+		k.enforce(t)
+	}
+	k.out.flush()
+	k.launcher.next()
 	k.timer.set(k.nextCheck())
-}
-
-// enforce kills the work if it may not run any longer, and reports its death.
-func (k *keeper) enforce(t *task) {
-	if !t.needsSweep() && k.leaseExpired() || past(t.killAt) {
-		t.killing = true
-	}
-	if !k.sweep(t) {
-		return
-	}
-	t.writeState(stateDead)
-	if t.unkillable != "" {
-		k.send(message{Kind: kindUnkillable, Seq: t.seq})
-	}
-	k.send(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
-	k.work = nil
-	t.close()
-}
-
-// nextCheck returns when advance has to be called next; 0 if only after an event.
-func (k *keeper) nextCheck() time.Duration {
-	switch t := k.work; {
-	case t == nil:
-		return 0
-	case t.needsSweep():
-		return max(1, t.nextSweep)
-	case enforced:
-		return earliest(t.killAt, k.enforceAt())
-	default:
-		return t.killAt
-	}
-}
-
-// enforceAt returns when the keeper enforces the end of the lease by itself.
-func (k *keeper) enforceAt() time.Duration {
-	if k.lastChance {
-		return boottime.Now() + drainTime
-	}
-	return k.lease + keeperDelay
-}
-
-// leaseExpired reports whether the lease has ended and the guard has not acted. If this process was paused, an extension may
-// still be unread, so the first call after the end only starts a last wait of drainTime.
-func (k *keeper) leaseExpired() bool {
-	if !enforced || boottime.Now() < k.lease+keeperDelay {
-		return false
-	}
-	if !k.lastChance {
-		k.lastChance = true
-		return false
-	}
-	return true
-}
-
-// sweep kills what is left of work that is to be killed or whose main process has ended. It reports whether the kernel says
-// that nothing is left (A3): this process, which adopts all orphans, has no children, and the control group is empty.
-func (k *keeper) sweep(t *task) (dead bool) {
-	for range eagerSweeps {
-		if !t.needsSweep() || boottime.Now() < t.nextSweep {
-			return false
-		}
-		none := k.reap()
-		if t.reaped && none && !t.group.populated() {
-			return true
-		}
-		k.kill(t)
-		t.sweeps++
-		if t.sweeps > eagerSweeps {
-			t.delaySweep()
-		}
-	}
-	t.delaySweep()
-	return false
-}
-
-// kill kills every process of the work that it finds. It first does everything that needs no file to be opened.
-func (k *keeper) kill(t *task) {
-	t.group.kill()
-	if k.isInit {
-		syscall.Kill(-1, syscall.SIGKILL) // every process of the namespace except this one
-	}
-	if !t.reaped {
-		syscall.Kill(-t.pid, syscall.SIGKILL)
-	}
-	denied := 0
-	killOne := func(pid int) {
-		if group, err := syscall.Getpgid(pid); err == nil && group == t.pid {
-			syscall.Kill(-t.pid, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
-		}
-		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
-			denied = pid
-		}
-	}
-	k.children.forEach(killOne)
-	if t.sweeps > 0 {
-		for _, pid := range descendants(os.Getpid()) {
-			killOne(pid)
-		}
-	}
-	switch now := boottime.Now(); {
-	case t.sweeps == 0:
-		t.killStarted = now
-	case t.sweeps <= eagerSweeps:
-	case denied != 0:
-		k.reportPermission(denied)
-	case now-t.killStarted > unkillableAfter:
-		k.reportUnkillable(fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D (uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
-	}
 }
 
 // send sends the guard a message without waiting: a guard that does not read is stopped or hung.
 func (k *keeper) send(m message) {
 	if !k.orphaned {
-		writeFrame(nonblockingWriter{k.guard}, m)
+		k.out.send(m)
 	}
 }

@@ -23,11 +23,11 @@ func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k = &keeper{guard: near}
+	k = &keeper{guard: near, out: newOutbox(near, keeperOutbox), works: make(map[int]*task), launcher: &launcher{exits: make(map[int]syscall.WaitStatus)}}
 	if k.timer, err = newTimer(); err != nil {
 		t.Fatal(err)
 	}
-	if k.children, err = openChildList(); err != nil {
+	if k.children, err = openChildList(0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.timer.close(); k.children.close(); near.Close(); far.Close() })
@@ -38,30 +38,38 @@ func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 // acts.
 func TestKeeperGivesLastChance(t *testing.T) {
 	k, _ := newBareKeeper(t)
+	w, other := &task{seq: 7, group: &cgroup{}}, &task{seq: 8, lease: 1, lastChance: true}
+	k.works = map[int]*task{7: w, 8: other}
+	extend := func(at time.Duration) {
+		k.receive(incoming{msg: message{Kind: kindLease, Leases: []lease{{7, at}, {9, at}}}})
+	}
 	for range 2 {
-		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() + time.Hour}})
-		if k.leaseExpired() || k.lastChance {
+		extend(boottime.Now() + time.Hour)
+		if w.leaseExpired() || w.lastChance {
 			t.Error("expired before the end of the lease")
 		}
-		if at := k.enforceAt(); at != k.lease+keeperDelay {
-			t.Errorf("due %s after the lease", at-k.lease)
+		if at := w.enforceAt(); at != w.lease+keeperDelay {
+			t.Errorf("due %s after the lease", at-w.lease)
 		}
-		k.receive(incoming{msg: message{Kind: kindLease, At: boottime.Now() - keeperDelay}})
-		if k.leaseExpired() || !k.lastChance {
+		extend(boottime.Now() - keeperDelay)
+		if w.leaseExpired() || !w.lastChance {
 			t.Error("no last chance")
 		}
-		if wait := k.enforceAt() - boottime.Now(); wait <= 0 || wait > drainTime {
+		if wait := w.enforceAt() - boottime.Now(); wait <= 0 || wait > drainTime {
 			t.Errorf("the last wait is %s", wait)
 		}
-		if !k.leaseExpired() || !k.lastChance {
+		if !w.leaseExpired() || !w.lastChance {
 			t.Error("never expired")
 		}
 	}
+	if other.lease != 1 || !other.lastChance {
+		t.Error("the lease of another work was extended")
+	}
 	for tested := false; !tested; { // try again if this process was delayed
 		before := boottime.Now()
-		k.lease, k.lastChance = before+keeperDelay-1, false // the guard may still act
-		expired := k.leaseExpired()
-		if tested = boottime.Now() < before+keeperDelay; tested && (expired || k.lastChance) {
+		w.lease, w.lastChance = before+keeperDelay-1, false // the guard may still act
+		expired := w.leaseExpired()
+		if tested = boottime.Now() < before+keeperDelay; tested && (expired || w.lastChance) {
 			t.Error("expired while the guard may act")
 		}
 	}
@@ -75,14 +83,17 @@ func TestKeeperNextCheck(t *testing.T) {
 		want time.Duration
 	}{
 		{nil, 0},
-		{new(task), at + keeperDelay},
-		{&task{nextSweep: 7}, at + keeperDelay},
-		{&task{killAt: at}, at},
-		{&task{killAt: at + time.Hour}, at + keeperDelay},
+		{&task{lease: at}, at + keeperDelay},
+		{&task{lease: at, nextSweep: 7}, at + keeperDelay},
+		{&task{lease: at, killAt: at}, at},
+		{&task{lease: at, killAt: at + time.Hour}, at + keeperDelay},
 		{&task{killing: true, killAt: 5}, 1},
 		{&task{reaped: true, nextSweep: 7}, 7},
 	} {
-		k := &keeper{work: c.work, lease: at}
+		k := &keeper{works: make(map[int]*task)}
+		if c.work != nil {
+			k.works[7], k.works[8] = c.work, &task{lease: at + 2*time.Hour}
+		}
 		if got := k.nextCheck(); got != c.want {
 			t.Errorf("%+v: %s, not %s", c.work, got, c.want)
 		}
@@ -105,16 +116,16 @@ func TestKeeperEnforce(t *testing.T) {
 		"nothing is left of unkillable work": {work: task{reaped: true, unkillable: "hurt"}, lease: time.Hour, sent: []string{"unkillable 7", "dead 7"}},
 	} {
 		k, far := newBareKeeper(t)
-		k.lease, k.lastChance = boottime.Now()+c.lease, true
 		w := c.work
+		w.lease, w.lastChance = boottime.Now()+c.lease, true
 		w.seq, w.pid, w.nextSweep = 7, noPid, 1<<62
 		if c.sent != nil {
 			w.nextSweep = 0
 		}
-		k.work = &w
+		k.works[7] = &w
 		k.enforce(&w)
-		if got := (&bareGuard{t: t}).sent(far); w.killing != c.killing || !slices.Equal(got, c.sent) || (k.work == nil) != (c.sent != nil) {
-			t.Errorf("%s: killing: %t, sent %q, work %+v", name, w.killing, got, k.work)
+		if got := (&bareGuard{t: t}).sent(far); w.killing != c.killing || !slices.Equal(got, c.sent) || (len(k.works) == 0) != (c.sent != nil) {
+			t.Errorf("%s: killing: %t, sent %q, works %+v", name, w.killing, got, k.works)
 		}
 	}
 }
@@ -140,14 +151,25 @@ func TestKeeperReap(t *testing.T) {
 	}
 	killedChild()
 	checkReaped("without work")
-	k.work = &task{seq: 7, pid: noPid, nextSweep: 5}
+	w := &task{seq: 7, pid: noPid, nextSweep: 5}
+	k.works[7] = w
 	killedChild()
-	if checkReaped("another child"); k.work.reaped || k.work.nextSweep != 5 {
-		t.Errorf("%+v", k.work)
+	if checkReaped("another child"); w.reaped || w.nextSweep != 5 {
+		t.Errorf("%+v", w)
 	}
-	k.work = killedChild()
-	if checkReaped("the main process", "exited 7 was killed by signal 9 (killed)"); !k.work.reaped || k.work.nextSweep != 0 {
-		t.Errorf("%+v", k.work)
+	w = killedChild()
+	k.works[7] = w
+	if checkReaped("the main process", "exited 7 was killed by signal 9 (killed)"); !w.reaped || w.nextSweep != 0 {
+		t.Errorf("%+v", w)
+	}
+	// A child may exit before its start was reported.
+	w = killedChild()
+	w.launching = true
+	k.works[7], k.launcher.current = w, w
+	checkReaped("while it is started")
+	k.launched(w)
+	if got := (&bareGuard{t: t}).sent(far); !w.reaped || !slices.Equal(got, []string{"started 7", "exited 7 was killed by signal 9 (killed)"}) {
+		t.Errorf("sent %q", got)
 	}
 }
 
@@ -194,13 +216,15 @@ func TestKeeperKill(t *testing.T) {
 		child       bool // the main process is a child of the keeper
 		session     bool // its child has another session
 		reaped      bool
+		launching   bool // the launcher may be about to set the pid
 		sweeps      int
 		main, below bool // the main process and its child are killed
 	}{
-		"process group":         {main: true, below: true},
-		"reaped":                {reaped: true},
-		"child":                 {child: true, session: true, reaped: true, main: true},
-		"child's process group": {child: true, reaped: true, main: true, below: true},
+		"process group":               {main: true, below: true},
+		"reaped":                      {reaped: true},
+		"child":                       {child: true, session: true, reaped: true, main: true},
+		"child's process group":       {child: true, reaped: true, main: true, below: true},
+		"child that is being started": {child: true, launching: true, main: true},
 		"descendants of the child's process group": {child: true, sweeps: 1, main: true, below: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +252,8 @@ func TestKeeperKill(t *testing.T) {
 			if !c.child {
 				cmd.Wait()
 			}
-			_, last := sleeper(t) // a child in a group of its own
-			k.kill(&task{pid: mainPid, reaped: c.reaped, sweeps: c.sweeps})
+			_, last := sleeper(t) // a child in a separate process group
+			k.kill(&task{pid: mainPid, reaped: c.reaped, launching: c.launching, sweeps: c.sweeps})
 			last.waitDead(t)
 			for pid, killed := range map[int]bool{mainPid: c.main, belowPid: c.below} {
 				if killed {
@@ -247,26 +271,26 @@ func TestKeeperKill(t *testing.T) {
 func TestKeeperReportsUnkillableWork(t *testing.T) {
 	k, far := newBareKeeper(t)
 	b := &bareGuard{t: t}
-	k.work = &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
-	k.kill(k.work)
+	w := &task{pid: noPid, seq: 7, sweeps: eagerSweeps + 1, killStarted: boottime.Now() - unkillableAfter/2}
+	k.kill(w)
 	if got := b.sent(far); len(got) != 0 {
 		t.Errorf("within %s it sent %q", unkillableAfter, got)
 	}
-	k.work.killStarted = boottime.Now() - 2*unkillableAfter
-	k.work.sweeps = eagerSweeps // as on a busy machine
-	if k.kill(k.work); len(b.sent(far)) != 0 {
+	w.killStarted = boottime.Now() - 2*unkillableAfter
+	w.sweeps = eagerSweeps // as on a busy machine
+	if k.kill(w); len(b.sent(far)) != 0 {
 		t.Error("reported before the delays between sweeps")
 	}
-	k.work.sweeps++
+	w.sweeps++
 	for range 2 {
-		k.kill(k.work)
+		k.kill(w)
 	}
 	if got := b.sent(far); len(got) != 1 || !strings.HasPrefix(got[0], "unkillable 7 some of the work still runs") {
 		t.Errorf("sent %q", got)
 	}
-	k.work.sweeps = 0
+	w.sweeps = 0
 	before := boottime.Now()
-	if k.kill(k.work); k.work.killStarted < before {
+	if k.kill(w); w.killStarted < before {
 		t.Error("the time of the first sweep was not recorded")
 	}
 }
@@ -278,27 +302,31 @@ func TestKeeperHandlesMessages(t *testing.T) {
 	for _, m := range []message{{Kind: kindStop, Seq: 7}, {Kind: kindKill, Seq: 7}, {Kind: kindStop}, {Kind: kindKill}} {
 		k.receive(incoming{msg: m})
 	}
-	k.work = &task{seq: 7, pid: noPid, spec: new(Spec)}
+	w, other := &task{seq: 7, pid: noPid, spec: new(Spec)}, &task{seq: 9, pid: noPid, spec: new(Spec)}
+	k.works = map[int]*task{7: w, 9: other}
 	k.receive(incoming{msg: message{Kind: kindStop, Seq: 8}})
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 8}})
-	if k.work.killing || k.orphaned {
+	if w.killing || k.orphaned {
 		t.Error("a message for other work had an effect")
 	}
 	k.receive(incoming{msg: message{Kind: kindStop, Seq: 7}})
-	if !k.work.killing {
+	if !w.killing {
 		t.Error("a stop without a grace period does not kill")
 	}
-	k.work.killing = false
+	w.killing = false
 	k.receive(incoming{msg: message{Kind: kindKill, Seq: 7}})
-	if got := b.sent(far); !k.work.killing || !slices.Equal(got, []string{"killing 7"}) {
-		t.Errorf("killed: %t, sent %q", k.work.killing, got)
+	if got := b.sent(far); !w.killing || !slices.Equal(got, []string{"killing 7"}) {
+		t.Errorf("killed: %t, sent %q", w.killing, got)
 	}
-	k.work.killing = false
+	if other.killing {
+		t.Error("another work is killed, too")
+	}
+	w.killing = false
 	k.receive(incoming{err: io.EOF})
-	if !k.work.killing || !k.orphaned {
+	if !w.killing || !other.killing || !k.orphaned {
 		t.Errorf("%+v", k)
 	}
-	k.work = nil
+	clear(k.works)
 	k.receive(incoming{err: io.EOF})
 	k.send(message{Kind: kindDead})
 	if got := b.sent(far); len(got) != 0 {

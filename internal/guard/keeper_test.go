@@ -53,6 +53,7 @@ func startTestKeeper(t *testing.T, c Containment) *keeperFixture {
 	}
 	k.killAtEnd()
 	k.expect(kindReady, "")
+	k.send(message{Kind: kindHello, Seq: 9})
 	return k
 }
 
@@ -177,7 +178,7 @@ func TestKeeperKillsWork(t *testing.T) {
 
 			pids := k.startSpreadWork(boottime.Now() + time.Hour)
 			deadline := boottime.Now() + 300*time.Millisecond
-			k.send(message{Kind: kindLease, At: deadline})
+			k.send(message{Kind: kindLease, Leases: []lease{{k.seq, deadline}}})
 			k.expectDead(killed, pids)
 			if early := deadline + keeperDelay - boottime.Now(); early > 0 {
 				t.Errorf("dead %s too early", early)
@@ -209,7 +210,7 @@ func TestKeeperKillsWork(t *testing.T) {
 			closeWrite(k.socket)
 			k.waitDead(pids...)
 			report, err := io.ReadAll(k.report)
-			if err != nil || string(report) != string(rune(reportDead)) || k.cmd.Wait() != nil {
+			if err != nil || string(report) != "\x00\x00\x00\x00\x00\x00\x00\x09" || k.cmd.Wait() != nil {
 				t.Errorf("report %q, %v, exit %s", report, err, k.cmd.ProcessState)
 			}
 			if text := read(k.stateFile()); text != stateDead {

@@ -24,6 +24,8 @@ import (
 type bareGuard struct {
 	*guard
 	t                    *testing.T
+	l                    *leadership // of the daemon
+	keeper               *keeperProcess
 	daemonEnd, keeperEnd *os.File
 	logText              *strings.Builder // the log
 }
@@ -45,20 +47,44 @@ func newBareGuard(t *testing.T) *bareGuard {
 	toKeeper, keeperEnd := pair()
 	_, d := sleeper(t)
 	_, k := sleeper(t)
+	b.keeper = &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, out: newOutbox(toKeeper, keeperOutbox), ready: true}
 	b.guard = &guard{
 		log:        slog.New(slog.NewTextHandler(b.logText, nil)),
-		daemon:     &daemon{pid: d.Pid, socket: toDaemon},
-		keeper:     &keeperProcess{Process: k, pid: k.Pid, socket: toKeeper, report: toKeeper},
+		opt:        Options{Containment: CgroupContainment},
+		daemon:     &daemon{pid: d.Pid, socket: toDaemon, out: newOutbox(toDaemon, daemonOutbox)},
+		keeper:     b.keeper,
+		keepers:    []*keeperProcess{b.keeper},
 		fromDaemon: make(chan incoming),
-		lease:      boottime.Now() + time.Hour,
+		spareAt:    1 << 62, // no other keeper is started
 	}
+	b.l = b.addLeadership(1, "g")
 	b.daemonEnd, b.keeperEnd = daemonEnd, keeperEnd
 	var err error
-	if b.children, err = openChildList(); err != nil {
+	if b.children, err = openChildList(0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.children.close)
 	return b
+}
+
+// addLeadership adds a leadership with a lease.
+func (b *bareGuard) addLeadership(id int, name string) *leadership {
+	l := &leadership{id: id, name: name, daemon: b.daemon, lease: boottime.Now() + time.Hour}
+	b.leaderships = append(b.leaderships, l)
+	return l
+}
+
+// give gives a leadership work that the keeper or a unit runs.
+func (b *bareGuard) give(l *leadership, w *work) *work {
+	w.leadership, w.task, w.prepared, w.launched = l, w.seq, true, true
+	if w.unit == nil && w.keeper == nil {
+		w.keeper = b.keeper
+	}
+	if w.spec == nil {
+		w.spec = new(Spec)
+	}
+	l.work = w
+	return w
 }
 
 // sent returns the messages that were sent to f, as "kind seq text".
@@ -121,17 +147,29 @@ func TestEnforce(t *testing.T) {
 					*at += now
 				}
 			}
-			b.lease, b.work, b.daemon.abandoned = c.lease, &w, c.abandoned
+			b.l.lease, b.daemon.abandoned = c.lease, c.abandoned
+			b.give(b.l, &w)
+			other := b.give(b.addLeadership(2, "h"), &work{seq: 8})
 			if c.noDaemon {
 				b.daemon = nil
 			}
-			b.enforce(&w)
-			b.enforce(&w) // has no further effect
-			var killed []string
+			for _, later := range []time.Duration{0, drainTime, 2 * drainTime} { // the last has no further effect
+				b.enforce(&w, now+later)
+				if !c.abandoned && !c.noDaemon {
+					b.enforce(other, now+later)
+				}
+			}
+			var killed, killing []string
 			if !c.survives {
 				killed = []string{"kill 7"}
+				if !c.noDaemon && !c.abandoned && w.hookDeadline == 0 {
+					killing = []string{"killing 7"}
+				}
 			}
-			b.expect("", nil, killed)
+			b.expect("", killing, killed)
+			if other.killing {
+				t.Error("the work of another leadership was killed")
+			}
 			if w.killing == c.survives || strings.Count(b.logText.String(), "level=ERROR") != min(1, len(c.log)) || !strings.Contains(b.logText.String(), c.log) {
 				t.Errorf("killing: %t; log: %q", w.killing, b.logText)
 			}
@@ -170,8 +208,8 @@ func TestKillAssistsKeeper(t *testing.T) {
 				cmd.Wait()
 			})
 			eventually(t, "the stop", func() bool { return !isRunning(cmd.Process.Pid) })
-			b.keeper.pid, b.keeper.killing = cmd.Process.Pid, c.confirmed
-			w := &work{seq: 7}
+			b.keeper.pid = cmd.Process.Pid
+			w := b.give(b.l, &work{seq: 7, confirmed: c.confirmed})
 			switch {
 			case c.waited == time.Nanosecond:
 				w.killStarted = boottime.Now() + time.Hour // even if this process is delayed
@@ -214,7 +252,7 @@ func TestOrphansAreKilled(t *testing.T) {
 	t.Cleanup(func() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
 	for _, descriptors := range []bool{true, false} {
 		b := newBareGuard(t)
-		b.keeper = nil
+		b.keeper.dead, b.guard.keeper, b.keepers = true, nil, b.keepers[:0]
 		dir := t.TempDir()
 		family := func(name string) (top, below int) {
 			cmd := exec.Command("sh", "-c", `setsid sh -c 'echo $$ >$D/`+name+`; exec sleep 1000' & exec sleep 1000`)
@@ -242,13 +280,13 @@ func TestOrphansAreKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.kill(&work{seq: 7})
+		b.kill(b.give(b.l, &work{seq: 7}))
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the death of an orphan", func() bool { return !alive(orphan) })
 		eventually(t, "the death of its child", func() bool { // an orphan, too, by then
-			b.kill(&work{seq: 7})
+			b.kill(b.give(b.l, &work{seq: 7}))
 			return !alive(orphanBelow)
 		})
 		for _, pid := range []int{own, ownBelow} {
@@ -264,6 +302,7 @@ func TestSweep(t *testing.T) {
 	unreadable := &cgroup{killFD: -1, eventsFD: -1}
 	for name, c := range map[string]struct {
 		work       work
+		keeperDead bool
 		noChildren bool
 		mode       Containment
 		dead       bool
@@ -274,12 +313,12 @@ func TestSweep(t *testing.T) {
 		"before the next sweep":    {work: work{killing: true, nextSweep: time.Hour}},
 		"next sweep":               {work: work{killing: true, nextSweep: -1}, killed: true},
 		"keeper alive":             {work: work{killing: true, nextSweep: -1}, noChildren: true, killed: true},
-		"nothing left":             {work: work{killing: true, keeperDead: true}, noChildren: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"nothing left, exit known": {work: work{killing: true, keeperDead: true, status: StatusSuccess}, noChildren: true, dead: true, daemon: []string{"dead 7"}},
-		"a child left":             {work: work{killing: true, keeperDead: true}, killed: true},
-		"unreadable control group": {work: work{killing: true, keeperDead: true, group: unreadable}, noChildren: true, killed: true},
-		"PID namespace":            {work: work{killing: true, keeperDead: true}, mode: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
-		"a pending hook, not reported to the daemon": {work: work{killing: true, keeperDead: true, status: StatusSuccess, hookDeadline: time.Hour}, noChildren: true, dead: true},
+		"nothing left":             {work: work{killing: true}, keeperDead: true, noChildren: true, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"nothing left, exit known": {work: work{killing: true, status: StatusSuccess}, keeperDead: true, noChildren: true, dead: true, daemon: []string{"dead 7"}},
+		"a child left":             {work: work{killing: true}, keeperDead: true, killed: true},
+		"unreadable control group": {work: work{killing: true, group: unreadable}, keeperDead: true, noChildren: true, killed: true},
+		"PID namespace":            {work: work{killing: true}, keeperDead: true, mode: PidnsContainment, dead: true, daemon: []string{"exited 7 was killed with its keeper", "dead 7"}},
+		"a pending hook, not reported to the daemon": {work: work{killing: true, status: StatusSuccess, hookDeadline: time.Hour}, keeperDead: true, noChildren: true, dead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBareGuard(t)
@@ -289,16 +328,22 @@ func TestSweep(t *testing.T) {
 				w.nextSweep += boottime.Now()
 			}
 			next := w.nextSweep
-			b.work, b.noChildren, b.opt.Containment = &w, c.noChildren, c.mode
+			b.give(b.l, &w)
+			b.noChildren, b.opt.Containment = c.noChildren, c.mode
+			sent := b.keeperEnd
+			if b.keeper.dead = c.keeperDead; c.keeperDead { // its process, which is a child, stands for an orphan
+				b.guard.keeper, b.keepers = nil, nil
+			}
 			before := boottime.Now()
 			b.sweep(&w)
-			var killed []string
-			if c.killed {
-				killed = []string{"kill 7"}
+			if got := b.sent(b.daemonEnd); !slices.Equal(got, c.daemon) {
+				t.Errorf("sent %q to the daemon", got)
 			}
-			b.expect("", c.daemon, killed)
-			if (b.work == nil) != c.dead {
-				t.Errorf("dead: %t", b.work == nil)
+			if asked := len(b.sent(sent)) > 0; asked != (c.killed && !c.keeperDead) || (w.killStarted != 0) != c.killed {
+				t.Errorf("asked: %t, %+v", asked, w)
+			}
+			if (b.l.work == nil) != c.dead {
+				t.Errorf("dead: %t", b.l.work == nil)
 			}
 			if swept := c.dead || c.killed; swept != (w.nextSweep != next) || swept && (w.nextSweep < before+minSweepDelay || w.nextSweep > boottime.Now()+maxSweepDelay) {
 				t.Errorf("swept: %t, again after %s", swept, w.nextSweep-before)
@@ -318,13 +363,13 @@ func TestSweepOfAUnit(t *testing.T) {
 		if w.unit, err = newUnitKiller(g.unit); err != nil {
 			t.Fatal(err)
 		}
-		b.work = w
+		b.give(b.l, w)
 		if b.sweep(w); !killing && w.nextSweep != 0 {
 			t.Error("a unit that may run was swept")
 		}
 		w.killAt, w.nextSweep = boottime.Now()+time.Hour, 0 // asked to stop
 		b.sweep(w)
-		if b.work == nil {
+		if b.l.work == nil {
 			t.Fatal("dead while it runs")
 		}
 		how := "was killed"
@@ -335,7 +380,7 @@ func TestSweepOfAUnit(t *testing.T) {
 			}
 			g.kill()
 		}
-		eventually(t, "the death of the unit", func() bool { b.sweep(w); return b.work == nil })
+		eventually(t, "the death of the unit", func() bool { b.sweep(w); return b.l.work == nil })
 		b.expect(how, []string{"exited 7 " + how, "dead 7"}, nil)
 		if alive(pid) || w.unit.group != nil {
 			t.Errorf("alive: %t, %+v", alive(pid), w.unit)
@@ -351,15 +396,15 @@ func TestKillOfControlGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd, p := sleeper(t, func(cmd *exec.Cmd) { cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, c.fd() })
-	b.work = &work{seq: 7, group: c}
-	b.kill(b.work)
+	w := b.give(b.l, &work{seq: 7, group: c})
+	b.kill(w)
 	p.waitDead(t)
 	b.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
 	eventually(t, "the death of all", func() bool { return !c.populated() })
-	b.workDied(b.work, "words")
-	b.expect("its end", []string{"dead 7 words"}, nil)
-	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.work != nil || b.logText.Len() != 0 {
+	b.workDied(w)
+	b.expect("its end", []string{"dead 7"}, nil)
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.l.work != nil || b.logText.Len() != 0 {
 		t.Errorf("its control group was not removed: %v; log: %s", err, b.logText)
 	}
 	if _, err := unix.FcntlInt(uintptr(c.eventsFD), unix.F_GETFD, 0); err == nil {
@@ -373,7 +418,7 @@ func TestKillOfControlGroups(t *testing.T) {
 	if err := os.Mkdir(inside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b.releaseWork(&work{group: left})
+	b.releaseWork(b.give(b.l, &work{group: left}))
 	if !strings.Contains(b.logText.String(), "cannot remove a control group") || !strings.Contains(b.logText.String(), left.dir) {
 		t.Errorf("log: %s", b.logText)
 	}
@@ -387,6 +432,7 @@ func TestKillOfControlGroups(t *testing.T) {
 	if unit.unit, err = newUnitKiller(g.unit); err != nil {
 		t.Fatal(err)
 	}
+	b.give(b.l, unit)
 	defer unit.unit.close()
 	b.kill(unit)
 	eventually(t, "the death of the unit", func() bool { return !alive(pid) })
@@ -400,18 +446,20 @@ func TestWorkNextCheck(t *testing.T) {
 		work work
 		at   time.Duration
 	}{
-		{work{}, 0},
-		{work{nextSweep: 5}, 0},
+		{work{}, 20},
+		{work{nextSweep: 5}, 20},
+		{work{hookDeadline: 30}, 30},
 		{work{killAt: 9, nextSweep: 5}, 9},
-		{work{killAt: 9, status: StatusSuccess}, 0},
+		{work{killAt: 9, status: StatusSuccess}, 20},
 		{work{killing: true}, 1},
 		{work{killing: true, killAt: 3, nextSweep: 5}, 5},
 		{work{killing: true, unit: unit, killAt: 3, nextSweep: 5}, 5},
-		{work{unit: unit}, 0},
+		{work{unit: unit}, 20},
 		{work{unit: unit, killAt: 9}, 1},
 		{work{unit: unit, killAt: 9, nextSweep: 5}, 5},
 		{work{unit: unit, killAt: 9, nextSweep: 12}, 9},
 	} {
+		c.work.leadership, c.work.launched = &leadership{lease: 20}, true
 		if at := c.work.nextCheck(); at != c.at {
 			t.Errorf("%+v: got %d, want %d", c.work, at, c.at)
 		}
@@ -422,27 +470,33 @@ func TestWorkNextCheck(t *testing.T) {
 func TestStopMessages(t *testing.T) {
 	b := newBareGuard(t)
 	for _, m := range []message{{Kind: kindKill, Seq: 7}, {Kind: kindStop, Seq: 7}} {
-		w := &work{seq: 7}
-		if b.stop(w, m); !w.killing || w.killAt != 0 {
+		w := b.give(b.l, &work{seq: 7})
+		if b.request(w, m); !w.killing || w.killAt != 0 {
 			t.Errorf("%+v: %+v", m, w)
 		}
+		b.expect("no grace", []string{"killing 7"}, []string{"kill 7"})
 	}
-	b.expect("no grace", nil, nil)
-	w := &work{seq: 7}
+	w := b.give(b.l, &work{seq: 7})
 	before := boottime.Now()
-	b.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
+	b.request(w, message{Kind: kindStop, Seq: 7, Grace: time.Hour})
 	first := w.killAt
 	if w.killing || first < before+time.Hour || first > boottime.Now()+time.Hour {
 		t.Errorf("%+v", w)
 	}
 	b.expect("asked", nil, []string{"stop 7"})
-	if b.stop(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
+	if b.request(w, message{Kind: kindStop, Seq: 7, Grace: time.Minute}); w.killAt != first {
 		t.Error("the second stop had an effect")
 	}
 	b.expect("asked again", nil, nil)
-	unit := &work{seq: 8, unit: new(unitKiller)}
-	if b.stop(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
+	unit := b.give(b.l, &work{seq: 8, unit: new(unitKiller)})
+	if b.request(unit, message{Kind: kindStop, Seq: 8, Grace: time.Hour}); unit.killAt == 0 {
 		t.Error("a unit has no grace period")
 	}
 	b.expect("a unit", nil, nil)
+	prepared := b.give(b.l, &work{seq: 9})
+	prepared.launched = false
+	if b.request(prepared, message{Kind: kindKill, Seq: 9}); b.l.work != nil {
+		t.Error("work that was only prepared still exists")
+	}
+	b.expect("prepared work", []string{"dead 9"}, nil)
 }

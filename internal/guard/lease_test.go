@@ -198,43 +198,16 @@ func TestUnreadExtensionCounts(t *testing.T) {
 	fx.checkAliveUntil(boottime.Now()+200*time.Millisecond, pids...)
 }
 
-// After a pause of the guard, a passed deadline and messages that were sent before it are found at the same moment.
-func TestDrainInbox(t *testing.T) {
-	near, far, err := socketpair()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer near.Close()
-	defer far.Close()
-	d := &daemon{socket: near}
-	g := &guard{daemon: d, work: &work{}, fromDaemon: make(chan incoming, 3), lease: 1, heartbeatDeadline: 2}
-	later := boottime.Now() + time.Hour
-	g.fromDaemon <- incoming{daemon: &daemon{}, msg: message{Kind: kindLease, At: 1}} // from a former daemon
-	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: later}}
-	g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindHeartbeat, At: later + 1}}
-	g.drainInbox()
-	if g.lease != later || g.heartbeatDeadline != later+1 {
-		t.Errorf("lease %s, heartbeat deadline %s, want %s", g.lease, g.heartbeatDeadline, later)
-	}
-	if m, err := readFrame(far); err != nil || m.Kind != kindLeaseConfirmed || m.At != later {
-		t.Errorf("%+v, %v", m, err)
-	}
-	g.lease = 1
-	g.drainInbox() // returns although there is no message
-	if g.lease != 1 {
-		t.Error(g.lease)
-	}
-	// The inbox is drained if one of the deadlines has passed, and only then.
-	for name, c := range map[string]struct{ lease, silence, want time.Duration }{
-		"the lease has ended": {1, later, 7}, "the daemon is late": {later, 1, 7}, "neither": {later, later, later},
+// A deadline is enforced only drainTime after it was found to be over, so that messages that were sent before can be read.
+func TestLastChance(t *testing.T) {
+	for _, c := range []struct{ deadline, last, now, want time.Duration }{
+		{deadline: 0, now: 9, want: 0},
+		{deadline: 9, now: 8, want: 0},
+		{deadline: 9, now: 9, want: 9 + drainTime},
+		{deadline: 9, last: 7, now: 99, want: 7},
 	} {
-		g.lease, g.heartbeatDeadline = c.lease, c.silence
-		g.fromDaemon <- incoming{daemon: d, msg: message{Kind: kindLease, At: 7}}
-		if g.drainInbox(); g.lease != c.want {
-			t.Errorf("%s: the lease ends at %s", name, g.lease)
-		}
-		for len(g.fromDaemon) > 0 {
-			<-g.fromDaemon
+		if at := lastChance(c.deadline, c.last, c.now); at != c.want {
+			t.Errorf("%+v: %s", c, at)
 		}
 	}
 }

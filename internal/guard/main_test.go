@@ -22,6 +22,7 @@ import (
 
 	"zkelectd/internal/asynclog"
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/testhelper"
 )
 
 // A guard takes over its process, and the tests kill guards and daemons. So each is a separate process: this program in another
@@ -53,15 +54,26 @@ func TestMain(m *testing.M) {
 		syscall.Setresuid(0, 0, 0)
 		syscall.Exec("/bin/sleep", []string{"sleep", "1000"}, os.Environ())
 	}
-	goleak.VerifyTestMain(m)
+	races, err := testhelper.CollectRaces()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := races.Check(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
 }
 
 func beGuard(dir string) int {
 	status, err := Run(Options{
 		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
-		Containment: Containment(os.Getenv("CONTAINMENT")),
-		Close:       func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
-		Log:         newLog(),
+		Containment: Containment(os.Getenv("CONTAINMENT")), Keepers: os.Getenv("KEEPERS") == "yes",
+		Close: func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
+		Log:   newLog(),
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -116,12 +128,13 @@ func workEnv(dir string) string { return "ZKELECTD_ROOT=" + dir }
 // beDaemon serves [DaemonRPC] until the test closes the connection.
 func beDaemon(dir string) int {
 	d := &DaemonRPC{signals: make(chan os.Signal, 8)}
-	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Notify(d.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 	var err error
 	if d.c, err = Connect(SocketFD, newLog()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	d.Use("g", nil)
 	conn, err := net.Dial("unix", filepath.Join(dir, "control"))
 	if err != nil {
 		return 0 // the test is over
@@ -137,10 +150,89 @@ func beDaemon(dir string) int {
 // DaemonRPC has the methods by which a test controls a daemon. Times are relative to now in arguments, and readings of
 // CLOCK_BOOTTIME in results.
 type DaemonRPC struct {
-	c       *Client
-	w       *Work
-	signals chan os.Signal
+	c           *Client
+	leaderships map[string]*remoteLeadership
+	signals     chan os.Signal
+
+	*remoteLeadership // the one in use
 }
+
+// remoteLeadership is a leadership and its last work.
+type remoteLeadership struct {
+	l *Leadership
+	w *Work
+}
+
+// Use makes all other methods use the leadership with a name, and opens it if there is none.
+func (d *DaemonRPC) Use(name string, _ *int) error {
+	if d.leaderships == nil {
+		d.leaderships = make(map[string]*remoteLeadership)
+	}
+	if d.leaderships[name] == nil {
+		d.leaderships[name] = &remoteLeadership{l: d.c.NewLeadership(name)}
+	}
+	d.remoteLeadership = d.leaderships[name]
+	return nil
+}
+
+// Replace opens another leadership with the name of the one in use, as a new instance of the group does, and uses that.
+func (d *DaemonRPC) Replace(name string, _ *int) error {
+	d.leaderships[name] = nil
+	return d.Use(name, nil)
+}
+
+func (d *DaemonRPC) Abandon(_ int, _ *int) error {
+	d.l.Abandon()
+	return nil
+}
+
+func (d *DaemonRPC) Close(_ int, _ *int) error {
+	d.l.Close()
+	return nil
+}
+
+// Gone waits until nothing is left of the leadership, which was abandoned.
+func (d *DaemonRPC) Gone(_ int, _ *int) error {
+	<-d.l.Dead()
+	return nil
+}
+
+// Extend sends the leases of leaderships that the client would not send.
+func (d *DaemonRPC) Extend(leases []LeaseArg, _ *int) error {
+	m := message{Kind: kindLease}
+	for _, at := range leases {
+		m.Leases = append(m.Leases, lease{at.Leadership, boottime.Now() + at.Ahead})
+	}
+	d.c.send(m)
+	return nil
+}
+
+// LeaseArg is an argument of [DaemonRPC.Extend].
+type LeaseArg struct {
+	Leadership int
+	Ahead      time.Duration
+}
+
+// ID returns the id of the leadership in use.
+func (d *DaemonRPC) ID(_ int, id *int) error {
+	*id = d.l.id
+	return nil
+}
+
+// PrepareUnchecked sends a prepare message that the client would not send, for the leadership in use.
+func (d *DaemonRPC) PrepareUnchecked(opt WorkOptions, _ *int) error {
+	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: 1000, Spec: &Spec{Path: "/bin/sleep", Argv: opt.Command, Env: opt.Env}})
+	d.c.send(message{Kind: kindStart, Seq: 1000})
+	return nil
+}
+
+// Survivors returns the names of the leaderships whose works have survived an earlier daemon.
+func (d *DaemonRPC) Survivors(_ int, names *[]string) error {
+	*names = append([]string{}, d.c.Survivors()...)
+	return nil
+}
+
+func (d *DaemonRPC) SetPendingHooks(hooks []Spec, _ *int) error { return d.l.SetPendingHooks(hooks...) }
 
 func (d *DaemonRPC) Pid(_ int, pid *int) error {
 	*pid = os.Getpid()
@@ -151,7 +243,7 @@ func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 	if ahead != 0 {
 		*at = boottime.Now() + ahead
 	}
-	d.c.SetLease(*at)
+	d.l.SetLease(*at)
 	return nil
 }
 
@@ -159,7 +251,7 @@ func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 func (d *DaemonRPC) Confirmed(_ int, at *time.Duration) error {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	*at = d.c.confirmed
+	*at = d.l.confirmed
 	return nil
 }
 
@@ -197,7 +289,7 @@ func (d *DaemonRPC) SetSession(c Credentials, _ *int) error {
 
 // SetRelease sets the transaction that releases leadership.
 func (d *DaemonRPC) SetRelease(tx json.RawMessage, _ *int) error {
-	d.c.SetRelease(tx)
+	d.l.SetRelease(tx)
 	return nil
 }
 
@@ -207,7 +299,7 @@ func (d *DaemonRPC) ClearSession(_ int, _ *int) error {
 }
 
 func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
-	w, err := d.c.Start(opt)
+	w, err := d.l.Start(opt)
 	if err != nil {
 		return err
 	}
@@ -217,7 +309,7 @@ func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 
 // Unkillable returns the reason why the work cannot be killed.
 func (d *DaemonRPC) Unkillable(_ int, why *string) error {
-	*why = d.c.Unkillable()
+	*why = d.l.Unkillable()
 	return nil
 }
 
@@ -266,9 +358,9 @@ func (d *DaemonRPC) SendRaw(data []byte, _ *int) error {
 	return err
 }
 
-// StartUnchecked sends a start message even if work runs.
+// StartUnchecked asks for another work with the number of the one that runs.
 func (d *DaemonRPC) StartUnchecked(opt WorkOptions, _ *int) error {
-	d.c.send(message{Kind: kindStart, Seq: 1000, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
+	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: d.w.seq, Spec: &Spec{Path: "/bin/true", Argv: opt.Command, Env: opt.Env}})
 	return nil
 }
 

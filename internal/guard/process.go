@@ -16,19 +16,21 @@ import (
 	"zkelectd/internal/procinfo"
 )
 
-// childList lists the direct children of this process without opening a file. It reads the lists of two threads: the main
-// thread, which adopts orphans, and the thread that starts processes.
+// childList lists the direct children of this process without opening a file. It reads the lists of the main thread, which adopts
+// orphans, and of the threads that start processes.
 type childList struct {
 	files []int // descriptors of /proc/self/task/TID/children
 	buf   []byte
 }
 
-// openChildList must be called on the thread that starts processes.
-func openChildList() (*childList, error) {
-	o := &childList{buf: make([]byte, 64<<10)}
+// openChildList opens the lists of the main thread, of the current one, and of another one if its id is not 0.
+func openChildList(thread int) (*childList, error) {
+	o := &childList{buf: make([]byte, 4<<10)}
 	threads := []int{os.Getpid()}
-	if tid := unix.Gettid(); tid != os.Getpid() {
-		threads = append(threads, tid)
+	for _, tid := range []int{unix.Gettid(), thread} {
+		if tid != 0 && !slices.Contains(threads, tid) {
+			threads = append(threads, tid)
+		}
 	}
 	for _, tid := range threads {
 		fd, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/children", tid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -47,23 +49,30 @@ func (o *childList) close() {
 	}
 }
 
-// forEach calls f for each child it finds. It may miss some while others exit; only wait4 proves that there are none.
-func (o *childList) forEach(f func(pid int)) {
+// forEach calls f for each child it finds. It may miss some if another thread waits for children meanwhile. It reports false if the
+// list could not be read to its end.
+func (o *childList) forEach(f func(pid int)) (complete bool) {
+	complete = true
 	for _, fd := range o.files {
-		n, err := unix.Pread(fd, o.buf, 0)
-		if err != nil {
-			continue
-		}
 		pid := 0
-		for _, c := range o.buf[:n] {
-			if c >= '0' && c <= '9' {
-				pid = 10*pid + int(c-'0')
-			} else if pid != 0 {
-				f(pid)
-				pid = 0
+		for at := int64(0); ; {
+			n, err := unix.Pread(fd, o.buf, at) // a page at most
+			if n <= 0 {
+				complete = complete && err == nil
+				break
+			}
+			at += int64(n)
+			for _, c := range o.buf[:n] {
+				if c >= '0' && c <= '9' {
+					pid = 10*pid + int(c-'0')
+				} else if pid != 0 {
+					f(pid)
+					pid = 0
+				}
 			}
 		}
 	}
+	return complete
 }
 
 // descendants returns the descendants of root that it finds, without the processes in except and their descendants. It is
@@ -197,8 +206,12 @@ func identifyingEnv(env []string) []string {
 
 // pidsWithEnv returns the pids of processes that have all of vars in their environment, as far as that can be read. It is good
 // enough to kill them, but proves nothing. For no variables it returns none.
-func pidsWithEnv(vars []string) []int {
-	if len(vars) == 0 {
+func pidsWithEnv(vars []string) []int { return pidsWithAnyEnv([][]string{vars}) }
+
+// pidsWithAnyEnv is pidsWithEnv for several sets of variables: a process must have all of one set.
+func pidsWithAnyEnv(sets [][]string) []int {
+	sets = slices.DeleteFunc(sets, func(vars []string) bool { return len(vars) == 0 })
+	if len(sets) == 0 {
 		return nil
 	}
 	var all []int
@@ -208,7 +221,9 @@ func pidsWithEnv(vars []string) []int {
 			continue
 		}
 		env := strings.Split(string(data), "\x00")
-		if !slices.ContainsFunc(vars, func(kv string) bool { return !slices.Contains(env, kv) }) {
+		if slices.ContainsFunc(sets, func(vars []string) bool {
+			return !slices.ContainsFunc(vars, func(kv string) bool { return !slices.Contains(env, kv) })
+		}) {
 			all = append(all, pid)
 		}
 	}

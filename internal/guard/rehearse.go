@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,8 +73,9 @@ func (g *guard) rehearse() error {
 	defer far.Close() // ends readDaemon
 	log := g.log
 	g.log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	d := &daemon{pid: noPid, socket: near}
-	g.daemon, g.lease = d, boottime.Now()+time.Hour
+	d := &daemon{pid: noPid, socket: near, out: newOutbox(near, daemonOutbox)}
+	l := &leadership{id: 1, name: "rehearsal", daemon: d, lease: boottime.Now() + time.Hour}
+	g.daemon, g.leaderships = d, append(g.leaderships, l)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -88,23 +90,31 @@ func (g *guard) rehearse() error {
 				waiting = false
 			}
 		}
-		g.log, g.daemon, g.lease = log, nil, 0
+		g.returnKeeper(l)
+		g.log, g.daemon = log, nil
+		if l.work == nil { // otherwise it is still killed
+			g.leaderships = nil
+		}
 	}()
 	path, env := harden.RehearsalProcess()
-	g.start(message{Kind: kindStart, Spec: &Spec{Path: path, Argv: []string{"zkelectd"}, Env: env, StopSignal: syscall.SIGTERM}})
-	if err := writeFrame(far, message{Kind: kindLease, At: boottime.Now() + rehearsalLease}); err != nil {
-		g.lease = 0
+	g.prepare(message{Leadership: l.id, Spec: &Spec{Path: path, Argv: []string{"zkelectd"}, Env: env, StopSignal: syscall.SIGTERM}})
+	if l.work == nil || !l.work.prepared {
+		return errors.New("the work cannot be prepared")
+	}
+	g.start(l.work)
+	if err := writeFrame(far, message{Kind: kindLease, Leases: []lease{{l.id, boottime.Now() + rehearsalLease}}}); err != nil {
+		l.lease = 0
 	}
 	descendants(os.Getpid())
-	g.children.forEach(func(int) {})
-	return g.runUntilWorkEnds()
+	g.hasOrphans()
+	return g.runUntilWorkEnds(l)
 }
 
 // runUntilWorkEnds runs the guard's event loop until no work is left.
-func (g *guard) runUntilWorkEnds() error {
+func (g *guard) runUntilWorkEnds(l *leadership) error {
 	limit := time.NewTimer(rehearsalTimeout)
 	defer limit.Stop()
-	for g.work != nil {
+	for l.work != nil {
 		select {
 		case sig := <-g.signals:
 			g.handleSignal(sig.(syscall.Signal))
@@ -114,7 +124,7 @@ func (g *guard) runUntilWorkEnds() error {
 			g.receiveFromKeeper(in)
 		case <-g.timer.c:
 		case <-limit.C:
-			return fmt.Errorf("process %d did not die within %s", g.work.pid, rehearsalTimeout)
+			return fmt.Errorf("process %d did not die within %s", l.work.pid, rehearsalTimeout)
 		}
 		g.advance()
 	}

@@ -19,7 +19,7 @@ func TestTimeoutsAreOrdered(t *testing.T) {
 	if !slices.IsSorted(order) || assistAfter < drainTime || assistAfter >= keeperDelay || drainTime >= keeperDelay || keeperDelay >= guardOverdue || guardOverdue >= keeperHungAfter {
 		t.Errorf("%s; the keeper is assisted after %s", order, assistAfter)
 	}
-	if sendTimeout < keeperSendTimeout || keeperSendTimeout < keeperHungAfter || keeperStartTimeout < keeperSendTimeout || unkillableAfter < keeperHungAfter || rehearsalTimeout < keeperHungAfter || rehearsalLease < drainTime {
+	if sendTimeout < keeperHungAfter || keeperStartTimeout < keeperHungAfter || keeperStartTimeout >= startTimeout || minSurvival <= keeperHungAfter || unkillableAfter < keeperHungAfter || rehearsalTimeout < keeperHungAfter || rehearsalLease < drainTime {
 		t.Error("a timeout is too short")
 	}
 	if minRespawnDelay < keeperHungAfter/10 || maxRespawnDelay < 10*minRespawnDelay || maxRespawnDelay > stableAfter || closeTimeout < exitTime || closeTimeout > maxRespawnDelay {
@@ -69,34 +69,47 @@ func remainingTime(t *testing.T, tm *timer) time.Duration {
 func TestGuardSetTimer(t *testing.T) {
 	const h = time.Hour
 	for name, c := range map[string]struct {
-		change func(g *guard, now time.Duration)
+		change func(b *bareGuard, now time.Duration)
 		want   time.Duration
 	}{
-		"nothing":                        {func(*guard, time.Duration) {}, 0},
-		"a heartbeat deadline":           {func(g *guard, now time.Duration) { g.heartbeatDeadline = now + 3*h }, 3 * h},
-		"a lease":                        {func(g *guard, now time.Duration) { g.work, g.lease = new(work), now+2*h }, 2 * h},
-		"a lease and a heartbeat":        {func(g *guard, now time.Duration) { g.work, g.lease, g.heartbeatDeadline = new(work), now+2*h, now+h }, h},
-		"a stop within the lease":        {func(g *guard, now time.Duration) { g.work, g.lease = &work{killAt: now + h}, now+2*h }, h},
-		"work being killed":              {func(g *guard, now time.Duration) { g.work, g.lease = &work{killing: true, nextSweep: now + 2*h}, now+h }, 2 * h},
-		"a pending hook":                 {func(g *guard, now time.Duration) { g.work, g.lease = &work{hookDeadline: now + h}, 0 }, h},
-		"the next daemon":                {func(g *guard, now time.Duration) { g.daemon, g.respawnAt = nil, now+h }, h},
-		"the next daemon while one runs": {func(g *guard, now time.Duration) { g.respawnAt = now + h }, 0},
-		"an exiting keeper":              {func(g *guard, now time.Duration) { g.keeper.exitBy = now + h }, h},
-		"an exiting keeper, later":       {func(g *guard, now time.Duration) { g.keeper.exitBy, g.heartbeatDeadline = now+2*h, now+h }, h},
+		"nothing":                   {func(*bareGuard, time.Duration) {}, 0},
+		"a heartbeat deadline":      {func(b *bareGuard, now time.Duration) { b.heartbeatDeadline = now + 3*h }, 3 * h},
+		"a heartbeat's last chance": {func(b *bareGuard, now time.Duration) { b.heartbeatDeadline, b.heartbeatEnd = 1, now+h }, h},
+		"a lease":                   {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{}); b.l.lease = now + 2*h }, 2 * h},
+		"a lease's last chance":     {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{}); b.l.lease, b.l.leaseEnd = 1, now+h }, h},
+		"the first of two leases": {func(b *bareGuard, now time.Duration) {
+			b.give(b.l, &work{})
+			b.l.lease = now + 2*h
+			b.give(b.addLeadership(2, "h"), &work{})
+		}, h},
+		"a lease and a heartbeat": {func(b *bareGuard, now time.Duration) {
+			b.give(b.l, &work{})
+			b.l.lease, b.heartbeatDeadline = now+2*h, now+h
+		}, h},
+		"a stop within the lease":        {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{killAt: now + h}); b.l.lease = now + 2*h }, h},
+		"work being killed":              {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{killing: true, nextSweep: now + 2*h}) }, 2 * h},
+		"a pending hook":                 {func(b *bareGuard, now time.Duration) { b.give(b.l, &work{hookDeadline: now + h}); b.l.lease = 0 }, h},
+		"the next daemon":                {func(b *bareGuard, now time.Duration) { b.daemon, b.respawnAt = nil, now+h }, h},
+		"the next daemon while one runs": {func(b *bareGuard, now time.Duration) { b.respawnAt = now + h }, 0},
+		"work that may survive":          {func(b *bareGuard, now time.Duration) { b.daemon, b.survivedAt = nil, now+h }, h},
+		"the same, messages unread":      {func(b *bareGuard, now time.Duration) { b.deadDaemon, b.daemon, b.survivedAt = b.daemon, nil, now+h }, 0},
+		"a keeper that starts":           {func(b *bareGuard, now time.Duration) { b.keeper.readyBy = now + h }, h},
+		"an exiting keeper":              {func(b *bareGuard, now time.Duration) { b.keeper.exitBy = now + h }, h},
+		"an exiting keeper, later":       {func(b *bareGuard, now time.Duration) { b.keeper.exitBy, b.heartbeatDeadline = now+2*h, now+h }, h},
 	} {
 		b := newBareGuard(t)
 		tm, err := newTimer()
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.timer, b.lease = tm, 0
-		c.change(b.guard, boottime.Now())
+		b.timer = tm
+		c.change(b, boottime.Now())
 		b.setTimer()
 		if got := remainingTime(t, tm); c.want == 0 && got != 0 || c.want != 0 && (got > c.want || got <= c.want-time.Minute) {
 			t.Errorf("%s: fires in %s, want %s", name, got, c.want)
 		}
-		b.work, b.lease, b.heartbeatDeadline = new(work), 0, 0 // work without a lease is due at once
-		b.daemon, b.keeper = new(daemon), nil
+		b.give(b.l, &work{}) // without a lease it is due at once
+		b.l.lease, b.l.leaseEnd, b.heartbeatDeadline, b.heartbeatEnd = 0, 0, 0, 0
 		if b.setTimer(); !fires(t, tm) {
 			t.Errorf("%s: the timer does not fire for work without a lease", name)
 		}
@@ -106,35 +119,73 @@ func TestGuardSetTimer(t *testing.T) {
 
 // What the guard does once daemon and work are dead, in this order.
 func TestCleanUpAndRespawn(t *testing.T) {
-	type state struct{ noRespawn, closing, keeperExiting, session, hookFailed, working bool }
+	type state struct{ noRespawn, closing, session, leaveSession, waiting bool }
+	dead := new(daemon)
 	for name, c := range map[string]struct {
 		change func(*bareGuard)
 		want   state
-		keeper []string
 	}{
-		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{noRespawn: true, closing: true, session: true}, nil},
-		"there are pending hooks": {func(b *bareGuard) {
-			b.pendingHooks, b.session = []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}, new(Credentials)
-		}, state{session: true, working: true}, []string{"start -1"}},
-		"a hook has failed":       {func(b *bareGuard) { b.session, b.hookFailed = new(Credentials), true }, state{}, nil},
-		"no respawn":              {func(b *bareGuard) { b.noRespawn = true }, state{noRespawn: true, keeperExiting: true}, nil},
-		"stopping":                {func(b *bareGuard) { b.stopping = true }, state{noRespawn: true, keeperExiting: true}, nil},
-		"before the next respawn": {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}, nil},
+		"the session is being closed": {func(b *bareGuard) { b.closingSession, b.session, b.noRespawn = true, new(Credentials), true }, state{noRespawn: true, closing: true, session: true, waiting: true}},
+		"work is being killed":        {func(b *bareGuard) { b.give(b.l, &work{}); b.session = new(Credentials) }, state{session: true, waiting: true}},
+		"there are pending hooks":     {func(b *bareGuard) { b.l.hooks, b.session = make([]Spec, 1), new(Credentials) }, state{session: true, waiting: true}},
+		"a hook runs":                 {func(b *bareGuard) { b.give(b.l, &work{hookDeadline: 1}); b.survivedAt = 1 }, state{waiting: true}},
+		"work survives":               {func(b *bareGuard) { b.give(b.l, &work{}); b.session, b.survivedAt = new(Credentials), 1 }, state{leaveSession: true, waiting: true}},
+		"work has survived":           {func(b *bareGuard) { b.give(b.l, &work{}); b.l.survivor = true }, state{waiting: true}},
+		"a hook has failed":           {func(b *bareGuard) { b.session, b.leaveSession = new(Credentials), true }, state{leaveSession: true, waiting: true}},
+		"the session was left":        {func(b *bareGuard) { b.leaveSession = true }, state{}},
+		"no respawn":                  {func(b *bareGuard) { b.noRespawn = true }, state{noRespawn: true}},
+		"stopping":                    {func(b *bareGuard) { b.stopping = true }, state{noRespawn: true}},
+		"before the next respawn":     {func(b *bareGuard) { b.respawnAt = boottime.Now() + time.Hour }, state{}},
 	} {
 		b := newBareGuard(t)
-		b.daemon = nil
+		b.daemon, b.l.daemon = nil, dead
 		c.change(b)
 		b.cleanUpAndRespawn()
-		got := state{b.noRespawn, b.closingSession, b.keeper.exitBy != 0, b.session != nil, b.hookFailed, b.work != nil}
+		got := state{b.noRespawn, b.closingSession, b.session != nil, b.leaveSession, len(b.leaderships) > 0}
 		if got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		if c.want.keeperExiting {
-			continue // the socket is shut down
+		if survives := strings.HasPrefix(name, "work") && strings.Contains(name, "surviv"); b.l.survivor != survives {
+			t.Errorf("%s: survives: %t", name, b.l.survivor)
 		}
-		if sent := b.sent(b.keeperEnd); !slices.Equal(sent, c.keeper) {
-			t.Errorf("%s: sent %q to the keeper", name, sent)
+		b.tendKeepers()
+		if exiting := b.keeper.exitBy != 0; exiting != (b.noRespawn && !got.waiting) {
+			t.Errorf("%s: the keeper exits: %t", name, exiting)
 		}
+	}
+}
+
+// Hooks run once their leadership was abandoned, or its daemon is dead, and its work too; only some of them at a time.
+func TestPendingHooksRun(t *testing.T) {
+	hooks := []Spec{{Argv: []string{"x"}, Timeout: time.Hour}}
+	for name, c := range map[string]struct {
+		change func(b *bareGuard)
+		runs   bool
+	}{
+		"the daemon lives":         {func(*bareGuard) {}, false},
+		"abandoned":                {func(b *bareGuard) { b.l.abandoned = true }, true},
+		"the daemon is dead":       {func(b *bareGuard) { b.daemon = nil }, true},
+		"its messages are unread":  {func(b *bareGuard) { b.deadDaemon, b.daemon = b.daemon, nil }, false},
+		"the work lives":           {func(b *bareGuard) { b.daemon = nil; b.give(b.l, &work{seq: 7}) }, false},
+		"enough others run":        {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce) }, false},
+		"almost enough others run": {func(b *bareGuard) { b.daemon = nil; b.runHooksElsewhere(hooksAtOnce - 1) }, true},
+	} {
+		b := newBareGuard(t)
+		b.opt.Containment = PidnsContainment // without control groups
+		b.l.hooks = hooks
+		c.change(b)
+		b.runPendingHooks()
+		w := b.l.work
+		if runs := w != nil && w.hookDeadline != 0; runs != c.runs || runs && (!w.launched || !isNear(w.hookDeadline, time.Hour) || len(b.l.hooks) != 0) {
+			t.Errorf("%s: %+v", name, w)
+		}
+	}
+}
+
+// runHooksElsewhere makes n other leaderships run hooks.
+func (b *bareGuard) runHooksElsewhere(n int) {
+	for i := range n {
+		b.give(b.addLeadership(10+i, "other"), &work{hookDeadline: 1})
 	}
 }
 
@@ -143,22 +194,22 @@ func TestReap(t *testing.T) {
 	b := newBareGuard(t)
 	b.opt.Respawn = true
 	k, d := b.keeper, b.daemon
-	if b.reap(); b.noChildren || b.daemon != d || b.keeper != k {
+	if b.reap(); b.noChildren || b.daemon != d || k.dead {
 		t.Fatal("no child has exited")
 	}
 	orphan, _ := sleeper(t)
 	orphan.Process.Kill()
 	eventually(t, "the reaping of an orphan", func() bool { b.reap(); return !exists(orphan.Process.Pid) })
-	if b.noChildren || b.daemon != d || b.keeper != k {
+	if b.noChildren || b.daemon != d || k.dead {
 		t.Error("an orphan was mistaken for daemon or keeper")
 	}
 	unix.Kill(d.pid, unix.SIGKILL)
 	eventually(t, "the reaping of the daemon", func() bool { b.reap(); return b.daemon == nil })
-	if b.noChildren || b.keeper != k || b.exitStatus != 128+9 || b.respawnAt == 0 {
+	if b.noChildren || k.dead || b.exitStatus != 128+9 || b.respawnAt == 0 {
 		t.Errorf("after the daemon's exit: %+v", b.guard)
 	}
 	unix.Kill(k.pid, unix.SIGKILL)
-	eventually(t, "the reaping of the keeper", func() bool { b.reap(); return b.keeper == nil })
+	eventually(t, "the reaping of the keeper", func() bool { b.reap(); return k.dead })
 	if b.reap(); !b.noChildren {
 		t.Error("noChildren is not set")
 	}
@@ -195,11 +246,17 @@ func TestAdvance(t *testing.T) {
 		}
 		d := b.daemon
 		d.killing, d.abandoned = c.killing, c.killing
-		if b.work = (&work{seq: 7, spec: new(Spec)}); c.deadline != 0 {
+		w := b.give(b.l, &work{seq: 7})
+		if c.deadline != 0 {
 			b.heartbeatDeadline = boottime.Now() + c.deadline
 		}
 		deadline := b.heartbeatDeadline
-		b.advance()
+		if b.advance(); c.hung {
+			if !alive(d.pid) {
+				t.Error("killed before its messages can be read")
+			}
+			eventually(t, "the last chance", func() bool { b.advance(); return b.heartbeatEnd == 0 })
+		}
 		if c.alive {
 			if !alive(d.pid) || d.killing || d.abandoned || b.heartbeatDeadline != deadline {
 				t.Errorf("%s: %+v", name, d)
@@ -213,7 +270,7 @@ func TestAdvance(t *testing.T) {
 		if logged := strings.Contains(b.logText.String(), "killing the daemon: it is hung"); logged != c.hung {
 			t.Errorf("%s: log: %s", name, b.logText)
 		}
-		if w := b.work; w.killing == c.alive || !c.alive && w.nextSweep == 0 {
+		if w.killing == c.alive || !c.alive && w.nextSweep == 0 {
 			t.Errorf("%s: %+v", name, w)
 		}
 		b.timer.close()

@@ -7,12 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/procinfo"
 )
 
@@ -27,15 +27,30 @@ type SessionFile struct {
 	Namespace string `json:"namespace"`
 	// Processes are the guard and the daemon.
 	Processes []Process `json:"processes"`
+	// Survivors are the works of earlier daemons of this guard.
+	Survivors []LeadershipRecord `json:"survivors,omitempty"`
+	// Leaderships are those of this session. Each has its own file beside this one, so that a change of one of them costs
+	// the same however many there are.
+	Leaderships []LeadershipRecord `json:"-"`
+}
+
+// LeadershipRecord is what a leadership leaves behind if its daemon dies.
+type LeadershipRecord struct {
+	// Name is the name of the group.
+	Name string `json:"name"`
 	// Work is the main process of the work, Containment describes how the work is contained, and Env are environment variables
 	// by which its processes can be found; all of them are nil without work.
 	Work        *Process           `json:"work,omitempty"`
 	Containment *ContainmentRecord `json:"containment,omitempty"`
 	Env         []string           `json:"env,omitempty"`
-	// Unit is the work of the last leadership, if systemd ran it. It has to be killed, unless the host was restarted.
+	// Unit is the work, if systemd runs it. It has to be killed, unless the host was restarted.
 	Unit *Unit `json:"unit,omitempty"`
-	// PendingHooks have to run when the work is dead, see [Client.SetPendingHooks].
+	// PendingHooks have to run when the work is dead, see [Leadership.SetPendingHooks].
 	PendingHooks []Spec `json:"pending_hooks,omitempty"`
+	// Release is the transaction that releases the leadership; nil if there is none.
+	Release json.RawMessage `json:"release,omitempty"`
+
+	file string // from which it was read
 }
 
 // bootID is a variable for the tests.
@@ -56,9 +71,14 @@ func pidNamespace() string {
 	return name
 }
 
-// Write writes the file atomically, readable by its owner only.
+// Write writes the file atomically, readable by its owner only. It does not write the leaderships.
 func (f SessionFile) Write(path string) error {
-	data, err := json.Marshal(f)
+	f.Session.Releases = nil // each leadership has its own
+	return writePrivate(path, f)
+}
+
+func writePrivate(path string, content any) error {
+	data, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
@@ -75,6 +95,48 @@ func (f SessionFile) Write(path string) error {
 		return fmt.Errorf("cannot write the session file %s: %w", path, err)
 	}
 	return nil
+}
+
+// leadershipFile returns the path of the file of a leadership, and workStateFile that of its state file.
+func leadershipFile(session string, id int) string { return fmt.Sprintf("%s.%d", session, id) }
+
+func workStateFile(session string, id int) string { return leadershipFile(session, id) + stateSuffix }
+
+const stateSuffix = ".state"
+
+// leadershipFiles returns the files of all leaderships that belong to a session file, and their state files.
+func leadershipFiles(session string) (records, states []string, err error) {
+	entries, err := os.ReadDir(filepath.Dir(session))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), filepath.Base(session)+".")
+		if !ok {
+			continue
+		}
+		id, isState := strings.CutSuffix(id, stateSuffix)
+		path := filepath.Join(filepath.Dir(session), e.Name())
+		if _, err := strconv.ParseUint(id, 10, 0); err != nil {
+			continue
+		}
+		if isState {
+			states = append(states, path)
+		} else {
+			records = append(records, path)
+		}
+	}
+	return records, states, nil
+}
+
+// removeLeadershipFiles removes the files of all leaderships that belong to a session file, except those that keep returns true for.
+func removeLeadershipFiles(session string, keep func(path string) bool) {
+	records, states, _ := leadershipFiles(session) // an error would mean that there are none
+	for _, path := range append(records, states...) {
+		if !keep(strings.TrimSuffix(path, stateSuffix)) {
+			os.Remove(path)
+		}
+	}
 }
 
 // readTrusted reads a file and returns an error if anyone but this user or root could have written it: the reader of a session
@@ -109,100 +171,66 @@ func ReadSessionFile(path string) (SessionFile, error) {
 	if f.Session.ID == 0 || len(f.Session.Servers) == 0 {
 		return f, fmt.Errorf("%s is not a session file: it names no session", path)
 	}
-	if f.Work != nil && f.Work.Pid <= 1 {
-		return f, fmt.Errorf("%s is not a session file: process %d cannot be leader-only work", path, f.Work.Pid)
+	records, _, err := leadershipFiles(path)
+	if err != nil {
+		return f, fmt.Errorf("cannot list the leaderships of %s: %w", path, err)
+	}
+	for _, file := range records {
+		r, err := readLeadership(file)
+		if err != nil {
+			return f, err
+		}
+		f.Leaderships = append(f.Leaderships, r)
+		if r.Release != nil {
+			f.Session.Releases = append(f.Session.Releases, r.Release)
+		}
+	}
+	for _, r := range f.all() {
+		if r.Work != nil && r.Work.Pid <= 1 {
+			return f, fmt.Errorf("%s is not a session file: process %d cannot be leader-only work", path, r.Work.Pid)
+		}
 	}
 	return f, nil
 }
 
-// EnsureDead kills what is left of the work. It returns nil once the kernel says that all of the work is dead, and guard and
-// daemon too; only then may the session be closed. It never kills guard or daemon, as they may be alive and well. It gives up
-// after timeout.
-func (f SessionFile) EnsureDead(timeout time.Duration) error {
-	now, err := bootID()
-	switch {
-	case err != nil:
-		return fmt.Errorf("cannot determine whether the host was restarted since: %w", err)
-	case now == "":
-		return errors.New("cannot determine whether the host was restarted since: the host's boot ID is empty")
-	case f.Boot == "":
-		return errors.New("cannot determine whether the host was restarted since: the session file does not contain the boot ID")
-	case f.Boot != now:
-		return nil
-	case f.Namespace == "" || f.Namespace != pidNamespace():
-		return errors.New("zkelectd ran in another container or PID namespace (pid_namespaces(7)), and it is impossible to determine from here whether it still runs: " +
-			"give each zkelectd its own zookeeper.session_file, and run 'zkelectd release' where it ran; otherwise the session expires after its timeout")
-	case len(f.Processes) == 0:
-		return errors.New("the session file does not name the guard and the daemon, which may still run")
+func readLeadership(path string) (LeadershipRecord, error) {
+	r := LeadershipRecord{file: path}
+	data, err := readTrusted(path)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
 	}
-	if err := retryFor(min(timeout, exitTime), f.checkOwnersEnded); err != nil {
-		return fmt.Errorf("%w; stop that first", err)
+	if err != nil {
+		return r, fmt.Errorf("cannot read the leadership in %s: %w", path, err)
 	}
-	if f.Unit != nil {
-		if err := f.Unit.KillAndWait(timeout); err != nil {
-			return fmt.Errorf("%w: %w", ErrWorkMayRun, err)
+	return r, nil
+}
+
+// all returns the records of all leaderships.
+func (f SessionFile) all() []LeadershipRecord { return slices.Concat(f.Survivors, f.Leaderships) }
+
+// PendingHooks returns the pending hooks of all leaderships.
+func (f SessionFile) PendingHooks() []Spec {
+	var all []Spec
+	for _, r := range f.all() {
+		all = append(all, r.PendingHooks...)
+	}
+	return all
+}
+
+// ClearPendingHooks records in the files, of which path is the first, that all pending hooks have run.
+func (f SessionFile) ClearPendingHooks(path string) error {
+	for i := range f.Survivors {
+		f.Survivors[i].PendingHooks = nil
+	}
+	err := f.Write(path)
+	for _, r := range f.Leaderships {
+		if len(r.PendingHooks) > 0 {
+			r.PendingHooks = nil
+			err = errors.Join(err, writePrivate(r.file, r))
 		}
 	}
-	if err := retryFor(timeout, f.killWork); err != nil {
-		return fmt.Errorf("%w: %w", ErrWorkMayRun, err)
-	}
-	return nil
+	return err
 }
-
-// ErrWorkMayRun reports that guard and daemon have ended, but that the death of their work is not proven.
-var ErrWorkMayRun = errors.New("some of the work may still run")
-
-// exitTime is how long a process may take to exit after it was killed.
-const exitTime = time.Second
-
-// retryFor calls try until it returns nil or timeout has passed, and returns its last error.
-func retryFor(timeout time.Duration, try func() error) error {
-	for deadline := boottime.Now() + timeout; ; time.Sleep(maxSweepDelay) {
-		if err := try(); err == nil || boottime.Now() >= deadline {
-			return err
-		}
-	}
-}
-
-// checkOwnersEnded returns nil if guard and daemon have ended.
-func (f SessionFile) checkOwnersEnded() error {
-	for _, p := range f.Processes {
-		if err := p.checkEnded(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// killWork kills what it can find of the work, and returns nil once nothing is left.
-func (f SessionFile) killWork() error {
-	if f.Containment == nil {
-		return nil // no work has ever run in this session
-	}
-	if f.Containment.Mode != PidnsContainment {
-		if err := f.Containment.Keeper.checkEnded(); err != nil {
-			return err // the keeper is killing the work, as its guard is dead
-		}
-	}
-	if f.Work != nil {
-		f.Work.killGroup()
-	}
-	for _, pid := range pidsWithEnv(f.Env) {
-		syscall.Kill(pid, syscall.SIGKILL)
-	}
-	return f.Containment.killAndCheck()
-}
-
-// killGroup kills the process group of which p was the leader, unless its pid now belongs to another process.
-func (p Process) killGroup() {
-	if s, err := procinfo.ReadStat(p.Pid); err == nil && s.Started != p.Started {
-		return
-	}
-	syscall.Kill(-p.Pid, syscall.SIGKILL)
-}
-
-// workStateFile returns the path of the state file that belongs to a session file.
-func workStateFile(session string) string { return session + ".work" }
 
 // RemoveSessionFile removes the files of a session. It leaves the file of another session alone, which the next daemon may
 // already have written.
@@ -212,6 +240,6 @@ func RemoveSessionFile(c Credentials) {
 	}
 	if f, err := ReadSessionFile(c.File); err == nil && f.Session.ID == c.ID {
 		os.Remove(c.File)
-		os.Remove(workStateFile(c.File))
+		removeLeadershipFiles(c.File, func(string) bool { return false })
 	}
 }

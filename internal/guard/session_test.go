@@ -43,8 +43,12 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if f, err = ReadSessionFile(c.File); err != nil {
 		t.Fatal(err)
 	}
-	if f.Work == nil || f.Work.Pid != pids[0] || !slices.Contains(f.Env, workEnv(fx.dir)) {
-		t.Errorf("%+v", f)
+	if len(f.Leaderships) != 1 {
+		t.Fatalf("%+v", f)
+	}
+	r := f.Leaderships[0]
+	if r.Name != "g" || r.Work == nil || r.Work.Pid != pids[0] || !slices.Contains(r.Env, workEnv(fx.dir)) {
+		t.Errorf("%+v", r)
 	}
 	if !reflect.DeepEqual(f.Session, c) || !reflect.DeepEqual(pidsByRole(f), want) {
 		t.Errorf("%+v", f)
@@ -52,10 +56,10 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if err := f.EnsureDead(0); err == nil || !strings.Contains(err.Error(), " still runs as process ") {
 		t.Error(err)
 	}
-	if f.Containment == nil || f.Containment.Mode != CgroupContainment || f.Containment.Keeper.Pid != fx.keeperPid() || f.Containment.Group == "" || f.Containment.Inode == 0 {
-		t.Errorf("containment %+v", f.Containment)
+	if r.Containment == nil || r.Containment.Mode != CgroupContainment || r.Containment.Keeper.Pid != fx.keeperPid() || r.Containment.Group == "" || r.Containment.Inode == 0 {
+		t.Errorf("containment %+v", r.Containment)
 	}
-	if text := read(workStateFile(c.File)); text != stateRunning {
+	if text := read(workStateFile(c.File, 1)); text != stateRunning {
 		t.Errorf("the state file says %q", text)
 	}
 	call[int](d, "Kill", 0)
@@ -64,7 +68,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if _, err := ReadSessionFile(c.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := os.Stat(workStateFile(c.File)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(workStateFile(c.File, 1)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(fx.dir, ".zkelectd*")); len(left) > 0 {
@@ -119,7 +123,7 @@ func TestEnsureDeadChecksOwners(t *testing.T) {
 func TestSessionFileErrorsNameTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "session")
-	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`, `{"session":{"servers":["a:1"],"id":5},"work":{"pid":1}}`} {
+	for _, content := range []string{"", "nonsense", "[]", "{}", `{"session":{"id":5}}`, `{"session":{"servers":["a:1"]}}`, `{"session":{"servers":["a:1"],"id":5},"survivors":[{"work":{"pid":1}}]}`} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +148,7 @@ func TestSessionFileErrorsNameTheFile(t *testing.T) {
 // A session file names programs to run and processes to kill, so it is refused if another user could have written it.
 func TestSessionFileOfAnotherUserIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session")
-	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, PendingHooks: []Spec{{Path: "/bin/true", Argv: []string{"true"}}}}
+	f := SessionFile{Session: Credentials{Servers: []string{"a:1"}, ID: 5}, Processes: []Process{{"guard", 1, 2}}}
 	for name, change := range map[string]func() error{
 		"another user":    func() error { return os.Chown(path, 65534, 65534) },
 		"group-writable":  func() error { return os.Chmod(path, 0o660) },
@@ -193,11 +197,8 @@ func TestMissingStateFileProvesNothing(t *testing.T) {
 	d := fx.nextDaemon()
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
-	if text := read(workStateFile(c.File)); text != stateDead {
-		t.Errorf("before any work the state file says %q", text)
-	}
 	_, pids := d.startUntraceableWork(time.Hour)
-	if err := os.Remove(workStateFile(c.File)); err != nil {
+	if err := os.Remove(workStateFile(c.File, 1)); err != nil {
 		t.Fatal(err)
 	}
 	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)

@@ -11,7 +11,7 @@ import (
 
 func TestSignalsReachTheDaemon(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1} {
 		fx := startGuard(t)
 		d := fx.nextDaemon()
 		_, pids := d.startWork(time.Hour)
@@ -29,10 +29,21 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 	}
 }
 
-// After SIGTERM and SIGINT a dead daemon is not restarted; after SIGHUP it is.
+// A guard that is stopped while it rehearses a kill, before it has started a daemon, exits.
+func TestStopDuringTheRehearsal(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		fx := startGuard(t)
+		eventually(t, "a keeper", func() bool { return len(descendants(fx.cmd.Process.Pid)) > 0 })
+		fx.signalGuard(syscall.SIGTERM)
+		fx.guardExitStatus()
+	}
+}
+
+// After SIGTERM and SIGINT a dead daemon is not restarted; after a request to reload it is.
 func TestStoppingGuardDoesNotRespawn(t *testing.T) {
 	t.Parallel()
-	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false} {
+	for sig, stops := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGINT: true, syscall.SIGHUP: false, syscall.SIGUSR1: false} {
 		fx := startGuard(t)
 		d := fx.nextDaemon()
 		call[int](d, "SetSession", fx.credentials())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -52,38 +53,37 @@ type task struct {
 	group       *cgroup       // nil without a control group
 	stateFile   *os.File      // nil for none
 	unkillable  string        // the reported reason why it cannot be killed; empty for none
+	lease       time.Duration
+	lastChance  bool // the lease has ended, and the guard gets drainTime to extend it
+
+	// The launcher's goroutine uses the following while launching is set.
+	launching bool
+	launchBy  time.Duration // it must not be started later
+	launchErr error
 }
 
-// launch starts the work. The caller must be on the keeper's locked thread: the parent death signal, which makes the work die
-// with the keeper, is sent when the forking thread exits.
-func launch(m message) (*task, error) {
-	t := &task{seq: m.Seq, spec: m.Spec}
-	err := t.open(m.Dir)
-	if err == nil && enforced && past(m.At) {
-		err = errNoLease // this process or the disk was paused in the meantime
-	}
-	if err == nil {
-		t.writeState(stateRunning)
-		err = t.exec()
-	}
-	if err != nil {
-		t.writeState(stateDead)
-		t.output.close()
-		t.close()
-		return nil, err
-	}
-	return t, nil
-}
-
-// open opens what killing the work will need.
-func (t *task) open(dir string) (err error) {
+// launch starts the work. It is called on the launcher's thread, and may block.
+func (t *task) launch() (err error) {
 	if t.spec.StateFile != "" {
 		if t.stateFile, err = os.OpenFile(t.spec.StateFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
 			return fmt.Errorf("cannot record that work runs: %w", err)
 		}
 	}
-	if dir != "" {
-		t.group, err = openCgroup(dir)
+	if enforced && past(t.launchBy) {
+		return errNoLease // this process or the disk was paused in the meantime
+	}
+	t.writeState(stateRunning)
+	return t.exec()
+}
+
+// openGroup opens the control group dir, which killing the work will need; none if dir is empty.
+func (t *task) openGroup(dir string) (err error) {
+	if dir == "" {
+		return nil
+	}
+	if t.group, err = openCgroup(dir); err == nil {
+		mount, _ := ownCgroup()
+		t.group.path = strings.TrimPrefix(dir, mount)
 	}
 	return err
 }
@@ -163,6 +163,10 @@ func (t *task) stop(grace time.Duration) {
 	}
 	if t.killAt == 0 && !t.reaped {
 		t.killAt = boottime.Now() + grace + keeperDelay // the guard kills before that and logs it
+		if t.launching {
+			t.killing = true
+			return
+		}
 		syscall.Kill(-t.pid, t.spec.StopSignal)
 		// A stopped process handles the signal only after it continues.
 		syscall.Kill(-t.pid, syscall.SIGCONT)
@@ -171,6 +175,39 @@ func (t *task) stop(grace time.Duration) {
 
 // needsSweep reports whether any process that is left of the work has to be killed.
 func (t *task) needsSweep() bool { return t.killing || t.reaped }
+
+// nextCheck returns when the work has to be checked next; 0 if only after an event.
+func (t *task) nextCheck() time.Duration {
+	switch {
+	case t.needsSweep():
+		return max(1, t.nextSweep)
+	case enforced:
+		return earliest(t.killAt, t.enforceAt())
+	default:
+		return t.killAt
+	}
+}
+
+// enforceAt returns when the keeper enforces the end of the lease by itself.
+func (t *task) enforceAt() time.Duration {
+	if t.lastChance {
+		return boottime.Now() + drainTime
+	}
+	return t.lease + keeperDelay
+}
+
+// leaseExpired reports whether the lease has ended and the guard has not acted. If this process was paused, an extension may
+// still be unread, so the first call after the end only starts a last wait of drainTime.
+func (t *task) leaseExpired() bool {
+	if !enforced || boottime.Now() < t.lease+keeperDelay {
+		return false
+	}
+	if !t.lastChance {
+		t.lastChance = true
+		return false
+	}
+	return true
+}
 
 // The delay between two sweeps.
 const (

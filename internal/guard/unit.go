@@ -27,16 +27,17 @@ type Unit struct {
 }
 
 // PermitDir returns the path of the permit for a unit that this zkelectd starts; empty if control groups are not delegated to it.
+// Each unit has its own. systemd removes backslashes from an EnvironmentFile=, so the path has none.
 //
 // The permit is a control group without processes. systemd checks for it, and for [PermitFile] in it, each time it starts a
 // process of the unit, so nothing starts once the guard has removed it. zkelectd's user can create and remove it, but only the
 // kernel puts files into it: no FIFO that would block systemd, and no settings that systemd would apply.
-func PermitDir() string {
+func PermitDir(unit string) string {
 	parent := delegatedCgroup()
 	if parent == "" {
 		return ""
 	}
-	return filepath.Join(parent, "zkelectd-permit")
+	return filepath.Join(parent, "zkelectd-permit-"+strings.ReplaceAll(unit, `\`, ""))
 }
 
 // PermitFile is the file in the permit that the unit names as an EnvironmentFile=. Its lines are not assignments.

@@ -26,7 +26,7 @@ func newFakeUnit(t *testing.T) *fakeUnit {
 	mount, own := ownCgroup()
 	requireCgroups(t)
 	name := fmt.Sprintf("unit-test-%d-%d", os.Getpid(), boottime.Now())
-	unit := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: PermitDir() + "-" + name}
+	unit := Unit{Name: "app.service", Group: filepath.Join(own, name), Permit: PermitDir(name)}
 	u := &fakeUnit{t: t, dir: filepath.Join(mount, unit.Group), unit: unit}
 	if err := os.Mkdir(u.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -183,9 +183,9 @@ func TestEnsureDeadKillsUnit(t *testing.T) {
 	_, pid := u.start(d, time.Hour)
 	eventually(t, "the session file", func() bool {
 		f, err := ReadSessionFile(fx.credentials().File)
-		return err == nil && f.Unit != nil
+		return err == nil && len(f.Leaderships) == 1 && f.Leaderships[0].Unit != nil
 	})
-	syscall.Kill(d.pid, syscall.SIGSTOP)
+	fx.stopProcesses(d.pid) // otherwise it may still notice the end of the guard, and kill the unit
 	fx.signalGuard(syscall.SIGKILL)
 	syscall.Kill(d.pid, syscall.SIGKILL)
 	f, err := ReadSessionFile(fx.credentials().File)
@@ -257,7 +257,7 @@ func TestKillIsGrantedLate(t *testing.T) {
 	}
 }
 
-// A unit grants the guard's user the right to kill it, even if systemd runs its ExecCondition= in a control group of its own.
+// A unit grants the guard's user the right to kill it, even if systemd runs its ExecCondition= in a separate control group.
 func TestGrantKill(t *testing.T) {
 	const user = 65534
 	for _, below := range []string{"", ".control"} {

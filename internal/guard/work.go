@@ -2,26 +2,30 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
-	"os"
-	"syscall"
 	"time"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
 )
 
-// work is a piece of work as the guard sees it: leader-only work, which the keeper or systemd runs, or a pending hook.
+// work is a piece of work as the guard sees it: leader-only work, which a keeper or systemd runs, or a pending hook.
 type work struct {
-	seq          int
+	leadership   *leadership
+	seq          int // the daemon's number for it
+	task         int // the guard's number for it: unlike seq, no other daemon's work ever has it
 	spec         *Spec
+	keeper       *keeperProcess // nil if systemd runs it
+	prepared     bool           // everything that a kill needs is open
+	launched     bool           // some of it may run
 	pid          int
 	status       string        // how the main process ended; empty while it runs
 	hookDeadline time.Duration // the deadline of a pending hook, which has no lease; 0 for leader-only work
 	killAt       time.Duration // when the grace period of a stop ends; 0 if it was not asked to stop
 	killing      bool          // it is to be killed, until it is dead
 	killStarted  time.Duration // when the first attempt to kill it was made
-	keeperDead   bool          // its keeper is dead: the guard has to prove its death
+	confirmed    bool          // its keeper has confirmed that it is killing it
 	unkillable   string        // the reason why it cannot be killed; empty for none
 	nextSweep    time.Duration // when to sweep next
 	sweepDelay   time.Duration
@@ -46,196 +50,226 @@ func (w *work) nextCheck() time.Duration {
 	case w.killing:
 		return max(1, w.nextSweep)
 	case w.unit != nil && w.killAt != 0:
-		return max(1, min(w.nextSweep, w.killAt))
+		return earliest(max(1, min(w.nextSweep, w.killAt)), w.deadline())
 	case w.status == "":
-		return w.killAt
+		return earliest(w.killAt, w.deadline())
 	}
-	return 0
+	return w.deadline()
+}
+
+// deadline returns when the work must not run any more; 0 for never. A pending hook has its own deadline instead of the lease, as
+// it only cleans up after the leadership.
+func (w *work) deadline() time.Duration {
+	switch l := w.leadership; {
+	case w.hookDeadline != 0:
+		return w.hookDeadline
+	case !enforced || !w.launched:
+		return 0
+	case l.leaseEnd != 0:
+		return l.leaseEnd
+	default:
+		return max(1, l.lease)
+	}
 }
 
 var (
-	errNoLease  = errors.New("there is no lease")
-	errNoKeeper = errors.New("the keeper is being restarted")
+	errNoLease     = errors.New("there is no lease")
+	errKilledEarly = errors.New("it was killed before it had started")
+	errStillRuns   = errors.New("work of an earlier instance of this group still runs on this host")
 )
 
-// start starts work, if there is a lease for it.
-func (g *guard) start(m message) {
-	err := errNoLease
-	if !enforced || g.lease != 0 && !past(g.lease) {
-		g.work = &work{seq: m.Seq, spec: m.Spec}
-		err = g.launch(g.work)
+// errSeveralGroups is returned for several groups where their works could not be told apart.
+var errSeveralGroups = errors.New("child.containment: keeper allows one group only, because it cannot tell the works of several groups apart: " +
+	"delegate control groups to zkelectd (Delegate=yes), set child.containment: pidns, or set guard.keepers: true")
+
+// newWork adds work to a leadership that has none.
+func (g *guard) newWork(l *leadership, seq int, spec *Spec) *work {
+	g.task++
+	l.work = &work{leadership: l, seq: seq, task: g.task, spec: spec}
+	return l.work
+}
+
+// findWork returns the current daemon's work with a number; nil if there is none.
+func (g *guard) findWork(seq int) *work {
+	for _, l := range g.leaderships {
+		if l.work != nil && l.work.seq == seq && l.work.hookDeadline == 0 && l.daemon == g.daemon {
+			return l.work
+		}
+	}
+	return nil
+}
+
+// findTask returns the work of a keeper with the guard's number; nil if there is none.
+func (g *guard) findTask(k *keeperProcess, task int) *work {
+	for _, l := range g.leaderships {
+		if w := l.work; w != nil && w.task == task && w.keeper == k {
+			return w
+		}
+	}
+	return nil
+}
+
+// prepare opens what killing and finding the work will need, before any of it runs.
+func (g *guard) prepare(m message) {
+	l := g.find(m.Leadership)
+	err := ErrAbandoned
+	if l != nil {
+		err = g.mayPrepare(l, m.Spec)
 	}
 	if err != nil {
-		g.releaseWork(g.work)
-		g.sendToDaemon(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+		g.sendToDaemon(message{Kind: kindPrepared, Seq: m.Seq, Error: err.Error()})
 		return
 	}
-	harden.RefreshLocks()
-	if g.work.unit != nil {
-		g.sendToDaemon(message{Kind: kindStarted, Seq: m.Seq})
+	w := g.newWork(l, m.Seq, m.Spec)
+	if w.spec.Unit == nil {
+		err = g.assignKeeper(w)
+	} else if w.unit, err = newUnitKiller(*w.spec.Unit); err == nil {
+		g.finishPrepare(w)
+	}
+	if err != nil {
+		g.refuse(w, err)
 	}
 }
 
-// launch lets systemd or the keeper start the work.
-func (g *guard) launch(w *work) (err error) {
-	if w.spec.Unit != nil {
-		w.unit, err = newUnitKiller(*w.spec.Unit)
-		if err == nil {
-			err = w.spec.Unit.grantPermit()
+// mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1).
+func (g *guard) mayPrepare(l *leadership, s *Spec) error {
+	oneKeeper := g.opt.Containment == KeeperContainment && !g.opt.Keepers && s.Unit == nil
+	for _, other := range g.leaderships {
+		switch {
+		case other.name == l.name && other.work != nil:
+			return errStillRuns
+		case oneKeeper && other.name != l.name && other.daemon == g.daemon:
+			return errSeveralGroups
+		case s.Unit != nil && other.work != nil && other.work.unit != nil && other.work.spec.Unit.Permit == s.Unit.Permit:
+			return fmt.Errorf("the permit %s is in use by the group %s: each unit needs its own", s.Unit.Permit, other.name)
 		}
-		return err
 	}
-	if g.keeper == nil {
-		return errNoKeeper
+	return nil
+}
+
+// assignKeeper gives the work a keeper. If that is ready, the work is prepared; otherwise keeperIsReady does it.
+func (g *guard) assignKeeper(w *work) (err error) {
+	if w.keeper, err = g.keeperFor(w.leadership); err == nil && w.keeper.ready {
+		g.finishPrepare(w)
 	}
-	m := message{Kind: kindStart, Seq: w.seq, Spec: w.spec, At: g.workDeadline()}
-	if g.opt.Containment == CgroupContainment {
-		if w.group, err = newCgroup(g.cgroupParent, w.seq); err != nil {
-			return err
+	return err
+}
+
+// finishPrepare creates the control group. A pending hook is then started at once; for other work the daemon, which can now find
+// it without this process, has to ask for that.
+func (g *guard) finishPrepare(w *work) {
+	if w.unit == nil && g.opt.Containment == CgroupContainment {
+		var err error
+		if w.group, err = newCgroup(g.cgroupParent, w.task); err != nil {
+			g.refuse(w, err)
+			return
 		}
-		m.Dir = w.group.dir
 	}
-	g.keeper.killing = false
-	return g.keeper.sendStart(m)
+	w.prepared = true
+	if w.hookDeadline != 0 {
+		g.launch(w)
+		return
+	}
+	m := message{Kind: kindPrepared}
+	if w.unit == nil {
+		m.Containment = containmentRecord(g.opt.Containment, w)
+	}
+	g.reply(w, m)
 }
 
 // containmentRecord describes how the work is contained.
-func (g *guard) containmentRecord(w *work) *ContainmentRecord {
-	h := &ContainmentRecord{Mode: g.opt.Containment, Keeper: g.keeper.Process, StateFile: w.spec.StateFile}
+func containmentRecord(mode Containment, w *work) *ContainmentRecord {
+	r := &ContainmentRecord{Mode: mode, Keeper: w.keeper.Process, KeeperSeq: w.keeper.seq, StateFile: w.spec.StateFile}
 	if w.group != nil {
-		h.Group, h.Inode = w.group.dir, w.group.inode
+		r.Group, r.Inode = w.group.dir, w.group.inode
 	}
-	return h
+	return r
 }
 
-// stop carries out a stop or kill message.
-func (g *guard) stop(w *work, m message) {
+// reply sends the daemon a message about its work.
+func (g *guard) reply(w *work, m message) {
+	if w.hookDeadline == 0 && w.leadership.daemon == g.daemon {
+		m.Seq = w.seq
+		g.sendToDaemon(m)
+	}
+}
+
+// refuse reports that work was not started, and forgets it.
+func (g *guard) refuse(w *work, err error) {
+	m := message{Kind: kindPrepared, Error: err.Error()}
+	if w.prepared {
+		m.Kind = kindStarted
+	}
+	if w.hookDeadline != 0 {
+		g.failHook(w, err.Error())
+	}
+	g.releaseWork(w)
+	g.reply(w, m)
+}
+
+// request carries out a message about existing work.
+func (g *guard) request(w *work, m message) {
 	switch {
+	case m.Kind == kindStart && w.prepared && !w.launched:
+		g.start(w)
+	case m.Kind == kindStart:
+	case !w.launched:
+		g.workDied(w)
+	case w.killing:
 	case m.Grace <= 0: // always so in a kill message
-		w.killing = true
+		g.startKilling(w)
 	case w.killAt == 0:
 		w.killAt = boottime.Now() + m.Grace
 		if w.unit == nil { // the daemon asks systemd to stop a unit
-			g.keeper.send(m)
+			w.keeper.send(message{Kind: kindStop, Seq: w.task, Grace: m.Grace})
 		}
 	}
 }
 
-// enforce kills the work if it may not run any longer (S1), and only then logs why.
-func (g *guard) enforce(w *work) {
-	if w.killing {
+// start starts prepared work, if there is a lease for it.
+func (g *guard) start(w *work) {
+	if enforced && (w.leadership.lease == 0 || past(w.leadership.lease)) {
+		g.refuse(w, errNoLease)
 		return
 	}
-	var reason string
-	switch {
-	case past(w.hookDeadline):
-		reason = "killing the pending hook: it has timed out"
-	case w.hookDeadline != 0:
-		return
-	case g.daemon == nil, g.daemon.abandoned:
-		w.killing = true
-		g.kill(w)
-		return
-	case g.leaseExpired():
-		reason = "killing the work: the lease has ended"
-	case w.status == "" && past(w.killAt):
-		reason = "killing the work: it did not stop in time"
-	default:
-		return
-	}
-	w.killing = true
-	g.kill(w)
-	g.log.Error(reason, w.logAttr())
-}
-
-// sweep kills the work again, with growing delays, until it is dead. While its keeper lives, the keeper reports the death.
-func (g *guard) sweep(w *work) {
-	if !w.needsSweep() || boottime.Now() < w.nextSweep {
-		return
-	}
-	w.nextSweep = boottime.Now() + nextDelay(&w.sweepDelay)
-	switch {
-	case w.unit != nil:
-		if w.unit.sweep(w.killing) {
-			g.sendToDaemon(message{Kind: kindExited, Seq: w.seq, Status: w.unitStatus()})
-			g.workDied(w, "")
-		}
-	case w.keeperDead && g.isWorkDead(w):
-		if w.status == "" {
-			g.sendToDaemon(message{Kind: kindExited, Seq: w.seq, Status: "was killed with its keeper"})
-		}
-		g.workDied(w, "")
-	default:
-		g.kill(w)
-	}
-}
-
-// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead (A3): its PID namespace has
-// ended with the keeper; or this process, which adopts all orphans, has no children, and the control group is empty.
-func (g *guard) isWorkDead(w *work) bool {
-	if g.opt.Containment == PidnsContainment {
-		return true
-	}
-	return g.noChildren && !w.group.populated()
-}
-
-// kill kills the work by all available means: it kills the control group, asks the keeper, assists a keeper that does not act,
-// and kills one that is hung. The first steps need no file to be opened.
-func (g *guard) kill(w *work) {
 	if w.unit != nil {
-		w.unit.sweep(true)
-		return
-	}
-	w.group.kill()
-	if w.killStarted == 0 {
-		w.killStarted = boottime.Now()
-		g.keeper.send(message{Kind: kindKill, Seq: w.seq})
-	}
-	waited := boottime.Now() - w.killStarted
-	switch k := g.keeper; {
-	case k == nil:
-		g.killOrphans()
-	case waited < assistAfter:
-	case waited > keeperHungAfter && !k.killing:
-		syscall.Kill(k.pid, syscall.SIGKILL) // this process adopts what is left of the work
-	default:
-		for _, pid := range descendants(k.pid) {
-			syscall.Kill(pid, syscall.SIGKILL)
+		if err := w.spec.Unit.grantPermit(); err != nil {
+			g.refuse(w, err)
+			return
 		}
-		syscall.Kill(k.pid, syscall.SIGCONT)
+		w.launched = true
+		g.reply(w, message{Kind: kindStarted})
+	} else {
+		g.launch(w)
 	}
+	harden.RefreshLocks()
 }
 
-// killOrphans kills what a dead keeper has left behind: all descendants of this process except the daemon and its own.
-func (g *guard) killOrphans() {
-	var spare int
-	if g.daemon != nil {
-		spare = g.daemon.pid
+// launch makes the keeper start prepared work.
+func (g *guard) launch(w *work) {
+	m := message{Kind: kindStart, Seq: w.task, Spec: w.spec, At: w.leadership.lease}
+	if w.hookDeadline != 0 {
+		m.At = w.hookDeadline
 	}
-	g.children.forEach(func(pid int) {
-		if pid != spare {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
-	for _, pid := range descendants(os.Getpid(), spare) {
-		syscall.Kill(pid, syscall.SIGKILL)
+	if w.group != nil {
+		m.Dir = w.group.dir
 	}
+	if err := w.keeper.out.send(m); err != nil {
+		g.refuse(w, fmt.Errorf("the keeper: %w", err))
+		return
+	}
+	w.launched = true
 }
 
 // workDied handles the death of the work and reports it to the daemon.
-func (g *guard) workDied(w *work, output string) {
+func (g *guard) workDied(w *work) {
 	g.releaseWork(w)
-	if w.hookDeadline == 0 {
-		g.sendToDaemon(message{Kind: kindDead, Seq: w.seq, Output: output})
-	}
+	g.reply(w, message{Kind: kindDead})
 }
 
 // releaseWork releases the resources of work that is dead or was never started.
 func (g *guard) releaseWork(w *work) {
-	g.work = nil
-	if w == nil {
-		return
-	}
+	w.leadership.work = nil
 	if w.unit != nil {
 		w.unit.close()
 	}
@@ -246,13 +280,13 @@ func (g *guard) releaseWork(w *work) {
 }
 
 // reportUnkillable handles the report that a process of the work cannot be killed, or, if reason is empty, that this is resolved.
-// While such a process lives, leadership is not released and the session is not closed.
+// While such a process lives, leadership is not released.
 func (g *guard) reportUnkillable(w *work, reason string) {
 	if reason != w.unkillable && reason != "" {
-		g.log.Error("cannot kill the work; leadership is not released while it runs", "reason", reason)
+		g.log.Error("cannot kill the work; leadership is not released while it runs", "group", w.leadership.name, "reason", reason)
 	}
 	w.unkillable = reason
-	g.sendToDaemon(message{Kind: kindUnkillable, Seq: w.seq, Error: reason})
+	g.reply(w, message{Kind: kindUnkillable, Error: reason})
 }
 
 // unitStatus returns the Status of a unit, as far as the guard knows it.

@@ -42,7 +42,7 @@ func TestAllOfWorkIsKilled(t *testing.T) {
 		terminated = "was killed by signal 15 (terminated)"
 
 		loop  = "while :; do sleep 0.01; done"
-		leave = `(setsid sh -c 'sh -c "echo \$\$ >$D/2; exec sleep 1000" &' &)` // without a parent, in a session of its own
+		leave = `(setsid sh -c 'sh -c "echo \$\$ >$D/2; exec sleep 1000" &' &)` // without a parent, in a new session
 	)
 	for name, c := range map[string]struct {
 		script  string

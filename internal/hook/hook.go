@@ -18,9 +18,13 @@ type Hook struct {
 	Argv, Env []string
 	// Timeout bounds each run.
 	Timeout time.Duration
+	// Failed is called after each run in a [Queue] that has failed; nil for nothing.
+	Failed func()
+	// Limit limits how many hooks run at once. The timeout begins when the hook may run.
+	Limit command.Limit
 }
 
-// Run runs the hook to its end, in a process group of its own that is killed as a whole when ctx ends or Timeout has passed.
+// Run runs the hook to its end, in a new process group that is killed as a whole when ctx ends or Timeout has passed.
 func (h Hook) Run(ctx context.Context, input []byte) error {
 	_, err := h.run(ctx, command.Command{Input: input})
 	return err
@@ -38,6 +42,10 @@ func (h Hook) run(ctx context.Context, c command.Command) ([]byte, error) {
 	if len(h.Argv) == 0 {
 		return nil, nil
 	}
+	if err := h.Limit.Enter(ctx); err != nil {
+		return nil, fmt.Errorf("%s %s was cut short: %w", h.Setting, h.Argv[0], err)
+	}
+	defer h.Limit.Leave()
 	limited, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	c.Argv, c.Env = h.Argv, h.Env

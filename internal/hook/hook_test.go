@@ -9,10 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"zkelectd/internal/command"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,6 +33,8 @@ func read(path string) string {
 func hook(argv []string) Hook {
 	return Hook{Setting: "hooks.pre_start", Argv: argv, Env: os.Environ(), Timeout: time.Minute}
 }
+
+func always(argv []string) func() Hook { return func() Hook { return hook(argv) } }
 
 func TestRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
@@ -97,26 +102,26 @@ func TestCancelCutsShort(t *testing.T) {
 func TestQueueRunsInOrderOneAtATime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x")
 	// A hook that finds the lock of another one did not run alone.
-	q := NewQueue(hook(shell(fmt.Sprintf("mkdir %s.lock || echo together >>%s; cat >>%s; rmdir %s.lock", file, file, file, file))), slog.New(slog.DiscardHandler))
+	q := NewQueue(always(shell(fmt.Sprintf("mkdir %s.lock || echo together >>%s; cat >>%s; rmdir %s.lock", file, file, file, file))), slog.New(slog.DiscardHandler))
 	var want strings.Builder
 	for i := range 20 {
-		q.Push(fmt.Appendf(nil, "%d\n", i))
+		q.Push(Input{Data: fmt.Appendf(nil, "%d\n", i)})
 		fmt.Fprintf(&want, "%d\n", i)
 	}
 	q.Close(context.Background())
 	if got := read(file) + "\n"; got != want.String() {
 		t.Errorf("got %q", got)
 	}
-	q.Push([]byte("late")) // ignored after Close
+	q.Push(Input{Data: []byte("late")}) // ignored after Close
 }
 
 func TestFullQueueDropsTheOldest(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
 	script := fmt.Sprintf("while [ ! -e %s/go ]; do sleep 0.01; done; cat >>%s/out", dir, dir)
-	q := NewQueue(hook(shell(script)), slog.New(slog.NewTextHandler(&log, nil)))
+	q := NewQueue(always(shell(script)), slog.New(slog.NewTextHandler(&log, nil)))
 	for i := range 3 * maxQueued {
-		q.Push(fmt.Appendf(nil, "%d\n", i))
+		q.Push(Input{Data: fmt.Appendf(nil, "%d\n", i)})
 	}
 	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -131,10 +136,63 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 	}
 }
 
+// While the hook runs, only the newest input waits; it comes with its own variables, and with the command in force then.
+func TestLatestDropsWhatIsOutdated(t *testing.T) {
+	dir := t.TempDir()
+	out, version := dir+"/out", atomic.Int32{}
+	script := fmt.Sprintf("touch %s/began; while [ ! -e %[1]s/go ]; do sleep 0.01; done; echo $VERSION $A $(cat) >>%s", dir, out)
+	q := NewLatest(func() Hook {
+		h := hook(shell(script))
+		h.Env = append(h.Env, fmt.Sprintf("VERSION=%d", version.Load()))
+		return h
+	}, slog.New(slog.DiscardHandler))
+	push := func(i int) { q.Push(Input{Data: fmt.Appendf(nil, "%d", i), Env: []string{fmt.Sprintf("A=a%d", i)}}) }
+	push(0)
+	for tick := time.Tick(5 * time.Millisecond); ; <-tick {
+		if _, err := os.Stat(dir + "/began"); err == nil {
+			break
+		}
+	}
+	version.Store(1)
+	for i := 1; i < 10; i++ {
+		push(i)
+	}
+	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q.Close(t.Context())
+	if got := read(out); got != "0 a0 0\n1 a9 9" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestCloseDoesNotWaitForever(t *testing.T) {
-	q := NewQueue(hook(shell("sleep 1000")), slog.New(slog.DiscardHandler))
-	q.Push([]byte("x"))
+	q := NewQueue(always(shell("sleep 1000")), slog.New(slog.DiscardHandler))
+	q.Push(Input{Data: []byte("x")})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	q.Close(ctx)
+}
+
+// A hook that waits for others does not use up its own time.
+func TestLimit(t *testing.T) {
+	limit := command.NewLimit(1)
+	if err := limit.Enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := Hook{Setting: "hooks.on_change", Argv: []string{"true"}, Timeout: 10 * time.Second, Limit: limit}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Run(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("while another one runs: %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- h.Run(t.Context(), nil) }()
+	limit.Leave()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(limit) != 0 {
+		t.Error("it has not left")
+	}
 }

@@ -3,15 +3,23 @@ package hook
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 )
 
 // maxQueued bounds the queue: a hook that is slower than the changes must not use up the memory.
 const maxQueued = 64
 
+// Input is what one run of a hook gets: its standard input, and environment variables in addition to those of the hook.
+type Input struct {
+	Data []byte
+	Env  []string
+}
+
 // Queue runs a hook once for each input, in order, one at a time.
 type Queue struct {
-	hook   Hook
+	hook   func() Hook
+	max    int
 	log    *slog.Logger
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -19,28 +27,38 @@ type Queue struct {
 	wake   chan struct{}
 
 	mu     sync.Mutex
-	inputs [][]byte
+	inputs []Input
 	closed bool
 }
 
-// NewQueue returns a running queue. The caller must call Close.
-func NewQueue(hook Hook, log *slog.Logger) *Queue {
-	q := &Queue{hook: hook, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+// NewQueue returns a running queue. Each run uses what hook returns then, so that a reload can change it. The caller must call Close.
+func NewQueue(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook, maxQueued, log) }
+
+// NewLatest returns a running queue in which a new input replaces one that waits: for a hook that needs only the latest state.
+func NewLatest(hook func() Hook, log *slog.Logger) *Queue { return newQueue(hook, 1, log) }
+
+func newQueue(hook func() Hook, limit int, log *slog.Logger) *Queue {
+	q := &Queue{hook: hook, max: limit, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	go q.run()
 	return q
 }
 
 // Push adds an input; it never blocks. If the queue is full, the oldest input is dropped.
-func (q *Queue) Push(input []byte) {
+func (q *Queue) Push(input Input) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.hook.Argv) == 0 {
+	h := q.hook()
+	if q.closed || len(h.Argv) == 0 {
 		return
 	}
-	if len(q.inputs) == maxQueued {
+	if len(q.inputs) == q.max {
 		q.inputs = q.inputs[1:]
-		q.log.Warn("hook is too slow, dropped a change", "hook", q.hook.Setting, "queued", maxQueued)
+		if q.max > 1 {
+			q.log.Warn("hook is too slow, dropped a change", "hook", h.Setting, "queued", q.max)
+		} else {
+			q.log.Info("hook is slow, a newer change replaces one that waits", "hook", h.Setting)
+		}
 	}
 	q.inputs = append(q.inputs, input)
 	q.signal()
@@ -70,12 +88,10 @@ func (q *Queue) Close(ctx context.Context) {
 func (q *Queue) run() {
 	defer close(q.done)
 	for {
-		input, closed := q.next()
+		input, ok, closed := q.next()
 		switch {
-		case input != nil:
-			if err := q.hook.Run(q.ctx, input); err != nil {
-				q.log.Error("hook failed", "err", err)
-			}
+		case ok:
+			q.runHook(input)
 		case closed:
 			return
 		default:
@@ -91,12 +107,23 @@ func (q *Queue) run() {
 	}
 }
 
-func (q *Queue) next() (input []byte, closed bool) {
+func (q *Queue) runHook(input Input) {
+	h := q.hook()
+	h.Env = slices.Concat(h.Env, input.Env)
+	if err := h.Run(q.ctx, input.Data); err != nil {
+		q.log.Error("hook failed", "err", err)
+		if h.Failed != nil {
+			h.Failed()
+		}
+	}
+}
+
+func (q *Queue) next() (input Input, ok, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.inputs) == 0 {
-		return nil, q.closed
+		return Input{}, false, q.closed
 	}
 	input, q.inputs = q.inputs[0], q.inputs[1:]
-	return input, q.closed
+	return input, true, q.closed
 }

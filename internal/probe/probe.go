@@ -3,11 +3,13 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"zkelectd/internal/command"
@@ -27,6 +29,8 @@ type Readiness struct {
 	Delay time.Duration
 	// Interval is the time between two checks; a single check may take as long, but at least a second. Timeout bounds the whole.
 	Interval, Timeout time.Duration
+	// Limit limits how many checks of all probes run at once.
+	Limit command.Limit
 }
 
 // Wait returns nil when the child is ready, an error with the result of the last check when Timeout has passed, or the error of
@@ -40,7 +44,7 @@ func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error 
 	case len(r.Exec) > 0:
 		return r.poll(ctx, "exec "+r.Exec[0], func(ctx context.Context) error { return tryExec(ctx, r.Exec, env) })
 	case r.HTTP != "":
-		return r.poll(ctx, "http "+r.HTTP, func(ctx context.Context) error { return tryHTTP(ctx, r.HTTP) })
+		return r.poll(ctx, "http "+shown(r.HTTP), func(ctx context.Context) error { return tryHTTP(ctx, r.HTTP) })
 	case r.TCP != "":
 		return r.poll(ctx, "tcp "+r.TCP, func(ctx context.Context) error { return tryTCP(ctx, r.TCP) })
 	}
@@ -74,9 +78,13 @@ func (r Readiness) poll(ctx context.Context, what string, check func(context.Con
 	return r.withTimeout(ctx, what, func(ctx context.Context) error {
 		var last error
 		for {
+			if err := r.Limit.Enter(ctx); err != nil {
+				return cmp.Or(last, err)
+			}
 			one, cancel := context.WithTimeout(ctx, max(r.Interval, time.Second))
 			err := check(one)
 			cancel()
+			r.Limit.Leave()
 			if err == nil {
 				return nil
 			}
@@ -105,20 +113,43 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func tryHTTP(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
+func tryHTTP(ctx context.Context, target string) error {
+	resp, err := get(ctx, target)
 	if err != nil {
 		return err
 	}
 	resp.Body.Close()
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("answered %s", resp.Status)
-	}
 	return nil
+}
+
+// get returns the response of a URL if it reports success. The caller closes its body. Errors do not contain the URL.
+func get(ctx context.Context, target string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	var withURL *url.Error
+	switch {
+	case errors.As(err, &withURL):
+		return nil, withURL.Err
+	case err != nil:
+		return nil, err
+	case resp.StatusCode < 200 || resp.StatusCode > 299:
+		resp.Body.Close()
+		return nil, fmt.Errorf("answered %s", resp.Status)
+	}
+	return resp, nil
+}
+
+// shown returns a URL without its user and its query, which may be secret: the results of probes are published.
+func shown(target string) string {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
 }
 
 func tryTCP(ctx context.Context, addr string) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ func (t Target) check(ctx context.Context, section string, env []string) error {
 	case len(t.Exec) > 0:
 		what, err = "exec "+t.Exec[0], tryExec(ctx, t.Exec, env)
 	case t.HTTP != "":
-		what, err = "http "+t.HTTP, tryHTTP(ctx, t.HTTP)
+		what, err = "http "+shown(t.HTTP), tryHTTP(ctx, t.HTTP)
 	case t.TCP != "":
 		what, err = "tcp "+t.TCP, tryTCP(ctx, t.TCP)
 	}
@@ -56,15 +55,21 @@ type Watch struct {
 	Rise, Fall int
 	// FirstDecides makes the first check alone decide; without it the target counts as healthy at the start.
 	FirstDecides bool
+	// Limit limits how many checks of all probes run at once. A check's timeout begins when it may run.
+	Limit command.Limit
 }
 
 // Run calls changed whenever the target becomes healthy (with nil) or unhealthy (with the reason), until ctx ends.
 func (w Watch) Run(ctx context.Context, env []string, changed func(error)) {
 	healthy, known, inRow := true, !w.FirstDecides, 0
 	for {
+		if w.Limit.Enter(ctx) != nil {
+			return
+		}
 		limited, cancel := context.WithTimeout(ctx, w.Timeout)
 		err := w.check(limited, w.Section, env)
 		cancel()
+		w.Limit.Leave()
 		if ctx.Err() != nil {
 			return
 		}
@@ -94,7 +99,7 @@ const maxResponse = 4096
 func (t Target) Measure(ctx context.Context, section string, env []string) (float64, error) {
 	var text string
 	var err error
-	what := section + ".http " + t.HTTP
+	what := section + ".http " + shown(t.HTTP)
 	if len(t.Exec) > 0 {
 		what = section + ".exec " + t.Exec[0]
 		var out []byte
@@ -126,19 +131,12 @@ func parseNumber(text string) (float64, error) {
 	return n, nil
 }
 
-func responseBody(ctx context.Context, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := client.Do(req)
+func responseBody(ctx context.Context, target string) (string, error) {
+	resp, err := get(ctx, target)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return "", fmt.Errorf("answered %s", resp.Status)
-	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	return string(data), err
 }

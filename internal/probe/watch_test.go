@@ -240,3 +240,16 @@ func TestMeasureIsBoundedByItsContext(t *testing.T) {
 		}
 	}
 }
+
+// The result of a probe is published in ZooKeeper and logged: it has no password.
+func TestSecretsInURLsAreNotShown(t *testing.T) {
+	t.Parallel()
+	target := Target{HTTP: "http://user:marker@127.0.0.1:1/health?key=marker"}
+	_, err := target.Measure(t.Context(), "score", nil)
+	if err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), "score.http http://127.0.0.1:1/health: ") {
+		t.Errorf("%v", err)
+	}
+	if err := tryHTTP(t.Context(), target.HTTP); err == nil || strings.Contains(err.Error(), "marker") {
+		t.Errorf("%v", err)
+	}
+}

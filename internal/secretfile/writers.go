@@ -44,6 +44,26 @@ func CheckWriters(path string, file *os.File) error {
 	return nil
 }
 
+// CheckDirectory returns an error unless dir is a directory to which no user other than root and the user of this process can add
+// files.
+func CheckDirectory(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
+	case !info.IsDir():
+		return errors.New("is not a directory")
+	case readOnlyMount(dir):
+		return nil
+	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky != 0:
+		return fmt.Errorf("can be changed by others, who can add files: chmod o-w %s", dir)
+	}
+	if err := checkOwnerAndMode(dir, "the directory", info); err != nil {
+		return err
+	}
+	return checkAbove(dir)
+}
+
 // checkAbove returns an error if all users can replace a directory in the path of dir. It ignores owners and groups there, which
 // may be unknown in a user namespace.
 func checkAbove(dir string) error {

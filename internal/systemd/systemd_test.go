@@ -18,9 +18,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	permit = "/sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-permit"
+	permit = "/sys/fs/cgroup/system.slice/zkelectd.service/zkelectd-permit-app.service"
 	gate   = permit + "/cgroup.events"
-	socket = "/run/zkelectd/unit.sock"
+	socket = "/run/zkelectd/app.service.sock"
 	token  = "/run/zkelectd.units/app.service.env"
 )
 

@@ -15,17 +15,58 @@ import (
 type Fencing struct {
 	Node string `json:"node"`
 	Site string `json:"site"`
-	// Group is the last element of Root.
+	// Group is the name of the group, without the slot.
 	Group string `json:"group"`
 	// Term is the fencing token: it grows with every leadership, and no two leaders have the same one.
 	Term string `json:"term"`
 	// Root is the group's root znode.
 	Root string `json:"root"`
+	// Slot is the slot, Slots how many there are, and Epoch grows when that changes; all are empty in a group without slots.
+	Slot  string `json:"slot,omitempty"`
+	Slots string `json:"slots,omitempty"`
+	Epoch string `json:"epoch,omitempty"`
+	// Cause is why the term began. PreviousLeader is the node that held the term before, if it is known, and PreviousClean is true if
+	// that term was released, so that there was nothing to wait for. Without Cause all are unknown.
+	Cause          string `json:"cause,omitempty"`
+	PreviousLeader string `json:"previous_leader,omitempty"`
+	PreviousClean  bool   `json:"previous_clean,omitempty"`
 }
 
 // Variables returns the environment variables for f.
 func (f Fencing) Variables() []string {
-	return []string{"ZKELECTD_NODE=" + f.Node, "ZKELECTD_SITE=" + f.Site, "ZKELECTD_GROUP=" + f.Group, "ZKELECTD_TERM=" + f.Term, "ZKELECTD_ROOT=" + f.Root}
+	if f.Cause == "" {
+		return f.identity()
+	}
+	return append(f.identity(), f.last()...)
+}
+
+// LeaderVariables returns the environment variables of a hook that runs on any member, if leader at site leads; empty ones if nobody
+// does. Other hosts chose some of the texts: those that are not plain are left out.
+func (f Fencing) LeaderVariables(leader, site string) []string {
+	vars := append(f.identity(), "ZKELECTD_LEADER="+leader, "ZKELECTD_LEADER_SITE="+site)
+	vars = append(vars, f.last()...)
+	for i, kv := range vars {
+		if name, value, _ := strings.Cut(kv, "="); CheckValue(value) != nil {
+			vars[i] = name + "="
+		}
+	}
+	return vars
+}
+
+func (f Fencing) identity() []string {
+	vars := []string{"ZKELECTD_NODE=" + f.Node, "ZKELECTD_SITE=" + f.Site, "ZKELECTD_GROUP=" + f.Group, "ZKELECTD_TERM=" + f.Term, "ZKELECTD_ROOT=" + f.Root}
+	if f.Slot != "" {
+		vars = append(vars, "ZKELECTD_SLOT="+f.Slot, "ZKELECTD_SLOTS="+f.Slots)
+	}
+	if f.Epoch != "" {
+		vars = append(vars, "ZKELECTD_EPOCH="+f.Epoch)
+	}
+	return vars
+}
+
+// last returns the variables about the last leadership.
+func (f Fencing) last() []string {
+	return []string{"ZKELECTD_CAUSE=" + f.Cause, "ZKELECTD_PREVIOUS_LEADER=" + f.PreviousLeader, "ZKELECTD_PREVIOUS_CLEAN=" + strconv.FormatBool(f.PreviousClean)}
 }
 
 // Check returns an error unless all values can be written to an environment file for systemd.
@@ -67,13 +108,18 @@ var private = []string{"ZKELECTD_", "NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "C
 // Build returns the environment of the work: base without the daemon's own variables, extra, and the fencing variables, which
 // extra cannot override.
 func Build(base []string, f Fencing, extra map[string]string) []string {
+	return append(Extend(base, extra), f.Variables()...)
+}
+
+// Extend returns the environment of a hook that belongs to no term: base without the daemon's own variables, and extra.
+func Extend(base []string, extra map[string]string) []string {
 	env := Clean(base)
 	for key, value := range extra {
 		if !strings.HasPrefix(key, "ZKELECTD_") {
 			env = append(env, key+"="+value)
 		}
 	}
-	return append(env, f.Variables()...)
+	return env
 }
 
 // Clean returns base without the daemon's own variables.

@@ -35,10 +35,30 @@ func TestValuesOfAnEnvironmentFile(t *testing.T) {
 
 func TestBuild(t *testing.T) {
 	base := []string{"PATH=/bin", "ZKELECTD_ZOOKEEPER_AUTH=secret", "NOTIFY_SOCKET=/x", "WATCHDOG_USEC=1", "CREDENTIALS_DIRECTORY=/c", "LISTEN_FDS=1", "HOME=/h"}
-	got := Build(base, Fencing{Node: "n", Site: "s", Group: "g", Term: "7", Root: "/r/g"}, map[string]string{"FOO": "bar", "ZKELECTD_TERM": "9"})
+	f := Fencing{Node: "n", Site: "s", Group: "g", Term: "7", Root: "/r/g"}
+	got := Build(base, f, map[string]string{"FOO": "bar", "ZKELECTD_TERM": "9"})
 	slices.Sort(got)
 	want := []string{"FOO=bar", "HOME=/h", "PATH=/bin", "ZKELECTD_GROUP=g", "ZKELECTD_NODE=n", "ZKELECTD_ROOT=/r/g", "ZKELECTD_SITE=s", "ZKELECTD_TERM=7"}
 	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	f.Slot, f.Slots, f.Epoch = "0", "8", "3"
+	got = Build([]string{"ZKELECTD_SLOT=9"}, f, map[string]string{"ZKELECTD_SLOTS": "9"})
+	slices.Sort(got)
+	want = slices.Concat([]string{"ZKELECTD_EPOCH=3"}, want[3:6], []string{"ZKELECTD_SITE=s", "ZKELECTD_SLOT=0", "ZKELECTD_SLOTS=8", "ZKELECTD_TERM=7"})
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	vars := strings.Join(Fencing{Cause: "failure", PreviousLeader: "n2"}.Variables(), " ")
+	if !strings.Contains(vars, "ZKELECTD_CAUSE=failure ZKELECTD_PREVIOUS_LEADER=n2 ZKELECTD_PREVIOUS_CLEAN=false") {
+		t.Errorf("the last term: %s", vars)
+	}
+}
+
+// A hook that belongs to no term gets the variables of the child, but no identity.
+func TestExtend(t *testing.T) {
+	got := Extend([]string{"HOME=/h", "ZKELECTD_TERM=7", "NOTIFY_SOCKET=/x"}, map[string]string{"FOO": "bar", "ZKELECTD_NODE": "n"})
+	if !slices.Equal(got, []string{"HOME=/h", "FOO=bar"}) {
 		t.Errorf("%q", got)
 	}
 }

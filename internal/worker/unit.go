@@ -95,7 +95,7 @@ func (u *unit) start() (*guard.Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := dropIn{permit: guard.PermitDir(), socket: spec.UnitSocket, service: guard.OwnService()}
+	own := dropIn{permit: guard.PermitDir(u.name), socket: spec.UnitSocket, service: guard.OwnService()}
 	if err := own.check(found); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 // A drop-in that ties the unit to anything but this daemon is refused before anything starts.
 func TestUnitOfAnotherDaemon(t *testing.T) {
-	own := dropIn{permit: "/sys/fs/cgroup/z/zkelectd-permit", socket: "/run/zkelectd/unit.sock", service: "zkelectd.service"}
+	own := dropIn{permit: "/sys/fs/cgroup/z/zkelectd-permit-app.service", socket: "/run/zkelectd/app.service.sock", service: "zkelectd.service"}
 	u := systemd.Unit{Name: "app.service", Permit: own.permit, Socket: own.socket, BindsTo: []string{"zkelectd.service"}}
 	for _, test := range []struct {
 		change func(*dropIn)

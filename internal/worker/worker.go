@@ -163,7 +163,7 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Timeout: w.opt.HookTimeout})
 	}
 	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, w.env(term), nil)
-	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, workenv.Clean(os.Environ()), change)
+	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, workenv.Extend(os.Environ(), w.opt.Spec.Env), change)
 	w.pending = len(specs) > 0
 	if w.pending {
 		w.opt.Guard.SetPendingHooks(specs...)

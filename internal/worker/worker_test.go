@@ -18,7 +18,7 @@ import (
 
 // recordingGuard records the pending hooks.
 type recordingGuard struct {
-	*guard.Client
+	*guard.Leadership
 	pending []guard.Spec
 	calls   int
 }
@@ -31,8 +31,8 @@ func (g *recordingGuard) SetPendingHooks(specs ...guard.Spec) error {
 // start returns a worker with a lease, its guard, and the channel of its events.
 func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan Event) {
 	t.Helper()
-	guardClient.SetLease(boottime.Now() + time.Minute)
-	g := &recordingGuard{Client: guardClient}
+	g := &recordingGuard{Leadership: guardClient.NewLeadership("g")}
+	g.SetLease(boottime.Now() + time.Minute)
 	events := make(chan Event, 16)
 	w := New(Options{
 		Guard: g, Log: slog.New(slog.DiscardHandler), Spec: spec, HookTimeout: time.Second, Report: func(ev Event) { events <- ev },
@@ -43,7 +43,7 @@ func start(t *testing.T, spec Spec) (*Worker, *recordingGuard, <-chan Event) {
 	t.Cleanup(func() {
 		w.Kill()
 		w.Wait()
-		guardClient.SetLease(0)
+		g.Close()
 	})
 	return w, g, events
 }

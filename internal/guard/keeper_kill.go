@@ -1,0 +1,142 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+// enforce kills the work if it may not run any longer, and reports its death.
+func (k *keeper) enforce(t *task) {
+	if !t.needsSweep() && t.leaseExpired() || past(t.killAt) {
+		t.killing = true
+	}
+	if t.killing && k.launcher.cancel(t) {
+		k.failed(t, errKilledEarly)
+		return
+	}
+	if !k.sweep(t) {
+		return
+	}
+	t.writeState(stateDead)
+	if t.unkillable != "" {
+		k.send(message{Kind: kindUnkillable, Seq: t.seq})
+	}
+	k.send(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
+	delete(k.works, t.seq)
+	t.close()
+}
+
+// nextCheck returns when advance has to be called next; 0 if only after an event.
+func (k *keeper) nextCheck() (at time.Duration) {
+	for _, t := range k.works {
+		at = earliest(at, t.nextCheck())
+	}
+	if k.out.pending() {
+		at = earliest(at, boottime.Now()+flushInterval)
+	}
+	return at
+}
+
+// sweep kills what is left of work that is to be killed or whose main process has ended. It reports whether the kernel says
+// that nothing is left (A3): this process, which adopts all orphans, has no child that may belong to the work, and the control
+// group is empty.
+func (k *keeper) sweep(t *task) (dead bool) {
+	for range eagerSweeps {
+		if !t.needsSweep() || boottime.Now() < t.nextSweep {
+			return false
+		}
+		none := k.reap()
+		if t.reaped && !t.group.populated() && (none || t.group != nil && !k.hasStrays(false)) {
+			return true
+		}
+		k.kill(t)
+		t.sweeps++
+		if t.sweeps > eagerSweeps || t.group != nil { // the kernel kills a control group at once
+			t.delaySweep()
+		}
+	}
+	t.delaySweep()
+	return false
+}
+
+// kill kills every process of the work that it finds. It first does everything that needs no file to be opened.
+func (k *keeper) kill(t *task) {
+	t.group.kill()
+	if k.isInit {
+		syscall.Kill(-1, syscall.SIGKILL) // every process of the namespace except this one
+	}
+	if !t.launching && t.pid != 0 && !t.reaped {
+		syscall.Kill(-t.pid, syscall.SIGKILL)
+	}
+	denied := 0
+	if t.group == nil {
+		denied = k.killChildren(t)
+	} else {
+		k.hasStrays(true)
+	}
+	switch now := boottime.Now(); {
+	case t.sweeps == 0:
+		t.killStarted = now
+	case t.sweeps <= eagerSweeps && t.group == nil:
+	case denied != 0:
+		k.reportPermission(t, denied)
+	case now-t.killStarted > unkillableAfter:
+		k.reportUnkillable(t, fmt.Sprintf("some of the work still runs %s after SIGKILL, probably in state D (uninterruptible): see 'ps axo pid,stat,wchan,args'", unkillableAfter))
+	}
+}
+
+// killChildren kills all descendants of this process, which has no other work. It returns one that it may not kill; 0 for none.
+func (k *keeper) killChildren(t *task) (denied int) {
+	killOne := func(pid int) {
+		// While the work is being started, its pid belongs to the launcher.
+		if group, err := syscall.Getpgid(pid); err == nil && !t.launching && group == t.pid {
+			syscall.Kill(-t.pid, syscall.SIGKILL) // all at once, so that no member can fork meanwhile
+		}
+		if errors.Is(syscall.Kill(pid, syscall.SIGKILL), syscall.EPERM) {
+			denied = pid
+		}
+	}
+	k.children.forEach(killOne)
+	if t.sweeps > 0 {
+		for _, pid := range descendants(os.Getpid()) {
+			killOne(pid)
+		}
+	}
+	return denied
+}
+
+// hasStrays reports whether this process has orphans that belong to no control group of its works, because they were moved to
+// another group. Nobody knows whose they are, so no work counts as dead while there are any. With kill, it kills them.
+func (k *keeper) hasStrays(kill bool) (found bool) {
+	complete := k.children.forEach(func(pid int) {
+		if k.workOf(pid) != nil || k.inGroup(pid) {
+			return
+		}
+		found = true
+		if kill {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return found || !complete
+}
+
+// inGroup reports whether a process is in the control group of one of the works.
+func (k *keeper) inGroup(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false
+	}
+	path := strings.TrimSuffix(cgroupPath(string(text)), " (deleted)") + "/"
+	for _, t := range k.works {
+		if t.group != nil && strings.HasPrefix(path, t.group.path+"/") {
+			return true
+		}
+	}
+	return false
+}

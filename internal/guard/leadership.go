@@ -1,0 +1,191 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// ErrAbandoned is the error of a leadership that was abandoned or closed.
+var ErrAbandoned = errors.New("the leadership was abandoned")
+
+// Leadership is the daemon's side of what one instance of a group may run: at most one piece of work at a time, under a lease of
+// its own. What happens to one leadership does not affect another. It is safe for concurrent use.
+type Leadership struct {
+	c    *Client
+	id   int
+	name string
+	dead chan struct{} // see Dead
+
+	// updating is held while the hooks, the release or the work change, see [Client].
+	updating sync.Mutex
+
+	// The client's mu guards the following.
+	abandoned  bool
+	closed     bool
+	gone       bool // dead is closed
+	running    *Work
+	unkillable string
+	confirmed  time.Duration // the deadline that the guard has confirmed
+	requested  time.Duration // the deadline that the guard was sent last; 0 for none
+	unsent     bool          // requested has not been sent yet
+	overdue    time.Duration // if the guard has not killed the work by then, it is lost; 0 before the deadline
+	hooks      []Spec
+	release    json.RawMessage
+}
+
+// NewLeadership returns the leadership of a new instance of a group. Logs refer to it by name, and while work of an earlier
+// instance with the same name still runs, the guard starts none. It must be closed.
+func (c *Client) NewLeadership(name string) *Leadership {
+	c.writing.Lock() // the guard expects growing ids
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	c.leadership++
+	l := &Leadership{c: c, id: c.leadership, name: name, dead: make(chan struct{})}
+	c.leaderships[l.id] = l
+	c.mu.Unlock()
+	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name})
+	return l
+}
+
+// Owners returns the guard and the daemon, which is this process.
+func (l *Leadership) Owners() (guard, daemon Process) { return l.c.owners[0], l.c.owners[1] }
+
+// SetLease allows work until deadline, a reading of CLOCK_BOOTTIME; 0 allows none. A caller that shortens a lease must call it
+// from one goroutine only, so that an older deadline is not sent after the shorter one. The client enforces a shorter deadline
+// from now on, even if the guard does not confirm it.
+func (l *Leadership) SetLease(deadline time.Duration) {
+	c := l.c
+	c.mu.Lock()
+	if l.abandoned {
+		c.mu.Unlock()
+		return
+	}
+	shorter := deadline < l.requested || l.requested == 0
+	l.requested = deadline
+	if !l.unsent {
+		l.unsent, c.unconfirmed = true, append(c.unconfirmed, l)
+	}
+	if shorter { // an extension counts once it is confirmed
+		l.overdue = 0
+		c.armTimer()
+	}
+	c.mu.Unlock()
+	if !shorter {
+		runtime.Gosched() // the leases of other groups were renewed with this one: the first to continue sends them all
+	}
+	c.sendLeases()
+}
+
+// SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it closes the
+// session; nil for none.
+func (l *Leadership) SetRelease(tx json.RawMessage) {
+	l.update(func() message {
+		l.release = tx
+		return message{Kind: kindRelease, Release: tx}
+	})
+}
+
+// SetPendingHooks sets the hooks that have to run after the work if the daemon dies, or abandons this leadership, before it runs
+// them (A5 in docs/protocol.md). The guard runs them; if the guard is dead too, the next start or 'zkelectd release' does. An error
+// means that the files, which the latter two read, could not be written.
+func (l *Leadership) SetPendingHooks(hooks ...Spec) error {
+	return l.update(func() message {
+		l.hooks = hooks
+		return message{Kind: kindPendingHooks, PendingHooks: hooks}
+	})
+}
+
+// update changes what is left to do after the daemon's death, sends the resulting message unless it is empty, and writes the
+// file. change is called with the client's mu locked.
+func (l *Leadership) update(change func() message) error {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	l.c.mu.Lock()
+	if l.abandoned {
+		l.c.mu.Unlock()
+		return ErrAbandoned
+	}
+	m := change()
+	l.c.mu.Unlock()
+	if m.Kind != "" {
+		m.Leadership = l.id
+		l.c.send(m)
+	}
+	return l.save()
+}
+
+// save writes the leadership's file. The caller must hold updating.
+func (l *Leadership) save() error {
+	path := l.c.sessionPath()
+	l.c.mu.Lock()
+	r := LeadershipRecord{Name: l.name, PendingHooks: l.hooks, Release: l.release}
+	w, over := l.running, l.gone && l.closed
+	if w != nil {
+		r.Unit, r.Env, r.Containment = w.unit, w.env, w.containment
+		if p, ok := Identify("leader-only work", w.pid); ok && w.pid != 0 {
+			r.Work = &p
+		}
+	}
+	l.c.mu.Unlock()
+	if path == "" || over {
+		return nil
+	}
+	return l.c.logUnsaved(writePrivate(leadershipFile(path, l.id), r))
+}
+
+// Unkillable returns which process of the work cannot be killed, and why; empty if no such process is known.
+func (l *Leadership) Unkillable() string {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.unkillable
+}
+
+// Abandon kills the work at once, and the guard then runs the pending hooks. From now on client and guard refuse everything that is
+// sent for this leadership, such as by an event loop that was hung. Abandon does not wait; see Dead.
+func (l *Leadership) Abandon() { l.end(kindAbandon) }
+
+// Dead returns a channel that is closed once this leadership was abandoned, the guard has reported that nothing of its work is
+// left, and its pending hooks have run; or once the daemon has found out the former without its guard.
+func (l *Leadership) Dead() <-chan struct{} { return l.dead }
+
+// Close makes client and guard forget this leadership. Work that still runs is killed.
+func (l *Leadership) Close() { l.end(kindClose) }
+
+func (l *Leadership) end(k kind) {
+	l.c.mu.Lock()
+	known := l.closed || k == kindAbandon && l.abandoned
+	l.abandoned, l.closed = true, l.closed || k == kindClose
+	if l.gone || l.c.Err() != nil && l.running == nil {
+		l.setGone()
+	}
+	l.c.mu.Unlock()
+	if !known {
+		l.c.send(message{Kind: k, Leadership: l.id})
+	}
+}
+
+// setGone records that nothing of the leadership is left. The caller must hold the client's mu.
+func (l *Leadership) setGone() {
+	if !l.gone {
+		l.gone = true
+		close(l.dead)
+	}
+	if l.closed && l.c.leaderships[l.id] == l {
+		delete(l.c.leaderships, l.id)
+		go l.removeFiles() // ends with the removal
+	}
+}
+
+// removeFiles removes the leadership's files.
+func (l *Leadership) removeFiles() {
+	l.updating.Lock()
+	defer l.updating.Unlock()
+	if path := l.c.sessionPath(); path != "" {
+		os.Remove(leadershipFile(path, l.id))
+		os.Remove(workStateFile(path, l.id))
+	}
+}

@@ -1,0 +1,367 @@
+package guard
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/testhelper"
+)
+
+// use makes the daemon use the leadership with a name from now on.
+func (d *remoteDaemon) use(name string) { call[int](d, "Use", name) }
+
+// startIn starts work in the leadership with a name under a long lease. Its script gets $W, and it writes its pid to $D/$W first.
+// It returns the pid of the main process.
+func (d *remoteDaemon) startIn(name, script string) int {
+	d.t.Helper()
+	d.use(name)
+	os.Remove(filepath.Join(d.dir, name))
+	call[time.Duration](d, "SetLease", time.Hour)
+	opt := d.shell("echo $$ >$D/$W; " + script)
+	opt.Env = append(opt.Env, "W="+name)
+	call[int](d, "Start", opt)
+	pid := d.hostPidFromFile(name)
+	d.rememberStart(pid)
+	return pid
+}
+
+// severalGroups are the environments of guards that can run the works of several groups.
+var severalGroups = map[string][]string{
+	"cgroup": {"CONTAINMENT=cgroup"}, "pidns": {"CONTAINMENT=pidns"}, "keeper": {"CONTAINMENT=keeper", "KEEPERS=yes"},
+}
+
+// withSeveralGroups calls f with a guard and its daemon, in parallel for each kind of containment.
+func withSeveralGroups(t *testing.T, f func(t *testing.T, containment string, fx *fixture, d *remoteDaemon)) {
+	t.Parallel()
+	for name, env := range severalGroups {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fx := startGuard(t, env...)
+			f(t, name, fx, fx.nextDaemon())
+		})
+	}
+}
+
+// Leaderships with a fork bomb, with work that ignores TERM, and with work that does not die end without any effect on another.
+func TestEndOfOneLeadershipLeavesOthers(t *testing.T) {
+	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+		untouched := d.startIn("untouched", `(setsid sh -c 'sh -c "echo \$\$ >$D/orphan; exec sleep 1000" &' &); exec sleep 1000`)
+		bystanders := []int{untouched, fx.hostPidFromFile("orphan")}
+		fx.rememberStart(bystanders...)
+		d.startIn("bomb", "ROLE=forker FIXTURE_DIR=$D GOMAXPROCS=1 $D/daemon & exec sleep 1000")
+		stubborn := d.startIn("stubborn", "trap '' TERM; while :; do sleep 0.01; done")
+		hung := d.startIn("hung", "exec sleep 1000")
+		release := testhelper.HangOnDeath(t, hung)
+		eventually(t, "a hundred forks", func() bool { return len(read(filepath.Join(fx.dir, "forks"))) >= 100 })
+
+		d.use("hung")
+		call[int](d, "Kill", 0)
+		d.use("bomb")
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
+		before := len(read(filepath.Join(fx.dir, "forks")))
+		d.use("stubborn")
+		call[int](d, "Stop", 50*time.Millisecond)
+		call[ExitInfo](d, "Dead", 0)
+		fx.waitDead(stubborn)
+		d.use("hung")
+		eventually(t, "the report", func() bool { return call[string](d, "Unkillable", 0) != "" })
+		release()
+		call[ExitInfo](d, "Dead", 0)
+		if after := len(read(filepath.Join(fx.dir, "forks"))); after != before {
+			t.Errorf("%d forks after the death of the bomb", after-before)
+		}
+		fx.checkAliveUntil(boottime.Now(), bystanders...)
+		d.startIn("stubborn", "exec sleep 1000") // the keeper still works
+		d.use("untouched")
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
+		fx.waitDead(bystanders...)
+	})
+}
+
+// A lease that ends, or is withdrawn, kills the work of its leadership only.
+func TestLeaseEndsOneLeadership(t *testing.T) {
+	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+		a, b, c := d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000"), d.startIn("c", "exec sleep 1000")
+		d.use("b")
+		deadline := d.setConfirmedLease(300 * time.Millisecond)
+		d.use("a")
+		d.setConfirmedLease(time.Hour) // extends a, and nothing else
+		checkNotLate(t, fx.waitDead(b), deadline)
+		d.use("c")
+		call[time.Duration](d, "SetLease", 0)
+		fx.waitDead(c)
+		fx.checkAliveUntil(deadline+500*time.Millisecond, a)
+	})
+}
+
+// Nothing that is sent for an abandoned leadership has an effect: no lease revives it, and it gets no more work. Its hooks run
+// before it counts as gone. A new instance of its group starts work only when the old work is dead.
+func TestAbandonedLeadership(t *testing.T) {
+	withSeveralGroups(t, func(t *testing.T, containment string, fx *fixture, d *remoteDaemon) {
+		other := d.startIn("other", "exec sleep 1000")
+		old := d.startIn("g", "exec sleep 1000")
+		id := call[int](d, "ID", 0)
+		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "kill -0 " + fmt.Sprint(old) + " 2>/dev/null; echo $? >$D/hook"}, Env: fx.env(), Timeout: time.Minute}
+		call[int](d, "SetPendingHooks", []Spec{hook})
+		release := testhelper.HangOnDeath(t, old)
+		call[int](d, "Abandon", 0)
+		call[int](d, "Extend", []LeaseArg{{id, time.Hour}, {99, time.Hour}})
+		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), ErrAbandoned.Error()) {
+			t.Errorf("the client starts work: %v", err)
+		}
+		call[int](d, "PrepareUnchecked", fx.shell("echo $$ >$D/ran"))
+		call[int](d, "Replace", "g")
+		call[time.Duration](d, "SetLease", time.Hour)
+		if _, err := tryCall[int](d, "Start", fx.shell("echo $$ >$D/ran")); err == nil || !strings.Contains(err.Error(), errStillRuns.Error()) {
+			t.Errorf("a new instance starts work: %v", err)
+		}
+		release()
+		fx.waitDead(old)
+		eventually(t, "the hook", func() bool { return read(filepath.Join(fx.dir, "hook")) != "" })
+		if text := strings.TrimSpace(read(filepath.Join(fx.dir, "hook"))); text == "0" && containment != "pidns" {
+			t.Error("the hook ran before the work was dead")
+		}
+		eventually(t, "a start of the new instance", func() bool {
+			_, err := tryCall[int](d, "Start", fx.shell("exec sleep 1000"))
+			return err == nil
+		})
+		if read(fx.dir+"/ran") != "" {
+			t.Error("it ran")
+		}
+		fx.checkAliveUntil(boottime.Now(), other)
+	})
+}
+
+// Dead is closed once nothing is left, and the guard forgets what was closed.
+func TestAbandonedLeadershipIsGone(t *testing.T) {
+	t.Parallel()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	call[int](d, "SetSession", fx.credentials())
+	pid := d.startIn("g", "exec sleep 1000")
+	hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "sleep 0.2; echo >$D/hook"}, Env: fx.env(), Timeout: time.Minute}
+	call[int](d, "SetPendingHooks", []Spec{hook})
+	call[int](d, "Abandon", 0)
+	call[int](d, "Gone", 0)
+	if fx.alive(pid) {
+		t.Error("it is alive")
+	}
+	if _, err := os.Stat(filepath.Join(fx.dir, "hook")); err != nil {
+		t.Errorf("its hook has not run: %v", err)
+	}
+	call[int](d, "Replace", "g") // without work
+	call[int](d, "Abandon", 0)
+	call[int](d, "Gone", 0)
+	call[int](d, "Close", 0)
+	for range 3 * maxLeaderships / 2 {
+		call[int](d, "Replace", "g")
+		call[int](d, "Close", 0)
+		call[int](d, "Gone", 0)
+	}
+	call[int](d, "Replace", "g")
+	d.startIn("g", "exec sleep 1000")
+	eventually(t, "the removal of the files", func() bool {
+		records, _, err := leadershipFiles(fx.credentials().File)
+		return err == nil && len(records) == 2 // that of the first one, which was not closed, and of the last one
+	})
+}
+
+// When a daemon with forty works is killed, all of them die at once, their hooks run, each release is sent with the session's end,
+// and only then the next daemon starts.
+func TestKilledDaemonWithFortyWorks(t *testing.T) {
+	t.Parallel()
+	const works = 40
+	fx := startGuard(t, "CONTAINMENT=cgroup")
+	d := fx.nextDaemon()
+	c := fx.credentials()
+	call[int](d, "SetSession", c)
+	var pids []int
+	var releases []string
+	for i := range works {
+		pids = append(pids, d.startIn(fmt.Sprintf("g%d", i), "trap '' TERM; while :; do sleep 1; done"))
+		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo >$D/hook$W"}, Env: append(fx.env(), fmt.Sprint("W=", i)), Timeout: time.Minute}
+		call[int](d, "SetPendingHooks", []Spec{hook})
+		call[int](d, "SetRelease", json.RawMessage(fmt.Sprintf("[%d]", i)))
+		releases = append(releases, fmt.Sprintf("[%d]", i))
+	}
+	f, err := ReadSessionFile(c.File)
+	if err != nil || len(f.Leaderships) != works+1 || len(f.PendingHooks()) != works || len(f.Session.Releases) != works {
+		t.Errorf("the session file lists %d leaderships, %d hooks and %d releases: %v", len(f.Leaderships), len(f.PendingHooks()), len(f.Session.Releases), err)
+	}
+	began := boottime.Now()
+	syscall.Kill(d.pid, syscall.SIGKILL)
+	t.Logf("%d works were dead %s after the kill -9 of their daemon", works, fx.waitDead(pids...)-began)
+	fx.nextDaemon()
+	t.Logf("the next daemon ran %s after it", boottime.Now()-began)
+	all := fx.closedSessions()
+	if len(all) != 1 || len(all[0].StillAlive) > 0 {
+		t.Fatalf("%+v", all)
+	}
+	var sent []string
+	for _, tx := range all[0].Session.Releases {
+		sent = append(sent, string(tx))
+	}
+	if !slices.Equal(sent, releases) {
+		t.Errorf("sent the releases %q", sent)
+	}
+	for i := range works {
+		if _, err := os.Stat(filepath.Join(fx.dir, fmt.Sprint("hook", i))); err != nil {
+			t.Error(err)
+		}
+	}
+	records, states, err := leadershipFiles(c.File)
+	if len(records)+len(states) > 0 || err != nil {
+		t.Errorf("left behind: %q, %q, %v", records, states, err)
+	}
+}
+
+// Work that does not die does not keep the other groups from going on: its session is left to expire, the next daemon starts, learns
+// which group it is, and cannot start work of that group until the old work is dead. Its hook runs then.
+func TestSurvivor(t *testing.T) {
+	withSeveralGroups(t, func(t *testing.T, _ string, fx *fixture, d *remoteDaemon) {
+		c := fx.credentials()
+		call[int](d, "SetSession", c)
+		other := d.startIn("other", "exec sleep 1000")
+		hung := d.startIn("hung", "exec sleep 1000")
+		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "echo >$D/hook"}, Env: fx.env(), Timeout: time.Minute}
+		call[int](d, "SetPendingHooks", []Spec{hook})
+		release := testhelper.HangOnDeath(t, hung)
+		began := boottime.Now()
+		syscall.Kill(d.pid, syscall.SIGKILL)
+		next := fx.nextDaemon()
+		if took := boottime.Now() - began; took < minSurvival {
+			t.Errorf("the next daemon has started after %s", took)
+		}
+		fx.waitDead(other)
+		if all := fx.closedSessions(); len(all) > 0 {
+			t.Errorf("the session was closed: %+v", all)
+		}
+		if names := call[[]string](next, "Survivors", 0); !slices.Equal(names, []string{"hung"}) {
+			t.Errorf("the next daemon knows of %q", names)
+		}
+		c.ID++
+		call[int](next, "SetSession", c)
+		f, err := ReadSessionFile(c.File)
+		if err != nil || len(f.Survivors) != 1 || f.Survivors[0].Name != "hung" || f.Survivors[0].Containment == nil || len(f.PendingHooks()) != 1 {
+			t.Errorf("%+v, %v", f, err)
+		}
+		next.startIn("other", "exec sleep 1000")
+		next.use("hung")
+		call[time.Duration](next, "SetLease", time.Hour)
+		if _, err := tryCall[int](next, "Start", fx.shell("echo >$D/ran")); err == nil || !strings.Contains(err.Error(), errStillRuns.Error()) {
+			t.Errorf("start: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(fx.dir, "hook")); err == nil {
+			t.Error("the hook ran while the work runs")
+		}
+		release()
+		eventually(t, "the report of its death", func() bool { return len(call[[]string](next, "Survivors", 0)) == 0 })
+		if _, err := os.Stat(filepath.Join(fx.dir, "hook")); err != nil {
+			t.Error(err)
+		}
+		next.startIn("hung", "exec sleep 1000")
+	})
+}
+
+// When the guard is killed, the works of all leaderships die; also if a keeper is.
+func TestKilledGuardWithSeveralLeaderships(t *testing.T) {
+	t.Parallel()
+	for name, env := range severalGroups {
+		for _, victim := range []string{"guard", "keeper"} {
+			t.Run(name+" without "+victim, func(t *testing.T) {
+				t.Parallel()
+				fx := startGuard(t, env...)
+				d := fx.nextDaemon()
+				pids := []int{d.startIn("a", "exec sleep 1000"), d.startIn("b", "exec sleep 1000")}
+				if victim == "guard" {
+					fx.signalGuard(syscall.SIGKILL)
+					fx.waitDead(pids...)
+					for _, name := range []string{"a", "b"} {
+						d.use(name)
+						call[ExitInfo](d, "Dead", 0)
+					}
+					return
+				}
+				s, err := readParent(pids[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				syscall.Kill(s, syscall.SIGKILL)
+				fx.waitDead(pids[0])
+				d.use("a")
+				if e := call[ExitInfo](d, "Dead", 0); e.Status != "was killed with its keeper" {
+					t.Errorf("%+v", e)
+				}
+				if name != "cgroup" {
+					fx.checkAliveUntil(boottime.Now(), pids[1])
+				}
+				d.startIn("a", "exec sleep 1000") // the same daemon goes on with another keeper
+			})
+		}
+	}
+}
+
+// readParent returns the parent of a process.
+func readParent(pid int) (parent int, err error) {
+	_, after, ok := strings.Cut(read(fmt.Sprintf("/proc/%d/status", pid)), "PPid:\t")
+	if !ok {
+		return 0, errors.New("no such process")
+	}
+	_, err = fmt.Sscan(after, &parent)
+	return parent, err
+}
+
+// Without control groups and PID namespaces, several groups need the permission to run a keeper for each.
+func TestSeveralGroupsAreRefused(t *testing.T) {
+	t.Parallel()
+	fx := startGuard(t, "CONTAINMENT=keeper")
+	d := fx.nextDaemon()
+	d.startIn("g", "exec sleep 1000")
+	d.use("other")
+	call[time.Duration](d, "SetLease", time.Hour)
+	if _, err := tryCall[int](d, "Start", fx.shell("echo >$D/ran")); err == nil || err.Error() != errSeveralGroups.Error() {
+		t.Errorf("start: %v", err)
+	}
+}
+
+// A program that cannot be executed because its disk hangs keeps no other work from being killed, or from dying with its lease.
+func TestHangingStartDelaysNoKill(t *testing.T) {
+	t.Parallel()
+	k := startTestKeeper(t, CgroupContainment)
+	pids := k.startSpreadWork(boottime.Now() + time.Hour)
+	first := k.seq
+	input := filepath.Join(k.dir, "fifo") // the state file of the next work: opening it blocks
+	if err := syscall.Mkfifo(input, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := newCgroup(delegatedCgroup(), 77)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.remove(); other.close() })
+	k.send(message{Kind: kindStart, Seq: 77, At: boottime.Now() + time.Hour, Dir: other.dir, Spec: &Spec{
+		Path: "/bin/true", Argv: []string{"true"}, Env: k.env(), StateFile: input,
+	}})
+	k.send(message{Kind: kindKill, Seq: first})
+	k.seq = first
+	k.expect(kindKilling, "")
+	k.expectDead("was killed", pids)
+	f, err := os.Open(input) // the start goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	k.seq = 77
+	k.expect(kindStarted, "")
+}

@@ -1,0 +1,135 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/procinfo"
+)
+
+// EnsureDead kills what is left of the work. It returns nil once the kernel says that all of the work is dead, and guard and
+// daemon too; only then may the session be closed. It never kills guard or daemon, as they may be alive and well. It gives up
+// after timeout.
+func (f SessionFile) EnsureDead(timeout time.Duration) error {
+	now, err := bootID()
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot determine whether the host was restarted since: %w", err)
+	case now == "":
+		return errors.New("cannot determine whether the host was restarted since: the host's boot ID is empty")
+	case f.Boot == "":
+		return errors.New("cannot determine whether the host was restarted since: the session file does not contain the boot ID")
+	case f.Boot != now:
+		return nil
+	case f.Namespace == "" || f.Namespace != pidNamespace():
+		return errors.New("zkelectd ran in another container or PID namespace (pid_namespaces(7)), and it is impossible to determine from here whether it still runs: " +
+			"give each zkelectd its own zookeeper.session_file, and run 'zkelectd release' where it ran; otherwise the session expires after its timeout")
+	case len(f.Processes) == 0:
+		return errors.New("the session file does not name the guard and the daemon, which may still run")
+	}
+	if err := retryFor(min(timeout, exitTime), f.checkOwnersEnded); err != nil {
+		return fmt.Errorf("%w; stop that first", err)
+	}
+	units, err := f.unitKillers()
+	defer func() {
+		for _, k := range units {
+			k.close()
+		}
+	}()
+	if err == nil {
+		err = retryFor(timeout, func() error { return f.killWorks(units) })
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrWorkMayRun, err)
+	}
+	return nil
+}
+
+// unitKillers returns a killer for each unit.
+func (f SessionFile) unitKillers() (all []*unitKiller, err error) {
+	for _, r := range f.all() {
+		if r.Unit != nil {
+			k, killerErr := newUnitKiller(*r.Unit)
+			all, err = append(all, k), errors.Join(err, killerErr)
+		}
+	}
+	return all, err
+}
+
+// killWorks kills what it can find of the works of all leaderships, and returns nil once nothing is left.
+func (f SessionFile) killWorks(units []*unitKiller) error {
+	var errs []error
+	for _, k := range units {
+		if !k.sweep(true) {
+			errs = append(errs, fmt.Errorf("cannot kill %s: processes still run in %s", k.unit.Name, k.dir))
+		}
+	}
+	var works []LeadershipRecord
+	var envs [][]string
+	for _, r := range f.all() {
+		if r.Containment == nil { // none has ever run
+			continue
+		}
+		if err := r.checkKeeperEnded(); err != nil { // it is killing the work, as its guard is dead
+			errs = append(errs, fmt.Errorf("group %s: %w", r.Name, err))
+			continue
+		}
+		works, envs = append(works, r), append(envs, r.Env)
+		if r.Work != nil {
+			r.Work.killGroup()
+		}
+	}
+	for _, pid := range pidsWithAnyEnv(envs) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for _, r := range works {
+		if err := r.Containment.killAndCheck(); err != nil {
+			errs = append(errs, fmt.Errorf("group %s: %w", r.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ErrWorkMayRun reports that guard and daemon have ended, but that the death of their work is not proven.
+var ErrWorkMayRun = errors.New("some of the work may still run")
+
+// exitTime is how long a process may take to exit after it was killed.
+const exitTime = time.Second
+
+// retryFor calls try until it returns nil or timeout has passed, and returns its last error.
+func retryFor(timeout time.Duration, try func() error) error {
+	for deadline := boottime.Now() + timeout; ; time.Sleep(maxSweepDelay) {
+		if err := try(); err == nil || boottime.Now() >= deadline {
+			return err
+		}
+	}
+}
+
+// checkOwnersEnded returns nil if guard and daemon have ended.
+func (f SessionFile) checkOwnersEnded() error {
+	for _, p := range f.Processes {
+		if err := p.checkEnded(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKeeperEnded returns nil if the keeper has ended, or if its death is what has to be proven.
+func (r LeadershipRecord) checkKeeperEnded() error {
+	if r.Containment.Mode == PidnsContainment {
+		return nil
+	}
+	return r.Containment.Keeper.checkEnded()
+}
+
+// killGroup kills the process group of which p was the leader, unless its pid now belongs to another process.
+func (p Process) killGroup() {
+	if s, err := procinfo.ReadStat(p.Pid); err == nil && s.Started != p.Started {
+		return
+	}
+	syscall.Kill(-p.Pid, syscall.SIGKILL)
+}

@@ -1,0 +1,83 @@
+package guard
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// configFD is the file descriptor at which a daemon finds its [StartConfig]. configVariable is set in its environment if there is one.
+const (
+	configFD       = 5
+	configVariable = "ZKELECTD_START_CONFIG"
+)
+
+// StartConfig is what a daemon is given of the configuration files when it starts.
+type StartConfig struct {
+	// Main is the content of the main file as the guard has read it; nil if the daemon is to read the file. With Once the file cannot be
+	// read again.
+	Main []byte `json:"main"`
+	Once bool   `json:"once,omitempty"`
+	// Last is what the previous daemon has passed to [Client.SetLastConfig]; nil at the first start.
+	Last []byte `json:"last"`
+}
+
+// SetLastConfig gives the guard the content of the configuration files that is known to be good, for the next daemon.
+func (c *Client) SetLastConfig(content []byte) { c.send(message{Kind: kindConfig, Config: content}) }
+
+// ReadStartConfig returns what the guard has given to this daemon. It must be called only once, and before anything reads the
+// environment or starts a process.
+func ReadStartConfig() StartConfig {
+	var c StartConfig
+	if os.Getenv(configVariable) == "" {
+		return c
+	}
+	os.Unsetenv(configVariable)
+	file := os.NewFile(configFD, "the configuration")
+	defer file.Close()
+	content, err := io.ReadAll(file)
+	if err != nil || json.Unmarshal(content, &c) != nil {
+		return StartConfig{} // as at a first start
+	}
+	return c
+}
+
+// setLastConfig stores a copy of a good configuration file, even of an empty one.
+func (g *guard) setLastConfig(content []byte) {
+	g.lastConfig = append(make([]byte, 0, len(content)), content...)
+}
+
+// startConfig returns what the next daemon is given. One that is restarted reads the file, unless that is not possible.
+func (g *guard) startConfig() StartConfig {
+	c := StartConfig{Last: g.lastConfig, Once: g.opt.ConfigOnce}
+	if c.Last == nil || c.Once {
+		c.Main = g.opt.Config
+	}
+	return c
+}
+
+// startConfigFile returns an open file with what the next daemon is given; nil if that is nothing.
+func (g *guard) startConfigFile() *os.File {
+	c := g.startConfig()
+	if c.Main == nil && c.Last == nil {
+		return nil
+	}
+	content, err := json.Marshal(c)
+	if err != nil {
+		return nil // cannot happen
+	}
+	fd, err := unix.MemfdCreate("zkelectd-config", unix.MFD_CLOEXEC)
+	if err == nil {
+		file := os.NewFile(uintptr(fd), "zkelectd-config")
+		if _, err = file.Write(content); err == nil {
+			if _, err = file.Seek(0, io.SeekStart); err == nil {
+				return file
+			}
+		}
+		file.Close()
+	}
+	g.log.Warn("starting the daemon without the configuration that this process knows", "err", err)
+	return nil
+}

@@ -1,0 +1,170 @@
+package guard
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"zkelectd/internal/boottime"
+)
+
+// enforce kills the work if it may not run any longer (S1), and only then logs why.
+func (g *guard) enforce(w *work, now time.Duration) {
+	l := w.leadership
+	if enforced && w.launched && w.hookDeadline == 0 && l.lease != 0 {
+		l.leaseEnd = lastChance(l.lease, l.leaseEnd, now)
+	}
+	if w.killing {
+		return
+	}
+	var reason string
+	switch {
+	case w.hookDeadline != 0 && now >= w.hookDeadline:
+		reason = "killing the pending hook: it has timed out"
+	case w.hookDeadline != 0:
+		return
+	case g.mustEnd(l):
+		g.startKilling(w)
+		return
+	case enforced && w.launched && (l.lease == 0 || l.leaseEnd != 0 && now >= l.leaseEnd):
+		reason = "killing the work: the lease has ended"
+	case w.status == "" && w.killAt != 0 && now >= w.killAt:
+		reason = "killing the work: it did not stop in time"
+	default:
+		return
+	}
+	g.startKilling(w)
+	g.log.Error(reason, "group", l.name, w.logAttr())
+}
+
+func (g *guard) startKilling(w *work) {
+	w.killing = true
+	if w.launched {
+		g.kill(w)
+		g.reply(w, message{Kind: kindKilling})
+	}
+}
+
+// sweep kills the work again, with growing delays, until it is dead. While its keeper lives, the keeper reports the death.
+func (g *guard) sweep(w *work) {
+	if !w.needsSweep() || boottime.Now() < w.nextSweep {
+		return
+	}
+	w.nextSweep = boottime.Now() + nextDelay(&w.sweepDelay)
+	switch {
+	case !w.launched:
+		g.workDied(w)
+	case w.unit != nil:
+		if w.unit.sweep(w.killing) {
+			g.reply(w, message{Kind: kindExited, Status: w.unitStatus()})
+			g.workDied(w)
+		}
+	case (w.keeper.dead || w.keeper.retired) && g.isWorkDead(w):
+		if w.status == "" {
+			g.reply(w, message{Kind: kindExited, Status: "was killed with its keeper"})
+		}
+		g.workDied(w)
+	default:
+		g.kill(w)
+	}
+}
+
+// isWorkDead reports whether the kernel says that nothing is left of work whose keeper is dead or hung (A3). In a PID namespace,
+// all work dies with the keeper. Otherwise this process adopts the orphans of a dead keeper, so it must have none, and the control
+// group must be empty. The orphans of a hung keeper cannot be known, only its control groups.
+func (g *guard) isWorkDead(w *work) bool {
+	switch {
+	case !w.keeper.dead:
+		return w.group != nil && !w.group.populated()
+	case g.opt.Containment == PidnsContainment:
+		return true
+	}
+	return !w.group.populated() && (g.noChildren || !g.hasOrphans())
+}
+
+// hasOrphans reports whether this process has, or may have, children other than the daemon and the keepers. The list of children
+// is complete: only this goroutine waits for them, so none is removed while it is read.
+func (g *guard) hasOrphans() bool {
+	found := false
+	complete := g.children.forEach(func(pid int) { found = found || !g.isOwn(pid) })
+	return found || !complete
+}
+
+// isOwn reports whether a process is the daemon or a keeper.
+func (g *guard) isOwn(pid int) bool {
+	return g.daemon != nil && pid == g.daemon.pid || slices.ContainsFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid })
+}
+
+// kill kills the work by all available means: it kills the control group, asks the keeper, assists a keeper that does not act,
+// and gives up one that is hung. The first steps need no file to be opened.
+func (g *guard) kill(w *work) {
+	if w.unit != nil {
+		w.unit.sweep(true)
+		return
+	}
+	w.group.kill()
+	k := w.keeper
+	if w.killStarted == 0 {
+		w.killStarted = boottime.Now()
+		k.send(message{Kind: kindKill, Seq: w.task})
+	}
+	waited := boottime.Now() - w.killStarted
+	switch {
+	case k.dead:
+		g.killOrphans()
+	case waited < assistAfter:
+	case waited > keeperHungAfter && !w.confirmed && !k.retired:
+		g.giveUp(k, w)
+	case w.group == nil:
+		for _, pid := range descendants(k.pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		syscall.Kill(k.pid, syscall.SIGCONT)
+	default:
+		syscall.Kill(k.pid, syscall.SIGCONT)
+	}
+}
+
+// giveUp kills a keeper that is hung, and this process adopts what is left of its work. If other works run there, each in a
+// control group, it only gets no more of them, since they would die with it.
+func (g *guard) giveUp(k *keeperProcess, w *work) {
+	for _, l := range g.leaderships {
+		if other := l.work; w.group != nil && other != nil && other != w && other.keeper == k && !other.killing {
+			k.retired = true
+		}
+	}
+	if g.keeper == k {
+		g.keeper = nil
+	}
+	if k.retired {
+		g.log.Error("a keeper is hung: it gets no more work", "pid", k.pid)
+		return
+	}
+	syscall.Kill(k.pid, syscall.SIGKILL)
+}
+
+// killOrphans kills what a dead keeper has left behind: all descendants of this process except the daemon, the keepers, and their
+// own.
+func (g *guard) killOrphans() {
+	g.children.forEach(func(pid int) {
+		if !g.isOwn(pid) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// ownPids returns the pids of the daemon and the keepers.
+func (g *guard) ownPids() []int {
+	var pids []int
+	if g.daemon != nil {
+		pids = append(pids, g.daemon.pid)
+	}
+	for _, k := range g.keepers {
+		pids = append(pids, k.pid)
+	}
+	return pids
+}

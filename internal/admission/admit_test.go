@@ -217,7 +217,7 @@ func TestUnitIsRefusedWithoutGenuineDaemon(t *testing.T) {
 		"a link":          "is not a socket",
 		"a file":          "is not a socket",
 		"no end":          "its answer is longer than 16384 bytes",
-		"rubbish":         "'zkelectd admit' does not understand its answer",
+		"rubbish":         "admit does not understand its answer",
 		"a newer version": "restart zkelectd after an upgrade",
 	} {
 		t.Run(lie, func(t *testing.T) {

@@ -106,7 +106,7 @@ func readAnswer(r io.Reader) (Answer, error) {
 		return a, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("'zkelectd admit' does not understand its answer: %w", err)
+		return a, fmt.Errorf("admit does not understand its answer: %w", err)
 	}
 	if a.Version != version {
 		return a, fmt.Errorf("its answer has version %d, but this program needs version %d: restart zkelectd after an upgrade", a.Version, version)

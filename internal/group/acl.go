@@ -22,7 +22,7 @@ func (g *Group) audit(ctx context.Context, s Session) {
 // setOpenTree records whether unauthorized clients can change the group's persistent znodes, and reports whether that has
 // changed. The tree also counts as open if this daemon creates open znodes: anyone could delete its current.
 func (g *Group) setOpenTree(open bool) (changed bool) {
-	open = open || zkstore.ACL(g.settings.Node.ACL).Open()
+	open = open || g.opensTree()
 	if g.openTree.Swap(open) == open {
 		return false
 	}
@@ -39,11 +39,14 @@ func (g *Group) setOpenTree(open bool) (changed bool) {
 func (m *Member) auditAgain(ctx context.Context) {
 	found, err := m.session.AuditACLs(ctx, m.group.opt.Paths)
 	if err != nil {
-		return // refreshLoop tries again while the tree is open
+		return // the next check tries again while the tree is open
 	}
-	m.background.runInLoop(func() {
+	m.runInLoop(ctx, func() {
 		if m.group.setOpenTree(found.Open) {
-			m.node.publish()
+			m.publishNode()
 		}
 	})
 }
+
+// opensTree reports whether this daemon creates open znodes.
+func (g *Group) opensTree() bool { return zkstore.ACL(g.settings.Node.ACL).Open() }

@@ -12,10 +12,12 @@ type background struct {
 	cancel  context.CancelFunc
 	owned   sync.WaitGroup // all goroutines
 	results chan func()
+	// panicked receives the value of a panic in one of the goroutines.
+	panicked func(any)
 }
 
-func newBackground(ctx context.Context) *background {
-	b := &background{results: make(chan func())}
+func newBackground(ctx context.Context, panicked func(any)) *background {
+	b := &background{results: make(chan func()), panicked: panicked}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return b
 }
@@ -23,7 +25,7 @@ func newBackground(ctx context.Context) *background {
 // run calls work in a goroutine, with a context that ends after limit (0 for no limit), and then done in the loop, unless the
 // loop has ended.
 func (b *background) run(limit time.Duration, work func(context.Context), done func()) {
-	b.owned.Go(func() {
+	b.spawn(func() {
 		ctx, cancel := b.ctx, context.CancelFunc(func() {})
 		if limit > 0 {
 			ctx, cancel = context.WithTimeout(b.ctx, limit)
@@ -31,6 +33,18 @@ func (b *background) run(limit time.Duration, work func(context.Context), done f
 		defer cancel()
 		work(ctx)
 		b.runInLoop(done)
+	})
+}
+
+// spawn calls f in a goroutine.
+func (b *background) spawn(f func()) {
+	b.owned.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				b.panicked(r)
+			}
+		}()
+		f()
 	})
 }
 

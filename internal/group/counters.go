@@ -10,15 +10,17 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Counters holds the counters for the metrics. It outlives sessions, and is safe for concurrent use. No decision depends on it.
+// Counters holds the counters for the metrics, of one group or of a host. It outlives sessions, and is safe for concurrent use. No
+// decision depends on it.
 type Counters struct {
+	host   *Counters // also counts what is counted here; nil for none
 	mu     sync.Mutex
 	totals status.Totals
 }
 
-// NewCounters returns counters at zero.
-func NewCounters() *Counters {
-	c := &Counters{totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
+// NewCounters returns counters at zero. host are the counters of the group's host; nil for none.
+func NewCounters(host *Counters) *Counters {
+	c := &Counters{host: host, totals: status.Totals{Transitions: make(map[status.Transition]uint64), Reloaded: time.Now()}}
 	for _, cause := range append(slices.Clone(cluster.Causes), status.CauseOther) {
 		for _, result := range []string{status.ResultReady, status.ResultFailed} {
 			c.totals.Transitions[status.Transition{Cause: string(cause), Result: result}] = 0
@@ -27,8 +29,11 @@ func NewCounters() *Counters {
 	return c
 }
 
-// Update calls change under a lock.
+// Update calls change for these counters and those of the host, under a lock.
 func (c *Counters) Update(change func(*status.Totals)) {
+	if c.host != nil {
+		c.host.Update(change)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.totals)

@@ -10,7 +10,7 @@ import (
 
 // Prometheus does not see an increase if a counter starts at 1.
 func TestEveryTransitionIsCountedFromZero(t *testing.T) {
-	counters := NewCounters()
+	counters := NewCounters(nil)
 	kind, kinds := status.Transition{Cause: "failure", Result: "ready"}, 2*(len(cluster.Causes)+1)
 	if n, ok := counters.totals.Transitions[kind]; n != 0 || !ok || len(counters.totals.Transitions) != kinds {
 		t.Fatalf("at the start: %v", counters.totals.Transitions)

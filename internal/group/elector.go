@@ -10,8 +10,10 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/watchdog"
 )
@@ -24,13 +26,19 @@ type electorRole struct {
 	log        *slog.Logger
 	background *background
 	reread     func()
-	settings   *Settings // in force
+	table      *slotTable
+	number     int         // of the slot
+	resizer    *resizeRole // nil unless this is slot 0
+	settings   *Settings   // in force
+	placement  Placement
 	rank       func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
 
+	calls    *recorder.Source // calls core, watchdog, and the core of resizer
 	core     *elector.Elector
 	watchdog *watchdog.Watchdog
 	program  elector.Program
 	history  historyWriter
+	roster   *rosterWriter // nil unless this is slot 0 or the only leadership
 	retry    elector.Retry
 
 	active   bool           // this member has been the elector in this session
@@ -40,29 +48,45 @@ type electorRole struct {
 	settled  time.Duration  // when the last write ended: only a newer snapshot counts
 	note     string         // why no leader can be elected
 	blocked  string         // why a better member does not replace the leader
+	awaiting string         // the group whose decision an election waits for
 	sites    map[string]status.SiteCounts
+
+	succeeded bool    // other members had registered before this one
+	moves     Limiter // of preemptions; nil for none
+	move      *permit // for a preemption; nil if there is none
+	moving    int64   // the term of the preemption that is under way, 0 while none is
+	wake      func()  // makes the loop evaluate again
 }
 
 func newElectorRole(g *Group, m *Member) *electorRole {
-	opt := g.opt.Elector
-	opt.LastKnown = &g.memory
-	return &electorRole{
+	opt := m.opt.Elector
+	opt.LastKnown, opt.Epoch, opt.Group = &g.memory, m.instance.epoch(), g.opt.Name
+	e := &electorRole{
 		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, reread: m.reader.Reread,
-		settings: &g.settings, rank: g.opt.Rank, core: elector.New(opt),
+		table: m.table(), number: m.number,
+		settings: &g.settings, placement: g.opt.Placement, rank: g.opt.Rank, core: elector.New(opt), moves: m.opt.Limits.Moves, wake: m.wake,
 		watchdog: watchdog.New(watchdog.Options{
-			Takeover: g.opt.TakeoverTimeout, StrikeResetAfter: g.opt.StrikeResetAfter,
-			Trust: cluster.Trust{LeaseWait: m.budget.LeaseWait, SessionEnd: g.opt.TrustSessionEnd},
+			Takeover: m.opt.TakeoverTimeout, StrikeResetAfter: m.opt.StrikeResetAfter,
+			Trust: cluster.Trust{LeaseWait: m.budget.LeaseWait, SessionEnd: m.opt.TrustSessionEnd},
 		}),
 		history: historyWriter{
 			conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background,
 			memory: &g.memory, count: g.opt.Counters.term,
 		},
 	}
+	if m.number == 0 {
+		e.roster = &rosterWriter{conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread}
+	}
+	if e.table != nil && m.number == 0 {
+		e.resizer = &resizeRole{core: elector.NewResizer(e.table.slots), table: e.table, conn: m.session, paths: cluster.Paths{Root: e.paths.Root}}
+	}
+	return e
 }
 
 // evaluate makes a decision from the snapshot and starts at most one write. It returns when to call it again, 0 for never.
 func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Duration {
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
+		e.succeeded = e.succeeded || snap.At != 0
 		return 0
 	}
 	if !e.active {
@@ -70,43 +94,72 @@ func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Du
 		e.log.Info("now elector", "members", len(snap.Members))
 	}
 	e.history.observe(snap, now)
-	if e.busy || snap.At < e.settled {
-		return 0 // the result or a newer snapshot is on its way
+	var rosterWake time.Duration
+	if e.roster != nil {
+		rosterWake = e.roster.observe(snap, now)
 	}
-	if at := e.retry.Wait(&snap, now); at > 0 {
+	if e.busy || snap.At < e.settled {
+		return rosterWake // the result or a newer snapshot is on its way
+	}
+	wake := e.decide(now, snap)
+	if !e.busy { // else the others wait until this one has read what it writes
+		e.table.end(e.number)
+	}
+	return cluster.Earliest(rosterWake, wake)
+}
+
+// decide makes a decision from a new snapshot and starts at most one write.
+func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Duration {
+	if at := e.retry.Wait(&snap, e.table.others(e.number), now); at > 0 {
 		return at
+	}
+	if !e.table.begin(e.number) {
+		return 0
+	}
+	if !snap.Policy.Exists && e.number > 0 {
+		return 0 // slot 0 publishes it
 	}
 	if !snap.Policy.Exists {
 		rec := e.settings.policyRecord(1)
 		e.write("publishing the policy", snap, false, cluster.Op{Kind: cluster.OpCreate, Path: e.paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
-	found := e.watchdog.Observe(snap, now)
+	found := e.calls.Observe(snap, now)
+	resizing, resizeWake := e.resize(now, snap)
+	if resizing {
+		return found.Wake
+	}
+	if !e.table.complete() {
+		return cluster.Earliest(resizeWake, found.Wake) // the other members of this instance are still reading
+	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
 		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
+		Others: e.table.others(e.number),
 	}
+	in.Placement = e.placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())
 	ready, wake := e.consult(&in)
 	if !ready {
-		return cluster.Earliest(wake, found.Wake)
+		e.calls.Asked(in)
+		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
 	}
-	d := e.core.Decide(in)
+	d := e.decideWithLimits(in)
 	e.report(d)
-	e.carryOut(d, snap)
-	return cluster.Earliest(wake, d.Wake, found.Wake)
+	e.carryOut(d, snap, in.Others)
+	return cluster.Earliest(resizeWake, cluster.Earliest(wake, d.Wake, found.Wake))
 }
 
 // consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is
 // complete.
 func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration) {
-	ready, wake, ask := e.program.Consult(e.core, in)
-	if ask == nil {
+	ready, wake, run := e.program.Update(e.core, in)
+	if run == nil {
 		return ready, wake
 	}
 	program := e.settings.Program
 	var a policy.Answer
-	e.background.run(0, func(ctx context.Context) { a = e.rank(ctx, program, ask.Input, ask.Timeout) }, func() {
-		e.program.Answered(ask, a, boottime.Now())
+	e.background.run(0, func(ctx context.Context) { a = e.rank(ctx, program, run.Input, run.Timeout) }, func() {
+		e.program.SetResult(run, a, boottime.Now())
 		if a.Err != "" {
 			e.log.Warn("the ranking program failed", "reason", a.Err)
 		}
@@ -115,7 +168,7 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 }
 
 // carryOut writes the decision.
-func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
+func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others []cluster.SlotState) {
 	var ops []cluster.Op
 	var what string
 	repair := false
@@ -125,7 +178,8 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 		if f := d.Fence; f != nil && !snap.Fence.Readable() {
 			e.log.Warn(e.newFenceText(f, snap), "term", f.Term)
 		}
-		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence), d.Elect.Cause == cluster.CauseRepair
+		e.placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
+		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
 	case d.Revoke != nil:
 		e.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
 		what, ops = "REVOKE", e.paths.RevokeTx(snap, *d.Revoke)
@@ -135,6 +189,14 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot) {
 		return
 	}
 	e.write(what, snap, repair, ops...)
+}
+
+// place notes who is elected, unless a decision is being written.
+func (e *electorRole) place(snap cluster.Snapshot) {
+	if e.busy || snap.At < e.settled || snap.At == 0 || snap.Elected.Err != nil {
+		return
+	}
+	e.placement.Elected(snap.Elected.Record.Node)
 }
 
 // newFenceText explains why the next leader waits if no fence could be read.
@@ -152,10 +214,22 @@ func (e *electorRole) report(d elector.Decision) {
 	if d.Note != "" && d.Note != e.note {
 		e.log.Warn("no leader can be elected", "reason", d.Note)
 	}
-	if d.Blocked != "" && d.Blocked != e.blocked {
-		e.log.Info("preemption blocked", "reason", d.Blocked)
+	if d.Awaiting != "" && d.Awaiting != e.awaiting {
+		e.log.Info("waiting for the election of another group", "group", d.Awaiting)
 	}
-	e.note, e.blocked, e.sites = d.Note, d.Blocked, eligibility(d.Ranking)
+	blocked := d.Blocked.String()
+	if blocked != "" && blocked != e.blocked {
+		e.log.Info("preemption blocked", "reason", blocked)
+	}
+	e.note, e.blocked, e.awaiting, e.sites = d.Note, blocked, d.Awaiting, eligibility(d.Ranking)
+}
+
+// noteText returns why no leader can be elected, or what a resize waits for.
+func (e *electorRole) noteText() string {
+	if e.note == "" && e.resizer != nil {
+		return e.resizer.note
+	}
+	return e.note
 }
 
 // eligibility counts the eligible and the ineligible members of each site.
@@ -181,15 +255,18 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 // usually means that the snapshot is outdated. repair marks an election that only repairs the records.
 func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops ...cluster.Op) {
 	e.busy = true
+	others := e.table.others(e.number)
 	var err error
-	e.background.run(e.budget.Session, func(ctx context.Context) { _, err = e.conn.Do(ctx, ops...) }, func() {
+	e.background.run(e.budget.Session, func(ctx context.Context) {
+		_, err = e.conn.Do(zkstore.WithPriority(ctx, zkstore.PriorityRecovery), ops...)
+	}, func() {
 		e.busy = false
 		e.settled = boottime.Now()
 		e.reread()
 		pause := e.budget.Renew / 4
 		switch {
 		case err != nil:
-			e.logFailed(what, err, e.retry.Failed(what, &snap, err, refused(err), e.settled, pause))
+			e.logFailed(what, err, e.retry.Failed(what, &snap, others, err, refused(err), e.settled, pause))
 		case repair:
 			e.retry.Repaired(e.settled, pause)
 		default:
@@ -221,6 +298,7 @@ func (e *electorRole) policy(snap cluster.Snapshot) *policy.Policy {
 	if err == nil {
 		if e.compiled, err = policy.New(rec); err == nil {
 			e.log.Info("policy in force", "type", rec.Type, "revision", rec.Revision, "by", rec.By)
+			e.placement.SetPolicy(rec.Rules)
 			return e.compiled
 		}
 	}

@@ -13,10 +13,12 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/worker"
@@ -28,10 +30,14 @@ type Session interface {
 	cluster.Watcher
 	cluster.Lifetime
 	cluster.Owner
+	// Renew posts a RENEW, which replaces the last one; done gets the result in another goroutine, and must not block.
+	// WithdrawRenewal discards it.
+	Renew(r renewal.Request, done func(renewal.Result))
+	WithdrawRenewal()
+	// Settle makes later reads show the outcome of earlier writes without a reply.
+	Settle(context.Context) error
 	Timeout() time.Duration
 	Connected() bool
-	// Reconnects returns how often the session has reconnected.
-	Reconnects() int
 	// Tags returns the identities in the ACLs of the znodes that the session creates.
 	Tags() []string
 	// CloseWith sets the transaction that is sent when the session is closed without a release.
@@ -39,31 +45,37 @@ type Session interface {
 	AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit, error)
 }
 
-// Guard is the subset of the guard's methods that a group uses. The guard ends the work with the lease.
+// Guard is the guard's side of one member's leadership; *guard.Leadership implements it. The guard ends the work with the lease.
 type Guard interface {
 	worker.Guard
 	// SetLease allows work until deadline on CLOCK_BOOTTIME; 0 allows none.
 	SetLease(deadline time.Duration)
 	// SetRelease sets the transaction that releases leadership if this daemon dies; nil for none.
 	SetRelease(tx json.RawMessage)
-	// Heartbeat promises another heartbeat before until; 0 promises none.
-	Heartbeat(until time.Duration)
-	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no watchdog.
-	WatchdogInterval() time.Duration
-	Containment() guard.Containment
+	// Unkillable returns which process of the work cannot be killed, and why; empty if there is none.
 	Unkillable() string
-	// Err returns an error if the guard is lost.
-	Err() error
 }
 
 // Health measures the host's health.
 type Health interface {
 	// UnhealthyReason returns why the host must not lead; empty if it may.
 	UnhealthyReason() string
-	// ObserveLatency adds the time that a read from ZooKeeper took.
-	ObserveLatency(took time.Duration)
+	// ObserveRead adds the time that a read from ZooKeeper took, which began at a time on CLOCK_BOOTTIME.
+	ObserveRead(at, took time.Duration)
+	// NoteResponse records that ZooKeeper has answered a read that began at a time; RespondedAt returns the last such time.
+	NoteResponse(at time.Duration)
+	RespondedAt() time.Duration
 	// Fill copies health, latency and score into a node's record.
 	Fill(*cluster.Node)
+}
+
+// Placement is what the host knows of the leaders of its groups. Its methods must not block.
+type Placement interface {
+	// Others returns what an election takes into account of other groups. Peers are those that the policy refers to.
+	Others(peers []string) elector.Placement
+	// Elected notes the node that is elected in the group, and SetPolicy the policy in force.
+	Elected(node string)
+	SetPolicy(cluster.Rules)
 }
 
 // Settings holds the settings that a reload may change.
@@ -75,35 +87,54 @@ type Settings struct {
 	PolicyRevision int64
 	// Program is the ranking program of an exec policy on this host.
 	Program []string
+	// Slots is how many slots this host's configuration proposes; zero for a group without slots.
+	Slots cluster.SlotSize
 }
 
 // Options configures a Group. All functions must be set, are called in the group's goroutine, and must not block, unless stated
 // otherwise.
 type Options struct {
-	Paths cluster.Paths
-	// Settings are used until Register replaces them.
+	// Name is the group's name, as in ingest, or in ingest/3 for a slot. Resource is the name without the slot.
+	Name, Resource string
+	Paths          cluster.Paths
+	// Settings are used until [Register] replaces them.
 	Settings Settings
 	Identity Identity
-	Elector  elector.Options
+	// Containment returns what keeps the processes of the work together.
+	Containment func() guard.Containment
+	// GuardErr returns an error if the guard is lost.
+	GuardErr func() error
+	Health   Health
+	Counters *Counters
+	Log      *slog.Logger
+	// Feed receives the changes of the view.
+	Feed *status.Feed
+	// Rank runs the ranking program. It is called in another goroutine, and may block.
+	Rank func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
+	// CloseOld closes a session that this process has left open. It may block while it closes the session.
+	CloseOld  func(ctx context.Context, session int64)
+	Placement Placement
+	// Recorder records the calls of the core; nil records nothing.
+	Recorder *recorder.Recorder
+	// OnChange receives the input of hooks.on_change.
+	OnChange func(input []byte)
+	// Loads returns the loads of the hosts, as far as they are known, by the ids of their nodes.
+	Loads func() map[string]cluster.Load
+	// OnView receives each view that a member publishes, and OnElector each snapshot while it is the elector.
+	OnView    func(status.Daemon)
+	OnElector func(*cluster.Snapshot)
+}
+
+// InstanceOptions are those that each instance of a group takes from the configuration in force when it registers.
+type InstanceOptions struct {
+	Elector elector.Options
 	// TakeoverTimeout and StrikeResetAfter are passed to the watchdog.
 	TakeoverTimeout, StrikeResetAfter time.Duration
 	TrustSessionEnd                   bool
 	// Work is the leader-only work; its StopTimeout is replaced by that of the session's budget.
-	Work     worker.Spec
-	Restart  Restart
-	Guard    Guard
-	Health   Health
-	Counters *Counters
-	Log      *slog.Logger
-	// Rank runs the ranking program. It is called in another goroutine, and may block.
-	Rank func(ctx context.Context, program []string, in policy.Input, timeout time.Duration) policy.Answer
-	// CloseOld closes a session that this process has left open. It may block while it closes the session.
-	CloseOld func(ctx context.Context, session int64)
-	// OnChange receives the input of hooks.on_change.
-	OnChange func(input []byte)
-	// OnView receives each published view, and OnElector each snapshot while this member is the elector.
-	OnView    func(status.Daemon)
-	OnElector func(*cluster.Snapshot)
+	Work    worker.Spec
+	Restart Restart
+	Limits  Limits
 }
 
 // Restart limits the restarts of work that ends by itself.
@@ -112,45 +143,66 @@ type Restart struct {
 	Window, Backoff time.Duration
 }
 
-// Group is one group that this host belongs to. It lasts as long as the daemon; Register makes it a member for one session.
+// Group is one group that this host belongs to, or a slot of one. It lasts as long as the group is configured; each [Register] makes
+// this host a member until that instance ends.
 type Group struct {
 	opt      Options
 	settings Settings // in force
 	log      *slog.Logger
-	memory   cluster.LastKnown // of the leaderships seen so far, in any session
-	drift    string            // how this configuration's policy differs from the one in force, as last seen
-	newer    string            // which record has a newer format, as last seen
-	openTree atomic.Bool       // unauthorized clients can change the tree, as last seen
+	memory   cluster.LastKnown     // of the leaderships seen so far, in any session
+	drift    atomic.Pointer[drift] // how this configuration differs from what is in force, as last seen
+	newer    string                // which record has a newer format, as last seen
+	openTree atomic.Bool           // unauthorized clients can change the tree, as last seen
 	view     atomic.Pointer[status.Daemon]
+	running  atomic.Pointer[Member] // the member whose loop runs; nil while there is none
 	feed     *status.Feed
-	stops    chan string
 	changed  chan struct{} // the host's part of the node's record has changed
+	loads    chan struct{} // the values of Options.Loads have changed
+	// usesLoads is set while this host's member is the elector and its policy needs the loads.
+	usesLoads atomic.Bool
+	others    chan struct{} // what is elected in other groups has changed
 }
 
 // New returns a group.
 func New(opt Options) *Group {
 	g := &Group{
-		opt: opt, settings: opt.Settings, log: opt.Log, feed: status.NewFeed(), stops: make(chan string, 4), changed: make(chan struct{}, 1),
+		opt: opt, settings: opt.Settings, log: opt.Log, feed: opt.Feed, changed: make(chan struct{}, 1), others: make(chan struct{}, 1), loads: make(chan struct{}, 1),
 	}
 	node := opt.Settings.Node
 	g.view.Store(&status.Daemon{
-		Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), PublishedAt: boottime.Now(),
+		Group: opt.Name, Node: node.ID, Site: node.Site, Root: opt.Paths.Root, Phase: string(transition.Standby), PublishedAt: boottime.Now(),
 	})
 	return g
 }
 
-// View returns the last published view. It is safe for concurrent use.
-func (g *Group) View() status.Daemon { return g.view.Load().At(boottime.Now()) }
-
-// Feed returns the feed of changes to the view.
-func (g *Group) Feed() *status.Feed { return g.feed }
-
-// Stop makes the group's member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
-func (g *Group) Stop(reason string) {
-	select {
-	case g.stops <- reason:
-	default: // enough are queued
+// View returns the last published view, which counts as published when its loop showed last that it is up to date. It is safe for
+// concurrent use.
+func (g *Group) View() status.Daemon {
+	m, v := g.running.Load(), *g.view.Load()
+	if m != nil && v.Loop {
+		v.PublishedAt = max(v.PublishedAt, m.shownAt())
+		v.RespondedAt = max(v.RespondedAt, g.opt.Health.RespondedAt())
 	}
+	return v.At(boottime.Now())
+}
+
+// SetMembership publishes what this host does about the group while no member runs, one of the constants of package status, and why.
+func (g *Group) SetMembership(membership, reason string) {
+	v := *g.view.Load()
+	v.Membership, v.MembershipReason, v.Loop, v.PublishedAt = membership, reason, false, boottime.Now()
+	g.swapView(v)
+}
+
+// swapView publishes a view.
+func (g *Group) swapView(v status.Daemon) {
+	before := g.view.Swap(&v)
+	g.feed.AddChanges(*before, v)
+}
+
+// Idle reports whether this host neither leads the group nor is about to.
+func (g *Group) Idle() bool {
+	v := g.view.Load()
+	return v.Phase == string(transition.Standby) && v.Term == 0
 }
 
 // NodeChanged makes the member publish its record again, because the values of [Health.Fill] have changed. It is safe for
@@ -162,10 +214,19 @@ func (g *Group) NodeChanged() {
 	}
 }
 
+// Reconsider makes the elector decide again, because other groups have changed. It is safe for concurrent use.
+func (g *Group) Reconsider() {
+	select {
+	case g.others <- struct{}{}:
+	default:
+	}
+}
+
 // record returns the node's record.
-func (g *Group) record(s Session) cluster.Node {
+func (g *Group) record(s Session, instance string) cluster.Node {
 	n := g.settings.Node
 	n.Host, n.PID, n.Boot, n.Started = g.opt.Identity.Host, g.opt.Identity.PID, g.opt.Identity.Boot, g.opt.Identity.Started
+	n.Instance = instance
 	n.SessionTimeout, n.Identities = cluster.Duration(s.Timeout()), s.Tags()
 	n.PolicyDigest, n.OpenTree, n.Since = g.settings.Rules.Digest(), g.openTree.Load(), time.Now()
 	g.opt.Health.Fill(&n)
@@ -187,7 +248,8 @@ func (g *Group) announce(a transition.Announce) {
 
 func (g *Group) change(phase transition.Phase, term int64, reason string) status.Change {
 	return status.Change{
-		Node: g.settings.Node.ID, Site: g.settings.Node.Site, Root: g.opt.Paths.Root, Term: term, State: string(phase), Reason: reason, Time: time.Now(),
+		Node: g.settings.Node.ID, Site: g.settings.Node.Site, Group: g.opt.Name, Root: g.opt.Paths.Root, Term: term, State: string(phase),
+		Reason: reason, Time: time.Now(),
 	}
 }
 

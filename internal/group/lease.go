@@ -4,7 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/transition"
 )
 
@@ -49,4 +51,29 @@ func (m *Member) CutLease(deadline time.Duration, reason string) {
 	case m.cuts <- transition.LeaseCut{Deadline: deadline, Reason: reason}:
 	default: // the loop has not handled the earlier ones yet, and each of them ends the session
 	}
+}
+
+// renewed is the result of a RENEW, and how long it took.
+type renewed struct {
+	transition.RenewDone
+	took time.Duration
+}
+
+// renew posts a RENEW to the session, which merges it with those of other groups, or withdraws it.
+func (m *Member) renew(a transition.Renew) {
+	if len(a.Ops) == 0 {
+		m.session.WithdrawRenewal()
+		return
+	}
+	m.session.Renew(renewal.Request{Ops: a.Ops, Due: a.Due, Deadline: a.Deadline}, func(r renewal.Result) {
+		done := renewed{transition.RenewDone{Term: a.Term, Held: a.Held, Sent: r.Sent, Err: r.Err}, boottime.Now() - r.Sent}
+		select {
+		case <-m.renewals: // of an earlier request, which the machine would ignore
+		default:
+		}
+		select {
+		case m.renewals <- done:
+		default: // not reached: a session has one renewer
+		}
+	})
 }

@@ -3,146 +3,291 @@ package group
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/worker"
 )
 
-// Member is a group's membership for one session. Its event loop is the only goroutine that uses the machine and the elector.
+// Member is one leadership of an [Instance], from the registration to its end. Its event loop is the only goroutine that uses the
+// machine and the elector.
 type Member struct {
-	group      *Group
-	session    Session
-	self       cluster.Incarnation
-	budget     cluster.Budget
-	machine    *transition.Machine
-	reader     *zkstore.Reader
-	elector    *electorRole
-	worker     *worker.Worker
-	limit      leaseLimit
-	cuts       chan transition.LeaseCut
-	node       *publication
-	background *background // all goroutines of this loop except the work
+	instance    *Instance
+	number      int // of the slot; 0 in a group without slots
+	group       *Group
+	opt         InstanceOptions
+	session     Session
+	self        cluster.Incarnation
+	budget      cluster.Budget
+	machine     *transition.Machine
+	reader      *zkstore.Reader
+	elector     *electorRole
+	calls       *recorder.Source // calls machine, and the core of elector
+	guard       Guard
+	worker      *worker.Worker
+	limit       leaseLimit
+	cuts        chan transition.LeaseCut
+	renewals    chan renewed // one slot, the newest wins
+	stops       chan string
+	ends        chan string // from another member of the instance
+	panics      chan *PanicError
+	sessionDone <-chan struct{} // nil once the loop has seen the session end
+	beats       chan struct{}   // the loop is to show that it is alive
+	shown       atomic.Int64    // see shownAt
+	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
+	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
+	owed       atomic.Pointer[time.Duration]
+	node       *publication // nil unless it is the first member
+	background *background  // all goroutines of this loop except the work
+	ended      atomic.Bool  // Run has returned
 
 	events        chan transition.Event
 	pendingEvents []transition.Event // handled before any other event
 	timer         *time.Timer
 
-	snap       cluster.Snapshot
-	responded  time.Duration // when the last answered read began
-	started    int64         // the term of the work that was started last
-	reconnects int           // counted so far
-	over       bool          // the work is dead and the loop has ended
-	closing    string        // why the session ends; empty while it does not
+	takeover takeover
+	permits  chan struct{} // a permit may have been granted
+
+	wall    time.Time // of the event that the machine handles
+	counts  status.MemberCounts
+	read    cluster.Snapshot // as the reader has delivered it
+	snap    cluster.Snapshot // with the loads of the hosts
+	started int64            // the term of the work that was started last
+	gated   bool             // the machine has not got snap, see [Member.see]
+	over    bool             // the work is dead and the loop has ended
+	closing string           // why the membership ends; empty while it does not
+	// quitByInstance and quitByStop say who has asked the member to end.
+	quitByInstance, quitByStop bool
 }
 
-func (g *Group) newMember(ctx context.Context, s Session, self cluster.Incarnation, budget cluster.Budget) *Member {
-	opt := g.opt
+// newMember returns the n-th member of an instance.
+func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
+	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
-		group: g, session: s, self: self, budget: budget,
-		machine: transition.New(transition.Options{
-			Paths: opt.Paths, Self: self, Site: g.settings.Node.Site, API: g.settings.Node.API, Budget: budget,
-			TrustSessionEnd: opt.TrustSessionEnd, Wall: time.Now,
-			RestartMax: opt.Restart.Max, RestartWindow: opt.Restart.Window, RestartBackoff: opt.Restart.Backoff,
-		}),
-		reader:     zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: opt.Paths, Self: self, Clock: boottime.Now, Log: g.log}),
-		limit:      leaseLimit{send: opt.Guard.SetLease},
-		cuts:       make(chan transition.LeaseCut, 4),
-		background: newBackground(ctx),
-		events:     make(chan transition.Event),
-		timer:      time.NewTimer(time.Hour),
+		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
+		reader:   zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Clock: boottime.Now, Log: g.log}),
+		cuts:     make(chan transition.LeaseCut, 4),
+		renewals: make(chan renewed, 1),
+		stops:    make(chan string, 4),
+		ends:     make(chan string, 1),
+		beats:    make(chan struct{}, 1),
+		panics:   make(chan *PanicError, 1),
+		permits:  make(chan struct{}, 1),
+		events:   make(chan transition.Event),
+		timer:    time.NewTimer(time.Hour),
 	}
-	m.node = &publication{
-		session: s, log: g.log, path: opt.Paths.Node(g.settings.Node.ID), timeout: budget.Session, background: m.background,
-		record: func() cluster.Node {
-			rec := g.record(s)
-			m.machine.SetSite(rec.Site)
-			return rec
-		},
+	m.machine = transition.New(transition.Options{
+		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, API: g.settings.Node.API, Budget: budget,
+		Epoch: i.epoch(), TrustSessionEnd: opt.TrustSessionEnd, Wall: func() time.Time { return m.wall },
+		RestartMax: opt.Restart.Max, RestartWindow: opt.Restart.Window, RestartBackoff: opt.Restart.Backoff,
+		Admission: opt.Limits.Starts != nil,
+	})
+	m.background = newBackground(ctx, m.panicked)
+	if n == 0 {
+		m.node = &publication{
+			session: s, log: g.log, path: g.opt.Paths.Node(g.settings.Node.ID), timeout: budget.Session, background: m.background,
+			record: i.record,
+		}
 	}
 	m.elector = newElectorRole(g, m)
+	m.calls = m.newSource()
+	m.elector.calls = m.calls
 	m.worker = m.newWorker()
 	return m
 }
 
-// Incarnation returns the name of the member's incarnation.
-func (m *Member) Incarnation() string { return m.self.Name }
-
-// Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the end.
-func (m *Member) Run() error {
-	defer m.timer.Stop()
-	// If the loop hangs, the guard ends the daemon, so that the group does not wait for its leader or elector. The view is
-	// published with each heartbeat, so that readers can detect an outdated view.
-	every := status.PublishInterval(m.budget.Session)
-	if watchdog := m.group.opt.Guard.WatchdogInterval(); watchdog > 0 {
-		every = min(every, watchdog)
+// newSource returns what calls the core for the member and records the calls.
+func (m *Member) newSource() *recorder.Source {
+	core := recorder.Core{Machine: m.machine, Watchdog: m.elector.watchdog, Elector: m.elector.core, Memory: &m.group.memory}
+	if m.elector.resizer != nil {
+		core.Resizer = m.elector.resizer.core
 	}
-	beat := time.NewTicker(every)
-	defer beat.Stop()
+	p := m.group.opt.Paths
+	return m.group.opt.Recorder.NewSource(recorder.About{
+		Group: m.group.opt.Name, Root: p.Root, Slot: p.Slot, Node: m.self.ID, Incarnation: m.self.Name, Session: m.session.SessionID(), Budget: m.budget,
+	}, core)
+}
+
+// Stop makes the member release leadership and end. A second call kills the work at once. It is safe for concurrent use.
+func (m *Member) Stop(reason string) {
+	select {
+	case m.stops <- reason:
+	default: // enough are queued
+	}
+}
+
+// end is Stop for a member whose instance ends by itself: a later Stop is then the first one.
+func (m *Member) end(reason string) {
+	select {
+	case m.ends <- reason:
+	default: // it ends already
+	}
+}
+
+// Run runs the event loop. It returns when the work is dead and leadership is released. The error is the reason for the end. It is a
+// [PanicError] if the loop has panicked: then the work may still run, and the member must be abandoned.
+func (m *Member) Run() (err error) {
+	defer m.ended.Store(true)
+	defer m.timer.Stop()
+	defer func() {
+		if r := recover(); r != nil {
+			err = newPanicError(r)
+			return
+		}
+		var panicked *PanicError
+		if !errors.As(err, &panicked) && !m.isAbandoned() {
+			m.finish()
+		}
+	}()
 	m.begin()
-	defer m.group.opt.Guard.Heartbeat(0)
-	defer m.finish()
-	ended := m.session.Done()
+	defer m.group.running.CompareAndSwap(m, nil)
 	for {
-		select {
-		case snap := <-m.reader.Snapshots():
-			m.observe(snap)
-			m.step(transition.Saw{Snapshot: snap})
-		case cut := <-m.cuts:
-			m.step(cut)
-		case ev := <-m.events:
-			m.step(ev)
-		case f := <-m.background.results:
-			f()
-			m.step(transition.Tick{})
-		case <-m.timer.C:
-			m.step(transition.Tick{})
-		case <-beat.C:
-			m.heartbeat()
-			m.publish()
-		case <-ended:
-			ended = nil
-			m.step(transition.SessionEnded{Reason: m.session.Err().Error()})
-		case reason := <-m.group.stops:
-			m.step(transition.Quit{Reason: reason, Failed: m.group.opt.Guard.Err() != nil})
-		case <-m.group.changed:
-			m.node.publish()
+		if err := m.handleNext(); err != nil {
+			return err
 		}
+		m.showAlive()
+		m.checkLive()
 		if m.machine.Phase() == transition.Ended {
-			return errors.New(m.closing)
+			m.noteEnd()
+			if !m.lingers() {
+				return errors.New(m.closing)
+			}
 		}
+	}
+}
+
+// noteEnd records that the machine has ended. The members of an instance end together.
+func (m *Member) noteEnd() {
+	if m.Done() {
+		return
+	}
+	owed := m.machine.Owed()
+	m.owed.Store(&owed)
+	m.instance.stopRest(m.closing)
+	m.table().wakeAll()
+}
+
+// lingers reports whether the loop goes on after its machine has ended: while members of other slots run, this may be the elector,
+// and nobody else decides for the slot then.
+func (m *Member) lingers() bool {
+	return m.table() != nil && m.session.Err() == nil && !m.snap.SelfLost && !m.instance.done()
+}
+
+// handleNext waits for the next thing that concerns the loop and handles it. It returns an error if the loop must end at once.
+func (m *Member) handleNext() error {
+	select {
+	case p := <-m.panics:
+		return p
+	case <-m.background.ctx.Done():
+		return errors.New("abandoned")
+	case <-m.sessionDone:
+		m.sessionDone = nil
+		m.step(transition.SessionEnded{Reason: m.session.Err().Error()})
+	case reason := <-m.stops:
+		m.quit(reason, false)
+	case reason := <-m.ends:
+		m.quit(reason, true)
+	case snap := <-m.reader.Snapshots():
+		m.observe(snap)
+		m.see(snap)
+	case <-m.table().pokes(m.number):
+		m.poked()
+	case cut := <-m.cuts:
+		m.step(cut)
+	case ev := <-m.events:
+		m.step(ev)
+	case r := <-m.renewals:
+		m.observeWrite(r.took, r.Err)
+		m.step(r.RenewDone)
+	case f := <-m.background.results:
+		f()
+		m.step(transition.Tick{})
+	case <-m.permits:
+		m.admit()
+		m.step(transition.Tick{})
+	case <-m.timer.C:
+		m.step(transition.Tick{})
+	case <-m.beats:
+		m.beat()
+	case <-m.group.others:
+		m.step(transition.Tick{})
+	case <-m.group.changed:
+		m.publishNode()
+	case <-m.group.loads:
+		m.addLoads()
+		m.step(transition.Tick{})
+	}
+	return nil
+}
+
+// beginEnd records why the membership ends.
+func (m *Member) beginEnd(reason string) {
+	m.closing = reason
+	m.instance.beginEnd()
+}
+
+// quit makes the machine end the membership. It takes a second Quit for the order to kill the work at once, so only the second Stop may
+// become one.
+func (m *Member) quit(reason string, byInstance bool) {
+	skip := m.quitByInstance && !m.quitByStop
+	if byInstance {
+		skip = m.quitByInstance || m.quitByStop
+		m.quitByInstance = true
+	} else {
+		m.quitByStop = true
+	}
+	if !skip {
+		m.step(transition.Quit{Reason: reason, Failed: m.group.opt.GuardErr() != nil})
 	}
 }
 
 // begin starts the goroutines that finish stops.
 func (m *Member) begin() {
-	m.heartbeat()
+	m.sessionDone = m.session.Done()
+	m.showAlive()
 	m.publish()
-	m.background.owned.Go(func() { m.reader.Run(m.background.ctx) })
-	m.background.owned.Go(m.refreshLoop)
+	m.group.running.Store(m)
+	m.background.spawn(func() { m.reader.Run(m.background.ctx) })
+}
+
+// publishNode publishes the record of the node, which all members of the instance share.
+func (m *Member) publishNode() {
+	if m.node != nil {
+		m.node.publish()
+	}
 }
 
 func (m *Member) finish() {
+	m.leaveQueue()
+	m.elector.endMove()
 	m.background.cancelAndWait()
 	m.worker.Wait()
+	m.table().end(m.number) // also if a write was under way
+	m.calls.End(m.closing)
 	m.over = true
 	m.publish()
 }
 
-func (m *Member) heartbeat() { m.group.opt.Guard.Heartbeat(boottime.Now() + m.budget.Session) }
-
 // observe records a new snapshot.
 func (m *Member) observe(snap cluster.Snapshot) {
-	m.snap, m.responded = snap, max(m.responded, snap.At)
+	m.read = snap
+	m.addLoads()
+	m.group.opt.Health.NoteResponse(snap.At)
+	m.table().update(m.number, &snap)
 	m.group.memory.Update(&snap)
 	m.group.logNewer(snap)
 	if snap.Elector {
-		m.group.opt.OnElector(&snap)
+		shown := m.snap // m.snap changes
+		m.group.opt.OnElector(&shown)
+		m.counts = status.CountMembers(snap)
 	}
+	m.checkEpoch(&snap)
 }
 
 // logNewer logs, once, that a record has a format that this build does not know.
@@ -166,21 +311,24 @@ func (m *Member) step(ev transition.Event) {
 		next := m.pendingEvents[0]
 		m.pendingEvents = m.pendingEvents[1:]
 		if e, ok := next.(transition.SessionEnded); ok && m.closing == "" {
-			m.closing = e.Reason
+			m.beginEnd(e.Reason)
 		}
-		for _, a := range m.machine.Step(boottime.Now(), next) {
+		m.wall = time.Now()
+		for _, a := range m.calls.Step(boottime.Now(), m.wall, next) {
 			m.perform(a)
 		}
 	}
+	m.checkTakeover()
 	now := boottime.Now()
 	wake := m.machine.Wake()
-	if m.closing == "" {
+	if m.closing == "" || m.lingers() {
 		wake = cluster.Earliest(m.elector.evaluate(now, m.snap), wake)
 	}
-	m.timer.Reset(time.Hour)
+	next := time.Hour
 	if wake > 0 {
-		m.timer.Reset(max(0, wake-now))
+		next = max(0, wake-now)
 	}
+	m.timer.Reset(next)
 	m.publish()
 }
 
@@ -189,9 +337,14 @@ func (m *Member) perform(a transition.Action) {
 	switch a := a.(type) {
 	case transition.Send:
 		m.send(a)
+	case transition.Renew:
+		m.renew(a)
 	case transition.Lease:
 		m.limit.set(a.Deadline)
+	case transition.AskToStart:
+		m.askToStart(a)
 	case transition.RunPreStart:
+		m.uncleaned.Store(a.Term)
 		m.setPendingHooks(a.Term)
 		m.handle(m.worker.PreStart(a.Term))
 	case transition.RunPostStop:
@@ -208,14 +361,15 @@ func (m *Member) perform(a transition.Action) {
 		m.worker.Kill()
 	case transition.Entrust:
 		m.session.CloseWith(a.Ops...)
-		m.group.opt.Guard.SetRelease(cluster.EncodeTx(a.Ops))
+		m.guard.SetRelease(cluster.EncodeTx(a.Ops))
 	case transition.Reread:
 		m.reader.Reread()
-	case transition.EndSession:
-		m.closing = a.Reason
+	case transition.End:
+		m.beginEnd(a.Reason)
 	case transition.Announce:
 		m.group.announce(a)
 		if a.Phase == transition.Standby {
+			m.uncleaned.Store(0)
 			m.worker.ClearPendingHooks()
 		}
 	case transition.Note:
@@ -225,17 +379,20 @@ func (m *Member) perform(a transition.Action) {
 
 func (m *Member) send(a transition.Send) {
 	timeout := max(0, a.Deadline-boottime.Now())
-	m.background.owned.Go(func() {
+	m.background.spawn(func() {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
-		began := time.Now()
-		results, err := m.session.Do(ctx, a.Ops...)
-		if err == nil {
-			took := time.Since(began)
-			m.group.opt.Counters.Update(func(t *status.Totals) { t.Writes.Observe(took) })
-		}
+		began := boottime.Now()
+		results, err := m.session.Do(zkstore.WithPriority(ctx, zkstore.PriorityLease), a.Ops...)
+		m.observeWrite(boottime.Now()-began, err)
 		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})
+}
+
+func (m *Member) observeWrite(took time.Duration, err error) {
+	if err == nil {
+		m.group.opt.Counters.Update(func(t *status.Totals) { t.Writes.Observe(took) })
+	}
 }
 
 // report sends an event to the loop, unless the loop has ended.
@@ -246,8 +403,7 @@ func (m *Member) report(ev transition.Event) {
 	}
 }
 
-// Apply applies new settings in the loop, and publishes the node's record. If auditACLs is set, the ACLs of the tree are checked
-// again. It waits for the loop, and reports false if the loop ends instead. It must be called while Run runs.
+// Apply is [Instance.Apply] for one member.
 func (m *Member) Apply(next Settings, auditACLs bool) bool {
 	done := make(chan struct{})
 	if !m.background.runInLoop(func() {
@@ -262,16 +418,18 @@ func (m *Member) Apply(next Settings, auditACLs bool) bool {
 
 func (m *Member) apply(next Settings, auditACLs bool) {
 	g := m.group
+	m.machine.SetSite(next.Node.Site)
+	m.calls.Invalidate()
 	if next.PolicyRevision != g.settings.PolicyRevision || next.Rules.Digest() != g.settings.Rules.Digest() {
-		g.drift = ""
+		g.drift.Store(nil)
 	}
 	g.settings = next
 	if auditACLs {
-		m.background.owned.Go(func() {
+		m.background.spawn(func() {
 			ctx, cancel := context.WithTimeout(m.background.ctx, m.budget.Session)
 			defer cancel()
 			m.auditAgain(ctx)
 		})
 	}
-	m.node.publish()
+	m.publishNode()
 }

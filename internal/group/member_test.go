@@ -14,11 +14,13 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/cluster/renewal"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/status"
+	"zkelectd/internal/worker"
 )
 
 // memorySession is a session on the model of ZooKeeper.
@@ -26,9 +28,24 @@ type memorySession struct{ *clustertest.Session }
 
 const sessionTimeout = 6 * time.Second
 
+// Renew sends a RENEW when it is due.
+func (s memorySession) Renew(r renewal.Request, done func(renewal.Result)) {
+	go func() {
+		due := time.NewTimer(r.Due - boottime.Now())
+		defer due.Stop()
+		select {
+		case <-due.C:
+			sent := boottime.Now()
+			_, err := s.Do(context.Background(), r.Ops...)
+			done(renewal.Result{Sent: sent, Err: err})
+		case <-s.Done():
+		}
+	}()
+}
+
+func (memorySession) WithdrawRenewal()        {} // the machine ignores the result
 func (memorySession) Timeout() time.Duration  { return sessionTimeout }
 func (memorySession) Connected() bool         { return true }
-func (memorySession) Reconnects() int         { return 0 }
 func (memorySession) Tags() []string          { return nil }
 func (memorySession) CloseWith(...cluster.Op) {}
 func (memorySession) AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit, error) {
@@ -57,11 +74,7 @@ func (g *fakeGuard) last() time.Duration {
 }
 
 func (*fakeGuard) SetRelease(json.RawMessage)               {}
-func (*fakeGuard) Heartbeat(time.Duration)                  {}
-func (*fakeGuard) WatchdogInterval() time.Duration          { return 0 }
-func (*fakeGuard) Containment() guard.Containment           { return "" }
 func (*fakeGuard) Unkillable() string                       { return "" }
-func (*fakeGuard) Err() error                               { return nil }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
 func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
@@ -70,9 +83,11 @@ func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
 
 type healthy struct{}
 
-func (healthy) UnhealthyReason() string      { return "" }
-func (healthy) ObserveLatency(time.Duration) {}
-func (healthy) Fill(*cluster.Node)           {}
+func (healthy) UnhealthyReason() string                  { return "" }
+func (healthy) ObserveRead(time.Duration, time.Duration) {}
+func (healthy) NoteResponse(time.Duration)               {}
+func (healthy) RespondedAt() time.Duration               { return 0 }
+func (healthy) Fill(*cluster.Node)                       {}
 
 // member is a member, with a running loop, of a group in memory.
 type member struct {
@@ -80,7 +95,27 @@ type member struct {
 	group *Group
 	guard *fakeGuard
 	conn  *clustertest.Session
-	ended chan error
+	over  chan error
+}
+
+// newGroup returns a group.
+func newGroup(id string, p cluster.Paths) *Group {
+	return New(Options{
+		Name: "g", Paths: p, Identity: Identify(os.Getpid()), Health: healthy{}, Counters: NewCounters(nil), Feed: status.NewFeed(), Log: slog.New(slog.DiscardHandler),
+		Containment: func() guard.Containment { return "" }, GuardErr: func() error { return nil },
+		Settings: Settings{Node: cluster.Node{ID: id, Site: "dc1"}, Rules: cluster.Rules{Type: "priority"}},
+		Rank: func(context.Context, []string, policy.Input, time.Duration) policy.Answer {
+			return policy.Answer{Err: "there is no program"}
+		},
+		CloseOld: func(context.Context, int64) {}, Loads: func() map[string]cluster.Load { return nil }, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},
+		Placement: noPlacement{},
+	})
+}
+
+func memberOptions(work worker.Spec) InstanceOptions {
+	return InstanceOptions{
+		Elector: elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour}, TakeoverTimeout: 30 * time.Second, StrikeResetAfter: time.Minute, Work: work,
+	}
 }
 
 func join(t *testing.T, server *clustertest.Server, id string) *member {
@@ -91,28 +126,25 @@ func join(t *testing.T, server *clustertest.Server, id string) *member {
 	if err := zkstore.Init(t.Context(), conn, paths, "the test"); err != nil && !errors.As(err, &used) {
 		t.Fatal(err)
 	}
-	m := &member{guard: &fakeGuard{}, conn: conn, ended: make(chan error, 1)}
-	m.group = New(Options{
-		Paths: paths, Identity: Identify(os.Getpid()), Guard: m.guard, Health: healthy{}, Counters: NewCounters(), Log: slog.New(slog.DiscardHandler),
-		Settings: Settings{Node: cluster.Node{ID: id, Site: "dc1"}, Rules: cluster.Rules{Type: "priority"}},
-		Elector:  elector.Options{Exclusion: time.Minute, ExclusionMax: time.Hour}, TakeoverTimeout: 30 * time.Second, StrikeResetAfter: time.Minute,
-		Rank: func(context.Context, []string, policy.Input, time.Duration) policy.Answer {
-			return policy.Answer{Err: "there is no program"}
-		},
-		CloseOld: func(context.Context, int64) {}, OnChange: func([]byte) {}, OnView: func(status.Daemon) {}, OnElector: func(*cluster.Snapshot) {},
-	})
+	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
+	m.group = newGroup(id, paths)
 	budget, err := cluster.NewBudget(sessionTimeout, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Member, err = m.group.Register(t.Context(), memorySession{conn}, m.group.opt.Settings, budget); err != nil {
+	instance, err := Register(t.Context(), Registration{
+		Settings: m.group.opt.Settings, Budget: budget,
+		Leaderships: []Leadership{{Group: m.group, Session: memorySession{conn}, Guard: m.guard, Options: memberOptions(worker.Spec{})}},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { m.ended <- m.Run() }()
+	m.Member = instance.Members()[0]
+	go func() { m.over <- m.Run() }()
 	t.Cleanup(func() {
-		m.group.Stop("the test is over")
+		m.Stop("the test is over")
 		conn.Close(context.Background())
-		<-m.ended
+		<-m.over
 	})
 	return m
 }
@@ -128,12 +160,12 @@ func (m *member) until(t *testing.T, what string, ok func(status.Daemon) bool) {
 	}
 }
 
-// end waits until the loop ends, and returns the reason.
-func (m *member) end(t *testing.T) string {
+// reason waits until the loop ends, and returns the reason.
+func (m *member) reason(t *testing.T) string {
 	t.Helper()
 	select {
-	case err := <-m.ended:
-		m.ended <- err
+	case err := <-m.over:
+		m.over <- err
 		return err.Error()
 	case <-time.After(30 * time.Second):
 		t.Fatal("the loop does not end")
@@ -148,7 +180,7 @@ func record(t *testing.T, server *clustertest.Server, id string) cluster.Node {
 	defer s.Close(t.Context())
 	path := cluster.Paths{Root: "/g"}.Node(id)
 	data, stat, err := s.Get(t.Context(), path, false)
-	slot := cluster.ReadSlot[cluster.Node](path, data, stat, err == nil)
+	slot := cluster.ReadStored[cluster.Node](path, data, stat, err == nil)
 	if err != nil || slot.Err != nil {
 		t.Fatal(err, slot.Err)
 	}
@@ -168,12 +200,27 @@ func TestOneLeadsAndHandsOver(t *testing.T) {
 	if b.guard.last() != 0 || b.group.View().Leads() {
 		t.Error("b has a lease, too")
 	}
-	a.group.Stop("maintenance")
-	if reason := a.end(t); reason != "maintenance" || a.guard.last() != 0 {
+	a.Stop("maintenance")
+	if reason := a.reason(t); reason != "maintenance" || a.guard.last() != 0 {
 		t.Errorf("a ended with %q and the lease %s", reason, a.guard.last())
 	}
 	a.conn.Close(t.Context())
 	b.until(t, "b leads", status.Daemon.Leads)
+}
+
+// The lease of a leader is renewed, and the time that this takes is observed.
+func TestTheLeaseIsRenewed(t *testing.T) {
+	a := join(t, clustertest.NewServer(), "a")
+	a.until(t, "a leads", status.Daemon.Leads)
+	observed := func() uint64 {
+		n, _, _ := a.group.opt.Counters.Totals().Writes.Cumulative()
+		return n
+	}
+	first, before := a.guard.last(), observed()
+	a.until(t, "the lease is renewed", func(v status.Daemon) bool { return a.guard.last() > first && v.Leads() })
+	if n := observed(); n <= before {
+		t.Errorf("%d writes are observed, and %d before", n, before)
+	}
 }
 
 // Apply changes the settings in the loop before it returns, and the node's record soon after.
@@ -191,8 +238,8 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 	if n := record(t, server, "a"); n.Site != "dc2" || n.Priority != 7 || n.PolicyDigest != next.Rules.Digest() {
 		t.Errorf("the record is %+v", n)
 	}
-	a.group.Stop("stop")
-	a.end(t)
+	a.Stop("stop")
+	a.reason(t)
 	a.conn.Close(t.Context())
 	next.Node.Reloads = 2
 	if a.Apply(next, false) {
@@ -200,7 +247,9 @@ func TestApplyPublishesTheRecord(t *testing.T) {
 	}
 	again := server.Connect()
 	defer again.Close(t.Context())
-	if _, err := a.group.Register(t.Context(), memorySession{again}, next, a.budget); err != nil {
+	if _, err := Register(t.Context(), Registration{
+		Leaderships: []Leadership{{Group: a.group, Session: memorySession{again}, Guard: a.guard}}, Settings: next, Budget: a.budget,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if n := record(t, server, "a"); n.Reloads != 2 {
@@ -217,7 +266,7 @@ func TestCutEndsTheMembership(t *testing.T) {
 	if last := a.guard.last(); last > cut {
 		t.Errorf("the lease lasts until %s, it was cut to %s", last, cut)
 	}
-	if reason := a.end(t); !strings.Contains(reason, "a server granted less") {
+	if reason := a.reason(t); !strings.Contains(reason, "a server granted less") {
 		t.Errorf("ended with %q", reason)
 	}
 }
@@ -228,7 +277,7 @@ func TestExpiryEndsTheMembership(t *testing.T) {
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
 	server.Expire(a.conn.SessionID())
-	if reason := a.end(t); !strings.Contains(reason, "expired") || a.guard.last() != 0 {
+	if reason := a.reason(t); !strings.Contains(reason, "expired") || a.guard.last() != 0 {
 		t.Errorf("ended with %q and the lease %s", reason, a.guard.last())
 	}
 	if v := a.group.View(); v.Leads() || v.Session || v.Loop {
@@ -241,9 +290,9 @@ func TestUnreadableDecisionIsNotShown(t *testing.T) {
 	server := clustertest.NewServer()
 	a := join(t, server, "a")
 	a.until(t, "a leads", status.Daemon.Leads)
-	a.group.Stop("stop")
-	a.end(t) // nothing but this goroutine uses the member from here on
-	a.snap.Elected = cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "b", Site: "dc2", Term: 7}, Err: cluster.ErrInvalid}
+	a.Stop("stop")
+	a.reason(t) // nothing but this goroutine uses the member from here on
+	a.snap.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "b", Site: "dc2", Term: 7}, Err: cluster.ErrInvalid}
 	if v := a.Member.View(); v.Elected != "" || v.ElectedTerm != 0 || v.ElectedSite != "" {
 		t.Errorf("it shows %+v", v)
 	}
@@ -252,3 +301,10 @@ func TestUnreadableDecisionIsNotShown(t *testing.T) {
 		t.Errorf("it shows %+v", v)
 	}
 }
+
+// noPlacement knows nothing of other groups.
+type noPlacement struct{}
+
+func (noPlacement) Others([]string) elector.Placement { return elector.Placement{} }
+func (noPlacement) Elected(string)                    {}
+func (noPlacement) SetPolicy(cluster.Rules)           {}

@@ -2,15 +2,15 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/status"
 )
+
+// retryPublication is how long a node's record that could not be written waits for the next attempt.
+const retryPublication = 10 * time.Second
 
 // publication keeps the node's record up to date, with one write at a time.
 type publication struct {
@@ -40,7 +40,8 @@ func (p *publication) publish() {
 	p.background.run(p.timeout, func(ctx context.Context) { err = p.write(ctx, rec) }, func() {
 		p.busy = false
 		if err != nil {
-			p.stale = true // refreshLoop tries again
+			p.stale = true
+			p.retryLater()
 			p.log.Warn("the change of this node is not published yet", "znode", p.path, "err", err)
 		} else if p.stale {
 			p.publish()
@@ -56,55 +57,53 @@ func (p *publication) write(ctx context.Context, rec cluster.Node) error {
 	if stat.Owner != p.session.SessionID() {
 		return fmt.Errorf("it belongs to session 0x%x", stat.Owner)
 	}
-	rec.Since = cluster.ReadSlot[cluster.Node](p.path, data, stat, true).Record.Since
+	rec.Since = cluster.ReadStored[cluster.Node](p.path, data, stat, true).Record.Since
 	_, err = p.session.Do(ctx, cluster.Op{Kind: cluster.OpSet, Path: p.path, Version: stat.Version, Data: cluster.Encode(&rec)})
 	return err
 }
 
-// refreshLoop measures the latency of ZooKeeper, and compares this configuration's policy with the one in force, every
-// [status.CheckInterval] until the loop ends.
-func (m *Member) refreshLoop() {
-	g := m.group
-	t := time.NewTicker(status.CheckInterval)
-	defer t.Stop()
-	path := g.opt.Paths.Policy()
-	for {
-		ctx, cancel := context.WithTimeout(m.background.ctx, m.budget.Session)
-		began, at := time.Now(), boottime.Now()
-		data, stat, err := m.session.Get(ctx, path, false)
-		took := time.Since(began)
-		if err == nil || errors.Is(err, cluster.ErrNoNode) {
-			g.opt.Counters.Update(func(t *status.Totals) { t.Reads.Observe(took) })
-			g.opt.Health.ObserveLatency(took)
-			inForce := cluster.ReadSlot[cluster.Policy](path, data, stat, err == nil)
-			m.background.runInLoop(func() {
-				m.responded = max(m.responded, at)
-				g.checkDrift(inForce)
-				if m.node.stale {
-					m.node.publish()
-				}
-			})
-			if g.openTree.Load() { // otherwise the ACLs are checked when a session begins
-				m.auditAgain(ctx)
-			}
-		}
-		cancel()
+// retryLater publishes the record again after a while.
+func (p *publication) retryLater() {
+	p.background.spawn(func() {
+		t := time.NewTimer(retryPublication)
+		defer t.Stop()
 		select {
 		case <-t.C:
-		case <-m.background.ctx.Done():
-			return
+			p.background.runInLoop(func() {
+				if p.stale {
+					p.publish()
+				}
+			})
+		case <-p.background.ctx.Done():
 		}
-	}
+	})
 }
 
-// checkDrift logs, once, that the policy of this daemon's configuration is not the one in force.
-func (g *Group) checkDrift(inForce cluster.Slot[cluster.Policy]) {
-	drift := ""
+// checkDrift logs, once, that the policy or the slots of this daemon's configuration are not those in force.
+func (g *Group) checkDrift(inForce cluster.Stored[cluster.Policy], slots cluster.Stored[cluster.Slots]) {
+	if inForce.Readable() {
+		g.opt.Placement.SetPolicy(inForce.Record.Rules)
+	}
+	d := drift{slots: slotsText(g.settings.Slots, slots, g.opt.Resource)}
 	if rec := inForce.Record; inForce.Readable() && rec.Rules.Digest() != g.settings.Rules.Digest() {
-		drift = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
+		d.policy = fmt.Sprintf("the policy in force is revision %d, published by %s; that of this configuration differs", rec.Revision, rec.By)
 	}
-	if drift != "" && drift != g.drift {
-		g.log.Warn("the policy in this configuration is not the one in force", "reason", drift, "hint", "see zkelectd policy diff")
+	if d.policy != "" && d.policy != g.driftSeen().policy {
+		g.log.Warn("this configuration's policy is not the one in force", "reason", d.policy, "hint", "see 'zkelectd policy diff --config /etc/zkelectd.yaml'")
 	}
-	g.drift = drift
+	if d.slots != "" && d.slots != g.driftSeen().slots {
+		g.log.Warn("this configuration's slots are not those in force", "reason", d.slots, "hint", "see docs/groups.md")
+	}
+	g.drift.Store(&d)
+}
+
+// drift says how a host's configuration differs from what is in force. Both texts are empty if it does not.
+type drift struct{ policy, slots string }
+
+// driftSeen returns how this configuration differed when that was last checked.
+func (g *Group) driftSeen() drift {
+	if d := g.drift.Load(); d != nil {
+		return *d
+	}
+	return drift{}
 }

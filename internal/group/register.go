@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,21 +33,64 @@ func refused(err error) bool {
 	return errors.Is(err, cluster.ErrNoAuth) || errors.Is(err, cluster.ErrInvalid) || errors.Is(err, cluster.ErrEphemeralLeaf)
 }
 
-// Register registers this host as a member of the group on session s, and applies settings. If the node id is still registered by
-// an earlier run of this daemon, Register waits until the servers end that session, without a time limit. It never replaces a
-// running daemon. The error is a [PermanentError] if a retry cannot resolve it.
-func (g *Group) Register(ctx context.Context, s Session, settings Settings, budget cluster.Budget) (*Member, error) {
-	g.settings = settings
-	if err := zkstore.EnsureTree(ctx, s, g.opt.Paths); err != nil {
-		return nil, permanent(err)
+// Registration is what an instance of a group registers with.
+type Registration struct {
+	// Leaderships are those of all slots, in their order, or the only one of a group without slots. The first one registers.
+	Leaderships []Leadership
+	Settings    Settings
+	Budget      cluster.Budget
+	// Slots is what [Prepare] has returned.
+	Slots cluster.Slots
+}
+
+// Preparation is what must be known before an instance registers.
+type Preparation struct {
+	Session cluster.ReadWriter
+	// Name is the group's name, and Base the znode below which groups are recorded by their names.
+	Name, Base string
+	Root       string
+	// Slots is how many slots the configuration proposes; zero for a group without slots. By is the node's id.
+	Slots cluster.SlotSize
+	By    string
+}
+
+// Prepare checks that this host agrees with the others about the group, and creates those persistent znodes of it that do not exist.
+// It returns how many slots the group has; zero for a group without slots. The error is a [PermanentError] if a retry cannot resolve
+// it.
+func Prepare(ctx context.Context, p Preparation) (cluster.Slots, error) {
+	kind, paths := cluster.KindSingle, cluster.Paths{Root: p.Root}
+	if p.Slots.Count > 0 {
+		kind = cluster.KindSlots
+	}
+	if err := zkstore.EnsureIdentity(ctx, p.Session, p.Base, p.Name, p.Root, kind); err != nil {
+		return cluster.Slots{}, identityError(err)
+	}
+	if kind == cluster.KindSingle {
+		return cluster.Slots{}, permanent(zkstore.EnsureTree(ctx, p.Session, paths))
+	}
+	slots, err := zkstore.EnsureSlots(ctx, p.Session, paths, p.Slots, p.By)
+	var newer *cluster.NewerVersionError
+	if errors.As(err, &newer) {
+		return slots, &PermanentError{err}
+	}
+	return slots, permanent(err)
+}
+
+// Register registers this host as a member of the group, after [Prepare]. If the node id is still registered by an earlier run of this daemon,
+// Register waits until the servers end that session, without a time limit. It never replaces a running daemon. The error is a
+// [PermanentError] if a retry cannot resolve it; then nothing is registered.
+func Register(ctx context.Context, r Registration) (*Instance, error) {
+	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, rand.Text()
+	for _, l := range r.Leaderships {
+		l.Group.settings = r.Settings
 	}
 	g.audit(ctx, s)
 	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
 	for {
-		self, err := zkstore.Register(ctx, s, g.opt.Paths, g.record(s))
+		self, err := zkstore.Register(ctx, s, g.opt.Paths, g.record(s, id))
 		var taken *zkstore.TakenError
 		if err == nil {
-			return g.newMember(ctx, s, self, budget), nil
+			return newInstance(ctx, r, id, self), nil
 		} else if !errors.As(err, &taken) {
 			return nil, permanent(err)
 		}
@@ -130,4 +174,14 @@ func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, ow
 	next := w.pause
 	w.pause = min(2*w.pause, takenLogMax)
 	return next, nil
+}
+
+// identityError wraps an error in a [PermanentError] unless a retry may succeed.
+func identityError(err error) error {
+	for _, transient := range []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, transient) {
+			return err
+		}
+	}
+	return &PermanentError{err}
 }

@@ -17,7 +17,7 @@ import (
 
 // taken is a registration by another session, last changed at zxid modified.
 func taken(rec cluster.Node, modified int64) *zkstore.TakenError {
-	return &zkstore.TakenError{Path: "/c/nodes/a", Session: 7, Node: cluster.Slot[cluster.Node]{
+	return &zkstore.TakenError{Path: "/c/nodes/a", Session: 7, Node: cluster.Stored[cluster.Node]{
 		Exists: true, Stat: cluster.Stat{Owner: 7, Modified: modified}, Record: rec}}
 }
 

@@ -8,28 +8,25 @@ import (
 
 // publish publishes the view.
 func (m *Member) publish() {
+	m.elector.place(m.snap)
 	v := m.View()
-	if n := m.session.Reconnects(); n != m.reconnects {
-		m.group.opt.Counters.Update(func(t *status.Totals) { t.Reconnects += uint64(n - m.reconnects) })
-		m.reconnects = n
-	}
-	before := m.group.view.Swap(&v)
-	m.group.feed.AddChanges(*before, v)
+	m.group.swapView(v)
 	m.group.opt.OnView(v)
 }
 
 // View returns the member's current state. It may only be called before Run or in the loop.
 func (m *Member) View() status.Daemon {
 	g := m.group
-	node, guard := g.settings.Node, g.opt.Guard
+	node, seen := g.settings.Node, m.registrar().driftSeen()
 	v := status.Daemon{
-		Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
+		Group: g.opt.Name, Membership: status.MembershipMember, Node: node.ID, Site: node.Site, Root: g.opt.Paths.Root, Incarnation: m.self.Name, Phase: string(m.machine.Phase()),
 		Term: m.machine.Term(), LeaseEnds: m.machine.Deadline(), Lease: cluster.Duration(m.budget.Lease), Elector: m.snap.Elector,
-		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.note, Blocked: m.elector.blocked, Newer: g.newer, Drift: g.drift,
-		SnapshotAt: m.snap.At, RespondedAt: m.responded, PublishedAt: boottime.Now(),
+		SessionTimeout: cluster.Duration(m.budget.Session), Note: m.elector.noteText(), Blocked: m.elector.blocked, Newer: g.newer,
+		Drift: seen.policy, SlotsDrift: seen.slots,
+		SnapshotAt: m.snap.At, RespondedAt: max(m.snap.At, g.opt.Health.RespondedAt()), PublishedAt: boottime.Now(),
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
-		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: g.opt.Work.Unit,
-		Containment: string(guard.Containment()), Unkillable: guard.Unkillable(), OpenTree: g.openTree.Load(),
+		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
+		Containment: string(g.opt.Containment()), Unkillable: m.guard.Unkillable(), OpenTree: m.registrar().openTree.Load(),
 	}
 	if m.snap.Elected.Readable() {
 		e := m.snap.Elected.Record
@@ -38,6 +35,7 @@ func (m *Member) View() status.Daemon {
 	v.Holder = holder(m.snap)
 	if m.snap.Elector && !m.over {
 		pause := m.snap.Control.Record.Pause
+		v.Members = m.counts
 		v.Sites, v.Paused, v.PausedHard = m.elector.sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
@@ -54,3 +52,6 @@ func holder(s cluster.Snapshot) *status.Holder {
 	c := s.Current.Record
 	return &status.Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State)}
 }
+
+// registrar returns the group of the first member, which checks the tree for all of them.
+func (m *Member) registrar() *Group { return m.instance.members[0].group }

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"path"
 	"strconv"
 
 	"zkelectd/internal/transition"
@@ -10,18 +9,29 @@ import (
 )
 
 func (m *Member) newWorker() *worker.Worker {
-	opt, spec := m.group.opt, m.group.opt.Work
+	opt, spec := m.group.opt, m.opt.Work
 	spec.StopTimeout = m.budget.Stop
 	return worker.New(worker.Options{
-		Guard: opt.Guard, Log: opt.Log, Spec: spec, Fencing: m.group.fencing, HookTimeout: m.budget.Kill,
+		Guard: m.guard, Log: opt.Log, Spec: spec, Fencing: m.fencing, HookTimeout: m.budget.Kill,
 		Report: func(ev worker.Event) { m.report(workEvent(ev)) },
 	})
 }
 
 // fencing returns the identity and the fencing token of the work.
-func (g *Group) fencing(term int64) workenv.Fencing {
-	node, root := g.settings.Node, g.opt.Paths.Root
-	return workenv.Fencing{Node: node.ID, Site: node.Site, Group: path.Base(root), Term: strconv.FormatInt(term, 10), Root: root}
+func (m *Member) fencing(term int64) workenv.Fencing {
+	opt, node := m.group.opt, m.group.settings.Node
+	f := workenv.Fencing{Node: node.ID, Site: node.Site, Group: opt.Resource, Term: strconv.FormatInt(term, 10), Root: opt.Paths.Root}
+	// Another host chose these texts: what a unit cannot have as a variable must not keep it from starting.
+	if o := m.machine.Origin(); m.machine.Term() == term && workenv.CheckValue(string(o.Cause)) == nil {
+		f.Cause, f.PreviousClean = string(o.Cause), o.Clean
+		if workenv.CheckValue(o.Node) == nil {
+			f.PreviousLeader = o.Node
+		}
+	}
+	if t := m.table(); t != nil {
+		f.Slot, f.Slots, f.Epoch = opt.Paths.Slot, strconv.Itoa(t.slots.Count), strconv.FormatInt(t.slots.Epoch, 10)
+	}
+	return f
 }
 
 // workEvent converts a worker event to a machine event.

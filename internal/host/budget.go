@@ -1,7 +1,6 @@
 package host
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -30,18 +29,10 @@ func (g *grants) base(granted time.Duration, z config.ZooKeeper) time.Duration {
 	return z.LeaseBase(g.smallest)
 }
 
-// budget computes the timing of a session. It logs the session timeout that the lease is based on if servers have granted less
-// than expected.
-func (h *Host) budget(granted time.Duration) (budget cluster.Budget, base time.Duration, err error) {
+// leaseBase returns the session timeout that leases are based on. It logs that if servers have granted less than expected.
+func (h *Host) leaseBase(granted time.Duration) time.Duration {
 	floor := h.config().ZooKeeper.MinSessionTimeout
-	base = h.grants.base(granted, h.config().ZooKeeper)
-	if budget, err = cluster.NewBudget(base, h.config().StopTimeout(base)); err != nil {
-		if base < granted {
-			err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
-				err, base, granted, floor)
-		}
-		return budget, base, err
-	}
+	base := h.grants.base(granted, h.config().ZooKeeper)
 	switch {
 	case base < floor:
 		h.log.Error("a ZooKeeper server granted less than zookeeper.min_session_timeout: the lease is based on the granted timeout",
@@ -50,5 +41,15 @@ func (h *Host) budget(granted time.Duration) (budget cluster.Budget, base time.D
 		h.log.Warn("until the daemon restarts, the lease is based on the shortest session timeout that any server has granted",
 			"granted", granted, "lease_base", base)
 	}
-	return budget.Granted(granted), base, nil
+	return base
+}
+
+// logBudget logs the timing of the leaderships.
+func (r *resource) logBudget(b cluster.Budget) {
+	text := b.Text(r.config().Election.TrustSessionEnd)
+	if r.host.single() {
+		r.log.Info(text)
+		return
+	}
+	r.log.Debug(text)
 }

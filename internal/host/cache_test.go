@@ -21,8 +21,8 @@ func TestEveryHostShowsTheGroup(t *testing.T) {
 	b, bDone := run(t, root, "b", "ZKELECTD_NODE_PRIORITY=1")
 	until(t, b, "b is a replica", func(v status.Daemon) bool { return v.CheckReplica() == nil })
 	until(t, a, "a has seen b", func(v status.Daemon) bool { return v.Sites["default"].Eligible == 2 })
-	for name, h := range map[string]*Host{"a": a, "b": b} {
-		g, err := h.Group(t.Context())
+	for name, h := range map[string]only{"a": a, "b": b} {
+		g, err := h.State(t.Context())
 		if err != nil || g.Leader != "a" || g.State != "READY" || len(g.Members) != 2 || g.Elector != "a" {
 			t.Errorf("the group of %s: %+v %v", name, g, err)
 		}
@@ -47,7 +47,7 @@ func TestEveryHostShowsTheGroup(t *testing.T) {
 	if err := <-bDone; err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Group(t.Context()); !errors.Is(err, operator.ErrNoSession) {
+	if _, err := b.State(t.Context()); !errors.Is(err, operator.ErrNoSession) {
 		t.Errorf("after its end: %v", err)
 	}
 }

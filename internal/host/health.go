@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,22 +14,29 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/probe"
+	"zkelectd/internal/status"
 	"zkelectd/internal/workenv"
 )
 
 // health holds the host's health, latency and score. It outlives sessions, and is safe for concurrent use.
 type health struct {
 	log      *slog.Logger
-	onChange func() // called after a change that must be published
+	onChange func() // called after a change of unhealthy
+	// onMeasured is called after a change of latency or score that must be published in the records of the groups; nil if they are not
+	// published there.
+	onMeasured func()
+
+	responded atomic.Int64 // see RespondedAt
 
 	mu        sync.Mutex
 	unhealthy string // why the host must not lead
 	latency   average
+	sampled   time.Time // when latency was observed last
 	score     average
 }
 
 func newHealth(c config.Config, log *slog.Logger) *health {
-	h := &health{log: log, onChange: func() {}}
+	h := &health{log: log, onChange: func() {}, onMeasured: func() {}}
 	if !target(c.Health.Check).Empty() {
 		h.unhealthy = "not probed yet"
 	}
@@ -39,13 +47,13 @@ func target(c config.Check) probe.Target {
 	return probe.Target{Exec: c.Exec, HTTP: c.HTTP, TCP: c.TCP}
 }
 
-// update calls change under the lock, and onChange if change returns true.
-func (h *health) update(change func() bool) {
+// update calls change under the lock, and then notify, unless that is nil, if change returns true.
+func (h *health) update(notify func(), change func() bool) {
 	h.mu.Lock()
 	changed := change()
 	h.mu.Unlock()
-	if changed {
-		h.onChange()
+	if changed && notify != nil {
+		notify()
 	}
 }
 
@@ -56,17 +64,44 @@ func (h *health) UnhealthyReason() string {
 	return h.unhealthy
 }
 
-// ObserveLatency adds the time that a read from ZooKeeper took.
-func (h *health) ObserveLatency(took time.Duration) {
+// ObserveRead adds the time that a read from ZooKeeper took. However many groups read, one sample counts per interval.
+func (h *health) ObserveRead(at, took time.Duration) {
+	h.NoteResponse(at)
 	ms := float64(took) / float64(time.Millisecond)
-	h.update(func() bool { return h.latency.add(ms, 0.5) })
+	h.update(h.onMeasured, func() bool {
+		if !h.sampled.IsZero() && time.Since(h.sampled) < status.CheckInterval/2 {
+			return false
+		}
+		h.sampled = time.Now()
+		return h.latency.add(ms, 0.5)
+	})
 }
 
-// Fill copies them into a node's record.
+// NoteResponse records that ZooKeeper has answered a read that began at a time on CLOCK_BOOTTIME.
+func (h *health) NoteResponse(at time.Duration) {
+	for last := h.responded.Load(); int64(at) > last; last = h.responded.Load() {
+		if h.responded.CompareAndSwap(last, int64(at)) {
+			return
+		}
+	}
+}
+
+// RespondedAt returns when the last read began that ZooKeeper has answered; 0 before the first.
+func (h *health) RespondedAt() time.Duration { return time.Duration(h.responded.Load()) }
+
+// Fill copies health, latency and score into a node's record.
 func (h *health) Fill(n *cluster.Node) {
+	n.Unhealthy = h.UnhealthyReason()
+	if h.onMeasured != nil { // else they are in the load of the host: each change would rewrite the record in every group
+		h.measured(n)
+	}
+}
+
+// measured copies latency and score into a node's record.
+func (h *health) measured(n *cluster.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n.Unhealthy, n.Latency, n.Score = h.unhealthy, h.latency.rounded(), h.score.rounded()
+	n.Latency, n.Score = h.latency.rounded(), h.score.rounded()
 }
 
 // probe probes the host until ctx ends.
@@ -97,7 +132,7 @@ func (h *health) setUnhealthy(err error) {
 	} else {
 		h.log.Info("this host is healthy")
 	}
-	h.update(func() bool {
+	h.update(h.onChange, func() bool {
 		changed := h.unhealthy != reason
 		h.unhealthy = reason
 		return changed
@@ -111,7 +146,7 @@ func (h *health) measureScore(ctx context.Context, s config.Score, env []string)
 		n, err := probe.Target{Exec: s.Exec, HTTP: s.HTTP}.Measure(limited, "score", env)
 		cancel()
 		if err == nil {
-			h.update(func() bool { return h.score.add(n, 0) })
+			h.update(h.onMeasured, func() bool { return h.score.add(n, 0) })
 		} else if !failing && ctx.Err() == nil {
 			h.log.Warn("no score could be read; the last one stays", "err", err)
 		}

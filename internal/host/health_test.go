@@ -99,9 +99,10 @@ func TestHealthIsInTheNodeRecord(t *testing.T) {
 	}
 	changes := 0
 	h.onChange = func() { changes++ }
+	h.onMeasured = h.onChange
 	for range 3 {
-		h.update(func() bool { return h.score.add(5, 0) })
-		h.ObserveLatency(2500 * time.Microsecond)
+		h.update(h.onMeasured, func() bool { return h.score.add(5, 0) })
+		h.ObserveRead(0, 2500*time.Microsecond)
 	}
 	if h.Fill(&n); *n.Score != 5 || *n.Latency != 2.5 {
 		t.Errorf("%+v", n)
@@ -113,5 +114,14 @@ func TestHealthIsInTheNodeRecord(t *testing.T) {
 	h.setUnhealthy(errors.New("no disk"))
 	if h.UnhealthyReason() != "no disk" || changes != 3 {
 		t.Errorf("%q, %d changes are published", h.UnhealthyReason(), changes)
+	}
+	h.onMeasured = nil // a host with many groups
+	h.update(h.onMeasured, func() bool { return h.score.add(50, 0) })
+	var many cluster.Node
+	if h.Fill(&many); many.Unhealthy != "no disk" || many.Latency != nil || many.Score != nil || changes != 3 {
+		t.Errorf("%+v, %d changes are published", many, changes)
+	}
+	if h.measured(&many); many.Latency == nil || *many.Score <= 5 {
+		t.Errorf("measured: %+v", many)
 	}
 }

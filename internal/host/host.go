@@ -1,58 +1,71 @@
-// Package host runs zkelectd on one host. It opens one ZooKeeper session after another, and runs the host's member of the group
-// on each of them. It passes the session to the guard, reloads the configuration on request, measures the host's health, submits
-// operator requests, and reports to the service manager.
+// Package host runs zkelectd on one host. It opens one ZooKeeper session after another, and runs the host's members of all its
+// groups on each of them. It passes the session to the guard, reloads the configuration on request, measures the host's health,
+// submits operator requests, and reports to the service manager.
 package host
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"zkelectd/internal/boottime"
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/command"
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
-	"zkelectd/internal/hook"
-	"zkelectd/internal/operator"
+	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
-	"zkelectd/internal/workenv"
 )
 
 // Guard is the subset of the guard's methods that a host uses; *guard.Client implements it.
 type Guard interface {
-	group.Guard
+	// NewLeadership returns the guard's side of one instance of a group.
+	NewLeadership(name string) *guard.Leadership
+	// Survivors returns the groups in which work of an earlier daemon may still run.
+	Survivors() []string
 	// GuardPid returns the guard's process ID.
 	GuardPid() int
-	// Context returns a context that ends when the guard is lost.
+	// Context returns a context that ends when the guard is lost; Err then returns an error.
 	Context() context.Context
+	Err() error
+	// CheckGroups returns an error if the works of n groups could not be told apart.
+	CheckGroups(n int) error
 	// SetSession sets the session that the guard closes if this daemon dies, and SetAccess the credentials and TLS files for
 	// that.
 	SetSession(guard.Credentials)
 	SetAccess(json.RawMessage)
 	ClearSession()
+	// Heartbeat promises another heartbeat before until; 0 promises none.
+	Heartbeat(until time.Duration)
+	// WatchdogInterval returns how often the daemon must call Heartbeat for the service manager's watchdog; 0 for no watchdog.
+	WatchdogInterval() time.Duration
 	// ReportAlive reports to the service manager's watchdog that this daemon is alive, and Notify sends the service manager a
 	// message.
 	ReportAlive()
 	Notify(state string)
+	// Containment returns what keeps the processes of the work together.
+	Containment() guard.Containment
 }
 
 // Options configures a Host.
 type Options struct {
-	Config config.Config
-	// Refused is the error that the configuration file was refused with, if Config is an older configuration.
+	Config config.Host
+	// Refused is the error that the configuration was refused with, if Config is an older configuration.
 	Refused error
+	// RefusedGroups has the errors of group files that were refused, by the names of their groups.
+	RefusedGroups map[string]error
 	// Reload reads the configuration again; nil if that is not possible.
-	Reload func() (Reloaded, error)
+	Reload func(running config.Host) (Reloaded, error)
+	// CheckFiles checks the files with credentials, certificates and tokens that a configuration names; nil to check none.
+	CheckFiles func(config.Config) error
 	// Secure reports whether the HTTP API uses TLS.
 	Secure bool
 	Log    *slog.Logger
@@ -60,67 +73,128 @@ type Options struct {
 	Level   *slog.LevelVar
 	Version string
 	Guard   Guard
+	// Recorder records the calls of the core; nil records nothing.
+	Recorder *recorder.Recorder
 }
 
 // Host is a running zkelectd.
 type Host struct {
-	opt        Options
-	inForce    atomic.Pointer[config.Config] // never changed, only replaced
-	log        *slog.Logger
-	paths      cluster.Paths
-	group      *group.Group
-	health     *health
-	counters   *group.Counters
-	service    *service
-	hooks      *hook.Queue           // runs hooks.on_change
-	cache      *operator.GroupCache  // answers HTTP clients, in their goroutines
-	requests   chan submission       // from operators
-	grants     grants                // session timeouts that servers granted
-	unclosed   zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
-	lastReload atomic.Pointer[reloadResult]
-	reloads    chan struct{}
-	quit       context.Context // ends at the first Stop
-	cancel     context.CancelFunc
+	opt      Options
+	inForce  atomic.Pointer[config.Host] // never changed, only replaced
+	log      *slog.Logger
+	health   *health
+	counters *group.Counters // of sessions and reloads
+	service  *service
+	grants   grants                // session timeouts that servers granted
+	unclosed zkstore.SessionHandle // the last session, if the servers did not confirm that it was closed
+	reloads  chan struct{}
+	recheck  chan struct{}         // the work is to be checked now
+	probes   command.Limit         // of all groups
+	hooks    command.Limit         // on_change and on_leader_change, of all groups
+	loads    atomic.Pointer[loads] // nil while there is no session, and in a daemon with one group
+	quit     context.Context       // ends at the first Stop
+	cancel   context.CancelFunc
+
+	starts, moves limiter // see [group.Limits]
+
+	placement *placement
+
+	mu      sync.Mutex
+	groups  []*resource // sorted by name
+	invalid []*resource // see setInvalid
+	session *session    // nil while there is none
+	stuck   int         // loops that were abandoned and have not returned
 }
+
+// Limits of what runs at once for all groups of a host. The hooks around the work are not limited: leadership waits for them.
+const (
+	maxProbes = 16
+	maxHooks  = 8
+)
 
 // New returns a host; Run runs it.
 func New(opt Options) *Host {
+	c := opt.Config.Config
 	h := &Host{
-		opt: opt, log: opt.Log.With("node", opt.Config.Node.ID), paths: cluster.Paths{Root: opt.Config.ZooKeeper.Root},
-		counters: group.NewCounters(), service: &service{notify: opt.Guard.Notify},
-		requests: make(chan submission), reloads: make(chan struct{}, 1),
+		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil), service: &service{notify: opt.Guard.Notify},
+		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes), hooks: command.NewLimit(maxHooks),
 	}
+	h.placement = newPlacement()
 	h.inForce.Store(&opt.Config)
-	h.lastReload.Store(&reloadResult{})
+	h.starts.max, h.moves.max = c.Host.Starting(runtime.NumCPU()), c.Moves.PerHost
+	h.health = newHealth(c, h.log)
+	h.health.onChange = func() {
+		for _, g := range h.Groups() {
+			g.core.Load().NodeChanged()
+		}
+	}
+	h.health.onMeasured = h.health.onChange
+	if !h.single() {
+		h.health.onMeasured = nil
+	}
+	h.quit, h.cancel = context.WithCancel(context.Background())
+	refused := ""
 	if opt.Refused != nil {
-		h.lastReload.Store(&reloadResult{refused: opt.Refused.Error()})
+		refused = opt.Refused.Error()
 		h.counters.Update(func(t *status.Totals) { t.ReloadFailed = true })
 	}
-	h.cache = operator.NewGroupCache(h.paths.Root)
-	h.health = newHealth(opt.Config, h.log)
-	h.quit, h.cancel = context.WithCancel(context.Background())
-	h.group = group.New(h.groupOptions())
-	h.health.onChange = h.group.NodeChanged
+	for _, g := range opt.Config.Groups {
+		own := refused
+		if opt.RefusedGroups != nil { // the other groups have their newest configuration
+			own = ""
+			if err := opt.RefusedGroups[g.Name]; err != nil {
+				own = err.Error()
+			}
+		}
+		h.groups = append(h.groups, h.newResource(g, own))
+	}
+	h.setInvalid(opt.RefusedGroups)
 	return h
 }
 
-// config returns the configuration in force. A reload may replace it at any time, so settings that belong together must be read
-// from one copy.
-func (h *Host) config() config.Config { return *h.inForce.Load() }
+// config returns the host's configuration in force. A reload may replace it at any time, so settings that belong together must be
+// read from one copy.
+func (h *Host) config() config.Config { return h.inForce.Load().Config }
 
-// View returns the daemon's current view.
-func (h *Host) View() status.Daemon { return h.group.View() }
+// single reports whether this daemon is configured for one group, without a directory of groups.
+func (h *Host) single() bool { return h.inForce.Load().Dir == "" }
 
-// Feed returns the feed of changes to the view.
-func (h *Host) Feed() *status.Feed { return h.group.Feed() }
+// resources returns what the host's configuration files describe, sorted by name. The slice is not changed later.
+func (h *Host) resources() []*resource {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.groups
+}
 
-// Totals returns the counters for the metrics.
+// Groups returns the host's groups, sorted by name, with each slot of a group that has slots as a separate group. Groups whose files
+// were refused are among them.
+func (h *Host) Groups() []*Group {
+	var all []*Group
+	h.mu.Lock()
+	resources := slices.Concat(h.groups, h.invalid)
+	h.mu.Unlock()
+	slices.SortFunc(resources, func(a, b *resource) int { return strings.Compare(a.name, b.name) })
+	for _, r := range resources {
+		all = append(all, r.all()...)
+	}
+	return all
+}
+
+// Node returns the host's node id.
+func (h *Host) Node() string { return h.config().Node.ID }
+
+// Totals returns the counters of the host for the metrics.
 func (h *Host) Totals() status.Totals { return h.counters.Totals() }
 
-// Stop makes the host release leadership, close its session and end. A second call kills its work at once.
+// Stop makes the host release all leaderships, close its session and end. A second call kills its work at once.
 func (h *Host) Stop(reason string) {
-	h.group.Stop(reason)
 	h.cancel()
+	h.mu.Lock()
+	s := h.session
+	h.mu.Unlock()
+	if s != nil {
+		s.stop(reason)
+	}
 }
 
 // Reload makes the host reload its configuration.
@@ -136,28 +210,34 @@ func (h *Host) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { h.Stop("asked to stop") })
 	defer detach()
 	defer h.cancel()
+	if err := h.checkContainment(*h.inForce.Load()); err != nil {
+		return err
+	}
 	abandoned := context.AfterFunc(h.opt.Guard.Context(), func() { h.Stop("the guard is lost") })
 	defer abandoned()
-	h.hooks = hook.NewQueue(hook.Hook{
-		Setting: "hooks.on_change", Argv: h.config().Hooks.OnChange, Env: workenv.Clean(os.Environ()), Timeout: h.config().Hooks.Timeout,
-	}, h.log)
+	for _, r := range h.resources() {
+		r.open()
+	}
 	defer func() {
-		limited, cancel := context.WithTimeout(context.Background(), h.config().Hooks.Timeout)
-		defer cancel()
-		h.hooks.Close(limited)
+		for _, r := range h.resources() {
+			r.close()
+		}
 	}()
 	var probes sync.WaitGroup
 	defer probes.Wait()
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	probes.Go(func() { h.health.probe(probing, h.config()) })
+	probes.Go(func() { h.checkWork(probing) })
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
-		err := h.session(ctx)
+		err := h.runSession(ctx)
 		var permanent *group.PermanentError
 		switch {
 		case errors.As(err, &permanent):
 			return permanent.Err
+		case errors.Is(err, ErrStuckLoops):
+			return err
 		case h.opt.Guard.Err() != nil:
 			return h.opt.Guard.Err()
 		case h.quit.Err() != nil:
@@ -181,109 +261,37 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 }
 
-// closeTimeout bounds the closing of a session.
-const closeTimeout = 5 * time.Second
-
-// session opens a session, runs the host's member of the group on it, and closes it.
-func (h *Host) session(ctx context.Context) error {
-	c := h.config()
-	opening, cancel := h.quit, context.CancelFunc(func() {})
-	if limit := c.ZooKeeper.ConnectTimeout; limit > 0 {
-		opening, cancel = context.WithTimeout(h.quit, limit)
-	}
-	defer cancel()
-	stopWaiting := sync.OnceFunc(h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", ")))
-	defer stopWaiting()
-	access := operator.Access(c, os.Getenv)
-	s, err := zkstore.Open(opening, zkstore.Options{
-		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: access, Log: h.log,
-	})
-	if err != nil {
-		if h.quit.Err() == nil && opening.Err() != nil {
-			return &group.PermanentError{Err: err}
-		}
-		return err
-	}
-	defer h.closeSession(ctx, s)
-	h.opt.Guard.SetSession(guard.Credentials{
-		Servers: c.ZooKeeper.Servers, ID: s.SessionID(), Password: s.Password(), Timeout: s.Timeout(), File: c.SessionFile(os.Getenv),
-		Access: operator.EncodeAccess(access),
-	})
-	budget, base, err := h.budget(s.Timeout())
-	if err != nil {
-		return &group.PermanentError{Err: err}
-	}
-	m, err := h.group.Register(h.quit, s, h.settings(), budget)
-	if err != nil {
-		return err
-	}
-	h.log.Info(budget.Text(c.Election.TrustSessionEnd))
-	h.log.Info("registered", "incarnation", m.Incarnation(), "root", h.paths.Root)
-	stopWaiting()
-	h.counters.Update(func(t *status.Totals) { t.Sessions++ })
-	s.OnShrink(base, func(g zkstore.Grant) { h.cutLease(m, g) })
-	h.service.ready(h.line(m.View()))
-	err = h.serve(ctx, s, m, budget)
-	if h.quit.Err() == nil {
-		h.counters.Update(func(t *status.Totals) { t.SessionsLost++ })
-	}
-	return err
+// setSession makes s the session that Stop ends.
+func (h *Host) setSession(s *session) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.session = s
 }
 
-// serve runs the member, and serves operator requests and reloads on its session until the member ends.
-func (h *Host) serve(ctx context.Context, s *zkstore.Session, m *group.Member, budget cluster.Budget) error {
-	h.cache.SetSource(&operator.Source{Session: s, Paths: h.paths, Config: h.config()})
-	defer h.cache.SetSnapshot(nil)
-	defer h.cache.SetSource(nil)
-	var beside sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer func() {
-		cancel()
-		// If a reload hangs on a disk, the guard ends the daemon, so that the next session does not have to wait.
-		h.opt.Guard.Heartbeat(boottime.Now() + budget.Session)
-		beside.Wait()
-		h.opt.Guard.Heartbeat(0)
-	}()
-	beside.Go(func() { h.serveRequests(ctx, s, budget.Session) })
-	beside.Go(func() { h.serveReloads(ctx, s, m, 2*budget.Session) })
-	return m.Run()
-}
-
-func (h *Host) closeSession(ctx context.Context, s *zkstore.Session) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if err := s.Close(closing); err != nil {
-		h.log.Warn("the session did not close cleanly", "err", err)
-		h.unclosed = s.Handle()
-		h.unclosed.Access = operator.Access(h.config(), os.Getenv)
-	}
-	h.opt.Guard.ClearSession()
-}
-
-// closeOld closes the last session if closing it has failed before. All work that it allowed is dead: otherwise the next session
-// would not have begun.
-func (h *Host) closeOld(ctx context.Context, session int64) {
-	if h.unclosed.Session != session || session == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	if err := zkstore.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, zkstore.ErrNoSuchSession) {
-		h.log.Warn("the old session cannot be closed yet", "err", err)
+// addGroup adds a group, and starts its membership if there is a session.
+func (h *Host) addGroup(c config.Group) {
+	r := h.newResource(c, "")
+	r.open()
+	h.mu.Lock()
+	h.groups = append(slices.Clone(h.groups), r)
+	slices.SortFunc(h.groups, func(a, b *resource) int { return strings.Compare(a.name, b.name) })
+	s := h.session
+	h.mu.Unlock()
+	if s != nil {
+		s.begin(r)
 	}
 }
 
-// cutLease shortens the lease and ends leadership and session when a server has granted a shorter session timeout than the one
-// that the lease is based on. The session calls it before it sends anything on the new connection, in a separate goroutine.
-func (h *Host) cutLease(m *group.Member, g zkstore.Grant) {
-	h.grants.note(g.Timeout)
-	m.CutLease(g.RequestedAt+cluster.SafeLease(g.Timeout), fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base))
-	h.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership ends, and a new session begins",
-		"server", g.Server, "granted", g.Timeout, "lease_base", g.Base,
-		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
+// removeGroup removes a group. Its membership, if there is a session, ends with LEAVE.
+func (h *Host) removeGroup(name, reason string) {
+	h.mu.Lock()
+	i := slices.IndexFunc(h.groups, func(r *resource) bool { return r.name == name })
+	r := h.groups[i]
+	h.groups = slices.Delete(slices.Clone(h.groups), i, i+1)
+	s := h.session
+	h.mu.Unlock()
+	if s != nil {
+		s.remove(r, reason)
+	}
+	r.close()
 }
-
-// sendStatus sends a view to the service manager.
-func (h *Host) sendStatus(v status.Daemon) { h.service.status(h.line(v)) }
-
-func (h *Host) line(v status.Daemon) string { return line(v, h.lastReload.Load().refused != "") }

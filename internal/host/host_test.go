@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +58,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// initialSession returns a session that is closed at the end of the test.
+func initialSession(t *testing.T) *zkstore.Session {
+	t.Helper()
+	s, err := zkstore.Open(t.Context(), zkstore.Options{Servers: []string{server.Addr()}, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
 // initialize creates the group if it is new, so that its first leader need not wait.
 func initialize(t *testing.T, root string) {
 	t.Helper()
@@ -75,23 +85,55 @@ func initialize(t *testing.T, root string) {
 	}
 }
 
+// only is a host with one group.
+type only struct {
+	*Host
+	*Group
+}
+
+func (h only) Stop(reason string) { h.Host.Stop(reason) }
+
+func (h only) config() config.Config { return h.Group.config() }
+
+// Totals returns the counters of the host.
+func (h only) Totals() status.Totals { return h.Host.Totals() }
+
+// session returns the host's session.
+func (h only) zk() *zkstore.Session {
+	h.Host.mu.Lock()
+	defer h.Host.mu.Unlock()
+	return h.Host.session.zk
+}
+
+// newOnly returns a host with one group.
+func newOnly(opt Options) only {
+	h := New(opt)
+	return only{h, h.Groups()[0]}
+}
+
+func load(t *testing.T, env ...string) config.Host {
+	t.Helper()
+	cfg, _, err := config.LoadHost(config.Sources{Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 // run starts a host in this process. It returns the host and a channel with the result of Run.
-func run(t *testing.T, root, id string, env ...string) (*Host, <-chan error) {
+func run(t *testing.T, root, id string, env ...string) (only, <-chan error) {
 	t.Helper()
 	return runWith(t, root, id, func(*Host) {}, env...)
 }
 
 // runWith changes a host and starts it.
-func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (*Host, <-chan error) {
+func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (only, <-chan error) {
 	t.Helper()
-	cfg, err := config.Load(config.Sources{Env: append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
-		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := load(t, append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + root,
+		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=10s"}, env...)...)
 	initialize(t, root)
-	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
-	change(h)
+	h := newOnly(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	change(h.Host)
 	done := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
@@ -108,7 +150,7 @@ func runWith(t *testing.T, root, id string, change func(*Host), env ...string) (
 // fresh returns the root of a new group, however often the test is run.
 func fresh() string { return fmt.Sprint("/g", time.Now().UnixNano()) }
 
-func until(t *testing.T, h *Host, what string, ok func(status.Daemon) bool) {
+func until(t *testing.T, h only, what string, ok func(status.Daemon) bool) {
 	t.Helper()
 	wait(t, what, func() bool { return ok(h.View()) }, func() string { return fmt.Sprintf("the view is %+v", h.View()) })
 }
@@ -156,6 +198,10 @@ func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 			t.Errorf("b, which was not the elector, has counted %d of %+v", n, what)
 		}
 	}
+	b.Feed().Follow()
+	until(t, b, "b, a standby, knows who leads", func(v status.Daemon) bool {
+		return v.Holder != nil && v.Holder.Node == "a" && v.Holder.State == "READY"
+	})
 	newest := b.Feed().Newest()
 	a.Stop("stopped")
 	if err := <-aDone; err != nil {
@@ -166,10 +212,14 @@ func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 		return v.Holder != nil && *v.Holder == status.Holder{Node: "b", Site: "default", Term: v.Term, State: "READY"}
 	})
 	var got []string
-	events, _, _ := b.Feed().Since(newest)
-	for _, e := range events {
-		got = append(got, e.Kind+" "+string(e.Data))
-	}
+	wait(t, "the event of b's leadership", func() bool {
+		got = nil
+		events, _, _ := b.Feed().Since(newest)
+		for _, e := range events {
+			got = append(got, e.Kind+" "+string(e.Data))
+		}
+		return strings.Contains(strings.Join(got, "\n"), `"state":"READY"`)
+	})
 	for _, want := range []string{`elected {"node":"b","site":"default",`, `leadership {"node":"b","site":"default",`, `"state":"READY"`, `"state":"leading"`, `"elector":true`} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
 			t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
@@ -186,11 +236,7 @@ func TestLeadershipPassesToTheOtherHost(t *testing.T) {
 }
 
 func TestStopWithoutAServer(t *testing.T) {
-	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	h := newOnly(Options{Config: load(t, "ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := h.Run(ctx); err != nil {
@@ -198,60 +244,11 @@ func TestStopWithoutAServer(t *testing.T) {
 	}
 }
 
-// hangingGuard is a guard whose heartbeats hang the loop.
-type hangingGuard struct {
-	*guard.Client
-	hang atomic.Bool
-	free chan struct{}
-}
-
-func (g *hangingGuard) Heartbeat(until time.Duration) {
-	if g.hang.Load() {
-		<-g.free
-	}
-	g.Client.Heartbeat(until)
-}
-
-// The view of a stuck loop is reported as outdated.
-func TestStuckLoopIsReported(t *testing.T) {
-	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/stuck",
-		"ZKELECTD_ZOOKEEPER_SERVERS=" + server.Addr(), "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=6s", "ZKELECTD_CHILD_STOP_TIMEOUT=1s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &hangingGuard{Client: guardClient, free: make(chan struct{})}
-	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: g})
-	if v := h.View(); v.State() != "connecting" || v.CheckReady() == nil {
-		t.Errorf("before it runs it shows %+v", v)
-	}
-	done := make(chan error, 1)
-	go func() { done <- h.Run(context.Background()) }()
-	until(t, h, "leads and is ready", func(v status.Daemon) bool { return v.Leads() && v.CheckReady() == nil })
-	g.hang.Store(true)
-	until(t, h, "is seen to be stuck", func(v status.Daemon) bool { return v.CheckLoop() != nil })
-	if v := h.View(); v.Leads() || v.CheckReady() == nil || v.State() != "stuck" {
-		t.Errorf("a stuck loop shows %+v", v)
-	}
-	if _, err := h.Submit(t.Context(), pausing); err == nil || !strings.HasPrefix(err.Error(), "the event loop has been stuck") {
-		t.Errorf("a stuck loop takes a request: %v", err)
-	}
-	g.hang.Store(false)
-	close(g.free)
-	until(t, h, "runs again", func(v status.Daemon) bool { return v.CheckLoop() == nil })
-	h.Stop("stopped")
-	if err := <-done; err != nil {
-		t.Errorf("ended with %v", err)
-	}
-	if v := h.View(); v.Leads() || v.Session || v.CheckHealthy() == nil {
-		t.Errorf("after its end it shows %+v", v)
-	}
-}
-
 // A session that ends unexpectedly is counted, and the next one begins a new term.
 func TestLostSessionIsCounted(t *testing.T) {
 	h, _ := run(t, fresh(), "a", "ZKELECTD_CHILD_COMMAND=sleep,1000")
 	until(t, h, "leads", status.Daemon.Leads)
-	first, s := h.View(), h.cache.Source().Session.(*zkstore.Session)
+	first, s := h.View(), h.zk()
 	if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -10,19 +11,18 @@ import (
 
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
-	"zkelectd/internal/group"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 )
 
 // Reloaded is a configuration that was read again.
 type Reloaded struct {
-	Config config.Config
-	// Changed lists the settings whose files have changed.
-	Changed []string
-	// Commit applies the settings outside the host (tokens, allowed hosts). It is called once the configuration is accepted; nil
-	// for none.
-	Commit func()
+	config.Reloaded
+	// Files lists the settings whose files have changed.
+	Files []string
+	// Commit applies the settings outside the host (tokens, allowed hosts). It is called with the configuration in force once it is
+	// accepted; nil for none.
+	Commit func(config.Host)
 }
 
 // reloadResult is the result of the last reload, for the node's record.
@@ -32,65 +32,91 @@ type reloadResult struct {
 	text    string // what it changed
 }
 
-// serveReloads reloads the configuration on each request until ctx ends, without blocking the member's loop. timeout bounds the
-// ZooKeeper operations of one reload.
-func (h *Host) serveReloads(ctx context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+// serveReloads reloads the configuration on each request until ctx ends, without blocking an event loop. It begins when the groups
+// have registered, because only a member can publish a policy.
+func (h *Host) serveReloads(ctx context.Context, s *session) {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return
+	}
 	for {
 		select {
 		case <-h.reloads:
-			h.reload(ctx, s, m, timeout)
+			h.reload(ctx, s)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reload reads the configuration again and applies it. It refuses the whole configuration if it is invalid, if ZooKeeper does not
-// know its credentials, or if its policy cannot be published.
-func (h *Host) reload(ctx context.Context, s *zkstore.Session, m *group.Member, timeout time.Duration) {
+// reload reads the configuration again and applies it. It refuses the whole configuration if its main file is invalid or if ZooKeeper
+// does not know its credentials, and the configuration of a group if that is invalid or its policy cannot be published.
+func (h *Host) reload(ctx context.Context, s *session) {
 	h.service.reloading()
 	next, err := h.read()
 	var identities *zkstore.CredentialChange
 	if err == nil {
-		if identities, err = h.check(ctx, s, next.Config, timeout); err != nil && s.Err() != nil {
-			<-ctx.Done() // not refused: the member ends with the session
-		}
+		identities, err = h.checkCredentials(ctx, s, next)
+	}
+	if err == nil {
+		err = h.checkContainment(next.Host)
+	}
+	if err == nil {
+		err = h.publishPolicies(ctx, s, &next)
+	}
+	if err != nil && s.zk.Err() != nil {
+		<-ctx.Done() // not refused: the memberships end with the session
 	}
 	if ctx.Err() != nil {
 		h.Reload() // the next session repeats it
 		return
 	}
-	last := reloadResult{count: h.lastReload.Load().count + 1}
-	auditACLs := false
-	if err == nil {
-		identities.Apply()
-		if identities.Changed {
-			next.Changed = append(next.Changed, "zookeeper.auth.file")
-			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.Tags())
-		}
-		last.text, auditACLs = h.apply(s, next)
+	if err != nil {
+		h.refuse(err)
 	} else {
-		last.refused = err.Error()
-		h.logRefused(err)
+		if identities.Apply(); identities.Changed {
+			next.Files = append(next.Files, "zookeeper.auth.file")
+			h.log.Info("the credentials for ZooKeeper have changed", "identities", s.zk.Tags())
+		}
+		h.accept(s, next)
 	}
-	h.lastReload.Store(&last)
 	h.counters.Update(func(t *status.Totals) {
-		if t.ReloadFailed = err != nil; err == nil {
+		if t.ReloadFailed = err != nil || len(next.Refused) > 0; !t.ReloadFailed {
 			t.Reloaded = time.Now()
 		}
 	})
-	m.Apply(h.settings(), auditACLs) // if the member has ended, the next one registers with them
-	h.service.ready(h.line(h.View()))
+	h.service.ready(h.line())
 }
 
-func (h *Host) logRefused(err error) {
+// refuse records, for all groups, that the reload was refused.
+func (h *Host) refuse(err error) {
+	logRefused(h, "the running configuration stays", err)
+	for _, r := range h.resources() {
+		r.reloaded(reloadResult{refused: err.Error()})
+		r.apply(h.memberOf(r), false)
+	}
+}
+
+func logRefused(h *Host, what string, err error, attrs ...any) {
 	var invalid config.Errors
 	if !errors.As(err, &invalid) {
-		h.log.Error("reload refused, the running configuration stays", "err", err)
+		h.log.Error("reload refused, "+what, append(attrs, "err", err)...)
 	}
 	for _, f := range invalid {
-		h.log.Error("reload refused, the running configuration stays", "err", f)
+		h.log.Error("reload refused, "+what, append(attrs, "err", f)...)
 	}
+}
+
+// memberOf returns the membership of a group in the current session; nil if there is none.
+func (h *Host) memberOf(r *resource) *membership {
+	h.mu.Lock()
+	s := h.session
+	h.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.member(r)
 }
 
 // read reads the configuration again.
@@ -98,72 +124,211 @@ func (h *Host) read() (Reloaded, error) {
 	if h.opt.Reload == nil {
 		return Reloaded{}, errors.New("this daemon has no configuration to read again")
 	}
-	return h.opt.Reload()
+	return h.opt.Reload(*h.inForce.Load())
 }
 
-// check checks that ZooKeeper accepts the credentials of a configuration, and publishes its policy.
-func (h *Host) check(ctx context.Context, s *zkstore.Session, next config.Config, timeout time.Duration) (*zkstore.CredentialChange, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// checkCredentials checks that ZooKeeper accepts the credentials of a configuration.
+func (h *Host) checkCredentials(ctx context.Context, s *session, next Reloaded) (*zkstore.CredentialChange, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	identities, err := s.PresentCredentials(ctx, h.paths, operator.Access(next, os.Getenv))
-	if err != nil {
-		return nil, err
+	return s.zk.PresentCredentials(ctx, h.resources()[0].paths(), operator.Access(next.Host.Config, os.Getenv))
+}
+
+// publishPolicies publishes the policy of each group whose policy has changed. A group whose policy is refused keeps its
+// configuration; if it is the only one, the error is returned.
+func (h *Host) publishPolicies(ctx context.Context, s *session, next *Reloaded) error {
+	for i, c := range next.Host.Groups {
+		r := h.resource(c.Name)
+		if r == nil {
+			continue // new: its elector publishes its policy
+		}
+		err := r.publishPolicy(ctx, s, c.Config)
+		switch {
+		case err == nil:
+		case h.single() || ctx.Err() != nil:
+			return err
+		default:
+			next.Refused[c.Name] = err
+			next.Host.Groups[i].Config = r.config()
+		}
 	}
-	return identities, h.publishPolicy(ctx, s, next)
+	return nil
 }
 
 // publishPolicy publishes the policy of a configuration if it has changed.
-func (h *Host) publishPolicy(ctx context.Context, s *zkstore.Session, next config.Config) error {
-	now := h.config()
+func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Config) error {
+	now := r.config()
 	if next.Policy.Revision == now.Policy.Revision && next.Rules().Digest() == now.Rules().Digest() {
 		return nil
 	}
-	rec, err := operator.PublishPolicy(ctx, s, h.paths, operator.Proposal{Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
+	conn := r.all()[0].conn.Load()
+	if conn == nil {
+		return errors.New("this host is not a member of the group, so that it cannot publish its policy")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
+	defer cancel()
+	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
 	if err == nil {
-		h.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
+		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}
 	return err
 }
 
-// apply applies the settings that a reload may change, except for the group's. It returns a description of the changes, and
-// reports whether the ACLs of the group's znodes must be checked again.
-func (h *Host) apply(s *zkstore.Session, next Reloaded) (text string, auditACLs bool) {
+// resource returns what the file with that name describes; nil if there is none.
+func (h *Host) resource(name string) *resource {
+	all := h.resources()
+	i, found := slices.BinarySearchFunc(all, name, func(r *resource, name string) int { return strings.Compare(r.name, name) })
+	if !found {
+		return nil
+	}
+	return all[i]
+}
+
+// accept applies a configuration: to the host, then to its groups.
+func (h *Host) accept(s *session, next Reloaded) {
 	before := h.config()
-	changed, restart := config.Diff(before, next.Config)
+	after := next.Host
+	after.Config = config.ApplyReload(before, next.Host.Config)
+	h.applyHost(before, after.Config, next.Host.Config)
+	auditACLs := after.Config.ZooKeeper.Auth != before.ZooKeeper.Auth || after.Config.ZooKeeper.ACL != before.ZooKeeper.ACL
+	if auditACLs {
+		h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(after.Config, os.Getenv)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(next.Refused)) {
+		logRefused(h, "the group stays as it is", next.Refused[name], "group", name)
+	}
+	for _, r := range h.resources() {
+		if !slices.ContainsFunc(after.Groups, func(c config.Group) bool { return c.Name == r.name }) {
+			h.log.Warn("removing a group: its file is gone", "group", r.name)
+			h.removeGroup(r.name, "the group is removed from the configuration of this host")
+		}
+	}
+	for i, c := range after.Groups {
+		r := h.resource(c.Name)
+		if r == nil {
+			h.log.Info("adding a group", "group", c.Name, "root", c.Config.ZooKeeper.Root)
+			h.addGroup(c)
+			continue
+		}
+		after.Groups[i].Config = r.accept(h.memberOf(r), c.Config, next.Refused[c.Name], next.Files, auditACLs)
+	}
+	h.inForce.Store(&after)
+	h.checkWorkNow()
+	h.setInvalid(next.Refused)
+	if next.Commit != nil {
+		next.Commit(after)
+	}
+}
+
+// applyHost applies the settings of the host, and logs which ones need a restart.
+func (h *Host) applyHost(before, after, next config.Config) {
+	if h.single() {
+		return // logged with the settings of its group
+	}
+	changed, restart := config.Diff(before, next)
 	if len(restart) > 0 {
 		h.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
 	}
-	for _, key := range next.Changed {
+	if len(changed) > 0 {
+		h.log.Info("reloaded", "keys", strings.Join(changed, ", "))
+	}
+	h.setLevel(after)
+}
+
+func (h *Host) setLevel(c config.Config) {
+	if h.opt.Level != nil {
+		h.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
+	}
+}
+
+// accept applies a configuration to the group, or records why it was refused. It returns the configuration in force.
+func (r *resource) accept(m *membership, next config.Config, refused error, files []string, auditACLs bool) config.Config {
+	before := r.config()
+	changed, restart := config.Diff(before, next)
+	after := config.ApplyReload(before, next)
+	var later []string
+	if !r.host.single() {
+		after = after.WithGroup(next)
+		later, restart = splitByScope(restart)
+	}
+	for _, key := range files {
 		if !slices.Contains(changed, key) {
 			changed = append(changed, key)
 		}
 	}
-	if len(changed) == 0 {
-		h.log.Info("reloaded, no setting has changed")
-	} else {
-		c := config.ApplyReload(before, next.Config)
-		h.inForce.Store(&c)
-		h.log.Info("reloaded", "keys", strings.Join(changed, ", "))
-		if h.opt.Level != nil {
-			h.opt.Level.UnmarshalText([]byte(c.Log.Level)) // checked with the configuration
-		}
-		h.cache.SetSource(&operator.Source{Session: s, Paths: h.paths, Config: c})
-		if c.ZooKeeper.Auth != before.ZooKeeper.Auth || c.ZooKeeper.ACL != before.ZooKeeper.ACL {
-			auditACLs = true
-			h.opt.Guard.SetAccess(operator.EncodeAccess(operator.Access(c, os.Getenv)))
+	result := reloadResult{text: difference(changed, later, restart)}
+	if refused != nil {
+		result = reloadResult{refused: refused.Error()}
+	}
+	r.inForce.Store(&after)
+	r.reloaded(result)
+	if r.host.single() {
+		r.host.setLevel(after)
+	}
+	for _, g := range r.all() {
+		g.leaders.reconsider()
+		if src := g.conn.Load(); src != nil {
+			g.cache.SetSource(&operator.Source{Session: src, Paths: g.paths, Config: after, Neighbors: g.neighbors()})
 		}
 	}
-	if next.Commit != nil {
-		next.Commit()
+	switch {
+	case refused != nil:
+	case len(changed) > 0:
+		r.log.Info("reloaded", "keys", strings.Join(changed, ", "))
+	case r.host.single():
+		r.log.Info("reloaded, no setting has changed")
 	}
-	return difference(changed, restart), auditACLs
+	if len(restart) > 0 {
+		r.log.Warn("these settings need a restart", "keys", strings.Join(restart, ", "))
+	}
+	if len(later) > 0 {
+		r.log.Info("these settings are applied as soon as this host does not lead the group", "keys", strings.Join(later, ", "))
+		if m != nil {
+			m.outdated.Store(true)
+		}
+	}
+	r.apply(m, auditACLs)
+	return after
+}
+
+// splitByScope splits keys into those of a group, which its next instance applies, and those of the host.
+func splitByScope(keys []string) (group, host []string) {
+	for _, key := range keys {
+		if config.IsGroupKey(key) {
+			group = append(group, key)
+		} else {
+			host = append(host, key)
+		}
+	}
+	return group, host
+}
+
+// reloaded records the result of a reload.
+func (r *resource) reloaded(result reloadResult) {
+	result.count = r.lastReload.Load().count + 1
+	r.lastReload.Store(&result)
+}
+
+// apply applies the settings in force to the group's member, and makes a group without one try again to register.
+func (r *resource) apply(m *membership, auditACLs bool) {
+	if m == nil {
+		return // the next session registers with them
+	}
+	if i := m.instance(); i != nil {
+		i.Apply(r.settings(), auditACLs) // if it ends, the next one registers with them
+		return
+	}
+	m.tryAgain()
 }
 
 // difference returns a description of the changes that a reload has made.
-func difference(changed, restart []string) string {
+func difference(changed, later, restart []string) string {
 	text := "no setting has changed"
 	if len(changed) > 0 {
 		text = "applied: " + strings.Join(changed, ", ")
+	}
+	if len(later) > 0 {
+		text += "; as soon as this host does not lead: " + strings.Join(later, ", ")
 	}
 	if len(restart) > 0 {
 		text += "; a restart is needed for " + strings.Join(restart, ", ")

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,17 +16,22 @@ import (
 	"zkelectd/internal/status"
 )
 
+// reloaded returns a configuration of the only group of a host, as read again.
+func reloaded(h *Host, c config.Config) Reloaded {
+	return Reloaded{Reloaded: config.Reloaded{Host: config.Host{Config: c, Groups: []config.Group{{Name: h.Groups()[0].name, Config: c}}}}}
+}
+
 // A reload while hooks, probes and the child are being started: the race detector must find nothing.
 func TestReloadsDuringATakeover(t *testing.T) {
 	var reloads sync.WaitGroup
 	reloading, stop := context.WithCancel(t.Context())
 	priority := 0
 	h, done := runWith(t, fresh(), "a", func(h *Host) {
-		next := h.opt.Config
-		h.opt.Reload = func() (Reloaded, error) {
+		next := h.opt.Config.Config
+		h.opt.Reload = func(config.Host) (Reloaded, error) {
 			priority++
 			next.Node.Priority, next.Node.Site = priority, []string{"dc1", "dc2"}[priority%2]
-			return Reloaded{Config: next}, nil
+			return reloaded(h, next), nil
 		}
 		reloads.Go(func() {
 			tick := time.NewTicker(time.Millisecond)
@@ -56,38 +62,40 @@ func TestReloadsDuringATakeover(t *testing.T) {
 // Commit is called once the configuration is accepted, and not before. The node's record has the result of each reload.
 func TestReloadIsCommittedWhenAccepted(t *testing.T) {
 	cases := []struct {
-		read              func(config.Config) (Reloaded, error)
+		read              func(*Host, config.Config) (Reloaded, error)
 		commits           int32
 		refused, reloaded string
 	}{
-		{func(config.Config) (Reloaded, error) { return Reloaded{}, errors.New("no such file") }, 0, "no such file", ""},
-		{func(c config.Config) (Reloaded, error) {
+		{func(*Host, config.Config) (Reloaded, error) { return Reloaded{}, errors.New("no such file") }, 0, "no such file", ""},
+		{func(h *Host, c config.Config) (Reloaded, error) {
 			c.Node.Priority, c.Hooks.Timeout = 7, time.Minute
-			return Reloaded{Config: c, Changed: []string{"http.token_file"}}, nil
+			r := reloaded(h, c)
+			r.Files = []string{"http.token_file"}
+			return r, nil
 		}, 1, "", "applied: node.priority, http.token_file; a restart is needed for hooks.timeout"},
-		{func(c config.Config) (Reloaded, error) { // ZooKeeper has a policy with this revision
+		{func(h *Host, c config.Config) (Reloaded, error) { // ZooKeeper has a policy with this revision
 			c.Node.Priority, c.Policy.Revision, c.Policy.MinPriority = 8, 1, 5
-			return Reloaded{Config: c}, nil
+			return reloaded(h, c), nil
 		}, 1, "policy.revision is 1", ""},
-		{func(c config.Config) (Reloaded, error) {
+		{func(h *Host, c config.Config) (Reloaded, error) {
 			c.Node.Priority = 7
-			return Reloaded{Config: c}, nil
+			return reloaded(h, c), nil
 		}, 2, "", "no setting has changed"},
 	}
 	root := fresh()
 	var turn, commits atomic.Int32
 	h, done := runWith(t, root, "a", func(h *Host) {
-		base := h.opt.Config
-		h.opt.Reload = func() (Reloaded, error) {
-			r, err := cases[turn.Add(1)-1].read(base)
-			r.Commit = func() { commits.Add(1) }
+		base := h.opt.Config.Config
+		h.opt.Reload = func(config.Host) (Reloaded, error) {
+			r, err := cases[turn.Add(1)-1].read(h, base)
+			r.Commit = func(config.Host) { commits.Add(1) }
 			return r, err
 		}
 	})
 	until(t, h, "a leads", status.Daemon.Leads)
 	record := func() cluster.Node {
 		data, stat, err := h.cache.Source().Session.Get(t.Context(), cluster.Paths{Root: root}.Node("a"), false)
-		slot := cluster.ReadSlot[cluster.Node]("a", data, stat, err == nil)
+		slot := cluster.ReadStored[cluster.Node]("a", data, stat, err == nil)
 		if err != nil || slot.Err != nil {
 			t.Fatal(err, slot.Err)
 		}
@@ -119,18 +127,18 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 	root := fresh()
 	lost := false
 	d, _ := runWith(t, root, "a", func(d *Host) {
-		next := d.opt.Config
+		next := d.opt.Config.Config
 		next.Node.Priority, next.Policy.Type = 9, "node-id"
-		d.opt.Reload = func() (Reloaded, error) {
+		d.opt.Reload = func(config.Host) (Reloaded, error) {
 			if !lost {
 				lost = true
-				s := d.cache.Source().Session.(*zkstore.Session)
+				s := only{d, nil}.zk()
 				if err := zkstore.CloseSession(t.Context(), zkstore.SessionHandle{Servers: []string{server.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
 					t.Error(err)
 				}
 				<-s.Done()
 			}
-			return Reloaded{Config: next}, nil
+			return reloaded(d, next), nil
 		}
 	})
 	until(t, d, "leads", status.Daemon.Leads)
@@ -139,11 +147,11 @@ func TestReloadOutlivesItsSession(t *testing.T) {
 		if src := d.cache.Source(); src != nil {
 			path := src.Paths.Node("a")
 			data, stat, err := src.Session.Get(t.Context(), path, false)
-			n = cluster.ReadSlot[cluster.Node](path, data, stat, err == nil).Record
+			n = cluster.ReadStored[cluster.Node](path, data, stat, err == nil).Record
 		}
 		return n
 	}
-	wait(t, "the reload is finished", func() bool { return read().Reloads > 0 })
+	wait(t, "the reload is finished", func() bool { return read().Reloads > 0 }, func() string { return fmt.Sprintf("%+v %+v", read(), d.View()) })
 	if n := read(); n.Refused != "" || n.Priority != 9 || n.Reloads != 1 || n.PolicyDigest != d.config().Rules().Digest() {
 		t.Errorf("the record is %+v", n)
 	}

@@ -4,95 +4,85 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
-	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
 
-// submission is an operator request that is to be submitted on the session.
-type submission struct {
-	ctx     context.Context // of the client
-	request request.Request
-	done    chan<- submitResult
-}
-
-type submitResult struct {
-	plan request.Plan
-	err  error
-}
-
-// Submit submits an operator request on the host's session. It submits one request at a time. The error matches
+// Submit submits an operator request for the group on the host's session. It submits one request at a time. The error matches
 // [request.RefusedError] if the group's state does not allow the request, and [cluster.ErrUnknown] if the request may have been
 // submitted anyway.
-func (h *Host) Submit(ctx context.Context, r request.Request) (request.Plan, error) {
+func (g *Group) Submit(ctx context.Context, r request.Request) (request.Plan, error) {
 	if err := r.Check(); err != nil {
 		return request.Plan{}, err
 	}
-	if err := h.View().CheckReady(); err != nil {
+	if err := g.View().CheckReady(); err != nil {
 		return request.Plan{}, err // fail closed: an outdated view decides nothing
 	}
-	done := make(chan submitResult, 1)
 	select {
-	case h.requests <- submission{ctx, r, done}:
-	case <-h.quit.Done():
+	case g.requests <- struct{}{}:
+	case <-g.host.quit.Done():
 		return request.Plan{}, errors.New("this daemon is stopping: ask another one")
 	case <-ctx.Done():
 		return request.Plan{}, fmt.Errorf("other requests are still under way, submit it again: %w", ctx.Err())
 	}
+	type result struct {
+		plan request.Plan
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with the write, which has a timeout, or with the session
+		defer func() { <-g.requests }()
+		plan, err := g.submit(ctx, r)
+		done <- result{plan, err}
+	}()
 	select {
-	case result := <-done:
-		return result.plan, result.err
+	case r := <-done:
+		return r.plan, r.err
 	case <-ctx.Done():
 		return request.Plan{}, fmt.Errorf("%w: the request is still under way (%w)", cluster.ErrUnknown, ctx.Err())
 	}
 }
 
-// serveRequests submits requests until ctx ends; it never blocks the loop or the lease. timeout bounds a write. It is as long as
-// the session timeout, because abandoning a write would end the session.
-func (h *Host) serveRequests(ctx context.Context, s *zkstore.Session, timeout time.Duration) {
-	for {
-		select {
-		case e := <-h.requests:
-			plan, err := h.serveRequest(ctx, s, timeout, e)
-			e.done <- submitResult{plan, err}
-		case <-ctx.Done():
-			return
-		}
+// submit submits a request; it never blocks the loop or the lease.
+func (g *Group) submit(client context.Context, r request.Request) (request.Plan, error) {
+	conn := g.conn.Load()
+	if conn == nil {
+		return request.Plan{}, operator.ErrNoSession
 	}
-}
-
-func (h *Host) serveRequest(ctx context.Context, s *zkstore.Session, timeout time.Duration, e submission) (request.Plan, error) {
-	if !s.Connected() {
+	if !conn.Connected() {
 		return request.Plan{}, operator.ErrNotConnected
 	}
-	submitter := operator.Submitter{Conn: s, Paths: h.paths, Config: h.config(), Read: operator.ReadTimeout, Write: timeout}
-	ctx, cancel := context.WithCancel(ctx)
+	submitter := operator.Submitter{Conn: conn, Paths: g.paths, Slots: g.paths.Slot != "" && !r.Kind.OfSlot(), Config: g.config(), Neighbors: g.neighbors(), Read: operator.ReadTimeout, Write: conn.Timeout()}
+	ctx, cancel := g.withSession(conn)
 	defer cancel()
-	detach := context.AfterFunc(e.ctx, cancel)
+	detach := context.AfterFunc(client, cancel)
 	plan, err := submitter.Submit(ctx, func(q whatif.Question) (request.Plan, error) {
-		detach() // from here on the client cannot cancel it: abandoning a write would end the session
-		if err := e.ctx.Err(); err != nil {
+		detach() // from here on the client cannot cancel it: the outcome of an abandoned write would be unknown
+		if err := client.Err(); err != nil {
 			return request.Plan{}, err
 		}
-		return e.request.Plan(q)
+		return r.Plan(q)
 	})
 	if err == nil {
-		o := e.request.Options
-		h.log.Info("request accepted", "request", plan.ID, "what", e.request.Kind, "by", o.By, "reason", o.Reason, "messages", plan.Messages)
+		o := r.Options
+		g.log.Info("request accepted", "request", plan.ID, "what", r.Kind, "by", o.By, "reason", o.Reason, "messages", plan.Messages)
 	}
 	return plan, err
 }
 
-// Group returns the state of the group.
-func (h *Host) Group(ctx context.Context) (status.Group, error) { return h.cache.Group(ctx) }
-
-// History returns the last terms, oldest first.
-func (h *Host) History(ctx context.Context) ([]cluster.PastTerm, error) { return h.cache.History(ctx) }
-
-// Explain returns the reasons why the leader was elected.
-func (h *Host) Explain(ctx context.Context) (whatif.Explanation, error) { return h.cache.Explain(ctx) }
+// withSession returns a context that ends with the session.
+func (g *Group) withSession(conn *zkstore.Group) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the context or the session
+		select {
+		case <-conn.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}

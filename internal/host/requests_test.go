@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 	"zkelectd/internal/status"
@@ -68,11 +67,7 @@ func TestConcurrentRequestsAreSubmittedInTurn(t *testing.T) {
 }
 
 func TestSubmitWithoutASession(t *testing.T) {
-	cfg, err := config.Load(config.Sources{Env: []string{"ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+	h := newOnly(Options{Config: load(t, "ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:1"), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
 	if _, err := h.Submit(t.Context(), pausing); err == nil || err.Error() != "there is no session" {
 		t.Errorf("%v", err)
 	}

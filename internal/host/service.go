@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,7 +73,37 @@ func (h *Host) keepAlive(line string) (stop func()) {
 	}
 }
 
-// line returns the status line for the service manager: the daemon's phase, and its term or the elected member.
+// line returns the status line for the service manager.
+func (h *Host) line() string {
+	groups := h.Groups()
+	refused := false
+	for _, g := range groups {
+		refused = refused || g.lastReload.Load().refused != ""
+	}
+	if len(groups) == 1 {
+		return line(groups[0].View(), refused)
+	}
+	states := make(map[string]int)
+	for _, g := range groups {
+		states[g.View().State()]++
+	}
+	text := fmt.Sprintf("%d groups", len(groups))
+	separator := ": "
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		text += fmt.Sprintf("%s%d %s", separator, states[state], state)
+		separator = ", "
+	}
+	return text + refusedNote(refused)
+}
+
+func refusedNote(refused bool) string {
+	if !refused {
+		return ""
+	}
+	return "; the last reload was refused (see the log)"
+}
+
+// line returns the status line of a daemon with one group: its phase, and its term or the elected member.
 func line(v status.Daemon, refused bool) string {
 	text := v.Phase
 	if v.Elector {
@@ -82,11 +114,8 @@ func line(v status.Daemon, refused bool) string {
 	} else {
 		text += "; " + decision(v)
 	}
-	if refused {
-		text += "; the last reload was refused (see the log)"
-	}
 	// Parts of it were written by other hosts: a line break would begin another message.
-	return status.Printable(text)
+	return status.Printable(text + refusedNote(refused))
 }
 
 // decision describes who was elected.

@@ -5,39 +5,55 @@ import (
 
 	"zkelectd/internal/config"
 	"zkelectd/internal/group"
+	"zkelectd/internal/hook"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/probe"
 	"zkelectd/internal/worker"
 )
 
-// groupOptions returns the options of the group. Settings holds those that a reload may change.
-func (h *Host) groupOptions() group.Options {
-	c := h.config()
-	restart := c.Child.Restart
+// options returns the options of the group. Settings holds those that a reload may change.
+func (g *Group) options() group.Options {
+	h := g.host
 	return group.Options{
-		Paths: h.paths, Settings: h.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
-		Elector: operator.ElectorOptions(c), TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
-		TrustSessionEnd: c.Election.TrustSessionEnd,
-		Work:            workSpec(c), Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
-		Guard: h.opt.Guard, Health: h.health, Counters: h.counters, Log: h.log,
-		Rank: operator.AskProgram, CloseOld: h.closeOld,
-		OnChange: func(input []byte) { h.hooks.Push(input) }, OnView: h.sendStatus, OnElector: h.cache.SetSnapshot,
+		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
+		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err,
+		Health: h.health, Counters: g.counters, Log: g.log, Feed: g.feed,
+		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
+		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
+		Recorder:  h.opt.Recorder,
+		Placement: h.placement.of(g.name, g.config().Rules(), func() { g.core.Load().Reconsider() }),
 	}
 }
 
-// settings returns the group's settings from the configuration in force.
-func (h *Host) settings() group.Settings {
-	s := groupSettings(h.config(), h.opt.Secure)
-	last := h.lastReload.Load()
-	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = h.opt.Version, last.count, last.refused, last.text
+// instanceOptions returns the options of the group's next instance.
+func (g *Group) instanceOptions() group.InstanceOptions {
+	c := g.workConfig()
+	restart, electing := c.Child.Restart, operator.ElectorOptions(c)
+	electing.Spread, electing.Settle = c.Moves.Spread, c.Election.Settle
+	work := workSpec(c)
+	work.Ready.Limit, work.Live.Limit = g.host.probes, g.host.probes
+	return group.InstanceOptions{
+		Elector: electing, TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
+		TrustSessionEnd: c.Election.TrustSessionEnd,
+		Work:            work, Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
+	}
+}
+
+// settings returns the settings of the groups from the configuration in force.
+func (r *resource) settings() group.Settings {
+	s := groupSettings(r.config(), r.host.opt.Secure)
+	last := r.lastReload.Load()
+	s.Node.Problems = *r.problems.Load()
+	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count, last.refused, last.text
 	return s
 }
 
 // groupSettings returns the group's settings from a configuration.
 func groupSettings(c config.Config, secure bool) group.Settings {
-	s := group.Settings{Rules: c.Rules(), PolicyRevision: int64(c.Policy.Revision), Program: c.Policy.Exec.Command}
+	s := group.Settings{Rules: c.Rules(), PolicyRevision: int64(c.Policy.Revision), Program: c.Policy.Exec.Command, Slots: slotSize(c)}
 	n := &s.Node
 	n.ID, n.Site, n.Priority, n.Labels = c.Node.ID, c.Node.Site, c.Node.Priority, c.Node.Labels
+	n.Weight, n.MaxLeaders = c.Node.Weight, c.Node.MaxLeaders
 	n.API, n.ACL = c.HTTP.Public(secure), c.ZooKeeper.ACL
 	if c.Node.Observer {
 		n.Ineligible = "an observer: node.observer is set"

@@ -19,10 +19,12 @@ type live struct {
 	group    group.Settings
 	access   zkstore.Access
 	logLevel string
+	// leaderHook is read for each run.
+	leaderHook []string
 }
 
 func liveSettings(c config.Config) live {
-	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level}
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange}
 }
 
 // field returns the field for a setting.
@@ -61,6 +63,8 @@ func alter(t *testing.T, c *config.Config, key string) {
 		f.SetBool(!v)
 	case int, time.Duration:
 		f.SetInt(f.Int() + 1)
+	case float64:
+		f.SetFloat(v + 1)
 	case []string:
 		f.Set(reflect.ValueOf([]string{"x"}))
 	case []cluster.Strategy:
@@ -83,7 +87,9 @@ func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	committed := map[string]bool{"http.token_file": true, "http.allowed_hosts": true} // by Reloaded.Commit
+	committed := map[string]bool{
+		"http.token_file": true, "http.allowed_hosts": true, // by Reloaded.Commit
+	}
 	for _, k := range config.Keys() {
 		next := base
 		alter(t, &next, k.Name)

@@ -1,0 +1,54 @@
+package group
+
+import (
+	"context"
+	"errors"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
+)
+
+// Check compares this configuration's policy and slots with those in force, and measures the latency of ZooKeeper with that. If the tree was
+// open, it checks whether it still is. It returns how many znodes it has read. The host calls it for one instance after another, in
+// one goroutine: its cost is that of the host, not of its groups.
+func (i *Instance) Check(ctx context.Context) (reads int) {
+	m := i.members[0]
+	g := m.group
+	ctx, cancel := context.WithTimeout(ctx, m.budget.Session)
+	defer cancel()
+	path := g.opt.Paths.Policy()
+	at := boottime.Now()
+	data, stat, err := m.session.Get(ctx, path, false)
+	took := boottime.Now() - at
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return 1 // the next check tries again
+	}
+	g.opt.Counters.Update(func(t *status.Totals) { t.Reads.Observe(took) })
+	g.opt.Health.ObserveRead(at, took)
+	inForce := cluster.ReadStored[cluster.Policy](path, data, stat, err == nil)
+	audit := make(chan bool, 1)
+	m.runInLoop(ctx, func() {
+		g.checkDrift(inForce, m.snap.Slots)
+		audit <- g.openTree.Load() && !g.opensTree() // otherwise the ACLs are checked when an instance registers
+	})
+	select {
+	case open := <-audit:
+		if open {
+			m.auditAgain(ctx)
+			return 1 + len(g.opt.Paths.Persistent())
+		}
+	case <-m.background.ctx.Done():
+	case <-ctx.Done():
+	}
+	return 1
+}
+
+// runInLoop runs f in the loop, unless ctx or the loop ends before.
+func (m *Member) runInLoop(ctx context.Context, f func()) {
+	select {
+	case m.background.results <- f:
+	case <-m.background.ctx.Done():
+	case <-ctx.Done():
+	}
+}

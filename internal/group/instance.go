@@ -1,0 +1,172 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// Leadership is what a [Member] needs for one leadership: that of a slot, or the only one of a group without slots.
+type Leadership struct {
+	Group   *Group
+	Session Session
+	Guard   Guard
+	Options InstanceOptions
+}
+
+// Instance is one registration of this host in a group: one incarnation and one record of the node, which the members of all its
+// leaderships share. A group without slots has one member. The first member keeps the record of the node up to date.
+type Instance struct {
+	id      string // random, in the record of the node
+	self    cluster.Incarnation
+	budget  cluster.Budget
+	members []*Member
+	queued  atomic.Int32 // how many takeovers wait for room on the host
+	table   *slotTable   // nil for a group without slots
+	resized atomic.Bool  // the slots are no longer those of the instance
+	ending  chan struct{}
+
+	mu      sync.Mutex
+	stopped bool // Stop was called
+	ends    bool // ending is closed
+}
+
+func newInstance(ctx context.Context, r Registration, id string, self cluster.Incarnation) *Instance {
+	i := &Instance{id: id, self: self, budget: r.Budget, ending: make(chan struct{})}
+	if r.Slots.Count > 0 {
+		i.table = newSlotTable(r.Slots, len(r.Leaderships))
+	}
+	for n, l := range r.Leaderships {
+		i.members = append(i.members, newMember(ctx, i, n, l))
+	}
+	return i
+}
+
+// epoch returns the epoch of the slots that the instance was registered for; 0 for a group without slots.
+func (i *Instance) epoch() int64 {
+	if i.table == nil {
+		return 0
+	}
+	return i.table.slots.Epoch
+}
+
+// Resized reports whether the instance has ended because the slots of the group have changed.
+func (i *Instance) Resized() bool { return i.resized.Load() }
+
+// Members returns the members of the leaderships, in their order.
+func (i *Instance) Members() []*Member { return i.members }
+
+// Incarnation returns the name of the incarnation.
+func (i *Instance) Incarnation() string { return i.self.Name }
+
+// Ending returns a channel that is closed when the end of the instance has begun: it was stopped or abandoned, or one of its members
+// ends. It ends for good when Run returns, which takes as long as its work.
+func (i *Instance) Ending() <-chan struct{} { return i.ending }
+
+// Budget returns the timing of the leaderships.
+func (i *Instance) Budget() cluster.Budget { return i.budget }
+
+func (i *Instance) beginEnd() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.ends {
+		i.ends = true
+		close(i.ending)
+	}
+}
+
+// Stop makes all members release their leaderships and end. A second call kills the work at once. It is safe for concurrent use.
+func (i *Instance) Stop(reason string) {
+	i.mu.Lock()
+	i.stopped = true
+	i.mu.Unlock()
+	i.beginEnd()
+	for _, m := range i.members {
+		m.Stop(reason)
+	}
+}
+
+// stopRest stops the other members after one has ended, unless Stop does: the members end together.
+func (i *Instance) stopRest(reason string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.stopped {
+		return
+	}
+	for _, m := range i.members {
+		m.end(reason)
+	}
+}
+
+// AliveUntil returns the time, on CLOCK_BOOTTIME, by which all event loops have promised to show again that they are alive; 0 before
+// Run. It is safe for concurrent use.
+func (i *Instance) AliveUntil() time.Duration {
+	var until time.Duration
+	for _, m := range i.members {
+		if !m.ended.Load() {
+			until = cluster.Earliest(until, m.aliveUntil())
+		}
+	}
+	return until
+}
+
+// Run runs the event loops of all members. It returns when all work is dead and all leaderships are released. The error is the first
+// reason for the end. It is a [PanicError] if a loop has panicked: then work may still run, and the instance must be abandoned.
+func (i *Instance) Run() error {
+	if len(i.members) == 1 {
+		return i.members[0].Run()
+	}
+	ends := make(chan error, len(i.members))
+	for _, m := range i.members {
+		go func() { ends <- m.Run() }() // ends with the loop, or when a stuck one returns
+	}
+	var first error
+	for range i.members {
+		err := <-ends
+		var panicked *PanicError
+		if errors.As(err, &panicked) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Abandon ends the goroutines of an instance with a loop that is stuck or has panicked. Its access to the session and to the guard
+// must have been revoked before, since the loop may go on at any time. It is safe for concurrent use.
+func (i *Instance) Abandon() {
+	i.beginEnd()
+	for _, m := range i.members {
+		m.background.cancel()
+	}
+}
+
+// CutLease calls [Member.CutLease] for all members.
+func (i *Instance) CutLease(deadline time.Duration, reason string) {
+	for _, m := range i.members {
+		m.CutLease(deadline, reason)
+	}
+}
+
+// Apply applies new settings in all loops, and publishes the node's record. If auditACLs is set, the ACLs of the tree are checked
+// again. It waits for the loops, and reports false if one of them ends instead. It must be called while Run runs.
+func (i *Instance) Apply(next Settings, auditACLs bool) bool {
+	applied := true
+	for n, m := range i.members {
+		applied = m.Apply(next, auditACLs && n == 0) && applied
+	}
+	return applied
+}
+
+// record returns the node's record.
+func (i *Instance) record() cluster.Node {
+	rec := i.members[0].group.record(i.members[0].session, i.id)
+	rec.Queued = i.queued.Load() > 0
+	return rec
+}

@@ -1,0 +1,37 @@
+package group
+
+import (
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+)
+
+// LoadsChanged makes the member rank again, because the values of Options.Loads have changed. It is safe for concurrent use.
+func (g *Group) LoadsChanged() {
+	if !g.usesLoads.Load() {
+		return
+	}
+	select {
+	case g.loads <- struct{}{}:
+	default:
+	}
+}
+
+// loads returns what is known of the loads of the hosts, if the elector's policy needs it; else nil.
+func (m *Member) loads() map[string]cluster.Load {
+	s, rules := &m.read, m.group.settings.Rules
+	if s.Policy.Readable() {
+		rules = s.Policy.Record.Rules
+	}
+	uses := s.Elector && policy.UsesLoads(rules, s.Members)
+	m.group.usesLoads.Store(uses)
+	if !uses {
+		return nil
+	}
+	return m.group.opt.Loads()
+}
+
+// addLoads makes the snapshot from what was read and from the loads of the hosts.
+func (m *Member) addLoads() {
+	m.snap = m.read
+	m.snap.Members = cluster.WithLoads(m.read.Members, m.loads())
+}

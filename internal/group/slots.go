@@ -1,0 +1,327 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/transition"
+)
+
+// slotTable is what the members of an instance know of each other's slots. It is safe for concurrent use. A nil table is that of a
+// group without slots.
+type slotTable struct {
+	slots cluster.Slots // as the instance was registered for
+	poke  []chan struct{}
+
+	mu     sync.Mutex
+	rows   []slotRow
+	writer int // the member that may write as the elector; -1 for none
+}
+
+// slotRow is the row of one slot.
+type slotRow struct {
+	state   cluster.SlotState
+	known   bool // state was read by the elector
+	live    bool // the member runs work in this slot, or may start some
+	waiting bool // the member wants to write as the elector
+}
+
+func newSlotTable(slots cluster.Slots, members int) *slotTable {
+	t := &slotTable{slots: slots, rows: make([]slotRow, members), writer: -1}
+	for range members {
+		t.poke = append(t.poke, make(chan struct{}, 1))
+	}
+	return t
+}
+
+// pokes returns the channel that receives when the n-th member must look at the table again.
+func (t *slotTable) pokes(n int) <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.poke[n]
+}
+
+func (t *slotTable) wake(n int) {
+	select {
+	case t.poke[n] <- struct{}{}:
+	default:
+	}
+}
+
+// wakeAll makes all members look at the table again.
+func (t *slotTable) wakeAll() {
+	if t == nil {
+		return
+	}
+	for n := range t.poke {
+		t.wake(n)
+	}
+}
+
+// update records what the n-th member has read of its slot.
+func (t *slotTable) update(n int, snap *cluster.Snapshot) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row, next := &t.rows[n], snap.SlotState()
+	known := snap.Elector && snap.Leadership && !snap.SelfLost
+	changed := known != row.known || known && !sameState(row.state, next)
+	row.known, row.state = known, next
+	if !changed {
+		return
+	}
+	for i := range t.rows {
+		if i != n {
+			t.wake(i)
+		}
+	}
+}
+
+// sameState reports whether two readings of a slot are of the same versions.
+func sameState(a, b cluster.SlotState) bool {
+	return a.Elected.Exists == b.Elected.Exists && a.Elected.Stat == b.Elected.Stat && a.Fence.Exists == b.Fence.Exists && a.Fence.Stat == b.Fence.Stat &&
+		a.Current.Exists == b.Current.Exists && a.Current.Stat == b.Current.Stat
+}
+
+// others returns the slots other than the n-th, as far as they are known.
+func (t *slotTable) others(n int) []cluster.SlotState {
+	if t == nil {
+		return nil
+	}
+	return t.known(func(i int) bool { return i != n })
+}
+
+// complete reports whether all slots are known.
+func (t *slotTable) complete() bool {
+	return t == nil || len(t.known(func(int) bool { return true })) == len(t.rows)
+}
+
+// known returns the wanted slots, as far as they are known, in their order.
+func (t *slotTable) known(want func(i int) bool) []cluster.SlotState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []cluster.SlotState
+	for i, row := range t.rows {
+		if row.known && want(i) {
+			all = append(all, row.state)
+		}
+	}
+	return all
+}
+
+// begin reports whether the n-th member may write as the elector: only one does at a time, so that it decides by what the one before
+// has written. If not, the member is woken when it may try again.
+func (t *slotTable) begin(n int) bool {
+	if t == nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.writer != -1 && t.writer != n {
+		t.rows[n].waiting = true
+		return false
+	}
+	t.writer, t.rows[n].waiting = n, false
+	return true
+}
+
+// end lets the other members write. The n-th member must have read what it has written last.
+func (t *slotTable) end(n int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.writer != n {
+		return
+	}
+	t.writer = -1
+	for i := range t.rows {
+		if t.rows[i].waiting {
+			t.wake(i)
+		}
+	}
+}
+
+// admit reports whether the n-th member may take over its slot: per_node works at most run on a host. From then on it counts as
+// live. If not, the member is woken when it may try again.
+func (t *slotTable) admit(n int) bool {
+	if t == nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rows[n].live {
+		return true
+	}
+	live := 0
+	for _, row := range t.rows {
+		if row.live {
+			live++
+		}
+	}
+	t.rows[n].live = live < t.slots.PerNode
+	return t.rows[n].live
+}
+
+// leave records that the n-th member runs no work, and will start none before it is admitted again.
+func (t *slotTable) leave(n int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.rows[n].live {
+		return
+	}
+	t.rows[n].live = false
+	for i := range t.rows {
+		if i != n {
+			t.wake(i)
+		}
+	}
+}
+
+// see gives a snapshot to the machine, unless the host has as many works of the group as it may have: then an idle machine gets it
+// when one of them has ended.
+func (m *Member) see(snap cluster.Snapshot) {
+	elected := snap.Elected.Readable() && snap.Elected.Record.Incarnation == m.self.Name && !snap.Ended()
+	before := m.gated
+	m.gated = elected && !snap.SelfLost && m.machine.Idle() && !m.table().admit(m.number)
+	if m.gated && !before {
+		m.group.log.Info("elected, but this host already runs as many slots of the group as per_node allows: waiting until the work of one has ended",
+			"per_node", m.table().slots.PerNode)
+	}
+	if m.gated != before { // the time does not count against this candidate: its host ends other work first
+		m.setQueued(m.gated)
+	}
+	if m.gated {
+		m.step(transition.Tick{})
+	} else {
+		m.step(transition.Saw{Snapshot: snap})
+	}
+}
+
+// checkLive lets another member take over if this one runs nothing and is not elected.
+func (m *Member) checkLive() {
+	s := &m.snap
+	elected := s.Elected.Readable() && s.Elected.Record.Incarnation == m.self.Name && !s.Ended()
+	if m.machine.Idle() && (!elected || m.gated || m.machine.Phase() == transition.Ended) {
+		m.table().leave(m.number)
+	}
+}
+
+// poked looks at the table again.
+func (m *Member) poked() {
+	if m.gated && m.table().admit(m.number) {
+		m.see(m.snap)
+		return
+	}
+	m.step(transition.Tick{})
+}
+
+// checkEpoch ends the instance after a resize: its members are no longer those of the group.
+func (m *Member) checkEpoch(snap *cluster.Snapshot) {
+	t := m.table()
+	if t == nil || !snap.Slots.Readable() {
+		return
+	}
+	rec := snap.Slots.Record
+	// Also while it is closed: perhaps this elector knows too few slots to carry out the next resize.
+	if rec.Epoch != t.slots.Epoch || rec.Next == nil && rec.SlotSize != t.slots.SlotSize {
+		m.instance.resized.Store(true)
+		m.instance.stopRest(fmt.Sprintf("the group was resized to %s", rec.SlotSize))
+	}
+}
+
+func (m *Member) table() *slotTable { return m.instance.table }
+
+// resizeRole carries out resizes in the loop of slot 0 of the elector.
+type resizeRole struct {
+	core  *elector.Resizer
+	table *slotTable
+	conn  cluster.Reader
+	paths cluster.Paths
+	note  string // what the resize waits for
+
+	// beyond are the slots that have no member here. They have no watch either: they are read again and again.
+	beyond  []cluster.SlotState
+	readAt  time.Duration // 0 before they are read for this resize
+	reading bool
+}
+
+// resize starts the next step of a resize, if one is due. It reports whether the elector must not decide now.
+func (e *electorRole) resize(now time.Duration, snap cluster.Snapshot) (busy bool, wake time.Duration) {
+	r := e.resizer
+	if r == nil {
+		return false, 0
+	}
+	if snap.Slots.Readable() && snap.Slots.Record.Next == nil {
+		r.beyond, r.readAt = nil, 0
+	} else if r.readAt == 0 || now >= r.readAt+e.budget.Renew {
+		e.readBeyond(snap)
+		return true, 0
+	} else if len(r.beyond) > 0 {
+		wake = r.readAt + e.budget.Renew
+	}
+	d := e.calls.Resize(elector.ResizeInput{
+		Paths: r.paths, Snapshot: snap, Table: append(r.table.known(func(int) bool { return true }), r.beyond...),
+		LeaseWait: e.budget.LeaseWait, Now: now, Wall: time.Now(),
+	})
+	if d.Note != "" && d.Note != r.note {
+		e.log.Info("resizing the group", "state", d.Note)
+	}
+	r.note = d.Note
+	if d.Step == elector.ResizeNone {
+		return false, cluster.Earliest(wake, d.Wake)
+	}
+	e.log.Info("resizing the group", "transaction", string(d.Step), "slot", d.Slot)
+	r.readAt = 0 // it may change what has no watch
+	e.write(string(d.Step), snap, false, d.Ops...)
+	return true, 0
+}
+
+// readBeyond reads the slots that have no member here: those that the group is to have, and all others that exist.
+func (e *electorRole) readBeyond(snap cluster.Snapshot) {
+	r := e.resizer
+	if r.reading {
+		return
+	}
+	r.reading = true
+	others := r.table.others(e.number)
+	first, last := len(r.table.rows), snap.Slots.Record.Count
+	if next := snap.Slots.Record.Next; next != nil {
+		last = max(last, next.Count)
+	}
+	var read []cluster.SlotState
+	var err error
+	e.background.run(e.budget.Session, func(ctx context.Context) { read, err = zkstore.ReadSlots(ctx, r.conn, r.paths, first, last) }, func() {
+		r.reading = false
+		if err != nil {
+			at := boottime.Now()
+			if e.retry.Failed("reading slots", &snap, others, err, refused(err), at, e.budget.Renew/4) {
+				e.log.Warn("cannot read the slots of a resize", "err", err)
+			}
+			return
+		}
+		r.beyond, r.readAt = read, boottime.Now()
+	})
+}
+
+// slotsText says how the slots of this configuration differ from those in force; empty if they do not.
+func slotsText(own cluster.SlotSize, inForce cluster.Stored[cluster.Slots], name string) string {
+	if !inForce.Readable() || inForce.Record.Next != nil || inForce.Record.SlotSize == own {
+		return ""
+	}
+	return fmt.Sprintf("%s are in force, those of this configuration are %s; 'zkelectd slots set --count %d --per-node %d -g %s' changes them",
+		inForce.Record.SlotSize, own, own.Count, own.PerNode, name)
+}

@@ -1,0 +1,292 @@
+package group
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/status"
+	"zkelectd/internal/worker"
+)
+
+// woken reports, and forgets, which members were woken.
+func woken(t *slotTable) (all []int) {
+	for i := range t.poke {
+		select {
+		case <-t.poke[i]:
+			all = append(all, i)
+		default:
+		}
+	}
+	return all
+}
+
+func wake(t *testing.T, table *slotTable, want ...int) {
+	t.Helper()
+	got := woken(table)
+	if len(got) != len(want) {
+		t.Errorf("woken: %v, want %v", got, want)
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("woken: %v, want %v", got, want)
+		}
+	}
+}
+
+// One member writes as the elector at a time. Those that wait are woken.
+func TestOneMemberWritesAtATime(t *testing.T) {
+	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 1}}, 3)
+	if !table.begin(0) {
+		t.Error("none may write")
+	}
+	if !table.begin(0) || table.begin(1) {
+		t.Error("not only the first may write")
+	}
+	table.end(1)
+	wake(t, table)
+	table.end(0)
+	wake(t, table, 1)
+	if !table.begin(2) {
+		t.Error("the next one must wait")
+	}
+	table.end(2)
+	wake(t, table, 1)
+	if !table.begin(1) {
+		t.Error("the one that has waited must wait again")
+	}
+	table.end(1)
+	wake(t, table)
+}
+
+// No more than per_node members are admitted at a time. The others are woken when one has left.
+func TestAdmission(t *testing.T) {
+	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 3, PerNode: 2}}, 3)
+	if !table.admit(0) || !table.admit(2) || table.admit(1) || !table.admit(2) {
+		t.Error("not exactly two are admitted")
+	}
+	table.leave(1)
+	wake(t, table)
+	table.leave(2)
+	wake(t, table, 0, 1)
+	if !table.admit(1) || table.admit(2) {
+		t.Error("the place is not free for another one")
+	}
+}
+
+// What one member reads of its slot as the elector wakes the others, if it is new.
+func TestTableOfSlots(t *testing.T) {
+	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}, 2)
+	snap := cluster.Snapshot{Slot: "1", Elector: true, Leadership: true}
+	table.update(1, &snap)
+	wake(t, table, 0)
+	if o := table.others(0); len(o) != 1 || o[0].Slot != "1" || len(table.others(1)) != 0 {
+		t.Errorf("%+v", o)
+	}
+	table.update(1, &snap)
+	wake(t, table)
+	snap.Elected.Stat.Version = 1
+	table.update(1, &snap)
+	wake(t, table, 0)
+	snap.Elector = false
+	table.update(1, &snap)
+	wake(t, table, 0)
+	if len(table.others(0)) != 0 {
+		t.Error("what only a follower reads counts")
+	}
+	var none *slotTable
+	none.update(0, &snap)
+	none.leave(0)
+	none.end(0)
+	if !none.begin(0) || !none.admit(0) || none.others(0) != nil || none.pokes(0) != nil {
+		t.Error("a group without slots is affected")
+	}
+}
+
+// slotSession is the part of a slot in a session, with hints for this slot.
+type slotSession struct {
+	memorySession
+	wake chan struct{}
+
+	mu    sync.Mutex
+	hints cluster.Hints
+}
+
+func (s *slotSession) Wake() <-chan struct{} { return s.wake }
+
+func (s *slotSession) TakeHints() cluster.Hints {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.hints
+	s.hints = cluster.Hints{}
+	return h
+}
+
+// shareSession returns two parts of a session, which both get all hints.
+func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
+	for n := range parts {
+		parts[n] = &slotSession{memorySession: memorySession{conn}, wake: make(chan struct{}, 1)}
+	}
+	go func() { // ends with the session
+		for {
+			select {
+			case <-conn.Wake():
+			case <-conn.Done():
+				return
+			}
+			hints := conn.TakeHints()
+			for _, s := range parts {
+				s.mu.Lock()
+				s.hints.All = s.hints.All || hints.All
+				for path := range hints.Paths {
+					s.hints.Add(path)
+				}
+				s.mu.Unlock()
+				select {
+				case s.wake <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return parts
+}
+
+// joinSlots runs an instance of a group with two slots. Each slot has a post_stop hook.
+func joinSlots(t *testing.T, server *clustertest.Server, id string, postStop [2][]string) (i *Instance, over chan error) {
+	t.Helper()
+	conn, p := server.Connect(), cluster.Paths{Root: "/g"}
+	slots, err := zkstore.EnsureSlots(t.Context(), conn, p, cluster.SlotSize{Count: 2, PerNode: 2}, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget, err := cluster.NewBudget(sessionTimeout, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, sessions := Registration{Budget: budget, Slots: slots}, shareSession(conn)
+	for n := range 2 {
+		g := newGroup(id, p.OfSlot(n))
+		r.Settings = g.opt.Settings
+		work := worker.Spec{Hooks: worker.Hooks{PostStop: postStop[n], Timeout: time.Minute}}
+		r.Leaderships = append(r.Leaderships, Leadership{Group: g, Session: sessions[n], Guard: &fakeGuard{}, Options: memberOptions(work)})
+	}
+	if i, err = Register(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	over = make(chan error, 1)
+	go func() { over <- i.Run() }()
+	t.Cleanup(func() {
+		i.Stop("the test is over")
+		<-over
+		conn.Close(context.Background())
+	})
+	return i, over
+}
+
+// The slots of an instance end together: until then, each loop goes on as the elector of its slot.
+func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
+	server := clustertest.NewServer()
+	init := server.Connect()
+	defer init.Close(t.Context())
+	for n := range 2 {
+		if err := zkstore.Init(t.Context(), init, cluster.Paths{Root: "/g"}.OfSlot(n), "the test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := filepath.Join(t.TempDir(), "free")
+	a, over := joinSlots(t, server, "a", [2][]string{nil, {"sh", "-c", "until [ -e " + free + " ]; do sleep 0.01; done"}})
+	leads := func(i *Instance, n int) func(status.Daemon) bool {
+		return func(status.Daemon) bool { return i.members[n].group.View().Leads() }
+	}
+	first := &member{group: a.members[0].group}
+	first.until(t, "a leads slot 0", leads(a, 0))
+	first.until(t, "a leads slot 1", leads(a, 1))
+	a.Stop("the test")
+	first.until(t, "slot 0 has ended", func(status.Daemon) bool { return a.members[0].Done() })
+	b, _ := joinSlots(t, server, "b", [2][]string{})
+	first.until(t, "b leads slot 0", leads(b, 0))
+	if a.members[1].Done() {
+		t.Error("slot 1 has ended")
+	}
+	if err := os.WriteFile(free, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := <-over
+	over <- err
+	if err.Error() != "the test" {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A loop that ends while it writes as the elector lets the others write.
+func TestTheEndOfALoopEndsItsWrite(t *testing.T) {
+	server := clustertest.NewServer()
+	a, over := joinSlots(t, server, "a", [2][]string{})
+	table := a.table
+	a.Stop("the test")
+	err := <-over
+	over <- err
+	table.writer = 1
+	a.members[1].finish()
+	if !table.begin(0) {
+		t.Error("slot 0 may not write")
+	}
+}
+
+// A post_stop hook that has failed still counts after the end of the membership, whatever the guard knows.
+func TestTheSuccessorOwesTheWaitForAFailedPostStop(t *testing.T) {
+	server := clustertest.NewServer()
+	a, over := joinSlots(t, server, "a", [2][]string{{"false"}, {"true"}})
+	first := &member{group: a.members[0].group}
+	first.until(t, "a leads", func(v status.Daemon) bool { return v.Leads() && a.members[1].group.View().Leads() })
+	conn := server.Connect()
+	defer conn.Close(t.Context())
+	path := cluster.Paths{Root: "/g"}.Incarnation(a.Incarnation()) // so that nothing is released
+	if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	err := <-over
+	over <- err
+	if owed := a.members[0].Owed(); owed != a.budget.LeaseWait {
+		t.Errorf("slot 0: %s", owed)
+	}
+	if owed := a.members[1].Owed(); owed != 0 {
+		t.Errorf("slot 1: %s", owed)
+	}
+}
+
+// The elector must not blame a candidate for the time that its host needs to end the work of another slot.
+func TestAHostThatIsFullIsQueued(t *testing.T) {
+	conn := clustertest.NewServer().Connect()
+	defer conn.Close(context.Background())
+	g := newGroup("a", cluster.Paths{Root: "/g"}.OfSlot(1))
+	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}, 2)}
+	var err error
+	if i.budget, err = cluster.NewBudget(sessionTimeout, 0); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 {
+		i.members = append(i.members, newMember(t.Context(), i, n, Leadership{Group: g, Session: memorySession{conn}, Guard: &fakeGuard{}}))
+	}
+	defer i.Abandon()
+	m := i.members[1]
+	m.snap = cluster.Snapshot{At: 1, Self: i.self, Slot: "1", Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Incarnation: i.self.Name}}}
+	i.table.admit(0)
+	m.see(m.snap)
+	if !m.gated || !i.record().Queued {
+		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
+	}
+	i.table.leave(0)
+	m.poked()
+	if m.gated || i.record().Queued {
+		t.Errorf("gated: %t, the record: %+v", m.gated, i.record())
+	}
+}

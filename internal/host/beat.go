@@ -1,0 +1,74 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/status"
+)
+
+// maxStuck is how many loops may be stuck at once. A loop that never returns keeps its memory and its goroutines, so with more of
+// them the daemon is started again.
+const maxStuck = 3
+
+// ErrStuckLoops is the error of a host that must be started again, because too many of its groups' event loops are stuck.
+var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must be started again")
+
+// beat starts what shows the guard that this daemon is alive, and abandons the members whose loops are stuck. Call stop to end
+// that.
+func (s *session) beat() (stop func()) {
+	h := s.host
+	every := min(s.granted/8, status.PublishInterval(s.granted)/2)
+	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
+		every = min(every, watchdog)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	reconnects := 0
+	beat := func() {
+		now := boottime.Now()
+		h.opt.Guard.Heartbeat(now + s.granted*3/4) // the guard then closes the session before it expires, and releases with that
+		for _, m := range s.all() {
+			m.check(now)
+		}
+		if n := s.zk.Reconnects(); n != reconnects {
+			h.counters.Update(func(t *status.Totals) { t.Reconnects += uint64(n - reconnects) })
+			reconnects = n
+		}
+		h.publishLoad()
+		s.reportReady()
+		h.service.status(h.line())
+	}
+	beat()
+	go func() { // ends with stop
+		defer close(done)
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				beat()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// loopStuck counts a loop that was abandoned; the function that it returns is called when that loop has returned.
+func (h *Host) loopStuck() (returned func(), tooMany bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stuck++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.stuck--
+	}, h.stuck >= maxStuck
+}

@@ -1,0 +1,152 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/group"
+	"zkelectd/internal/hook"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/request"
+	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
+	"zkelectd/internal/workenv"
+)
+
+// Group is one group that this host belongs to, or a slot of one, over all its sessions.
+type Group struct {
+	*resource
+	name     string
+	paths    cluster.Paths
+	log      *slog.Logger
+	core     atomic.Pointer[group.Group] // replaced when an instance is abandoned: its loop may still use the old one
+	feed     *status.Feed
+	counters *group.Counters
+	hooks    *hook.Queue // runs hooks.on_change
+	leaders  *leaderWatch
+	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
+	conn     atomic.Pointer[zkstore.Group]
+	requests chan struct{} // holds one value while an operator request is being submitted
+}
+
+// newGroup returns the group of a slot, or the only one of a resource.
+func (r *resource) newGroup(p cluster.Paths) *Group {
+	g := &Group{
+		resource: r, name: r.name, paths: p, log: r.log, counters: group.NewCounters(r.host.counters), requests: make(chan struct{}, 1),
+		feed: status.NewFeed(),
+	}
+	if p.Slot != "" {
+		g.name, g.log = r.name+"/"+p.Slot, r.host.log.With("group", r.name+"/"+p.Slot)
+	}
+	g.cache = operator.NewGroupCache(g.paths.Root)
+	g.leaders = newLeaderWatch(g)
+	g.renew()
+	return g
+}
+
+// workConfig returns the configuration in force for the work of the group, in which the variables of its slot are replaced.
+func (g *Group) workConfig() config.Config {
+	c := g.config()
+	if g.paths.Slot == "" {
+		return c
+	}
+	return c.OfSlot(cluster.SlotNumber(g.paths.Slot), int(g.size.Load()))
+}
+
+// renew gives the group a new state in this process, without what it remembers of earlier leaderships.
+func (g *Group) renew() { g.core.Store(group.New(g.options())) }
+
+// open starts what runs for the group beside its membership; close ends it.
+func (g *Group) open() {
+	g.hooks = hook.NewQueue(func() hook.Hook {
+		return g.hook("hooks.on_change", func(h config.Hooks) []string { return h.OnChange })
+	}, g.log)
+	g.leaders.hooks = hook.NewLatest(g.leaders.hook, g.log)
+}
+
+// hook returns a hook of the configuration in force that does not belong to a term.
+func (g *Group) hook(setting string, argv func(config.Hooks) []string) hook.Hook {
+	c := g.workConfig()
+	return hook.Hook{
+		Setting: setting, Argv: argv(c.Hooks), Env: workenv.Extend(os.Environ(), c.Child.Env), Timeout: c.Hooks.Timeout, Limit: g.host.hooks,
+		Failed: func() { g.counters.Update(func(t *status.Totals) { t.HookFailures++ }) },
+	}
+}
+
+func (g *Group) close() {
+	g.host.placement.remove(g.name)
+	g.closeHooks()
+}
+
+func (g *Group) closeHooks() {
+	limited, cancel := context.WithTimeout(context.Background(), g.config().Hooks.Timeout)
+	defer cancel()
+	var closing sync.WaitGroup
+	closing.Go(func() { g.hooks.Close(limited) })
+	closing.Go(func() { g.leaders.hooks.Close(limited) })
+	closing.Wait()
+}
+
+// Name returns the group's name.
+func (g *Group) Name() string { return g.name }
+
+// View returns this host's current view of the group.
+func (g *Group) View() status.Daemon {
+	v := g.core.Load().View()
+	if v.Holder == nil { // this member need not know it
+		v.Holder = g.leaders.holder()
+	}
+	return v
+}
+
+// Feed returns the feed of changes to the view.
+func (g *Group) Feed() *status.Feed { return g.feed }
+
+// Totals returns the group's counters for the metrics.
+func (g *Group) Totals() status.Totals { return g.counters.Totals() }
+
+// State returns the state of the group.
+func (g *Group) State(ctx context.Context) (status.Group, error) { return g.cache.Group(ctx) }
+
+// History returns the last terms, oldest first.
+func (g *Group) History(ctx context.Context) ([]cluster.PastTerm, error) { return g.cache.History(ctx) }
+
+// Explain returns the reasons why the leader was elected.
+func (g *Group) Explain(ctx context.Context) (whatif.Explanation, error) { return g.cache.Explain(ctx) }
+
+// DryRun says what a request would do.
+func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error) {
+	return g.cache.DryRun(ctx, r)
+}
+
+// viewed sends the view of the only group to the service manager. The status of several groups is sent with each beat.
+func (g *Group) viewed(status.Daemon) {
+	if g.host.single() {
+		g.host.service.status(g.host.line())
+	}
+}
+
+// neighbors returns what the group's elector takes into account of other groups.
+func (g *Group) neighbors() operator.Neighbors {
+	p := groupPlacement{g.host.placement, g.name}
+	return operator.Neighbors{Group: g.name, Others: func(_ context.Context, r policy.Relations) elector.Placement { return p.Others(r.Peers()) }}
+}
+
+// setConn sets the group's access to the session, for operator requests and reads; nil while there is none.
+func (g *Group) setConn(c *zkstore.Group) {
+	g.conn.Store(c)
+	if c == nil {
+		g.cache.SetSnapshot(nil)
+		g.cache.SetSource(nil)
+		return
+	}
+	g.cache.SetSource(&operator.Source{Session: c, Paths: g.paths, Config: g.config(), Neighbors: g.neighbors()})
+}

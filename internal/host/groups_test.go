@@ -1,0 +1,305 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/status"
+)
+
+// fleetOf is a host with several groups, whose configuration is a directory.
+type fleetOf struct {
+	*Host
+	t    *testing.T
+	dir  string
+	base string
+	src  config.Sources
+}
+
+// write writes the file of a group.
+func (f *fleetOf) write(name, content string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, "groups", name+".yaml"), []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleetOf) remove(name string) {
+	f.t.Helper()
+	if err := os.Remove(filepath.Join(f.dir, "groups", name+".yaml")); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// view returns the view of a group; zero if the host has no such group.
+func (f *fleetOf) view(name string) status.Daemon {
+	if g := f.group(name); g != nil {
+		return g.View()
+	}
+	return status.Daemon{}
+}
+
+func (f *fleetOf) until(name, what string, ok func(status.Daemon) bool) {
+	f.t.Helper()
+	wait(f.t, name+": "+what, func() bool { return ok(f.view(name)) }, func() string { return fmt.Sprintf("the view is %+v", f.view(name)) })
+}
+
+// work is the file of a group.
+const work = "child: {command: [sleep, '1000'], stop_timeout: 400ms}\n"
+
+// runGroups starts a host with the new groups g0, g1, ... below base.
+func runGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fleetOf {
+	t.Helper()
+	initializeAll(t, base, n)
+	return joinGroups(t, base, id, n, opt...)
+}
+
+// joinGroups is runGroups for groups that exist.
+func joinGroups(t *testing.T, base, id string, n int, opt ...func(*Options)) *fleetOf {
+	t.Helper()
+	f := &fleetOf{t: t, dir: t.TempDir(), base: base}
+	if err := os.Mkdir(filepath.Join(f.dir, "groups"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	main := fmt.Sprintf("node: {id: %s}\nzookeeper: {servers: [%q], root: %s, session_timeout: 10s}\ngroups_dir: %s\n",
+		id, server.Addr(), base, filepath.Join(f.dir, "groups"))
+	file := filepath.Join(f.dir, "zkelectd.yaml")
+	if err := os.WriteFile(file, []byte(main), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		name := fmt.Sprint("g", i)
+		f.write(name, work)
+	}
+	f.src = config.Sources{File: file}
+	c, _, err := config.LoadHost(f.src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Config: c, Log: slog.New(slog.DiscardHandler), Guard: guardClient,
+		Reload: func(running config.Host) (Reloaded, error) {
+			r, err := config.ReloadHost(f.src, running, false)
+			return Reloaded{Reloaded: r}, err
+		},
+	}
+	for _, change := range opt {
+		change(&o)
+	}
+	f.Host = New(o)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := f.Run(context.Background()); err != nil {
+			t.Errorf("%s ended with %v", id, err)
+		}
+	}()
+	t.Cleanup(func() {
+		f.Stop("the test is over")
+		<-ended
+	})
+	return f
+}
+
+// initializeAll creates the groups g0, g1, ... below base, so that their first leaders need not wait.
+func initializeAll(t *testing.T, base string, n int) {
+	t.Helper()
+	conn := initialSession(t)
+	for i := range n {
+		if err := zkstore.Init(t.Context(), conn, cluster.Paths{Root: fmt.Sprint(base, "/g", i)}, "the test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Several groups share a session. Reloads add, change and remove groups, and no group disturbs another.
+func TestGroupsShareASession(t *testing.T) {
+	base := fresh()
+	f := runGroups(t, base, "a", 3)
+	for i := range 3 {
+		f.until(fmt.Sprint("g", i), "leads", status.Daemon.Leads)
+	}
+	kept := f.view("g0")
+
+	f.remove("g2")
+	f.write("g3", work)
+	f.write("g1", "child: {command: [sleep, '1001'], stop_timeout: 400ms}\nnode: {priority: 7}\n")
+	initialize(t, base+"/g3")
+	f.Reload()
+	f.until("g3", "is added", status.Daemon.Leads)
+	wait(t, "g2 is removed", func() bool { return f.group("g2") == nil })
+	s := f.Host.session.zk
+	for _, path := range []string{base + "/g2/nodes", base + "/g2/election"} {
+		if names, _, err := s.Children(t.Context(), path, false); err != nil || len(names) > 0 {
+			t.Errorf("%s has %v %v after LEAVE", path, names, err)
+		}
+	}
+	data, stat, err := s.Get(t.Context(), base+"/g2/leader", false)
+	if fence := cluster.ReadFence(base+"/g2/leader", data, stat, err == nil); fence.Record.State != cluster.FenceReleased {
+		t.Errorf("the removed group has the fence %+v", fence.Record)
+	}
+
+	f.write("g2", work)
+	f.Reload()
+	f.until("g2", "is added again", status.Daemon.Leads)
+	if v := f.view("g0"); v.Incarnation != kept.Incarnation || v.Term != kept.Term {
+		t.Errorf("g0 was disturbed: %+v", v)
+	}
+	if n := f.Totals(); n.Sessions != 1 || n.SessionsLost != 0 {
+		t.Errorf("it has counted %+v", n)
+	}
+}
+
+// A group whose root is that of another kind of group is refused, and the others run.
+func TestAGroupIsRefusedAlone(t *testing.T) {
+	base := fresh()
+	conn := initialSession(t)
+	for _, path := range []string{base, base + "/g1"} {
+		if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rec := cluster.Identity{Root: base + "/elsewhere", Kind: cluster.KindSingle}
+	f := runGroups(t, base, "a", 1)
+	f.until("g0", "leads", status.Daemon.Leads)
+	_, stat, err := conn.Get(t.Context(), base+"/g1", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: base + "/g1", Version: stat.Version, Data: cluster.Encode(&rec)}); err != nil {
+		t.Fatal(err)
+	}
+	f.write("g1", work)
+	f.Reload()
+	f.until("g1", "is refused", func(v status.Daemon) bool {
+		return v.Membership == status.MembershipRefused && v.MembershipReason != ""
+	})
+	if v := f.view("g0"); !v.Leads() {
+		t.Errorf("g0: %+v", v)
+	}
+}
+
+// A group whose file is refused is shown, from the first start on, until its file is valid or gone.
+func TestAnInvalidGroupIsShown(t *testing.T) {
+	base := fresh()
+	f := runGroups(t, base, "a", 1, func(o *Options) {
+		o.RefusedGroups = map[string]error{"g1": errors.New("g1.yaml:1: child.command: is empty")}
+	})
+	refused := func(v status.Daemon) bool {
+		return v.Membership == status.MembershipRefused && v.State() == status.MembershipRefused && strings.Contains(v.MembershipReason, "g1.yaml:1: child") && v.Root == base+"/g1"
+	}
+	f.until("g0", "leads", status.Daemon.Leads)
+	f.until("g1", "is refused", refused)
+
+	f.write("g1", "child: {command: 7}\n")
+	f.Reload()
+	f.until("g1", "stays refused", refused)
+	initialize(t, base+"/g1")
+	f.write("g1", work)
+	f.Reload()
+	f.until("g1", "leads", status.Daemon.Leads)
+
+	f.write("g2", "nonsense")
+	f.Reload()
+	f.until("g2", "is refused", func(v status.Daemon) bool { return v.Membership == status.MembershipRefused })
+	f.remove("g2")
+	f.Reload()
+	wait(t, "g2 is gone", func() bool { return f.group("g2") == nil })
+	if v := f.view("g0"); !v.Leads() {
+		t.Errorf("g0: %+v", v)
+	}
+}
+
+// faultyLog calls fault for each message of a group.
+type faultyLog struct {
+	group string
+	fault func(group, message string)
+}
+
+func (h faultyLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h faultyLog) Handle(_ context.Context, r slog.Record) error {
+	h.fault(h.group, r.Message)
+	return nil
+}
+
+func (h faultyLog) WithGroup(string) slog.Handler { return h }
+
+func (h faultyLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		if a.Key == "group" {
+			h.group = a.Value.String()
+		}
+	}
+	return h
+}
+
+// Whatever happens to some of 200 groups, the others keep their leaderships: a loop that panics or is stuck is abandoned, and a member
+// whose registration was deleted leaves. A new instance of each registers in the same session.
+func TestFaultsOfOneGroupLeaveTheOthersAlone(t *testing.T) {
+	const groups = 200
+	free := make(chan struct{})
+	t.Cleanup(func() { close(free) })
+	var panicked, stuck atomic.Bool
+	log := slog.New(faultyLog{fault: func(group, message string) {
+		switch {
+		case message != "now leading":
+		case group == "g1" && !panicked.Swap(true):
+			panic("the test")
+		case group == "g2" && !stuck.Swap(true):
+			<-free
+		}
+	}})
+	f := runGroups(t, fresh(), "a", groups, func(o *Options) { o.Log = log })
+	before := make(map[string]status.Daemon)
+	for i := range groups {
+		name := fmt.Sprint("g", i)
+		if i != 1 && i != 2 {
+			f.until(name, "leads", status.Daemon.Leads)
+		}
+		before[name] = f.view(name)
+	}
+	conn := initialSession(t)
+	for name, path := range map[string]string{
+		"g3": cluster.Paths{Root: f.base + "/g3"}.Incarnation(before["g3"].Incarnation),
+		"g4": cluster.Paths{Root: f.base + "/g4"}.Node("a"),
+	} {
+		if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion}); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	for _, name := range []string{"g1", "g2", "g3", "g4"} {
+		f.until(name, "leads with a new instance", func(v status.Daemon) bool {
+			return v.Leads() && v.Incarnation != before[name].Incarnation && v.Incarnation != "a-n_0000000000"
+		})
+		delete(before, name)
+	}
+	for name, was := range before {
+		if v := f.view(name); v.Incarnation != was.Incarnation || v.Term != was.Term || !v.Leads() {
+			t.Errorf("%s was disturbed: %+v", name, v)
+		}
+	}
+	if n := f.Totals(); n.Sessions != 1 {
+		t.Errorf("%d sessions", n.Sessions)
+	}
+}
+
+// group returns the group with that name; nil if there is none.
+func (h *Host) group(name string) *Group {
+	for _, g := range h.Groups() {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/hook"
+	"zkelectd/internal/status"
+	"zkelectd/internal/workenv"
+)
+
+// leaderWatch watches who leads a group, for hooks.on_leader_change and for the events of the HTTP API. A member that neither elects
+// nor leads needs nothing of that, so the znode is watched only if somebody wants to know. It is separate from the member's loop:
+// nothing waits for it, and nothing is decided by it.
+type leaderWatch struct {
+	group *Group
+	hooks *hook.Queue
+	poke  chan struct{} // the hook may have been set or changed
+	seen  atomic.Pointer[status.Leadership]
+
+	// Only one run at a time uses the following.
+	shown  status.Holder // as in the last event; it outlives sessions, so that a reconnect is no change
+	hooked hookedChange
+}
+
+// hookedChange identifies what the hook was run for.
+type hookedChange struct {
+	known bool
+	ready bool
+	term  int64
+}
+
+func newLeaderWatch(g *Group) *leaderWatch {
+	return &leaderWatch{group: g, poke: make(chan struct{}, 1)}
+}
+
+func (w *leaderWatch) hook() hook.Hook {
+	return w.group.hook("hooks.on_leader_change", func(h config.Hooks) []string { return h.OnLeaderChange })
+}
+
+// reconsider makes the watch begin if the configuration in force has the hook now.
+func (w *leaderWatch) reconsider() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// holder returns the holder of leadership as last seen; nil if it is not watched.
+func (w *leaderWatch) holder() *status.Holder {
+	if l := w.seen.Load(); l != nil {
+		return &l.Holder
+	}
+	return nil
+}
+
+// start watches over a session until stop is called.
+func (w *leaderWatch) start(ctx context.Context, s *zkstore.Session) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if !w.awaitInterest(ctx) {
+			return
+		}
+		conn := s.Group(w.group.paths)
+		defer conn.Close()
+		w.run(ctx, conn)
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// awaitInterest waits until somebody wants to know who leads. It returns false if ctx ends before.
+func (w *leaderWatch) awaitInterest(ctx context.Context) bool {
+	for len(w.hook().Argv) == 0 {
+		select {
+		case <-w.poke:
+		case <-w.group.feed.Followed():
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// leaderSession is what a watch needs of a session.
+type leaderSession interface {
+	cluster.Reader
+	cluster.Watcher
+	cluster.Lifetime
+}
+
+// leaderRetry is the pause after a read that has failed.
+const leaderRetry = time.Second
+
+func (w *leaderWatch) run(ctx context.Context, conn leaderSession) {
+	defer w.seen.Store(nil)
+	for changed := true; ; {
+		if changed {
+			l, ok := w.read(ctx, conn)
+			if changed = !ok; ok {
+				w.observe(l)
+			}
+		}
+		var retry <-chan time.Time
+		if changed {
+			retry = time.After(leaderRetry)
+		}
+		select {
+		case <-w.poke:
+			changed = true
+		case <-conn.Wake():
+			hints := conn.TakeHints()
+			changed = changed || hints.All || hints.Has(w.group.paths.Current())
+		case <-retry:
+		case <-conn.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// read reads who leads, with a watch; ok is false if that cannot be read now.
+func (w *leaderWatch) read(ctx context.Context, conn leaderSession) (l status.Leadership, ok bool) {
+	p := w.group.paths
+	for {
+		data, stat, err := conn.Get(ctx, p.Current(), true)
+		exists := err == nil
+		current := cluster.ReadStored[cluster.Current](p.Current(), data, stat, exists)
+		if exists {
+			return leadershipOf(current.Record), current.Err == nil
+		}
+		if !errors.Is(err, cluster.ErrNoNode) {
+			return l, false
+		}
+		data, stat, err = conn.Get(ctx, p.Leader(), false)
+		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+			return l, false
+		}
+		fence := cluster.ReadFence(p.Leader(), data, stat, err == nil)
+		if hints := conn.TakeHints(); !hints.All && !hints.Has(p.Current()) {
+			return ended(fence), true
+		}
+		// Another leadership may have begun between the reads, and the fence may be its.
+	}
+}
+
+func leadershipOf(c cluster.Current) status.Leadership {
+	return status.Leadership{
+		Holder: status.Holder{Node: c.Node, Site: c.Site, Term: c.Term, State: string(c.State)},
+		Cause:  string(c.Cause), Reason: c.Reason, PreviousLeader: c.PreviousLeader, PreviousClean: c.PreviousClean,
+	}
+}
+
+// ended returns what is known while there is no holder. An unreadable fence has an empty record.
+func ended(fence cluster.Stored[cluster.Fence]) status.Leadership {
+	f := fence.Record
+	return status.Leadership{
+		Holder:         status.Holder{Term: f.Term, State: status.StateNone},
+		PreviousLeader: f.Node, PreviousClean: f.State == cluster.FenceReleased,
+	}
+}
+
+// observe reports what was read, if it is news.
+func (w *leaderWatch) observe(l status.Leadership) {
+	w.seen.Store(&l)
+	if l.Holder != w.shown {
+		w.shown = l.Holder
+		w.group.feed.Add(status.EventLeadership, l)
+	}
+	if len(w.hook().Argv) == 0 {
+		w.hooked = hookedChange{}
+		return
+	}
+	ready := l.State == string(cluster.CurrentReady)
+	next := hookedChange{known: true, ready: ready, term: l.Term}
+	if before := w.hooked; !ready && before.known && !before.ready || next == before {
+		return // still nobody leads, or still the same one
+	}
+	if !ready && w.hooked.known {
+		next.term = w.hooked.term // a takeover has begun already
+	} else if !ready && l.State != status.StateNone {
+		next.term = 0
+	}
+	w.hooked = next
+	w.hooks.Push(w.input(l, next))
+}
+
+// input returns the input of hooks.on_leader_change.
+func (w *leaderWatch) input(l status.Leadership, at hookedChange) hook.Input {
+	g := w.group
+	c := g.config()
+	change := status.LeaderChange{
+		Node: c.Node.ID, Site: c.Node.Site, Group: g.name, Root: g.paths.Root, Term: at.term, State: status.StateNone,
+		PreviousLeader: l.PreviousLeader, PreviousClean: l.PreviousClean, Time: time.Now(),
+	}
+	if at.ready {
+		change.Leader, change.LeaderSite, change.State, change.Cause, change.Reason = l.Node, l.Site, l.State, l.Cause, l.Reason
+	}
+	data, err := json.Marshal(change)
+	if err != nil {
+		data = nil // not reached: plain values
+	}
+	return hook.Input{Data: append(data, '\n'), Env: g.leaderVariables(change)}
+}
+
+// leaderVariables returns the environment variables of hooks.on_leader_change.
+func (g *Group) leaderVariables(c status.LeaderChange) []string {
+	f := workenv.Fencing{
+		Node: c.Node, Site: c.Site, Group: g.resource.name, Root: c.Root, Slot: g.paths.Slot, Slots: strconv.FormatInt(g.size.Load(), 10),
+		Cause: c.Cause, PreviousLeader: c.PreviousLeader, PreviousClean: c.PreviousClean,
+	}
+	if c.Term != 0 {
+		f.Term = strconv.FormatInt(c.Term, 10)
+	}
+	return f.LeaderVariables(c.Leader, c.LeaderSite)
+}

@@ -1,0 +1,470 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/group"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/status"
+)
+
+// Limits of a group's faults.
+const (
+	retryFirst   = time.Second // before a group that was refused registers again, then at growing intervals
+	retryMax     = time.Minute
+	stableAfter  = time.Minute // a member that ran this long registers again at once
+	parkAfter    = 3           // abandoned instances within parkWindow
+	parkWindow   = 10 * time.Minute
+	leaveTimeout = 10 // session timeouts within which a LEAVE must be confirmed
+)
+
+// membership is the membership of one resource in one session: one instance after another. An instance ends with LEAVE, so that the
+// next one can register in the same session (docs/protocol.md, Instances). Whatever happens to the group, the session and the other
+// groups go on.
+type membership struct {
+	session  *session
+	resource *resource
+	ctx      context.Context // ends when no instance may begin any more
+	cancel   context.CancelFunc
+	retry    chan struct{} // the configuration has changed: try again now
+	over     chan struct{} // closed at the end
+	settled  atomic.Bool   // it has registered once, or was refused
+	// outdated is set while the running instance does not have the configuration in force.
+	outdated atomic.Bool
+
+	// unleft is the last instance, if it relies on the end of the session instead of LEAVE. It is set before the membership ends.
+	unleft *instance
+
+	mu        sync.Mutex
+	current   *instance // nil while none runs
+	abandoned []time.Time
+}
+
+// instance is one registration of the resource, see [group.Instance], with what each of its leaderships has to itself.
+type instance struct {
+	*group.Instance // nil until it is registered
+	conns           []*zkstore.Group
+	leaderships     []*guard.Leadership
+	starts, moves   *share        // nil without limits
+	stuck           chan struct{} // closed when a loop of the instance is stuck
+	once            sync.Once
+}
+
+// open gives each group of the resource its access to the session and to the guard.
+func (m *membership) open() *instance {
+	i := &instance{stuck: make(chan struct{})}
+	for _, g := range m.resource.all() {
+		i.leaderships = append(i.leaderships, m.session.host.opt.Guard.NewLeadership(g.name))
+	}
+	m.connect(i)
+	return i
+}
+
+// connect gives each group a new handle of the session.
+func (m *membership) connect(i *instance) {
+	i.closeConns()
+	i.conns = nil
+	for _, g := range m.resource.all() {
+		conn := m.session.zk.Group(g.paths)
+		i.conns = append(i.conns, conn)
+		g.setConn(conn)
+	}
+}
+
+func (i *instance) closeConns() {
+	for _, conn := range i.conns {
+		conn.Close()
+	}
+}
+
+func (i *instance) closeLeaderships() {
+	for _, l := range i.leaderships {
+		l.Close()
+	}
+}
+
+// errSurvivor reports that this host must not take part in a group, because its own work might run twice (S1).
+var errSurvivor = errors.New("work that an earlier daemon on this host has started for the group may still run: the guard is killing it; see its log")
+
+// errResized reports that the group has another number of slots than the instance.
+var errResized = errors.New("the group was resized")
+
+// abandonedError reports that an instance was abandoned because its loop is stuck or has panicked.
+type abandonedError struct{ reason string }
+
+func (e *abandonedError) Error() string { return e.reason }
+
+func newMembership(s *session, r *resource) *membership {
+	m := &membership{session: s, resource: r, retry: make(chan struct{}, 1), over: make(chan struct{})}
+	m.ctx, m.cancel = context.WithCancel(s.ctx)
+	return m
+}
+
+// run runs one instance after another until the session or the membership ends.
+func (m *membership) run() {
+	defer close(m.over)
+	defer m.cancel()
+	r := m.resource
+	defer r.setMembership("", "")
+	defer r.clearConns()
+	pause := retryFirst
+	for m.ctx.Err() == nil {
+		began := time.Now()
+		err := m.runInstance()
+		var permanent *group.PermanentError
+		switch {
+		case m.ctx.Err() != nil || err == nil:
+			return
+		case errors.As(err, &permanent) && m.session.host.single():
+			m.session.end(permanent)
+			return
+		case errors.Is(err, errResized):
+			r.log.Info("the slots of the group have changed: registering again")
+			pause = retryFirst
+			continue
+		case m.park():
+			r.setMembership(status.MembershipParked, fmt.Sprintf("%d instances were abandoned within %s, the last because %v; "+
+				"'zkelectd reload' tries again", parkAfter, parkWindow, err))
+			m.settle()
+			m.await(0)
+			continue
+		case errors.As(err, &permanent), errors.Is(err, errSurvivor):
+			r.setMembership(status.MembershipRefused, err.Error())
+		default:
+			r.log.Warn("the membership ended; registering again", "reason", err)
+			r.setMembership(status.MembershipJoining, err.Error())
+		}
+		m.settle()
+		if time.Since(began) > stableAfter {
+			pause = retryFirst
+		}
+		m.await(pause/2 + rand.N(pause))
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// settle records that the group's start is complete.
+func (m *membership) settle() {
+	if !m.settled.Swap(true) {
+		m.session.reportReady()
+	}
+}
+
+// await waits for a time, 0 for ever, or until the configuration changes or the membership ends.
+func (m *membership) await(limit time.Duration) {
+	var expired <-chan time.Time
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case <-expired:
+	case <-m.retry:
+	case <-m.ctx.Done():
+	}
+}
+
+// park reports whether too many instances have been abandoned lately.
+func (m *membership) park() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(m.abandoned)
+	if n < parkAfter || time.Since(m.abandoned[n-parkAfter]) > parkWindow {
+		return false
+	}
+	m.abandoned = nil
+	return true
+}
+
+// runInstance registers an instance, runs it until it ends, and sends LEAVE for it. It returns nil if the session or the membership
+// ends, else why the instance has ended. When it returns, all of its work is dead.
+func (m *membership) runInstance() error {
+	s, r := m.session, m.resource
+	budget, err := s.budget(r)
+	if err != nil {
+		return &group.PermanentError{Err: err}
+	}
+	if r.survives(s.host.opt.Guard.Survivors()) {
+		return errSurvivor
+	}
+	m.outdated.Store(false)
+	before := r.published()
+	slots, err := m.prepare()
+	switch {
+	case s.zk.Err() != nil || s.ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	i := m.open()
+	defer i.closeLeaderships()
+	registration := r.registration(i, budget, slots)
+	i.limits(s.host, &registration)
+	defer i.closeLimits()
+	i.Instance, err = group.Register(m.ctx, registration)
+	if err == nil {
+		r.logBudget(budget)
+		r.log.Info("registered", "incarnation", i.Incarnation(), "root", r.root)
+		err = m.serve(i, before)
+	}
+	m.recordLeaving(i)
+	if s.zk.Err() != nil || s.ctx.Err() != nil {
+		m.unleft = i
+		return nil // the end of the session deletes what this instance has registered; its handles still have the final transactions
+	}
+	var permanent *group.PermanentError
+	if !errors.As(err, &permanent) { // else nothing is registered
+		if leaveErr := m.leave(s.ctx, i, err); leaveErr != nil {
+			if s.ctx.Err() == nil {
+				s.end(fmt.Errorf("group %s could not leave: %w", r.name, leaveErr))
+			}
+			m.unleft = i // an ending session that waits for other groups sends LEAVE again: this instance elects no more (L1)
+			return nil
+		}
+	}
+	i.closeConns()
+	if m.ctx.Err() != nil {
+		return nil // removed
+	}
+	if i.Instance != nil && i.Resized() && m.session.ctx.Err() == nil {
+		return errResized
+	}
+	return err
+}
+
+// recordLeaving records that an instance ends because the daemon is stopped, or because its group was removed.
+func (m *membership) recordLeaving(i *instance) {
+	how := cluster.LeftStopped
+	switch s := m.session; {
+	case i.Instance == nil || m.ctx.Err() == nil || s.host.opt.Guard.Err() != nil || !s.zk.Connected():
+		return // it ends by itself, or ZooKeeper could not be told in time
+	case s.host.quit.Err() != nil:
+	case s.ctx.Err() == nil:
+		how = cluster.LeftRemoved
+	default:
+		return // the session ends, and another one begins
+	}
+	m.resource.all()[0].core.Load().RecordLeaving(context.WithoutCancel(m.ctx), i.conns[0], i.Instance, how)
+}
+
+// prepare prepares the registration, and gives the resource one group for each slot that it has.
+func (m *membership) prepare() (cluster.Slots, error) {
+	conn := m.session.zk.Group(m.resource.paths())
+	defer conn.Close()
+	slots, err := group.Prepare(m.ctx, m.resource.preparation(conn))
+	if err == nil {
+		m.resource.resize(slots)
+	}
+	return slots, err
+}
+
+// serve runs the members. If a loop is stuck or panics, serve abandons the instance and returns an [abandonedError] when its work
+// is dead.
+func (m *membership) serve(i *instance, before published) error {
+	r := m.resource
+	if !m.setCurrent(i) {
+		return errors.New("the membership ends")
+	}
+	defer m.setCurrent(nil)
+	m.settle()
+	m.session.checks.soon(m)
+	if r.published() != before { // a reload or a check came during the registration
+		m.session.running.Go(func() { i.Apply(r.settings(), false) })
+	}
+	defer m.leaveIfOverdue(i)()
+	for _, g := range r.all() {
+		defer g.leaders.start(m.ctx, m.session.zk)()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run() }() // ends with the members, or when a stuck loop returns
+	select {
+	case err := <-ended:
+		var panicked *group.PanicError
+		if !errors.As(err, &panicked) {
+			return err
+		}
+		return m.abandon(i, err.Error())
+	case <-i.stuck:
+		returned, tooMany := r.host.loopStuck()
+		go func() { // ends with the stuck loop
+			<-ended
+			returned()
+		}()
+		if tooMany {
+			m.session.end(ErrStuckLoops)
+		}
+		return m.abandon(i, fmt.Sprintf("its event loop did not answer for %s", m.session.granted))
+	}
+}
+
+// abandon makes the session and the guard refuse everything that the instance still sends, and waits until its work is dead.
+func (m *membership) abandon(i *instance, reason string) error {
+	m.resource.log.Error("abandoning this instance: its work is killed, and a new instance registers", "reason", reason)
+	i.closeLimits() // other groups need not wait until its work is dead
+	for n, l := range i.leaderships {
+		l.Abandon()
+		i.conns[n].Abandon()
+	}
+	i.Abandon()
+	m.mu.Lock()
+	m.abandoned = append(m.abandoned, time.Now())
+	m.mu.Unlock()
+	for _, l := range i.leaderships {
+		select {
+		case <-l.Dead():
+		case <-m.session.host.opt.Guard.Context().Done(): // the daemon ends, and the work dies with it
+		}
+	}
+	m.resource.renew() // the stuck loop may still use the old state
+	m.connect(i)
+	return &abandonedError{reason}
+}
+
+// leave sends LEAVE for an instance whose work is dead, as far as that is proven: the guard may be lost (A3). It returns an error if that is not confirmed in time.
+func (m *membership) leave(ctx context.Context, i *instance, reason error) error {
+	m.resource.setMembership(status.MembershipLeaving, "")
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout*m.session.granted)
+	defer cancel()
+	var abandoned *abandonedError
+	core := m.resource.all()[0].core.Load()
+	return core.Leave(ctx, i.conns[0], group.Departure{
+		Instance: i.Instance, Unproven: i.unproven, Reason: reason, Requested: !errors.As(reason, &abandoned),
+	})
+}
+
+// errOverdue is why an instance leaves whose work has not ended in time.
+var errOverdue = errors.New("the membership ended, but not all of its work has ended in time")
+
+// leaveIfOverdue makes an instance leave whose end takes too long, because some of its work cannot be killed: it may be the oldest
+// member, which must elect, and it no longer does (L1). What is not proven to be dead counts as revoked. Only when all of it is dead may
+// the next instance register. Call stop when the instance has ended.
+func (m *membership) leaveIfOverdue(i *instance) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var leaving sync.WaitGroup
+	leaving.Go(func() {
+		select {
+		case <-i.Ending():
+		case <-ctx.Done():
+			return
+		}
+		t := time.NewTimer(i.Budget().RevokeTimeout())
+		defer t.Stop()
+		select {
+		case <-t.C:
+			m.leaveOverdue(ctx, i)
+		case <-ctx.Done():
+		}
+	})
+	return func() {
+		cancel()
+		leaving.Wait()
+	}
+}
+
+func (m *membership) leaveOverdue(ctx context.Context, i *instance) {
+	r := m.resource
+	for n, l := range i.leaderships {
+		if i.unproven(n) {
+			r.all()[n].log.Error("leadership has not ended in time: this host leaves the group, and takes no part in it until the work is dead and leadership released",
+				"reason", cmp.Or(l.Unkillable(), "a hook is still running, or the release waits for ZooKeeper"))
+		}
+	}
+	conn := m.session.zk.Group(r.paths()) // an abandoned instance has none
+	defer conn.Close()
+	err := r.all()[0].core.Load().Leave(ctx, conn, group.Departure{Instance: i.Instance, Unproven: i.unproven, Reason: errOverdue})
+	if err == nil {
+		r.log.Info("left the group")
+	}
+}
+
+// unproven reports whether it is not proven that the work of a leadership is dead and undone.
+func (i *instance) unproven(n int) bool {
+	select {
+	case <-i.leaderships[n].Dead():
+		return false
+	default:
+		return !i.Members()[n].Done()
+	}
+}
+
+// setCurrent sets the running instance. It returns false if the membership ends, so that none may run.
+func (m *membership) setCurrent(i *instance) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i != nil && m.ctx.Err() != nil {
+		return false
+	}
+	m.current = i
+	return true
+}
+
+// instance returns the running instance; nil if there is none.
+func (m *membership) instance() *instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
+// stop makes the member release leadership and end; a second call kills the work at once.
+func (m *membership) stop(reason string) {
+	m.cancel()
+	if i := m.instance(); i != nil {
+		i.Stop(reason)
+	}
+}
+
+// remove is stop for a group that is removed from the configuration.
+func (m *membership) remove(reason string) { m.stop(reason) }
+
+// tryAgain makes a group that was refused or parked register now.
+func (m *membership) tryAgain() {
+	select {
+	case m.retry <- struct{}{}:
+	default:
+	}
+}
+
+// cutLease shortens the lease, see [group.Instance.CutLease].
+func (m *membership) cutLease(deadline time.Duration, reason string) {
+	if i := m.instance(); i != nil {
+		i.CutLease(deadline, reason)
+	}
+}
+
+// check abandons the instance if its loop has not shown in time that it is alive. It ends an instance without the configuration in
+// force, once that does not lead.
+func (m *membership) check(now time.Duration) {
+	i := m.instance()
+	if i == nil {
+		return
+	}
+	if alive := i.AliveUntil(); alive != 0 && now > alive {
+		i.once.Do(func() { close(i.stuck) })
+		return
+	}
+	i.Beat()
+	if m.outdated.Load() && m.resource.idle() {
+		m.outdated.Store(false)
+		i.Stop("the group's configuration has changed")
+	}
+}
+
+// budget returns the timing of the resource's leaderships in this session.
+func (s *session) budget(r *resource) (cluster.Budget, error) {
+	budget, err := cluster.NewBudget(s.base, r.config().StopTimeout(s.base))
+	if err != nil && s.base < s.granted {
+		err = fmt.Errorf("%w; the lease is computed from %s, not from the granted %s: the smallest of zookeeper.min_session_timeout (%s) and all timeouts granted since the start",
+			err, s.base, s.granted, s.host.config().ZooKeeper.MinSessionTimeout)
+	}
+	return budget.Granted(s.granted), err
+}

@@ -1,0 +1,173 @@
+package host
+
+import (
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/config"
+	"zkelectd/internal/group"
+	"zkelectd/internal/status"
+)
+
+// resource is what one configuration file describes: a group with one leader, or one with several slots, each of which is shown and
+// operated as a [Group]. It has one membership.
+type resource struct {
+	host       *Host
+	name       string
+	root       string
+	log        *slog.Logger
+	inForce    atomic.Pointer[config.Config] // never changed, only replaced
+	lastReload atomic.Pointer[reloadResult]
+	groups     atomic.Pointer[[]*Group] // of the slots, in their order, or the only one; never changed, only replaced
+	size       atomic.Int64             // how many slots there are; 0 for a group without slots
+	opened     bool                     // open was called
+	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
+}
+
+// newResource returns a resource. refused is why a newer configuration was refused; empty if none was.
+func (h *Host) newResource(c config.Group, refused string) *resource {
+	r := &resource{host: h, name: c.Name, root: c.Config.ZooKeeper.Root, log: h.log}
+	if !h.single() {
+		r.log = h.log.With("group", c.Name)
+	}
+	r.inForce.Store(&c.Config)
+	r.lastReload.Store(&reloadResult{refused: refused})
+	r.problems.Store(new([]string))
+	r.groups.Store(&[]*Group{})
+	r.resize(cluster.Slots{SlotSize: slotSize(c.Config)})
+	return r
+}
+
+// published identifies what the node's record says about the configuration, to notice a change.
+type published struct {
+	reload   *reloadResult
+	problems *[]string
+}
+
+func (r *resource) published() published { return published{r.lastReload.Load(), r.problems.Load()} }
+
+// slotSize returns how many slots a configuration proposes; zero for a group without slots.
+func slotSize(c config.Config) cluster.SlotSize {
+	return cluster.SlotSize{Count: c.Slots.Count, PerNode: c.Slots.Limit()}
+}
+
+// resize gives the resource one group for each slot. No member may run.
+func (r *resource) resize(slots cluster.Slots) {
+	before, count := r.all(), max(slots.Count, 1)
+	kept := min(len(before), count)
+	next := slices.Clone(before[:kept])
+	for i := kept; i < count; i++ {
+		paths := r.paths()
+		if slots.Count > 0 {
+			paths = paths.OfSlot(i)
+		}
+		next = append(next, r.newGroup(paths))
+	}
+	changed := r.size.Swap(int64(slots.Count)) != int64(slots.Count)
+	r.groups.Store(&next)
+	if !r.opened || !changed {
+		return
+	}
+	var closing sync.WaitGroup
+	for i, g := range before { // the hooks of those that stay may get other arguments
+		if i < kept {
+			closing.Go(g.closeHooks)
+		} else {
+			closing.Go(g.close)
+		}
+	}
+	closing.Wait()
+	for _, g := range next {
+		g.open()
+	}
+}
+
+// all returns the resource's groups.
+func (r *resource) all() []*Group { return *r.groups.Load() }
+
+// config returns the configuration in force, see [Host.config].
+func (r *resource) config() config.Config { return *r.inForce.Load() }
+
+// open starts what runs for the groups beside their membership; close ends it.
+func (r *resource) open() {
+	r.opened = true
+	for _, g := range r.all() {
+		g.open()
+	}
+}
+
+func (r *resource) close() {
+	for _, g := range r.all() {
+		g.close()
+	}
+}
+
+// renew gives the groups a new state in this process, without what it remembers of earlier leaderships.
+func (r *resource) renew() {
+	for _, g := range r.all() {
+		g.renew()
+	}
+}
+
+// setMembership shows what this host does about the groups while no member runs.
+func (r *resource) setMembership(state, reason string) {
+	if state == status.MembershipRefused {
+		r.log.Error("this host takes no part in the group", "reason", reason)
+	}
+	for _, g := range r.all() {
+		if state == status.MembershipRefused || state == status.MembershipParked {
+			r.host.placement.unknown(g.name)
+		}
+		g.core.Load().SetMembership(state, reason)
+	}
+}
+
+// clearConns takes the groups' access to the session away.
+func (r *resource) clearConns() {
+	for _, g := range r.all() {
+		g.setConn(nil)
+	}
+}
+
+// idle reports whether this host neither leads any of the groups nor is about to.
+func (r *resource) idle() bool {
+	for _, g := range r.all() {
+		if !g.core.Load().Idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// survives reports whether work of an earlier daemon may still run for the resource, in any of its slots.
+func (r *resource) survives(survivors []string) bool {
+	return slices.ContainsFunc(survivors, func(name string) bool { return name == r.name || strings.HasPrefix(name, r.name+"/") })
+}
+
+// paths returns the paths of what all groups of the resource share.
+func (r *resource) paths() cluster.Paths { return cluster.Paths{Root: r.root} }
+
+// preparation returns what must be known before the resource registers.
+func (r *resource) preparation(conn cluster.ReadWriter) group.Preparation {
+	base, c := r.host.config().ZooKeeper.Root, r.config()
+	if r.host.single() {
+		base = path.Dir(r.root)
+	}
+	return group.Preparation{Session: conn, Name: r.name, Base: base, Root: r.root, Slots: slotSize(c), By: c.Node.ID}
+}
+
+// registration returns what the resource registers with in a session.
+func (r *resource) registration(i *instance, b cluster.Budget, slots cluster.Slots) group.Registration {
+	reg := group.Registration{Settings: r.settings(), Budget: b, Slots: slots}
+	for n, g := range r.all() {
+		reg.Leaderships = append(reg.Leaderships, group.Leadership{
+			Group: g.core.Load(), Session: i.conns[n], Guard: i.leaderships[n], Options: g.instanceOptions(),
+		})
+	}
+	return reg
+}

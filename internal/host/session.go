@@ -1,0 +1,300 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/group"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/status"
+)
+
+// closeTimeout bounds the closing of a session.
+const closeTimeout = 5 * time.Second
+
+// session is the host's part of one ZooKeeper session: the memberships of its groups. Nothing that concerns one group ends it
+// (docs/protocol.md, Session).
+type session struct {
+	host    *Host
+	zk      *zkstore.Session
+	granted time.Duration      // the session timeout
+	base    time.Duration      // the session timeout that leases are based on
+	ctx     context.Context    // ends when no membership may begin any more
+	cancel  context.CancelFunc // with the reason for the end
+
+	running sync.WaitGroup // memberships
+	checks  *checks
+
+	began   time.Time
+	mu      sync.Mutex
+	members map[*resource]*membership
+	unleft  []*membership // that have ended, and whose members are registered until the session ends
+	ending  error         // why the session ends; nil while it does not
+	ready   chan struct{} // closed once the start is complete
+}
+
+// runSession opens a session, runs the memberships of its groups on it, and closes it.
+func (h *Host) runSession(ctx context.Context) error {
+	s, err := h.open()
+	if err != nil {
+		return err
+	}
+	defer h.closeSession(ctx, s.zk)
+	c := h.config()
+	h.opt.Guard.SetSession(guard.Credentials{
+		Servers: c.ZooKeeper.Servers, ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted, File: c.SessionFile(os.Getenv),
+		Access: operator.EncodeAccess(operator.Access(c, os.Getenv)),
+	})
+	h.counters.Update(func(t *status.Totals) { t.Sessions++ })
+	err = s.run(ctx)
+	if h.quit.Err() == nil {
+		h.counters.Update(func(t *status.Totals) { t.SessionsLost++ })
+	}
+	return err
+}
+
+// open opens a session.
+func (h *Host) open() (*session, error) {
+	c := h.config()
+	opening, cancel := h.quit, context.CancelFunc(func() {})
+	if limit := c.ZooKeeper.ConnectTimeout; limit > 0 {
+		opening, cancel = context.WithTimeout(h.quit, limit)
+	}
+	defer cancel()
+	defer h.keepAlive("waiting for ZooKeeper at " + strings.Join(c.ZooKeeper.Servers, ", "))()
+	zk, err := zkstore.Open(opening, zkstore.Options{
+		Servers: c.ZooKeeper.Servers, Timeout: c.ZooKeeper.SessionTimeout, Access: operator.Access(c, os.Getenv), Log: h.log,
+	})
+	if err != nil {
+		if h.quit.Err() == nil && opening.Err() != nil {
+			return nil, &group.PermanentError{Err: err}
+		}
+		return nil, err
+	}
+	s := &session{host: h, zk: zk, began: time.Now(), granted: zk.Timeout(), ready: make(chan struct{}), members: make(map[*resource]*membership), checks: newChecks()}
+	s.base = h.leaseBase(s.granted)
+	s.ctx, s.cancel = context.WithCancel(h.quit)
+	return s, nil
+}
+
+// run runs the memberships until the session ends. It returns when all work is dead.
+func (s *session) run(ctx context.Context) error {
+	h := s.host
+	defer s.cancel()
+	h.setSession(s)
+	defer h.setSession(nil)
+	s.zk.OnShrink(s.base, s.cutLeases)
+	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var reloads sync.WaitGroup
+	reloads.Go(func() { h.serveReloads(beside, s) })
+	reloads.Go(func() { s.checks.run(beside, s) })
+	reloads.Go(func() { h.runLoads(beside, s) })
+	for _, r := range h.resources() {
+		s.begin(r)
+	}
+	stopBeat := s.beat()
+	select {
+	case <-s.zk.Done():
+		s.end(s.zk.Err())
+	case <-s.ctx.Done():
+	}
+	s.awaitMemberships()
+	cancel()
+	stopBeat()
+	// If a reload hangs on a disk, the guard ends the daemon, so that the next session does not have to wait.
+	h.opt.Guard.Heartbeat(boottime.Now() + s.base)
+	reloads.Wait()
+	h.opt.Guard.Heartbeat(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// awaitMemberships waits until all memberships have ended. If the work of one group does not end, the members of the others leave:
+// they may be the oldest ones, which must elect, and they no longer do (L1).
+func (s *session) awaitMemberships() {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the memberships
+		s.running.Wait()
+		cancel()
+	}()
+	t := time.NewTicker(s.granted)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.leaveUnleft(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leaveUnleft sends LEAVE for those memberships that have ended without one.
+func (s *session) leaveUnleft(ctx context.Context) {
+	s.mu.Lock()
+	unleft := s.unleft
+	s.unleft = nil
+	s.mu.Unlock()
+	for _, m := range unleft {
+		if err := m.leave(ctx, m.unleft, errSessionEnds); err != nil {
+			s.mu.Lock()
+			s.unleft = append(s.unleft, m)
+			s.mu.Unlock()
+			continue
+		}
+		m.unleft.closeConns()
+	}
+}
+
+// errSessionEnds is why a member leaves although its session ends.
+var errSessionEnds = errors.New("the session ends, but waits for the work of another group")
+
+// end ends the session for a reason: all memberships end in order. Only the first reason counts.
+func (s *session) end(reason error) {
+	s.mu.Lock()
+	if s.ending == nil {
+		s.ending = reason
+	}
+	s.mu.Unlock()
+	s.stop(reason.Error())
+}
+
+// stop makes all members release leadership and end. A second call kills their work at once.
+func (s *session) stop(reason string) {
+	s.cancel()
+	for _, m := range s.all() {
+		m.stop(reason)
+	}
+}
+
+// all returns the memberships.
+func (s *session) all() []*membership {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*membership, 0, len(s.members))
+	for _, m := range s.members {
+		all = append(all, m)
+	}
+	return all
+}
+
+// begin starts the membership of a group, unless the session ends.
+func (s *session) begin(r *resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil || s.members[r] != nil {
+		return
+	}
+	m := newMembership(s, r)
+	s.members[r] = m
+	s.running.Go(func() {
+		defer s.forget(m)
+		m.run()
+	})
+}
+
+// startTimeout is how long a start with several groups waits for all of them to register before it counts as complete.
+const startTimeout = 10 * time.Second
+
+// reportReady reports to the service manager that the start is complete, once every group has registered or was refused.
+func (s *session) reportReady() {
+	waiting := !s.host.single() && time.Since(s.began) > startTimeout
+	all := s.all()
+	s.mu.Lock()
+	if s.isReady() || !waiting && slices.ContainsFunc(all, func(m *membership) bool { return !m.settled.Load() }) {
+		s.mu.Unlock()
+		return
+	}
+	close(s.ready)
+	s.mu.Unlock()
+	s.host.service.ready(s.host.line())
+}
+
+func (s *session) isReady() bool {
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) forget(m *membership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.members, m.resource)
+	if m.unleft != nil {
+		s.unleft = append(s.unleft, m)
+	}
+}
+
+// member returns the membership of a group; nil if there is none.
+func (s *session) member(r *resource) *membership {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.members[r]
+}
+
+// remove ends the membership of a group with LEAVE, and waits for that.
+func (s *session) remove(r *resource, reason string) {
+	if m := s.member(r); m != nil {
+		m.remove(reason)
+		<-m.over
+	}
+}
+
+// cutLeases shortens all leases and ends leaderships and session when a server has granted a shorter session timeout than the one
+// that the leases are based on (A2 in docs/protocol.md). The session calls it before it sends anything on the new connection, in a
+// separate goroutine.
+func (s *session) cutLeases(g zkstore.Grant) {
+	s.host.grants.note(g.Timeout)
+	reason := fmt.Sprintf("%s granted a session timeout of %s instead of %s", g.Server, g.Timeout, g.Base)
+	deadline := g.RequestedAt + cluster.SafeLease(g.Timeout)
+	s.mu.Lock()
+	if s.ending == nil {
+		s.ending = errors.New(reason)
+	}
+	s.mu.Unlock()
+	s.cancel()
+	for _, m := range s.all() {
+		m.cutLease(deadline, reason)
+	}
+	s.host.log.Error("a ZooKeeper server granted a shorter session timeout than the lease is based on: leadership ends, and a new session begins",
+		"server", g.Server, "granted", g.Timeout, "lease_base", g.Base,
+		"hint", fmt.Sprintf("let all servers have a maxSessionTimeout of at least %s, or set zookeeper.min_session_timeout: %s on all hosts", g.Base, g.Timeout))
+}
+
+func (h *Host) closeSession(ctx context.Context, s *zkstore.Session) {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := s.Close(closing); err != nil {
+		h.log.Warn("the session did not close cleanly", "err", err)
+		h.unclosed = s.Handle()
+		h.unclosed.Access = operator.Access(h.config(), os.Getenv)
+	}
+	h.opt.Guard.ClearSession()
+}
+
+// closeOld closes the last session if closing it has failed before. All work that it allowed is dead: otherwise the next session
+// would not have begun.
+func (h *Host) closeOld(ctx context.Context, session int64) {
+	if h.unclosed.Session != session || session == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	if err := zkstore.CloseSession(ctx, h.unclosed); err != nil && !errors.Is(err, zkstore.ErrNoSuchSession) {
+		h.log.Warn("the old session cannot be closed yet", "err", err)
+	}
+}

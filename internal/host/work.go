@@ -1,0 +1,140 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/hostcheck"
+)
+
+// Timing of the checks of the work.
+const (
+	workCheckInterval = 15 * time.Second // between two checks of all groups
+	workCheckTimeout  = 5 * time.Second  // after that a file system or systemd counts as hanging
+)
+
+// checkWork checks from time to time whether this host could start the work of its groups, until ctx ends: a standby would notice
+// only when it takes over. The host may be elected anyway, unless its health probe fails.
+func (h *Host) checkWork(ctx context.Context) {
+	checks := newBoundedChecks(workCheckTimeout)
+	for {
+		checks.forgetEnded()
+		var common []error
+		if check := h.opt.CheckFiles; check != nil {
+			c := h.config()
+			common = checks.run(ctx, h, func() []error { return []error{check(c)} })
+		}
+		for _, r := range h.resources() {
+			c := r.config()
+			found := checks.run(ctx, r, func() []error { return hostcheck.Group(ctx, c) })
+			if ctx.Err() != nil {
+				return
+			}
+			r.setProblems(slices.Concat(found, common))
+		}
+		t := time.NewTimer(workCheckInterval)
+		select {
+		case <-t.C:
+		case <-h.recheck:
+		case <-ctx.Done():
+		}
+		if t.Stop(); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// checkWorkNow has the work checked without waiting for the interval.
+func (h *Host) checkWorkNow() {
+	select {
+	case h.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// boundedChecks runs checks that may hang, for each key one at a time: a file system that hangs must not keep others from being
+// checked, nor make goroutines pile up.
+type boundedChecks struct {
+	limit   time.Duration
+	pending map[any]chan []error // of the checks that hang
+}
+
+func newBoundedChecks(limit time.Duration) *boundedChecks {
+	return &boundedChecks{limit: limit, pending: make(map[any]chan []error)}
+}
+
+// forgetEnded lets the checks be run again that do not hang any more. Their results may be those of an older configuration.
+func (b *boundedChecks) forgetEnded() {
+	for key, done := range b.pending {
+		select {
+		case <-done:
+			delete(b.pending, key)
+		default:
+		}
+	}
+}
+
+// run returns what check returns, or an error if it takes long or if an earlier check with this key still hangs; nil at the end of
+// ctx.
+func (b *boundedChecks) run(ctx context.Context, key any, check func() []error) []error {
+	late := []error{fmt.Errorf("the programs and files of the configuration cannot be checked: a file system has not answered for %s", b.limit)}
+	if b.pending[key] != nil {
+		return late
+	}
+	done := make(chan []error, 1)
+	go func() { done <- check() }() // ends when the file system answers
+	t := time.NewTimer(b.limit)
+	defer t.Stop()
+	select {
+	case found := <-done:
+		return found
+	case <-t.C:
+		b.pending[key] = done
+		return late
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// setProblems records, logs and publishes why this host could not start the work; nil errors do not count.
+func (r *resource) setProblems(found []error) {
+	next := problemTexts(found)
+	before := *r.problems.Load()
+	if slices.Equal(before, next) {
+		return
+	}
+	r.problems.Store(&next)
+	for _, text := range next {
+		if !slices.Contains(before, text) {
+			r.log.Warn("this host is not ready to lead: correct it before a failover", "reason", text)
+		}
+	}
+	if len(next) == 0 {
+		r.log.Info("this host is ready to lead: the check of the work finds no problem any more")
+	}
+	if m := r.host.memberOf(r); m != nil {
+		if i := m.instance(); i != nil {
+			i.Apply(r.settings(), false) // if it ends, the next one registers with them
+		}
+	}
+}
+
+// problemTexts returns errors as a node's record contains them.
+func problemTexts(errs []error) []string {
+	var all []string
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		for text := range strings.SplitSeq(err.Error(), "\n") {
+			if len(all) < cluster.MaxProblems {
+				all = append(all, strings.ToValidUTF8(text[:min(len(text), cluster.MaxProblem)], ""))
+			}
+		}
+	}
+	return all
+}

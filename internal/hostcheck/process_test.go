@@ -1,0 +1,58 @@
+package hostcheck
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestWhatAProcessMayUse(t *testing.T) {
+	limits, err := Limits(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || limits["Max open files"] != files.Cur {
+		t.Errorf("%d files, %d, %v", limits["Max open files"], files.Cur, err)
+	}
+	for _, name := range []string{"Max locked memory", "Max processes"} {
+		if _, known := limits[name]; !known {
+			t.Errorf("%s is not in %v", name, limits)
+		}
+	}
+	page := make([]byte, os.Getpagesize())
+	if unix.Mlock(page) == nil {
+		defer unix.Munlock(page)
+		if locked, _, err := Memory(os.Getpid()); err != nil || locked == 0 {
+			t.Errorf("%d bytes are locked, %v", locked, err)
+		}
+	}
+	if name, err := Scheduler(os.Getpid()); err != nil || name == "" {
+		t.Errorf("%q, %v", name, err)
+	}
+	if count, most, err := Tasks(os.Getpid()); err == nil && (count == 0 || most == 0) {
+		t.Errorf("%d tasks of %d", count, most)
+	}
+	if value, err := Environment(os.Getpid(), "PATH"); err != nil || value != os.Getenv("PATH") {
+		t.Errorf("%q, %v", value, err)
+	}
+	if d, err := DiskOf(t.TempDir()); err != nil || d.Total == 0 || d.Free > d.Total {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func TestNoSuchProcess(t *testing.T) {
+	const none = 1 << 30
+	_, limitsErr := Limits(none)
+	_, _, memoryErr := Memory(none)
+	_, _, tasksErr := Tasks(none)
+	_, schedulerErr := Scheduler(none)
+	_, environmentErr := Environment(none, "PATH")
+	_, diskErr := DiskOf("/nowhere")
+	for i, err := range []error{limitsErr, memoryErr, tasksErr, schedulerErr, environmentErr, diskErr} {
+		if err == nil {
+			t.Errorf("%d: no error", i)
+		}
+	}
+}

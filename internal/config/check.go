@@ -34,6 +34,12 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 			report(key, "%q %v", name, err)
 		}
 	}
+	if w := c.Node.Weight; w < cluster.MinWeight || w > cluster.MaxWeight {
+		report("node.weight", "%g is not between %g and %g", w, float64(cluster.MinWeight), float64(cluster.MaxWeight))
+	}
+	if c.Node.MaxLeaders < 0 {
+		report("node.max_leaders", "must not be negative")
+	}
 	for key, names := range map[string][]string{
 		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.exclude_nodes": c.Policy.ExcludeNodes, "policy.disabled_sites": c.Policy.DisabledSites,
 	} {
@@ -45,10 +51,14 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	}
 	c.checkZooKeeper(report)
 	c.checkElection(report)
+	c.checkStorms(report)
 	c.checkPolicy(report, reported)
-	c.checkProbes(report)
-	c.checkChild(report)
-	c.checkUnit(report)
+	c.checkSlots(report)
+	work := c.OfSlot(0, max(c.Slots.Count, 1)) // a URL with a variable is invalid before it is replaced
+	work.checkProbes(report)
+	work.checkChild(report)
+	c.checkNone(report)
+	work.checkUnit(report)
 	c.HTTP.check(report)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
@@ -57,6 +67,17 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		report("log.format", "%q is neither text nor json", c.Log.Format)
 	}
 	checkPositive(report, "hooks.timeout", c.Hooks.Timeout)
+	c.Recorder.check(report)
+}
+
+// check checks the settings of the flight recorder.
+func (r Recorder) check(report func(string, string, ...any)) {
+	if r.Size < 1 || r.Size > 1024 {
+		report("recorder.size", "%d is not between 1 and 1024 (MiB)", r.Size)
+	}
+	if r.Dir != "" && (!path.IsAbs(r.Dir) || strings.ContainsRune(r.Dir, 0)) {
+		report("recorder.dir", "%q is not an absolute path", r.Dir)
+	}
 }
 
 // checkPositive reports a duration of 0.
@@ -115,6 +136,9 @@ func (c *Config) checkElection(report func(string, string, ...any)) {
 		report("election.failback.mode", "%q is not one of immediate, delayed, manual", c.Election.Failback.Mode)
 	}
 	checkPositive(report, "election.takeover_timeout", c.Election.TakeoverTimeout)
+	if c.Election.Settle < 0 || c.Election.Settle > maxDelay {
+		report("election.settle", "must be between 0s and %s", maxDelay)
+	}
 	checkPositive(report, "election.exclusion", c.Election.Exclusion)
 	checkPositive(report, "election.strike_reset_after", c.Election.StrikeResetAfter)
 	if c.Election.MaxPreemptions < 0 {
@@ -160,7 +184,6 @@ func (c *Config) probes() map[string]Check {
 func (c *Config) checkProbes(report func(string, string, ...any)) {
 	for section, p := range c.probes() {
 		atMostOne(report, section, map[string]bool{"exec": len(p.Exec) > 0, "http": p.HTTP != "", "tcp": p.TCP != ""})
-		checkProgram(report, section+".exec", p.Exec)
 		checkTarget(report, section, p.HTTP, p.TCP)
 		checkPositive(report, section+".interval", p.Interval)
 		checkPositive(report, section+".timeout", p.Timeout)
@@ -186,9 +209,9 @@ func atMostOne(report func(string, string, ...any), section string, used map[str
 }
 
 // checkProgram reports a command without a program.
-func checkProgram(report func(string, string, ...any), key string, argv []string) {
-	if len(argv) > 0 && argv[0] == "" {
-		report(key, "the program, its first element, is empty")
+func checkProgram(report func(string, string, ...any), p Program) {
+	if p.Name == "" {
+		report(p.Key, "the program, its first element, is empty")
 	}
 }
 
@@ -239,11 +262,8 @@ func (c *Config) checkChild(report func(string, string, ...any)) {
 		}
 	}
 	r := c.Child.Ready
-	for key, argv := range map[string][]string{
-		"child.command": c.Child.Command, "child.ready.exec": r.Exec, "hooks.pre_start": c.Hooks.PreStart,
-		"hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange, "policy.exec.command": c.Policy.Exec.Command,
-	} {
-		checkProgram(report, key, argv)
+	for _, p := range c.Programs() {
+		checkProgram(report, p)
 	}
 	atMostOne(report, "child.ready", map[string]bool{
 		"exec": len(r.Exec) > 0, "http": r.HTTP != "", "tcp": r.TCP != "", "notify": r.Notify, "delay": r.Delay > 0,

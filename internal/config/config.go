@@ -22,6 +22,7 @@ type Config struct {
 	ZooKeeper ZooKeeper `mapstructure:"zookeeper"`
 	Election  Election  `mapstructure:"election"`
 	Policy    Policy    `mapstructure:"policy"`
+	Slots     Slots     `mapstructure:"slots"`
 	Health    Health    `mapstructure:"health"`
 	Score     Score     `mapstructure:"score"`
 	Child     Child     `mapstructure:"child"`
@@ -29,7 +30,12 @@ type Config struct {
 	Hooks     Hooks     `mapstructure:"hooks"`
 	HTTP      HTTP      `mapstructure:"http"`
 	Log       Log       `mapstructure:"log"`
+	Recorder  Recorder  `mapstructure:"recorder"`
 	Reload    Reload    `mapstructure:"reload"`
+	Host      Capacity  `mapstructure:"host"`
+	Moves     Moves     `mapstructure:"moves"`
+	// GroupsDir is the directory with the group files; empty for one group.
+	GroupsDir string `mapstructure:"groups_dir"`
 }
 
 // Node describes this daemon and its host.
@@ -39,6 +45,24 @@ type Node struct {
 	Priority int               `mapstructure:"priority"`
 	Labels   map[string]string `mapstructure:"labels"`
 	Observer bool              `mapstructure:"observer"`
+	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
+	Weight     float64 `mapstructure:"weight"`
+	MaxLeaders int     `mapstructure:"max_leaders"`
+}
+
+// Capacity is what this host does at once.
+type Capacity struct {
+	// MaxStarting is 0 for the default.
+	MaxStarting int `mapstructure:"max_starting"`
+}
+
+// Starting returns how many takeovers may start their work at once, on a host with a number of processor cores.
+func (c Capacity) Starting(cores int) int { return cmp.Or(c.MaxStarting, max(8, 2*cores)) }
+
+// Moves limits the preemptions that this host decides on as the elector of its groups.
+type Moves struct {
+	Spread  time.Duration `mapstructure:"spread"`
+	PerHost int           `mapstructure:"per_host"`
 }
 
 // Election configures this daemon as elector and as candidate.
@@ -49,6 +73,7 @@ type Election struct {
 	TakeoverTimeout  time.Duration `mapstructure:"takeover_timeout"`
 	Exclusion        time.Duration `mapstructure:"exclusion"`
 	StrikeResetAfter time.Duration `mapstructure:"strike_reset_after"`
+	Settle           time.Duration `mapstructure:"settle"`
 	TrustSessionEnd  bool          `mapstructure:"trust_session_end"`
 }
 
@@ -73,6 +98,7 @@ type Policy struct {
 	RequireLabels map[string]string  `mapstructure:"require_labels"`
 	ExcludeNodes  []string           `mapstructure:"exclude_nodes"`
 	DisabledSites []string           `mapstructure:"disabled_sites"`
+	ApartStrict   []string           `mapstructure:"apart_strict"`
 }
 
 // Exec is the program that ranks members if the policy type is exec.
@@ -119,8 +145,10 @@ type Reload struct {
 
 // Child configures the leader-only work.
 type Child struct {
-	Command     []string          `mapstructure:"command"`
-	Unit        string            `mapstructure:"unit"`
+	Command []string `mapstructure:"command"`
+	Unit    string   `mapstructure:"unit"`
+	// None says that there is no leader-only work on purpose.
+	None        bool              `mapstructure:"none"`
 	Env         map[string]string `mapstructure:"env"`
 	Dir         string            `mapstructure:"dir"`
 	Ready       Ready             `mapstructure:"ready"`
@@ -134,6 +162,30 @@ type Child struct {
 // Guard configures the process that ends the work.
 type Guard struct {
 	Realtime bool `mapstructure:"realtime"`
+	Keepers  bool `mapstructure:"keepers"`
+}
+
+// Recorder configures the flight recorder.
+type Recorder struct {
+	Enabled bool   `mapstructure:"enabled"`
+	Dir     string `mapstructure:"dir"`
+	// Size is in MiB.
+	Size int `mapstructure:"size"`
+}
+
+// RecorderDir returns the directory of the flight recorder; empty if nothing is to be recorded.
+func (c Config) RecorderDir(getenv func(string) string) string {
+	if !c.Recorder.Enabled {
+		return ""
+	}
+	state, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
+	switch {
+	case c.Recorder.Dir != "":
+		return c.Recorder.Dir
+	case state != "":
+		return filepath.Join(state, "recorder")
+	}
+	return runtimeFile(getenv, "recorder")
 }
 
 // SessionFile returns the path of the session file; empty if there is none.
@@ -145,9 +197,9 @@ func (c Config) SessionFile(getenv func(string) string) string {
 }
 
 // UnitSocket returns the path of the socket at which the start of child.unit asks whether this host leads; empty if there can
-// be none.
+// be none. Each unit has its own.
 func (c Config) UnitSocket(getenv func(string) string) string {
-	return runtimeFile(getenv, "unit.sock")
+	return runtimeFile(getenv, c.Child.Unit+".sock")
 }
 
 // runtimeFile returns the path of a file in the unit's runtime directory; empty if systemd has created none.
@@ -191,10 +243,12 @@ type Restart struct {
 
 // Hooks are commands that run at changes of leadership.
 type Hooks struct {
-	PreStart []string      `mapstructure:"pre_start"`
-	PostStop []string      `mapstructure:"post_stop"`
-	OnChange []string      `mapstructure:"on_change"`
-	Timeout  time.Duration `mapstructure:"timeout"`
+	PreStart []string `mapstructure:"pre_start"`
+	PostStop []string `mapstructure:"post_stop"`
+	OnChange []string `mapstructure:"on_change"`
+	// OnLeaderChange runs on every member.
+	OnLeaderChange []string      `mapstructure:"on_leader_change"`
+	Timeout        time.Duration `mapstructure:"timeout"`
 }
 
 // HTTP configures the daemon's HTTP server.

@@ -69,16 +69,26 @@ func TestUnit(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for dir, want := range map[string]string{"": "", "/run/z": "/run/z/unit.sock", "/run/z:/run/y": "/run/z/unit.sock"} {
-		if got := (Config{}).UnitSocket(func(string) string { return dir }); got != want {
+	for dir, want := range map[string]string{"": "", "/run/z": "/run/z/app.service.sock", "/run/z:/run/y": "/run/z/app.service.sock"} {
+		if got := (Config{Child: Child{Unit: "app.service"}}).UnitSocket(func(string) string { return dir }); got != want {
 			t.Errorf("%q: %q", dir, got)
+		}
+	}
+}
+
+// A main file without anything may have been truncated: it is refused.
+func TestEmptyFileIsRefused(t *testing.T) {
+	for _, text := range []string{"", "\n", "# node: {id: a}\n", "---\n"} {
+		path := file(t, text)
+		if _, err := Load(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path+": is empty: write {} ") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
 func TestDefaults(t *testing.T) {
 	for name, src := range map[string]Sources{
-		"nothing": {}, "empty file": {File: file(t, "")}, "only comments": {File: file(t, "# nothing\n")}, "empty section": {File: file(t, "node:\n")},
+		"nothing": {}, "empty map": {File: file(t, "# nothing\n{}\n")}, "empty section": {File: file(t, "node:\n")},
 	} {
 		c := mustLoad(t, src)
 		host, _ := os.Hostname()
@@ -113,7 +123,7 @@ func TestSourcesOverrideEarlierOnes(t *testing.T) {
 
 // Commands must work in the environment of the work, although its variables look like settings.
 func TestVariablesOfTheWorkAreNotSettings(t *testing.T) {
-	mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE=a", "ZKELECTD_SITE=b", "ZKELECTD_GROUP=c", "ZKELECTD_TERM=7", "ZKELECTD_ROOT=/x"}})
+	mustLoad(t, Sources{Env: []string{"ZKELECTD_NODE=a", "ZKELECTD_SITE=b", "ZKELECTD_GROUP=c", "ZKELECTD_TERM=7", "ZKELECTD_ROOT=/x", "ZKELECTD_SLOT=3", "ZKELECTD_SLOTS=4", "ZKELECTD_EPOCH=1"}})
 }
 
 func TestErrorsHaveKeyAndReason(t *testing.T) {
@@ -263,6 +273,8 @@ func TestApplyReload(t *testing.T) {
 			f.SetBool(!v)
 		case int, time.Duration:
 			f.SetInt(f.Int() + 1)
+		case float64:
+			f.SetFloat(v + 1)
 		case []string:
 			f.Set(reflect.ValueOf([]string{"x"}))
 		case []cluster.Strategy:
@@ -319,7 +331,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 
 // A device, a log or a core that is named by mistake must not be read into memory as a whole.
 func TestLargeFileIsRefused(t *testing.T) {
-	comment := "# " + strings.Repeat("x", maxFile-3) + "\n"
+	comment := "# " + strings.Repeat("x", maxFile-6) + "\n{}\n"
 	mustLoad(t, Sources{File: file(t, comment)})
 	for _, path := range []string{file(t, comment+"\n"), "/dev/zero"} {
 		if _, err := Load(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path+": is larger than 1048576 bytes") {
@@ -358,7 +370,7 @@ func FuzzLoad(f *testing.F) {
 // The reference is generated from the keys, so that it cannot be out of date.
 func TestReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| key | type | default | reload | meaning |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| key | scope | type | default | reload | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, k := range Keys() {
 		value := shown(k.Default)
 		if k.Name == "node.id" {
@@ -367,11 +379,15 @@ func TestReference(t *testing.T) {
 		if value != "" {
 			value = "`" + value + "`"
 		}
+		scope := string(k.Scope())
+		if k.Scope() == HostScope && k.inGroupFile() {
+			scope = "host, group"
+		}
 		reload := ""
 		if k.Reload {
 			reload = "yes"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", k.Name, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, scope, k.Kind, value, reload, strings.ReplaceAll(k.Doc, "|", "\\|"))
 	}
 	testhelper.CheckDocument(t, "../../docs/configuration.md", b.String())
 }

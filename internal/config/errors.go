@@ -44,42 +44,12 @@ func (e *Errors) add(source, key, format string, args ...any) {
 // sorted sorts the errors in the order of the reference; those without a setting come first.
 func (e Errors) sorted() Errors {
 	keys := Keys()
-	place := func(e Error) int { return slices.IndexFunc(keys, func(k Key) bool { return k.Name == e.Key }) }
+	place := func(e Error) int {
+		name := strings.TrimPrefix(e.Key, defaultsSection+".")
+		return slices.IndexFunc(keys, func(k Key) bool { return k.Name == name })
+	}
 	slices.SortStableFunc(e, func(a, b Error) int {
 		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.Reason, b.Reason))
 	})
 	return e
-}
-
-// nearest returns the known name that is most similar to an unknown one, or "" if none is similar.
-func nearest(name string, known []string) string {
-	if len(known) == 0 {
-		return ""
-	}
-	best := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(name, a), distance(name, b)) })
-	if distance(name, best) > max(2, len(name)/3) {
-		return ""
-	}
-	return best
-}
-
-// distance returns the Levenshtein distance of two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

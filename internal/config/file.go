@@ -14,6 +14,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/secretfile"
+	"zkelectd/internal/suggest"
 )
 
 // found is a value with its source.
@@ -33,52 +34,99 @@ func readFile(path string, errs *Errors) []byte {
 		return nil
 	}
 	defer file.Close()
-	if err := secretfile.CheckWriters(path, file); err != nil { // the file contains commands to run
+	data, err := readTrusted(path, file)
+	if err != nil {
 		errs.add(path, "", "%v", err)
-		return nil
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	switch {
-	case err != nil:
-		errs.add(path, "", "cannot be read: %v", err)
-		return nil
-	case len(data) > maxFile:
-		errs.add(path, "", "is larger than %d bytes: it is not a configuration file", maxFile)
 		return nil
 	}
 	return data
 }
 
-// parseFile returns the settings in the content of a YAML file. It walks the nodes itself, so that every error has a line and
-// the keys of maps keep their case; viper would change them to lower case.
-func parseFile(path string, data []byte, errs *Errors) map[string]found {
-	out := make(map[string]found)
+// readTrusted returns the content of an open file that no other user can change: it contains commands to run.
+func readTrusted(path string, file *os.File) ([]byte, error) {
+	if err := secretfile.CheckWriters(path, file); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("is larger than %d bytes: it is not a configuration file", maxFile)
+	}
+	return data, nil
+}
+
+// parseFile returns the settings in the content of a YAML file, and those in its section defaults.
+func parseFile(path string, data []byte, errs *Errors) (settings, defaults map[string]found) {
+	w := newWalker(path, errs)
+	w.defaults = make(map[string]found)
+	before := len(*errs)
+	root := rootNode(path, data, errs)
+	switch {
+	case root != nil && root.Tag != "!!null":
+		w.section("", root)
+	case len(*errs) == before:
+		// An editor, a full disk or a failed command in <(...) may have left it empty.
+		errs.add(path, "", "is empty: write {} if flags, environment variables and defaults are to be all settings")
+	}
+	return w.out, w.defaults
+}
+
+// rootNode returns the root of the only YAML document in the content of a file; nil if there is none.
+func rootNode(path string, data []byte, errs *Errors) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
-		return out
+		return nil
 	} else if err != nil {
 		errs.add(path, "", "is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		return out
+		return nil
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		errs.add(path, "", "contains more than one YAML document")
 	}
-	w := walker{path: path, keys: keyByName(), out: out, errs: errs}
-	for k := range w.keys {
-		w.names = append(w.names, k)
-	}
-	w.section("", doc.Content[0])
-	return out
+	return doc.Content[0]
 }
 
-// walker collects the settings of a YAML file.
+// walker collects the settings of a YAML file. It walks the nodes itself, so that every error has a line and the keys of maps keep
+// their case; viper would change them to lower case.
 type walker struct {
 	path  string
 	keys  map[string]Key
 	names []string
 	out   map[string]found
 	errs  *Errors
+	// defaults receives the settings in the section defaults; nil if there is no such section.
+	defaults map[string]found
+	// within is the prefix of names in errors.
+	within string
+	// refuse returns why a setting is not allowed here, "" if it is; nil allows all.
+	refuse func(Key) string
+}
+
+func newWalker(path string, errs *Errors) walker {
+	w := walker{path: path, keys: keyByName(), out: make(map[string]found), errs: errs}
+	for k := range w.keys {
+		w.names = append(w.names, k)
+	}
+	return w
+}
+
+// defaultsSection is the section of the main file with the settings of all groups.
+const defaultsSection = "defaults"
+
+// readDefaults collects the settings in the section defaults.
+func (w *walker) readDefaults(n *yaml.Node) {
+	d := newWalker(w.path, w.errs)
+	d.within, d.out = defaultsSection+".", w.defaults
+	d.refuse = func(k Key) string {
+		if k.Scope() == HostScope {
+			return "is a setting of the host: write it outside of defaults"
+		}
+		return ""
+	}
+	d.section("", n)
 }
 
 func (w *walker) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", w.path, n.Line) }
@@ -88,36 +136,48 @@ func (w *walker) section(prefix string, n *yaml.Node) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		w.errs.add(w.at(n), strings.TrimSuffix(prefix, "."), "must be a section of keys")
+		w.errs.add(w.at(n), strings.TrimSuffix(w.within+prefix, "."), "must be a section of keys")
 		return
 	}
 	seen := make(map[string]bool)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := prefix+n.Content[i].Value, n.Content[i+1]
 		if seen[name] {
-			w.errs.add(w.at(n.Content[i]), name, "is given twice")
+			w.errs.add(w.at(n.Content[i]), w.within+name, "is given twice")
 			continue
 		}
 		seen[name] = true
 		key, known := w.keys[name]
 		switch {
 		case known:
-			v, err := fromNode(key.Kind, value)
-			if err != nil {
-				w.errs.add(w.at(value), name, "%v", err)
-				continue
-			}
-			w.out[name] = found{w.at(value), v}
+			w.setting(key, value)
+		case name == defaultsSection && w.defaults != nil:
+			w.readDefaults(value)
 		case w.isSection(name):
 			w.section(name+".", value)
 		default:
 			hint := ""
-			if near := nearest(name, w.candidates()); near != "" {
-				hint = fmt.Sprintf("; did you mean %s?", near)
+			if near := suggest.Nearest(name, w.candidates()); near != "" {
+				hint = fmt.Sprintf("; did you mean %s?", w.within+near)
 			}
-			w.errs.add(w.at(n.Content[i]), name, "is not a setting%s", hint)
+			w.errs.add(w.at(n.Content[i]), w.within+name, "is not a setting%s", hint)
 		}
 	}
+}
+
+func (w *walker) setting(key Key, value *yaml.Node) {
+	if w.refuse != nil {
+		if reason := w.refuse(key); reason != "" {
+			w.errs.add(w.at(value), w.within+key.Name, "%s", reason)
+			return
+		}
+	}
+	v, err := fromNode(key.Kind, value)
+	if err != nil {
+		w.errs.add(w.at(value), w.within+key.Name, "%v", err)
+		return
+	}
+	w.out[key.Name] = found{w.at(value), v}
 }
 
 func (w *walker) isSection(name string) bool {
@@ -129,10 +189,14 @@ func (w *walker) isSection(name string) bool {
 	return false
 }
 
-// candidates returns all names of keys and sections, for suggestions.
+// candidates returns all names of keys and sections that are allowed, for suggestions.
 func (w *walker) candidates() []string {
-	all := slices.Clone(w.names)
-	for _, name := range w.names {
+	names := slices.DeleteFunc(slices.Clone(w.names), func(name string) bool { return w.refuse != nil && w.refuse(w.keys[name]) != "" })
+	all := slices.Clone(names)
+	if w.defaults != nil {
+		all = append(all, defaultsSection)
+	}
+	for _, name := range names {
 		for i, c := range name {
 			if c == '.' {
 				all = append(all, name[:i])

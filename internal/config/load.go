@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,20 +13,50 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/suggest"
 )
 
-// Sources are the sources of settings. Later ones override earlier ones: defaults, File, Env, Flags, Command.
+// Sources are the sources of settings. Later ones override earlier ones: defaults, File or Context, Env, Flags, Command.
 type Sources struct {
 	// File is the path of a YAML file; empty for none.
 	File string
+	// Context is used by commands instead of File; nil for none. With ContextFirst, Env has no say in the connection.
+	Context      *Context
+	ContextFirst bool
+	// Complete is set if File is for a command that connects, and was named for it: Env adds no credentials to its servers.
+	Complete bool
 	// Content is used instead of reading File; nil to read it.
 	Content []byte
+	// Once is set by Read if File is a pipe or a device: its content cannot be read a second time.
+	Once bool
 	// Env is the environment, in the form of os.Environ.
 	Env []string
 	// Flags were registered by [RegisterFlags]; nil for none.
 	Flags *pflag.FlagSet
 	// Command is the part of the command line after --, which sets child.command.
 	Command []string
+}
+
+// Read reads File into Content, so that several readers get the same configuration. If it fails, the error is [Errors].
+func (s *Sources) Read() error {
+	if s.File == "" {
+		return nil
+	}
+	var errs Errors
+	info, err := os.Stat(s.File) // before a pipe has been read to its end, after which it may be gone
+	if s.Content = readFile(s.File, &errs); len(errs) > 0 {
+		return errs
+	}
+	s.Once = err == nil && !info.Mode().IsRegular()
+	return nil
+}
+
+// CheckReload returns an error if a reload cannot read the sources again.
+func (s Sources) CheckReload() error {
+	if !s.Once {
+		return nil
+	}
+	return fmt.Errorf("the configuration was read from a pipe (%s), which can be read only once: restart zkelectd to change it, or use a file", s.File)
 }
 
 // flags are the settings that have a flag.
@@ -41,6 +72,7 @@ var flags = []struct{ flag, key, usage string }{
 	{"http", "http.listen", "host:port or unix:/path for status, metrics and operator requests"},
 	{"http-token-file", "http.token_file", "file with a line name:token for each client that may submit operator requests over HTTP"},
 	{"http-web-config", "http.web_config", "web configuration file (TLS, client certificates) of the HTTP API"},
+	{"no-child", "child.none", "lead without leader-only work: programs ask the HTTP API who leads"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},
 }
@@ -49,7 +81,15 @@ var flags = []struct{ flag, key, usage string }{
 func RegisterFlags(fs *pflag.FlagSet) { register(fs, "") }
 
 // RegisterConnection adds --config and the flags for the connection to the group, for commands that need nothing else.
-func RegisterConnection(fs *pflag.FlagSet) { register(fs, "zookeeper.") }
+func RegisterConnection(fs *pflag.FlagSet) {
+	register(fs, zookeeperSection)
+	RegisterContext(fs)
+}
+
+// RegisterContext adds --context.
+func RegisterContext(fs *pflag.FlagSet) {
+	fs.String("context", "", "the connection to use, see 'zkelectd context --help' (default: $ZKELECTD_CONTEXT, or the current one)")
+}
 
 // setting is the annotation of a flag that sets a key. A command may have another flag with the name of one of them.
 const setting = "setting"
@@ -60,10 +100,14 @@ func register(fs *pflag.FlagSet, prefix string) {
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
 			usage := f.usage
-			if value := shown(keys[f.key].Default); value != "" {
-				usage += fmt.Sprintf(" (default %s)", value)
+			if value := shown(keys[f.key].Default); keys[f.key].Kind == boolean {
+				fs.Bool(f.flag, false, usage)
+			} else {
+				if value != "" {
+					usage += fmt.Sprintf(" (default %s)", value)
+				}
+				fs.String(f.flag, "", usage)
 			}
-			fs.String(f.flag, "", usage)
 			fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
 		}
 	}
@@ -78,14 +122,14 @@ type onceValue struct {
 func (v *onceValue) String() string { return v.value }
 func (v *onceValue) Type() string   { return "string" }
 func (v *onceValue) Set(s string) error {
-	if v.set {
+	if v.set && v.value != s { // for a completion, cobra parses the flags twice
 		return errors.New("set twice: only one configuration file is read")
 	}
 	v.value, v.set = s, true
 	return nil
 }
 
-// Load reads, merges and checks the sources. If it fails, the error is [Errors] and Config is zero.
+// Load reads, merges and checks the sources of one group. If it fails, the error is [Errors] and Config is zero.
 func Load(src Sources) (Config, error) {
 	cfg, _, err := LoadContent(src)
 	return cfg, err
@@ -94,35 +138,14 @@ func Load(src Sources) (Config, error) {
 // LoadContent is [Load], and also returns the content of File; nil if there is none. With it as Content, the [Sources] give the
 // same configuration even if the file changes.
 func LoadContent(src Sources) (Config, []byte, error) {
-	var errs Errors
-	values := make(map[string]found)
-	content := src.Content
-	if src.File != "" {
-		if content == nil {
-			content = readFile(src.File, &errs)
-		}
-		values = parseFile(src.File, content, &errs)
+	m := readMain(src)
+	if m.dir != "" {
+		m.errs.add(m.settings[groupsDir].source, groupsDir, "names several groups, but a configuration of one group is needed here")
 	}
-	readEnv(src.Env, values, &errs)
-	readFlags(src.Flags, values, &errs)
-	if len(src.Command) > 0 {
-		values["child.command"] = found{"command line", src.Command}
+	if len(m.errs) > 0 {
+		return Config{}, nil, m.errs
 	}
-	cfg, err := merged(values)
-	if err != nil {
-		errs.add("", "", "%v", err)
-	}
-	cfg.check(func(key, format string, args ...any) {
-		source := values[key].source
-		if source == "" {
-			source = "default"
-		}
-		errs.add(source, key, format, args...)
-	})
-	if len(errs) > 0 {
-		return Config{}, nil, errs.sorted()
-	}
-	return cfg, content, nil
+	return m.cfg, m.content, nil
 }
 
 // merged returns the defaults, overridden by values.
@@ -140,7 +163,10 @@ func merged(values map[string]found) (Config, error) {
 }
 
 // workVariables are set for the leader-only work, in which commands must work too.
-var workVariables = []string{"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT"}
+var workVariables = []string{
+	"ZKELECTD_NODE", "ZKELECTD_SITE", "ZKELECTD_GROUP", "ZKELECTD_TERM", "ZKELECTD_ROOT", "ZKELECTD_SLOT", "ZKELECTD_SLOTS", "ZKELECTD_EPOCH",
+	"ZKELECTD_CAUSE", "ZKELECTD_PREVIOUS_LEADER", "ZKELECTD_PREVIOUS_CLEAN",
+}
 
 func readEnv(env []string, values map[string]found, errs *Errors) {
 	byEnv := make(map[string]Key)
@@ -151,13 +177,13 @@ func readEnv(env []string, values map[string]found, errs *Errors) {
 	}
 	for _, kv := range env {
 		name, s, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, envPrefix) || slices.Contains(workVariables, name) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(workVariables, name) || name == EnvConfig || name == EnvContext {
 			continue
 		}
 		key, known := byEnv[name]
 		if !known {
 			hint := ""
-			if near := nearest(name, names); near != "" {
+			if near := suggest.Nearest(name, names); near != "" {
 				hint = fmt.Sprintf("; did you mean %s?", near)
 			}
 			errs.add(name, "", "is not a setting%s", hint)
@@ -209,6 +235,15 @@ func (c *Config) fields() map[string]reflect.Value {
 	return out
 }
 
+// with returns the configuration with other values. It is faster than merged, for many groups.
+func (c Config) with(values map[string]found) Config {
+	fields := c.fields()
+	for name, v := range values {
+		fields[name].Set(reflect.ValueOf(v.value))
+	}
+	return c
+}
+
 // settings returns the values of a configuration by key.
 func (c Config) settings() map[string]any {
 	out := make(map[string]any)
@@ -255,15 +290,27 @@ func empty(v any) bool {
 	return false
 }
 
-// YAML returns the whole configuration as YAML, which loads as the same configuration. The stop timeout has a comment with the
-// value in force if the servers grant the session timeout that is asked for.
+// YAML returns the whole configuration as YAML, which loads as the same configuration. Values that depend on others have a comment
+// with what is in force: the stop timeout if the servers grant the session timeout that is asked for.
 func (c Config) YAML() string {
 	comments := make(map[string]string)
 	session := c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout)
 	if stop := c.StopTimeout(session); stop > 0 && c.Child.StopTimeout == 0 {
 		comments["child.stop_timeout"] = fmt.Sprintf("%s with a session timeout of %s", stop, session)
 	}
+	if c.Slots.Enabled() && c.Slots.PerNode == 0 {
+		comments["slots.per_node"] = fmt.Sprintf("%d, as many as slots.count", c.Slots.Limit())
+	}
 	return yamlOf(c.settings(), comments, func(string) bool { return true })
+}
+
+// YAML returns the settings of the host as YAML; for a daemon with one group, all of them.
+func (h Host) YAML() string {
+	if h.Dir == "" {
+		return h.Config.YAML()
+	}
+	keys := keyByName()
+	return yamlOf(h.Config.settings(), nil, func(key string) bool { return keys[key].Scope() == HostScope })
 }
 
 func yamlOf(settings map[string]any, comments map[string]string, wanted func(key string) bool) string {

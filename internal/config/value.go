@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,12 @@ func fromText(k kind, s string) (any, error) {
 			return nil, fmt.Errorf("%q is not an integer (32 bits)", s)
 		}
 		return int(n), nil
+	case number:
+		n, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return nil, fmt.Errorf("%q is not a number, as in 1.5", s)
+		}
+		return n, nil
 	case boolean:
 		if s != "true" && s != "false" {
 			return nil, fmt.Errorf("%q is neither true nor false", s)

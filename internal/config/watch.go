@@ -19,13 +19,13 @@ const (
 	maxSettleTime = 10 * settleTime
 )
 
-// WatchedFiles returns the files that a reload reads again: the configuration file, which may be empty for none, and the files
-// with credentials and tokens.
+// WatchedFiles returns what a reload reads again: the configuration file, which may be empty for none, the directory with the
+// group files, and the files with credentials and tokens.
 func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	var files []string
-	for _, name := range []string{file, c.ZooKeeper.Auth.File, c.HTTP.TokenFile} {
+	for _, name := range []string{file, c.GroupsDir, c.ZooKeeper.Auth.File, c.HTTP.TokenFile} {
 		path := name
-		if name != file {
+		if name != file && name != c.GroupsDir {
 			path, _ = SecretFile(name, getenv)
 		}
 		if path != "" && !slices.Contains(files, path) {
@@ -35,7 +35,8 @@ func (c Config) WatchedFiles(file string, getenv func(string) string) []string {
 	return files
 }
 
-// Watch calls changed whenever the content of one of the files has changed, until ctx ends. It watches the directories, since
+// Watch calls changed whenever the content of one of the files has changed, until ctx ends. A directory counts as a file whose
+// content is that of its group files; a file or a directory that is missing has not changed. It watches the directories, since
 // editors and Kubernetes replace files instead of writing them.
 func Watch(ctx context.Context, files []string, changed func()) error {
 	w, err := fsnotify.NewWatcher()
@@ -48,11 +49,14 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 			return fmt.Errorf("cannot watch %s (reload.watch): %w", file, err)
 		}
 	}
-	last := make(map[string][32]byte) // hashes, so that no copy of a secret stays in memory
+	last := make(map[string][sha256.Size]byte) // so that no copy of a secret stays in memory
 	differs := func() (found bool) {
 		for _, file := range files {
-			if data, err := os.ReadFile(file); err == nil && sha256.Sum256(data) != last[file] {
-				last[file], found = sha256.Sum256(data), true
+			if isDir(file) {
+				w.Add(file) // again, as it may have been replaced; before it is read, so that no change is missed
+			}
+			if sum, err := digest(file); err == nil && sum != last[file] {
+				last[file], found = sum, true
 			}
 		}
 		return found
@@ -82,4 +86,30 @@ func Watch(ctx context.Context, files []string, changed func()) error {
 			return nil
 		}
 	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// digest returns a hash of the content of a file, or of the group files in a directory.
+func digest(path string) (sum [sha256.Size]byte, err error) {
+	if !isDir(path) {
+		data, err := os.ReadFile(path)
+		return sha256.Sum256(data), err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return sum, err
+	}
+	all := sha256.New()
+	for _, e := range entries {
+		if notGroupFile(e.Name()) {
+			continue
+		}
+		data, err := readGroupFile(filepath.Join(path, e.Name()))
+		fmt.Fprintf(all, "%q %q %v\n", e.Name(), data, err)
+	}
+	return [sha256.Size]byte(all.Sum(nil)), nil
 }

@@ -33,7 +33,7 @@ func startWatch(t *testing.T, path string) <-chan string {
 	return seen
 }
 
-func write(t *testing.T, path, text string) {
+func write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -272,4 +272,48 @@ func TestChangeIsNoticedInABusyDirectory(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// Every change of the group files is noticed, also after the directory was replaced; other files do not count.
+func TestWatchNoticesGroupFiles(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "", map[string]string{"a": lockOnly})
+	files := (Config{GroupsDir: h.dir}).WatchedFiles(h.main, func(string) string { return "" })
+	if want := []string{h.main, h.dir}; !slices.Equal(files, want) {
+		t.Fatalf("%q, want %q", files, want)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	seen, done := make(chan string, 100), make(chan error, 1)
+	go func() {
+		done <- Watch(ctx, files, func() {
+			r, err := ReloadHost(h.sources(), Host{}, true)
+			seen <- fmt.Sprintf("%s %d %t", names(r.Host), len(r.Refused), err == nil)
+		})
+	}()
+	waitForWatch(t, seen, h.dir, func(i int) { h.put("a.yaml", fmt.Sprintf("{node: {priority: %d}, child: {none: true}}", i)) })
+	for _, step := range []struct {
+		want   string
+		change func()
+	}{
+		{"a b 0 true", func() { h.put("b.yaml", lockOnly) }},
+		{"a 1 true", func() { h.put("b.yaml", "") }},
+		{"a 0 true", func() { h.remove("b.yaml") }},
+		{"c 0 true", func() { rename(t, h.path("a.yaml"), h.path("c.yaml")) }},
+		{"d 0 true", func() {
+			rename(t, h.dir, h.dir+".old")
+			if err := os.Mkdir(h.dir, 0o700); err != nil {
+				t.Error(err)
+			}
+			h.put("d.yaml", lockOnly)
+		}},
+		{"d e 0 true", func() { h.put("e.yaml", lockOnly) }},
+		{" 0 false", func() { h.remove("d.yaml", "e.yaml") }},
+		{"f 0 true", func() { h.put("README", "x"); h.put("f.yaml", lockOnly) }},
+	} {
+		waitForContent(t, seen, step.want, step.change)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }

@@ -102,10 +102,8 @@ func (z *ZooKeeper) checkServers(report func(string, string, ...any)) {
 		report("zookeeper.servers", "is empty: name at least one host:port")
 	}
 	for i, server := range z.Servers {
-		if !strings.Contains(server, ":") && server != "" {
-			server += ":2181"
-			z.Servers[i] = server
-		}
+		server = withPort(server)
+		z.Servers[i] = server
 		host, port, err := net.SplitHostPort(server)
 		if n, perr := strconv.Atoi(port); err != nil || host == "" || perr != nil || n < 1 || n > 65535 {
 			report("zookeeper.servers", "%q is not host:port", server)

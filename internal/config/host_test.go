@@ -1,0 +1,553 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// hostFiles is a main file and its directory of group files.
+type hostFiles struct {
+	t    testing.TB
+	main string
+	dir  string
+}
+
+// newHost writes a main file with groups_dir, and a file for each group.
+func newHost(t testing.TB, text string, groups map[string]string) hostFiles {
+	t.Helper()
+	dir := t.TempDir()
+	h := hostFiles{t, filepath.Join(dir, "z.yaml"), filepath.Join(dir, "groups")}
+	if err := os.Mkdir(h.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.setMain(text)
+	for name, text := range groups {
+		h.put(name+".yaml", text)
+	}
+	return h
+}
+
+func (h hostFiles) setMain(text string) {
+	h.t.Helper()
+	if err := os.WriteFile(h.main, []byte("groups_dir: "+h.dir+"\n"+text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h hostFiles) path(base string) string { return filepath.Join(h.dir, base) }
+
+func (h hostFiles) put(base, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(h.path(base), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h hostFiles) remove(bases ...string) {
+	h.t.Helper()
+	for _, base := range bases {
+		if err := os.Remove(h.path(base)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h hostFiles) sources() Sources { return Sources{File: h.main} }
+
+func (h hostFiles) load() Host {
+	h.t.Helper()
+	host, _, err := LoadHost(h.sources())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return host
+}
+
+// fault loads the files, which must be refused, and returns the error with short paths.
+func (h hostFiles) fault() string {
+	h.t.Helper()
+	host, content, err := LoadHost(h.sources())
+	var errs Errors
+	if !errors.As(err, &errs) || !reflect.DeepEqual(host, Host{}) || content != nil {
+		h.t.Fatalf("not refused as a whole: %v, %+v", err, host)
+	}
+	return h.short(err)
+}
+
+func (h hostFiles) short(err error) string {
+	return strings.ReplaceAll(strings.ReplaceAll(err.Error(), h.dir+"/", ""), filepath.Dir(h.main)+"/", "")
+}
+
+func groupOf(t testing.TB, h Host, name string) Config {
+	t.Helper()
+	c, ok := h.Group(name)
+	if !ok {
+		t.Fatalf("there is no group %s: %s", name, names(h))
+	}
+	return c
+}
+
+func names(h Host) string {
+	var all []string
+	for _, g := range h.Groups {
+		all = append(all, g.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+// Maps merge and lists replace, from the main file over the defaults to the group file.
+func TestGroupsMerge(t *testing.T) {
+	h := newHost(t, `
+node: {id: n1, priority: 5, labels: {rack: r1, disk: ssd}}
+zookeeper: {root: /zk, servers: [a, b]}
+defaults:
+  policy: {sites: {dc1: 2, dc2: 1}, filter: ["true"]}
+  child: {stop_timeout: 1s, env: {A: "1", B: "1"}, command: [/bin/default, x]}
+`, map[string]string{
+		"plain":   "{}",
+		"billing": "child: {command: [/usr/bin/billing], env: {B: \"2\", C: \"2\"}}\nnode: {labels: {rack: r2}, priority: 9, observer: true}\npolicy: {sites: {dc2: 3}, filter: []}\n",
+		"old":     "zookeeper: {root: /legacy/old}\nnode: {labels: {}}\npolicy: {sites: ~}\n",
+	}).load()
+	if names(h) != "billing old plain" || h.Config.GroupsDir != h.Dir || len(h.Warnings) > 0 {
+		t.Fatalf("%s, %+v", names(h), h)
+	}
+	for group, want := range map[string]map[string]any{
+		"plain": {
+			"zookeeper.root": "/zk/plain", "node.priority": 5, "child.stop_timeout": time.Second, "child.command": []string{"/bin/default", "x"}, "groups_dir": "",
+			"node.id": "n1", "zookeeper.servers": []string{"a:2181", "b:2181"}, "policy.sites": map[string]int{"dc1": 2, "dc2": 1},
+		},
+		"billing": {
+			"zookeeper.root": "/zk/billing", "node.priority": 9, "node.observer": true, "child.stop_timeout": time.Second, "child.command": []string{"/usr/bin/billing"},
+			"child.env": map[string]string{"A": "1", "B": "2", "C": "2"}, "node.labels": map[string]string{"rack": "r2", "disk": "ssd"},
+			"policy.sites": map[string]int{"dc1": 2, "dc2": 3}, "policy.filter": []string{},
+		},
+		"old": {"zookeeper.root": "/legacy/old", "node.labels": map[string]string{}, "policy.sites": map[string]int{}},
+	} {
+		c := groupOf(t, h, group)
+		for key, value := range want {
+			if got := c.settings()[key]; !reflect.DeepEqual(got, value) {
+				t.Errorf("%s: %s is %v, want %v", group, key, got, value)
+			}
+		}
+		// What check --effective prints is a configuration of one group.
+		again := mustLoad(t, Sources{File: file(t, c.YAML())})
+		if reload, restart := Diff(c, again); len(reload)+len(restart) > 0 {
+			t.Errorf("%s: %v %v differ", group, reload, restart)
+		}
+	}
+	if _, ok := h.Group("nothing"); ok {
+		t.Error("a group that is not there was found")
+	}
+}
+
+// Without groups_dir a file is one group, with the name in ZKELECTD_GROUP.
+func TestHostOfOneGroup(t *testing.T) {
+	src := Sources{File: file(t, "zookeeper: {root: /zk/app}\nchild: {command: [app]}\n"), Env: []string{"ZKELECTD_NODE_ID=a"}}
+	h, content, err := LoadHost(src)
+	if err != nil || h.Dir != "" || names(h) != "app" || !reflect.DeepEqual(h.Groups[0].Config, h.Config) || h.Groups[0].File != src.File {
+		t.Fatalf("%v, %+v", err, h)
+	}
+	write(t, src.File, "damaged: [\n")
+	src.Content = content
+	if again, _, err := LoadHost(src); err != nil || !reflect.DeepEqual(h, again) {
+		t.Errorf("from its content: %v, %+v", err, again)
+	}
+	if h, content, err := LoadHost(Sources{}); err != nil || names(h) != "cluster" || content != nil {
+		t.Errorf("without a file: %v, %+v", err, h)
+	}
+	if _, _, err := LoadHost(Sources{File: src.File}); err == nil || !strings.Contains(err.Error(), "is not YAML") {
+		t.Errorf("damaged: %v", err)
+	}
+}
+
+// A command for one group does not take the znode above all groups for a root.
+func TestLoadRefusesManyGroups(t *testing.T) {
+	h := newHost(t, "", map[string]string{"a": "{}"})
+	if _, err := Load(h.sources()); err == nil || !strings.Contains(err.Error(), "z.yaml:1: groups_dir: names several groups") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	for name, c := range map[string]struct {
+		main, group string
+		want        string
+	}{
+		"a group's setting in the main file": {"child: {command: [a]}", "{}", "z.yaml:2: child.command: is a setting of a group: write it under defaults in z.yaml, or in NAME.yaml"},
+		"a host's setting in the defaults":   {"defaults:\n  http: {listen: a:1}", "{}", "z.yaml:3: defaults.http.listen: is a setting of the host: write it outside of defaults"},
+		"an override in the defaults":        {"defaults: {node: {priority: 1}}", "{}", "z.yaml:2: defaults.node.priority: is a setting of the host"},
+		"the containment in the defaults":    {"defaults: {child: {containment: pidns}}", "{}", "z.yaml:2: defaults.child.containment: is a setting of the host"},
+		"groups_dir in the defaults":         {"defaults: {groups_dir: /a}", "{}", "z.yaml:2: defaults.groups_dir: is a setting of the host"},
+		"defaults in the defaults":           {"defaults: {defaults: {}}", "{}", "z.yaml:2: defaults.defaults: is not a setting"},
+		"an unknown default":                 {"defaults: {child: {comand: [a]}}", "{}", "z.yaml:2: defaults.child.comand: is not a setting; did you mean defaults.child.command?"},
+		"a default of the wrong type":        {"defaults: {child: {command: a}}", "{}", "z.yaml:2: defaults.child.command: must be a list"},
+		"defaults that are no section":       {"defaults: [a]", "{}", "z.yaml:2: defaults: must be a section of keys"},
+		"defaults twice":                     {"defaults: {}\ndefaults: {}", "{}", "z.yaml:3: defaults: is given twice"},
+		"a typing error":                     {"default: {}", "{}", "z.yaml:2: default: is not a setting; did you mean defaults?"},
+		"a host's setting in a group":        {"", "log: {level: debug}", "a.yaml:1: log.level: is a setting of the host: write it in z.yaml"},
+		"the id in a group":                  {"", "node: {id: x}", "a.yaml:1: node.id: is a setting of the host"},
+		"the servers in a group":             {"", "zookeeper: {servers: [x]}", "a.yaml:1: zookeeper.servers: is a setting of the host"},
+		"the containment in a group":         {"", "child: {containment: pidns}", "a.yaml:1: child.containment: is a setting of the host"},
+		"defaults in a group":                {"", "defaults: {}", "a.yaml:1: defaults: is not a setting"},
+		"an unknown setting in a group":      {"", "child:\n  comand: [a]", "a.yaml:2: child.comand: is not a setting; did you mean child.command?"},
+		"a relative directory":               {"", "{}", "is not a clean absolute path"},
+		"an invalid root above the groups":   {"zookeeper: {root: zk}", "{}", `z.yaml:2: zookeeper.root: "zk" must begin with /`},
+		"a bad value from the defaults":      {"defaults: {child: {stop_signal: NOPE}}", "{}", "z.yaml:2: child.stop_signal"},
+		"a bad value of a group":             {"", "child: {stop_signal: NOPE}", "a.yaml:1: child.stop_signal"},
+		"two that do not fit together":       {"defaults: {child: {ready: {tcp: 'a:1'}}}", "child: {ready: {notify: true}}", "z.yaml:2: child.ready.tcp: cannot be set together with child.ready.notify"},
+		"one that is missing":                {"", "policy: {type: exec}", "a.yaml: policy.exec.command: the policy type exec needs a program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, c.main, map[string]string{"a": c.group, "b": "{}"})
+			if name == "a relative directory" {
+				write(t, h.main, "groups_dir: groups\n")
+			}
+			got := h.fault()
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if lines := strings.Count(got, "\n") + 1; lines != 1 && name != "a relative directory" {
+				t.Errorf("one mistake, but %d errors:\n%s", lines, got)
+			}
+		})
+	}
+	_, err := Load(Sources{File: file(t, "defaults: {child: {command: [a]}}")})
+	if err == nil || !strings.Contains(err.Error(), "defaults.child.command: has no effect without groups_dir") {
+		t.Errorf("defaults of one group: %v", err)
+	}
+}
+
+// The environment and flags would change all groups.
+func TestSettingsOfGroupsHaveNoFlags(t *testing.T) {
+	h := newHost(t, "zookeeper: {root: /zk}\n", map[string]string{"a": "{}"})
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	RegisterFlags(fs)
+	if err := fs.Parse([]string{"--priority", "7", "--root", "/other"}); err != nil {
+		t.Fatal(err)
+	}
+	src := h.sources()
+	src.Flags, src.Env = fs, []string{"ZKELECTD_NODE_SITE=dc7"}
+	host, _, err := LoadHost(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := groupOf(t, host, "a"); c.Node.Priority != 7 || c.ZooKeeper.Root != "/other/a" || c.Node.Site != "dc7" {
+		t.Errorf("settings of the host: %+v %+v", c.Node, c.ZooKeeper)
+	}
+	src.Env, src.Command = []string{"ZKELECTD_HOOKS_TIMEOUT=1s"}, []string{"app"}
+	_, _, err = LoadHost(src)
+	for _, want := range []string{
+		"ZKELECTD_HOOKS_TIMEOUT: hooks.timeout: is a setting of a group: write it under defaults in z.yaml, or in NAME.yaml",
+		"command line: child.command: is a setting of a group: write it under defaults",
+	} {
+		if err == nil || !strings.Contains(h.short(err), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	_, _, err = LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir, "ZKELECTD_CHILD_DIR=/"}})
+	if want := "ZKELECTD_CHILD_DIR: child.dir: is a setting of a group: write it NAME.yaml"; err == nil || h.short(err) != strings.Replace(want, "it NAME", "it in NAME", 1) {
+		t.Errorf("without a main file: %v", err)
+	}
+	if host, _, err := LoadHost(Sources{Env: []string{"ZKELECTD_GROUPS_DIR=" + h.dir}}); err != nil || names(host) != "a" {
+		t.Errorf("without a main file: %v", err)
+	}
+}
+
+func TestAllErrorsOfAllFilesAreReportedAtOnce(t *testing.T) {
+	h := newHost(t, "node: {priority: high}\ndefaults: {child: {comand: [a], stop_signal: NOPE}}\n", map[string]string{
+		"a": "child: {command: b}\n", "b": "nod: {}\n", "c": "", "d": "child: {unit: app}\nhooks:\n  timeout: 1\n", "e": "{}",
+	})
+	got := h.fault()
+	want := []string{
+		`z.yaml:3: defaults.child.comand: is not a setting; did you mean defaults.child.command?`,
+		`z.yaml:2: node.priority: "high" is not an integer (32 bits)`,
+		`a.yaml:1: child.command: must be a list, as in [a, b]`,
+		`z.yaml:3: child.stop_signal: "NOPE" is not a signal, as in TERM`,
+		`b.yaml:1: nod: is not a setting; did you mean node?`,
+		`c.yaml: is empty: write {} for a group that has only the defaults`,
+		`d.yaml:1: child.unit: "app" is not the name of a service, as in app.service`,
+		`d.yaml:3: hooks.timeout: "1" is not a duration: write a unit, as in 1s`,
+	}
+	if !slices.Equal(strings.Split(got, "\n"), want) {
+		t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestBadGroupFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(h hostFiles)
+		want string
+	}{
+		"empty":               {func(h hostFiles) { h.put("x.yaml", "") }, "x.yaml: is empty"},
+		"only comments":       {func(h hostFiles) { h.put("x.yaml", "# child:\n") }, "x.yaml: is empty"},
+		"only null":           {func(h hostFiles) { h.put("x.yaml", "~\n") }, "x.yaml: is empty"},
+		"not YAML":            {func(h hostFiles) { h.put("x.yaml", "child: {command: [a\n") }, "x.yaml: is not YAML"},
+		"two documents":       {func(h hostFiles) { h.put("x.yaml", "{}\n---\n{}\n") }, "x.yaml: contains more than one YAML document"},
+		"a list":              {func(h hostFiles) { h.put("x.yaml", "- a\n") }, "x.yaml:1: must be a section of keys"},
+		"a directory":         {func(h hostFiles) { os.Mkdir(h.path("x.yaml"), 0o700) }, "x.yaml: is not a regular file"},
+		"a pipe":              {func(h hostFiles) { mkfifo(h.t, h.path("x.yaml")) }, "x.yaml: is not a regular file"},
+		"a device":            {func(h hostFiles) { os.Symlink("/dev/zero", h.path("x.yaml")) }, "x.yaml: is not a regular file"},
+		"a broken link":       {func(h hostFiles) { os.Symlink("nowhere", h.path("x.yaml")) }, "x.yaml: has vanished since the directory was listed, or is a broken link"},
+		"large":               {func(h hostFiles) { h.put("x.yaml", "# "+strings.Repeat("x", maxFile)) }, "x.yaml: is larger than"},
+		"writable by all":     {func(h hostFiles) { h.put("x.yaml", "{}"); os.Chmod(h.path("x.yaml"), 0o666) }, "x.yaml: can be changed by others: the file has mode 0666"},
+		"an upper-case name":  {func(h hostFiles) { h.put("Bad.yaml", "{}") }, `Bad.yaml: "Bad" cannot be the name of a group`},
+		"an underscore":       {func(h hostFiles) { h.put("a_b.yaml", "{}") }, `a_b.yaml: "a_b" cannot be the name`},
+		"a dot in the name":   {func(h hostFiles) { h.put("a.b.yaml", "{}") }, `a.b.yaml: "a.b" cannot be the name`},
+		"a space in the name": {func(h hostFiles) { h.put("a b.yaml", "{}") }, `a b.yaml: "a b" cannot be the name`},
+		"a dash first":        {func(h hostFiles) { h.put("-a.yaml", "{}") }, `-a.yaml: "-a" cannot be the name`},
+		"not ASCII":           {func(h hostFiles) { h.put("é.yaml", "{}") }, `é.yaml: "é" cannot be the name`},
+		"a long name":         {func(h hostFiles) { h.put(strings.Repeat("x", 64)+".yaml", "{}") }, "cannot be the name"},
+		"the other extension": {func(h hostFiles) { h.put("x.yml", "{}") }, "x.yml: the name of a group file ends in .yaml: rename it to x.yaml"},
+		"two files":           {func(h hostFiles) { h.put("x.yml", "{}"); h.put("x.yaml", "{}") }, "x.yaml: is one of two files for the group x: remove it or x.yml"},
+		"a directory for all": {func(h hostFiles) { os.Chmod(h.dir, 0o777) }, "can be changed by others"},
+		"a temporary one":     {func(h hostFiles) { os.Chmod(h.dir, 0o777|os.ModeSticky) }, "groups: can be changed by others, who can add files"},
+		"no directory":        {func(h hostFiles) { os.RemoveAll(h.dir) }, "groups: cannot be read: no such file or directory"},
+		"a file instead":      {func(h hostFiles) { os.RemoveAll(h.dir); write(h.t, h.dir, "") }, "groups: is not a directory"},
+		"an empty directory":  {func(h hostFiles) { h.remove("a.yaml") }, "groups: has no group: create a file NAME.yaml for each group"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, "", map[string]string{"a": "{}"})
+			c.make(h)
+			if got := h.fault(); !strings.Contains(got, c.want) {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// Copies that editors and package managers make are no groups, and neither is a README.
+func TestOtherFilesAreIgnored(t *testing.T) {
+	h := newHost(t, "", map[string]string{"a": "{}"})
+	for _, base := range []string{".a.yaml.swp", ".b.yaml", "a.yaml~", "#a.yaml#", "a.yaml.bak", "a.yaml.dpkg-dist", "a.yaml.rpmnew", "b.yaml.disabled", "README", "c.json"} {
+		h.put(base, "nonsense: [")
+	}
+	if err := os.Mkdir(h.path("sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	host := h.load()
+	if names(host) != "a" {
+		t.Errorf("groups: %s", names(host))
+	}
+	var warned []string
+	for _, w := range host.Warnings {
+		path, _, _ := strings.Cut(w, ":")
+		warned = append(warned, filepath.Base(path))
+	}
+	if fmt.Sprint(warned) != "[README c.json sub]" {
+		t.Errorf("warnings: %q", host.Warnings)
+	}
+}
+
+// Kubernetes mounts files as links to a directory that it replaces as a whole.
+func TestLinkedGroupFile(t *testing.T) {
+	h := newHost(t, "", nil)
+	if err := os.Mkdir(h.path("..1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.put("..1/a.yaml", "node: {priority: 7}\n")
+	for to, at := range map[string]string{"..1": "..data", "..data/a.yaml": "a.yaml"} {
+		if err := os.Symlink(to, h.path(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := h.load()
+	if c := groupOf(t, host, "a"); c.Node.Priority != 7 {
+		t.Errorf("priority %d", c.Node.Priority)
+	}
+	if err := os.Chmod(h.path("..1/a.yaml"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.fault(); !strings.Contains(got, "a.yaml: can be changed by others") {
+		t.Error(got)
+	}
+}
+
+func TestRootsOfGroups(t *testing.T) {
+	for name, c := range map[string]struct {
+		a, b string // the roots
+		want string
+	}{
+		"two other roots":                 {"/x/a", "/x/b", ""},
+		"a prefix that is no parent":      {"/x/a", "/x/ab", ""},
+		"below its own record":            {"/zk/a/v2", "/x/b", ""},
+		"equal":                           {"/x/a", "/x/a", `b.yaml:1: zookeeper.root: "/x/a" belongs to group a, too`},
+		"inside":                          {"/x/a", "/x/a/b/c", `b.yaml:1: zookeeper.root: "/x/a/b/c" is inside "/x/a", which belongs to group a`},
+		"around":                          {"/x/a/b/c", "/x/a", `b.yaml:1: zookeeper.root: "/x/a" contains a znode of group a`},
+		"where the other one is recorded": {"/zk/b", "/x/b", `b.yaml:1: zookeeper.root: "/zk/b" belongs to group a, too`},
+		"below the record of another one": {"/x/a", "/zk/a/b", `b.yaml:1: zookeeper.root: "/zk/a/b" is inside "/zk/a", which belongs to group a`},
+		"the znode above the groups":      {"/zk", "/x/b", `a.yaml:1: zookeeper.root: "/zk" contains the zookeeper.root of the host, "/zk"`},
+		"a znode above all":               {"/x/a", "/z", ""},
+		"reserved":                        {"/zk/.hosts", "/x/b", `a.yaml:1: zookeeper.root: "/zk/.hosts" is reserved`},
+		"inside what is reserved":         {"/zk/.hosts/n1", "/x/b", `a.yaml:1: zookeeper.root: "/zk/.hosts/n1" is reserved`},
+		"invalid":                         {"x", "/x/b", `a.yaml:1: zookeeper.root: "x" must begin with /`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := func(root string) string { return "zookeeper: {root: " + root + "}" }
+			h := newHost(t, "zookeeper: {root: /zk}", map[string]string{"a": text(c.a), "b": text(c.b)})
+			if c.want == "" {
+				h.load()
+			} else if got := h.fault(); got != c.want && !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+	h := newHost(t, "zookeeper: {root: /zk/deep}", map[string]string{"a": "zookeeper: {root: /zk}"})
+	if got, want := h.fault(), `a.yaml:1: zookeeper.root: "/zk" contains the zookeeper.root of the host, "/zk/deep"`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// The default root of one group may be what another one is set to.
+	h = newHost(t, "", map[string]string{"a": "zookeeper: {root: /cluster/b}", "b": "{}"})
+	if got, want := h.fault(), `a.yaml:1: zookeeper.root: "/cluster/b" belongs to group b, too`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Two groups with one unit would start and stop it against each other.
+func TestOneUnitForTwoGroups(t *testing.T) {
+	h := newHost(t, "", map[string]string{"a": "child: {unit: app.service}", "b": "child:\n  unit: app.service", "c": "child: {unit: app@c.service}"})
+	if got, want := h.fault(), `b.yaml:2: child.unit: "app.service" is the unit of group a, too`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func manyGroups(n int) map[string]string {
+	groups := make(map[string]string)
+	for i := range n {
+		groups[fmt.Sprintf("g%d", i)] = "child: {command: [app]}\n"
+	}
+	return groups
+}
+
+func TestTooManyGroups(t *testing.T) {
+	h := newHost(t, "", manyGroups(MaxGroups))
+	if n := len(h.load().Groups); n != MaxGroups {
+		t.Errorf("%d groups", n)
+	}
+	h.put("one-more.yaml", "{}")
+	if got := h.fault(); got != h.dir+": has 1001 groups; a daemon can have at most 1000" && !strings.HasSuffix(got, "groups: has 1001 groups; a daemon can have at most 1000") {
+		t.Error(got)
+	}
+}
+
+// The content of all files gives the same configuration when the files are gone.
+func TestContentOfGroups(t *testing.T) {
+	h := newHost(t, "node: {id: n1, labels: {a: '1', B: x}}\nzookeeper: {session_timeout: 10s}\ndefaults: {child: {env: {A: b}}, policy: {hysteresis: 0}}\n", map[string]string{
+		"a": "child: {command: [app, '--x: y']}\npolicy: {type: expr, expr: 'member.priority'}\n", "b": "node: {observer: true}\nzookeeper: {root: /other}\n",
+	})
+	want, content, err := LoadHost(h.sources())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(h.main)); err != nil {
+		t.Fatal(err)
+	}
+	src := h.sources()
+	src.Content = content
+	got, again, err := LoadHost(src)
+	if err != nil || string(again) != string(content) || names(got) != names(want) || got.Dir != want.Dir {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	for i, g := range want.Groups {
+		if reload, restart := Diff(g.Config, got.Groups[i].Config); len(reload)+len(restart) > 0 || got.Groups[i].File != g.File {
+			t.Errorf("%s: %v %v differ", g.Name, reload, restart)
+		}
+	}
+	if reload, restart := Diff(want.Config, got.Config); len(reload)+len(restart) > 0 {
+		t.Errorf("the host: %v %v differ", reload, restart)
+	}
+	for _, damaged := range []string{bundlePrefix, bundlePrefix + "{", bundlePrefix + `{"host": "nod: 1"}`} {
+		src.Content = []byte(damaged)
+		if _, _, err := LoadHost(src); err == nil {
+			t.Errorf("%q was accepted", damaged)
+		}
+	}
+}
+
+func mkfifo(t testing.TB, path string) {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExampleOfGroupsLoads(t *testing.T) {
+	dir, err := filepath.Abs("../../configs/groups.d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _, err := LoadHost(Sources{File: "../../configs/groups.yaml", Env: []string{"ZKELECTD_GROUPS_DIR=" + dir}})
+	if err != nil || names(h) != "billing ingest reports" || len(h.Warnings) > 0 {
+		t.Fatalf("%v, %+v", err, h)
+	}
+	if ingest := groupOf(t, h, "ingest").OfSlot(5, 8); ingest.Slots.Count != 8 || ingest.Slots.Limit() != 4 || ingest.Child.Command[2] != "5" {
+		t.Errorf("ingest: %+v", ingest)
+	}
+	billing, reports := groupOf(t, h, "billing"), groupOf(t, h, "reports")
+	if billing.ZooKeeper.Root != "/zkelectd/billing" || len(billing.Child.Env) != 2 || billing.Child.StopTimeout != 2*time.Second {
+		t.Errorf("billing: %+v", billing)
+	}
+	if reports.ZooKeeper.Root != "/legacy/reports" || !reflect.DeepEqual(reports.Policy.Sites, map[string]int{"dc1": 200, "dc2": 300}) {
+		t.Errorf("reports: %+v", reports)
+	}
+	if h, _, err := LoadCommand(Sources{File: "../../configs/groups.yaml"}); err != nil || h.Dir != "/etc/zkelectd.d" {
+		t.Errorf("the main file alone: %v, %+v", err, h)
+	}
+}
+
+// What check --effective prints for the host loads as the same settings.
+func TestHostYAML(t *testing.T) {
+	h := newHost(t, "node: {site: dc7}\nchild: {containment: pidns}\ndefaults: {child: {command: [a]}}\n", map[string]string{"a": "{}"}).load()
+	host, _, err := LoadCommand(Sources{File: file(t, h.YAML())})
+	again := host.Config
+	if err != nil || again.Node.Site != "dc7" || again.Child.Containment != "pidns" {
+		t.Errorf("%v, %+v\n%s", err, again, h.YAML())
+	}
+	if reload, restart := Diff(h.Config, again); len(reload)+len(restart) > 0 {
+		t.Errorf("%v %v differ", reload, restart)
+	}
+}
+
+// Any group file beside a good one: it is refused with an error, or its group loads from the content again. The good one loads.
+func FuzzGroupFile(f *testing.F) {
+	f.Add("a", "child: {command: [a], env: {B: c}}\nnode: {labels: {x: y}}\n")
+	f.Add("a", "zookeeper: {root: /zk/good}\n")
+	f.Add("Bad", "zookeeper: {root: ''}\n")
+	f.Add("x", "policy: {type: expr, expr: 'member.priority'}\nhttp: {listen: a:1}\n")
+	f.Add("x", "defaults: {}\ngroups_dir: /\n")
+	f.Fuzz(func(t *testing.T, name, text string) {
+		h := newHost(t, "zookeeper: {root: /zk}\ndefaults: {child: {env: {A: b}, stop_timeout: 1s}}\n", map[string]string{"good": "child: {command: [app]}\n"})
+		if err := os.WriteFile(h.path(name+".yaml"), []byte(text), 0o600); err != nil || name == "good" || strings.Contains(name, "/") || isCopy(name+".yaml") {
+			return
+		}
+		r, err := ReloadHost(h.sources(), Host{}, false)
+		if err != nil {
+			t.Fatalf("%q: everything is refused: %v", text, err)
+		}
+		if good, ok := r.Host.Group("good"); !ok || good.Child.Command[0] != "app" {
+			t.Fatalf("%q: the good group is not there", text)
+		}
+		_, loaded := r.Host.Group(name)
+		if refused := r.Refused[name]; loaded == (refused != nil) || refused != nil && refused.Error() == "" {
+			t.Errorf("%q: %v, %v", text, loaded, refused)
+		}
+		again, _, err := LoadHost(Sources{Content: r.Content})
+		if err != nil || names(again) != names(r.Host) {
+			t.Fatalf("%q: its content: %v, %s", text, err, names(again))
+		}
+		for i, g := range again.Groups {
+			if reload, restart := Diff(g.Config, r.Host.Groups[i].Config); len(reload)+len(restart) > 0 {
+				t.Errorf("%q: %v %v differ", text, reload, restart)
+			}
+		}
+	})
+}

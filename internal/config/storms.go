@@ -1,0 +1,54 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// The defaults of settings that only matter if a host has many groups.
+const (
+	defaultSpread = time.Minute
+	defaultSettle = 3 * time.Second
+)
+
+// maxDelay bounds how long a group can be made to wait.
+const maxDelay = time.Hour
+
+// completeDefaults sets the defaults that depend on other settings. values are the settings that were given, and many is true for a
+// host with many groups.
+func (c *Config) completeDefaults(values map[string]found, many bool) {
+	given := func(key string) bool {
+		_, set := values[key]
+		return set
+	}
+	if many && !given("moves.spread") {
+		c.Moves.Spread = defaultSpread
+	}
+	if many && !given("election.settle") {
+		c.Election.Settle = defaultSettle
+	}
+	if !given("election.failback.mode") && c.spreads() {
+		c.Election.Failback.Mode = cluster.FailbackDelayed
+	}
+}
+
+// spread is the ranker by which the loss of a host moves many groups, and its return moves them back.
+const spread = "spread"
+
+func (c *Config) spreads() bool {
+	return c.Policy.Type == spread && len(c.Policy.Rank) == 0 || slices.Contains(c.Policy.Rank, spread)
+}
+
+func (c *Config) checkStorms(report func(string, string, ...any)) {
+	if n := c.Host.MaxStarting; n < 0 || n > MaxGroups {
+		report("host.max_starting", "%d is not between 0 and %d", n, MaxGroups)
+	}
+	if n := c.Moves.PerHost; n < 0 || n > MaxGroups {
+		report("moves.per_host", "%d is not between 0 and %d", n, MaxGroups)
+	}
+	if s := c.Moves.Spread; s < 0 || s > maxDelay {
+		report("moves.spread", "must be between 0s and %s", maxDelay)
+	}
+}

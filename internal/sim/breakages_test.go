@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"errors"
+	"slices"
 	"strings"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
@@ -17,39 +20,131 @@ type breakage struct {
 	timed bool
 	// granting, if set, is what the servers grant in that world.
 	granting granting
+	// control is a breakage that remains when the check is not removed; alone it must be harmless.
+	control string
+	// merged is set if the check matters only where hosts have several groups.
+	merged bool
+	// slotted is set if the check matters only in a group with slots. It makes a world that has little but resizes.
+	slotted bool
+	// rare is set if schedules with several groups notice it too seldom for every run: only -sim.hunt searches them.
+	rare bool
+	// hanging makes a world in which work hangs in the kernel.
+	hanging bool
+	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
+	// saves searching.
+	one, three, slots uint64
+}
+
+var breakages = []breakage{
+	{name: noOwnIncarnation, by: "S1 S2", one: 102, three: 100},
+	{name: noElectedVersion, by: "S1 S2", one: 407, three: 11},
+	{name: noFenceVersion, by: "S1 S2", one: 48, three: 22},
+	{name: noLeaseWait, by: "S1", one: 0, three: 1},
+	{name: releasedUnclean, by: "S1", one: 685, three: 168},
+	{name: releaseEarly, by: "S1", one: 8, three: 0},
+	{name: weakRenew, by: "S1", rare: true, one: 173, three: 730},
+	{name: inMemory, by: "L2", one: 211, three: 2},
+	{name: blameCandidate, by: "L2", one: 1, three: 0},
+	{name: noAmnesty, by: "L1 L3", one: 24, three: 19},
+	{name: noRevoke, by: "L1 L2", one: 1, three: 112},
+	{name: noDamping, by: "damping", one: 685, three: 662},
+	{name: newCircumstances, by: "S3 L4", one: 1, three: 0},
+	{name: noHysteresis, by: "S3", one: 1382, three: 632},
+	{name: softPause, by: "pause", one: 501, three: 194},
+	{name: noPause, by: "pause", one: 501, three: 194},
+	{name: noCordon, by: "L4", one: 87, three: 53},
+	{name: noMove, by: "L4", one: 53, three: 54},
+	{name: noFailback, by: "failback", one: 33, three: 1},
+	{name: noElection, by: "L4", one: 3, three: 47},
+	{name: mixedMoments, by: "S1 S2", one: 2016, three: 673},
+	{name: holderGone, by: "S1", one: 659, three: 323},
+	{name: shortKill, by: "S1", one: 685, three: 301},
+	{name: absentFenceClean, by: "S1", one: 47, three: 1},
+	{name: keepLease, by: "S1", timed: true, granting: grantShorter, one: 50, three: 490},
+	{name: longestLease, by: "S1", timed: true, granting: grantLonger, one: 48, three: 323},
+	{name: anyTerm, by: "S2", one: 26, three: 8},
+	{name: trustSessionEnd, by: "S1", one: 129, three: 139},
+	{name: finalEarly, by: "S1", one: 95, three: 320},
+	{name: renewRefused, by: "S1", one: 2, three: 246},
+	{name: leaveForeignCurrent, by: "S2", one: 1, three: 0},
+	{name: leaveLateCurrent, by: "L1", one: 1502, three: 8},
+	{name: deleteAlone, by: "S1", one: 20, three: 2},
+	{name: newBeforeDead, by: "S1", one: 659, three: 23},
+	{name: adoptAny, by: "S2", control: leaveLater, one: 25, three: 2},
+	{name: abandonedActs, by: "S1", one: 344, three: 23},
+	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
+	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 32},
+	{name: claimsDeath, by: "S1", hanging: true, one: 1, three: 23},
+	{name: noResizeRevoke, by: "L2", slotted: true, slots: 3},
+	{name: noGate, by: "per_node", slotted: true, slots: 148},
+	{name: forgottenFence, by: "S1", slotted: true, slots: 9},
+	{name: forgottenCurrent, by: "L1", slotted: true, slots: 9},
+}
+
+// hunted are those that no schedule has noticed yet: other checks may stand in for what they remove. -sim.hunt searches for them.
+var hunted = []breakage{
+	{name: acquireAnySize, by: "S1", slotted: true},
+	{name: noResizeWait, by: "S1", slotted: true},
+	{name: noFenceRevoke, by: "S1", slotted: true},
+	{name: blindCommit, by: "S1", slotted: true},
+	{name: blindElect, by: "per_node", slotted: true},
+	{name: anyEpoch, by: "S1", slotted: true},
+	{name: uncleanResize, by: "S1", slotted: true},
 }
 
 // The breakages. Each must be detected, or the simulation proves nothing.
 const (
-	noOwnIncarnation = "no check of the own incarnation"
-	noElectedVersion = "no check of elected's version"
-	noFenceVersion   = "no check of the fence's version"
-	noLeaseWait      = "no lease wait"
-	releasedUnclean  = "RELEASED where UNCLEAN is due"
-	releaseEarly     = "release before the child is dead"
-	weakRenew        = "RENEW that checks only the session"
-	inMemory         = "exclusions kept in memory only"
-	blameCandidate   = "the candidate blamed for its predecessor's slow stop"
-	noAmnesty        = "no amnesty"
-	noRevoke         = "no REVOKE"
-	noDamping        = "preemptions not counted"
-	newCircumstances = "new circumstances for each preemption"
-	noHysteresis     = "no hysteresis"
-	softPause        = "a hard pause treated as a soft one"
-	noPause          = "no pause"
-	noCordon         = "no cordons"
-	noMove           = "no move by operators"
-	noFailback       = "no failback setting"
-	noElection       = "no election on request"
-	mixedMoments     = "snapshots of more than one moment"
-	holderGone       = "holders always taken to be gone"
-	shortKill        = "K of 5 % of T"
-	absentFenceClean = "an absent fence treated as clean"
-	keepLease        = "a lease kept although T has shrunk"
-	anyTerm          = "terms accepted that no group reaches"
-	leaveEarly       = "LEAVE before the work is dead"
-	trustSessionEnd  = "the end of a session treated as the end of the work"
-	longestLease     = "a lease computed from the longest T that is granted"
+	acquireAnySize      = "ACQUIRE without the check of slots"
+	noResizeWait        = "COMMIT without a lease wait"
+	noResizeRevoke      = "a resize that revokes no holder"
+	noFenceRevoke       = "a resize that revokes no fence without current"
+	blindCommit         = "COMMIT without the checks of the fences"
+	blindElect          = "ELECT without the checks of the other slots"
+	anyEpoch            = "an instance of an old epoch that acquires"
+	noGate              = "a takeover while the host works in too many other slots"
+	forgottenFence      = "LEAVE that forgets the fence of a slot"
+	forgottenCurrent    = "LEAVE that forgets the current of a slot"
+	uncleanResize       = "COMMIT that takes UNCLEAN to be clean"
+	noOwnIncarnation    = "no check of the own incarnation"
+	noElectedVersion    = "no check of elected's version"
+	noFenceVersion      = "no check of the fence's version"
+	noLeaseWait         = "no lease wait"
+	releasedUnclean     = "RELEASED where UNCLEAN is due"
+	releaseEarly        = "release before the child is dead"
+	weakRenew           = "RENEW that checks only the session"
+	inMemory            = "exclusions kept in memory only"
+	blameCandidate      = "the candidate blamed for its predecessor's slow stop"
+	noAmnesty           = "no amnesty"
+	noRevoke            = "no REVOKE"
+	noDamping           = "preemptions not counted"
+	newCircumstances    = "new circumstances for each preemption"
+	noHysteresis        = "no hysteresis"
+	softPause           = "a hard pause treated as a soft one"
+	noPause             = "no pause"
+	noCordon            = "no cordons"
+	noMove              = "no move by operators"
+	noFailback          = "no failback setting"
+	noElection          = "no election on request"
+	mixedMoments        = "snapshots of more than one moment"
+	holderGone          = "holders always taken to be gone"
+	shortKill           = "K of 5 % of T"
+	absentFenceClean    = "an absent fence treated as clean"
+	keepLease           = "a lease kept although T has shrunk"
+	anyTerm             = "terms accepted that no group reaches"
+	finalEarly          = "FINAL before the work is dead"
+	trustSessionEnd     = "the end of a session treated as the end of the work"
+	renewRefused        = "a refused RENEW, or one of unknown outcome, treated as successful"
+	longestLease        = "a lease computed from the longest T that is granted"
+	leaveForeignCurrent = "LEAVE that deletes current whoever owns it"
+	leaveLateCurrent    = "LEAVE that does not delete a late current"
+	deleteAlone         = "LEAVE that does not set the fence"
+	adoptAny            = "REGISTER that adopts any registration of the same session"
+	leaveLater          = "a new instance before LEAVE is confirmed" // harmless without another breakage
+	newBeforeDead       = "a new instance before the work of the last one is dead"
+	abandonedActs       = "an abandoned instance that may still act"
+	neverOverdue        = "an instance that stays while its work hangs"
+	claimsDeath         = "LEAVE that releases although the work may run"
+	extendAll           = "a new lease for one group that extends the leases of all"
 )
 
 // sees returns the snapshot for the machine.
@@ -64,6 +159,9 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == holderGone {
 		s.FenceAlive = false
 	}
+	if b.name == anyEpoch && l.m.number > 0 && s.Slots.Readable() {
+		s.Slots.Record.Next, s.Slots.Record.Epoch = nil, l.in.known.Epoch
+	}
 	return s
 }
 
@@ -72,21 +170,109 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 	ops := append([]cluster.Op(nil), a.Ops...)
 	switch {
 	case b.name == noOwnIncarnation:
-		return l.h.w.blind(ops)
-	case b.name == weakRenew && a.Tx == transition.TxRenew:
-		return ops[:1]
+		return l.m.g.blind(ops)
+	case b.name == acquireAnySize:
+		return b.without(ops, l.m.g.paths.Slots())
 	case b.name == releasedUnclean && a.Tx == transition.TxRelease:
 		for i := range ops {
 			ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"UNCLEAN"`, `"RELEASED"`, 1))
 		}
 	}
-	return b.relax(l.h.w, ops)
+	return b.relax(l.m.g, ops)
+}
+
+// lingers reports whether an instance of an old epoch goes on, for a while.
+func (b breakage) lingers(l *loop) bool {
+	if b.name != anyEpoch || l.m.number == 0 || l.m.w.calm {
+		return false
+	}
+	if l.in.lingering == 0 {
+		l.in.lingering = l.m.w.now + 5*time.Second
+	}
+	return l.m.w.now < l.in.lingering
+}
+
+// renews returns the operations of the machine's RENEW.
+func (b breakage) renews(l *loop, a transition.Renew) []cluster.Op {
+	ops := append([]cluster.Op(nil), a.Ops...)
+	switch b.name {
+	case noOwnIncarnation:
+		return l.m.g.blind(ops)
+	case weakRenew:
+		return ops[:1]
+	}
+	return b.relax(l.m.g, ops)
+}
+
+// renewed returns the outcome of a RENEW for the machine.
+func (b breakage) renewed(l *loop, ev transition.RenewDone) transition.RenewDone {
+	if b.name == renewRefused && !errors.Is(ev.Err, cluster.ErrSessionEnded) {
+		ev.Err = nil
+	}
+	return ev
+}
+
+// extends extends the leases of the other groups of a host with that of one.
+func (b breakage) extends(m *member) {
+	for _, other := range m.host.members {
+		if b.name == extendAll && other.lease > 0 && other.lease < m.lease {
+			other.extend(m.lease)
+		}
+	}
+}
+
+// leavesLater reports whether a new instance begins before LEAVE of the last one is confirmed.
+func (b breakage) leavesLater() bool { return b.name == leaveLater || b.name == adoptAny }
+
+// leaves changes what LEAVE is made from.
+func (b breakage) leaves(d cluster.Departure) cluster.Departure {
+	for i := range d.Leaderships {
+		b.leavesOne(d, &d.Leaderships[i])
+	}
+	return d
+}
+
+// leavesOne changes what LEAVE is made from, in one leadership.
+func (b breakage) leavesOne(d cluster.Departure, x *cluster.Leadership) {
+	switch {
+	case b.name == forgottenFence && x.Slot != "0":
+		x.Fence = cluster.Stored[cluster.Fence]{}
+	case b.name == forgottenCurrent && x.Slot != "0":
+		x.Current = cluster.Stored[cluster.Current]{}
+	case b.name == leaveForeignCurrent:
+		x.Current.Stat.Owner = d.Session
+	case b.name == leaveLateCurrent && !slices.Contains(append(d.Incarnations, d.Self), x.Fence.Record.Incarnation):
+		x.Current = cluster.Stored[cluster.Current]{}
+	}
+}
+
+// departs returns the operations to send for LEAVE.
+func (b breakage) departs(r *resource, ops []cluster.Op) []cluster.Op {
+	for i := range ops {
+		if b.name == deleteAlone && r.isFence(ops[i].Path) {
+			ops[i].Kind, ops[i].Data = cluster.OpCheck, nil
+		}
+	}
+	for _, g := range r.groups {
+		ops = b.relax(g, ops)
+	}
+	return ops
+}
+
+// registered returns a registration as read by an instance that wants to register.
+func (b breakage) registered(c *conn, path string, data []byte) []byte {
+	if b.name != adoptAny || path != c.in.m.r.groups[0].paths.Node(c.in.m.id) {
+		return data
+	}
+	rec := cluster.ReadStored[cluster.Node](path, data, cluster.Stat{}, true).Record
+	rec.Instance = c.in.id()
+	return cluster.Encode(&rec)
 }
 
 // relax removes version checks.
-func (b breakage) relax(w *world, ops []cluster.Op) []cluster.Op {
+func (b breakage) relax(g *group, ops []cluster.Op) []cluster.Op {
 	for i := range ops {
-		if (b.name == noElectedVersion && ops[i].Path == w.known.elected) || (b.name == noFenceVersion && ops[i].Path == w.known.leader) {
+		if (b.name == noElectedVersion && ops[i].Path == g.known.elected) || (b.name == noFenceVersion && ops[i].Path == g.known.leader) {
 			if ops[i].Kind != cluster.OpCreate {
 				ops[i].Version = cluster.AnyVersion
 			}
@@ -135,7 +321,7 @@ func (b breakage) ranks(r cluster.Rules) cluster.Rules {
 // watches returns the snapshot for the watchdog.
 func (b breakage) watches(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == blameCandidate && s.Current.Exists && !s.Acquired() {
-		s.Current = cluster.Slot[cluster.Current]{}
+		s.Current = cluster.Stored[cluster.Current]{}
 	}
 	return s
 }
@@ -163,15 +349,55 @@ func (b breakage) decides(l *loop, d *elector.Decision, s cluster.Snapshot) {
 	}
 }
 
+// resizes returns the table for a resize.
+func (b breakage) resizes(table []cluster.SlotState) []cluster.SlotState {
+	for i := range table {
+		f, current := &table[i].Fence, table[i].Current.Exists
+		switch {
+		case current, !f.Readable():
+		case b.name == noResizeWait && (f.Record.State == cluster.FenceRevoked || f.Record.State == cluster.FenceUnclean),
+			b.name == uncleanResize && f.Record.State == cluster.FenceUnclean:
+			f.Record.State = cluster.FenceReleased
+		case b.name == noFenceRevoke && (f.Record.State == cluster.FenceHeld || f.Record.State == cluster.FenceReady):
+			f.Record.State = cluster.FenceRevoked
+		}
+	}
+	return table
+}
+
+// commits returns the operations to send for a step of a resize; none to skip it.
+func (b breakage) commits(r *resource, d elector.ResizeDecision) []cluster.Op {
+	switch {
+	case b.name == noResizeRevoke && d.Step == elector.ResizeRevoke:
+		return nil
+	case b.name == blindCommit && d.Step == elector.ResizeCommit:
+		for _, g := range r.groups {
+			d.Ops = b.without(d.Ops, g.known.leader)
+		}
+	}
+	return d.Ops
+}
+
+// without removes the checks of a znode.
+func (b breakage) without(ops []cluster.Op, path string) []cluster.Op {
+	return slices.DeleteFunc(slices.Clone(ops), func(op cluster.Op) bool { return op.Kind == cluster.OpCheck && op.Path == path })
+}
+
 // expired reports whether an exclusion has ended, which is no amnesty.
-func (l *loop) expired(x cluster.Exclusion) bool { return l.h.w.now >= l.h.w.check.until[x.Node] }
+func (l *loop) expired(x cluster.Exclusion) bool { return l.m.w.now >= l.m.g.check.until[x.Node] }
 
 // elects returns the operations to send for ELECT.
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
-	l.h.w.check.decides(rec)
+	l.m.g.check.decides(rec)
 	switch b.name {
 	case noOwnIncarnation:
-		ops = l.h.w.blind(ops)
+		ops = l.m.g.blind(ops)
+	case blindElect:
+		for _, other := range l.m.r.groups {
+			if other != l.m.g {
+				ops = slices.DeleteFunc(slices.Clone(ops), func(op cluster.Op) bool { return op.Path == other.known.elected || op.Path == other.known.leader })
+			}
+		}
 	case noDamping:
 		bare := *rec
 		bare.Preemptions = nil
@@ -184,15 +410,15 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 		}
 	case absentFenceClean:
 		for i := range ops {
-			if ops[i].Path == l.h.w.known.leader && !l.snap.Fence.Readable() {
+			if ops[i].Path == l.m.g.known.leader && !l.snap.Fence.Readable() {
 				ops[i].Data = []byte(strings.Replace(string(ops[i].Data), `"REVOKED"`, `"RELEASED"`, 1))
 			}
 		}
 	case shortKill:
 		for i := range ops {
-			if ops[i].Path == l.h.w.known.leader && ops[i].Data != nil {
+			if ops[i].Path == l.m.g.known.leader && ops[i].Data != nil {
 				f := cluster.ReadFence(ops[i].Path, ops[i].Data, cluster.Stat{Version: 1}, true).Record
-				f.LeaseWait = cluster.Duration(l.h.budget.LeaseWait)
+				f.LeaseWait = cluster.Duration(l.m.budget.LeaseWait)
 				ops[i].Data = cluster.Encode(&f)
 			}
 		}
@@ -202,18 +428,18 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 		bare.Exclusions = nil
 		ops[len(ops)-1].Data = cluster.Encode(&bare)
 	}
-	return b.relax(l.h.w, ops)
+	return b.relax(l.m.g, ops)
 }
 
-func (b breakage) revokes(w *world, ops []cluster.Op) []cluster.Op {
+func (b breakage) revokes(g *group, ops []cluster.Op) []cluster.Op {
 	if b.name == noOwnIncarnation {
-		ops = w.blind(ops)
+		ops = g.blind(ops)
 	}
-	return b.relax(w, ops)
+	return b.relax(g, ops)
 }
 
 // blind makes the first check, that of the sender's incarnation, always succeed.
-func (w *world) blind(ops []cluster.Op) []cluster.Op {
-	ops[0].Path = w.paths.Root
+func (g *group) blind(ops []cluster.Op) []cluster.Op {
+	ops[0].Path = g.paths.Root
 	return ops
 }

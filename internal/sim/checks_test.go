@@ -10,7 +10,8 @@ import (
 // checker checks every step for S1 and S2, and the decisions for L2; converge checks the rest.
 type checker struct {
 	w       *world
-	working []*host
+	g       *group
+	working []*member
 
 	acquired  int64                         // the last term that was acquired
 	fenced    int64                         // the term of the fence
@@ -26,6 +27,7 @@ type checker struct {
 	joined    map[string]time.Duration
 	terms     int
 
+	instances     map[string]string // that have registered, by incarnation
 	deciding      map[string]bool
 	founded       map[string]time.Duration // when electors that began with an election began
 	circumstances cluster.Circumstances    // of the last decision
@@ -44,25 +46,25 @@ type decision struct {
 	by   string
 }
 
-func (c *checker) init(w *world) {
+func (c *checker) init(g *group) {
 	*c = checker{
-		w: w, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected),
+		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected),
 		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
-		deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
+		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
 	}
 }
 
 // workStarted checks S1.
-func (c *checker) workStarted(h *host) {
+func (c *checker) workStarted(m *member) {
 	for _, other := range c.working {
-		c.w.fail("S1: work begins on %s in term %d while that of %s in term %d is running", h.id, h.work.term, other.id, other.work.term)
+		c.g.fail("S1: work begins on %s in term %d while that of %s in term %d is running", m.id, m.work.term, other.id, other.work.term)
 	}
-	c.working = append(c.working, h)
+	c.working = append(c.working, m)
 }
 
-func (c *checker) ends(h *host) {
+func (c *checker) ends(m *member) {
 	for i, other := range c.working {
-		if other == h {
+		if other == m {
 			c.working = append(c.working[:i], c.working[i+1:]...)
 			return
 		}
@@ -79,50 +81,75 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 	fence := c.readFence()
 	for i, op := range ops {
 		switch {
-		case op.Kind == cluster.OpCheck:
-		case op.Path == w.known.current && op.Kind != cluster.OpDelete:
-			_, _, err := w.tree.Get(s.id, w.known.election+"/"+s.self, false)
+		case op.Kind == cluster.OpCheck, i+1 < len(ops) && op.Kind == cluster.OpCreate && ops[i+1].Kind == cluster.OpDelete && ops[i+1].Path == op.Path,
+			i > 0 && op.Kind == cluster.OpDelete && ops[i-1].Kind == cluster.OpCreate && ops[i-1].Path == op.Path: // checks that it does not exist
+		case op.Kind == cluster.OpDelete && op.Path == c.g.known.election+"/"+fence.Record.Incarnation && (fence.Record.State == cluster.FenceHeld || fence.Record.State == cluster.FenceReady):
+			c.g.fail("S1: %s deletes the incarnation that holds leadership, while its session lives", s.h.id)
+		case op.Path == c.g.known.current && op.Kind != cluster.OpDelete:
+			_, _, err := w.tree.Get(s.id, c.g.known.election+"/"+c.g.self(s), false)
 			switch {
-			case s.self == "" || err != nil:
-				w.fail("S2: %s writes current without a registration", s.h.id)
+			case c.g.self(s) == "" || err != nil:
+				c.g.fail("S2: %s writes current without a registration", s.h.id)
 			case w.traits.losing: // versions start again with a new znode: a daemon that has missed that confuses them
-			case !elected.Readable() || elected.Record.Incarnation != s.self:
-				w.fail("S2: %s writes current, elected is %s", s.self, elected.Record.Incarnation)
+			case !elected.Readable() || elected.Record.Incarnation != c.g.self(s):
+				c.g.fail("S2: %s writes current, elected is %s", c.g.self(s), elected.Record.Incarnation)
 			}
 			if op.Kind == cluster.OpCreate {
 				if !w.traits.losing && elected.Record.Term != fence.Record.Term {
-					w.fail("S2: %s acquires term %d, elected is term %d", s.self, fence.Record.Term, elected.Record.Term)
+					c.g.fail("S2: %s acquires term %d, elected is term %d", c.g.self(s), fence.Record.Term, elected.Record.Term)
 				}
 				if fence.Record.Term <= c.acquired {
-					w.fail("S2: term %d is acquired after term %d", fence.Record.Term, c.acquired)
+					c.g.fail("S2: term %d is acquired after term %d", fence.Record.Term, c.acquired)
 				}
 				c.acquired = fence.Record.Term
 				c.terms++
-				w.faultDuringHandover(s.h.id)
+				c.g.faultDuringHandover(s.h.id)
 			}
-		case op.Path == w.known.current && c.owner != s.id && fence.Record.State != cluster.FenceRevoked:
-			w.fail("S2: %s deletes another incarnation's current", s.self)
-		case op.Path == w.known.leader && fence.Record.Term < c.fenced:
-			w.fail("S2: %s sets the fence back from term %d to %d", s.self, c.fenced, fence.Record.Term)
-		case op.Path == w.known.elected && !elected.Readable(): // its term is above the limit for the moment, so the exclusions are lost
+		case op.Path == c.g.known.current && c.owner != s.id && fence.Record.State != cluster.FenceRevoked:
+			c.g.fail("S2: %s deletes another incarnation's current", c.g.self(s))
+		case op.Path == c.g.known.leader && s.h.members[c.g.number].work != nil && fence.Record.Incarnation == c.g.self(s) &&
+			(fence.Record.State == cluster.FenceReleased || fence.Record.State == cluster.FenceUnclean):
+			c.g.fail("S1: %s releases leadership, but it is not proven that its work is dead", c.g.self(s))
+		case op.Path == c.g.known.leader && fence.Record.Term < c.fenced:
+			c.g.fail("S2: %s sets the fence back from term %d to %d", c.g.self(s), c.fenced, fence.Record.Term)
+		case op.Path == c.g.known.elected && !elected.Readable(): // its term is above the limit for the moment, so what only elected has recorded is lost
 			c.forget()
-		case op.Path == w.known.elected:
+			c.elected = 0
+		case op.Path == c.g.known.elected:
 			c.decided(elected.Record)
-			w.faultDuringHandover(elected.Record.Node)
-			w.deleteDecisionDuringTakeover(elected.Record.Node)
+			c.g.checkDecision(elected.Record)
+			c.g.faultDuringHandover(elected.Record.Node)
+			c.g.deleteDecisionDuringTakeover(elected.Record.Node)
 		case op.Kind == cluster.OpCreate && op.Sequential:
 			c.joined[s.h.id] = w.now
-			s.self = results[i].Path[len(w.known.election)+1:]
+			s.selves[c.g.resource.number] = results[i].Path[len(c.g.known.election)+1:]
+			delete(c.instances, c.g.self(s)) // the name of one in a tree that was deleted
 		}
 	}
 	c.changed()
+}
+
+// left checks that nothing of a session is left in the group once LEAVE has been confirmed.
+func (c *checker) left(s *session) {
+	var left []string
+	for _, parent := range []string{c.g.known.election, c.g.known.nodes} {
+		names, _, _ := c.w.tree.Children(0, parent, false)
+		for _, name := range names {
+			left = append(left, parent+"/"+name)
+		}
+	}
+	for _, path := range append(left, c.g.known.current) {
+		if _, stat, err := c.w.tree.Get(0, path, false); err == nil && stat.Owner == s.id {
+			c.g.fail("L1: %s is left behind by LEAVE, and nobody owns it", path)
+		}
+	}
 }
 
 // decided checks a decision that took effect.
 func (c *checker) decided(rec cluster.Elected) {
 	w := c.w
 	if rec.Term <= c.elected {
-		w.fail("S2: term %d is decided after term %d", rec.Term, c.elected)
+		c.g.fail("S2: term %d is decided after term %d", rec.Term, c.elected)
 	}
 	c.elected = rec.Term
 	c.checkRules(rec)
@@ -131,7 +158,7 @@ func (c *checker) decided(rec cluster.Elected) {
 		return
 	}
 	if limit := w.traits.takeover * 97 / 100; full.Cause == cluster.CauseOverdue && (c.free < 0 || w.now-c.free < limit) {
-		w.fail("L2: the candidate of term %d is blamed after %s, but it could take over for less than %s", c.term, full.Reason, limit)
+		c.g.fail("L2: the candidate of term %d is blamed after %s, but it could take over for less than %s", c.term, full.Reason, limit)
 	}
 	for _, x := range full.Exclusions {
 		c.struck[x.Node] = true
@@ -141,7 +168,7 @@ func (c *checker) decided(rec cluster.Elected) {
 	}
 	other := c.otherEligibleDaemon(full)
 	if other != "" && w.now < c.until[rec.Node] {
-		w.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, other)
+		c.g.fail("L2: %s is elected in term %d although excluded for another %s, while %s is eligible", rec.Node, rec.Term, c.until[rec.Node]-w.now, other)
 	}
 	for _, x := range full.Exclusions {
 		if x.Expired && other == "" {
@@ -153,19 +180,19 @@ func (c *checker) decided(rec cluster.Elected) {
 // otherEligibleDaemon returns a daemon other than the elected one that is running, eligible and never had a strike: for others only an
 // elector knows since when it has seen the exclusion.
 func (c *checker) otherEligibleDaemon(rec *cluster.Elected) string {
-	for _, h := range c.w.hosts {
-		since, ok := c.joined[h.id]
-		if !ok || h.id == rec.Node || h.id == rec.PreviousNode || c.struck[h.id] || c.w.now-since < 3*h.timeout {
+	for _, m := range c.g.members {
+		since, ok := c.joined[m.id]
+		if !ok || m.id == rec.Node || m.id == rec.PreviousNode || c.struck[m.id] || c.w.now-since < 3*m.timeout {
 			continue
 		}
-		if !slices.ContainsFunc(rec.Ranking, func(v cluster.Verdict) bool { return v.Node == h.id && v.Rank > 0 }) {
+		if !slices.ContainsFunc(rec.Ranking, func(v cluster.Verdict) bool { return v.Node == m.id && v.Rank > 0 }) {
 			continue
 		}
-		if h.loop == nil || h.loop.machine == nil || h.leaving || !c.w.tree.Alive(h.loop.s.id) {
+		if m.loop == nil || m.leaving || !c.w.tree.Alive(m.session.id) {
 			continue
 		}
-		if _, _, err := c.w.tree.Get(h.loop.s.id, c.w.known.election+"/"+h.loop.self.Name, false); err == nil {
-			return h.id
+		if _, _, err := c.w.tree.Get(m.session.id, c.g.known.election+"/"+m.loop.self.Name, false); err == nil {
+			return m.id
 		}
 	}
 	return ""
@@ -210,22 +237,25 @@ func (c *checker) forget() {
 	c.moves, c.circumstances = nil, cluster.Circumstances{}
 }
 
-func (c *checker) readElected() cluster.Slot[cluster.Elected] {
-	data, stat, err := c.w.tree.Get(0, c.w.known.elected, false)
-	return cached(c.w.cache.elected, c.w.known.elected, data, stat, err == nil, cluster.ReadSlot[cluster.Elected])
+func (c *checker) readElected() cluster.Stored[cluster.Elected] {
+	data, stat, err := c.w.tree.Get(0, c.g.known.elected, false)
+	return cached(c.w.cache.elected, c.g.known.elected, data, stat, err == nil, cluster.ReadStored[cluster.Elected])
 }
 
-func (c *checker) readControl() cluster.Slot[cluster.Control] {
-	data, stat, err := c.w.tree.Get(0, c.w.known.control, false)
-	return cached(c.w.cache.control, c.w.known.control, data, stat, err == nil, cluster.ReadSlot[cluster.Control])
+// readControl returns the requests that concern the group.
+func (c *checker) readControl() cluster.Stored[cluster.Control] {
+	data, stat, err := c.w.tree.Get(0, c.g.known.control, false)
+	read := cached(c.w.cache.control, c.g.known.control, data, stat, err == nil, cluster.ReadStored[cluster.Control])
+	read.Record = read.Record.OfSlot(c.g.paths.Slot)
+	return read
 }
 
-func (c *checker) readFence() cluster.Slot[cluster.Fence] {
-	data, stat, err := c.w.tree.Get(0, c.w.known.leader, false)
-	return cached(c.w.cache.fence, c.w.known.leader, data, stat, err == nil, cluster.ReadFence)
+func (c *checker) readFence() cluster.Stored[cluster.Fence] {
+	data, stat, err := c.w.tree.Get(0, c.g.known.leader, false)
+	return cached(c.w.cache.fence, c.g.known.leader, data, stat, err == nil, cluster.ReadFence)
 }
 
-func (c *checker) readCurrent() cluster.Slot[cluster.Current] {
-	data, stat, err := c.w.tree.Get(0, c.w.known.current, false)
-	return cached(c.w.cache.current, c.w.known.current, data, stat, err == nil, cluster.ReadSlot[cluster.Current])
+func (c *checker) readCurrent() cluster.Stored[cluster.Current] {
+	data, stat, err := c.w.tree.Get(0, c.g.known.current, false)
+	return cached(c.w.cache.current, c.g.known.current, data, stat, err == nil, cluster.ReadStored[cluster.Current])
 }

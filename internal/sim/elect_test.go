@@ -22,64 +22,102 @@ type electorRole struct {
 	settled  time.Duration
 	retry    elector.Retry
 	program  elector.Program
+	roster   rosterRole
 	answered bool                // the program has answered the last time
 	kept     []cluster.Exclusion // by a breakage
 }
 
 // evaluate stands in for electorRole.evaluate of package group.
 func (l *loop) evaluate() time.Duration {
-	e, h, snap, now := &l.elector, l.h, l.snap, l.h.clock()
+	e, snap := &l.elector, l.snap
 	if snap.At == 0 || !snap.Elector || snap.SelfLost || l.s.ended != "" {
 		return 0
 	}
-	switch {
-	case e.busy || snap.At < e.settled:
+	if l.m.g.slot == 0 {
+		l.updateRoster(snap)
+	}
+	if e.busy || snap.At < e.settled {
 		return 0
 	}
-	if at := e.retry.Wait(&snap, now); at > 0 {
+	wake := l.decide(snap)
+	if !e.busy { // else the others wait until this one has read what it writes
+		l.in.written(l)
+	}
+	return wake
+}
+
+// decide stands in for electorRole.decide of package group.
+func (l *loop) decide(snap cluster.Snapshot) time.Duration {
+	e, m, now := &l.elector, l.m, l.m.clock()
+	if at := e.retry.Wait(&snap, l.others(), now); at > 0 {
 		return at
 	}
+	if !l.in.mayWrite(l) {
+		return 0 // it looks again after that
+	}
+	if !snap.Policy.Exists && m.g.slot > 0 {
+		return 0 // slot 0 publishes it
+	}
 	if !snap.Policy.Exists {
-		rec := h.w.own(1)
-		l.write("publishing the policy", snap, false, []cluster.Op{{Kind: cluster.OpCreate, Path: h.w.known.policy, Data: cluster.Encode(&rec)}})
+		rec := m.g.own(1)
+		l.write("publishing the policy", snap, false, []cluster.Op{{Kind: cluster.OpCreate, Path: m.g.known.policy, Data: cluster.Encode(&rec)}})
 		return 0
 	}
-	snap = h.w.broken.judges(l, snap)
-	found := e.watchdog.Observe(h.w.broken.watches(l, snap), now)
+	snap = m.w.broken.judges(l, snap)
+	var others []cluster.SlotState
+	var resizeWake time.Duration
+	if m.r.slotted {
+		if m.g.slot == 0 {
+			var busy bool
+			if busy, resizeWake = l.resize(); busy {
+				return 0
+			}
+		}
+		others = l.others()
+	}
+	found := e.watchdog.Observe(m.w.broken.watches(l, snap), now)
 	in := elector.Input{
-		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: h.w.wall(),
-		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
+		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
+		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
 	}
 	ready, wake := l.consult(&in)
 	if !ready {
-		return cluster.Earliest(wake, found.Wake)
+		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
 	}
 	d := e.core.Decide(in)
-	h.w.broken.decides(l, &d, snap)
-	l.carryOut(d, snap)
-	return cluster.Earliest(wake, cluster.Earliest(d.Wake, found.Wake))
+	m.w.broken.decides(l, &d, snap)
+	l.carryOut(d, snap, others)
+	return cluster.Earliest(resizeWake, cluster.Earliest(wake, cluster.Earliest(d.Wake, found.Wake)))
+}
+
+// others returns the other slots, as far as they have been read.
+func (l *loop) others() []cluster.SlotState {
+	if !l.m.r.slotted {
+		return nil
+	}
+	return l.in.table(func(other *loop) bool { return other != l })
 }
 
 // carryOut writes the decision.
-func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot) {
-	h := l.h
+func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []cluster.SlotState) {
+	m := l.m
 	switch {
 	case d.Elect != nil:
-		h.w.log("%s: elects %s in term %d: %s", h.id, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
-		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, h.w.broken.elects(l, h.w.paths.ElectTx(snap, *d.Elect, d.Fence), d.Elect))
+		m.w.log("%s: elects %s in term %d: %s", m.name, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
+		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, m.w.broken.elects(l, m.g.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect))
 	case d.Revoke != nil:
-		h.w.log("%s: revokes %s: %s", h.id, d.Revoke.Incarnation, d.Revoke.Reason)
-		l.write("REVOKE", snap, false, h.w.broken.revokes(h.w, h.w.paths.RevokeTx(snap, *d.Revoke)))
+		m.w.log("%s: revokes %s: %s", m.name, d.Revoke.Incarnation, d.Revoke.Reason)
+		l.write("REVOKE", snap, false, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
 	case d.Control != nil:
-		l.write("CONTROL", snap, false, h.w.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
+		l.write("CONTROL", snap, false, m.g.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
 	}
 }
 
 // write stands in for electorRole.write of package group.
 func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []cluster.Op) {
-	h, e := l.h, &l.elector
+	m, e := l.m, &l.elector
 	e.busy = true
-	done := false
+	others, done := l.others(), false
 	finish := func(rep reply) {
 		if done {
 			return
@@ -87,11 +125,11 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []clus
 		done = true
 		l.soon(func() {
 			e.busy = false
-			e.settled = h.clock()
+			e.settled = m.clock()
 			l.reader.reread()
-			switch pause := h.budget.Renew / 4; {
+			switch pause := m.budget.Renew / 4; {
 			case rep.err != nil:
-				e.retry.Failed(what, &snap, rep.err, false, e.settled, pause)
+				e.retry.Failed(what, &snap, others, rep.err, false, e.settled, pause)
 			case repair:
 				e.retry.Repaired(e.settled, pause)
 			default:
@@ -100,14 +138,10 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []clus
 			l.step(tick)
 		})
 	}
-	h.w.at(h.when(h.clock()+h.timeout), func() {
-		h.process(l.s, func() {
-			if !done {
-				l.s.end("a write got no reply in time")
-			}
-		})
+	m.w.at(m.when(m.clock()+m.timeout), func() {
+		l.process(func() { finish(reply{err: cluster.ErrUnknown}) })
 	})
-	l.s.send(&request{ops: ops, done: finish})
+	l.s.send(&request{from: l.in, ops: ops, done: finish})
 }
 
 func (l *loop) policy(snap cluster.Snapshot) *policy.Policy {
@@ -118,12 +152,12 @@ func (l *loop) policy(snap cluster.Snapshot) *policy.Policy {
 	e.version = snap.Policy.Stat.Version
 	rec := snap.Policy.Record
 	if snap.Policy.Err != nil {
-		rec = l.h.w.own(0)
+		rec = l.m.g.own(0)
 	}
-	rec.Rules = l.h.w.broken.ranks(rec.Rules)
+	rec.Rules = l.m.w.broken.ranks(rec.Rules)
 	p, err := compile(rec)
 	if err != nil {
-		l.h.w.fail("policy: %v", err)
+		l.m.g.fail("policy: %v", err)
 		return e.compiled
 	}
 	e.compiled = p

@@ -13,56 +13,73 @@ type faultKind struct {
 	tampering  bool // caused by an operator
 	intruder   bool // survived only if no host accepts the end of a session as the end of the work
 	uniform    bool // survived only if all session timeouts are equal
+	shared     bool // affects all groups: it is a fault of the host, of its session or of the servers
 	byOperator bool // submitted by the group's commands, or looks like that
-	do         func(w *world, h *host)
+	do         func(w *world, m *member)
 }
 
-var faultKinds = slices.Concat(coreFaults, reportFaults, requestFaults, starvation, losses, forgeries)
+var faultKinds = slices.Concat(coreFaults, reportFaults, requestFaults, starvation, losses, forgeries, instanceFaults)
 
 var coreFaults = []faultKind{
-	{name: "connection reset", do: func(_ *world, h *host) { h.reset() }},
-	{name: "partition", do: func(w *world, h *host) { h.cut(w.between(0, 2*h.timeout), w.between(0, h.timeout*2/3)) }},
-	{name: "hanging connection", do: func(w *world, h *host) { h.hang(w.between(0, 2*h.timeout)) }},
-	{name: "daemon paused", do: func(w *world, h *host) { h.pause(w.between(0, 2*h.timeout)) }},
-	{name: "daemon killed", do: func(w *world, h *host) { h.crash(true) }},
-	{name: "host lost", do: func(w *world, h *host) { h.crash(false) }},
-	{name: "daemon stopped", do: func(w *world, h *host) { h.quit() }},
-	{name: "guard killed", do: func(w *world, h *host) { h.killGuard() }},
-	{name: "follower without quorum", do: func(w *world, h *host) { h.loseQuorum(w.between(0, 2*h.timeout)) }},
-	{name: "servers down", do: func(w *world, _ *host) { w.outage(w.between(0, 8*time.Second)) }},
-	{name: "child dies", do: func(w *world, h *host) {
-		if h.work != nil && !h.work.hook && !h.work.dying {
-			h.dead("exited")
+	{name: "connection reset", shared: true, do: func(_ *world, m *member) { m.reset() }},
+	{name: "partition", shared: true, do: func(w *world, m *member) { m.cut(w.between(0, 2*m.timeout), w.between(0, m.timeout*2/3)) }},
+	{name: "hanging connection", shared: true, do: func(w *world, m *member) { m.hang(w.between(0, 2*m.timeout)) }},
+	{name: "daemon paused", shared: true, do: func(w *world, m *member) { m.pause(w.between(0, 2*m.timeout)) }},
+	{name: "daemon killed", shared: true, do: func(w *world, m *member) { m.crash(true) }},
+	{name: "host lost", shared: true, do: func(w *world, m *member) { m.crash(false) }},
+	{name: "daemon stopped", shared: true, do: func(w *world, m *member) { m.quit() }},
+	{name: "guard killed", shared: true, do: func(w *world, m *member) { m.killGuard() }},
+	{name: "follower without quorum", shared: true, do: func(w *world, m *member) { m.loseQuorum(w.between(0, 2*m.timeout)) }},
+	{name: "servers down", shared: true, do: func(w *world, m *member) { w.outage(w.between(0, 8*time.Second)) }},
+	{name: "child dies", do: func(w *world, m *member) {
+		if m.work != nil && !m.work.hook && !m.work.dying {
+			m.dead("exited")
 		}
 	}},
-	{name: "takeovers stall", do: func(w *world, h *host) { h.stalls = !h.stalls }},
-	{name: "child cannot start", do: func(w *world, h *host) { h.refuses = !h.refuses }},
-	{name: "child ignores TERM", do: func(w *world, h *host) { h.stubborn = !h.stubborn }},
-	{name: "post_stop takes long", do: func(w *world, h *host) {
-		h.undoing = []time.Duration{0, time.Second, 4 * time.Second, 10 * time.Second}[w.rng.IntN(4)]
+	{name: "takeovers stall", do: func(w *world, m *member) { m.stalls = !m.stalls }},
+	{name: "child cannot start", do: func(w *world, m *member) { m.refuses = !m.refuses }},
+	{name: "child ignores TERM", do: func(w *world, m *member) { m.stubborn = !m.stubborn }},
+	{name: "post_stop takes long", do: func(w *world, m *member) {
+		m.undoing = []time.Duration{0, time.Second, 4 * time.Second, 10 * time.Second}[w.rng.IntN(4)]
 	}},
-	{name: "priority changed", do: func(w *world, h *host) { h.changePriority() }},
-	{name: "elected deleted", tampering: true, do: func(w *world, _ *host) { w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected}) }},
-	{name: "elected damaged", tampering: true, do: func(w *world, _ *host) {
-		w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.elected, Data: []byte("garbage")})
+	{name: "priority changed", do: func(w *world, m *member) { m.changePriority() }},
+	{name: "elected deleted", tampering: true, do: func(w *world, m *member) { m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.elected}) }},
+	{name: "elected damaged", tampering: true, do: func(w *world, m *member) {
+		m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.elected, Data: []byte("garbage")})
 	}},
-	{name: "current deleted", tampering: true, do: func(w *world, _ *host) { w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) }},
-	{name: "current deleted under a leader cut off", tampering: true, do: func(w *world, _ *host) { w.deleteCurrent() }},
-	{name: "fence emptied", tampering: true, uniform: true, do: func(w *world, _ *host) { w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader}) }},
-	{name: "fence damaged", tampering: true, uniform: true, do: func(w *world, _ *host) {
-		w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.leader, Data: []byte(`{"v":1,"lease_wait":"100h"}`)})
+	{name: "current deleted", tampering: true, do: func(w *world, m *member) { m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.current}) }},
+	{name: "current deleted under a leader cut off", tampering: true, do: func(w *world, m *member) { m.g.deleteCurrent() }},
+	{name: "fence emptied", tampering: true, uniform: true, do: func(w *world, m *member) { m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.leader}) }},
+	{name: "fence damaged", tampering: true, uniform: true, do: func(w *world, m *member) {
+		m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.leader, Data: []byte(`{"v":1,"lease_wait":"100h"}`)})
 	}},
-	{name: "leader's session closed from elsewhere", intruder: true, do: func(w *world, _ *host) { w.closeLeaderSession() }},
-	{name: "incarnation deleted", tampering: true, do: func(w *world, h *host) { h.unregister() }},
+	{name: "leader's session closed from elsewhere", intruder: true, do: func(w *world, m *member) { m.g.closeLeaderSession() }},
+	{name: "incarnation deleted", tampering: true, do: func(w *world, m *member) { m.unregister() }},
 }
 
 // plan schedules faults until the busy time is over.
 func (w *world) plan() {
+	for _, g := range w.groups {
+		g.plan()
+	}
+	for _, r := range w.resources {
+		r.planSlots()
+		if w.broken.slotted {
+			r.planFocused()
+		}
+	}
+	w.planHanging()
+}
+
+func (g *group) plan() {
+	w := g.w
 	t := &w.traits
 	if t.stuck {
-		w.hosts[w.rng.IntN(len(w.hosts))].stalls = true
+		g.members[w.rng.IntN(len(w.hosts))].stalls = true
 	}
-	w.noise()
+	if g.slot == 0 {
+		g.noise()
+	}
 	if t.total == 0 {
 		return
 	}
@@ -72,12 +89,14 @@ func (w *world) plan() {
 		for ; kind < len(t.weights)-1 && x >= t.weights[kind]; kind++ {
 			x -= t.weights[kind]
 		}
-		h := w.hosts[w.rng.IntN(len(w.hosts))]
+		m, k := g.members[w.rng.IntN(len(w.hosts))], &faultKinds[kind]
+		if k.shared && g.number > 0 { // hosts, sessions and servers fail as often as with one group
+			continue
+		}
 		w.at(at, func() {
-			k := &faultKinds[kind]
 			w.faults[k.name]++
-			w.log("FAULT %s (%s)", k.name, h.id)
-			k.do(w, h)
+			w.log("FAULT %s (%s)", k.name, m.name)
+			k.do(w, m)
 		})
 	}
 }
@@ -88,59 +107,77 @@ func (w *world) heal() {
 	w.calm = true
 	w.restore()
 	t := &w.traits
-	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.dying, t.failing, t.handoverFault, t.deletedDecision = 0, 0, 0, 0, 0, 0, 0, 0
+	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.dying, t.failing, t.handoverFault, t.deletedDecision, t.interrupted = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	for i, h := range w.hosts {
 		t.latency[i] = min(t.latency[i], 10*time.Millisecond)
 		h.connect()
-		h.refuses, h.stubborn, h.undoing = false, false, 0
-		h.stalls = t.stuck && h.stalls && i == 0
+		for _, m := range h.members {
+			m.refuses, m.stubborn, m.undoing = false, false, 0
+			if m.loop != nil {
+				m.loop.unhang()
+			}
+			m.stalls = t.stuck && m.stalls && i == 0
+		}
+		if !h.hangs() || h.session == nil || h.ending() {
+			h.thaw()
+		}
+		for _, m := range h.residents {
+			m.add()
+		}
 		if h.paused {
 			h.resume()
 		}
 	}
-	w.settleRequests()
-	if t.refusesRelease && (!t.stuck || t.hosts > 2) { // one host must be healthy
-		w.refuseRelease()
+	for _, r := range w.resources {
+		r.groups[0].settleRequests()
+		if r.slotted && w.chance(0.4) {
+			r.resizeSlowly()
+		}
+	}
+	if t.refusesRelease && !w.resources[0].slotted && (!t.stuck || t.hosts > 2) { // one host must be healthy
+		w.groups[0].refuseRelease()
 	}
 }
 
 // quit stops the daemon, as an operator does.
 func (h *host) quit() {
-	if h.alive && !h.paused && h.loop != nil && h.loop.machine != nil {
+	if h.alive && !h.paused && h.registered() {
 		h.leave()
 	}
 }
 
+// registered reports whether a member of the host is registered.
+func (h *host) registered() bool {
+	return slices.ContainsFunc(h.residents, func(m *resident) bool { return m.instance.active() })
+}
+
 // unregister deletes the incarnation of a daemon. If a host would take that for the end of the session, and so of the lease,
-// it is done only to a daemon without a lease (docs/safety.md, What is not promised).
-func (h *host) unregister() {
-	if h.loop == nil || h.loop.machine == nil {
+// it is done only to a daemon without a lease, in any slot (docs/safety.md, What is not promised).
+func (m *member) unregister() {
+	if m.loop == nil || !m.w.noneTrusts() && slices.ContainsFunc(m.resident.members, func(o *member) bool { return o.mayLead(m.loop.self.Name) }) {
 		return
 	}
-	if h.w.noneTrusts() {
-		h.w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: h.w.known.election + "/" + h.loop.self.Name})
-		return
-	}
-	if h.work != nil || h.clock() < h.lease+h.budget.Kill {
-		return
-	}
-	if h.w.check.readFence().Record.Incarnation == h.loop.self.Name { // it may have one without knowing it
-		return
-	}
-	h.w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: h.w.known.election + "/" + h.loop.self.Name})
+	m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.election + "/" + m.loop.self.Name})
+}
+
+// mayLead reports whether work may run or be started for an incarnation, which the member need not know.
+func (m *member) mayLead(incarnation string) bool {
+	return m.work != nil || m.clock() < m.lease+m.budget.Kill || m.g.check.readFence().Record.Incarnation == incarnation
 }
 
 // tamper writes without any check.
-func (w *world) tamper(op cluster.Op) {
+func (g *group) tamper(op cluster.Op) {
+	w := g.w
 	if w.down {
 		return
 	}
 	op.Version = cluster.AnyVersion
-	w.writeAsOperator([]cluster.Op{op})
+	g.writeAsOperator([]cluster.Op{op})
 }
 
 // writeAsOperator applies a write that is not a daemon's.
-func (w *world) writeAsOperator(ops []cluster.Op) {
+func (g *group) writeAsOperator(ops []cluster.Op) {
+	w := g.w
 	id := w.tree.Open()
 	_, fired, err := w.tree.Apply(id, ops)
 	w.tree.End(id)
@@ -148,7 +185,7 @@ func (w *world) writeAsOperator(ops []cluster.Op) {
 		w.log("operator: %s %v", describe(ops), err)
 	}
 	if err == nil {
-		w.check.recordsChanged()
+		g.recordsChanged()
 		w.fire(fired)
 	}
 }

@@ -74,9 +74,12 @@ func (s *session) handshake() {
 func (s *session) handshakeDone(asked time.Duration) {
 	h := s.h
 	s.up = true
-	s.hints.All = true
-	s.wake()
-	if s.T < h.timeout && h.work != nil && h.w.chance(0.3) { // the most dangerous moment
+	for _, m := range h.residents {
+		if m.instance != nil {
+			m.instance.hintAll()
+		}
+	}
+	if s.T < h.timeout && h.working() && h.w.chance(0.3) { // the most dangerous moment
 		h.w.after(h.w.between(0, h.timeout/4), func() {
 			if !h.w.calm {
 				h.w.faults["cut off with a shorter T"]++
@@ -88,14 +91,19 @@ func (s *session) handshakeDone(asked time.Duration) {
 		return
 	}
 	limit := asked + cluster.SafeLease(s.T)
-	l := h.loop
-	l.cut = cluster.Earliest(l.cut, limit)
-	if h.lease > limit {
-		h.extend(limit)
+	s.cut = cluster.Earliest(s.cut, limit)
+	for _, m := range h.members {
+		if m.lease > limit {
+			m.extend(limit)
+		}
 	}
-	if l.machine == nil {
+	if !h.registered() {
 		s.end("the session timeout has shrunk")
 		return
 	}
-	l.soon(func() { l.step(transition.LeaseCut{Deadline: limit, Reason: "the session timeout has shrunk"}) })
+	for _, m := range h.residents {
+		if m.instance != nil {
+			m.instance.handle(transition.LeaseCut{Deadline: limit, Reason: "the session timeout has shrunk"})
+		}
+	}
 }

@@ -9,11 +9,12 @@ import (
 
 // work is the leader-only work on a host.
 type work struct {
-	h     *host
+	l     *loop // the instance that started it
 	term  int64
 	hook  bool
 	dying bool
-	run   int // the run of the daemon that started it
+	hung  bool // it does nothing any more, but nothing proves that
+	run   int  // the run of the daemon that started it
 }
 
 // crash kills the daemon. The guard, if it is alive, ends the work, closes the session and starts the daemon again.
@@ -22,32 +23,35 @@ func (h *host) crash(guarded bool) {
 		return
 	}
 	guarded = guarded && !h.unguarded
+	h.thaw()
 	h.w.log("%s: the daemon dies, guarded: %v", h.id, guarded)
 	h.alive, h.paused, h.waiting = false, false, nil
-	var s *session
-	if h.loop != nil {
-		s = h.loop.s
+	s := h.session
+	if s != nil {
 		s.ended = "dead"
 		s.stopHearing()
-		h.loop.close()
-		h.loop = nil
+		h.endInstances()
 	}
 	if !guarded {
-		if h.work != nil {
-			h.dead("died with its host")
+		for _, m := range h.members {
+			if m.work != nil {
+				m.dead("died with its host")
+			}
 		}
 		h.w.after(h.w.between(0, 2*h.timeout), h.start)
 		return
 	}
 	h.closer = s
-	if s != nil && h.w.broken.name == leaveEarly {
+	if s != nil && h.w.broken.name == finalEarly {
 		h.closeSession(s)
 	}
-	if h.work == nil {
+	if !h.working() {
 		h.cleanUp()
 		return
 	}
-	h.kill()
+	for _, m := range h.members {
+		m.kill()
+	}
 }
 
 // killGuard kills the guard: the work dies with it, and the daemon exits once it has released.
@@ -57,26 +61,53 @@ func (h *host) killGuard() {
 	}
 	h.w.log("%s: the guard dies", h.id)
 	h.unguarded = true
-	if w := h.work; w != nil && !w.dying {
-		w.dying = true
-		h.w.after(h.w.between(0, 20*time.Millisecond), func() {
-			if h.work == w {
-				h.dead("died with its guard")
-			}
-		})
+	for _, m := range h.members {
+		if w := m.work; w != nil && !w.dying {
+			w.dying = true
+			h.w.after(h.w.between(0, 20*time.Millisecond), func() {
+				if m.work == w {
+					m.dead("died with its guard")
+				}
+			})
+		}
 	}
 	h.leave()
 }
 
 // leave makes the daemon release and exit.
 func (h *host) leave() {
-	if h.leaving = true; h.loop == nil {
+	h.thaw()
+	if h.leaving = true; h.session == nil {
 		h.alive = false
 		h.w.after(h.w.between(0, 2*h.timeout), h.start)
 		return
 	}
-	l := h.loop
-	h.w.after(h.w.between(0, 20*time.Millisecond), func() { h.process(l.s, func() { l.step(quitEvent) }) })
+	for _, m := range h.residents {
+		if m.instance != nil {
+			m.instance.quit()
+		}
+	}
+	s := h.session
+	h.w.after(0, func() {
+		h.process(s, func() {
+			if h.over() {
+				h.sessionOver()
+			}
+		})
+	})
+}
+
+// quit makes an instance release and end.
+func (in *instance) quit() {
+	in.beginEnd()
+	for _, l := range in.loops {
+		l.quit()
+	}
+}
+
+// quit makes a loop release and end.
+func (l *loop) quit() {
+	l.m.w.after(l.m.w.between(0, 20*time.Millisecond), func() { l.process(func() { l.step(quitEvent) }) })
 }
 
 // cleanUp is what the guard does once the daemon and its work are dead, when it gets to it.
@@ -94,7 +125,9 @@ func (h *host) cleanUp() {
 		h.closeSession(h.closer)
 		h.closer = nil
 	}
-	h.lease = 0
+	for _, m := range h.members {
+		m.lease = 0
+	}
 	h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), h.start)
 }
 
@@ -105,8 +138,8 @@ func (h *host) pause(d time.Duration) {
 	}
 	run := h.run
 	h.paused = true
-	if h.loop != nil {
-		h.loop.s.stopHearing()
+	if h.session != nil {
+		h.session.stopHearing()
 	}
 	// Its last heartbeat was up to T/4 ago, and the guard waits T for the next one.
 	h.w.after(h.w.between(h.timeout*3/4, h.timeout)+h.guardDelay(forever), func() {
@@ -124,8 +157,8 @@ func (h *host) pause(d time.Duration) {
 func (h *host) resume() {
 	h.w.log("%s: the daemon resumes", h.id)
 	h.paused = false
-	if h.loop != nil {
-		if s := h.loop.s; h.w.tree.Alive(s.id) {
+	if h.session != nil {
+		if s := h.session; h.w.tree.Alive(s.id) {
 			if s.up && h.net == netFine && !h.w.down {
 				s.touch()
 			}
@@ -141,76 +174,89 @@ func (h *host) resume() {
 }
 
 // extend sets the guard's deadline of the lease.
-func (h *host) extend(deadline time.Duration) {
-	h.lease = deadline
+func (m *member) extend(deadline time.Duration) {
+	m.lease = deadline
 	if deadline == 0 {
 		return
 	}
-	h.w.at(h.when(deadline)+h.guardDelay(time.Duration(killTakes*float64(h.timeout)/h.rate)), func() {
-		if h.lease == deadline && h.work != nil && h.clock() >= h.lease {
-			h.w.log("%s: the lease ends, the guard kills the work", h.id)
-			h.kill()
+	m.w.at(m.when(deadline)+m.guardDelay(time.Duration(killTakes*float64(m.timeout)/m.rate)), func() {
+		if m.lease == deadline && m.work != nil && m.clock() >= m.lease {
+			m.w.log("%s: the lease ends, the guard kills the work", m.name)
+			m.kill()
 		}
 	})
 }
 
 // startWork starts leader-only work.
-func (h *host) startWork(term int64, hook bool) {
-	if h.work != nil {
-		h.w.fail("S1: %s starts work twice", h.id)
+func (l *loop) startWork(term int64, hook bool) {
+	m := l.m
+	if m.work != nil {
+		m.g.fail("S1: %s starts work twice", m.name)
 		return
 	}
-	h.work = &work{h: h, term: term, hook: hook, run: h.run}
-	h.w.check.workStarted(h)
+	m.work = &work{l: l, term: term, hook: hook, run: m.run}
+	m.g.check.workStarted(m)
+	m.r.checkWork(m)
 }
 
 // killTakes is how long a kill of the work may take, as a share of T. K has to cover it, whatever the product computes.
 const killTakes = 0.15
 
 // kill ends the work.
-func (h *host) kill() {
-	w := h.work
+func (m *member) kill() {
+	w := m.work
 	if w == nil || w.dying {
 		return
 	}
 	w.dying = true
 	most := 10 * time.Millisecond
-	if h.w.chance(h.w.traits.slowKill) {
-		most = time.Duration(killTakes * float64(h.timeout) / h.rate)
+	if m.w.chance(m.w.traits.slowKill) {
+		most = time.Duration(killTakes * float64(m.timeout) / m.rate)
 	}
-	took := h.w.between(0, most)
-	if full := time.Duration(killTakes * float64(h.timeout) / h.rate); h.slowest {
-		h.slowest, took = false, full
-	} else if h.w.chance(h.w.traits.slowKill / 2) {
+	took := m.w.between(0, most)
+	if full := time.Duration(killTakes * float64(m.timeout) / m.rate); m.slowest {
+		m.slowest, took = false, full
+	} else if m.w.chance(m.w.traits.slowKill / 2) {
 		took = most
 	}
-	if late := h.clock() - h.lease; h.lease > 0 && late > 0 { // a guard that acts late has less time left for the kill
-		took = min(took, max(0, time.Duration(killTakes*float64(h.timeout))-late))
+	if late := m.clock() - m.lease; m.lease > 0 && late > 0 { // a guard that acts late has less time left for the kill
+		took = min(took, max(0, time.Duration(killTakes*float64(m.timeout))-late))
 	}
-	h.w.after(took, func() {
-		if h.work == w {
-			h.dead("was killed")
+	m.w.after(took, func() {
+		if m.work == w {
+			m.dead("was killed")
 		}
 	})
 }
 
 // dead ends the work.
-func (h *host) dead(how string) {
-	w := h.work
-	h.work = nil
-	h.w.log("%s: its work of term %d %s", h.id, w.term, how)
-	h.w.check.ends(h)
-	if !h.alive {
-		if h.closer != nil {
-			h.cleanUp()
+func (m *member) dead(how string) {
+	w := m.work
+	if m.freezing && !w.hook {
+		m.w.faults["work hung"]++
+		m.w.log("%s: its work of term %d hangs in the kernel", m.name, w.term)
+		w.dying, w.hung = true, true
+		m.g.check.ends(m)
+		return
+	}
+	m.work = nil
+	m.w.log("%s: its work of term %d %s", m.name, w.term, how)
+	m.g.check.ends(m)
+	if !m.alive {
+		if m.closer != nil && !m.working() {
+			m.cleanUp()
 		}
 		return
 	}
-	if w.run != h.run || h.loop == nil {
+	if w.run != m.run || m.session == nil {
 		return
 	}
-	l := h.loop
-	h.process(l.s, func() {
+	l := w.l
+	l.changed()
+	if l.in.abandoned && m.instance == l.in {
+		l.in.ended()
+	}
+	l.process(func() {
 		if w.hook {
 			l.step(transition.HookDone{Err: errors.New("hook " + how)})
 		} else {

@@ -7,46 +7,51 @@ import (
 )
 
 // refuseRelease makes the working host keep current forever once it is replaced, and ranks the others above it.
-func (w *world) refuseRelease() {
-	for _, h := range w.hosts {
-		if len(w.check.working) == 1 && w.check.working[0] == h {
-			w.log("%s will not release", h.id)
-			h.undoing, h.prio = forever, 0
+func (g *group) refuseRelease() {
+	w := g.w
+	for _, m := range g.members {
+		if len(g.check.working) == 1 && g.check.working[0] == m {
+			w.log("%s will not release", m.name)
+			m.undoing, m.prio = forever, 0
 		} else {
-			h.prio = 5
+			m.prio = 5
 		}
-		h.publish()
+		m.publish()
 	}
-	w.publishPolicy(cluster.Rules{Type: "priority"}) // all sites are equal
+	g.publishPolicy(cluster.Rules{Type: "priority"}) // all sites are equal
 }
 
 // faultDuringHandover hits the working host while another one is elected or takes over: the most dangerous moment.
-func (w *world) faultDuringHandover(chosen string) {
+func (g *group) faultDuringHandover(chosen string) {
+	w := g.w
 	if w.calm {
 		return
 	}
-	for _, h := range w.check.working {
-		if h.id == chosen || !w.chance(w.traits.handoverFault) {
+	for _, m := range g.check.working {
+		if m.id == chosen || !w.chance(w.traits.handoverFault) {
 			continue
 		}
-		kind := w.rng.IntN(3)
-		w.after(w.between(0, h.timeout/4), func() {
+		kind := w.rng.IntN(4)
+		w.after(w.between(0, m.timeout/4), func() {
 			w.faults["fault during handover"]++
-			w.log("FAULT during handover %d (%s)", kind, h.id)
+			w.log("FAULT during handover %d (%s)", kind, m.name)
 			switch kind {
 			case 0:
-				h.hang(w.between(h.timeout/2, 2*h.timeout))
+				m.hang(w.between(m.timeout/2, 2*m.timeout))
 			case 1:
-				h.pause(w.between(h.timeout/2, 2*h.timeout))
+				m.pause(w.between(m.timeout/2, 2*m.timeout))
+			case 2:
+				m.loop.hang(2 * m.timeout)
 			default:
-				h.cut(w.between(h.timeout/2, 2*h.timeout), h.timeout*2/3)
+				m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
 			}
 		})
 	}
 }
 
 // deleteDecisionDuringTakeover deletes a decision while the elected host reads what it needs to take over.
-func (w *world) deleteDecisionDuringTakeover(chosen string) {
+func (g *group) deleteDecisionDuringTakeover(chosen string) {
+	w := g.w
 	if !w.chance(w.traits.deletedDecision) {
 		return
 	}
@@ -55,7 +60,7 @@ func (w *world) deleteDecisionDuringTakeover(chosen string) {
 			w.after(w.between(0, 3*w.traits.latency[i]), func() {
 				if !w.calm {
 					w.faults["decision deleted during takeover"]++
-					w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.elected})
+					g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.elected})
 				}
 			})
 		}
@@ -64,73 +69,77 @@ func (w *world) deleteDecisionDuringTakeover(chosen string) {
 
 // deleteCurrent deletes current under a leader that cannot learn of it before its lease is over, and then disturbs its
 // successor, which waits for that.
-func (w *world) deleteCurrent() {
-	if len(w.check.working) == 0 {
+func (g *group) deleteCurrent() {
+	w := g.w
+	if len(g.check.working) == 0 {
 		return
 	}
-	h := w.check.working[0]
+	m := g.check.working[0]
 	if w.chance(0.3) { // the kill of its work takes the longest time allowed, and nothing disturbs the successor
-		h.slowest, h.prio = true, -1
-		h.pause(h.timeout)
-		h.publish()
-		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current})
+		m.slowest, m.prio = true, -1
+		m.pause(m.timeout)
+		m.publish()
+		g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.current})
 		return
 	}
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(5) {
 	case 0:
-		h.hang(w.between(h.timeout/2, h.timeout))
+		m.hang(w.between(m.timeout/2, m.timeout))
 	case 1:
-		h.pause(w.between(h.timeout/2, h.timeout))
+		m.pause(w.between(m.timeout/2, m.timeout))
 	case 2:
+		m.loop.hang(2 * m.timeout)
+	case 3:
 		w.traits.losing = true
-		h.watchesLost = w.now + w.between(h.timeout/2, 2*h.timeout)
+		m.watchesLost = w.now + w.between(m.timeout/2, 2*m.timeout)
 	default:
-		h.cut(w.between(h.timeout/2, h.timeout), h.timeout*2/3)
+		m.cut(w.between(m.timeout/2, m.timeout), m.timeout*2/3)
 	}
 	if w.chance(0.5) { // or it is elected again, which it does not learn of either
-		h.prio = -1
-		h.publish()
+		m.prio = -1
+		m.publish()
 	}
-	w.after(w.between(0, 20*time.Millisecond), func() { w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.current}) })
-	w.after(w.between(0, h.budget.LeaseWait), func() {
-		switch s := w.sessions[w.check.owner]; {
+	w.after(w.between(0, 20*time.Millisecond), func() { g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.current}) })
+	w.after(w.between(0, m.budget.LeaseWait), func() {
+		switch s := w.sessions[g.check.owner]; {
 		case w.calm || s == nil:
 		case w.chance(0.5):
 			s.h.quit()
 		default:
-			s.h.changePriority()
+			s.h.members[g.number].changePriority()
 		}
 	})
 }
 
 // closeLeaderSession closes the session of the working host, as every client of the servers can, or deletes its ephemerals, as
 // an operator may. The host mostly learns of that late.
-func (w *world) closeLeaderSession() {
-	if len(w.check.working) == 0 || w.down || !w.noneTrusts() {
+func (g *group) closeLeaderSession() {
+	w := g.w
+	if len(g.check.working) == 0 || w.down || !w.noneTrusts() {
 		return
 	}
-	h := w.check.working[0]
-	if h.loop == nil || !w.tree.Alive(h.loop.s.id) {
+	m := g.check.working[0]
+	if m.session == nil || !w.tree.Alive(m.session.id) {
 		return
 	}
-	s := h.loop.s
+	s := m.session
 	switch w.rng.IntN(4) {
 	case 0:
-		h.hang(w.between(h.timeout/2, 2*h.timeout))
+		m.hang(w.between(m.timeout/2, 2*m.timeout))
 	case 1:
-		h.pause(w.between(h.timeout/2, 2*h.timeout))
+		m.pause(w.between(m.timeout/2, 2*m.timeout))
 	case 2:
-		h.cut(w.between(h.timeout/2, 2*h.timeout), h.timeout*2/3)
+		m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
 	default:
 		s.disconnect(w.between(0, time.Second))
 	}
 	if w.chance(0.3) {
-		w.writeAsOperator([]cluster.Op{
-			{Kind: cluster.OpDelete, Path: w.known.election + "/" + s.self, Version: cluster.AnyVersion},
-			{Kind: cluster.OpDelete, Path: w.known.current, Version: cluster.AnyVersion},
+		g.writeAsOperator([]cluster.Op{
+			{Kind: cluster.OpDelete, Path: g.known.election + "/" + s.selves[g.resource.number], Version: cluster.AnyVersion},
+			{Kind: cluster.OpDelete, Path: g.known.current, Version: cluster.AnyVersion},
 		})
 		return
 	}
-	w.log("%s: session %d is closed by another client", h.id, s.id)
+	w.log("%s: session %d is closed by another client", m.id, s.id)
 	w.close(s)
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,52 +25,40 @@ type host struct {
 	number      int
 	id          string
 	site        string
-	prio        int
-	report      selfReport
 	timeout     time.Duration
-	stop        time.Duration // the child's stop timeout
-	budget      cluster.Budget
 	rate        float64 // of its clock, relative to true time
 	offset      time.Duration
 	shown       time.Duration // the last time that the clock has shown
 	net         net
 	watchesLost time.Duration // until then its watches are lost
 	view        *view         // what a server without quorum knows
+	residents   []*resident   // one in each resource
+	members     []*member     // one in each group of the world
 
 	// The daemon's process. A run is over when its number is no longer the current one.
 	run     int
 	alive   bool
 	paused  bool
 	waiting []func() // what a paused process has yet to handle
-	loop    *loop
-	leaving bool // it exits when its session has ended
-	memory  *cluster.LastKnown
+	session *session // nil while there is none
+	leaving bool     // it exits when its session has ended
 
 	// The guard.
 	unguarded bool          // the guard is dead
 	starved   time.Duration // until then it acts late
-	slowest   bool          // its next kill takes the longest time allowed
-	lease     time.Duration // on the host's clock
-	work      *work
-	closer    *session // the session of a daemon that died
-
-	// How its takeovers and its child behave.
-	stalls   bool // never becomes ready
-	refuses  bool // cannot be started
-	stubborn bool // ignores the stop signal
-	undoing  time.Duration
+	closer    *session      // the session of a daemon that died
 }
 
 func newHost(w *world, i int) *host {
 	t := &w.traits
-	h := &host{
-		w: w, number: i, id: fmt.Sprintf("n%d", i), site: fmt.Sprintf("dc%d", i%2), prio: w.rng.IntN(3),
-		timeout: t.timeouts[i], stop: t.stop, rate: 1 + (w.rng.Float64()-0.5)*cluster.Drift, offset: w.between(0, time.Hour),
+	h := &host{w: w, number: i, id: fmt.Sprintf("n%d", i), site: fmt.Sprintf("dc%d", i%2), timeout: t.timeouts[i]}
+	for _, r := range w.resources {
+		in := newResident(h, r)
+		h.residents, h.members = append(h.residents, in), append(h.members, in.members...)
 	}
-	h.report.draw(w)
-	var err error
-	if h.budget, err = w.broken.budget(h.timeout, h.stop); err != nil {
-		w.fail("budget: %v", err)
+	h.rate, h.offset = 1+(w.rng.Float64()-0.5)*cluster.Drift, w.between(0, time.Hour)
+	for _, m := range h.residents {
+		m.report.draw(m.r)
 	}
 	w.after(w.between(0, time.Second), h.start)
 	return h
@@ -93,7 +80,7 @@ func (h *host) when(local time.Duration) time.Duration {
 func (h *host) process(s *session, do func()) {
 	run := h.run
 	step := func() {
-		if h.alive && h.run == run && h.loop != nil && h.loop.s == s {
+		if h.alive && h.run == run && h.session == s {
 			do()
 		}
 	}
@@ -111,12 +98,14 @@ func (h *host) start() {
 	}
 	h.run++
 	h.alive, h.paused, h.leaving, h.unguarded, h.waiting = true, false, false, false, nil
-	h.memory = new(cluster.LastKnown)
+	for _, m := range h.members {
+		m.memory = new(cluster.LastKnown)
+	}
 	h.w.log("%s: the daemon starts", h.id)
 	h.begin()
 }
 
-// begin opens a session and registers as soon as possible.
+// begin opens a session and registers in all groups as soon as possible.
 func (h *host) begin() {
 	run := h.run
 	h.w.after(h.w.between(50*time.Millisecond, 200*time.Millisecond), func() {
@@ -131,58 +120,54 @@ func (h *host) begin() {
 }
 
 func (h *host) register() {
-	s := h.open()
-	h.loop = &loop{h: h, s: s}
-	h.w.check.changed()
-	h.try(s)
+	h.session = h.open()
+	for _, m := range h.residents {
+		m.r.changed()
+		m.join()
+	}
 }
 
-func (h *host) try(s *session) {
-	rec := h.record()
-	s.send(&request{ops: h.w.paths.RegisterTx(rec), done: func(rep reply) {
-		switch {
-		case rep.err == nil:
-			in, err := cluster.ParseIncarnation(rep.results[1].Path[len(h.w.known.election)+1:])
-			if err != nil {
-				h.w.fail("registered as %v", err)
-				return
-			}
-			h.loop.begin(in)
-		case errors.Is(rep.err, cluster.ErrNoNode):
-			h.prepare(s, h.w.paths.Skeleton())
-		case errors.Is(rep.err, cluster.ErrNodeExists):
-			// Its own former session still exists.
-			h.w.after(h.w.between(100*time.Millisecond, 300*time.Millisecond), func() { h.process(s, func() { h.try(s) }) })
-		default:
-			// The outcome is unknown or the session is over: take a new one.
-			s.end("not registered")
-		}
-	}})
+// working reports whether leader-only work is running on the host.
+func (h *host) working() bool {
+	return slices.ContainsFunc(h.members, func(m *member) bool { return m.work != nil })
 }
 
 // sessionEnded handles the end of the session at the client.
 func (h *host) sessionEnded(s *session, reason string) {
-	if h.loop == nil || h.loop.s != s {
+	if h.session != s {
 		return
 	}
-	if h.loop.machine == nil { // not registered yet
+	for _, m := range h.residents {
+		if in := m.instance; in != nil {
+			in.handle(transition.SessionEnded{Reason: reason})
+		}
+	}
+	if h.over() {
 		h.sessionOver()
-		return
 	}
-	l := h.loop
-	l.soon(func() { l.step(transition.SessionEnded{Reason: reason}) })
+}
+
+// ending reports whether the session is over, or ends in order.
+func (h *host) ending() bool {
+	return h.session.ended != "" || h.session.cut != 0 || h.leaving
+}
+
+// over reports whether all instances on the host's session are over.
+func (h *host) over() bool {
+	return !h.working() && !slices.ContainsFunc(h.residents, func(m *resident) bool {
+		return m.instance != nil && !m.instance.over() && !m.instance.abandoned
+	})
 }
 
 // sessionOver closes the session, with no work running, and begins again or exits.
 func (h *host) sessionOver() {
-	s := h.loop.s
-	if h.work != nil {
+	s := h.session
+	if h.working() {
 		h.w.fail("S1: %s closes its session while its work is running", h.id)
 		return
 	}
 	s.ended = "closed"
-	h.loop.close()
-	h.loop = nil
+	h.endInstances()
 	h.closeSession(s)
 	if h.leaving {
 		h.alive = false
@@ -192,7 +177,18 @@ func (h *host) sessionOver() {
 	h.begin()
 }
 
-// closeSession closes a session at the server, if that can be reached, after sending LEAVE.
+// endInstances ends all instances, and their session for the client.
+func (h *host) endInstances() {
+	for _, m := range h.residents {
+		if m.instance != nil {
+			m.instance.close()
+			m.drop()
+		}
+	}
+	h.session = nil
+}
+
+// closeSession closes a session at the server, if that can be reached, after sending FINAL for each group.
 func (h *host) closeSession(s *session) {
 	if h.net != netFine || h.w.down {
 		s.stopHearing()
@@ -203,14 +199,26 @@ func (h *host) closeSession(s *session) {
 		h.w.close(s)
 	}
 	h.w.after(s.latency(), func() {
-		if len(s.leave) == 0 || !h.w.tree.Alive(s.id) {
+		if !h.w.tree.Alive(s.id) {
 			end()
 			return
 		}
-		if _, err := h.w.apply(s, h.w.broken.relax(h.w, s.leave)); err == nil {
-			h.w.faults["LEAVE applied for a lost holder"]++
-		} else {
-			h.w.faults["LEAVE refused for a lost holder"]++
+		sent := false
+		for _, g := range h.w.groups {
+			ops := s.final[g.number]
+			if len(ops) == 0 {
+				continue
+			}
+			sent = true
+			if _, err := h.w.apply(s, h.w.broken.relax(g, ops)); err == nil {
+				h.w.faults["FINAL applied for a lost holder"]++
+			} else {
+				h.w.faults["FINAL refused for a lost holder"]++
+			}
+		}
+		if !sent {
+			end()
+			return
 		}
 		h.w.after(s.latency(), end)
 	})

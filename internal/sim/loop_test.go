@@ -4,15 +4,15 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/transition"
-	"zkelectd/internal/watchdog"
 )
 
-// loop is one session of a daemon. It stands in for group.Member, with the same core under it.
+// loop is what an instance has for one leadership. It stands in for group.Member, with the same core under it.
 type loop struct {
-	h       *host
+	m       *member
+	in      *instance
 	s       *session
+	number  int // in its session
 	self    cluster.Incarnation
 	machine *transition.Machine
 	reader  *reader
@@ -21,78 +21,127 @@ type loop struct {
 	inline  []transition.Event
 	timer   time.Duration // the next tick, on the host's clock
 	snap    cluster.Snapshot
-	slot    cluster.Snapshot // not handled yet
+	newest  cluster.Snapshot // not handled yet
 	offered bool
-	cut     time.Duration // no lease may outlast it, because the session timeout has shrunk; 0 for no limit
-	over    bool          // closed, or about to be
-	early   bool          // the child was reported dead before it was
+	gated   bool // snap is held back from the machine
+	waiting bool // it wants to write as the elector
+	live    bool // the work is running, or may begin
+	looking bool // it is about to look again
+	ending  bool // it is to end because the resource has another size
+	done    bool // its machine has ended
+	over    bool // closed, or about to be
+	early   bool // the child was reported dead before it was
+	hints   cluster.Hints
+
+	hung    bool     // it handles nothing
+	pending []func() // what it has yet to handle
 }
 
-func (l *loop) begin(in cluster.Incarnation) {
-	h, t := l.h, &l.h.w.traits
-	l.self = in
-	h.w.check.registers(in)
-	h.w.log("%s: registered as %s in session %d", h.id, in.Name, l.s.id)
-	l.machine = transition.New(transition.Options{
-		Paths: h.w.paths, Self: in, Site: h.site, Budget: h.budget,
-		TrustSessionEnd: h.trusts(), Wall: h.w.wall,
-		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
+// hint tells the loop that a watch has fired.
+func (l *loop) hint(path string) {
+	l.hints.Add(path)
+	l.wake()
+}
+
+// hintAll tells the loop that watches may have been lost.
+func (l *loop) hintAll() {
+	l.hints.All = true
+	l.wake()
+}
+
+func (l *loop) wake() {
+	l.reader.woken = true
+	l.reader.notify()
+}
+
+// process makes the loop handle something, unless it hangs.
+func (l *loop) process(do func()) {
+	l.m.process(l.s, func() {
+		if l.hung {
+			l.pending = append(l.pending, do)
+			return
+		}
+		do()
 	})
-	l.elector = electorRole{
-		core:     elector.New(elector.Options{Exclusion: t.exclusion, ExclusionMax: max(t.exclusion, time.Hour), LastKnown: h.memory}),
-		watchdog: watchdog.New(watchdog.Options{Takeover: t.takeover, StrikeResetAfter: 5 * time.Minute, Trust: cluster.Trust{LeaseWait: h.budget.LeaseWait, SessionEnd: h.trusts()}}),
-		version:  -2,
-	}
-	l.reader = newReader(l.s, in, l.offer)
-	l.reader.resume()
-	if h.leaving {
-		h.leave()
-	}
 }
 
-// offer puts a snapshot into the slot from which the loop takes the newest one.
+// offer puts a snapshot to where the loop takes the newest one from.
 func (l *loop) offer(snap cluster.Snapshot) {
-	l.slot = snap
+	l.newest = snap
 	if l.offered {
 		return
 	}
 	l.offered = true
 	l.soon(func() {
-		l.offered, l.snap = false, l.slot
-		l.step(transition.Saw{Snapshot: l.h.w.broken.sees(l, l.snap)})
+		l.offered, l.snap = false, l.newest
+		l.saw()
 	})
+}
+
+// saw handles the newest snapshot.
+func (l *loop) saw() {
+	if l.m.r.slotted {
+		l.changed()
+		if l.replaced() && !l.ending {
+			l.ending = true
+			l.step(quitEvent)
+		}
+	}
+	l.see()
 }
 
 // soon makes the loop do something when it gets to it. Events from different sources may overtake each other.
 func (l *loop) soon(do func()) {
-	l.h.w.after(l.h.w.between(0, l.h.w.traits.turn), func() { l.h.process(l.s, do) })
+	l.m.w.after(l.m.w.between(0, l.m.w.traits.turn), func() { l.process(do) })
 }
 
 func (l *loop) close() {
-	l.over = true
-	if l.reader != nil {
-		l.reader.stop()
+	l.over = l.over || !l.in.abandoned
+	l.reader.stop()
+}
+
+// ended handles the end of the loop's machine: the others must end as well.
+func (l *loop) ended() {
+	if l.in.over() {
+		for _, other := range l.in.loops {
+			other.over = true
+		}
+		l.in.ended()
+		return
+	}
+	for _, other := range l.in.loops {
+		if !other.done {
+			other.quit()
+		}
 	}
 }
 
+// lingers reports whether the loop goes on after its machine has ended, as the elector of its slot.
+func (l *loop) lingers() bool {
+	return l.m.r.slotted && l.s.ended == "" && !l.snap.SelfLost && !l.in.over()
+}
+
 func (l *loop) step(ev transition.Event) {
-	if l.over || l.machine == nil {
+	if l.over {
 		return
 	}
 	l.inline = append(l.inline, ev)
 	for len(l.inline) > 0 {
 		next := l.inline[0]
 		l.inline = l.inline[1:]
-		for _, a := range l.machine.Step(l.h.clock(), next) {
+		for _, a := range l.machine.Step(l.m.clock(), next) {
 			l.perform(a)
 		}
 	}
+	l.checkLive()
 	if l.machine.Phase() == transition.Ended {
-		if !l.over {
-			l.over = true
-			l.h.w.after(0, func() { l.h.process(l.s, l.h.sessionOver) })
+		if !l.done {
+			l.done = true
+			l.m.w.after(0, func() { l.process(l.ended) })
 		}
-		return
+		if l.over = !l.lingers(); l.over {
+			return
+		}
 	}
 	wake := cluster.Earliest(l.evaluate(), l.machine.Wake())
 	l.wakeAt(wake)
@@ -104,8 +153,8 @@ func (l *loop) wakeAt(at time.Duration) {
 		return
 	}
 	l.timer = at
-	l.h.w.at(l.h.when(at), func() {
-		l.h.process(l.s, func() {
+	l.m.w.at(l.m.when(at), func() {
+		l.process(func() {
 			if l.timer == at {
 				l.timer = 0
 				l.step(transition.Tick{})
@@ -115,15 +164,21 @@ func (l *loop) wakeAt(at time.Duration) {
 }
 
 func (l *loop) perform(a transition.Action) {
-	h := l.h
+	m := l.m
 	switch a := a.(type) {
 	case transition.Send:
 		l.send(a)
+	case transition.Renew:
+		l.renew(a)
 	case transition.Lease:
+		if l.in.refused() {
+			return
+		}
 		if deadline := a.Deadline; deadline != 0 {
-			h.extend(cluster.Earliest(deadline, l.cut))
+			m.extend(cluster.Earliest(deadline, l.s.cut))
+			m.w.broken.extends(m)
 		} else {
-			h.extend(0)
+			m.extend(0)
 		}
 	case transition.RunPreStart:
 		l.preStart(a.Term)
@@ -134,21 +189,27 @@ func (l *loop) perform(a transition.Action) {
 	case transition.StopTask:
 		l.stopTask(a.Grace)
 	case transition.KillTask:
-		h.kill()
+		if !l.in.refused() {
+			m.kill()
+		}
 	case transition.Entrust:
-		l.s.leave = a.Ops
+		if !l.in.refused() {
+			l.s.final[m.g.number] = a.Ops
+		}
+	case transition.End:
+		l.in.beginEnd()
 	case transition.Reread:
 		l.reader.reread()
 	case transition.Announce:
-		h.w.log("%s: %s in term %d: %s", h.id, a.Phase, a.Term, a.Reason)
+		m.w.log("%s: %s in term %d: %s", m.name, a.Phase, a.Term, a.Reason)
 	case transition.Note:
-		h.w.log("%s: %s", h.id, a.Text)
+		m.w.log("%s: %s", m.name, a.Text)
 	}
 }
 
-// send sends a transaction; without a reply by its deadline the session is over for the client.
+// send sends a transaction; without a reply by its deadline its outcome is unknown.
 func (l *loop) send(a transition.Send) {
-	h := l.h
+	m := l.m
 	done := false
 	report := func(rep reply) {
 		if done {
@@ -157,16 +218,18 @@ func (l *loop) send(a transition.Send) {
 		done = true
 		l.soon(func() { l.step(transition.TxDone{Tx: a.Tx, Results: rep.results, Err: rep.err}) })
 	}
-	if h.clock() >= a.Deadline {
+	if m.clock() >= a.Deadline {
 		report(reply{err: cluster.ErrNotSent})
 		return
 	}
-	h.w.at(h.when(a.Deadline), func() {
-		h.process(l.s, func() {
-			if !done {
-				l.s.end("a write got no reply in time")
-			}
+	m.w.at(m.when(a.Deadline), func() {
+		l.process(func() {
+			report(reply{err: cluster.ErrUnknown})
 		})
 	})
-	l.s.send(&request{ops: h.w.broken.sends(l, a), done: report})
+	if a.Tx == transition.TxAcquire {
+		l.in.interrupt()
+		m.cross()
+	}
+	l.s.send(&request{from: l.in, ops: m.w.broken.sends(l, a), done: report})
 }

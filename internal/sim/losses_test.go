@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -9,17 +8,17 @@ import (
 
 // losses are losses of ZooKeeper's data: it is deleted, or the servers come back without it.
 var losses = []faultKind{
-	{name: "fence deleted", tampering: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.known.leader) }},
-	{name: "fence deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, _ *host) {
-		w.isolate()
-		w.after(w.between(0, 50*time.Millisecond), func() { w.remove(w.known.leader) })
+	{name: "fence deleted", tampering: true, uniform: true, do: func(w *world, m *member) { m.g.remove(m.g.known.leader) }},
+	{name: "fence deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, m *member) {
+		m.g.isolate()
+		w.after(w.between(0, 50*time.Millisecond), func() { m.g.remove(m.g.known.leader) })
 	}},
-	{name: "everything deleted", tampering: true, uniform: true, do: func(w *world, _ *host) { w.remove(w.paths.Root) }},
-	{name: "everything deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, _ *host) {
-		w.isolate()
-		w.after(w.between(0, 50*time.Millisecond), func() { w.remove(w.paths.Root) })
+	{name: "everything deleted", tampering: true, uniform: true, do: func(w *world, m *member) { m.g.remove(m.g.paths.Root) }},
+	{name: "everything deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, m *member) {
+		m.g.isolate()
+		w.after(w.between(0, 50*time.Millisecond), func() { m.g.remove(m.g.paths.Root) })
 	}},
-	{name: "servers back empty", tampering: true, uniform: true, do: func(w *world, _ *host) {
+	{name: "servers back empty", shared: true, tampering: true, uniform: true, do: func(w *world, m *member) {
 		if w.down {
 			return
 		}
@@ -29,7 +28,8 @@ var losses = []faultKind{
 }
 
 // remove deletes a znode and everything under it at once.
-func (w *world) remove(path string) {
+func (g *group) remove(path string) {
+	w := g.w
 	if w.down {
 		return
 	}
@@ -46,26 +46,34 @@ func (w *world) remove(path string) {
 		ops = append(ops, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
 	}
 	walk(path)
-	w.writeAsOperator(ops)
-	if path == w.paths.Root {
-		w.check.wiped()
+	g.writeAsOperator(ops)
+	if path == g.paths.Root {
+		g.wiped()
+	}
+}
+
+// wiped tells the checkers that everything was deleted.
+func (r *resource) wiped() {
+	for _, g := range r.groups {
+		g.check.wiped()
 	}
 }
 
 // isolate cuts the working host off for long enough that another one takes over.
-func (w *world) isolate() {
-	if len(w.check.working) == 0 {
+func (g *group) isolate() {
+	w := g.w
+	if len(g.check.working) == 0 {
 		return
 	}
-	h := w.check.working[0]
-	h.stubborn = w.chance(0.5)
+	m := g.check.working[0]
+	m.stubborn = w.chance(0.5)
 	switch w.rng.IntN(3) {
 	case 0:
-		h.hang(w.between(h.timeout/2, 2*h.timeout))
+		m.hang(w.between(m.timeout/2, 2*m.timeout))
 	case 1:
-		h.pause(w.between(h.timeout/2, 2*h.timeout))
+		m.pause(w.between(m.timeout/2, 2*m.timeout))
 	default:
-		h.cut(w.between(h.timeout/2, 2*h.timeout), h.timeout*2/3)
+		m.cut(w.between(m.timeout/2, 2*m.timeout), m.timeout*2/3)
 	}
 }
 
@@ -76,8 +84,10 @@ func (w *world) lose() {
 	w.cache = newCaches()
 	w.emptied = false
 	w.era++
-	w.check.recordsChanged()
-	w.check.wiped()
+	for _, g := range w.groups {
+		g.check.recordsChanged()
+		g.check.wiped()
+	}
 }
 
 // refused handles a client that has seen newer data than the servers: they close its connections until it gives the session
@@ -91,21 +101,6 @@ func (s *session) refused() {
 		return
 	}
 	s.reconnect()
-}
-
-// prepare creates the persistent znodes, as zkstore.EnsureTree does, and then registers.
-func (h *host) prepare(s *session, paths []string) {
-	if len(paths) == 0 {
-		h.try(s)
-		return
-	}
-	s.send(&request{ops: []cluster.Op{{Kind: cluster.OpCreate, Path: paths[0], Data: []byte{}}}, done: func(rep reply) {
-		if rep.err != nil && !errors.Is(rep.err, cluster.ErrNodeExists) {
-			s.end("not prepared")
-			return
-		}
-		h.prepare(s, paths[1:])
-	}})
 }
 
 // wiped forgets names that may be reused.

@@ -8,8 +8,8 @@ func (h *host) cut(d, patience time.Duration) {
 		return
 	}
 	h.net = netCut
-	if h.loop != nil {
-		s := h.loop.s
+	if h.session != nil {
+		s := h.session
 		s.stopHearing()
 		epoch := s.epoch
 		h.w.after(patience, func() {
@@ -23,9 +23,9 @@ func (h *host) cut(d, patience time.Duration) {
 
 // reset only breaks the connection.
 func (h *host) reset() {
-	if h.loop != nil && h.net == netFine {
-		h.loop.s.stopHearing()
-		h.loop.s.disconnect(h.w.between(0, 20*time.Millisecond))
+	if h.session != nil && h.net == netFine {
+		h.session.stopHearing()
+		h.session.disconnect(h.w.between(0, 20*time.Millisecond))
 	}
 }
 
@@ -35,8 +35,8 @@ func (h *host) hang(d time.Duration) {
 		return
 	}
 	h.net = netHangs
-	if h.loop != nil {
-		h.loop.s.stopHearing()
+	if h.session != nil {
+		h.session.stopHearing()
 	}
 	h.w.after(d, h.connect)
 }
@@ -45,13 +45,13 @@ func (h *host) hang(d time.Duration) {
 func (h *host) connect() {
 	was := h.net
 	h.net, h.view = netFine, nil
-	if was == netStale && h.loop != nil {
-		h.loop.s.disconnect(h.w.between(0, 20*time.Millisecond)) // the server disconnects its clients when it notices
+	if was == netStale && h.session != nil {
+		h.session.disconnect(h.w.between(0, 20*time.Millisecond)) // the server disconnects its clients when it notices
 	}
-	if h.loop == nil || was == netFine || was == netStale {
+	if h.session == nil || was == netFine || was == netStale {
 		return
 	}
-	s := h.loop.s
+	s := h.session
 	if s.up && !h.paused {
 		s.touch()
 	}
@@ -69,8 +69,8 @@ func (w *world) outage(d time.Duration) {
 	}
 	w.down = true
 	for _, h := range w.hosts {
-		if h.loop != nil {
-			h.loop.s.disconnect(w.between(0, 50*time.Millisecond))
+		if h.session != nil {
+			h.session.disconnect(w.between(0, 50*time.Millisecond))
 		}
 	}
 	w.after(d, w.restore)

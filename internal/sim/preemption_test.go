@@ -12,12 +12,13 @@ import (
 // checkRules checks a decision against failback, damping and pauses.
 func (c *checker) checkRules(rec cluster.Elected) {
 	w := c.w
-	rules := w.rules[rec.PolicyRevision]
-	if c.revision != rec.PolicyRevision {
+	rules := c.g.rules[rec.PolicyRevision]
+	published := c.revision != rec.PolicyRevision
+	if published {
 		c.revision, c.moves = rec.PolicyRevision, nil
 	}
 	if c.hard >= 0 && c.known(c.hard) {
-		w.fail("pause: term %d is decided (%s) under a hard pause", rec.Term, rec.Reason)
+		c.g.fail("pause: term %d is decided (%s) under a hard pause", rec.Term, rec.Reason)
 	}
 	if rec.Cause == cluster.CauseReelect {
 		c.held[rec.Request] = true
@@ -27,23 +28,23 @@ func (c *checker) checkRules(rec cluster.Elected) {
 		return
 	}
 	if last.Cause != "" && !reflect.DeepEqual(last, rec.Circumstances) {
-		w.fail("S3: policy moves the leader in term %d (%s) and changes the circumstances", rec.Term, rec.Reason)
+		c.g.fail("S3: policy moves the leader in term %d (%s) and changes the circumstances", rec.Term, rec.Reason)
 	}
 	switch joined, known := c.joined[rec.Node]; {
 	case c.paused >= 0 && c.known(c.paused):
-		w.fail("pause: policy moves the leader in term %d (%s) under a pause", rec.Term, rec.Reason)
+		c.g.fail("pause: policy moves the leader in term %d (%s) under a pause", rec.Term, rec.Reason)
 	case rules.Failback == cluster.FailbackManual:
-		w.fail("failback: policy moves the leader in term %d (%s) although failback is manual", rec.Term, rec.Reason)
+		c.g.fail("failback: policy moves the leader in term %d (%s) although failback is manual", rec.Term, rec.Reason)
 	case rules.Failback == cluster.FailbackDelayed && known && w.now-joined < time.Duration(rules.FailbackDelay)*97/100:
-		w.fail("failback: %s takes over in term %d, %s after it has come, failback is delayed by %s", rec.Node, rec.Term, w.now-joined, rules.FailbackDelay)
+		c.g.fail("failback: %s takes over in term %d, %s after it has come, failback is delayed by %s", rec.Node, rec.Term, w.now-joined, rules.FailbackDelay)
 	}
-	if at, founded := c.founded[rec.By]; founded && w.now-at < settling {
-		return
+	if at, founded := c.founded[rec.By]; published || founded && w.now-at < settling {
+		return // the first preemption under a new revision is an operator's order: it does not count
 	}
 	window := time.Duration(rules.PreemptionWindow) * 97 / 100
 	c.moves = append(slices.DeleteFunc(c.moves, func(at time.Duration) bool { return w.now-at >= window }), w.now)
 	if rules.MaxPreemptions > 0 && len(c.moves) > rules.MaxPreemptions {
-		w.fail("damping: policy moves the leader in term %[3]d, %[1]d times within %[2]s; %[4]d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
+		c.g.fail("damping: policy moves the leader in term %[3]d, %[1]d times within %[2]s; %[4]d are allowed", len(c.moves), rules.PreemptionWindow, rec.Term, rules.MaxPreemptions)
 	}
 }
 
@@ -65,8 +66,13 @@ func (c *checker) decides(rec *cluster.Elected) {
 	}
 }
 
-// registers forgets an earlier incarnation of the same name: the tree was deleted in between.
-func (c *checker) registers(in cluster.Incarnation) {
+// registers checks that no two instances share an incarnation. It forgets what an earlier one of the same name has decided: the
+// tree was deleted in between.
+func (c *checker) registers(in cluster.Incarnation, instance string) {
+	if other, ok := c.instances[in.Name]; ok {
+		c.g.fail("S2: instances %s and %s share the incarnation %s", other, instance, in.Name)
+	}
+	c.instances[in.Name] = instance
 	delete(c.deciding, in.Name)
 	delete(c.founded, in.Name)
 }
@@ -86,29 +92,34 @@ func (w *world) settlingTime() time.Duration {
 
 // observeControl observes the requests of operators.
 func (c *checker) requested() {
-	slot := c.readControl()
-	if slot.Stat.Modified == c.control && slot.Exists {
+	read := c.readControl()
+	if read.Stat.Modified == c.control && read.Exists {
 		return
 	}
-	c.control = slot.Stat.Modified
-	for _, d := range slot.Record.Done {
-		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.held[d.ID] {
-			c.w.fail("L4: the election of request %d is reported as over (%s) but was never held", d.ID, d.Outcome)
+	c.control = read.Stat.Modified
+	for _, d := range read.Record.Done {
+		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.g.reelectionHeld(d.ID) {
+			c.g.fail("L4: the election of request %d is reported as over (%s) but was never held", d.ID, d.Outcome)
 		}
 	}
-	pause := slot.Record.Pause
+	pause := read.Record.Pause
 	endless := pause != nil && pause.For == 0 // a pause with an end is over before that is written
-	since(&c.paused, slot.Err != nil || endless, c.w.now)
+	since(&c.paused, read.Err != nil || endless, c.w.now)
 	since(&c.hard, endless && pause.Hard, c.w.now)
-	for _, f := range slot.Record.ClearedStrikes {
+	for _, f := range read.Record.ClearedStrikes {
 		c.pardons[f.Node] = max(c.pardons[f.Node], f.Term)
-		for _, h := range c.w.hosts {
+		for _, h := range c.g.members {
 			if f.Covers(cluster.Exclusion{Node: h.id, Term: c.earned[h.id]}) {
 				delete(c.strikes, h.id)
 				delete(c.until, h.id)
 			}
 		}
 	}
+}
+
+// reelectionHeld reports whether the election of a request was held, in any slot.
+func (r *resource) reelectionHeld(request int64) bool {
+	return slices.ContainsFunc(r.groups, func(g *group) bool { return g.check.held[request] })
 }
 
 func since(at *time.Duration, holds bool, now time.Duration) {

@@ -15,6 +15,7 @@ import (
 // coroutine that yields whenever it waits for an answer or has nothing to read.
 type reader struct {
 	w         *world
+	l         *loop
 	s         *session
 	collector *zkstore.Collector
 	out       func(cluster.Snapshot)
@@ -31,19 +32,16 @@ type reader struct {
 	woken, forced, timed bool
 }
 
-func newReader(s *session, self cluster.Incarnation, out func(cluster.Snapshot)) *reader {
-	r := &reader{w: s.w, s: s, out: out}
+func newReader(l *loop, self cluster.Incarnation, out func(cluster.Snapshot)) *reader {
+	s := l.s
+	r := &reader{w: s.w, l: l, s: s, out: out}
 	r.collector = zkstore.NewCollector(zkstore.CollectorOptions{
-		Source: s.w.broken.source(r), Paths: s.w.paths, Self: self, Session: s.id, Clock: s.h.clock, Log: slog.New(slog.DiscardHandler),
+		Source: s.w.broken.source(r), Paths: l.m.g.paths, Self: self, Session: s.id, Clock: s.h.clock, Log: slog.New(slog.DiscardHandler),
 	})
 	r.next, r.stop = iter.Pull(func(yield func(struct{}) bool) {
 		r.yield = yield
 		r.run()
 	})
-	s.wake = func() {
-		r.woken = true
-		r.notify()
-	}
 	return r
 }
 
@@ -138,13 +136,18 @@ func (r *reader) plan(limit time.Duration) {
 // batch is a batch of reads that were sent together.
 type batch struct{ open int }
 
-// Read implements [zkstore.Source]: each read is a request of its own, so that a snapshot mixes moments.
+// Read implements [zkstore.Source]: each read is a separate request, so that a snapshot mixes moments.
 func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
 	b := &batch{open: len(reads)}
 	r.batch = b
 	for _, read := range reads {
+		if read.Optional && !r.w.rosters {
+			read.Err = cluster.ErrNoNode
+			b.open--
+			continue
+		}
 		read.Err = errStopped // until it is answered
-		r.s.send(&request{path: read.Path, children: read.List, watch: read.Watch, done: func(rep reply) {
+		r.s.send(&request{from: r.l.in, path: read.Path, children: read.List, watch: read.Watch, done: func(rep reply) {
 			if r.batch != b {
 				return // given up
 			}
@@ -165,7 +168,7 @@ func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
 
 // TakeHints implements [zkstore.Source].
 func (r *reader) TakeHints() cluster.Hints {
-	h := r.s.hints
-	r.s.hints = cluster.Hints{}
+	h := r.l.hints
+	r.l.hints = cluster.Hints{}
 	return h
 }

@@ -15,79 +15,85 @@ type selfReport struct {
 	ineligible     bool
 }
 
-func (v *selfReport) draw(w *world) {
+func (v *selfReport) draw(r *resource) {
+	w := r.w
 	v.latency, v.score, v.measured = 5+15*w.rng.Float64(), 100*w.rng.Float64(), w.chance(0.9)
-	if w.traits.noise && w.chance(0.7) { // equal except for the noise
+	if r.traits.noise && w.chance(0.7) { // equal except for the noise
 		v.latency, v.score = 10, 50
 	}
 }
 
 // record returns what the daemon publishes.
-func (h *host) record() cluster.Node {
+func (m *resident) record() cluster.Node {
 	n := cluster.Node{
-		ID: h.id, Site: h.site, Priority: h.prio, Labels: map[string]string{"tier": string("aab"[h.number%3])}, Host: h.id,
-		SessionTimeout: cluster.Duration(h.timeout),
+		ID: m.id, Site: m.site, Priority: m.prio, Labels: map[string]string{"tier": string("aab"[m.number%3])}, Host: m.id,
+		SessionTimeout: cluster.Duration(m.timeout),
 	}
-	if h.report.measured {
-		latency, score := h.noisy(h.report.latency), h.noisy(h.report.score)
+	if m.instance != nil {
+		n.Instance = m.instance.id()
+	}
+	if m.report.measured {
+		latency, score := m.noisy(m.report.latency), m.noisy(m.report.score)
 		n.Latency, n.Score = &latency, &score
 	}
-	if h.report.unhealthy {
+	if m.report.unhealthy {
 		n.Unhealthy = "its probe fails"
 	}
-	if h.report.ineligible {
+	if m.report.ineligible {
 		n.Ineligible = "its configuration says so"
 	}
 	return n
 }
 
 // noisy returns a measurement that is at most 4% off, less than half of any hysteresis.
-func (h *host) noisy(x float64) float64 {
-	if !h.w.traits.noise {
+func (m *resident) noisy(x float64) float64 {
+	if !m.r.traits.noise {
 		return x
 	}
-	return x * (1 + 0.08*(h.w.rng.Float64()-0.5))
+	return x * (1 + 0.08*(m.w.rng.Float64()-0.5))
 }
 
-func (h *host) publish() {
-	rec := h.record()
-	h.w.tamper(cluster.Op{Kind: cluster.OpSet, Path: h.w.known.nodes + "/" + h.id, Data: cluster.Encode(&rec)})
+func (m *resident) publish() {
+	rec := m.record()
+	g := m.r.groups[0]
+	g.tamper(cluster.Op{Kind: cluster.OpSet, Path: g.known.nodes + "/" + m.id, Data: cluster.Encode(&rec)})
 }
 
 // changePriority reloads the daemon with another priority.
-func (h *host) changePriority() {
-	h.prio = h.w.rng.IntN(3)
-	h.publish()
+func (m *resident) changePriority() {
+	m.prio = m.w.rng.IntN(3)
+	m.publish()
 }
 
 // noise makes all nodes measure again and again.
-func (w *world) noise() {
-	if !w.traits.noise {
+func (r *resource) noise() {
+	w := r.w
+	if !r.traits.noise {
 		return
 	}
-	for _, h := range w.hosts {
-		h.publish()
+	for _, m := range r.residents {
+		m.publish()
 	}
-	w.after(w.between(200*time.Millisecond, 2*time.Second), w.noise)
+	w.after(w.between(200*time.Millisecond, 2*time.Second), r.noise)
 }
 
 var reportFaults = []faultKind{
-	{name: "measurements changed", do: func(w *world, h *host) {
-		h.report.draw(w)
-		h.publish()
+	{name: "measurements changed", do: func(w *world, m *member) {
+		m.report.draw(m.r)
+		m.publish()
 	}},
-	{name: "health changed", do: func(_ *world, h *host) {
-		h.report.unhealthy = !h.report.unhealthy
-		h.publish()
+	{name: "health changed", do: func(_ *world, m *member) {
+		m.report.unhealthy = !m.report.unhealthy
+		m.publish()
 	}},
-	{name: "eligibility changed", do: func(_ *world, h *host) {
-		h.report.ineligible = !h.report.ineligible
-		h.publish()
+	{name: "eligibility changed", do: func(_ *world, m *member) {
+		m.report.ineligible = !m.report.ineligible
+		m.publish()
 	}},
-	{name: "policy changed", do: func(w *world, _ *host) { w.publishPolicy(one(w.rng, w.traits.rules)) }},
-	{name: "policy of a newer version", byOperator: true, do: func(w *world, _ *host) {
+	{name: "policy changed", do: func(w *world, m *member) { m.g.publishPolicy(one(w.rng, m.g.traits.rules)) }},
+	{name: "policy of a newer version", byOperator: true, do: func(w *world, m *member) {
 		if w.chance(0.3) {
-			w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: fmt.Appendf(nil, `{"v":9,"revision":%d}`, w.revision)})
+			m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.policy, Data: fmt.Appendf(nil, `{"v":9,"revision":%d}`, m.g.revision)})
 		}
 	}},
 }

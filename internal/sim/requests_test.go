@@ -9,83 +9,86 @@ import (
 
 // requestFaults are requests of operators, from any host and several at once.
 var requestFaults = []faultKind{
-	operatorFault("move", func(w *world, h *host, c *cluster.Control) {
-		m := cluster.Move{Request: w.requestWithDuration(c), Node: h.id, Force: w.chance(0.3)}
+	operatorFault("move", func(w *world, m *member, c *cluster.Control) {
+		move := cluster.Move{Request: m.g.requestWithDuration(c), Node: m.id, Force: w.chance(0.3)}
 		if w.chance(0.4) {
-			m.Node, m.Site = "", h.site
+			move.Node, move.Site = "", m.site
 		}
-		w.endMove(c)
-		c.Move = &m
+		m.g.endMove(c)
+		c.Move = &move
 	}),
-	operatorFault("step-down", func(w *world, h *host, c *cluster.Control) {
-		if elected := w.check.readElected(); elected.Readable() {
-			w.endMove(c)
-			c.Cordons = append(c.Cordons, cluster.Cordon{Request: w.requestWithDuration(c), Node: elected.Record.Node, Drain: true, StepDown: true})
+	operatorFault("step-down", func(w *world, m *member, c *cluster.Control) {
+		if elected := m.g.check.readElected(); elected.Readable() {
+			m.g.endMove(c)
+			c.Cordons = append(c.Cordons, cluster.Cordon{Request: m.g.requestWithDuration(c), Node: elected.Record.Node, Drain: true, StepDown: true})
+			c.Cordons[len(c.Cordons)-1].Slot = m.g.paths.Slot
 		}
 	}),
-	operatorFault("drain", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, true) }),
-	operatorFault("cordon", func(w *world, h *host, c *cluster.Control) { w.cordon(h, c, false) }),
-	operatorFault("uncordon", func(_ *world, h *host, c *cluster.Control) {
-		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Matches(h.id, h.site) })
+	operatorFault("drain", func(w *world, m *member, c *cluster.Control) { m.g.cordon(m, c, true) }),
+	operatorFault("cordon", func(w *world, m *member, c *cluster.Control) { m.g.cordon(m, c, false) }),
+	operatorFault("uncordon", func(_ *world, m *member, c *cluster.Control) {
+		c.Cordons = slices.DeleteFunc(c.Cordons, func(x cluster.Cordon) bool { return x.Matches(m.id, m.site) })
 	}),
-	operatorFault("pause", func(w *world, _ *host, c *cluster.Control) {
-		c.Pause = &cluster.Pause{Request: w.requestWithDuration(c), Hard: w.chance(0.3)}
+	operatorFault("pause", func(w *world, m *member, c *cluster.Control) {
+		c.Pause = &cluster.Pause{Request: m.g.requestWithDuration(c), Hard: w.chance(0.3)}
 	}),
-	operatorFault("resume", func(_ *world, _ *host, c *cluster.Control) { c.Pause = nil }),
-	operatorFault("reelect", func(w *world, _ *host, c *cluster.Control) {
+	operatorFault("resume", func(_ *world, m *member, c *cluster.Control) { c.Pause = nil }),
+	operatorFault("reelect", func(w *world, m *member, c *cluster.Control) {
 		o := c.Next(cluster.Request{By: "sim"})
 		c.Reelect = &o
 	}),
-	operatorFault("clear-strikes", func(w *world, h *host, c *cluster.Control) {
-		elected := w.check.readElected()
-		f := cluster.ClearedStrikes{Request: c.Next(cluster.Request{By: "sim"}), Term: elected.Record.Term}
+	operatorFault("clear-strikes", func(w *world, m *member, c *cluster.Control) {
+		elected := m.g.check.readElected()
+		f := cluster.ClearedStrikes{Request: c.Next(cluster.Request{By: "sim", Slot: m.g.paths.Slot}), Term: elected.Record.Term}
 		if w.chance(0.5) {
-			f.Node = h.id
+			f.Node = m.id
 		}
 		c.ClearedStrikes = append(c.ClearedStrikes, f)
 	}),
-	{name: "control deleted", byOperator: true, do: func(w *world, _ *host) {
-		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+	{name: "control deleted", byOperator: true, do: func(w *world, m *member) {
+		m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.control})
 	}},
-	{name: "control damaged", byOperator: true, do: func(w *world, _ *host) {
+	{name: "control damaged", byOperator: true, do: func(w *world, m *member) {
 		text := "garbage"
 		if w.chance(0.5) {
 			text = `{"v":9,"pause":7}`
 		}
-		w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.control, Data: []byte(text)})
+		m.g.tamper(cluster.Op{Kind: cluster.OpSet, Path: m.g.known.control, Data: []byte(text)})
 		w.after(w.between(0, 5*time.Second), func() {
-			if w.check.readControl().Err != nil {
-				w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+			if m.g.check.readControl().Err != nil {
+				m.g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: m.g.known.control})
 			}
 		})
 	}},
 }
 
 // operatorFault is a fault caused by a command: it reads control, changes it and writes it with the version that it has read. The first write wins.
-func operatorFault(name string, change func(w *world, h *host, c *cluster.Control)) faultKind {
-	return faultKind{name: "request: " + name, byOperator: true, do: func(w *world, h *host) {
-		w.command(w.between(0, 50*time.Millisecond), func(c *cluster.Control) { change(w, h, c) })
+func operatorFault(name string, change func(w *world, m *member, c *cluster.Control)) faultKind {
+	return faultKind{name: "request: " + name, byOperator: true, do: func(w *world, m *member) {
+		m.g.command(w.between(0, 50*time.Millisecond), func(c *cluster.Control) { change(w, m, c) })
 	}}
 }
 
-func (w *world) command(took time.Duration, change func(c *cluster.Control)) {
-	slot := w.check.readControl()
-	if w.down || slot.Err != nil { // a command does not overwrite what it cannot read
+func (g *group) command(took time.Duration, change func(c *cluster.Control)) {
+	w := g.w
+	read := g.check.readControl()
+	if w.down || read.Err != nil { // a command does not overwrite what it cannot read
 		return
 	}
-	next := slot.Record.Clone()
-	next.Last = max(next.Last, w.check.readElected().Record.Request) // control may be new, but the decision names an earlier request
+	next := read.Record.Clone()
+	next.Last = max(next.Last, g.check.readElected().Record.Request) // control may be new, but the decision names an earlier request
 	change(&next)
-	ops := w.paths.ControlTx("", slot, next)
+	ops := g.paths.ControlTx("", read, next)
 	w.after(took, func() {
 		if !w.down {
-			w.writeAsOperator(ops)
+			g.writeAsOperator(ops)
 		}
 	})
 }
 
 // requestWithDuration returns a request without end, one that ends soon, or one that ends long after all is over.
-func (w *world) requestWithDuration(c *cluster.Control) cluster.Request {
+func (g *group) requestWithDuration(c *cluster.Control) cluster.Request {
+	w := g.w
 	o := cluster.Request{By: "sim"}
 	switch w.rng.IntN(6) {
 	case 0, 1, 2:
@@ -99,36 +102,39 @@ func (w *world) requestWithDuration(c *cluster.Control) cluster.Request {
 // shortestRequest is how long a request stays in force, at most, if it ends at all before the schedule does.
 const shortestRequest = 20 * time.Second
 
-func (w *world) endMove(c *cluster.Control) {
+func (g *group) endMove(c *cluster.Control) {
+	w := g.w
 	if c.Move != nil {
 		c.End(c.Move.ID, "move to "+c.Move.Target(), "another request", w.wall())
 		c.Move = nil
 	}
 }
 
-func (w *world) cordon(h *host, c *cluster.Control, drain bool) {
-	x := cluster.Cordon{Request: w.requestWithDuration(c), Node: h.id, Drain: drain}
+func (g *group) cordon(m *member, c *cluster.Control, drain bool) {
+	w := g.w
+	x := cluster.Cordon{Request: g.requestWithDuration(c), Node: m.id, Drain: drain}
 	if w.chance(0.25) {
-		x.Node, x.Site = "", h.site
+		x.Node, x.Site = "", m.site
 	}
 	c.Cordons = append(c.Cordons, x)
 }
 
 // settleRequests ends what operators have asked for, or leaves it as it is: then everything settles under it.
-func (w *world) settleRequests() {
-	for _, h := range w.hosts {
-		if !w.traits.keepsReports {
-			h.report.unhealthy, h.report.ineligible = false, false
-			h.publish()
+func (g *group) settleRequests() {
+	w := g.w
+	for _, m := range g.members {
+		if !g.traits.keepsReports {
+			m.report.unhealthy, m.report.ineligible = false, false
+			m.publish()
 		}
 	}
 	switch {
-	case w.traits.keepsRequests:
+	case g.traits.keepsRequests:
 	case w.chance(0.5):
-		w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.control})
+		g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.control})
 	default:
-		slot := w.check.readControl()
-		next := cluster.Control{Last: slot.Record.Last}
-		w.writeAsOperator(w.paths.ControlTx("", slot, next))
+		read := g.check.readControl()
+		next := cluster.Control{Last: read.Record.Last}
+		g.writeAsOperator(g.paths.ControlTx("", read, next))
 	}
 }

@@ -28,8 +28,8 @@ var (
 	execTimeout = time.Second
 )
 
-// drawPolicies draws the policies that are published in a world, and what affects the ranking.
-func drawPolicies(rng *rand.Rand, t *traits) {
+// drawPolicies draws the policies that are published in a group, and what affects the ranking.
+func drawPolicies(rng *rand.Rand) (t groupTraits) {
 	t.noise = rng.Float64() < 0.2
 	plain, alike := rng.Float64() < 0.3, rng.Float64() < 0.5
 	kind := policy.Types()[rng.IntN(len(policy.Types()))]
@@ -46,8 +46,8 @@ func drawPolicies(rng *rand.Rand, t *traits) {
 		}
 		t.rules = append(t.rules, r)
 	}
-	t.keepsRequests, t.keepsReports = rng.Float64() < 0.5, rng.Float64() < 0.3
-	t.noAnswer, t.flaky, t.watchedLonger = rng.Float64() < 0.3, 0.2, rng.Float64() < 0.1
+	t.keepsRequests, t.keepsReports, t.noAnswer = rng.Float64() < 0.5, rng.Float64() < 0.3, rng.Float64() < 0.3
+	return t
 }
 
 func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
@@ -94,16 +94,16 @@ func drawRules(rng *rand.Rand, kind string, r *cluster.Rules) {
 func one[T any](rng *rand.Rand, of []T) T { return of[rng.IntN(len(of))] }
 
 // publishPolicy puts rules into force.
-func (w *world) publishPolicy(rules cluster.Rules) {
-	w.revision++
-	w.rules[w.revision] = rules
-	rec := cluster.Policy{Revision: w.revision, Rules: rules, By: "sim"}
-	w.tamper(cluster.Op{Kind: cluster.OpSet, Path: w.known.policy, Data: cluster.Encode(&rec)})
+func (g *group) publishPolicy(rules cluster.Rules) {
+	g.revision++
+	g.rules[g.revision] = rules
+	rec := cluster.Policy{Revision: g.revision, Rules: rules, By: "sim"}
+	g.tamper(cluster.Op{Kind: cluster.OpSet, Path: g.known.policy, Data: cluster.Encode(&rec)})
 }
 
 // own returns the policy in a daemon's configuration, for a daemon that finds no usable one.
-func (w *world) own(revision int64) cluster.Policy {
-	return cluster.Policy{Revision: revision, Rules: w.rules[0], By: "sim"}
+func (g *group) own(revision int64) cluster.Policy {
+	return cluster.Policy{Revision: revision, Rules: g.rules[0], By: "sim"}
 }
 
 // compiled keeps compiled policies across worlds: compiling expressions is slow.
@@ -132,11 +132,12 @@ func compile(rec cluster.Policy) (*policy.Policy, error) {
 }
 
 // inForce returns the policy that electors rank by.
-func (w *world) inForce() (*policy.Policy, error) {
-	data, stat, err := w.tree.Get(0, w.known.policy, false)
-	slot := cached(w.cache.policy, w.known.policy, data, stat, err == nil, cluster.ReadSlot[cluster.Policy])
-	if !slot.Readable() {
-		return compile(w.own(0))
+func (g *group) inForce() (*policy.Policy, error) {
+	w := g.w
+	data, stat, err := w.tree.Get(0, g.known.policy, false)
+	read := cached(w.cache.policy, g.known.policy, data, stat, err == nil, cluster.ReadStored[cluster.Policy])
+	if !read.Readable() {
+		return compile(g.own(0))
 	}
-	return compile(slot.Record)
+	return compile(read.Record)
 }

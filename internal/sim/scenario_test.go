@@ -11,24 +11,25 @@ import (
 // it. Then no member is eligible, and the checks must not demand a leader.
 func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	const seed = 1795320200651571620 // with this seed the program leaves n1 out
-	w := newWorld(seed, breakage{}, nil)
+	w := newWorld(seed, shape{1, false}, breakage{}, nil)
+	g := w.groups[0]
 	defer w.closeReaders()
-	if w.hash("n1")%16 != 0 || len(w.hosts) != 3 {
+	if g.hash("n1")%16 != 0 || len(w.hosts) != 3 {
 		t.Fatal("the scenario needs another seed")
 	}
 	w.onlyRequests()
-	w.traits.rules = []cluster.Rules{{
+	g.traits.rules = []cluster.Rules{{
 		Type: "round-robin", Strategies: []cluster.Strategy{{When: "len(failed_sites) > 0", Use: "exec"}}, ExecTimeout: cluster.Duration(execTimeout),
 		Sites: map[string]int{"dc1": 1}, DisabledSites: []string{"dc0"}, Failback: cluster.FailbackImmediate,
 	}}
-	w.rules[0], w.rules[1] = w.traits.rules[0], w.traits.rules[0]
-	for !w.check.readElected().Readable() && w.now < 20*time.Second {
+	g.rules[0], g.rules[1] = g.traits.rules[0], g.traits.rules[0]
+	for !g.check.readElected().Readable() && w.now < 20*time.Second {
 		w.run(w.now + 10*time.Millisecond)
 	}
-	if elected := w.check.readElected().Record.Node; elected != "n1" {
+	if elected := g.check.readElected().Record.Node; elected != "n1" {
 		t.Fatalf("%q is elected", elected)
 	}
-	w.tamper(cluster.Op{Kind: cluster.OpDelete, Path: w.known.election + "/" + w.hosts[1].loop.self.Name})
+	g.tamper(cluster.Op{Kind: cluster.OpDelete, Path: g.known.election + "/" + g.members[1].loop.self.Name})
 	w.run(w.now + 10*time.Second)
 	w.traits.busy = w.now
 	w.heal()
@@ -36,7 +37,7 @@ func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	if w.failure != "" {
 		t.Error(w.failure)
 	}
-	if leader := w.leader(); leader != "" {
+	if leader := g.leader(); leader != "" {
 		t.Errorf("%s leads: this is not the scenario", leader)
 	}
 }

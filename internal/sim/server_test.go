@@ -15,7 +15,9 @@ func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
 		w.log("%s: %s -> %v", s.h.id, describe(ops), err)
 	}
 	if err == nil && slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind != cluster.OpCheck }) {
-		w.check.applied(s, ops, results)
+		for _, g := range w.resourceOf(ops[len(ops)-1].Path).groups {
+			g.check.applied(s, ops, results)
+		}
 	}
 	w.fire(fired)
 	return results, err
@@ -25,7 +27,9 @@ func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
 func (w *world) close(s *session) {
 	if w.tree.Alive(s.id) {
 		fired := w.tree.End(s.id)
-		w.check.changed()
+		for _, g := range w.groups {
+			g.check.changed()
+		}
 		w.fire(fired)
 	}
 }

@@ -20,9 +20,9 @@ type session struct {
 	handshakeEpoch int // the epoch of the last handshake: what was sent in earlier ones can no longer arrive
 	lost           int // an epoch in which a message, and so all later ones, were lost
 	lateWrite      time.Duration
-	quiet          bool   // the server does not hear from the client
-	self           string // the incarnation registered in it, known to the client or not
-	up             bool   // connected, as the client sees it
+	quiet          bool     // the server does not hear from the client
+	selves         []string // the incarnation registered in it in each group, known to the client or not
+	up             bool     // connected, as the client sees it
 	arrived        time.Duration
 	replied        time.Duration
 	held           []func()      // what a hanging connection holds back
@@ -30,15 +30,18 @@ type session struct {
 	wrote          time.Duration // when the last write that passed the quorum was sent: the server has heard from the client since then
 	expiry         int           // invalidates scheduled expiries
 	ended          string        // why it is over for the client
-	hints          cluster.Hints
-	wake           func()
 	era            int
-	refusedSince   time.Duration // since when the servers have refused it
-	leave          []cluster.Op  // LEAVE, to be sent before it is closed
+	renewer        *renewer
+	instances      int            // how many have begun
+	loops          int            // likewise
+	refusedSince   time.Duration  // since when the servers have refused it
+	final          [][]cluster.Op // FINAL of each group, to be sent before it is closed
+	cut            time.Duration  // no lease may outlast it, because the session timeout has shrunk; 0 for no limit
 }
 
 // request is a read, a write or the closing of the session.
 type request struct {
+	from            *instance // nil if it is the host's own
 	ops             []cluster.Op
 	path            string
 	children, watch bool
@@ -57,7 +60,9 @@ type reply struct {
 }
 
 func (h *host) open() *session {
-	s := &session{w: h.w, h: h, id: h.w.tree.Open(), T: h.grant(true), up: true, lost: -1, wake: func() {}, era: h.w.era}
+	s := &session{w: h.w, h: h, id: h.w.tree.Open(), T: h.grant(true), up: true, lost: -1, era: h.w.era}
+	s.selves, s.final = make([]string, len(h.residents)), make([][]cluster.Op, len(h.members))
+	s.renewer = newRenewer(s)
 	s.wrote = h.w.now
 	h.w.sessions[s.id] = s
 	h.w.all = append(h.w.all, s)
@@ -81,7 +86,7 @@ func (s *session) send(r *request) {
 	case s.ended != "":
 		r.done(reply{err: cluster.ErrSessionEnded})
 		return
-	case !s.up:
+	case !s.up || r.from != nil && r.from.refused():
 		r.done(reply{err: cluster.ErrNotSent})
 		return
 	}
@@ -106,7 +111,7 @@ func (s *session) arrive(r *request) {
 	if s.h.net != netStale {
 		s.quiet = false // the server has heard from the client
 		s.expiry++
-		if s.h.paused || s.h.loop == nil || s.h.loop.s != s {
+		if s.h.paused || s.h.session != s {
 			s.stopHearing()
 		}
 	}
@@ -193,8 +198,9 @@ func (s *session) fired(path string) {
 		s.replied = max(s.replied, s.w.now+s.w.between(0, s.T/2))
 	}
 	s.deliver(s.epoch, func() {
-		s.hints.Add(path)
-		s.wake()
+		if in := s.h.residents[s.w.resourceOf(path).number].instance; in != nil {
+			in.hint(path)
+		}
 	})
 }
 

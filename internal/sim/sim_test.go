@@ -16,7 +16,10 @@ import (
 
 var (
 	oneSeed     = flag.Uint64("sim.seed", 0, "replay this schedule and print its trace")
+	groups      = flag.Int("sim.groups", 0, "how many groups the hosts have; 0: one, or several in some of the schedules")
 	runFor      = flag.Duration("sim.for", 3*time.Second, "how long to try new schedules")
+	slotted     = flag.Bool("sim.slots", false, "the first group has slots; with sim.groups")
+	hunt        = flag.Bool("sim.hunt", false, "search for schedules that notice the breakages that none has noticed yet")
 	maxFailures = flag.Int("sim.failures", 1, "stop after this many schedules have failed")
 	from        = flag.Uint64("sim.from", 0, "the first seed; 0 takes it from the clock")
 )
@@ -30,8 +33,8 @@ func TestMain(m *testing.M) {
 var quitEvent = transition.Quit{Reason: "stopped by the schedule"}
 
 // play runs one schedule.
-func play(seed uint64, broken breakage, trace func(string)) *world {
-	w := newWorld(seed, broken, trace)
+func play(seed uint64, s shape, broken breakage, trace func(string)) *world {
+	w := newWorld(seed, s, broken, trace)
 	w.log("seed %d: %s", seed, w.traits)
 	w.plan()
 	w.run(w.traits.busy)
@@ -46,25 +49,41 @@ func play(seed uint64, broken breakage, trace func(string)) *world {
 // closeReaders ends the readers.
 func (w *world) closeReaders() {
 	for _, h := range w.hosts {
-		if h.loop != nil {
-			h.loop.close()
-		}
+		h.endInstances()
 	}
 }
 
+// several is how many groups the hosts have in the schedules with more than one.
+const several = 3
+
+// shapeOf returns the shape of the schedule of a seed.
+func shapeOf(seed uint64) shape {
+	switch {
+	case *groups > 0:
+		return shape{*groups, *slotted}
+	case seed%12 == 1:
+		return shape{2, true}
+	case seed%3 == 1:
+		return shape{1, true}
+	case seed%3 == 0:
+		return shape{several, false}
+	}
+	return shape{1, false}
+}
+
 // report reports a failed schedule with the end of its trace.
-func report(t *testing.T, seed uint64) {
+func report(t *testing.T, seed uint64, s shape) {
 	t.Helper()
 	var lines []string
-	w := play(seed, breakage{}, func(line string) { lines = append(lines, line) })
+	w := play(seed, s, breakage{}, func(line string) { lines = append(lines, line) })
 	const most = 120
-	t.Errorf("%s\nreplay with: go test ./internal/sim -run TestSimulation -sim.seed=%d\n%s", w.failure, seed,
+	t.Errorf("%s\nreplay with: go test ./internal/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v\n%s", w.failure, seed, s.groups, s.slots,
 		strings.Join(lines[max(0, len(lines)-most):], "\n"))
 }
 
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
-		w := play(*oneSeed, breakage{}, func(line string) { fmt.Fprintln(os.Stdout, line) })
+		w := play(*oneSeed, shapeOf(*oneSeed), breakage{}, func(line string) { fmt.Fprintln(os.Stdout, line) })
 		if w.failure != "" {
 			t.Error(w.failure)
 		}
@@ -77,9 +96,11 @@ func TestSimulation(t *testing.T) {
 	first, began, events, terms, failed := seed, time.Now(), 0, 0, 0
 	faults := make(map[string]int)
 	for ; time.Since(began) < *runFor; seed++ {
-		w := play(seed, breakage{}, nil)
+		w := play(seed, shapeOf(seed), breakage{}, nil)
 		events += w.events
-		terms += w.check.terms
+		for _, g := range w.groups {
+			terms += g.check.terms
+		}
 		for k, n := range w.faults {
 			faults[k] += n
 		}
@@ -87,9 +108,9 @@ func TestSimulation(t *testing.T) {
 			continue
 		}
 		if failed++; *maxFailures == 1 {
-			report(t, seed)
+			report(t, seed, shapeOf(seed))
 		} else {
-			t.Errorf("seed %d: %s", seed, w.failure)
+			t.Errorf("seed %d of %+v: %s", seed, shapeOf(seed), w.failure)
 		}
 		if failed == *maxFailures {
 			break
@@ -105,10 +126,12 @@ func TestSimulation(t *testing.T) {
 
 // TestKnownSeeds replays schedules that once failed. They change whenever what a schedule draws changes.
 func TestKnownSeeds(t *testing.T) {
-	for _, seed := range []uint64{} {
-
-		if w := play(seed, breakage{}, nil); w.failure != "" {
-			report(t, seed)
+	for _, known := range []struct {
+		seed  uint64
+		shape shape
+	}{} {
+		if w := play(known.seed, known.shape, breakage{}, nil); w.failure != "" {
+			report(t, known.seed, known.shape)
 		}
 	}
 }
@@ -117,8 +140,8 @@ func TestKnownSeeds(t *testing.T) {
 func TestReplay(t *testing.T) {
 	for seed := range uint64(20) {
 		var a, b []string
-		play(seed, breakage{}, func(line string) { a = append(a, line) })
-		play(seed, breakage{}, func(line string) { b = append(b, line) })
+		play(seed, shapeOf(seed), breakage{}, func(line string) { a = append(a, line) })
+		play(seed, shapeOf(seed), breakage{}, func(line string) { b = append(b, line) })
 		if !slices.Equal(a, b) {
 			t.Fatalf("seed %d gave two different schedules", seed)
 		}
@@ -127,24 +150,71 @@ func TestReplay(t *testing.T) {
 
 // Each check is removed in turn, which the simulation must detect: otherwise it proves nothing.
 func TestBreakages(t *testing.T) {
-	const limit = 20_000
-	for _, b := range []breakage{
-		{name: noOwnIncarnation, by: "S1 S2"}, {name: noElectedVersion, by: "S1 S2"}, {name: noFenceVersion, by: "S1 S2"}, {name: noLeaseWait, by: "S1"}, {name: releasedUnclean, by: "S1"},
-		{name: releaseEarly, by: "S1"}, {name: weakRenew, by: "S1"}, {name: inMemory, by: "L2"}, {name: blameCandidate, by: "L2"}, {name: noAmnesty, by: "L1 L3"}, {name: noRevoke, by: "L1 L2"},
-		{name: noDamping, by: "damping"}, {name: newCircumstances, by: "S3 L4"}, {name: noHysteresis, by: "S3"}, {name: softPause, by: "pause"}, {name: noPause, by: "pause"}, {name: noCordon, by: "L4"}, {name: noMove, by: "L4"},
-		{name: noFailback, by: "failback"}, {name: noElection, by: "L4"}, {name: mixedMoments, by: "S1 S2"}, {name: holderGone, by: "S1"}, {name: shortKill, by: "S1"},
-		{name: absentFenceClean, by: "S1"}, {name: keepLease, by: "S1", timed: true, granting: grantShorter}, {name: longestLease, by: "S1", timed: true, granting: grantLonger}, {name: anyTerm, by: "S2"}, {name: trustSessionEnd, by: "S1"}, {name: leaveEarly, by: "S1"},
-	} {
+	for _, b := range breakages {
+		if b.merged || b.slotted {
+			continue
+		}
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= limit; seed++ {
-				w := play(seed, b, nil)
-				if by, _, _ := strings.Cut(w.failure, ":"); w.failure != "" && strings.Contains(b.by, by) && play(seed, breakage{timed: b.timed, granting: b.granting}, nil).failure == "" {
-					t.Logf("caught by seed %d: %s", seed, w.failure)
-					return
-				}
-			}
-			t.Errorf("not caught by %d schedules", limit)
+			b.find(t, b.one, shape{1, false})
 		})
 	}
+}
+
+// The simulation must also detect them where hosts have several groups.
+func TestBreakagesInSeveralGroups(t *testing.T) {
+	for _, b := range breakages {
+		if b.slotted || b.rare && !*hunt {
+			continue
+		}
+		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			b.find(t, b.three, shape{several, false})
+		})
+	}
+}
+
+// The simulation must also detect those of what slots add.
+func TestBreakagesInSlots(t *testing.T) {
+	all := breakages
+	if *hunt {
+		all = hunted
+	}
+	for _, b := range all {
+		if !b.slotted {
+			continue
+		}
+		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			b.find(t, b.slots, shape{1, true})
+		})
+	}
+}
+
+// find tries the schedule that has noticed the breakage before. If it no longer does, which any change may cause, others are tried.
+func (b breakage) find(t *testing.T, known uint64, s shape) {
+	t.Helper()
+	const limit = 20_000
+	if b.noticed(t, known, s) {
+		return
+	}
+	for seed := uint64(1); seed <= limit; seed++ {
+		if b.noticed(t, seed, s) {
+			t.Logf("record this seed: %d no longer notices it", known)
+			return
+		}
+	}
+	t.Errorf("not noticed by %d schedules", limit)
+}
+
+// noticed reports whether a schedule notices the breakage, and passes without it.
+func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
+	t.Helper()
+	w := play(seed, s, b, nil)
+	by, _, _ := strings.Cut(w.failure, ":")
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, granting: b.granting}, nil).failure != "" {
+		return false
+	}
+	t.Logf("noticed by seed %d: %s", seed, w.failure)
+	return true
 }

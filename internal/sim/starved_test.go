@@ -3,8 +3,8 @@ package sim
 import "time"
 
 var starvation = []faultKind{
-	{name: "daemon starved", do: func(w *world, h *host) { h.starve(w.now + w.between(0, 4*h.timeout)) }},
-	{name: "guard starved", do: func(w *world, h *host) { h.starved = max(h.starved, w.now+w.between(0, 4*h.timeout)) }},
+	{name: "daemon starved", shared: true, do: func(w *world, m *member) { m.starve(w.now + w.between(0, 4*m.timeout)) }},
+	{name: "guard starved", shared: true, do: func(w *world, m *member) { m.starved = max(m.starved, w.now+w.between(0, 4*m.timeout)) }},
 }
 
 // starve leaves the daemon little time to run: its events wait again and again, but it runs often enough for its guard not to
@@ -16,8 +16,8 @@ func (h *host) starve(until time.Duration) {
 	run := h.run
 	h.w.log("%s: the daemon gets no CPU time", h.id)
 	h.paused = true
-	if h.loop != nil {
-		h.loop.s.stopHearing()
+	if h.session != nil {
+		h.session.stopHearing()
 	}
 	h.w.after(h.w.between(0, h.timeout*2/3), func() {
 		if h.alive && h.run == run && h.paused {

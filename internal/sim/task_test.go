@@ -2,39 +2,40 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"zkelectd/internal/transition"
 )
 
 func (l *loop) preStart(term int64) {
-	h := l.h
-	if !h.w.chance(h.w.traits.hooks) {
+	m := l.m
+	if !m.w.chance(m.w.traits.hooks) {
 		l.inline = append(l.inline, transition.HookDone{})
 		return
 	}
-	if h.clock() >= h.lease || h.unguarded {
+	if m.clock() >= m.lease || m.unguarded || l.in.refused() {
 		l.inline = append(l.inline, transition.HookDone{Err: errors.New("the lease is over")})
 		return
 	}
-	h.startWork(term, true)
-	w := h.work
-	fails := h.w.chance(h.w.traits.failing)
-	h.w.after(h.w.between(0, time.Second), func() {
-		if h.work != w || w.dying {
+	l.startWork(term, true)
+	w := m.work
+	fails := m.w.chance(m.w.traits.failing)
+	m.w.after(m.w.between(0, time.Second), func() {
+		if m.work != w || w.dying {
 			return
 		}
-		h.work = nil
-		h.w.check.ends(h)
-		h.process(l.s, func() {
+		m.work = nil
+		m.g.check.ends(m)
+		l.process(func() {
 			var err error
 			if fails {
 				err = errors.New("hook failed")
 			}
 			l.step(transition.HookDone{Err: err})
 		})
-		if !h.alive && h.closer != nil {
-			h.cleanUp()
+		if !m.alive && m.closer != nil && !m.working() {
+			m.cleanUp()
 		}
 	})
 }
@@ -42,8 +43,13 @@ func (l *loop) preStart(term int64) {
 // forever is how long post_stop takes for a leader that never releases.
 const forever = time.Hour
 
+// neverReleases reports whether post_stop of one of the host's groups never ends.
+func (h *host) neverReleases() bool {
+	return slices.ContainsFunc(h.members, func(m *member) bool { return m.undoing == forever || m.freezing })
+}
+
 func (l *loop) postStop() {
-	undoing := l.h.undoing
+	undoing := l.m.undoing
 	if undoing == forever && l.snap.Elected.Record.Incarnation == l.self.Name {
 		undoing = 10 * time.Second // it is not asked to release: its hook is stopped
 	}
@@ -51,34 +57,34 @@ func (l *loop) postStop() {
 		l.inline = append(l.inline, transition.HookDone{})
 		return
 	}
-	l.h.w.after(undoing, func() { l.h.process(l.s, func() { l.step(transition.HookDone{}) }) })
+	l.m.w.after(undoing, func() { l.process(func() { l.step(transition.HookDone{}) }) })
 }
 
 func (l *loop) startChild(term int64) {
-	h, t := l.h, &l.h.w.traits
+	m, t := l.m, &l.m.w.traits
 	switch {
-	case h.clock() >= h.lease || h.unguarded:
+	case m.clock() >= m.lease || m.unguarded || l.in.refused():
 		l.inline = append(l.inline, transition.ChildFailed{Err: errors.New("the lease is over")})
 		return
-	case h.refuses:
+	case m.refuses:
 		l.inline = append(l.inline, transition.ChildFailed{Err: errors.New("cannot be started")})
 		return
 	}
 	l.early = false
-	h.startWork(term, false)
+	l.startWork(term, false)
 	l.inline = append(l.inline, transition.ChildStarted{})
-	w := h.work
-	if !h.stalls {
-		h.w.after(h.w.between(0, t.ready), func() {
-			if h.work == w {
-				h.process(l.s, func() { l.step(transition.ChildReady{}) })
+	w := m.work
+	if !m.stalls {
+		m.w.after(m.w.between(0, t.ready), func() {
+			if m.work == w {
+				l.process(func() { l.step(transition.ChildReady{}) })
 			}
 		})
 	}
-	if h.w.chance(t.dying) {
-		h.w.after(h.w.between(0, 2*time.Second), func() {
-			if h.work == w {
-				h.dead("exited")
+	if m.w.chance(t.dying) {
+		m.w.after(m.w.between(0, 2*time.Second), func() {
+			if m.work == w {
+				m.dead("exited")
 			}
 		})
 	}
@@ -86,29 +92,29 @@ func (l *loop) startChild(term int64) {
 
 // stopTask asks the child to stop; a stubborn one is killed after grace.
 func (l *loop) stopTask(grace time.Duration) {
-	h := l.h
-	w := h.work
-	if w == nil {
+	m := l.m
+	w := m.work
+	if w == nil || l.in.refused() {
 		return
 	}
-	if l.h.w.broken.name == releaseEarly && !w.hook {
+	if l.m.w.broken.name == releaseEarly && !w.hook {
 		l.childDead("is taken to be dead")
 	}
 	if w.hook || grace <= 0 {
-		h.kill()
+		m.kill()
 		return
 	}
-	if h.stubborn {
-		h.w.at(h.when(h.clock()+grace), func() {
-			if h.work == w {
-				h.kill()
+	if m.stubborn {
+		m.w.at(m.when(m.clock()+grace), func() {
+			if m.work == w {
+				m.kill()
 			}
 		})
 		return
 	}
-	h.w.after(h.w.between(0, min(grace, h.stop/2)), func() {
-		if h.work == w && !w.dying {
-			h.dead("stopped")
+	m.w.after(m.w.between(0, min(grace, m.stop/2)), func() {
+		if m.work == w && !w.dying {
+			m.dead("stopped")
 		}
 	})
 }
@@ -118,7 +124,7 @@ func (l *loop) childDead(how string) {
 	if l.early {
 		return
 	}
-	l.early = l.h.work != nil
+	l.early = l.m.work != nil
 	l.inline = append(l.inline, transition.ChildDead{Status: how})
 	if !l.early {
 		next := l.inline[len(l.inline)-1]

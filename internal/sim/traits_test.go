@@ -39,6 +39,7 @@ type traits struct {
 	trusts          []bool  // whether a host accepts the end of a session as the end of the work
 	deletedDecision float64 // elected is deleted as soon as it is written
 	handoverFault   float64 // the working host is hit when another one is elected or takes over
+	interrupted     float64 // an instance ends, or loses its connection, while REGISTER or ACQUIRE is under way
 
 	weights        []float64 // of the faults, in the order of faultKinds
 	total          float64
@@ -46,16 +47,21 @@ type traits struct {
 	stuck          bool // a host's child never becomes ready, until the end
 	refusesRelease bool // a leader that is replaced never releases, until the end
 
+	groups        []groupTraits
+	flaky         float64 // a ranking program fails now and then
+	watchedLonger bool    // stability is checked for longer (S3)
+}
+
+// groupTraits are drawn for each group.
+type groupTraits struct {
 	rules         []cluster.Rules // the policies that are published, the first one at the start
 	noise         bool            // in the nodes' measurements, until the end
 	keepsRequests bool            // operators' requests stay in force until the end
 	keepsReports  bool            // so do the nodes' own reports of being unhealthy or ineligible
 	noAnswer      bool            // the ranking program fails, until the end
-	flaky         float64         // it fails now and then
-	watchedLonger bool            // stability is checked for longer (S3)
 }
 
-func drawTraits(rng *rand.Rand) traits {
+func drawTraits(rng *rand.Rand, groups int) traits {
 	pick := func(p, x float64) float64 {
 		if rng.Float64() < p {
 			return x * rng.Float64()
@@ -77,15 +83,22 @@ func drawTraits(rng *rand.Rand) traits {
 		t.granting = granting(1 + rng.IntN(2))
 	}
 	t.deletedDecision = pick(0.1, 1)
+	t.interrupted = pick(0.2, 0.5)
 	if rng.Float64() < 0.3 {
 		t.jumps = []time.Duration{time.Hour, 50 * 365 * 24 * time.Hour}[rng.IntN(2)]
 	}
 	t.serverClock = []int64{1_800_000_000, 1_800_000_000, 0, cluster.MaxClock - 3600}[rng.IntN(4)]
-	drawPolicies(rng, &t)
+	t.groups = append(t.groups, drawPolicies(rng))
+	t.flaky, t.watchedLonger = 0.2, rng.Float64() < 0.1
+	for range groups - 1 {
+		t.groups = append(t.groups, drawPolicies(rng))
+	}
 	if rng.Float64() < 0.05 { // long enough for damping, which ignores an elector's first minute
 		t.busy, t.gap = 3*time.Minute, 3*t.gap
-		for i := range t.rules {
-			t.rules[i].Failback, t.rules[i].MaxPreemptions, t.rules[i].PreemptionWindow = "", 1, cluster.Duration(time.Hour)
+		for _, g := range t.groups {
+			for i := range g.rules {
+				g.rules[i].Failback, g.rules[i].MaxPreemptions, g.rules[i].PreemptionWindow = "", 1, cluster.Duration(time.Hour)
+			}
 		}
 	}
 	drawTrust(rng, &t)
@@ -153,7 +166,7 @@ func (t traits) String() string {
 	text, err := json.Marshal(map[string]any{
 		"hosts": t.hosts, "timeouts": fmt.Sprint(t.timeouts), "stop": t.stop.String(), "takeover": t.takeover.String(), "latency": fmt.Sprint(t.latency),
 		"slow": t.slow, "late_watch": t.lateWatch, "lost_watch": t.lostWatch, "ghosts": t.lateWrites, "slow_kill": t.slowKill, "handover_fault": t.handoverFault, "deleted_decision": t.deletedDecision, "granting": t.granting, "trusts": t.trusts, "stuck": t.stuck, "refuses_release": t.refusesRelease,
-		"rules": t.rules[0], "noise": t.noise, "keeps": t.keepsRequests, "keeps_reports": t.keepsReports, "mute": t.noAnswer,
+		"rules": t.groups[0].rules[0], "noise": t.groups[0].noise, "keeps": t.groups[0].keepsRequests, "keeps_reports": t.groups[0].keepsReports, "mute": t.groups[0].noAnswer,
 	})
 	if err != nil {
 		return err.Error()

@@ -21,15 +21,17 @@ func (w *world) captureView() *view {
 			v.nodes[path] = r
 		}
 	}
-	for _, path := range []string{w.known.leader, w.known.elected, w.known.current, w.known.policy, w.known.control} {
-		get(path)
-	}
-	for _, parent := range []string{w.known.nodes, w.known.election} {
-		var r reply
-		r.names, r.stat, r.err = w.tree.Children(0, parent, false)
-		v.lists[parent] = r
-		for _, name := range r.names {
-			get(parent + "/" + name)
+	for _, g := range w.groups {
+		for _, path := range []string{g.known.leader, g.known.elected, g.known.current, g.known.policy, g.known.control, g.known.roster, g.paths.Slots()} {
+			get(path)
+		}
+		for _, parent := range []string{g.known.nodes, g.known.election} {
+			var r reply
+			r.names, r.stat, r.err = w.tree.Children(0, parent, false)
+			v.lists[parent] = r
+			for _, name := range r.names {
+				get(parent + "/" + name)
+			}
 		}
 	}
 	return v
@@ -53,8 +55,8 @@ func (h *host) loseQuorum(d time.Duration) {
 		return
 	}
 	h.net, h.view = netStale, h.w.captureView()
-	if h.loop != nil {
-		h.loop.s.stopHearing()
+	if h.session != nil {
+		h.session.stopHearing()
 	}
 	h.w.after(d, h.connect)
 }

@@ -15,18 +15,19 @@ import (
 
 // The forecast of a loss is what then happens, for 500 random groups, policies and requests.
 func TestForecastsComeTrue(t *testing.T) {
-	for range 5 {
-		rapid.Check(t, func(t *rapid.T) {
-			w := newWorld(rapid.Uint64Range(1, 1<<40).Draw(t, "seed"), breakage{}, nil)
+	rapid.Check(t, func(t *rapid.T) {
+		for range 5 {
+			w := newWorld(rapid.Uint64Range(1, 1<<40).Draw(t, "seed"), shape{1, false}, breakage{}, nil)
+			g := w.groups[0]
 			w.onlyRequests()
 			w.plan()
 			w.run(w.traits.busy)
 			w.heal()
-			w.withoutDurations()
+			g.withoutDurations()
 			w.waitUntilQuiet()
 			lost := w.hosts[rapid.IntRange(0, len(w.hosts)-1).Draw(t, "lost")]
-			predicted := w.forecast(lost.id)
-			before := w.leader()
+			predicted := g.forecast(lost.id)
+			before := g.leader()
 			lost.crash(false)
 			lost.alive = true // it is not started again
 			w.run(w.now + 3*lost.timeout)
@@ -34,20 +35,24 @@ func TestForecastsComeTrue(t *testing.T) {
 			if w.failure != "" {
 				t.Fatal(w.failure)
 			}
-			is := w.leader()
-			held := predicted.Last.Blocked != "" && predicted.Last.Ranking.Entries[0].Member.ID == is
+			is := g.leader()
+			held := predicted.Last.Blocked.Reason != "" && predicted.Last.Ranking.Entries[0].Member.ID == is
 			if is != predicted.Leader.ID && !held {
 				t.Fatalf("without %s, after %s, %q was to lead (%v, %s %s), and %q does", lost.id, before, predicted.Leader.ID, predicted.Steps, predicted.Last.Blocked, predicted.Last.Note, is)
 			}
-		})
-	}
+		}
+	})
 }
 
 // onlyRequests leaves only requests of operators and the hosts' own reports.
 func (w *world) onlyRequests() {
+	w.unhanging = true
 	t := &w.traits
-	t.stuck, t.refusesRelease, t.keepsRequests, t.noise, t.total, t.jumps = false, false, true, false, 0, 0
-	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.slowKill, t.hooks, t.failing, t.dying, t.handoverFault, t.deletedDecision = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+	t.stuck, t.refusesRelease, t.total, t.jumps = false, false, 0, 0
+	for _, g := range w.groups {
+		g.traits.keepsRequests, g.traits.noise = true, false
+	}
+	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.slowKill, t.hooks, t.failing, t.dying, t.handoverFault, t.deletedDecision, t.interrupted = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 	t.granting = grantAlike
 	t.exclusion, t.flaky = time.Second, 0 // none ends while the world is quiet
 	t.turn = min(t.turn, time.Millisecond)
@@ -63,49 +68,50 @@ func (w *world) onlyRequests() {
 }
 
 // withoutDurations has no request end by itself: when that is seen is the elector's own.
-func (w *world) withoutDurations() {
-	w.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }) })
+func (g *group) withoutDurations() {
+	g.command(0, func(c *cluster.Control) { c.Each(func(o *cluster.Request) { o.For, o.Remaining = 0, 0 }) })
 }
 
 // waitUntilQuiet waits until nothing has been decided for longer than failback and damping may take.
 func (w *world) waitUntilQuiet() {
 	const quiet = 25 * time.Second
 	for changed, at := int64(-1), w.now; w.failure == "" && w.now-at < quiet; w.run(w.now + time.Second) {
-		if now := w.check.readElected().Stat.Modified + w.check.readCurrent().Stat.Modified; now != changed {
+		if now := w.groups[0].check.readElected().Stat.Modified + w.groups[0].check.readCurrent().Stat.Modified; now != changed {
 			changed, at = now, w.now
 		}
 	}
 }
 
 // leader returns the node that is READY, "" if none is.
-func (w *world) leader() string {
-	if c := w.check.readCurrent(); c.Readable() && c.Record.State == cluster.CurrentReady {
+func (g *group) leader() string {
+	if c := g.check.readCurrent(); c.Readable() && c.Record.State == cluster.CurrentReady {
 		return c.Record.Node
 	}
 	return ""
 }
 
 // forecast forecasts a loss, as zkelectd whatif does.
-func (w *world) forecast(lost string) whatif.Outcome {
-	in, err := w.members()
+func (g *group) forecast(lost string) whatif.Outcome {
+	w := g.w
+	in, err := g.toRank()
 	if err != nil {
-		w.fail("%v", err)
+		g.fail("%v", err)
 	}
-	compiled, err := w.inForce()
+	compiled, err := g.inForce()
 	if err != nil {
-		w.fail("%v", err)
+		g.fail("%v", err)
 	}
-	data, stat, err := w.tree.Get(0, w.known.policy, false)
+	data, stat, err := w.tree.Get(0, g.known.policy, false)
 	snap := cluster.Snapshot{
-		Policy:  cluster.ReadSlot[cluster.Policy](w.known.policy, data, stat, err == nil),
-		Elected: w.check.readElected(), Fence: w.check.readFence(), Current: w.check.readCurrent(), Control: w.check.readControl(), Members: in.Members,
+		Policy:  cluster.ReadStored[cluster.Policy](g.known.policy, data, stat, err == nil),
+		Elected: g.check.readElected(), Fence: g.check.readFence(), Current: g.check.readCurrent(), Control: g.check.readControl(), Members: in.Members,
 		Leadership: true, Elector: true,
 	}
 	return whatif.Run(whatif.Question{
 		Snapshot: snap, Policy: compiled, Change: whatif.Change{Without: []string{lost}}, Wall: w.wall(),
 		Options: elector.Options{Exclusion: w.traits.exclusion, ExclusionMax: max(w.traits.exclusion, time.Hour)},
 		Ask: func(ask policy.Input) *policy.Answer {
-			a := w.answer(ask)
+			a := g.answer(ask)
 			return &a
 		},
 	})

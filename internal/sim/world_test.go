@@ -13,56 +13,55 @@ import (
 type world struct {
 	seed   uint64
 	rng    *rand.Rand
-	now    time.Duration // true time; each host's clock has a rate of its own
+	now    time.Duration // true time; each host's clock has its own rate
 	queue  queue
 	order  uint64
 	events int
 	still  int // events at the same moment
 
 	tree  *clustertest.Tree
-	paths cluster.Paths
-	known paths
 	cache caches
 
-	traits   traits
-	broken   breakage
-	hosts    []*host
-	sessions map[int64]*session
-	all      []*session
-	down     bool                    // no server answers
-	skew     time.Duration           // of the clock of the server that orders writes
-	emptied  bool                    // the servers will have lost their data when they return
-	era      int                     // how often they have lost it
-	calm     bool                    // the faults have stopped
-	rules    map[int64]cluster.Rules // as published, by revision
-	revision int64
-	faults   map[string]int
-	check    checker
-	trace    func(line string)
-	failure  string
+	rosters   bool // the electors write rosters; not with breakages, whose schedules they would change
+	traits    traits
+	broken    breakage
+	resources []*resource
+	groups    []*group // of all resources
+	hosts     []*host
+	sessions  map[int64]*session
+	all       []*session
+	down      bool          // no server answers
+	skew      time.Duration // of the clock of the server that orders writes
+	emptied   bool          // the servers will have lost their data when they return
+	era       int           // how often they have lost it
+	calm      bool          // the faults have stopped
+	faults    map[string]int
+	unhanging bool // no work hangs
+	trace     func(line string)
+	failure   string
 }
 
-// paths holds the group's paths, joined once.
-type paths struct{ nodes, election, leader, elected, current, policy, control string }
-
-func newWorld(seed uint64, broken breakage, trace func(string)) *world {
+func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
-		tree: clustertest.NewTree(), paths: cluster.Paths{Root: "/g"}, sessions: make(map[int64]*session), faults: make(map[string]int),
+		tree: clustertest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), rosters: broken.name == "",
 	}
-	p := w.paths
-	w.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Control()}
 	w.cache = newCaches()
-	w.traits = drawTraits(w.rng)
+	w.traits = drawTraits(w.rng, s.groups)
 	if broken.granting != grantAlike {
 		w.traits.granting = broken.granting
 	}
+	if broken.slotted {
+		w.focusOnSlots()
+	}
 	w.tree.Clock = w.serverTime
-	w.rules, w.revision = map[int64]cluster.Rules{0: w.traits.rules[0], 1: w.traits.rules[0]}, 1
-	w.check.init(w)
 	setup := w.tree.Open()
-	for _, path := range p.Skeleton() {
-		w.tree.Apply(setup, []cluster.Op{{Kind: cluster.OpCreate, Path: path}})
+	for i := range s.groups {
+		r := newResource(w, i, s)
+		w.resources = append(w.resources, r)
+		for _, path := range r.groups[0].paths.Skeleton() {
+			w.tree.Apply(setup, []cluster.Op{{Kind: cluster.OpCreate, Path: path}})
+		}
 	}
 	w.tree.End(setup)
 	for i := range w.traits.hosts {

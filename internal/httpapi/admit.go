@@ -29,11 +29,12 @@ func (a *api) admit(next http.Handler) http.Handler {
 			a.respondAndClose(w, r, http.StatusMisdirectedRequest, map[string]string{"error": err.Error()})
 			return
 		}
-		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[r.URL.Path]) {
+		path := shortPath(r.URL.Path)
+		if hasBody(r) && !(r.Method == http.MethodPost && a.takesBody[path]) {
 			a.respondAndClose(w, r, http.StatusBadRequest, a.newFailure(r.Method+" takes no body here: send none, and no Content-Length"))
 			return
 		}
-		if slices.Contains(ProbePaths(), r.URL.Path) {
+		if slices.Contains(ProbePaths(), path) {
 			next.ServeHTTP(w, r)
 			return
 		}

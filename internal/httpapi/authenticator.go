@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,8 +46,19 @@ const (
 // if it may submit them.
 type principal struct {
 	name, method  string
+	groups        []string // to which its requests are limited; nil for all
 	refusalCode   int
 	refusalReason string
+}
+
+// limitTo returns the principal of a request about a group: one that may not submit requests about that group is refused. Who may
+// submit them about a group may do so about its slots.
+func (p principal) limitTo(group string) principal {
+	group, _, _ = strings.Cut(group, "/")
+	if p.refusalCode == 0 && p.groups != nil && !slices.Contains(p.groups, group) {
+		p.refusalCode, p.refusalReason = http.StatusForbidden, "this token only permits requests about the groups "+strings.Join(p.groups, ", ")
+	}
+	return p
 }
 
 // authenticate returns the principal of a request. A bearer token takes precedence; then come a client certificate, the peer of
@@ -86,8 +98,12 @@ func (a *Authenticator) missingCredentials(r *http.Request) string {
 // checkToken checks the token before the limit of failures, so that a valid token is accepted no matter how many wrong ones
 // others have sent from the same address.
 func (a *Authenticator) checkToken(r *http.Request, secret string) principal {
-	if name := a.tokens.Load().nameOf(secret); name != "" {
-		return principal{name: name, method: methodToken}
+	if t, ok := a.tokens.Load().find(secret); ok {
+		by := principal{name: t.name, method: methodToken}
+		if t.groups != "" {
+			by.groups = strings.Split(t.groups, ",")
+		}
+		return by
 	}
 	if !a.limiter.allow(clientOf(r), secret, time.Now()) {
 		return principal{refusalCode: http.StatusTooManyRequests, refusalReason: "this token is not in http.token_file, and there were too many wrong tokens from this address or too many attempts with this one: wait a moment"}

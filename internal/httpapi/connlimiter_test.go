@@ -56,8 +56,8 @@ const question = "GET /leader HTTP/1.1\r\nHost: x\r\n\r\n"
 // slowStatus is a daemon whose requests about the group block until free is closed. Each sends to entered first.
 func slowStatus(entered chan<- struct{}, free <-chan struct{}) *api {
 	opt := optionsWithGroup()
-	opt.History = nil
-	opt.Group = func(context.Context) (status.Group, error) {
+	only(opt).History = nil
+	only(opt).Group = func(context.Context) (status.Group, error) {
 		entered <- struct{}{}
 		<-free
 		return status.Group{}, nil

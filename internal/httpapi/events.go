@@ -23,15 +23,15 @@ const (
 
 // events streams changes as server-sent events. The first event is the current view. If the request has a Last-Event-ID that is
 // known, the stream continues after that event instead.
-func (a *api) events(w http.ResponseWriter, r *http.Request) {
-	if a.opt.Feed == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure("this daemon has no event feed"))
+func (a *api) events(w http.ResponseWriter, r *http.Request, g *Group) {
+	if g.Feed == nil {
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure("this daemon has no event feed"))
 		return
 	}
 	from := clientOf(r)
 	if !a.streamQuota.acquire(from) {
 		w.Header().Set("Retry-After", "5")
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure(fmt.Sprintf(
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure(fmt.Sprintf(
 			"there are already %d event streams, or %d from %s", a.streamQuota.total, a.streamQuota.perClient, from.address)))
 		return
 	}
@@ -44,21 +44,22 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	s := stream{w: w, control: http.NewResponseController(w)}
 	s.write("retry: 2000\n\n")
-	a.follow(s, r)
+	g.Feed.Follow()
+	a.follow(s, r, g)
 }
 
 // follow sends events until the client is gone or too slow, or the daemon ends.
-func (a *api) follow(s stream, r *http.Request) {
+func (a *api) follow(s stream, r *http.Request, g *Group) {
 	at := r.Header.Get("Last-Event-ID")
 	heartbeat := time.NewTicker(a.heartbeat)
 	defer heartbeat.Stop()
 	for r.Context().Err() == nil {
-		events, more, known := a.opt.Feed.Since(at)
+		events, more, known := g.Feed.Since(at)
 		if !known {
 			// The missed events are no longer available: send the whole view instead. Take the position first, so that no event
 			// between the two is lost.
-			at = a.opt.Feed.Newest()
-			events = []status.Event{a.viewEvent(at)}
+			at = g.Feed.Newest()
+			events = []status.Event{g.viewEvent(at)}
 		}
 		for _, e := range events {
 			if !s.event(e) {
@@ -72,7 +73,7 @@ func (a *api) follow(s stream, r *http.Request) {
 		select {
 		case <-more:
 		case <-heartbeat.C:
-			data, _ := json.Marshal(stampOf(a.opt.View()))
+			data, _ := json.Marshal(stampOf(g.view()))
 			if !s.event(status.Event{Kind: eventHeartbeat, Data: data}) {
 				return
 			}
@@ -82,8 +83,8 @@ func (a *api) follow(s stream, r *http.Request) {
 }
 
 // viewEvent returns the current view as an event.
-func (a *api) viewEvent(id string) status.Event {
-	v := a.opt.View()
+func (g *Group) viewEvent(id string) status.Event {
+	v := g.view()
 	data, _ := json.Marshal(v.Response())
 	return status.Event{ID: id, Kind: status.EventDaemon, Data: data}
 }

@@ -79,7 +79,7 @@ func (l *eventReader) expect(kind, data string) event {
 }
 
 func streaming(feed *status.Feed) *api {
-	return newAPI(Options{View: leader, Feed: feed})
+	return newAPI(optionsOf(Group{View: leader, Feed: feed}))
 }
 
 func TestEventsBeginWithTheView(t *testing.T) {
@@ -128,7 +128,7 @@ func TestSlowClientGetsTheViewAgain(t *testing.T) {
 
 // Heartbeats report that the loop is stuck: a stuck loop publishes no events.
 func TestHeartbeats(t *testing.T) {
-	a := newAPI(Options{View: stuck, Feed: status.NewFeed()})
+	a := newAPI(optionsOf(Group{View: stuck, Feed: status.NewFeed()}))
 	a.heartbeat = time.Millisecond
 	l := follow(t, listening(t, a.handler(), 8), "")
 	for range 100 {
@@ -137,7 +137,7 @@ func TestHeartbeats(t *testing.T) {
 		}
 		if l.lines.Text() == "event: "+eventHeartbeat {
 			l.lines.Scan()
-			if want := `data: {"node":"a","term":7,"state":"stuck","age":"1h0m0s"}`; l.lines.Text() != want {
+			if want := `data: {"node":"a","group":"c","term":7,"state":"stuck","age":"1h0m0s"}`; l.lines.Text() != want {
 				t.Errorf("%s, want %s", l.lines.Text(), want)
 			}
 			return

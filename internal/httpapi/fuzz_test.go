@@ -21,7 +21,7 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	handler := New(Options{View: standby, Feed: status.NewFeed(), Version: "v1"})
+	handler := New(optionsOf(Group{View: standby, Feed: status.NewFeed()}))
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	f.Fuzz(func(t *testing.T, text string) {

@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// maxGroupReads limits concurrent requests about the group; maxClientGroupReads those of one address. defaultTerms is how many
+// maxGroupReads limits concurrent requests about groups; maxClientGroupReads those of one address. defaultTerms is how many
 // terms /v1/history returns by default.
 const (
 	maxGroupReads       = 8
@@ -21,40 +21,37 @@ const (
 	defaultTerms        = 20
 )
 
-// limitGroupReads limits concurrent requests about the group, which are expensive.
-func (a *api) limitGroupReads(serve http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		from := clientOf(r)
-		if !a.groupQuota.acquire(from) {
-			w.Header().Set("Retry-After", "1")
-			a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent requests about the group, in total or from "+from.address))
+// limitGroupReads limits concurrent requests about groups, which are expensive.
+func (a *api) limitGroupReads(serve groupHandler) groupHandler {
+	return func(w http.ResponseWriter, r *http.Request, g *Group) {
+		if !a.acquireGroupRead(w, r, g.newFailure) {
 			return
 		}
-		defer a.groupQuota.release(from)
-		serve(w, r)
+		defer a.groupQuota.release(clientOf(r))
+		serve(w, r, g)
 	}
 }
 
 // statusResponse is the response of /v1/status: the daemon's view, and the group if it is available.
 type statusResponse struct {
 	status.Response
-	Group *status.Group `json:"group,omitempty"`
-	// GroupError is why Group is missing.
+	GroupStatus *status.Group `json:"group_status,omitempty"`
+	// GroupError is why GroupStatus is missing.
 	GroupError string `json:"group_error,omitempty"`
 }
 
 // status responds with the daemon's view and the group. If the view is stale, the status is 503, so that no program relies on it.
-func (a *api) status(w http.ResponseWriter, r *http.Request) {
-	v := a.opt.View()
+func (a *api) status(w http.ResponseWriter, r *http.Request, g *Group) {
+	v := g.view()
 	body, code := statusResponse{Response: v.Response()}, http.StatusOK
 	switch err := v.CheckLoop(); {
 	case err != nil:
 		code, body.GroupError = http.StatusServiceUnavailable, err.Error()
 	default:
-		if g, err := a.opt.Group(r.Context()); err != nil {
+		if whole, err := ask(r.Context(), g.Group); err != nil {
 			body.GroupError = err.Error()
 		} else {
-			body.Group = &g
+			body.GroupStatus = &whole
 		}
 	}
 	a.respond(w, code, body)
@@ -67,35 +64,35 @@ type historyResponse struct {
 }
 
 // history responds with the last terms, oldest first. The parameter n is their number.
-func (a *api) history(w http.ResponseWriter, r *http.Request) {
+func (a *api) history(w http.ResponseWriter, r *http.Request, g *Group) {
 	n, err := queryNumber(r, "n", defaultTerms)
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
+		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
 		return
 	}
-	if all, ok := a.readHistory(w, r); ok {
+	if all, ok := a.readHistory(w, r, g); ok {
 		last := all[max(0, len(all)-int(min(n, cluster.MaxHistory))):]
-		a.respond(w, http.StatusOK, historyResponse{stampOf(a.opt.View()), append([]cluster.PastTerm{}, last...)})
+		a.respond(w, http.StatusOK, historyResponse{stampOf(g.view()), append([]cluster.PastTerm{}, last...)})
 	}
 }
 
 // readHistory returns the history. If that fails, it responds with the error and returns false.
-func (a *api) readHistory(w http.ResponseWriter, r *http.Request) ([]cluster.PastTerm, bool) {
-	if !a.requireLoop(w) {
+func (a *api) readHistory(w http.ResponseWriter, r *http.Request, g *Group) ([]cluster.PastTerm, bool) {
+	if !a.requireLoop(w, g) {
 		return nil, false
 	}
-	all, err := a.opt.History(r.Context())
+	all, err := ask(r.Context(), g.History)
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 	}
 	return all, err == nil
 }
 
 // requireLoop returns true if the daemon's event loop is not stuck. Otherwise it responds with the reason.
-func (a *api) requireLoop(w http.ResponseWriter) bool {
-	err := a.opt.View().CheckLoop()
+func (a *api) requireLoop(w http.ResponseWriter, g *Group) bool {
+	err := g.view().CheckLoop()
 	if err != nil {
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 	}
 	return err == nil
 }
@@ -109,35 +106,35 @@ type explainResponse struct {
 }
 
 // explain responds with the reasons for the choice of the leader. The parameter term is the term; the default is the current one.
-func (a *api) explain(w http.ResponseWriter, r *http.Request) {
+func (a *api) explain(w http.ResponseWriter, r *http.Request, g *Group) {
 	term, err := queryNumber(r, "term", 0)
 	switch {
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
+		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
 	case term != 0:
-		a.explainPast(w, r, term)
-	case a.requireLoop(w):
-		e, err := a.opt.Explain(r.Context())
+		a.explainPast(w, r, g, term)
+	case a.requireLoop(w, g):
+		e, err := ask(r.Context(), g.Explain)
 		if err != nil {
-			a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
+			a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 			return
 		}
-		a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(a.opt.View()), Explanation: &e})
+		a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(g.view()), Explanation: &e})
 	}
 }
 
 // explainPast responds with the term's record in the history.
-func (a *api) explainPast(w http.ResponseWriter, r *http.Request, term int64) {
-	all, ok := a.readHistory(w, r)
+func (a *api) explainPast(w http.ResponseWriter, r *http.Request, g *Group, term int64) {
+	all, ok := a.readHistory(w, r, g)
 	if !ok {
 		return
 	}
 	i := slices.IndexFunc(all, func(t cluster.PastTerm) bool { return t.Term == term })
 	if i < 0 {
-		a.respond(w, http.StatusNotFound, a.newFailure(fmt.Sprintf("term %d is not in the history", term)))
+		a.respond(w, http.StatusNotFound, g.newFailure(fmt.Sprintf("term %d is not in the history", term)))
 		return
 	}
-	a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(a.opt.View()), Past: &all[i]})
+	a.respond(w, http.StatusOK, explainResponse{stamp: stampOf(g.view()), Past: &all[i]})
 }
 
 // queryNumber returns a query parameter that must be 1 or more, or otherwise if it is absent.
@@ -153,10 +150,10 @@ func queryNumber(r *http.Request, name string, otherwise int64) (int64, error) {
 	return n, nil
 }
 
-// orUnavailable returns ask, or a function that returns an error if ask is nil.
-func orUnavailable[T any](ask func(context.Context) (T, error)) func(context.Context) (T, error) {
-	if ask != nil {
-		return ask
+// ask calls a function of a [Group], or returns an error if it is nil.
+func ask[T any](ctx context.Context, of func(context.Context) (T, error)) (result T, err error) {
+	if of == nil {
+		return result, errors.New("not available from this daemon")
 	}
-	return func(context.Context) (none T, err error) { return none, errors.New("not available from this daemon") }
+	return of(ctx)
 }

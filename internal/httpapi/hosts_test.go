@@ -94,7 +94,7 @@ func TestSocketAcceptsAnyHost(t *testing.T) {
 
 // One client cannot use all event streams.
 func TestStreamsAreLimitedPerClient(t *testing.T) {
-	a := newAPI(Options{View: leader, Feed: status.NewFeed()})
+	a := newAPI(optionsOf(Group{View: leader, Feed: status.NewFeed()}))
 	addr := listening(t, a.handler(), maxConns)
 	stream := func(from string) string {
 		c := dialFrom(t, from, addr)
@@ -120,7 +120,7 @@ func TestProbeSendsAnAllowedHost(t *testing.T) {
 	opt := optionsWithGroup()
 	opt.Hosts = NewHosts("", "a")
 	addr := listening(t, New(opt), maxConns)
-	if err := (Endpoint{Addr: addr}).Probe(context.Background(), "/livez"); err != nil {
+	if err := (Endpoint{Addr: addr}).Probe(context.Background(), "/livez", ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,11 +23,13 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Options are the sources of the data that the handler serves.
-type Options struct {
-	// View returns the daemon's current view.
+// Group is one of the daemon's groups, or a slot of one: the sources of the data about it.
+type Group struct {
+	// Name is that of the group, with the slot as in ingest/3.
+	Name string
+	// View returns the daemon's current view of the group.
 	View func() status.Daemon
-	// Totals returns the daemon's counters; nil for none.
+	// Totals returns the counters of the group alone; nil for none.
 	Totals func() status.Totals
 	// Feed has the events for /v1/events; nil for none.
 	Feed *status.Feed
@@ -36,8 +38,27 @@ type Options struct {
 	Group   func(context.Context) (status.Group, error)
 	History func(context.Context) ([]cluster.PastTerm, error)
 	Explain func(context.Context) (whatif.Explanation, error)
+	// DryRun says what an operator request would do; nil if that is not possible.
+	DryRun func(context.Context, request.Request) ([]string, error)
 	// Submit submits an operator request; nil if that is not possible. Its errors are those of host.Host.Submit.
 	Submit func(context.Context, request.Request) (request.Plan, error)
+}
+
+// view returns the daemon's current view of the group.
+func (g *Group) view() status.Daemon {
+	v := g.View()
+	v.Group = g.Name
+	return v
+}
+
+// Options are the sources of the data that the handler serves.
+type Options struct {
+	// Node is the daemon's node.
+	Node string
+	// Groups returns the daemon's groups, sorted by name. They change when the configuration is reloaded.
+	Groups func() []*Group
+	// Totals returns the counters of the daemon, over all its groups and those it had before; nil for none.
+	Totals func() status.Totals
 	// Authenticator determines who may submit operator requests. If it is nil, only users of the unix socket may.
 	Authenticator *Authenticator
 	// Hosts are the names that requests may have in their Host header; nil for any.
@@ -62,21 +83,21 @@ type api struct {
 	takesBody    map[string]bool // the paths of operator requests
 	requestQuota *quota          // requests other than probes
 	streamQuota  *quota          // event streams
-	groupQuota   *quota          // requests about the group
-	submissions  chan struct{}   // one element for each operator request that is being submitted
+	groupQuota   *quota          // requests about groups
+	members      *memberCache
+	submissions  chan struct{} // one element for each operator request that is being submitted
 	origins      *http.CrossOriginProtection
 	heartbeat    time.Duration
 }
 
 func newAPI(opt Options) *api {
-	opt.Group, opt.History, opt.Explain = orUnavailable(opt.Group), orUnavailable(opt.History), orUnavailable(opt.Explain)
 	if opt.Authenticator == nil {
 		opt.Authenticator = NewAuthenticator(WebConfig{}, slog.New(slog.DiscardHandler))
 	}
 	return &api{
 		opt: opt, takesBody: make(map[string]bool), requestQuota: newQuota(maxRequests, maxClientRequests),
 		streamQuota: newQuota(maxStreams, maxClientStreams), groupQuota: newQuota(maxGroupReads, maxClientGroupReads),
-		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), heartbeat: heartbeatInterval,
+		submissions: make(chan struct{}, maxSubmissions), origins: http.NewCrossOriginProtection(), members: newMemberCache(), heartbeat: heartbeatInterval,
 	}
 }
 
@@ -87,19 +108,43 @@ type route struct {
 	serve   http.HandlerFunc
 }
 
+// groupRoute is a route about one group. It is served at its path, and at [groupPath] of it.
+type groupRoute struct {
+	path    string
+	methods []string
+	serve   groupHandler
+}
+
 func (a *api) routes() []route {
 	registry := a.opt.Registry
 	if registry == nil {
 		registry = prometheus.NewRegistry()
 	}
 	registry.MustRegister(newCollector(a.opt))
+	all := []route{
+		{"/v1/groups", readMethods, a.groups},
+		{"/v1/whoami", readMethods, a.whoami},
+		{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+	}
+	for _, r := range a.groupRoutes() {
+		all = append(all, route{groupPath(r.path), r.methods, a.withNamedGroup(r.serve)})
+		if hostProbe(r.path) == nil {
+			all = append(all, route{r.path, r.methods, a.withOnlyGroup(r.serve)})
+		} else {
+			all = append(all, route{r.path, r.methods, a.probeHost(r.path)})
+		}
+	}
+	return all
+}
+
+// groupRoutes returns the routes that are about one group.
+func (a *api) groupRoutes() []groupRoute {
 	return append(append(a.probeRoutes(), a.requestRoutes()...),
-		route{"/v1/status", readMethods, a.limitGroupReads(a.status)},
-		route{"/v1/history", readMethods, a.limitGroupReads(a.history)},
-		route{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
-		route{"/v1/events", readMethods, a.events},
-		route{"/v1/whoami", readMethods, a.whoami},
-		route{"/metrics", readMethods, promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}).ServeHTTP},
+		groupRoute{"/v1/status", readMethods, a.limitGroupReads(a.status)},
+		groupRoute{"/v1/history", readMethods, a.limitGroupReads(a.history)},
+		groupRoute{"/v1/explain", readMethods, a.limitGroupReads(a.explain)},
+		groupRoute{"/v1/whatif", readMethods, a.limitGroupReads(a.whatif)},
+		groupRoute{"/v1/events", readMethods, a.events},
 	)
 }
 
@@ -121,7 +166,7 @@ func (a *api) handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, http.StatusNotFound, a.newFailure("no such path"))
 	})
-	return http.MaxBytesHandler(setSecurityHeaders(a.admit(mux)), maxBody)
+	return http.MaxBytesHandler(setSecurityHeaders(a.admit(joinSlot(mux))), maxBody)
 }
 
 // allowMethods returns a handler that checks the method, answers OPTIONS, and serves the route.
@@ -156,14 +201,38 @@ func setSecurityHeaders(next http.Handler) http.Handler {
 
 // stamp is part of every response: the daemon, its state, and the age of that information.
 type stamp struct {
-	Node  string `json:"node"`
-	Term  int64  `json:"term"`
+	Node string `json:"node"`
+	// Group is the group that the response is about, and Term the daemon's term there; empty if it is about a daemon with several
+	// groups.
+	Group string `json:"group,omitempty"`
+	Term  *int64 `json:"term,omitempty"`
 	State string `json:"state"`
 	// Age is the age of the daemon's view.
 	Age cluster.Duration `json:"age"`
 }
 
-func stampOf(v status.Daemon) stamp { return stamp{v.Node, v.LatestTerm(), v.State(), v.Age} }
+func stampOf(v status.Daemon) stamp {
+	term := v.LatestTerm()
+	return stamp{v.Node, v.Group, &term, v.State(), v.Age}
+}
+
+// stamp returns the stamp of a response that is not about one of several groups.
+func (a *api) stamp() stamp {
+	views := a.views()
+	if len(views) == 1 {
+		return stampOf(views[0])
+	}
+	return stamp{Node: a.opt.Node, State: views.State(), Age: views.Age()}
+}
+
+// views returns the daemon's views of all its groups.
+func (a *api) views() status.Host {
+	var all status.Host
+	for _, g := range a.opt.Groups() {
+		all = append(all, g.view())
+	}
+	return all
+}
 
 // failureResponse is the response to a request that failed.
 type failureResponse struct {
@@ -171,8 +240,11 @@ type failureResponse struct {
 	Error string `json:"error"`
 }
 
-func (a *api) newFailure(why string) failureResponse {
-	return failureResponse{stampOf(a.opt.View()), why}
+func (a *api) newFailure(why string) failureResponse { return failureResponse{a.stamp(), why} }
+
+// newFailure returns a failure of a request about the group.
+func (g *Group) newFailure(why string) failureResponse {
+	return failureResponse{stampOf(g.view()), why}
 }
 
 func (a *api) respond(w http.ResponseWriter, code int, body any) {

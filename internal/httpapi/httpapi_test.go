@@ -46,7 +46,7 @@ func serveRequest(handler http.Handler, method, path string) *httptest.ResponseR
 }
 
 func handlerFor(v status.Daemon) http.Handler {
-	return New(Options{View: func() status.Daemon { return v }, Version: "v1"})
+	return New(optionsOf(Group{View: func() status.Daemon { return v }}))
 }
 
 func TestProbes(t *testing.T) {
@@ -81,7 +81,7 @@ func TestProbes(t *testing.T) {
 				rec := serveRequest(handlerFor(c.view), method, path)
 				var got map[string]any
 				err := json.Unmarshal(rec.Body.Bytes(), &got)
-				if rec.Code != want || err != nil || got["answer"] != (want == http.StatusOK) || (got["why"] == nil) != (want == http.StatusOK) {
+				if rec.Code != want || err != nil || got["answer"] != (want == http.StatusOK) || (got["reason"] == nil) != (want == http.StatusOK) {
 					t.Errorf("%s %s of %s: %d %s, want %d", method, path, c.name, rec.Code, rec.Body, want)
 				}
 			}
@@ -114,7 +114,7 @@ func TestEveryResponseHasStampAndSecurityHeaders(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	for _, r := range newAPI(Options{View: leader}).routes() {
+	for _, r := range newAPI(optionsOf(Group{View: leader})).routes() {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"} {
 			want, allow := http.StatusMethodNotAllowed, strings.Join(r.methods, ", ")
 			switch {
@@ -123,7 +123,7 @@ func TestMethods(t *testing.T) {
 			case slices.Contains(r.methods, method): // an operator request without credentials
 				want, allow = http.StatusUnauthorized, ""
 			}
-			rec := serveRequest(handlerFor(leader()), method, r.path)
+			rec := serveRequest(handlerFor(leader()), method, strings.Replace(r.path, "{group}", "c", 1))
 			if rec.Code != want || rec.Header().Get("Allow") != allow {
 				t.Errorf("%s %s: %d, Allow %q", method, r.path, rec.Code, rec.Header().Get("Allow"))
 			}

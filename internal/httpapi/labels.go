@@ -9,12 +9,12 @@ import (
 	"zkelectd/internal/status"
 )
 
-// Each member sets its own site, so anyone who can register members could create any number of time series. maxSites limits the
-// sites with their own series. maxLabel is the maximum length of a label in bytes, and the same as for a site in a configuration.
-const (
-	maxSites = 64
-	maxLabel = 128
-)
+// maxLabel is the maximum length of a label in bytes, and the same as for a site in a configuration.
+const maxLabel = 128
+
+// maxSites returns the number of sites of a group that have their own series. Each member sets its own site, so anyone who can
+// register members could create any number of time series otherwise.
+func maxSites(groups int) int { return max(16, min(64, 1024/max(1, groups))) }
 
 // otherSites is the label of the sites that are counted together. The name of a site has no slash.
 const otherSites = "/other"
@@ -42,27 +42,27 @@ type siteMembers struct {
 
 // sites returns the members by site, and how many sites are counted together as otherSites. It lists this daemon's site and the
 // leader's first, then those with the most eligible members.
-func sites(s metricsData) (list []siteMembers, omitted int) {
+func sites(g groupData) (list []siteMembers, omitted int) {
 	counts := make(map[string]status.SiteCounts)
-	for name, n := range s.Sites {
+	for name, n := range g.Sites {
 		l := label(name) // several sites may have the same label
 		counts[l] = sum(counts[l], n)
 	}
 	for l, n := range counts {
 		list = append(list, siteMembers{l, n})
 	}
-	kept := []string{label(s.ElectedSite), label(s.Site)}
+	kept := []string{label(g.ElectedSite), label(g.Site)}
 	rank := func(l string) int { return slices.Index(kept, l) }
 	slices.SortFunc(list, func(a, b siteMembers) int {
 		return cmp.Or(cmp.Compare(rank(b.label), rank(a.label)), cmp.Compare(b.Eligible, a.Eligible), cmp.Compare(a.label, b.label))
 	})
-	if len(list) > maxSites {
+	if limit := g.maxSites; len(list) > limit {
 		other := siteMembers{label: otherSites}
-		for _, at := range list[maxSites:] {
+		for _, at := range list[limit:] {
 			other.SiteCounts = sum(other.SiteCounts, at.SiteCounts)
 			omitted++
 		}
-		list = list[:maxSites]
+		list = list[:limit]
 		if i := slices.IndexFunc(list, func(at siteMembers) bool { return at.label == otherSites }); i >= 0 { // a member claims this name
 			list[i].SiteCounts = sum(list[i].SiteCounts, other.SiteCounts)
 		} else {

@@ -49,7 +49,7 @@ func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 	total := make(map[string]float64)
 	for _, family := range []string{"zkelectd_members", "zkelectd_excluded_members"} {
 		series := families[family].GetMetric()
-		if len(series) > 2*(maxSites+1) {
+		if len(series) > 2*(maxSites(1)+1) {
 			t.Errorf("%s has %d series", family, len(series))
 		}
 		for _, m := range series {
@@ -69,8 +69,8 @@ func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 		t.Errorf("the totals are %v", total)
 	}
 	for _, want := range []string{
-		`zkelectd_members{eligible="false",site="here"} 1`, `zkelectd_members{eligible="false",site="there"} 2`, `zkelectd_members{eligible="true",site="dc1"} 2`,
-		fmt.Sprintf("zkelectd_sites_omitted %d", forged+5-maxSites),
+		`zkelectd_members{eligible="false",group="c",site="here"} 1`, `zkelectd_members{eligible="false",group="c",site="there"} 2`, `zkelectd_members{eligible="true",group="c",site="dc1"} 2`,
+		fmt.Sprintf("zkelectd_sites_omitted %d", forged+5-maxSites(1)),
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {
 			t.Errorf("no %s", want)
@@ -83,7 +83,7 @@ func TestForgedSitesDoNotFloodMetrics(t *testing.T) {
 
 // A forged member may be elected until its takeover is overdue. The label of its site must not be computed for each comparison.
 func TestLongElectedSiteDoesNotDelayScrapes(t *testing.T) {
-	s := metricsData{}
+	s := groupData{maxSites: 64}
 	s.ElectedSite = strings.Repeat("é", 100_000)
 	s.Sites = map[string]status.SiteCounts{s.ElectedSite: {Eligible: 1}}
 	for i := range 3000 {
@@ -94,7 +94,7 @@ func TestLongElectedSiteDoesNotDelayScrapes(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if omitted != 3001-maxSites || !slices.ContainsFunc(list, func(at siteMembers) bool { return at.label == label(s.ElectedSite) }) {
+	if omitted != 3001-s.maxSites || !slices.ContainsFunc(list, func(at siteMembers) bool { return at.label == label(s.ElectedSite) }) {
 		t.Errorf("%d omitted, of %d", omitted, len(list))
 	}
 }

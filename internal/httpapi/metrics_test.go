@@ -19,7 +19,7 @@ import (
 func someTotals() status.Totals {
 	t := status.Totals{
 		Transitions: map[status.Transition]uint64{{Cause: "failure", Result: "ready"}: 2, {Cause: "overdue", Result: "failed"}: 1},
-		Sessions:    3, SessionsLost: 2, Reconnects: 5, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true,
+		Sessions:    3, SessionsLost: 2, Reconnects: 5, HookFailures: 3, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true,
 	}
 	t.ToReady.Observe(30 * time.Millisecond)
 	t.Leaderless.Observe(4 * time.Second)
@@ -30,14 +30,15 @@ func someTotals() status.Totals {
 // leadingElector returns the view of a leader that is also the elector.
 func leadingElector() status.Daemon {
 	v := leader()
-	v.Elector, v.Paused, v.PausedHard, v.Child, v.Blocked, v.Drift = true, true, true, true, "paused", "it differs"
+	v.Elector, v.Paused, v.PausedHard, v.Child, v.Blocked, v.Drift, v.SlotsDrift = true, true, true, true, "paused", "it differs", "they differ"
+	v.Unkillable, v.Newer = "pid 7", "/c/leader"
 	v.Sites = map[string]status.SiteCounts{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }
 
 func scrape(t *testing.T, v status.Daemon) string {
 	t.Helper()
-	rec := serveRequest(New(Options{View: func() status.Daemon { return v }, Totals: someTotals, Version: "v1"}), "GET", "/metrics")
+	rec := serveRequest(New(optionsOf(Group{View: func() status.Daemon { return v }, Totals: someTotals})), "GET", "/metrics")
 	if rec.Code != 200 {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
@@ -57,23 +58,23 @@ func TestMetrics(t *testing.T) {
 		have, not []string
 	}{
 		"a leader that elects": {leadingElector(), []string{
-			"zkelectd_is_leader 1", "zkelectd_is_elector 1", "zkelectd_lease_remaining_seconds 1.5", "zkelectd_term 7", `zkelectd_state{state="leading"} 1`,
-			`zkelectd_members{eligible="true",site="dc1"} 2`, `zkelectd_members{eligible="false",site="dc1"} 1`, `zkelectd_members{eligible="true",site="d?c2"} 1`,
-			`zkelectd_excluded_members{site="dc1"} 1`, `zkelectd_paused{mode="soft"} 0`, `zkelectd_paused{mode="hard"} 1`, "zkelectd_lease_seconds 2.7", "zkelectd_preemption_blocked 1", "zkelectd_no_eligible_members 0",
+			"zkelectd_is_leader{group=\"c\"} 1", "zkelectd_is_elector{group=\"c\"} 1", "zkelectd_lease_remaining_seconds{group=\"c\"} 1.5", "zkelectd_term{group=\"c\"} 7", `zkelectd_state{group="c",state="leading"} 1`,
+			`zkelectd_members{eligible="true",group="c",site="dc1"} 2`, `zkelectd_members{eligible="false",group="c",site="dc1"} 1`, `zkelectd_members{eligible="true",group="c",site="d?c2"} 1`,
+			`zkelectd_excluded_members{group="c",site="dc1"} 1`, `zkelectd_paused{group="c",mode="soft"} 0`, `zkelectd_paused{group="c",mode="hard"} 1`, "zkelectd_lease_seconds 2.7", "zkelectd_preemption_blocked{group=\"c\"} 1", "zkelectd_no_eligible_members{group=\"c\"} 0",
 			`zkelectd_transitions_total{cause="failure",result="ready"} 2`, `zkelectd_transitions_total{cause="overdue",result="failed"} 1`,
 			`zkelectd_transition_duration_seconds_bucket{le="0.05"} 1`, `zkelectd_transition_duration_seconds_bucket{le="0.025"} 0`, "zkelectd_leaderless_duration_seconds_sum 4",
-			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5",
-			"zkelectd_child_up 1", "zkelectd_child_restarts_total 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
-			"zkelectd_policy_drift 1", `zkelectd_group_info{group="/c",node="a",site="dc1"} 1`, `zkelectd_build_info{goversion=`,
+			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5", "zkelectd_hook_failures_total 3",
+			"zkelectd_child_up{group=\"c\"} 1", "zkelectd_child_restarts_total{group=\"c\"} 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
+			"zkelectd_policy_drift{group=\"c\"} 1", "zkelectd_slots_drift{group=\"c\"} 1", `zkelectd_group_info{group="c",node="a",root="/c",site="dc1"} 1`, `zkelectd_node_info{node="a",site="dc1"} 1`, `zkelectd_groups{state="leading"} 1`, `zkelectd_failed_transitions_total{group="c"} 1`, `zkelectd_build_info{goversion=`,
 		}, nil},
-		"a standby":                                    {standby(), []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
-		"a leader that is stuck":                       {stuck(), []string{"zkelectd_is_leader 0", `zkelectd_state{state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
-		"an elector that is stuck":                     {silent, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_paused"}},
-		"the child of a stuck daemon during the lease": {hung, []string{"zkelectd_child_up 1"}, nil},
-		"the child of a stuck daemon after the lease":  {dead, []string{"zkelectd_child_up 0"}, nil},
-		"an elector that is cut off":                   {cut, []string{"zkelectd_is_elector 0", "zkelectd_is_leader 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
-		"an elector without responses from ZooKeeper":  {deaf, []string{"zkelectd_is_elector 0"}, []string{"zkelectd_members"}},
-		"before there is a view":                       {status.Daemon{}, []string{`zkelectd_state{state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
+		"a standby":                                    {standby(), []string{"zkelectd_is_leader{group=\"c\"} 0", "zkelectd_is_elector{group=\"c\"} 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused", "zkelectd_policy_drift", "zkelectd_slots_drift"}},
+		"a leader that is stuck":                       {stuck(), []string{"zkelectd_is_leader{group=\"c\"} 0", `zkelectd_state{group="c",state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
+		"an elector that is stuck":                     {silent, []string{"zkelectd_is_elector{group=\"c\"} 0"}, []string{"zkelectd_paused"}},
+		"the child of a stuck daemon during the lease": {hung, []string{"zkelectd_child_up{group=\"c\"} 1"}, nil},
+		"the child of a stuck daemon after the lease":  {dead, []string{"zkelectd_child_up{group=\"c\"} 0"}, nil},
+		"an elector that is cut off":                   {cut, []string{"zkelectd_is_elector{group=\"c\"} 0", "zkelectd_is_leader{group=\"c\"} 1"}, []string{"zkelectd_members", "zkelectd_paused"}},
+		"an elector without responses from ZooKeeper":  {deaf, []string{"zkelectd_is_elector{group=\"c\"} 0"}, []string{"zkelectd_members"}},
+		"before there is a view":                       {status.Daemon{}, []string{`zkelectd_state{group="c",state="connecting"} 1`, "zkelectd_session_up 0"}, nil},
 	} {
 		body := scrape(t, c.view)
 		for _, want := range c.have {
@@ -92,7 +93,9 @@ func TestMetrics(t *testing.T) {
 // The exported metrics match the table and follow Prometheus' naming conventions.
 func TestMetricsFollowConventions(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	New(Options{View: leadingElector, Totals: someTotals, Version: "v1", Registry: registry})
+	opt := optionsOf(Group{View: leadingElector, Totals: someTotals})
+	opt.Registry = registry
+	New(opt)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {
 		t.Fatal(err)
@@ -128,11 +131,64 @@ func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
 	for _, m := range metrics {
-		labels := strings.Join(m.labels, "`, `")
+		labels := strings.Join(m.allLabels(), "`, `")
 		if labels != "" {
 			labels = "`" + labels + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
 	}
 	testhelper.CheckDocument(t, "../../docs/metrics.md", b.String())
+}
+
+// A daemon with many groups exports eight series for each of those that it neither leads nor elects, and histograms only once.
+func TestSeriesPerGroupAreBounded(t *testing.T) {
+	names := make([]string, 200)
+	for i := range names {
+		names[i] = fmt.Sprintf("g%03d", i)
+	}
+	opt := severalGroups(names...)
+	opt.Totals = someTotals
+	for i, g := range opt.Groups() {
+		g.Totals = someTotals
+		g.View = standby
+		if i == 7 {
+			g.View = leadingElector
+		}
+		if i == 8 {
+			g.View = func() status.Daemon {
+				return status.Daemon{Node: "a", Membership: status.MembershipParked, MembershipReason: "it failed three times"}
+			}
+		}
+	}
+	body := serveRequest(New(opt), "GET", "/metrics").Body.String()
+	series := make(map[string]int)
+	for line := range strings.Lines(body) {
+		if _, rest, ok := strings.Cut(line, `group="`); ok {
+			name, _, _ := strings.Cut(rest, `"`)
+			series[name]++
+			if strings.Contains(line, "_bucket{") {
+				t.Errorf("a histogram of a group: %s", line)
+			}
+		}
+	}
+	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 26 || len(series) != len(names) {
+		t.Errorf("series: %d of a standby, %d of a parked group, %d of a leader that elects; %d groups", series["g006"], series["g008"], series["g007"], len(series))
+	}
+	for _, want := range []string{
+		`zkelectd_groups{state="standby"} 198`, `zkelectd_groups{state="leading"} 1`, `zkelectd_groups{state="parked"} 1`,
+		`zkelectd_is_leader{group="g007"} 1`, `zkelectd_is_leader{group="g006"} 0`, `zkelectd_state{group="g008",state="parked"} 1`,
+		`zkelectd_session_up 1`, `zkelectd_transition_duration_seconds_count 1`, `zkelectd_node_info{node="a",site="dc1"} 1`,
+	} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestSitesPerGroup(t *testing.T) {
+	for groups, want := range map[int]int{0: 64, 1: 64, 16: 64, 32: 32, 64: 16, 1000: 16} {
+		if got := maxSites(groups); got != want {
+			t.Errorf("%d groups: %d sites, want %d", groups, got, want)
+		}
+	}
 }

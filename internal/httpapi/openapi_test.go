@@ -89,16 +89,16 @@ func (r response) schemas(media string) []string {
 func allResponses(t *testing.T) map[string]*http.Response {
 	t.Helper()
 	late := optionsWithGroup()
-	late.View = stuck
+	only(late).View = stuck
 	silent := standby()
 	silent.Connected = false
 	other := optionsWithGroup()
-	other.View = func() status.Daemon { return standby() }
+	only(other).View = func() status.Daemon { return standby() }
 	down := optionsWithGroup()
-	down.View = func() status.Daemon { return silent }
+	only(down).View = func() status.Daemon { return silent }
 	full := newAPI(optionsWithGroup())
 	full.groupQuota, full.streamQuota = newQuota(0, 0), newQuota(0, 0)
-	handlers := map[string]http.Handler{"leader": New(optionsWithGroup()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(optionsWithoutZooKeeper())}
+	handlers := map[string]http.Handler{"leader": New(optionsWithGroup()), "stuck": New(late), "standby": New(other), "down": New(down), "full": full.handler(), "ignorant": New(optionsWithoutZooKeeper()), "several": New(severalGroups("x", "y"))}
 	got := make(map[string]*http.Response)
 	for key, resp := range allSubmitResponses(t) {
 		got[key] = resp
@@ -106,11 +106,11 @@ func allResponses(t *testing.T) map[string]*http.Response {
 	for _, r := range newAPI(optionsWithGroup()).routes() {
 		for name, handler := range handlers {
 			for _, method := range slices.DeleteFunc(slices.Clone(r.methods), func(m string) bool { return m == "POST" }) {
-				for _, query := range []string{"", "?n=1", "?n=x", "?term=1", "?term=99", "?term=x"} {
-					if r.path == "/v1/events" && method == "GET" && name != "full" && name != "ignorant" {
+				for _, query := range []string{"", "?n=1", "?n=x", "?term=1", "?term=99", "?term=x", "?members=1", "?request=resume"} {
+					if strings.HasSuffix(r.path, "/events") && method == "GET" && name != "full" && name != "ignorant" && name != "several" {
 						continue // a stream: HEAD is used instead
 					}
-					rec := serveRequest(handler, method, r.path+query)
+					rec := serveRequest(handler, method, strings.Replace(r.path, "{group}", "c", 1)+query)
 					got[fmt.Sprintf("%s %s %d %s%s", method, r.path, rec.Code, name, query)] = rec.Result()
 				}
 			}
@@ -133,7 +133,7 @@ func TestHandlersMatchOpenAPI(t *testing.T) {
 		}
 	}
 	// Other tests cover responses that need too many concurrent requests, and event streams.
-	produced := map[string]bool{"GET /metrics 503": true, "HEAD /metrics 503": true, "GET /v1/events 200": true}
+	produced := map[string]bool{"GET /metrics 503": true, "HEAD /metrics 503": true, "GET /v1/events 200": true, "GET " + groupPath("/v1/events") + " 200": true}
 	for key, resp := range allResponses(t) {
 		f := strings.Fields(key)
 		method, path, code := f[0], f[1], f[2]
@@ -191,7 +191,7 @@ func (d openapi) matches(t *testing.T, key string, resp *http.Response, schemas 
 
 func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := description(t)
-	types := map[string]any{"Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Accepted": submitResponse{}, "Whoami": whoamiResponse{}}
+	types := map[string]any{"Groups": groupsResponse{}, "Answer": probeResponse{}, "Failure": failureResponse{}, "Status": statusResponse{}, "History": historyResponse{}, "Explain": explainResponse{}, "Whatif": whatifResponse{}, "Accepted": submitResponse{}, "Whoami": whoamiResponse{}}
 	for name, v := range types {
 		var have []string
 		fields(reflect.TypeOf(v), &have)
@@ -241,7 +241,7 @@ func TestDocumentNamesEverything(t *testing.T) {
 	}
 	doc := description(t)
 	for _, r := range newAPI(optionsWithGroup()).routes() {
-		if !strings.Contains(string(data), "`"+r.path+"`") {
+		if !strings.HasPrefix(r.path, groupsPath+"/") && !strings.Contains(string(data), "`"+r.path+"`") {
 			t.Errorf("docs/http-api.md does not name %s", r.path)
 		}
 		for name := range doc.Paths[r.path]["post"].RequestBody.Content["application/json"].Schema.Properties {

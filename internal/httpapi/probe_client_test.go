@@ -17,7 +17,7 @@ func probeError(t *testing.T, addr, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := (Endpoint{Addr: addr}).Probe(ctx, path); err != nil {
+	if err := (Endpoint{Addr: addr}).Probe(ctx, path, ""); err != nil {
 		return err.Error()
 	}
 	return "yes"
@@ -67,11 +67,11 @@ func TestProbeAddresses(t *testing.T) {
 // Everything that is not clearly a yes is a no.
 func TestProbeFailsClosed(t *testing.T) {
 	for body, why := range map[string]string{
-		"ok":                                "not zkelectd",
-		"{}":                                "not zkelectd",
-		`{"answer":true}`:                   "not zkelectd",
-		`{"state":"leading"}`:               "200 OK",
-		`{"state":"stuck","why":"is stuck"`: "not zkelectd",
+		"ok":                                   "not zkelectd",
+		"{}":                                   "not zkelectd",
+		`{"answer":true}`:                      "not zkelectd",
+		`{"state":"leading"}`:                  "200 OK",
+		`{"state":"stuck","reason":"is stuck"`: "not zkelectd",
 	} {
 		other := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) })
 		if got := probeError(t, listening(t, other, maxConns), "/leader"); !strings.Contains(got, why) {
@@ -85,7 +85,7 @@ func TestProbeFailsClosed(t *testing.T) {
 	silent := listening(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), maxConns)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := (Endpoint{Addr: silent}).Probe(ctx, "/livez"); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
+	if err := (Endpoint{Addr: silent}).Probe(ctx, "/livez", ""); err == nil || !strings.Contains(err.Error(), "deadline exceeded") {
 		t.Errorf("a daemon that does not respond: %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestProbeUnderTLS(t *testing.T) {
 	ask := func(addr string, web WebConfig) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		return fmt.Sprint(Endpoint{Addr: addr, Web: web}.Probe(ctx, "/livez"))
+		return fmt.Sprint(Endpoint{Addr: addr, Web: web}.Probe(ctx, "/livez", ""))
 	}
 	web := WebConfig{e.write(operatorsGive)}
 	addr := e.serve(operatorsGive, maxConns)

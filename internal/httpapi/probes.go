@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
@@ -11,8 +12,10 @@ import (
 type probeResponse struct {
 	stamp
 	Answer bool `json:"answer"`
-	// Why is why the answer is no; empty if it is yes.
-	Why            string           `json:"why,omitempty"`
+	// Reason is why the answer is no; empty if it is yes.
+	Reason string `json:"reason,omitempty"`
+	// NotReady lists the groups in which the daemon is not ready, if it has several.
+	NotReady       []string         `json:"not_ready,omitempty"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
 }
 
@@ -37,21 +40,51 @@ func ProbePaths() []string {
 	return paths
 }
 
-func (a *api) probeRoutes() []route {
-	routes := make([]route, len(probeChecks))
+func (a *api) probeRoutes() []groupRoute {
+	routes := make([]groupRoute, len(probeChecks))
 	for i, q := range probeChecks {
-		routes[i] = route{q.path, readMethods, a.probe(q.check)}
+		routes[i] = groupRoute{q.path, readMethods, a.probe(q.check)}
 	}
 	return routes
 }
 
 // probe responds with 200 for yes, or 503 and the reason for no.
-func (a *api) probe(check func(status.Daemon) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		v := a.opt.View()
+func (a *api) probe(check func(status.Daemon) error) groupHandler {
+	return func(w http.ResponseWriter, _ *http.Request, g *Group) {
+		v := g.view()
 		code, body := http.StatusOK, probeResponse{stamp: stampOf(v), Answer: true, LeaseRemaining: v.LeaseRemaining}
 		if err := check(v); err != nil {
-			code, body.Answer, body.Why = http.StatusServiceUnavailable, false, err.Error()
+			code, body.Answer, body.Reason = http.StatusServiceUnavailable, false, err.Error()
+		}
+		a.respond(w, code, body)
+	}
+}
+
+// hostProbe returns the check of a probe that is about a daemon with all its groups, nil for other paths. A load balancer asks for
+// a group; who restarts the daemon, or waits until it is ready, asks for all of them.
+func hostProbe(path string) func(status.Host) ([]string, error) {
+	switch path {
+	case "/livez":
+		return func(h status.Host) ([]string, error) { return nil, h.CheckLoops() }
+	case "/readyz":
+		return status.Host.CheckReady
+	}
+	return nil
+}
+
+// probeHost is probe for all groups of the daemon.
+func (a *api) probeHost(path string) http.HandlerFunc {
+	check := hostProbe(path)
+	one := a.probe(probeChecks[slices.Index(ProbePaths(), path)].check)
+	return func(w http.ResponseWriter, r *http.Request) {
+		groups := a.opt.Groups()
+		if len(groups) == 1 {
+			one(w, r, groups[0])
+			return
+		}
+		code, body := http.StatusOK, probeResponse{stamp: a.stamp(), Answer: true}
+		if names, err := check(a.views()); err != nil {
+			code, body.Answer, body.Reason, body.NotReady = http.StatusServiceUnavailable, false, err.Error(), names
 		}
 		a.respond(w, code, body)
 	}

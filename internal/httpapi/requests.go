@@ -33,52 +33,52 @@ type submitResponse struct {
 }
 
 // requestRoutes returns the routes of operator requests, one for each kind.
-func (a *api) requestRoutes() []route {
-	var all []route
+func (a *api) requestRoutes() []groupRoute {
+	var all []groupRoute
 	for _, kind := range request.Kinds() {
-		all = append(all, route{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request) { a.submit(w, r, kind) }})
+		all = append(all, groupRoute{"/v1/" + string(kind), writeMethods, func(w http.ResponseWriter, r *http.Request, g *Group) { a.submit(w, r, g, kind) }})
 	}
 	return all
 }
 
 // submit handles an operator request: it authenticates the client, decodes the body and submits the request.
-func (a *api) submit(w http.ResponseWriter, r *http.Request, kind request.Kind) {
+func (a *api) submit(w http.ResponseWriter, r *http.Request, g *Group, kind request.Kind) {
 	if err := a.origins.Check(r); err != nil {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusForbidden, a.newFailure("the request comes from a page of another origin: "+err.Error()))
+		a.respond(w, http.StatusForbidden, g.newFailure("the request comes from a page of another origin: "+err.Error()))
 		return
 	}
-	by := a.opt.Authenticator.authenticate(r)
+	by := a.opt.Authenticator.authenticate(r).limitTo(g.Name)
 	if by.refusalCode != 0 {
-		a.refusePrincipal(w, r, by)
+		a.refusePrincipal(w, r, g, by)
 		return
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		closeAfterResponse(w, r)
-		a.respond(w, http.StatusUnsupportedMediaType, a.newFailure("the body must have Content-Type: application/json"))
+		a.respond(w, http.StatusUnsupportedMediaType, g.newFailure("the body must have Content-Type: application/json"))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		a.respond(w, http.StatusRequestEntityTooLarge, a.newFailure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
+		a.respond(w, http.StatusRequestEntityTooLarge, g.newFailure(fmt.Sprintf("the body has more than %d bytes", maxBody)))
 		return
 	case err != nil:
-		a.respond(w, http.StatusBadRequest, a.newFailure("the body did not arrive completely"))
+		a.respond(w, http.StatusBadRequest, g.newFailure("the body did not arrive completely"))
 		return
 	}
 	req, err := decodeRequest(kind, body)
 	if err != nil {
-		a.respond(w, http.StatusBadRequest, a.newFailure(err.Error()))
+		a.respond(w, http.StatusBadRequest, g.newFailure(err.Error()))
 		return
 	}
 	req.Options.By = by.name
-	a.submitDecoded(w, r, req)
+	a.submitDecoded(w, r, g, req)
 }
 
 // refusePrincipal responds to a principal that may not submit operator requests.
-func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, by principal) {
+func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, g *Group, by principal) {
 	closeAfterResponse(w, r)
 	switch by.refusalCode {
 	case http.StatusUnauthorized:
@@ -86,17 +86,17 @@ func (a *api) refusePrincipal(w http.ResponseWriter, r *http.Request, by princip
 	case http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "5")
 	}
-	a.respond(w, by.refusalCode, a.newFailure(by.refusalReason))
+	a.respond(w, by.refusalCode, g.newFailure(by.refusalReason))
 }
 
 // submitDecoded submits the request to the daemon. It fails closed: if the daemon's view of the group is stale, it submits
 // nothing.
-func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.Request) {
-	if !a.requireLoop(w) {
+func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, g *Group, req request.Request) {
+	if !a.requireLoop(w, g) {
 		return
 	}
-	if a.opt.Submit == nil {
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure("this daemon accepts no operator requests"))
+	if g.Submit == nil {
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure("this daemon accepts no operator requests"))
 		return
 	}
 	select {
@@ -104,22 +104,22 @@ func (a *api) submitDecoded(w http.ResponseWriter, r *http.Request, req request.
 		defer func() { <-a.submissions }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure("too many concurrent operator requests"))
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure("too many concurrent operator requests"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
-	plan, err := a.opt.Submit(ctx, req)
+	plan, err := g.Submit(ctx, req)
 	var refused *request.RefusedError
 	switch {
 	case err == nil:
-		a.respond(w, http.StatusOK, submitResponse{stampOf(a.opt.View()), plan.ID, plan.Messages, req.Options.By})
+		a.respond(w, http.StatusOK, submitResponse{stampOf(g.view()), plan.ID, plan.Messages, req.Options.By})
 	case errors.As(err, &refused):
-		a.respond(w, http.StatusConflict, a.newFailure(err.Error()))
+		a.respond(w, http.StatusConflict, g.newFailure(err.Error()))
 	case errors.Is(err, cluster.ErrUnknown):
-		a.respond(w, http.StatusGatewayTimeout, a.newFailure("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
+		a.respond(w, http.StatusGatewayTimeout, g.newFailure("it is unknown whether the request was accepted, see /v1/status: "+err.Error()))
 	default:
-		a.respond(w, http.StatusServiceUnavailable, a.newFailure(err.Error()))
+		a.respond(w, http.StatusServiceUnavailable, g.newFailure(err.Error()))
 	}
 }
 
@@ -188,13 +188,15 @@ type whoamiResponse struct {
 	stamp
 	Name string `json:"name"`
 	How  string `json:"how"`
-	// CanOperate reports whether the client may submit operator requests; if not, Why is the reason.
-	CanOperate bool   `json:"can_operate"`
-	Why        string `json:"why,omitempty"`
+	// CanOperate reports whether the client may submit operator requests; if not, Reason is why.
+	CanOperate bool `json:"can_operate"`
+	// Groups are the groups to which its requests are limited; none if they are not.
+	Groups []string `json:"groups,omitempty"`
+	Reason string   `json:"reason,omitempty"`
 }
 
 // whoami returns who the client is. It always succeeds, also for anonymous clients.
 func (a *api) whoami(w http.ResponseWriter, r *http.Request) {
 	by := a.opt.Authenticator.authenticate(r)
-	a.respond(w, http.StatusOK, whoamiResponse{stampOf(a.opt.View()), by.name, by.method, by.refusalCode == 0, by.refusalReason})
+	a.respond(w, http.StatusOK, whoamiResponse{a.stamp(), by.name, by.method, by.refusalCode == 0, by.groups, by.refusalReason})
 }

@@ -34,7 +34,7 @@ func authenticatorOf(t testing.TB, lines ...string) *Authenticator {
 // optionsWithSubmit returns the options of a daemon that accepts operator requests from ann.
 func optionsWithSubmit(t testing.TB, give func(context.Context, request.Request) (request.Plan, error)) Options {
 	opt := optionsWithGroup()
-	opt.Authenticator, opt.Submit = authenticatorOf(t, "ann:"+annsToken), give
+	opt.Authenticator, only(opt).Submit = authenticatorOf(t, "ann:"+annsToken), give
 	return opt
 }
 
@@ -48,7 +48,11 @@ func failing(err error) func(context.Context, request.Request) (request.Plan, er
 
 // sendRequest sends an operator request, with changed headers.
 func sendRequest(handler http.Handler, kind request.Kind, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", "/v1/"+string(kind), strings.NewReader(body))
+	return sendRequestTo(handler, "/v1/"+string(kind), body, headers...)
+}
+
+func sendRequestTo(handler http.Handler, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+annsToken)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -72,7 +76,7 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 	t.Helper()
 	got := make(map[string]*http.Response)
 	late := optionsWithSubmit(t, accept)
-	late.View = stuck
+	only(late).View = stuck
 	full := newAPI(optionsWithSubmit(t, accept))
 	full.submissions = make(chan struct{})
 	locked := optionsWithSubmit(t, accept)
@@ -87,25 +91,31 @@ func allSubmitResponses(t *testing.T) map[string]*http.Response {
 		"nothing": New(optionsWithSubmit(t, nil)),
 		"locked":  New(locked),
 	}
+	several := optionsWithSubmit(t, accept)
+	several.Groups = severalGroups("x", "y").Groups
+	handlers["several"] = New(several)
 	for range maxFailures {
 		sendRequest(handlers["locked"], request.KindReelect, "{}", "Authorization", "Bearer wrong")
 	}
 	for _, kind := range request.Kinds() {
-		add := func(name string, rec *httptest.ResponseRecorder) {
-			got[fmt.Sprintf("POST /v1/%s %d %s", kind, rec.Code, name)] = rec.Result()
+		for _, path := range []string{"/v1/" + string(kind), groupPath("/v1/" + string(kind))} {
+			add := func(name string, handler http.Handler, body string, headers ...string) {
+				rec := sendRequestTo(handler, strings.Replace(path, "{group}", "c", 1), body, headers...)
+				got[fmt.Sprintf("POST %s %d %s", path, rec.Code, name)] = rec.Result()
+			}
+			for name, handler := range handlers {
+				add(name, handler, shortestBody(kind))
+			}
+			for name, headers := range map[string][]string{
+				"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
+				"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
+			} {
+				add(name, New(optionsWithSubmit(t, accept)), shortestBody(kind), headers...)
+			}
+			add("one wrong token more", handlers["locked"], shortestBody(kind), "Authorization", "Bearer wrong")
+			add("slip", handlers["given"], "{")
+			add("large", handlers["given"], `{"reason":"`+strings.Repeat("x", maxBody)+`"}`)
 		}
-		for name, handler := range handlers {
-			add(name, sendRequest(handler, kind, shortestBody(kind)))
-		}
-		for name, headers := range map[string][]string{
-			"wrong token": {"Authorization", "Bearer wrong-wrong-wrong"}, "no token": {"Authorization", ""},
-			"cross origin": {"Sec-Fetch-Site", "cross-site"}, "no JSON": {"Content-Type", "text/plain"},
-		} {
-			add(name, sendRequest(New(optionsWithSubmit(t, accept)), kind, shortestBody(kind), headers...))
-		}
-		add("one wrong token more", sendRequest(handlers["locked"], kind, shortestBody(kind), "Authorization", "Bearer wrong"))
-		add("slip", sendRequest(handlers["given"], kind, "{"))
-		add("large", sendRequest(handlers["given"], kind, `{"reason":"`+strings.Repeat("x", maxBody)+`"}`))
 	}
 	return got
 }
@@ -231,8 +241,8 @@ func TestWhoami(t *testing.T) {
 	for authorization, want := range map[string]string{
 		"Bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
 		"bearer " + annsToken: `"name":"ann","how":"token","can_operate":true}`,
-		"Bearer wrong":        `"name":"","how":"","can_operate":false,"why":"this token is not in http.token_file"}`,
-		"":                    `"name":"","how":"","can_operate":false,"why":"operator requests need a token`,
+		"Bearer wrong":        `"name":"","how":"","can_operate":false,"reason":"this token is not in http.token_file"}`,
+		"":                    `"name":"","how":"","can_operate":false,"reason":"operator requests need a token`,
 	} {
 		r := httptest.NewRequest("GET", "/v1/whoami", nil)
 		r.Header.Set("Authorization", authorization)
@@ -250,7 +260,7 @@ func TestStuckDaemonAcceptsNoRequests(t *testing.T) {
 		t.Error("the request reached the daemon")
 		return request.Plan{}, nil
 	})
-	opt.View = func() status.Daemon { return stuck() }
+	only(opt).View = func() status.Daemon { return stuck() }
 	if rec := sendRequest(New(opt), request.KindReelect, "{}"); rec.Code != 503 || !strings.Contains(rec.Body.String(), "the event loop has been stuck") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}

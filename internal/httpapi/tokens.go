@@ -18,6 +18,8 @@ type Tokens struct{ all []token }
 type token struct {
 	name string
 	hash [sha256.Size]byte
+	// groups are the groups that it permits requests for, separated by commas; empty for all.
+	groups string
 }
 
 // minTokenLen is the minimum length of a token in characters: 16 random characters cannot be guessed.
@@ -26,9 +28,10 @@ const minTokenLen = 16
 var (
 	tokenName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 	tokenSyntax = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`) // b64token of RFC 6750
+	groupSyntax = regexp.MustCompile(`^[^\s,]+(,[^\s,]+)*$`)
 )
 
-// ReadTokens reads name:token lines. Empty lines, and those that begin with #, are ignored. systemd reports whether the file is a
+// ReadTokens reads name:token lines, which may end with a list of groups. Empty lines, and those that begin with #, are ignored. systemd reports whether the file is a
 // credential of the systemd unit. An error names the line but does not quote it, since it may be the secret. If path is
 // empty, there are no tokens.
 func ReadTokens(path string, systemd bool) (Tokens, error) {
@@ -66,6 +69,8 @@ func (t Tokens) Equal(other Tokens) bool { return slices.Equal(t.all, other.all)
 // add adds the token in a line. The error does not quote the line.
 func (t *Tokens) add(line string) error {
 	name, secret, ok := strings.Cut(line, ":")
+	secret, groups, limited := strings.Cut(secret, " ")
+	groups = strings.TrimSpace(groups)
 	switch {
 	case !ok:
 		return errors.New("is not name:token")
@@ -75,6 +80,8 @@ func (t *Tokens) add(line string) error {
 		return fmt.Errorf("the token has fewer than %d characters; create one with 'openssl rand -hex 16'", minTokenLen)
 	case !tokenSyntax.MatchString(secret):
 		return errors.New("the token may have only letters, digits and ._~+/-, and = at the end")
+	case limited && !groupSyntax.MatchString(groups):
+		return errors.New("after the token and a space there must be the names of groups, separated by commas only")
 	}
 	hash := sha256.Sum256([]byte(secret))
 	for _, other := range t.all {
@@ -85,18 +92,17 @@ func (t *Tokens) add(line string) error {
 			return errors.New("this token already belongs to another name")
 		}
 	}
-	t.all = append(t.all, token{name, hash})
+	t.all = append(t.all, token{name, hash, groups})
 	return nil
 }
 
-// nameOf returns the name of a token's owner, or "" if the token is not known. It runs in constant time.
-func (t Tokens) nameOf(secret string) string {
+// find returns the token with a secret. It runs in constant time.
+func (t Tokens) find(secret string) (found token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
-	name := ""
 	for _, known := range t.all {
 		if subtle.ConstantTimeCompare(known.hash[:], hash[:]) == 1 {
-			name = known.name
+			found, ok = known, true
 		}
 	}
-	return name
+	return found, ok
 }

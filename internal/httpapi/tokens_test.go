@@ -19,6 +19,12 @@ func tokenFile(t *testing.T, text string, mode os.FileMode) string {
 	return path
 }
 
+// nameOf returns the owner of a token, "" if there is none.
+func (t Tokens) nameOf(secret string) string {
+	found, _ := t.find(secret)
+	return found.name
+}
+
 func TestTokenFiles(t *testing.T) {
 	const secret = "s3cret-s3cret-s3cret"
 	good := tokenFile(t, "# who\n\n ann:"+secret+" \r\nbob@dc1:"+annsToken+"==\n", 0o400)
@@ -43,7 +49,9 @@ func TestTokenFiles(t *testing.T) {
 		"a token alone":          {"# who\n" + secret, 0o600, ":2: is not name:token"},
 		"token and name swapped": {secret + "!!:ann", 0o600, ":1: the name before the colon may have"},
 		"a short token":          {"ann:" + secret[:15], 0o600, ":1: the token has fewer than 16 characters; create one with 'openssl rand -hex 16'"},
-		"a token with blanks":    {"ann:" + secret + " x", 0o600, ":1: the token may have only letters"},
+		"a token with blanks":    {"ann:" + secret + " x y", 0o600, ":1: after the token and a space there must be the names of groups, separated by commas only"},
+		"groups without a name":  {"ann:" + secret + " billing,", 0o600, ":1: after the token and a space"},
+		"groups with blanks":     {"ann:" + secret + " billing, db", 0o600, ":1: after the token and a space"},
 		"a token with umlauts":   {"ann:" + secret + "ä", 0o600, ":1: the token may have only letters"},
 		"a name given twice":     {"ann:" + secret + "\nann:" + annsToken, 0o600, ":2: this name appears twice"},
 		"a token given twice":    {"ann:" + secret + "\nbob:" + secret, 0o600, ":2: this token already belongs to another name"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/request"
 	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
@@ -38,6 +40,7 @@ type GroupCache struct {
 	busy     chan struct{}                    // holds one value during a read; guards the two below
 	group    cached[cluster.Snapshot]
 	history  cached[cluster.History]
+	slots    cached[SlotGroup]
 }
 
 // Source is what a [GroupCache] reads from.
@@ -45,6 +48,7 @@ type Source struct {
 	Session Session
 	Paths   cluster.Paths
 	Config  config.Config
+	Neighbors
 }
 
 // Session is what a [GroupCache] needs of a session.
@@ -119,7 +123,19 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 	if err != nil {
 		return status.Group{}, err
 	}
-	return c.viewer.Group(snap), nil
+	view := c.viewer.Group(snap)
+	if snap.Slot == "" { // else a forecast needs the other slots, too
+		if q, err := c.question(ctx); err == nil {
+			q.Snapshot = snap
+			view = WithForecast(view, q)
+		}
+	}
+	if src := c.source.Load(); src != nil && snap.Slot != "" {
+		if drift := SlotsDrift(path.Base(src.Paths.Root), src.Config.Slots, snap.Slots); drift != "" {
+			view.Problems = append(view.Problems, drift)
+		}
+	}
+	return view, nil
 }
 
 // History returns the last terms, oldest first.
@@ -130,23 +146,78 @@ func (c *GroupCache) History(ctx context.Context) ([]cluster.PastTerm, error) {
 	return h.Terms, err
 }
 
-// Explain returns why the leader is the leader. The ranking program of an exec policy is not run: HTTP clients must not be
-// able to start it.
+// unasked answers instead of the ranking program of an exec policy, which HTTP clients must not be able to start.
+func unasked(policy.Input) *policy.Answer {
+	return &policy.Answer{Err: "the HTTP API does not run it; 'zkelectd explain' does"}
+}
+
+// Explain returns why the leader is the leader. It does not run the ranking program of an exec policy.
 func (c *GroupCache) Explain(ctx context.Context) (whatif.Explanation, error) {
+	q, err := c.question(ctx)
+	if err != nil {
+		return whatif.Explanation{}, err
+	}
+	c.place(ctx, &q)
+	q.Ask = unasked
+	return whatif.Explain(q), nil
+}
+
+// DryRun is [DryRun] for the group as last read. It does not run the ranking program of an exec policy.
+func (c *GroupCache) DryRun(ctx context.Context, r request.Request) ([]string, error) {
+	q, err := c.question(ctx)
+	if src := c.source.Load(); err == nil && src != nil && src.Paths.Slot != "" && !r.Kind.OfSlot() {
+		q, err = c.slotsQuestion(ctx, src.Config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.place(ctx, &q)
+	q.Ask = unasked
+	return DryRun(q, r)
+}
+
+// place completes a question with what is known of other groups.
+func (c *GroupCache) place(ctx context.Context, q *whatif.Question) {
+	if src := c.source.Load(); src != nil {
+		src.place(ctx, q)
+	}
+}
+
+func (c *GroupCache) slotGroup(ctx context.Context) (SlotGroup, error) {
+	return load(ctx, c, &c.slots, func(ctx context.Context, src *Source) (SlotGroup, error) {
+		return ReadSlotGroup(ctx, src.Session, src.Paths, false)
+	})
+}
+
+// slotsQuestion returns the question about all slots of the group.
+func (c *GroupCache) slotsQuestion(ctx context.Context, conf config.Config) (whatif.Question, error) {
+	g, err := c.slotGroup(ctx)
+	if err != nil {
+		return whatif.Question{}, err
+	}
+	q, err := question(conf, g.Shared, &c.policies)
+	if err == nil {
+		q.Slots, err = g.Questions(conf, unasked)
+	}
+	return q, err
+}
+
+// question returns the question for a forecast of the group, or of the slot.
+func (c *GroupCache) question(ctx context.Context) (whatif.Question, error) {
+	src := c.source.Load()
+	if src != nil && src.Paths.Slot != "" {
+		g, err := c.slotGroup(ctx)
+		if err != nil {
+			return whatif.Question{}, err
+		}
+		return g.Question(src.Config, src.Paths.Slot, &c.policies)
+	}
 	snap, err := c.snapshot(ctx)
 	if err != nil {
-		return whatif.Explanation{}, err
+		return whatif.Question{}, err
 	}
-	src := c.source.Load()
-	if src == nil {
-		return whatif.Explanation{}, ErrNoSession
+	if src = c.source.Load(); src == nil {
+		return whatif.Question{}, ErrNoSession
 	}
-	q, err := question(src.Config, snap, &c.policies)
-	if err != nil {
-		return whatif.Explanation{}, err
-	}
-	q.Ask = func(policy.Input) *policy.Answer {
-		return &policy.Answer{Err: "the HTTP API does not run it; 'zkelectd explain' does"}
-	}
-	return whatif.Explain(q), nil
+	return question(src.Config, snap, &c.policies)
 }

@@ -11,6 +11,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/request"
 )
 
 // connected is a session whose connection the test makes and breaks.
@@ -82,7 +83,7 @@ func TestCacheNeedsALiveSource(t *testing.T) {
 	if terms, err := c.History(t.Context()); err != nil || len(terms) != 0 {
 		t.Errorf("%+v %v", terms, err)
 	}
-	snap := cluster.Snapshot{Elected: cluster.Slot[cluster.Elected]{Exists: true, Record: cluster.Elected{Cause: cluster.CauseFirst}}}
+	snap := cluster.Snapshot{Elected: cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Cause: cluster.CauseFirst}}}
 	c.SetSnapshot(&snap)
 	if g, err := c.Group(t.Context()); err != nil || g.Cause != "first" || g.Root != "/g" {
 		t.Errorf("the elector's snapshot is not used: %+v %v", g, err)
@@ -97,6 +98,7 @@ func TestCacheNeedsALiveSource(t *testing.T) {
 		"group":   func() error { _, err := c.Group(t.Context()); return err },
 		"history": func() error { _, err := c.History(t.Context()); return err },
 		"explain": func() error { _, err := c.Explain(t.Context()); return err },
+		"dry run": func() error { _, err := c.DryRun(t.Context(), request.Request{Kind: request.KindResume}); return err },
 	} {
 		if err := read(); !errors.Is(err, ErrNoSession) {
 			t.Errorf("%s without a session: %v", name, err)

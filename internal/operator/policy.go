@@ -10,6 +10,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/policy"
+	"zkelectd/internal/request"
 	"zkelectd/internal/whatif"
 )
 
@@ -17,7 +18,7 @@ import (
 type NoEligibleError struct{ Reasons string }
 
 func (e *NoEligibleError) Error() string {
-	return "under this policy no member is eligible: " + e.Reasons + "; zkelectd whatif --policy shows the forecast, --force publishes the policy anyway"
+	return "under this policy no member is eligible: " + e.Reasons + "; whatif with --policy shows the forecast, --force publishes the policy anyway"
 }
 
 // Proposal is a policy to be published for the whole group.
@@ -41,8 +42,11 @@ func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 			return cluster.Policy{}, err
 		}
 		next, needed, err := p.next(snap)
-		if err != nil || !needed {
-			return next, err
+		if err != nil {
+			return next, &request.RefusedError{Err: err}
+		}
+		if !needed {
+			return next, nil
 		}
 		op := cluster.Op{Kind: cluster.OpCreate, Path: path, Data: cluster.Encode(&next)}
 		if snap.Policy.Exists {
@@ -72,7 +76,7 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	if old.Newer() != nil {
 		return next, false, fmt.Errorf("the policy is not replaced: %w", old.Err)
 	} else if old.Exists && old.Err != nil {
-		return next, false, fmt.Errorf("the policy is not replaced: %w; 'zkelectd repair policy --file FILE' replaces it by the policy of a configuration file", old.Err)
+		return next, false, fmt.Errorf("the policy is not replaced: %w; 'zkelectd repair policy --file /etc/zkelectd.yaml' replaces it by the policy of that file", old.Err)
 	}
 	rec := old.Record
 	next = PolicyRecord(p.Config, 0)

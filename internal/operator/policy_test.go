@@ -25,11 +25,11 @@ func groupWith(inForce *cluster.Policy) cluster.Snapshot {
 	for i, id := range []string{"a", "b"} {
 		s.Members = append(s.Members, cluster.Member{
 			Incarnation: cluster.Incarnation{Name: id + "-1", ID: id, Seq: int32(i)},
-			Node:        cluster.Slot[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
+			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: "dc1", Priority: 7}},
 		})
 	}
 	if inForce != nil {
-		s.Policy = cluster.Slot[cluster.Policy]{Exists: true, Record: *inForce}
+		s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: *inForce}
 	}
 	return s
 }
@@ -85,7 +85,7 @@ func TestProposalIgnoresTheRevisionOfTheConfiguration(t *testing.T) {
 
 func TestProposalKeepsUnknownFields(t *testing.T) {
 	s := groupWith(nil)
-	s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":1,"revision":7,"type":"first","color":"red"}`), cluster.Stat{}, true)
+	s.Policy = cluster.ReadStored[cluster.Policy]("/c/policy", []byte(`{"v":1,"revision":7,"type":"first","color":"red"}`), cluster.Stat{}, true)
 	next, err := Proposal{Config: configured(t), By: "bob@host"}.Next(s)
 	if err != nil || !strings.Contains(string(cluster.Encode(&next)), `"color":"red"`) {
 		t.Errorf("%v, %+v", err, next)
@@ -95,7 +95,7 @@ func TestProposalKeepsUnknownFields(t *testing.T) {
 func TestProposalDoesNotReplaceANewerPolicy(t *testing.T) {
 	for _, force := range []bool{false, true} {
 		s := groupWith(nil)
-		s.Policy = cluster.ReadSlot[cluster.Policy]("/c/policy", []byte(`{"v":9}`), cluster.Stat{}, true)
+		s.Policy = cluster.ReadStored[cluster.Policy]("/c/policy", []byte(`{"v":9}`), cluster.Stat{}, true)
 		_, err := Proposal{Config: configured(t), Revision: 99, Force: force}.Next(s)
 		if !errors.Is(err, s.Policy.Err) || !strings.Contains(err.Error(), "the policy is not replaced: znode /c/policy has format version 9") {
 			t.Errorf("forced %t: %v", force, err)
@@ -133,7 +133,7 @@ func TestProposalWithoutEligibleMembersIsRefused(t *testing.T) {
 func TestPauseDoesNotBlockAProposal(t *testing.T) {
 	for _, hard := range []bool{false, true} {
 		s := groupWith(nil)
-		s.Control = cluster.Slot[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Hard: hard}}}
+		s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Pause: &cluster.Pause{Hard: hard}}}
 		if _, err := (Proposal{Config: configured(t)}).Next(s); err != nil {
 			t.Errorf("hard %t: %v", hard, err)
 		}

@@ -29,6 +29,7 @@ func Question(c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
 
 func question(c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
 	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
+	q.Options.Epoch = snap.Slots.Record.Epoch // as an elector that was started for these slots
 	rec := snap.Policy.Record
 	if !snap.Policy.Readable() {
 		rec = cluster.Policy{Rules: c.Rules()} // as an elector does

@@ -14,7 +14,7 @@ import (
 )
 
 // Repairable lists the names of the records that [Damage.PlanRepairs] knows.
-var Repairable = []string{"policy", "control", "history", "elected", "fence", "current"}
+var Repairable = []string{"policy", "control", "history", "roster", "slots", "elected", "fence", "current"}
 
 // Repair is the repair of one damaged record.
 type Repair struct {
@@ -32,6 +32,8 @@ type Repair struct {
 type Damage struct {
 	paths    cluster.Paths
 	snapshot cluster.Snapshot
+	// slots is the record of slots; only of the group itself, not of a slot.
+	slots cluster.Stored[cluster.Slots]
 	// history is the error of decoding the history, historyStat its znode's stat.
 	history     error
 	historyStat cluster.Stat
@@ -43,6 +45,11 @@ func ReadDamage(ctx context.Context, r cluster.Reader, paths cluster.Paths) (*Da
 	var err error
 	if d.snapshot, err = zkstore.ReadAll(ctx, r, paths, false); err != nil {
 		return nil, err
+	}
+	if paths.Slot == "" {
+		if d.slots, err = ReadSlots(ctx, r, paths, false); err != nil {
+			return nil, err
+		}
 	}
 	data, stat, err := readHistory(ctx, r, paths, false)
 	if err != nil {
@@ -91,13 +98,15 @@ func (d *Damage) faults() []Repair {
 		{Name: "policy", Fault: policyFault(s.Policy)},
 		{Name: "control", Fault: errors.Join(s.Control.Err, s.Control.Record.Exhausted())},
 		{Name: "history", Fault: d.history},
+		{Name: "roster", Fault: s.Roster.Err},
+		{Name: "slots", Fault: slotsFault(d.slots)},
 		{Name: "elected", Fault: s.Elected.Err},
 		{Name: "fence", Fault: fenceFault(s.Fence)},
 		{Name: "current", Fault: s.Current.Err},
 	}
 }
 
-func policyFault(s cluster.Slot[cluster.Policy]) error {
+func policyFault(s cluster.Stored[cluster.Policy]) error {
 	if !s.Exists || s.Err != nil {
 		return s.Err
 	}
@@ -107,8 +116,15 @@ func policyFault(s cluster.Slot[cluster.Policy]) error {
 	return nil
 }
 
-func fenceFault(s cluster.Slot[cluster.Fence]) error {
+func fenceFault(s cluster.Stored[cluster.Fence]) error {
 	if errors.Is(s.Err, cluster.ErrNeverWritten) {
+		return nil
+	}
+	return s.Err
+}
+
+func slotsFault(s cluster.Stored[cluster.Slots]) error {
+	if errors.Is(s.Err, cluster.ErrNoSlots) {
 		return nil
 	}
 	return s.Err

@@ -26,13 +26,14 @@ func TestPlanRepairs(t *testing.T) {
 	create(paths.History(), "garbage")
 	create(paths.Control(), `{"v":9}`)
 	create(paths.Policy(), "garbage")
+	create(paths.Slots(), "garbage")
 	d, err := ReadDamage(t.Context(), s, paths)
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := Replacement{Policy: func() (config.Config, error) { return configured(t), nil }, By: "bob@host", Wall: time.Now()}
 	plan, err := d.PlanRepairs(with)
-	if err != nil || len(plan) != 3 {
+	if err != nil || len(plan) != 4 {
 		t.Fatalf("%v, %+v", err, plan)
 	}
 	for i, want := range []struct {
@@ -42,6 +43,7 @@ func TestPlanRepairs(t *testing.T) {
 		{"policy", "replaced by the policy of the configuration", paths.Policy(), false},
 		{"control", "left alone", "", true},
 		{"history", "emptied", paths.History(), false},
+		{"slots", "repaired by the elector", "", false},
 	} {
 		r := plan[i]
 		if r.Name != want.name || !strings.HasPrefix(r.Action, want.action) || r.Refused != want.refused || (r.Op != nil) != (want.path != "") {

@@ -9,23 +9,70 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/request"
 	"zkelectd/internal/whatif"
 )
 
 // Submitter submits operator requests on a session.
 type Submitter struct {
-	Conn   cluster.ReadWriter
-	Paths  cluster.Paths
+	Conn cluster.ReadWriter
+	// Paths has the slot that the requests are for, in a group with slots.
+	Paths cluster.Paths
+	// Slots is set for requests for a whole group with slots.
+	Slots  bool
 	Config config.Config
+	Neighbors
 	// Read and Write bound each read and write. A write without a reply by then ends the session.
 	Read, Write time.Duration
 }
 
-// Question returns the question for a forecast of snap under the policy in force. The forecast may run the ranking program.
-func (s Submitter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.Question, error) {
+// Question reads the group, and returns the question for a forecast under the policy in force. The forecast may run the ranking
+// program.
+func (s Submitter) Question(ctx context.Context) (whatif.Question, error) {
+	q, err := s.question(ctx)
+	if err == nil {
+		s.place(ctx, &q)
+	}
+	return q, err
+}
+
+func (s Submitter) question(ctx context.Context) (whatif.Question, error) {
+	limited, cancel := context.WithTimeout(ctx, s.Read)
+	defer cancel()
+	if s.Slots || s.Paths.Slot != "" {
+		return s.slotQuestion(ctx, limited)
+	}
+	snap, err := zkstore.ReadAll(limited, s.Conn, s.Paths, false)
+	if err != nil {
+		return whatif.Question{}, err
+	}
 	q, err := Question(s.Config, snap)
 	q.Ask = Asker(ctx, s.Config)
+	return q, err
+}
+
+// slotQuestion returns the question for one slot, or for the whole group. It reads the group under limited.
+func (s Submitter) slotQuestion(ctx, limited context.Context) (whatif.Question, error) {
+	g, err := ReadSlotGroup(limited, s.Conn, s.Paths, false)
+	if err != nil {
+		return whatif.Question{}, err
+	}
+	ask := Asker(ctx, s.Config)
+	if !s.Slots {
+		if _, err := g.Slot(s.Paths.Slot); err != nil {
+			return whatif.Question{}, &request.RefusedError{Err: err}
+		}
+		q, err := g.Question(s.Config, s.Paths.Slot, new(policy.Cache))
+		q.Ask = ask
+		return q, err
+	}
+	questions, err := g.Questions(s.Config, ask)
+	if err != nil {
+		return whatif.Question{}, err
+	}
+	q, err := Question(s.Config, g.Shared)
+	q.Ask, q.Slots = ask, questions
 	return q, err
 }
 
@@ -35,41 +82,36 @@ func (s Submitter) Question(ctx context.Context, snap cluster.Snapshot) (whatif.
 func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (request.Plan, error)) (request.Plan, error) {
 	last := int64(-1)
 	for {
-		snap, err := s.read(ctx)
+		q, err := s.Question(ctx)
 		if err != nil {
 			return request.Plan{}, err
 		}
+		snap := q.Snapshot
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
 			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the same time, %s; "+
 				"see 'zkelectd status', and submit yours again if it is still wanted", c.LastRequest)}
 		}
 		last = snap.Control.Record.Last
-		q, err := s.Question(ctx, snap)
-		if err != nil {
-			return request.Plan{}, err
-		}
 		plan, err := planner(q)
 		if err != nil {
 			return plan, err
 		}
-		err = s.write(ctx, s.Paths.ControlTx("", snap.Control, plan.Control)...)
+		ops := s.Paths.ControlTx("", snap.Control, plan.Control)
+		if plan.Roster != nil {
+			ops = append(ops, s.Paths.RosterTx("", snap.Roster, *plan.Roster)...)
+		}
+		err = s.write(ctx, ops...)
 		switch {
 		case err == nil:
 			return plan, nil
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
-			// The elector has updated the remaining times, or another operator was faster.
+			// The elector has updated the remaining times or the roster, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
 			return plan, fmt.Errorf("the connection was lost while znode %s was written; 'zkelectd status' shows whether it was: %w", s.Paths.Control(), err)
 		default:
 			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}
 	}
-}
-
-func (s Submitter) read(ctx context.Context) (cluster.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Read)
-	defer cancel()
-	return zkstore.ReadAll(ctx, s.Conn, s.Paths, false)
 }
 
 func (s Submitter) write(ctx context.Context, ops ...cluster.Op) error {

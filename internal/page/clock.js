@@ -25,12 +25,22 @@ export function formatDuration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
+// formatAge formats milliseconds for a time that has passed: in whole minutes, unless it is less than one.
+export function formatAge(ms) {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  const units = (n, unit, rest, small) => `${n} ${unit}${rest ? ` ${rest} ${small}` : ''}`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return units(Math.floor(s / 3600), 'h', Math.floor(s / 60) % 60, 'min');
+  return units(Math.floor(s / 86400), 'd', Math.floor(s / 3600) % 24, 'h');
+}
+
 // formatGoDuration formats a duration in Go's syntax with reasonable precision.
 export function formatGoDuration(text) {
   const ms = parseDuration(text);
   if (Number.isNaN(ms)) return text;
   if (ms < 1000) return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
-  return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : formatDuration(ms);
+  return ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : formatAge(ms);
 }
 
 // formatTime formats a time of day, with the date if it is not today.

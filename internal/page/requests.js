@@ -1,27 +1,29 @@
-// Submitting operator requests: a dialog explains a request before it is submitted, and shows the daemon's response. The daemon
-// decides who may submit requests; the page submits them in any case, and shows a refusal.
+// Submitting operator requests: a dialog explains a request before it is submitted, shows the daemon's forecast, and then its response.
+// The daemon decides who may submit requests. To others the page shows the forecast only.
 import { byID, render, el, setText } from './dom.js';
 import { formatTime } from './clock.js';
-import { model, refresh } from './source.js';
+import { rankOf } from './parts.js';
+import { api, fetchJSON, model, refresh } from './source.js';
 
 const storageKey = 'zkelectd token'; // in sessionStorage: only for this tab, and kept when it is reloaded
 const responseTimeout = 15000;
 
-// kinds are the kinds of requests: the button's text, the effect, and the fields that they have.
+// kinds are the kinds of requests: the button's text, the effect, and the fields that they have. Those with ofSlot concern one leader, the others all slots of a group.
 const kinds = {
-  'move': { name: 'Move leadership', effect: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the request ends.`, hasDuration: true, canForce: true },
-  'step-down': { name: 'Step down', effect: (t, g) => `${g.leader || 'The leader'} hands over to the next best member, and is not elected again until the request ends (10 min by default).`, hasDuration: true },
+  'move': { name: 'Move leadership', effect: (t, g) => `${g.leader ? `Leadership moves from ${g.leader} to ${t}` : `${t} leads`}, and stays there until the request ends.`, hasDuration: true, canForce: true, ofSlot: true },
+  'step-down': { name: 'Step down', effect: (t, g) => `${g.leader || 'The leader'} hands over to the next best member, and is not elected again until the request ends (10 min by default).`, hasDuration: true, ofSlot: true },
   'pause': { name: 'Pause', effect: () => 'Policy no longer replaces a healthy leader. A leader that fails is still replaced.', hasDuration: true, canBeHard: true },
   'resume': { name: 'Resume', effect: () => 'The pause ends. Policy decides again, and may move leadership at once.' },
-  'reelect': { name: 'Reelect by policy', effect: () => 'The move ends. Policy decides again, and may move leadership at once.' },
+  'reelect': { name: 'Reelect by policy', effect: () => 'The move ends. Policy decides again, and may move leadership at once.', ofSlot: true },
   'cordon': { name: 'Cordon', effect: (t) => `${t} will not be elected. If it leads, it keeps leading.`, hasDuration: true },
   'drain': { name: 'Drain', effect: (t) => `${t} will not be elected. If it leads, leadership moves away.`, hasDuration: true, canForce: true },
   'uncordon': { name: 'Uncordon', effect: (t) => `${t} may be elected again, and may lead at once.` },
+  'forget': { name: 'Forget', effect: (t) => `${t} is no longer shown, or expected. If it comes back, it is a member again.` },
   'clear-strikes': { name: 'Clear strikes', effect: (t) => `The strikes of ${t} are cleared. It may be elected again at once.` },
 };
 
 let token = sessionStorage.getItem(storageKey) || '';
-let identity = { can_operate: false, why: '' };
+let identity = { can_operate: false, reason: '' };
 let identifiedFor = null; // the incarnation of the daemon that whoami was last sent to
 
 const credentials = () => (token ? { Authorization: `Bearer ${token}` } : {});
@@ -32,9 +34,12 @@ export async function updateIdentity() {
   const daemon = model.status && model.status.incarnation;
   if (!daemon || daemon === identifiedFor) return;
   identifiedFor = daemon;
-  identity = await whoami(token).catch(() => ({ can_operate: false, why: 'the daemon has not answered' }));
+  identity = await whoami(token).catch(() => ({ can_operate: false, reason: 'the daemon has not answered' }));
   showIdentity();
 }
+
+// mayOperate reports whether requests for this group are permitted.
+const mayOperate = () => identity.can_operate && (!identity.groups || identity.groups.includes(api.name));
 
 function showIdentity() {
   setText(byID('operator'), identity.can_operate ? `Operator: ${identity.name}` : 'Use a token…');
@@ -53,7 +58,11 @@ function openDialog(title, submit, ...content) {
     event.preventDefault();
     submit();
   });
-  box.addEventListener('close', () => box.remove());
+  const opener = document.activeElement;
+  box.addEventListener('close', () => {
+    box.remove();
+    if (!opener.isConnected && opener.dataset.act) [...document.querySelectorAll('[data-act]')].find((e) => e.dataset.act === opener.dataset.act)?.focus(); // it was replaced
+  });
   document.body.append(box);
   box.showModal();
   return box;
@@ -68,8 +77,8 @@ export function tokenDialog() {
   const refusal = el('p', { class: 'refusal', role: 'alert' });
   const useToken = async () => {
     const secret = input.value.trim();
-    const answer = await whoami(secret).catch((e) => ({ why: e instanceof TypeError ? 'this is not a valid token, or there is no connection' : 'the daemon does not respond' }));
-    if (!answer.can_operate) return setText(refusal, `Refused: ${answer.why || answer.error || 'the daemon accepts no tokens'}`);
+    const answer = await whoami(secret).catch((e) => ({ reason: e instanceof TypeError ? 'this is not a valid token, or there is no connection' : 'the daemon does not respond' }));
+    if (!answer.can_operate) return setText(refusal, `Refused: ${answer.reason || answer.error || 'the daemon accepts no tokens'}`);
     token = secret;
     sessionStorage.setItem(storageKey, token);
     identity = answer;
@@ -84,7 +93,7 @@ export function tokenDialog() {
     box.close();
   };
   const box = openDialog('Token', useToken,
-    el('p', null, identity.can_operate ? `Requests are submitted as ${identity.name} (${identity.how}).` : `This page may not submit requests: ${identity.why || 'it has no token'}.`),
+    el('p', null, identity.can_operate ? `Requests are submitted as ${identity.name} (${identity.how}).` : `This page may not submit requests: ${identity.reason || 'it has no token'}.`),
     el('p', { class: 'muted' }, 'The administrator of the daemon sets the tokens in http.token_file. This tab keeps the token until it is closed.'),
     labeled('Token', input), refusal,
     el('p', { class: 'actions' }, token ? el('button', { type: 'button', onclick: forget }, 'Forget the token') : null, cancelButton(), el('button', { type: 'submit', class: 'primary' }, 'Use token')));
@@ -93,59 +102,96 @@ export function tokenDialog() {
 // requestDialog asks for the details of a request and submits it. what is a kind; or node or site, and then the user chooses the
 // kind.
 export function requestDialog(what, target) {
-  const g = model.group;
-  const offered = kinds[what] ? [what] : kindsFor(target, g);
-  const kind = el('select', { 'data-act': 'kind' }, ...offered.map((k) => el('option', { value: k }, kinds[k].name)));
-  const destination = el('select', null, ...targetOptions(g));
-  const duration = el('input', { list: 'durations', placeholder: 'no end', autocomplete: 'off', spellcheck: 'false', pattern: '([0-9.]+(h|m|s))+' });
-  const reason = el('input', { maxlength: 500, autocomplete: 'off', placeholder: 'visible to everyone' });
-  const hard = el('input', { type: 'checkbox' });
-  const force = el('input', { type: 'checkbox' });
-  const effect = el('p', { class: 'effect', 'aria-live': 'polite' });
-  const fields = el('div', null);
-  const refusal = el('div', { class: 'refusal', role: 'alert' });
-  const button = el('button', { type: 'submit', class: 'primary' });
-  const chosenTarget = () => target || JSON.parse(destination.value || '{}');
-  let refusedCode = 0;
+  const offered = kinds[what] ? [what] : kindsFor(target, model.group);
+  const form = { target, refused: false, ...requestFields(offered) };
   const update = () => {
-    const k = kinds[kind.value];
-    const hardText = k.canBeHard && hard.checked ? ' Hard: no member is elected, not even to replace a leader that fails.' : '';
-    setText(effect, k.effect(targetText(chosenTarget()) || 'no member', g) + hardText);
-    setText(button, k.name);
-    render(fields, [kind.value, refusedCode], () => [
-      k.hasDuration ? labeled('For how long', duration, 'for example 30m, 2h, 1h30m') : null,
-      k.canBeHard ? el('label', { class: 'check' }, hard, 'hard: elect no member at all') : null,
-      labeled('Why', reason),
-      k.canForce && refusedCode === 409 ? el('label', { class: 'check' }, force, 'submit it anyway (force)') : null,
-    ]);
+    updateFields(form);
+    showForecast(form);
   };
-  const submitRequest = async () => {
-    const k = kinds[kind.value];
-    const body = { ...(['pause', 'resume', 'reelect', 'step-down'].includes(kind.value) ? {} : chosenTarget()) };
-    if (k.hasDuration && duration.value.trim()) body.for = duration.value.trim();
-    if (reason.value.trim()) body.reason = reason.value.trim();
-    if (k.canBeHard && hard.checked) body.hard = true;
-    if (k.canForce && refusedCode === 409 && force.checked) body.force = true;
-    button.disabled = true;
-    const { code, text } = await postRequest(kind.value, body);
-    button.disabled = false;
-    if (code === 200) {
-      box.close();
-      showNotice(text);
-      refresh();
-      return;
-    }
-    refusedCode = code;
-    render(refusal, [code, text, Date.now()], () => [el('p', null, code ? `Refused (${code}): ${text}` : text), [401, 403].includes(code) ? tokenButton(box) : null]);
-    update();
+  for (const e of [form.kind, form.destination, form.hard, form.force]) e.addEventListener('change', update);
+  for (const e of [form.duration, form.reason]) e.addEventListener('change', () => showForecast(form));
+  const several = offered.length > 1;
+  form.box = openDialog(several ? `Request for ${targetText(target)}` : kinds[what].name, () => submitRequest(form, update),
+    several ? labeled('What', form.kind) : null,
+    what === 'move' && !target ? labeled('Where to', form.destination) : null,
+    form.effect, el('section', { 'class': 'forecast', 'aria-label': 'Forecast', 'aria-live': 'polite' }, form.forecast), form.fields,
+    el('datalist', { id: 'durations' }, ...['15m', '1h', '2h', '8h', '24h'].map((value) => el('option', { value }))),
+    mayOperate() ? null : el('p', { class: 'note' }, `This page may not submit requests: ${identity.reason || (identity.can_operate ? 'its token is for other groups' : 'it has no token')}. `, tokenButton()),
+    form.refusal, el('p', { class: 'actions' }, cancelButton(), form.button));
+  update();
+}
+
+// requestFields returns the controls of the dialog.
+function requestFields(offered) {
+  return {
+    kind: el('select', { 'data-act': 'kind' }, ...offered.map((k) => el('option', { value: k }, kinds[k].name))),
+    destination: el('select', { 'data-act': 'destination' }, ...targetOptions(model.group)),
+    duration: el('input', { list: 'durations', placeholder: 'no end', autocomplete: 'off', spellcheck: 'false', pattern: '([0-9.]+(h|m|s))+' }),
+    reason: el('input', { maxlength: 500, autocomplete: 'off', placeholder: 'visible to everyone' }),
+    hard: el('input', { type: 'checkbox' }),
+    force: el('input', { type: 'checkbox' }),
+    effect: el('p', { 'class': 'effect', 'aria-live': 'polite' }),
+    forecast: el('ul', null),
+    fields: el('div', null),
+    refusal: el('div', { class: 'refusal', role: 'alert' }),
+    button: el('button', { type: 'submit', class: 'primary', disabled: !mayOperate() }),
   };
-  for (const e of [kind, destination, hard]) e.addEventListener('change', update);
-  const box = openDialog(offered.length > 1 ? `Request for ${targetText(target)}` : kinds[what].name, submitRequest,
-    offered.length > 1 ? labeled('What', kind) : null,
-    what === 'move' && !target ? labeled('Where to', destination) : null,
-    effect, fields, el('datalist', { id: 'durations' }, ...['15m', '1h', '2h', '8h', '24h'].map((value) => el('option', { value }))),
-    identity.can_operate ? null : el('p', { class: 'note' }, `This page may not submit requests: ${identity.why || 'it has no token'}. `, tokenButton()),
-    refusal, el('p', { class: 'actions' }, cancelButton(), button));
+}
+
+const chosenTarget = (form) => form.target || JSON.parse(form.destination.value || '{}');
+
+// updateFields shows the effect of the request, and the fields that it has.
+function updateFields(form) {
+  const k = kinds[form.kind.value];
+  const hardText = k.canBeHard && form.hard.checked ? ' Hard: no member is elected, not even to replace a leader that fails.' : '';
+  setText(form.effect, k.effect(targetText(chosenTarget(form)) || 'no member', model.group) + hardText);
+  setText(form.button, k.name);
+  render(form.fields, [form.kind.value, form.refused], () => [
+    k.hasDuration ? labeled('For how long', form.duration, 'for example 30m, 2h, 1h30m') : null,
+    k.canBeHard ? el('label', { class: 'check' }, form.hard, 'hard: elect no member at all') : null,
+    labeled('Why', form.reason),
+    k.canForce && form.refused ? el('label', { class: 'check' }, form.force, 'submit it anyway (force)') : null,
+  ]);
+}
+
+// requestBody returns the fields of the request.
+function requestBody(form) {
+  const k = kinds[form.kind.value];
+  const body = ['pause', 'resume', 'reelect', 'step-down'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
+  if (k.hasDuration && form.duration.value.trim()) body.for = form.duration.value.trim();
+  if (form.reason.value.trim()) body.reason = form.reason.value.trim();
+  if (k.canBeHard && form.hard.checked) body.hard = true;
+  if (k.canForce && form.refused && form.force.checked) body.force = true;
+  return body;
+}
+
+// showForecast shows what the request would do, as the daemon forecasts it. Only the newest question counts.
+async function showForecast(form) {
+  const asked = { request: form.kind.value, ...requestBody(form) };
+  form.asked = asked;
+  const { code, body } = await fetchJSON(`${api.group}whatif?${new URLSearchParams(asked)}`).catch(() => ({ code: 0, body: {} }));
+  if (form.asked !== asked) return;
+  const fault = code !== 200 ? `There is no forecast: ${body.error || 'the daemon does not respond'}` : body.refused ? `It would be refused: ${body.refused}` : '';
+  if (code === 200 && body.refused && !form.refused) {
+    form.refused = true;
+    updateFields(form);
+  }
+  render(form.forecast, [fault, body.messages], () => (fault ? el('li', { class: 'bad' }, fault) : body.messages.map((line) => el('li', null, line))));
+}
+
+async function submitRequest(form, update) {
+  if (!mayOperate()) return;
+  form.button.disabled = true;
+  const { code, text } = await postRequest(form.kind.value, requestBody(form));
+  form.button.disabled = false;
+  if (code === 200) {
+    form.box.close();
+    showNotice(text);
+    refresh();
+    return;
+  }
+  form.refused ||= code === 409;
+  render(form.refusal, [code, text, Date.now()], () => [el('p', null, code ? `Refused (${code}): ${text}` : text), [401, 403].includes(code) ? tokenButton(form.box) : null]);
   update();
 }
 
@@ -159,21 +205,23 @@ function kindsFor(target, g) {
   return [...(hasStrikes ? ['clear-strikes'] : []), ...(cordoned ? ['uncordon'] : []), ...(leads ? [] : ['move']), 'drain', 'cordon'];
 }
 
-// targetOptions returns the options for a move: the nodes except the leader, then the other sites.
+// targetOptions returns the options for a move: the nodes except the leader, the best first, then the other sites. The first is the
+// default.
 function targetOptions(g) {
-  const option = (target) => el('option', { value: JSON.stringify(target) }, targetText(target));
+  const option = (target, note) => el('option', { value: JSON.stringify(target) }, targetText(target) + note);
   const sites = [...new Set(g.members.map((m) => m.site))].filter((s) => s && s !== g.site);
-  const nodes = g.members.filter((m) => m.node !== g.leader);
+  const place = (m) => (m.eligible === 'yes' && (rankOf(m.node) || {}).rank) || Infinity;
+  const nodes = g.members.filter((m) => m.node !== g.leader).sort((a, b) => (place(a) === place(b) ? 0 : place(a) - place(b)));
   return [
-    el('optgroup', { label: 'Nodes' }, ...nodes.map((m) => option({ node: m.node }))),
-    el('optgroup', { label: 'Best member of a site' }, ...sites.map((site) => option({ site }))),
+    el('optgroup', { label: 'Nodes' }, ...nodes.map((m) => option({ node: m.node }, place(m) === Infinity ? ' (not eligible)' : ''))),
+    el('optgroup', { label: 'Best member of a site' }, ...sites.map((site) => option({ site }, ''))),
   ].filter((group) => group.children.length);
 }
 
 // postRequest submits a request. code is 0 if there is no response: then the request may or may not have been accepted.
 async function postRequest(kind, body) {
   try {
-    const response = await fetch(`v1/${kind}`, {
+    const response = await fetch(`${kinds[kind].ofSlot ? api.group : api.whole}${kind}`, {
       method: 'POST', cache: 'no-store', headers: { 'Content-Type': 'application/json', ...credentials() }, body: JSON.stringify(body), signal: AbortSignal.timeout(responseTimeout),
     });
     const answer = await response.json();

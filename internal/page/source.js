@@ -8,15 +8,20 @@ const requestTimeout = 5000; // ms
 const refreshInterval = 500; // ms; the minimum between two requests about the group
 const maxReconnectDelay = 15000; // ms
 
+// api.group is the path of the group, or the slot, in the HTTP API; api.whole is that of the group with all its slots, and api.name
+// its name.
+export const api = { group: '', whole: '', name: '' };
+
 // model is the data that the page shows.
 export const model = {
   status: null, // the daemon's own view
   group: null, // the last group that was received
   groupError: '',
+  removed: '', // why the daemon does not have the group
   terms: null,
   explanation: null,
   explainError: '',
-  lease: null, // this daemon's lease, if it leads: {term, holds, why, left, requestedAt}
+  lease: null, // this daemon's lease, if it leads: {term, holds, reason, left, requestedAt}
   leaderlessSince: null, // when this page saw that there is no leader: {at, before}; before: that was already so at the first response
   stale: { since: 0, why: '' }, // why the page is not live; '' while it is
   retryAt: 0,
@@ -31,8 +36,11 @@ let lastEvent = null; // timestamp of the last event
 let lastResponse = null; // timestamp of the last response about the group
 let lastLive = 0; // when the page was last live, by the wall clock
 
-// start connects and starts polling. onChange is called after each change of the model.
-export function start(onChange) {
+// start connects and starts polling the group of a name. onChange is called after each change of the model.
+export function start(name, onChange) {
+  api.group = `v1/groups/${encodeURIComponent(name)}/`;
+  api.name = name.split('/')[0];
+  api.whole = `v1/groups/${encodeURIComponent(api.name)}/`;
   onModelChange = onChange;
   connect();
   const poll = () => {
@@ -49,6 +57,14 @@ export function start(onChange) {
   document.addEventListener('visibilitychange', () => {
     if (!document.hidden) refresh();
   });
+  // Browsers keep a page that the user leaves, and its connection, for a while. They open only a few to one address.
+  addEventListener('pagehide', () => {
+    stream.close();
+    connected = false;
+  });
+  addEventListener('pageshow', (e) => {
+    if (e.persisted) connect();
+  });
 }
 
 // pollInterval returns the time between two polls in ms. It is longer for large groups, which cost more to read, and in hidden
@@ -62,7 +78,7 @@ function pollInterval() {
 export function connect() {
   clearTimeout(retryTimer);
   if (stream) stream.close();
-  stream = new EventSource('v1/events');
+  stream = new EventSource(`${api.group}events`);
   lastEvent = timestamp();
   stream.onopen = () => {
     connected = true;
@@ -70,7 +86,10 @@ export function connect() {
     noteEvent();
     refresh();
   };
-  stream.onerror = reconnectLater;
+  stream.onerror = () => {
+    reconnectLater();
+    readGroup().catch(() => {}); // the stream does not report why
+  };
   stream.addEventListener('heartbeat', () => {
     noteEvent();
     if (document.hidden) refresh(); // browsers throttle the timers of hidden tabs
@@ -112,6 +131,7 @@ function checkLive() {
 }
 
 function staleReason() {
+  if (model.removed) return model.removed;
   if (!connected) return lastResponse || attempts > 0 ? 'no connection to the daemon' : 'connecting';
   if (!lastResponse) return 'the daemon has not answered yet';
   if (model.status.state === 'stuck') return `the daemon is stuck: ${model.groupError}`;
@@ -121,7 +141,7 @@ function staleReason() {
 }
 
 // fetchJSON returns the status code and body of a response. It throws if there is no response.
-async function fetchJSON(path) {
+export async function fetchJSON(path) {
   const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(requestTimeout) });
   updateClockSkew(response);
   return { code: response.status, body: await response.json() };
@@ -148,23 +168,24 @@ let groupKey = ''; // the part of the group that the history and the explanation
 let groupKeyTime = null;
 
 async function readGroup() {
-  const { body } = await fetchJSON('v1/status');
+  const { code, body } = await fetchJSON(`${api.group}status`);
+  model.removed = code === 404 ? body.error : '';
   if (!body.phase) return; // refused: too many concurrent requests
   lastResponse = timestamp();
   model.status = body;
   model.groupError = body.group_error || '';
-  if (!body.group) return;
-  setGroup(body.group);
-  const now = JSON.stringify(body.group, (name, value) => (['remaining', 'latency_ms', 'score'].includes(name) ? undefined : value));
+  if (!body.group_status) return;
+  setGroup(body.group_status);
+  const now = JSON.stringify(body.group_status, (name, value) => (['remaining', 'latency_ms', 'score'].includes(name) ? undefined : value));
   if (now === groupKey && elapsed(groupKeyTime) < 30000) return;
   checkLive();
-  const [history, explain] = await Promise.all([fetchJSON('v1/history?n=30'), fetchJSON('v1/explain')]);
+  const [history, explain] = await Promise.all([fetchJSON(`${api.group}history?n=30`), fetchJSON(`${api.group}explain`)]);
   if (history.body.terms) model.terms = history.body.terms;
   if (explain.body.explanation) model.explanation = explain.body.explanation;
   model.explainError = explain.body.error || '';
   // The elector writes the history after the decision, so request it again until it has the term.
   const newest = (model.terms || []).at(-1);
-  if (history.code === 200 && (!body.group.term || (newest && newest.term >= body.group.term && newest.outcome))) [groupKey, groupKeyTime] = [now, timestamp()];
+  if (history.code === 200 && (!body.group_status.term || (newest && newest.term >= body.group_status.term && newest.outcome))) [groupKey, groupKeyTime] = [now, timestamp()];
 }
 
 // setGroup stores the group, and records since when there is no leader.
@@ -184,8 +205,8 @@ async function readLease() {
   }
   const requestedAt = timestamp();
   try {
-    const { body } = await fetchJSON('leader');
-    model.lease = { term: body.term, holds: body.answer === true, why: body.why || '', left: parseDuration(body.lease_remaining) || 0, requestedAt };
+    const { body } = await fetchJSON(`${api.group}leader`);
+    model.lease = { term: body.term, holds: body.answer === true, reason: body.reason || '', left: parseDuration(body.lease_remaining) || 0, requestedAt };
   } catch {
     // The time from the last response runs out by itself.
   }

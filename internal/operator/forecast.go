@@ -1,0 +1,141 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/status"
+	"zkelectd/internal/whatif"
+)
+
+// WithForecast adds to the view of a group what the view alone does not know: why nobody can lead, and what holds a better member
+// back.
+func WithForecast(view status.Group, q whatif.Question) status.Group {
+	out := whatif.Run(q)
+	view.Members = slices.Clone(view.Members)
+	for i := range view.Members {
+		m := &view.Members[i]
+		if e, ok := out.Last.Ranking.Find(m.Incarnation); ok && m.IsEligible() && !e.Eligible() {
+			m.Eligible = e.RefusalReason()
+		}
+	}
+	switch {
+	case view.State == status.StateNone && len(view.Members) == 0:
+		view.Problems = append(view.Problems, "nobody leads: no daemon is registered")
+	case view.State == status.StateNone && !out.HasLeader():
+		view.NoLeader = out.WhyNoLeader()
+		view.Problems = append(view.Problems, "nobody leads: "+view.NoLeader)
+	case view.State == string(cluster.CurrentReady) && !out.Last.Ranking.Unanswered:
+		view.Problems = append(view.Problems, noStandby(view.Leader, out)...)
+	}
+	view.Blocked = blocked(q, out)
+	return view
+}
+
+// noStandby returns a problem if no member could take over from the leader.
+func noStandby(leader string, out whatif.Outcome) []string {
+	var why []string
+	for _, e := range out.Last.Ranking.Entries {
+		switch {
+		case e.Member.ID == leader:
+		case e.Eligible():
+			return nil
+		default:
+			why = append(why, e.Member.ID+": "+e.RefusalReason())
+		}
+	}
+	problem := "nobody could take over from " + leader
+	if len(why) > 0 {
+		problem += ": " + strings.Join(why, "; ")
+	}
+	return []string{problem}
+}
+
+// blocked returns what holds a better member back; empty if the forecast does not know which member is better.
+func blocked(q whatif.Question, out whatif.Outcome) string {
+	r := policy.RelationsOf(q.Policy.Rules)
+	alone := q.Placement.Peers == nil && len(r.Peers()) > 0
+	if alone || out.Last.Ranking.Unanswered {
+		return ""
+	}
+	return out.Blocked
+}
+
+// UnderPolicy returns the question as it would be with another policy in force.
+func UnderPolicy(q whatif.Question, rec cluster.Policy) (whatif.Question, error) {
+	compiled, err := policy.New(rec)
+	if err != nil {
+		return q, err
+	}
+	put := func(q *whatif.Question) {
+		q.Policy = compiled
+		q.Snapshot.Policy.Exists, q.Snapshot.Policy.Err, q.Snapshot.Policy.Record = true, nil, rec
+	}
+	put(&q)
+	slots := make([]whatif.Question, len(q.Slots))
+	for i, s := range q.Slots {
+		put(&s)
+		slots[i] = s
+	}
+	if q.Slots != nil {
+		q.Slots = slots
+	}
+	return q, nil
+}
+
+// DescribeBlocked says in lines what holds better members back.
+func DescribeBlocked(q whatif.Question) []string {
+	questions, outcomes := q.Slots, whatif.RunSlots(q.Slots)
+	if q.Slots == nil {
+		questions, outcomes = []whatif.Question{q}, []whatif.Outcome{whatif.Run(q)}
+	}
+	var lines []string
+	for i, out := range outcomes {
+		if held := blocked(questions[i], out); held != "" {
+			lines = append(lines, inSlot(questions[i], held))
+		}
+	}
+	return lines
+}
+
+// inSlot puts the slot of a question, if it is about one, before a line.
+func inSlot(q whatif.Question, line string) string {
+	if q.Snapshot.Slot == "" {
+		return line
+	}
+	return fmt.Sprintf("slot %s: %s", q.Snapshot.Slot, line)
+}
+
+// DescribeOutcome says in lines who will lead, and what holds a better member back.
+func DescribeOutcome(q whatif.Question) []string {
+	if q.Slots == nil {
+		return describeOutcome(q, whatif.Run(q))
+	}
+	var lines []string
+	for i, out := range whatif.RunSlots(q.Slots) {
+		for _, line := range describeOutcome(q.Slots[i], out) {
+			lines = append(lines, inSlot(q.Slots[i], line))
+		}
+	}
+	return lines
+}
+
+func describeOutcome(q whatif.Question, out whatif.Outcome) []string {
+	at := fmt.Sprintf("%s (%s)", out.Leader.ID, out.Leader.Node.Record.Site)
+	var lines []string
+	switch n := len(out.Steps); {
+	case !out.HasLeader():
+		return []string{"no member leads: " + out.WhyNoLeader()}
+	case n == 0 || out.Leader.ID == Leader(q.Snapshot):
+		lines = []string{at + " continues to lead"}
+	default:
+		lines = []string{fmt.Sprintf("%s takes over: %s: %s", at, out.Steps[n-1].Cause, out.Steps[n-1].Reason)}
+	}
+	if held := blocked(q, out); held != "" {
+		lines = append(lines, held)
+	}
+	return lines
+}

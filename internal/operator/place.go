@@ -1,0 +1,38 @@
+package operator
+
+import (
+	"context"
+	"strings"
+
+	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/whatif"
+)
+
+// Neighbors says which group questions are about, and what is known of other groups. The zero value is a group without a name, of
+// which nothing else is known.
+type Neighbors struct {
+	// Group is the name of the group, or of a slot.
+	Group string
+	// Others returns what elections take into account of other groups, see [elector.Placement]; nil for nothing.
+	Others func(context.Context, policy.Relations) elector.Placement
+}
+
+// place completes a question.
+func (n Neighbors) place(ctx context.Context, q *whatif.Question) {
+	name, _, _ := strings.Cut(n.Group, "/")
+	var p elector.Placement
+	if n.Others != nil {
+		p = n.Others(ctx, policy.RelationsOf(q.Policy.Rules))
+	}
+	set := func(q *whatif.Question) {
+		q.Placement, q.Options.Group = p, name
+		if q.Snapshot.Slot != "" {
+			q.Options.Group += "/" + q.Snapshot.Slot
+		}
+	}
+	set(q)
+	for i := range q.Slots {
+		set(&q.Slots[i])
+	}
+}

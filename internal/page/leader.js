@@ -1,0 +1,124 @@
+// The card of the leader: on the left who leads, on the right who is next and who led before.
+import { elapsed, formatGoDuration, formatTime, parseDuration } from './clock.js';
+import { byID, el, render, setText } from './dom.js';
+import { chip, isLive, nodeName, pageURL, pauseOf, requestButton, timeAgo, timeSince, today } from './parts.js';
+import { lastFailover, reignBar, reigns } from './reigns.js';
+import { model } from './source.js';
+
+let announced = '';
+
+// announce makes screen readers announce a change of leadership.
+function announce(text) {
+  if (announced !== '' && text !== announced) setText(byID('announcement'), text);
+  announced = text;
+}
+
+export function renderLeader() {
+  const g = model.group;
+  const s = model.status;
+  const body = byID('leader-body');
+  if (!g) {
+    if (!s) return;
+    return render(body, ['unknown', model.groupError], () => el('div', { class: 'who none' }, el('p', { class: 'name' }, 'Unknown'), el('p', null, model.groupError)));
+  }
+  const e = model.explanation || {};
+  const own = g.members.find((m) => m.node === g.leader) || {};
+  const data = {
+    state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next, waiting: g.waiting,
+    blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), here: s.node, live: isLive(),
+    today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
+  };
+  byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
+  render(body, data, (d) => [el('div', { class: 'leader-facts' }, leaderFacts(d)), el('dl', { class: 'reasons' }, leaderContext(d))]);
+  announce(g.leader ? `${g.leader}, site ${g.site}, ${g.state}, term ${g.term}` : 'No leader');
+}
+
+// heirOf returns who would lead if the leader was lost: {node, site, known}.
+function heirOf(g, e) {
+  const m = g.members.find((m) => m.node === e.heir) || {};
+  return { node: e.heir || '', site: m.site || '', known: Boolean(g.leader) && e.leader === g.leader };
+}
+
+const fact = (name, ...value) => el('div', null, el('dt', null, name), el('dd', null, ...value));
+
+function leaderFacts(d) {
+  const facts = [];
+  let who;
+  if (d.leader) {
+    who = el('div', { class: 'who' }, el('p', { class: 'name' }, d.leader), el('p', { class: 'place' }, d.site ? `site ${d.site}` : 'no site'),
+      chip(`state ${d.state.toLowerCase()}`, (d.live ? '' : 'last seen ') + stateText(d.state)));
+    if (d.since) facts.push(fact(d.state === 'READY' ? 'READY for' : 'For', timeSince(Date.parse(d.since))));
+    facts.push(fact('Term', String(d.term)));
+  } else {
+    who = el('div', { class: 'who' }, el('p', { class: 'name' }, 'No leader'));
+    const since = d.leaderlessSince;
+    if (since) facts.push(fact(since.before ? 'For at least' : 'For', timeSince(since.at), el('span', { class: 'muted' }, `, since ${formatTime(since.at)}`)));
+  }
+  facts.push(fact('Elector', d.elector || 'none'));
+  return [who, el('dl', { class: 'facts' }, ...facts), d.leader ? leaseView(d) : null, controls(d)];
+}
+
+// leaderContext returns the right half: who is next, why this member leads, and who led before.
+function leaderContext(d) {
+  const list = [];
+  const add = (name, ...text) => list.push(el('div', null, el('dt', null, name), el('dd', null, ...text)));
+  if (d.next) add('Next', d.next);
+  else if (d.heir.known) add('Next in line', d.heir.node ? [nodeName(d.heir.node, 'heir'), el('span', { class: 'muted' }, `${d.heir.site ? ` ${d.heir.site}` : ''}, if ${d.leader} is lost`)] : el('span', { class: 'bad' }, `nobody: if ${d.leader} is lost, there is no leader`));
+  if (d.waiting) add('Waiting', d.waiting);
+  if (d.note) add('Why there is no leader', d.note);
+  if (d.reason) add(d.leader ? 'Why it leads' : 'The last decision', d.cause ? chip('cause', d.cause) : '', ` ${d.reason}`);
+  if (d.blocked) add('Preemption blocked', d.blocked);
+  if (d.paused) add('Paused', pauseText(d.paused));
+  if (d.failover) add('Last failover', failoverText(d.failover));
+  else if (d.terms) add('Last failover', el('span', { class: 'muted' }, `none in the last ${d.terms === 1 ? 'term' : `${d.terms} terms`}`));
+  if (d.reigns) add(['Who led in the last ', timeAgo(d.reigns.begin)], ...reignBar(d.reigns, d.leader));
+  return list;
+}
+
+function failoverText(t) {
+  return [timeAgo(Date.parse(t.time)), ' ago: ', t.previous ? `${t.previous} → ` : '', el('strong', null, t.node), ' ', chip('cause', t.cause),
+    t.leaderless ? el('span', { class: 'muted' }, ` ${formatGoDuration(t.leaderless)} without a leader`) : null];
+}
+
+function stateText(state) {
+  return { READY: 'READY', PROGRESS: 'PROGRESS: taking over', WAITING: 'WAITING: elected, has not taken over' }[state] || state;
+}
+
+function pauseText(r) {
+  return `${r.kind === 'hard-pause' ? 'no member is elected, not even to replace a leader that fails' : 'policy does not replace a healthy leader; a leader that fails is still replaced'}; by ${r.by}${r.reason ? ` (${r.reason})` : ''}`;
+}
+
+// leaseView returns a meter if this daemon leads. Other daemons do not know the lease.
+function leaseView(d) {
+  if (d.here !== d.leader) {
+    return el('p', { class: 'lease muted' }, 'Only the leader knows its lease', d.link ? [': see ', el('a', { href: d.link, rel: 'noreferrer' }, 'its own page')] : '', '.');
+  }
+  return el('div', { class: 'lease' }, el('span', { id: 'lease-name' }, 'Lease'),
+    el('div', { id: 'lease', class: 'meter', role: 'meter', 'aria-labelledby': 'lease-name', 'aria-valuemin': 0, 'aria-valuemax': 1, 'aria-valuenow': 0 }, el('span', null)),
+    el('span', { id: 'lease-left', class: 'figure' }));
+}
+
+function controls(d) {
+  return el('p', { class: 'controls' },
+    requestButton('Move…', 'move'),
+    d.leader ? requestButton('Step down…', 'step-down') : null,
+    d.paused ? requestButton('Resume…', 'resume') : requestButton('Pause…', 'pause'));
+}
+
+// renderLease shows the remaining time of the lease, or nothing if it is not confirmed.
+export function renderLease() {
+  const meter = byID('lease');
+  if (!meter) return;
+  const l = model.lease;
+  const g = model.group;
+  const total = parseDuration(model.status.lease) || 0;
+  const left = isLive() && l && l.holds && l.term === g.term ? l.left - elapsed(l.requestedAt) : 0;
+  const share = total > 0 ? Math.min(1, Math.max(0, left / total)) : 0;
+  meter.firstElementChild.style.transform = `scaleX(${share})`;
+  meter.className = `meter ${share > 0.4 ? 'good' : share > 0 ? 'tight' : 'over'}`;
+  const text = left > 0 ? `${(left / 1000).toFixed(1)} s of ${(total / 1000).toFixed(1)} s` : !isLive() ? 'unknown' : l && !l.holds && l.reason ? l.reason : 'not confirmed';
+  meter.setAttribute('aria-valuemax', (total / 1000).toFixed(1));
+  meter.setAttribute('aria-valuenow', (Math.max(0, left) / 1000).toFixed(1));
+  meter.setAttribute('aria-valuetext', text);
+  setText(byID('lease-left'), text);
+}

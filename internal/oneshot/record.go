@@ -1,0 +1,143 @@
+package oneshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// SkippedError says why a job is not run on this host.
+type SkippedError struct{ Reason string }
+
+func (e *SkippedError) Error() string { return e.Reason }
+
+// Rule says when a job is run again.
+type Rule struct {
+	// OncePer is how long after the start of a run that has ended there is no other one; 0 for no limit.
+	OncePer time.Duration
+	// AtMostOnce also counts a run that has not ended: the job was killed, or its host has failed.
+	AtMostOnce bool
+}
+
+// check returns a [SkippedError] if the last run is recent at a time of the servers' clock.
+func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
+	run := last.Record
+	ago := now.Sub(cluster.StartOf(last))
+	if !last.Exists || ago >= r.OncePer || !run.Ended && !r.AtMostOnce {
+		return nil
+	}
+	how := "it did not end"
+	if run.Ended {
+		how = fmt.Sprintf("it ended with status %d", run.Status)
+	}
+	return &SkippedError{fmt.Sprintf("%s has run the job %s ago, and %s; the next run may start %s after that one", run.Node, ago.Round(time.Second), how, r.OncePer)}
+}
+
+// Ledger reads and writes the record of the last run.
+type Ledger struct {
+	Conn  cluster.ReadWriter
+	Paths cluster.Paths
+	Node  string
+}
+
+// retryPause is how long Begin and End wait before they try again.
+const retryPause = 200 * time.Millisecond
+
+// Begin records that the job starts in a term, which this host must hold. It returns a [SkippedError] if there must be no run now.
+// It tries until ctx ends.
+func (l Ledger) Begin(ctx context.Context, term int64, rule Rule) error {
+	return l.retry(ctx, func() error {
+		last, err := l.read(ctx)
+		if err != nil {
+			return err
+		}
+		if last.Readable() && last.Record.Term == term && last.Record.Node == l.Node {
+			return nil // an earlier attempt was applied
+		}
+		held, now, err := l.held(ctx, term)
+		if err != nil {
+			return err
+		}
+		if err := rule.check(last, now); err != nil {
+			return err
+		}
+		return l.write(ctx, last, held, cluster.Run{Term: term, Node: l.Node})
+	})
+}
+
+// End records that the job of a term has ended by itself.
+func (l Ledger) End(ctx context.Context, term int64, status int) error {
+	return l.retry(ctx, func() error {
+		last, err := l.read(ctx)
+		if err != nil {
+			return err
+		}
+		if !last.Readable() || last.Record.Term != term || last.Record.Ended {
+			return nil // it was applied, or the record is another one's now
+		}
+		held, _, err := l.held(ctx, term)
+		if err != nil {
+			return err
+		}
+		run := last.Record
+		run.Ended, run.Status, run.Started = true, status, cluster.StartOf(last)
+		return l.write(ctx, last, held, run)
+	})
+}
+
+func (l Ledger) read(ctx context.Context) (cluster.Stored[cluster.Run], error) {
+	path := l.Paths.Run()
+	data, stat, err := l.Conn.Get(ctx, path, false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return cluster.Stored[cluster.Run]{}, err
+	}
+	s := cluster.ReadStored[cluster.Run](path, data, stat, err == nil)
+	return s, s.Newer() // a damaged one is replaced
+}
+
+// held returns the operations that check that this host still holds a term, and the servers' time of the last step of its takeover.
+func (l Ledger) held(ctx context.Context, term int64) ([]cluster.Op, time.Time, error) {
+	data, stat, err := l.Conn.Get(ctx, l.Paths.Elected(), false)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	elected := cluster.ReadStored[cluster.Elected](l.Paths.Elected(), data, stat, true)
+	_, current, err := l.Conn.Get(ctx, l.Paths.Current(), false)
+	if err != nil || !elected.Readable() || elected.Record.Term != term {
+		return nil, time.Time{}, &SkippedError{fmt.Sprintf("this host does not hold term %d any more", term)}
+	}
+	return []cluster.Op{
+		{Kind: cluster.OpCheck, Path: l.Paths.Elected(), Version: stat.Version},
+		{Kind: cluster.OpCheck, Path: l.Paths.Current(), Version: cluster.AnyVersion},
+	}, current.Time, nil
+}
+
+func (l Ledger) write(ctx context.Context, last cluster.Stored[cluster.Run], held []cluster.Op, run cluster.Run) error {
+	op := cluster.Op{Kind: cluster.OpSet, Path: l.Paths.Run(), Version: last.Stat.Version, Data: cluster.Encode(&run)}
+	if !last.Exists {
+		op.Kind = cluster.OpCreate
+	}
+	_, err := l.Conn.Do(ctx, append(held, op)...)
+	return err
+}
+
+// retry calls f until it succeeds, refuses for good, or ctx ends.
+func (l Ledger) retry(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		var skipped *SkippedError
+		if err == nil || errors.As(err, &skipped) || errors.Is(err, cluster.ErrNoAuth) {
+			return err
+		}
+		t := time.NewTimer(retryPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("cannot write znode %s: %w", l.Paths.Run(), err)
+		}
+	}
+}

@@ -19,7 +19,7 @@ import (
 // password must appear nowhere but in its file.
 const password = "hunter2-of-the-tree"
 
-// newClosedFleet returns a fleet with a private or readable tree, and a root of its own.
+// newClosedFleet returns a fleet with a private or readable tree, and its own root.
 func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
 	t.Helper()
 	f := newFleet(t)
@@ -164,16 +164,19 @@ func TestBadCredentialsEndTheDaemonWithAReason(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for id, c := range map[string]struct{ env, want string }{
-		"wrong": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + wrong, `user \"zkelectd\" from zookeeper.auth.file ` + wrong},
-		"none":  {"ZKELECTD_NODE_ID=none", "set zookeeper.auth.file"},
-		"loose": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + loose, "zookeeper.auth.file: " + loose + " has mode 0644"},
-		"name":  {"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "$CREDENTIALS_DIRECTORY is not set"},
+	for id, c := range map[string]struct {
+		env, want string
+		code      int
+	}{
+		"wrong": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + wrong, `user \"zkelectd\" from zookeeper.auth.file ` + wrong, 1},
+		"none":  {"ZKELECTD_NODE_ID=none", "set zookeeper.auth.file", 1},
+		"loose": {"ZKELECTD_ZOOKEEPER_AUTH_FILE=" + loose, "zookeeper.auth.file: " + loose + " has mode 0644", 2},
+		"name":  {"ZKELECTD_ZOOKEEPER_AUTH_FILE=zk", "$CREDENTIALS_DIRECTORY is not set", 2},
 	} {
 		f.env = []string{c.env}
 		f.configure(id, "dc1", 1, "")
 		p := f.start(id)
-		if code := f.exit(id); code != 1 {
+		if code := f.exit(id); code != c.code {
 			t.Errorf("%s: exit status %d", id, code)
 		}
 		if out := strings.ReplaceAll(p.output(), `\"`, `"`); !strings.Contains(out, strings.ReplaceAll(c.want, `\"`, `"`)) {

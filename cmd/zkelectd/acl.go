@@ -13,20 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/config"
 )
 
 func aclCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "acl", Short: "Show and set the ACLs of the group's znodes, while the group runs", Args: cobra.NoArgs,
+	return parent(&cobra.Command{
+		Use: "acl", Short: "Show and set the ACLs of the group's znodes, while the group runs",
 		Long: `Acl compares the ACLs of the group's znodes with zookeeper.acl and zookeeper.auth.file of
 the configuration (--config, environment), and sets them. docs/security.md has the steps
 to close an open tree and to change the password without an outage.
 
 Users are shown as NAME/HASH; the short hash distinguishes the passwords of a user.`,
-	}
-	cmd.AddCommand(aclShowCommand(), aclApplyCommand())
-	return cmd
+	}, aclShowCommand(), aclApplyCommand())
 }
 
 func aclShowCommand() *cobra.Command {
@@ -49,7 +46,7 @@ func aclShowCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -65,7 +62,7 @@ leader does not change. First reload every member with the same two settings: ap
 refuses to lock a member out. It skips znodes that already have the ACL, so it can be
 run again after an error.`,
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.Flags().BoolVar(&open, "open", false, "permit zookeeper.acl: open, so that anyone can change the group's znodes")
 	cmd.Flags().BoolVar(&force, "force", false, "continue although members would be locked out")
@@ -82,20 +79,20 @@ run again after an error.`,
 	return cmd
 }
 
-// withTree calls f with a session that creates znodes with the ACL of the configuration, and bounds it by timeout.
+// withTree is [withGroup] with a session that creates znodes with the ACL of the configuration, and bounded by timeout.
 func withTree(cmd *cobra.Command, timeout time.Duration, f func(context.Context, group) error) error {
-	cfg, err := load(cmd, nil)
-	if err != nil {
-		return err
-	}
-	s, paths, err := connect(cmd.Context(), cfg)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(cmd.Context(), s)
-	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-	defer cancel()
-	return f(ctx, group{cfg, s, paths})
+	return withSelection(cmd, func(ctx context.Context, s selection) error {
+		g, err := s.only()
+		if err == nil {
+			err = wholeGroup(g)
+		}
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return f(ctx, g)
+	})
 }
 
 // tree is the output of 'acl show'.

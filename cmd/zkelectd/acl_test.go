@@ -60,7 +60,7 @@ func TestACLCommand(t *testing.T) {
 		}
 	}
 	out, err := f.run("acl", "apply", "--dry-run", "--force")
-	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "12 of 12 znodes would get digest:zkelectd/") {
+	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "13 of 13 znodes would get digest:zkelectd/") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if again, err := f.run("acl", "show", "-o", "json"); err != nil || again != shown {

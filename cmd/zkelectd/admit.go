@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/admission"
 )
 
-// statusRefused makes the unit fail; another exit status of ExecCondition= would only skip its start.
-const statusRefused = 255
+// statusNotAdmitted makes the unit fail; another exit status of ExecCondition= would only skip its start.
+const statusNotAdmitted = 255
 
 func admitCommand() *cobra.Command {
 	return &cobra.Command{
@@ -27,7 +27,7 @@ It opens no file that the daemon's user can write, and takes no longer than
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := admission.Admit(cmd.Context(), args[0], admission.EnvDir); err != nil {
-				return exitError{statusRefused, err}
+				return exitError{statusNotAdmitted, err}
 			}
 			return nil
 		},

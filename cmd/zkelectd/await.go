@@ -8,6 +8,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 )
 
@@ -15,6 +16,56 @@ import (
 type completion func(s cluster.Snapshot, plan request.Plan) (bool, error)
 
 var errDone = errors.New("done")
+
+// awaitGroup is await for a group with one leader, or in all slots of a group with several.
+func awaitGroup(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	if g.manyLeaders() {
+		return awaitSlots(ctx, g, plan, timeout, done, r)
+	}
+	return await(ctx, g, plan, timeout, done, r)
+}
+
+// awaitSlots follows a request until it has taken effect in all slots, and reports each step.
+func awaitSlots(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	last := ""
+	err := g.followSlots(limited, func(read operator.SlotGroup) error {
+		var pending []string
+		for _, s := range read.Snapshots {
+			ok, err := done(s, plan)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				pending = append(pending, fmt.Sprintf("slot %s: %s", s.Slot, progress(s)))
+			}
+		}
+		now := "done in all slots"
+		if len(pending) > 0 {
+			now = some(pending)
+		}
+		if now != last {
+			last = now
+			r.say(fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), now))
+		}
+		if len(pending) == 0 {
+			return errDone
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDone):
+		r.Took = cluster.Duration(time.Since(began))
+		return nil
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return errors.New("interrupted; the request stays in force")
+	}
+	return exitError{statusTimedOut, fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)}
+}
 
 // await follows a request until it has taken effect, and reports each step.
 func await(ctx context.Context, g group, plan request.Plan, timeout time.Duration, done completion, r *report) error {
@@ -47,7 +98,7 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the request stays in force")
 	default:
-		return fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)
+		return exitError{statusTimedOut, fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)}
 	}
 	rec := end.Current.Record
 	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
@@ -97,10 +148,10 @@ func pastTerm(ctx context.Context, g group, term int64) (cluster.PastTerm, bool)
 // checkEnded returns an error if a request has ended, or if another has replaced it.
 func checkEnded(s cluster.Snapshot, plan request.Plan, inForce bool) error {
 	if d, over := s.Control.Record.Ended(plan.ID); over {
-		return fmt.Errorf("the request has ended: %s: %s", d.What, d.Outcome)
+		return exitError{statusFailed, fmt.Errorf("the request has ended: %s: %s", d.What, d.Outcome)}
 	}
 	if s.Control.Readable() && !inForce {
-		return fmt.Errorf("another request has replaced it: %s", s.Control.Record.LastRequest)
+		return exitError{statusFailed, fmt.Errorf("another request has replaced it: %s", s.Control.Record.LastRequest)}
 	}
 	return nil
 }

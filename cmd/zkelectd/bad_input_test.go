@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,7 +31,7 @@ func TestAPortInUseEndsTheDaemonWithAReason(t *testing.T) {
 	if err == nil || !strings.Contains(out, "http.listen") || !strings.Contains(out, taken.Addr().String()) || !strings.Contains(out, "address already in use") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if took := boottime.Now() - began; took > testTimeout/2 {
+	if took := boottime.Now() - began; took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
 	if strings.Contains(out, "child started") || strings.Contains(out, "panic") {
@@ -59,7 +60,9 @@ func TestMetricsWhileTheLoopIsStuck(t *testing.T) {
 			return code == 200 && strings.Contains(body, "\n"+line+"\n")
 		}, func() string { _, body := f.ask(id, "/metrics"); return body })
 	}
-	metric("a", "zkelectd_is_leader 1")
+	group := fmt.Sprintf("group=%q", path.Base(f.paths.Root))
+	leading := "zkelectd_is_leader{" + group + "} 1"
+	metric("a", leading)
 
 	daemon := f.daemon("a")
 	syscall.Kill(daemon, syscall.SIGSTOP)
@@ -70,7 +73,7 @@ func TestMetricsWhileTheLoopIsStuck(t *testing.T) {
 		resp.Body.Close()
 		t.Errorf("a stopped daemon answers: %.200s, %v", body, err)
 	}
-	metric("b", "zkelectd_is_leader 1") // it takes over, and serves metrics all the time
+	metric("b", leading) // it takes over, and serves metrics all the time
 	f.waitForDeath(daemon)
 	f.until("a is back", func(g status.Group) bool { return len(g.Members) == 2 && g.State == string(cluster.CurrentReady) })
 	metric("a", "zkelectd_session_up 1")
@@ -81,7 +84,7 @@ func TestMetricsWhileTheLoopIsStuck(t *testing.T) {
 	}
 	nowhere.Close()
 	f.start("c", "--zk", nowhere.Addr().String(), "--root", f.paths.Root, "--id", "c", "--http", "unix:"+f.socket("c"))
-	for _, line := range []string{"zkelectd_is_leader 0", "zkelectd_is_elector 0", "zkelectd_session_up 0", `zkelectd_state{state="connecting"} 1`} {
+	for _, line := range []string{"zkelectd_is_leader{" + group + "} 0", "zkelectd_is_elector{" + group + "} 0", "zkelectd_session_up 0", "zkelectd_state{" + group + `,state="connecting"} 1`} {
 		metric("c", line)
 	}
 	f.checkInvariants()

@@ -58,7 +58,7 @@ func (f *fleet) open(addr string) *tab {
 			t.mu.Unlock()
 		}
 	})
-	t.do(chromedp.EmulateViewport(1200, 800), chromedp.Navigate("http://"+addr+"/"))
+	t.do(chromedp.EmulateViewport(1200, 800), chromedp.Navigate("http://"+addr))
 	return t
 }
 
@@ -98,6 +98,12 @@ func evaluate[T any](t *tab, js string) T {
 func (t *tab) until(what, js string) {
 	t.f.t.Helper()
 	t.f.eventually(what, func() bool { return evaluate[bool](t, js) })
+}
+
+// advanceClock advances the page's clock by more than the age at which it calls the last response old.
+func (t *tab) advanceClock() {
+	t.f.t.Helper()
+	evaluate[int](t, "performance.now = (f => () => f() + 20000)(performance.now.bind(performance)); 1")
 }
 
 // shows waits until an element contains a text.

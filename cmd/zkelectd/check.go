@@ -5,85 +5,172 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/admission"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
 )
 
 func checkCommand() *cobra.Command {
-	var offline bool
+	var offline, effective bool
+	var name string
 	cmd := &cobra.Command{
 		Use:   "check [flags] [-- command args...]",
 		Short: "Check a configuration, and print the effective one",
 		Long: `Check reports all errors of a configuration at once, or prints the effective one.
-If the group can be reached, it also warns about problems of the policy there: a site
-without members, or no eligible member. It checks that systemd knows child.unit and
-that the unit starts only while this host leads.`,
+With groups_dir it reads the files of all groups, and prints their names and roots;
+--effective prints the settings of the host, or with -g those of a group, merged
+with the defaults.
+Check also looks at this host: programs that do not exist or cannot be executed,
+the working directory, files with secrets, and child.unit, which systemd must know
+and must start only while this host leads. Run it as the daemon's user: others may
+see other files. It then reads the groups in ZooKeeper, and warns about problems of
+the policy there: a site without members, or no eligible member. If ZooKeeper does
+not answer, it says what was not checked; the exit status is about the rest.
+--offline checks the configuration alone, for another host than this one.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load(cmd, args)
+			h, _, err := config.LoadHost(sources(cmd, args))
 			if err != nil {
 				return err
 			}
-			session := cfg.ZooKeeper.LeaseBase(cfg.ZooKeeper.SessionTimeout)
-			if _, err := cluster.NewBudget(session, cfg.StopTimeout(session)); err != nil {
+			text, err := effectiveText(h, name, effective)
+			if err != nil {
 				return err
 			}
-			if !offline {
-				if err := checkFiles(cfg); err != nil {
+			for _, warning := range h.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(warning))
+			}
+			for _, key := range h.Unset {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
+			}
+			if err := h.CheckWork(); err != nil { // no error: the command may be given to run
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: 'zkelectd run' refuses this configuration:", printable(err.Error()))
+			}
+			if err := checkBudgets(h); err != nil {
+				return err
+			}
+			if offline {
+				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
+			} else {
+				if err := errors.Join(checkFiles(h.Config), checkHost(cmd.Context(), h)); err != nil {
 					return err
 				}
-				if cfg.Child.Unit != "" {
-					if _, err := admission.CheckUnit(cmd.Context(), cfg.Child.Unit); err != nil {
-						return err
-					}
-				}
-				checkGroup(cmd.Context(), cmd.ErrOrStderr(), cfg)
+				checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
 			}
-			_, err = cmd.OutOrStdout().Write([]byte(cfg.YAML()))
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&offline, "offline", false, "check neither the group nor child.unit")
+	cmd.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
+	cmd.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
+	cmd.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
 	return cmd
 }
 
-// checkGroup warns about problems of the configuration's policy with the members of the group. It prints nothing if the
-// group cannot be reached.
-func checkGroup(ctx context.Context, w io.Writer, cfg config.Config) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+// effectiveText returns what check prints: the settings of the only group, of the group with that name or of the host, or a list of
+// the groups.
+func effectiveText(h config.Host, name string, effective bool) (string, error) {
+	if name != "" {
+		cfg, found := h.Group(name)
+		if !found {
+			return "", fmt.Errorf("-g %s: the configuration has no such group: %s", name, some(namesOf(h)))
+		}
+		return cfg.YAML(), nil
+	}
+	if h.Dir == "" || effective {
+		return h.YAML(), nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d groups in %s:\n", len(h.Groups), h.Dir)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, g := range h.Groups {
+		fmt.Fprintf(t, "%s\t%s\n", g.Name, g.Config.ZooKeeper.Root)
+	}
+	err := t.Flush()
+	return b.String(), err
+}
+
+// ofGroup adds the file of a group to an error, if there are several groups.
+func ofGroup(h config.Host, g config.Group, err error) error {
+	if err == nil || h.Dir == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", g.File, err)
+}
+
+// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows.
+func checkBudgets(h config.Host) error {
+	var errs []error
+	for _, g := range h.Groups {
+		session := g.Config.ZooKeeper.LeaseBase(g.Config.ZooKeeper.SessionTimeout)
+		_, err := cluster.NewBudget(session, g.Config.StopTimeout(session))
+		errs = append(errs, ofGroup(h, g, err))
+	}
+	return errors.Join(errs...)
+}
+
+// checkHost returns an error for each program, directory and unit that this host does not have.
+func checkHost(ctx context.Context, h config.Host) error {
+	var errs []error
+	for _, g := range h.Groups {
+		for _, err := range hostcheck.Group(ctx, g.Config) {
+			errs = append(errs, ofGroup(h, g, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkGroups warns about problems of the policies with the members of the groups. If they cannot be reached, it says
+// what was not checked.
+func checkGroups(ctx context.Context, w io.Writer, h config.Host) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	cfg := h.Config
 	if cfg.ZooKeeper.ConnectTimeout == 0 {
 		cfg.ZooKeeper.ConnectTimeout = time.Second
 	}
-	s, paths, err := openSession(ctx, cfg)
-	var snap cluster.Snapshot
-	if err == nil {
-		defer s.Close(ctx)
-		snap, err = group{cfg, s, paths}.read(ctx)
-	}
-	if errors.Is(err, cluster.ErrNoAuth) {
-		fmt.Fprintln(w, "warning:", printable(err.Error()))
-	}
+	s, err := connect(ctx, cfg, h.From)
 	if err != nil {
+		fmt.Fprintln(w, "warning: not checked: the groups in ZooKeeper, and the policy with their members:", printable(err.Error()))
 		return
 	}
-	compiled, err := policy.New(cluster.Policy{Rules: cfg.Rules()})
+	defer s.Close(ctx)
+	for _, one := range h.Groups {
+		warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+		if err != nil {
+			warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
+		}
+		for _, text := range warnings {
+			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(text)).Error()))
+		}
+	}
+}
+
+// checkTimeout bounds how long check reads the groups.
+const checkTimeout = 3 * time.Second
+
+// policyWarnings returns the problems that the configured policy has with the group's members.
+func policyWarnings(ctx context.Context, g group) ([]string, error) {
+	snap, err := g.read(ctx)
 	if err != nil {
-		return // refused with the configuration
+		return nil, err
+	}
+	compiled, err := policy.New(cluster.Policy{Rules: g.cfg.Rules()})
+	if err != nil {
+		return nil, nil // refused with the configuration
 	}
 	warnings := compiled.Problems(snap.Members)
-	if err := operator.CheckEligible(cfg, snap, cluster.Policy{Rules: cfg.Rules()}); err != nil {
+	if err := operator.CheckEligible(g.cfg, snap, cluster.Policy{Rules: g.cfg.Rules()}); err != nil {
 		warnings = append(warnings, err.Error())
 	}
-	for _, text := range warnings {
-		fmt.Fprintln(w, "warning:", printable(text))
-	}
+	return warnings, nil
 }

@@ -16,6 +16,7 @@ import (
 // Every command in the documentation must exist: as a command of this program with these flags and arguments, or as a target
 // of the Makefile. So must the files of the repository and the sections that it names.
 func TestDocumentedCommandsExist(t *testing.T) {
+	t.Parallel()
 	d := newDocuments(t)
 	for _, file := range d.files {
 		for _, c := range commandsIn(d.text[file]) {
@@ -31,6 +32,7 @@ func TestDocumentedCommandsExist(t *testing.T) {
 
 // The checks find errors.
 func TestDocumentedCommandsThatDoNotExist(t *testing.T) {
+	t.Parallel()
 	d := newDocuments(t)
 	for text, want := range map[string]string{
 		"```sh\nzkelectd statsu\n```":                                      `2: zkelectd statsu: unknown command "statsu" for "zkelectd"`,
@@ -127,7 +129,7 @@ type documents struct {
 func newDocuments(t *testing.T) documents {
 	t.Helper()
 	d := documents{root: "../..", text: make(map[string]string)}
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/recipes/*.md"} {
 		found, err := filepath.Glob(filepath.Join(d.root, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v", pattern, err)

@@ -14,7 +14,7 @@ func demoCommand() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch four daemons at two sites elect, hand over, fail and recover, with a ZooKeeper server of their own",
+		Short: "Watch four daemons at two sites elect, hand over, fail and recover, with their own ZooKeeper server",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()

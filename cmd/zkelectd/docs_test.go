@@ -96,14 +96,14 @@ func TestDocumentedRequests(t *testing.T) {
 		t.Fatalf("%d commands", len(shown))
 	}
 	here := strings.NewReplacer("n1:7980", f.address("n1"), "/run/zkelectd/api.sock", f.socket("n2"))
-	// Users and times differ in the example.
-	own := regexp.MustCompile(`"(term)":\d+|"(age)":"[^"]+"|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
+	// Users, times and the group differ in the example.
+	own := regexp.MustCompile(`"(group)":"[^"]+"|"(term)":\d+|"(age)":"[^"]+"|"(state)":"[a-z]+"|"(by)":"[a-z]+@[^"]+"`)
 	for _, s := range shown {
 		script, want, _ := strings.Cut(s, "\n")
 		cmd := exec.Command("sh", "-euc", here.Replace(script))
 		cmd.Env = append(os.Environ(), "TOKEN="+nightsToken)
 		out, err := cmd.CombinedOutput()
-		if err != nil || own.ReplaceAllString(strings.TrimSpace(string(out)), "$1$2$3$4") != own.ReplaceAllString(want, "$1$2$3$4") {
+		if err != nil || own.ReplaceAllString(strings.TrimSpace(string(out)), "$1$2$3$4$5") != own.ReplaceAllString(want, "$1$2$3$4$5") {
 			t.Errorf("%s: %v\n%s\nnot\n%s", script, err, out, want)
 		}
 	}

@@ -126,7 +126,7 @@ func TestChildThatIgnoresTermIsKilled(t *testing.T) {
 func TestGrandchildrenDoNotSurvive(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: grandchild}, stop_timeout: 1s, restart: {max: 0}}\n")
+	f.configure("a", "dc1", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: grandchild}, stop_timeout: 400ms, restart: {max: 0}}\n")
 	f.start("a")
 	f.logged("a", "child ended")
 	f.daemons["a"].signal(syscall.SIGTERM)
@@ -188,7 +188,7 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	const limits = "election: {takeover_timeout: 1s, exclusion: 1h}\n"
-	f.configure("a", "dc1", 2, limits+"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {tcp: \"127.0.0.1:1\"}}\n")
+	f.configure("a", "dc1", 2, limits+"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {tcp: \"127.0.0.1:1\"}}\n")
 	f.configure("b", "dc1", 1, limits)
 	f.start("b")
 	f.until("b leads", leads("b"))
@@ -203,7 +203,7 @@ func TestStalledCandidateIsExcluded(t *testing.T) {
 func TestReadinessThatNeverComes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {tcp: \"127.0.0.1:1\", timeout: 500ms}}\n")
+	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {tcp: \"127.0.0.1:1\", timeout: 500ms}}\n")
 	f.configure("b", "dc1", 1, "")
 	f.start("a")
 	f.start("b")
@@ -218,7 +218,7 @@ func TestReadinessThatNeverComes(t *testing.T) {
 func TestCommandThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 1, "child: {command: [/no/such/program], stop_timeout: 1s}\n")
+	f.configure("a", "dc1", 1, "child: {command: [/no/such/program], stop_timeout: 400ms}\n")
 	f.start("a")
 	f.until("the strikes slow it down", func(g status.Group) bool { return len(g.Exclusions) == 1 && g.Exclusions[0].Strikes >= 3 })
 	g := f.until("a status", func(status.Group) bool { return true })
@@ -234,7 +234,7 @@ func TestCommandThatDoesNotExist(t *testing.T) {
 func TestChildThatCrashesIsRestartedAndThenGivenUp(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: crash}, stop_timeout: 1s, restart: {max: 2, backoff: 50ms}}\n")
+	f.configure("a", "dc1", 2, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: crash}, stop_timeout: 400ms, restart: {max: 2, backoff: 50ms}}\n")
 	f.start("a")
 	f.waitForChild("a", 1)
 	f.configure("b", "dc1", 1, "")
@@ -268,12 +268,12 @@ func TestSidecar(t *testing.T) {
 	g := f.until("a leads", leads("a"))
 	f.eventually("its child's environment", func() bool {
 		env := read(f.dir + "/env")
-		for _, want := range []string{"NODE=a", "SITE=dc7", "GROUP=" + strings.TrimPrefix(f.paths.Root, "/groups/"), "ROOT=" + f.paths.Root, fmt.Sprintf("TERM=%d", g.Term)} {
+		for _, want := range []string{"NODE=a", "SITE=dc7", "GROUP=" + strings.TrimPrefix(f.paths.Root, "/groups/"), "ROOT=" + f.paths.Root, fmt.Sprintf("TERM=%d", g.Term), "CAUSE=first"} {
 			if !strings.Contains(env, "ZKELECTD_"+want+"\n") {
 				return false
 			}
 		}
-		return strings.Count(env, "ZKELECTD_") == 5
+		return strings.Count(env, "ZKELECTD_") == 8
 	})
 }
 
@@ -288,7 +288,7 @@ func TestHooks(t *testing.T) {
   pre_start: %s
   post_stop: %s
   on_change: [sh, -c, "cat >>%s.json"]
-child: {command: [sh, -c, "echo child $ZKELECTD_TERM >>%s; trap 'echo end $ZKELECTD_TERM >>%s; exit 0' TERM; while :; do sleep 0.05; done"], stop_timeout: 1s}
+child: {command: [sh, -c, "echo child $ZKELECTD_TERM >>%s; trap 'echo end $ZKELECTD_TERM >>%s; exit 0' TERM; while :; do sleep 0.05; done"], stop_timeout: 400ms}
 `, hook("pre"), hook("post"), out, out, out))
 	f.start("a")
 	g := f.until("a leads", leads("a"))

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 	"zkelectd/internal/whatif"
 )
 
@@ -25,7 +24,7 @@ func explainCommand() *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withGroup(cmd, func(ctx context.Context, g group) error {
+			return withOneLeader(cmd, func(ctx context.Context, g group) error {
 				if cmd.Flags().Changed("term") {
 					return explainTerm(ctx, cmd.OutOrStdout(), g, term, output)
 				}
@@ -33,18 +32,14 @@ func explainCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	cmd.Flags().Int64Var(&term, "term", 0, "a past term of 'zkelectd history', with its verdicts")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
 func explainNow(ctx context.Context, w io.Writer, g group, output string) error {
-	snap, err := g.read(ctx)
-	if err != nil {
-		return err
-	}
-	q, err := g.submitter().Question(ctx, snap)
+	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,7 +71,7 @@ func lastChange(c cluster.Circumstances) string {
 // explanationHead describes the leader, and how the members are ranked.
 func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	if e.Leader == "" {
-		fmt.Fprintln(b, "Leader   none")
+		fmt.Fprintf(b, "Leader   none\nWhy      %s\n", printable(e.NoLeader))
 	} else {
 		fmt.Fprintf(b, "Leader   %s (site %s), term %d\n", printable(e.Leader), printable(e.Site), e.Term)
 		fmt.Fprintf(b, "Why      %s: %s\n", printable(e.Cause), printable(e.Reason))
@@ -118,7 +113,7 @@ func explanationTable(e whatif.Explanation) string {
 		}
 		var why []string
 		for _, r := range m.Refusals {
-			why = append(why, r.Filter+": "+r.Why)
+			why = append(why, r.Filter+": "+r.Reason)
 		}
 		if len(why) > 0 {
 			verdict = strings.Join(why, "; ")
@@ -183,7 +178,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 		if v.Rank > 0 {
 			rank = fmt.Sprint(v.Rank)
 		}
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", rank, printable(v.Node), printable(v.Site), printable(v.Why))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\n", rank, printable(v.Node), printable(v.Site), printable(v.Reason))
 	}
 	tab.Flush()
 	if t.RankingOmitted > 0 {

@@ -70,7 +70,7 @@ func TestLostZooKeeperEndsTheLease(t *testing.T) {
 	f.waitForChild("a", 1)
 	zk.Pause()
 	lost := boottime.Now()
-	f.logged("a", "no answer from ZooKeeper")
+	f.logged("a", "child ended")
 	zk.Resume()
 	f.waitForChild("a", 2)
 	f.until("a leads again", leads("a"))

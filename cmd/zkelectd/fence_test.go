@@ -47,6 +47,7 @@ func TestLeaderDeletedWithoutNewMembers(t *testing.T) {
 // The leader is cut off when leader is deleted, and its child works until its lease of 4.5 s ends. The next leader waits for
 // that, although its own lease is 1.8 s.
 func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
+	t.Parallel()
 	for name, fresh := range map[string]bool{"with a standby": false, "with a daemon that starts afterwards": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +63,7 @@ func TestLeaderDeletedUnderALeaderThatIsCutOff(t *testing.T) {
 			servers := f.servers
 			f.servers = []string{l.listener.Addr().String()}
 			f.configure("a", "dc1", 2, policy+"zookeeper: {session_timeout: 10s}\n"+
-				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n")
+				"child: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n")
 			f.start("a")
 			f.until("a leads", leads("a"))
 			f.waitForWork("a")
@@ -143,6 +144,7 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
 		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },
 		"history":     func(p cluster.Paths) cluster.Op { return create(p.History(), "x") },
+		"roster":      func(p cluster.Paths) cluster.Op { return create(p.Roster(), "x") },
 		"fence":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":1,"term":7,"state":"RELEASED"}`) },
 		"emptied":     func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), "") },
 		"newer":       func(p cluster.Paths) cluster.Op { return overwrite(p.Leader(), `{"v":2}`) },
@@ -162,6 +164,7 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 
 // The highest possible terms, and lease waits that overflow, are damage. One election repairs them.
 func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
+	t.Parallel()
 	for name, data := range map[string]string{
 		"term 2^53":   `{"v":1,"term":9007199254740992,"state":"RELEASED"}`,
 		"term 2^53-1": `{"v":1,"term":9007199254740991,"state":"RELEASED"}`,
@@ -190,6 +193,7 @@ func TestAbsurdFencesAreRepairedOnce(t *testing.T) {
 
 // A record of a newer version stays as it is, whatever happens to the leader.
 func TestALeadershipOfANewerVersionIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	const newer = `{"v":2,"term":7,"state":"RELEASED","later":true}`
 	for _, znode := range []string{"elected", "leader", "current"} {
 		t.Run(znode, func(t *testing.T) {
@@ -237,7 +241,7 @@ func TestRepair(t *testing.T) {
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
-	f.failsWith("'zkelectd repair policy --file FILE'", "policy", "apply", f.file("b"))
+	f.failsWith("'zkelectd repair policy --file /etc/zkelectd.yaml'", "policy", "apply", f.file("b"))
 	f.failsWith("'zkelectd repair control' empties the record", "resume")
 	f.failsWith("'zkelectd repair control' empties the record", "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
@@ -246,7 +250,7 @@ func TestRepair(t *testing.T) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}
 	}
-	f.failsWith("name a configuration file whose policy replaces it", "repair", "policy")
+	f.failsWith("name the file that has the policy", "repair", "policy")
 	f.failsWith(`there is no record "nodes"`, "repair", "nodes")
 	for _, want := range []string{"control: znode " + f.paths.Control(), "would be emptied", "would be replaced by the policy of the configuration"} {
 		if out, err := f.run("repair", "policy", "control", "--dry-run", "--file", f.file("b")); err != nil || !strings.Contains(out, want) {
@@ -308,6 +312,7 @@ func TestADamagedHistoryIsReplaced(t *testing.T) {
 
 // After all znodes of the group were deleted at once, all daemons register again, and no work starts before the old work is dead.
 func TestTheWholeTreeIsDeleted(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]bool{"under a leader": false, "under a leader that is cut off": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,6 +76,7 @@ func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 
 // If the number of the last request is forged, requests are refused with advice, and can be submitted after a repair.
 func TestForgedNumbersOfRequests(t *testing.T) {
+	t.Parallel()
 	for name, last := range map[string]string{
 		"the last of all": "9223372036854775807", "negative": "-1", "the last that is believed": "4503599627370496", "beyond": "4503599627370497",
 	} {

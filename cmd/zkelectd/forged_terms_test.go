@@ -69,6 +69,7 @@ func forgedTerms(now int64) map[string]int64 {
 // Writing an impossible term into an otherwise valid record does not stop a group: no child gets that term, and the next
 // terms continue from the real ones.
 func TestForgedTermsEndNoGroup(t *testing.T) {
+	t.Parallel()
 	for name, term := range forgedTerms(time.Now().Unix()) {
 		for _, znode := range []string{"elected", "leader", "current"} {
 			t.Run(znode+" "+name, func(t *testing.T) {

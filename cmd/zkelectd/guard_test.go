@@ -23,7 +23,7 @@ func (f *fleet) joinLong(ids ...string) {
 	for i, id := range ids {
 		f.configure(id, "dc1", 100-i, longSession)
 		f.start(id)
-		f.until(ids[0]+" leads", leads(ids[0]))
+		f.until(id+" has joined", func(g status.Group) bool { return len(g.Members) == i+1 && leads(ids[0])(g) })
 	}
 	f.waitForWork(ids[0])
 }
@@ -87,7 +87,7 @@ func TestUnreadLogDelaysNoKill(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	pid := filepath.Join(f.dir, "pid") // it cannot be taken from the log
-	f.configure("a", "dc1", 100, fmt.Sprintf("child: {command: [sh, -c, 'echo $$ >%s; exec ledger-child'], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s}\n", pid))
+	f.configure("a", "dc1", 100, fmt.Sprintf("child: {command: [sh, -c, 'echo $$ >%s; exec ledger-child'], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms}\n", pid))
 	f.configure("b", "dc1", 90, "")
 	full := filepath.Join(f.dir, "full")
 	if err := syscall.Mkfifo(full, 0o600); err != nil {

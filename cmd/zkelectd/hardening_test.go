@@ -79,7 +79,7 @@ func TestReloadSignalsTheMainProcess(t *testing.T) {
 	cmd := reloadCommand()
 	cmd.SetOut(&out)
 	for _, pid := range []string{"", "x", "1", "-7", "0"} {
-		if err := signalMainProcess(cmd, pid); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
+		if err := signalMainProcess(cmd, pid, syscall.SIGHUP); err == nil || !strings.Contains(err.Error(), "$MAINPID") {
 			t.Errorf("process %q: %v", pid, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestReloadSignalsTheMainProcess(t *testing.T) {
 	if err := main.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := signalMainProcess(cmd, fmt.Sprint(main.Process.Pid)); err != nil || !strings.Contains(out.String(), "its log has the result") {
+	if err := signalMainProcess(cmd, fmt.Sprint(main.Process.Pid), syscall.SIGHUP); err != nil || !strings.Contains(out.String(), "its log has the result") {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	if err := main.Wait(); err == nil || err.Error() != "signal: hangup" {

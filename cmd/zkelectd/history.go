@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/config"
 )
 
 func historyCommand() *cobra.Command {
 	var n int
 	var output string
-	var follow bool
+	var following, drills bool
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
@@ -24,7 +24,8 @@ func historyCommand() *cobra.Command {
 as an elector saw them: TO READY is from the decision to READY, LEADERLESS how long
 there was no READY leader; "-" means that no elector saw both ends.
 
-With --follow it prints new terms as they come; -o json then prints an object per line.`, cluster.MaxHistory),
+With --follow it prints new terms as they come; -o json then prints an object per line.
+With --gamedays it lists the reports of 'zkelectd gameday move' and the other drills instead.`, cluster.MaxHistory),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -33,55 +34,63 @@ With --follow it prints new terms as they come; -o json then prints an object pe
 			if n < 1 {
 				return fmt.Errorf("-n %d: must be 1 or more", n)
 			}
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				return showHistory(ctx, cmd.OutOrStdout(), g, n, output, follow)
-			})
+			show := func() error {
+				return withOneLeader(cmd, func(ctx context.Context, g group) error {
+					if drills {
+						return showGameDays(ctx, cmd.OutOrStdout(), g, n, output)
+					}
+					return showHistory(ctx, cmd.OutOrStdout(), g, n, output, following)
+				})
+			}
+			if following {
+				return untilInterrupted(cmd, show)
+			}
+			return show()
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
-	cmd.Flags().BoolVar(&follow, "follow", false, "print each new term")
+	cmd.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
+	cmd.Flags().BoolVar(&drills, "gamedays", false, "list the last drills instead of terms")
+	cmd.MarkFlagsMutuallyExclusive("follow", "gamedays")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
-func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, follow bool) error {
-	h, err := g.history(ctx, follow)
+func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {
+	h, err := g.history(ctx, following)
 	if err != nil {
 		return err
 	}
 	terms := h.Terms[max(0, len(h.Terms)-n):]
-	if output == "json" && !follow {
+	if output == "json" && !following {
 		return printJSON(w, append([]cluster.PastTerm{}, terms...))
 	}
-	if err := printTerms(w, terms, output, true); err != nil || !follow {
+	if err := printTerms(w, terms, output, true); err != nil || !following {
 		return err
 	}
-	for {
-		select {
-		case <-g.session.Wake():
-			g.session.TakeHints()
-		case <-g.session.Done():
-			return g.session.Err()
-		case <-ctx.Done():
-			return nil
-		}
-		next, err := g.history(ctx, true)
-		if err != nil {
-			if g.session.Err() == nil && ctx.Err() == nil {
-				continue // no connection; the session wakes us when it is back
-			}
-			return err
-		}
-		for _, t := range next.Terms {
-			if _, shown := h.Find(t.Term); !shown {
-				if err := printTerms(w, []cluster.PastTerm{t}, output, false); err != nil {
-					return err
-				}
+	watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
+	return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, shown: h})
+}
+
+// newTerms is the display of history --follow. A gap misses no term, as the electors have recorded those in it.
+type newTerms struct {
+	notices
+	out    io.Writer
+	output string
+	shown  cluster.History
+}
+
+func (n *newTerms) show(h cluster.History) error {
+	for _, t := range h.Terms {
+		if _, shown := n.shown.Find(t.Term); !shown {
+			if err := printTerms(n.out, []cluster.PastTerm{t}, n.output, false); err != nil {
+				return err
 			}
 		}
-		h = next
 	}
+	n.shown = h
+	return nil
 }
 
 func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {

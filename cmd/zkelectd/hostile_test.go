@@ -32,6 +32,7 @@ var hostile = map[string]string{
 
 // Whatever the records contain, the group keeps electing, and names the damaged znode.
 func TestHostileRecords(t *testing.T) {
+	t.Parallel()
 	records := maps.Clone(hostile)
 	for name, term := range forgedTerms(time.Now().Unix()) {
 		records["term "+name] = fmt.Sprintf(`{"v":1,"term":%d,"state":"READY"}`, term)

@@ -39,9 +39,7 @@ func firstLine(t *testing.T, from, addr, request string) string {
 func TestAttacksOnTheLeadersAPI(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: '127.0.0.1:0', allowed_hosts: [lb.example], %s}\n", f.tokens("night-shift:"+nightsToken)))
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", fmt.Sprintf("http: {listen: '127.0.0.1:0', allowed_hosts: [lb.example], %s}\n", f.tokens("night-shift:"+nightsToken)))
 	addr := f.address("a")
 	t.Run("bodies that never come", func(t *testing.T) { bodiesThatNeverCome(t, addr) })
 	t.Run("wrong tokens", func(t *testing.T) { wrongTokens(t, addr) })

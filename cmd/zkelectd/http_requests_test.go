@@ -75,7 +75,7 @@ func TestRequestsOverHTTP(t *testing.T) {
 		}
 		site := "dc1"
 		if id == "c" { // it is eligible, but its child is never ready
-			site, child = "dc2", "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {exec: ['false'], timeout: 100ms}}\n"
+			site, child = "dc2", "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {exec: ['false'], timeout: 100ms}}\n"
 		}
 		f.configure(id, site, 100-i, fmt.Sprintf("http: {listen: '%s', %s}\npolicy: {sites: {dc1: 200, dc2: 100}}\n%s", listen, tokens, child))
 		f.start(id)

@@ -79,6 +79,7 @@ func (f *fleet) answers(id, path string, want int) {
 
 // A load balancer, an operator and Prometheus see the failover of a group whose leader crashes.
 func TestHTTPFollowsAFailover(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	for i, id := range []string{"a", "b"} {
 		f.configure(id, "dc1", 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nelection: {failback: {mode: manual}}\n", f.socket(id)))

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"path"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/config"
 )
 
 func initCommand() *cobra.Command {
@@ -24,17 +26,41 @@ members, an election, a leader, a history. A group that is already initialized i
 left as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				ctx, cancel := withAnswerTimeout(ctx)
-				defer cancel()
-				if err := zkstore.Init(ctx, g.session, g.paths, whoami()); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "the group %s is initialized: its first leader need not wait\n", printable(g.paths.Root))
-				return nil
+			h, err := loadHost(cmd, "")
+			if err != nil {
+				return err
+			}
+			by, err := chosen(cmd, os.Getenv)
+			if err != nil {
+				return err
+			}
+			by.create = true
+			base := h.Config.ZooKeeper.Root
+			if by.name == "" && h.Dir == "" {
+				base = path.Dir(base) // the root of the only group
+			}
+			return withChoice(cmd, h, by, func(ctx context.Context, s selection) error {
+				return s.withOnly(ctx, wholeGroup, func(ctx context.Context, g group) error { return g.initialize(ctx, cmd.OutOrStdout(), base) })
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	return cmd
+}
+
+// initialize creates the group, whose name is recorded below base.
+func (g group) initialize(ctx context.Context, w io.Writer, base string) error {
+	ctx, cancel := withAnswerTimeout(ctx)
+	defer cancel()
+	if err := zkstore.EnsureIdentity(ctx, g.session, base, g.name, g.paths.Root, g.kind); err != nil {
+		return err
+	}
+	if g.manyLeaders() {
+		return g.initializeSlots(ctx, w)
+	}
+	if err := zkstore.Init(ctx, g.session, g.paths, whoami()); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "the group %s is initialized: its first leader need not wait\n", printable(g.paths.Root))
+	return err
 }

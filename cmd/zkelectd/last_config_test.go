@@ -48,7 +48,7 @@ func TestCrashWithADamagedConfiguration(t *testing.T) {
 					t.Errorf("the configuration that was reloaded last is not the one it runs with:\n%s", g.Table())
 				}
 			}
-			f.logged("a", "the daemon was restarted, but its configuration is invalid")
+			f.logged("a", "this daemon has started, but its configuration is invalid")
 			f.logged("a", fmt.Sprintf("file=%s", f.file("a")))
 			f.logged("a", damage.fault)
 			f.logged("a", `runs_with="the last good configuration"`)
@@ -80,9 +80,7 @@ func TestCrashWithDamagedTokens(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("ops:"+strings.Repeat("x", 40)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.configure("a", "dc1", 100, fmt.Sprintf("http: {listen: 127.0.0.1:0, token_file: %s}\n", tokens))
-	f.start("a")
-	term := f.until("a leads", leads("a")).Term
+	term := f.startLeader("a", fmt.Sprintf("http: {listen: 127.0.0.1:0, token_file: %s}\n", tokens)).Term
 	if err := os.WriteFile(tokens, []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +98,7 @@ func TestFirstStartWithADamagedConfiguration(t *testing.T) {
 	f := newFleet(t)
 	f.configure("a", "dc1", 100, "nod: {}\n")
 	f.start("a")
-	if code := f.exit("a"); code != 1 {
+	if code := f.exit("a"); code != 2 {
 		t.Errorf("exit status %d", code)
 	}
 	f.logged("a", "nod: is not a setting")

@@ -74,7 +74,7 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		)
 		asked.Store(0)
 		out, err := f.run("status")
-		if err != nil || !strings.Contains(out, "Leader   evil") || strings.Contains(out, "Lease") != c.lease {
+		if err != nil || !strings.Contains(out, "Leader   evil") || strings.Contains(out, "Lease    1.5s left") != c.lease || strings.Contains(out, "Lease    not confirmed") != (c.asked > 0) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		if victims.Load() != 0 || asked.Load() != c.asked {

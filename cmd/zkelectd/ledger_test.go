@@ -15,14 +15,20 @@ import (
 	"zkelectd/internal/boottime"
 )
 
-// ledgerChild is a leader-only child that records when it works: lines of "boottime-ns node term event" in one file for the
-// whole fleet. MODE selects its behavior.
-func ledgerChild() {
+// openLedger opens the file in which all children of a fleet record when they work.
+func openLedger() *os.File {
 	file, err := os.OpenFile(os.Getenv("LEDGER"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	return file
+}
+
+// ledgerChild is a leader-only child that records when it works: lines of "boottime-ns node term event" in one file for the
+// whole fleet. MODE selects its behavior.
+func ledgerChild() {
+	file := openLedger()
 	write := func(event string) {
 		fmt.Fprintf(file, "%d %s %s %s\n", boottime.Now().Nanoseconds(), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), event)
 	}
@@ -66,23 +72,31 @@ type tenure struct {
 	ended      bool
 }
 
-// ledger returns the tenures, sorted by start.
-func ledger(t *testing.T, path string) []tenure {
+// scanLedger scans each line of a ledger into the fields, and calls f.
+func scanLedger(t *testing.T, path string, f func(), fields ...any) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	var all []tenure
 	for line := range strings.Lines(string(data)) {
-		var at int64
-		var node, term, event string
-		if _, err := fmt.Sscan(line, &at, &node, &term, &event); err != nil {
+		if _, err := fmt.Sscan(line, fields...); err != nil {
 			t.Fatalf("ledger line %q: %v", line, err)
 		}
+		f()
+	}
+}
+
+// ledger returns the tenures, sorted by start.
+func ledger(t *testing.T, path string) []tenure {
+	t.Helper()
+	var all []tenure
+	var at int64
+	var node, term, event string
+	scanLedger(t, path, func() {
 		if event == "start" {
 			all = append(all, tenure{node: node, term: term, start: at, end: at})
-			continue
+			return
 		}
 		for i := range slices.Backward(all) {
 			if all[i].node == node && all[i].term == term {
@@ -90,7 +104,7 @@ func ledger(t *testing.T, path string) []tenure {
 				break
 			}
 		}
-	}
+	}, &at, &node, &term, &event)
 	slices.SortFunc(all, func(a, b tenure) int { return cmp.Compare(a.start, b.start) })
 	return all
 }

@@ -82,8 +82,7 @@ func cleanUpLocked(ctx context.Context, file string, out io.Writer) error {
 	if err := runPendingHooks(ctx, f); err != nil {
 		return fmt.Errorf("the session is not closed, because a pending hook failed: %w", errors.Join(unproven, err))
 	}
-	f.PendingHooks = nil
-	if err := f.Write(file); err != nil {
+	if err := f.ClearPendingHooks(file); err != nil {
 		return err
 	}
 	if unproven != nil {
@@ -110,7 +109,7 @@ const pendingHookTimeout = 10 * time.Second
 // runPendingHooks runs the post_stop and on_change of a leadership that the dead daemon could not end (A5 in docs/protocol.md).
 func runPendingHooks(ctx context.Context, f guard.SessionFile) error {
 	var errs []error
-	for _, spec := range f.PendingHooks {
+	for _, spec := range f.PendingHooks() {
 		argv := append([]string{spec.Path}, spec.Argv[1:]...)
 		errs = append(errs, hook.Hook{Setting: "hooks", Argv: argv, Env: spec.Env, Timeout: pendingHookTimeout}.Run(ctx, spec.Input))
 	}

@@ -24,17 +24,10 @@ func main() {
 func run() int {
 	err := root().Execute()
 	var code exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &code):
-		if code.err != nil {
-			printError(code.err)
-		}
-		return code.status
+	if silent := errors.As(err, &code) && code.err == nil; err != nil && !silent {
+		printError(err)
 	}
-	printError(err)
-	return 1
+	return exitStatus(err)
 }
 
 // printError prints an error; for an invalid configuration it prints each error on its own line. The process ends even if
@@ -53,15 +46,6 @@ func printError(err error) {
 	fmt.Fprintln(out, "zkelectd:", printableText(err.Error()))
 }
 
-// exitError is an error with an exit status. If err is nil, nothing is printed.
-type exitError struct {
-	status int
-	err    error
-}
-
-func (e exitError) Error() string { return fmt.Sprintf("exit status %d: %v", e.status, e.err) }
-func (e exitError) Unwrap() error { return e.err }
-
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "zkelectd",
@@ -70,21 +54,25 @@ func root() *cobra.Command {
 leader, and starts the leader-only child process there and nowhere else.
 
 Settings come from flags, environment variables (ZKELECTD_...), a YAML file
-(--config) and defaults, in this order of precedence. See 'zkelectd check'.`,
+(--config) and defaults, in this order of precedence. See 'zkelectd check'.
+Commands other than run and check also find their group through a context, or
+through /etc/zkelectd.yaml: see 'zkelectd context --help'.`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetVersionTemplate("zkelectd {{.Version}}\n")
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
+		{"run", "Run the daemon:", []*cobra.Command{initCommand(), runCommand(), daemonCommand(), execCommand(), execDaemonCommand(), execJobCommand(), releaseCommand(), reloadCommand(), admitCommand(), checkCommand(), doctorCommand(), supportCommand(), probeCommand(), demoCommand(), demoChildCommand()}},
 		{"inspect", "Inspect the group:", []*cobra.Command{
-			statusCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(),
+			statusCommand(), groupCommand(), leaderCommand(), isLeaderCommand(), watchCommand(), explainCommand(), whatifCommand(), historyCommand(), recorderCommand(), verifyCommand(),
 		}},
 		{"operate", "Operate the group:", []*cobra.Command{
-			moveCommand(), stepDownCommand(), reelectCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
-			clearStrikesCommand(), policyCommand(), aclCommand(), repairCommand(),
+			moveCommand(), stepDownCommand(), reelectCommand(), rebalanceCommand(), cordonCommand(), uncordonCommand(), drainCommand(), pauseCommand(), resumeCommand(),
+			clearStrikesCommand(), forgetCommand(), slotsCommand(), policyCommand(), aclCommand(), repairCommand(), gamedayCommand(), contextCommand(),
 		}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -94,7 +82,16 @@ Settings come from flags, environment variables (ZKELECTD_...), a YAML file
 		}
 	}
 	cmd.AddCommand(versionCommand())
+	addExamples(cmd)
 	cmd.AddCommand(buildCommands()...)
+	addCompletions(cmd)
+	return cmd
+}
+
+// parent returns a command that only has subcommands.
+func parent(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.AddCommand(subcommands...)
 	return cmd
 }
 

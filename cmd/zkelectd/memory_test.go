@@ -130,7 +130,7 @@ func TestProcessLimitCrashesNoProcess(t *testing.T) {
 			t.Parallel()
 			processes := newControlGroup(t, "pids")
 			f := newFleet(t)
-			f.configure("a", "dc1", 100, `child: {command: [sleep, "1000"], stop_timeout: 1s}`) // which starts no thread either
+			f.configure("a", "dc1", 100, `child: {command: [sleep, "1000"], stop_timeout: 400ms}`) // which starts no thread either
 			f.startIn("a", "zkelectd", processes)
 			f.until("a leads", leads("a"))
 			processes.set("pids.max", "1")

@@ -19,7 +19,7 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	for i, id := range []string{"n1", "n2", "n3"} {
-		f.configure(id, []string{"dc1", "dc1", "dc2"}[i], 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\n", f.socket(id)))
+		f.configure(id, []string{"dc1", "dc1", "dc2"}[i], 100-i, fmt.Sprintf("http: {listen: 'unix:%s'}\nrecorder: {dir: '%s'}\n", f.socket(id), f.recordings(id)))
 		f.start(id)
 		f.answers(id, "/readyz", 200)
 	}
@@ -32,8 +32,12 @@ func TestOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := desk{t: t, dir: f.dir}
+	one := fmt.Sprintf("{servers: [%q], root: %s}", f.servers[0], f.paths.Root)
+	d.contexts("contexts: \n  prod: " + one + "\n  test: " + one + "\n")
 	here := strings.NewReplacer("/run/zkelectd/api.sock", f.socket("n1"), "/etc/zkelectd.yaml", f.file("n1"),
-		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/")
+		"/usr/share/zkelectd/prometheus/alerts.yml", alerts, "/etc/prometheus/", f.dir+"/",
+		"/var/lib/zkelectd/recorder", f.recordings("n1"), " n1/ n2/ n3/", " "+f.recordings("n1")+" "+f.recordings("n2")+" "+f.recordings("n3"))
 	run := 0
 	for _, s := range commandsIn(read("../../docs/operations.md")) {
 		if s.inline {
@@ -54,7 +58,7 @@ func TestOperations(t *testing.T) {
 			}
 			cmd := exec.CommandContext(t.Context(), "sh", "-euc", here.Replace(b.String()))
 			cmd.Dir = f.dir
-			cmd.Env = append(os.Environ(), "ZKELECTD_ZOOKEEPER_SERVERS="+f.servers[0], "ZKELECTD_ZOOKEEPER_ROOT="+f.paths.Root)
+			cmd.Env = append(os.Environ(), "HOME="+f.dir, "ZKELECTD_ZOOKEEPER_SERVERS="+f.servers[0], "ZKELECTD_ZOOKEEPER_ROOT="+f.paths.Root)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("docs/operations.md:%d: %s: %v\n%s", s.line, b.String(), err, out)
 			}
@@ -70,3 +74,6 @@ func TestOperations(t *testing.T) {
 	f.until("n1 leads again", leads("n1"))
 	f.checkInvariants()
 }
+
+// recordings is the directory of a node's flight recorder.
+func (f *fleet) recordings(id string) string { return filepath.Join(f.dir, "recordings-"+id) }

@@ -18,6 +18,9 @@ func outputFlag(cmd *cobra.Command, into *string) {
 	cmd.Flags().StringVarP(into, "output", "o", "table", "table or json")
 }
 
+// outputWide is the value of -o for a table with all columns, where there is one.
+const outputWide = "wide"
+
 func checkOutput(output string) error {
 	if output != "table" && output != "json" {
 		return fmt.Errorf("-o %s: must be table or json", output)
@@ -71,9 +74,10 @@ var lineColors = []struct{ prefix, code string }{
 // colored reports whether w is a terminal whose user has not set NO_COLOR.
 func colored(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
+}
+
+func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }

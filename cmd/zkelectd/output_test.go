@@ -29,6 +29,7 @@ func TestColorsOnTerminals(t *testing.T) {
 
 // Text that others wrote to ZooKeeper must not control the terminal.
 func TestControlSequencesAreEscaped(t *testing.T) {
+	t.Parallel()
 	if got := printableText("a\x1b[31m\nb\x07"); got != "a?[31m\nb?" {
 		t.Errorf("printable text: got %q", got)
 	}

@@ -11,14 +11,10 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
 	"zkelectd/internal/operator"
-	"zkelectd/internal/policy"
-	"zkelectd/internal/whatif"
 )
 
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group", Args: cobra.NoArgs}
-	cmd.AddCommand(policyShowCommand(), policyDiffCommand(), policyApplyCommand(), policyTypesCommand())
-	return cmd
+	return parent(&cobra.Command{Use: "policy", Short: "Show, compare or publish the policy of the group"}, policyShowCommand(), policyDiffCommand(), policyApplyCommand(), policyTypesCommand())
 }
 
 func policyShowCommand() *cobra.Command {
@@ -42,7 +38,7 @@ func policyShowCommand() *cobra.Command {
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }
@@ -60,29 +56,31 @@ func (g group) policyInForce(ctx context.Context) (cluster.Policy, error) {
 
 func policyDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "diff FILE", Short: "Compare the policy in force with that of a configuration file; exit 1 if they differ", Args: cobra.ExactArgs(1),
+		Use: "diff [FILE]", Short: "Compare the policy in force with that of a configuration file; exit 1 if they differ", Args: cobra.MaximumNArgs(1),
+		Long: `Diff compares the policy in force with that of FILE, or without FILE with that of the
+group in --config.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(config.Sources{File: args[0]})
-			if err != nil {
-				return exitError{2, err}
-			}
 			var lines []string
-			err = withGroup(cmd, func(ctx context.Context, g group) error {
+			err := withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
+				cfg, err := g.localPolicy(optional(args))
+				if err != nil {
+					return err
+				}
 				rec, err := g.policyInForce(ctx)
 				lines = config.RulesDiff(rec.Rules, cfg.Rules())
 				return err
 			})
 			if err != nil {
-				return exitError{2, err}
+				return exitError{statusError, err}
 			}
 			printLines(cmd.OutOrStdout(), lines)
 			if len(lines) > 0 {
-				return exitError{1, nil}
+				return exitError{statusNo, nil}
 			}
 			return nil
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	return cmd
 }
 
@@ -95,58 +93,53 @@ func printLines(w io.Writer, lines []string) {
 func policyApplyCommand() *cobra.Command {
 	var dry, force bool
 	cmd := &cobra.Command{
-		Use: "apply FILE", Short: "Put the policy of a configuration file in force for the group",
-		Long: `Apply publishes the policy section of a configuration file, with the settings of its
-election section that are part of the policy. A policy.revision in the file must be
-higher than the one in force. The files of the hosts are not changed; status shows
-which differ.`,
-		Args: cobra.ExactArgs(1),
+		Use: "apply [FILE]", Short: "Put the policy of a configuration file in force for the group",
+		Long: `Apply publishes the policy section of FILE, or without FILE that of the group in --config,
+with the settings of the section election that belong to the policy. A policy.revision
+in the file must be higher than the one in force. The files of the hosts are not changed;
+status shows which differ.
+
+FILE is read as the file of a host with a single group. For the policy of a group in
+groups_dir, which may come from defaults, use --config and -g without FILE.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(config.Sources{File: args[0]})
-			if err != nil {
-				return err
-			}
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				w := cmd.OutOrStdout()
-				snap, err := g.read(ctx)
+			return withGroupLike(cmd, optional(args), func(ctx context.Context, g group) error {
+				cfg, err := g.localPolicy(optional(args))
 				if err != nil {
 					return err
 				}
-				lines := config.RulesDiff(snap.Policy.Record.Rules, cfg.Rules())
-				printLines(w, lines)
 				p := operator.Proposal{Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
-				if dry {
-					return forecastPolicy(ctx, w, g, snap, p)
-				}
-				rec, err := g.publish(ctx, p)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, printable(rec.By))
-				return nil
+				return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.Flags().BoolVar(&force, "force", false, "publish it even if no member is eligible under it")
 	return cmd
 }
 
-// forecastPolicy prints what a policy would change.
-func forecastPolicy(ctx context.Context, w io.Writer, g group, snap cluster.Snapshot, p operator.Proposal) error {
-	rec, err := p.Next(snap)
+// applyPolicy publishes a policy unless dry is set, and prints what changes, who leads then, and what holds a better member back.
+func (g group) applyPolicy(ctx context.Context, w io.Writer, p operator.Proposal, dry bool) error {
+	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		return err
 	}
-	q, err := g.submitter().Question(ctx, snap)
+	printLines(w, config.RulesDiff(q.Snapshot.Policy.Record.Rules, p.Config.Rules()))
+	rec, err := p.Next(q.Snapshot)
 	if err != nil {
 		return err
 	}
-	if q.Policy, err = policy.New(rec); err != nil {
+	if q, err = operator.UnderPolicy(q, rec); err != nil {
 		return err
 	}
-	f := newForecast(whatif.Run(q), "")
-	fmt.Fprintf(w, "revision %d would be in force; leader then: %s (%s): %s\n", rec.Revision, printable(f.Leader), printable(f.Site), printable(f.why()))
+	if dry {
+		fmt.Fprintf(w, "revision %d would be in force\n", rec.Revision)
+	} else if rec, err = g.publish(ctx, p); err != nil {
+		return err
+	} else {
+		fmt.Fprintf(w, "revision %d is in force, published by %s\n", rec.Revision, printable(rec.By))
+	}
+	printLines(w, operator.DescribeOutcome(q))
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -27,27 +26,31 @@ status is always 0 or 1.`,
 		ValidArgs: httpapi.ProbePaths(),
 	}
 	config.RegisterFlags(cmd.Flags())
+	concernsHost(cmd, "http.listen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := load(cmd, nil)
+		h, err := loadHost(cmd, "")
 		if err != nil {
 			return err
 		}
+		cfg := h.Config
 		if cfg.HTTP.Listen == "" {
 			return errors.New("http.listen is not set: set it as for the daemon (--http, ZKELECTD_HTTP_LISTEN or --config)")
 		}
-		file, _ := config.SecretFile(cfg.HTTP.WebConfig, os.Getenv)
-		web, err := httpapi.ReadWebConfig(file)
+		endpoint, err := endpointOf(cfg)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 		defer cancel()
 		path := append(args, "/livez")[0]
-		if err := (httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: web}).Probe(ctx, path); err != nil {
+		if err := endpoint.Probe(ctx, path, ""); err != nil {
 			return fmt.Errorf("%s: no: %w", path, err)
 		}
 		return nil
 	}
+	cmd.RunE = finalStatus(cmd.RunE)
+	cmd.Args = finalStatus(cmd.Args)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNo, err} })
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -37,11 +38,11 @@ func (f *fleet) startPrometheus(rules string, ids ...string) monitor {
 			f.t.Fatal(err)
 		}
 	}
-	path, err := exec.LookPath("prometheus")
+	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		f.t.Fatalf("%v: run scripts/install-prometheus.sh", err)
 	}
-	p := f.startCommand("prometheus", exec.Command(path, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(f.dir, "tsdb"), "--web.listen-address=127.0.0.1:0"))
+	p := f.startCommand("prometheus", exec.Command(program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(f.dir, "tsdb"), "--web.listen-address=127.0.0.1:0"))
 	listens := regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 	var found []string
 	f.eventually("Prometheus answers", func() bool {
@@ -52,9 +53,9 @@ func (f *fleet) startPrometheus(rules string, ids ...string) monitor {
 }
 
 // get sends a GET request to the API, and returns the error in its answer.
-func (p monitor) get(path string, into any) string {
+func (p monitor) get(query string, into any) string {
 	p.f.t.Helper()
-	req, err := http.NewRequestWithContext(p.f.t.Context(), http.MethodGet, "http://"+p.addr+"/api/v1/"+path, nil)
+	req, err := http.NewRequestWithContext(p.f.t.Context(), http.MethodGet, "http://"+p.addr+"/api/v1/"+query, nil)
 	if err != nil {
 		p.f.t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func (p monitor) get(path string, into any) string {
 		Data  any
 	}{Data: into}
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
-		p.f.t.Fatalf("%s: %v", path, err)
+		p.f.t.Fatalf("%s: %v", query, err)
 	}
 	return answer.Error
 }
@@ -176,7 +177,7 @@ func (f *fleet) dashboardShows(p monitor) {
 	if err := json.Unmarshal(data, &dashboard); err != nil {
 		f.t.Fatal(err)
 	}
-	filled := strings.NewReplacer("$group", f.paths.Root, "$__rate_interval", "1m")
+	filled := strings.NewReplacer("$group", path.Base(f.paths.Root), "$__rate_interval", "1m")
 	for _, panel := range dashboard.Panels {
 		for _, q := range panel.Targets {
 			expr := filled.Replace(q.Expr)

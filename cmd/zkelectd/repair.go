@@ -18,45 +18,46 @@ func repairCommand() *cobra.Command {
 	var file string
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "repair [policy] [control] [history]",
+		Use:   "repair [RECORD...]",
 		Short: "Repair damaged records that daemons leave alone",
 		Long: `Repair replaces damaged records. It replaces the policy with that of --file (default:
 --config), and control and history with empty records; this ends all pauses, moves and
 cordons. Without a name it repairs all of them. It leaves records that are not damaged,
 and those of a newer version, as they are.
 
-The elector repairs elected, fence and current; repair reports whether they are
-damaged.`,
+RECORD may also be roster, slots, elected, fence or current: the elector repairs these,
+and repair reports whether they are damaged.`,
 		ValidArgs: operator.Repairable,
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	cmd.Flags().StringVar(&file, "file", "", "the configuration file with the policy that replaces a damaged one (default: that of --config)")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would change, without changing it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		local := func() (config.Config, error) {
-			if file == "" {
-				file = cmd.Flags().Lookup("config").Value.String()
-			}
-			if file == "" {
-				return config.Config{}, errors.New("the policy is damaged: name a configuration file whose policy replaces it, with --file")
-			}
-			return config.Load(config.Sources{File: file})
-		}
-		return withGroup(cmd, func(ctx context.Context, g group) error {
+		return withGroupLike(cmd, file, func(ctx context.Context, g group) error {
+			local := func() (config.Config, error) { return g.localPolicy(file) }
 			return g.repair(ctx, cmd.OutOrStdout(), local, dry, args)
 		})
 	}
 	return cmd
 }
 
+// localPolicy returns the configuration with the policy of a file; without one, that of the group in the command's configuration.
+func (g group) localPolicy(file string) (config.Config, error) {
+	switch {
+	case file != "":
+		return config.Load(config.Sources{File: file})
+	case g.configured:
+		return g.cfg, nil
+	case g.from.File != "":
+		return config.Load(config.Sources{File: g.from.File})
+	}
+	return config.Config{}, errors.New("name the file that has the policy, or its configuration with --config")
+}
+
 func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Config, error), dry bool, names []string) error {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	damage, err := operator.ReadDamage(ctx, g.session, g.paths)
-	if err != nil {
-		return err
-	}
-	plan, err := damage.PlanRepairs(operator.Replacement{Policy: local, By: whoami(), Wall: time.Now()}, names...)
+	plan, err := g.planRepairs(ctx, operator.Replacement{Policy: local, By: whoami(), Wall: time.Now()}, names...)
 	if err != nil {
 		return err
 	}
@@ -84,4 +85,37 @@ func (g group) repair(ctx context.Context, w io.Writer, local func() (config.Con
 		return fmt.Errorf("not repaired: %s: upgrade this host", strings.Join(refused, ", "))
 	}
 	return nil
+}
+
+// planRepairs returns what is to be repaired in the group and in its slots.
+func (g group) planRepairs(ctx context.Context, with operator.Replacement, names ...string) ([]operator.Repair, error) {
+	damage, err := operator.ReadDamage(ctx, g.session, g.paths)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := damage.PlanRepairs(with, names...)
+	if err != nil || !g.manyLeaders() {
+		return plan, err
+	}
+	record, err := operator.ReadSlots(ctx, g.session, g.paths, false)
+	if err != nil {
+		return nil, err
+	}
+	for i := range record.Record.Count {
+		own, err := operator.ReadDamage(ctx, g.session, g.paths.OfSlot(i))
+		if err != nil {
+			return nil, err
+		}
+		of, err := own.PlanRepairs(with, names...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range of {
+			if r.Name != "policy" && r.Name != "control" { // the slots share them
+				r.Name = fmt.Sprintf("slot %d: %s", i, r.Name)
+				plan = append(plan, r)
+			}
+		}
+	}
+	return plan, nil
 }

@@ -60,6 +60,7 @@ func remove(path string) cluster.Op {
 
 // Each record of a leadership, damaged in each way, is repaired by a leadership with a newer term.
 func TestDamagedLeadershipIsRepaired(t *testing.T) {
+	t.Parallel()
 	for _, znode := range []string{"elected", "leader", "current"} {
 		for name, data := range map[string]string{"garbage": "\x00garbage", "empty": "", "absurd": `{"v":1,"term":9007199254740992}`, "foreign": `{"term":1}`} {
 			t.Run(znode+" "+name, func(t *testing.T) {
@@ -85,6 +86,7 @@ func (f *fleet) znode(name string) string {
 // Whichever records of a leadership an operator deletes at once, the next child must not start while the old one still runs,
 // which ignores TERM.
 func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
+	t.Parallel()
 	for name, wipe := range map[string]func(p cluster.Paths) []cluster.Op{
 		"elected": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Elected())} },
 		"current": func(p cluster.Paths) []cluster.Op { return []cluster.Op{remove(p.Current())} },
@@ -108,7 +110,7 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			const manual = "election: {failback: {mode: manual}, exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 1s}\n"
+			const manual = "election: {failback: {mode: manual}, exclusion: 1s}\nchild: {command: [ledger-child], env: {LEDGER: LEDGERFILE, MODE: ignore-term}, stop_timeout: 400ms}\n"
 			f.configure("a", "dc1", 1, manual)
 			f.configure("b", "dc1", 2, manual)
 			f.start("a")
@@ -174,6 +176,7 @@ func TestLeaderLosesItsIncarnation(t *testing.T) {
 
 // A daemon that is alone must recover after its own registration was damaged (L1).
 func TestLoneDaemonRepairsItsRegistration(t *testing.T) {
+	t.Parallel()
 	for name, op := range map[string]func(string) cluster.Op{
 		"deleted": remove,
 		"damaged": func(path string) cluster.Op { return overwrite(path, "\x00garbage") },

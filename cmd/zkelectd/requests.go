@@ -9,17 +9,19 @@ import (
 
 func moveCommand() *cobra.Command {
 	var node, site string
-	c := newRequestCommand("move --to NODE | --site SITE", "Move leadership to a node or site", `Move hands leadership over as planned: the leader stops its child and releases
-leadership, then the target takes over. A target that is not eligible is refused, with
+	c := newRequestCommand("move [NODE | SITE]", "Move leadership to a node or site", `Move hands leadership over as planned: the leader stops its child and releases
+leadership, then the target takes over. Without a target, the best other member by
+policy takes over. A target that is not eligible is refused, with
 the reason. The target ranks first until --for has passed, until it is no longer
 eligible, or until 'zkelectd reelect' or another move; then policy decides again.`)
-	c.cmd.Flags().StringVar(&node, "to", "", "the node to move leadership to")
+	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.cmd.Flags().StringVar(&node, "to", "", "the node to move leadership to; like NODE, but never a site")
 	c.cmd.Flags().StringVar(&site, "site", "", "the site to move leadership to; its best node leads")
 	c.withFor(0, "how long the target ranks first (default: without end)")
 	c.withWait("wait until the target is READY, and show the progress")
 	c.withForce("ignore policy, cordons and health for the target")
-	return c.submits(func([]string) request.Request {
-		return request.Request{Kind: request.KindMove, Node: node, Site: site}
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindMove, Target: optional(args), Node: node, Site: site, Best: len(args) == 0 && !c.cmd.Flags().Changed("to") && !c.cmd.Flags().Changed("site")}
 	}, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
 		m := plan.Control.Move
 		if s.Ready() && m.Matches(s.Current.Record.Node, s.Current.Record.Site) {
@@ -32,8 +34,7 @@ eligible, or until 'zkelectd reelect' or another move; then policy decides again
 
 func stepDownCommand() *cobra.Command {
 	c := newRequestCommand("step-down", "Replace the leader by the next best member", `Step-down has the leader stop its child and release leadership; the best of the other
-members takes over. The old leader is not elected for --for; 'zkelectd uncordon' ends
-that.`)
+members takes over. The old leader is not elected for --for, or until an uncordon of it.`)
 	c.withFor(request.StepDownFor, "how long the old leader is not elected")
 	c.withWait("wait until the next leader is READY, and show the progress")
 	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindStepDown} }, ledElsewhere)
@@ -64,39 +65,39 @@ election.max_preemptions. It ends a move that is in force.`)
 }
 
 func cordonCommand() *cobra.Command {
-	var site string
-	c := newRequestCommand("cordon NODE | --site SITE", "Keep a node or site from being elected", `A cordoned node is not elected. If it leads, it keeps leading; see drain.`)
-	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&site, "site", "", "cordon a whole site")
+	var node, site string
+	c := newRequestCommand("cordon NODE | SITE", "Keep a node or site from being elected", `A cordoned node is not elected. If it leads, it keeps leading; see drain.`)
+	c.targetFlags(&node, &site)
 	c.withFor(0, "how long it stays in force (default: without end)")
+	c.inMany(false)
 	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindCordon, Node: optional(args), Site: site}
+		return request.Request{Kind: request.KindCordon, Target: optional(args), Node: node, Site: site}
 	}, nil)
 }
 
 func drainCommand() *cobra.Command {
-	var site string
-	c := newRequestCommand("drain NODE | --site SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being elected, and replaces a leader there.
-'zkelectd uncordon' ends it.`)
-	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&site, "site", "", "drain a whole site")
+	var node, site string
+	c := newRequestCommand("drain NODE | SITE", "Cordon a node or site, and move leadership away from it", `Drain keeps a node or site from being elected, and replaces a leader there. An uncordon
+of the same node or site ends it.`)
+	c.targetFlags(&node, &site)
 	c.withFor(0, "how long it stays in force (default: without end)")
 	c.withWait("wait until another leader is READY, and show the progress")
 	c.withForce("cordon it even if no other member is eligible")
+	c.inMany(true)
 	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindDrain, Node: optional(args), Site: site}
+		return request.Request{Kind: request.KindDrain, Target: optional(args), Node: node, Site: site}
 	}, ledElsewhere)
 }
 
 func uncordonCommand() *cobra.Command {
-	var site string
+	var node, site string
 	var all bool
-	c := newRequestCommand("uncordon NODE | --site SITE | --all", "End a cordon, a drain or a step-down", "")
-	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&site, "site", "", "end those of a whole site")
+	c := newRequestCommand("uncordon NODE | SITE | --all", "End a cordon, a drain or a step-down", "")
+	c.targetFlags(&node, &site)
 	c.cmd.Flags().BoolVar(&all, "all", false, "end all of them")
+	c.inMany(true)
 	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindUncordon, Node: optional(args), Site: site, All: all}
+		return request.Request{Kind: request.KindUncordon, Target: optional(args), Node: node, Site: site, All: all}
 	}, nil)
 }
 
@@ -107,20 +108,36 @@ leader that dies, or fails its health probe, is still replaced, unless the pause
 --hard. Operator requests (move, drain, ...) still take effect, except in a hard pause.`)
 	c.cmd.Flags().BoolVar(&hard, "hard", false, "elect no leader at all, not even when the leader dies")
 	c.withFor(0, "how long it stays in force (default: until 'zkelectd resume')")
+	c.inMany(false)
 	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindPause, Hard: hard} }, nil)
 }
 
 func resumeCommand() *cobra.Command {
-	return newRequestCommand("resume", "End a pause", "").submits(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
+	c := newRequestCommand("resume", "End a pause", "")
+	c.inMany(true)
+	return c.submits(func([]string) request.Request { return request.Request{Kind: request.KindResume} }, nil)
 }
 
 func clearStrikesCommand() *cobra.Command {
 	var all bool
 	c := newRequestCommand("clear-strikes NODE | --all", "Clear the strikes of a node, or of all", "")
-	c.cmd.Args = cobra.MaximumNArgs(1)
+	c.needsTarget("all")
 	c.cmd.Flags().BoolVar(&all, "all", false, "clear the strikes of all nodes")
 	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindClearStrikes, Node: optional(args), All: all}
+		return request.Request{Kind: request.KindClearStrikes, Target: optional(args), All: all}
+	}, nil)
+}
+
+func forgetCommand() *cobra.Command {
+	var lost bool
+	c := newRequestCommand("forget NODE | --lost", "Forget a node that is no longer a member", `The group remembers each node that has been a member: status shows it as LOST, or as
+STOPPED or REMOVED if it left on purpose, and expects it to come back. Forget drops a
+node that does not. It is refused while the node is a member.`)
+	c.needsTarget("lost")
+	c.cmd.Flags().BoolVar(&lost, "lost", false, "forget all nodes that are lost")
+	c.inMany(false)
+	return c.submits(func(args []string) request.Request {
+		return request.Request{Kind: request.KindForget, Node: optional(args), All: lost}
 	}, nil)
 }
 

@@ -24,6 +24,15 @@ func (f *fleet) run(args ...string) (out string, err error) {
 	return string(data), err
 }
 
+// runAs runs a command with the configuration of a node.
+func (f *fleet) runAs(id string, args ...string) (out string, err error) {
+	f.t.Helper()
+	cmd := exec.Command("zkelectd", append(args, "--config", f.file(id))...)
+	cmd.Env = append(os.Environ(), f.env...)
+	data, err := cmd.CombinedOutput()
+	return string(data), err
+}
+
 // failsWith runs a command that must fail with an error.
 func (f *fleet) failsWith(want string, args ...string) {
 	f.t.Helper()
@@ -36,7 +45,7 @@ func TestOneOfTwoConcurrentOperatorsIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	g := group{config.Config{}, f.session, f.paths}
+	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
 	crossed := false
 	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
 		if !crossed {
@@ -60,7 +69,7 @@ func TestTheElectorsTimekeepingIsNoConflict(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	g := group{config.Config{}, f.session, f.paths}
+	g := groupAt(f.session, config.Config{}, "", f.paths.Root)
 	times := 0
 	_, err := g.submitter().Submit(t.Context(), func(q whatif.Question) (request.Plan, error) {
 		if times++; times == 1 {
@@ -77,7 +86,7 @@ func TestAMoveToANodeThatDiesOnTheWayFallsBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
-	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 1s, ready: {delay: 1h, timeout: 1h}}\n")
+	f.configure("c", "dc2", 1, "child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, ready: {delay: 1h, timeout: 1h}}\n")
 	f.start("c")
 	f.until("c has joined", func(g status.Group) bool { return len(g.Members) == 3 })
 	type result struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
@@ -25,6 +26,7 @@ import (
 	"zkelectd/internal/harden"
 	"zkelectd/internal/host"
 	"zkelectd/internal/httpapi"
+	"zkelectd/internal/operator"
 )
 
 func runCommand() *cobra.Command {
@@ -51,11 +53,16 @@ that of the daemon.`,
 	config.RegisterFlags(cmd.Flags())
 	noRespawn := cmd.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := load(cmd, args)
+		from := sources(cmd, args)
+		if err := from.Read(); err != nil {
+			return err
+		}
+		own, err := readSettings(from, nil)
 		if err != nil {
 			return err
 		}
-		if err := checkFiles(cfg); err != nil {
+		cfg := own.host.Config
+		if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 			return err
 		}
 		log, _, flush := logger(cfg)
@@ -72,8 +79,8 @@ that of the daemon.`,
 			}
 		}
 		status, err := guard.Run(guard.Options{
-			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn,
-			Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
+			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once,
+			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
 			Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
 		if status != 0 || err != nil {
@@ -84,8 +91,8 @@ that of the daemon.`,
 	return cmd
 }
 
-// closeSession releases the leadership that a session held, and closes the session. Its owner and its work are dead. It
-// returns the outcome of releasing leadership, "" if none was held.
+// closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead. It
+// returns the outcome of the releases, "" if none was held.
 func closeSession(ctx context.Context, c guard.Credentials) (leadership string, err error) {
 	e := zkstore.SessionHandle{Servers: c.Servers, Session: c.ID, Password: c.Password}
 	if len(c.Access) > 0 {
@@ -93,19 +100,44 @@ func closeSession(ctx context.Context, c guard.Credentials) (leadership string, 
 			return "", fmt.Errorf("the stored access to ZooKeeper is damaged: %w", err)
 		}
 	}
-	leave, damaged := cluster.DecodeTx(c.Release)
-	e.Final = &zkstore.FinalTx{Ops: leave, Err: damaged}
-	err = zkstore.CloseSession(ctx, e)
-	switch {
-	case e.Final.Applied:
-		leadership = "released"
-	case e.Final.Err != nil:
-		leadership = "not released, so that its successor may have to wait: " + e.Final.Err.Error()
+	for _, tx := range c.Releases {
+		release, damaged := cluster.DecodeTx(tx)
+		e.Finals = append(e.Finals, &zkstore.FinalTx{Ops: release, Err: damaged})
 	}
+	err = zkstore.CloseSession(ctx, e)
+	leadership = releaseOutcome(e.Finals)
 	if errors.Is(err, zkstore.ErrNoSuchSession) {
 		return leadership, nil
 	}
 	return leadership, err
+}
+
+// releaseOutcome describes what became of the releases of a session; "" if there were none.
+func releaseOutcome(releases []*zkstore.FinalTx) string {
+	var failed []error
+	released := 0
+	for _, r := range releases {
+		if r.Applied {
+			released++
+		} else if r.Err != nil {
+			failed = append(failed, r.Err)
+		}
+	}
+	text := "released"
+	if released > 1 {
+		text = fmt.Sprintf("released in %d groups", released)
+	}
+	switch {
+	case len(failed) == 0 && released == 0:
+		return ""
+	case len(failed) == 0:
+		return text
+	}
+	failure := "not released, so that its successor may have to wait: " + errors.Join(failed...).Error()
+	if released > 0 {
+		return text + "; " + failure
+	}
+	return failure
 }
 
 // daemonArgs returns the arguments of this process with the command replaced.
@@ -125,55 +157,80 @@ func daemonCommand() *cobra.Command {
 	config.RegisterFlags(cmd.Flags())
 	cmd.Flags().Bool("no-respawn", false, "") // used by the guard
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		last := guard.LastConfig() // takes its variable out of the environment, which is read next
-		own, err := readSettings(sources(cmd, args), last)
+		given := guard.ReadStartConfig() // takes its variable out of the environment, which is read next
+		from := sources(cmd, args)
+		from.Content, from.Once = given.Main, given.Once
+		own, err := readSettings(from, given.Last)
 		if err != nil {
 			return err
 		}
-		cfg := own.cfg
+		cfg := own.host.Config
 		log, level, flush := logger(cfg)
 		defer flush()
 		own.warn(log)
-		if err := harden.DisableCoreDumps(); err != nil {
-			log.Warn("core dumps are not disabled: a core of the daemon would contain its passwords and keys", "err", err)
-		}
-		harden.Protect(harden.Options{
-			OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
-			Log: log.With("process", "daemon"),
-		})
-		g, err := guard.Connect(guard.SocketFD, log)
+		g, err := connectGuard(log)
 		if err != nil {
 			return err
 		}
 		defer g.Close()
-		auth := httpapi.NewAuthenticator(own.access.web, log)
-		hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
-		commit := func() { // called by one goroutine at a time
-			auth.SetTokens(own.access.tokens)
-			hosts.SetAllowed(own.access.hosts)
-			own.access.warn(log)
-			if own.content != nil {
-				g.SetLastConfig(own.content)
-			}
-		}
-		commit()
-		h := host.New(host.Options{
-			Config: cfg, Refused: own.refusal, Log: log, Level: level, Version: version(), Guard: g, Secure: own.access.web.TLSEnabled(),
-			Reload: func() (host.Reloaded, error) { return own.reload(commit) },
-		})
-		detach := context.AfterFunc(g.Context(), func() {
-			// The work is dead by then, but no guard is left to kill a stuck daemon.
-			time.AfterFunc(orphanTimeout, func() { os.Exit(statusLost) })
-		})
-		defer detach()
-		listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: own.access.web, Log: log}
-		err = serve(cmd.Context(), h, listener, httpapi.New(apiOptions(h, auth, hosts)), watchedFiles(cmd, cfg))
-		if errors.Is(err, guard.ErrLost) {
-			return exitError{statusLost, err}
-		}
-		return err
+		return own.run(cmd, g, log, level)
 	}
+	cmd.RunE = finalStatus(cmd.RunE)
 	return cmd
+}
+
+// run runs the daemon with its settings until it is stopped.
+func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logger, level *slog.LevelVar) error {
+	cfg := s.host.Config
+	auth := httpapi.NewAuthenticator(s.access.web, log)
+	hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
+	commit := func() { // called by one goroutine at a time
+		auth.SetTokens(s.access.tokens)
+		hosts.SetAllowed(s.access.hosts)
+		s.access.warn(log)
+		if s.content != nil {
+			g.SetLastConfig(s.content)
+		}
+	}
+	commit()
+	recording := startRecorder(cfg, log)
+	defer recording.Close(time.Second)
+	h := host.New(host.Options{
+		Recorder: recording,
+		Config:   s.host, Refused: s.refusal, RefusedGroups: s.refusedGroups, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles, Secure: s.access.web.TLSEnabled(),
+		Reload: func(running config.Host) (host.Reloaded, error) { return s.reload(running, commit) },
+	})
+	defer exitWithGuard(g)()
+	defer s.serveRemovals(h.Reload)()
+	listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.web, Log: log}
+	err := serve(cmd.Context(), h, listener, httpapi.New(apiOptions(h, auth, hosts)), watchedFiles(cmd, cfg))
+	switch {
+	case errors.Is(err, guard.ErrLost):
+		return exitError{statusLost, err}
+	case errors.Is(err, host.ErrStuckLoops):
+		return exitError{statusStuck, err}
+	}
+	return err
+}
+
+// connectGuard prepares this process for its work as a daemon, and connects it with its guard.
+func connectGuard(log *slog.Logger) (*guard.Client, error) {
+	if err := harden.DisableCoreDumps(); err != nil {
+		log.Warn("core dumps are not disabled: a core of the daemon would contain its passwords and keys", "err", err)
+	}
+	harden.Protect(harden.Options{
+		OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
+		Log: log.With("process", "daemon"),
+	})
+	return guard.Connect(guard.SocketFD, log)
+}
+
+// exitWithGuard makes this process exit some time after it has lost its guard. The work is dead by then, but no guard is left to kill
+// a stuck daemon.
+func exitWithGuard(g *guard.Client) (stop func() bool) {
+	return context.AfterFunc(g.Context(), func() {
+		time.AfterFunc(orphanTimeout, func() { os.Exit(statusLost) })
+	})
 }
 
 // Resources that package harden reserves for the daemon, so that it can act if the guard fails.
@@ -188,9 +245,20 @@ func apiOptions(h *host.Host, auth *httpapi.Authenticator, hosts *httpapi.Hosts)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return httpapi.Options{
-		View: h.View, Totals: h.Totals, Feed: h.Feed(), Group: h.Group, History: h.History, Explain: h.Explain, Submit: h.Submit, Authenticator: auth, Hosts: hosts,
-		Version: version(), Registry: registry,
+		Node: h.Node(), Groups: func() []*httpapi.Group { return apiGroups(h) }, Totals: h.Totals, Authenticator: auth, Hosts: hosts, Version: version(),
+		Registry: registry,
 	}
+}
+
+// apiGroups returns the groups that the HTTP API shows.
+func apiGroups(h *host.Host) []*httpapi.Group {
+	var all []*httpapi.Group
+	for _, g := range h.Groups() {
+		all = append(all, &httpapi.Group{
+			Name: g.Name(), View: g.View, Totals: g.Totals, Feed: g.Feed(), Group: g.State, History: g.History, Explain: g.Explain, DryRun: g.DryRun, Submit: g.Submit,
+		})
+	}
+	return all
 }
 
 // watchedFiles returns the files whose changes cause a reload.
@@ -201,12 +269,24 @@ func watchedFiles(cmd *cobra.Command, cfg config.Config) []string {
 	return cfg.WatchedFiles(configFile(cmd), os.Getenv)
 }
 
-// statusLost is the daemon's exit status if it loses its guard; orphanTimeout bounds how long it may then take to
-// release and exit.
+// statusLost is the daemon's exit status if it loses its guard, and statusStuck if the guard is to start it again. orphanTimeout
+// bounds how long it may take to release and exit after the loss of the guard.
 const (
 	statusLost    = 3
+	statusStuck   = 4
 	orphanTimeout = 15 * time.Second
 )
+
+// finalStatus makes a daemon that fails by itself exit with 1: its guard does not start it again then.
+func finalStatus(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if err == nil || errors.As(err, new(exitError)) {
+			return err
+		}
+		return exitError{1, err}
+	}
+}
 
 // childArgs permits arguments after -- only.
 func childArgs(cmd *cobra.Command, args []string) error {

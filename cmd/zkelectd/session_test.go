@@ -51,7 +51,7 @@ func (f *fleet) pair(l *faultproxy.Proxy, settings, mode string) {
 func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
-	f.pair(l, "session_timeout: 20s", "ignore-term")
+	f.pair(l, "session_timeout: 10s", "ignore-term")
 	session := f.sessionOf("a")
 	if err := server.SetMaxSession(2 * time.Second); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 	f.waitForDeath(child)
 	f.checkInvariants()
 	f.logged("a", "granted a shorter session timeout")
-	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_base=20s", "zookeeper.min_session_timeout: 2s"} {
+	for _, want := range []string{fmt.Sprintf("server=127.0.0.1:%d", l.Port()), "granted=2s", "lease_base=10s", "zookeeper.min_session_timeout: 2s"} {
 		f.logged("a", want)
 	}
 	l.SetMode(faultproxy.Pass)
@@ -95,7 +95,7 @@ func TestLeaseEndsWithASessionTimeoutThatShrank(t *testing.T) {
 func TestLeaseIsBasedOnTheSmallestTimeoutThatServersMayGrant(t *testing.T) {
 	t.Parallel()
 	server, f, l := ownServer(t)
-	f.pair(l, "session_timeout: 20s, min_session_timeout: 2s", "plain")
+	f.pair(l, "session_timeout: 10s, min_session_timeout: 2s", "plain")
 	if err := server.SetMaxSession(2 * time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,53 +17,63 @@ import (
 	"zkelectd/internal/operator"
 )
 
-// load returns the configuration of a command; child is the command line after --.
-func load(cmd *cobra.Command, child []string) (config.Config, error) {
-	return config.Load(sources(cmd, child))
-}
-
 // sources returns the sources of the configuration of a command.
 func sources(cmd *cobra.Command, child []string) config.Sources {
 	return config.Sources{File: configFile(cmd), Env: os.Environ(), Flags: cmd.Flags(), Command: child}
 }
 
-func configFile(cmd *cobra.Command) string { return cmd.Flags().Lookup("config").Value.String() }
+// configFile returns the configuration file that --config or the environment names; empty for none.
+func configFile(cmd *cobra.Command) string {
+	return cmp.Or(cmd.Flags().Lookup("config").Value.String(), os.Getenv(config.EnvConfig))
+}
 
-// openSession opens a session for a command. With credentials it creates znodes with the ACL of the group's root.
-func openSession(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
-	s, paths, err := connect(ctx, cfg)
-	if err != nil || cfg.ZooKeeper.Auth.File == "" {
-		return s, paths, err
+// openGroup opens a session for the group with the root of the configuration.
+func openGroup(ctx context.Context, cfg config.Config, from config.From) (group, error) {
+	s, err := connect(ctx, cfg, from)
+	if err != nil {
+		return group{}, err
+	}
+	g := groupAt(s, cfg, path.Base(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
+	if err := g.adoptACL(ctx); err != nil {
+		closeQuietly(ctx, s)
+		return group{}, err
+	}
+	return g, nil
+}
+
+// adoptACL makes the session create znodes with the ACL of the group's root, if it has credentials.
+func (g group) adoptACL(ctx context.Context) error {
+	if g.cfg.ZooKeeper.Auth.File == "" {
+		return nil
 	}
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	if err := s.AdoptACL(ctx, paths.Root); err != nil {
-		closeQuietly(ctx, s)
-		return nil, paths, err
-	}
-	return s, paths, nil
+	return g.session.AdoptACL(ctx, g.paths.Root)
 }
 
-// connect opens a session that creates znodes with the ACL of the configuration.
-func connect(ctx context.Context, cfg config.Config) (*zkstore.Session, cluster.Paths, error) {
+// connect opens a session that creates znodes with the ACL of the configuration. from has the sources of cfg, for errors.
+func connect(ctx context.Context, cfg config.Config, from config.From) (*zkstore.Session, error) {
+	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
+		return nil, accessError(err, from)
+	}
+	s, err := openSession(ctx, cfg)
+	if err != nil {
+		return nil, connectError(err, from)
+	}
+	return s, nil
+}
+
+// openSession is connect without the check of the credentials, and with errors that do not name the sources of cfg.
+func openSession(ctx context.Context, cfg config.Config) (*zkstore.Session, error) {
 	limit := cfg.ZooKeeper.ConnectTimeout
 	if limit == 0 {
 		limit = answerTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	paths := cluster.Paths{Root: cfg.ZooKeeper.Root}
-	access := operator.Access(cfg, os.Getenv)
-	if err := access.Check(); err != nil {
-		return nil, paths, err
-	}
-	s, err := zkstore.Open(ctx, zkstore.Options{
-		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: access, Log: slog.New(slog.DiscardHandler),
+	return zkstore.Open(ctx, zkstore.Options{
+		Servers: cfg.ZooKeeper.Servers, Timeout: cfg.ZooKeeper.SessionTimeout, Access: operator.Access(cfg, os.Getenv), Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		return nil, paths, fmt.Errorf("%w; check --zk (or ZKELECTD_ZOOKEEPER_SERVERS)", err)
-	}
-	return s, paths, nil
 }
 
 // group is a connection to a group, with the configuration of the command.
@@ -70,29 +81,48 @@ type group struct {
 	cfg     config.Config
 	session *zkstore.Session
 	paths   cluster.Paths
+	name    string
+	kind    cluster.GroupKind
+	// from has the sources of cfg. configured is set if the configuration has a file for the group.
+	from       config.From
+	configured bool
+	err        error // why the group's record can't be used
 }
 
-// withGroup calls f with a connection to the group of the configuration, which is closed afterwards.
+// manyLeaders reports whether this is a whole group with slots.
+func (g group) manyLeaders() bool { return g.kind == cluster.KindSlots && g.paths.Slot == "" }
+
+// withGroup calls f with a connection to the group that the command names, or to the only one.
 func withGroup(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
-	cfg, err := load(cmd, nil)
-	if err != nil {
-		return err
-	}
-	return withGroupOf(cmd, cfg, f)
+	return withGroupLike(cmd, "", f)
 }
 
-// withGroupOf is withGroup for a configuration that is already loaded.
-func withGroupOf(cmd *cobra.Command, cfg config.Config, f func(ctx context.Context, g group) error) error {
-	s, paths, err := openSession(cmd.Context(), cfg)
+// withGroupLike is [withGroup] for a command that was given a file with a policy, "" for none: the file also says how to connect.
+func withGroupLike(cmd *cobra.Command, file string, f func(ctx context.Context, g group) error) error {
+	return withSelectionLike(cmd, file, func(ctx context.Context, s selection) error { return s.withOnly(ctx, wholeGroup, f) })
+}
+
+// withOneLeader is [withGroup] for a command about one leader: a group with slots needs a slot.
+func withOneLeader(cmd *cobra.Command, f func(ctx context.Context, g group) error) error {
+	return withSelection(cmd, func(ctx context.Context, s selection) error { return s.withOnly(ctx, oneLeader, f) })
+}
+
+// withGroupOf calls f with a connection to the group with the root of cfg.
+func withGroupOf(cmd *cobra.Command, cfg config.Config, from config.From, f func(ctx context.Context, g group) error) error {
+	g, err := openGroup(cmd.Context(), cfg, from)
 	if err != nil {
 		return err
 	}
-	defer closeQuietly(cmd.Context(), s)
-	return f(cmd.Context(), group{cfg, s, paths})
+	defer closeQuietly(cmd.Context(), g.session)
+	return f(cmd.Context(), g)
 }
 
 func closeQuietly(ctx context.Context, s *zkstore.Session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	limit := 2 * time.Second
+	if ctx.Err() != nil {
+		limit = 200 * time.Millisecond // the user has interrupted the command
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	s.Close(ctx) // if it fails, the server ends the session
 }

@@ -79,7 +79,7 @@ func TestPostStopRunsThoughTheEndOfTheWorkIsNotProven(t *testing.T) {
 	f.configure("a", "dc1", 100, fmt.Sprintf(`
 zookeeper: {session_timeout: 30s, session_file: %s}
 hooks: {pre_start: [touch, %[2]s], post_stop: [rm, %[2]s]}
-child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
+child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 400ms}
 `, filepath.Join(f.dir, "session-a"), f.addressFile("a")))
 	f.start("a")
 	f.until("a leads", leads("a"))
@@ -91,7 +91,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
 	}
 	f.exit("a")
 	out, err := exec.Command("zkelectd", "release", "--session-file", filepath.Join(f.dir, "session-a")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: the keeper was killed before it recorded") {
+	if err == nil || !strings.Contains(string(out), "the session is left to expire: some of the work may still run: group ") || !strings.Contains(string(out), "the keeper was killed before it recorded") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if f.holds("a") {
@@ -104,9 +104,7 @@ child: {command: [sleep, "1000"], containment: keeper, stop_timeout: 1s}
 func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, fmt.Sprintf("hooks: {pre_start: [touch, %s], post_stop: [rm, %[1]s]}\n", f.addressFile("a")))
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", fmt.Sprintf("hooks: {pre_start: [touch, %s], post_stop: [rm, %[1]s]}\n", f.addressFile("a")))
 	syscall.Kill(f.daemon("a"), syscall.SIGSTOP)
 	f.eventually("a drops the address", func() bool { return !f.holds("a") })
 	f.logged("a", "killing the daemon: it is hung")
@@ -117,9 +115,7 @@ func TestPostStopRunsForAStoppedDaemon(t *testing.T) {
 func TestPostStopThatFailsAfterACrash(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, "hooks: {post_stop: [sh, -c, 'exit 3']}\n")
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", "hooks: {post_stop: [sh, -c, 'exit 3']}\n")
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL)
 	f.logged("a", "a pending hook has failed; the session of the dead daemon is left to expire")
 	f.logged("a", "this node id is still registered")

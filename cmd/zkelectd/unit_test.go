@@ -11,7 +11,7 @@ import (
 func TestUnitThatCannotStart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	f.configure("a", "dc1", 100, "child: {unit: app.service, stop_timeout: 1s}\n")
+	f.configure("a", "dc1", 100, "child: {unit: app.service, stop_timeout: 400ms}\n")
 	f.configure("b", "dc1", 90, "")
 	f.startWith([]string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + filepath.Join(f.dir, "none")}, "a")
 	f.logged("a", "cannot reach systemd over D-Bus (is dbus.service running?)")

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"zkelectd/internal/config"
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
 
@@ -24,22 +26,43 @@ func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print a line of JSON for the current leadership, and for each change",
-		Args:  cobra.NoArgs,
+		Long: `Watch prints a line of JSON for the current leadership, and for each change, until it is
+interrupted. If ZooKeeper does not answer, it says so on standard error and goes on; when
+it is back, a line {"event":"gap","from":...,"to":...} marks the time in which changes may
+have been missed, and the current leadership follows.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var last leadership
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				return g.follow(ctx, func(view status.Group) error {
-					now := leadership{Term: view.Term, Node: view.Leader, Site: view.Site, State: view.State, Reason: view.Reason}
-					if now == last {
-						return nil
-					}
-					last = now
-					now.Time = time.Now()
-					return printJSONLine(cmd.OutOrStdout(), now)
+			return untilInterrupted(cmd, func() error {
+				return withOneLeader(cmd, func(ctx context.Context, g group) error {
+					return follow(ctx, g, readWatched, &leadershipLines{out: cmd.OutOrStdout(), notices: notices{w: cmd.ErrOrStderr()}})
 				})
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	return cmd
+}
+
+// leadershipLines is the display of watch.
+type leadershipLines struct {
+	notices
+	out  io.Writer
+	last leadership
+}
+
+func (l *leadershipLines) show(s cluster.Snapshot) error {
+	view := status.Of("", s)
+	now := leadership{Term: view.Term, Node: view.Leader, Site: view.Site, State: view.State, Reason: view.Reason}
+	if now == l.last {
+		return nil
+	}
+	l.last = now
+	now.Time = time.Now().UTC()
+	return printJSONLine(l.out, now)
+}
+
+// resumed prints the gap, and has the current state follow even if it is that of before.
+func (l *leadershipLines) resumed(from, to time.Time) error {
+	l.last = leadership{}
+	return errors.Join(l.notices.resumed(from, to), printJSONLine(l.out, newGap(from, to)))
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -42,29 +44,28 @@ func whatifCommand() *cobra.Command {
 Nothing is written.
 
 With --all it does so for the loss of each node and of each site, and exits with 1
-if one of them would leave the group without a leader.`,
+if one of them would leave the group without a leader.
+
+If zookeeper.root has several groups and none is named with -g, it prints the forecast
+for each of them. A group with slots has one for each slot.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			return withGroup(cmd, func(ctx context.Context, g group) error {
-				snap, err := g.read(ctx)
-				if err != nil {
-					return err
+			return withSelectionLike(cmd, file, func(ctx context.Context, s selection) error {
+				g, err := s.only()
+				switch {
+				case err != nil && file != "":
+					return err // a policy is for one group
+				case err != nil:
+					return s.forecastGroups(ctx, cmd.OutOrStdout(), change, all, output)
 				}
-				q, err := g.question(ctx, snap, file, change)
-				if err != nil {
-					return err
-				}
-				if all {
-					return whatifAll(cmd.OutOrStdout(), q, output)
-				}
-				return printForecast(cmd.OutOrStdout(), q, output)
+				return g.forecast(ctx, cmd.OutOrStdout(), file, change, all, output)
 			})
 		},
 	}
-	config.RegisterConnection(cmd.Flags())
+	groupFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&file, "policy", "", "use the policy of this configuration file")
 	f.StringSliceVar(&change.Without, "without", nil, "nodes to assume lost")
@@ -76,48 +77,77 @@ if one of them would leave the group without a leader.`,
 	return cmd
 }
 
-// question returns the question of what a change would do to the group. Unknown nodes and sites are usage errors.
-func (g group) question(ctx context.Context, snap cluster.Snapshot, file string, change whatif.Change) (whatif.Question, error) {
-	q, err := g.submitter().Question(ctx, snap)
+// forecast prints the forecast for one group.
+func (g group) forecast(ctx context.Context, w io.Writer, file string, change whatif.Change, losses bool, output string) error {
+	q, err := g.submitter().Question(ctx)
 	if err != nil {
-		return q, err
+		return err
+	}
+	known := newTargets()
+	known.add(q.Snapshot)
+	if err := known.check(change); err != nil {
+		return err
 	}
 	if file != "" {
 		cfg, err := config.Load(config.Sources{File: file})
 		if err != nil {
-			return q, err
+			return err
 		}
 		if q.Policy, err = policy.New(cluster.Policy{Revision: int64(cfg.Policy.Revision), Rules: cfg.Rules()}); err != nil {
-			return q, err
-		}
-	}
-	nodes, sites := make(map[string]bool), make(map[string]bool)
-	for _, m := range snap.Members {
-		nodes[m.ID], sites[m.Node.Record.Site] = true, true
-	}
-	for _, list := range [][]string{change.Without, change.Cordon, change.Drain} {
-		for _, id := range list {
-			if !nodes[id] {
-				return q, fmt.Errorf("no member has the id %q", id)
-			}
-		}
-	}
-	for _, site := range change.WithoutSites {
-		if !sites[site] {
-			return q, fmt.Errorf("no member is at the site %q", site)
+			return err
 		}
 	}
 	q.Change = change
-	return q, nil
+	if q.Slots != nil {
+		return g.forecastSlots(w, q, losses, output)
+	}
+	if losses {
+		return whatifAll(w, q, output)
+	}
+	return printForecast(w, q, output)
+}
+
+// targets are the nodes and sites that a change can name.
+type targets struct {
+	mu           sync.Mutex
+	nodes, sites map[string]bool
+}
+
+func newTargets() *targets {
+	return &targets{nodes: make(map[string]bool), sites: make(map[string]bool)}
+}
+
+// add adds the members of a group.
+func (t *targets) add(s cluster.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range s.Members {
+		t.nodes[m.ID], t.sites[m.Node.Record.Site] = true, true
+	}
+}
+
+// check returns an error if a change names an unknown node or site: that would be a typing error.
+func (t *targets) check(c whatif.Change) error {
+	for _, id := range slices.Concat(c.Without, c.Cordon, c.Drain) {
+		if !t.nodes[id] {
+			return fmt.Errorf("no member has the id %q", id)
+		}
+	}
+	for _, site := range c.WithoutSites {
+		if !t.sites[site] {
+			return fmt.Errorf("no member is at the site %q", site)
+		}
+	}
+	return nil
 }
 
 func newForecast(out whatif.Outcome, lost string) forecast {
-	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Blocked: out.Last.Blocked, Problems: out.Problems}
+	f := forecast{Lost: lost, Leader: out.Leader.ID, Site: out.Leader.Node.Record.Site, Note: out.Last.Note, Blocked: out.Blocked, Problems: out.Problems}
 	if n := len(out.Steps); n > 0 {
 		f.Cause, f.Reason = string(out.Steps[n-1].Cause), out.Steps[n-1].Reason
 	}
 	if !out.HasLeader() && f.Note == "" {
-		f.Note = out.Refusals()
+		f.Note = out.WhyNoLeader()
 	}
 	return f
 }
@@ -151,17 +181,21 @@ func printForecast(w io.Writer, q whatif.Question, output string) error {
 	return nil
 }
 
+// lossName returns the node or site that is lost.
+func lossName(l whatif.Loss) string {
+	if l.Node == "" {
+		return "site " + l.Site
+	}
+	return l.Node
+}
+
 func whatifAll(w io.Writer, q whatif.Question, output string) error {
 	list := []forecast{}
 	var bad []string
 	for _, loss := range whatif.Losses(q) {
-		name := loss.Node
-		if name == "" {
-			name = "site " + loss.Site
-		}
-		f := newForecast(loss.Outcome, name)
+		f := newForecast(loss.Outcome, lossName(loss))
 		if f.Leader == "" {
-			bad = append(bad, name)
+			bad = append(bad, f.Lost)
 		}
 		list = append(list, f)
 	}
@@ -183,9 +217,9 @@ func whatifAll(w io.Writer, q whatif.Question, output string) error {
 	}
 	switch {
 	case len(list) == 0:
-		return exitError{1, errors.New("no daemon is registered")}
+		return exitError{statusNo, errors.New("no daemon is registered")}
 	case len(bad) > 0:
-		return exitError{1, fmt.Errorf("there would be no leader after the loss of: %s", strings.Join(bad, ", "))}
+		return exitError{statusNo, fmt.Errorf("there would be no leader after the loss of: %s", strings.Join(bad, ", "))}
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ var attemptsOf = map[string]func(t *testing.T) attempts{
 
 // The attempts agree with each cell of the table in SECURITY.md.
 func TestWhoCanDoWhat(t *testing.T) {
+	t.Parallel()
 	table := whoCanDoWhat(t)
 	for who := range attemptsOf {
 		if table[who] == nil {

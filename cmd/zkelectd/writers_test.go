@@ -51,9 +51,7 @@ func TestAConfigurationThatOthersMayWriteIsRefused(t *testing.T) {
 	f.failsWith("its directory "+open+" has mode 0777: chmod go-w "+open, "check", "--offline", "--config", link)
 
 	// The same at a reload: the running configuration stays in force.
-	f.configure("a", "dc1", 100, listen)
-	f.start("a")
-	f.until("a leads", leads("a"))
+	f.startLeader("a", listen)
 	f.configure("a", "dc1", 100, listen+"hooks: {on_change: [/bin/false]}\n")
 	chmod(file, 0o666)
 	f.reload("a")

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/host"
+	"zkelectd/internal/httpapi"
+	"zkelectd/internal/oneshot"
+)
+
+const (
+	execDaemonName = "exec-daemon"
+	execJobName    = "exec-job"
+)
+
+// execJobCommand is the child of exec's daemon: it starts the job once the daemon permits it.
+func execJobCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: execJobName + " SOCKET -- command args...", Hidden: true, Args: cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			term, err := strconv.ParseInt(os.Getenv("ZKELECTD_TERM"), 10, 64)
+			if err != nil {
+				return fmt.Errorf("ZKELECTD_TERM: %w", err)
+			}
+			return oneshot.RunJob(args[0], term, args[1:])
+		},
+	}
+}
+
+// execDaemonCommand is the daemon of exec: it leaves its result in a directory, in which it also listens for its child.
+func execDaemonCommand() *cobra.Command {
+	var opt execOptions
+	cmd := &cobra.Command{Use: execDaemonName + " DIR", Hidden: true, Args: cobra.ExactArgs(1)}
+	opt.register(cmd)
+	cmd.RunE = finalStatus(func(cmd *cobra.Command, args []string) error {
+		h, _, err := config.LoadHost(config.Sources{File: execSource, Content: guard.ReadStartConfig().Main})
+		if err != nil {
+			return err
+		}
+		log, level, flush := logger(h.Config)
+		defer flush()
+		g, err := connectGuard(log)
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		defer exitWithGuard(g)()
+		gate, err := oneshot.NewGate(filepath.Join(args[0], "socket"))
+		if err != nil {
+			return err
+		}
+		defer gate.Close()
+		d := &execDaemon{
+			opt: opt, cfg: h.Config, gate: gate, log: log,
+			host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles}),
+		}
+		err = d.run(cmd.Context())
+		return errors.Join(err, d.result.write(args[0]))
+	})
+	return cmd
+}
+
+// execDaemon is the host that runs a job at most once.
+type execDaemon struct {
+	opt  execOptions
+	cfg  config.Config
+	host *host.Host
+	gate *oneshot.Gate
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	result execResult
+	begun  bool
+}
+
+// run runs the host until the job has ended or is not to be run here.
+func (d *execDaemon) run(ctx context.Context) error {
+	session, err := openSession(ctx, d.cfg)
+	if err != nil {
+		d.result.Failed = err.Error() + "; to use other servers, add --zk, --config or --context"
+		return nil
+	}
+	defer closeQuietly(ctx, session)
+	watching, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { d.watch(watching, session) })
+	running.Go(func() { d.serveJob(watching, session) })
+	err = serve(ctx, d.host, httpapi.Endpoint{}, nil, nil)
+	cancel()
+	d.gate.Close()
+	running.Wait()
+	var taken *zkstore.TakenError
+	switch {
+	case errors.As(err, &taken):
+		d.end(execResult{Skipped: "this host still runs the job: " + err.Error()})
+	case err != nil:
+		d.end(execResult{Failed: err.Error()})
+	default:
+		d.end(execResult{Failed: "it was stopped"})
+	}
+	return nil
+}
+
+// end makes the host leave with a result. Only the first one counts.
+func (d *execDaemon) end(r execResult) {
+	d.mu.Lock()
+	first := d.result == execResult{}
+	if first {
+		d.result = r
+	}
+	d.mu.Unlock()
+	if first {
+		d.host.Stop(r.reason())
+	}
+}
+
+// reason is why the host leaves, as the history shows it.
+func (r execResult) reason() string {
+	switch {
+	case r.Status != nil:
+		return fmt.Sprintf("the job has ended with status %d", *r.Status)
+	case r.Skipped != "":
+		return "the job is not run on this host: " + r.Skipped
+	}
+	return "the job has not run to its end: " + r.Failed
+}
+
+// recordTimeout bounds how long the end of a job is tried to be recorded.
+const recordTimeout = 10 * time.Second
+
+// serveJob lets the child run the job once, and makes the host leave at its end.
+func (d *execDaemon) serveJob(ctx context.Context, session *zkstore.Session) {
+	ledger := oneshot.Ledger{Conn: session, Paths: cluster.Paths{Root: d.cfg.ZooKeeper.Root}, Node: d.cfg.Node.ID}
+	var begun int64
+	ended, err := d.gate.Serve(func(term int64) error {
+		begun = term
+		d.mu.Lock()
+		d.begun = true
+		d.mu.Unlock()
+		return ledger.Begin(ctx, term, d.opt.Rule)
+	})
+	var skipped *oneshot.SkippedError
+	switch {
+	case errors.Is(err, net.ErrClosed): // the host has left
+	case errors.As(err, &skipped):
+		d.end(execResult{Skipped: skipped.Reason})
+	case err != nil:
+		d.end(execResult{Failed: err.Error()})
+	case d.stopping(ctx, ended):
+		d.end(execResult{Failed: fmt.Sprintf("it was stopped, and has ended with status %d", ended.Status)})
+	default:
+		recording, cancel := context.WithTimeout(ctx, recordTimeout)
+		defer cancel()
+		if err := ledger.End(recording, begun, ended.Status); err != nil {
+			d.log.Warn("the job has ended, but that is not recorded: another host may repeat it", "err", err)
+		}
+		d.end(execResult{Status: &ended.Status})
+	}
+}
+
+// stopping reports whether the host was stopping the job when it ended. A signal may also be from somebody else: then it waits a
+// little for the host to show that it stops.
+func (d *execDaemon) stopping(ctx context.Context, ended oneshot.End) bool {
+	looks := 1
+	if ended.Signaled || ended.Status >= oneshot.StatusSignal {
+		looks = 10
+	}
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for range looks {
+		if phase := d.host.Groups()[0].View().State(); phase != "leading" && phase != "starting" && phase != "declaring" {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	// watchInterval is how often a host that does not lead looks at the group.
+	watchInterval = 100 * time.Millisecond
+	// electionTimeout is how long, in addition to --wait, a host waits until some host leads.
+	electionTimeout = 30 * time.Second
+)
+
+// watch makes the host leave if another one runs the job, or if nobody does so for long.
+func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
+	began := time.Now()
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		d.mu.Lock()
+		begun := d.begun
+		d.mu.Unlock()
+		if begun {
+			return
+		}
+		if waited := time.Since(began); waited >= d.opt.Wait {
+			d.leave(ctx, session, waited-d.opt.Wait > electionTimeout)
+		}
+	}
+}
+
+// leave makes the host leave if another one leads. late is set if it does not wait any longer for that.
+func (d *execDaemon) leave(ctx context.Context, session *zkstore.Session, late bool) {
+	paths := cluster.Paths{Root: d.cfg.ZooKeeper.Root}
+	data, stat, err := session.Get(ctx, paths.Current(), false)
+	current := cluster.ReadStored[cluster.Current](paths.Current(), data, stat, err == nil)
+	switch other := current.Readable() && current.Record.Node != d.cfg.Node.ID; {
+	case other && (late || current.Record.State == cluster.CurrentReady):
+		d.end(execResult{Skipped: current.Record.Node + " runs the job"})
+	case late && !current.Exists:
+		d.end(execResult{Failed: fmt.Sprintf("no host was elected within %s: see 'zkelectd status'", electionTimeout)})
+	}
+}

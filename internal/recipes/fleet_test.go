@@ -1,0 +1,227 @@
+package recipes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"zkelectd/internal/zkserver"
+)
+
+// waitTimeout is how long a condition may take. Only a failure takes so long.
+const waitTimeout = 60 * time.Second
+
+// fleet is a ZooKeeper server, and the processes that a test starts.
+type fleet struct {
+	t         *testing.T
+	dir       string // for the test's files and logs
+	zk        *zkserver.Server
+	processes map[string]*process
+}
+
+// process is a running program with its own process group.
+type process struct {
+	cmd  *exec.Cmd
+	log  string        // the path of its output
+	done chan struct{} // closed when it has exited
+}
+
+// newFleet starts a ZooKeeper server. At the end of the test all processes are stopped. With opt a server can listen on another
+// address: the line clientPortAddress=0.0.0.0 in ExtraConfig also serves network namespaces.
+func newFleet(t *testing.T, opt zkserver.Options) *fleet {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "zkelectd-recipe-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, dir: dir, processes: make(map[string]*process)}
+	t.Cleanup(f.close)
+	if err := os.Chmod(dir, 0o755); err != nil { // servers run as their own users
+		t.Fatal(err)
+	}
+	if f.zk, err = zkserver.Start(t.Context(), opt); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fleet) close() {
+	for name := range f.processes {
+		f.stop(name)
+	}
+	if f.zk != nil {
+		f.zk.Stop()
+	}
+	if f.t.Failed() {
+		for name, p := range f.processes {
+			f.t.Logf("--- %s\n%s", name, p.output())
+		}
+	}
+	if *keep {
+		f.t.Logf("the logs are in %s", f.dir)
+		return
+	}
+	os.RemoveAll(f.dir)
+}
+
+func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
+
+// write writes a file of the test and returns its path.
+func (f *fleet) write(name, text string) string {
+	f.t.Helper()
+	if err := os.WriteFile(f.file(name), []byte(text), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.file(name)
+}
+
+// example returns the text of a file of a recipe with replacements, pairs as for [strings.NewReplacer]. Each must occur, so that
+// the test runs what the file says.
+func (f *fleet) example(path string, replace ...string) string {
+	f.t.Helper()
+	text := read(f.t, filepath.Join(examples, path))
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			f.t.Fatalf("deploy/examples/%s does not contain %q", path, replace[i])
+		}
+	}
+	return strings.NewReplacer(replace...).Replace(text)
+}
+
+// start starts a program under a name. Its output goes to the file NAME.log. A name can be used again after the end.
+func (f *fleet) start(name string, cmd *exec.Cmd) *process {
+	f.t.Helper()
+	p := &process{cmd: cmd, log: f.file(name + ".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	if err := cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		cmd.Wait()
+	}()
+	f.processes[name] = p
+	return p
+}
+
+// daemon starts zkelectd run with a configuration, which becomes the file ID.yaml. prefix is put before the command, such as ip netns
+// exec n1.
+func (f *fleet) daemon(id, config string, prefix ...string) *process {
+	f.t.Helper()
+	path := f.write(id+".yaml", config)
+	argv := append(prefix, binary, "run", "--config", path)
+	return f.start(id, exec.Command(argv[0], argv[1:]...))
+}
+
+// zkelectd runs a command with arguments, and returns its output and exit status.
+func (f *fleet) zkelectd(args ...string) (out string, status int) {
+	f.t.Helper()
+	cmd := exec.CommandContext(f.t.Context(), binary, args...)
+	text, _ := cmd.CombinedOutput()
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// stop ends a process with SIGTERM, and after a while with SIGKILL for its process group. It fails if that is necessary.
+func (f *fleet) stop(name string) {
+	f.t.Helper()
+	p := f.processes[name]
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(waitTimeout):
+		f.t.Errorf("%s does not end", name)
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-p.done
+	}
+}
+
+// exit waits until a process has exited, and returns its exit status.
+func (f *fleet) exit(name string) int {
+	f.t.Helper()
+	p := f.processes[name]
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(waitTimeout):
+		f.t.Fatalf("%s does not end", name)
+		return -1
+	}
+}
+
+func (p *process) output() string {
+	data, _ := os.ReadFile(p.log)
+	return string(data)
+}
+
+// leads waits until a node leads the group with a root, READY.
+func (f *fleet) leads(root, id string) {
+	f.t.Helper()
+	f.eventually(id+" leads "+root, func() bool {
+		_, status := f.zkelectd("is-leader", "--zk", f.zk.Addr(), "--root", root, "--id", id)
+		return status == 0
+	})
+}
+
+// eventually waits until a condition is met.
+func (f *fleet) eventually(what string, ok func() bool) {
+	f.t.Helper()
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(waitTimeout)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			f.t.Fatalf("did not happen within %s: %s", waitTimeout, what)
+		}
+	}
+}
+
+// logged waits until the output of a process contains a text.
+func (f *fleet) logged(name, text string) {
+	f.t.Helper()
+	f.eventually(fmt.Sprintf("%s logs %q", name, text), func() bool { return strings.Contains(f.processes[name].output(), text) })
+}
+
+// signal sends a signal to processes of zkelectd that belong to a node, all at once: guard, daemon or keeper.
+func (f *fleet) signal(sig syscall.Signal, id string, names ...string) {
+	f.t.Helper()
+	guard := f.processes[id].cmd.Process.Pid
+	pids := map[string]int{"guard": guard}
+	children, err := exec.CommandContext(f.t.Context(), "pgrep", "-P", strconv.Itoa(guard)).Output()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for field := range strings.FieldsSeq(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if args := strings.Split(string(line), "\x00"); len(args) > 1 {
+			pids[args[1]] = pid
+		}
+	}
+	for _, name := range names {
+		if pids[name] == 0 {
+			f.t.Fatalf("%s has no process %s", id, name)
+		}
+		syscall.Kill(pids[name], sig)
+	}
+}

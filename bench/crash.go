@@ -99,7 +99,7 @@ func stoppedDaemon(ctx context.Context, t *table, binary string, rounds int) err
 	var term int64
 	for range rounds {
 		// The guard has replaced the stopped daemon of the round before.
-		if err := g.until(ctx, func(c cluster.Slot[cluster.Current], _ time.Time) bool {
+		if err := g.until(ctx, func(c cluster.Stored[cluster.Current], _ time.Time) bool {
 			later := c.Readable() && c.Record.State == cluster.CurrentReady && c.Record.Term > term
 			if later {
 				term = c.Record.Term

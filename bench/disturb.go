@@ -196,7 +196,7 @@ func (g *group) term(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := cluster.ReadSlot[cluster.Elected](path, data, stat, true)
+	s := cluster.ReadStored[cluster.Elected](path, data, stat, true)
 	return s.Record.Term, s.Err
 }
 

@@ -54,7 +54,7 @@ func (g *group) close() {
 
 // join runs a daemon without a child in this process, under the guard of this process.
 func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error) {
-	cfg, err := config.Load(config.Sources{Env: []string{
+	cfg, _, err := config.LoadHost(config.Sources{Env: []string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
 	}})
@@ -73,7 +73,7 @@ func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error)
 
 // until calls f with leader/current and the time at which it was read, whenever it changes, until f returns true. It reads as
 // little as possible, in order not to disturb the measurement.
-func (g *group) until(ctx context.Context, f func(cluster.Slot[cluster.Current], time.Time) bool) error {
+func (g *group) until(ctx context.Context, f func(cluster.Stored[cluster.Current], time.Time) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	path := g.paths.Current()
@@ -82,7 +82,7 @@ func (g *group) until(ctx context.Context, f func(cluster.Slot[cluster.Current],
 		if ctx.Err() != nil {
 			return fmt.Errorf("waiting for the leader: %w", ctx.Err())
 		}
-		if f(cluster.ReadSlot[cluster.Current](path, data, stat, err == nil), time.Now()) {
+		if f(cluster.ReadStored[cluster.Current](path, data, stat, err == nil), time.Now()) {
 			return nil
 		}
 		select {
@@ -95,7 +95,7 @@ func (g *group) until(ctx context.Context, f func(cluster.Slot[cluster.Current],
 
 // leads waits until a node is READY.
 func (g *group) leads(ctx context.Context, id string) error {
-	return g.until(ctx, func(c cluster.Slot[cluster.Current], _ time.Time) bool {
+	return g.until(ctx, func(c cluster.Stored[cluster.Current], _ time.Time) bool {
 		return c.Readable() && c.Record.Node == id && c.Record.State == cluster.CurrentReady
 	})
 }
@@ -103,7 +103,7 @@ func (g *group) leads(ctx context.Context, id string) error {
 // gap waits until one daemon has lost leadership and another one is READY, and returns the time without a leader.
 func (g *group) gap(ctx context.Context, from string) (time.Duration, error) {
 	var gone, ready time.Time
-	err := g.until(ctx, func(c cluster.Slot[cluster.Current], now time.Time) bool {
+	err := g.until(ctx, func(c cluster.Stored[cluster.Current], now time.Time) bool {
 		if gone.IsZero() && (!c.Exists || c.Record.Node != from) {
 			gone = now
 		}

@@ -32,7 +32,7 @@ func main() {
 	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of stopped daemons and lost hosts a tenth")
 	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
-	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb", "what to measure, separated by commas")
+	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
 		flag.PrintDefaults()
@@ -61,6 +61,8 @@ func main() {
 		{"trust", func() error { return trust(ctx, t, *binary, max(2, *rounds/15)) }},
 		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
 		{"load", func() error { return load(ctx, t, *binary, guardClient) }},
+		{"groups", func() error { return groups(ctx, t, *binary) }},
+		{"idlegroups", func() error { return idleGroups(ctx, t, *binary) }}, // a part of groups
 	} {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue

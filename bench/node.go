@@ -41,9 +41,18 @@ func (g *group) spawnWork(addr, binary, id string, timeout time.Duration, child 
 
 // below returns the child of a process whose command line pick accepts.
 func below(parent int, pick func(args []string) bool) (int, error) {
+	all := processes(parent, pick)
+	if len(all) == 0 {
+		return 0, fmt.Errorf("process %d has no such child", parent)
+	}
+	return all[0], nil
+}
+
+// processes returns the children of a process whose command line pick accepts.
+func processes(parent int, pick func(args []string) bool) (all []int) {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
-		return 0, err
+		return nil
 	}
 	for _, list := range lists {
 		data, err := os.ReadFile(list)
@@ -52,12 +61,15 @@ func below(parent int, pick func(args []string) bool) (int, error) {
 		}
 		for pid := range strings.FieldsSeq(string(data)) {
 			line, err := os.ReadFile("/proc/" + pid + "/cmdline")
-			if err == nil && pick(strings.Split(string(line), "\x00")) {
-				return strconv.Atoi(pid)
+			if err != nil || !pick(strings.Split(string(line), "\x00")) {
+				continue
+			}
+			if n, err := strconv.Atoi(pid); err == nil {
+				all = append(all, n)
 			}
 		}
 	}
-	return 0, fmt.Errorf("process %d has no such child", parent)
+	return all
 }
 
 func (n *node) daemon() (int, error) { return n.helper("daemon") }

@@ -30,6 +30,18 @@ if echo "$output" | grep -q 'app.service\|zkelectd'; then
 	echo "$output" >&2
 	exit 1
 fi
+# The drop-ins of recipes: each permits more, so only verify applies.
+for dropin in deploy/examples/*/zkelectd.service.conf; do
+	recipe=$work/$(basename "$(dirname "$dropin")")
+	mkdir -p "$recipe/zkelectd.service.d"
+	cp "$work/zkelectd.service" "$recipe/"
+	cp "$dropin" "$recipe/zkelectd.service.d/recipe.conf"
+	output=$(systemd-analyze verify "$recipe/zkelectd.service" 2>&1) || { echo "$output" >&2; exit 1; }
+	if echo "$output" | grep -q 'zkelectd\|recipe'; then
+		echo "$output" >&2
+		exit 1
+	fi
+done
 for unit in "$work/zkelectd.service" "$work/zkelectd@g1.service"; do
 	[ -e "$unit" ] || cp "$work/zkelectd@.service" "$unit"
 	# verify exits with 0 even if it reports unknown settings, so any output about the unit is a failure.

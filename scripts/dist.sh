@@ -38,7 +38,7 @@ for ARCH in amd64 arm64; do
 	ln -s ../completions "$STAGE/completions"
 	cp "$stage/copyright" "$STAGE/copyright" # a link would be packaged as a link
 	for kind in deb rpm; do
-		"$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/" >/dev/null
+		log=$("$nfpm" package --config deploy/package/nfpm.yaml --packager "$kind" --target "$out/") || { echo "$log" >&2; exit 1; }
 	done
 done
 rm -rf "$stage"

@@ -100,7 +100,7 @@ check_ledger
 echo "ok: a unit cannot be started by hand on a standby"
 
 # Attacks by zkelectd's user, which owns the permit, on the unit's user, which is root, and on process 1.
-permit=/sys/fs/cgroup/system.slice/system-zkelectd.slice/zkelectd@g2.service/zkelectd-permit
+permit=/sys/fs/cgroup/system.slice/system-zkelectd.slice/zkelectd@g2.service/zkelectd-permit-app@g2.service
 as_user() { setpriv --reuid=zkelectd --regid=zkelectd --clear-groups "$@"; }
 # start_fails WHAT REASON: the unit does not start, the log has the reason soon, and process 1 is not blocked.
 start_fails() {
@@ -113,26 +113,26 @@ start_fails() {
 # forge TEXT: another program, run by zkelectd's user, answers TEXT at the socket, or nothing if TEXT is empty.
 forge() {
 	as_user perl -MIO::Socket::UNIX -e '
-		$l = IO::Socket::UNIX->new(Local => "/run/zkelectd-g2/unit.sock", Listen => 5) or die;
-		while ($c = $l->accept) { if ($ARGV[0]) { print $c $ARGV[0]; close $c } else { push @open, $c } }' "$1" &
+		$l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 5) or die;
+		while ($c = $l->accept) { if ($ARGV[1]) { print $c $ARGV[1]; close $c } else { push @open, $c } }' /run/zkelectd-g2/app@g2.service.sock "$1" &
 	forger=$!
-	until_ok "another program listens at the socket" test -S /run/zkelectd-g2/unit.sock
+	until_ok "another program listens at the socket" test -S /run/zkelectd-g2/app@g2.service.sock
 }
 end_forgery() {
 	kill $forger
 	wait $forger 2>/dev/null
-	rm -f /run/zkelectd-g2/unit.sock
+	rm -f /run/zkelectd-g2/app@g2.service.sock
 }
 as_user mkdir $permit || fail "its user cannot create the permit of n2"
 as_user mkfifo $permit/fifo 2>/dev/null && fail "zkelectd's user can create a FIFO in the permit"
-as_user mkfifo /run/zkelectd-g2/leader.env /run/zkelectd-g2/unit.sock || fail "cannot create a FIFO"
-start_fails "a FIFO for the socket" "/run/zkelectd-g2/unit.sock is not a socket"
-rm /run/zkelectd-g2/leader.env /run/zkelectd-g2/unit.sock
-as_user ln -s /run/zkelectd/unit.sock /run/zkelectd-g2/unit.sock
-start_fails "a link for the socket" "/run/zkelectd-g2/unit.sock is not a socket"
-rm /run/zkelectd-g2/unit.sock
+as_user mkfifo /run/zkelectd-g2/leader.env /run/zkelectd-g2/app@g2.service.sock || fail "cannot create a FIFO"
+start_fails "a FIFO for the socket" "/run/zkelectd-g2/app@g2.service.sock is not a socket"
+rm /run/zkelectd-g2/leader.env /run/zkelectd-g2/app@g2.service.sock
+as_user ln -s /run/zkelectd/app.service.sock /run/zkelectd-g2/app@g2.service.sock
+start_fails "a link for the socket" "/run/zkelectd-g2/app@g2.service.sock is not a socket"
+rm /run/zkelectd-g2/app@g2.service.sock
 forge ""
-start_fails "no answer" "does not answer at /run/zkelectd-g2/unit.sock within 2s"
+start_fails "no answer" "does not answer at /run/zkelectd-g2/app@g2.service.sock within 2s"
 end_forgery
 forge '{"v":1,"group":"/system.slice/system-app.slice/app@g2.service","guard":{"pid":1,"started":1},"daemon":{"pid":1,"started":1}}'
 start_fails "process 1 as the guard" "is not this host's zkelectd"

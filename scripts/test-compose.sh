@@ -1,7 +1,7 @@
 #!/bin/bash
-# Tests deploy/docker-compose.yml with real containers (deploy/check/compose): start, a site disconnected and reconnected, a leader
-# stopped, removal. Unless ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are set, stand-in images replace the public ones. COMPOSE is the
-# command, "docker compose" or docker-compose.
+# Tests the Compose files of deploy/ with real containers (deploy/check/compose): start, a site disconnected and reconnected, a
+# leader stopped, many groups, removal. Unless ZOOKEEPER_IMAGE and PROMETHEUS_IMAGE are set, stand-in images replace the public
+# ones. COMPOSE is the command, "docker compose" or docker-compose.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "SKIPPED: the compose file is not tested, since $*" >&2; exit 0; }

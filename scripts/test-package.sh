@@ -56,17 +56,30 @@ deb)
 	for f in $(dpkg -L zkelectd); do [ -e "$f" ] || fail "$f is not installed"; done
 	zkelectd version
 	zkelectd check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null
+	ZKELECTD_GROUPS_DIR=/usr/share/doc/zkelectd/examples/groups.d zkelectd check --offline --config /usr/share/doc/zkelectd/examples/groups.yaml >/dev/null
 	for text in "Apache License" github.com/go-zookeeper/zk "The Go Authors"; do
 		grep -q "$text" /usr/share/doc/zkelectd/copyright || fail "the copyright does not mention $text"
 	done
 	getent passwd zkelectd >/dev/null || fail "there is no user zkelectd"
-	[ "$(stat -c '%a %U:%G' /etc/zkelectd)" = "750 root:zkelectd" ] || fail "/etc/zkelectd is $(stat -c '%a %U:%G' /etc/zkelectd)"
+	for dir in /etc/zkelectd /etc/zkelectd.d; do
+		[ "$(stat -c '%a %U:%G' $dir)" = "750 root:zkelectd" ] || fail "$dir is $(stat -c '%a %U:%G' $dir)"
+	done
+	[ -z "$(ls -A /etc/zkelectd.d)" ] || fail "the package contains groups: $(ls -A /etc/zkelectd.d)"
 	has_password
 	password=$(cat /etc/zkelectd/zookeeper.auth)
+	install -m 0600 /dev/null /etc/zkelectd.d/mine.yaml
+	install -m 0600 -o nobody /dev/null /etc/zkelectd.d/theirs.yaml
 	dpkg --path-include='/usr/share/*' --install /run/packages/package.deb >/dev/null # like an upgrade
 	[ "$(cat /etc/zkelectd/zookeeper.auth)" = "$password" ] || fail "an upgrade changes the password"
+	owners=$(stat -c '%a %U:%G' /etc/zkelectd.d/mine.yaml /etc/zkelectd.d/theirs.yaml | tr '\n' ' ')
+	[ "$owners" = "640 root:zkelectd 640 nobody:zkelectd " ] || fail "an upgrade gives the groups the modes and owners $owners"
+	rm /etc/zkelectd.d/*.yaml
+	install -m 0640 -g zkelectd /usr/share/doc/zkelectd/examples/groups.d/*.yaml /etc/zkelectd.d/
+	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --offline --config /usr/share/doc/zkelectd/examples/groups.yaml |
+		grep -q '^billing  /zkelectd/billing$' || fail "the service cannot read the files of the groups"
+	rm /etc/zkelectd.d/*.yaml
 	setpriv --reuid zkelectd --regid zkelectd --init-groups zkelectd check --zk 127.0.0.1:1 --connect-timeout 100ms \
-		--config /usr/share/doc/zkelectd/examples/zkelectd.yaml | grep -q 'acl: private' || fail "the service cannot use the password"
+		--config /usr/share/doc/zkelectd/examples/zkelectd.yaml -- true | grep -q 'acl: private' || fail "the service cannot use the password"
 	gzip -dc /usr/share/man/man1/zkelectd-run.1.gz | grep -q 'the host name' || fail "the manual of run is wrong"
 	if gzip -dc /usr/share/man/man1/*zkelectd*.gz | grep -q "default $(hostname))"; then fail "the manual contains the name of this host"; fi
 	bash -c '. /usr/share/bash-completion/completions/zkelectd && complete -p zkelectd' >/dev/null || fail "completion does not work in bash"
@@ -90,10 +103,10 @@ rpm)
 	qemu-aarch64-static /run/packages/arm64 check --offline --config /usr/share/doc/zkelectd/examples/zkelectd.yaml >/dev/null ||
 		fail "the binary for arm64 does not run"
 	# All files are as packed, except for the mode that tmpfiles.d sets.
-	changed=$(rpm --verify --nodeps zkelectd | grep -v ' /etc/zkelectd$' || true)
+	changed=$(rpm --verify --nodeps zkelectd | grep -v ' /etc/zkelectd\(\.d\)\?$' || true)
 	[ -z "$changed" ] || fail "these files differ from the .rpm: $changed"
 	rpm --erase --nodeps zkelectd
-	if [ -e /usr/bin/zkelectd ] || [ -e /etc/zkelectd ]; then fail "the .rpm leaves files behind"; fi
+	if [ -e /usr/bin/zkelectd ] || [ -e /etc/zkelectd ] || [ -e /etc/zkelectd.d ]; then fail "the .rpm leaves files behind"; fi
 	echo "the .rpm can be installed, run and removed, with completion in zsh and fish; the binary for arm64 runs"
 	;;
 esac

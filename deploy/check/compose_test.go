@@ -12,15 +12,19 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// project returns deploy/docker-compose.yml as Compose v2 reads it, with all profiles.
-func project(t *testing.T) *types.Project {
+// project returns deploy/docker-compose.yml with further files as Compose v2 reads them, with all profiles.
+func project(t *testing.T, more ...string) *types.Project {
 	t.Helper()
 	dir, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var files []types.ConfigFile
+	for _, name := range append([]string{"docker-compose.yml"}, more...) {
+		files = append(files, types.ConfigFile{Filename: filepath.Join(dir, name)})
+	}
 	p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-		WorkingDir: dir, ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "docker-compose.yml")}}, Environment: types.Mapping{},
+		WorkingDir: dir, ConfigFiles: files, Environment: types.Mapping{},
 	}, func(o *loader.Options) {
 		o.SetProjectName("zkelectd", true)
 		o.Profiles = []string{"*"}
@@ -31,8 +35,16 @@ func project(t *testing.T) *types.Project {
 	return p
 }
 
+// manyGroups is the file that makes the members run many groups.
+const manyGroups = "docker-compose.groups.yml"
+
 func TestComposeServicesAreHardened(t *testing.T) {
-	p := project(t)
+	t.Run("one group", func(t *testing.T) { checkHardened(t, project(t)) })
+	t.Run("many groups", func(t *testing.T) { checkHardened(t, project(t, manyGroups)) })
+}
+
+func checkHardened(t *testing.T, p *types.Project) {
+	t.Helper()
 	if len(p.Services) != 9 {
 		t.Errorf("there are %d services", len(p.Services))
 	}
@@ -109,14 +121,11 @@ func TestComposeSettingsAreAccepted(t *testing.T) {
 			continue
 		}
 		nodes++
-		env := map[string]string{"ZKELECTD_HTTP_LISTEN": "127.0.0.1:7980"}
-		for name, value := range s.Environment {
-			env[name] = *value
-		}
+		env := environment(s)
 		if len(s.Command) < 3 || s.Command[0] != "run" || s.Command[1] != "--" {
 			t.Fatalf("the command is %v", s.Command)
 		}
-		checkSettings(t, env, s.Command[2:])
+		checkSettings(t, env, s.Command[1:]...)
 		name := env["ZKELECTD_ZOOKEEPER_AUTH_FILE"]
 		if env["ZKELECTD_ZOOKEEPER_ACL"] != "private" || env["CREDENTIALS_DIRECTORY"] != "/run/secrets" || len(s.Secrets) != 1 || s.Secrets[0].Source != name {
 			t.Errorf("the tree is not private, or the secret %q is missing: %v", name, s.Secrets)
@@ -124,6 +133,47 @@ func TestComposeSettingsAreAccepted(t *testing.T) {
 		if test := s.HealthCheck.Test; len(test) != 4 || test[2] != "probe" || !probes.MatchString(test[3]) {
 			t.Errorf("the health check is %v", test)
 		}
+	}
+	if nodes != 4 {
+		t.Errorf("there are %d nodes", nodes)
+	}
+}
+
+// environment returns the environment of a member's container.
+func environment(s types.ServiceConfig) map[string]string {
+	env := map[string]string{"ZKELECTD_HTTP_LISTEN": "127.0.0.1:7980"} // of the image
+	for name, value := range s.Environment {
+		if value != nil {
+			env[name] = *value
+		}
+	}
+	return env
+}
+
+// With the second file, the daemon accepts the settings of its service and the files of all groups, which are mounted.
+func TestComposeGroupsAreAccepted(t *testing.T) {
+	nodes := 0
+	for name, s := range project(t, manyGroups).Services {
+		if s.Image != "zkelectd:dev" {
+			continue
+		}
+		nodes++
+		env := environment(s)
+		if len(s.Volumes) != 1 || !slices.Equal(s.Command, []string{"run"}) {
+			t.Fatalf("%s runs %v, with the volumes %v", name, s.Command, s.Volumes)
+		}
+		file, below := strings.CutPrefix(env["ZKELECTD_CONFIG"], s.Volumes[0].Target+"/")
+		if !below {
+			t.Fatalf("%s has the configuration %s, which is not below %s", name, env["ZKELECTD_CONFIG"], s.Volumes[0].Target)
+		}
+		env["ZKELECTD_CONFIG"] = filepath.Join(s.Volumes[0].Source, file)
+		groups := filepath.Join(s.Volumes[0].Source, "groups.d")
+		env["ZKELECTD_GROUPS_DIR"] = groups // instead of the mounted directory
+		files, err := filepath.Glob(groups + "/*.yaml")
+		if err != nil || len(files) != 12 {
+			t.Errorf("%d groups, %v", len(files), err)
+		}
+		checkSettings(t, env, "--effective", "-g", "ingest") // fails if another group's file is invalid
 	}
 	if nodes != 4 {
 		t.Errorf("there are %d nodes", nodes)

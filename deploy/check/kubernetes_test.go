@@ -176,7 +176,7 @@ func TestKubernetesSettingsAreAccepted(t *testing.T) {
 				}[e.ValueFrom.FieldRef.FieldPath]
 			}
 		}
-		checkSettings(t, env, c.Args)
+		checkSettings(t, env, append([]string{"--"}, c.Args...)...)
 		where := env["CREDENTIALS_DIRECTORY"]
 		if !slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return v.MountPath == where }) {
 			t.Errorf("nothing is mounted at %s", where)

@@ -14,24 +14,34 @@ import (
 // group knows no configuration file, and the host puts the parts together.
 var arrows = map[string]string{
 	// The core: pure.
-	"internal/cluster":    "",
-	"internal/policy":     "cluster",
-	"internal/elector":    "cluster policy",
-	"internal/transition": "cluster",
-	"internal/watchdog":   "cluster",
-	"internal/termlog":    "cluster",
-	"internal/whatif":     "cluster elector policy watchdog",
-	"internal/request":    "cluster whatif",
+	"internal/cluster":         "",
+	"internal/cluster/renewal": "cluster",
+	"internal/policy":          "cluster",
+	"internal/elector":         "cluster policy",
+	"internal/transition":      "cluster",
+	"internal/watchdog":        "cluster",
+	"internal/termlog":         "cluster",
+	"internal/whatif":          "cluster elector policy watchdog",
+	"internal/request":         "cluster policy suggest whatif",
 
 	// ZooKeeper.
-	"internal/cluster/zkstore":     "boottime cluster secretfile",
-	"internal/cluster/clustertest": "cluster",
+	"internal/cluster/zkstore":     "boottime cluster cluster/renewal secretfile",
+	"internal/cluster/clustertest": "cluster cluster/renewal",
 
 	// One daemon.
-	"internal/host":   "boottime cluster cluster/zkstore config group guard hook operator probe request status whatif workenv worker",
-	"internal/group":  "boottime cluster cluster/zkstore elector guard policy procinfo status termlog transition watchdog workenv worker",
-	"internal/worker": "admission guard hook probe systemd workenv",
-	"internal/config": "cluster policy secretfile workenv",
+	"internal/host":      "boottime cluster cluster/zkstore command config elector group guard hook hostcheck operator policy probe recorder request status whatif workenv worker",
+	"internal/hostcheck": "admission config",
+	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector guard policy procinfo recorder status termlog transition watchdog workenv worker",
+	"internal/worker":    "admission guard hook probe systemd workenv",
+	"internal/config":    "cluster policy secretfile suggest workenv",
+
+	// Jobs that run once.
+	"internal/oneshot": "cluster",
+
+	// The flight recorder.
+	"internal/corejson": "cluster",
+	"internal/recorder": "boottime cluster corejson elector policy secretfile transition watchdog",
+	"internal/replay":   "cluster corejson elector policy recorder transition watchdog",
 
 	// The guard, and what it needs.
 	"internal/guard":     "boottime harden procinfo",
@@ -42,6 +52,8 @@ var arrows = map[string]string{
 	// Operators.
 	"internal/operator": "cluster cluster/zkstore config elector hook policy request status whatif workenv",
 	"internal/status":   "cluster policy",
+	"internal/doctor":   "cluster status",
+	"internal/gameday":  "cluster status",
 	"internal/httpapi":  "cluster page procinfo request secretfile status whatif",
 	"internal/page":     "",
 
@@ -53,6 +65,8 @@ var arrows = map[string]string{
 	"internal/probe":      "command",
 	"internal/procinfo":   "",
 	"internal/secretfile": "",
+	"internal/support":    "",
+	"internal/suggest":    "",
 	"internal/workenv":    "",
 
 	// Demo and tests.
@@ -64,6 +78,7 @@ var arrows = map[string]string{
 	"internal/arch":       "",
 	"internal/sim":        "",
 	"internal/faults":     "",
+	"internal/recipes":    "",
 }
 
 func TestImportArrows(t *testing.T) {
@@ -92,7 +107,7 @@ func TestImportArrows(t *testing.T) {
 // Of the commands only run runs a host; none of them reaches into it.
 func TestImportArrowsOfTheCommands(t *testing.T) {
 	only := map[string][]string{
-		"internal/host":       {"run.go", "daemon_settings.go"},
+		"internal/host":       {"run.go", "exec_daemon.go", "daemon_settings.go"},
 		"internal/group":      {},
 		"internal/worker":     {},
 		"internal/transition": {},

@@ -34,7 +34,8 @@ type ChildOptions struct {
 	Out   io.Writer
 }
 
-// Child runs the leader-only child of the demo, which reports its node and term over HTTP or in its output until ctx ends.
+// Child runs the leader-only child of the demo, which reports its node and term over HTTP or in its output until ctx ends. The output
+// also has the group, with its slot if there is one.
 func Child(ctx context.Context, opt ChildOptions) error {
 	me := answer{Node: os.Getenv("ZKELECTD_NODE"), Site: os.Getenv("ZKELECTD_SITE"), Term: os.Getenv("ZKELECTD_TERM"), PID: os.Getpid()}
 	if opt.Dir != "" {
@@ -88,8 +89,12 @@ func (me answer) work(ctx context.Context, opt ChildOptions) error {
 	if opt.Every <= 0 {
 		return nil
 	}
+	group := os.Getenv("ZKELECTD_GROUP")
+	if slot := os.Getenv("ZKELECTD_SLOT"); slot != "" {
+		group += "/" + slot
+	}
 	say := func(what string) {
-		fmt.Fprintf(opt.Out, "%s %s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, me.Node, me.Site, me.Term)
+		fmt.Fprintf(opt.Out, "%s %s group=%s node=%s site=%s term=%s\n", time.Now().UTC().Format(time.RFC3339Nano), what, group, me.Node, me.Site, me.Term)
 	}
 	tick := time.NewTicker(opt.Every)
 	defer tick.Stop()

@@ -1,5 +1,5 @@
-// Package demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, and a scripted tour
-// through their elections with measured times.
+// Package demo runs a small fleet on this host with a real ZooKeeper server: four daemons on two sites, first with one group, then
+// with twelve, and a scripted tour through their elections with measured times.
 package demo
 
 import (
@@ -114,27 +114,6 @@ func (f *fleet) publish(s cluster.Snapshot) error {
 
 func (f *fleet) say(format string, args ...any) { fmt.Fprintf(f.opt.Out, format+"\n", args...) }
 
-// show prints the fleet whenever it changes, until ctx ends.
-func (f *fleet) show(ctx context.Context) error {
-	f.say("\nThe fleet keeps running: try it from another terminal, and end it with Ctrl-C:")
-	f.say("  http://127.0.0.1:%d/ is the page; requests there need the token %s", f.ports["n4"], f.token)
-	f.say("  %s status --zk %s --root %s --watch", f.opt.Binary, f.server.Addr(), root)
-	f.say("  kill -9 PID of a daemon, or edit %s/n1.yaml and kill -HUP its PID\n", f.dir)
-	last := ""
-	for {
-		if table := f.view.Table(); table != last {
-			f.say("%s", table)
-			last = table
-		}
-		select {
-		case f.view = <-f.views:
-		case <-ctx.Done():
-			f.say("stopping the fleet")
-			return nil
-		}
-	}
-}
-
 // close stops all daemons and the server, and removes the directory.
 func (f *fleet) close() error {
 	for _, p := range f.daemons {
@@ -187,9 +166,9 @@ child:
 
 func (f *fleet) file(n node) string { return filepath.Join(f.dir, n.id+".yaml") }
 
-// start starts a node's daemon; its log goes to a file.
-func (f *fleet) start(n node) error {
-	if err := f.configure(n); err != nil {
+// start starts a node's daemon with the file that configure writes; its log goes to a file.
+func (f *fleet) start(n node, configure func(node) error) error {
+	if err := configure(n); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(f.dir, n.id+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

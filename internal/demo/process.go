@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// process is a program in a process group of its own, which is killed when this process dies.
+// process is a program in a new process group, which is killed when this process dies.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the program has exited

@@ -30,6 +30,7 @@ func (f *fleet) tour(ctx context.Context) error {
 		{"the leader's zkelectd is killed with -9", f.crash},
 		{"a candidate that stalls is excluded by the watchdog", f.stall},
 		{"return to the best daemon, once its exclusion is over", f.comeBack},
+		{"twelve groups, and a resource with four slots, on the four daemons: one host is drained, and returns", f.manyGroups},
 	} {
 		f.say("\n%d. %s", i+1, step.title)
 		if err := step.do(ctx); err != nil {
@@ -66,38 +67,46 @@ func (f *fleet) leads(id string) func(status.Group) bool {
 	}
 }
 
-// served checks that the leader's child answers with its node and term: the work is the proof, not the record in ZooKeeper.
+// served checks the leader's child, and shows its answer.
 func (f *fleet) served(ctx context.Context, id string) error {
-	addr, err := os.ReadFile(filepath.Join(f.dir, id+".addr"))
+	body, err := ask(ctx, f.dir, id, f.view.Term)
+	if err == nil {
+		f.say("   its child answers: %s", body)
+	}
+	return err
+}
+
+// ask checks that the leader's child answers with its node and term: the work is the proof, not the record in ZooKeeper.
+func ask(ctx context.Context, dir, id string, term int64) (string, error) {
+	addr, err := os.ReadFile(filepath.Join(dir, id+".addr"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(addr), nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("the child of %s does not answer: %w", id, err)
+		return "", fmt.Errorf("the child of %s does not answer: %w", id, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if err != nil {
-		return err
+		return "", err
 	}
 	var who answer
-	if err := json.Unmarshal(body, &who); err != nil || who.Node != id || who.Term != fmt.Sprint(f.view.Term) {
-		return fmt.Errorf("the child of %s answers %s, want term %d", id, body, f.view.Term)
+	if err := json.Unmarshal(body, &who); err != nil || who.Node != id || who.Term != fmt.Sprint(term) {
+		return "", fmt.Errorf("the child of %s answers %s, want term %d", id, body, term)
 	}
-	f.say("   its child answers: %s", strings.TrimSpace(string(body)))
-	return nil
+	return strings.TrimSpace(string(body)), nil
 }
 
 func (f *fleet) firstElection(ctx context.Context) error {
 	began := time.Now()
 	// n4 starts first and becomes the elector, which shows that the elector and the leader are separate roles.
 	for _, i := range []int{3, 0, 1, 2} {
-		if err := f.start(nodes[i]); err != nil {
+		if err := f.start(nodes[i], f.configure); err != nil {
 			return err
 		}
 		if i != 3 {
@@ -148,7 +157,7 @@ func (f *fleet) stall(ctx context.Context) error {
 	if err := os.WriteFile(f.stallFile("n3"), nil, 0o600); err != nil {
 		return err
 	}
-	if err := f.start(nodes[2]); err != nil {
+	if err := f.start(nodes[2], f.configure); err != nil {
 		return err
 	}
 	moved, err := f.until(ctx, "the election of n3", func(g status.Group) bool { return g.Leader == "n3" })

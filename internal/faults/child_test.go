@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
+	ossignal "os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -13,15 +13,16 @@ import (
 	"zkelectd/internal/hostfault"
 )
 
-// The arguments with which this program runs in a role other than test or child.
+// The arguments with which this program runs in a role other than test.
 const (
 	daemonizeArgument  = "daemonize"
 	grandchildArgument = "grandchild"
 	hogArgument        = "hog"
 	memoryArgument     = "glut"
+	childArgument      = "child" // followed by the name of the group
 )
 
-// playRole runs the role that the arguments or the environment select, and reports whether there was one.
+// playRole runs the role that the arguments select, and reports whether there was one.
 func playRole() bool {
 	role := ""
 	if len(os.Args) > 1 {
@@ -38,7 +39,7 @@ func playRole() bool {
 		os.Exit(1)
 	case role == memoryArgument:
 		useAllMemory(os.Args[2])
-	case os.Getenv("LEDGER") != "":
+	case role == childArgument:
 		child()
 	default:
 		return false
@@ -46,7 +47,7 @@ func playRole() bool {
 	return true
 }
 
-// ledgerWriter writes lines "boottime-ns node term event run" to the fleet's ledger. All processes of one child write the same
+// ledgerWriter writes lines "boottime-ns node term event run" to the ledger of a group. All processes of one child write the same
 // run.
 type ledgerWriter struct {
 	file       *os.File
@@ -91,7 +92,7 @@ func child() {
 	run := fmt.Sprintf("%d.%d", boottime.Now().Nanoseconds(), os.Getpid())
 	s := newLedgerWriter(os.Getenv("LEDGER"), os.Getenv("ZKELECTD_NODE"), os.Getenv("ZKELECTD_TERM"), run)
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
+	ossignal.Notify(stop, syscall.SIGTERM)
 	s.write("start")
 	done := make(map[string]bool)
 	once := func(behavior string, argv []string) {
@@ -116,7 +117,7 @@ func child() {
 	}
 }
 
-// escape starts a process with an empty environment, in a session of its own.
+// escape starts a process with an empty environment, in a new session.
 func escape(argv []string) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{}
@@ -130,7 +131,7 @@ func escape(argv []string) {
 
 // grandchild writes to the ledger until it is killed.
 func grandchild() {
-	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
+	ossignal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	s := newLedgerWriter(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	s.write("grandchild")
 	for range time.Tick(10 * time.Millisecond) {

@@ -8,17 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/hostfault"
-	"zkelectd/internal/policy"
 	"zkelectd/internal/zkserver"
 )
 
@@ -32,7 +29,7 @@ const (
 // takeover, and the exclusions that follow, each with a margin for a slow machine.
 const settleTimeout = 60 * time.Second
 
-// fleet is an ensemble and four nodes on two sites.
+// fleet is an ensemble and four nodes on two sites, with one group or several.
 type fleet struct {
 	t           *testing.T
 	dir         string
@@ -41,9 +38,8 @@ type fleet struct {
 	ensemble    *zkserver.Ensemble
 	serverLinks map[[2]int][]*faultproxy.Proxy // the connections between servers, by from and to
 	session     *zkstore.Session
-	paths       cluster.Paths
+	groups      []*group
 	nodes       []*node
-	revision    int // of the policy
 	tables      int // how many tables of the packet filter were created
 	starving    int // how many control groups for starved processes were created
 }
@@ -74,14 +70,14 @@ type node struct {
 	down    chan struct{}
 }
 
-// newFleet starts a fleet. The seed chooses the properties of each node, which fix may change.
-func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet {
+// newFleet starts a fleet with a number of groups. The seed chooses the properties of each node, which fix may change.
+func newFleet(t *testing.T, binary string, seed uint64, groups int, fix func(*node)) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "zkelectd-faults-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), serverLinks: make(map[[2]int][]*faultproxy.Proxy), paths: cluster.Paths{Root: "/faults"}}
+	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), serverLinks: make(map[[2]int][]*faultproxy.Proxy)}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{PeerPort: func(from, to, port int) (int, error) {
 		p, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
@@ -97,13 +93,16 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 	if f.session, err = zkstore.Open(t.Context(), zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	f.write(forkScript, []byte(forkText))
 	f.write(hogArgument, make([]byte, 4<<20))
+	f.addGroups(groups)
 	for i := range 4 {
 		n := &node{
 			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
 			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
 			hidesChildren: f.rng.Float64() < 0.5,
+		}
+		if groups > 1 && n.containment == "keeper" {
+			n.containment = "pidns" // several groups need containment by the kernel
 		}
 		fix(n)
 		f.nodes = append(f.nodes, n)
@@ -115,11 +114,13 @@ func newFleet(t *testing.T, binary string, seed uint64, fix func(*node)) *fleet 
 			}
 			n.proxies = append(n.proxies, p)
 		}
-		if n.hidesChildren {
-			f.write(daemonizes+"-"+n.id, nil)
+		for _, g := range f.groups {
+			if n.hidesChildren {
+				g.write(daemonizes+"-"+n.id, nil)
+			}
 		}
 		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hidesChildren)
-		n.configure(map[string]int{"dc1": 2, "dc2": 1})
+		n.configure()
 		n.wg.Go(n.supervise)
 	}
 	return f
@@ -171,9 +172,7 @@ func (f *fleet) write(name string, data []byte) {
 }
 
 func (f *fleet) close() {
-	for _, n := range f.nodes {
-		n.shutDown()
-	}
+	f.shutDown()
 	// Only after all nodes are shut down: the namespaces of one node may use the disk of another.
 	for _, n := range f.nodes {
 		n.tearDown()
@@ -203,23 +202,6 @@ func (f *fleet) close() {
 
 func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 
-// configure writes the node's configuration file. After a reload its policy becomes that of the group.
-func (n *node) configure(sites map[string]int) {
-	var servers []string
-	for _, p := range n.proxies {
-		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", p.Port()))
-	}
-	text := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
-zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s}
-election: {takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_preemptions: 0}
-policy: {sites: {dc1: %d, dc2: %d}}
-child: {command: [%s], env: {LEDGER: %s}, stop_timeout: 300ms, containment: %s}
-log: {level: debug}
-`, n.id, n.site, n.prio, strings.Join(servers, ", "), n.f.paths.Root, sessionTimeout, minSessionTimeout, takeover, sites["dc1"], sites["dc2"],
-		self, n.f.file("ledger"), n.containment)
-	n.f.write(n.id+".yaml", []byte(text))
-}
-
 // supervise runs until shutDown.
 func (n *node) supervise() {
 	for {
@@ -231,7 +213,6 @@ func (n *node) supervise() {
 			return
 		}
 		cmd.Stdout, cmd.Stderr = log, log
-		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		n.mu.Lock()
 		if n.stopped {
 			n.mu.Unlock()
@@ -260,18 +241,28 @@ func (n *node) supervise() {
 	}
 }
 
-// shutDown stops the node for good.
+// shutDown stops all nodes for good, if that has not been done.
+func (f *fleet) shutDown() {
+	for _, n := range f.nodes {
+		n.shutDown()
+	}
+}
+
 func (n *node) shutDown() {
 	n.mu.Lock()
+	before := n.stopped
 	n.stopped = true
-	close(n.down)
 	n.mu.Unlock()
-	p := n.pids()
-	for _, pid := range p {
-		syscall.Kill(pid, syscall.SIGCONT)
+	if before {
+		return
 	}
-	if guard := p[guardProcess]; guard != 0 {
-		syscall.Kill(guard, syscall.SIGTERM)
+	close(n.down)
+	p := n.pids()
+	for _, pids := range p {
+		signal(syscall.SIGCONT, pids...)
+	}
+	if guards := p[guardProcess]; len(guards) > 0 {
+		signal(syscall.SIGTERM, guards...)
 		limit := time.AfterFunc(10*time.Second, func() { n.memory.Kill(time.Second) })
 		defer limit.Stop()
 	}
@@ -283,69 +274,12 @@ func (n *node) shutDown() {
 	}
 }
 
-// leader returns the node whose child runs; any node if there is none.
-func (f *fleet) leader() *node {
-	for _, n := range f.nodes {
-		if n.pids()[childProcess] != 0 {
-			return n
-		}
-	}
-	return f.anyNode()
-}
-
 func (f *fleet) anyNode() *node { return f.nodes[f.rng.IntN(len(f.nodes))] }
 
-// victim returns the leader in most cases, or any node.
-func (f *fleet) victim() *node {
-	if f.rng.Float64() < 0.6 {
-		return f.leader()
-	}
-	return f.anyNode()
-}
+// victim returns the leader of a group in most cases, or any node.
+func (f *fleet) victim() *node { return f.anyGroup().victim() }
 
-// whyUnsettled returns what is missing for a stable state: the best member by the policy in force is READY, and its child runs.
-// It returns the empty string for a stable state.
-func (f *fleet) whyUnsettled(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	snap, err := zkstore.ReadAll(ctx, f.client(ctx), f.paths, false)
-	switch {
-	case err != nil:
-		return err.Error()
-	case !snap.Ready():
-		return "no member is READY"
-	case len(snap.Members) != len(f.nodes):
-		return fmt.Sprintf("%d of %d members are registered", len(snap.Members), len(f.nodes))
-	case !snap.Policy.Readable():
-		return "there is no policy"
-	}
-	if c := snap.Control.Record; snap.Control.Err != nil || c.Pause != nil || c.Move != nil || c.Reelect != nil || len(c.Cordons) > 0 {
-		return fmt.Sprintf("requests are in force: %+v %v", c, snap.Control.Err)
-	}
-	in := policy.Input{
-		Members: snap.Members, Incumbent: snap.Elected.Record.Incarnation, Excluded: make(map[string]string), Circumstances: snap.Elected.Record.Circumstances,
-	}
-	for _, x := range snap.Elected.Record.Exclusions {
-		if !x.Expired {
-			in.Excluded[x.Node] = x.Reason
-		}
-	}
-	compiled, err := policy.New(snap.Policy.Record)
-	if err != nil {
-		return err.Error()
-	}
-	if best, ok := compiled.Rank(in).Best(); !ok || best.Name != snap.Elected.Record.Incarnation {
-		return fmt.Sprintf("%s leads, the best is %s", snap.Elected.Record.Node, best.ID)
-	}
-	for _, n := range f.nodes {
-		if n.id == snap.Elected.Record.Node && n.pids()[childProcess] == 0 {
-			return "the leader has no child"
-		}
-	}
-	return ""
-}
-
-// converge waits until the fleet has settled, and returns how long it took.
+// converge waits until all groups have settled, and returns how long it took.
 func (f *fleet) converge(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -364,4 +298,16 @@ func (f *fleet) converge(ctx context.Context) (time.Duration, error) {
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// whyUnsettled returns what is missing for a stable state of all groups; the empty string for a stable state.
+func (f *fleet) whyUnsettled(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, g := range f.groups {
+		if why := g.whyUnsettled(ctx); why != "" {
+			return g.name + ": " + why
+		}
+	}
+	return ""
 }

@@ -122,10 +122,11 @@ func limitMemory(f *fleet) (func(), error) {
 // outOfMemory makes the OOM killer kill the daemon, which has the highest score in the node's memory group.
 func outOfMemory(f *fleet) (func(), error) {
 	n := f.victim()
-	daemon := n.pids()[daemonProcess]
-	if daemon == 0 || !n.isPromised([]string{daemonProcess}, nil) {
+	daemons := n.pids()[daemonProcess]
+	if len(daemons) == 0 || !n.isPromised([]string{daemonProcess}, nil) {
 		return nil, errNotPromised
 	}
+	daemon := daemons[0]
 	n.killed[daemonProcess] = time.Now()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", daemon), []byte("1000"), 0); err != nil {
 		return nil, errNotPromised // it has ended
@@ -166,8 +167,12 @@ func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
+		var starved []int
 		for _, name := range who {
-			if pid := pids[name]; pid != 0 && g.Add(pid) == nil && quota*5 < period {
+			starved = append(starved, pids[name]...)
+		}
+		for _, pid := range starved {
+			if g.Add(pid) == nil && quota*5 < period {
 				n.starvedPids[pid] = true
 			}
 		}
@@ -176,8 +181,8 @@ func starve(quota, period int, who ...string) func(*fleet) (func(), error) {
 				f.t.Error(err)
 			}
 			n.emptyGroup(g)
-			for _, name := range who {
-				delete(n.starvedPids, pids[name])
+			for _, pid := range starved {
+				delete(n.starvedPids, pid)
 			}
 		}, nil
 	}
@@ -225,11 +230,12 @@ func burnProcessors(f *fleet) (func(), error) {
 func takeDescriptors(who string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		n := f.victim()
-		pid := n.pids()[who]
+		pids := n.pids()[who]
 		var before unix.Rlimit
-		if pid == 0 || unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before) != nil {
+		if len(pids) == 0 || unix.Prlimit(pids[0], unix.RLIMIT_NOFILE, nil, &before) != nil {
 			return nil, errNotPromised // it does not run
 		}
+		pid := pids[0]
 		// The hard limit could be raised again only with CAP_SYS_RESOURCE.
 		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: before.Max}, nil); err != nil {
 			return nil, errNotPromised

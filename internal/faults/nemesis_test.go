@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -15,6 +14,7 @@ type fault struct {
 	inject func(f *fleet) (heal func(), err error)
 }
 
+// allFaults are the faults for a fleet with any number of groups.
 var allFaults = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
 
 var errNotPromised = errors.New("docs/safety.md promises nothing for this combination of faults")
@@ -102,22 +102,13 @@ func loseHost(f *fleet) (func(), error) {
 	return noHeal, nil
 }
 
-// changePolicy makes the other site the better one, by a reload of one daemon.
-func changePolicy(f *fleet) (func(), error) {
-	f.revision++
-	n := f.anyNode()
-	n.configure(map[string]int{"dc1": 1 + f.revision%3, "dc2": 1 + f.revision%2})
-	if pid := n.pids()[guardProcess]; pid != 0 {
-		syscall.Kill(pid, syscall.SIGHUP)
-	}
-	return noHeal, nil
-}
-
-// setBehavior sets a behavior of a node's children for a while. Processes that they have started remain until the child ends.
+// setBehavior sets a behavior of a group's children on a node for a while. Processes that they have started remain until the child
+// ends.
 func setBehavior(behavior string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
-		n := f.victim()
-		file := behaviorFile(f.dir, behavior, n.id)
+		g := f.anyGroup()
+		n := g.victim()
+		file := behaviorFile(g.file(""), behavior, n.id)
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			return nil, err
 		}

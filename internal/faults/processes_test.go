@@ -23,28 +23,44 @@ const (
 
 var zkelectdProcesses = []string{guardProcess, keeperProcess, daemonProcess}
 
-// pids returns the node's running processes by name.
-func (n *node) pids() map[string]int {
+// pids returns the node's running processes by name. With several groups there may be several keepers and children.
+func (n *node) pids() map[string][]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := make(map[string]int)
+	all := make(map[string][]int)
 	if n.pid == 0 {
 		return all
 	}
-	all[guardProcess] = n.pid
+	all[guardProcess] = []int{n.pid}
 	for _, pid := range childrenOf(n.pid) {
 		if args := commandLine(pid); len(args) > 1 && (args[1] == daemonProcess || args[1] == keeperProcess) {
-			all[args[1]] = pid
+			all[args[1]] = append(all[args[1]], pid)
 		}
 	}
-	if keeper := all[keeperProcess]; keeper != 0 {
+	for _, keeper := range all[keeperProcess] {
 		for _, pid := range childrenOf(keeper) {
-			if args := commandLine(pid); len(args) == 1 && args[0] == self {
-				all[childProcess] = pid
+			if args := commandLine(pid); len(args) == 3 && args[1] == childArgument {
+				all[childProcess] = append(all[childProcess], pid)
 			}
 		}
 	}
 	return all
+}
+
+// child returns the group's child on this node; 0 if there is none.
+func (n *node) child(g *group) int {
+	for _, pid := range n.pids()[childProcess] {
+		if args := commandLine(pid); len(args) == 3 && args[2] == g.name {
+			return pid
+		}
+	}
+	return 0
+}
+
+func signal(sig syscall.Signal, pids ...int) {
+	for _, pid := range pids {
+		syscall.Kill(pid, sig)
+	}
 }
 
 // childrenOf returns the children of a process.
@@ -87,9 +103,11 @@ const sameTime = time.Second
 
 // mayHideProcesses reports whether the node's work has, or may have, processes that have left its process group and session.
 func (n *node) mayHideProcesses() bool {
-	for _, behavior := range []string{daemonizes, forks} {
-		if _, err := os.Stat(behaviorFile(n.f.dir, behavior, n.id)); err == nil {
-			return true
+	for _, g := range n.f.groups {
+		for _, behavior := range []string{daemonizes, forks} {
+			if _, err := os.Stat(behaviorFile(g.file(""), behavior, n.id)); err == nil {
+				return true
+			}
 		}
 	}
 	if time.Since(n.behaviorChanged) < sameTime {
@@ -112,7 +130,8 @@ func (n *node) isPromised(killed, still []string) bool {
 	pids := n.pids()
 	acting := 0
 	for _, who := range zkelectdProcesses {
-		if pid := pids[who]; pid != 0 && running(pid) && !n.starvedPids[pid] && !slices.Contains(killed, who) && !slices.Contains(still, who) {
+		idle := func(pid int) bool { return !running(pid) || n.starvedPids[pid] }
+		if len(pids[who]) > 0 && !slices.ContainsFunc(pids[who], idle) && !slices.Contains(killed, who) && !slices.Contains(still, who) {
 			acting++
 		}
 	}
@@ -140,16 +159,20 @@ func (n *node) isPromised(killed, still []string) bool {
 	return true
 }
 
-// kill kills some of a node's processes at once, and reports whether it has killed any.
+// kill kills some of a node's processes at once, and reports whether it has killed any. Of several children it kills one.
 func (n *node) kill(who ...string) (done bool) {
 	if !n.isPromised(who, nil) {
 		return false
 	}
 	pids := n.pids()
+	if children := pids[childProcess]; len(children) > 0 {
+		i := n.f.rng.IntN(len(children))
+		pids[childProcess] = children[i : i+1]
+	}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, name := range who {
-			if pid := pids[name]; pid != 0 {
-				syscall.Kill(pid, sig)
+			if len(pids[name]) > 0 {
+				signal(sig, pids[name]...)
 				n.killed[name], done = time.Now(), true
 			}
 		}
@@ -166,17 +189,11 @@ func (n *node) stop(who ...string) func() {
 	}
 	var stopped []int
 	for _, name := range who {
-		if pid := pids[name]; pid != 0 {
-			syscall.Kill(pid, syscall.SIGSTOP)
-			stopped = append(stopped, pid)
-		}
+		stopped = append(stopped, pids[name]...)
 	}
 	if len(stopped) == 0 {
 		return nil
 	}
-	return func() {
-		for _, pid := range stopped {
-			syscall.Kill(pid, syscall.SIGCONT)
-		}
-	}
+	signal(syscall.SIGSTOP, stopped...)
+	return func() { signal(syscall.SIGCONT, stopped...) }
 }

@@ -31,7 +31,7 @@ func request(args func(*fleet) []string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, f.binary, append(args(f), "--zk", f.ensemble.Addrs()[0], "--root", f.paths.Root, "--connect-timeout", "2s")...)
+		cmd := exec.CommandContext(ctx, f.binary, append(args(f), "--zk", f.ensemble.Addrs()[0], "--root", f.anyGroup().paths.Root, "--connect-timeout", "2s")...)
 		out, err := cmd.CombinedOutput()
 		f.t.Logf("%v: %s%v", cmd.Args[1:], out, err)
 		return noHeal, nil

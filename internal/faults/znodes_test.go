@@ -14,23 +14,24 @@ import (
 
 // znodeFaults delete znodes in one transaction, as an operator with too many permissions can.
 var znodeFaults = []fault{
-	{"a node's registration deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Node(f.victim().id)} })},
+	{"a node's registration deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Node(g.victim().id)} })},
 	{"an incarnation deleted", removeZnodes(victimIncarnation)},
-	{"elected deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Elected()} })},
-	{"current deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Current()} })},
+	{"elected deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Elected()} })},
+	{"current deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Current()} })},
 	{"the leader's session closed by another client", closeLeaderSession},
-	{"leader deleted with its children", removeZnodes(func(f *fleet, all []string) []string { return subtree(all, f.paths.Leader()) })},
-	{"policy deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Policy()} })},
-	{"control deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.Control()} })},
-	{"history deleted", removeZnodes(func(f *fleet, _ []string) []string { return []string{f.paths.History()} })},
-	{"everything deleted below the root", removeZnodes(func(f *fleet, all []string) []string { return subtree(all, f.paths.Root)[1:] })},
+	{"leader deleted with its children", removeZnodes(func(g *group, all []string) []string { return subtree(all, g.paths.Leader()) })},
+	{"policy deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Policy()} })},
+	{"control deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Control()} })},
+	{"roster deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.Roster()} })},
+	{"history deleted", removeZnodes(func(g *group, _ []string) []string { return []string{g.paths.History()} })},
+	{"everything deleted below the root", removeZnodes(func(g *group, all []string) []string { return subtree(all, g.paths.Root)[1:] })},
 }
 
 // closeLeaderSession closes the leader's session, as every client of a server can, see [zkserver.SessionPassword].
 func closeLeaderSession(f *fleet) (func(), error) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 	defer cancel()
-	if _, stat, err := f.client(ctx).Get(ctx, f.paths.Current(), false); err == nil {
+	if _, stat, err := f.client(ctx).Get(ctx, f.anyGroup().paths.Current(), false); err == nil {
 		zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: f.ensemble.Addrs(), Session: stat.Owner, Password: zkserver.SessionPassword(stat.Owner)})
 	}
 	return noHeal, nil
@@ -47,9 +48,9 @@ func subtree(all []string, path string) (some []string) {
 }
 
 // victimIncarnation returns the victim's incarnation.
-func victimIncarnation(f *fleet, all []string) []string {
-	id := f.victim().id
-	for _, path := range subtree(all, f.paths.Election()) {
+func victimIncarnation(g *group, all []string) []string {
+	id := g.victim().id
+	for _, path := range subtree(all, g.paths.Election()) {
 		if inc, err := cluster.ParseIncarnation(path[strings.LastIndexByte(path, '/')+1:]); err == nil && inc.ID == id {
 			return []string{path}
 		}
@@ -57,18 +58,19 @@ func victimIncarnation(f *fleet, all []string) []string {
 	return nil
 }
 
-// removeZnodes deletes znodes in one transaction. It tries again if the tree changes meanwhile.
-func removeZnodes(which func(f *fleet, all []string) []string) func(*fleet) (func(), error) {
+// removeZnodes deletes znodes of a group in one transaction. It tries again if the tree changes meanwhile.
+func removeZnodes(which func(g *group, all []string) []string) func(*fleet) (func(), error) {
 	return func(f *fleet) (func(), error) {
+		g := f.anyGroup()
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
 		for range 20 {
-			all, err := f.tree(ctx, f.paths.Root)
+			all, err := f.tree(ctx, g.paths.Root)
 			if err != nil {
 				return noHeal, nil // the servers don't serve
 			}
 			var ops []cluster.Op
-			for _, path := range slices.Backward(which(f, all)) {
+			for _, path := range slices.Backward(which(g, all)) {
 				if slices.Contains(all, path) {
 					ops = append(ops, cluster.Op{Kind: cluster.OpDelete, Path: path, Version: cluster.AnyVersion})
 				}

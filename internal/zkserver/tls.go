@@ -2,6 +2,7 @@ package zkserver
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 )
@@ -38,16 +39,19 @@ ssl.clientAuth=%s
 // SecureAddr returns the address, as host:port, for clients that use TLS.
 func (s *Server) SecureAddr() string { return fmt.Sprintf("127.0.0.1:%d", s.securePort) }
 
-// secureReady reports whether the TLS port accepts connections or is not configured. The server opens it after the other port.
+// secureReady reports whether the TLS port answers a handshake or is not configured. The server opens it after the other port, and
+// the first handshake can take it seconds: Java loads the classes for it then.
 func (s *Server) secureReady(ctx context.Context) bool {
 	if s.opt.TLS == nil {
 		return true
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", s.SecureAddr())
+	raw, err := d.DialContext(ctx, "tcp", s.SecureAddr())
 	if err != nil {
 		return false
 	}
-	conn.Close()
-	return true
+	defer raw.Close()
+	// Any answer is good: the certificate may be invalid on purpose, and the server may require one of the client.
+	tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
+	return ctx.Err() == nil
 }

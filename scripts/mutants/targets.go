@@ -27,6 +27,7 @@ var targets = []target{
 	{pkg: "internal/elector", args: rapid, also: []suite{{pkg: "internal/whatif"}, simulation}},
 	{pkg: "internal/transition", args: rapid, also: []suite{simulation}},
 	{pkg: "internal/watchdog", also: []suite{simulation}},
+	{pkg: "internal/cluster/renewal", also: []suite{simulation}},
 	{pkg: "internal/cluster", args: rapid, also: []suite{{pkg: "internal/transition", args: rapid}, {pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/policy", args: rapid, named: true, also: []suite{{pkg: "internal/elector", args: rapid}, simulation}},
 	{pkg: "internal/cluster/zkstore", files: []string{"reader.go", "collector.go", "source.go", "session.go", "dial.go", "close.go", "conn.go", "register.go", "snapshot.go", "grant.go", "rollback.go"}, own: true, named: true, also: []suite{simulation}},

@@ -1,6 +1,6 @@
 // Command compose runs deploy/docker-compose.yml with real containers: it starts the stack, disconnects a site and reconnects
-// it, stops a leader, and removes the stack. The leader-only children print the term in which they work; the command fails if two
-// ever work at the same time.
+// it, stops a leader, runs many groups with docker-compose.groups.yml, and removes the stack. The leader-only children print the term
+// in which they work; the command fails if two of a group ever work at the same time.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 func main() {
 	compose := flag.String("compose", "docker-compose", "the command to run: docker compose or docker-compose")
 	dir := flag.String("dir", "..", "the directory of docker-compose.yml")
-	limit := flag.Duration("limit", 5*time.Minute, "give up after this time")
+	limit := flag.Duration("limit", 7*time.Minute, "give up after this time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

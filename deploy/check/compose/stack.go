@@ -25,11 +25,14 @@ type stack struct {
 	compose []string
 	dir     string
 	project string
+	files   string            // the Compose files, as in COMPOSE_FILE
 	ids     map[string]string // container ids by service
 }
 
 func newStack(compose []string, dir string) *stack {
-	return &stack{compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), ids: make(map[string]string)}
+	return &stack{
+		compose: compose, dir: dir, project: fmt.Sprintf("zkelectd-test-%d", os.Getpid()), files: "docker-compose.yml", ids: make(map[string]string),
+	}
 }
 
 // run runs a command in the directory of docker-compose.yml, and returns its standard output.
@@ -37,7 +40,7 @@ func (s *stack) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
+	cmd.Env = append(os.Environ(), "COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_FILE="+s.files, "COMPOSE_ANSI=never", "COMPOSE_PROGRESS=plain")
 	for _, name := range append([]string{"prometheus"}, nodes...) {
 		cmd.Env = append(cmd.Env, strings.ToUpper(name)+"_PORT=0") // a free port
 	}
@@ -53,7 +56,7 @@ func (s *stack) docker(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, append([]string{"docker"}, args...)...)
 }
 
-// up starts all services.
+// up starts all services, and those that differ from the Compose files anew.
 func (s *stack) up(ctx context.Context) error {
 	if _, err := s.run(ctx, "./secret.sh"); err != nil {
 		return err
@@ -214,7 +217,7 @@ func (s *stack) inspect(ctx context.Context, service string) (container, error) 
 	return all[0], nil
 }
 
-// checkHardening checks that the containers have the restrictions of docker-compose.yml.
+// checkHardening checks that the containers have the restrictions of the Compose files.
 func (s *stack) checkHardening(ctx context.Context) error {
 	for service := range s.ids {
 		c, err := s.inspect(ctx, service)

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// idleHost has the figures of hosts that are idle: one leads all groups, the other one is their elector.
+type idleHost struct {
+	requests, processor                        float64 // of the host that leads; a second, and as a share of a core
+	leader, leaderGuard, elector, electorGuard float64 // resident memory in MB
+}
+
+// idleGroups measures what each further group of an idle host costs.
+func idleGroups(ctx context.Context, t *table, binary string) error {
+	one, err := measureIdle(ctx, binary, 1)
+	if err != nil {
+		return err
+	}
+	many, err := measureIdle(ctx, binary, manyGroups)
+	if err != nil {
+		return err
+	}
+	each := func(what string, one, many, goal float64) {
+		kb := (many - one) * 1024 / (manyGroups - 1)
+		t.add("further group, "+what, fmt.Sprintf("%.0f KB", kb), fmt.Sprintf("%.1f MB with 1 group, %.1f MB with %d", one, many, manyGroups),
+			fmt.Sprintf("<= %.0f KB", goal), kb <= goal)
+	}
+	each("no child: daemon's memory", one.elector, many.elector, 300)
+	each("no child: guard's memory", one.electorGuard, many.electorGuard, 20)
+	each("led here: daemon's memory", one.leader, many.leader, 300)
+	each("led here: guard's memory", one.leaderGuard, many.leaderGuard, 20)
+	ratio := many.requests / one.requests
+	t.add(fmt.Sprintf("requests of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f a second", many.requests),
+		fmt.Sprintf("%.2f times those of one that leads 1 (%.2f)", ratio, one.requests), "<= 2", ratio <= 2)
+	ratio = many.processor / one.processor
+	t.add(fmt.Sprintf("processor of a host that leads %d groups", manyGroups), fmt.Sprintf("%.2f %% of a core", 100*many.processor),
+		fmt.Sprintf("%.1f times that of one that leads 1 (%.2f %%)", ratio, 100*one.processor), "<= 10, <= 3 %", ratio <= 10 && many.processor <= 0.03)
+	return nil
+}
+
+func measureIdle(ctx context.Context, binary string, groups int) (m idleHost, err error) {
+	h, err := startHosts(ctx, binary, groups)
+	if err != nil {
+		return m, err
+	}
+	defer h.close()
+	if err := h.start(ctx, "elector", "node.observer: true\n"); err != nil {
+		return m, err
+	}
+	if err := h.start(ctx, "leader", ""); err != nil {
+		return m, err
+	}
+	if err := h.led(ctx, "leader"); err != nil {
+		return m, err
+	}
+	session, err := h.sessionOf(ctx, "leader")
+	if err != nil {
+		return m, err
+	}
+	leader, elector := h.nodes["leader"], h.nodes["elector"]
+	daemon, err := leader.daemon()
+	if err != nil {
+		return m, err
+	}
+	other, err := elector.daemon()
+	if err != nil {
+		return m, err
+	}
+	pause(ctx, groupSpan/2) // the start is over
+	before := cpu(daemon) + cpu(leader.cmd.Process.Pid)
+	rates, err := h.rates(ctx, map[string]int64{"leader": session}, groupSpan)
+	m.processor = (cpu(daemon) + cpu(leader.cmd.Process.Pid) - before) / groupSpan.Seconds()
+	m.requests = rates["leader"]
+	m.leader, m.leaderGuard, m.elector, m.electorGuard = rss(daemon), rss(leader.cmd.Process.Pid), rss(other), rss(elector.cmd.Process.Pid)
+	return m, err
+}

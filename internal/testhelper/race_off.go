@@ -1,0 +1,6 @@
+//go:build !race
+
+package testhelper
+
+// Race reports whether this program has the race detector.
+const Race = false

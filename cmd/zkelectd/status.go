@@ -222,8 +222,8 @@ func isLeaderCommand() *cobra.Command {
 not, and with 2 on an error.
 
 ZooKeeper names a leader whose daemon hangs until its session ends. With --strict the node's
-own daemon must also confirm within a second that it leads and that its lease is not over; if
-it does not, the exit status is 1. Without --id or --root it is asked at http.listen of this host's
+own daemon must also confirm within a second that it leads this group, in this term and at this
+root, and that its lease is not over; if it does not, the exit status is 1. Without --id or --root it is asked at http.listen of this host's
 configuration, else at the address that it has published, which must not use TLS.`,
 		Args: cobra.NoArgs,
 	}

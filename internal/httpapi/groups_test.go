@@ -49,7 +49,7 @@ func TestEachGroupHasItsOwnPaths(t *testing.T) {
 	}
 	// A daemon with one group serves it at both paths.
 	for _, path := range []string{"/leader", "/v1/groups/c/leader"} {
-		if code, body := responseOf(t, New(optionsWithGroup()), "GET", path); code != 200 || body["group"] != "c" {
+		if code, body := responseOf(t, New(optionsWithGroup()), "GET", path); code != 200 || body["group"] != "c" || body["root"] != leader().Root {
 			t.Errorf("%s: %d %v", path, code, body)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 // probeResponse is the response of a probe.
 type probeResponse struct {
 	stamp
-	Answer bool `json:"answer"`
+	// Root is the group's znode: groups of the same name may exist at several roots, also on one host.
+	Root   string `json:"root,omitempty"`
+	Answer bool   `json:"answer"`
 	// Reason is why the answer is no; empty if it is yes.
 	Reason string `json:"reason,omitempty"`
 	// NotReady lists the groups in which the daemon is not ready, if it has several.
@@ -52,7 +54,7 @@ func (a *api) probeRoutes() []groupRoute {
 func (a *api) probe(check func(status.Daemon) error) groupHandler {
 	return func(w http.ResponseWriter, _ *http.Request, g *Group) {
 		v := g.view()
-		code, body := http.StatusOK, probeResponse{stamp: stampOf(v), Answer: true, LeaseRemaining: v.LeaseRemaining}
+		code, body := http.StatusOK, probeResponse{stamp: stampOf(v), Root: v.Root, Answer: true, LeaseRemaining: v.LeaseRemaining}
 		if err := check(v); err != nil {
 			code, body.Answer, body.Reason = http.StatusServiceUnavailable, false, err.Error()
 		}

@@ -11,11 +11,11 @@ import (
 
 // The answer may come from another program: it adds at most a lease that the leader can have.
 func FuzzWithLease(f *testing.F) {
-	f.Add(`{"node":"a","term":7,"lease_remaining":"1.5s"}`)
-	f.Add(`{"node":"b","term":7,"lease_remaining":"1.5s"}`)
-	f.Add(`{"node":"a","term":7,"lease_remaining":"-1ns"} {`)
+	f.Add(`{"node":"a","root":"/c","term":7,"lease_remaining":"1.5s"}`)
+	f.Add(`{"node":"b","root":"/c","term":7,"lease_remaining":"1.5s"}`)
+	f.Add(`{"node":"a","root":"/c","term":7,"lease_remaining":"-1ns"} {`)
 	f.Fuzz(func(t *testing.T, answer string) {
-		before := Group{Leader: "a", Term: 7}
+		before := Group{Root: "/c", Leader: "a", Term: 7}
 		after := before.WithLease(strings.NewReader(answer))
 		if after.LeaseRemaining < 0 || (after.LeaseRemaining > 0 && !strings.Contains(answer, "a")) {
 			t.Errorf("%q: %s", answer, after.LeaseRemaining)
@@ -56,15 +56,15 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestLeaseIsTakenFromTheLeaderOnly(t *testing.T) {
-	const own = `{"node":"a","term":7,"lease_remaining":"1.5s"}`
+	const own = `{"node":"a","root":"/c","term":7,"lease_remaining":"1.5s"}`
 	for name, c := range map[string]struct {
 		answer string
 		left   time.Duration
 	}{
-		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
-		"below zero": {strings.Replace(own, "1.5", "-1.5", 1), 0}, "beyond all bounds": {strings.Replace(own, "1.5", "750", 1), 0}, "cut": {own[:40], 0}, "a page": {"<html>", 0},
+		"own": {own, 1500 * time.Millisecond}, "of another node": {strings.Replace(own, `"a"`, `"b"`, 1), 0}, "of another root": {strings.Replace(own, "/c", "/d", 1), 0}, "of another term": {strings.Replace(own, "7", "6", 1), 0},
+		"below zero": {strings.Replace(own, "1.5", "-1.5", 1), 0}, "beyond all bounds": {strings.Replace(own, "1.5", "750", 1), 0}, "cut": {own[:50], 0}, "a page": {"<html>", 0},
 	} {
-		if got := (Group{Leader: "a", Term: 7}).WithLease(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
+		if got := (Group{Root: "/c", Leader: "a", Term: 7}).WithLease(strings.NewReader(c.answer)).LeaseRemaining; time.Duration(got) != c.left {
 			t.Errorf("%s: %s, want %s", name, got, c.left)
 		}
 	}
@@ -73,14 +73,16 @@ func TestLeaseIsTakenFromTheLeaderOnly(t *testing.T) {
 // Without a good answer the lease of a READY leader is not confirmed, for a reason.
 func TestUnconfirmedLease(t *testing.T) {
 	for answer, want := range map[string]string{
-		`{"node":"a","term":7,"lease_remaining":"1.5s","answer":true}`:      "",
-		`{"node":"a","term":7,"answer":false,"reason":"the lease is over"}`: "a answers: the lease is over",
-		`{"node":"a","term":7,"lease_remaining":"0s"}`:                      "a answers: it has no lease",
-		`{"node":"b","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7",
-		`<html>`: "h:1 answers, but not as a in term 7",
+		`{"node":"a","root":"/c","term":7,"lease_remaining":"1.5s","answer":true}`:      "",
+		`{"node":"a","root":"/c","term":7,"answer":false,"reason":"the lease is over"}`: "a answers: the lease is over",
+		`{"node":"a","root":"/c","term":7,"lease_remaining":"0s"}`:                      "a answers: it has no lease",
+		`{"node":"b","root":"/c","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7 of /c",
+		`{"node":"a","root":"/d","term":7,"lease_remaining":"1.5s"}`:                    "h:1 answers, but not as a in term 7 of /c",
+		`{"node":"a","term":7,"lease_remaining":"1.5s"}`:                                "h:1 answers, but not as a in term 7 of /c",
+		`<html>`: "h:1 answers, but not as a in term 7 of /c",
 	} {
 		for state, want := range map[string]string{"READY": want, "PROGRESS": ""} {
-			got := (Group{State: state, Leader: "a", Term: 7, API: "h:1"}).WithLease(strings.NewReader(answer))
+			got := (Group{State: state, Root: "/c", Leader: "a", Term: 7, API: "h:1"}).WithLease(strings.NewReader(answer))
 			if got.LeaseUnconfirmed != want || want != "" && !strings.Contains(got.Table(), "\nLease    not confirmed: "+want+"\n") {
 				t.Errorf("%s, %s: %q", answer, state, got.LeaseUnconfirmed)
 			}
@@ -90,13 +92,13 @@ func TestUnconfirmedLease(t *testing.T) {
 
 // Only the leader knows whether its work can be killed.
 func TestUnkillableWorkIsAProblem(t *testing.T) {
-	const own = `{"node":"a","term":7,"unkillable":"process 9 runs as user 0"}`
-	g := Group{Leader: "a", Term: 7, Problems: []string{"another"}}
+	const own = `{"node":"a","root":"/c","term":7,"unkillable":"process 9 runs as user 0"}`
+	g := Group{Root: "/c", Leader: "a", Term: 7, Problems: []string{"another"}}
 	got := g.WithLease(strings.NewReader(own)).Table()
 	if !strings.Contains(got, "Problem  the work of a can't be killed, and a releases nothing while it runs: process 9 runs as user 0\n") || !strings.Contains(got, "another") {
 		t.Error(got)
 	}
-	for _, answer := range []string{strings.Replace(own, `"a"`, `"b"`, 1), strings.Replace(own, "7", "6", 1), `{"node":"a","term":7}`} {
+	for _, answer := range []string{strings.Replace(own, `"a"`, `"b"`, 1), strings.Replace(own, "7", "6", 1), `{"node":"a","root":"/c","term":7}`} {
 		if got := g.WithLease(strings.NewReader(answer)); len(got.Problems) != 1 {
 			t.Errorf("%s: %q", answer, got.Problems)
 		}

@@ -21,8 +21,10 @@ func (g Group) WithLease(answer io.Reader) Group {
 		Daemon
 		Reason string `json:"reason"` // why this daemon does not lead
 	}
-	if err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d); err != nil || d.Node != g.Leader || d.Term != g.Term {
-		return g.Unconfirmed(fmt.Sprintf("%s answers, but not as %s in term %d", g.API, g.Leader, g.Term))
+	err := json.NewDecoder(io.LimitReader(answer, 1<<16)).Decode(&d)
+	// Terms start at the time of day, so a member of the same name in a group at another root can be in the same term.
+	if err != nil || d.Node != g.Leader || d.Term != g.Term || d.Root != g.Root {
+		return g.Unconfirmed(fmt.Sprintf("%s answers, but not as %s in term %d of %s", g.API, g.Leader, g.Term, g.Root))
 	}
 	if d.LeaseRemaining > 0 && d.LeaseRemaining < cluster.Duration(maxLease) {
 		g.LeaseRemaining = d.LeaseRemaining

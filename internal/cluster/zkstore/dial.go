@@ -110,6 +110,8 @@ type wireConn struct {
 	packet        []byte
 	frames        frameChecker // checks the replies after the handshake
 	closeXid      []byte       // the xid of closeSession, once it was sent
+	broken        error        // why the connection ended, once it has
+	farewell      []byte       // what the library still reads after that
 }
 
 func (w *wireConn) Write(b []byte) (int, error) {
@@ -157,10 +159,17 @@ func (w *wireConn) sendOrClose(b []byte) {
 }
 
 func (w *wireConn) Read(b []byte) (int, error) {
+	if w.broken != nil {
+		return w.readFarewell(b)
+	}
 	n, err := w.Conn.Read(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.handshakeDone {
+		if err != nil && n == 0 && w.frames.between() {
+			w.broken, w.farewell = err, w.s.unwatchAll()
+			return w.readFarewell(b)
+		}
 		if w.closeXid != nil && isCloseReply(b[:n], w.closeXid) {
 			w.s.markGone()
 		}
@@ -192,6 +201,19 @@ func (w *wireConn) Read(b []byte) (int, error) {
 		w.Conn.SetDeadline(time.Time{})
 		w.s.handshakeDone(h, w.addr, w.requestedAt)
 	}
+	return n, nil
+}
+
+// readFarewell reads what makes the library forget its watches after the connection has ended. Only the library's reader calls it.
+//
+// A session reads everything again after a reconnect. The library would also set all watches again, and read the zxid for that
+// while another goroutine of its own already writes it.
+func (w *wireConn) readFarewell(b []byte) (int, error) {
+	if len(w.farewell) == 0 {
+		return 0, w.broken
+	}
+	n := copy(b, w.farewell)
+	w.farewell = w.farewell[n:]
 	return n, nil
 }
 

@@ -7,12 +7,46 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
 )
+
+// The library does not set the watches again after a reconnect: everything is read again, with new watches.
+func TestReconnectSetsNoOldWatches(t *testing.T) {
+	const getData, setWatches = 4, 101
+	px := newProxy(t, shared.Addr())
+	s, other := open(t, Options{Servers: []string{px.addr()}}), open(t, Options{})
+	p := root(t, other)
+	watchAll := func() {
+		for _, path := range []string{p.Root, p.Nodes(), p.Leader(), p.Leader() + "/missing"} {
+			if _, _, err := s.Get(t.Context(), path, true); err != nil && !errors.Is(err, cluster.ErrNoNode) {
+				t.Fatal(err)
+			}
+		}
+		if _, _, err := s.Children(t.Context(), p.Nodes(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watchAll()
+	for n := range 3 {
+		px.cut()
+		eventually(t, "a reconnect", func() bool { return s.Reconnects() > n && s.Connected() })
+		eventually(t, "a hint at everything", func() bool { return s.TakeHints().All })
+		watchAll()
+	}
+	if ops := px.operations(); slices.Contains(ops, setWatches) || !slices.Contains(ops, getData) {
+		t.Errorf("after a reconnect the client sent operations %d", ops)
+	}
+	set := cluster.Op{Kind: cluster.OpSet, Path: p.Leader(), Version: cluster.AnyVersion, Data: []byte("x")}
+	if _, err := other.Do(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a hint at the change", func() bool { return s.TakeHints().Has(p.Leader()) })
+}
 
 // Each handle gets the hints below its own root, and a reconnect hints everything to all of them.
 func TestHintsAreFiledPerGroup(t *testing.T) {

@@ -2,6 +2,7 @@ package zkstore
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -117,8 +118,9 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	mute  bool // drop the server's replies
-	dead  bool // close new connections at once
+	mute  bool   // drop the server's replies
+	dead  bool   // close new connections at once
+	sent  []byte // by the client, since the last cut
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -159,7 +161,7 @@ func (p *proxy) accept() {
 		p.mu.Lock()
 		p.conns = append(p.conns, c, s)
 		p.mu.Unlock()
-		p.wg.Go(func() { io.Copy(s, c); s.Close() })
+		p.wg.Go(func() { io.Copy(s, io.TeeReader(c, p)); s.Close() })
 		p.wg.Go(func() { p.answer(c, s); c.Close() })
 	}
 }
@@ -183,6 +185,26 @@ func (p *proxy) answer(c, s net.Conn) {
 	}
 }
 
+// Write records what the client sends.
+func (p *proxy) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sent = append(p.sent, b...)
+	return len(b), nil
+}
+
+// operations returns what the client has asked for since the last cut, after its connect request.
+func (p *proxy) operations() (all []uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for rest := p.sent; len(rest) >= 12; {
+		n := 4 + binary.BigEndian.Uint32(rest)
+		all = append(all, binary.BigEndian.Uint32(rest[8:]))
+		rest = rest[min(int(n), len(rest)):]
+	}
+	return all[min(1, len(all)):]
+}
+
 // cut closes all connections.
 func (p *proxy) cut() {
 	p.mu.Lock()
@@ -190,7 +212,7 @@ func (p *proxy) cut() {
 	for _, c := range p.conns {
 		c.Close()
 	}
-	p.conns = nil
+	p.conns, p.sent = nil, nil
 }
 
 func (p *proxy) set(mute, dead bool) {

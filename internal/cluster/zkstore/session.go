@@ -225,7 +225,7 @@ func (s *Session) event(ev zk.Event) {
 	defer s.mu.Unlock()
 	switch {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
-		// The library sets the watches again, but may silently fail to: forget them, and hint at everything.
+		// The watches ended with the connection before: hint at everything.
 		clear(s.armed)
 		s.allGroups(func(g *Group) { g.hint("") })
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
@@ -233,6 +233,7 @@ func (s *Session) event(ev zk.Event) {
 		s.goroutines.Go(func() { s.end(errors.New("expired, or closed from elsewhere")) })
 	case ev.Type == zk.EventSession && ev.State == zk.StateDisconnected:
 		s.markDisconnected()
+	case ev.Path != "" && ev.State == zk.StateUnknown: // from unwatchAll
 	case ev.Path != "":
 		if ev.Type != zk.EventNodeChildrenChanged {
 			delete(s.armed, watch{ev.Path, false})
@@ -244,6 +245,16 @@ func (s *Session) event(ev zk.Event) {
 			g.hint(ev.Path)
 		}
 	}
+}
+
+// unwatchAll returns the events that make the library forget all watches.
+func (s *Session) unwatchAll() (events []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.armed {
+		events = append(events, encodeUnwatch(w.path)...)
+	}
+	return events
 }
 
 // setConn makes w the current connection. It returns false if the session has ended.

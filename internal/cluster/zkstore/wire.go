@@ -107,6 +107,24 @@ func (f *frameChecker) check(b []byte) error {
 	return nil
 }
 
+// between reports whether the stream is at the beginning of a reply.
+func (f *frameChecker) between() bool { return f.remaining == 0 && len(f.header) == 0 }
+
+// wireEventDeleted is the event that ends all watches on a znode.
+const wireEventDeleted = 2
+
+// encodeUnwatch encodes an event that makes go-zookeeper forget its watches on a znode. Unlike those of a server, it has no state.
+func encodeUnwatch(path string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(replyHeaderLen+4+4+4+len(path)))
+	b = binary.BigEndian.AppendUint32(b, 0xffffffff)         // the xid of events
+	b = binary.BigEndian.AppendUint64(b, 0xffffffffffffffff) // no zxid
+	b = binary.BigEndian.AppendUint32(b, 0)                  // no error
+	b = binary.BigEndian.AppendUint32(b, wireEventDeleted)
+	b = binary.BigEndian.AppendUint32(b, 0xffffffff) // zk.StateUnknown
+	b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
+	return append(b, path...)
+}
+
 func encodeConnect(timeout time.Duration, session int64, password []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+8+4+8+4+len(password)))
 	b = binary.BigEndian.AppendUint32(b, 0)

@@ -112,10 +112,17 @@ func (t *tab) shows(selector, text string) {
 	t.until(fmt.Sprintf("%s shows %q", selector, text), fmt.Sprintf("(document.querySelector(%q)?.innerText || '').includes(%q)", selector, text))
 }
 
-// click clicks as a user does: elements that are hidden or covered cannot be clicked.
+// click clicks as a user does: elements that are hidden or covered cannot be clicked. An update of the page may replace the element
+// before the click: then it is looked for again.
 func (t *tab) click(selector string) {
 	t.f.t.Helper()
-	t.do(chromedp.Click(chromedp.CSS(selector)))
+	t.f.eventually("a click on "+selector, func() bool {
+		err := within(t.ctx, func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))) })
+		if err != nil && !strings.Contains(err.Error(), "(-32000)") { // not the error of a node that has gone
+			t.f.t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func (t *tab) console() []string {

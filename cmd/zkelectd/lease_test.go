@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,8 +39,9 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 	forged, asked := countingServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+victim+"/leader", http.StatusFound)
 	})
+	var root string // of the group that is asked about
 	honest, _ := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Write([]byte(`{"node":"evil","term":7,"lease_remaining":"1.5s"}`))
+		fmt.Fprintf(w, `{"root":%q,"node":"evil","term":7,"lease_remaining":"1.5s"}`, root)
 	})
 	_, port, _ := net.SplitHostPort(victim)
 	for name, c := range map[string]struct {
@@ -56,6 +58,7 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		"the leader's": {current: honest, node: honest, host: here, lease: true},
 	} {
 		f := newFleet(t)
+		root = f.paths.Root
 		ephemeral := func(path string, r any) cluster.Op {
 			op := cluster.Op{Kind: cluster.OpCreate, Path: path, Ephemeral: true}
 			switch r := r.(type) {

@@ -105,9 +105,10 @@ func TestCloseSessionTriesTheOtherServers(t *testing.T) {
 	s := open(t, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if err := CloseSession(ctx, SessionHandle{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil {
-		t.Error(err)
+	if err := CloseSession(ctx, SessionHandle{Servers: []string{server.addr, shared.Addr()}, Session: s.SessionID(), Password: s.Password()}); err != nil && !errors.Is(err, ErrNoSuchSession) {
+		t.Error(err) // a server that hangs up before its reply is asked again, and then no longer has the session
 	}
+	eventually(t, "the session's end", ended(s))
 }
 
 // slowCloseConn is a connection that takes long to close, as with TLS, and that counts writes once counting is enabled.

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/harden"
@@ -40,18 +43,22 @@ are those of the configuration, as for other commands.
 
 The command runs as the child of 'zkelectd run' does: on one host at a time, and no longer
 than the lease. If ZooKeeper is lost, the command is stopped, then killed. So it is if any
-process of exec is killed.
+process of exec is killed, or if exec gets a SIGTERM, SIGINT, SIGHUP or SIGQUIT. The command
+gets the standard input of exec, unless that is a terminal.
 
 --once-per keeps a host that starts late from repeating a run that another host has ended:
 there is no other run for this time after the start of the last one, by the clock of the
 ZooKeeper servers. Choose a time that is a little shorter than the interval of the job.
 A run that has not ended, because the command was killed or its host has failed, is
 repeated by the next exec, on whatever host; with --at-most-once it counts as a run.
+If the servers' clock has gone back behind the start of the last run, exec does not run
+the command, and exits with 125.
 With --wait the other hosts stay for this time, and one of them runs the command if the
 first host fails.
 
-If exec cannot run the command, or the command was stopped, the exit status is 125; it is
-126 or 127 if the command cannot be started, and 128+N if signal N has killed it.`
+If exec cannot run the command, or the command was stopped, the exit status is 125, also
+for a wrong command line; it is 126 or 127 if the command cannot be started, and 128+N if
+signal N has killed it.`
 
 func execCommand() *cobra.Command {
 	var opt execOptions
@@ -61,44 +68,91 @@ func execCommand() *cobra.Command {
 		Use:   "exec -g JOB [flags] -- command args...",
 		Short: "Run a job on one host of the fleet, such as a cron job that is installed on all of them",
 		Long:  execHelp,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: notRun(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("the job is missing: its command goes after --")
 			}
 			return childArgs(cmd, args)
-		},
+		}),
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := opt.check(skipStatus); err != nil {
-			return exitError{statusNotRun, err}
+	cmd.RunE = notRun(func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(checkJob(name), opt.check(skipStatus)); err != nil {
+			return err
 		}
-		base := jobsRoot
 		h, err := loadHost(cmd, "")
 		if err != nil {
-			return exitError{statusNotRun, err}
+			return err
 		}
-		if cmd.Flags().Changed("root") {
-			base = h.Config.ZooKeeper.Root
-		}
-		dir, err := os.MkdirTemp("", "zkelectd-exec-")
+		address := oneshot.NewAddress()
+		cfg, err := jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, address, args)
 		if err != nil {
-			return exitError{statusNotRun, err}
+			return err
 		}
-		defer os.RemoveAll(dir)
-		cfg, err := jobConfig(h.Config, base+"/"+name, level, filepath.Join(dir, "socket"), args)
-		if err != nil {
-			return exitError{statusNotRun, err}
-		}
-		return opt.run(cfg, dir, skipStatus)
-	}
+		return opt.run(cfg, address, skipStatus)
+	})
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNotRun, err} })
 	config.RegisterConnection(cmd.Flags())
+	config.RegisterNodeName(cmd.Flags())
 	cmd.Flags().Lookup("root").Usage = "the znode above the groups of the jobs (default " + jobsRoot + ")"
 	cmd.Flags().StringVarP(&name, "group", "g", "", "the name of the job, the same on all hosts")
 	opt.register(cmd)
 	cmd.Flags().IntVar(&skipStatus, "skip-status", 0, "the exit status if the job is not run on this host because of a run on another one")
 	cmd.Flags().StringVar(&level, "log-level", "error", "debug, info, warn or error; info says why the job is not run on this host")
-	cmd.MarkFlagRequired("group")
+	completeJobs(cmd)
 	return cmd
+}
+
+// notRun makes errors of a command exit with [statusNotRun]: the exit statuses of other commands may be the job's.
+func notRun(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := f(cmd, args)
+		if err == nil || errors.As(err, new(exitError)) {
+			return err
+		}
+		return exitError{statusNotRun, err}
+	}
+}
+
+// checkJob returns an error unless a job can have that name.
+func checkJob(name string) error {
+	if name == "" {
+		return errors.New("the name of the job is missing: add -g JOB, the same on all hosts")
+	}
+	if err := config.CheckName(name); err != nil {
+		return fmt.Errorf("-g %q: the name of a job %w; --root is the znode above the jobs", name, err)
+	}
+	return nil
+}
+
+// execRoot returns the znode above the jobs: that of the configuration is for the group of its daemon.
+func execRoot(cmd *cobra.Command, h config.Host) string {
+	if cmd.Flags().Changed("root") {
+		return h.Config.ZooKeeper.Root
+	}
+	return jobsRoot
+}
+
+// completeJobs offers the jobs that have run for -g.
+func completeJobs(cmd *cobra.Command) {
+	jobs := func(ctx context.Context, cmd *cobra.Command) (names []string) {
+		h, s := reach(ctx, cmd)
+		if s == nil {
+			return nil
+		}
+		defer closeQuietly(ctx, s)
+		groups, _, _ := zkstore.Groups(ctx, s, execRoot(cmd, h))
+		for _, g := range groups {
+			names = append(names, g.Name)
+		}
+		return names
+	}
+	for flag, from := range map[string]complete{"group": jobs, "id": values(), "site": values()} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return completed(cmd, from, begun)
+		}); err != nil {
+			panic(err) // the flag exists
+		}
+	}
 }
 
 // register adds the flags.
@@ -134,7 +188,7 @@ func (o *execOptions) args() []string {
 }
 
 // jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
-func jobConfig(own config.Config, root, level, socket string, job []string) (config.Config, error) {
+func jobConfig(own config.Config, root, level, address string, job []string) (config.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return config.Config{}, err
@@ -150,7 +204,7 @@ func jobConfig(own config.Config, root, level, socket string, job []string) (con
 	}
 	cfg.Node.MaxLeaders = 0
 	cfg.Election.Failback.Mode = cluster.FailbackManual // nobody replaces a host that runs the job
-	cfg.Child.Command = append([]string{program, execJobName, socket, "--"}, job...)
+	cfg.Child.Command = append([]string{program, execJobName, address, "--"}, job...)
 	cfg.Child.Restart.Max = 0
 	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
 	cfg.Recorder.Enabled = false
@@ -158,25 +212,33 @@ func jobConfig(own config.Config, root, level, socket string, job []string) (con
 	return config.Load(config.Sources{File: execSource, Content: []byte(cfg.YAML())})
 }
 
-// run runs the guard, whose daemon leaves its result in dir, and returns the outcome as an error.
-func (o *execOptions) run(cfg config.Config, dir string, skipStatus int) error {
+// run runs the guard, whose daemon listens at an address and leaves its result, and returns the outcome as an error.
+func (o *execOptions) run(cfg config.Config, address string, skipStatus int) error {
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
-		return exitError{statusNotRun, err}
+		return err
 	}
 	log, _, flush := logger(cfg)
 	defer flush()
 	if err := harden.DisableCoreDumps(); err != nil {
 		log.Warn("core dumps are not disabled: a core of the guard would contain its session's password", "err", err)
 	}
-	_, err := guard.Run(guard.Options{
-		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName, dir}, o.args()...), Config: []byte(cfg.YAML()), ConfigOnce: true,
+	// In memory: a full disk must not lose the status of the job.
+	fd, err := unix.MemfdCreate("zkelectd-exec-result", unix.MFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	result := os.NewFile(uintptr(fd), "zkelectd-exec-result")
+	defer result.Close()
+	_, err = guard.Run(guard.Options{
+		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName, address}, o.args()...),
+		Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
 		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
 		Log: log.With("node", cfg.Node.ID, "process", "guard"),
 	})
 	if err != nil {
-		return exitError{statusNotRun, err}
+		return err
 	}
-	return readResult(dir).outcome(log, skipStatus)
+	return readResult(result).outcome(log, skipStatus)
 }
 
 // execResult is what the daemon of exec tells the process that was started. One of the fields is set.
@@ -188,24 +250,22 @@ type execResult struct {
 	Failed  string `json:"failed,omitempty"`
 }
 
-const resultFile = "result"
-
-func (r execResult) write(dir string) error {
+func (r execResult) write(file io.WriterAt) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, resultFile), data, 0o600)
+	_, err = file.WriteAt(data, 0)
+	return err
 }
 
+// maxResult bounds the size of a result, in bytes.
+const maxResult = 1 << 20
+
 // readResult returns the result of a daemon that has ended.
-func readResult(dir string) execResult {
+func readResult(file io.ReaderAt) execResult {
 	var r execResult
-	data, err := os.ReadFile(filepath.Join(dir, resultFile))
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	if err != nil {
+	if err := json.NewDecoder(io.NewSectionReader(file, 0, maxResult)).Decode(&r); err != nil {
 		return execResult{Failed: "its daemon has ended without a result: see the messages above"}
 	}
 	return r

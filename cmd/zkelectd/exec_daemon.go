@@ -4,22 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
+	"os/signal"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/host"
-	"zkelectd/internal/httpapi"
 	"zkelectd/internal/oneshot"
 )
 
@@ -42,46 +44,61 @@ func execJobCommand() *cobra.Command {
 	}
 }
 
-// execDaemonCommand is the daemon of exec: it leaves its result in a directory, in which it also listens for its child.
+// execDaemonCommand is the daemon of exec: it listens for its child at an address, and leaves its result for its guard.
 func execDaemonCommand() *cobra.Command {
 	var opt execOptions
-	cmd := &cobra.Command{Use: execDaemonName + " DIR", Hidden: true, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: execDaemonName + " SOCKET", Hidden: true, Args: cobra.ExactArgs(1)}
 	opt.register(cmd)
 	cmd.RunE = finalStatus(func(cmd *cobra.Command, args []string) error {
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 		h, _, err := config.LoadHost(config.Sources{File: execSource, Content: guard.ReadStartConfig().Main})
 		if err != nil {
 			return err
 		}
 		log, level, flush := logger(h.Config)
 		defer flush()
+		result := guard.ResultFile()
+		defer result.Close()
 		g, err := connectGuard(log)
 		if err != nil {
 			return err
 		}
 		defer g.Close()
 		defer exitWithGuard(g)()
-		gate, err := oneshot.NewGate(filepath.Join(args[0], "socket"))
+		gate, err := oneshot.NewGate(args[0], jobInput())
 		if err != nil {
 			return err
 		}
 		defer gate.Close()
 		d := &execDaemon{
-			opt: opt, cfg: h.Config, gate: gate, log: log,
+			opt: opt, cfg: h.Config, gate: gate, log: log, file: result, signals: signals,
 			host: host.New(host.Options{Config: h, Log: log, Level: level, Version: version(), Guard: g, CheckFiles: checkFiles}),
 		}
-		err = d.run(cmd.Context())
-		return errors.Join(err, d.result.write(args[0]))
+		d.run(cmd.Context())
+		return nil
 	})
 	return cmd
 }
 
+// jobInput returns the standard input for the job; nil if it is a terminal, because the job, which has its own process group, would be
+// stopped when it reads from it.
+func jobInput() *os.File {
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		return nil
+	}
+	return os.Stdin
+}
+
 // execDaemon is the host that runs a job at most once.
 type execDaemon struct {
-	opt  execOptions
-	cfg  config.Config
-	host *host.Host
-	gate *oneshot.Gate
-	log  *slog.Logger
+	opt     execOptions
+	cfg     config.Config
+	host    *host.Host
+	gate    *oneshot.Gate
+	log     *slog.Logger
+	file    io.WriterAt // of the result
+	signals chan os.Signal
 
 	mu     sync.Mutex
 	result execResult
@@ -89,18 +106,18 @@ type execDaemon struct {
 }
 
 // run runs the host until the job has ended or is not to be run here.
-func (d *execDaemon) run(ctx context.Context) error {
-	session, err := openSession(ctx, d.cfg)
+func (d *execDaemon) run(ctx context.Context) {
+	session, err := d.open(ctx)
 	if err != nil {
-		d.result.Failed = err.Error() + "; to use other servers, add --zk, --config or --context"
-		return nil
+		d.setResult(execResult{Failed: err.Error()})
+		return
 	}
 	defer closeQuietly(ctx, session)
 	watching, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { d.watch(watching, session) })
 	running.Go(func() { d.serveJob(watching, session) })
-	err = serve(ctx, d.host, httpapi.Endpoint{}, nil, nil)
+	err = service{host: d.host, signals: d.signals}.run(ctx)
 	cancel()
 	d.gate.Close()
 	running.Wait()
@@ -113,18 +130,54 @@ func (d *execDaemon) run(ctx context.Context) error {
 	default:
 		d.end(execResult{Failed: "it was stopped"})
 	}
-	return nil
+}
+
+// open opens a session, unless a signal comes first.
+func (d *execDaemon) open(ctx context.Context) (*zkstore.Session, error) {
+	opening, cancel := context.WithCancelCause(ctx)
+	opened, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case sig := <-d.signals:
+			cancel(fmt.Errorf("it was stopped by %s", sig))
+		case <-opened:
+		}
+	}()
+	session, err := openSession(opening, d.cfg)
+	close(opened)
+	<-watched
+	stopped := context.Cause(opening)
+	cancel(nil)
+	switch {
+	case stopped != nil && err == nil:
+		closeQuietly(ctx, session)
+		return nil, stopped
+	case stopped != nil:
+		return nil, stopped
+	case err != nil:
+		return nil, fmt.Errorf("%w; to use other servers, add --zk, --config or --context", err)
+	}
+	return session, nil
+}
+
+// setResult sets the result, and leaves it for the guard. Only the first one counts.
+func (d *execDaemon) setResult(r execResult) (first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.result != (execResult{}) {
+		return false
+	}
+	d.result = r
+	if err := r.write(d.file); err != nil {
+		d.log.Error("the result of the job cannot be passed on", "result", r.reason(), "err", err)
+	}
+	return true
 }
 
 // end makes the host leave with a result. Only the first one counts.
 func (d *execDaemon) end(r execResult) {
-	d.mu.Lock()
-	first := d.result == execResult{}
-	if first {
-		d.result = r
-	}
-	d.mu.Unlock()
-	if first {
+	if d.setResult(r) {
 		d.host.Stop(r.reason())
 	}
 }
@@ -220,20 +273,30 @@ func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
 			return
 		}
 		if waited := time.Since(began); waited >= d.opt.Wait {
-			d.leave(ctx, session, waited-d.opt.Wait > electionTimeout)
+			if r := d.whoRuns(ctx, session, waited-d.opt.Wait > electionTimeout); r != (execResult{}) {
+				d.end(r)
+			}
 		}
 	}
 }
 
-// leave makes the host leave if another one leads. late is set if it does not wait any longer for that.
-func (d *execDaemon) leave(ctx context.Context, session *zkstore.Session, late bool) {
+// whoRuns returns why this host leaves: another one leads, or that is not known; zero if it stays. late is set if it does not wait any
+// longer for a leader.
+func (d *execDaemon) whoRuns(ctx context.Context, conn cluster.Reader, late bool) execResult {
 	paths := cluster.Paths{Root: d.cfg.ZooKeeper.Root}
-	data, stat, err := session.Get(ctx, paths.Current(), false)
+	data, stat, err := conn.Get(ctx, paths.Current(), false)
 	current := cluster.ReadStored[cluster.Current](paths.Current(), data, stat, err == nil)
 	switch other := current.Readable() && current.Record.Node != d.cfg.Node.ID; {
 	case other && (late || current.Record.State == cluster.CurrentReady):
-		d.end(execResult{Skipped: current.Record.Node + " runs the job"})
-	case late && !current.Exists:
-		d.end(execResult{Failed: fmt.Sprintf("no host was elected within %s: see 'zkelectd status'", electionTimeout)})
+		return execResult{Skipped: current.Record.Node + " runs the job"}
+	case !late:
+		return execResult{}
+	case err != nil && !errors.Is(err, cluster.ErrNoNode):
+		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v", err)}
+	case current.Exists && !current.Readable():
+		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see 'zkelectd status --root %s'", current.Err, paths.Root)}
+	case !current.Exists:
+		return execResult{Failed: fmt.Sprintf("no host was elected within %s: see 'zkelectd status --root %s'", electionTimeout, paths.Root)}
 	}
+	return execResult{}
 }

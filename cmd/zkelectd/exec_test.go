@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/status"
 )
@@ -24,6 +26,10 @@ func (f *fleet) countRuns(name string) int { return strings.Count(read(f.runs())
 // exec starts zkelectd exec on a host for the job that has the group of the fleet. The script appends to $RUNS.
 func (f *fleet) exec(host, script string, flags ...string) *process {
 	f.t.Helper()
+	return f.startCommand(host, f.execCommand(host, script, flags...))
+}
+
+func (f *fleet) execCommand(host, script string, flags ...string) *exec.Cmd {
 	dir, name := path.Split(f.paths.Root)
 	args := append([]string{"exec", "-g", name, "--root", strings.TrimSuffix(dir, "/"), "--session-timeout", "2s"}, flags...)
 	if !strings.Contains(strings.Join(flags, " "), "--zk") {
@@ -31,7 +37,7 @@ func (f *fleet) exec(host, script string, flags ...string) *process {
 	}
 	cmd := exec.Command("zkelectd", append(args, "--", "sh", "-c", script)...)
 	cmd.Env = append(os.Environ(), "ZKELECTD_NODE_ID="+host, "RUNS="+f.runs())
-	return f.startCommand(host, cmd)
+	return cmd
 }
 
 // Hosts that start a job at the same time run it once, and each knows how it ended. One that starts later does not repeat it.
@@ -150,6 +156,92 @@ func TestExecThatCannotRun(t *testing.T) {
 	}
 }
 
+// Exec needs no files: a full disk loses nothing, and a kill leaves nothing behind. The job gets the standard input.
+func TestExecNeedsNoFiles(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.env = []string{"TMPDIR=/no/such/directory"}
+	input := filepath.Join(f.dir, "input")
+	if err := os.WriteFile(input, []byte("from cron\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := f.execCommand("n1", `read -r line; echo "$ZKELECTD_NODE: $line" >>"$RUNS"; exit 3`, "--id", "other")
+	stdin, err := os.Open(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	cmd.Stdin = stdin
+	f.startCommand("n1", cmd)
+	if got := f.exit("n1"); got != 3 || read(f.runs()) != "other: from cron\n" {
+		t.Errorf("exit status %d, %q\n%s", got, read(f.runs()), f.daemons["n1"].output())
+	}
+}
+
+// Each of these signals asks exec to stop.
+func TestExecIsStoppedBySignals(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
+		f.exec("n1", `echo started >>"$RUNS"; sleep 1000`, "--once-per", "0s")
+		f.eventually("the job runs", func() bool { return f.countRuns("started") == i+1 })
+		f.daemons["n1"].signal(sig)
+		got, out := f.exit("n1"), f.daemons["n1"].output()
+		if got != statusNotRun || strings.Contains(out, "goroutine") || !strings.Contains(out, "the job has not run to its end: it was stopped") {
+			t.Errorf("%s: exit status %d\n%s", sig, got, out)
+		}
+	}
+}
+
+// Completion offers the jobs, and not the groups of the configuration.
+func TestExecCompletesJobs(t *testing.T) {
+	t.Parallel()
+	f := newFleetAt(t, "/jobs/completed")
+	f.exec("n1", "true")
+	f.exit("n1")
+	f.eventually("the job is offered", func() bool { // a loaded machine can take longer than a second
+		out, _ := exec.Command("zkelectd", "__complete", "exec", "--zk", f.servers[0], "-g", "comp").Output()
+		return string(out) == "completed\n:4\n"
+	})
+}
+
+// A host leaves if another one runs the job. If it does not learn who does, it says so in the end.
+func TestExecFindsOutWhoRunsTheJob(t *testing.T) {
+	t.Parallel()
+	d := &execDaemon{}
+	d.cfg.ZooKeeper.Root, d.cfg.Node.ID = "/j", "n1"
+	paths := cluster.Paths{Root: "/j"}
+	current := func(node, state string) string {
+		return fmt.Sprintf(`{"v":1,"term":7,"node":%q,"state":%q}`, node, state)
+	}
+	for name, c := range map[string]struct {
+		current     string
+		early, late string
+	}{
+		"nobody":       {"", "", "no host was elected within 30s"},
+		"another":      {current("n2", "READY"), "n2 runs the job", "n2 runs the job"},
+		"another soon": {current("n2", "PROGRESS"), "", "n2 runs the job"},
+		"this host":    {current("n1", "PROGRESS"), "", ""},
+		"damaged":      {"{", "", "it is not known which host runs it: "},
+	} {
+		conn := clustertest.NewServer().Connect()
+		if err := zkstore.EnsureTree(t.Context(), conn, paths); err != nil {
+			t.Fatal(err)
+		}
+		if c.current != "" {
+			if _, err := conn.Do(t.Context(), cluster.Op{Kind: cluster.OpCreate, Path: paths.Current(), Data: []byte(c.current)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for late, want := range map[bool]string{false: c.early, true: c.late} {
+			r := d.whoRuns(t.Context(), conn, late)
+			if got := r.Skipped + r.Failed; !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+				t.Errorf("%s, late %v: %q, want %q", name, late, got, want)
+			}
+		}
+	}
+}
+
 // The exit status of a job that is not run because of the settings is not one that a job is likely to have.
 func TestExecRefusesWrongSettings(t *testing.T) {
 	t.Parallel()
@@ -161,6 +253,12 @@ func TestExecRefusesWrongSettings(t *testing.T) {
 		"--skip-status=-1":   "--skip-status -1 is not between 0 and 255",
 		"--config=/no/such":  "/no/such: cannot be read",
 		"--log-level=absent": "is not one of debug, info, warn, error",
+		"--group=a/b":        `-g "a/b": the name of a job contains '/', which is not allowed in a znode path; --root is the znode above the jobs`,
+		"--group=":           "the name of the job is missing: add -g JOB",
+		"--once-per=x":       `"x" is not a duration`,
+		"--nothing":          "unknown flag: --nothing",
+		"wrong":              `"wrong" is not a flag`,
+		"--id=a/b":           "--id: node.id",
 	} {
 		f.exec("n1", `echo wrong >>"$RUNS"`, flag)
 		if got, out := f.exit("n1"), f.daemons["n1"].output(); got != statusNotRun || !strings.Contains(out, want) || f.countRuns("wrong") != 0 {

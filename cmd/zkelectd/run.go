@@ -203,7 +203,12 @@ func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logg
 	defer exitWithGuard(g)()
 	defer s.serveRemovals(h.Reload)()
 	listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.web, Log: log}
-	err := serve(cmd.Context(), h, listener, httpapi.New(apiOptions(h, auth, hosts)), watchedFiles(cmd, cfg))
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	err := service{
+		host: h, listener: listener, handler: httpapi.New(apiOptions(h, auth, hosts)), files: watchedFiles(cmd, cfg), signals: signals, reload: true,
+	}.run(cmd.Context())
 	switch {
 	case errors.Is(err, guard.ErrLost):
 		return exitError{statusLost, err}
@@ -296,16 +301,23 @@ func childArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// serve runs the daemon, its listener if it has an address, and the watch of its files if there are any, and handles signals.
-func serve(ctx context.Context, h *host.Host, listener httpapi.Endpoint, handler http.Handler, files []string) error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
+// service is a host with what it serves and watches.
+type service struct {
+	host     *host.Host
+	listener httpapi.Endpoint
+	handler  http.Handler
+	files    []string // their changes cause a reload
+	signals  <-chan os.Signal
+	reload   bool // SIGHUP asks for a reload, not to stop
+}
+
+// run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
+func (s service) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	done := make(chan struct{})
 	g.Go(func() error {
 		defer close(done)
-		return h.Run(ctx)
+		return s.host.Run(ctx)
 	})
 	running, cancel := context.WithCancel(ctx) // ends with the daemon
 	g.Go(func() error {
@@ -313,20 +325,20 @@ func serve(ctx context.Context, h *host.Host, listener httpapi.Endpoint, handler
 		<-done
 		return nil
 	})
-	if listener.Addr != "" {
-		g.Go(func() error { return listener.Serve(running, handler) })
+	if s.listener.Addr != "" {
+		g.Go(func() error { return s.listener.Serve(running, s.handler) })
 	}
-	if len(files) > 0 {
-		g.Go(func() error { return config.Watch(running, files, h.Reload) })
+	if len(s.files) > 0 {
+		g.Go(func() error { return config.Watch(running, s.files, s.host.Reload) })
 	}
 	g.Go(func() error {
 		for {
 			select {
-			case sig := <-signals:
-				if sig == syscall.SIGHUP {
-					h.Reload()
+			case sig := <-s.signals:
+				if sig == syscall.SIGHUP && s.reload {
+					s.host.Reload()
 				} else {
-					h.Stop("stopped by " + sig.String())
+					s.host.Stop("stopped by " + sig.String())
 				}
 			case <-done:
 				return nil

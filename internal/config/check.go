@@ -30,7 +30,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		reportError(key, format, args...)
 	}
 	for key, name := range map[string]string{"node.id": c.Node.ID, "node.site": c.Node.Site} {
-		if err := checkName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			report(key, "%q %v", name, err)
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 		"policy.sites": slices.Collect(maps.Keys(c.Policy.Sites)), "policy.exclude_nodes": c.Policy.ExcludeNodes, "policy.disabled_sites": c.Policy.DisabledSites,
 	} {
 		for _, name := range names {
-			if err := checkName(name); err != nil {
+			if err := CheckName(name); err != nil {
 				report(key, "%q %v", name, err)
 			}
 		}
@@ -87,8 +87,8 @@ func checkPositive(report func(string, string, ...any), key string, d time.Durat
 	}
 }
 
-// checkName returns an error unless a name can be part of a znode path and of JSON.
-func checkName(s string) error {
+// CheckName returns an error unless a name can be one part of a znode path, and of JSON.
+func CheckName(s string) error {
 	switch {
 	case s == "":
 		return errors.New("is empty")

@@ -306,7 +306,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[A-Za-z0-9<>'": {},#&*!|%@-][A-Za-z0-9<>'": {},#&*!|%@-]{0,8}[a-z]`)
-		name := word.Filter(func(s string) bool { return checkName(s) == nil })
+		name := word.Filter(func(s string) bool { return CheckName(s) == nil })
 		c := mustLoad(&testing.T{}, Sources{})
 		c.Node.ID, c.Node.Site = name.Draw(t, "id"), name.Draw(t, "site")
 		c.Node.Priority = int(rapid.Int32().Draw(t, "priority"))

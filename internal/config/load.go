@@ -59,8 +59,11 @@ func (s Sources) CheckReload() error {
 	return fmt.Errorf("the configuration was read from a pipe (%s), which can be read only once: restart zkelectd to change it, or use a file", s.File)
 }
 
+// settingFlag is the flag of a setting.
+type settingFlag struct{ flag, key, usage string }
+
 // flags are the settings that have a flag.
-var flags = []struct{ flag, key, usage string }{
+var flags = []settingFlag{
 	{"zk", "zookeeper.servers", "ZooKeeper servers, host:port, separated by commas"},
 	{"root", "zookeeper.root", "the group's root znode"},
 	{"session-timeout", "zookeeper.session_timeout", "ZooKeeper session timeout to request"},
@@ -86,6 +89,15 @@ func RegisterConnection(fs *pflag.FlagSet) {
 	RegisterContext(fs)
 }
 
+// RegisterNodeName adds the flags for the name and the site of this host.
+func RegisterNodeName(fs *pflag.FlagSet) {
+	for _, f := range flags {
+		if f.key == "node.id" || f.key == "node.site" {
+			addFlag(fs, f)
+		}
+	}
+}
+
 // RegisterContext adds --context.
 func RegisterContext(fs *pflag.FlagSet) {
 	fs.String("context", "", "the connection to use, see 'zkelectd context --help' (default: $ZKELECTD_CONTEXT, or the current one)")
@@ -96,21 +108,25 @@ const setting = "setting"
 
 func register(fs *pflag.FlagSet, prefix string) {
 	fs.Var(&onceValue{}, "config", "configuration file (YAML), optional")
-	keys := keyByName()
 	for _, f := range flags {
 		if strings.HasPrefix(f.key, prefix) {
-			usage := f.usage
-			if value := shown(keys[f.key].Default); keys[f.key].Kind == boolean {
-				fs.Bool(f.flag, false, usage)
-			} else {
-				if value != "" {
-					usage += fmt.Sprintf(" (default %s)", value)
-				}
-				fs.String(f.flag, "", usage)
-			}
-			fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
+			addFlag(fs, f)
 		}
 	}
+}
+
+func addFlag(fs *pflag.FlagSet, f settingFlag) {
+	key := keyByName()[f.key]
+	usage := f.usage
+	if value := shown(key.Default); key.Kind == boolean {
+		fs.Bool(f.flag, false, usage)
+	} else {
+		if value != "" {
+			usage += fmt.Sprintf(" (default %s)", value)
+		}
+		fs.String(f.flag, "", usage)
+	}
+	fs.Lookup(f.flag).Annotations = map[string][]string{setting: {f.key}}
 }
 
 // onceValue is a string flag that cannot be set twice; otherwise the second file would silently replace the first.

@@ -18,7 +18,7 @@ import (
 // drawRules draws settings from which rules are derived.
 func drawRules(t *rapid.T) Config {
 	word := rapid.StringMatching(`[A-Za-z0-9.][A-Za-z0-9<>'": {},#&*!|%@.-]{0,8}[a-z]`)
-	name := word.Filter(func(s string) bool { return checkName(s) == nil })
+	name := word.Filter(func(s string) bool { return CheckName(s) == nil })
 	policyType := rapid.SampledFrom([]string{"priority", "first", "node-id", "round-robin", "other-site", "latency", "score", "expr", "exec"})
 	condition := rapid.SampledFrom([]string{`cause == "failure"`, `len(members) > 2 || cause == "a: #b"`, "cause == \"failure\" &&\n  len(members) > 2", ""})
 	c := defaults()

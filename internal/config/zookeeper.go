@@ -123,7 +123,7 @@ func (z *ZooKeeper) checkRoot(report func(string, string, ...any)) {
 		report("zookeeper.root", "%q belongs to ZooKeeper itself", z.Root)
 	default:
 		for part := range strings.SplitSeq(z.Root[1:], "/") {
-			if err := checkName(part); err != nil {
+			if err := CheckName(part); err != nil {
 				report("zookeeper.root", "%q %v", part, err)
 			}
 		}

@@ -27,6 +27,8 @@ type Options struct {
 	// read again. It is nil if there is no file.
 	Config     []byte
 	ConfigOnce bool
+	// Result is passed on to the daemon, which takes it with [ResultFile]; nil for none.
+	Result *os.File
 	// Containment selects how the work is contained; the default is [Auto].
 	Containment Containment
 	// Keepers permits a keeper for each leadership with [KeeperContainment], which otherwise allows the works of one group only.

@@ -46,10 +46,12 @@ func (g *guard) startDaemon() error {
 		// a daemon that outlives its guard closes the session once the work is dead.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if config := g.startConfigFile(); config != nil {
+	config := g.startConfigFile()
+	if config != nil {
 		defer config.Close()
-		attr.Env, attr.Files = append(attr.Env, configVariable+"=yes"), append(attr.Files, config.Fd())
+		attr.Env = append(attr.Env, configVariable+"=yes")
 	}
+	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result)) // at configFD and resultFD
 	var pid int
 	err = harden.WithChildScore(func() (err error) {
 		pid, err = syscall.ForkExec(g.opt.Path, g.opt.Argv, attr)

@@ -8,9 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configFD is the file descriptor at which a daemon finds its [StartConfig]. configVariable is set in its environment if there is one.
+// configFD is the file descriptor at which a daemon finds its [StartConfig], and resultFD that of Options.Result. configVariable is
+// set in its environment if there is a configuration.
 const (
 	configFD       = 5
+	resultFD       = 6
 	configVariable = "ZKELECTD_START_CONFIG"
 )
 
@@ -42,6 +44,20 @@ func ReadStartConfig() StartConfig {
 		return StartConfig{} // as at a first start
 	}
 	return c
+}
+
+// ResultFile returns Options.Result in a daemon whose guard has one. It must be called before anything starts a process.
+func ResultFile() *os.File {
+	unix.CloseOnExec(resultFD)
+	return os.NewFile(resultFD, "the result")
+}
+
+// descriptor returns the file descriptor of a file that may be nil, as os.ProcAttr takes it.
+func descriptor(f *os.File) uintptr {
+	if f == nil {
+		return ^uintptr(0) // closed in the new process
+	}
+	return f.Fd()
 }
 
 // setLastConfig stores a copy of a good configuration file, even of an empty one.

@@ -1,6 +1,7 @@
 package oneshot
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -21,7 +23,7 @@ type End struct {
 }
 
 // message is what the starter of a job and the daemon send each other, each on one line: the starter asks for its term, the daemon
-// answers, and the starter reports the end.
+// answers, with the standard input of the job, and the starter reports the end.
 type message struct {
 	Term int64 `json:"term,omitempty"`
 	Run  bool  `json:"run,omitempty"`
@@ -30,21 +32,53 @@ type message struct {
 
 // Gate is the daemon's side of the socket. Only one starter at a time is served.
 type Gate struct {
-	listener net.Listener
-	conn     net.Conn // to the starter; it waits until this is closed
+	listener *net.UnixListener
+	input    *os.File
+
+	mu     sync.Mutex
+	conn   *net.UnixConn // to the starter; it waits until this is closed
+	closed bool
 }
 
-// NewGate listens on a unix socket, in a directory that only this user can enter.
-func NewGate(path string) (*Gate, error) {
-	l, err := net.Listen("unix", path)
-	return &Gate{listener: l}, err
+// NewAddress returns the address of a new socket. It has no file, which would remain if the daemon were killed.
+func NewAddress() string { return "@zkelectd-exec-" + rand.Text() }
+
+// NewGate listens at an address of [NewAddress]. The job gets input as its standard input; nil for none.
+func NewGate(address string, input *os.File) (*Gate, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	return &Gate{listener: l, input: input}, err
 }
 
-// Close lets the starter end. Serve must not be called again.
+// Close lets the starter end. It may be called while Serve runs, and more than once.
 func (g *Gate) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
 	g.listener.Close()
 	if g.conn != nil {
 		g.conn.Close()
+	}
+}
+
+// accept waits for the starter. Other users can see the address, so they are turned away.
+func (g *Gate) accept() (*net.UnixConn, error) {
+	for {
+		conn, err := g.listener.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if user, err := peerUser(conn); err != nil || user != os.Geteuid() {
+			conn.Close()
+			continue
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.closed {
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+		g.conn = conn
+		return conn, nil
 	}
 }
 
@@ -54,18 +88,17 @@ var errKilled = errors.New("the job was killed, because this host may have lost 
 // Serve waits for a starter, calls begin with its term, and lets it run the job unless begin returns an error, which Serve then
 // returns. It returns how the job has ended.
 func (g *Gate) Serve(begin func(term int64) error) (End, error) {
-	conn, err := g.listener.Accept()
+	conn, err := g.accept()
 	if err != nil {
 		return End{}, err
 	}
-	g.conn = conn
-	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	in := json.NewDecoder(conn)
 	var asked, done message
 	if in.Decode(&asked) != nil {
 		return End{}, errKilled
 	}
 	err = begin(asked.Term)
-	if out.Encode(message{Run: err == nil}) != nil && err == nil {
+	if sendWith(conn, message{Run: err == nil}, g.input) != nil && err == nil {
 		err = errKilled
 	}
 	if err != nil {
@@ -89,24 +122,25 @@ const (
 // signalDelay is how long the starter may take to notice a signal that has ended the job.
 const signalDelay = 100 * time.Millisecond
 
-// RunJob is the work: it asks the daemon at a socket, runs the job if it may, and reports how the job has ended. Then it waits for the
+// RunJob is the work: it asks the daemon at an address, runs the job if it may, and reports how the job has ended. Then it waits for the
 // signal with which the daemon stops the work, so that the daemon does not take the end for a failure. The guard sends that signal to
 // the job as well.
-func RunJob(socket string, term int64, argv []string) error {
+func RunJob(address string, term int64, argv []string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	conn, err := net.Dial("unix", socket)
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	from := &fileReader{conn: conn}
+	in, out := json.NewDecoder(from), json.NewEncoder(conn)
 	var answer message
 	if err := errors.Join(out.Encode(message{Term: term}), in.Decode(&answer)); err != nil {
 		return fmt.Errorf("the daemon does not answer: %w", err)
 	}
 	if answer.Run {
-		end := End{Status: runJob(argv)}
+		end := End{Status: runJob(argv, from.file)}
 		late := time.NewTimer(signalDelay)
 		defer late.Stop()
 		select {
@@ -130,11 +164,20 @@ func RunJob(socket string, term int64, argv []string) error {
 	return nil
 }
 
-// runJob runs the job and returns its exit status.
-func runJob(argv []string) int {
+// runJob runs the job and returns its exit status. Without an input the job reads nothing.
+func runJob(argv []string, input *os.File) int {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := cmd.Run()
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if input != nil {
+		cmd.Stdin = input
+	}
+	err := cmd.Start()
+	if input != nil {
+		input.Close() // else the job's own end of a pipe would not be the last one
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
 	var ended *exec.ExitError
 	switch {
 	case err == nil:

@@ -22,13 +22,32 @@ type Rule struct {
 	AtMostOnce bool
 }
 
-// check returns a [SkippedError] if the last run is recent at a time of the servers' clock.
+// ClockError says that the servers' clock has gone back behind the start of the last run, so that it is not known how long ago that was.
+type ClockError struct {
+	Node         string
+	Started, Now time.Time
+}
+
+func (e *ClockError) Error() string {
+	return fmt.Sprintf("the clock of the ZooKeeper servers has gone back: it is %s, and the last run, on %s, has started at %s, "+
+		"so --once-per cannot be checked. Correct the clocks of the servers; to run the job now, use --once-per 0s on one host",
+		e.Now.UTC().Format(time.RFC3339), e.Node, e.Started.UTC().Format(time.RFC3339))
+}
+
+// maxClockStep is how far the servers' clock may go back because another server orders the writes now: their clocks agree so well.
+const maxClockStep = time.Second
+
+// check returns a [SkippedError] if the last run is recent at a time of the servers' clock, and a [ClockError] if that cannot be known.
 func (r Rule) check(last cluster.Stored[cluster.Run], now time.Time) error {
 	run := last.Record
 	ago := now.Sub(cluster.StartOf(last))
-	if !last.Exists || ago >= r.OncePer || !run.Ended && !r.AtMostOnce {
+	if !last.Exists || r.OncePer == 0 || ago >= r.OncePer || !run.Ended && !r.AtMostOnce {
 		return nil
 	}
+	if ago < -maxClockStep {
+		return &ClockError{run.Node, cluster.StartOf(last), now}
+	}
+	ago = max(ago, 0)
 	how := "it did not end"
 	if run.Ended {
 		how = fmt.Sprintf("it ended with status %d", run.Status)
@@ -46,8 +65,8 @@ type Ledger struct {
 // retryPause is how long Begin and End wait before they try again.
 const retryPause = 200 * time.Millisecond
 
-// Begin records that the job starts in a term, which this host must hold. It returns a [SkippedError] if there must be no run now.
-// It tries until ctx ends.
+// Begin records that the job starts in a term, which this host must hold. It returns a [SkippedError] if there must be no run now,
+// and a [ClockError] if that is not known. It tries until ctx ends.
 func (l Ledger) Begin(ctx context.Context, term int64, rule Rule) error {
 	return l.retry(ctx, func() error {
 		last, err := l.read(ctx)
@@ -129,7 +148,8 @@ func (l Ledger) retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		var skipped *SkippedError
-		if err == nil || errors.As(err, &skipped) || errors.Is(err, cluster.ErrNoAuth) {
+		var clock *ClockError
+		if err == nil || errors.As(err, &skipped) || errors.As(err, &clock) || errors.Is(err, cluster.ErrNoAuth) {
 			return err
 		}
 		t := time.NewTimer(retryPause)

@@ -1,0 +1,122 @@
+package oneshot
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+func newGate(t *testing.T, input *os.File) (*Gate, string) {
+	t.Helper()
+	address := NewAddress()
+	g, err := NewGate(address, input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.Close)
+	return g, address
+}
+
+func dial(t *testing.T, address string) *net.UnixConn {
+	t.Helper()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// The starter gets the permission to run, and the standard input of the job.
+func TestGatePassesTheInput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.WriteString("input")
+	w.Close()
+	g, address := newGate(t, r)
+	from := &fileReader{conn: dial(t, address)}
+	in, out := json.NewDecoder(from), json.NewEncoder(from.conn)
+	go func() {
+		out.Encode(message{Term: 7})
+		var answer message
+		if in.Decode(&answer) != nil || !answer.Run || from.file == nil {
+			from.conn.Close()
+			return
+		}
+		text := make([]byte, 5)
+		n, _ := from.file.Read(text)
+		from.file.Close()
+		out.Encode(message{End: &End{Status: n}})
+	}()
+	var term int64
+	end, err := g.Serve(func(got int64) error { term = got; return nil })
+	if err != nil || term != 7 || end.Status != len("input") {
+		t.Errorf("term %d, %+v, %v", term, end, err)
+	}
+}
+
+// Close may be called at any time, also while a starter is being accepted.
+func TestGateIsClosedWhileItServes(t *testing.T) {
+	for i := range 200 {
+		g, address := newGate(t, nil)
+		served := make(chan error)
+		go func() {
+			_, err := g.Serve(func(int64) error { return nil })
+			served <- err
+		}()
+		conn := dial(t, address)
+		for range i { // each time a little later
+			runtime.Gosched()
+		}
+		g.Close()
+		if err := <-served; !errors.Is(err, net.ErrClosed) && !errors.Is(err, errKilled) {
+			t.Errorf("%v", err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the starter still has a connection")
+		}
+	}
+}
+
+// Another user can see the address of the socket, but is not served.
+func TestGateServesNoOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can act as another user
+	}
+	g, address := newGate(t, nil)
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			refused <- errno
+			return
+		}
+		conn, err := net.Dial("unix", address)
+		if err == nil {
+			defer conn.Close()
+			if _, err = conn.Read(make([]byte, 1)); err != nil {
+				err = nil // closed
+			} else {
+				err = errors.New("another user was answered")
+			}
+		}
+		refused <- err
+	}()
+	go func() {
+		if err := <-refused; err != nil {
+			t.Error(err)
+		}
+		json.NewEncoder(dial(t, address)).Encode(message{Term: 8})
+	}()
+	stop := errors.New("stop")
+	var term int64
+	if _, err := g.Serve(func(got int64) error { term = got; return stop }); !errors.Is(err, stop) || term != 8 {
+		t.Errorf("term %d, %v", term, err)
+	}
+}

@@ -10,10 +10,18 @@ import (
 	"zkelectd/internal/zkserver"
 )
 
-// handover measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer sees it,
+// handover measures planned handovers: moves against the floor of the protocol, and stops of the leader against a plain lock.
+func handover(ctx context.Context, t *table, binary string, rounds int) error {
+	if err := moves(ctx, t, binary, rounds); err != nil {
+		return err
+	}
+	return compareWithLock(ctx, t, binary, rounds)
+}
+
+// moves measures planned moves between two daemons with a trivial child: from RELEASE of the old leader, as an observer sees it,
 // to READY of the new one. The floor is the minimum for any implementation of the protocol: its four writes, one after the other,
 // on the same server, measured alternately with the moves.
-func handover(ctx context.Context, t *table, binary string, rounds int) error {
+func moves(ctx context.Context, t *table, binary string, rounds int) error {
 	g, err := newGroup(ctx, zkserver.Options{})
 	if err != nil {
 		return err
@@ -35,7 +43,7 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 	if err := g.members(ctx, 2); err != nil {
 		return err
 	}
-	var gaps, moves, floors []time.Duration
+	var gaps, whole, floors []time.Duration
 	for i := range rounds {
 		from, to := "a", "b"
 		if i%2 == 1 {
@@ -53,17 +61,17 @@ func handover(ctx context.Context, t *table, binary string, rounds int) error {
 		if err != nil {
 			return err
 		}
-		gaps, moves, floors = append(gaps, gap), append(moves, time.Since(began)), append(floors, floor)
+		gaps, whole, floors = append(gaps, gap), append(whole, time.Since(began)), append(floors, floor)
 	}
 	slices.Sort(gaps)
-	slices.Sort(moves)
+	slices.Sort(whole)
 	slices.Sort(floors)
 	ratio := float64(quantile(gaps, 0.5)) / float64(quantile(floors, 0.5))
 	against := fmt.Sprintf("floor, four writes: p50 %s, p99 %s", ms(quantile(floors, 0.5)), ms(quantile(floors, 0.99)))
 	t.add(fmt.Sprintf("planned handover, RELEASE to READY, p50 of %d", rounds), ms(quantile(gaps, 0.5)), against, "", true)
 	t.add("planned handover, p99", ms(quantile(gaps, 0.99)), fmt.Sprintf("%.2f of the floor's p99", float64(quantile(gaps, 0.99))/float64(quantile(floors, 0.99))), "", true)
 	t.add("planned handover, p50 against the floor", fmt.Sprintf("%.2f", ratio), against, "<= 2", ratio <= 2)
-	t.add("whole move, policy written to READY, p50", ms(quantile(moves, 0.5)), fmt.Sprintf("%.2f of the floor", float64(quantile(moves, 0.5))/float64(quantile(floors, 0.5))), "", true)
+	t.add("whole move, policy written to READY, p50", ms(quantile(whole, 0.5)), fmt.Sprintf("%.2f of the floor", float64(quantile(whole, 0.5))/float64(quantile(floors, 0.5))), "", true)
 	return nil
 }
 

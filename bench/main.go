@@ -19,6 +19,13 @@ import (
 var verbose = flag.Bool("v", false, "show the errors that the daemons log; the killed ones cause many")
 
 func main() {
+	if server := os.Getenv(plainLockServer); server != "" {
+		if err := runPlainLock(server, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: plain lock:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	guard.MaybeRunKeeper()
 	if os.Getenv(guarded) == "" {
 		// Daemons in this process need a guard: this process starts one, whose daemon is this program again.

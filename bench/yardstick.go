@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/procinfo"
+	"zkelectd/internal/zkserver"
+)
+
+// announced is the leader-only command of this comparison. It writes its first line into a pipe when it starts, and its last one when
+// it is asked to stop; $0 is its name and $1 the pipe.
+const announced = `exec 3>"$1"
+trap 'echo "last $0 $$" >&3; exit 0' TERM
+echo "first $0 $$" >&3
+while :; do sleep 1000 & wait $!; done`
+
+// line is a line that a command has written.
+type line struct {
+	word, name string
+	pid        int
+	at         time.Time
+}
+
+// contest compares zkelectd with a plain lock. Both have two members on the same server.
+type contest struct {
+	g      *group
+	binary string
+	pipe   string
+	lines  chan line
+	sides  []*side
+}
+
+// side is one of the two.
+type side struct {
+	name    string
+	path    string // of the znode that has one child for each member
+	spawn   func(member string) (*exec.Cmd, error)
+	killOne func(*exec.Cmd) error // kills the leader with -9
+	members map[string]*exec.Cmd
+	leader  string
+	work    int // the pid of the command that runs
+
+	handovers, gaps, kills []time.Duration
+	survived               int // commands that still ran when the next one had started, after kill -9
+}
+
+// compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command runs: after SIGTERM
+// to the leader, and after kill -9.
+func compareWithLock(ctx context.Context, t *table, binary string, rounds int) error {
+	c, err := newContest(ctx, binary)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	for range rounds {
+		for _, s := range c.sides {
+			if err := c.terminate(ctx, s); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	killed := max(3, rounds/10)
+	for range killed {
+		for _, s := range c.sides {
+			if err := c.kill(ctx, s); err != nil {
+				return fmt.Errorf("%s, kill -9: %w", s.name, err)
+			}
+		}
+	}
+	c.report(t, rounds, killed)
+	return nil
+}
+
+func newContest(ctx context.Context, binary string) (*contest, error) {
+	g, err := newGroup(ctx, zkserver.Options{})
+	if err != nil {
+		return nil, err
+	}
+	c := &contest{g: g, binary: binary, lines: make(chan line, 16)}
+	dir, err := os.MkdirTemp("", "zkelectd-bench-")
+	if err != nil {
+		return c, err
+	}
+	c.pipe = filepath.Join(dir, "lines")
+	if err := unix.Mkfifo(c.pipe, 0o600); err != nil {
+		return c, os.NewSyscallError("mkfifo", err)
+	}
+	f, err := os.OpenFile(c.pipe, os.O_RDWR, 0) // as a writer, too: it never ends
+	if err != nil {
+		return c, err
+	}
+	go c.read(f)
+	c.sides = []*side{
+		{name: "zkelectd", path: g.paths.Election(), spawn: c.spawnNode, killOne: killDaemon},
+		{name: "plain lock", path: plainLockPath, spawn: c.spawnLock, killOne: func(cmd *exec.Cmd) error { return cmd.Process.Kill() }},
+	}
+	for _, s := range c.sides {
+		s.members, s.leader = make(map[string]*exec.Cmd), "a"
+		for i, member := range []string{"a", "b"} {
+			if s.members[member], err = s.spawn(member); err != nil {
+				return c, err
+			}
+			if i == 0 {
+				first, err := c.next(ctx, "first", s.name)
+				if err != nil {
+					return c, err
+				}
+				s.work = first.pid
+			}
+			if err := c.settle(ctx, s, i+1); err != nil {
+				return c, err
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *contest) close() {
+	for _, s := range c.sides {
+		for _, cmd := range s.members {
+			cmd.Process.Signal(syscall.SIGTERM)
+			cmd.Wait()
+		}
+	}
+	c.g.close()
+	if c.pipe != "" {
+		os.RemoveAll(filepath.Dir(c.pipe))
+	}
+}
+
+// read stamps the lines of the commands as they come.
+func (c *contest) read(f *os.File) {
+	for s := bufio.NewScanner(f); s.Scan(); {
+		at := time.Now()
+		l := line{at: at}
+		if _, err := fmt.Sscanf(s.Text(), "%s %s %d", &l.word, &l.name, &l.pid); err == nil {
+			c.lines <- l
+		}
+	}
+}
+
+// next waits for a line of a side's command.
+func (c *contest) next(ctx context.Context, word, name string) (line, error) {
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case l := <-c.lines:
+			if l.word == word && l.name == mark(name) {
+				return l, nil
+			}
+		case <-limit:
+			return line{}, fmt.Errorf("no command has written its %s line within a minute", word)
+		case <-ctx.Done():
+			return line{}, ctx.Err()
+		}
+	}
+}
+
+// mark is a side's name as one word.
+func mark(name string) string { return strings.ReplaceAll(name, " ", "-") }
+
+func (c *contest) command(name string) []string {
+	return []string{"sh", "-c", announced, mark(name), c.pipe}
+}
+
+func (c *contest) spawnNode(member string) (*exec.Cmd, error) {
+	n, err := c.g.spawnWork(c.g.server.Addr(), c.binary, member, plainLockTimeout, c.command("zkelectd"), "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	if err != nil {
+		return nil, err
+	}
+	return n.cmd, nil
+}
+
+func (c *contest) spawnLock(string) (*exec.Cmd, error) {
+	return spawnLock(c.g.server.Addr(), c.command("plain lock"))
+}
+
+// killDaemon kills the daemon; its guard survives, kills the command, and is then stopped by the caller.
+func killDaemon(cmd *exec.Cmd) error {
+	pid, err := (&node{cmd}).daemon()
+	if err != nil {
+		return err
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// settle waits until a side has n members, and then until what they do at their start is over.
+func (c *contest) settle(ctx context.Context, s *side, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for count := 0; count != n; {
+		names, _, err := c.g.session.Children(ctx, s.path, false)
+		if err != nil {
+			return err
+		}
+		count = len(names)
+		<-tick.C
+	}
+	select {
+	case <-time.After(settling):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settling is how long a new member may take for what it does at its start, beyond joining.
+const settling = 300 * time.Millisecond
+
+// terminate stops the leader of a side with SIGTERM and starts it again once the other member has taken over.
+func (c *contest) terminate(ctx context.Context, s *side) error {
+	old := s.members[s.leader]
+	began := time.Now()
+	if err := old.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	last, err := c.next(ctx, "last", s.name)
+	if err != nil {
+		return err
+	}
+	first, err := c.next(ctx, "first", s.name)
+	if err != nil {
+		return err
+	}
+	s.handovers, s.gaps, s.work = append(s.handovers, first.at.Sub(began)), append(s.gaps, first.at.Sub(last.at)), first.pid
+	if *verbose {
+		fmt.Fprintf(os.Stderr, "bench: %s: SIGTERM to first line %s, gap %s\n", s.name, first.at.Sub(began), first.at.Sub(last.at))
+	}
+	return c.replace(ctx, s, old)
+}
+
+// kill kills the leader of a side with -9.
+func (c *contest) kill(ctx context.Context, s *side) error {
+	old, work := s.members[s.leader], s.work
+	began := time.Now()
+	if err := s.killOne(old); err != nil {
+		return err
+	}
+	first, err := c.next(ctx, "first", s.name)
+	if err != nil {
+		return err
+	}
+	s.kills, s.work = append(s.kills, first.at.Sub(began)), first.pid
+	if stat, err := procinfo.ReadStat(work); err == nil && !stat.Ended() {
+		s.survived++
+		syscall.Kill(-work, syscall.SIGKILL)
+	}
+	old.Process.Signal(syscall.SIGTERM)
+	return c.replace(ctx, s, old)
+}
+
+// replace waits for the end of the leader that has left, and starts it again as the next in line.
+func (c *contest) replace(ctx context.Context, s *side, old *exec.Cmd) (err error) {
+	old.Wait()
+	gone := s.leader
+	s.leader = map[string]string{"a": "b", "b": "a"}[gone]
+	if err := c.settle(ctx, s, 1); err != nil {
+		return err
+	}
+	if s.members[gone], err = s.spawn(gone); err != nil {
+		return err
+	}
+	return c.settle(ctx, s, 2)
+}
+
+func (c *contest) report(t *table, rounds, killed int) {
+	ours, plain := c.sides[0], c.sides[1]
+	for _, s := range c.sides {
+		for _, all := range [][]time.Duration{s.handovers, s.gaps, s.kills} {
+			slices.Sort(all)
+		}
+	}
+	row := func(what string, ours, plain []time.Duration, q, goal float64) {
+		a, b := quantile(ours, q), quantile(plain, q)
+		against := fmt.Sprintf("%.2f of a plain lock's %s", share(a, b), ms(b))
+		if goal == 0 {
+			t.add(what, ms(a), against, "", true)
+			return
+		}
+		t.add(what, ms(a), against, fmt.Sprintf("<= %g of it", goal), share(a, b) <= goal)
+	}
+	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", rounds), ours.handovers, plain.handovers, 0.5, 1.5)
+	row("SIGTERM to the next command's first line, p99", ours.handovers, plain.handovers, 0.99, 1.5)
+	row("gap between the commands, p50", ours.gaps, plain.gaps, 0.5, 1)
+	row("gap between the commands, p99", ours.gaps, plain.gaps, 0.99, 1.5)
+	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, plain.kills, 0.5, 0)
+	t.add("kill -9: the old command still runs beside the next", fmt.Sprintf("%d of %d", ours.survived, killed),
+		fmt.Sprintf("%d of %d with a plain lock", plain.survived, killed), "0", ours.survived == 0)
+}

@@ -30,7 +30,8 @@ type Group struct {
 	core     atomic.Pointer[group.Group] // replaced when an instance is abandoned: its loop may still use the old one
 	feed     *status.Feed
 	counters *group.Counters
-	hooks    *hook.Queue // runs hooks.on_change
+	hooks    *hook.Queue                   // runs hooks.on_change
+	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
 	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
 	conn     atomic.Pointer[zkstore.Group]
@@ -66,17 +67,28 @@ func (g *Group) renew() { g.core.Store(group.New(g.options())) }
 
 // open starts what runs for the group beside its membership; close ends it.
 func (g *Group) open() {
-	g.hooks = hook.NewQueue(func() hook.Hook {
-		return g.hook("hooks.on_change", func(h config.Hooks) []string { return h.OnChange })
-	}, g.log)
+	g.hooks = hook.NewQueue(g.changeHook, g.log)
 	g.leaders.hooks = hook.NewLatest(g.leaders.hook, g.log)
 }
 
-// hook returns a hook of the configuration in force that does not belong to a term.
-func (g *Group) hook(setting string, argv func(config.Hooks) []string) hook.Hook {
-	c := g.workConfig()
+// changeHook returns the hook on_change.
+func (g *Group) changeHook() hook.Hook {
+	return g.hook("hooks.on_change", g.startedConfig().Hooks.OnChange)
+}
+
+// startedConfig is [Group.workConfig] as of the start of the last instance: what a reload applies as soon as this host does not lead.
+func (g *Group) startedConfig() config.Config {
+	if c := g.started.Load(); c != nil {
+		return *c
+	}
+	return g.workConfig()
+}
+
+// hook returns a hook that does not belong to a term. Its environment and its timeout are those of the instance.
+func (g *Group) hook(setting string, argv []string) hook.Hook {
+	c := g.startedConfig()
 	return hook.Hook{
-		Setting: setting, Argv: argv(c.Hooks), Env: workenv.Extend(os.Environ(), c.Child.Env), Timeout: c.Hooks.Timeout, Limit: g.host.hooks,
+		Setting: setting, Argv: argv, Env: workenv.Extend(os.Environ(), c.Child.Env), Timeout: c.Hooks.Timeout, Limit: g.host.hooks,
 		Failed: func() { g.counters.Update(func(t *status.Totals) { t.HookFailures++ }) },
 	}
 }

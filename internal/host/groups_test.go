@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/hook"
 	"zkelectd/internal/status"
 )
 
@@ -157,6 +159,27 @@ func TestGroupsShareASession(t *testing.T) {
 	}
 	if n := f.Totals(); n.Sessions != 1 || n.SessionsLost != 0 {
 		t.Errorf("it has counted %+v", n)
+	}
+}
+
+// A reload applies the hooks of a group when the log says so: not before this host does not lead it.
+func TestHooksAreAppliedWhenTheHostDoesNotLead(t *testing.T) {
+	f := runGroups(t, "/base/hooks", "a", 1)
+	f.until("g0", "it leads", func(v status.Daemon) bool { return v.State() == "leading" })
+	g := f.group("g0")
+	f.write("g0", strings.Replace(work, "child: {", "child: {env: {COLOR: red}, ", 1)+"hooks: {on_change: [changed], on_leader_change: [elected]}\n")
+	f.Reload()
+	wait(t, "the reload", func() bool { return len(g.config().Hooks.OnChange) > 0 })
+	red := func(h hook.Hook) bool { return slices.Contains(h.Env, "COLOR=red") }
+	if h := g.changeHook(); len(h.Argv) != 0 || red(h) {
+		t.Errorf("on_change of the leader: %q", h.Argv)
+	}
+	if h := g.leaders.hook(); !slices.Equal(h.Argv, []string{"elected"}) || red(h) {
+		t.Errorf("on_leader_change of the leader: %q", h.Argv)
+	}
+	g.instanceOptions() // as the next instance does
+	if h := g.changeHook(); !slices.Equal(h.Argv, []string{"changed"}) || !red(h) {
+		t.Errorf("on_change of the next instance: %q", h.Argv)
 	}
 }
 

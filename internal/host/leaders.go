@@ -11,7 +11,6 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
-	"zkelectd/internal/config"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/status"
 	"zkelectd/internal/workenv"
@@ -43,7 +42,7 @@ func newLeaderWatch(g *Group) *leaderWatch {
 }
 
 func (w *leaderWatch) hook() hook.Hook {
-	return w.group.hook("hooks.on_leader_change", func(h config.Hooks) []string { return h.OnLeaderChange })
+	return w.group.hook("hooks.on_leader_change", w.group.workConfig().Hooks.OnLeaderChange)
 }
 
 // reconsider makes the watch begin if the configuration in force has the hook now.

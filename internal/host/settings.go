@@ -28,6 +28,7 @@ func (g *Group) options() group.Options {
 // instanceOptions returns the options of the group's next instance.
 func (g *Group) instanceOptions() group.InstanceOptions {
 	c := g.workConfig()
+	g.started.Store(&c)
 	restart, electing := c.Child.Restart, operator.ElectorOptions(c)
 	electing.Spread, electing.Settle = c.Moves.Spread, c.Election.Settle
 	work := workSpec(c)

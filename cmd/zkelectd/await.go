@@ -102,6 +102,10 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	}
 	rec := end.Current.Record
 	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))
+	if r.before != 0 && rec.Term == r.before {
+		r.say(fmt.Sprintf("%s (%s) still leads in term %d", rec.Node, rec.Site, rec.Term))
+		return nil
+	}
 	if t, ok := pastTerm(ctx, g, rec.Term); ok && t.Leaderless != nil {
 		r.Leaderless = t.Leaderless
 		r.say(fmt.Sprintf("%s (%s) leads in term %d, %s without a leader", rec.Node, rec.Site, rec.Term, time.Duration(*t.Leaderless).Round(100*time.Microsecond)))

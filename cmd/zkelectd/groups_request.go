@@ -230,6 +230,9 @@ func (r *rollout) submit(ctx context.Context, c *groupChange, wait bool) (moved 
 			return s.Ready() && s.Current.Record.Term > before.Current.Record.Term, nil
 		}
 	}
+	if before.Ready() {
+		c.report.before = before.Current.Record.Term
+	}
 	c.report.json = true // the steps of many groups would be mixed up
 	err = awaitGroup(ctx, g, plan, r.command.timeout, done, &c.report)
 	return err == nil, err

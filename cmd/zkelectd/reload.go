@@ -107,8 +107,8 @@ func (r reloading) one(ctx context.Context, w io.Writer, g group) error {
 	if host, err := os.Hostname(); err != nil || host != before.Host {
 		return fmt.Errorf("%s runs on host %s: reload it there", before.ID, before.Host)
 	}
-	if err := syscall.Kill(before.PID, r.signal()); err != nil {
-		return fmt.Errorf("cannot signal process %d of %s: %w", before.PID, before.ID, err)
+	if err := signalDaemon(before.PID, before.ID, r.signal()); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
@@ -161,14 +161,27 @@ func reloadAccess(cfg config.Config, getenv func(string) string) (as config.Conf
 	return anonymous, cfg.ZooKeeper.ACL != string(zkstore.ACLPrivate) && operator.Access(anonymous, getenv).Check() == nil
 }
 
+// signalDaemon sends a signal to the process of a daemon with that name.
+func signalDaemon(pid int, name string, sig syscall.Signal) error {
+	err := syscall.Kill(pid, sig)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("cannot signal process %d of %s: %w", pid, printable(name), err)
+	if errors.Is(err, syscall.EPERM) {
+		err = fmt.Errorf("%w: it runs as another user; use sudo", err)
+	}
+	return err
+}
+
 // signalMainProcess has the main process of the unit reload. The configuration has already been checked.
 func signalMainProcess(cmd *cobra.Command, main string, sig syscall.Signal) error {
 	pid, err := strconv.Atoi(main)
 	if err != nil || pid <= 1 {
 		return fmt.Errorf("$MAINPID is %q, not a process", main)
 	}
-	if err := syscall.Kill(pid, sig); err != nil {
-		return fmt.Errorf("cannot signal process %d, the unit's main process: %w", pid, err)
+	if err := signalDaemon(pid, "the unit", sig); err != nil {
+		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), "the daemon was signaled to reload its configuration; its log has the result, which cannot be read from here without credentials")
 	return nil

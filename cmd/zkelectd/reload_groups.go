@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +27,8 @@ func (r reloading) many(cmd *cobra.Command, h config.Host, refused error) error 
 			return err
 		}
 		pid, id := members[0].node.PID, members[0].node.ID
-		if err := syscall.Kill(pid, r.signal()); err != nil {
-			return fmt.Errorf("cannot signal process %d of %s: %w", pid, id, err)
+		if err := signalDaemon(pid, id, r.signal()); err != nil {
+			return err
 		}
 		results, err := r.await(ctx, members)
 		if err != nil {

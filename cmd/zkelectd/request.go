@@ -139,18 +139,32 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 
 // submit submits the request in one group.
 func (c *requestCommand) submit(ctx context.Context, g group, req request.Request, done completion) error {
+	before := c.leadersTerm(ctx, g)
 	plan, err := c.planOrSubmit(ctx, g, req)
 	if done := nothingToDo(err); done != "" {
 		plan, err = request.Plan{Messages: []string{done}}, nil
 	} else if err != nil {
 		return err
 	}
-	r := report{Request: plan.ID, Messages: plan.Messages, out: c.cmd.OutOrStdout(), json: c.output == "json"}
+	r := report{Request: plan.ID, Messages: plan.Messages, out: c.cmd.OutOrStdout(), json: c.output == "json", before: before}
 	r.say(plan.Messages...)
 	if c.wait && done != nil && plan.ID != 0 {
 		err = awaitGroup(ctx, g, plan, c.timeout, done, &r)
 	}
 	return errors.Join(err, r.finish())
+}
+
+// leadersTerm returns the term of the READY leader for --wait: a request that leaves it in place has left no gap. It is 0 if there is
+// none.
+func (c *requestCommand) leadersTerm(ctx context.Context, g group) int64 {
+	if !c.wait || c.dry || g.manyLeaders() {
+		return 0
+	}
+	snap, err := g.read(ctx)
+	if err != nil || !snap.Ready() {
+		return 0 // submitting finds out why
+	}
+	return snap.Current.Record.Term
 }
 
 // planOrSubmit submits a request. With --dry-run it only returns the plan, with who would lead and what would hold a better member
@@ -189,8 +203,9 @@ type report struct {
 	Took       cluster.Duration  `json:"took,omitempty"`
 	Leaderless *cluster.Duration `json:"leaderless,omitempty"`
 
-	out  io.Writer
-	json bool
+	out    io.Writer
+	json   bool
+	before int64 // the term of the leader before the request; 0 if there was none, or that is not known
 }
 
 func (r *report) say(lines ...string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -159,4 +160,40 @@ func TestAPolicyOfANewerVersionIsNotReplaced(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	f.checkInvariants()
+}
+
+// A request that leaves the leader in place has caused no time without a leader.
+func TestWaitReportsNoOldGap(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a", "b")
+	if out := f.exits(0, "move", "b", "--wait"); !strings.Contains(out, " without a leader") {
+		t.Errorf("move: %s", out)
+	}
+	for _, args := range [][]string{{"move", "b", "--wait"}, {"step-down", "--wait", "--dry-run"}} {
+		if out := f.exits(0, args...); strings.Contains(out, " without a leader") || args[0] == "move" && !strings.Contains(out, "b (dc1) still leads in term ") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	if out := f.exits(0, "move", "b", "--wait", "-o", "json"); strings.Contains(out, "leaderless") {
+		t.Errorf("JSON: %s", out)
+	}
+	f.exits(0, "reelect", "--wait")
+	if out := f.exits(0, "reelect", "--wait"); strings.Contains(out, " without a leader") || !strings.Contains(out, " still leads in term ") {
+		t.Errorf("reelect: %s", out)
+	}
+}
+
+// Somebody else than the daemon's user learns what to do.
+func TestSignalOfAnotherUsersDaemon(t *testing.T) {
+	t.Parallel()
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread, which then is another user's, ends with the goroutine
+		syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534)
+		failed <- signalDaemon(1, "a", syscall.Signal(0))
+	}()
+	if err := <-failed; err == nil || err.Error() != "cannot signal process 1 of a: operation not permitted: it runs as another user; use sudo" {
+		t.Error(err)
+	}
 }

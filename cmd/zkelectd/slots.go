@@ -119,6 +119,7 @@ type resize struct {
 	size        cluster.SlotSize
 	reason      string
 	yes, wait   bool
+	dry         bool
 	timeout     time.Duration
 	out         io.Writer
 	in          io.Reader
@@ -146,6 +147,7 @@ A resize that is under way cannot be changed. The same command can be repeated, 
 	f.IntVar(&r.size.PerNode, "per-node", 0, "how many slots one node can lead at most (default: as before, or if that was all of them, all)")
 	f.StringVar(&r.reason, "reason", "", fmt.Sprintf("the reason, shown by status; at most %d bytes", request.MaxReason))
 	f.BoolVar(&r.yes, "yes", false, "do it without asking")
+	f.BoolVar(&r.dry, "dry-run", false, "print the plan, without changing anything")
 	f.BoolVar(&r.wait, "wait", false, "wait until the resize has ended, and show the progress")
 	f.DurationVar(&r.timeout, "timeout", 2*time.Minute, "how long to wait with --wait")
 	if err := cmd.MarkFlagRequired("count"); err != nil {
@@ -187,6 +189,9 @@ func (r *resize) run(ctx context.Context, g group) error {
 		return err
 	default:
 		r.plan(g, read)
+		if r.dry {
+			break
+		}
 		if err := r.confirm(); err != nil {
 			return err
 		}
@@ -194,6 +199,10 @@ func (r *resize) run(ctx context.Context, g group) error {
 			return err
 		}
 		fmt.Fprintln(r.out, "the resize has begun: all leaders stop")
+	}
+	if r.dry {
+		fmt.Fprintln(r.out, "dry run: nothing was changed")
+		return nil
 	}
 	if !r.wait {
 		return nil

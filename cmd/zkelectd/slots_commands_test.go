@@ -97,6 +97,10 @@ func TestCommandsForSlots(t *testing.T) {
 	f.prints(false, []string{"drain", "n1"}, `no other member is eligible: slot \d: .*n2`)
 
 	f.prints(false, []string{"slots", "set", "--count", "2"}, `from 3 slots, at most 2 per node to 2 slots`, `all 3 leaders stop`, `nothing was changed: add --yes`)
+	f.prints(true, []string{"slots", "set", "--count", "2", "--yes", "--dry-run"}, `from 3 slots, at most 2 per node to 2 slots`, `dry run: nothing was changed\n$`)
+	if f.view().Resize != nil {
+		t.Error("a dry run has begun a resize")
+	}
 	f.prints(true, []string{"slots", "set", "--count", "2", "--per-node", "1", "--yes", "--wait", "--reason", "fewer"}, `the resize has begun`, `2 slots, at most 1 per node in force, epoch \d+; 2 of 2 have a READY leader`)
 	if led := f.untilLed(2); led["n1"] != 1 || led["n2"] != 1 {
 		t.Errorf("after the resize the slots are led by %v", led)

@@ -1,11 +1,14 @@
 package request
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
 
@@ -22,12 +25,13 @@ func StepDown(q whatif.Question, o Options) (Plan, error) {
 	if node == "" {
 		return Plan{}, errors.New("there is no leader")
 	}
-	if err := d.addCordon(cluster.Cordon{Node: node, Drain: true, StepDown: true}); err != nil {
+	c := cluster.Cordon{Node: node, Drain: true, StepDown: true}
+	if err := d.addCordon(c); err != nil {
 		return Plan{}, err
 	}
 	out := d.forecast()
 	if !out.HasLeader() || out.Leader.ID == node {
-		return Plan{}, fmt.Errorf("no other member is eligible: %s", out.Refusals())
+		return Plan{}, fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, c))
 	}
 	d.addMessage("%s (%s) steps down and will not be elected%s; %s (%s) takes over", node, site, d.duration(),
 		out.Leader.ID, out.Leader.Node.Record.Site)
@@ -78,11 +82,36 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 	case out.HasLeader() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
 		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID, out.Leader.Node.Record.Site)
 	case !d.options.Force:
-		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", out.Refusals())
+		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", d.othersRefused(out, c))
 	default:
 		d.addMessage("%s; %s leads until another member is eligible", effect, leader)
 	}
 	return d.finish("drain of " + c.Target())
+}
+
+// othersRefused says why the members that an added cordon does not concern are not eligible, and how to end an earlier cordon of one.
+func (d *draft) othersRefused(out whatif.Outcome, added cluster.Cordon) string {
+	others := out.Last.Ranking
+	others.Entries = slices.DeleteFunc(slices.Clone(others.Entries), func(e policy.Entry) bool {
+		return added.Matches(e.Member.ID, e.Member.Node.Record.Site)
+	})
+	if len(others.Entries) == 0 {
+		return "there is none"
+	}
+	why := cmp.Or(elector.Refusals(others), out.Last.Note)
+	for _, e := range others.Entries {
+		for _, c := range d.q.Snapshot.Control.Record.Cordons {
+			if !c.Matches(e.Member.ID, e.Member.Node.Record.Site) {
+				continue
+			}
+			target := c.Node
+			if c.Site != "" {
+				target = "--site " + c.Site
+			}
+			return why + fmt.Sprintf("; 'zkelectd uncordon %s' lets %s be elected again", target, e.Member.ID)
+		}
+	}
+	return why
 }
 
 // addCordon adds a cordon. It replaces an older one of the same target.

@@ -26,6 +26,17 @@ func TestRefusals(t *testing.T) {
 		}
 		return h
 	}
+	cordoned := func(t *testing.T) *testGroup {
+		h := led(t)
+		h.node("a2").Unhealthy = "no disk"
+		h.control().Cordons = []cluster.Cordon{{Site: "dc2", Request: cluster.Request{By: "ann@host"}}}
+		return h
+	}
+	single := func(t *testing.T) *testGroup {
+		h := led(t)
+		h.q.Snapshot.Members = h.q.Snapshot.Members[:1]
+		return h
+	}
 	const paused = "the group is paused hard by ann@host: new kernel; run 'zkelectd resume' first"
 	forced := bob()
 	forced.Force = true
@@ -45,14 +56,16 @@ func TestRefusals(t *testing.T) {
 		"move to an unhealthy one":        {alone, move(bob(), "a2", ""), "leadership cannot move to a2: a2: unhealthy: no disk; --force moves it anyway"},
 		"move to an unhealthy site":       {alone, move(bob(), "", "dc2"), "leadership cannot move to site dc2: b1: unhealthy: no disk; b2: unhealthy: no disk; --force"},
 		"step down, no leader":            {func(t *testing.T) *testGroup { return group(t) }, stepDown(bob()), "there is no leader"},
-		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a1: stepped down by bob@host: test; a2: unhealthy: no disk"},
+		"step down, no other":             {alone, stepDown(bob()), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk"},
+		"step down, others are cordoned":  {cordoned, stepDown(bob()), "; 'zkelectd uncordon --site dc2' lets b1 be elected again"},
+		"step down, alone":                {single, stepDown(bob()), "no other member is eligible: there is none"},
 		"step down, forced":               {alone, stepDown(forced), "no other member is eligible"},
 		"step down, paused hard":          {hard, stepDown(bob()), paused},
 		"cordon an unknown node":          {led, cordon(bob(), "x", "", false), `no member has the node "x"`},
 		"cordon without a target":         {led, cordon(bob(), "", "", false), "name exactly one of node and site"},
 		"drain an unknown site":           {led, cordon(bob(), "", "x", true), `no member has the site "x"`},
 		"drain when paused hard":          {hard, cordon(bob(), "a1", "", true), paused},
-		"drain, no other":                 {alone, cordon(bob(), "a1", "", true), "no other member is eligible: a1: drained by bob@host: test; a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk; --force drains it as soon as another one is"},
+		"drain, no other":                 {alone, cordon(bob(), "a1", "", true), "no other member is eligible: a2: unhealthy: no disk; b1: unhealthy: no disk; b2: unhealthy: no disk; --force drains it as soon as another one is"},
 		"drain a site, no other":          {alone, cordon(bob(), "", "dc1", true), "no other member is eligible"},
 		"uncordon without a cordon":       {led, uncordon(bob(), "a1", "", false), "there is no such cordon"},
 		"uncordon without a target":       {led, uncordon(bob(), "", "", false), "there is no such cordon"},

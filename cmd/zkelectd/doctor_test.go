@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
@@ -107,5 +109,45 @@ func TestDoctorWithoutServers(t *testing.T) {
 		if c.Result == doctor.OK && !slices.Contains([]string{"configuration", "programs", "real-time priority"}, c.Check) {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// A daemon may have on its command line that it has no child.
+func TestDoctorBesideADaemonWithoutAChild(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.configure("n1", "dc1", 1, "child: {env: {A: b}}\n")
+	if _, bad := f.examineWith(f.file("n1")); !slices.ContainsFunc(bad, func(line string) bool { return strings.Contains(line, "child.command: is not set") }) {
+		t.Errorf("no daemon runs: %q", bad)
+	}
+	f.start("n1", "--config", f.file("n1"), "--no-child")
+	f.until("n1 leads", leads("n1"))
+	report, bad := f.examineWith(f.file("n1"))
+	for _, line := range bad {
+		if strings.Contains(line, "child") {
+			t.Errorf("%s", line)
+		}
+	}
+	for _, c := range report.Checks {
+		if strings.Contains(c.Seen, "stop timeout of 0s") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Servers that accept a connection and never answer keep doctor for its limit, and no longer.
+func TestDoctorEndsIfNothingAnswers(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // nobody accepts: the kernel does
+	f := &fleet{t: t, servers: []string{l.Addr().String()}, dir: t.TempDir(), paths: cluster.Paths{Root: "/g"}}
+	f.configure("n1", "dc1", 1, "http: {listen: '"+l.Addr().String()+"'}\n")
+	began := time.Now()
+	report, _ := f.examineWith(f.file("n1"))
+	if took := time.Since(began); report.Result != doctor.Fail || took > 4*doctorTimeout { // a loaded machine takes longer
+		t.Errorf("%s after %s", report.Result, took)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,6 +17,7 @@ import (
 	"zkelectd/internal/doctor"
 	"zkelectd/internal/hostcheck"
 	"zkelectd/internal/operator"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 )
 
@@ -26,6 +28,8 @@ type checkup struct {
 	facts doctor.Facts
 	// own are the records of this host's daemon, by group.
 	own map[string]cluster.Node
+	// noWork is the error of a configuration without leader-only work; nil if it has some, or needs none.
+	noWork error
 
 	mu sync.Mutex // of what several groups write
 	// measured are the nodes whose clock has been looked at.
@@ -52,7 +56,26 @@ func (c *checkup) run(ctx context.Context) doctor.Facts {
 	parts.Wait()
 	c.finishGroups()
 	c.lookAtHost(ctx)
+	c.judgeNoWork()
 	return c.facts
+}
+
+// judgeNoWork judges a configuration without work: the daemon may have its work, or --no-child, on its command line.
+func (c *checkup) judgeNoWork() {
+	out, daemon := &c.facts.Config, c.facts.Daemon
+	switch {
+	case c.noWork == nil:
+	case daemon.Pid != 0 && hasWorkFlags(procinfo.Arguments(daemon.Pid)):
+	case daemon.Pid != 0 || daemon.Err != nil && len(c.own) > 0:
+		out.Warnings = append(out.Warnings, "child.command is not set here: if the daemon has it, or --no-child, on its command line, give doctor --no-child")
+	default:
+		out.Errors = append(out.Errors, separate(c.noWork)...)
+	}
+}
+
+// hasWorkFlags reports whether the command line of a daemon says what its work is, or that it has none.
+func hasWorkFlags(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--" || arg == "--no-child" || arg == "--no-child=true" })
 }
 
 // readConfig reads the configuration as a daemon does. If only files of groups are wrong, the others are checked all the same.
@@ -68,7 +91,7 @@ func (c *checkup) readConfig() {
 		for _, key := range h.Unset {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%s is not set: the default is %s", key, h.Config.Setting(key)))
 		}
-		out.Errors = append(out.Errors, separate(h.CheckWork())...)
+		c.noWork = h.CheckWork()
 	}
 	out.Groups = len(c.host.Groups)
 	if out.Usable {

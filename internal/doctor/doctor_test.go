@@ -50,6 +50,30 @@ func TestHealthyHost(t *testing.T) {
 	}
 }
 
+// A group without a child has no time to stop it.
+func TestGroupWithoutAChild(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Groups[0].Stop = 0
+	for _, found := range Diagnose(f) {
+		if found.Check == "timing" && (found.Result != OK || !strings.HasSuffix(found.Seen, "; there is no child to stop")) {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
+// A limit of tasks that cannot be read here can be read elsewhere.
+func TestUnknownTasksHaveAdvice(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Host.TasksErr = errors.New("no cgroup")
+	for _, found := range Diagnose(f) {
+		if found.Check == "processes" && !strings.Contains(found.Advice, "TasksMax") {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 // changes are faults, each with the only line that it changes, and a part of the new one.
 var changes = map[string]struct {
 	change func(*Facts)

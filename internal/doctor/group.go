@@ -35,7 +35,11 @@ func (g Group) timing(base time.Duration) Finding {
 	if err != nil {
 		return Finding{Fail, check, g.Name, err.Error(), "lower child.stop_timeout, or raise zookeeper.session_timeout"}
 	}
-	return good(check, g.Name, "a session timeout of %s permits a lease of %s and a stop timeout of %s", base, b.Lease, g.Stop)
+	seen := fmt.Sprintf("a session timeout of %s permits a lease of %s", base, b.Lease)
+	if g.Stop == 0 {
+		return good(check, g.Name, "%s; there is no child to stop", seen)
+	}
+	return good(check, g.Name, "%s and a stop timeout of %s", seen, g.Stop)
 }
 
 func (g Group) programs() (all []Finding) {

@@ -105,7 +105,7 @@ func (h Host) tasks() Finding {
 	const check = "processes"
 	switch {
 	case h.TasksErr != nil:
-		return unknown(check, "", h.TasksErr, "")
+		return unknown(check, "", h.TasksErr, "'systemctl show -p TasksCurrent,TasksMax zkelectd' shows both for the unit")
 	case h.LimitsErr != nil:
 		return unknown(check, "", h.LimitsErr, "")
 	case h.TasksMax != Unlimited && h.Tasks+minTasks > h.TasksMax:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 )
 
 // Stat is the state of a process.
@@ -84,6 +85,15 @@ func StartTime(pid int) (uint64, error) {
 }
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// Arguments returns the command line of a process; nil if it cannot be read.
+func Arguments(pid int) []string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(data) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+}
 
 // BootID returns the id of the current boot of this host.
 func BootID() (string, error) {

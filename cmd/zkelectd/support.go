@@ -40,7 +40,8 @@ Passwords, tokens, keys, the values of child.env and the arguments of programs a
 out. Names of nodes and hosts, reasons that people gave, and log messages remain: look
 through the files before you send them. Only you can read the file.
 
-Run it on the host, with sudo if only the daemon may read its configuration.`,
+Run it on the host, with sudo if only the daemon may read its configuration. If nothing about
+a daemon or a group can be collected, the exit status is 2.`,
 	}
 	config.RegisterFlags(cmd.Flags())
 	concernsHost(cmd, "zookeeper.servers")
@@ -62,7 +63,9 @@ Run it on the host, with sudo if only the daemon may read its configuration.`,
 		for _, line := range c.bundle.NotCollected() {
 			fmt.Fprintln(out, "not collected:", printable(line))
 		}
-		_, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file)
+		if _, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file); err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "recorder/", "journal.txt") {
+			err = fmt.Errorf("%s has nothing about a daemon or a group: run this on the host of a daemon, with its configuration, and as a user who may read that", file)
+		}
 		return err
 	}
 	return cmd
@@ -310,7 +313,7 @@ func (c *collection) addJournal(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "_COMM=zkelectd", "--lines", strconv.Itoa(journalLines), "--no-pager", "--output", "short-iso-precise").Output()
+	text, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "_COMM=zkelectd", "--lines", strconv.Itoa(journalLines), "--no-pager", "--quiet", "--output", "short-iso-precise").Output()
 	if err == nil && len(text) == 0 {
 		err = fmt.Errorf("the journal has nothing of the unit %s that this user may read", unit)
 	}

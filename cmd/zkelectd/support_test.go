@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -102,5 +103,19 @@ func checkNoSecret(t *testing.T, dir string) {
 	})
 	if err != nil || files < 15 {
 		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// A bundle with nothing in it is no success.
+func TestSupportThatCollectsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := filepath.Join(t.TempDir(), "report.tar.gz")
+	out, err := d.command("support", "--zk", "127.0.0.1:"+closedPort(t), "-o", file).CombinedOutput()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != statusError || !strings.Contains(string(out), "has nothing about a daemon or a group") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
 	}
 }

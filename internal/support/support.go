@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -94,6 +95,13 @@ func (b *Bundle) write(name string, data []byte) {
 
 // NotCollected returns what could not be collected, with the reasons.
 func (b *Bundle) NotCollected() []string { return b.missing }
+
+// Has reports whether the bundle has a file whose name begins with one of the prefixes.
+func (b *Bundle) Has(prefixes ...string) bool {
+	return slices.ContainsFunc(b.listed, func(line string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	})
+}
 
 // Close adds README.txt, which begins with about, and ends the bundle.
 func (b *Bundle) Close(about string) error {

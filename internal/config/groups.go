@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ func (f *groupFile) read(m *mainFile) {
 		return
 	}
 	own := f.parse(m, data)
-	values := overlay(overlay(m.settings, m.defaults), own)
+	values := overlay(withoutReplacedWork(overlay(m.settings, m.defaults), own), own)
 	values[groupsDir] = found{f.path, ""}
 	if _, set := own["zookeeper.root"]; !set {
 		values["zookeeper.root"] = found{f.path, path.Join(m.root(), f.name)}
@@ -138,6 +139,26 @@ func (f *groupFile) read(m *mainFile) {
 		f.source[name] = v.source
 	}
 	f.errs = f.errs.sorted()
+}
+
+// withoutReplacedWork returns inherited settings without the work of a group that names its own, or that it has none: these settings
+// exclude each other.
+func withoutReplacedWork(inherited, own map[string]found) map[string]found {
+	kinds := []string{childCommand, "child.unit", "child.none"}
+	if !slices.ContainsFunc(kinds, func(key string) bool { return own[key].value != nil && !isZero(own[key].value) }) {
+		return inherited
+	}
+	rest := maps.Clone(inherited)
+	for _, key := range kinds {
+		delete(rest, key)
+	}
+	return rest
+}
+
+// isZero reports whether a setting's value is empty.
+func isZero(value any) bool {
+	v := reflect.ValueOf(value)
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }
 
 // parse returns the settings in the content of the file.

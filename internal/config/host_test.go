@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -147,6 +148,39 @@ defaults:
 	}
 	if _, ok := h.Group("nothing"); ok {
 		t.Error("a group that is not there was found")
+	}
+}
+
+// A group that says what its work is, or that it has none, does not inherit another kind of work.
+func TestWorkOfAGroupReplacesTheDefault(t *testing.T) {
+	groups := map[string]string{
+		"command": "child: {command: [own]}\n", "unit": "child: {unit: own.service}\n", "none": "child: {none: true}\nhooks: {on_leader_change: [tell]}\n",
+		"same": "child: {stop_timeout: 1s}\n", "false": "child: {none: false}\n",
+	}
+	for inherited, want := range map[string]map[string]string{
+		"command: [default]":    {"same": "[default]  false", "false": "[default]  false"},
+		"unit: default.service": {"same": "[] default.service false"},
+		"none: true":            {"same": "[]  true"},
+	} {
+		all := maps.Clone(groups)
+		if inherited != "command: [default]" {
+			delete(all, "false") // it would have no work, or the unit of another group
+		}
+		h := newHost(t, "defaults: {child: {"+inherited+"}}\n", all).load()
+		for name := range all {
+			c := groupOf(t, h, name).Child
+			expected := map[string]string{"command": "[own]  false", "unit": "[] own.service false", "none": "[]  true"}[name]
+			if want[name] != "" {
+				expected = want[name]
+			}
+			if got := fmt.Sprintf("%v %s %v", c.Command, c.Unit, c.None); got != expected {
+				t.Errorf("%s over %s: %s, want %s", name, inherited, got, expected)
+			}
+		}
+	}
+	got := newHost(t, "defaults: {child: {command: [default]}}\n", map[string]string{"a": "child: {none: true, command: [own]}\n"}).fault()
+	if !strings.Contains(got, "a.yaml:1: child.none: cannot be set together") {
+		t.Error(got)
 	}
 }
 

@@ -170,7 +170,7 @@ func childKeys() []Key {
 	return []Key{
 		{"child.command", list, []string{}, false, "The leader-only child: a program and its arguments."},
 		{"child.unit", text, "", false, "A systemd service, such as app.service, that runs on the leader only. Use it instead of child.command. With slots, each slot has its own, as in app@${ZKELECTD_SLOT}.service. See docs/systemd.md."},
-		{"child.none", boolean, false, false, "With true this host leads without leader-only work: programs learn from the HTTP API who leads. Without it, a daemon refuses to start without a child, a unit and hooks, unless it is an observer."},
+		{"child.none", boolean, false, false, "With true this host leads without leader-only work: programs learn from the HTTP API who leads. In a group file it replaces a child.command or child.unit of the defaults. Without it, a daemon refuses to start without a child, a unit and hooks, unless it is an observer."},
 		{"child.env", texts, map[string]string{}, false, "Additional environment variables of the child and of the hooks; not for child.unit, which has its own."},
 		{"child.dir", text, "", false, "The child's working directory. Default: the daemon's."},
 		{"child.ready.exec", list, []string{}, false, "The child is ready when this command exits with 0. Set at most one of exec, http, tcp, notify and delay; without any the child is ready once it has started."},

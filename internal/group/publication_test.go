@@ -13,7 +13,8 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	stored := func(c cluster.Slots) cluster.Stored[cluster.Slots] {
 		return cluster.Stored[cluster.Slots]{Exists: true, Record: c}
 	}
-	g := &Group{log: slog.New(slog.DiscardHandler), opt: Options{Placement: noPlacement{}, Resource: "ingest"}}
+	var log strings.Builder
+	g := &Group{log: slog.New(slog.NewTextHandler(&log, nil)), opt: Options{Placement: noPlacement{}, Resource: "ingest"}}
 	g.settings.Slots = cluster.SlotSize{Count: 2, PerNode: 1}
 	other := cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 7, Rules: cluster.Rules{Type: "fewest"}}}
 	same := cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: g.settings.Rules}}
@@ -24,6 +25,9 @@ func TestDriftOfPolicyAndSlots(t *testing.T) {
 	g.checkDrift(other, stored(three))
 	if seen := g.driftSeen(); !strings.Contains(seen.policy, "revision 7") || !strings.Contains(seen.slots, "3 slots") {
 		t.Errorf("both differ: %+v", seen)
+	}
+	if !strings.Contains(log.String(), "policy diff --config /etc/zkelectd.yaml -g ingest'") {
+		t.Errorf("the hint does not name the group: %s", &log)
 	}
 	g.checkDrift(same, stored(resized))
 	if seen := g.driftSeen(); seen != (drift{}) {

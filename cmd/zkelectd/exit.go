@@ -28,7 +28,7 @@ var exitStatuses = []struct {
 	{statusRefused, "refused: the state of the group does not allow it, or you did not confirm it. Nothing was changed"},
 	{statusTimedOut, "timed out: the request is in force, but has not taken effect within `--timeout`"},
 	{statusFailed, "failed: the request was submitted, but has ended without effect or was replaced; or it was carried out in some groups only"},
-	{statusNotRun, "`exec` has not run its job, or has stopped it; else it exits with the status of the job. It is 126 or 127 if the job cannot be started"},
+	{statusNotRun, "`exec` has not run its job, also because of a wrong command line, or has stopped it; else it exits with the status of the job. It is 126 or 127 if the job cannot be started"},
 }
 
 // exitError is an error with an exit status. If err is nil, nothing is printed.

@@ -63,7 +63,8 @@ a daemon or a group can be collected, the exit status is 2.`,
 		for _, line := range c.bundle.NotCollected() {
 			fmt.Fprintln(out, "not collected:", printable(line))
 		}
-		if _, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file); err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "recorder/", "journal.txt") {
+		_, err = fmt.Fprintf(out, "wrote %s; look through it before you send it\n", file)
+		if err == nil && !c.bundle.Has("groups/", "daemon/", "processes/", "recorder/", "journal.txt") {
 			err = fmt.Errorf("%s has nothing about a daemon or a group: run this on the host of a daemon, with its configuration, and as a user who may read that", file)
 		}
 		return err
@@ -313,7 +314,8 @@ func (c *collection) addJournal(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "_COMM=zkelectd", "--lines", strconv.Itoa(journalLines), "--no-pager", "--quiet", "--output", "short-iso-precise").Output()
+	text, err := exec.CommandContext(ctx, "journalctl", "--unit", unit, "_COMM=zkelectd", "--lines", strconv.Itoa(journalLines),
+		"--no-pager", "--quiet", "--output", "short-iso-precise").Output() // not quiet, it prints that there are no entries
 	if err == nil && len(text) == 0 {
 		err = fmt.Errorf("the journal has nothing of the unit %s that this user may read", unit)
 	}

@@ -54,14 +54,19 @@ func (g *group) close() {
 
 // join runs a daemon without a child in this process, under the guard of this process.
 func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error) {
-	cfg, _, err := config.LoadHost(config.Sources{Env: []string{
+	return g.joinUnder(g.guard, id, site, timeout)
+}
+
+// joinUnder is join under another guard, with further settings.
+func (g *group) joinUnder(guard host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
+	cfg, _, err := config.LoadHost(config.Sources{Env: append([]string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
-	}})
+	}, env...)})
 	if err != nil {
 		return nil, err
 	}
-	d := host.New(host.Options{Config: cfg, Guard: g.guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d := host.New(host.Options{Config: cfg, Guard: guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	g.daemons = append(g.daemons, d)
 	g.wg.Go(func() {
 		if err := d.Run(context.Background()); err != nil {

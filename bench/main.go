@@ -40,6 +40,7 @@ func main() {
 	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
+	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
 		flag.PrintDefaults()
@@ -69,7 +70,8 @@ func main() {
 		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
 		{"load", func() error { return load(ctx, t, *binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, *binary) }},
-		{"idlegroups", func() error { return idleGroups(ctx, t, *binary) }}, // a part of groups
+		{"scale", func() error { return scale(ctx, t, guardClient, *sizes, max(5, *rounds/5)) }}, // takes long, and 8 GB with 2,000 members
+		{"idlegroups", func() error { return idleGroups(ctx, t, *binary) }},                      // a part of groups
 	} {
 		if !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue

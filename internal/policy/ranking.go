@@ -77,8 +77,8 @@ func (r Ranking) Find(incarnation string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// maxVerdicts bounds the record of a large group: it must stay far below ZooKeeper's limit of 1 MB per znode.
-const maxVerdicts = 250
+// maxVerdicts bounds the record of a large group: each of its members reads it after each election.
+const maxVerdicts = 50
 
 // Verdicts returns the ranking as the elected record holds it, and how many members were left out.
 func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {

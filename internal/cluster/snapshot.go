@@ -73,9 +73,9 @@ type Member struct {
 
 // Member returns the member with that incarnation.
 func (s *Snapshot) Member(incarnation string) (Member, bool) {
-	for _, m := range s.Members {
-		if m.Name == incarnation {
-			return m, true
+	for i := range s.Members { // a member is large
+		if s.Members[i].Name == incarnation {
+			return s.Members[i], true
 		}
 	}
 	return Member{}, false

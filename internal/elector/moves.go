@@ -25,17 +25,19 @@ func (m *moves) observe(s *cluster.Snapshot, stopping map[string]string, now tim
 	if m.members == nil && s.Elected.Exists {
 		m.lostAt = now
 	}
+	members := make(map[string]bool, len(s.Members))
+	for i := range s.Members {
+		name := s.Members[i].Name
+		members[name] = stopping[name] == asRequested
+	}
 	fence := s.Fence.Record
 	for name, leaving := range m.members {
 		released := fence.Incarnation == name && fence.Requested && !fence.Lost
-		if _, exists := s.Member(name); !exists && !leaving && !released {
+		if _, exists := members[name]; !exists && !leaving && !released {
 			m.lostAt = now
 		}
 	}
-	m.members = make(map[string]bool, len(s.Members))
-	for _, member := range s.Members {
-		m.members[member.Name] = stopping[member.Name] == asRequested
-	}
+	m.members = members
 	m.seen = false
 }
 

@@ -83,13 +83,18 @@ func ParseAnswer(data []byte, in Input) Answer {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Answer{Err: "its answer has more than one JSON list"}
 	}
-	for i, id := range ids {
-		if !slices.ContainsFunc(in.Members, func(m cluster.Member) bool { return m.ID == id }) {
+	unnamed := make(map[string]bool, len(in.Members))
+	for _, m := range in.Members {
+		unnamed[m.ID] = true
+	}
+	for _, id := range ids {
+		switch left, member := unnamed[id]; {
+		case !member:
 			return Answer{Err: fmt.Sprintf("its answer names %q, which is not a member", id)}
-		}
-		if slices.Contains(ids[:i], id) {
+		case !left:
 			return Answer{Err: fmt.Sprintf("its answer names %q twice", id)}
 		}
+		unnamed[id] = false
 	}
 	return Answer{Ranking: ids}
 }

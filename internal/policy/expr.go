@@ -50,7 +50,7 @@ type exprEnv struct {
 	Iterate  func() bool  `expr:"__iterate"` // see [iterationBudget]
 }
 
-func memberOf(m cluster.Member, in Input) exprMember {
+func memberOf(m *cluster.Member, in *Input) exprMember {
 	n := m.Node.Record
 	e := exprMember{ID: m.ID, Site: truncate(n.Site), Priority: n.Priority, Labels: truncateLabels(n.Labels), Incumbent: m.Name == in.Incumbent}
 	if n.Score != nil {
@@ -65,8 +65,8 @@ func memberOf(m cluster.Member, in Input) exprMember {
 func groupOf(in Input) exprGroup {
 	c := in.Circumstances
 	g := exprGroup{Previous: exprLeader{c.Node, c.Site}, Cause: string(c.Cause), Failed: c.Failed, Iterate: iterationBudget(1)}
-	for _, m := range in.Members {
-		g.Members = append(g.Members, memberOf(m, in))
+	for i := range in.Members {
+		g.Members = append(g.Members, memberOf(&in.Members[i], &in))
 	}
 	slices.SortFunc(g.Members, func(a, b exprMember) int { return cluster.CompareNodes(a.ID, b.ID) })
 	return g
@@ -79,10 +79,10 @@ func envOf(g exprGroup, m exprMember) exprEnv {
 // compileFilter returns a filter for an expression. If the expression fails for a member, that member is refused.
 func compileFilter(key, text string) (filter, error) {
 	program, err := compile(key, text, exprEnv{}, expr.AsBool())
-	return filter{name: "filter " + text, bind: func(in Input) func(cluster.Member) string {
+	return filter{name: "filter " + text, bind: func(in Input) func(*cluster.Member) string {
 		group := groupOf(in)
-		return func(m cluster.Member) string {
-			got, err := run(program, envOf(group, memberOf(m, in)))
+		return func(m *cluster.Member) string {
+			got, err := run(program, envOf(group, memberOf(m, &in)))
 			if err != nil {
 				return fmt.Sprintf("policy.filter %s failed: %s", text, oneLine(err))
 			}
@@ -116,10 +116,10 @@ func compileRanker(key, text string) (ranker, error) {
 
 func (r exprRanker) name() string { return exprType }
 
-func (r exprRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (r exprRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	group := groupOf(in)
-	return func(m cluster.Member) (float64, string) {
-		got, err := run(r.program, envOf(group, memberOf(m, in)))
+	return func(m *cluster.Member) (float64, string) {
+		got, err := run(r.program, envOf(group, memberOf(m, &in)))
 		if err != nil {
 			return unknownScore, fmt.Sprintf("%s failed: %s", r.text, oneLine(err))
 		}

@@ -20,7 +20,7 @@ type fewestRanker struct{}
 
 func (fewestRanker) name() string { return "fewest" }
 
-func (fewestRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (fewestRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	position := spreadOrder(in)
 	leaders, weight := 0.0, 0.0
 	for _, m := range in.Members {
@@ -33,15 +33,15 @@ func (fewestRanker) bind(in Input) func(cluster.Member) (float64, string) {
 	if weight > 0 {
 		mean = leaders / weight
 	}
-	improves := func(cluster.Member) bool { return true }
+	improves := func(*cluster.Member) bool { return true }
 	keep := 2.0 // fewest never preempts
 	if own, reelect := incumbentLoad(in); reelect && own > aboveMean*(leaders+1)/weight {
 		keep = 0.5
-		improves = func(m cluster.Member) bool {
+		improves = func(m *cluster.Member) bool {
 			return float64(in.Load[m.ID].Leaders+1)/m.Node.Record.SpreadWeight() < own
 		}
 	}
-	return func(m cluster.Member) (float64, string) {
+	return func(m *cluster.Member) (float64, string) {
 		if m.Name == in.Incumbent {
 			return keep, "incumbent"
 		}
@@ -70,7 +70,7 @@ func incumbentLoad(in Input) (own float64, reelect bool) {
 const fullName = "full"
 
 // fullFilter refuses nodes that lead as much as they may. It never ends a leadership.
-var fullFilter = memberFilter(fullName, func(m cluster.Member, in Input) string {
+var fullFilter = memberFilter(fullName, func(m *cluster.Member, in *Input) string {
 	limit, leaders := m.Node.Record.MaxLeaders, in.Load[m.ID].Leaders
 	if limit <= 0 || leaders < limit || m.Name == in.Incumbent {
 		return ""

@@ -22,23 +22,23 @@ type filter struct {
 	name string
 	// soft filters do not apply to the target of a forced move.
 	soft bool
-	bind func(in Input) func(m cluster.Member) string
+	bind func(in Input) func(m *cluster.Member) string
 }
 
 // memberFilter returns a filter that looks at one member at a time.
-func memberFilter(name string, check func(m cluster.Member, in Input) string) filter {
-	return filter{name: name, bind: func(in Input) func(cluster.Member) string {
-		return func(m cluster.Member) string { return check(m, in) }
+func memberFilter(name string, check func(m *cluster.Member, in *Input) string) filter {
+	return filter{name: name, bind: func(in Input) func(*cluster.Member) string {
+		return func(m *cluster.Member) string { return check(m, &in) }
 	}}
 }
 
 // bindWithMove binds the filter to an input. It lets the target of a forced move pass if the filter is soft.
-func (f filter) bindWithMove(in Input) func(m cluster.Member) string {
+func (f filter) bindWithMove(in Input) func(m *cluster.Member) string {
 	check := f.bind(in)
 	if !f.soft || in.Move == nil || !in.Move.Force {
 		return check
 	}
-	return func(m cluster.Member) string {
+	return func(m *cluster.Member) string {
 		if in.Move.Matches(m.ID, m.Node.Record.Site) {
 			return ""
 		}
@@ -50,7 +50,7 @@ func (f filter) bindWithMove(in Input) func(m cluster.Member) string {
 var (
 	recordFilter = memberFilter("record", checkRecord)
 	softFilters  = []filter{
-		memberFilter("eligible", func(m cluster.Member, _ Input) string { return m.Node.Record.Ineligible }),
+		memberFilter("eligible", func(m *cluster.Member, _ *Input) string { return m.Node.Record.Ineligible }),
 		memberFilter(HealthFilter, checkHealth),
 		memberFilter(CordonFilter, checkCordons),
 	}
@@ -62,7 +62,7 @@ var (
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	in := Input{Cordons: cordons}
 	for _, f := range append([]filter{recordFilter}, softFilters...) {
-		if why := f.bind(in)(m); why != "" {
+		if why := f.bind(in)(&m); why != "" {
 			return errors.New(why)
 		}
 	}
@@ -89,8 +89,8 @@ func filters(rules cluster.Rules) ([]filter, error) {
 	}
 	all := []filter{
 		recordFilter,
-		memberFilter("barred", func(m cluster.Member, in Input) string { return in.Barred[m.Name] }),
-		memberFilter(ExcludedFilter, func(m cluster.Member, in Input) string { return in.Excluded[m.ID] }),
+		memberFilter("barred", func(m *cluster.Member, in *Input) string { return in.Barred[m.Name] }),
+		memberFilter(ExcludedFilter, func(m *cluster.Member, in *Input) string { return in.Excluded[m.ID] }),
 	}
 	for _, f := range soft {
 		f.soft = true
@@ -99,7 +99,7 @@ func filters(rules cluster.Rules) ([]filter, error) {
 	return all, nil
 }
 
-func checkRecord(m cluster.Member, _ Input) string {
+func checkRecord(m *cluster.Member, _ *Input) string {
 	switch {
 	case m.Superseded:
 		return "an older registration of a node that has registered again"
@@ -111,7 +111,7 @@ func checkRecord(m cluster.Member, _ Input) string {
 	return ""
 }
 
-func checkHealth(m cluster.Member, _ Input) string {
+func checkHealth(m *cluster.Member, _ *Input) string {
 	if m.Node.Record.Unhealthy == "" {
 		return ""
 	}
@@ -119,7 +119,7 @@ func checkHealth(m cluster.Member, _ Input) string {
 }
 
 // checkCordons refuses the leader only if a drain covers it.
-func checkCordons(m cluster.Member, in Input) string {
+func checkCordons(m *cluster.Member, in *Input) string {
 	for _, c := range in.Cordons {
 		if c.Matches(m.ID, m.Node.Record.Site) && (c.Drain || m.Name != in.Incumbent) {
 			return c.Describe()
@@ -131,11 +131,11 @@ func checkCordons(m cluster.Member, in Input) string {
 // constraints returns the filters that the rules configure, besides expressions.
 func constraints(rules cluster.Rules) []filter {
 	var all []filter
-	add := func(name string, check func(n cluster.Node) string) {
-		all = append(all, memberFilter(name, func(m cluster.Member, _ Input) string { return check(m.Node.Record) }))
+	add := func(name string, check func(n *cluster.Node) string) {
+		all = append(all, memberFilter(name, func(m *cluster.Member, _ *Input) string { return check(&m.Node.Record) }))
 	}
 	if rules.MinPriority != 0 {
-		add("min_priority", func(n cluster.Node) string {
+		add("min_priority", func(n *cluster.Node) string {
 			if n.Priority >= rules.MinPriority {
 				return ""
 			}
@@ -144,7 +144,7 @@ func constraints(rules cluster.Rules) []filter {
 	}
 	for _, key := range slices.Sorted(maps.Keys(rules.RequireLabels)) {
 		want := rules.RequireLabels[key]
-		add("require_labels", func(n cluster.Node) string {
+		add("require_labels", func(n *cluster.Node) string {
 			if n.Labels[key] == want {
 				return ""
 			}
@@ -152,7 +152,7 @@ func constraints(rules cluster.Rules) []filter {
 		})
 	}
 	if len(rules.ExcludeNodes) > 0 {
-		add("exclude_nodes", func(n cluster.Node) string {
+		add("exclude_nodes", func(n *cluster.Node) string {
 			if !slices.Contains(rules.ExcludeNodes, n.ID) {
 				return ""
 			}
@@ -160,7 +160,7 @@ func constraints(rules cluster.Rules) []filter {
 		})
 	}
 	if len(rules.DisabledSites) > 0 {
-		add("disabled_sites", func(n cluster.Node) string {
+		add("disabled_sites", func(n *cluster.Node) string {
 			if !slices.Contains(rules.DisabledSites, n.Site) {
 				return ""
 			}

@@ -53,7 +53,7 @@ type Answer struct {
 // ranker gives each member of an input a score, the highest first, and describes it in words, which may be empty.
 type ranker interface {
 	name() string
-	bind(in Input) func(m cluster.Member) (score float64, words string)
+	bind(in Input) func(m *cluster.Member) (score float64, words string)
 }
 
 // Policy is a compiled policy. It is immutable.
@@ -109,40 +109,57 @@ func (p *Policy) Rank(in Input) Ranking {
 		rankers, filters = append(rankers, slotsRanker), append(slices.Clone(filters), perNodeFilter)
 	}
 	rankers = append(rankers, use.rankers...)
-	scorers := make([]func(cluster.Member) (float64, string), len(rankers))
+	scorers := make([]func(*cluster.Member) (float64, string), len(rankers))
 	for i, r := range rankers {
 		scorers[i] = r.bind(in)
 	}
 	filters = slices.Concat(filters, use.filters)
-	checks := make([]func(cluster.Member) string, len(filters))
+	checks := make([]func(*cluster.Member) string, len(filters))
 	for i, f := range filters {
 		checks[i] = f.bindWithMove(in)
 	}
-	entries := make([]Entry, 0, len(in.Members))
-	for _, m := range in.Members {
-		e := Entry{Member: m}
-		for i, check := range checks {
+	unsorted, scores := make([]Entry, len(in.Members)), make([]Score, 0, len(in.Members)*len(scorers))
+	for i := range in.Members {
+		m := &in.Members[i]
+		e := &unsorted[i]
+		e.Member = *m
+		for j, check := range checks {
 			if why := check(m); why != "" {
-				e.Refusals = append(e.Refusals, Refusal{filters[i].name, why})
+				e.Refusals = append(e.Refusals, Refusal{filters[j].name, why})
 			}
 		}
-		for i, score := range scorers {
+		begin := len(scores)
+		for j, score := range scorers {
 			value, words := score(m)
-			e.Scores = append(e.Scores, Score{rankers[i].name(), value, words})
+			scores = append(scores, Score{rankers[j].name(), value, words})
 		}
-		entries = append(entries, e)
+		e.Scores = scores[begin:len(scores):len(scores)]
 	}
-	cluster.OldestFirst(entries, func(e Entry) cluster.Incarnation { return e.Member.Incarnation })
-	slices.SortStableFunc(entries, func(a, b Entry) int {
-		if a.Eligible() != b.Eligible() {
-			if a.Eligible() {
+	return Ranking{Entries: sorted(unsorted), PolicyType: use.name, Notes: notes, Unanswered: unanswered}
+}
+
+// sorted returns the entries, the best first. It sorts their positions, since an entry is large.
+func sorted(unsorted []Entry) []Entry {
+	order := make([]int, len(unsorted))
+	for i := range order {
+		order[i] = i
+	}
+	cluster.OldestFirst(order, func(i int) cluster.Incarnation { return unsorted[i].Member.Incarnation })
+	slices.SortStableFunc(order, func(i, j int) int {
+		a, b := &unsorted[i], &unsorted[j]
+		if eligible := len(a.Refusals) == 0; eligible != (len(b.Refusals) == 0) {
+			if eligible {
 				return -1
 			}
 			return 1
 		}
 		return compare(b.Scores, a.Scores)
 	})
-	return Ranking{Entries: entries, PolicyType: use.name, Notes: notes, Unanswered: unanswered}
+	entries := make([]Entry, len(order))
+	for to, from := range order {
+		entries[to] = unsorted[from]
+	}
+	return entries
 }
 
 // chooseType returns the policy type to rank by: that of the first strategy whose condition holds, else the policy's type.

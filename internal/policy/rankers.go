@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"zkelectd/internal/cluster"
 )
@@ -14,13 +15,13 @@ var unknownScore = math.Inf(-1)
 // memberRanker is a ranker that does not compare members.
 type memberRanker struct {
 	label string
-	score func(m cluster.Member, in Input) (float64, string)
+	score func(m *cluster.Member, in *Input) (float64, string)
 }
 
 func (r memberRanker) name() string { return r.label }
 
-func (r memberRanker) bind(in Input) func(cluster.Member) (float64, string) {
-	return func(m cluster.Member) (float64, string) { return r.score(m, in) }
+func (r memberRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+	return func(m *cluster.Member) (float64, string) { return r.score(m, &in) }
 }
 
 // moveRanker ranks the target of an operator's move first, before the policy's rankers.
@@ -28,8 +29,8 @@ type moveRanker struct{}
 
 func (moveRanker) name() string { return "move" }
 
-func (moveRanker) bind(in Input) func(cluster.Member) (float64, string) {
-	return func(m cluster.Member) (float64, string) {
+func (moveRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+	return func(m *cluster.Member) (float64, string) {
 		if in.Move != nil && in.Move.Matches(m.ID, m.Node.Record.Site) {
 			return 1, fmt.Sprintf("moved to %s %s", in.Move.Target(), in.Move.Request)
 		}
@@ -38,17 +39,17 @@ func (moveRanker) bind(in Input) func(cluster.Member) (float64, string) {
 }
 
 func siteRanker(sites map[string]int) ranker {
-	return memberRanker{"site", func(m cluster.Member, _ Input) (float64, string) {
+	return memberRanker{"site", func(m *cluster.Member, _ *Input) (float64, string) {
 		site := m.Node.Record.Site
-		return float64(sites[site]), fmt.Sprintf("site %s has %d", site, sites[site])
+		return float64(sites[site]), "site " + site + " has " + strconv.Itoa(sites[site])
 	}}
 }
 
-var priorityRanker = memberRanker{"priority", func(m cluster.Member, _ Input) (float64, string) {
-	return float64(m.Node.Record.Priority), fmt.Sprintf("priority %d", m.Node.Record.Priority)
+var priorityRanker = memberRanker{"priority", func(m *cluster.Member, _ *Input) (float64, string) {
+	return float64(m.Node.Record.Priority), "priority " + strconv.Itoa(m.Node.Record.Priority)
 }}
 
-var incumbentRanker = memberRanker{"incumbent", func(m cluster.Member, in Input) (float64, string) {
+var incumbentRanker = memberRanker{"incumbent", func(m *cluster.Member, in *Input) (float64, string) {
 	if m.Name == in.Incumbent {
 		return 1, "incumbent"
 	}
@@ -56,18 +57,18 @@ var incumbentRanker = memberRanker{"incumbent", func(m cluster.Member, in Input)
 }}
 
 // oldestRanker compares each sequence with that of the first member: differences stay right when the counter wraps.
-var oldestRanker = memberRanker{"oldest", func(m cluster.Member, in Input) (float64, string) {
-	return 0 - float64(m.Seq-in.Members[0].Seq), fmt.Sprintf("sequence %d", m.Seq)
+var oldestRanker = memberRanker{"oldest", func(m *cluster.Member, in *Input) (float64, string) {
+	return 0 - float64(m.Seq-in.Members[0].Seq), "sequence " + strconv.Itoa(int(m.Seq))
 }}
 
 // otherSiteRanker ranks the sites at which a leader or candidate has failed behind the others.
-var otherSiteRanker = memberRanker{"other-site", func(m cluster.Member, in Input) (float64, string) {
+var otherSiteRanker = memberRanker{"other-site", func(m *cluster.Member, in *Input) (float64, string) {
 	site := m.Node.Record.Site
 	if slices.Contains(in.Circumstances.Failed, site) {
-		return 0, fmt.Sprintf("site %s has just failed", site)
+		return 0, "site " + site + " has just failed"
 	}
 	if len(in.Circumstances.Failed) > 0 {
-		return 1, fmt.Sprintf("site %s has not failed", site)
+		return 1, "site " + site + " has not failed"
 	}
 	return 1, ""
 }}
@@ -81,7 +82,7 @@ type positionRanker struct {
 
 func (r positionRanker) name() string { return r.label }
 
-func (r positionRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (r positionRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	ids := make([]string, 0, len(in.Members))
 	for _, m := range in.Members {
 		ids = append(ids, m.ID)
@@ -93,8 +94,8 @@ func (r positionRanker) bind(in Input) func(cluster.Member) (float64, string) {
 			position[id] = i
 		}
 	}
-	return func(m cluster.Member) (float64, string) {
-		return 0 - float64(position[m.ID]), fmt.Sprintf("%d. %s", position[m.ID]+1, r.words)
+	return func(m *cluster.Member) (float64, string) {
+		return 0 - float64(position[m.ID]), strconv.Itoa(position[m.ID]+1) + ". " + r.words
 	}
 }
 
@@ -122,9 +123,9 @@ var roundRobinRanker = positionRanker{"round-robin", func(ids []string, in Input
 
 // measurementRanker ranks by a number that each node publishes. The incumbent's is raised by the hysteresis, in percent, so
 // that noise never moves a leader.
-func measurementRanker(name string, hysteresis int, value func(n cluster.Node) (score float64, words string, ok bool)) ranker {
-	return memberRanker{name, func(m cluster.Member, in Input) (float64, string) {
-		score, words, ok := value(m.Node.Record)
+func measurementRanker(name string, hysteresis int, value func(n *cluster.Node) (score float64, words string, ok bool)) ranker {
+	return memberRanker{name, func(m *cluster.Member, in *Input) (float64, string) {
+		score, words, ok := value(&m.Node.Record)
 		if !ok || math.IsNaN(score) {
 			return unknownScore, "no " + name + " yet"
 		}
@@ -137,42 +138,59 @@ func measurementRanker(name string, hysteresis int, value func(n cluster.Node) (
 }
 
 func latencyRanker(rules cluster.Rules) ranker {
-	return measurementRanker("latency", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
+	return measurementRanker("latency", rules.Hysteresis, func(n *cluster.Node) (float64, string, bool) {
 		if n.Latency == nil {
 			return 0, "", false
 		}
-		return -*n.Latency, fmt.Sprintf("latency %.3g ms", *n.Latency), true
+		return -*n.Latency, "latency " + strconv.FormatFloat(*n.Latency, 'g', 3, 64) + " ms", true
 	})
 }
 
 func scoreRanker(rules cluster.Rules) ranker {
-	return measurementRanker("score", rules.Hysteresis, func(n cluster.Node) (float64, string, bool) {
+	return measurementRanker("score", rules.Hysteresis, func(n *cluster.Node) (float64, string, bool) {
 		if n.Score == nil {
 			return 0, "", false
 		}
-		return *n.Score, fmt.Sprintf("score %.4g", *n.Score), true
+		return *n.Score, "score " + strconv.FormatFloat(*n.Score, 'g', 4, 64), true
 	})
 }
 
 // execRanker follows the ranking program's answer.
-var execRanker = memberRanker{"exec", func(m cluster.Member, in Input) (float64, string) {
-	if in.Answer == nil {
-		return unknownScore, ""
+type execRanker struct{}
+
+func (execRanker) name() string { return execType }
+
+func (execRanker) bind(in Input) func(*cluster.Member) (float64, string) {
+	position := answered(in.Answer)
+	return func(m *cluster.Member) (float64, string) {
+		i, listed := position[m.ID]
+		if !listed {
+			return unknownScore, ""
+		}
+		return 0 - float64(i), strconv.Itoa(i+1) + ". by the program"
 	}
-	i := slices.Index(in.Answer.Ranking, m.ID)
-	if i < 0 {
-		return unknownScore, ""
+}
+
+// answered returns the position of each node that an answer lists. The first one counts.
+func answered(a *Answer) map[string]int {
+	if a == nil {
+		return nil
 	}
-	return 0 - float64(i), fmt.Sprintf("%d. by the program", i+1)
-}}
+	position := make(map[string]int, len(a.Ranking))
+	for i, id := range slices.Backward(a.Ranking) {
+		position[id] = i
+	}
+	return position
+}
 
 func execFilter() filter {
-	f := memberFilter(execType, func(m cluster.Member, in Input) string {
-		if in.Answer == nil || slices.Contains(in.Answer.Ranking, m.ID) {
-			return ""
+	return filter{name: execType, soft: true, bind: func(in Input) func(*cluster.Member) string {
+		position := answered(in.Answer)
+		return func(m *cluster.Member) string {
+			if _, listed := position[m.ID]; listed || in.Answer == nil {
+				return ""
+			}
+			return "policy.exec.command did not list it"
 		}
-		return "policy.exec.command did not list it"
-	})
-	f.soft = true
-	return f
+	}}
 }

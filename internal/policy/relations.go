@@ -120,12 +120,12 @@ type withRanker struct {
 
 func (r withRanker) name() string { return withPrefix + r.peer }
 
-func (r withRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (r withRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	node := in.Peers[r.peer]
 	if node != "" && in.graph(r.own).Cycle(in.Group, r.peer) != nil {
 		node = ""
 	}
-	return func(m cluster.Member) (float64, string) {
+	return func(m *cluster.Member) (float64, string) {
 		switch {
 		case node == "":
 			return 0, ""
@@ -144,12 +144,12 @@ type apartRanker struct {
 
 func (r apartRanker) name() string { return apartPrefix + r.peer }
 
-func (r apartRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (r apartRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	node, stays := in.Peers[r.peer], ""
 	if node != "" && !yields(in, r.own, r.peer) {
 		stays = in.Incumbent
 	}
-	return func(m cluster.Member) (float64, string) {
+	return func(m *cluster.Member) (float64, string) {
 		switch {
 		case node == "":
 			return 0, ""
@@ -164,12 +164,12 @@ func (r apartRanker) bind(in Input) func(cluster.Member) (float64, string) {
 
 // apartFilter refuses the node that is elected in another group.
 func apartFilter(peer string, own Relations) filter {
-	return filter{name: apartName, bind: func(in Input) func(cluster.Member) string {
+	return filter{name: apartName, bind: func(in Input) func(*cluster.Member) string {
 		node, stays := in.Peers[peer], ""
 		if node != "" && !yields(in, own, peer) {
 			stays = in.Incumbent
 		}
-		return func(m cluster.Member) string {
+		return func(m *cluster.Member) string {
 			if node == "" || m.ID != node || m.Name == stays {
 				return ""
 			}

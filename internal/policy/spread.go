@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 
 	"zkelectd/internal/cluster"
 )
@@ -71,9 +71,9 @@ type spreadRanker struct{}
 
 func (spreadRanker) name() string { return "spread" }
 
-func (spreadRanker) bind(in Input) func(cluster.Member) (float64, string) {
+func (spreadRanker) bind(in Input) func(*cluster.Member) (float64, string) {
 	position := spreadOrder(in)
-	return func(m cluster.Member) (float64, string) {
-		return 0 - float64(position[m.ID]), fmt.Sprintf("%d. by spread", position[m.ID]+1)
+	return func(m *cluster.Member) (float64, string) {
+		return 0 - float64(position[m.ID]), strconv.Itoa(position[m.ID]+1) + ". by spread"
 	}
 }

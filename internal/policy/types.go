@@ -151,7 +151,7 @@ func newRanker(rules cluster.Rules, key, name string) (ranker, error) {
 	}
 	all := []ranker{
 		siteRanker(rules.Sites), priorityRanker, incumbentRanker, oldestRanker, nodeIDRanker, highestNodeIDRanker, roundRobinRanker, otherSiteRanker,
-		latencyRanker(rules), scoreRanker(rules), spreadRanker{}, fewestRanker{}, execRanker,
+		latencyRanker(rules), scoreRanker(rules), spreadRanker{}, fewestRanker{}, execRanker{},
 	}
 	i := slices.IndexFunc(all, func(r ranker) bool { return r.name() == name })
 	if i < 0 || (name == execType && strings.HasPrefix(key, "policy.rank")) {

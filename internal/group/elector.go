@@ -94,18 +94,17 @@ func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Du
 		e.log.Info("now elector", "members", len(snap.Members))
 	}
 	e.history.observe(snap, now)
-	var rosterWake time.Duration
-	if e.roster != nil {
-		rosterWake = e.roster.observe(snap, now)
+	var wake time.Duration
+	if !e.busy && snap.At >= e.settled { // else the result or a newer snapshot is on its way
+		wake = e.decide(now, snap)
+		if !e.busy { // else the others wait until this one has read what it writes
+			e.table.end(e.number)
+		}
 	}
-	if e.busy || snap.At < e.settled {
-		return rosterWake // the result or a newer snapshot is on its way
+	if e.roster != nil { // no election waits for it
+		wake = cluster.Earliest(e.roster.observe(snap, now), wake)
 	}
-	wake := e.decide(now, snap)
-	if !e.busy { // else the others wait until this one has read what it writes
-		e.table.end(e.number)
-	}
-	return cluster.Earliest(rosterWake, wake)
+	return wake
 }
 
 // decide makes a decision from a new snapshot and starts at most one write.

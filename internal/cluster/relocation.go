@@ -78,6 +78,8 @@ func (r Relocation) Tx() []Op {
 		ops = append(ops, writeOp(r.NamePath, r.Name, r.identity()))
 	}
 	next, pause := from.Snapshot.Control.Record.Clone(), from.Snapshot.Control.Record.Clone()
+	next.FixSchedule(from.Snapshot.Control.Stat)
+	pause.Scheduled = nil
 	if next.Pause != nil && next.Pause.MovedTo != "" {
 		next.Pause = nil
 	}

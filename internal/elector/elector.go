@@ -62,8 +62,9 @@ type Decision struct {
 	Fence *cluster.Fence
 	// Revoke is the fence of a REVOKE, nil if there is nothing to revoke.
 	Revoke *cluster.Fence
-	// Control is control brought up to date, nil to leave it.
-	Control *cluster.Control
+	// Control is control brought up to date, nil to leave it. Scheduled says what becomes of scheduled moves by it, in words.
+	Control   *cluster.Control
+	Scheduled []string
 	// Ranking is the ranking of the members under Circumstances.
 	Ranking       policy.Ranking
 	Circumstances cluster.Circumstances
@@ -118,6 +119,7 @@ type Elector struct {
 	firstDecisionAt time.Duration            // when this elector made its first decision, if there was no leader then
 	decided         bool                     // it has made a decision
 	requests        requests
+	schedule        schedule
 	stopping        map[string]string // incarnations that are about to end, with the reason why they must not be elected
 	endedTerm       int64             // the last term whose attempt was over
 	endedSince      time.Duration     // when that was first seen
@@ -147,13 +149,16 @@ func (e *Elector) Decide(in Input) Decision {
 	}
 	e.moves.observe(s, e.stopping, in.Now)
 	active := e.requests.active(s, in.Now, in.Wall)
+	if !e.opt.Estimate {
+		e.schedule.observe(s, &active, in)
+	}
 	d := e.decide(in, g, &active)
 	e.moves.forget()
 	if d.Elect != nil {
 		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
 		e.lastKnown.Term = d.Elect.Term
 	} else if d.Revoke == nil && active.changed {
-		d.Control = &active.Control
+		d.Control, d.Scheduled = &active.Control, active.events
 	}
 	d.Wake = cluster.Earliest(d.Wake, active.wake)
 	return d
@@ -180,6 +185,9 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		if g.ended {
 			d.Note = err.Error()
 		}
+		return d
+	}
+	if !g.ended && e.carryOutSchedule(b, active) {
 		return d
 	}
 	unread := checkOthers(in)

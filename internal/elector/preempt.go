@@ -28,7 +28,7 @@ func (e *Elector) replace(b rankingInput, r rankedMembers, best cluster.Member, 
 	e.peers = peerWait{}
 	if active.Move != nil && active.Move.Matches(best.ID, best.Node.Record.Site) && !active.Move.Matches(rec.Node, rec.Site) {
 		return e.elect(b, r, attemptEnd{
-			cause: cluster.CauseMove, request: active.Move.Request, reason: fmt.Sprintf("moved to %s %s", active.Move.Target(), active.Move.Request),
+			cause: cluster.CauseMove, request: active.Move.Request, reason: active.Move.Describe(),
 		}, best)
 	}
 	if err := e.checkPreemption(b, r, best, active, d); err != nil {

@@ -19,9 +19,11 @@ type requestTimer struct{ since, remaining, total time.Duration }
 // activeRequests are the requests in force at one moment. Those that have ended are in Done.
 type activeRequests struct {
 	cluster.Control
-	slot    string        // whose they are; empty in a group with one leader
-	changed bool          // it differs from what was read, and this slot's elector writes that
-	wake    time.Duration // when it may change by itself
+	slot    string                 // whose they are; empty in a group with one leader
+	changed bool                   // it differs from what was read, and this slot's elector writes that
+	wake    time.Duration          // when it may change by itself
+	due     *cluster.ScheduledMove // the one to be carried out now; nil if there is none
+	events  []string               // what has become of scheduled moves
 }
 
 // saveInterval is how often the remaining time of a request is written, for the next elector: a tenth of it, at least 5 s.
@@ -122,9 +124,20 @@ func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) stri
 	if active.Move == nil {
 		return ""
 	}
+	why := moveObstacle(*active.Move, r)
+	if why == "" {
+		return ""
+	}
+	text := fmt.Sprintf("the move to %s %s has ended: %s", active.Move.Target(), active.Move.Request, why)
+	active.endMove(why, wall)
+	return text
+}
+
+// moveObstacle returns why no target of a move is eligible, empty if one is.
+func moveObstacle(m cluster.Move, r policy.Ranking) string {
 	why := "the node is not registered"
 	for _, e := range r.Entries {
-		if !active.Move.Matches(e.Member.ID, e.Member.Node.Record.Site) {
+		if !m.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 			continue
 		}
 		if e.Eligible() {
@@ -132,12 +145,10 @@ func (active *activeRequests) endLostMove(r policy.Ranking, wall time.Time) stri
 		}
 		why = e.RefusalReason()
 	}
-	if active.Move.Node == "" {
+	if m.Node == "" {
 		why = "no member there is eligible"
 	}
-	text := fmt.Sprintf("the move to %s %s has ended: %s", active.Move.Target(), active.Move.Request, why)
-	active.endMove(why, wall)
-	return text
+	return why
 }
 
 // clearStrikes returns the exclusions, and their ages, without the strikes that operators have cleared.

@@ -183,6 +183,9 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 		e.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
 		what, ops = "REVOKE", e.paths.RevokeTx(snap, *d.Revoke)
 	case d.Control != nil:
+		for _, event := range d.Scheduled {
+			e.log.Info("scheduled move", "event", event)
+		}
 		what, ops = "CONTROL", e.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)
 	default:
 		return

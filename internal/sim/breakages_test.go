@@ -28,6 +28,8 @@ type breakage struct {
 	slotted bool
 	// rare is set if schedules with several groups notice it too seldom for every run: only -sim.hunt searches them.
 	rare bool
+	// scheduled makes a world in which operators schedule moves.
+	scheduled bool
 	// hanging makes a world in which work hangs in the kernel.
 	hanging bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
@@ -75,6 +77,9 @@ var breakages = []breakage{
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
 	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 32},
 	{name: claimsDeath, by: "S1", hanging: true, one: 1, three: 23},
+	{name: earlySchedule, by: "schedule", scheduled: true, one: 2},
+	{name: blindControl, by: "schedule", scheduled: true, one: 2},
+	{name: lateSchedule, by: "schedule", scheduled: true, one: 9, three: 9},
 	{name: noResizeRevoke, by: "L2", slotted: true, slots: 3},
 	{name: noGate, by: "per_node", slotted: true, slots: 148},
 	{name: forgottenFence, by: "S1", slotted: true, slots: 9},
@@ -144,6 +149,9 @@ const (
 	abandonedActs       = "an abandoned instance that may still act"
 	neverOverdue        = "an instance that stays while its work hangs"
 	claimsDeath         = "LEAVE that releases although the work may run"
+	earlySchedule       = "a scheduled move that is carried out at once"
+	blindControl        = "CONTROL without the check of its version"
+	lateSchedule        = "a scheduled move that is carried out however late"
 	extendAll           = "a new lease for one group that extends the leases of all"
 )
 
@@ -288,6 +296,14 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	}
 	requests := s.Control.Record.Clone()
 	switch b.name {
+	case earlySchedule:
+		for i := range requests.Scheduled {
+			requests.Scheduled[i].Due = s.Control.Stat.Time
+		}
+	case lateSchedule:
+		for i := range requests.Scheduled {
+			requests.Scheduled[i].Grace = cluster.Duration(time.Hour)
+		}
 	case softPause:
 		if requests.Pause != nil {
 			requests.Pause.Hard = false
@@ -305,6 +321,16 @@ func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	}
 	s.Control.Record = requests
 	return s
+}
+
+// controls returns the operations to send for CONTROL.
+func (b breakage) controls(l *loop, ops []cluster.Op) []cluster.Op {
+	for i := range ops {
+		if b.name == blindControl && ops[i].Kind == cluster.OpSet && ops[i].Path == l.m.g.known.control {
+			ops[i].Version = cluster.AnyVersion
+		}
+	}
+	return ops
 }
 
 // ranks returns the rules for the policy.

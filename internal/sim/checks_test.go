@@ -37,7 +37,8 @@ type checker struct {
 	paused        time.Duration            // since when policy must not move the leader; negative: it may
 	hard          time.Duration            // since when there must be no election; negative: there may be
 	pardons       map[string]int64
-	held          map[int64]bool // the requested elections that were held, by request number
+	schedules     map[int64]*scheduledMove // by request number
+	held          map[int64]bool           // the requested elections that were held, by request number
 }
 
 // decision identifies a decision: two electors may decide for the same term, each of them once.
@@ -50,7 +51,7 @@ func (c *checker) init(g *group) {
 	*c = checker{
 		w: g.w, g: g, free: -1, paused: -1, hard: -1, decisions: make(map[decision]*cluster.Elected),
 		strikes: make(map[string]int), struck: make(map[string]bool), earned: make(map[string]int64), until: make(map[string]time.Duration), joined: make(map[string]time.Duration),
-		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool),
+		instances: make(map[string]string), deciding: make(map[string]bool), founded: make(map[string]time.Duration), pardons: make(map[string]int64), held: make(map[int64]bool), schedules: make(map[int64]*scheduledMove),
 	}
 }
 

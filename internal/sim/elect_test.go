@@ -109,7 +109,7 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 		m.w.log("%s: revokes %s: %s", m.name, d.Revoke.Incarnation, d.Revoke.Reason)
 		l.write("REVOKE", snap, false, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
 	case d.Control != nil:
-		l.write("CONTROL", snap, false, m.g.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control))
+		l.write("CONTROL", snap, false, m.w.broken.controls(l, m.g.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)))
 	}
 }
 

@@ -97,6 +97,7 @@ func (c *checker) requested() {
 		return
 	}
 	c.control = read.Stat.Modified
+	c.scheduled(read)
 	for _, d := range read.Record.Done {
 		if d.What == "reelection" && strings.HasSuffix(d.Outcome, "was elected") && !c.g.reelectionHeld(d.ID) {
 			c.g.fail("L4: the election of request %d is reported as over (%s) but was never held", d.ID, d.Outcome)

@@ -212,7 +212,7 @@ func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
 	t.Helper()
 	w := play(seed, s, b, nil)
 	by, _, _ := strings.Cut(w.failure, ":")
-	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, slotted: b.slotted, hanging: b.hanging, granting: b.granting}, nil).failure != "" {
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, scheduled: b.scheduled, slotted: b.slotted, hanging: b.hanging, granting: b.granting}, nil).failure != "" {
 		return false
 	}
 	t.Logf("noticed by seed %d: %s", seed, w.failure)

@@ -23,6 +23,7 @@ type world struct {
 	cache caches
 
 	rosters   bool // the electors write rosters; not with breakages, whose schedules they would change
+	schedules bool // operators schedule moves; with breakages only if they are about that
 	traits    traits
 	broken    breakage
 	resources []*resource
@@ -31,6 +32,7 @@ type world struct {
 	sessions  map[int64]*session
 	all       []*session
 	down      bool          // no server answers
+	skews     []skewed      // its changes
 	skew      time.Duration // of the clock of the server that orders writes
 	emptied   bool          // the servers will have lost their data when they return
 	era       int           // how often they have lost it
@@ -45,6 +47,7 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
 		tree: clustertest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), rosters: broken.name == "",
+		schedules: broken.name == "" || broken.scheduled,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)

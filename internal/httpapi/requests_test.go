@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/request"
@@ -165,31 +166,34 @@ func TestOnlyOperatorsMaySubmitRequests(t *testing.T) {
 // No part of a body is ignored: a misspelled field would change the meaning of the request.
 func TestRequestBodies(t *testing.T) {
 	for body, want := range map[string]string{
-		``:                                 "the body is not a JSON object",
-		`null`:                             "the body is not a JSON object",
-		`[]`:                               "the body is not a JSON object",
-		`"node"`:                           "the body is not a JSON object",
-		`{`:                                "the body is not JSON",
-		`{"node"}`:                         "node: must be a string",
-		`{"node":"b"`:                      "the body is not JSON",
-		`{"node":"b",}`:                    "the body is not JSON",
-		`{"node":"b"}{}`:                   "more text after the JSON object",
-		`{"node":"b"} x`:                   "more text after the JSON object",
-		`{"node":5}`:                       "node: must be a string",
-		`{"node":"b","Site":"x"}`:          `move has no field "Site"`,
-		`{"node":"b","hard":true}`:         `move has no field "hard"`,
-		`{"node":"b","dry_run":true}`:      `move has no field "dry_run"`,
-		`{"node":"b","node":"c"}`:          "node: appears twice",
-		`{"node":"b","site":"dc1"}`:        "name exactly one of node and site",
-		`{}`:                               "name exactly one of node and site",
-		`{"node":""}`:                      "name exactly one of node and site",
-		`{"node":"b","force":"yes"}`:       "force: must be true or false",
-		`{"node":"b","for":7200}`:          "for: must be a duration",
-		`{"node":"b","for":"2"}`:           "for: must be a duration",
-		`{"node":"b","for":"0s"}`:          "for: must be more than 0s",
-		`{"node":"b","for":"-2h"}`:         "for: must be a duration",
-		`{"node":"b","for":"9999999999h"}`: "for: must be a duration",
-		`{"node":"b","reason":["x"]}`:      "reason: must be a string",
+		``:                            "the body is not a JSON object",
+		`null`:                        "the body is not a JSON object",
+		`[]`:                          "the body is not a JSON object",
+		`"node"`:                      "the body is not a JSON object",
+		`{`:                           "the body is not JSON",
+		`{"node"}`:                    "node: must be a string",
+		`{"node":"b"`:                 "the body is not JSON",
+		`{"node":"b",}`:               "the body is not JSON",
+		`{"node":"b"}{}`:              "more text after the JSON object",
+		`{"node":"b"} x`:              "more text after the JSON object",
+		`{"node":5}`:                  "node: must be a string",
+		`{"node":"b","Site":"x"}`:     `move has no field "Site"`,
+		`{"node":"b","hard":true}`:    `move has no field "hard"`,
+		`{"node":"b","dry_run":true}`: `move has no field "dry_run"`,
+		`{"node":"b","node":"c"}`:     "node: appears twice",
+		`{"node":"b","site":"dc1"}`:   "name exactly one of node and site",
+		`{}`:                          "name exactly one of node and site",
+		`{"node":""}`:                 "name exactly one of node and site",
+		`{"node":"b","force":"yes"}`:  "force: must be true or false",
+		`{"node":"b","for":7200}`:     "for: must be a duration",
+		`{"node":"b","for":"2"}`:      "for: must be a duration",
+		`{"node":"b","at":"02:00"}`:   "at: must be a time as in RFC 3339",
+		`{"node":"b","at":"0001-01-01T00:00:00Z"}`:    "at: must be a time",
+		`{"node":"b","cancel":true}`:                  "cancel ends the move that is scheduled",
+		`{"node":"b","for":"0s"}`:                     "for: must be more than 0s",
+		`{"node":"b","for":"-2h"}`:                    "for: must be a duration",
+		`{"node":"b","for":"9999999999h"}`:            "for: must be a duration",
+		`{"node":"b","reason":["x"]}`:                 "reason: must be a string",
 		`{"node":"b","reason":"` + long(501) + `"}`:   "the reason has 501 bytes: at most 500",
 		`{"node":` + strings.Repeat("[", 40000) + `}`: "node: must be a string",
 	} {
@@ -203,6 +207,8 @@ func TestRequestBodies(t *testing.T) {
 		body string
 		want request.Request
 	}{
+		{"move", `{"node":"b","at":"2026-11-24T02:00:00Z"}`, request.Request{Node: "b", At: time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC)}},
+		{"move", `{"cancel":true}`, request.Request{Cancel: true}},
 		{"move", `{"site":"dc2","for":"2h","reason":"` + long(500) + `","force":true}`, request.Request{Site: "dc2", Options: request.Options{Reason: long(500), For: 2 * 3600e9, Force: true}}},
 		{"step-down", `{}`, request.Request{Options: request.Options{For: request.StepDownFor}}},
 		{"pause", ` {"hard":true} `, request.Request{Hard: true}},

@@ -50,7 +50,7 @@ func (a *api) whatif(w http.ResponseWriter, r *http.Request, g *Group) {
 const kindParameter = "request"
 
 // flags are the fields that are true or false.
-var flags = []string{request.FieldAll, request.FieldHard, request.FieldForce}
+var flags = []string{request.FieldAll, request.FieldHard, request.FieldForce, request.FieldCancel}
 
 // queryRequest returns the operator request that a query describes.
 func queryRequest(query url.Values) (request.Request, error) {

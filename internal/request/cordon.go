@@ -131,6 +131,8 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		c.Slot = d.next.Slot()
 	}
 	d.next.Cordons = append(d.next.Cordons, c)
+	d.mentionSchedule(func(m cluster.ScheduledMove) bool { return m.Node == c.Node && m.Site == c.Site && !m.Force },
+		"will be dropped if the target is still cordoned then")
 	if m := d.next.Move; m != nil && m.Node == c.Node && m.Site == c.Site {
 		d.addMessage("ends the move to %s %s", m.Target(), m.Request)
 		d.next.End(m.ID, "move to "+m.Target(), "the target was cordoned", d.q.Wall)

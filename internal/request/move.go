@@ -10,17 +10,25 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// MoveToBest plans to put the best member by policy that does not lead first.
-func MoveToBest(q whatif.Question, o Options) (Plan, error) {
-	d, err := newDraft(q, o)
-	if err != nil {
-		return Plan{}, err
+// planMove plans a move now or later, or cancels one. The target of a move without one is the best member by policy that does not
+// lead.
+func (r Request) planMove(q whatif.Question) (Plan, error) {
+	if r.Cancel {
+		return CancelSchedule(q, r.Options)
 	}
-	node, err := d.bestOther()
-	if err != nil {
-		return Plan{}, err
+	if r.Best {
+		d, err := newDraft(q, r.Options)
+		if err == nil {
+			r.Node, err = d.bestOther()
+		}
+		if err != nil {
+			return Plan{}, err
+		}
 	}
-	return Move(q, o, node, "")
+	if !r.At.IsZero() {
+		return Schedule(q, r.Options, r.Node, r.Site, r.At)
+	}
+	return Move(q, r.Options, r.Node, r.Site)
 }
 
 // Move plans to put a node or a site first.
@@ -33,6 +41,8 @@ func Move(q whatif.Question, o Options, node, site string) (Plan, error) {
 		return Plan{}, err
 	}
 	before := d.next.Move
+	d.next.AcknowledgeSchedules(d.next.Slot())
+	d.mentionSchedule(nil, "stays scheduled")
 	m := &cluster.Move{Request: d.newRequest(), Node: node, Site: site, Force: o.Force}
 	d.next.Move = m
 	if r := d.next.Reelect; r != nil {

@@ -15,6 +15,7 @@ func Pause(q whatif.Question, o Options, hard bool) (Plan, error) {
 		d.addMessage("replaces the pause %s", before.Request)
 	}
 	d.next.Pause = &cluster.Pause{Request: d.newRequest(), Hard: hard}
+	d.mentionSchedule(nil, "will be dropped if the group is still paused then")
 	if hard {
 		d.addMessage("paused hard%s: no member is elected, not even to replace a leader that fails", d.duration())
 		return d.finish("hard pause")

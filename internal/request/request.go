@@ -38,11 +38,14 @@ const (
 	FieldHard  = "hard"
 	FieldFor   = "for"
 	FieldForce = "force"
+	// FieldAt is when a move is due, FieldCancel makes the request cancel the one that is scheduled.
+	FieldAt     = "at"
+	FieldCancel = "cancel"
 )
 
 // fields maps each kind to the fields that it takes.
 var fields = map[Kind][]string{
-	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce},
+	KindMove:         {FieldNode, FieldSite, FieldFor, FieldForce, FieldAt, FieldCancel},
 	KindStepDown:     {FieldFor},
 	KindReelect:      {},
 	KindCordon:       {FieldNode, FieldSite, FieldFor},
@@ -80,7 +83,10 @@ type Request struct {
 	// Best is set for a move to the best other member, without a target: an empty name is a mistake.
 	Best bool
 	// Hard makes a pause hard.
-	Hard    bool
+	Hard bool
+	// At is when a move is due; zero for now. Cancel is set to cancel the one that is scheduled.
+	At      time.Time
+	Cancel  bool
 	Options Options
 }
 
@@ -106,6 +112,8 @@ func (r Request) Check() error {
 	}
 	named := names == 1
 	switch {
+	case r.Cancel:
+		return r.checkCancel(named)
 	case r.Kind.Takes(FieldAll) && named == r.All:
 		if r.Kind.Takes(FieldSite) {
 			return errors.New("name exactly one of node, site and all")
@@ -156,10 +164,7 @@ func (r Request) plan(q whatif.Question) (Plan, error) {
 	}
 	switch options := r.Options; r.Kind {
 	case KindMove:
-		if r.Best {
-			return MoveToBest(q, options)
-		}
-		return Move(q, options, r.Node, r.Site)
+		return r.planMove(q)
 	case KindStepDown:
 		return StepDown(q, options)
 	case KindReelect:

@@ -55,6 +55,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 		g.closed += "; no slot has a leader until it ends: see 'zkelectd slots show'"
 		g.addPassing(g.closed)
 	}
+	g.describeDroppedSchedules(s)
 	g.describeRefusedReloads(s)
 	g.describeHosts(s)
 	return g

@@ -83,6 +83,20 @@ func (g *Group) addPassing(problem string) {
 	g.Problems, g.Passing = append(g.Problems, problem), append(g.Passing, problem)
 }
 
+// describeDroppedSchedules adds the scheduled moves that were dropped to the problems, until an operator has acknowledged them.
+func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
+	for _, e := range s.Control.Record.EndedSchedules {
+		if e.Outcome != cluster.ScheduleDropped || e.Acknowledged || s.Slot != "" && e.Slot != s.Slot {
+			continue
+		}
+		slot := ""
+		if e.Slot != "" {
+			slot = "slot " + e.Slot + ": "
+		}
+		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with 'zkelectd move', or acknowledge this with 'zkelectd move --cancel'", slot, e.Describe(e.Time)))
+	}
+}
+
 // describeHosts adds the members that could not start the work, or not run a hook or a probe, to the problems.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {

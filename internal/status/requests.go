@@ -28,6 +28,7 @@ func requests(s cluster.Snapshot) []Request {
 	for _, m := range c.Moves {
 		add("move", m.Target(), m.Request)
 	}
+	all = append(all, scheduled(s)...)
 	if c.Reelect != nil {
 		add("reelect", "", *c.Reelect)
 	}
@@ -43,6 +44,17 @@ func requests(s cluster.Snapshot) []Request {
 			kind = "drain"
 		}
 		add(kind, cordon.Target(), cordon.Request)
+	}
+	return all
+}
+
+// scheduled returns the moves that begin later.
+func scheduled(s cluster.Snapshot) []Request {
+	var all []Request
+	for _, m := range s.Control.Record.Scheduled {
+		if s.Slot == "" || m.Slot == s.Slot {
+			all = append(all, Request{ID: m.ID, Slot: m.Slot, Kind: KindScheduledMove, Target: m.Target(), By: m.By, Reason: m.Reason, Time: m.Time, Due: &m.At})
+		}
 	}
 	return all
 }
@@ -67,9 +79,14 @@ func (r Request) String() string {
 		text = "PAUSED HARD, no member is elected"
 	case "move":
 		text = "move to " + r.Target
+	case KindScheduledMove:
+		text = "moves to " + r.Target
 	}
 	if r.Slot != "" {
 		text += " in slot " + r.Slot
+	}
+	if r.Due != nil {
+		text += " at " + cluster.DescribeTime(*r.Due, time.Now())
 	}
 	text += ", by " + r.By
 	if r.Reason != "" {
@@ -77,6 +94,9 @@ func (r Request) String() string {
 	}
 	if r.Remaining != nil {
 		return fmt.Sprintf("%s, about %s left", text, time.Duration(*r.Remaining).Round(time.Second))
+	}
+	if r.Due != nil {
+		return text
 	}
 	return text + ", until it is ended"
 }

@@ -63,7 +63,7 @@ type Group struct {
 	// nodes that have been members and are not registered now, until 'zkelectd forget' drops them.
 	Expected int            `json:"members_expected"`
 	Absent   []AbsentMember `json:"absent,omitempty"`
-	// Requests are the operators' requests in force: pause, move, cordons, a reelection.
+	// Requests are the operators' requests: pause, moves, cordons, a reelection.
 	Requests []Request `json:"requests,omitempty"`
 	// Exclusions lists strikes, in force or expired.
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
@@ -111,7 +111,7 @@ type Request struct {
 	ID int64 `json:"id"`
 	// Slot is the only slot that it concerns; empty if it concerns the whole group.
 	Slot string `json:"slot,omitempty"`
-	// Kind is pause, hard-pause, move, cordon, drain, step-down or reelect; Target is the node or site.
+	// Kind is pause, hard-pause, move, scheduled-move, cordon, drain, step-down or reelect; Target is the node or site.
 	Kind   string    `json:"kind"`
 	Target string    `json:"target,omitempty"`
 	By     string    `json:"by"`
@@ -119,4 +119,9 @@ type Request struct {
 	Time   time.Time `json:"time"`
 	// Remaining is roughly how long it will stay in force, by this host's clock; nil if it has no end.
 	Remaining *cluster.Duration `json:"remaining,omitempty"`
+	// Due is when a scheduled move begins, by the clock of the host where it was submitted; nil for other requests.
+	Due *time.Time `json:"due,omitempty"`
 }
+
+// KindScheduledMove is the kind of a move that begins later.
+const KindScheduledMove = "scheduled-move"

@@ -66,8 +66,11 @@ func showHistory(ctx context.Context, w io.Writer, g group, n int, output string
 	if output == "json" && !following {
 		return printJSON(w, append([]cluster.PastTerm{}, terms...))
 	}
-	if err := printTerms(w, terms, output, true); err != nil || !following {
+	if err := printTerms(w, terms, output, true); err != nil {
 		return err
+	}
+	if !following {
+		return appendSchedules(ctx, w, g)
 	}
 	watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
 	return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, shown: h})

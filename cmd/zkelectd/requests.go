@@ -7,31 +7,6 @@ import (
 	"zkelectd/internal/request"
 )
 
-func moveCommand() *cobra.Command {
-	var node, site string
-	c := newRequestCommand("move [NODE | SITE]", "Move leadership to a node or site", `Move hands leadership over as planned: the leader stops its child and releases
-leadership, then the target takes over. Without a target, the best other member by
-policy takes over. A target that is not eligible is refused, with
-the reason. The target ranks first until --for has passed, until it is no longer
-eligible, or until 'zkelectd reelect' or another move; then policy decides again.`)
-	c.cmd.Args = cobra.MaximumNArgs(1)
-	c.cmd.Flags().StringVar(&node, "to", "", "the node to move leadership to; like NODE, but never a site")
-	c.cmd.Flags().StringVar(&site, "site", "", "the site to move leadership to; its best node leads")
-	c.withFor(0, "how long the target ranks first (default: without end)")
-	c.withWait("wait until the target is READY, and show the progress")
-	c.withForce("ignore policy, cordons and health for the target")
-	return c.submits(func(args []string) request.Request {
-		return request.Request{Kind: request.KindMove, Target: optional(args), Node: node, Site: site, Best: len(args) == 0 && !c.cmd.Flags().Changed("to") && !c.cmd.Flags().Changed("site")}
-	}, func(s cluster.Snapshot, plan request.Plan) (bool, error) {
-		m := plan.Control.Move
-		if s.Ready() && m.Matches(s.Current.Record.Node, s.Current.Record.Site) {
-			return true, nil
-		}
-		now := s.Control.Record.Move
-		return false, checkEnded(s, plan, now != nil && now.ID == plan.ID)
-	})
-}
-
 func stepDownCommand() *cobra.Command {
 	c := newRequestCommand("step-down", "Replace the leader by the next best member", `Step-down has the leader stop its child and release leadership; the best of the other
 members takes over. The old leader is not elected for --for, or until an uncordon of it.`)

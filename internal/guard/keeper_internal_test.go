@@ -183,7 +183,7 @@ func TestKeeperSweep(t *testing.T) {
 	}{
 		"nothing":                            {task{reaped: true}, true},
 		"nothing, killing":                   {task{reaped: true, killing: true}, true},
-		"not yet":                            {task{reaped: true, nextSweep: time.Hour}, false},
+		"nothing, between two sweeps":        {task{reaped: true, nextSweep: time.Hour}, true},
 		"a control group that can't be read": {task{reaped: true, group: unreadable}, false},
 	} {
 		w := c.task
@@ -198,6 +198,17 @@ func TestKeeperSweep(t *testing.T) {
 	w := task{pid: noPid}
 	if k.sweep(&w) || w.sweeps > 0 {
 		t.Errorf("work that may run was swept %d times", w.sweeps)
+	}
+	// What is left is not killed again before the next sweep, but its end counts at once.
+	cmd, left := sleeper(t)
+	w = task{pid: noPid, reaped: true, nextSweep: boottime.Now() + time.Hour}
+	if k.sweep(&w) || w.sweeps > 0 || !alive(left.Pid) {
+		t.Errorf("swept %d times before the next sweep", w.sweeps)
+	}
+	cmd.Process.Kill()
+	eventually(t, "the end of what was left", func() bool { return k.sweep(&w) })
+	if w.sweeps > 0 {
+		t.Errorf("swept %d times", w.sweeps)
 	}
 	// A main process that was not waited for, as if it were traced, is not dead.
 	w = task{pid: noPid, killing: true}

@@ -48,12 +48,15 @@ func (k *keeper) nextCheck() (at time.Duration) {
 // group is empty.
 func (k *keeper) sweep(t *task) (dead bool) {
 	for range eagerSweeps {
-		if !t.needsSweep() || boottime.Now() < t.nextSweep {
+		if !t.needsSweep() {
 			return false
 		}
 		none := k.reap()
 		if t.reaped && !t.group.populated() && (none || t.group != nil && !k.hasStrays(false)) {
-			return true
+			return true // also between two sweeps: the last process has exited since
+		}
+		if boottime.Now() < t.nextSweep {
+			return false
 		}
 		k.kill(t)
 		t.sweeps++

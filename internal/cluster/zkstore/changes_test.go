@@ -18,6 +18,7 @@ type fakeSource struct {
 	collector *Collector
 	log       strings.Builder
 	reads     []string
+	rounds    int
 	watched   map[string]bool // by the last reads
 	failing   map[string]error
 	lost      bool // all hints are lost
@@ -40,6 +41,7 @@ func newElector(t *testing.T) *fakeSource {
 }
 
 func (f *fakeSource) Read(ctx context.Context, reads []*Read) {
+	f.rounds++
 	for _, r := range reads {
 		f.reads = append(f.reads, strings.TrimPrefix(r.Path, f.p.Root+"/"))
 		f.watched[r.Path] = r.Watch
@@ -156,12 +158,82 @@ func TestFollowerReads(t *testing.T) {
 	f.do(f.elect(cluster.OpSet, 11, b.Name))
 	f.collects("the election of another", "leader/elected")
 	f.leave("elector-n_0000000000")
-	if snap := f.collects("its predecessor has gone", "control", "election", "election", "election/elector-n_0000000000",
+	if snap := f.collects("its predecessor has gone", "control", "election", "election/elector-n_0000000000",
 		"leader", "leader/current", "leader/elected", "nodes/b", "policy", "roster"); !snap.Elector || len(snap.Members) != 2 {
 		t.Errorf("%+v", snap)
 	}
 	if f.log.Len() != 0 {
 		t.Errorf("nothing is wrong, but the log is %s", f.log.String())
+	}
+}
+
+// When the elector goes, the next in line reads what it needs in one round, and the records of members that it does not know in
+// another one.
+func TestNextElectorReadsInOneRound(t *testing.T) {
+	f := newFollower(t)
+	f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"), f.fence(cluster.FenceReleased, "elector-n_0000000000"))
+	f.join("b")
+	f.collector.Collect(t.Context())
+	f.leave("elector-n_0000000000")
+	f.rounds = 0
+	snap, complete := f.collector.Collect(t.Context())
+	if !complete || !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Fence.Record.State != cluster.FenceReleased || snap.Elected.Record.Term != 6 {
+		t.Errorf("complete: %t, %+v", complete, snap)
+	}
+	if f.rounds != 2 {
+		t.Errorf("%d rounds of reads", f.rounds)
+	}
+	for _, path := range []string{f.p.Election(), f.p.Elected(), f.p.Leader(), f.p.Current(), f.p.Policy(), f.p.Control(), f.p.Node("b")} {
+		if !f.watched[path] {
+			t.Errorf("%s is not watched", path)
+		}
+	}
+}
+
+// The reads of that round come in any order, so a change of any of them while they are under way means that they are not of one state.
+func TestNextElectorsReadsAreNotTorn(t *testing.T) {
+	f := newFollower(t)
+	f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"))
+	f.do(cluster.Op{Kind: cluster.OpCreate, Path: f.p.Policy(), Data: cluster.Encode(&cluster.Policy{Revision: 1})})
+	f.collector.Collect(t.Context())
+	f.leave("elector-n_0000000000")
+	f.before[f.p.Elected()] = func() { // the policy was read before
+		f.do(cluster.Op{Kind: cluster.OpSet, Path: f.p.Policy(), Version: cluster.AnyVersion, Data: cluster.Encode(&cluster.Policy{Revision: 2})},
+			f.fence(cluster.FenceReleased, "elector-n_0000000000"))
+	}
+	snap, complete := f.collector.Collect(t.Context())
+	if !complete || snap.Fence.Record.State != cluster.FenceReleased || snap.Policy.Record.Revision != 2 {
+		t.Errorf("complete: %t, the fence is %q, with revision %d of the policy", complete, snap.Fence.Record.State, snap.Policy.Record.Revision)
+	}
+}
+
+// A failure in that round does not make it forget that its predecessor is gone: nobody would elect.
+func TestNextElectorAfterAFailedRound(t *testing.T) {
+	for _, path := range []string{"election", "leader/elected", "policy", "leader"} {
+		f := newFollower(t)
+		f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"))
+		f.collector.Collect(t.Context())
+		f.leave("elector-n_0000000000")
+		f.failing[f.p.Root+"/"+path] = cluster.ErrUnknown
+		if snap, complete := f.collector.Collect(t.Context()); complete {
+			t.Errorf("%s: %+v", path, snap)
+		}
+		clear(f.failing)
+		if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.Elector || len(snap.Members) != 1 || snap.Elected.Record.Term != 6 {
+			t.Errorf("%s: complete: %t, %+v", path, complete, snap)
+		}
+	}
+}
+
+// The fence and current of an elected member are read in one round with elected.
+func TestElectedMemberReadsInOneRound(t *testing.T) {
+	f := newFollower(t)
+	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceReady, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
+	f.collector.Collect(t.Context())
+	f.do(f.fence(cluster.FenceReleased, "x-n_0000000009"), cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
+	f.rounds = 0
+	if snap := f.collects("the release", "leader", "leader/current"); snap.Current.Exists || f.rounds != 1 {
+		t.Errorf("%d rounds: %+v", f.rounds, snap)
 	}
 }
 

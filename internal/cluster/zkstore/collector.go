@@ -35,6 +35,9 @@ type Collector struct {
 
 	snap            cluster.Snapshot
 	predecessor     string
+	next            bool            // the predecessor was the first in the list: when it goes, this daemon is the elector
+	leaving         bool            // a hint has named the predecessor, which does not change: it is probably gone
+	ahead           bool            // this pass has read what an elector needs in one round, in any order
 	lastDenied      string          // the permission error that was logged last
 	foreignLogged   int             // number of foreign znodes that was logged last
 	forged          map[string]bool // incarnations that no session owns
@@ -59,7 +62,7 @@ func NewCollector(opt CollectorOptions) *Collector {
 func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 	for {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
-		c.snap.At = c.opt.Clock()
+		c.snap.At, c.ahead = c.opt.Clock(), false
 		c.invalidate(c.opt.Source.TakeHints())
 		complete := c.read(ctx)
 		hints := c.opt.Source.TakeHints()
@@ -83,10 +86,11 @@ func (c *Collector) InvalidateLeadership() {
 
 // torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
 // A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
-// Versions would not be enough: those of a znode that was deleted and created again start over.
+// Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
+// any change: the members may have been read before elected.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
-	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current())
+	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current()) || c.ahead && len(h.Paths) > 0
 }
 
 func (c *Collector) invalidate(h cluster.Hints) {
@@ -96,6 +100,7 @@ func (c *Collector) invalidate(h cluster.Hints) {
 	}
 	for path := range h.Paths {
 		delete(c.valid, path)
+		c.leaving = c.leaving || c.predecessor != "" && path == c.opt.Paths.Incarnation(c.predecessor)
 		if strings.HasPrefix(path, c.opt.Paths.Nodes()+"/") {
 			// When a member leaves, its incarnation disappears too: never judge one without the other.
 			delete(c.valid, c.opt.Paths.Election())
@@ -132,14 +137,12 @@ func (c *Collector) logError(err error) {
 	c.opt.Log.Error("no permission to read the group: this daemon takes no part in elections until it can read it", "err", err)
 }
 
-// readDecision reads slots, elected, this daemon's registration and, if it is needed, the fence. It runs before all other reads,
-// so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
+// readDecision reads slots, elected, this daemon's registration and, if they are needed, the fence and current. It runs before all
+// other reads, so that a decision made from the snapshot is fenced by versions that are at least as old as the data it is based on.
 func (c *Collector) readDecision(ctx context.Context) error {
 	p, self := c.opt.Paths, c.opt.Self
 	targets := []target{
-		{p.Elected(), func(data []byte, stat cluster.Stat, exists bool) {
-			c.snap.Elected = cluster.ReadStored[cluster.Elected](p.Elected(), data, stat, exists)
-		}, nil},
+		c.electedTarget(),
 		{p.Incarnation(self.Name), func(_ []byte, stat cluster.Stat, _ bool) {
 			c.incarnationLost = stat.Owner != c.snap.Session // a znode that does not exist has no owner
 		}, nil},
@@ -155,7 +158,7 @@ func (c *Collector) readDecision(ctx context.Context) error {
 		}, nil})
 	}
 	if c.needsLeadership() { // judged by the previous reads
-		targets = append(targets, c.fenceTarget())
+		targets = append(targets, c.fenceTarget(), c.currentTarget())
 	}
 	err := c.fetch(ctx, targets...)
 	c.snap.SelfLost = c.incarnationLost || c.nodeLost
@@ -175,6 +178,13 @@ func (c *Collector) prioritize(ctx context.Context) context.Context {
 func (c *Collector) needsLeadership() bool {
 	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
 		c.snap.HoldsCurrent()
+}
+
+func (c *Collector) electedTarget() target {
+	path := c.opt.Paths.Elected()
+	return target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		c.snap.Elected = cluster.ReadStored[cluster.Elected](path, data, stat, exists)
+	}, nil}
 }
 
 func (c *Collector) fenceTarget() target {
@@ -244,27 +254,35 @@ func (c *Collector) readQueue(ctx context.Context) error {
 	p := c.opt.Paths
 	if !c.snap.Elector {
 		if c.predecessor != "" {
-			gone := false
-			err := c.fetch(ctx, target{p.Incarnation(c.predecessor), func(_ []byte, stat cluster.Stat, _ bool) {
-				gone = stat.Owner == 0 // a znode that does not exist has no owner either
-			}, nil})
-			if !gone { // it exists, or the read failed
+			gone, err := c.readPredecessor(ctx)
+			if gone {
+				c.predecessor = ""
+			}
+			if !gone || err != nil {
 				return err
 			}
-			c.predecessor = ""
 		}
-		err := c.listIncarnations(ctx, false)
-		if err != nil || c.snap.SelfLost {
-			return err
+		if !c.valid[p.Election()] {
+			if err := c.listIncarnations(ctx, false); err != nil {
+				return err
+			}
+		}
+		if c.snap.SelfLost {
+			return nil
 		}
 		i := slices.IndexFunc(c.incarnations, func(in cluster.Incarnation) bool { return in.Name == c.opt.Self.Name })
 		if i < 0 {
 			c.snap.SelfLost = true
 			return nil
 		}
-		if c.predecessor, err = c.predecessorOf(ctx, i); err != nil {
+		if i > 0 {
+			delete(c.valid, p.Election()) // if those before it are forged, the list is read again without them
+		}
+		var err error
+		if c.predecessor, c.next, err = c.predecessorOf(ctx, i); err != nil {
 			return err
 		}
+		c.leaving = false
 		if c.predecessor != "" {
 			c.incarnations = nil
 			return c.readQueue(ctx)
@@ -279,11 +297,36 @@ func (c *Collector) readQueue(ctx context.Context) error {
 	return c.listIncarnations(ctx, true)
 }
 
+// readPredecessor reports whether the predecessor is gone. If this daemon is the elector then, it reads in the same round what an
+// elector needs: nobody elects meanwhile.
+func (c *Collector) readPredecessor(ctx context.Context) (gone bool, err error) {
+	p := c.opt.Paths
+	predecessor := target{p.Incarnation(c.predecessor), func(_ []byte, stat cluster.Stat, _ bool) {
+		gone = stat.Owner == 0 // a znode that does not exist has no owner either
+	}, nil}
+	if !c.next || !c.leaving {
+		err = c.fetch(ctx, predecessor)
+		return gone, err
+	}
+	c.ahead, c.leaving = true, false
+	for _, path := range []string{p.Elected(), p.Leader(), p.Current()} {
+		delete(c.valid, path)
+	}
+	list := &Read{Path: p.Election(), List: true, Watch: true}
+	targets := append(c.orderTargets(), predecessor, c.electedTarget(), c.fenceTarget(), c.currentTarget())
+	if err = c.fetchWith(WithPriority(ctx, PriorityRecovery), []*Read{list}, targets...); err != nil || !gone {
+		return gone, err
+	}
+	return gone, c.storeIncarnations(list)
+}
+
 // becomeElector reads what an elector must know before it reads the members. From here on this daemon decides, so it reads
 // elected again in case a watch was lost: if elected was deleted and created again, its version would not show that.
 func (c *Collector) becomeElector(ctx context.Context) error {
 	c.snap.Elector = true
-	delete(c.valid, c.opt.Paths.Elected())
+	if !c.ahead {
+		delete(c.valid, c.opt.Paths.Elected())
+	}
 	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership} {
 		if err := step(ctx); err != nil {
 			c.snap.Elector = false
@@ -293,10 +336,11 @@ func (c *Collector) becomeElector(ctx context.Context) error {
 	return nil
 }
 
-// predecessorOf returns the nearest incarnation before the i-th that a session owns, or "" if there is none. The others are
+// predecessorOf returns the nearest incarnation before the i-th that a session owns, or "" if there is none, and whether it is the
+// first of all. The others are
 // forged: they never end, and a daemon that waited for them would never elect (L1). Normally the first read finds one; but
 // there may be thousands of forged ones, so the number of concurrent reads doubles each time.
-func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
+func (c *Collector) predecessorOf(ctx context.Context, i int) (name string, first bool, err error) {
 	var forged []string
 	defer func() {
 		if len(forged) > 0 {
@@ -315,9 +359,9 @@ func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
 			switch {
 			case errors.Is(read.Err, cluster.ErrNoNode):
 			case read.Err != nil:
-				return "", fmt.Errorf("cannot read znode %s: %w", read.Path, read.Err)
+				return "", false, fmt.Errorf("cannot read znode %s: %w", read.Path, read.Err)
 			case read.Stat.Owner != 0:
-				return name, nil
+				return name, i-1-j == 0, nil
 			default:
 				c.forged[name] = true
 				forged = append(forged, name)
@@ -325,12 +369,17 @@ func (c *Collector) predecessorOf(ctx context.Context, i int) (string, error) {
 		}
 		i = from
 	}
-	return "", nil
+	return "", false, nil
 }
 
 func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
 	list := &Read{Path: c.opt.Paths.Election(), List: true, Watch: watch}
 	c.opt.Source.Read(c.prioritize(ctx), []*Read{list})
+	return c.storeIncarnations(list)
+}
+
+// storeIncarnations stores the list of incarnations that was read.
+func (c *Collector) storeIncarnations(list *Read) error {
 	if errors.Is(list.Err, cluster.ErrNoNode) { // this daemon's incarnation is gone too
 		c.incarnations, c.snap.SelfLost = nil, true
 		return nil
@@ -339,7 +388,7 @@ func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
 		return fmt.Errorf("cannot list znode %s: %w", list.Path, list.Err)
 	}
 	in, foreign := cluster.ParseIncarnations(list.Names)
-	if watch && (len(foreign) > 2*c.foreignLogged || len(foreign) == 0) {
+	if list.Watch && (len(foreign) > 2*c.foreignLogged || len(foreign) == 0) {
 		c.foreignLogged = len(foreign)
 		if len(foreign) > 0 {
 			c.opt.Log.Warn("ignoring foreign znodes in the election list: delete them", "znode", c.opt.Paths.Election(),
@@ -354,21 +403,16 @@ func (c *Collector) listIncarnations(ctx context.Context, watch bool) error {
 		return c.forged[i.Name]
 	})
 	c.forged = forged
-	if watch {
+	if list.Watch {
 		c.valid[c.opt.Paths.Election()] = true
 	}
 	return nil
 }
 
-// readMembers reads the policy, the control record, the roster and all members that are new or have changed, if this daemon is the
-// elector.
-func (c *Collector) readMembers(ctx context.Context) error {
-	if !c.snap.Elector {
-		return nil
-	}
+// orderTargets returns what an elector reads beside the decision and the members.
+func (c *Collector) orderTargets() []target {
 	p := c.opt.Paths
-	present := make(map[string]bool, len(c.incarnations))
-	targets := []target{
+	return []target{
 		{p.Policy(), func(data []byte, stat cluster.Stat, exists bool) {
 			c.snap.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), data, stat, exists)
 		}, nil},
@@ -379,8 +423,18 @@ func (c *Collector) readMembers(ctx context.Context) error {
 			c.snap.Roster = cluster.ReadRoster(p.Roster(), data, stat, exists)
 		}, func(err error) { c.snap.Roster = unreadRoster(err) }},
 	}
+}
+
+// readMembers reads the policy, the control record, the roster and all members that are new or have changed, if this daemon is the
+// elector.
+func (c *Collector) readMembers(ctx context.Context) error {
+	if !c.snap.Elector {
+		return nil
+	}
+	present := make(map[string]bool, len(c.incarnations))
+	targets := c.orderTargets()
 	for _, in := range c.incarnations {
-		path := p.Node(in.ID)
+		path := c.opt.Paths.Node(in.ID)
 		if present[in.ID] {
 			continue
 		}
@@ -392,7 +446,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	for id := range c.nodes {
 		if !present[id] {
 			delete(c.nodes, id)
-			delete(c.valid, p.Node(id))
+			delete(c.valid, c.opt.Paths.Node(id))
 		}
 	}
 	if err := c.fetch(ctx, targets...); err != nil {
@@ -413,15 +467,20 @@ type target struct {
 
 // fetch reads those targets that are not valid. It stores every answer, even if another read fails.
 func (c *Collector) fetch(ctx context.Context, targets ...target) error {
+	return c.fetchWith(c.prioritize(ctx), nil, targets...)
+}
+
+// fetchWith is fetch with other reads in the same round, whose results the caller stores.
+func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...target) error {
 	targets = slices.DeleteFunc(targets, func(t target) bool { return c.valid[t.path] })
-	if len(targets) == 0 {
+	if len(targets)+len(others) == 0 {
 		return nil
 	}
 	reads := make([]*Read, len(targets))
 	for i, t := range targets {
 		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == c.opt.Paths.Roster()}
 	}
-	c.opt.Source.Read(c.prioritize(ctx), reads)
+	c.opt.Source.Read(ctx, append(reads, others...))
 	var failure error
 	var held *HeldBackError
 	for i, read := range reads {

@@ -49,6 +49,14 @@ func (p Paths) Elected() string { return p.Leader() + "/elected" }
 // Current returns the leader's ephemeral.
 func (p Paths) Current() string { return p.Leader() + "/current" }
 
+// Heir returns the znode of the heir, where elected no longer names the right one.
+func (p Paths) Heir() string {
+	if p.Slot != "" {
+		return p.Leader() + "/heir"
+	}
+	return p.Root + "/heir"
+}
+
 // Policy returns the znode of the policy in force in the group.
 func (p Paths) Policy() string { return p.Root + "/policy" }
 
@@ -99,7 +107,7 @@ func (p Paths) Persistent() []string {
 	if p.Slot != "" {
 		all = append(all, p.Slots())
 	}
-	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History())
+	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History(), p.Heir())
 	if p.Slot == "" {
 		all = append(all, p.Run(), p.GameDays())
 	}

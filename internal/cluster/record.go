@@ -263,6 +263,8 @@ type Elected struct {
 	Circumstances Circumstances `json:"circumstances,omitzero"`
 	// Preemptions are those that damping counts.
 	Preemptions []Preemption `json:"preemptions,omitempty"`
+	// Heir is the member that would be elected next if this one was lost; nil if the elector does not say, see [Snapshot.NextLeader].
+	Heir *Heir `json:"heir,omitempty"`
 	// Time is when it was made, by the elector's clock; for people.
 	Time time.Time `json:"time"`
 }

@@ -28,7 +28,7 @@ func TestPathsOfASlot(t *testing.T) {
 	if got, want := p.Skeleton(), []string{"/a", "/a/b", "/a/b/nodes", "/a/b/election", "/a/b/slots", "/a/b/slots/3"}; !slices.Equal(got, want) {
 		t.Errorf("skeleton %v, want %v", got, want)
 	}
-	want = []string{"/a/b", "/a/b/nodes", "/a/b/election", "/a/b/slots", "/a/b/slots/3", "/a/b/slots/3/elected", "/a/b/policy", "/a/b/control", "/a/b/roster", "/a/b/slots/3/history"}
+	want = []string{"/a/b", "/a/b/nodes", "/a/b/election", "/a/b/slots", "/a/b/slots/3", "/a/b/slots/3/elected", "/a/b/policy", "/a/b/control", "/a/b/roster", "/a/b/slots/3/history", "/a/b/slots/3/heir"}
 	if got := p.Persistent(); !slices.Equal(got, want) {
 		t.Errorf("persistent znodes %v, want %v", got, want)
 	}

@@ -54,6 +54,9 @@ type Snapshot struct {
 	// session has ended is never taken to be alive.
 	FenceAlive bool
 
+	// Heir is the heir where elected names another one. Nothing is decided by it.
+	Heir Stored[HeirRecord]
+
 	// Elector is set if the reader is the elector; only then are the members, the policy, control and the roster read.
 	Elector bool
 	Members []Member

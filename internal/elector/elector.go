@@ -126,6 +126,7 @@ type Elector struct {
 	moves           moves
 	startup         startup
 	peers           peerWait
+	forecast        bool // it decides on a hypothetical group, see [Elector.Heir]
 }
 
 // New returns an elector that has seen nothing.
@@ -157,6 +158,9 @@ func (e *Elector) Decide(in Input) Decision {
 	if d.Elect != nil {
 		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
 		e.lastKnown.Term = d.Elect.Term
+		if !e.forecast && !e.opt.Estimate && len(s.Members) <= maxHeirMembers {
+			d.Elect.Heir = e.heirTo(in, *d.Elect)
+		}
 	} else if d.Revoke == nil && active.changed {
 		d.Control, d.Scheduled = &active.Control, active.events
 	}
@@ -258,7 +262,11 @@ const startupPeriod = time.Minute
 // elect returns the record of a decision for best, on the given grounds.
 func (e *Elector) elect(b rankingInput, r rankedMembers, g attemptEnd, best cluster.Member) *cluster.Elected {
 	in, s := b.in, &b.in.Snapshot
-	verdicts, omitted := r.Verdicts()
+	var verdicts []cluster.Verdict
+	omitted := 0
+	if !e.forecast {
+		verdicts, omitted = r.Verdicts()
+	}
 	next := &cluster.Elected{
 		Header:         s.Elected.Record.Header,
 		Term:           e.lastKnown.Next(in.Wall),

@@ -39,6 +39,7 @@ type electorRole struct {
 	program  elector.Program
 	history  historyWriter
 	roster   *rosterWriter // nil unless this is slot 0 or the only leadership
+	heir     heirWriter
 	retry    elector.Retry
 
 	active   bool           // this member has been the elector in this session
@@ -73,6 +74,9 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 			conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background,
 			memory: &g.memory, count: g.opt.Counters.term,
 		},
+	}
+	e.heir = heirWriter{
+		conn: m.session, paths: g.opt.Paths, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread, core: e.core,
 	}
 	if m.number == 0 {
 		e.roster = &rosterWriter{conn: m.session, paths: g.opt.Paths, self: m.self.Name, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread}
@@ -145,7 +149,11 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	d := e.decideWithLimits(in)
 	e.report(d)
 	e.carryOut(d, snap, in.Others)
-	return cluster.Earliest(resizeWake, cluster.Earliest(wake, d.Wake, found.Wake))
+	var heirWake time.Duration
+	if !e.busy {
+		heirWake = e.heir.observe(in, now)
+	}
+	return cluster.Earliest(resizeWake, cluster.Earliest(wake, d.Wake, found.Wake, heirWake))
 }
 
 // consult adds the ranking program's answer to the input, and runs the program if necessary. It reports whether the input is

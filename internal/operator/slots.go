@@ -62,7 +62,7 @@ func ReadSlotGroup(ctx context.Context, r cluster.Reader, paths cluster.Paths, w
 	g.Shared.Slots = record
 	for i := range g.Snapshots {
 		s, own := g.Shared, &g.Snapshots[i]
-		s.Slot, s.Elected, s.Fence, s.Current = g.Paths.OfSlot(i).Slot, own.Elected, own.Fence, own.Current
+		s.Slot, s.Elected, s.Fence, s.Current, s.Heir = g.Paths.OfSlot(i).Slot, own.Elected, own.Fence, own.Current, own.Heir
 		s.Control.Record = g.Shared.Control.Record.Whole().OfSlot(s.Slot)
 		*own = s
 	}
@@ -87,6 +87,9 @@ func readLeadership(ctx context.Context, r cluster.Reader, p cluster.Paths, watc
 	read(p.Leader(), func(d []byte, st cluster.Stat, ok bool) { s.Fence = cluster.ReadFence(p.Leader(), d, st, ok) })
 	read(p.Current(), func(d []byte, st cluster.Stat, ok bool) {
 		s.Current = cluster.ReadStored[cluster.Current](p.Current(), d, st, ok)
+	})
+	read(p.Heir(), func(d []byte, st cluster.Stat, ok bool) {
+		s.Heir = cluster.ReadStored[cluster.HeirRecord](p.Heir(), d, st, ok)
 	})
 	return s, err
 }

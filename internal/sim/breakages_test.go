@@ -32,6 +32,8 @@ type breakage struct {
 	scheduled bool
 	// hanging makes a world in which work hangs in the kernel.
 	hanging bool
+	// heirs is set if it is one of HEIR.
+	heirs bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
 	// saves searching.
 	one, three, slots uint64
@@ -80,6 +82,10 @@ var breakages = []breakage{
 	{name: earlySchedule, by: "schedule", scheduled: true, one: 2},
 	{name: blindControl, by: "schedule", scheduled: true, one: 2},
 	{name: lateSchedule, by: "schedule", scheduled: true, one: 9, three: 9},
+	{name: leaderIsHeir, by: "heir", heirs: true},
+	{name: heirInElected, by: "S2", heirs: true},
+	{name: uncheckedHeir, by: "heir", heirs: true, one: 76, three: 164},
+	{name: noHeirRefresh, by: "heir", heirs: true, one: 10, three: 11},
 	{name: noResizeRevoke, by: "L2", slotted: true, slots: 3},
 	{name: noGate, by: "per_node", slotted: true, slots: 148},
 	{name: forgottenFence, by: "S1", slotted: true, slots: 9},
@@ -99,6 +105,10 @@ var hunted = []breakage{
 
 // The breakages. Each must be detected, or the simulation proves nothing.
 const (
+	leaderIsHeir        = "the leader as its own heir"
+	heirInElected       = "a refresh of the heir that writes elected"
+	uncheckedHeir       = "HEIR without its checks"
+	noHeirRefresh       = "an heir that is published by ELECT only"
 	acquireAnySize      = "ACQUIRE without the check of slots"
 	noResizeWait        = "COMMIT without a lease wait"
 	noResizeRevoke      = "a resize that revokes no holder"

@@ -113,6 +113,8 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 			c.g.fail("S1: %s releases leadership, but it is not proven that its work is dead", c.g.self(s))
 		case op.Path == c.g.known.leader && fence.Record.Term < c.fenced:
 			c.g.fail("S2: %s sets the fence back from term %d to %d", c.g.self(s), c.fenced, fence.Record.Term)
+		case op.Path == c.g.known.heir:
+			c.heirWritten(s, elected)
 		case op.Path == c.g.known.elected && !elected.Readable(): // its term is above the limit for the moment, so what only elected has recorded is lost
 			c.forget()
 			c.elected = 0

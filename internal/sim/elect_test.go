@@ -23,6 +23,7 @@ type electorRole struct {
 	retry    elector.Retry
 	program  elector.Program
 	roster   rosterRole
+	heir     heirRole
 	answered bool                // the program has answered the last time
 	kept     []cluster.Exclusion // by a breakage
 }
@@ -87,7 +88,11 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	d := e.core.Decide(in)
 	m.w.broken.decides(l, &d, snap)
 	l.carryOut(d, snap, others)
-	return cluster.Earliest(resizeWake, cluster.Earliest(wake, cluster.Earliest(d.Wake, found.Wake)))
+	var heirWake time.Duration
+	if !e.busy {
+		heirWake = l.updateHeir(in)
+	}
+	return cluster.Earliest(resizeWake, wake, d.Wake, found.Wake, heirWake)
 }
 
 // others returns the other slots, as far as they have been read.

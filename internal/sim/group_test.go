@@ -49,7 +49,7 @@ type group struct {
 }
 
 // paths holds the group's paths, joined once.
-type paths struct{ nodes, election, leader, elected, current, policy, control, roster string }
+type paths struct{ nodes, election, leader, elected, current, policy, control, roster, heir string }
 
 func newResource(w *world, number int, s shape) *resource {
 	r := &resource{w: w, number: number, root: "/g", traits: w.traits.groups[number]}
@@ -72,7 +72,7 @@ func newResource(w *world, number int, s shape) *resource {
 // addGroup adds a leadership.
 func (r *resource) addGroup(slot int, name string, p cluster.Paths) {
 	g := &group{resource: r, number: len(r.w.groups), slot: slot, name: name, paths: p}
-	g.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Control(), p.Roster()}
+	g.known = paths{p.Nodes(), p.Election(), p.Leader(), p.Elected(), p.Current(), p.Policy(), p.Control(), p.Roster(), p.Heir()}
 	g.check.init(g)
 	r.groups = append(r.groups, g)
 	r.w.groups = append(r.w.groups, g)

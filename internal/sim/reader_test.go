@@ -141,7 +141,7 @@ func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
 	b := &batch{open: len(reads)}
 	r.batch = b
 	for _, read := range reads {
-		if read.Optional && !r.w.rosters {
+		if read.Optional && !r.w.reads(read.Path) {
 			read.Err = cluster.ErrNoNode
 			b.open--
 			continue
@@ -158,6 +158,9 @@ func (r *reader) Read(_ context.Context, reads []*zkstore.Read) {
 				r.resume()
 			}
 		}})
+	}
+	if b.open == 0 {
+		r.batch = nil
 	}
 	for r.batch == b {
 		if !r.yield(struct{}{}) {

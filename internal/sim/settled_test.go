@@ -81,6 +81,7 @@ func (w *world) converge() {
 			}
 		}
 		if settled {
+			w.checkHeirs()
 			return
 		}
 	}

@@ -22,7 +22,7 @@ func (w *world) captureView() *view {
 		}
 	}
 	for _, g := range w.groups {
-		for _, path := range []string{g.known.leader, g.known.elected, g.known.current, g.known.policy, g.known.control, g.known.roster, g.paths.Slots()} {
+		for _, path := range []string{g.known.leader, g.known.elected, g.known.current, g.known.policy, g.known.control, g.known.roster, g.known.heir, g.paths.Slots()} {
 			get(path)
 		}
 		for _, parent := range []string{g.known.nodes, g.known.election} {

@@ -24,6 +24,7 @@ type world struct {
 
 	rosters   bool // the electors write rosters; not with breakages, whose schedules they would change
 	schedules bool // operators schedule moves; with breakages only if they are about that
+	heirs     bool // the electors keep the published heirs true; not with breakages of something else
 	traits    traits
 	broken    breakage
 	resources []*resource
@@ -48,6 +49,7 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), broken: broken, trace: trace,
 		tree: clustertest.NewTree(), sessions: make(map[int64]*session), faults: make(map[string]int), rosters: broken.name == "",
 		schedules: broken.name == "" || broken.scheduled,
+		heirs:     broken.name == "" || broken.heirs,
 	}
 	w.cache = newCaches()
 	w.traits = drawTraits(w.rng, s.groups)

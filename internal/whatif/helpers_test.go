@@ -37,7 +37,7 @@ func four() cluster.Snapshot {
 func led(s cluster.Snapshot, id string) cluster.Snapshot {
 	i := slices.IndexFunc(s.Members, func(m cluster.Member) bool { return m.ID == id })
 	m := s.Members[i]
-	return afterElection(s, cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
+	return s.AfterElection(cluster.Elected{Term: 7, Node: m.ID, Site: m.Node.Record.Site, Incarnation: m.Name, Cause: cluster.CauseFirst})
 }
 
 func compiled(t rapid.TB, rules cluster.Rules) *policy.Policy {

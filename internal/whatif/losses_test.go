@@ -129,7 +129,7 @@ func TestForecastSettles(t *testing.T) {
 		then.Snapshot = applyChange(q.Snapshot, q.Change, wall)
 		then.Change = Change{}
 		for _, step := range out.Steps {
-			then.Snapshot = afterElection(then.Snapshot, step)
+			then.Snapshot = then.Snapshot.AfterElection(step)
 		}
 		again := forecast(t, then)
 		if len(again.Steps) != 0 || again.Leader.Name != out.Leader.Name {

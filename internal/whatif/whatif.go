@@ -99,10 +99,10 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 		switch d := out.Last; {
 		case d.Elect != nil:
 			out.Steps = append(out.Steps, *d.Elect)
-			s = afterElection(s, *d.Elect)
+			s = s.AfterElection(*d.Elect)
 		case d.Control != nil:
 			s.Control.Record = *d.Control
-		case d.Awaiting != "", d.Note != "" && d.Wake > now && awaitsRetry(s, d):
+		case d.Awaiting != "", d.Note != "" && d.Wake > now && d.AwaitsRetry(s):
 			now = d.Wake
 		default:
 			out.Leader, out.Blocked = leader(s), out.Last.Blocked.Sentence(now, q.Wall)
@@ -112,25 +112,12 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 	return out, s
 }
 
-// awaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
-func awaitsRetry(s cluster.Snapshot, d elector.Decision) bool {
-	struck := func(e policy.Entry) bool {
-		return len(e.Refusals) == 1 && e.Refusals[0].Filter == policy.ExcludedFilter
-	}
-	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Eligible) && slices.ContainsFunc(d.Ranking.Entries, struck)
-}
-
 // applyChange returns the changed snapshot. It does not modify s.
 func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
 	gone := func(m cluster.Member) bool {
 		return slices.Contains(c.Without, m.ID) || slices.Contains(c.WithoutSites, m.Node.Record.Site)
 	}
-	for _, m := range s.Members {
-		if gone(m) && s.Current.Readable() && s.Current.Record.Incarnation == m.Name {
-			s.Current = cluster.Stored[cluster.Current]{}
-		}
-	}
-	s.Members = slices.DeleteFunc(slices.Clone(s.Members), gone)
+	s = s.Without(gone)
 	s.Elector, s.Leadership, s.SelfLost = true, true, false
 	if len(s.Members) > 0 {
 		s.Self = s.Members[0].Incarnation
@@ -150,17 +137,6 @@ func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot 
 
 // hypothesis is the request of a hypothetical cordon.
 var hypothesis = cluster.Request{By: "whatif"}
-
-// afterElection returns the group once the elected member leads.
-func afterElection(s cluster.Snapshot, e cluster.Elected) cluster.Snapshot {
-	s.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: e, Stat: s.Elected.Stat}
-	s.Elected.Stat.Version++
-	fence := cluster.Fence{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.FenceReady}
-	s.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: fence, Stat: s.Fence.Stat}
-	current := cluster.Current{Term: e.Term, Node: e.Node, Site: e.Site, Incarnation: e.Incarnation, State: cluster.CurrentReady}
-	s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: current}
-	return s
-}
 
 // leader returns the member that holds leadership or is about to.
 func leader(s cluster.Snapshot) cluster.Member {

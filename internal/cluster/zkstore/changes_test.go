@@ -112,7 +112,7 @@ func (f *fakeSource) collects(what string, want ...string) cluster.Snapshot {
 func TestFollowerReads(t *testing.T) {
 	f := newFollower(t)
 	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"))
-	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a"}
+	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a", "heir"}
 	first := append(slices.Clone(own), "election", "election/elector-n_0000000000", "election/elector-n_0000000000") // the second time with a watch
 	if snap := f.collects("at first", first...); snap.Elector || snap.Leadership || snap.SelfLost || snap.Elected.Record.Term != 6 {
 		t.Errorf("%+v", snap)
@@ -131,6 +131,10 @@ func TestFollowerReads(t *testing.T) {
 	f.collects("what does not concern it")
 	f.do(f.elect(cluster.OpSet, 7, b.Name))
 	f.collects("another decision", "leader/elected")
+	f.create(f.p.Heir())
+	if snap := f.collects("another heir", "heir"); !snap.Heir.Exists {
+		t.Errorf("%+v", snap.Heir)
+	}
 	f.collector.InvalidateLeadership()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected")
 	f.collector.InvalidateAll()
@@ -287,7 +291,7 @@ func TestElectorReads(t *testing.T) {
 	b := f.join("b")
 	f.do(f.elect(cluster.OpCreate, 6, b.Name))
 	snap := f.collects("at first", "control", "election", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "leader/elected",
-		"nodes/a", "nodes/b", "policy", "roster")
+		"nodes/a", "nodes/b", "policy", "roster", "heir")
 	if !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Members[0].Name != f.self.Name || snap.Members[1].Node.Record.ID != "b" || snap.Policy.Exists {
 		t.Errorf("%+v", snap)
 	}
@@ -335,7 +339,7 @@ func TestElectorReads(t *testing.T) {
 		t.Errorf("%+v", snap.Members)
 	}
 	f.collector.InvalidateAll()
-	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy", "roster")
+	f.collects("all was forgotten", "control", "election", "election/"+f.self.Name, "leader", "leader/current", "leader/elected", "nodes/a", "nodes/b", "nodes/c", "policy", "roster", "heir")
 }
 
 // A permission error is logged as an error once, until a read succeeds. Transient failures and the end of the session are not.
@@ -358,7 +362,7 @@ func TestFailedReadsAreRetried(t *testing.T) {
 	failed("a refusal", cluster.ErrNoAuth, "ERROR")
 	failed("it again", cluster.ErrNoAuth, "DEBUG")
 	f.failing = map[string]error{}
-	f.collects("that alone is read again", "leader/elected", "election", "election/elector-n_0000000000", "election/elector-n_0000000000")
+	f.collects("that alone is read again", "leader/elected", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
 	failed("a new refusal", cluster.ErrNoAuth, "ERROR")
 	f.failing = map[string]error{}
 	f.collector.Collect(t.Context())

@@ -115,7 +115,7 @@ func (c *Collector) invalidate(h cluster.Hints) {
 
 // read updates the snapshot. It returns false if a read failed.
 func (c *Collector) read(ctx context.Context) bool {
-	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers} {
+	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers, c.readHeir} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
 				c.logError(err)
@@ -456,6 +456,14 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	return nil
 }
 
+// readHeir reads the heir that elected does not name. Nothing is decided by it, so nothing waits for it.
+func (c *Collector) readHeir(ctx context.Context) error {
+	path := c.opt.Paths.Heir()
+	return c.fetch(ctx, target{path, func(data []byte, stat cluster.Stat, exists bool) {
+		c.snap.Heir = cluster.ReadStored[cluster.HeirRecord](path, data, stat, exists)
+	}, func(err error) { c.snap.Heir = cluster.Stored[cluster.HeirRecord]{Err: err} }})
+}
+
 // target is a znode to read with a watch, and where the result goes.
 type target struct {
 	path  string
@@ -478,7 +486,7 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 	}
 	reads := make([]*Read, len(targets))
 	for i, t := range targets {
-		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == c.opt.Paths.Roster()}
+		reads[i] = &Read{Path: t.path, Watch: true, Optional: t.path == c.opt.Paths.Roster() || t.path == c.opt.Paths.Heir()}
 	}
 	c.opt.Source.Read(ctx, append(reads, others...))
 	var failure error

@@ -17,7 +17,7 @@ func TestFollowerThatCannotReadItsPredecessor(t *testing.T) {
 		t.Error("complete without its predecessor")
 	}
 	f.failing = nil
-	f.collects("again", "election", "election/elector-n_0000000000", "election/elector-n_0000000000")
+	f.collects("again", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
 	f.leave("elector-n_0000000000")
 	f.failing = map[string]error{f.p.Election(): cluster.ErrNotSent}
 	if _, complete := f.collector.Collect(t.Context()); complete {
@@ -83,7 +83,7 @@ func TestInvalidIncarnationsAreIgnored(t *testing.T) {
 	for i := range 3 {
 		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
 	}
-	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-n_0000000000", "election/elector-n_0000000000")
+	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
 	if f.log.Len() != 0 {
 		t.Errorf("a follower logs %s", f.log.String())
 	}

@@ -9,11 +9,13 @@ import (
 	"zkelectd/internal/cluster"
 )
 
+// storeFunc stores what a znode contains.
+type storeFunc func(data []byte, stat cluster.Stat, exists bool)
+
 // ReadAll returns a snapshot of the whole group, for displays. If watch is true, it sets watches. As in a daemon, it reads the
 // fence before current, and both before the members.
 func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bool) (cluster.Snapshot, error) {
 	s := cluster.Snapshot{Leadership: true, Elector: true, Slot: p.Slot}
-	type storeFunc func(data []byte, stat cluster.Stat, exists bool)
 	read := func(path string, store storeFunc) error {
 		data, stat, err := conn.Get(ctx, path, watch)
 		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
@@ -42,11 +44,7 @@ func ReadAll(ctx context.Context, conn cluster.Reader, p cluster.Paths, watch bo
 	if err != nil {
 		return s, err
 	}
-	err = read(p.Roster(), func(d []byte, st cluster.Stat, ok bool) { s.Roster = cluster.ReadRoster(p.Roster(), d, st, ok) })
-	if errors.Is(err, cluster.ErrNoAuth) {
-		s.Roster, err = unreadRoster(err), nil
-	}
-	if err != nil {
+	if err := readForPeople(&s, p, read); err != nil {
 		return s, err
 	}
 	names, _, err := conn.Children(ctx, p.Election(), watch)
@@ -113,6 +111,24 @@ func storedNode(path string, data []byte, stat cluster.Stat, exists bool) cluste
 // elected.
 func deniedNode(err error) cluster.Stored[cluster.Node] {
 	return cluster.Stored[cluster.Node]{Exists: true, Err: err}
+}
+
+// readForPeople reads what nothing is decided by. Missing permissions are no error.
+func readForPeople(s *cluster.Snapshot, p cluster.Paths, read func(path string, store storeFunc) error) error {
+	err := read(p.Roster(), func(d []byte, st cluster.Stat, ok bool) { s.Roster = cluster.ReadRoster(p.Roster(), d, st, ok) })
+	if errors.Is(err, cluster.ErrNoAuth) {
+		s.Roster, err = unreadRoster(err), nil
+	}
+	if err != nil {
+		return err
+	}
+	err = read(p.Heir(), func(d []byte, st cluster.Stat, ok bool) {
+		s.Heir = cluster.ReadStored[cluster.HeirRecord](p.Heir(), d, st, ok)
+	})
+	if errors.Is(err, cluster.ErrNoAuth) {
+		s.Heir, err = cluster.Stored[cluster.HeirRecord]{Err: err}, nil
+	}
+	return err
 }
 
 // unreadRoster returns the roster that may not be read. Only people miss it.

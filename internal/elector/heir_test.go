@@ -1,0 +1,171 @@
+package elector
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+func TestElectionsPublishTheHeir(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t)
+	h.node("c").Ineligible = "maintenance"
+	rec := h.leader("a", cluster.CauseFirst)
+	if rec.Heir == nil || rec.Heir.Node != "b" || rec.Heir.Incarnation != "b" || rec.Heir.Site != "dc1" {
+		t.Fatalf("heir to a: %+v", rec.Heir)
+	}
+	h.remove("a")
+	if rec = h.leader("b", cluster.CauseFailure); rec.Heir == nil || *rec.Heir != (cluster.Heir{}) {
+		t.Errorf("heir to b, without an eligible member: %+v", rec.Heir)
+	}
+}
+
+// In a large group, an election does not wait for the forecast.
+func TestALargeGroupPublishesTheHeirAfterTheElection(t *testing.T) {
+	var ids []string
+	for i := range maxHeirMembers + 1 {
+		ids = append(ids, fmt.Sprintf("n%03d", i))
+	}
+	h := newGroup(ids...).scenario(t)
+	if rec := h.leader("n000", cluster.CauseFirst); rec.Heir != nil {
+		t.Errorf("the election has published %+v", rec.Heir)
+	}
+	var k HeirKeeper
+	if written, _ := h.keep(&k, time.Second); !slices.Equal(written, []string{"n001"}) {
+		t.Errorf("wrote %q", written)
+	}
+}
+
+// node returns the record of a member, to be changed.
+func (h *scenario) node(id string) *cluster.Node { return h.group().node(id) }
+
+// heir returns the heir as the elector sees it, and checks that looking changes nothing.
+func (h *scenario) heir() string {
+	h.t.Helper()
+	before := *h.e
+	stopping := len(h.e.stopping)
+	heir := h.e.Heir(h.in)
+	if !reflect.DeepEqual(before, *h.e) || len(h.e.stopping) != stopping {
+		h.t.Error("the forecast has changed the elector")
+	}
+	if heir == nil {
+		return "unknown"
+	}
+	return heir.Node
+}
+
+func TestTheHeirFollowsTheGroup(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t)
+	h.leader("a", cluster.CauseFirst)
+	check := func(what, want string) {
+		t.Helper()
+		if got := h.heir(); got != want {
+			t.Errorf("%s: heir %q, want %q", what, got, want)
+		}
+	}
+	check("calm", "b")
+	h.control(cluster.Control{Cordons: []cluster.Cordon{{Node: "b"}}})
+	check("b is cordoned", "c")
+	h.control(cluster.Control{Pause: &cluster.Pause{Request: by(1), Hard: true}})
+	check("a hard pause", "")
+	h.control(cluster.Control{Pause: &cluster.Pause{Request: by(1)}})
+	check("a pause", "b")
+	h.control(cluster.Control{})
+	h.in.Exclusions, h.in.Age = []cluster.Exclusion{{Node: "b", Strikes: 1, Term: 2, For: cluster.Duration(time.Minute)}}, []time.Duration{0}
+	h.in.Snapshot.Self = h.in.Snapshot.Members[2].Incarnation
+	check("b has a strike", "c")
+	// The leader's end would take the elector's measurements along, and then b's strike counts from its record: none.
+	h.in.Snapshot.Self = h.in.Snapshot.Members[0].Incarnation
+	check("the leader is the elector", "b")
+	h.remove("b")
+	check("b is gone", "c")
+	h.in.Snapshot.Fence.Record.State = cluster.FenceReleased
+	check("the attempt has ended", "unknown")
+	h.remove("a")
+	check("no leader", "unknown")
+}
+
+// In a group with slots, what is decided for lower slots that are lost as well counts.
+func TestTheHeirOfASlot(t *testing.T) {
+	g := newGroup("a", "b", "c").slot(3, 1).leads("a", 7)
+	g.Slot = "2"
+	in := g.input(t)
+	e := New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Epoch: epoch})
+	in.Others = []cluster.SlotState{other("0", "gone"), other("1", "c")}
+	if heir := e.Heir(in); heir == nil || heir.Node != "b" {
+		t.Errorf("b has room: %+v", heir)
+	}
+	in.Others = []cluster.SlotState{other("0", "a"), other("1", "c")}
+	if heir := e.Heir(in); heir == nil || heir.Node != "" {
+		t.Errorf("slot 0 takes the room on b: %+v", heir)
+	}
+}
+
+// keep lets a keeper write what it wants to, and returns what it has written within a time.
+func (h *scenario) keep(k *HeirKeeper, d time.Duration) (written []string, at []time.Duration) {
+	s := &h.in.Snapshot
+	for until := h.in.Now + d; h.in.Now <= until; h.pass(100 * time.Millisecond) {
+		s.At = h.in.Now
+		next, _ := k.Update(h.e, h.in)
+		if next == nil {
+			continue
+		}
+		if next.Term != s.Elected.Record.Term || next.By != s.Self.Name {
+			h.t.Errorf("writes %+v", next)
+		}
+		replaced, _ := s.NextLeader()
+		s.Heir = cluster.Stored[cluster.HeirRecord]{Exists: true, Record: *next, Stat: cluster.Stat{Modified: s.Heir.Stat.Modified + 1}}
+		k.Wrote(replaced, next, h.in.Now)
+		written, at = append(written, next.Node), append(at, h.in.Now)
+	}
+	return written, at
+}
+
+func TestTheKeeperWritesWhatHasChanged(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t)
+	h.leader("a", cluster.CauseFirst)
+	var k HeirKeeper
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if got, _ := h.keep(&k, 5*time.Second); !slices.Equal(got, want) {
+			t.Errorf("%s: wrote %q, want %q", what, got, want)
+		}
+	}
+	expect("calm")
+	h.node("b").Ineligible = "maintenance"
+	expect("b is not eligible", "c")
+	h.remove("c")
+	expect("nobody is eligible", "")
+	h.node("b").Ineligible = ""
+	expect("b is back", "b")
+	h.in.Snapshot.Heir = cluster.Stored[cluster.HeirRecord]{}
+	expect("the znode was deleted")
+	h.node("b").Ineligible = "maintenance"
+	h.in.Snapshot.Heir = cluster.Stored[cluster.HeirRecord]{Exists: true, Err: &cluster.NewerVersionError{Path: "/c/heir", Version: 2}}
+	expect("the record is of a newer version")
+}
+
+// Two members that are almost alike must not make a write each second, nor the hooks of both run.
+func TestTheKeeperDampsChanges(t *testing.T) {
+	h := newGroup("a", "b", "c").scenario(t)
+	h.leader("a", cluster.CauseFirst)
+	var k HeirKeeper
+	var writes []time.Duration
+	for i := range 600 {
+		h.node("b").Priority = 50 + i%2
+		h.node("c").Priority = 50 + (i+1)%2
+		_, at := h.keep(&k, 200*time.Millisecond)
+		writes = append(writes, at...)
+	}
+	for i := 1; i < len(writes); i++ {
+		if writes[i]-writes[i-1] < time.Second {
+			t.Fatalf("written at %s and %s", writes[i-1], writes[i])
+		}
+	}
+	if len(writes) < 3 || len(writes) > 15 {
+		t.Errorf("%d writes within %s", len(writes), writes[len(writes)-1]-writes[0])
+	}
+}

@@ -65,4 +65,4 @@ func checkPinned(t *testing.T, image string) {
 var password = regexp.MustCompile(`^zkelectd:[0-9a-f]{32}\n?$`)
 
 // probes matches the paths of the probes.
-var probes = regexp.MustCompile(`^/(leader|replica|health|livez|readyz)$`)
+var probes = regexp.MustCompile(`^/(leader|heir|replica|health|livez|readyz)$`)

@@ -33,6 +33,9 @@ func (m *Member) View() status.Daemon {
 		v.Elected, v.ElectedSite, v.ElectedTerm, v.Cause, v.Reason = e.Node, e.Site, e.Term, string(e.Cause), e.Reason
 	}
 	v.Holder = holder(m.snap)
+	if heir, known := m.snap.NextLeader(); known {
+		v.Heir, v.IsHeir = heir.Node, v.Session && m.closing == "" && m.snap.SelfIsHeir()
+	}
 	if m.snap.Elector && !m.over {
 		pause := m.snap.Control.Record.Pause
 		v.Members = m.counts

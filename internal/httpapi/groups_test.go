@@ -58,7 +58,7 @@ func TestEachGroupHasItsOwnPaths(t *testing.T) {
 // A request about one of several groups must name it, and is never served from another one.
 func TestSeveralGroupsNeedAName(t *testing.T) {
 	handler := New(severalGroups("billing", "db"))
-	for _, path := range []string{"/leader", "/replica", "/health", "/v1/status", "/v1/history", "/v1/explain", "/v1/events"} {
+	for _, path := range []string{"/leader", "/heir", "/replica", "/health", "/v1/status", "/v1/history", "/v1/explain", "/v1/events"} {
 		code, body := responseOf(t, handler, "GET", path)
 		short := strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/")
 		if text, _ := body["error"].(string); code != 400 || !strings.Contains(text, "2 groups: use /v1/groups/{group}/"+short+",") || body["term"] != nil || body["answer"] != nil {

@@ -55,6 +55,8 @@ func TestProbes(t *testing.T) {
 	late.LeaseRemaining = 0
 	ill := standby()
 	ill.Unhealthy = "disk"
+	heir := standby()
+	heir.Heir, heir.IsHeir = "a", true
 	deaf := standby()
 	deaf.LastResponseAge = cluster.Duration(time.Hour)
 	for _, c := range []struct {
@@ -66,11 +68,12 @@ func TestProbes(t *testing.T) {
 		{"a leader whose lease is over", late, "/health /livez /readyz"},
 		{"a leader whose loop is stuck", stuck(), ""},
 		{"a standby", standby(), "/replica /health /livez /readyz"},
+		{"the heir", heir, "/heir /replica /health /livez /readyz"},
 		{"an unhealthy standby", ill, "/livez /readyz"},
 		{"without responses from ZooKeeper", deaf, "/health /livez"},
 		{"before there is a session", connecting, "/livez"},
 	} {
-		for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz"} {
+		for _, path := range []string{"/leader", "/heir", "/replica", "/health", "/livez", "/readyz"} {
 			want := http.StatusServiceUnavailable
 			for yes := range strings.FieldsSeq(c.yes) {
 				if yes == path {
@@ -91,7 +94,7 @@ func TestProbes(t *testing.T) {
 
 // Every response contains the daemon's name and the age of its view.
 func TestEveryResponseHasStampAndSecurityHeaders(t *testing.T) {
-	for _, path := range []string{"/leader", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
+	for _, path := range []string{"/leader", "/heir", "/replica", "/health", "/livez", "/readyz", "/v1/status", "/nothing", "/leader/x", "/%2e%2e/etc/passwd"} {
 		for _, method := range []string{"GET", "POST"} {
 			rec := serveRequest(handlerFor(stuck()), method, path)
 			var got map[string]any

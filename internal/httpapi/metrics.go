@@ -118,6 +118,7 @@ var groupMetrics = []metric{
 			emit(time.Duration(g.LeaseRemaining).Seconds())
 		}
 	}},
+	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed: until it has ended, leadership is not released and the session stays open. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
 	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand: it neither elects nor takes over. Upgrade this host. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
@@ -144,7 +145,7 @@ var hostMetrics = []metric{
 	{"zkelectd_sessions_total", counter, nil, "ZooKeeper sessions in which this daemon has registered.", value(func(h hostData) uint64 { return h.totals.Sessions }), nil},
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
 	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
-	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change and on_leader_change of all groups that have failed, or were killed after hooks.timeout. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
+	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_heir of all groups that have failed, or were killed after hooks.timeout, and failed runs of child.prepare. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
 	{"zkelectd_zookeeper_request_duration_seconds", histogram, []string{"operation"}, "How long ZooKeeper took to answer: read is a read every few seconds, write are the writes of this daemon as the leader.", func(h hostData, emit emitter) {
 		emit(h.totals.Reads, "read")
 		emit(h.totals.Writes, "write")

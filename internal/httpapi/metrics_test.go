@@ -94,7 +94,13 @@ func TestMetrics(t *testing.T) {
 func TestMetricsFollowConventions(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	opt := optionsOf(Group{View: leadingElector, Totals: someTotals})
-	opt.Registry = registry
+	heir := &Group{Name: "d", View: func() status.Daemon {
+		v := standby()
+		v.Heir, v.IsHeir = "a", true
+		return v
+	}, Totals: someTotals}
+	both := append(opt.Groups(), heir)
+	opt.Registry, opt.Groups = registry, func() []*Group { return both }
 	New(opt)
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil {

@@ -93,7 +93,9 @@ func allResponses(t *testing.T) map[string]*http.Response {
 	silent := standby()
 	silent.Connected = false
 	other := optionsWithGroup()
-	only(other).View = func() status.Daemon { return standby() }
+	heir := standby()
+	heir.Heir, heir.IsHeir = "a", true
+	only(other).View = func() status.Daemon { return heir }
 	down := optionsWithGroup()
 	only(down).View = func() status.Daemon { return silent }
 	full := newAPI(optionsWithGroup())

@@ -78,7 +78,7 @@ func TestProbeFailsClosed(t *testing.T) {
 			t.Errorf("%s: %q, want %q in it", body, got, why)
 		}
 	}
-	if got := probeError(t, "127.0.0.1:1", "/metrics"); got != `"/metrics" is not one of /leader, /replica, /health, /livez, /readyz` {
+	if got := probeError(t, "127.0.0.1:1", "/metrics"); got != `"/metrics" is not one of /leader, /heir, /replica, /health, /livez, /readyz` {
 		t.Error(got)
 	}
 

@@ -27,6 +27,7 @@ var probeChecks = []struct {
 	check func(status.Daemon) error
 }{
 	{"/leader", status.Daemon.CheckLeader},
+	{"/heir", status.Daemon.CheckHeir},
 	{"/replica", status.Daemon.CheckReplica},
 	{"/health", status.Daemon.CheckHealthy},
 	{"/livez", status.Daemon.CheckLoop},

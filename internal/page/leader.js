@@ -33,8 +33,9 @@ export function renderLeader() {
   announce(g.leader ? `${g.leader}, site ${g.site}, ${g.state}, term ${g.term}` : 'No leader');
 }
 
-// heirOf returns who would lead if the leader was lost: {node, site, known}.
+// heirOf returns who is elected next if the leader is lost: {node, site, known}. The forecast stands in for an elector that publishes none.
 function heirOf(g, e) {
+  if (g.leader && g.heir) return { node: g.heir, site: g.heir_site || '', known: true };
   const m = g.members.find((m) => m.node === e.heir) || {};
   return { node: e.heir || '', site: m.site || '', known: Boolean(g.leader) && e.leader === g.leader };
 }

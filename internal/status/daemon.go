@@ -50,6 +50,10 @@ type Daemon struct {
 	ElectedTerm int64  `json:"elected_term,omitempty"`
 	Cause       string `json:"cause,omitempty"`
 	Reason      string `json:"reason,omitempty"`
+	// Heir is the node that is elected next if the elected one is lost, as the elector has published it, and IsHeir reports whether
+	// this daemon is.
+	Heir   string `json:"heir,omitempty"`
+	IsHeir bool   `json:"is_heir,omitempty"`
 	// Holder is the holder of leadership; nil if this daemon does not know it, see [Leadership].
 	Holder *Holder `json:"holder,omitempty"`
 	// Note says why no member is eligible, if this daemon is the elector.

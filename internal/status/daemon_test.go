@@ -27,10 +27,13 @@ func TestStaleOrUnknownIsNo(t *testing.T) {
 	both := func(a, b func(*Daemon)) func(*Daemon) { return func(d *Daemon) { a(d); b(d) } }
 	for name, c := range map[string]struct {
 		change func(*Daemon)
-		// yes lists the checks that succeed: leader, replica, health, live, ready.
+		// yes lists the checks that succeed: leader, heir, replica, health, live, ready.
 		yes, state string
 	}{
 		"a standby":                           {func(d *Daemon) {}, "replica health live ready", "standby"},
+		"the heir":                            {func(d *Daemon) { d.IsHeir, d.Heir = true, "a" }, "heir replica health live ready", "standby"},
+		"the heir without a connection":       {func(d *Daemon) { d.IsHeir, d.Heir, d.Connected = true, "a", false }, "health live", "standby"},
+		"not the heir":                        {func(d *Daemon) { d.Heir = "b" }, "replica health live ready", "standby"},
 		"a leader":                            {leading, "leader health live ready", "leading"},
 		"a leader without a connection":       {both(leading, func(d *Daemon) { d.Connected = false }), "leader health live", "leading"},
 		"a leader whose lease has just ended": {both(leading, func(d *Daemon) { d.LeaseEnds = time.Minute }), "health live ready", "leading"},
@@ -54,7 +57,7 @@ func TestStaleOrUnknownIsNo(t *testing.T) {
 		for _, q := range []struct {
 			name string
 			why  func(Daemon) error
-		}{{"leader", Daemon.CheckLeader}, {"replica", Daemon.CheckReplica}, {"health", Daemon.CheckHealthy}, {"live", Daemon.CheckLoop}, {"ready", Daemon.CheckReady}} {
+		}{{"leader", Daemon.CheckLeader}, {"heir", Daemon.CheckHeir}, {"replica", Daemon.CheckReplica}, {"health", Daemon.CheckHealthy}, {"live", Daemon.CheckLoop}, {"ready", Daemon.CheckReady}} {
 			if q.why(d) == nil {
 				yes = append(yes, q.name)
 			}

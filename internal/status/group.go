@@ -33,6 +33,7 @@ func Of(root string, s cluster.Snapshot) Group { return NewViewer(root).Group(s)
 func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g := Group{Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
+	g.describeHeir(s)
 	inForce := ""
 	if s.Policy.Readable() {
 		inForce = s.Policy.Record.Rules.Digest()
@@ -41,7 +42,9 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 		if i == 0 {
 			g.Elector = m.ID
 		}
-		g.Members = append(g.Members, viewMember(s, m, i == 0, inForce))
+		member := viewMember(s, m, i == 0, inForce)
+		member.Heir = g.Heir != "" && isHeir(s, m)
+		g.Members = append(g.Members, member)
 		g.OpenTree = g.OpenTree || m.Node.Record.OpenTree
 	}
 	slices.SortStableFunc(g.Members, func(a, b Member) int {

@@ -58,6 +58,8 @@ type Slot struct {
 	Cause      string              `json:"cause,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
 	Next       string              `json:"next,omitempty"`
+	Heir       string              `json:"heir,omitempty"`
+	HeirSite   string              `json:"heir_site,omitempty"`
 	Waiting    string              `json:"waiting,omitempty"`
 	Exclusions []cluster.Exclusion `json:"exclusions,omitempty"`
 	// NoLeader is why the slot has no leader, and none can be elected; empty otherwise.
@@ -133,7 +135,7 @@ func (g *SlotGroup) addProblems(found []string) {
 func (g *SlotGroup) addSlot(of Group) {
 	s := Slot{
 		Slot: of.Slot, State: of.State, Leader: of.Leader, Site: of.Site, Term: of.Term, Since: of.Since, Cause: of.Cause, Reason: of.Reason,
-		Next: of.Next, Waiting: of.Waiting, Exclusions: of.Exclusions,
+		Next: of.Next, Heir: of.Heir, HeirSite: of.HeirSite, Waiting: of.Waiting, Exclusions: of.Exclusions,
 	}
 	g.Slots = append(g.Slots, s)
 	g.addProblems(slices.DeleteFunc(of.Problems, func(p string) bool { return p == of.closed }))
@@ -208,7 +210,7 @@ func (g SlotGroup) table(wide bool) string {
 	var b strings.Builder
 	g.writeSummary(&b)
 	fmt.Fprintln(&b)
-	g.writeSlots(&b)
+	g.writeSlots(&b, wide)
 	fmt.Fprintln(&b)
 	g.writeMembers(&b, wide)
 	return b.String()
@@ -261,9 +263,15 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 	}
 }
 
-func (g SlotGroup) writeSlots(b *strings.Builder) {
+func (g SlotGroup) writeSlots(b *strings.Builder, wide bool) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SLOT\tLEADER\tSITE\tTERM\tSINCE\tWHY")
+	heir := func(string) string { return "" }
+	if wide {
+		heir = func(node string) string { return Printable(cmp.Or(node, "-")) + "\t" }
+		fmt.Fprintln(t, "SLOT\tLEADER\tSITE\tTERM\tSINCE\tHEIR\tWHY")
+	} else {
+		fmt.Fprintln(t, "SLOT\tLEADER\tSITE\tTERM\tSINCE\tWHY")
+	}
 	for _, s := range g.Slots {
 		leader, when, why := cmp.Or(s.Leader, "none"), "-", ""
 		switch s.State {
@@ -284,7 +292,7 @@ func (g SlotGroup) writeSlots(b *strings.Builder) {
 				why = strings.TrimPrefix(why+"; "+name+text, "; ")
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", Printable(s.Slot), Printable(leader), Printable(cmp.Or(s.Site, "-")), s.Term, when, Printable(why))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s%s\n", Printable(s.Slot), Printable(leader), Printable(cmp.Or(s.Site, "-")), s.Term, when, heir(s.Heir), Printable(why))
 	}
 	t.Flush()
 	if len(g.Slots) == 0 && !g.unreadable {

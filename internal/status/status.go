@@ -50,6 +50,10 @@ type Group struct {
 	Reason string `json:"reason,omitempty"`
 	// Next is the member that has been elected to replace a leader which has not released yet; empty if there is none.
 	Next string `json:"next,omitempty"`
+	// Heir is the member that is elected next if the leader is lost, and HeirSite its site; empty if nobody is, or if the elector has
+	// published nothing.
+	Heir     string `json:"heir,omitempty"`
+	HeirSite string `json:"heir_site,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
 	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what holds that member
@@ -74,7 +78,8 @@ type Group struct {
 	// Passing has those of Problems that pass by themselves. The others need somebody to act.
 	Passing []string `json:"passing_problems,omitempty"`
 
-	closed string // the one of Problems that is about a resize
+	heirless bool   // the elector has published that there is no heir
+	closed   string // the one of Problems that is about a resize
 }
 
 // Member is one registered daemon.
@@ -85,6 +90,8 @@ type Member struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	// Roles are leader, candidate, elector; none for a standby.
 	Roles []string `json:"roles"`
+	// Heir reports whether the member is elected next if the leader is lost.
+	Heir bool `json:"heir,omitempty"`
 	// Health is ok, or what the health probe of its host reports.
 	Health string `json:"health"`
 	// Eligible is yes, or why the member is not eligible under any policy.

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -41,6 +42,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	row("Waiting", g.Waiting)
 	row("Next", g.Next)
+	row("Heir", g.heirText())
 	row("Blocked", g.Blocked)
 	row("Members", membersLine(len(g.Members), g.Expected, g.Absent))
 	row("Policy", g.Policy)
@@ -89,7 +91,7 @@ func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	}
 	fmt.Fprintln(t)
 	for _, m := range g.Members {
-		role := cmp.Or(strings.Join(m.Roles, ", "), "standby")
+		role := m.role()
 		health, eligible := m.columns(wide)
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s", Printable(m.Node), Printable(m.Site), m.Priority, role, health, eligible)
 		if wide {
@@ -108,6 +110,15 @@ func (g Group) writeMembers(b *strings.Builder, wide bool) {
 	if len(g.Members) == 0 {
 		fmt.Fprintln(b, "no daemon is registered")
 	}
+}
+
+// role returns the member's roles as people read them.
+func (m Member) role() string {
+	roles := m.Roles
+	if m.Heir {
+		roles = append(slices.Clone(roles), "heir")
+	}
+	return cmp.Or(strings.Join(roles, ", "), "standby")
 }
 
 // columns returns the member's health and whether it is eligible; unless wide, without the details that other lines have.

@@ -344,6 +344,7 @@ func (m *Member) perform(a transition.Action) {
 	case transition.AskToStart:
 		m.askToStart(a)
 	case transition.RunPreStart:
+		m.group.opt.BeforeWork()
 		m.uncleaned.Store(a.Term)
 		m.setPendingHooks(a.Term)
 		m.handle(m.worker.PreStart(a.Term))

@@ -33,6 +33,7 @@ type Group struct {
 	hooks    *hook.Queue                   // runs hooks.on_change
 	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
+	heirs    *heirWatch
 	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
 	conn     atomic.Pointer[zkstore.Group]
 	requests chan struct{} // holds one value while an operator request is being submitted
@@ -48,7 +49,7 @@ func (r *resource) newGroup(p cluster.Paths) *Group {
 		g.name, g.log = r.name+"/"+p.Slot, r.host.log.With("group", r.name+"/"+p.Slot)
 	}
 	g.cache = operator.NewGroupCache(g.paths.Root)
-	g.leaders = newLeaderWatch(g)
+	g.leaders, g.heirs = newLeaderWatch(g), newHeirWatch(g)
 	g.renew()
 	return g
 }
@@ -69,6 +70,7 @@ func (g *Group) renew() { g.core.Store(group.New(g.options())) }
 func (g *Group) open() {
 	g.hooks = hook.NewQueue(g.changeHook, g.log)
 	g.leaders.hooks = hook.NewLatest(g.leaders.hook, g.log)
+	g.heirs.open()
 }
 
 // changeHook returns the hook on_change.
@@ -104,6 +106,7 @@ func (g *Group) closeHooks() {
 	var closing sync.WaitGroup
 	closing.Go(func() { g.hooks.Close(limited) })
 	closing.Go(func() { g.leaders.hooks.Close(limited) })
+	closing.Go(func() { g.heirs.close(limited) })
 	closing.Wait()
 }
 
@@ -139,8 +142,10 @@ func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error)
 	return g.cache.DryRun(ctx, r)
 }
 
-// viewed sends the view of the only group to the service manager. The status of several groups is sent with each beat.
-func (g *Group) viewed(status.Daemon) {
+// viewed tells the heir's hooks, and sends the view of the only group to the service manager. The status of several groups is sent with
+// each beat.
+func (g *Group) viewed(v status.Daemon) {
+	g.heirs.observe(v)
 	if g.host.single() {
 		g.host.service.status(g.host.line())
 	}

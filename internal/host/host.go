@@ -90,7 +90,7 @@ type Host struct {
 	reloads  chan struct{}
 	recheck  chan struct{}         // the work is to be checked now
 	probes   command.Limit         // of all groups
-	hooks    command.Limit         // on_change and on_leader_change, of all groups
+	hooks    command.Limit         // on_change, on_leader_change and on_heir, of all groups
 	loads    atomic.Pointer[loads] // nil while there is no session, and in a daemon with one group
 	quit     context.Context       // ends at the first Stop
 	cancel   context.CancelFunc

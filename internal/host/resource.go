@@ -27,6 +27,8 @@ type resource struct {
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
+	// heirResults counts the changes of what child.prepare has resulted in.
+	heirResults atomic.Int64
 }
 
 // newResource returns a resource. refused is why a newer configuration was refused; empty if none was.
@@ -47,9 +49,12 @@ func (h *Host) newResource(c config.Group, refused string) *resource {
 type published struct {
 	reload   *reloadResult
 	problems *[]string
+	heirs    int64
 }
 
-func (r *resource) published() published { return published{r.lastReload.Load(), r.problems.Load()} }
+func (r *resource) published() published {
+	return published{r.lastReload.Load(), r.problems.Load(), r.heirResults.Load()}
+}
 
 // slotSize returns how many slots a configuration proposes; zero for a group without slots.
 func slotSize(c config.Config) cluster.SlotSize {

@@ -19,12 +19,13 @@ type live struct {
 	group    group.Settings
 	access   zkstore.Access
 	logLevel string
-	// leaderHook is read for each run.
-	leaderHook []string
+	// These are read for each run.
+	leaderHook, heirHook []string
+	prepare              config.Prepare
 }
 
 func liveSettings(c config.Config) live {
-	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange}
+	return live{groupSettings(c, false), operator.Access(c, os.Getenv), c.Log.Level, c.Hooks.OnLeaderChange, c.Hooks.OnHeir, c.Child.Prepare}
 }
 
 // field returns the field for a setting.

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"zkelectd/internal/status"
+)
+
+// heirHooks returns a configuration whose hook and preparation of the heir write to files.
+func (f *fleet) heirHooks(id string) string {
+	return fmt.Sprintf(`hooks: {on_heir: [sh, -c, "echo $ZKELECTD_HEIR $ZKELECTD_LEADER >>%s"]}
+child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, prepare: {command: [sh, -c, "echo warm >>%s; exec sleep 1000"]}}
+election: {exclusion: 1s, failback: {mode: manual}}
+http: {listen: 'unix:%s'}
+`, f.told(id), f.warmed(id), f.socket(id))
+}
+
+func (f *fleet) warmed(id string) string { return filepath.Join(f.dir, "warmed-"+id) }
+
+// The heir is in the status, answers its probe, runs its hook and its preparation, follows the group without a new term, and leads next.
+func TestTheHeirLeadsNext(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	for i, id := range []string{"a", "b", "c"} {
+		f.configure(id, "dc1", 100-i, f.heirHooks(id))
+		f.start(id)
+		f.until("a leads", leads("a"))
+	}
+	heir := func(id string) func(status.Group) bool {
+		return func(g status.Group) bool { return g.Heir == id && g.State == "READY" }
+	}
+	first := f.until("b is the heir", heir("b"))
+	f.answers("a", "/heir", 503)
+	f.answers("b", "/heir", 200)
+	f.answers("c", "/heir", 503)
+	f.eventually("b prepares", func() bool { return exists(f.warmed("b")) })
+	if table := f.table(); !strings.Contains(table, "Heir     b (site dc1), elected next if a is lost") {
+		t.Errorf("the status does not name the heir:\n%s", table)
+	}
+	f.submit("cordon", "b")
+	g := f.until("c is the heir", heir("c"))
+	f.answers("c", "/heir", 200)
+	f.answers("b", "/heir", 503)
+	f.eventually("b is told", func() bool { return read(f.told("b")) == "true a\nfalse a\n" }, func() string { return read(f.told("b")) })
+	if g.Term != first.Term || len(f.startedTerms()) != 1 {
+		t.Errorf("term %d after %d, started %v: a change of the heir must not begin a term", g.Term, first.Term, f.startedTerms())
+	}
+	f.eventually("c prepares", func() bool { return exists(f.warmed("c")) })
+	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // the guard releases
+	f.until("c leads", leads("c"))
+	f.eventually("c is told that it is the heir no more", func() bool { return strings.HasSuffix(read(f.told("c")), "true a\nfalse c\n") },
+		func() string { return read(f.told("c")) })
+	f.checkInvariants()
+}

@@ -40,8 +40,15 @@ func runPlainLock(server string, command []string) error {
 	}
 	defer conn.Close()
 	lock := zk.NewLock(conn, plainLockPath, zk.WorldACL(zk.PermAll))
-	if err := lock.Lock(); err != nil {
-		return err
+	locked := make(chan error, 1)
+	go func() { locked <- lock.Lock() }()
+	select {
+	case err := <-locked:
+		if err != nil {
+			return err
+		}
+	case <-stop: // it still waits
+		return nil
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr

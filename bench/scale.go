@@ -118,12 +118,12 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int) (
 	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}
 	for _, step := range []func() error{
 		func() error { return c.gather(ctx, size) },
-		func() (err error) { s.event, err = c.events(ctx, size, rounds); return },
+		func() (err error) { s.event, err = c.events(ctx, size); return },
 		func() (err error) { s.decision, err = c.decision(ctx); return },
-		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds); return },
+		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds, windows); return },
 		func() error { return c.expire(ctx, firstNode) }, // from here on the leader is the oldest member, so the elector
 		func() error { return c.members(ctx, size) },
-		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds); return },
+		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds, 0); return },
 		func() error { return c.restarted(ctx, &s) },
 	} {
 		if err := step(); err != nil {
@@ -197,6 +197,9 @@ func (c *crowd) during(ctx context.Context, f func() error) (traffic, error) {
 // window is as long as the interval at which the members check what they know, so that each window has one check of each member.
 const window = status.CheckInterval
 
+// windows is how often the traffic of an event is measured.
+const windows = 3
+
 // extra returns the traffic in a window that begins with f, less that in the next one, in which nothing happens.
 func (c *crowd) extra(ctx context.Context, f func() error) (traffic, error) {
 	spent, err := c.during(ctx, func() error {
@@ -253,9 +256,9 @@ func waitFor(ctx context.Context, d time.Duration) error {
 }
 
 // events measures what a member that comes and leaves costs.
-func (c *crowd) events(ctx context.Context, size, rounds int) (traffic, error) {
+func (c *crowd) events(ctx context.Context, size int) (traffic, error) {
 	var all []traffic
-	for i := range rounds {
+	for i := range windows {
 		spent, err := c.extra(ctx, func() error {
 			if err := c.add(fmt.Sprintf("unrelated%d", i)); err != nil {
 				return err
@@ -304,33 +307,44 @@ func (c *crowd) decision(ctx context.Context) (time.Duration, error) {
 	return quantile(took, 0.5), nil
 }
 
-// failovers ends the session of one leader after another, and measures the time without a leader and the traffic.
-func (c *crowd) failovers(ctx context.Context, size, rounds int) (time.Duration, traffic, error) {
+// failovers ends the session of one leader after another, and measures the time without a leader, and in some rounds the traffic.
+func (c *crowd) failovers(ctx context.Context, size, rounds, windows int) (median time.Duration, spent traffic, err error) {
 	var gaps []time.Duration
 	var all []traffic
-	for range rounds {
+	for i := range rounds {
 		leader, err := c.leader(ctx)
 		if err != nil {
-			return 0, traffic{}, err
+			return 0, spent, err
 		}
-		spent, err := c.extra(ctx, func() error {
+		lose := func() error {
 			if err := c.expire(ctx, leader); err != nil {
 				return err
 			}
 			gap, err := c.gap(ctx, leader)
 			gaps = append(gaps, gap)
 			return err
-		})
-		if err != nil {
-			return 0, traffic{}, err
 		}
-		all = append(all, spent)
+		if i < windows {
+			spent, err = c.extra(ctx, lose)
+			all = append(all, spent)
+		} else {
+			err = lose()
+		}
+		if err != nil {
+			return 0, spent, err
+		}
 		if err := c.members(ctx, size); err != nil { // it is back
-			return 0, traffic{}, err
+			return 0, spent, err
+		}
+		if err := waitFor(ctx, time.Second); err != nil { // the roster is written
+			return 0, spent, err
 		}
 	}
 	slices.Sort(gaps)
-	return quantile(gaps, 0.5), middle(all), nil
+	if windows > 0 {
+		spent = middle(all)
+	}
+	return quantile(gaps, 0.5), spent, nil
 }
 
 // restarted restarts the server, and waits until all members are connected again and have read what they need.

@@ -28,6 +28,9 @@ type Budget struct {
 	Grace time.Duration
 	// Stop is the child's stop timeout.
 	Stop time.Duration
+	// Handover is how long a leader that is about to leave lets its work go on until its successor is elected. It is part of Stop, so
+	// leaving takes no longer than without it.
+	Handover time.Duration
 	// Failover is the worst case from the loss of the leader's host to the election of the next, which may have to wait for
 	// LeaseWait.
 	Failover time.Duration
@@ -71,10 +74,13 @@ func DefaultStop(session time.Duration) time.Duration {
 	return min(longestStop(session).Truncate(10*time.Millisecond), maxDefaultStop)
 }
 
+// maxHandover bounds [Budget.Handover].
+const maxHandover = 300 * time.Millisecond
+
 // NewBudget computes the budget. It returns an error with the figures if they would not be safe (S1): among other things the
 // child must be able to stop in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
-	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop}.Granted(session)
+	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop, Handover: min(maxHandover, stop/4)}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
 	b.LeaseWait = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))

@@ -15,11 +15,11 @@ func TestBudgetValues(t *testing.T) {
 		want          Budget
 	}{
 		{10 * time.Second, 2 * time.Second, Budget{
-			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Failover: 15 * time.Second,
+			Session: 10 * time.Second, Lease: 4500 * ms, Kill: 1500 * ms, Stop: 2 * time.Second, Handover: 300 * ms, Failover: 15 * time.Second,
 			Grace: 2 * time.Second, Renew: 2500 * ms / 3, LeaseWait: 6121212121,
 		}},
 		{20 * time.Second, 6 * time.Second, Budget{
-			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Failover: 30 * time.Second,
+			Session: 20 * time.Second, Lease: 9 * time.Second, Kill: 3 * time.Second, Stop: 6 * time.Second, Handover: 300 * ms, Failover: 30 * time.Second,
 			Grace: 4500 * ms, Renew: 1500 * ms, LeaseWait: 12242424242,
 		}},
 		{10 * time.Second, 0, Budget{

@@ -148,6 +148,8 @@ type Node struct {
 	MaxLeaders int     `json:"max_leaders,omitempty"`
 	// Ineligible is the reason why the daemon itself says that it must not lead; empty if there is none.
 	Ineligible string `json:"ineligible,omitempty"`
+	// Leaving is the reason why the daemon is about to end its membership, which it then does in any case; empty if it is not.
+	Leaving string `json:"leaving,omitempty"`
 	// Unhealthy is the result of the host's health probe while it fails; else empty.
 	Unhealthy string `json:"unhealthy,omitempty"`
 	// Queued is set while the takeover waits because the host starts the work of other groups.

@@ -11,6 +11,11 @@ func (p Paths) RegisterTx(n Node) []Op {
 	}
 }
 
+// NodeTx returns a write of the member's own node record, whose version must be known. The result at 1 is that of the write.
+func (p Paths) NodeTx(self string, version int32, n Node) []Op {
+	return []Op{p.alive(self), {Kind: OpSet, Path: p.Node(n.ID), Version: version, Data: Encode(&n)}}
+}
+
 // ElectTx returns ELECT: next becomes the decision, provided that this elector and the candidate still exist and neither the
 // fence nor the decision has changed since snap was read. fence is what [LastKnown.ReplacementFence] returns. In a slot, the
 // group's slots must not have changed either, and others are the decisions of all other slots, which must still be in force:

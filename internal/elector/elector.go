@@ -72,6 +72,8 @@ type Decision struct {
 	Blocked Blocked
 	// AwaitsRoom reports that only [Input.NoRoom] holds a preemption back.
 	AwaitsRoom bool
+	// NoSuccessor reports that the elected member is about to leave, and that nobody can replace it now: it need not wait.
+	NoSuccessor bool
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
 	Note string
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
@@ -154,6 +156,7 @@ func (e *Elector) Decide(in Input) Decision {
 		e.schedule.observe(s, &active, in)
 	}
 	d := e.decide(in, g, &active)
+	d.NoSuccessor = !g.ended && d.Elect == nil && d.Awaiting == "" && leaving(s)
 	e.moves.forget()
 	if d.Elect != nil {
 		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
@@ -166,6 +169,12 @@ func (e *Elector) Decide(in Input) Decision {
 	}
 	d.Wake = cluster.Earliest(d.Wake, active.wake)
 	return d
+}
+
+// leaving reports whether the elected member has announced that it is about to end.
+func leaving(s *cluster.Snapshot) bool {
+	elected, known := s.Member(s.Elected.Record.Incarnation)
+	return known && elected.Node.Record.Leaving != ""
 }
 
 // decide decides under the active requests, and ends those that are done.

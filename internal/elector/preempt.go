@@ -65,8 +65,8 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	return e.elect(b, r, g, best)
 }
 
-// ineligibility returns the grounds on which a leader is no longer eligible. Health and cordons come first: a pause does not
-// suspend them.
+// ineligibility returns the grounds on which a leader is no longer eligible. Leaving, health and cordons come first: a pause
+// does not suspend them.
 func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeRequests) attemptEnd {
 	g := attemptEnd{ended: true, cause: cluster.CauseIneligible}
 	why := entry.RefusalReason()
@@ -77,6 +77,8 @@ func ineligibility(rec cluster.Elected, entry policy.Entry, active *activeReques
 		case policy.CordonFilter:
 			g.cause, g.request = active.drained(rec.Node, rec.Site)
 			why = r.Reason
+		case policy.LeavingFilter:
+			g.cause, g.request, why = cluster.CauseStopped, cluster.Request{}, r.Reason
 		}
 	}
 	g.reason = fmt.Sprintf("%s is no longer eligible: %s", rec.Node, why)

@@ -13,6 +13,8 @@ import (
 const (
 	HealthFilter = "health"
 	CordonFilter = "cordon"
+	// LeavingFilter is the one for members that are about to end.
+	LeavingFilter = "leaving"
 	// ExcludedFilter is the one for members that the watchdog has excluded.
 	ExcludedFilter = "excluded"
 )
@@ -46,10 +48,11 @@ func (f filter) bindWithMove(in Input) func(m *cluster.Member) string {
 	}
 }
 
-// recordFilter and softFilters apply under every policy.
+// recordFilter, leavingFilter and softFilters apply under every policy.
 var (
-	recordFilter = memberFilter("record", checkRecord)
-	softFilters  = []filter{
+	recordFilter  = memberFilter("record", checkRecord)
+	leavingFilter = memberFilter(LeavingFilter, checkLeaving)
+	softFilters   = []filter{
 		memberFilter("eligible", func(m *cluster.Member, _ *Input) string { return m.Node.Record.Ineligible }),
 		memberFilter(HealthFilter, checkHealth),
 		memberFilter(CordonFilter, checkCordons),
@@ -61,7 +64,7 @@ var (
 // the policy and exclusions.
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	in := Input{Cordons: cordons}
-	for _, f := range append([]filter{recordFilter}, softFilters...) {
+	for _, f := range append([]filter{recordFilter, leavingFilter}, softFilters...) {
 		if why := f.bind(in)(&m); why != "" {
 			return errors.New(why)
 		}
@@ -89,6 +92,7 @@ func filters(rules cluster.Rules) ([]filter, error) {
 	}
 	all := []filter{
 		recordFilter,
+		leavingFilter,
 		memberFilter("barred", func(m *cluster.Member, in *Input) string { return in.Barred[m.Name] }),
 		memberFilter(ExcludedFilter, func(m *cluster.Member, in *Input) string { return in.Excluded[m.ID] }),
 	}
@@ -109,6 +113,13 @@ func checkRecord(m *cluster.Member, _ *Input) string {
 		return m.Node.Err.Error()
 	}
 	return ""
+}
+
+func checkLeaving(m *cluster.Member, _ *Input) string {
+	if m.Node.Record.Leaving == "" {
+		return ""
+	}
+	return "it is leaving: " + m.Node.Record.Leaving
 }
 
 func checkHealth(m *cluster.Member, _ *Input) string {

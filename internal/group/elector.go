@@ -51,6 +51,8 @@ type electorRole struct {
 	blocked  string         // why a better member does not replace the leader
 	awaiting string         // the group whose decision an election waits for
 	sites    map[string]status.SiteCounts
+	// noSuccessor is set if the elected member is about to end, and nobody can replace it.
+	noSuccessor bool
 
 	succeeded bool    // other members had registered before this one
 	moves     Limiter // of preemptions; nil for none
@@ -89,6 +91,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 
 // evaluate makes a decision from the snapshot and starts at most one write. It returns when to call it again, 0 for never.
 func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Duration {
+	e.noSuccessor = false
 	if snap.At == 0 || !snap.Elector || snap.SelfLost {
 		e.succeeded = e.succeeded || snap.At != 0
 		return 0
@@ -148,6 +151,7 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	}
 	d := e.decideWithLimits(in)
 	e.report(d)
+	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, snap, in.Others)
 	var heirWake time.Duration
 	if !e.busy {

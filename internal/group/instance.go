@@ -29,14 +29,16 @@ type Instance struct {
 	table   *slotTable   // nil for a group without slots
 	resized atomic.Bool  // the slots are no longer those of the instance
 	ending  chan struct{}
+	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
+	since   time.Time                    // of the record that was registered
 
 	mu      sync.Mutex
 	stopped bool // Stop was called
 	ends    bool // ending is closed
 }
 
-func newInstance(ctx context.Context, r Registration, id string, self cluster.Incarnation) *Instance {
-	i := &Instance{id: id, self: self, budget: r.Budget, ending: make(chan struct{})}
+func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
+	i := &Instance{id: registered.Instance, since: registered.Since, self: self, budget: r.Budget, ending: make(chan struct{})}
 	if r.Slots.Count > 0 {
 		i.table = newSlotTable(r.Slots, len(r.Leaderships))
 	}
@@ -168,5 +170,8 @@ func (i *Instance) Apply(next Settings, auditACLs bool) bool {
 func (i *Instance) record() cluster.Node {
 	rec := i.members[0].group.record(i.members[0].session, i.id)
 	rec.Queued = i.queued.Load() > 0
+	if a := i.leaving.Load(); a != nil {
+		rec.Leaving = a.reason
+	}
 	return rec
 }

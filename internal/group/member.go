@@ -91,8 +91,8 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	m.background = newBackground(ctx, m.panicked)
 	if n == 0 {
 		m.node = &publication{
-			session: s, log: g.log, path: g.opt.Paths.Node(g.settings.Node.ID), timeout: budget.Session, background: m.background,
-			record: i.record,
+			session: s, log: g.log, paths: g.opt.Paths, self: i.self, timeout: budget.Session, background: m.background, record: i.record,
+			known: true, since: i.since, // at version 0
 		}
 	}
 	m.elector = newElectorRole(g, m)
@@ -323,6 +323,10 @@ func (m *Member) step(ev transition.Event) {
 	wake := m.machine.Wake()
 	if m.closing == "" || m.lingers() {
 		wake = cluster.Earliest(m.elector.evaluate(now, m.snap), wake)
+		if m.elector.noSuccessor && m.machine.AwaitsSuccessor() {
+			m.step(transition.NoSuccessor{})
+			return
+		}
 	}
 	next := time.Hour
 	if wake > 0 {
@@ -360,6 +364,8 @@ func (m *Member) perform(a transition.Action) {
 		m.worker.Stop(a.Grace)
 	case transition.KillTask:
 		m.worker.Kill()
+	case transition.PublishLeaving:
+		m.publishLeaving(a.Reason)
 	case transition.Entrust:
 		m.session.CloseWith(a.Ops...)
 		m.guard.SetRelease(cluster.EncodeTx(a.Ops))

@@ -118,7 +118,14 @@ func memberOptions(work worker.Spec) InstanceOptions {
 	}
 }
 
+// join runs a member without a stop timeout, which does not wait for its successor when it leaves.
 func join(t *testing.T, server *clustertest.Server, id string) *member {
+	t.Helper()
+	return joinWithStop(t, server, id, 0)
+}
+
+// joinWithStop is join with a stop timeout: with one, the member waits for its successor.
+func joinWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration) *member {
 	t.Helper()
 	conn := server.Connect()
 	paths := cluster.Paths{Root: "/g"}
@@ -128,9 +135,12 @@ func join(t *testing.T, server *clustertest.Server, id string) *member {
 	}
 	m := &member{guard: &fakeGuard{}, conn: conn, over: make(chan error, 1)}
 	m.group = newGroup(id, paths)
-	budget, err := cluster.NewBudget(sessionTimeout, 0)
+	budget, err := cluster.NewBudget(sessionTimeout, stop)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if stop > 0 {
+		budget.Handover = time.Hour // the machine may be slow
 	}
 	instance, err := Register(t.Context(), Registration{
 		Settings: m.group.opt.Settings, Budget: budget,

@@ -2,11 +2,13 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 )
 
 // retryPublication is how long a node's record that could not be written waits for the next attempt.
@@ -19,13 +21,27 @@ type publication struct {
 		cluster.Owner
 	}
 	log        *slog.Logger
-	path       string
+	paths      cluster.Paths
+	self       cluster.Incarnation
 	timeout    time.Duration
 	background *background
 	record     func() cluster.Node
 
 	busy  bool
 	stale bool // the record in ZooKeeper is outdated
+	// waiting are called with the outcome of the next write.
+	waiting []func(error)
+
+	// What the write under way uses: whether version and since are those of the record in ZooKeeper.
+	known   bool
+	version int32
+	since   time.Time
+}
+
+// publishNow is publish for a record that an election waits for; done is called in the loop with the outcome of the write.
+func (p *publication) publishNow(done func(error)) {
+	p.waiting = append(p.waiting, done)
+	p.publish()
 }
 
 // publish writes the record, at once or after the current write.
@@ -35,30 +51,58 @@ func (p *publication) publish() {
 		return
 	}
 	p.busy, p.stale = true, false
-	rec := p.record()
+	rec, waiting := p.record(), p.waiting
+	p.waiting = nil
+	priority := zkstore.PriorityNormal
+	if len(waiting) > 0 {
+		priority = zkstore.PriorityRecovery
+	}
 	var err error
-	p.background.run(p.timeout, func(ctx context.Context) { err = p.write(ctx, rec) }, func() {
+	p.background.run(p.timeout, func(ctx context.Context) { err = p.write(zkstore.WithPriority(ctx, priority), rec) }, func() {
 		p.busy = false
+		for _, done := range waiting {
+			done(err)
+		}
 		if err != nil {
 			p.stale = true
-			p.retryLater()
-			p.log.Warn("the change of this node is not published yet", "znode", p.path, "err", err)
-		} else if p.stale {
+			p.log.Warn("the change of this node is not published yet", "znode", p.paths.Node(p.self.ID), "err", err)
+		}
+		switch {
+		case len(p.waiting) > 0, err == nil && p.stale:
 			p.publish()
+		case err != nil:
+			p.retryLater()
 		}
 	})
 }
 
+// write writes the record. Usually nothing but this has written it, so its version is known and it need not be read.
 func (p *publication) write(ctx context.Context, rec cluster.Node) error {
-	data, stat, err := p.session.Get(ctx, p.path, false)
+	if p.known {
+		err := p.set(ctx, rec)
+		if !errors.Is(err, cluster.ErrBadVersion) {
+			return err
+		}
+	}
+	path := p.paths.Node(p.self.ID)
+	data, stat, err := p.session.Get(ctx, path, false)
 	if err != nil {
 		return err
 	}
 	if stat.Owner != p.session.SessionID() {
 		return fmt.Errorf("it belongs to session 0x%x", stat.Owner)
 	}
-	rec.Since = cluster.ReadStored[cluster.Node](p.path, data, stat, true).Record.Since
-	_, err = p.session.Do(ctx, cluster.Op{Kind: cluster.OpSet, Path: p.path, Version: stat.Version, Data: cluster.Encode(&rec)})
+	p.version, p.since = stat.Version, cluster.ReadStored[cluster.Node](path, data, stat, true).Record.Since
+	return p.set(ctx, rec)
+}
+
+// set writes the record if its version is known. Otherwise, or after an unknown outcome, it must be read first.
+func (p *publication) set(ctx context.Context, rec cluster.Node) error {
+	rec.Since = p.since
+	results, err := p.session.Do(ctx, p.paths.NodeTx(p.self.Name, p.version, rec)...)
+	if p.known = err == nil; p.known {
+		p.version = results[1].Version
+	}
 	return err
 }
 

@@ -87,10 +87,11 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 	g.audit(ctx, s)
 	w := holderWatch{me: g.opt.Identity, log: g.log, closeOld: g.opt.CloseOld}
 	for {
-		self, err := zkstore.Register(ctx, s, g.opt.Paths, g.record(s, id))
+		rec := g.record(s, id)
+		self, err := zkstore.Register(ctx, s, g.opt.Paths, rec)
 		var taken *zkstore.TakenError
 		if err == nil {
-			return newInstance(ctx, r, id, self), nil
+			return newInstance(ctx, r, rec, self), nil
 		} else if !errors.As(err, &taken) {
 			return nil, permanent(err)
 		}

@@ -162,14 +162,23 @@ func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
 // joinSlots runs an instance of a group with two slots. Each slot has a post_stop hook.
 func joinSlots(t *testing.T, server *clustertest.Server, id string, postStop [2][]string) (i *Instance, over chan error) {
 	t.Helper()
+	return joinSlotsWithStop(t, server, id, 0, postStop)
+}
+
+// joinSlotsWithStop is joinSlots with a stop timeout: with one, the members wait for their successors.
+func joinSlotsWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration, postStop [2][]string) (i *Instance, over chan error) {
+	t.Helper()
 	conn, p := server.Connect(), cluster.Paths{Root: "/g"}
 	slots, err := zkstore.EnsureSlots(t.Context(), conn, p, cluster.SlotSize{Count: 2, PerNode: 2}, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget, err := cluster.NewBudget(sessionTimeout, 0)
+	budget, err := cluster.NewBudget(sessionTimeout, stop)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if stop > 0 {
+		budget.Handover = time.Hour // the machine may be slow
 	}
 	r, sessions := Registration{Budget: budget, Slots: slots}, shareSession(conn)
 	for n := range 2 {

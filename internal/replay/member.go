@@ -17,10 +17,10 @@ import (
 // types are the types of the values of interfaces in a recording.
 var types = corejson.TypesOf(
 	transition.Saw{}, transition.TxDone{}, transition.RenewDone{}, transition.Admitted{}, transition.HookDone{}, transition.ChildStarted{},
-	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.LeaseCut{}, transition.SessionEnded{},
+	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.LeavingPublished{}, transition.NoSuccessor{}, transition.LeaseCut{}, transition.SessionEnded{},
 	transition.Tick{},
 	transition.Send{}, transition.Renew{}, transition.Lease{}, transition.AskToStart{}, transition.RunPreStart{}, transition.RunPostStop{},
-	transition.StartChild{}, transition.StopTask{}, transition.KillTask{}, transition.Entrust{}, transition.Reread{}, transition.End{},
+	transition.StartChild{}, transition.StopTask{}, transition.KillTask{}, transition.PublishLeaving{}, transition.Entrust{}, transition.Reread{}, transition.End{},
 	transition.Announce{}, transition.Note{},
 )
 

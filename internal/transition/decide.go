@@ -23,7 +23,7 @@ func (m *Machine) decide() {
 			m.giveUp(Stop{Reason: err.Error(), Requested: true})
 		}
 	}
-	if m.term.held && m.quit != nil {
+	if m.term.held && m.quit != nil && !m.awaitsSuccessor() {
 		m.giveUp(*m.quit)
 	}
 	if m.term.held && m.term.stop == nil && m.ended == "" {
@@ -38,6 +38,30 @@ func (m *Machine) decide() {
 		m.end(m.quit.Reason)
 	}
 	m.entrust()
+}
+
+// awaitsSuccessor reports whether the work of a leader that is about to end goes on, because its successor may be elected
+// meanwhile. It announces the end first: only then may another member be elected. The wait gives no rights: the lease goes on as
+// before, and its end or the successor's election ends the wait (docs/protocol.md, Stopping).
+func (m *Machine) awaitsSuccessor() bool {
+	t, wait := &m.term, m.opt.Budget.Handover
+	if t.stop != nil || m.ended != "" || !m.quit.Requested || m.hurry || wait == 0 || t.task != taskUp || !t.ready {
+		return false
+	}
+	if !t.leaving.announced {
+		t.leaving = leaving{announced: true, began: m.now}
+		m.do(PublishLeaving{Reason: m.quit.Reason})
+	}
+	return !t.leaving.pointless && m.now < t.leaving.began+wait
+}
+
+// stopGrace returns how long the work has for its end. A wait for a successor was part of it.
+func (m *Machine) stopGrace() time.Duration {
+	grace := m.opt.Budget.Stop
+	if m.term.leaving.announced {
+		grace -= m.now - m.term.leaving.began
+	}
+	return max(0, min(grace, m.term.lease.deadline-m.now))
 }
 
 // entrust hands FINAL over for the term that is held, whenever it has changed (docs/protocol.md, Transactions). Its versions
@@ -208,7 +232,7 @@ func (m *Machine) windDown() {
 		}
 		if !m.term.stopSent && !m.term.killSent {
 			m.term.stopSent = true
-			m.do(StopTask{Grace: max(0, min(m.opt.Budget.Stop, m.term.lease.deadline-m.now))})
+			m.do(StopTask{Grace: m.stopGrace()})
 		}
 		return
 	}

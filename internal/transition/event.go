@@ -56,6 +56,10 @@ type (
 		Reason string
 		Failed bool
 	}
+	// LeavingPublished reports the outcome of [PublishLeaving].
+	LeavingPublished struct{ Err error }
+	// NoSuccessor reports that no member can be elected in place of this one, which is about to end.
+	NoSuccessor struct{}
 	// LeaseCut reports that no lease of this session may outlast Deadline, because a server has granted a shorter session
 	// timeout (docs/protocol.md, The timeout can change). The work is stopped by then, leadership released, and the
 	// membership ended.
@@ -106,6 +110,9 @@ type (
 	StopTask struct{ Grace time.Duration }
 	// KillTask kills the hook or the child at once.
 	KillTask struct{}
+	// PublishLeaving announces in the record of the node that its membership is about to end, so that a successor is elected.
+	// [LeavingPublished] reports the outcome.
+	PublishLeaving struct{ Reason string }
 	// Entrust hands FINAL over (docs/protocol.md, Transactions): if this daemon does not release by itself, it must be sent
 	// before the session is closed, once the work is dead and undone. Without Ops there is no FINAL any more.
 	Entrust struct{ Ops []cluster.Op }
@@ -124,20 +131,21 @@ type (
 	}
 )
 
-func (Send) action()        {}
-func (Renew) action()       {}
-func (Lease) action()       {}
-func (AskToStart) action()  {}
-func (RunPreStart) action() {}
-func (RunPostStop) action() {}
-func (StartChild) action()  {}
-func (StopTask) action()    {}
-func (KillTask) action()    {}
-func (Entrust) action()     {}
-func (Reread) action()      {}
-func (End) action()         {}
-func (Note) action()        {}
-func (Announce) action()    {}
+func (Send) action()           {}
+func (Renew) action()          {}
+func (Lease) action()          {}
+func (AskToStart) action()     {}
+func (RunPreStart) action()    {}
+func (RunPostStop) action()    {}
+func (StartChild) action()     {}
+func (StopTask) action()       {}
+func (KillTask) action()       {}
+func (PublishLeaving) action() {}
+func (Entrust) action()        {}
+func (Reread) action()         {}
+func (End) action()            {}
+func (Note) action()           {}
+func (Announce) action()       {}
 
 func (e Saw) apply(m *Machine) {
 	if e.Snapshot.At < m.settled {
@@ -306,6 +314,15 @@ func (e Quit) apply(m *Machine) {
 	m.quitRequested = true
 	m.quit = &Stop{Reason: e.Reason, Requested: !e.Failed}
 }
+
+// apply goes on waiting after an unknown outcome: the elector may have read the announcement.
+func (e LeavingPublished) apply(m *Machine) {
+	if e.Err != nil && !errors.Is(e.Err, cluster.ErrUnknown) {
+		m.term.leaving.pointless = true
+	}
+}
+
+func (NoSuccessor) apply(m *Machine) { m.term.leaving.pointless = true }
 
 func (e LeaseCut) apply(m *Machine) {
 	m.leaseLimit = cluster.Earliest(m.leaseLimit, e.Deadline)

@@ -131,6 +131,7 @@ type termState struct {
 	restartAt time.Duration
 	exits     []time.Duration
 	stop      *Stop // leadership is being given up
+	leaving   leaving
 	stopSent  bool
 	killSent  bool
 }
@@ -141,6 +142,13 @@ type Origin struct {
 	// Node held the term before; empty if that is not known. Clean is set if its end left nothing to wait for.
 	Node  string
 	Clean bool
+}
+
+// leaving is the wait of a leader that is about to end for the election of its successor (docs/protocol.md, Stopping).
+type leaving struct {
+	announced bool
+	began     time.Duration
+	pointless bool // nobody will be elected in time
 }
 
 // lease is how long the work of a term may go on (docs/protocol.md, Leading, and the lease).
@@ -198,6 +206,9 @@ func (m *Machine) Wake() time.Duration {
 		want(m.term.lease.deadline - m.opt.Budget.Grace)
 		if m.quit != nil {
 			want(m.releaseTimeout())
+		}
+		if m.term.leaving.announced && m.term.stop == nil {
+			want(m.term.leaving.began + m.opt.Budget.Handover)
 		}
 	}
 	want(m.retryAt)
@@ -263,6 +274,12 @@ func (m *Machine) Running() bool { return m.term.running }
 
 // Owed returns how long a successor of the last term that was held must wait. LEAVE passes it on if that term was not released.
 func (m *Machine) Owed() time.Duration { return time.Duration(m.owed) }
+
+// AwaitsSuccessor reports whether the work goes on because a successor may be elected before the membership ends.
+func (m *Machine) AwaitsSuccessor() bool {
+	t := &m.term
+	return t.held && t.stop == nil && t.leaving.announced && !t.leaving.pointless
+}
 
 // Idle reports whether no term is held, nothing runs and no transaction is under way: the membership may end.
 func (m *Machine) Idle() bool {

@@ -26,6 +26,7 @@ func newScript(t *testing.T) *script {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.Handover = 0 // see leaving_test.go
 	return &script{t: t, b: b, now: time.Hour, m: New(Options{
 		Paths: cluster.Paths{Root: "/c"}, Self: cluster.Incarnation{Name: "me", ID: "me"}, Site: "dc1", Budget: b, Wall: time.Now,
 		RestartMax: 2, RestartWindow: time.Minute, RestartBackoff: time.Second,

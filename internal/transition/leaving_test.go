@@ -1,0 +1,118 @@
+package transition
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// leave makes a leader quit that may wait for its successor.
+func leave(t *testing.T) *script {
+	t.Helper()
+	s := newScript(t)
+	s.b.Handover = 200 * time.Millisecond
+	s.m.opt.Budget = s.b
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "PublishLeaving")
+	return s
+}
+
+// grace returns the grace of the StopTask among actions.
+func grace(t *testing.T, actions []Action) time.Duration {
+	t.Helper()
+	for _, a := range actions {
+		if stop, ok := a.(StopTask); ok {
+			return stop.Grace
+		}
+	}
+	t.Fatal("the work is not stopped")
+	return 0
+}
+
+func TestALeaverStopsWhenItsSuccessorIsElected(t *testing.T) {
+	s := leave(t)
+	s.on(LeavingPublished{})
+	s.after(5 * time.Millisecond)
+	s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session)))
+	if !s.m.AwaitsSuccessor() || s.m.Phase() != Leading {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	replaced := s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session), replacedBy("other", 8)), "StopTask")
+	if got, want := grace(t, replaced), s.b.Stop-5*time.Millisecond; got != want {
+		t.Errorf("grace %s, want %s: the wait is part of the stop timeout", got, want)
+	}
+	s.on(ChildDead{}, "RunPostStop")
+	release := sent(t, s.on(HookDone{}, "RELEASE"))
+	if text := string(release.Ops[1].Data); !strings.Contains(text, "replaced by other in term 8") || !strings.Contains(text, `"RELEASED"`) {
+		t.Errorf("released: %s", text)
+	}
+	s.on(done(TxRelease), "Lease", "End")
+}
+
+func TestALeaverWaitsForAMomentOnly(t *testing.T) {
+	s := leave(t)
+	s.on(TxDone{}) // anything else does not end the wait
+	s.after(s.b.Handover - time.Millisecond)
+	s.on(LeavingPublished{Err: cluster.ErrUnknown}) // perhaps the elector has read it
+	if wake := s.m.Wake(); wake != s.now+time.Millisecond {
+		t.Errorf("wakes %s from now", wake-s.now)
+	}
+	s.after(time.Millisecond)
+	if got, want := grace(t, s.on(Tick{}, "StopTask")), s.b.Stop-s.b.Handover; got != want {
+		t.Errorf("grace %s, want %s", got, want)
+	}
+}
+
+func TestALeaverDoesNotWaitInVain(t *testing.T) {
+	for name, ev := range map[string]Event{
+		"nobody is eligible":   NoSuccessor{},
+		"not sent":             LeavingPublished{Err: cluster.ErrNotSent},
+		"refused":              LeavingPublished{Err: errRefused},
+		"the guard is lost":    Quit{Reason: "lost", Failed: true},
+		"the session times it": LeaseCut{Deadline: 2 * time.Hour, Reason: "cut"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if s := leave(t); name == "the guard is lost" {
+				s.on(ev, "KillTask") // it is the second Quit
+			} else {
+				s.on(ev, "StopTask")
+			}
+		})
+	}
+	t.Run("in a hurry", func(t *testing.T) { leave(t).on(Quit{Reason: "stop"}, "KillTask") })
+	t.Run("the session ends", func(t *testing.T) { leave(t).on(SessionEnded{Reason: "expired"}, "KillTask") })
+	t.Run("the lease ends", func(t *testing.T) {
+		s := leave(t)
+		s.after(s.b.Lease - s.b.Grace)
+		s.on(Tick{}, "StopTask")
+	})
+}
+
+// The lease goes on while a leaver waits: its successor may take longer than the lease.
+func TestALeaverRenews(t *testing.T) {
+	s := leave(t)
+	s.renewed(s.now, nil, "Lease")
+	if len(s.posted().Ops) == 0 {
+		t.Error("no further RENEW is posted")
+	}
+}
+
+func TestOnlyWorkThatIsReadyIsAnnounced(t *testing.T) {
+	s := newScript(t)
+	s.b.Handover = 200 * time.Millisecond
+	s.m.opt.Budget = s.b
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	s.on(Quit{Reason: "stop"}, "StopTask")
+
+	s = newScript(t)
+	s.b.Handover = 200 * time.Millisecond
+	s.m.opt.Budget = s.b
+	s.lead()
+	s.on(Quit{Reason: "lost", Failed: true}, "StopTask")
+}

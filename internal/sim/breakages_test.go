@@ -34,6 +34,8 @@ type breakage struct {
 	hanging bool
 	// heirs is set if it is one of HEIR.
 	heirs bool
+	// leaving makes a world in which little but leaders that leave goes wrong.
+	leaving bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
 	// saves searching.
 	one, three, slots uint64
@@ -85,11 +87,14 @@ var breakages = []breakage{
 	{name: leaderIsHeir, by: "heir", heirs: true},
 	{name: heirInElected, by: "S2", heirs: true},
 	{name: uncheckedHeir, by: "heir", heirs: true, one: 76, three: 164},
-	{name: noHeirRefresh, by: "heir", heirs: true, one: 10, three: 11},
-	{name: noResizeRevoke, by: "L2", slotted: true, slots: 3},
-	{name: noGate, by: "per_node", slotted: true, slots: 148},
-	{name: forgottenFence, by: "S1", slotted: true, slots: 9},
-	{name: forgottenCurrent, by: "L1", slotted: true, slots: 9},
+	{name: noHeirRefresh, by: "heir", heirs: true, one: 10, three: 15},
+	{name: noResizeRevoke, by: "L2", slotted: true, slots: 2},
+	{name: noGate, by: "per_node", slotted: true, slots: 34},
+	{name: forgottenFence, by: "S1", slotted: true, slots: 10},
+	{name: forgottenCurrent, by: "L1", slotted: true, slots: 10},
+	{name: leavingEligible, by: "leaving", leaving: true, one: 2},
+	{name: endlessHandover, by: "L1", leaving: true},
+	{name: currentTaken, by: "S1 S2", leaving: true},
 }
 
 // hunted are those that no schedule has noticed yet: other checks may stand in for what they remove. -sim.hunt searches for them.
@@ -162,6 +167,9 @@ const (
 	earlySchedule       = "a scheduled move that is carried out at once"
 	blindControl        = "CONTROL without the check of its version"
 	lateSchedule        = "a scheduled move that is carried out however late"
+	leavingEligible     = "a node that is about to end still eligible"
+	endlessHandover     = "a leader that waits for its successor without a limit"
+	currentTaken        = "ACQUIRE that takes current from its holder"
 	extendAll           = "a new lease for one group that extends the leases of all"
 )
 
@@ -177,6 +185,9 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == holderGone {
 		s.FenceAlive = false
 	}
+	if b.name == currentTaken && s.Elected.Record.Incarnation == l.self.Name && !s.HoldsCurrent() {
+		s.Current = cluster.Stored[cluster.Current]{}
+	}
 	if b.name == anyEpoch && l.m.number > 0 && s.Slots.Readable() {
 		s.Slots.Record.Next, s.Slots.Record.Epoch = nil, l.in.known.Epoch
 	}
@@ -189,6 +200,12 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 	switch {
 	case b.name == noOwnIncarnation:
 		return l.m.g.blind(ops)
+	case b.name == currentTaken && a.Tx == transition.TxAcquire && l.m.g.check.readCurrent().Exists:
+		for i := range ops {
+			if ops[i].Kind == cluster.OpCreate && ops[i].Path == l.m.g.known.current {
+				return slices.Insert(ops, i, cluster.Op{Kind: cluster.OpDelete, Path: ops[i].Path, Version: cluster.AnyVersion})
+			}
+		}
 	case b.name == acquireAnySize:
 		return b.without(ops, l.m.g.paths.Slots())
 	case b.name == releasedUnclean && a.Tx == transition.TxRelease:
@@ -303,6 +320,12 @@ func (b breakage) relax(g *group, ops []cluster.Op) []cluster.Op {
 func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == inMemory {
 		s.Elected.Record.Exclusions = l.elector.kept
+	}
+	if b.name == leavingEligible {
+		s.Members = slices.Clone(s.Members)
+		for i := range s.Members {
+			s.Members[i].Node.Record.Leaving = ""
+		}
 	}
 	requests := s.Control.Record.Clone()
 	switch b.name {
@@ -425,6 +448,7 @@ func (l *loop) expired(x cluster.Exclusion) bool { return l.m.w.now >= l.m.g.che
 // elects returns the operations to send for ELECT.
 func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []cluster.Op {
 	l.m.g.check.decides(rec)
+	l.m.g.check.electsStaying(l.snap, rec)
 	switch b.name {
 	case noOwnIncarnation:
 		ops = l.m.g.blind(ops)

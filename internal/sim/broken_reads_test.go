@@ -49,6 +49,9 @@ func (b breakage) budget(timeout, stop time.Duration) (cluster.Budget, error) {
 		budget.Kill = timeout * 5 / 100
 		budget.LeaseWait = time.Duration(float64(budget.Lease+budget.Kill) * (1 + cluster.Drift) / (1 - cluster.Drift))
 	}
+	if b.name == endlessHandover {
+		budget.Handover = forever
+	}
 	if b.name == longestLease {
 		return cluster.NewBudget(2*timeout, stop)
 	}

@@ -87,6 +87,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	}
 	d := e.core.Decide(in)
 	m.w.broken.decides(l, &d, snap)
+	l.alone = d.NoSuccessor
 	l.carryOut(d, snap, others)
 	var heirWake time.Duration
 	if !e.busy {

@@ -70,6 +70,7 @@ func (w *world) plan() {
 		}
 	}
 	w.planHanging()
+	w.planLeaving()
 }
 
 func (g *group) plan() {

@@ -107,7 +107,7 @@ func (in *instance) quit() {
 
 // quit makes a loop release and end.
 func (l *loop) quit() {
-	l.m.w.after(l.m.w.between(0, 20*time.Millisecond), func() { l.process(func() { l.step(quitEvent) }) })
+	l.m.w.after(l.m.w.between(0, 20*time.Millisecond), func() { l.process(func() { l.step(l.quitEvent()) }) })
 }
 
 // cleanUp is what the guard does once the daemon and its work are dead, when it gets to it.

@@ -29,6 +29,7 @@ type instance struct {
 	ends      bool          // its end has begun
 	undone    bool          // it was abandoned, its work is dead, and its post_stop has run
 	leaving   bool          // LEAVE is under way
+	announced *announcement // nil until it announces that it is about to end
 	stops     []func()      // end its coroutines
 }
 

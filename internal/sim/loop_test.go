@@ -23,14 +23,16 @@ type loop struct {
 	snap    cluster.Snapshot
 	newest  cluster.Snapshot // not handled yet
 	offered bool
-	gated   bool // snap is held back from the machine
-	waiting bool // it wants to write as the elector
-	live    bool // the work is running, or may begin
-	looking bool // it is about to look again
-	ending  bool // it is to end because the resource has another size
-	done    bool // its machine has ended
-	over    bool // closed, or about to be
-	early   bool // the child was reported dead before it was
+	gated   bool          // snap is held back from the machine
+	waiting bool          // it wants to write as the elector
+	live    bool          // the work is running, or may begin
+	looking bool          // it is about to look again
+	ending  bool          // it is to end because the resource has another size
+	leaving time.Duration // when it began to wait for its successor, on the host's clock; 0 if it did not
+	alone   bool          // its elector has found no successor
+	done    bool          // its machine has ended
+	over    bool          // closed, or about to be
+	early   bool          // the child was reported dead before it was
 	hints   cluster.Hints
 
 	hung    bool     // it handles nothing
@@ -84,7 +86,7 @@ func (l *loop) saw() {
 		l.changed()
 		if l.replaced() && !l.ending {
 			l.ending = true
-			l.step(quitEvent)
+			l.step(l.quitEvent())
 		}
 	}
 	l.see()
@@ -133,6 +135,7 @@ func (l *loop) step(ev transition.Event) {
 			l.perform(a)
 		}
 	}
+	l.checkLeaving()
 	l.checkLive()
 	if l.machine.Phase() == transition.Ended {
 		if !l.done {
@@ -143,7 +146,12 @@ func (l *loop) step(ev transition.Event) {
 			return
 		}
 	}
+	l.alone = false
 	wake := cluster.Earliest(l.evaluate(), l.machine.Wake())
+	if l.alone && l.machine.AwaitsSuccessor() {
+		l.step(transition.NoSuccessor{})
+		return
+	}
 	l.wakeAt(wake)
 }
 
@@ -192,6 +200,8 @@ func (l *loop) perform(a transition.Action) {
 		if !l.in.refused() {
 			m.kill()
 		}
+	case transition.PublishLeaving:
+		l.publishLeaving(a.Reason)
 	case transition.Entrust:
 		if !l.in.refused() {
 			l.s.final[m.g.number] = a.Ops

@@ -31,6 +31,9 @@ func (m *resident) record() cluster.Node {
 	}
 	if m.instance != nil {
 		n.Instance = m.instance.id()
+		if a := m.instance.announced; a != nil {
+			n.Leaving = a.reason
+		}
 	}
 	if m.report.measured {
 		latency, score := m.noisy(m.report.latency), m.noisy(m.report.score)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"zkelectd/internal/transition"
 )
 
 var (
@@ -29,8 +27,6 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	m.Run()
 }
-
-var quitEvent = transition.Quit{Reason: "stopped by the schedule"}
 
 // play runs one schedule.
 func play(seed uint64, s shape, broken breakage, trace func(string)) *world {
@@ -212,7 +208,7 @@ func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
 	t.Helper()
 	w := play(seed, s, b, nil)
 	by, _, _ := strings.Cut(w.failure, ":")
-	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, scheduled: b.scheduled, slotted: b.slotted, hanging: b.hanging, granting: b.granting}, nil).failure != "" {
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, scheduled: b.scheduled, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, granting: b.granting}, nil).failure != "" {
 		return false
 	}
 	t.Logf("noticed by seed %d: %s", seed, w.failure)

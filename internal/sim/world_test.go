@@ -39,7 +39,8 @@ type world struct {
 	era       int           // how often they have lost it
 	calm      bool          // the faults have stopped
 	faults    map[string]int
-	unhanging bool // no work hangs
+	leavers   *rand.Rand // nil unless leaders leave again and again
+	unhanging bool       // no work hangs
 	trace     func(line string)
 	failure   string
 }
@@ -58,6 +59,9 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	}
 	if broken.slotted {
 		w.focusOnSlots()
+	}
+	if broken.leaving {
+		w.traits.total = 0
 	}
 	w.tree.Clock = w.serverTime
 	setup := w.tree.Open()

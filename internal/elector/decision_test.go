@@ -3,14 +3,11 @@ package elector
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/policy"
 )
 
 // A decision keeps unknown fields, names its elector and the previous leader, and has the next term.
@@ -194,29 +191,6 @@ func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
 				t.Errorf("not elected once it is back: %q", d.Blocked)
 			}
 		})
-	}
-}
-
-// If no member is eligible, the reasons of the first five are listed, and how many more there are.
-func TestRefusals(t *testing.T) {
-	for n, want := range map[int]string{
-		0: "no member is registered",
-		1: "m0: it is ineligible",
-		5: "m4: it is ineligible",
-		6: "; and 1 more",
-		7: "; and 2 more",
-	} {
-		var r policy.Ranking
-		for i := range n {
-			r.Entries = append(r.Entries, policy.Entry{
-				Member:   cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
-				Refusals: []policy.Refusal{{Reason: "it is ineligible"}},
-			})
-		}
-		got := Refusals(r)
-		if !strings.HasSuffix(got, want) || strings.Count(got, ": ") != min(n, 5) || strings.Contains(got, "more") != (n > 5) {
-			t.Errorf("%d: %q", n, got)
-		}
 	}
 }
 

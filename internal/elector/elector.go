@@ -214,7 +214,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		d.Note = unread.Error()
 		return d
 	case g.ended && !ok:
-		d.Note = "no member is eligible: " + Refusals(r.Ranking)
+		d.Note = "no member is eligible: " + r.Refusals()
 		if r.DependsOnOthers() {
 			d.Wake = cluster.Earliest(d.Wake, in.Now+placementInterval)
 		}

@@ -53,7 +53,7 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	best, ok := r.Best()
 	switch {
 	case !ok:
-		d.Blocked.Reason = g.reason + ", but no other member is eligible: " + Refusals(r.Ranking)
+		d.Blocked.Reason = g.reason + ", but no other member is eligible: " + r.Refusals()
 		return nil
 	case best.Name == s.Elected.Record.Incarnation:
 		d.Blocked.Reason = g.reason + ", but the next election would elect it again"
@@ -97,7 +97,7 @@ func (e *Elector) reelect(b rankingInput, active *activeRequests, d *Decision) *
 	best, ok := r.Best()
 	switch {
 	case !ok:
-		active.endReelect("no member is eligible: "+Refusals(r.Ranking), b.in.Wall)
+		active.endReelect("no member is eligible: "+r.Refusals(), b.in.Wall)
 		return nil
 	case best.Name == rec.Incarnation:
 		active.endReelect(rec.Node+" leads and is the best", b.in.Wall)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -173,26 +172,4 @@ func retryDelay(strikes int) time.Duration {
 		return 0
 	}
 	return min(500*time.Millisecond<<min(strikes-2, 10), 30*time.Second)
-}
-
-// Refusals describes why members are not eligible; empty if all of them are.
-func Refusals(r policy.Ranking) string {
-	if len(r.Entries) == 0 {
-		return "no member is registered"
-	}
-	var all []string
-	more := 0
-	for _, entry := range r.Entries {
-		switch {
-		case entry.Eligible():
-		case len(all) < 5:
-			all = append(all, entry.Member.ID+": "+entry.RefusalReason())
-		default:
-			more++
-		}
-	}
-	if more > 0 {
-		all = append(all, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(all, "; ")
 }

@@ -20,6 +20,28 @@ type Ranking struct {
 	Unanswered bool
 }
 
+// Refusals describes why members are not eligible; empty if all of them are.
+func (r Ranking) Refusals() string {
+	if len(r.Entries) == 0 {
+		return "no member is registered"
+	}
+	var all []string
+	more := 0
+	for _, entry := range r.Entries {
+		switch {
+		case entry.Eligible():
+		case len(all) < 5:
+			all = append(all, entry.Member.ID+": "+entry.RefusalReason())
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
 // Entry is one member's place.
 type Entry struct {
 	Member cluster.Member

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"zkelectd/internal/cluster"
-	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
 )
@@ -98,7 +97,7 @@ func (d *draft) othersRefused(out whatif.Outcome, added cluster.Cordon) string {
 	if len(others.Entries) == 0 {
 		return "there is none"
 	}
-	why := cmp.Or(elector.Refusals(others), out.Last.Note)
+	why := cmp.Or(others.Refusals(), out.Last.Note)
 	for _, e := range others.Entries {
 		for _, c := range d.q.Snapshot.Control.Record.Cordons {
 			if !c.Matches(e.Member.ID, e.Member.Node.Record.Site) {

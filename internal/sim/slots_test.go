@@ -66,11 +66,11 @@ func (in *instance) readSlots(c *conn) bool {
 		case read.Readable():
 			in.known = read.Record
 			return true
-		case !read.Exists, read.Stat.Version == 0:
-			if !read.Exists && zkstore.EnsureTree(context.Background(), c, p) != nil {
+		case !read.Exists:
+			if zkstore.EnsureTree(context.Background(), c, p) != nil {
 				return false
 			}
-			read.Exists, read.Stat.Version = true, 0
+		case errors.Is(read.Err, cluster.ErrNoSlots):
 			if _, err := c.Do(context.Background(), p.SlotsTx("", read, cluster.NewSlots(m.r.slots.size, m.id, m.w.wall()))...); err != nil && isEnd(err) {
 				return false
 			}

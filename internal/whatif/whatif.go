@@ -60,7 +60,7 @@ type Outcome struct {
 func (o Outcome) HasLeader() bool { return o.Leader.Name != "" }
 
 // Refusals says why members are not eligible, or why there is no election although they are.
-func (o Outcome) Refusals() string { return cmp.Or(elector.Refusals(o.Last.Ranking), o.Last.Note) }
+func (o Outcome) Refusals() string { return cmp.Or(o.Last.Ranking.Refusals(), o.Last.Note) }
 
 // WhyNoLeader says why there is no leader.
 func (o Outcome) WhyNoLeader() string { return cmp.Or(o.Last.Note, o.Refusals()) }

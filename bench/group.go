@@ -58,7 +58,7 @@ func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error)
 }
 
 // joinUnder is join under another guard, with further settings.
-func (g *group) joinUnder(guard host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
+func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
 	cfg, _, err := config.LoadHost(config.Sources{Env: append([]string{
 		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
@@ -66,7 +66,7 @@ func (g *group) joinUnder(guard host.Guard, id, site string, timeout time.Durati
 	if err != nil {
 		return nil, err
 	}
-	d := host.New(host.Options{Config: cfg, Guard: guard, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
+	d := host.New(host.Options{Config: cfg, Guard: under, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	g.daemons = append(g.daemons, d)
 	g.wg.Go(func() {
 		if err := d.Run(context.Background()); err != nil {

@@ -390,8 +390,8 @@ func (c *crowd) restarted(ctx context.Context, s *scaled) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	elector := c.sessions[leader].ID
+	session := c.sessions[leader].ID
 	s.restart = (all.packets - calm.packets) / float64(s.size)
-	s.electorReads = float64(2*requests[elector] - later[elector])
+	s.electorReads = float64(2*requests[session] - later[session])
 	return nil
 }

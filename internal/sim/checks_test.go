@@ -38,6 +38,7 @@ type checker struct {
 	hard          time.Duration            // since when there must be no election; negative: there may be
 	pardons       map[string]int64
 	schedules     map[int64]*scheduledMove // by request number
+	controlLost   bool                     // it could not be read at some time
 	held          map[int64]bool           // the requested elections that were held, by request number
 }
 

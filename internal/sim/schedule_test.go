@@ -69,8 +69,9 @@ type scheduledMove struct {
 
 // scheduled checks what becomes of scheduled moves.
 func (c *checker) scheduled(read cluster.Stored[cluster.Control]) {
-	if !read.Readable() {
-		c.schedules = make(map[int64]*scheduledMove)
+	// A stranger who deletes control and writes it again gives an old record's version to a new one: then a late elector may bring back
+	// what was ordered before.
+	if c.controlLost = c.controlLost || !read.Readable(); c.controlLost {
 		return
 	}
 	pending := make(map[int64]bool)

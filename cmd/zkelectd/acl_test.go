@@ -44,6 +44,7 @@ func TestACLCommand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.join("a", "b")
+	f.until("b is the heir", func(g status.Group) bool { return g.Heir == "b" })
 	file := filepath.Join(f.dir, "auth")
 	if err := os.WriteFile(file, []byte("zkelectd:right\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -60,7 +61,7 @@ func TestACLCommand(t *testing.T) {
 		}
 	}
 	out, err := f.run("acl", "apply", "--dry-run", "--force")
-	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "13 of 13 znodes would get digest:zkelectd/") {
+	if err != nil || !strings.Contains(out, f.paths.Current()+": would change world:anyone:cdrwa") || !strings.Contains(out, "14 of 14 znodes would get digest:zkelectd/") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if again, err := f.run("acl", "show", "-o", "json"); err != nil || again != shown {

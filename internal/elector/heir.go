@@ -52,7 +52,9 @@ func (e *Elector) heirTo(in Input, elected cluster.Elected) *cluster.Heir {
 	}
 	if elected.Incarnation == in.Snapshot.Self.Name {
 		// The elector is lost as well, with what it has measured.
-		f = New(e.opt)
+		opt := e.opt
+		opt.LastKnown = f.lastKnown
+		f = New(opt)
 		f.forecast, f.startup.over = true, true
 		in.Exclusions, in.Age = elected.Exclusions, nil
 	}

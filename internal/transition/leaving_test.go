@@ -87,6 +87,9 @@ func TestALeaverDoesNotWaitInVain(t *testing.T) {
 		s := leave(t)
 		s.after(s.b.Lease - s.b.Grace)
 		s.on(Tick{}, "StopTask")
+		if !s.m.term.stop.Requested {
+			t.Error("it counts as a failure")
+		}
 	})
 }
 

@@ -305,9 +305,11 @@ func (m *Machine) maybeAcquired(term int64) bool {
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 
-// giveUp starts giving leadership up; the first reason counts.
+// giveUp starts giving leadership up; the first reason counts. What happens while a leader that was asked to stop waits for its
+// successor is not held against its node.
 func (m *Machine) giveUp(s Stop) {
 	if m.term.stop == nil {
+		s.Requested = s.Requested || m.quit != nil && m.quit.Requested
 		m.term.stop = &s
 	}
 }

@@ -152,7 +152,7 @@ func (e *Elector) Decide(in Input) Decision {
 	}
 	e.moves.observe(s, e.stopping, in.Now)
 	active := e.requests.active(s, in.Now, in.Wall)
-	if !e.opt.Estimate {
+	if !e.opt.Estimate && !e.forecast {
 		e.schedule.observe(s, &active, in)
 	}
 	d := e.decide(in, g, &active)

@@ -79,6 +79,7 @@ func (active *activeRequests) dropOfRemovedSlot(m cluster.ScheduledMove, s *clus
 		return false
 	}
 	active.dropSchedule(m, fmt.Sprintf("the group has no slot %s any more", m.Slot), wall)
+	active.EndedSchedules[len(active.EndedSchedules)-1].Acknowledged = true // nobody can acknowledge it in a slot that does not exist
 	return true
 }
 

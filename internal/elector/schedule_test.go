@@ -345,7 +345,7 @@ func TestScheduledMovesOfSlots(t *testing.T) {
 		if due := active.due; (due == nil) != (x.due == 0) || due != nil && due.ID != x.due {
 			t.Errorf("slot %s: due %+v", x.slot, due)
 		}
-		if dropped := active.Unacknowledged("5"); len(dropped) != x.dropped || len(active.EndedSchedules) != x.dropped {
+		if len(active.EndedSchedules) != x.dropped || len(active.Unacknowledged("5")) > 0 { // who could acknowledge it?
 			t.Errorf("slot %s: ended %+v", x.slot, active.EndedSchedules)
 		}
 	}

@@ -33,16 +33,14 @@ func (u *startup) await(in Input, g attemptEnd, settle time.Duration) (reason st
 	return fmt.Sprintf("%s; the first election waits %s until other hosts have started, too (election.settle)", g.reason, settle), until
 }
 
-// complete reports whether all members of the last election are registered. It returns false if they are not known.
+// complete reports whether all members of the last election are registered. It returns false if they are not known. Of a large group
+// only the best are known by name: then as many members as before count.
 func complete(s *cluster.Snapshot) bool {
 	last := s.Elected.Record
-	if len(last.Ranking) == 0 || last.RankingOmitted > 0 {
-		return false
+	registered := make(map[string]bool, len(s.Members))
+	for i := range s.Members {
+		registered[s.Members[i].ID] = true
 	}
-	for _, v := range last.Ranking {
-		if !slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID == v.Node }) {
-			return false
-		}
-	}
-	return true
+	missing := func(v cluster.Verdict) bool { return !registered[v.Node] }
+	return len(last.Ranking) > 0 && len(registered) >= len(last.Ranking)+last.RankingOmitted && !slices.ContainsFunc(last.Ranking, missing)
 }

@@ -41,7 +41,7 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 		paths = append(paths, p.Slots())
 		for _, slot := range slices.Sorted(slices.Values(slots)) {
 			own := cluster.Paths{Root: p.Root, Slot: slot}
-			paths = append(paths, own.Leader(), own.Elected(), own.Current(), own.History())
+			paths = append(paths, own.Leader(), own.Elected(), own.Current(), own.Heir(), own.History())
 		}
 	}
 	for _, parent := range []string{p.Nodes(), p.Election(), p.Loads()} {

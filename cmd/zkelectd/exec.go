@@ -42,9 +42,9 @@ part in one election, and leaves. The connection to ZooKeeper, and the host's na
 are those of the configuration, as for other commands.
 
 The command runs as the child of 'zkelectd run' does: on one host at a time, and no longer
-than the lease. If ZooKeeper is lost, the command is stopped, then killed. So it is if any
-process of exec is killed, or if exec gets a SIGTERM, SIGINT, SIGHUP or SIGQUIT. The command
-gets the standard input of exec, unless that is a terminal.
+than the lease. If ZooKeeper is lost, the command is stopped, then killed. The same
+happens if any process of exec is killed, or if exec gets a SIGTERM, SIGINT, SIGHUP or
+SIGQUIT. The command gets the standard input of exec, unless that is a terminal.
 
 --once-per keeps a host that starts late from repeating a run that another host has ended:
 there is no other run for this time after the start of the last one, by the clock of the

@@ -52,7 +52,7 @@ func TestTheHeirLeadsNext(t *testing.T) {
 	f.eventually("c prepares", func() bool { return exists(f.warmed("c")) })
 	syscall.Kill(f.daemon("a"), syscall.SIGKILL) // the guard releases
 	f.until("c leads", leads("c"))
-	f.eventually("c is told that it is the heir no more", func() bool { return strings.HasSuffix(read(f.told("c")), "true a\nfalse c\n") },
+	f.eventually("c is told that it is no longer the heir", func() bool { return strings.HasSuffix(read(f.told("c")), "true a\nfalse c\n") },
 		func() string { return read(f.told("c")) })
 	f.checkInvariants()
 }

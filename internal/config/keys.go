@@ -206,7 +206,7 @@ func guardKeys() []Key {
 		{"hooks.post_stop", list, []string{}, false, "A command that runs once pre_start has run and the child is dead for good, before leadership is released. The daemon runs it; if the daemon died, the guard does; if both died, 'zkelectd release' or the next start on this host does (this needs zookeeper.session_file). It may only undo what pre_start did. See docs/safety.md."},
 		{"hooks.on_change", list, []string{}, false, "A command that runs for each change of this daemon's role, in order and one at a time, with JSON on its standard input. If the daemon dies as the leader, the process that runs post_stop also runs this command, with the state standby."},
 		{"hooks.on_leader_change", list, []string{}, true, "A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."},
-		{"hooks.on_heir", list, []string{}, true, "A command that runs when this host becomes the heir, which is elected next if the leader is lost, and when it is the heir no more; in order and one at a time, with JSON on its standard input. See docs/configuration.md."},
+		{"hooks.on_heir", list, []string{}, true, "A command that runs when this host becomes the heir, which is elected next if the leader is lost, and when it is no longer the heir; in order and one at a time, with JSON on its standard input. See docs/configuration.md."},
 		{"hooks.timeout", duration, 10 * time.Second, false, "A hook that runs for longer is killed."},
 	}
 }

@@ -137,7 +137,7 @@ func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 const (
 	// heirInterval is the least time between two writes of the heir.
 	heirInterval = time.Second
-	// maxHeirInterval is the same while the heir changes to and fro, as with measurements that are almost alike.
+	// maxHeirInterval is the same while two heirs replace each other, as with measurements that are almost alike.
 	maxHeirInterval = 30 * time.Second
 )
 

@@ -54,34 +54,49 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	t := &table{}
-	for _, part := range []struct {
-		name string
-		run  func() error
-	}{
-		{"handover", func() error { return handover(ctx, t, *binary, *rounds) }},
-		{"daemon", func() error { return killedDaemon(ctx, t, *binary, *rounds) }},
-		{"stopped", func() error { return stoppedDaemon(ctx, t, *binary, max(5, *rounds/5)) }},
-		{"kill", func() error { return leaseKill(ctx, t, *binary, max(10, *rounds*4/5), *programs) }},
-		{"host", func() error { return lostHost(ctx, t, *binary, max(3, *rounds/10)) }},
-		{"packets", func() error { return packets(ctx, t, guardClient) }},
-		{"idle", func() error { return idle(ctx, t, *binary) }},
-		{"failover", func() error { return failover(ctx, t, *binary, max(10, *rounds/2)) }},
-		{"trust", func() error { return trust(ctx, t, *binary, max(2, *rounds/15)) }},
-		{"disturb", func() error { return disturb(ctx, t, *binary, max(4, *rounds/5)) }},
-		{"load", func() error { return load(ctx, t, *binary, guardClient) }},
-		{"groups", func() error { return groups(ctx, t, *binary) }},
-		{"scale", func() error { return scale(ctx, t, guardClient, *sizes, max(5, *rounds/5)) }}, // takes long, and 8 GB with 2,000 members
-		{"idlegroups", func() error { return idleGroups(ctx, t, *binary) }},                      // a part of groups
-	} {
-		if !slices.Contains(strings.Split(*only, ","), part.name) {
+	for _, p := range parts(ctx, t, options{*binary, *rounds, *programs, *sizes}, guardClient) {
+		if !slices.Contains(strings.Split(*only, ","), p.name) {
 			continue
 		}
-		if err := part.run(); err != nil {
-			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", part.name, err)
+		if err := p.run(); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", p.name, err)
 			os.Exit(1)
 		}
 	}
 	t.print(os.Stdout)
+}
+
+// options are the flags of all parts.
+type options struct {
+	binary           string
+	rounds, programs int
+	sizes            string
+}
+
+// part is one of the things to measure.
+type part struct {
+	name string
+	run  func() error
+}
+
+// parts returns all parts. They add their figures to t.
+func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) []part {
+	return []part{
+		{"handover", func() error { return handover(ctx, t, o.binary, o.rounds) }},
+		{"daemon", func() error { return killedDaemon(ctx, t, o.binary, o.rounds) }},
+		{"stopped", func() error { return stoppedDaemon(ctx, t, o.binary, max(5, o.rounds/5)) }},
+		{"kill", func() error { return leaseKill(ctx, t, o.binary, max(10, o.rounds*4/5), o.programs) }},
+		{"host", func() error { return lostHost(ctx, t, o.binary, max(3, o.rounds/10)) }},
+		{"packets", func() error { return packets(ctx, t, guardClient) }},
+		{"idle", func() error { return idle(ctx, t, o.binary) }},
+		{"failover", func() error { return failover(ctx, t, o.binary, max(10, o.rounds/2)) }},
+		{"trust", func() error { return trust(ctx, t, o.binary, max(2, o.rounds/15)) }},
+		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
+		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
+		{"groups", func() error { return groups(ctx, t, o.binary) }},
+		{"scale", func() error { return scale(ctx, t, guardClient, o.sizes, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
+		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                       // a part of groups
+	}
 }
 
 // guarded is set in the environment of the process that the guard starts.

@@ -37,7 +37,7 @@ const (
 
 const execHelp = `Exec runs a command on one of the hosts on which it is started at about the same time,
 and exits with the command's exit status. On the other hosts it exits with 0 and prints
-nothing. It needs no running daemon: it joins a group of its own, /jobs/JOB (--root), takes
+nothing. It needs no running daemon: it joins the group of the job, /jobs/JOB (--root), takes
 part in one election, and leaves. The connection to ZooKeeper, and the host's name and site,
 are those of the configuration, as for other commands.
 
@@ -124,7 +124,7 @@ func checkJob(name string) error {
 	return nil
 }
 
-// execRoot returns the znode above the jobs: that of the configuration is for the group of its daemon.
+// execRoot returns the znode above the jobs. The zookeeper.root of the configuration is that of a daemon, which runs no jobs.
 func execRoot(cmd *cobra.Command, h config.Host) string {
 	if cmd.Flags().Changed("root") {
 		return h.Config.ZooKeeper.Root

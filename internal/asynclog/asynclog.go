@@ -39,6 +39,7 @@ func (w *Writer) run(out io.Writer) {
 	defer close(w.done)
 	for line := range w.lines {
 		if line == nil {
+			w.writeRest(out)
 			return
 		}
 		if _, err := out.Write(line); err != nil {
@@ -47,9 +48,26 @@ func (w *Writer) run(out io.Writer) {
 		if len(w.lines) > 0 {
 			continue // the lost lines came after the buffered ones
 		}
-		if n := w.lost.Swap(0); n > 0 {
-			w.onLost(n)
+		w.reportLost()
+	}
+}
+
+// writeRest writes the lines that came after Close, among them how many were lost.
+func (w *Writer) writeRest(out io.Writer) {
+	w.reportLost()
+	for {
+		select {
+		case line := <-w.lines:
+			out.Write(line)
+		default:
+			return
 		}
+	}
+}
+
+func (w *Writer) reportLost() {
+	if n := w.lost.Swap(0); n > 0 {
+		w.onLost(n)
 	}
 }
 

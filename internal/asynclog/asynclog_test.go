@@ -60,6 +60,9 @@ func TestWriteDoesNotBlock(t *testing.T) {
 		}
 	}
 	w.Close(time.Millisecond) // does not block either
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	lines, lost := 0, 0
 	for s := bufio.NewScanner(r); lines+lost < sent && s.Scan(); {
 		if n := 0; strings.HasPrefix(s.Text(), "lost") {
@@ -73,6 +76,40 @@ func TestWriteDoesNotBlock(t *testing.T) {
 		t.Errorf("%d sent, %d read, %d reported as lost", sent, lines, lost)
 	}
 	w.Close(time.Minute)
+}
+
+// Lines can be lost before the reader is slow: Close reports them as well.
+func TestCloseReportsLostLines(t *testing.T) {
+	r, out := pipe(t)
+	start := make(chan struct{})
+	var w *Writer
+	w = New(waiting{out, start}, func(n int64) { fmt.Fprintf(w, "lost %d\n", n) })
+	for w.lost.Load() == 0 {
+		w.Write([]byte("x\n"))
+	}
+	want := fmt.Sprintf("lost %d\n", w.lost.Load())
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		w.Close(time.Minute)
+	}()
+	close(start)
+	<-closed
+	out.Close()
+	if got, err := io.ReadAll(r); err != nil || !strings.HasSuffix(string(got), want) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// waiting writes nothing before start is closed.
+type waiting struct {
+	io.Writer
+	start chan struct{}
+}
+
+func (w waiting) Write(line []byte) (int, error) {
+	<-w.start
+	return w.Writer.Write(line)
 }
 
 // If the reader has closed the pipe, lines are lost and nothing else happens.

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/nowait"
 )
 
 // getTime is a variable for the tests.
-var getTime = unix.ClockGettime
+var getTime = nowait.ClockGettime
 
 // Now returns the time since the host booted.
 func Now() time.Duration {

@@ -38,7 +38,7 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 	}
 	if s.Elected.Readable() && s.Elected.Record.Term != r.pending.Term {
 		if r.pending.Term > r.recorded {
-			r.add(r.pending, "never READY: "+s.Elected.Record.Reason, "", nil, nil)
+			r.add(r.pending, "never READY: "+s.Elected.Record.Reason, nil, nil, nil)
 		}
 		r.pending, r.decided = s.Elected.Record, 0
 		if r.watched {
@@ -53,7 +53,7 @@ func (r *Recorder) Observe(s cluster.Snapshot, now time.Duration) {
 		if r.vacant > 0 {
 			leaderless = span(now - r.vacant)
 		}
-		r.add(r.pending, string(cluster.CurrentReady), s.Fence.Record.Wait, toReady, leaderless)
+		r.add(r.pending, string(cluster.CurrentReady), &s.Fence.Record, toReady, leaderless)
 	}
 	if serving {
 		r.vacant = 0
@@ -81,12 +81,15 @@ func (r *Recorder) Written(terms []cluster.PastTerm) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(t cluster.PastTerm) bool { return t.Term <= last })
 }
 
-func (r *Recorder) add(e cluster.Elected, outcome, wait string, toReady, leaderless *cluster.Duration) {
+func (r *Recorder) add(e cluster.Elected, outcome string, fence *cluster.Fence, toReady, leaderless *cluster.Duration) {
+	if fence == nil {
+		fence = new(cluster.Fence)
+	}
 	kept := min(len(e.Ranking), maxVerdicts)
 	r.recorded = e.Term
 	r.waiting = append(r.waiting, cluster.PastTerm{
 		Term: e.Term, Node: e.Node, Site: e.Site, Previous: e.PreviousNode, Cause: e.Cause, Reason: e.Reason, By: e.RequestedBy, Elector: e.By,
-		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Wait: wait, Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
+		Outcome: outcome, ToReady: toReady, Leaderless: leaderless, Wait: fence.Wait, Fencing: fence.Fencing, Ranking: e.Ranking[:kept], RankingOmitted: e.RankingOmitted + len(e.Ranking) - kept,
 		PolicyRevision: e.PolicyRevision, Circumstances: e.Circumstances, Time: e.Time,
 	})
 	if r.decided > 0 {

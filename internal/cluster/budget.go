@@ -29,7 +29,7 @@ type Budget struct {
 	// Stop is the child's stop timeout.
 	Stop time.Duration
 	// Handover is how long a leader that is about to leave lets its work go on until its successor is elected. It is part of Stop, so
-	// leaving takes no longer than without it.
+	// leaving takes no longer than without it. A leader without work has no Stop; it waits for nothing else.
 	Handover time.Duration
 	// Failover is the worst case from the loss of the leader's host to the election of the next, which may have to wait for
 	// LeaseWait.
@@ -77,10 +77,18 @@ func DefaultStop(session time.Duration) time.Duration {
 // maxHandover bounds [Budget.Handover].
 const maxHandover = 300 * time.Millisecond
 
+// handover returns [Budget.Handover] for a stop timeout, which is 0 if there is no work.
+func handover(stop time.Duration) time.Duration {
+	if stop == 0 {
+		return maxHandover
+	}
+	return min(maxHandover, stop/4)
+}
+
 // NewBudget computes the budget. It returns an error with the figures if they would not be safe (S1): among other things the
 // child must be able to stop in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
-	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop, Handover: min(maxHandover, stop/4)}.Granted(session)
+	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop, Handover: handover(stop)}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
 	b.LeaseWait = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))
@@ -113,19 +121,15 @@ func (b Budget) Granted(session time.Duration) Budget {
 // RevokeTimeout is how long an elector lets a replaced holder with this budget keep current (L2).
 func (b Budget) RevokeTimeout() time.Duration { return b.Stop + b.Lease + b.Kill }
 
-// Text describes the budget for people. If the end of a session is not trusted, the loss of a host also costs the lease wait.
-func (b Budget) Text(trustSessionEnd bool) string {
+// Text describes the budget for people.
+func (b Budget) Text() string {
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	failover := round(b.Failover).String()
-	if !trustSessionEnd {
-		failover = fmt.Sprintf("%s (%s until its session ends, %s until every lease is over)", round(b.Failover+b.LeaseWait), failover, round(b.LeaseWait))
-	}
 	stop := ""
 	if b.Stop > 0 {
 		stop = fmt.Sprintf("stop timeout %s, ", b.Stop)
 	}
-	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, %skill margin %s, worst-case failover of a lost host %s plus the takeover",
-		b.Session, round(b.Lease), round(b.Renew), stop, round(b.Kill), failover)
+	return fmt.Sprintf("session timeout %s (negotiated), lease %s renewed every %s, %skill margin %s, lease wait %s",
+		b.Session, round(b.Lease), round(b.Renew), stop, round(b.Kill), round(b.LeaseWait))
 }
 
 // Earliest returns the first of some times at which to act, where 0 means never.

@@ -38,6 +38,10 @@ func TestBudgetInequalities(t *testing.T) {
 		if tight := b.Lease * 6 / 10; b.Lease-b.Renew <= tight || b.Grace >= tight {
 			t.Errorf("renews with %s of %s left, and asks to stop with %s left", b.Lease-b.Renew, b.Lease, b.Grace)
 		}
+		// Without work, 300 ms are the only limit to how long a member that ends waits; else that is part of its stop timeout.
+		if b.Handover > 300*time.Millisecond || stop > 0 && b.Handover > stop/4 || stop == 0 && b.Handover != 300*time.Millisecond {
+			t.Errorf("a successor may take %s of a stop of %s", b.Handover, stop)
+		}
 		// Two renewals may fail before the child is asked to stop.
 		if 2*b.Renew >= b.Lease-b.Grace {
 			t.Errorf("asks to stop after %s, renews every %s", b.Lease-b.Grace, b.Renew)

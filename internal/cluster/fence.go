@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -73,6 +74,8 @@ func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *F
 	f := Fence{
 		Term: next - 1, Node: last.Node, Site: last.Site, Incarnation: last.Incarnation, State: FenceRevoked,
 		LeaseWait: Duration(wait), Kill: last.Kill, RevokeTimeout: last.RevokeTimeout, Time: wall,
+		Failsafe: last.Failsafe,
+		Host:     last.Host, API: last.API, Owed: Duration(wait), Earlier: unknownHolder(last.Earlier, wait), // another node may have led since
 	}
 	if f.RevokeTimeout == 0 { // the holder may exist and be stopping its work
 		f.RevokeTimeout = Duration(min(2*wait, MaxWait))
@@ -86,6 +89,14 @@ func (m *LastKnown) ReplacementFence(s *Snapshot, next int64, wall time.Time) *F
 		f.Reason = "the record was damaged: " + s.Fence.Err.Error()
 	}
 	return &f
+}
+
+// unknownHolder adds a holder of which nothing is known to a list. An empty list needs none, see [Snapshot.Earlier].
+func unknownHolder(list []EarlierHolder, wait time.Duration) []EarlierHolder {
+	if len(list) == 0 {
+		return nil
+	}
+	return MergeEarlier(append(slices.Clone(list), EarlierHolder{Wait: Duration(wait)}))
 }
 
 // LeaseWait returns the longest known W: that of the last fence, and of every member's session timeout.

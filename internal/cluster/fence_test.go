@@ -71,6 +71,7 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	want := Fence{
 		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second), Time: wall,
+		Owed: Duration(8 * time.Second), // to whoever may have led since
 	}
 	long := Snapshot{Members: []Member{{Node: Stored[Node]{Record: Node{SessionTimeout: Duration(MaxWait)}}}}}
 	for name, c := range map[string]struct {
@@ -85,10 +86,10 @@ func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 		}},
 		"no holder known": {unknown, Snapshot{Members: []Member{{Node: Stored[Node]{Record: Node{SessionTimeout: Duration(20 * time.Second)}}}}}, func(f *Fence) {
 			w := LeaseWait(20 * time.Second)
-			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader was deleted"}
+			*f = Fence{Term: 19, State: FenceRevoked, Owed: Duration(w), LeaseWait: Duration(w), RevokeTimeout: Duration(2 * w), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 		"no holder known, the longest session": {unknown, long, func(f *Fence) {
-			*f = Fence{Term: 19, State: FenceRevoked, LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader was deleted"}
+			*f = Fence{Term: 19, State: FenceRevoked, Owed: Duration(LeaseWait(MaxWait)), LeaseWait: Duration(LeaseWait(MaxWait)), RevokeTimeout: Duration(min(2*LeaseWait(MaxWait), MaxWait)), Time: wall, Reason: "the znode leader was deleted"}
 		}},
 	} {
 		var m LastKnown
@@ -156,10 +157,10 @@ func TestOverflowingWaitsAreDamage(t *testing.T) {
 }
 
 func TestNewerRecordsAreNotDamaged(t *testing.T) {
-	newer := []byte(`{"v":2,"term":7}`)
+	newer := []byte(`{"v":3,"term":7}`)
 	s := Snapshot{Fence: ReadFence("/c/leader", newer, Stat{}, true)}
 	var typed *NewerVersionError
-	if err := s.Newer(); !errors.As(err, &typed) || typed.Version != 2 || typed.Path != "/c/leader" {
+	if err := s.Newer(); !errors.As(err, &typed) || typed.Version != 3 || typed.Path != "/c/leader" {
 		t.Errorf("%v", err)
 	}
 	for _, data := range []string{"", "x", `{"v":0}`, `{"v":1,"term":-1}`} {

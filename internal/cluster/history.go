@@ -35,6 +35,10 @@ type PastTerm struct {
 	Leaderless *Duration `json:"leaderless,omitempty"`
 	// Wait describes how long, and why, its work waited for that of an earlier leader; empty if it did not.
 	Wait string `json:"wait,omitempty"`
+	// Fencing has its attempts to fence earlier leaders.
+	Fencing []FencingResult `json:"fencing,omitempty"`
+	// Forced is set if a person has declared that no work of the term is left, see [Snapshot.CheckStuck].
+	Forced *Forced `json:"forced,omitempty"`
 	// Ranking holds the first verdicts.
 	Ranking        []Verdict     `json:"ranking,omitempty"`
 	RankingOmitted int           `json:"ranking_omitted,omitempty"`

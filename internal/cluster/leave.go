@@ -104,7 +104,10 @@ func (d *Departure) release(l *Leadership) Fence {
 		f.State, f.Lost = FenceRevoked, false
 		return f
 	}
-	f.Owed, f.State = max(f.Owed, Duration(l.Owed)), FenceReleased
+	if l.Owed > 0 { // it may be owed to others than those that the fence names
+		f.Earlier = unknownHolder(f.Earlier, l.Owed)
+	}
+	f.Owed, f.State, f.Failsafe = max(f.Owed, Duration(l.Owed)), FenceReleased, nil
 	if f.Owed > 0 {
 		f.State = FenceUnclean
 	}

@@ -124,7 +124,7 @@ func TestLeave(t *testing.T) {
 
 // A newer zkelectd may have written that this member leads, in words that this one does not know.
 func TestLeaveDoesNotTouchAFenceOfANewerVersion(t *testing.T) {
-	ops, err := group.LeaveTx(departing(func(d *cluster.Departure) { d.Leaderships[0].Fence = unreadable(`{"v":2}`, 4) }))
+	ops, err := group.LeaveTx(departing(func(d *cluster.Departure) { d.Leaderships[0].Fence = unreadable(`{"v":3}`, 4) }))
 	var newer *cluster.NewerVersionError
 	if len(ops) != 0 || !errors.As(err, &newer) || !strings.Contains(err.Error(), "/c/leader") {
 		t.Errorf("%v, %v", ops, err)

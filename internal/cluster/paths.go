@@ -80,6 +80,18 @@ func (p Paths) Run() string { return p.Root + "/run" }
 // GameDays returns the znode of the last drills, see [GameDays]. The slots of a group share it.
 func (p Paths) GameDays() string { return p.Root + "/gamedays" }
 
+// FailsafeKeys returns the znode of the keys with which members authenticate the messages of failsafe mode, see [FailsafeKeys]. The
+// slots of a group share it.
+func (p Paths) FailsafeKeys() string { return p.Root + failsafeKeys }
+
+const failsafeKeys = "/failsafe-keys"
+
+// IsSecret reports whether only members may read the znode at path, whatever others may read of the group.
+func IsSecret(path string) bool { return strings.HasSuffix(path, failsafeKeys) }
+
+// Fencings returns the znode of what people have fenced, see [Fencings]. The slots of a group share it.
+func (p Paths) Fencings() string { return p.Root + "/fencings" }
+
 // Skeleton returns the persistent znodes that must exist before a daemon registers, parents first.
 func (p Paths) Skeleton() []string {
 	all := append(Ancestors(p.Root), p.Root, p.Nodes(), p.Election())
@@ -109,7 +121,7 @@ func (p Paths) Persistent() []string {
 	}
 	all = append(all, p.Leader(), p.Elected(), p.Policy(), p.Control(), p.Roster(), p.History(), p.Heir())
 	if p.Slot == "" {
-		all = append(all, p.Run(), p.GameDays())
+		all = append(all, p.Run(), p.GameDays(), p.FailsafeKeys(), p.Fencings())
 	}
 	return all
 }

@@ -11,8 +11,16 @@ import (
 	"time"
 )
 
-// FormatVersion is the "v" that this build writes, and the newest that it reads.
+// FormatVersion is the "v" that this build writes, and the newest that it reads, except in a record with versions of its own.
 const FormatVersion = 1
+
+// formats returns the format version to write for a record, and the newest that this build reads.
+func formats(r record) (version, newest int) {
+	if own, ok := r.(interface{ formats() (version, newest int) }); ok {
+		return own.formats()
+	}
+	return FormatVersion, FormatVersion
+}
 
 // Duration is a duration that records hold as text, such as "2.7s".
 type Duration time.Duration
@@ -37,10 +45,12 @@ func (d Duration) String() string { return time.Duration(d).String() }
 type NewerVersionError struct {
 	Path    string
 	Version int
+	// Known is the newest format version that this build reads.
+	Known int
 }
 
 func (e *NewerVersionError) Error() string {
-	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path, e.Version, FormatVersion)
+	return fmt.Sprintf("znode %s has format version %d, this zkelectd reads up to %d: upgrade this host", e.Path, e.Version, max(e.Known, FormatVersion))
 }
 
 // Header is common to all records: the format version, and the fields that this build does not know. They are kept when a
@@ -57,7 +67,7 @@ type record interface{ header() *Header }
 // Encode returns a record as JSON in the current format version.
 func Encode(r record) []byte {
 	h := r.header()
-	h.V = FormatVersion
+	h.V, _ = formats(r)
 	data := marshal(r)
 	if len(h.Unknown) == 0 {
 		return data
@@ -101,8 +111,8 @@ func Decode(path string, data []byte, r record) error {
 	if err := json.Unmarshal(data, &probe); err != nil || probe.V == nil || *probe.V < 1 {
 		return fmt.Errorf("znode %s has no format version \"v\": not written by zkelectd", path)
 	}
-	if *probe.V > FormatVersion {
-		return &NewerVersionError{Path: path, Version: *probe.V}
+	if _, newest := formats(r); *probe.V > newest {
+		return &NewerVersionError{Path: path, Version: *probe.V, Known: newest}
 	}
 	if err := json.Unmarshal(data, r); err != nil {
 		return fmt.Errorf("znode %s is not a valid record: %w", path, err)
@@ -170,6 +180,8 @@ type Node struct {
 	// SessionTimeout is the negotiated session timeout.
 	SessionTimeout Duration `json:"session_timeout"`
 	API            string   `json:"api,omitempty"`
+	// Failsafe is nil if the node takes no part in failsafe mode.
+	Failsafe *FailsafeNode `json:"failsafe,omitempty"`
 	// PolicyDigest is the [Rules.Digest] of the policy in its own configuration.
 	PolicyDigest string `json:"policy_digest,omitempty"`
 	// Reloads counts reloads of the configuration. Refused is why the last one was rejected; otherwise Reloaded is what it
@@ -180,7 +192,9 @@ type Node struct {
 	// Problems are the reasons why this host could not start the leader-only work, or not run a hook or a probe, as it found without
 	// starting any; at most [MaxProblems].
 	Problems []string `json:"problems,omitempty"`
-	Version  string   `json:"version,omitempty"`
+	// Unprepared are the reasons why child.prepare has failed, in words. No election depends on it.
+	Unprepared []string `json:"unprepared,omitempty"`
+	Version    string   `json:"version,omitempty"`
 	// ACL is the setting for the ACL of the znodes that it creates. Identities name the credentials that it presents to
 	// ZooKeeper, as user and a short hash. OpenTree is set if anyone who can reach ZooKeeper may change the group's znodes.
 	ACL        string   `json:"acl,omitempty"`
@@ -319,8 +333,17 @@ type Fence struct {
 	Site        string     `json:"site"`
 	Incarnation string     `json:"incarnation"`
 	State       FenceState `json:"state"`
-	// Owed is the lease wait for earlier holders that this holder has not completed.
-	Owed Duration `json:"owed,omitempty"`
+	// Host and API are those of the node, for its successor.
+	Host string `json:"host,omitempty"`
+	API  string `json:"api,omitempty"`
+	// Owed is the lease wait for earlier holders that this holder has not completed. Earlier lists those that are known; another
+	// wait may be owed to nobody that is known.
+	Owed    Duration        `json:"owed,omitempty"`
+	Earlier []EarlierHolder `json:"earlier,omitempty"`
+	// FencingLimit is how long this holder may take to fence the earlier ones before its work, if it must; else 0. Fencing has its
+	// attempts.
+	FencingLimit Duration        `json:"fencing_limit,omitempty"`
+	Fencing      []FencingResult `json:"fencing,omitempty"`
 	// LeaseWait is W for this holder: how long a successor waits unless its end is known to be clean.
 	LeaseWait Duration `json:"lease_wait"`
 	// Kill (K) and RevokeTimeout bound how long the elector waits before it revokes: K for a candidate that is overdue,
@@ -335,8 +358,10 @@ type Fence struct {
 	// Lost is set if FINAL released in place of a holder that has died or lost its session, once its work was dead.
 	Lost bool `json:"lost,omitempty"`
 	// Wait describes how long, and why, this holder waits, or has waited, before its work; empty if it need not.
-	Wait string    `json:"wait,omitempty"`
-	Time time.Time `json:"time"`
+	Wait string `json:"wait,omitempty"`
+	// Failsafe is nil if the holder never works on without ZooKeeper. REVOKE keeps it; nobody promises anything after RELEASE.
+	Failsafe *Failsafe `json:"failsafe,omitempty"`
+	Time     time.Time `json:"time"`
 }
 
 // CurrentState is the state of leader/current.

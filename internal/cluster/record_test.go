@@ -71,7 +71,7 @@ func TestARecordFitsIntoItsZnodeWhenRewritten(t *testing.T) {
 func TestUnreadableRecordsNameTheZnode(t *testing.T) {
 	for name, data := range map[string]string{
 		"empty": "", "garbage": "\x00\xff", "list": "[]", "no version": `{"term":1}`, "text version": `{"v":"1"}`,
-		"newer": `{"v":2,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
+		"newer": `{"v":3,"term":1}`, "wrong type": `{"v":1,"term":"x"}`, "bad duration": `{"v":1,"kill":"1 parsec"}`,
 		"negative duration": `{"v":1,"kill":"-1s"}`, "the last term": `{"v":1,"term":9223372036854775807}`, "negative term": `{"v":1,"term":-1}`, "term 2^53": `{"v":1,"term":9007199254740992}`,
 		"a wait that overflows": `{"v":1,"lease_wait":"2562047h47m16.8s"}`, "a wait of a day": `{"v":1,"lease_wait":"24h"}`,
 		"a remaining wait of a day": `{"v":1,"owed":"24h"}`, "a kill of a day": `{"v":1,"kill":"24h"}`, "a revoke timeout of a day": `{"v":1,"revoke_timeout":"24h"}`,

@@ -46,6 +46,8 @@ func (r Relocation) Check() error {
 		return fmt.Errorf("znode %s exists: a daemon leads", r.From.Paths.Current())
 	case to.Current.Exists:
 		return fmt.Errorf("znode %s exists: a daemon leads", r.To.Paths.Current())
+	case from.Fence.Record.bound() || to.Fence.Record.bound():
+		return errors.Join(from.Fence.Record.CheckSuccession(), to.Fence.Record.CheckSuccession())
 	case r.To.Identity.Record.Root == r.From.Paths.Root && r.To.Identity.Record.Kind == KindSingle:
 		return nil // it was there before
 	}
@@ -58,6 +60,7 @@ func (r Relocation) Fence() Fence {
 	old := r.From.Snapshot.Fence.Record
 	return Fence{
 		Term: max(r.From.Snapshot.HighestTerm(), r.To.Snapshot.HighestTerm()), Node: old.Node, Site: old.Site, State: FenceRevoked,
+		Host: old.Host, API: old.API, Owed: old.Owed, Earlier: old.Earlier,
 		LeaseWait: max(old.LeaseWait, old.Owed), Kill: old.Kill, RevokeTimeout: old.RevokeTimeout,
 		Reason: fmt.Sprintf("moved from the root %s by %s", r.From.Paths.Root, r.By), Requested: true, Time: r.Wall,
 	}

@@ -49,6 +49,8 @@ type Rules struct {
 	FailbackDelay    Duration `json:"failback_delay,omitempty"`
 	MaxPreemptions   int      `json:"max_preemptions,omitempty"`
 	PreemptionWindow Duration `json:"preemption_window,omitempty"`
+
+	Failsafe FailsafeRules `json:"failsafe,omitzero"`
 }
 
 // The failback modes: whether a better member may replace a healthy leader.

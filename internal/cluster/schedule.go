@@ -79,10 +79,12 @@ func (e EndedSchedule) Describe(wall time.Time) string {
 	return text
 }
 
-// The limits of the scheduled moves that are over: how many are kept, and bytes of a detail.
+// The limits of the scheduled moves that are over: how many are kept of each leader, how many of all slots together, if each has at
+// least one, and bytes of a detail.
 const (
-	maxEndedSchedules = 10
-	maxScheduleDetail = 500
+	maxEndedSchedules    = 10
+	maxAllEndedSchedules = 100
+	maxScheduleDetail    = 500
 )
 
 // FixSchedule sets when the scheduled moves that the version of control with this stat has submitted are due. Everyone who writes the
@@ -108,7 +110,20 @@ func (c *Control) EndSchedule(m ScheduledMove, outcome ScheduleOutcome, detail s
 		ID: m.ID, Slot: m.Slot, Target: m.Target(), By: m.By, Reason: m.Reason, At: m.At, Outcome: outcome,
 		Detail: strings.ToValidUTF8(detail[:min(len(detail), maxScheduleDetail)], ""), Time: wall,
 	})
-	c.EndedSchedules = c.EndedSchedules[max(0, len(c.EndedSchedules)-maxEndedSchedules):]
+	c.trimEndedSchedules()
+}
+
+// trimEndedSchedules forgets the oldest scheduled moves of each slot that are over, where there are too many.
+func (c *Control) trimEndedSchedules() {
+	count := make(map[string]int)
+	for _, e := range c.EndedSchedules {
+		count[e.Slot]++
+	}
+	keep := max(1, min(maxEndedSchedules, maxAllEndedSchedules/len(count)))
+	c.EndedSchedules = slices.DeleteFunc(c.EndedSchedules, func(e EndedSchedule) bool {
+		count[e.Slot]--
+		return count[e.Slot] >= keep
+	})
 }
 
 // Unacknowledged returns the scheduled moves of a slot that were dropped, and that no operator has acknowledged.
@@ -128,8 +143,11 @@ func (c *Control) AcknowledgeSchedules(slot string) {
 	}
 }
 
-// checkSchedule returns an error for numbers and durations that no scheduled move can have.
+// checkSchedule returns an error for numbers and durations that no scheduled move can have, and for more moves than there can be leaders.
 func (c *Control) checkSchedule() error {
+	if len(c.Scheduled) > MaxSlots {
+		return fmt.Errorf("%d moves are scheduled, more than a group has leaders", len(c.Scheduled))
+	}
 	for _, m := range c.Scheduled {
 		if err := checkRequest(m.ID, max(m.For, m.Remaining, m.After, m.Grace)); err != nil {
 			return err

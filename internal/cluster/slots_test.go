@@ -192,7 +192,7 @@ func TestLeaveWithSlots(t *testing.T) {
 			t.Errorf("slot %d: %+v", i, f.Record)
 		}
 	}
-	d.Leaderships[3].Fence = unreadable(`{"v":2}`, 4)
+	d.Leaderships[3].Fence = unreadable(`{"v":3}`, 4)
 	var newer *cluster.NewerVersionError
 	if ops, err := group.LeaveTx(d); len(ops) > 0 || !errors.As(err, &newer) {
 		t.Errorf("%v %v", ops, err)

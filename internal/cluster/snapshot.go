@@ -59,9 +59,11 @@ type Snapshot struct {
 
 	// Elector is set if the reader is the elector; only then are the members, the policy, control and the roster read.
 	Elector bool
-	Members []Member
-	Policy  Stored[Policy]
-	Control Stored[Control]
+	// MembersRead is set if the members and the policy were read, also by another reader: in failsafe mode the holder reads them.
+	MembersRead bool
+	Members     []Member
+	Policy      Stored[Policy]
+	Control     Stored[Control]
 	// Roster is for people only: nothing is decided by it.
 	Roster Stored[Roster]
 }
@@ -141,6 +143,14 @@ func (s *Snapshot) Waiting() string {
 		return f.Wait
 	}
 	return ""
+}
+
+// Fenced returns the attempts of the candidate or leader to fence earlier holders.
+func (s *Snapshot) Fenced() []FencingResult {
+	if !s.Acquired() {
+		return nil
+	}
+	return s.Fence.Record.Fencing
 }
 
 // Ready reports whether the elected incarnation leads, by the fence and current.

@@ -92,7 +92,7 @@ func TestMembersAreFoundByTheirIncarnation(t *testing.T) {
 
 // Each of elected, the fence and current may have a newer version.
 func TestNewerFindsEachRecord(t *testing.T) {
-	newer := []byte(`{"v":2}`)
+	newer := []byte(`{"v":3}`)
 	for name, s := range map[string]Snapshot{
 		"elected": {Elected: ReadStored[Elected]("/c/leader/elected", newer, Stat{}, true)},
 		"fence":   {Fence: ReadFence("/c/leader", newer, Stat{}, true)},

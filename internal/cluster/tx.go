@@ -42,6 +42,7 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...Slot
 // [ResultCurrent] are those of the two writes. In a slot, the group's slots must not have changed: after a resize, another
 // slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
+	fence.Failsafe = nil // nobody has promised anything yet
 	return append([]Op{
 		p.alive(snap.Self.Name),
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
@@ -81,6 +82,7 @@ func (p Paths) RenewTx(h HeldVersions) []Op {
 
 // ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
 func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
+	fence.Failsafe = nil // the work is dead: nobody has to promise anything any more
 	return []Op{
 		p.alive(h.Self),
 		{Kind: OpSet, Path: p.Leader(), Version: h.Fence, Data: Encode(&fence)},

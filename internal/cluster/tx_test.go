@@ -14,7 +14,8 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
 	h := HeldVersions{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
 	snap.Fence.Exists = true
-	fresh := snap
+	fresh, bound := snap, snap
+	bound.Fence.Record.Failsafe = &Failsafe{}
 	fresh.Elected = Stored[Elected]{}
 	self, other := "check /c/election/n1-n_0000000001@-1", "check /c/election/n2-n_0000000002@-1"
 	for name, c := range map[string]struct {
@@ -27,6 +28,9 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"ACQUIRE":     {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
 		"READY":       {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
 		"RENEW":       {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
+		"SETM":        {p.SetMembersTx(h, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "check /c/leader/current@5"}},
+		"VETO":        {p.VetoTx(bound, "n1"), []string{self, "set /c/leader@4"}},
+		"the probe":   {p.ProbeTx(h.Self), []string{self}},
 		"RELEASE":     {p.ReleaseTx(h, Fence{}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
 		"history":     {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
 		"its first":   {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},

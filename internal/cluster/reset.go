@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+// Reset is how a watchdog device, which resets the host unless it is petted in time, fits a budget. The host is reset within K of the
+// end of a lease, as if the reset were a kill: what successors wait for stays the same.
+type Reset struct {
+	// Timeout is the device's timeout.
+	Timeout time.Duration
+	// Within is how long after the end of the lease the host is reset at the latest.
+	Within time.Duration
+	// Interval is the time between two pets.
+	Interval time.Duration
+}
+
+// NewReset computes how a device fits, with a timeout of 0 for the longest in whole seconds. margin is how much later than after its
+// timeout the device may have reset the host. The error has the figures.
+func (b Budget) NewReset(timeout, margin time.Duration) (Reset, error) {
+	within := b.Kill - margin
+	if within < MinKill {
+		return Reset{}, fmt.Errorf("the kill margin of %s after the lease (session timeout %s) is too short for a watchdog device: without watchdog_device.margin (%s) %s are left "+
+			"for a kill, which may take %s; raise zookeeper.session_timeout to %s on all hosts, or lower watchdog_device.margin if the device is exact",
+			b.Kill, b.base(), margin, max(0, within), MinKill, roundUp((MinKill+margin)*100/15))
+	}
+	// The last pet must be possible so long before the end of a lease that a lease that is being renewed is always longer.
+	longest := b.Lease*2/3 + within
+	if timeout == 0 {
+		if timeout = longest.Truncate(time.Second); timeout == 0 {
+			timeout = time.Second
+		}
+	}
+	if timeout > longest {
+		// longest is 0.3 T + 0.15 T - margin.
+		return Reset{}, fmt.Errorf("a watchdog device with a timeout of %s does not fit the lease of %s: the host must be reset %s after its end (kill margin %s less watchdog_device.margin %s), "+
+			"and two thirds of a lease plus that are %s; set watchdog_device.timeout to at most that, in whole seconds, or raise zookeeper.session_timeout to %s on all hosts",
+			timeout, b.Lease, within, b.Kill, margin, longest, roundUp((timeout+margin)*100/45))
+	}
+	return Reset{Timeout: timeout, Within: within, Interval: min(timeout/3, within/2)}, nil
+}
+
+// base returns the session timeout that the budget is based on.
+func (b Budget) base() time.Duration { return b.Lease * 100 / 45 }
+
+// roundUp returns d with at most one digit after the seconds, not less than d.
+func roundUp(d time.Duration) time.Duration {
+	return (d + 100*time.Millisecond - 1).Truncate(100 * time.Millisecond)
+}

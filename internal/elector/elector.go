@@ -125,6 +125,8 @@ type Elector struct {
 	stopping        map[string]string // incarnations that are about to end, with the reason why they must not be elected
 	endedTerm       int64             // the last term whose attempt was over
 	endedSince      time.Duration     // when that was first seen
+	fencedTerm      int64             // the last term whose leader has fenced nodes
+	fencedSince     time.Duration     // when that was first seen
 	moves           moves
 	startup         startup
 	peers           peerWait
@@ -151,6 +153,7 @@ func (e *Elector) Decide(in Input) Decision {
 		e.endedTerm, e.endedSince = elected, in.Now
 	}
 	e.moves.observe(s, e.stopping, in.Now)
+	e.trackFenced(in)
 	active := e.requests.active(s, in.Now, in.Wall)
 	if !e.opt.Estimate && !e.forecast {
 		e.schedule.observe(s, &active, in)
@@ -161,7 +164,7 @@ func (e *Elector) Decide(in Input) Decision {
 	if d.Elect != nil {
 		d.Fence = e.lastKnown.ReplacementFence(s, d.Elect.Term, in.Wall)
 		e.lastKnown.Term = d.Elect.Term
-		if !e.forecast && !e.opt.Estimate && len(s.Members) <= maxHeirMembers {
+		if !e.forecast && !e.opt.Estimate && len(s.Members)*(1+len(in.Others)) <= maxHeirMembers {
 			d.Elect.Heir = e.heirTo(in, *d.Elect)
 		}
 	} else if d.Revoke == nil && active.changed {

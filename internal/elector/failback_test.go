@@ -203,3 +203,28 @@ func TestAForecastEstimatesDelays(t *testing.T) {
 	h.group().node("a").Since = h.in.Wall.Add(-61 * time.Minute)
 	h.leader("a", cluster.CausePreempt)
 }
+
+// A node that comes back after it was fenced waits before it replaces the leader that has fenced it.
+func TestAFencedNodeWaitsBeforeItPreempts(t *testing.T) {
+	h := newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.e.opt.Exclusion = 30 * time.Second
+	f := &h.in.Snapshot.Fence.Record
+	f.Fencing = []cluster.FencingResult{{Node: "a", Term: 6}}
+	d := h.settle()
+	if len(h.terms) > 0 || !strings.Contains(d.Blocked.Reason, "b has fenced it in term 7, and a fenced node replaces no healthy leader for 30s") || d.Wake != h.in.Now+30*time.Second {
+		t.Errorf("elected %+v; blocked %q until %s", h.terms, d.Blocked, d.Wake)
+	}
+	h.in.Now += 29 * time.Second
+	h.leader("b", "")
+	h.in.Now += time.Second
+	h.leader("a", cluster.CausePreempt)
+
+	// An attempt that failed is no reason to wait, and an election is not delayed.
+	h = newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.in.Snapshot.Fence.Record.Fencing = []cluster.FencingResult{{Node: "a", Term: 6, Error: "no answer"}}
+	h.leader("a", cluster.CausePreempt)
+	h = newGroup("a", "b").leads("b", 7).scenario(t, cluster.Rules{Type: "priority"})
+	h.in.Snapshot.Fence.Record.Fencing = []cluster.FencingResult{{Node: "a", Term: 6}}
+	h.remove("b")
+	h.leader("a", cluster.CauseFailure)
+}

@@ -17,8 +17,8 @@ import (
 // maxForecast ends a forecast that does not come to an election.
 const maxForecast = 10
 
-// maxHeirMembers is the size of a group above which ELECT does not name the heir: a forecast takes as long as an election, and a failover
-// must not wait for it. HEIR follows.
+// maxHeirMembers is the size of a group above which ELECT does not name the heir: a forecast takes as long as an election, or as one for
+// each slot, and a failover must not wait for it. HEIR follows. In a group with slots, each slot counts as so many members.
 const maxHeirMembers = 250
 
 // AwaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
@@ -137,16 +137,19 @@ func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 const (
 	// heirInterval is the least time between two writes of the heir.
 	heirInterval = time.Second
-	// maxHeirInterval is the same while two heirs replace each other, as with measurements that are almost alike.
+	// maxHeirInterval is the same while heirs replace each other in turn, as with measurements that are almost alike.
 	maxHeirInterval = 30 * time.Second
 )
+
+// heirMemory is how long an heir that was replaced is remembered: longer than it takes a few of them to take turns.
+const heirMemory = 4 * maxHeirInterval
 
 // HeirKeeper keeps the published heir true while this member is the elector.
 type HeirKeeper struct {
 	basis    uint64        // what was seen when the published heir was found to be true
 	next     time.Duration // not before then is anything written
 	interval time.Duration
-	before   cluster.Heir // the one that was replaced last
+	replaced map[cluster.Heir]time.Duration // when those that were heirs lately were replaced
 }
 
 // Update returns the record that must be written, nil if none, and when to call it again, 0 for never. It is called only while nothing
@@ -174,14 +177,19 @@ func (k *HeirKeeper) Update(core *Elector, in Input) (write *cluster.HeirRecord,
 	}, 0
 }
 
-// Wrote records that a write that replaced an heir has ended, whether or not it took effect.
+// Wrote records that a write that replaced an heir has ended, whether or not it took effect. If the new one was the heir not long ago, the
+// next write waits longer.
 func (k *HeirKeeper) Wrote(replaced cluster.Heir, next *cluster.HeirRecord, now time.Duration) {
-	if next.Heir == k.before && now-k.next < maxHeirInterval {
+	maps.DeleteFunc(k.replaced, func(_ cluster.Heir, at time.Duration) bool { return now-at > heirMemory })
+	if _, again := k.replaced[next.Heir]; again {
 		k.interval = min(2*k.interval, maxHeirInterval)
 	} else {
 		k.interval = heirInterval
 	}
-	k.before, k.next = replaced, now+k.interval
+	if k.replaced == nil {
+		k.replaced = make(map[cluster.Heir]time.Duration)
+	}
+	k.replaced[replaced], k.next = now, now+k.interval
 }
 
 // heirBasis returns a hash of what the heir depends on. Where it depends on measurements or on other groups, it differs every second.

@@ -39,6 +39,23 @@ func TestALargeGroupPublishesTheHeirAfterTheElection(t *testing.T) {
 	}
 }
 
+// The forecast of a slot may have to decide for many others as well.
+func TestManySlotsPublishTheHeirAfterTheElection(t *testing.T) {
+	for others, published := range map[int]bool{3: true, 127: false} {
+		g := newGroup("a", "b", "c").slot(others+1, others+1)
+		g.Slot = "0"
+		in := g.input(t)
+		for i := range others {
+			in.Others = append(in.Others, other(fmt.Sprint(i+1), "b"))
+		}
+		e := New(Options{Exclusion: time.Minute, ExclusionMax: time.Hour, Epoch: epoch})
+		e.startup.over = true
+		if d := e.Decide(in); d.Elect == nil || (d.Elect.Heir != nil) != published {
+			t.Errorf("%d other slots: %+v", others, d)
+		}
+	}
+}
+
 // node returns the record of a member, to be changed.
 func (h *scenario) node(id string) *cluster.Node { return h.group().node(id) }
 
@@ -149,24 +166,52 @@ func TestTheKeeperWritesWhatHasChanged(t *testing.T) {
 	expect("the record is of a newer version")
 }
 
-// Two members that are almost alike must not make a write each second, nor the hooks of both run.
+// Members that are almost alike must not make a write each second, nor their hooks run.
 func TestTheKeeperDampsChanges(t *testing.T) {
-	h := newGroup("a", "b", "c").scenario(t)
-	h.leader("a", cluster.CauseFirst)
-	var k HeirKeeper
-	var writes []time.Duration
-	for i := range 600 {
-		h.node("b").Priority = 50 + i%2
-		h.node("c").Priority = 50 + (i+1)%2
-		_, at := h.keep(&k, 200*time.Millisecond)
-		writes = append(writes, at...)
-	}
-	for i := 1; i < len(writes); i++ {
-		if writes[i]-writes[i-1] < time.Second {
-			t.Fatalf("written at %s and %s", writes[i-1], writes[i])
+	for _, alike := range [][]string{{"b", "c"}, {"b", "c", "d"}} {
+		h := newGroup(append([]string{"a"}, alike...)...).scenario(t)
+		h.leader("a", cluster.CauseFirst)
+		var k HeirKeeper
+		var writes []time.Duration
+		for i := range 1200 {
+			for j, id := range alike {
+				h.node(id).Priority = 50 + (i+j)%len(alike)
+			}
+			_, at := h.keep(&k, 200*time.Millisecond)
+			writes = append(writes, at...)
+		}
+		for i := 1; i < len(writes); i++ {
+			if writes[i]-writes[i-1] < time.Second {
+				t.Fatalf("%q: written at %s and %s", alike, writes[i-1], writes[i])
+			}
+		}
+		if len(writes) < 3 || len(writes) > 30 {
+			t.Errorf("%q: %d writes within %s", alike, len(writes), writes[len(writes)-1]-writes[0])
 		}
 	}
-	if len(writes) < 3 || len(writes) > 15 {
-		t.Errorf("%d writes within %s", len(writes), writes[len(writes)-1]-writes[0])
+}
+
+// A change to a member that was not the heir for long, or never, is published soon, whatever has alternated before.
+func TestTheKeeperForgetsDamping(t *testing.T) {
+	heir := func(node string) cluster.Heir { return cluster.Heir{Node: node} }
+	var k HeirKeeper
+	now, before := time.Hour, heir("a")
+	write := func(node string) time.Duration {
+		k.Wrote(before, &cluster.HeirRecord{Heir: heir(node)}, now)
+		before = heir(node)
+		return k.next - now
+	}
+	for _, node := range []string{"b", "a", "b", "a"} {
+		write(node)
+	}
+	if pause := write("b"); pause != 16*time.Second {
+		t.Errorf("it alternates: %s", pause)
+	}
+	if pause := write("c"); pause != time.Second {
+		t.Errorf("a new heir: %s", pause)
+	}
+	now += heirMemory + 1
+	if pause := write("a"); pause != time.Second {
+		t.Errorf("an old one: %s", pause)
 	}
 }

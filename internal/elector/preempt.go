@@ -170,6 +170,9 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	if r.Unanswered {
 		return errors.New("the ranking program has no answer")
 	}
+	if err := e.checkFenced(best, b.in, d); err != nil {
+		return err
+	}
 	switch rules.Failback {
 	case cluster.FailbackManual:
 		return &heldError{reason: "failback is manual", remedy: reelectRemedy}
@@ -190,6 +193,32 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	return &heldError{
 		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), window),
 		remedy: reelectRemedy, until: until,
+	}
+}
+
+// checkFenced returns an error if the present leader has fenced the member's node not long ago: two nodes that see each other as
+// lost must not replace and fence each other in a loop (docs/protocol.md, Fencing).
+func (e *Elector) checkFenced(best cluster.Member, in Input, d *Decision) error {
+	f := in.Snapshot.Fence.Record
+	if !f.WasFenced(best.ID) {
+		return nil
+	}
+	until := e.fencedSince + e.opt.Exclusion
+	if until <= in.Now {
+		return nil
+	}
+	d.Wake = cluster.Earliest(d.Wake, until)
+	return &heldError{
+		reason: fmt.Sprintf("%s has fenced it in term %d, and a fenced node replaces no healthy leader for %s", f.Node, f.Term, e.opt.Exclusion),
+		remedy: reelectRemedy, until: until,
+	}
+}
+
+// trackFenced remembers since when it has been known that the present leader has fenced nodes.
+func (e *Elector) trackFenced(in Input) {
+	f := in.Snapshot.Fence.Record
+	if len(f.Fencing) > 0 && f.Term != e.fencedTerm {
+		e.fencedTerm, e.fencedSince = f.Term, e.firstSeen(in, f.Time)
 	}
 }
 

@@ -16,12 +16,12 @@ import (
 
 // types are the types of the values of interfaces in a recording.
 var types = corejson.TypesOf(
-	transition.Saw{}, transition.TxDone{}, transition.RenewDone{}, transition.Admitted{}, transition.HookDone{}, transition.ChildStarted{},
-	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.LeavingPublished{}, transition.NoSuccessor{}, transition.LeaseCut{}, transition.SessionEnded{},
-	transition.Tick{},
-	transition.Send{}, transition.Renew{}, transition.Lease{}, transition.AskToStart{}, transition.RunPreStart{}, transition.RunPostStop{},
+	transition.Saw{}, transition.TxDone{}, transition.RenewDone{}, transition.Admitted{}, transition.Fenced{}, transition.HookDone{}, transition.ChildStarted{},
+	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.LeavingPublished{}, transition.NoSuccessor{}, transition.Replaced{},
+	transition.LeaseCut{}, transition.SessionEnded{}, transition.Tick{}, transition.RoundReply{}, transition.Remembered{},
+	transition.Send{}, transition.Renew{}, transition.Lease{}, transition.AskToStart{}, transition.Fence{}, transition.RunPreStart{}, transition.RunPostStop{},
 	transition.StartChild{}, transition.StopTask{}, transition.KillTask{}, transition.PublishLeaving{}, transition.Entrust{}, transition.Reread{}, transition.End{},
-	transition.Announce{}, transition.Note{},
+	transition.Announce{}, transition.Note{}, transition.SendRound{}, transition.Remember{}, transition.CurrentGone{},
 )
 
 // member replays the records of one member.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -51,7 +52,7 @@ func Schedule(q whatif.Question, o Options, node, site string, at time.Time) (Pl
 		d.addMessage("scheduled for %s; as things are now: %s", when, now.Messages[len(now.Messages)-1])
 	}
 	d.addMessage("it is dropped if the target is not eligible then, if the group is paused then, or if it cannot be carried out within %s; "+
-		"'zkelectd move --cancel' cancels it", cluster.ScheduleGrace)
+		"%s cancels it", cluster.ScheduleGrace, d.cancelHint())
 	d.next.Scheduled = append(slices.Clone(d.next.Scheduled), m)
 	return d.finish(fmt.Sprintf("move to %s at %s", m.Target(), at.UTC().Format(time.RFC3339)))
 }
@@ -78,6 +79,23 @@ func CancelSchedule(q whatif.Question, o Options) (Plan, error) {
 
 // scheduled returns the scheduled moves of this leader.
 func (d *draft) scheduled() []cluster.ScheduledMove { return d.next.ScheduledIn(d.next.Slot()) }
+
+// cancelHint returns the command that cancels the scheduled move. It names the group, or the slot, if that is known.
+func (d *draft) cancelHint() string {
+	if d.q.Options.Group == "" {
+		return "'zkelectd move --cancel'"
+	}
+	return fmt.Sprintf("'zkelectd move --cancel -g %s'", d.q.Options.Group)
+}
+
+// resumeHint returns the command that ends a pause, which is one of all slots.
+func (d *draft) resumeHint() string {
+	group, _, _ := strings.Cut(d.q.Options.Group, "/")
+	if group == "" {
+		return "'zkelectd resume'"
+	}
+	return fmt.Sprintf("'zkelectd resume -g %s'", group)
+}
 
 // checkFutureTarget returns an error unless the target is a member, or a node that may come back.
 func (d *draft) checkFutureTarget(node, site string) error {
@@ -107,7 +125,7 @@ func (d *draft) checkPauseEnds(after time.Duration) error {
 	if p == nil || p.For > 0 && time.Duration(p.Remaining) <= after {
 		return nil
 	}
-	return fmt.Errorf("the group is paused %s: a scheduled move is dropped if the group is paused when it is due; run 'zkelectd resume' first", p.Request)
+	return fmt.Errorf("the group is paused %s: a scheduled move is dropped if the group is paused when it is due; run %s first", p.Request, d.resumeHint())
 }
 
 // mentionSchedule adds a message about the scheduled moves, of all slots in a request for a whole group, that matches accepts; nil for all.

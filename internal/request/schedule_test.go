@@ -189,3 +189,17 @@ func TestCancelTakesNothingElse(t *testing.T) {
 		}
 	}
 }
+
+// The commands in messages name the group, or the slot.
+func TestHintsAboutSchedulesNameTheGroup(t *testing.T) {
+	h := group(t).leads("a1")
+	h.q.Options.Group = "ingest/3"
+	plan, err := Schedule(h.q, bob(), "b1", "", wall.Add(time.Hour))
+	if text := strings.Join(plan.Messages, "\n"); err != nil || !strings.Contains(text, "'zkelectd move --cancel -g ingest/3' cancels it") {
+		t.Errorf("%v: %s", err, text)
+	}
+	h.control().Pause = &cluster.Pause{Request: ann(1)}
+	if _, err := Schedule(h.q, bob(), "b1", "", wall.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "'zkelectd resume -g ingest' first") {
+		t.Errorf("paused: %v", err)
+	}
+}

@@ -19,7 +19,7 @@ type exact struct {
 func newExact(t *testing.T) *exact {
 	e := &exact{script: newScript(t)}
 	opt := e.m.opt
-	opt.Self, opt.API = cluster.Incarnation{Name: "me-n_0000000004", ID: "me"}, "host:1"
+	opt.Self, opt.Host, opt.API = cluster.Incarnation{Name: "me-n_0000000004", ID: "me"}, "host", "host:1"
 	opt.Wall = func() time.Time { return time.Unix(0, 0).Add(e.now) }
 	e.m = New(opt)
 	e.snap = cluster.Snapshot{
@@ -67,8 +67,8 @@ func (e *exact) records() (cluster.Fence, cluster.Current) {
 	opt, b := e.m.opt, e.b
 	wall := opt.Wall()
 	return cluster.Fence{
-			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
-			Owed: cluster.Duration(5 * time.Second), LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
+			Header: e.snap.Fence.Record.Header, Term: 7, Node: "me", Site: "dc1", Host: "host", API: "host:1", Incarnation: opt.Self.Name, State: cluster.FenceHeld,
+			Owed: cluster.Duration(5 * time.Second), Earlier: []cluster.EarlierHolder{{Node: "old", Term: 6, Wait: cluster.Duration(5 * time.Second)}}, LeaseWait: cluster.Duration(b.LeaseWait), Kill: cluster.Duration(b.Kill),
 			RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Wait: "5s because the lease of old, which did not release, may still be running", Time: wall,
 		}, cluster.Current{
 			Term: 7, Node: "me", Site: "dc1", Incarnation: opt.Self.Name, State: cluster.CurrentProgress, API: "host:1",
@@ -114,7 +114,7 @@ func TestEveryActionOfATerm(t *testing.T) {
 	e.step(Tick{}, RunPreStart{Term: 7, Deadline: granted + b.Lease})
 	e.step(HookDone{}, StartChild{Term: 7})
 	e.step(ChildStarted{})
-	fence.Owed, fence.State, current.State = 0, cluster.FenceReady, cluster.CurrentReady
+	fence.Owed, fence.Earlier, fence.State, current.State = 0, nil, cluster.FenceReady, cluster.CurrentReady
 	fence.Time = e.m.opt.Wall()
 	current.Time = fence.Time
 	e.step(ChildReady{}, Renew{}, e.send(TxReady, granted+b.Lease, paths.ReadyTx(holding, fence, current)))
@@ -144,7 +144,7 @@ func TestATakeoverWithoutALeaseWaitIsAnnouncedAsPreparing(t *testing.T) {
 	e := newExact(t)
 	e.snap.Fence.Record.State = cluster.FenceReleased
 	fence, current := e.records()
-	fence.Owed, fence.Wait = 0, ""
+	fence.Owed, fence.Earlier, fence.Wait = 0, nil, ""
 	e.read(e.send(TxAcquire, e.now+e.b.Lease, e.m.opt.Paths.AcquireTx(e.snap, fence, current)))
 	lease := Lease{Deadline: e.now + e.b.Lease}
 	holding := cluster.HeldVersions{Self: e.m.opt.Self.Name, Elected: 3, Fence: 11}

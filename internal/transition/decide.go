@@ -32,8 +32,11 @@ func (m *Machine) decide() {
 	if m.term.stop != nil || m.ended != "" {
 		m.windDown()
 	}
+	m.setMembers()
 	m.renew()
+	m.holdRounds()
 	m.acquire()
+	m.veto()
 	if m.quit != nil && m.ended == "" && m.Idle() {
 		m.end(m.quit.Reason)
 	}
@@ -48,11 +51,21 @@ func (m *Machine) awaitsSuccessor() bool {
 	if t.stop != nil || m.ended != "" || !m.quit.Requested || m.hurry || wait == 0 || t.task != taskUp || !t.ready {
 		return false
 	}
+	if m.noHeir() {
+		return false
+	}
 	if !t.leaving.announced {
 		t.leaving = leaving{announced: true, began: m.now}
 		m.do(PublishLeaving{Reason: m.quit.Reason})
 	}
 	return !t.leaving.pointless && m.now < t.leaving.began+wait
+}
+
+// noHeir reports whether the elector has published that it would elect nobody in place of this member. A member that is the elector
+// itself knows better: what it has published may be older than what it knows.
+func (m *Machine) noHeir() bool {
+	heir, known := m.snap.NextLeader()
+	return known && heir.Incarnation == "" && !m.snap.Elector
 }
 
 // stopGrace returns how long the work has for its end. A wait for a successor was part of it.
@@ -71,7 +84,7 @@ func (m *Machine) entrust() {
 	var next final
 	switch {
 	case m.term.held:
-		next = final{m.term.holding, m.term.number, m.term.fence.Owed, m.term.ready}
+		next = final{m.term.holding, m.term.number, m.term.fence.Owed, len(m.term.fence.Fencing), m.term.ready}
 	case m.ended != "":
 		return
 	}
@@ -112,7 +125,7 @@ func (m *Machine) enforceLease() {
 		m.term.killSent = true
 		m.do(KillTask{})
 		m.giveUp(Stop{Reason: "the lease ended: ZooKeeper did not renew it in time"})
-	case m.now >= m.term.lease.deadline-m.opt.Budget.Grace:
+	case m.now >= m.term.lease.deadline-m.grace():
 		if m.term.stop == nil && m.working() {
 			m.do(Note{Text: "ZooKeeper does not answer: stopping the work before the lease ends"})
 		}
@@ -138,12 +151,15 @@ func (m *Machine) checkHeld() {
 		m.term.replaced = true
 		// Rewriting an unchanged decision is not a request: a member that releases on request is not elected again, and there
 		// may be no other.
-		m.giveUp(Stop{
-			Reason:    fmt.Sprintf("replaced by %s in term %d: %s", e.Record.Node, e.Record.Term, e.Record.Reason),
-			Requested: e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number,
-		})
+		stop := replaced(e.Record.Node, e.Record.Term, e.Record.Reason)
+		stop.Requested = e.Record.Incarnation != m.opt.Self.Name || e.Record.Term != m.term.number
+		m.giveUp(stop)
 	}
-	if m.term.unresolved == TxNone {
+	switch m.term.unresolved {
+	case TxNone:
+		return
+	case TxSetMembers:
+		m.readMembersBack()
 		return
 	}
 	// The snapshot shows the outcome of READY or RELEASE: take the versions from it.
@@ -152,6 +168,11 @@ func (m *Machine) checkHeld() {
 	if !m.term.ready && m.term.task == taskUp && m.snap.Ready() && m.snap.Elected.Record.Term == m.term.number {
 		m.declared()
 	}
+}
+
+// replaced says that another decision has replaced the holder.
+func replaced(node string, term int64, reason string) Stop {
+	return Stop{Reason: fmt.Sprintf("replaced by %s in term %d: %s", node, term, reason), Requested: true}
 }
 
 // recover handles a current of this session that the machine does not know it holds.
@@ -186,11 +207,12 @@ func (m *Machine) recover() {
 func (m *Machine) progress() {
 	switch m.term.task {
 	case taskNone, taskWait:
-		if m.now < m.term.waitOver {
+		m.fence()
+		if m.term.stop != nil || m.awaitsEarlier() {
 			m.term.task = taskWait
 			return
 		}
-		m.term.fence.Owed = 0 // the wait is over
+		m.term.fence.Owed, m.term.fence.Earlier = 0, nil // the wait is over
 		if m.opt.Admission {
 			m.term.task = taskQueue
 			m.do(AskToStart{Term: m.term.number})
@@ -296,10 +318,10 @@ func (m *Machine) renew() {
 		return
 	}
 	next := renewal{m.term.number, m.term.holding}
-	if m.posted == next {
+	if m.posted == next && m.now < m.postedUntil {
 		return
 	}
-	m.posted = next
+	m.posted, m.postedUntil = next, m.term.lease.deadline
 	m.do(Renew{
 		Term: next.term, Held: next.held, Ops: m.opt.Paths.RenewTx(next.held),
 		Due: max(m.term.lease.renewed+m.opt.Budget.Renew, m.retryAt), Deadline: m.term.lease.deadline,
@@ -318,7 +340,7 @@ func (m *Machine) withdraw() {
 // member's own child is dead, since the machine is in standby.
 func (m *Machine) acquire() {
 	s := &m.snap
-	if m.term.held || m.term.stop != nil || m.ended != "" || m.quit != nil || m.tx.pending != TxNone || m.term.task != taskNone || !m.fresh {
+	if !m.vacant() {
 		return
 	}
 	if s.Elected.Readable() && s.Elected.Record.Incarnation == m.opt.Self.Name && s.Elected.Record.Term < m.lastTerm {
@@ -326,25 +348,25 @@ func (m *Machine) acquire() {
 		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.lastTerm))
 		return
 	}
-	if !m.elected() || !s.Leadership || s.Current.Exists || !s.Fence.Readable() {
-		return // the elector rewrites an unreadable fence, with how long to wait
-	}
-	if s.CheckSlots(m.opt.Epoch) != nil {
-		return // in the next epoch, another slot may do this work
+	if !m.mayAcquire() || s.Current.Exists {
+		return
 	}
 	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
 	}
+	if !m.maySucceed() {
+		return
+	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
-	owed, why := s.Owed(cluster.Trust{LeaseWait: b.LeaseWait, SessionEnd: m.opt.TrustSessionEnd})
+	owed, why, earlier := m.owes()
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
-		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Incarnation: m.opt.Self.Name,
-		State: cluster.FenceHeld, Owed: cluster.Duration(owed), LeaseWait: cluster.Duration(b.LeaseWait),
+		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
+		State: cluster.FenceHeld, Owed: cluster.Duration(owed), Earlier: earlier, FencingLimit: m.fencingLimit(earlier), LeaseWait: cluster.Duration(b.LeaseWait),
 		Kill: cluster.Duration(b.Kill), RevokeTimeout: cluster.Duration(b.RevokeTimeout()), Time: wall,
 	}
-	m.term.origin = Origin{Cause: s.Elected.Record.Cause, Node: s.Fence.Record.Node, Clean: owed == 0}
+	m.term.origin = m.origin(owed == 0)
 	if owed > 0 {
 		m.term.fence.Wait = fmt.Sprintf("%s because %s", owed.Round(10*time.Millisecond), why)
 	}
@@ -356,6 +378,25 @@ func (m *Machine) acquire() {
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
 	m.term.fenceBefore = s.Fence.Stat.Version
 	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
+}
+
+// vacant reports whether this member holds nothing and does nothing, and knows the group.
+func (m *Machine) vacant() bool {
+	return !m.term.held && m.term.stop == nil && m.ended == "" && m.quit == nil && m.tx.pending == TxNone && m.term.task == taskNone && m.fresh
+}
+
+// mayAcquire reports whether this member is elected and may acquire once current does not exist.
+func (m *Machine) mayAcquire() bool {
+	s := &m.snap
+	if !m.vacant() || !m.elected() || !s.Leadership || !s.Fence.Readable() {
+		return false // the elector rewrites an unreadable fence, with how long to wait
+	}
+	return s.CheckSlots(m.opt.Epoch) == nil // in the next epoch, another slot may do this work
+}
+
+// origin returns what precedes the term that this member is elected for.
+func (m *Machine) origin(clean bool) Origin {
+	return Origin{Cause: m.snap.Elected.Record.Cause, Node: m.snap.Fence.Record.Node, Clean: clean}
 }
 
 // send sends a transaction. Until its outcome is known there is no RENEW, whose versions it may change.
@@ -371,9 +412,10 @@ func (m *Machine) acquired(fence, current int32) {
 	m.lastTerm = m.term.number
 	m.term.holding.Fence, m.term.holding.Current = fence, current
 	m.term.lease.renewed = m.tx.sent
-	m.term.waitOver = m.now + time.Duration(m.term.fence.Owed)
+	m.term.acquiredAt = m.now
 	m.term.lease.deadline = m.leaseEnd(m.tx.sent)
 	m.do(Lease{Deadline: m.term.lease.deadline})
+	m.beginRounds()
 	if m.leaseLimit != 0 {
 		m.giveUp(*m.quit)
 	}
@@ -397,7 +439,8 @@ func (m *Machine) leaseEnd(sent time.Duration) time.Duration {
 // extend extends the lease after a RENEW, unless it was over already.
 func (m *Machine) extend(sent time.Duration) {
 	if m.now < m.term.lease.deadline {
-		m.term.lease.renewed, m.term.lease.deadline = sent, m.leaseEnd(sent)
+		m.term.lease.renewed, m.term.lease.deadline = sent, max(m.leaseEnd(sent), m.term.failsafe.extended)
+		m.term.failsafe.failing = false
 		m.do(Lease{Deadline: m.term.lease.deadline})
 	}
 }
@@ -405,7 +448,7 @@ func (m *Machine) extend(sent time.Duration) {
 // declared notes that READY took effect.
 func (m *Machine) declared() {
 	m.term.ready = true
-	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete"})
+	m.do(Announce{Phase: Leading, Term: m.term.number, Reason: "the takeover is complete", Fencing: m.term.fence.Fencing})
 }
 
 // released ends the term, once nothing of it runs any more.
@@ -416,7 +459,7 @@ func (m *Machine) released() {
 	}
 	m.owed = m.term.fence.Owed
 	m.do(Lease{})
-	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason})
+	m.do(Announce{Phase: Standby, Term: m.term.number, Reason: reason, Fencing: m.term.fence.Fencing})
 	m.reset()
 }
 

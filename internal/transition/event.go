@@ -16,6 +16,9 @@ const (
 	TxAcquire Tx = "ACQUIRE"
 	TxReady   Tx = "READY"
 	TxRelease Tx = "RELEASE"
+	// In failsafe mode.
+	TxSetMembers Tx = "SETM"
+	TxVeto       Tx = "VETO"
 )
 
 // Event is something that a machine must know of.
@@ -39,6 +42,14 @@ type (
 	}
 	// Admitted allows the work of the term to start, see [AskToStart].
 	Admitted struct{ Term int64 }
+	// Fenced reports the outcome of [Fence], with its term and node. Nothing of it runs any more. Without an error the node is
+	// certainly off. By describes what has fenced it.
+	Fenced struct {
+		Term int64
+		Node string
+		By   string
+		Err  error
+	}
 	// HookDone reports that the hook has ended.
 	HookDone struct{ Err error }
 	// ChildStarted reports that the child's process group exists.
@@ -58,6 +69,11 @@ type (
 	}
 	// LeavingPublished reports the outcome of [PublishLeaving].
 	LeavingPublished struct{ Err error }
+	// Replaced reports that this member itself has elected another one in Term, so that its snapshot would soon show that.
+	Replaced struct {
+		Term         int64
+		Node, Reason string
+	}
 	// NoSuccessor reports that no member can be elected in place of this one, which is about to end.
 	NoSuccessor struct{}
 	// LeaseCut reports that no lease of this session may outlast Deadline, because a server has granted a shorter session
@@ -96,6 +112,12 @@ type (
 	Lease struct{ Deadline time.Duration }
 	// AskToStart asks for [Admitted]: other work on the host may have to start first. Leadership is held meanwhile.
 	AskToStart struct{ Term int64 }
+	// Fence fences the node of an earlier holder. It counts as work: StopTask, KillTask and the end of the lease end it at once.
+	// [Fenced] reports its end.
+	Fence struct {
+		Term   int64
+		Holder cluster.EarlierHolder
+	}
 	// RunPreStart runs the hook that prepares the work. It counts as work: it must have ended by Deadline. [HookDone] reports
 	// its end.
 	RunPreStart struct {
@@ -106,9 +128,9 @@ type (
 	RunPostStop struct{ Term int64 }
 	// StartChild starts the child with its fencing token and waits until it is ready.
 	StartChild struct{ Term int64 }
-	// StopTask stops the hook or the child gracefully, and kills it after Grace.
+	// StopTask stops the hook or the child gracefully, and kills it after Grace. It kills what fences a node at once.
 	StopTask struct{ Grace time.Duration }
-	// KillTask kills the hook or the child at once.
+	// KillTask kills the hook, the child, or what fences a node at once.
 	KillTask struct{}
 	// PublishLeaving announces in the record of the node that its membership is about to end, so that a successor is elected.
 	// [LeavingPublished] reports the outcome.
@@ -128,6 +150,8 @@ type (
 		Phase  Phase
 		Term   int64
 		Reason string
+		// Fencing has what was fenced in the term so far, and how that ended.
+		Fencing []cluster.FencingResult
 	}
 )
 
@@ -135,6 +159,7 @@ func (Send) action()           {}
 func (Renew) action()          {}
 func (Lease) action()          {}
 func (AskToStart) action()     {}
+func (Fence) action()          {}
 func (RunPreStart) action()    {}
 func (RunPostStop) action()    {}
 func (StartChild) action()     {}
@@ -152,6 +177,7 @@ func (e Saw) apply(m *Machine) {
 		return
 	}
 	m.snap, m.fresh = e.Snapshot, true
+	m.sawGone()
 	if e.Snapshot.SelfLost {
 		m.end("its own registration is gone or damaged")
 	}
@@ -171,7 +197,10 @@ func (e TxDone) apply(m *Machine) {
 		m.retryAt = m.now + m.opt.Budget.Renew/4
 		if errors.Is(e.Err, cluster.ErrUnknown) {
 			m.term.unresolved = e.Tx
+		} else if e.Tx == TxSetMembers && errors.Is(e.Err, cluster.ErrNotSent) && m.term.held {
+			m.term.failsafe.rounds.NotSent()
 		}
+		m.failed()
 		if m.term.unresolved == TxAcquire {
 			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore}
 		}
@@ -196,6 +225,11 @@ func (m *Machine) applied(e TxDone) {
 		if m.term.held { // likewise
 			m.released()
 		}
+	case TxSetMembers:
+		if m.term.held { // likewise
+			m.membersSet(m.term.failsafe.sending, e.Results[cluster.ResultFence].Version)
+			m.extend(m.tx.sent)
+		}
 	}
 }
 
@@ -209,10 +243,12 @@ func (m *Machine) refused(e TxDone) {
 	case TxAcquire:
 		m.refusedAcquire = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
 		m.retryAt = m.now + m.opt.Budget.Renew
-	case TxRelease:
+	case TxRelease, TxVeto:
 		m.retryAt = m.now + m.opt.Budget.Renew/4
 	case TxReady:
 		m.replacedBy(e.Err, "READY")
+	case TxSetMembers:
+		m.term.failsafe.refused = e.Err
 	}
 }
 
@@ -250,6 +286,10 @@ func (e RenewDone) apply(m *Machine) {
 		m.extend(e.Sent)
 	case errors.Is(e.Err, cluster.ErrNotSent), errors.Is(e.Err, cluster.ErrUnknown), errors.Is(e.Err, cluster.ErrSessionEnded):
 		m.retryAt = m.now + m.opt.Budget.Renew/4 // RENEW changes nothing, so its outcome does not matter: it is due again
+		m.failed()
+	case m.maybeSetMembers() && !m.goneBy(e.Err):
+		m.term.failsafe.refused, m.term.unresolved = e.Err, TxSetMembers
+		m.readAgain()
 	case !m.goneBy(e.Err):
 		m.replacedBy(e.Err, "RENEW")
 		m.readAgain()
@@ -322,6 +362,13 @@ func (e LeavingPublished) apply(m *Machine) {
 	}
 }
 
+func (e Replaced) apply(m *Machine) {
+	if m.term.held && e.Term > m.term.number {
+		m.term.replaced = true
+		m.giveUp(replaced(e.Node, e.Term, e.Reason))
+	}
+}
+
 func (NoSuccessor) apply(m *Machine) { m.term.leaving.pointless = true }
 
 func (e LeaseCut) apply(m *Machine) {
@@ -333,6 +380,7 @@ func (e LeaseCut) apply(m *Machine) {
 		return
 	}
 	m.giveUp(*m.quit)
+	m.term.failsafe.extended = 0 // the session ends in any case
 	if m.leaseLimit < m.term.lease.deadline {
 		m.term.lease.deadline = m.leaseLimit
 		m.do(Lease{Deadline: m.term.lease.deadline})

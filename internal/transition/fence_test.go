@@ -9,7 +9,7 @@ import (
 // A holder that finds a fence of a newer version stops its work, and ends its session instead of overwriting it.
 func TestReleaseDoesNotOverwriteAFenceOfANewerVersion(t *testing.T) {
 	newer := func(s *cluster.Snapshot) {
-		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 12}, true)
+		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":3}`), cluster.Stat{Version: 12}, true)
 	}
 	s := newScript(t)
 	s.lead()

@@ -238,7 +238,7 @@ func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
 		Elected: cluster.Stored[cluster.Elected]{Exists: true, Stat: cluster.Stat{Version: int32(term)}, Record: cluster.Elected{Node: e, Incarnation: e, Term: term}},
 	}
 	if rapid.Bool().Draw(t, "newer") {
-		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":2}`), cluster.Stat{Version: 10}, true)
+		s.Fence = cluster.ReadFence("/c/leader", []byte(`{"v":3}`), cluster.Stat{Version: 10}, true)
 	}
 	if rapid.Bool().Draw(t, "fenced") {
 		fence(who("holder"), rapid.Int64Range(6, 9).Draw(t, "fence term"), rapid.SampledFrom([]cluster.FenceState{

@@ -51,6 +51,25 @@ func TestALeaverStopsWhenItsSuccessorIsElected(t *testing.T) {
 	s.on(done(TxRelease), "Lease", "End")
 }
 
+// A leaver that is the elector itself knows that its successor is elected before it reads that.
+func TestALeaverStopsWhenItHasElectedItsSuccessor(t *testing.T) {
+	s := leave(t)
+	s.on(LeavingPublished{})
+	s.on(Replaced{Term: 7, Node: "me", Reason: "of an earlier election"})
+	if s.m.term.replaced || !s.m.AwaitsSuccessor() {
+		t.Error("the election of this term replaces its leader")
+	}
+	s.on(Replaced{Term: 8, Node: "other", Reason: "me leaves"}, "StopTask")
+	s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session), replacedBy("other", 8)))
+	s.on(ChildDead{}, "RunPostStop")
+	release := sent(t, s.on(HookDone{}, "RELEASE"))
+	if text := string(release.Ops[1].Data); !strings.Contains(text, "replaced by other in term 8: me leaves") || !strings.Contains(text, `"RELEASED"`) || !strings.Contains(text, `"requested":true`) {
+		t.Errorf("released: %s", text)
+	}
+	s.on(done(TxRelease), "Lease", "End")
+	s.on(Replaced{Term: 9, Node: "other"})
+}
+
 func TestALeaverWaitsForAMomentOnly(t *testing.T) {
 	s := leave(t)
 	s.on(TxDone{}) // anything else does not end the wait
@@ -118,4 +137,54 @@ func TestOnlyWorkThatIsReadyIsAnnounced(t *testing.T) {
 	s.m.opt.Budget = s.b
 	s.lead()
 	s.on(Quit{Reason: "lost", Failed: true}, "StopTask")
+}
+
+// The elector has published that nobody would be elected: there is nothing to wait for.
+func TestALeaverWithoutAnHeirDoesNotWait(t *testing.T) {
+	none := func(s *cluster.Snapshot) { s.Elected.Record.Heir = &cluster.Heir{} }
+	for name, c := range map[string]struct {
+		change func(s *cluster.Snapshot)
+		waits  bool
+	}{
+		"none":                     {change: none},
+		"unknown":                  {func(*cluster.Snapshot) {}, true},
+		"another one since":        {func(s *cluster.Snapshot) { none(s); s.Heir = heir(7, "other") }, true},
+		"another one, long ago":    {func(s *cluster.Snapshot) { none(s); s.Heir = heir(6, "other") }, false},
+		"it is the elector itself": {func(s *cluster.Snapshot) { none(s); s.Elector = true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.b.Handover = 200 * time.Millisecond
+			s.m.opt.Budget = s.b
+			s.lead()
+			saw := s.saw(fence("me", 7, cluster.FenceReady), current("me", session))
+			c.change(&saw.Snapshot)
+			s.on(saw)
+			if c.waits {
+				s.on(Quit{Reason: "stop"}, "PublishLeaving")
+			} else {
+				s.on(Quit{Reason: "stop"}, "StopTask")
+			}
+		})
+	}
+}
+
+// heir is the record of an heir that was published after an election.
+func heir(term int64, incarnation string) cluster.Stored[cluster.HeirRecord] {
+	return cluster.Stored[cluster.HeirRecord]{Exists: true, Record: cluster.HeirRecord{Term: term, Heir: cluster.Heir{Incarnation: incarnation}}}
+}
+
+// A member without work has no stop timeout that could bound the wait.
+func TestALeaverWithoutWorkWaits(t *testing.T) {
+	s := newScript(t)
+	s.b.Stop, s.b.Handover = 0, 300*time.Millisecond
+	s.m.opt.Budget = s.b
+	s.lead()
+	s.on(Quit{Reason: "stop"}, "PublishLeaving")
+	s.after(s.b.Handover - time.Millisecond)
+	s.on(Tick{})
+	s.after(time.Millisecond)
+	if got := grace(t, s.on(Tick{}, "StopTask")); got != 0 {
+		t.Errorf("grace %s", got)
+	}
 }

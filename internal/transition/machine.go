@@ -14,6 +14,7 @@ type Options struct {
 	Paths  cluster.Paths
 	Self   cluster.Incarnation
 	Site   string
+	Host   string
 	API    string
 	Budget cluster.Budget
 	// Epoch is the one that the instance was started for, see [cluster.Slots]; 0 in a group with one leader.
@@ -26,8 +27,11 @@ type Options struct {
 	RestartMax     int
 	RestartWindow  time.Duration
 	RestartBackoff time.Duration
+	// Failsafe is nil if the member takes no part in failsafe mode.
+	Failsafe *Failsafe
 	// Admission makes a takeover wait for [Admitted] before its work starts, see [AskToStart].
 	Admission bool
+	Fencing   Fencing
 }
 
 // Phase is the state of a member as shown to people.
@@ -91,6 +95,8 @@ type Machine struct {
 	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
 	entrusted      final          // the FINAL handed over last
 	posted         renewal        // the RENEW that is posted; the zero value if there is none
+	postedUntil    time.Duration  // its deadline
+	succession     succession
 
 	quit          *Stop            // the membership is to end in order, after a Quit or LeaseCut
 	quitRequested bool             // there was a Quit
@@ -123,17 +129,19 @@ type termState struct {
 	lease       lease
 	replaced    bool // RENEW would be refused
 
-	task      task
-	running   bool // the child's process group exists
-	prepared  bool // pre_start was started, so post_stop must run
-	ready     bool // READY has been written
-	waitOver  time.Duration
-	restartAt time.Duration
-	exits     []time.Duration
-	stop      *Stop // leadership is being given up
-	leaving   leaving
-	stopSent  bool
-	killSent  bool
+	task       task
+	acquiredAt time.Duration // when the reply to ACQUIRE came
+	fencing    fencing
+	running    bool // the child's process group exists
+	prepared   bool // pre_start was started, so post_stop must run
+	ready      bool // READY has been written
+	restartAt  time.Duration
+	exits      []time.Duration
+	stop       *Stop // leadership is being given up
+	leaving    leaving
+	stopSent   bool
+	killSent   bool
+	failsafe   failsafeTerm
 }
 
 // Origin is what preceded a term.
@@ -171,6 +179,7 @@ type final struct {
 	holding cluster.HeldVersions
 	term    int64
 	owed    cluster.Duration
+	fencing int // attempts
 	led     bool
 }
 
@@ -203,7 +212,7 @@ func (m *Machine) Wake() time.Duration {
 	}
 	if m.term.held {
 		want(m.term.lease.deadline)
-		want(m.term.lease.deadline - m.opt.Budget.Grace)
+		want(m.term.lease.deadline - m.grace())
 		if m.quit != nil {
 			want(m.releaseTimeout())
 		}
@@ -212,9 +221,10 @@ func (m *Machine) Wake() time.Duration {
 		}
 	}
 	want(m.retryAt)
+	want(m.wakeFailsafe())
 	switch m.term.task {
 	case taskWait:
-		want(m.term.waitOver)
+		want(m.waitOver())
 	case taskRestart:
 		want(m.term.restartAt)
 	}
@@ -258,8 +268,13 @@ func (m *Machine) Term() int64 {
 	return m.term.number
 }
 
-// Origin returns what preceded the term that is held.
-func (m *Machine) Origin() Origin { return m.term.origin }
+// Origin returns what preceded the term that is held, or that MayStart returns. Until its ACQUIRE, Clean is what to expect.
+func (m *Machine) Origin() Origin {
+	if m.awaitsCurrent() {
+		return m.origin(m.snap.Fence.Record.Owed == 0)
+	}
+	return m.term.origin
+}
 
 // Deadline returns when the lease ends, 0 if no term is held.
 func (m *Machine) Deadline() time.Duration {
@@ -268,6 +283,25 @@ func (m *Machine) Deadline() time.Duration {
 	}
 	return m.term.lease.deadline
 }
+
+// MayStart returns the term whose work may be started next: it is held and its work was not started, its ACQUIRE is under way, or this
+// member is elected and waits until current is gone. 0 if there is none. Until StartChild, no work may run.
+func (m *Machine) MayStart() int64 {
+	switch t := &m.term; {
+	case m.ended != "":
+		return 0
+	case m.tx.pending == TxAcquire:
+		return t.fence.Term
+	case t.held && t.stop == nil && t.task <= taskLaunch:
+		return t.number
+	case m.awaitsCurrent():
+		return m.snap.Elected.Record.Term
+	}
+	return 0
+}
+
+// awaitsCurrent reports whether this member is elected and would send ACQUIRE if current was gone.
+func (m *Machine) awaitsCurrent() bool { return m.mayAcquire() && m.snap.Current.Exists }
 
 // Running reports whether the child's process group exists.
 func (m *Machine) Running() bool { return m.term.running }
@@ -287,8 +321,10 @@ func (m *Machine) Idle() bool {
 }
 
 // working reports whether something is running that must end before the lease does (S1). This does not include post_stop,
-// which only undoes.
-func (m *Machine) working() bool { return m.term.running || m.term.task == taskPrepare }
+// which only undoes, and includes fencing: only a holder with a lease may fence.
+func (m *Machine) working() bool {
+	return m.term.running || m.term.task == taskPrepare || m.term.fencing.node != ""
+}
 
 // elected reports whether the decision names this incarnation, in a term that has not been acquired.
 func (m *Machine) elected() bool {

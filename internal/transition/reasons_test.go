@@ -304,7 +304,7 @@ func TestWakesForEachDeadline(t *testing.T) {
 	s = newScript(t)
 	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
 	s.on(done(TxAcquire), "Lease")
-	s.m.term.waitOver = s.now + time.Millisecond
+	s.m.term.acquiredAt = s.now + time.Millisecond - time.Duration(s.m.term.fence.Owed)
 	wants("the end of the lease wait", s.now+time.Millisecond)
 }
 

@@ -12,7 +12,8 @@ import (
 
 // Options are the watchdog's limits.
 type Options struct {
-	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting its lease wait.
+	// Takeover bounds the time from when the candidate could acquire until it is READY, not counting its lease wait or the time
+	// that it may take to fence earlier holders.
 	Takeover time.Duration
 	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared.
 	StrikeResetAfter time.Duration
@@ -94,10 +95,14 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 			key = fmt.Sprintf("%d %s", e.Term, e.Incarnation)
 		}
 		if s.Acquired() {
-			limit += time.Duration(s.Fence.Record.Owed)
+			limit += s.Fence.Record.TakeoverLimit()
 		} else {
 			owed, _ := s.Owed(w.opt.Trust)
 			limit += owed
+			promises, barred := w.promises(&s)
+			if limit += promises; barred {
+				key = ""
+			}
 		}
 	}
 	w.canTakeOver.hold(key, now)
@@ -114,6 +119,26 @@ func (w *Watchdog) takeover(s cluster.Snapshot, now time.Duration, f *Findings, 
 		return
 	}
 	wake(w.canTakeOver.since + limit + spent + left)
+}
+
+// promises returns how much longer a candidate may need because of what members have promised to the last leader, and whether it cannot
+// acquire before another one vetoes (docs/protocol.md, Failsafe).
+func (w *Watchdog) promises(s *cluster.Snapshot) (wait time.Duration, barred bool) {
+	candidate, _ := s.Member(s.Elected.Record.Incarnation)
+	node, f := candidate.Node.Record.Failsafe, &s.Fence.Record
+	if !s.Fence.Readable() || f.State == cluster.FenceReleased || f.Failsafe == nil && node == nil {
+		return 0, false
+	}
+	key := ""
+	if node != nil {
+		key = node.Key
+	}
+	wait = max(w.opt.Trust.LeaseWait, time.Duration(f.LeaseWait)) // until its own promise has lapsed
+	if f.Succession(s.Elected.Record.Node, key) == cluster.SuccessionBarred {
+		wait += f.CapWait()
+		barred = f.CapWait() == 0
+	}
+	return wait, barred
 }
 
 // queueMax bounds the time of one takeover that does not count because its host starts other work (L2).

@@ -27,6 +27,11 @@ type Explanation struct {
 	Members       []RankedMember        `json:"members"`
 	// Waiting says how long, and why, the leader waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
+	// Stuck says why the member that holds leadership can't give it up, as its daemon has said; empty if that is not known to be so. Its
+	// caller fills it in: ZooKeeper does not have it.
+	Stuck string `json:"stuck,omitempty"`
+	// Fencing has the attempts of this leader to fence earlier ones.
+	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
 	// Heir is the node that would lead if the leader was lost; empty if none would.
 	Heir string `json:"heir,omitempty"`
 	// Blocked says why a better member does not take over, Changes what would change the outcome.
@@ -62,7 +67,10 @@ func Explain(q Question) Explanation {
 	r := out.Last.Ranking
 	e := Explanation{
 		PolicyType: r.PolicyType, Revision: q.Policy.Revision, Circumstances: out.Last.Circumstances, Notes: append(r.Notes, out.Problems...),
-		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(),
+		Members: []RankedMember{}, Blocked: out.Blocked, Waiting: q.Snapshot.Waiting(), Fencing: q.Snapshot.Fenced(),
+	}
+	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() && c.Record.Term < rec.Record.Term {
+		e.Waiting = fmt.Sprintf("until %s gives up leadership, which it has held since term %d", c.Record.Node, c.Record.Term)
 	}
 	next := afterLoss(q, out)
 	e.Heir, e.Changes = next.Leader.ID, describeChanges(out, next)

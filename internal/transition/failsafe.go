@@ -1,0 +1,419 @@
+package transition
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
+)
+
+// This file has what failsafe mode adds (docs/protocol.md, Failsafe): how a leader works on without ZooKeeper, and when a member may
+// acquire, or lets another one acquire, after a leader that may have done so.
+
+// Failsafe are the options of a member that takes part in failsafe mode.
+type Failsafe struct {
+	// Key identifies the state directory of the daemon.
+	Key string
+	// Start is random for each instance.
+	Start uint64
+	// Passive is set for a member that only agrees to successors, because an earlier process may have promised something: as a leader it
+	// asks nobody for promises.
+	Passive bool
+}
+
+// failsafeTerm is what a holder needs in order to work on without ZooKeeper.
+type failsafeTerm struct {
+	rounds   *failsafe.Rounds // nil if the member takes no part
+	extended time.Duration    // until when rounds have extended the lease; 0 if they have not
+	failing  bool             // the last RENEW, or SETM, had no reply
+	due      time.Duration    // the next round
+	setAt    time.Duration    // when the last SETM was sent
+	sending  failsafe.Set     // of the SETM under way
+	// addresses are where the members of the sets are asked, by incarnation. Whoever is in a set is known here (see promisers).
+	addresses map[string]string
+	refused   error // why a RENEW or SETM was refused, while it is not known whether an earlier SETM is the reason
+}
+
+// succession is what a member knows about the end of the last term.
+type succession struct {
+	gone        int64 // the last term whose current was seen to be gone
+	since       time.Duration
+	remembering int64 // the term of the Remember under way; 0 if there is none
+	remembered  int64 // the highest term for which this member never promises anything again
+}
+
+// maxMembers bounds how many members must promise. The others can take over only after one of these has vetoed.
+const maxMembers = 32
+
+// beginRounds begins a term.
+func (m *Machine) beginRounds() {
+	if m.opt.Failsafe == nil || m.opt.Failsafe.Passive {
+		return
+	}
+	m.term.failsafe.rounds = failsafe.NewRounds(failsafe.RoundsOptions{
+		Group: failsafe.Group(m.opt.Paths), Term: m.term.number, Holder: m.opt.Self.Name, Start: m.opt.Failsafe.Start,
+		Lease: m.opt.Budget.Lease, Wait: m.opt.Budget.LeaseWait,
+	})
+}
+
+// leadsFailsafe reports whether the member leads in failsafe mode, and is to go on.
+func (m *Machine) leadsFailsafe() bool {
+	t := &m.term
+	return t.failsafe.rounds != nil && t.held && t.ready && t.stop == nil && !t.replaced && m.ended == "" && m.quit == nil &&
+		m.leaseLimit == 0 && m.now < t.lease.deadline
+}
+
+// wanted returns the set that the fence should have; false if that is not known.
+func (m *Machine) wanted() (failsafe.Set, bool) {
+	s := &m.snap
+	if !s.MembersRead || !s.Policy.Readable() {
+		return failsafe.Set{}, false
+	}
+	rules := s.Policy.Record.Failsafe
+	if !rules.Enabled {
+		return failsafe.Set{}, true
+	}
+	set := failsafe.Set{Max: time.Duration(rules.Max)}
+	for _, eligible := range []bool{true, false} {
+		if len(set.Members) == 0 { // better an observer than nobody
+			set.Members = m.promisers(eligible)
+		}
+	}
+	if len(set.Members) == 0 {
+		return failsafe.Set{}, true
+	}
+	return set, true
+}
+
+// promisers returns the members that can promise something to this one.
+func (m *Machine) promisers(eligible bool) []cluster.FailsafeMember {
+	var out []cluster.FailsafeMember
+	for i := range m.snap.Members {
+		x := &m.snap.Members[i]
+		n := &x.Node.Record
+		if x.ID == m.opt.Self.ID || x.Superseded || !x.Node.Readable() || n.Leaving != "" || eligible && n.Ineligible != "" || !n.Failsafe.CanPromise() ||
+			cluster.LeaseWait(time.Duration(n.SessionTimeout)) < m.opt.Budget.LeaseWait {
+			continue
+		}
+		out = append(out, cluster.FailsafeMember{ID: x.ID, Incarnation: x.Name, Key: n.Failsafe.Key})
+	}
+	slices.SortFunc(out, func(a, b cluster.FailsafeMember) int { return cmp.Compare(a.ID, b.ID) })
+	return out[:min(len(out), maxMembers)]
+}
+
+// noteAddresses remembers where the members of the sets that may be in force are asked. ZooKeeper may not be there when it is needed.
+func (m *Machine) noteAddresses(set failsafe.Set) {
+	f := &m.term.failsafe
+	before := f.addresses
+	f.addresses = make(map[string]string)
+	for _, x := range append(f.rounds.All(), set.Members...) {
+		f.addresses[x.Incarnation] = before[x.Incarnation]
+	}
+	for i := range m.snap.Members {
+		x := &m.snap.Members[i]
+		if _, asked := f.addresses[x.Name]; asked && x.Node.Readable() && x.Node.Record.Failsafe.CanPromise() {
+			f.addresses[x.Name] = x.Node.Record.Failsafe.Address
+		}
+	}
+}
+
+// setMembers sends SETM if the fence does not have the right members. It never does during an extension: the new members have promised
+// nothing yet (S1).
+func (m *Machine) setMembers() {
+	f := &m.term.failsafe
+	if !m.leadsFailsafe() || f.failing || !m.fresh || m.tx.pending != TxNone || m.term.unresolved != TxNone || m.now < m.setMembersAt() ||
+		m.term.lease.deadline > m.leaseEnd(m.term.lease.renewed) {
+		return
+	}
+	set, known := m.wanted()
+	if !known || f.rounds.Settled() && set.Equal(f.rounds.Acked()) {
+		return
+	}
+	fence := m.term.fence
+	fence.State, fence.Failsafe = cluster.FenceReady, m.record(set)
+	f.sending, f.setAt = set, m.now
+	m.noteAddresses(set)
+	f.rounds.Sending(set)
+	m.send(TxSetMembers, m.opt.Paths.SetMembersTx(m.term.holding, fence), m.term.lease.deadline)
+}
+
+// setMembersAt returns when the next SETM may be sent: members that come and go must not keep RENEW waiting.
+func (m *Machine) setMembersAt() time.Duration {
+	if m.term.failsafe.setAt == 0 {
+		return m.retryAt
+	}
+	return max(m.retryAt, m.term.failsafe.setAt+m.opt.Budget.Renew/2)
+}
+
+func (m *Machine) record(set failsafe.Set) *cluster.Failsafe {
+	if len(set.Members) == 0 {
+		return nil
+	}
+	return &cluster.Failsafe{Key: m.opt.Failsafe.Key, Members: set.Members, Max: cluster.Duration(set.Max)}
+}
+
+// membersSet notes that the fence has the members of a set, in a new version.
+func (m *Machine) membersSet(set failsafe.Set, version int32) {
+	m.term.holding.Fence = version
+	m.term.fence.Failsafe = m.record(set)
+	m.term.failsafe.rounds.Acknowledged(set)
+	m.term.failsafe.refused = nil
+}
+
+// maybeSetMembers reports whether a SETM of unknown outcome may be the reason for a refusal. Then the fence is read before leadership is
+// given up.
+func (m *Machine) maybeSetMembers() bool {
+	return m.term.failsafe.rounds != nil && !m.term.failsafe.rounds.Settled()
+}
+
+// readMembersBack handles a snapshot that may show the outcome of a SETM. The version before it proves nothing: it may still take effect.
+func (m *Machine) readMembersBack() {
+	f, fence := &m.term.failsafe, m.snap.Fence
+	m.term.unresolved = TxNone
+	refused := f.refused
+	f.refused = nil
+	if fence.Stat.Version == m.term.holding.Fence {
+		if refused != nil {
+			m.replacedBy(refused, "RENEW")
+		}
+		return
+	}
+	var members []cluster.FailsafeMember
+	if r := fence.Record.Failsafe; r != nil {
+		members = r.Members
+	}
+	set, own := f.rounds.Possible(members)
+	if !fence.Readable() || !own || fence.Record.Term != m.term.number || fence.Record.Incarnation != m.opt.Self.Name || fence.Record.State != cluster.FenceReady {
+		m.term.replaced = true
+		m.giveUp(Stop{Reason: "the fence was changed by somebody else"})
+		return
+	}
+	m.membersSet(set, fence.Stat.Version)
+}
+
+// Extended reports whether the lease lasts because members have promised, for longer than ZooKeeper has granted it.
+func (m *Machine) Extended() bool {
+	t := &m.term
+	return t.held && t.failsafe.extended > m.leaseEnd(t.lease.renewed) && t.lease.deadline > m.leaseEnd(t.lease.renewed)
+}
+
+// Promisers returns who must promise before the lease can be extended; none if nothing can extend it.
+func (m *Machine) Promisers() []cluster.FailsafeMember {
+	if r := m.term.failsafe.rounds; m.term.held && r != nil {
+		return r.Members()
+	}
+	return nil
+}
+
+// grace returns how long before the end of its lease the work is asked to stop. While members may promise to let it go on, it is not asked
+// before they have had the time to answer.
+func (m *Machine) grace() time.Duration {
+	if r := m.term.failsafe.rounds; r != nil && len(r.Members()) > 0 {
+		return min(m.opt.Budget.Grace, cluster.FailsafeGrace(m.opt.Budget.Lease))
+	}
+	return m.opt.Budget.Grace
+}
+
+// holdRounds asks the members for their promises while RENEW is not answered.
+func (m *Machine) holdRounds() {
+	f := &m.term.failsafe
+	if !m.leadsFailsafe() || m.now < m.roundAt() {
+		return
+	}
+	f.due = m.now + failsafe.Patience(m.opt.Budget.Lease)
+	if messages := f.rounds.Begin(m.now); len(messages) > 0 {
+		for i, to := range messages {
+			messages[i].Address = f.addresses[to.To.Incarnation]
+		}
+		m.do(SendRound{Messages: messages})
+	}
+}
+
+// roundAt returns when the next round begins.
+func (m *Machine) roundAt() time.Duration {
+	f, b := &m.term.failsafe, &m.opt.Budget
+	if f.failing {
+		return f.due
+	}
+	return max(f.due, m.term.lease.renewed+b.Renew+failsafe.Patience(b.Lease)/2)
+}
+
+// roundEnd returns until when the work may go on by a round, given the limit of the sets that may be in force.
+func (m *Machine) roundEnd(until time.Duration) time.Duration {
+	if most := m.term.failsafe.rounds.Max(); until != 0 && most != 0 {
+		return min(until, m.term.lease.renewed+most)
+	}
+	return until
+}
+
+// failed notes that a write had no reply.
+func (m *Machine) failed() { m.term.failsafe.failing = m.term.failsafe.rounds != nil }
+
+// sawGone notes that current of the fence's term is gone.
+func (m *Machine) sawGone() {
+	s := &m.snap
+	if !s.Leadership || !s.Fence.Readable() || s.Current.Exists || s.Fence.Record.Failsafe == nil || s.Fence.Record.Term <= m.succession.gone {
+		return
+	}
+	m.succession.gone, m.succession.since = s.Fence.Record.Term, m.now
+	if m.opt.Failsafe != nil {
+		m.do(CurrentGone{Term: m.succession.gone})
+	}
+}
+
+// right returns the right by which this member may acquire over the fence.
+func (m *Machine) right() cluster.Succession {
+	key := ""
+	if m.opt.Failsafe != nil {
+		key = m.opt.Failsafe.Key
+	}
+	f := &m.snap.Fence.Record
+	right := f.Succession(m.opt.Self.ID, key)
+	if right == cluster.SuccessionFree && key != "" && f.State == cluster.FenceRevoked && f.Failsafe == nil {
+		return cluster.SuccessionMember // the fence was lost, and with it whether this member has promised something
+	}
+	return right
+}
+
+// maySucceed reports whether nobody works on in the fence's term because of what members have promised, and whoever is bound by that has
+// made sure of it (S1).
+func (m *Machine) maySucceed() bool {
+	f := &m.snap.Fence.Record
+	switch m.right() {
+	case cluster.SuccessionFree, cluster.SuccessionOwner:
+		return true
+	case cluster.SuccessionMember:
+		return m.remembers(f.Term)
+	}
+	wait := f.CapWait()
+	return wait != 0 && m.succession.gone == f.Term && m.now >= m.succession.since+wait
+}
+
+// remembers reports whether this member has recorded that it never promises anything for the term again, and else sees to it.
+func (m *Machine) remembers(term int64) bool {
+	s := &m.succession
+	if s.remembered < term && s.remembering != term {
+		s.remembering = term
+		m.do(Remember{Term: term})
+	}
+	return s.remembered >= term
+}
+
+// veto lets a candidate acquire that has no right of its own to do so.
+func (m *Machine) veto() {
+	s := &m.snap
+	if m.opt.Failsafe == nil || m.term.held || m.term.stop != nil || m.term.task != taskNone || m.working() || m.ended != "" || m.tx.pending != TxNone ||
+		!m.fresh || !s.Leadership || s.Current.Exists || !s.Fence.Readable() || s.Fence.Record.Failsafe == nil || s.Newer() != nil || m.now < m.vetoAt() {
+		return
+	}
+	f := &s.Fence.Record
+	switch f.Succession(m.opt.Self.ID, m.opt.Failsafe.Key) {
+	case cluster.SuccessionOwner:
+	case cluster.SuccessionMember:
+		if !m.remembers(f.Term) {
+			return
+		}
+	default:
+		return
+	}
+	m.send(TxVeto, m.opt.Paths.VetoTx(*s, m.opt.Self.ID), m.now+m.opt.Budget.Lease)
+}
+
+// vetoAt returns when this member vetoes. A candidate that may have a right of its own is left to use it for a while: its key is not
+// known here.
+func (m *Machine) vetoAt() time.Duration {
+	s := &m.snap
+	f, e := &s.Fence.Record, &s.Elected
+	const never = 1<<63 - 1
+	switch {
+	case f.Failsafe == nil || m.succession.gone != f.Term || !e.Readable() || e.Record.Term <= f.Term || e.Record.Incarnation == m.opt.Self.Name && m.quit == nil:
+		return never
+	case f.Names(e.Record.Node):
+		return max(m.retryAt, m.succession.since+3*m.opt.Budget.LeaseWait)
+	}
+	return m.retryAt
+}
+
+// wakeFailsafe returns when something of failsafe mode is due; 0 for never.
+func (m *Machine) wakeFailsafe() time.Duration {
+	var at time.Duration
+	want := func(t time.Duration) {
+		if t > m.now && t < 1<<62 {
+			at = cluster.Earliest(at, t)
+		}
+	}
+	if m.leadsFailsafe() {
+		want(m.roundAt())
+		want(m.setMembersAt())
+		want(m.postedUntil)
+	}
+	if s := &m.snap; m.succession.gone != 0 && s.Fence.Readable() && s.Fence.Record.Term == m.succession.gone && !m.term.held {
+		if wait := s.Fence.Record.CapWait(); wait != 0 {
+			want(m.succession.since + wait)
+		}
+		if m.opt.Failsafe != nil {
+			want(m.vetoAt())
+		}
+	}
+	return at
+}
+
+type (
+	// SendRound asks members for promises. Each reply is reported by a [RoundReply], also if a message cannot be sent or is not
+	// answered ([failsafe.ReasonUnreachable]); nothing is repeated.
+	SendRound struct{ Messages []failsafe.Message }
+	// Remember makes the daemon refuse every later promise for a term: [failsafe.Promises.Veto], as soon as the daemon is no longer
+	// bound, and then the state is stored. [Remembered] reports that.
+	Remember struct{ Term int64 }
+	// CurrentGone reports that current of a term was seen to be gone, for [failsafe.Promises.Gone].
+	CurrentGone struct{ Term int64 }
+
+	// RoundReply reports a reply to a [SendRound], however late. It must be authenticated if it promises something or says that the
+	// member has vetoed.
+	RoundReply struct{ Reply failsafe.Reply }
+	// Remembered reports that a [Remember] is done, or why it failed.
+	Remembered struct {
+		Term int64
+		Err  error
+	}
+)
+
+func (SendRound) action()   {}
+func (Remember) action()    {}
+func (CurrentGone) action() {}
+
+// apply extends the lease once all have promised. A late reply never revives a lease.
+func (e RoundReply) apply(m *Machine) {
+	if !m.leadsFailsafe() {
+		return
+	}
+	f := &m.term.failsafe
+	if rep := &e.Reply; !rep.OK && f.rounds.Concerns(*rep) {
+		switch {
+		case rep.Reason == failsafe.ReasonVetoed:
+			m.giveUp(Stop{Reason: rep.Request.Member + " has allowed another member to take over"})
+		case rep.Retry > 0:
+			f.due = min(f.due, m.now+max(time.Duration(rep.Retry), failsafe.Patience(m.opt.Budget.Lease)/8))
+		}
+		return
+	}
+	if until := m.roundEnd(f.rounds.Reply(e.Reply)); until > m.term.lease.deadline {
+		f.extended, m.term.lease.deadline = until, until
+		m.do(Lease{Deadline: until})
+	}
+}
+
+func (e Remembered) apply(m *Machine) {
+	s := &m.succession
+	if s.remembering == e.Term {
+		s.remembering = 0
+	}
+	if e.Err != nil {
+		m.do(Note{Text: "cannot record that this member refuses promises, so it does not take over: " + e.Err.Error()})
+		m.retryAt = max(m.retryAt, m.now+m.opt.Budget.Renew)
+		return
+	}
+	s.remembered = max(s.remembered, e.Term)
+}

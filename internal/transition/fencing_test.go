@@ -1,0 +1,267 @@
+package transition
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// lost returns a script in which me has acquired term 7 over a leader that was lost in term 6, and fences it.
+func lost(t *testing.T, f Fencing, change ...func(*cluster.Snapshot)) (*script, Fence) {
+	t.Helper()
+	s := newScript(t)
+	f.Enabled = true
+	s.m.opt.Fencing = f
+	s.on(s.saw(append([]func(*cluster.Snapshot){fence("old", 6, cluster.FenceReady)}, change...)...), "ACQUIRE")
+	for _, a := range s.on(done(TxAcquire), "Lease", "Fence") {
+		if a, is := a.(Fence); is {
+			return s, a
+		}
+	}
+	t.Fatal("nothing is fenced")
+	return nil, Fence{}
+}
+
+// keep renews until a time has passed.
+func (s *script) keep(d time.Duration, want ...string) {
+	s.t.Helper()
+	for end := s.now + d; s.now < end; {
+		s.after(min(500*time.Millisecond, end-s.now))
+		s.renewed(s.now, nil, append([]string{"Lease"}, want...)...)
+	}
+}
+
+var errFence = errors.New("the device does not answer")
+
+func TestFencingRunsWhileTheLeaseIsWaitedFor(t *testing.T) {
+	s, f := lost(t, Fencing{})
+	if _, since := s.m.Fencing(); since != s.now {
+		t.Errorf("fences since %s, now is %s", since, s.now)
+	}
+	if f.Term != 7 || f.Holder.Node != "old" || f.Holder.Term != 6 || s.m.Phase() != LeaseWait || fencedNow(s.m) != "old" {
+		t.Errorf("%+v in phase %s", f, s.m.Phase())
+	}
+	s.after(time.Second)
+	s.on(Fenced{Term: 7, Node: "old"}) // without skip_wait it makes sure, and the wait goes on
+	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session)))
+	s.keep(2 * time.Second)
+	if s.m.Phase() != LeaseWait {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	s.now = s.m.waitOver()
+	s.on(Tick{}, "RunPreStart")
+}
+
+func TestFencingEndsTheWait(t *testing.T) {
+	s, _ := lost(t, Fencing{SkipWait: true})
+	s.after(300 * time.Millisecond)
+	s.on(Fenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	ready := sent(t, s.on(ChildReady{}, "READY"))
+	f := released(t, ready)
+	if f.Owed != 0 || len(f.Earlier) != 0 || !f.WasFenced("old") || f.Fencing[0].By != "an agent" || f.Fencing[0].Term != 6 {
+		t.Errorf("READY writes %+v", f)
+	}
+}
+
+func TestFencingThatFailsChangesNothing(t *testing.T) {
+	s, _ := lost(t, Fencing{SkipWait: true})
+	s.after(300 * time.Millisecond)
+	s.on(Fenced{Term: 7, Node: "old", Err: errFence})
+	s.keep(3 * time.Second)
+	if s.m.Phase() != LeaseWait {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	s.now = s.m.waitOver()
+	s.on(Tick{}, "RunPreStart")
+}
+
+// What is not over when the lease wait is ends, and the work does not start beside it.
+func TestFencingEndsWithTheWait(t *testing.T) {
+	s, _ := lost(t, Fencing{SkipWait: true})
+	s.keep(s.m.waitOver() - s.now - time.Millisecond)
+	s.after(time.Millisecond)
+	s.on(Tick{}, "KillTask")
+	s.on(Tick{})
+	s.on(Fenced{Term: 7, Node: "old", Err: errors.New("killed")}, "RunPreStart")
+}
+
+func TestRequiredFencing(t *testing.T) {
+	s, f := lost(t, Fencing{Required: true, Limit: time.Minute})
+	if limit := s.m.term.fence.FencingLimit; limit != cluster.Duration(time.Minute) {
+		t.Errorf("the watchdog allows %s", limit)
+	}
+	s.keep(time.Minute) // far longer than the lease wait
+	if s.m.Phase() != LeaseWait {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+	failed := s.on(Fenced{Term: 7, Node: f.Holder.Node, Err: errFence}, "RELEASE")
+	left := released(t, sent(t, failed))
+	if left.State != cluster.FenceUnclean || left.Owed == 0 || left.Requested || len(left.Earlier) != 1 || left.Earlier[0].Node != "old" || left.Earlier[0].Fenced ||
+		!strings.Contains(left.Reason, "old could not be fenced, and fencing.required permits no takeover without that: the device") {
+		t.Errorf("left behind: %+v", left)
+	}
+	if len(left.Fencing) != 1 || left.Fencing[0].Error != errFence.Error() {
+		t.Errorf("attempts: %+v", left.Fencing)
+	}
+
+	s, _ = lost(t, Fencing{Required: true})
+	s.keep(10 * time.Second)
+	s.on(Fenced{Term: 7, Node: "old"}, "RunPreStart")
+}
+
+// The next candidate goes on where the last one has failed: it fences the lost leader, not the candidate, whose work is dead.
+func TestTheNextCandidateFencesTheSameNode(t *testing.T) {
+	wait := cluster.Duration(4 * time.Second)
+	s, f := lost(t, Fencing{Required: true, SkipWait: true}, fence("candidate", 6, cluster.FenceUnclean), func(s *cluster.Snapshot) {
+		s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, []cluster.EarlierHolder{{Node: "lost", Term: 5, Wait: wait}}
+	})
+	if f.Holder.Node != "lost" || f.Holder.Term != 5 {
+		t.Errorf("fences %+v", f.Holder)
+	}
+	s.on(Fenced{Term: 7, Node: "lost"}, "RunPreStart")
+}
+
+// A wait that is owed for somebody else is not cut short.
+func TestFencingEndsTheWaitForOneHolderOnly(t *testing.T) {
+	wait := cluster.Duration(4 * time.Second)
+	for name, c := range map[string]struct {
+		earlier []cluster.EarlierHolder
+		next    []string // what follows a success
+	}{
+		"unknown":           {nil, nil},
+		"unknown by name":   {[]cluster.EarlierHolder{{Wait: wait}}, nil},
+		"its own node":      {[]cluster.EarlierHolder{{Node: "me", Term: 5, Wait: wait}}, nil},
+		"fenced before":     {[]cluster.EarlierHolder{{Node: "first", Term: 5, Wait: wait, Fenced: true}}, []string{"RunPreStart"}},
+		"another to fence":  {[]cluster.EarlierHolder{{Node: "zeroth", Term: 5, Wait: wait}}, []string{"Fence"}},
+		"nothing else owed": {[]cluster.EarlierHolder{{Node: "old", Term: 5, Wait: wait}}, []string{"RunPreStart"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f := lost(t, Fencing{SkipWait: true}, fence("old", 6, cluster.FenceHeld), func(s *cluster.Snapshot) {
+				s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, c.earlier
+			})
+			s.on(Fenced{Term: 7, Node: f.Holder.Node}, c.next...)
+		})
+	}
+}
+
+// Without skip_wait a successor need not fence again what was fenced, but waits.
+func TestAFencedNodeIsNotFencedAgain(t *testing.T) {
+	wait := cluster.Duration(4 * time.Second)
+	s := newScript(t)
+	s.m.opt.Fencing = Fencing{Enabled: true, Required: true}
+	s.on(s.saw(fence("candidate", 6, cluster.FenceUnclean), func(s *cluster.Snapshot) {
+		s.Fence.Record.Owed, s.Fence.Record.Earlier = wait, []cluster.EarlierHolder{{Node: "lost", Term: 5, Wait: wait, Fenced: true}}
+	}), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	s.keep(s.m.waitOver() - s.now - time.Millisecond)
+	s.after(time.Millisecond)
+	s.on(Tick{}, "RunPreStart")
+}
+
+func TestNothingIsFencedAfterACleanEnd(t *testing.T) {
+	for name, f := range map[string]func(*cluster.Snapshot){
+		"released": fence("old", 6, cluster.FenceReleased),
+		"itself":   fence("me", 6, cluster.FenceReady),
+	} {
+		s := newScript(t)
+		s.m.opt.Fencing = Fencing{Enabled: true, Required: true, SkipWait: true}
+		s.on(s.saw(f), "ACQUIRE")
+		if name == "released" {
+			s.on(done(TxAcquire), "Lease", "RunPreStart")
+		} else {
+			s.on(done(TxAcquire), "Lease") // it waits: that it is off is not proven
+		}
+	}
+}
+
+// Only a holder with a lease fences: everything that ends the term ends the fencing first, and only then is leadership released.
+func TestTheEndOfTheTermEndsFencing(t *testing.T) {
+	for name, end := range map[string]func(*script){
+		"replaced": func(s *script) {
+			s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), replacedBy("other", 8)), "StopTask")
+		},
+		"stopped":         func(s *script) { s.on(Quit{Reason: "stop"}, "StopTask") },
+		"current deleted": func(s *script) { s.on(s.saw(fence("me", 7, cluster.FenceHeld)), "StopTask") },
+		"renewal refused": func(s *script) { s.renewed(s.now, errRefused, "StopTask") },
+		"lease over":      func(s *script) { s.after(s.b.Lease); s.on(Tick{}, "KillTask") },
+		"session over":    func(s *script) { s.on(SessionEnded{Reason: "expired"}, "KillTask") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f := lost(t, Fencing{SkipWait: true})
+			end(s)
+			if s.m.Idle() || s.m.Phase() == Ended {
+				t.Errorf("phase %s while a node is being fenced", s.m.Phase())
+			}
+			before := s.m.term.held
+			actions := s.m.Step(s.now, Fenced{Term: 7, Node: f.Holder.Node})
+			for _, a := range actions {
+				switch a.(type) {
+				case RunPreStart, StartChild:
+					t.Errorf("starts work: %+v", a)
+				}
+			}
+			if before && fencedNow(s.m) != "" {
+				t.Error("goes on")
+			}
+		})
+	}
+}
+
+func TestReportsOfOtherFencingAreIgnored(t *testing.T) {
+	s, _ := lost(t, Fencing{SkipWait: true})
+	s.on(Fenced{Term: 6, Node: "old"})
+	s.on(Fenced{Term: 7, Node: "other"})
+	if fencedNow(s.m) != "old" || s.m.Phase() != LeaseWait {
+		t.Errorf("fences %q in phase %s", fencedNow(s.m), s.m.Phase())
+	}
+}
+
+// FINAL says what was fenced, also if the daemon dies right after that.
+func TestFencingIsEntrusted(t *testing.T) {
+	s, _ := lost(t, Fencing{})
+	actions := s.m.Step(s.now, Fenced{Term: 7, Node: "old"})
+	i := slices.IndexFunc(actions, func(a Action) bool { _, is := a.(Entrust); return is })
+	if i < 0 {
+		t.Fatalf("%+v", actions)
+	}
+	if text := string(actions[i].(Entrust).Ops[1].Data); !strings.Contains(text, `"fenced":true`) {
+		t.Errorf("FINAL: %s", text)
+	}
+}
+
+// fencedNow returns the node that a machine is fencing.
+func fencedNow(m *Machine) string {
+	node, _ := m.Fencing()
+	return node
+}
+
+// The hooks learn what was fenced, and how that ended: with READY, and when fencing that has failed ends the takeover.
+func TestFencingIsAnnounced(t *testing.T) {
+	announced := func(actions []Action) (out Announce) {
+		for _, a := range actions {
+			if a, is := a.(Announce); is {
+				out = a
+			}
+		}
+		return out
+	}
+	s, _ := lost(t, Fencing{SkipWait: true})
+	s.on(Fenced{Term: 7, Node: "old", By: "an agent"}, "RunPreStart")
+	s.on(HookDone{}, "StartChild")
+	s.on(ChildStarted{})
+	s.on(ChildReady{}, "READY")
+	if a := announced(s.on(done(TxReady))); a.Phase != Leading || len(a.Fencing) != 1 || a.Fencing[0] != (cluster.FencingResult{Node: "old", Term: 6, By: "an agent"}) {
+		t.Errorf("%+v", a)
+	}
+	s, _ = lost(t, Fencing{Required: true})
+	s.on(Fenced{Term: 7, Node: "old", Err: errFence}, "RELEASE")
+	if a := announced(s.on(done(TxRelease), "Lease")); a.Phase != Standby || len(a.Fencing) != 1 || a.Fencing[0].Error != errFence.Error() {
+		t.Errorf("%+v", a)
+	}
+}

@@ -60,7 +60,7 @@ func (s *Session) AuditACLs(ctx context.Context, p cluster.Paths) (ACLAudit, err
 	var found ACLAudit
 	err := s.eachPersistentACL(ctx, p, func(path string, list []zk.ACL) error {
 		found.Open = found.Open || worldWritable(list)
-		if !sameACL(list, s.createACL()) {
+		if !sameACL(list, s.createACL(path)) {
 			found.Mismatched = append(found.Mismatched, path)
 		}
 		return nil
@@ -88,9 +88,12 @@ func (s *Session) eachPersistentACL(ctx context.Context, p cluster.Paths, see fu
 	return nil
 }
 
+// isPublic reports whether an entry is about all clients.
+func isPublic(a zk.ACL) bool { return a.Scheme == "world" }
+
 // worldWritable reports whether an ACL lets every client do more than read.
 func worldWritable(list []zk.ACL) bool {
-	return slices.ContainsFunc(list, func(a zk.ACL) bool { return a.Scheme == "world" && a.Perms&^zk.PermRead != 0 })
+	return slices.ContainsFunc(list, func(a zk.ACL) bool { return isPublic(a) && a.Perms&^zk.PermRead != 0 })
 }
 
 // sameACL compares ACLs regardless of order.

@@ -60,14 +60,13 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 			paths = append(paths, parent+"/"+name)
 		}
 	}
-	want := s.createACL()
 	all := make([]ZnodeACL, len(paths))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxReads)
 	for i, path := range paths {
 		g.Go(func() error {
 			list, version, err := s.getACL(gctx, path)
-			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, want), version: version}
+			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, s.createACL(path)), version: version}
 			switch {
 			case err == nil:
 				return nil
@@ -88,7 +87,7 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 }
 
 // ConfiguredACL returns the ACL that the session creates znodes with, in the format of [ZnodeACL.ACL].
-func (s *Session) ConfiguredACL() string { return formatACL(s.createACL()) }
+func (s *Session) ConfiguredACL() string { return formatACL(s.createACL("")) }
 
 // maxPasses is how often ApplyACLs looks for znodes that were created with another ACL in the meantime.
 const maxPasses = 5
@@ -149,7 +148,7 @@ func (s *Session) setACLs(ctx context.Context, todo []ZnodeACL, done func(ZnodeA
 // setACL sets one ACL, unless the znode is gone or its ACL has changed since it was read. Setting an ACL twice is harmless,
 // so an unknown outcome needs no special treatment.
 func (s *Session) setACL(ctx context.Context, z ZnodeACL) (changed bool, err error) {
-	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(), z.version) })
+	_, err = await(ctx, request{group: s.own}, func() (*zk.Stat, error) { return s.zk.SetACL(z.Path, s.createACL(z.Path), z.version) })
 	switch {
 	case err == nil:
 		return true, nil

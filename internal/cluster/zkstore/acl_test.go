@@ -192,7 +192,7 @@ func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
 		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1"})
 		return err
 	}
-	if _, err := outsider.zk.SetACL(p.Election(), outsider.createACL(), -1); err != nil {
+	if _, err := outsider.zk.SetACL(p.Election(), outsider.createACL(""), -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = member.zk.SetACL(p.Election(), zk.WorldACL(zk.PermAll), -1); !errors.Is(err, zk.ErrNoAuth) {

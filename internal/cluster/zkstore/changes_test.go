@@ -241,6 +241,42 @@ func TestElectedMemberReadsInOneRound(t *testing.T) {
 	}
 }
 
+// The published heir, which is probably elected next, reads the fence and current in one round with a new decision. If another member
+// is elected, it forgets them.
+func TestHeirReadsInOneRound(t *testing.T) {
+	for _, elected := range []bool{true, false} {
+		f := newFollower(t)
+		decide := func(kind cluster.OpKind, term int64, incarnation string, heir string) {
+			e := cluster.Elected{Term: term, Incarnation: incarnation, Heir: &cluster.Heir{Incarnation: heir}}
+			f.do(cluster.Op{Kind: kind, Path: f.p.Elected(), Version: cluster.AnyVersion, Data: cluster.Encode(&e)})
+		}
+		decide(cluster.OpCreate, 6, "elector-n_0000000000", f.self.Name)
+		f.do(f.fence(cluster.FenceReady, "elector-n_0000000000"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
+		if snap, _ := f.collector.Collect(t.Context()); snap.Leadership || !snap.SelfIsHeir() {
+			t.Fatalf("%+v", snap)
+		}
+		if f.collects("nothing is new"); f.watched[f.p.Leader()] {
+			t.Error("an heir reads the fence")
+		}
+		f.rounds = 0
+		if !elected {
+			decide(cluster.OpSet, 7, "b-n_0000000008", f.self.Name)
+			if snap := f.collects("another is elected", "leader/elected", "leader", "leader/current"); snap.Leadership || snap.Fence.Exists || f.rounds != 1 {
+				t.Errorf("%d rounds: %+v", f.rounds, snap)
+			}
+			continue
+		}
+		decide(cluster.OpSet, 7, f.self.Name, "")
+		if snap := f.collects("it is elected", "leader/elected", "leader", "leader/current"); !snap.Leadership || !snap.Current.Exists || f.rounds != 1 {
+			t.Errorf("%d rounds: %+v", f.rounds, snap)
+		}
+		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
+		if snap := f.collects("current is gone", "leader", "leader/current", "leader", "leader/current", "election/elector-n_0000000000"); snap.Current.Exists {
+			t.Errorf("%+v", snap)
+		}
+	}
+}
+
 // The holder of current needs the fence and current until current is gone, even if another member is elected. Whether the
 // fence's holder is alive is read again each time.
 func TestHolderReads(t *testing.T) {

@@ -131,17 +131,22 @@ func (s *Session) end(reason error) {
 // supervise owns the library's connection. It ends the session if the library gets stuck, and stops the library when the
 // session has ended. A library that does not stop is abandoned.
 func (s *Session) supervise(events <-chan zk.Event) {
-	tick := time.NewTicker(s.superviseInterval())
-	defer tick.Stop()
+	check := time.NewTimer(s.superviseInterval()) // runs while the session is not connected
+	defer check.Stop()
 	for {
 		select {
 		case <-events:
 			// Only drained: the callback handles the events. The library closes the channel when it has stopped.
-		case <-tick.C:
+		case <-s.disconnected:
+			check.Reset(s.superviseInterval())
+		case <-check.C:
 			if s.stuck(time.Now()) {
 				s.end(errors.New("the ZooKeeper client library is stuck"))
 			}
 			s.startProbe()
+			if !s.Connected() {
+				check.Reset(s.superviseInterval())
+			}
 		case <-s.done:
 			s.shutdown(events)
 			return
@@ -149,7 +154,7 @@ func (s *Session) supervise(events <-chan zk.Event) {
 	}
 }
 
-// superviseInterval returns how often supervise checks the library.
+// superviseInterval returns how often supervise checks the library while the session is not connected.
 func (s *Session) superviseInterval() time.Duration {
 	return max(min(s.opt.Timeout, maxPace)/4, 50*time.Millisecond)
 }

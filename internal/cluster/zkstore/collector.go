@@ -19,6 +19,8 @@ type CollectorOptions struct {
 	Self   cluster.Incarnation
 	// Session is the id of the session that Self is registered in.
 	Session int64
+	// Failsafe makes every member read the fence and current, and the holder the members and the policy.
+	Failsafe bool
 	// Clock returns the daemon's monotonic time, for Snapshot.At.
 	Clock func() time.Duration
 	Log   *slog.Logger
@@ -36,6 +38,7 @@ type Collector struct {
 	snap            cluster.Snapshot
 	predecessor     string
 	next            bool            // the predecessor was the first in the list: when it goes, this daemon is the elector
+	half            bool            // of the fence and current, which usually change together, a hint has named only one
 	leaving         bool            // a hint has named the predecessor, which does not change: it is probably gone
 	ahead           bool            // this pass has read what an elector needs in one round, in any order
 	lastDenied      string          // the permission error that was logged last
@@ -45,6 +48,7 @@ type Collector struct {
 	nodeLost        bool            // this daemon's znode below nodes is gone or damaged
 	nodes           map[string]cluster.Stored[cluster.Node]
 	incarnations    []cluster.Incarnation
+	promisers       []cluster.Incarnation // as the holder has read them, if it is not the elector
 }
 
 // NewCollector returns a collector that has not read anything yet.
@@ -64,6 +68,7 @@ func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
 		c.snap.At, c.ahead = c.opt.Clock(), false
 		c.invalidate(c.opt.Source.TakeHints())
+		c.half = false
 		complete := c.read(ctx)
 		hints := c.opt.Source.TakeHints()
 		c.invalidate(hints)
@@ -90,7 +95,7 @@ func (c *Collector) InvalidateLeadership() {
 // any change: the members may have been read before elected.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
-	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current()) || c.ahead && len(h.Paths) > 0
+	return h.Has(p.Elected()) || h.Has(p.Leader()) || h.Has(p.Current()) || c.ahead && len(h.Paths) > 0 || c.tornPromisers(h)
 }
 
 func (c *Collector) invalidate(h cluster.Hints) {
@@ -104,10 +109,15 @@ func (c *Collector) invalidate(h cluster.Hints) {
 		if strings.HasPrefix(path, c.opt.Paths.Nodes()+"/") {
 			// When a member leaves, its incarnation disappears too: never judge one without the other.
 			delete(c.valid, c.opt.Paths.Election())
+			delete(c.valid, holdersList)
 		}
+	}
+	if h.Has(c.opt.Paths.Election()) {
+		delete(c.valid, holdersList)
 	}
 	if p := c.opt.Paths; h.Has(p.Leader()) || h.Has(p.Current()) {
 		// They change together, and the other watch is about to fire: reading both now saves a takeover one round trip.
+		c.half = c.snap.Leadership && !h.Has(p.Leader()) != !h.Has(p.Current()) && !c.half
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
 	}
@@ -115,7 +125,7 @@ func (c *Collector) invalidate(h cluster.Hints) {
 
 // read updates the snapshot. It returns false if a read failed.
 func (c *Collector) read(ctx context.Context) bool {
-	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers, c.readHeir} {
+	for _, step := range []func(context.Context) error{c.readDecision, c.readLeadership, c.readQueue, c.readMembers, c.readPromisers, c.readHeir} {
 		if err := step(ctx); err != nil {
 			if !errors.Is(err, cluster.ErrSessionEnded) && ctx.Err() == nil {
 				c.logError(err)
@@ -157,7 +167,8 @@ func (c *Collector) readDecision(ctx context.Context) error {
 			c.snap.Slots = cluster.ReadSlots(p.Slots(), data, stat, exists)
 		}, nil})
 	}
-	if c.needsLeadership() { // judged by the previous reads
+	// Judged by the previous reads. If there is a new decision, the heir is probably elected: it then acquires a round trip earlier.
+	if c.needsLeadership() || !c.valid[p.Elected()] && c.snap.SelfIsHeir() {
 		targets = append(targets, c.fenceTarget(), c.currentTarget())
 	}
 	err := c.fetch(ctx, targets...)
@@ -177,7 +188,7 @@ func (c *Collector) prioritize(ctx context.Context) context.Context {
 // needsLeadership reports whether this daemon has to read the fence and current.
 func (c *Collector) needsLeadership() bool {
 	return c.snap.Elector || (c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name) ||
-		c.snap.HoldsCurrent()
+		c.snap.HoldsCurrent() || c.opt.Failsafe
 }
 
 func (c *Collector) electedTarget() target {
@@ -271,9 +282,13 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	if !c.snap.Elector {
 		return nil
 	}
-	present := make(map[string]bool, len(c.incarnations))
-	targets := c.orderTargets()
-	for _, in := range c.incarnations {
+	return c.readNodes(ctx, c.incarnations, c.orderTargets())
+}
+
+// readNodes reads the records of the members, and other targets.
+func (c *Collector) readNodes(ctx context.Context, incarnations []cluster.Incarnation, targets []target) error {
+	present := make(map[string]bool, len(incarnations))
+	for _, in := range incarnations {
 		path := c.opt.Paths.Node(in.ID)
 		if present[in.ID] {
 			continue
@@ -292,7 +307,7 @@ func (c *Collector) readMembers(ctx context.Context) error {
 	if err := c.fetch(ctx, targets...); err != nil {
 		return err
 	}
-	c.snap.Members = joinMembers(c.incarnations, c.nodes)
+	c.snap.Members = joinMembers(incarnations, c.nodes)
 	return nil
 }
 

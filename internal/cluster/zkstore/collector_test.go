@@ -14,6 +14,7 @@ import (
 // raceSource is an in-memory group in which something happens between two reads of a collector.
 type raceSource struct {
 	*clustertest.Session // the session that reads
+	server               *clustertest.Server
 	t                    *testing.T
 	p                    cluster.Paths
 	admin                *clustertest.Session
@@ -25,7 +26,7 @@ type raceSource struct {
 
 func newRaceSource(t *testing.T) *raceSource {
 	server := clustertest.NewServer()
-	s := &raceSource{Session: server.Connect(), t: t, p: cluster.Paths{Root: "/g"}, admin: server.Connect(), before: make(map[string]func())}
+	s := &raceSource{Session: server.Connect(), server: server, t: t, p: cluster.Paths{Root: "/g"}, admin: server.Connect(), before: make(map[string]func())}
 	for _, path := range s.p.Skeleton() {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: path})
 	}

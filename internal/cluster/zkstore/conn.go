@@ -43,9 +43,11 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 			data, stat, err := s.zk.Get(path)
 			return reply{data, stat}, err
 		}
-		data, stat, _, err := s.zk.GetW(path)
-		if !errors.Is(err, zk.ErrNoNode) {
-			return reply{data, stat}, err
+		if !s.takeDeleted(path) {
+			data, stat, _, err := s.zk.GetW(path)
+			if !errors.Is(err, zk.ErrNoNode) {
+				return reply{data, stat}, err
+			}
 		}
 		// getData sets no watch on a znode that does not exist; exists does.
 		exists, _, _, err := s.zk.ExistsW(path)
@@ -56,7 +58,7 @@ func (g *Group) Get(ctx context.Context, path string, watched bool) ([]byte, clu
 			return reply{}, err
 		}
 		// It was created in between, and the watch is set.
-		data, stat, err = s.zk.Get(path)
+		data, stat, err := s.zk.Get(path)
 		return reply{data, stat}, err
 	})
 	if arm != nil {
@@ -174,7 +176,7 @@ func (s *Session) zkRequest(op cluster.Op) any {
 		if op.Sequential {
 			flags |= zk.FlagSequence
 		}
-		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.createACL(), Flags: flags}
+		return &zk.CreateRequest{Path: op.Path, Data: op.Data, Acl: s.createACL(op.Path), Flags: flags}
 	case cluster.OpSet:
 		return &zk.SetDataRequest{Path: op.Path, Data: op.Data, Version: op.Version}
 	default:

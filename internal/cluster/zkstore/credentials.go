@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -62,11 +63,14 @@ func (s *Session) currentIdentities() identities {
 	return s.identities
 }
 
-// createACL returns the ACL that the session creates znodes with.
-func (s *Session) createACL() []zk.ACL {
+// createACL returns the ACL that the session creates the znode at path with.
+func (s *Session) createACL(path string) []zk.ACL {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.acl
+	if !cluster.IsSecret(path) {
+		return s.acl
+	}
+	return slices.DeleteFunc(slices.Clone(s.acl), isPublic)
 }
 
 // present presents those of ids to the server that it has not yet presented. They stay in effect until the session ends.

@@ -81,7 +81,8 @@ func (s *Session) backOff() error {
 	}
 	wait := rand.N(max(pace/20, time.Millisecond))
 	if rounds := failures / s.hosts.Len(); rounds > 0 {
-		step := min(50*time.Millisecond<<min(rounds-1, 5), time.Second)
+		// At most T/4 in total: a leader that works on without ZooKeeper must be back before its session expires.
+		step := min(50*time.Millisecond<<min(rounds-1, 5), time.Second, pace/5)
 		wait += step/2 + rand.N(step/2)
 	}
 	t := time.NewTimer(wait)
@@ -107,6 +108,8 @@ type wireConn struct {
 	requestedAt   time.Duration // when the connect request was sent, by CLOCK_BOOTTIME
 	sawData       bool          // the connect request has a zxid: the client has seen data
 	handshakeDone bool
+	timeout       time.Duration // the session timeout that the server has granted
+	renewedAt     time.Duration // when the last RENEW was sent
 	packet        []byte
 	frames        frameChecker // checks the replies after the handshake
 	closeXid      []byte       // the xid of closeSession, once it was sent
@@ -121,9 +124,21 @@ func (w *wireConn) Write(b []byte) (int, error) {
 	if requested && isCloseRequest(b) {
 		w.closeXid = bytes.Clone(b[4:8])
 	}
+	now, ping := boottime.Now(), isPing(b)
+	renewal := requested && !ping && w.s.renewer.takeSending()
+	if renewal {
+		w.renewedAt = now
+	}
+	needless := requested && ping && w.renewedAt != 0 && now-w.renewedAt < w.timeout/6
 	w.mu.Unlock()
+	if needless { // RENEWs come so often that the server hears enough of this session; other requests do not
+		return len(b), nil
+	}
 	if requested {
 		w.sendOrClose(b)
+		if ping || renewal {
+			w.s.signalAwake()
+		}
 		return len(b), nil
 	}
 	if err := w.s.Err(); err != nil {
@@ -197,7 +212,7 @@ func (w *wireConn) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	if complete {
-		w.handshakeDone, w.packet = true, nil
+		w.handshakeDone, w.packet, w.timeout = true, nil, h.timeout
 		w.Conn.SetDeadline(time.Time{})
 		w.s.handshakeDone(h, w.addr, w.requestedAt)
 	}

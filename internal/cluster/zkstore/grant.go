@@ -12,6 +12,13 @@ type Grant struct {
 	RequestedAt time.Duration
 }
 
+// OnDisconnect makes the session call f when the connection is lost. f must neither block nor use the session.
+func (s *Session) OnDisconnect(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onDisconnect = f
+}
+
 // OnShrink makes the session call f whenever a server grants a session timeout below base, and calls it at once if one has
 // done so before. At a reconnect, f runs before anything is sent on the new connection, so it must be quick and must not
 // call the session.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -27,6 +28,8 @@ type ReaderOptions struct {
 	Conn  ReaderSession
 	Paths cluster.Paths
 	Self  cluster.Incarnation
+	// Failsafe is that of [CollectorOptions].
+	Failsafe bool
 	// Clock returns the daemon's monotonic time, for Snapshot.At.
 	Clock func() time.Duration
 	Log   *slog.Logger
@@ -39,6 +42,7 @@ type Reader struct {
 	collector *Collector
 	out       chan cluster.Snapshot
 	force     chan struct{}
+	held      atomic.Int64 // by then a read follows in any case, see Hold
 }
 
 // NewReader returns a reader. It does nothing until Run is called.
@@ -46,7 +50,7 @@ func NewReader(opt ReaderOptions) *Reader {
 	return &Reader{
 		conn: opt.Conn,
 		collector: NewCollector(CollectorOptions{
-			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Clock: opt.Clock, Log: opt.Log,
+			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Failsafe: opt.Failsafe, Clock: opt.Clock, Log: opt.Log,
 		}),
 		out:   make(chan cluster.Snapshot, 1),
 		force: make(chan struct{}, 1),
@@ -58,11 +62,19 @@ func (r *Reader) Snapshots() <-chan cluster.Snapshot { return r.out }
 
 // Reread requests that elected, the fence and current are read again. A new snapshot follows. It does not block.
 func (r *Reader) Reread() {
+	r.held.Store(0)
 	select {
 	case r.force <- struct{}{}:
 	default:
 	}
 }
+
+// Hold delays reads after hints until Reread is called, or for a short time: this daemon has sent a transaction, which is about to change
+// what they would read. It does not block.
+func (r *Reader) Hold() { r.held.Store(int64(r.collector.opt.Clock() + maxHold)) }
+
+// maxHold is longer than most transactions take.
+const maxHold = 20 * time.Millisecond
 
 // Run reads until ctx is done or the session has ended. It must be called only once.
 func (r *Reader) Run(ctx context.Context) {
@@ -85,6 +97,9 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-r.conn.Done():
 			return
 		case <-r.conn.Wake():
+			if r.awaitTurn(ctx); ctx.Err() != nil {
+				return
+			}
 		case <-r.force:
 			r.collector.InvalidateLeadership()
 		case <-retry.C:

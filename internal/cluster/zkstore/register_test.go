@@ -98,7 +98,7 @@ func TestBackOff(t *testing.T) {
 		}{
 			{0, 0, 1}, {0, 0, jitter}, {1, 0, jitter}, {2, 25 * time.Millisecond, 50*time.Millisecond + jitter},
 			{3, 25 * time.Millisecond, 50*time.Millisecond + jitter}, {4, 50 * time.Millisecond, 100*time.Millisecond + jitter},
-			{8, 200 * time.Millisecond, 400*time.Millisecond + jitter}, {100, 500 * time.Millisecond, time.Second + jitter},
+			{6, 100 * time.Millisecond, rollbackTimeout/5 + jitter}, {8, 100 * time.Millisecond, rollbackTimeout / 4}, {100, 100 * time.Millisecond, rollbackTimeout / 4},
 		} {
 			s.failures = c.failures
 			for range 20 {

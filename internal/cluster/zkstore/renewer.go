@@ -4,7 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster/renewal"
@@ -15,6 +15,8 @@ import (
 type renewer struct {
 	wake    chan struct{}
 	results chan renewed
+	sending atomic.Bool // a batch is about to be sent
+	timer   *boottime.Timer
 
 	mu     sync.Mutex
 	merger *renewal.Merger
@@ -52,6 +54,9 @@ func (g *Group) Renew(r renewal.Request, done func(renewal.Result)) {
 	}
 }
 
+// takeSending reports, once for the batches that are sent together, whether one has just been sent.
+func (n *renewer) takeSending() bool { return n.sending.Load() && n.sending.Swap(false) }
+
 // WithdrawRenewal takes the handle's request back, if it has not been sent yet, and discards its result otherwise.
 func (g *Group) WithdrawRenewal() {
 	g.s.renewer.mu.Lock()
@@ -65,23 +70,19 @@ func (n *renewer) withdraw(g *Group) {
 	delete(n.done, g.id)
 }
 
-// run sends what is due until the session has ended.
+// run sends what is due until the session has ended. Its timer is not one of the Go runtime, which wakes two threads.
 func (n *renewer) run(s *Session) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	defer n.timer.Close()
 	for {
 		n.mu.Lock()
 		now := boottime.Now()
 		due, next := n.merger.Take(now), n.merger.Wake()
 		n.mu.Unlock()
 		n.send(s, due)
-		timer.Reset(time.Hour)
-		if next > 0 {
-			timer.Reset(max(0, next-now))
-		}
+		n.timer.Set(next)
 		select {
 		case <-n.wake:
-		case <-timer.C:
+		case <-n.timer.C:
 		case r := <-n.results:
 			n.send(s, n.deliver(r))
 		case <-s.done:
@@ -93,6 +94,7 @@ func (n *renewer) run(s *Session) {
 // send sends batches, all at once.
 func (n *renewer) send(s *Session, batches []renewal.Batch) {
 	for _, b := range batches {
+		n.sending.Store(true)
 		s.goroutines.Go(func() {
 			ctx, cancel := context.WithTimeout(WithPriority(context.Background(), PriorityLease), b.Deadline-boottime.Now())
 			defer cancel()

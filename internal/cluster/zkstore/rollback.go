@@ -35,6 +35,13 @@ func (s *Session) noteHangUp(addr string, err error) {
 func (s *Session) markDisconnected() {
 	if s.connected {
 		s.connected, s.disconnectedAt = false, time.Now()
+		select {
+		case s.disconnected <- struct{}{}:
+		default: // supervise has not taken the last one yet
+		}
+		if s.onDisconnect != nil {
+			s.onDisconnect()
+		}
 	}
 }
 

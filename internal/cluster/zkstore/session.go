@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 )
 
@@ -30,11 +31,13 @@ type Session struct {
 	cancel      context.CancelFunc
 	done        chan struct{}
 	established chan struct{} // closed after the first handshake
-	goroutines  sync.WaitGroup
-	queue       queue
-	suspects    *suspects
-	renewer     *renewer
-	own         *Group // for the requests without a handle
+	// disconnected receives for supervise when the connection is lost.
+	disconnected chan struct{}
+	goroutines   sync.WaitGroup
+	queue        queue
+	suspects     *suspects
+	renewer      *renewer
+	own          *Group // for the requests without a handle
 
 	presenting sync.Mutex // held while identities are presented
 	presented  identities
@@ -55,6 +58,7 @@ type Session struct {
 	longestTimeout time.Duration
 	baseTimeout    time.Duration
 	onShrink       func(Grant)
+	onDisconnect   func()
 	// hangUps counts the consecutive connect requests on which servers hung up, the last of them hangUpServer. disconnectedAt
 	// is when the connection was lost.
 	hangUps        int
@@ -70,6 +74,8 @@ type Session struct {
 	handles        int                 // created so far
 	writes         map[*pendingWrite]struct{}
 	armed          map[watch]*armedWatch
+	awake          []chan struct{} // see Awake
+	deleted        map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
 }
 
 // watch identifies a watch on a znode: on its children, or on its data and existence.
@@ -96,7 +102,12 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
+	timer, err := boottime.NewTimer()
+	if err != nil {
+		return nil, err
+	}
 	s := newSession(opt)
+	s.renewer.timer = timer
 	s.identities, s.acl = opt.identities, opt.Access.ACL.entries(opt.identities)
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
@@ -106,6 +117,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		zk.WithEventCallback(s.event), zk.WithLogger(logger{opt.Log}), zk.WithLogInfo(false))
 	if err != nil {
 		s.cancel()
+		timer.Close()
 		return nil, err
 	}
 	s.zk = conn
@@ -122,8 +134,8 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 // newSession returns a session without the library.
 func newSession(opt Options) *Session {
 	s := &Session{
-		opt: opt, done: make(chan struct{}), established: make(chan struct{}), serverErrors: make(map[string]error),
-		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch),
+		opt: opt, done: make(chan struct{}), established: make(chan struct{}), disconnected: make(chan struct{}, 1), serverErrors: make(map[string]error),
+		suspects: newSuspects(opt.Log), renewer: newRenewer(), groups: make(map[string][]*Group), writes: make(map[*pendingWrite]struct{}), armed: make(map[watch]*armedWatch), deleted: make(map[string]bool),
 	}
 	s.own = s.newGroup("")
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -202,6 +214,27 @@ func (s *Session) Reconnects() int {
 	return s.reconnects
 }
 
+// Awake returns a channel that receives right after a ping or RENEWs were sent: whatever has to be done from time to time costs less
+// then, since this process and the connection are awake anyway. It has one receiver, until the session has ended.
+func (s *Session) Awake() <-chan struct{} {
+	c := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awake = append(s.awake, c)
+	return c
+}
+
+func (s *Session) signalAwake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.awake {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // Done returns a channel that is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
@@ -227,6 +260,7 @@ func (s *Session) event(ev zk.Event) {
 	case ev.Type == zk.EventSession && ev.State == zk.StateHasSession:
 		// The watches ended with the connection before: hint at everything.
 		clear(s.armed)
+		clear(s.deleted)
 		s.allGroups(func(g *Group) { g.hint("") })
 	case ev.Type == zk.EventSession && ev.State == zk.StateExpired:
 		s.gone = true
@@ -241,10 +275,35 @@ func (s *Session) event(ev zk.Event) {
 		if ev.Type != zk.EventNodeDataChanged && ev.Type != zk.EventNodeCreated {
 			delete(s.armed, watch{ev.Path, true})
 		}
+		s.noteDeleted(ev)
 		for _, g := range s.groupsOf(ev.Path) {
 			g.hint(ev.Path)
 		}
 	}
+}
+
+// maxDeleted limits the znodes that are known to be deleted: most are never read again.
+const maxDeleted = 64
+
+// noteDeleted records whether a znode was deleted. The caller holds s.mu.
+func (s *Session) noteDeleted(ev zk.Event) {
+	switch {
+	case ev.Type != zk.EventNodeDeleted:
+		delete(s.deleted, ev.Path)
+		return
+	case len(s.deleted) >= maxDeleted:
+		clear(s.deleted)
+	}
+	s.deleted[ev.Path] = true
+}
+
+// takeDeleted reports whether a znode was deleted and has not been read since. It decides only which request comes first.
+func (s *Session) takeDeleted(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.deleted[path]
+	delete(s.deleted, path)
+	return was
 }
 
 // unwatchAll returns the events that make the library forget all watches.

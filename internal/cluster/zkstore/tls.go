@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"zkelectd/internal/nowait"
 	"zkelectd/internal/secretfile"
 )
 
@@ -32,7 +33,16 @@ func (a Access) dialer() DialFunc {
 	if a.TLS.Enabled {
 		return a.TLS.dial
 	}
-	return (&net.Dialer{}).DialContext
+	return dialQuietly
+}
+
+// dialQuietly opens a connection that costs little while the session is idle.
+func dialQuietly(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return nowait.NewConn(conn), nil
 }
 
 // config reads the files and returns the TLS configuration.
@@ -80,7 +90,7 @@ func (t TLS) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 		}
 		config.ServerName = host
 	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	raw, err := dialQuietly(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ const (
 	passwordLen    = 16
 	maxHandshake   = 1 << 10
 	wireOpClose    = -11
+	wireOpPing     = 11
 	wireOpAuth     = 100
 	xidAuth        = -4
 	replyHeaderLen = 4 + 8 + 4 // xid, zxid, error code
@@ -337,6 +338,11 @@ func (u sessionCloser) shakeHands(conn net.Conn) (handshake, error) {
 // isCloseRequest reports whether an encoded request is closeSession.
 func isCloseRequest(packet []byte) bool {
 	return len(packet) >= 12 && int32(binary.BigEndian.Uint32(packet[8:])) == wireOpClose
+}
+
+// isPing reports whether an encoded request is a ping.
+func isPing(packet []byte) bool {
+	return len(packet) == 12 && int32(binary.BigEndian.Uint32(packet[8:])) == wireOpPing
 }
 
 // isCloseReply reports whether a reply, without its length prefix (which go-zookeeper reads separately), confirms the

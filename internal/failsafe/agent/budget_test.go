@@ -1,0 +1,27 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
+)
+
+// A leader goes by the session timeout that a member publishes, the granted one. The member's own lease may be based on a shorter one, that a
+// server has granted before, but what it promises lasts as long as the leader counts on.
+func TestAPromiseLastsAsLongAsTheLeaderCountsOn(t *testing.T) {
+	a, b := start(t, "n1"), start(t, "n2")
+	join(a, b)
+	const granted = 6 * time.Second
+	if err := b.SetBudget(budget(t).Granted(granted)); err != nil {
+		t.Fatal(err)
+	}
+	b.SetProbe(func(context.Context) error { return cluster.ErrUnknown })
+	asks := func(m *failsafe.Message) { m.Wait = cluster.Duration(cluster.LeaseWait(granted)) }
+	round(t, a, asks, promised, b)
+	if state, err := readState(b.dir); err != nil || time.Duration(state.Wait) < cluster.LeaseWait(granted) {
+		t.Errorf("after a restart it is bound for %s only (%v)", state.Wait, err)
+	}
+}

@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
+	"zkelectd/internal/failsafe/peer"
+)
+
+// The members are tried every tryInterval, and tryDelay after they have changed. Each has tryTimeout to answer.
+const (
+	tryInterval = 15 * time.Second
+	tryDelay    = time.Second
+	tryTimeout  = 2 * time.Second
+)
+
+// dryTerm is the term of a dry run, which is about no term.
+const dryTerm = 1 << 62
+
+// Readiness is whether failsafe mode would work in a group if this host led it now.
+type Readiness struct {
+	// Enabled is whether failsafe mode is enabled. If it is not, the rest is empty.
+	Enabled bool
+	// TakesPart is whether this host can be asked for promises.
+	TakesPart bool
+	// Ready is set if there are other members and all that take part would promise.
+	Ready bool
+	// Unready says, by the node, why a member would not promise.
+	Unready map[string]string
+	// Problem is why this host itself cannot take part, or nobody was asked; empty if there is none.
+	Problem string
+}
+
+// Readiness returns the result of the last dry run in the group with that root.
+func (a *Agent) Readiness(root string) Readiness {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.groups[root]
+	if g == nil || !g.Enabled {
+		return Readiness{}
+	}
+	r := Readiness{Enabled: true, Unready: a.results[root], TakesPart: g.Self != "" && len(g.Secrets) > 0}
+	switch {
+	case g.SecretsErr != nil:
+		r.Problem = g.SecretsErr.Error()
+	case g.Exposed != "":
+		r.Problem = g.Exposed
+	case g.Self == "":
+		r.Problem = "this host is not a member of the group"
+	case len(g.Peers) == 0:
+		r.Problem = "there is no other member that could promise"
+	case a.results[root] == nil:
+		r.Problem = "the other members have not been asked yet"
+	}
+	r.Ready = r.Problem == "" && len(r.Unready) == 0
+	return r
+}
+
+// runTries tries the members until the agent is closed.
+func (a *Agent) runTries() {
+	timer := time.NewTimer(tryDelay)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			a.tryAll()
+			timer.Reset(tryInterval*9/10 + rand.N(tryInterval/5))
+		case <-a.try:
+			timer.Reset(tryDelay)
+		case <-a.ctx.Done():
+			return
+		}
+	}
+}
+
+// trial is a dry run in one group with one member.
+type trial struct {
+	root    string
+	node    string
+	message peer.Message
+	asked   failsafe.Request
+}
+
+// tryAll asks all members what they would answer. All groups go to a daemon in one request.
+func (a *Agent) tryAll() {
+	results := make(map[string]map[string]string)
+	trials := make(map[destination][]trial)
+	a.mu.Lock()
+	wait, groups := cluster.Duration(a.budget.LeaseWait), maps.Clone(a.groups)
+	a.mu.Unlock()
+	for root, g := range groups {
+		if !g.Enabled || g.Self == "" || len(g.Secrets) == 0 {
+			continue
+		}
+		results[root] = make(map[string]string)
+		for _, p := range g.Peers {
+			to, known := g.destination(p.ID)
+			if !known {
+				results[root][p.ID] = "it takes no part: its log, or 'zkelectd doctor' there, says why"
+				continue
+			}
+			r := failsafe.Request{Group: failsafe.Group(g.Paths), Term: dryTerm, Holder: g.Self, Member: p.Incarnation, Wait: wait, Dry: true}
+			trials[to] = append(trials[to], trial{root, p.ID, message(root, g.Secrets, r), r})
+		}
+	}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for to, all := range trials {
+		asking.Go(func() {
+			reasons := a.tryOne(to, all)
+			mu.Lock()
+			defer mu.Unlock()
+			for i, reason := range reasons {
+				if reason != "" {
+					results[all[i].root][all[i].node] = reason
+				}
+			}
+		})
+	}
+	asking.Wait()
+	if a.ctx.Err() == nil {
+		a.setResults(results)
+	}
+}
+
+// tryOne returns why one daemon would not promise, for each trial; empty if it would.
+func (a *Agent) tryOne(to destination, all []trial) []string {
+	reasons := make([]string, len(all))
+	messages := make([]peer.Message, len(all))
+	for i, t := range all {
+		messages[i] = t.message
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, tryTimeout)
+	defer cancel()
+	answers, err := a.client.Ask(ctx, peer.Probe, to.node, to.address, messages)
+	for i, t := range all {
+		var reply failsafe.Reply
+		failed := err
+		if failed == nil {
+			reply, failed = readReply(answers[i], t.asked)
+		}
+		switch {
+		case failed != nil:
+			reasons[i] = failed.Error()
+		case !reply.OK:
+			reasons[i] = reply.Reason.Text()
+		}
+	}
+	return reasons
+}
+
+// setResults publishes the results of a dry run, and logs what has changed.
+func (a *Agent) setResults(results map[string]map[string]string) {
+	a.mu.Lock()
+	before := a.results
+	a.results = results
+	a.mu.Unlock()
+	changed := len(before) != len(results)
+	for root, now := range results {
+		old, tried := before[root]
+		changed = changed || !tried || !maps.Equal(old, now)
+		for node, reason := range now {
+			if old[node] != reason {
+				a.opt.Log.Warn("a member would not promise in failsafe mode: in an outage of ZooKeeper the leader would stop", "root", root, "member", node, "reason", reason)
+			}
+		}
+		for node := range old {
+			if _, still := now[node]; !still {
+				a.opt.Log.Info("a member would promise in failsafe mode again, or has left", "root", root, "member", node)
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	select {
+	case a.tried <- struct{}{}:
+	default:
+	}
+}

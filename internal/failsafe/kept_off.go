@@ -1,0 +1,5 @@
+//go:build brokenpromises
+
+package failsafe
+
+const kept = false

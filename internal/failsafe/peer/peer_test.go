@@ -1,0 +1,338 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/faultproxy"
+)
+
+var secret, older, foreign = bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)
+
+// echo is a daemon, n2, that answers what it was asked.
+type echo struct {
+	http  *httptest.Server
+	mu    sync.Mutex
+	seen  []string
+	conns map[net.Conn]bool
+}
+
+// serve starts a daemon whose groups have the secrets.
+func serve(t *testing.T, secrets map[string][][]byte) *echo {
+	t.Helper()
+	e := &echo{conns: make(map[net.Conn]bool)}
+	e.http = httptest.NewUnstartedServer(NewHandler(ServerOptions{
+		Node: "n2",
+		Secrets: func(group string) ([][]byte, error) {
+			if s, ok := secrets[group]; ok {
+				return s, nil
+			}
+			return nil, fmt.Errorf("%s is not a group of this host", group)
+		},
+		Answer: func(kind Kind, from, group string, body []byte) ([]byte, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			text := fmt.Sprintf("%s %s %s %s", kind, from, group, body)
+			e.seen = append(e.seen, text)
+			if string(body) == "fail" {
+				return nil, errors.New("not now")
+			}
+			return []byte(text), nil
+		},
+	}))
+	e.http.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if s == http.StateNew {
+			e.conns[c] = true
+		}
+	}
+	e.http.Start()
+	t.Cleanup(e.http.Close)
+	return e
+}
+
+func (e *echo) address() string { return e.http.Listener.Addr().String() }
+
+func (e *echo) answered() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen
+}
+
+func newClient(t *testing.T) *Client {
+	t.Helper()
+	c := NewClient("n1", nil)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestAllGroupsInOneRequest(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}, "/b": {foreign}})
+	c := newClient(t)
+	for range 3 {
+		got, err := c.Ask(soon(t), Round, "n2", e.address(), []Message{
+			{"/a", []byte("one"), [][]byte{secret}}, {"/b", []byte("two"), [][]byte{foreign}}, {"/c", []byte("three"), [][]byte{secret}}, {"/a", []byte("fail"), [][]byte{secret}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got[0].Body) != "round n1 /a one" || string(got[1].Body) != "round n1 /b two" {
+			t.Errorf("answers %q, %q: %v, %v", got[0].Body, got[1].Body, got[0].Err, got[1].Err)
+		}
+		for i, want := range map[int]string{2: "is not a group of this host", 3: "not now"} {
+			if got[i].Body != nil || got[i].Err == nil || !strings.Contains(got[i].Err.Error(), want) {
+				t.Errorf("answer %d: %q, %v", i, got[i].Body, got[i].Err)
+			}
+		}
+	}
+	if len(e.conns) != 1 {
+		t.Errorf("%d connections for three requests", len(e.conns))
+	}
+}
+
+// After a rotation the members read the new keys at different times.
+func TestKeysAreRotated(t *testing.T) {
+	newest := bytes.Repeat([]byte{4}, 32)
+	for name, c := range map[string]struct {
+		mine, theirs [][]byte
+		ok           bool
+	}{
+		"the same":              {[][]byte{secret, older}, [][]byte{secret, older}, true},
+		"this one is newer":     {[][]byte{newest, secret}, [][]byte{secret, older}, true},
+		"the other is newer":    {[][]byte{secret, older}, [][]byte{newest, secret}, true},
+		"two rotations between": {[][]byte{newest, foreign}, [][]byte{secret, older}, false},
+		"no key":                {nil, [][]byte{secret}, false},
+		"the other has none":    {[][]byte{secret}, nil, false},
+	} {
+		e := serve(t, map[string][][]byte{"/a": c.theirs})
+		got, err := newClient(t).Ask(soon(t), Probe, "n2", e.address(), []Message{{"/a", []byte("x"), c.mine}})
+		if err != nil || (got[0].Err == nil) != c.ok || (len(e.answered()) > 0) != c.ok {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// capture returns what a client sends.
+func capture(t *testing.T, kind Kind, to, group, body string, secrets [][]byte) []byte {
+	t.Helper()
+	var sent []byte
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent, _ = io.ReadAll(r.Body) }))
+	defer s.Close()
+	newClient(t).Ask(soon(t), kind, to, s.Listener.Addr().String(), []Message{{group, []byte(body), secrets}})
+	if sent == nil {
+		t.Fatal("nothing was sent")
+	}
+	return sent
+}
+
+func post(t *testing.T, address string, body io.Reader) (int, response) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(soon(t), http.MethodPost, "http://"+address+Path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	var got response
+	json.NewDecoder(a.Body).Decode(&got)
+	return a.StatusCode, got
+}
+
+// Whatever is changed in a request, nobody is asked.
+func TestChangedRequests(t *testing.T) {
+	good := capture(t, Probe, "n2", "/a", "body", [][]byte{secret})
+	for name, change := range map[string]func(*request){
+		"kind":         func(r *request) { r.Kind = Round },
+		"from":         func(r *request) { r.From = "n3" },
+		"group":        func(r *request) { r.Messages[0].Group = "/b" },
+		"body":         func(r *request) { r.Messages[0].Body = []byte("bodY") },
+		"nonce":        func(r *request) { r.Nonce[0]++ },
+		"to":           func(r *request) { r.To = "n3" },
+		"seal":         func(r *request) { r.Messages[0].Seals[0][0]++ },
+		"short seal":   func(r *request) { r.Messages[0].Seals[0] = r.Messages[0].Seals[0][:16] },
+		"no seal":      func(r *request) { r.Messages[0].Seals = nil },
+		"many seals":   func(r *request) { r.Messages[0].Seals = append(make([][]byte, 1000), r.Messages[0].Seals...) },
+		"shifted text": func(r *request) { r.From, r.To = "n1n", "2" },
+	} {
+		e := serve(t, map[string][][]byte{"/a": {secret}, "/b": {secret}})
+		var r request
+		if err := json.Unmarshal(good, &r); err != nil {
+			t.Fatal(err)
+		}
+		change(&r)
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got := post(t, e.address(), bytes.NewReader(data))
+		if len(e.answered()) > 0 || len(got.Messages) > 0 && got.Messages[0].Reason == "" {
+			t.Errorf("%s: %+v, asked: %q", name, got, e.answered())
+		}
+	}
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	if code, got := post(t, e.address(), bytes.NewReader(good)); code != http.StatusOK || len(e.answered()) != 1 || got.Messages[0].Reason != "" {
+		t.Errorf("the unchanged request: %d %+v", code, got)
+	}
+}
+
+// The answer to another question, of another daemon, or of one without the key does not count.
+func TestForgedAnswers(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	_, old := post(t, e.address(), bytes.NewReader(capture(t, Round, "n2", "/a", "body", [][]byte{secret})))
+	if old.Messages[0].Seals == nil {
+		t.Fatal("there is no answer to replay")
+	}
+	for name, forge := range map[string]func(request) response{
+		"replayed": func(request) response { return old },
+		"without the key": func(r request) response {
+			return response{1, []sealed{{Group: "/a", Body: []byte("yes"), Seals: seal([][]byte{foreign}, r.answer(r.Messages[0], []byte("yes"))...)}}}
+		},
+		"its own question": func(r request) response { return response{1, r.Messages} },
+		"no seal":          func(request) response { return response{1, []sealed{{Group: "/a", Body: []byte("yes")}}} },
+		"too few":          func(request) response { return response{1, nil} },
+		"another version":  func(request) response { return response{2, old.Messages} },
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, h *http.Request) {
+			var r request
+			json.NewDecoder(h.Body).Decode(&r)
+			json.NewEncoder(w).Encode(forge(r))
+		}))
+		got, err := newClient(t).Ask(soon(t), Round, "n2", s.Listener.Addr().String(), []Message{{"/a", []byte("body"), [][]byte{secret}}})
+		s.Close()
+		if err == nil && (got[0].Err == nil || got[0].Body != nil) {
+			t.Errorf("%s: %q", name, got[0].Body)
+		}
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	large := `{"v":1,"kind":"round","from":"n1","to":"n2","nonce":"` + strings.Repeat("A", maxBody) + `"}`
+	many, err := json.Marshal(request{V: 1, Kind: Round, To: "n2", Nonce: newNonce(), Messages: make([]sealed, maxMessages+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string]string{
+		"empty": "", "no JSON": "hello", "null": "null", "truncated": `{"v":1,"kind":"ro`, "oversized": large, "too many": string(many),
+		"of a newer version": `{"v":2}`, "without a nonce": `{"v":1,"kind":"round","to":"n2"}`,
+	} {
+		if code, _ := post(t, e.address(), strings.NewReader(body)); code != http.StatusBadRequest {
+			t.Errorf("%s: status %d", name, code)
+		}
+	}
+	if a, err := http.Get("http://" + e.address() + Path); err != nil || a.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %v, %v", a, err)
+	} else {
+		a.Body.Close()
+	}
+	if len(e.answered()) > 0 {
+		t.Errorf("asked: %q", e.answered())
+	}
+}
+
+// Clients that send slowly, and hold as many connections as they can, do not keep a peer from being answered.
+func TestSlowClients(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	var conns []net.Conn
+	for range maxRequests {
+		conn, err := net.Dial("tcp", e.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", Path)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns { // each is refused at once, or when its time is over
+		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if answer, err := io.ReadAll(conn); err != nil || !bytes.Contains(answer, []byte("HTTP/1.1 ")) {
+			t.Fatalf("%q, %v", answer, err)
+		}
+	}
+	got, err := newClient(t).Ask(soon(t), Round, "n2", e.address(), []Message{{"/a", []byte("x"), [][]byte{secret}}})
+	if err != nil || got[0].Err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A connection that loses data in one direction costs one request: the next one uses another.
+func TestOneWayLoss(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	p, err := faultproxy.New(e.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	c, address := newClient(t), fmt.Sprintf("127.0.0.1:%d", p.Port())
+	ask := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		got, err := c.Ask(ctx, Round, "n2", address, []Message{{"/a", []byte("x"), [][]byte{secret}}})
+		if err != nil {
+			return err
+		}
+		return got[0].Err
+	}
+	if err := ask(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []faultproxy.Mode{faultproxy.HalfOpen, faultproxy.BlackHole, faultproxy.HoldFromTarget, faultproxy.Refuse} {
+		p.SetMode(mode)
+		if err := ask(100 * time.Millisecond); err == nil {
+			t.Errorf("mode %d: an answer came through", mode)
+		}
+		p.SetMode(faultproxy.Pass)
+		if err := ask(10 * time.Second); err != nil {
+			t.Errorf("after mode %d: %v", mode, err)
+		}
+	}
+}
+
+// Redirects and proxies are not followed: the address is that of the daemon itself.
+func TestOtherPrograms(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	for name, serve := range map[string]http.HandlerFunc{
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+e.address()+Path, http.StatusTemporaryRedirect)
+		},
+		"not found": http.NotFound,
+		"page":      func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
+		"endless": func(w http.ResponseWriter, _ *http.Request) {
+			for range 100 {
+				w.Write(make([]byte, maxBody/10))
+			}
+		},
+	} {
+		s := httptest.NewServer(serve)
+		_, err := newClient(t).Ask(soon(t), Round, "n2", s.Listener.Addr().String(), []Message{{"/a", []byte("x"), [][]byte{secret}}})
+		s.Close()
+		if err == nil {
+			t.Errorf("%s: answered", name)
+		}
+	}
+	if len(e.answered()) > 0 {
+		t.Errorf("asked: %q", e.answered())
+	}
+}

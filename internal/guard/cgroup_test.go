@@ -230,6 +230,46 @@ func TestCgroupKill(t *testing.T) {
 	}
 }
 
+// The end of the last process in a group is reported without a timer.
+func TestCgroupWatch(t *testing.T) {
+	requireCgroups(t)
+	watch, err := newCgroupWatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.file.Close()
+	watch.add(nil)
+	c, err := newCgroup(delegatedCgroup(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	watch.add(c)
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: c.fd()}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(testTimeout)
+	await := func(populated bool) {
+		t.Helper()
+		for c.populated() != populated {
+			select {
+			case <-watch.c:
+			case <-limit:
+				t.Fatalf("no report; populated: %t", !populated)
+			}
+		}
+	}
+	await(true)
+	cmd.Process.Kill()
+	await(false)
+	cmd.Wait()
+	if err := c.remove(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The work runs in a separate control group, which is removed when the work is dead.
 func TestWorkHasItsOwnCgroup(t *testing.T) {
 	t.Parallel()
@@ -257,9 +297,7 @@ func TestWorkHasItsOwnCgroup(t *testing.T) {
 			t.Errorf("process %d is still alive", pid)
 		}
 	}
-	if got := fx.cgroups(); len(got) > 0 {
-		t.Errorf("left behind: %q", got)
-	}
+	eventually(t, "the removal of the control group", func() bool { return len(fx.cgroups()) == 0 })
 	os.Remove(filepath.Join(fx.dir, "hidden"))
 	_, pids = d.startWork(time.Hour)
 	d.callNoWait("Exit", 0)

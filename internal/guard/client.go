@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/boottime"
 )
 
 // Timing of the daemon's side: how long it waits before it treats the guard as hung.
@@ -20,6 +23,7 @@ const (
 	sendTimeout  = time.Second            // for the guard to read a message
 	startTimeout = 5 * time.Second        // for the guard to answer a start message
 	guardOverdue = 150 * time.Millisecond // for the guard to kill the work after the end of the lease
+	guardLate    = time.Second            // for the guard to read a later lease from the board: nothing depends on when it does
 )
 
 // ErrLost reports that the guard is dead or hung, and that the daemon kills the work without it.
@@ -28,7 +32,7 @@ var ErrLost = errors.New("the guard is lost")
 // Client is the daemon's side of the guard. It is safe for concurrent use.
 type Client struct {
 	log              *slog.Logger
-	socket           *os.File
+	socket           *socket
 	guard            int // the guard's pid
 	watchdogInterval time.Duration
 	timer            *time.Timer
@@ -36,10 +40,12 @@ type Client struct {
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
 	report           *keeperReport
+	board            *board // nil if there is none
 
-	hello   chan struct{} // closed once the guard's first message has arrived, or the guard is lost
-	greeted sync.Once
-	ended   chan struct{} // closed once the socket has been read to its end
+	deviceNews chan struct{}
+	hello      chan struct{} // closed once the guard's first message has arrived, or the guard is lost
+	greeted    sync.Once
+	ended      chan struct{} // closed once the socket has been read to its end
 
 	writing sync.Mutex
 	// updating is held while the session changes, until the guard and the session file have that: what is set last is sent and
@@ -53,6 +59,11 @@ type Client struct {
 	unconfirmed []*Leadership // whose leases have to be sent
 	containment Containment
 	keepers     bool
+	device      DeviceState // what the guard has reported about the watchdog device
+	usesDevice  bool        // the guard was asked to check one
+	slot        int         // of the board, for the heartbeat; 0 for none, or while it is not known
+	heartbeat   time.Duration
+	fed         time.Duration // when a heartbeat was sent that feeds the service manager's watchdog
 	survivors   []LeadershipRecord
 	session     *Credentials
 }
@@ -65,14 +76,18 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("there is no guard at file descriptor %d: %w; start zkelectd with 'zkelectd run'", fd, err)
 	}
-	for _, f := range []int{fd, fd + 1} {
-		unix.CloseOnExec(f)
-		if err := unix.SetNonblock(f, true); err != nil {
-			return nil, os.NewSyscallError("fcntl", err)
-		}
+	unix.CloseOnExec(fd)
+	unix.CloseOnExec(fd + 1)
+	shared, _ := inheritBoard(fd+boardFD-SocketFD, unix.PROT_READ|unix.PROT_WRITE) // without it there are more messages
+	if err := unix.SetNonblock(fd+1, true); err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	c := &Client{log: log, socket: os.NewFile(uintptr(fd), "guard"), guard: int(guard.Pid), watchdogInterval: watchdogInterval(log),
-		hello: make(chan struct{}), ended: make(chan struct{}), leaderships: make(map[int]*Leadership)}
+	socket, err := newSocket(fd, "guard")
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
+		hello: make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), leaderships: make(map[int]*Leadership)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -117,6 +132,25 @@ func (c *Client) Containment() Containment {
 	return c.containment
 }
 
+// CheckDevice has the guard find out whether a watchdog device works. The guard opens it, which starts its timer, and stops it again
+// unless work needs it. [Client.DeviceNews] reports the result.
+func (c *Client) CheckDevice(s DeviceSpec) {
+	c.mu.Lock()
+	c.usesDevice = true
+	c.mu.Unlock()
+	c.send(message{Kind: kindDevice, Device: &s})
+}
+
+// DeviceState returns what the guard last reported about the watchdog device.
+func (c *Client) DeviceState() DeviceState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.device
+}
+
+// DeviceNews returns a channel that receives a value after each change of DeviceState.
+func (c *Client) DeviceNews() <-chan struct{} { return c.deviceNews }
+
 // Survivors returns the names of the leaderships of earlier daemons whose work may still run. This host must take no part in
 // those groups until it is dead. Survivors waits until the guard has reported them.
 func (c *Client) Survivors() []string {
@@ -145,8 +179,8 @@ func (c *Client) CheckGroups(n int) error {
 // read runs until the socket ends.
 func (c *Client) read() {
 	defer close(c.ended)
-	for {
-		m, err := readFrame(c.socket)
+	for in := bufio.NewReader(c.socket); ; {
+		m, err := readFrame(in)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
 				c.loseGuard(fmt.Errorf("%w: %w", ErrLost, err))
@@ -164,7 +198,7 @@ func (c *Client) receive(m message) {
 	defer c.mu.Unlock()
 	switch m.Kind {
 	case kindHello:
-		c.containment, c.keepers, c.survivors = m.Containment.Mode, m.Keepers, m.Survivors
+		c.containment, c.keepers, c.survivors, c.slot = m.Containment.Mode, m.Keepers, m.Survivors, m.Slot
 		c.greeted.Do(func() { close(c.hello) })
 	case kindSurvivors:
 		c.survivors = m.Survivors
@@ -176,8 +210,20 @@ func (c *Client) receive(m message) {
 			}
 		}
 		c.armTimer()
+	case kindDevice:
+		if m.DeviceState != nil {
+			c.device = *m.DeviceState
+			select {
+			case c.deviceNews <- struct{}{}:
+			default:
+			}
+		}
 	case kindGone:
 		if l := c.leaderships[m.Leadership]; l != nil {
+			if w := l.running; w != nil && !w.startSent { // its prepare message follows, and nobody would get the answer
+				w.end(ErrAbandoned)
+				w.finish("was not started")
+			}
 			l.setGone()
 		}
 	default:
@@ -199,10 +245,11 @@ func (c *Client) send(m message) {
 
 // write sends a message. The caller must hold writing.
 func (c *Client) write(m message) {
-	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	frame, err := appendFrame(nil, m)
+	if err != nil {
 		return
 	}
-	if err := writeFrame(c.socket, m); errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := c.socket.WriteWithin(frame, sendTimeout); errors.Is(err, os.ErrDeadlineExceeded) {
 		closeWrite(c.socket) // nothing can follow a frame that may have been sent in part
 		c.loseGuard(fmt.Errorf("%w: it does not read its messages", ErrLost))
 	}
@@ -228,8 +275,23 @@ func (c *Client) sendLeases() {
 }
 
 // Heartbeat shows that the daemon is alive, and promises another call before until; 0 promises none. The guard kills a daemon
-// that breaks the promise.
-func (c *Client) Heartbeat(until time.Duration) { c.send(message{Kind: kindHeartbeat, At: until}) }
+// that breaks the promise. A later time than the last one need not wake the guard, unless it has to feed the service manager's watchdog.
+func (c *Client) Heartbeat(until time.Duration) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	now := boottime.Now()
+	later := c.heartbeat != 0 && until > c.heartbeat && c.board.valid(c.slot) && (c.watchdogInterval == 0 || now < c.fed+c.watchdogInterval/2)
+	c.heartbeat = until
+	c.board.setDeadline(c.slot, until)
+	if !later {
+		c.fed = now
+	}
+	c.mu.Unlock()
+	if !later {
+		c.write(message{Kind: kindHeartbeat, At: until})
+	}
+}
 
 // ReportAlive shows that the daemon is alive while it has no session, and therefore no deadline for its next heartbeat.
 func (c *Client) ReportAlive() { c.send(message{Kind: kindAlive}) }

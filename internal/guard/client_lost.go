@@ -36,9 +36,17 @@ func (c *Client) armTimer() {
 	}
 }
 
+// readConfirmed reads which lease the guard enforces. The caller must hold the client's mu.
+func (l *Leadership) readConfirmed() {
+	if at := l.c.board.confirmed(l.slot()); l.onBoard && at != 0 {
+		l.confirmed = at
+	}
+}
+
 // killedBy returns when the guard must have killed the work, or at least have reported that it is doing so; 0 for never. That is
-// some time after the deadline that it has confirmed, or after an earlier one that it was sent since. A lease that was withdrawn
-// leaves the confirmed deadline in force. The caller must hold the client's mu.
+// some time after the deadline that it has confirmed, or after an earlier one that it was sent since. A later one on the board is in
+// force at once, but a guard that does not read it is hung. A lease that was withdrawn leaves the confirmed deadline in force. The caller
+// must hold the client's mu.
 func (l *Leadership) killedBy() time.Duration {
 	switch w := l.running; {
 	case w == nil || !w.startSent || l.confirmed == 0:
@@ -47,21 +55,27 @@ func (l *Leadership) killedBy() time.Duration {
 		return 0
 	case l.requested == 0:
 		return l.confirmed + guardOverdue
+	case l.onBoard:
+		return min(l.requested+guardOverdue, l.confirmed+guardLate)
 	}
 	return min(l.confirmed, l.requested) + guardOverdue
 }
 
 // checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works in its
 // place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again. If
-// this process was paused, a confirmation may still be unread, so the guard gets drainTime.
+// this process was paused, a confirmation may still be unread, so the guard gets drainTime; and guardOverdue if it has to read a lease
+// from the board that is not over, as it may have been paused, too.
 func (c *Client) checkExpired() {
 	c.mu.Lock()
 	lost, now := false, boottime.Now()
 	for _, l := range c.leaderships {
+		l.readConfirmed()
 		at := l.killedBy()
 		switch {
 		case at == 0 || now < at:
 			l.overdue = 0
+		case l.overdue == 0 && l.onBoard && now < l.requested:
+			l.overdue = now + guardOverdue
 		case l.overdue == 0:
 			l.overdue = now + drainTime
 		default:

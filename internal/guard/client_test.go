@@ -24,7 +24,7 @@ type clientFixture struct {
 	*Client
 	l       *Leadership
 	t       *testing.T
-	guard   *os.File
+	guard   *socket
 	report  *os.File // the keeper's end of the pipe
 	logText *syncBuffer
 	file    string // the path of the session file

@@ -17,6 +17,8 @@ type WorkOptions struct {
 	Dir     string
 	// Env is the complete environment.
 	Env []string
+	// Input is the standard input; the default is none.
+	Input []byte
 	// StopSignal is the signal that asks the process group to stop; the default is SIGTERM.
 	StopSignal syscall.Signal
 	// Capture keeps the beginning of the output for Output instead of passing it through.
@@ -24,6 +26,8 @@ type WorkOptions struct {
 	// Unit is a unit that is permitted to run, instead of a command that is started. The caller asks systemd to start and
 	// stop it, and must call Kill or Stop when the unit ends.
 	Unit *Unit
+	// Reset resets the host if the work outlives its lease; nil for work that runs without a watchdog device.
+	Reset *ResetSpec
 }
 
 // Work is leader-only work that was started through the guard.
@@ -50,39 +54,53 @@ type Work struct {
 // Start starts work, for which there must be a lease, and waits until it runs. Only one piece of work can run at a time. Start
 // returns an error only if no process of the work runs.
 func (l *Leadership) Start(opt WorkOptions) (*Work, error) {
-	var path string
-	var err error
-	if opt.Unit == nil {
-		if path, err = exec.LookPath(opt.Command[0]); err != nil {
-			return nil, err
-		}
-	}
-	if opt.StopSignal == 0 {
-		opt.StopSignal = syscall.SIGTERM
-	}
-	w := &Work{
-		c: l.c, leadership: l, unit: opt.Unit, answers: make(chan error, 3), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
-	}
-	if opt.Unit == nil {
-		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
-	}
-	spec := &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Capture: opt.Capture, Unit: opt.Unit}
-	if err := l.begin(w, spec); err != nil {
+	w, spec, err := l.newWork(opt)
+	if err != nil {
+		l.Discard()
 		return nil, err
 	}
-	if err := w.run(spec); err != nil {
+	if p := l.takePrepared(spec); p != nil {
+		w = p.work
+	} else if err = l.begin(w); err == nil {
+		err = w.prepare(spec)
+	}
+	if err == nil {
+		err = w.start()
+	}
+	if err != nil {
 		return nil, err
 	}
 	harden.RefreshLocks() // from here on this process may have to act
 	return w, nil
 }
 
-// begin makes w the current work.
-func (l *Leadership) begin(w *Work, spec *Spec) error {
-	c := l.c
-	if path := c.sessionPath(); path != "" && spec.Unit == nil {
-		spec.StateFile = workStateFile(path, l.id)
+// newWork returns work that is not known to the guard yet.
+func (l *Leadership) newWork(opt WorkOptions) (w *Work, spec *Spec, err error) {
+	var path string
+	if opt.Unit == nil {
+		if path, err = exec.LookPath(opt.Command[0]); err != nil {
+			return nil, nil, err
+		}
 	}
+	if opt.StopSignal == 0 {
+		opt.StopSignal = syscall.SIGTERM
+	}
+	w = &Work{
+		c: l.c, leadership: l, unit: opt.Unit, answers: make(chan error, 3), exited: make(chan struct{}), dead: make(chan struct{}), unkillable: make(chan error, 1),
+	}
+	spec = &Spec{Path: path, Argv: opt.Command, Dir: opt.Dir, Env: opt.Env, StopSignal: opt.StopSignal, Input: opt.Input, Capture: opt.Capture, Unit: opt.Unit, Reset: opt.Reset}
+	if opt.Unit == nil {
+		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
+		if path := l.c.sessionPath(); path != "" {
+			spec.StateFile = workStateFile(path, l.id)
+		}
+	}
+	return w, spec, nil
+}
+
+// begin makes w the current work.
+func (l *Leadership) begin(w *Work) error {
+	c := l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch err := c.Err(); {
@@ -98,9 +116,9 @@ func (l *Leadership) begin(w *Work, spec *Spec) error {
 	return nil
 }
 
-// run makes the guard start the work. Before any of it runs, this process and the files have what is needed to find all of it
+// prepare makes the guard prepare the work. Before any of it runs, this process and the files have what is needed to find all of it
 // without the guard.
-func (w *Work) run(spec *Spec) error {
+func (w *Work) prepare(spec *Spec) error {
 	c := w.c
 	c.send(message{Kind: kindPrepare, Leadership: w.leadership.id, Seq: w.seq, Spec: spec})
 	if err := w.await(nil); err != nil {
@@ -116,6 +134,12 @@ func (w *Work) run(spec *Spec) error {
 		<-w.dead
 		return err
 	}
+	return nil
+}
+
+// start makes the guard start the prepared work, unless there is no lease.
+func (w *Work) start() error {
+	c := w.c
 	c.mu.Lock()
 	if err := c.Err(); err != nil {
 		c.mu.Unlock()
@@ -166,6 +190,7 @@ func (w *Work) receive(m message) {
 	case kindPrepared, kindStarted:
 		if m.Error != "" {
 			w.end(errors.New(m.Error))
+			w.finish("was not started") // Discard waits for that if a keeper dies
 			return
 		}
 		if m.Kind == kindPrepared {

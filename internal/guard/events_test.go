@@ -98,14 +98,14 @@ func TestGuardHandlesMessages(t *testing.T) {
 	b.opt.Containment = PidnsContainment              // without control groups
 	b.task = 20
 	for seq, l := range map[int]lease{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
-		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
+		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, []string{fmt.Sprint("prepare ", b.task+1)})
 		w := b.findWork(seq)
 		if w == nil || w.launched || w.leadership.id != l.ID {
 			t.Fatalf("%+v", w)
 		}
 		w.leadership.lease = l.At
 		if seq != 11 {
-			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, nil)
+			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, []string{fmt.Sprint("discard ", w.task)})
 			if other.keeper = nil; other.work != nil {
 				t.Error("there is work although none was started")
 			}
@@ -175,8 +175,8 @@ func FuzzGuardMessages(f *testing.F) {
 		for _, body := range [][]byte{first, second} {
 			m, err := readFrame(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)))
 			named := m.Leadership == 3 || m.Seq == silent.work.seq || slices.ContainsFunc(m.Leases, func(at lease) bool { return at.ID == 3 })
-			if named || m.Spec != nil && m.Spec.Unit != nil {
-				return // a unit names paths on this host
+			if named || m.Device != nil || m.Spec != nil && (m.Spec.Unit != nil || m.Spec.Reset != nil) {
+				return // a unit and a device name paths on this host
 			}
 			g.receiveFromDaemon(incoming{daemon: d, msg: m, err: err})
 			if d.abandoned {
@@ -456,9 +456,17 @@ func TestHungKeeper(t *testing.T) {
 		if others {
 			b.give(h, &work{seq: 8})
 		}
+		prepared := b.give(b.addLeadership(3, "i"), &work{seq: 9, prepared: true})
+		prepared.launched = false
 		b.kill(w)
 		if b.keeper.retired != others || b.guard.keeper != nil {
 			t.Errorf("retired: %t", b.keeper.retired)
+		}
+		if prepared.leadership.work != nil {
+			t.Fatal("work that was prepared keeps the hung keeper")
+		}
+		if got := b.sent(b.daemonEnd); !slices.Equal(got, []string{"started 9 its keeper is hung"}) {
+			t.Errorf("work that was prepared: %q", got)
 		}
 		if !others {
 			eventually(t, "its death", func() bool { return !alive(b.keeper.pid) })

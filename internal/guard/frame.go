@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,8 @@ import (
 // kind is the type of a message.
 type kind string
 
-// Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for the
-// works.
+// Messages from the daemon to the guard. The guard passes prepare, start, stop, kill and lease on to a keeper, with its own numbers for
+// the works.
 const (
 	kindOpen         kind = "open"          // there is a new leadership: Leadership and Name
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
@@ -26,19 +27,23 @@ const (
 	kindStart        kind = "start"         // start the prepared work
 	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
 	kindKill         kind = "kill"          // kill the work now
-	kindLease        kind = "lease"         // the works of these leaderships, and of no others, may run until then: Leases
-	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At
+	kindLease        kind = "lease"         // the works of these leaderships, and of no others, may run until then: Leases; later ones may be on the board
+	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At, or a later time on the board
 	kindAlive        kind = "alive"         // the daemon is alive, but has no session to set a deadline by
 	kindNotify       kind = "notify"        // pass Notify on to the service manager
 	kindSession      kind = "session"       // the session to close after the daemon's death: Session
 	kindRelease      kind = "release"       // the transaction that releases Leadership, to be sent before that: Release
 	kindPendingHooks kind = "pending_hooks" // the hooks of Leadership to run before that: PendingHooks
+	kindDevice       kind = "device"        // check the watchdog device Device; to the daemon: its state DeviceState
 	kindConfig       kind = "config"        // the last good configuration, for the next daemon: Config
 )
 
+// kindDiscard is a message from the guard to a keeper: the prepared work with number Seq is not started.
+const kindDiscard kind = "discard"
+
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
-	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Keepers, Survivors; to a keeper: its number Seq
+	kindHello          kind = "hello"           // to the daemon: how work is contained, and what survives: Containment, Keepers, Survivors, Slot; to a keeper: its number Seq
 	kindSurvivors      kind = "survivors"       // the works of earlier daemons that still run: Survivors
 	kindPrepared       kind = "prepared"        // the work can be started, see Containment, or it was refused: Error
 	kindStarted        kind = "started"         // the work runs as process Pid, or failed to start: Error
@@ -73,6 +78,10 @@ type message struct {
 	Error        string             `json:"error,omitempty"`
 	Keepers      bool               `json:"keepers,omitempty"`
 	Survivors    []LeadershipRecord `json:"survivors,omitempty"`
+	Device       *DeviceSpec        `json:"device,omitempty"`
+	DeviceState  *DeviceState       `json:"device_state,omitempty"`
+	// Slot is the slot of the board: the daemon's first one in a hello, or that of the work's leadership.
+	Slot int `json:"slot,omitempty"`
 	// Dir is the control group into which the keeper puts the work.
 	Dir string `json:"dir,omitempty"`
 	// Containment describes how the work is contained.
@@ -167,37 +176,21 @@ func readFrame(r io.Reader) (message, error) {
 }
 
 // socketpair returns two connected sockets. Both are close-on-exec: a child gets one only if it is passed explicitly.
-func socketpair() (near, far *os.File, err error) {
+func socketpair() (near *socket, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	return os.NewFile(uintptr(fds[0]), "daemon"), os.NewFile(uintptr(fds[1]), "guard"), nil
+	far = os.NewFile(uintptr(fds[1]), "guard")
+	if near, err = newSocket(fds[0], "daemon"); err != nil {
+		return nil, nil, errors.Join(err, far.Close())
+	}
+	return near, far, nil
 }
 
 // closeWrite closes the sending direction of a socket, which the peer sees as end of file.
-func closeWrite(socket *os.File) {
+func closeWrite(socket syscall.Conn) {
 	if raw, err := socket.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
-}
-
-// nonblockingWriter writes as much as fits into the socket's buffer and returns an error if that is not all.
-type nonblockingWriter struct{ *os.File }
-
-func (w nonblockingWriter) Write(data []byte) (n int, err error) {
-	raw, err := w.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	if rawErr := raw.Write(func(fd uintptr) bool {
-		n, err = unix.Write(int(fd), data)
-		return true // done, even after EAGAIN: do not wait for space
-	}); rawErr != nil {
-		return 0, rawErr
-	}
-	if err == nil && n < len(data) {
-		err = io.ErrShortWrite
-	}
-	return max(0, n), err
 }

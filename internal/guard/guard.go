@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -59,7 +58,7 @@ const (
 )
 
 // guard is the state of the guard process. It is level-triggered: after each event, advance does whatever is due. A single
-// goroutine, locked to its thread, owns all of it.
+// goroutine owns all of it.
 type guard struct {
 	opt          Options
 	log          *slog.Logger
@@ -67,10 +66,15 @@ type guard struct {
 	fromDaemon   chan incoming
 	fromKeeper   chan incoming
 	closeResults chan closeResult
-	timer        *timer
+	timer        *boottime.Timer
 	cgroupParent string // the control group in which to create others; empty if there is none
+	forker       *forker
+	board        *board // nil if there is none
+	boardFile    *os.File
+	nextSlot     int // the first slot of the board that no daemon has used
 	children     *childList
 	notifier     *notifier
+	device       device
 	report       *os.File // the pipe by which keepers report to the daemon if this process is dead
 	reportWriter *os.File
 
@@ -102,7 +106,6 @@ type guard struct {
 // daemon, or 128 plus the number of the signal that killed it. It takes over the process, with its signals and all its
 // children.
 func Run(opt Options) (int, error) {
-	runtime.LockOSThread() // a parent death signal is tied to the thread that forked
 	g, err := newGuard(opt)
 	if err != nil {
 		return 1, err
@@ -132,7 +135,8 @@ func Run(opt Options) (int, error) {
 			g.receiveFromKeeper(in)
 		case c := <-g.closeResults:
 			g.sessionClosed(c)
-		case <-g.timer.c: // advance reads the clock
+		case <-g.timer.C: // advance reads the clock
+		case <-g.device.news: // advance reads the result
 		}
 		g.advance()
 	}
@@ -145,23 +149,30 @@ func newGuard(opt Options) (*guard, error) {
 	}
 	g := &guard{
 		opt: opt, log: opt.Log,
-		signals: make(chan os.Signal, 16), fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
+		nextSlot: 1, signals: make(chan os.Signal, 16), fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
 	if err := g.setUpContainment(); err != nil {
 		return nil, err
 	}
 	var err error
-	if g.children, err = openChildList(0); err != nil {
+	g.forker = newForker()
+	if g.children, err = openChildList(g.forker.thread); err != nil {
+		g.forker.close()
 		return nil, err
 	}
-	if g.timer, err = newTimer(); err != nil {
+	if g.timer, err = boottime.NewTimer(); err != nil {
 		g.children.close()
+		g.forker.close()
 		return nil, err
 	}
 	if g.report, g.reportWriter, err = os.Pipe(); err != nil {
-		g.timer.close()
+		g.timer.Close()
 		g.children.close()
+		g.forker.close()
 		return nil, err
+	}
+	if g.board, g.boardFile, err = newBoard(); err != nil {
+		g.log.Warn("the daemon sends a message for each renewal of a lease", "err", err)
 	}
 	g.notifier = newNotifier(opt.Log)
 	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT, syscall.SIGCHLD)
@@ -170,9 +181,14 @@ func newGuard(opt Options) (*guard, error) {
 
 func (g *guard) close() {
 	signal.Stop(g.signals)
+	g.closeDevice()
 	g.notifier.close()
-	g.timer.close()
+	g.timer.Close()
 	g.children.close()
+	g.forker.close()
+	if g.boardFile != nil {
+		g.boardFile.Close()
+	}
 	g.report.Close()
 	g.reportWriter.Close()
 }
@@ -272,6 +288,8 @@ func (g *guard) reap() {
 // advance does everything that is due. Kills come first: the works before the daemon, since only they are bound by S1.
 func (g *guard) advance() {
 	g.enforceAll()
+	g.limitPets()
+	g.extendHeartbeat()
 	g.heartbeatEnd = lastChance(g.heartbeatDeadline, g.heartbeatEnd, boottime.Now())
 	if d := g.daemon; d != nil && (d.killing || past(g.heartbeatEnd)) {
 		syscall.Kill(d.pid, syscall.SIGKILL)
@@ -289,6 +307,8 @@ func (g *guard) advance() {
 			}
 		}
 	}
+	g.limitPets()
+	g.tendDevice()
 	g.runPendingHooks()
 	g.forgetLeaderships()
 	if g.daemon == nil && g.deadDaemon == nil {
@@ -324,7 +344,7 @@ func (g *guard) setTimer() {
 	}
 	for _, l := range g.leaderships {
 		if l.work != nil {
-			at = earliest(at, l.work.nextCheck())
+			at = earliest(at, l.work.nextCheck(), l.work.nextDeviceCheck())
 		}
 	}
 	if g.daemon == nil {
@@ -343,5 +363,5 @@ func (g *guard) setTimer() {
 	if unsent {
 		at = earliest(at, boottime.Now()+flushInterval)
 	}
-	g.timer.set(at)
+	g.timer.Set(at)
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +16,14 @@ import (
 // daemon is one daemon process, from its start to its death.
 type daemon struct {
 	pid          int
-	socket       *os.File
+	socket       *socket
 	startedAt    time.Duration
 	socketClosed bool // its socket has been read to the end
 	abandoned    bool // no message from it counts any more, and its work must be killed
 	killing      bool // it is to be killed, until it is dead
 
 	out            outbox
+	slot           int // of the board, for its heartbeat; those of its leaderships follow
 	lastLeadership int // the id of its last leadership; ids are never reused
 }
 
@@ -51,27 +53,31 @@ func (g *guard) startDaemon() error {
 		defer config.Close()
 		attr.Env = append(attr.Env, configVariable+"=yes")
 	}
-	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result)) // at configFD and resultFD
+	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), descriptor(g.boardFile)) // at configFD, resultFD and boardFD
 	var pid int
-	err = harden.WithChildScore(func() (err error) {
-		pid, err = syscall.ForkExec(g.opt.Path, g.opt.Argv, attr)
-		return err
+	err = g.forker.do(func() error {
+		return harden.WithChildScore(func() (err error) {
+			pid, err = syscall.ForkExec(g.opt.Path, g.opt.Argv, attr)
+			return err
+		})
 	})
 	if err != nil {
 		near.Close()
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now()}
+	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now(), slot: g.nextSlot}
+	g.nextSlot = d.slot + 1
+	g.board.reset(d.slot)
 	g.daemon, g.respawnAt, g.heartbeatDeadline, g.heartbeatEnd = d, 0, 0, 0
-	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Keepers: g.opt.Keepers, Survivors: g.survivors()})
+	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Keepers: g.opt.Keepers, Survivors: g.survivors(), Slot: d.slot})
 	go g.readDaemon(d)
 	return nil
 }
 
 // readDaemon runs until the socket ends.
 func (g *guard) readDaemon(d *daemon) {
-	for {
-		m, err := readFrame(d.socket)
+	for in := bufio.NewReader(d.socket); ; {
+		m, err := readFrame(in)
 		g.fromDaemon <- incoming{daemon: d, msg: m, err: err}
 		if err != nil {
 			return
@@ -194,12 +200,14 @@ func (g *guard) handle(m message) error {
 		g.abandon(m)
 	case kindLease:
 		g.extend(m.Leases)
+	case kindDevice:
+		return g.checkDevice(m.Device)
 	case kindPendingHooks, kindRelease:
 		if l := g.find(m.Leadership); l != nil {
 			l.set(m)
 		}
 	case kindPrepare:
-		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.findWork(m.Seq) != nil {
+		if m.Spec == nil || len(m.Spec.Argv) == 0 && m.Spec.Unit == nil || g.findWork(m.Seq) != nil || !m.Spec.Reset.valid() {
 			return fmt.Errorf("%w: unexpected or incomplete prepare message %d", errProtocol, m.Seq)
 		}
 		g.prepare(m)
@@ -211,6 +219,15 @@ func (g *guard) handle(m message) error {
 		return fmt.Errorf("%w: unknown message kind %q", errProtocol, m.Kind)
 	}
 	return nil
+}
+
+// extendHeartbeat takes a later deadline for the next heartbeat from the board.
+func (g *guard) extendHeartbeat() {
+	if d := g.daemon; d != nil && !d.abandoned {
+		if at := g.board.extended(d.slot, g.heartbeatDeadline); at != g.heartbeatDeadline {
+			g.heartbeatDeadline, g.heartbeatEnd = at, 0
+		}
+	}
 }
 
 // set stores what is left to do for a leadership after its daemon.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"slices"
@@ -19,7 +20,7 @@ type keeperProcess struct {
 	Process
 	pid     int
 	seq     int // its number, which its report contains
-	socket  *os.File
+	socket  *socket
 	out     outbox
 	leases  []lease       // to be sent
 	ready   bool          // it has started
@@ -110,13 +111,15 @@ func (g *guard) startKeeper() error {
 	defer far.Close()
 	g.keeperSeq++
 	k := &keeperProcess{seq: g.keeperSeq, socket: near, out: newOutbox(near, keeperOutbox), readyBy: boottime.Now() + keeperStartTimeout}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd()}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2, far.Fd(), g.reportWriter.Fd(), descriptor(g.boardFile)}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if g.opt.Containment == PidnsContainment {
 		inNewPIDNamespace(attr.Sys)
 	}
-	err = withChildLimits(func() (err error) {
-		k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)
-		return err
+	err = g.forker.do(func() error {
+		return withChildLimits(func() (err error) {
+			k.pid, err = syscall.ForkExec(g.opt.Path, []string{g.opt.Argv[0], keeperArgument}, attr)
+			return err
+		})
 	})
 	if err != nil {
 		near.Close()
@@ -166,8 +169,8 @@ func (k *keeperProcess) requestExit() {
 
 // readKeeper runs until the socket ends.
 func (g *guard) readKeeper(k *keeperProcess) {
-	for {
-		m, err := readFrame(k.socket)
+	for in := bufio.NewReader(k.socket); ; {
+		m, err := readFrame(in)
 		g.fromKeeper <- incoming{keeper: k, msg: m, err: err}
 		if err != nil {
 			return
@@ -214,7 +217,8 @@ func (g *guard) receiveFromKeeper(in incoming) {
 	case kindExited:
 		w.status = m.Status
 	case kindDead:
-		g.releaseWork(w)
+		g.workDied(w, m.Output)
+		return
 	case kindUnkillable:
 		g.reportUnkillable(w, m.Error)
 		return
@@ -230,8 +234,8 @@ func (g *guard) receiveFromKeeper(in incoming) {
 func (g *guard) keeperIsReady(k *keeperProcess) {
 	k.ready, k.readyBy = true, 0
 	for _, l := range g.leaderships {
-		if w := l.work; w != nil && w.keeper == k && !w.prepared {
-			g.finishPrepare(w)
+		if w := l.work; w != nil && w.keeper == k {
+			g.tryFinishPrepare(w)
 		}
 	}
 }

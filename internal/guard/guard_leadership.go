@@ -19,6 +19,8 @@ type leadership struct {
 	keeper    *keeperProcess // the leadership's own keeper; nil if it has none
 	lease     time.Duration  // its work may run until then; 0 for no lease
 	leaseEnd  time.Duration  // when that is enforced, see lastChance; 0 before the end
+	lastLease time.Duration  // the last lease other than 0, which limits the pets of the watchdog device
+	slot      int            // of the board; 0 for none
 	hooks     []Spec         // to be run if it is abandoned, or its daemon dies
 	release   json.RawMessage
 	abandoned bool // nothing that is sent for it counts any more, and its work must be killed
@@ -46,7 +48,13 @@ func (g *guard) open(d *daemon, m message) error {
 		return fmt.Errorf("%w: leadership %d after %d, %d at a time", errProtocol, m.Leadership, d.lastLeadership, len(g.leaderships))
 	}
 	d.lastLeadership = m.Leadership
-	g.leaderships = append(g.leaderships, &leadership{id: m.Leadership, name: m.Name, daemon: d})
+	l := &leadership{id: m.Leadership, name: m.Name, daemon: d}
+	if d.slot != 0 {
+		l.slot = d.slot + l.id
+		g.nextSlot = max(g.nextSlot, l.slot+1)
+		g.board.reset(l.slot)
+	}
+	g.leaderships = append(g.leaderships, l)
 	return nil
 }
 
@@ -68,7 +76,7 @@ func (g *guard) extend(leases []lease) {
 		if l == nil {
 			continue
 		}
-		l.lease, l.leaseEnd = at.At, 0
+		g.setLease(l, at.At)
 		if w := l.work; w != nil && w.launched {
 			switch {
 			case w.unit != nil:
@@ -86,6 +94,22 @@ func (g *guard) extend(leases []lease) {
 		}
 	}
 	g.sendToDaemon(message{Kind: kindLeaseConfirmed, Leases: confirmed})
+}
+
+// setLease sets the lease of a leadership.
+func (g *guard) setLease(l *leadership, at time.Duration) {
+	l.lease, l.leaseEnd = at, 0
+	if at != 0 {
+		l.lastLease = at
+	}
+	g.board.confirm(l.slot, at)
+}
+
+// readLease takes a later lease from the board. The keeper does so itself.
+func (g *guard) readLease(l *leadership) {
+	if at := g.board.extended(l.slot, l.lease); at != l.lease {
+		g.setLease(l, at)
+	}
 }
 
 // mustEnd reports whether a leadership is over: it was abandoned, or its daemon is dead or about to exit.

@@ -94,7 +94,7 @@ func TestKilledGuardAndDaemon(t *testing.T) {
 	fx.waitDead(pids[0])
 }
 
-// S1 holds with a stopped guard: the daemon kills the work at the confirmed deadline, even if it has sent a longer lease since.
+// S1 holds with a stopped guard: the daemon kills the work soon after the confirmed deadline, even if it has a longer lease since.
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
@@ -106,7 +106,7 @@ func TestStoppedGuard(t *testing.T) {
 	if dead := fx.waitDead(pids...); dead < deadline {
 		t.Errorf("dead %s too early", deadline-dead)
 	} else {
-		checkNotLate(t, dead, deadline)
+		checkNotLate(t, dead, deadline+guardLate)
 	}
 	if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 || e.Status != "was killed with the guard" {
 		t.Errorf("%+v", e)
@@ -123,8 +123,7 @@ func TestLeaseShortenedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
 	fx := startGuard(t)
 	d := fx.nextDaemon()
-	confirmed, pids := d.startWork(time.Hour)
-	eventually(t, "the confirmation", func() bool { return call[time.Duration](d, "Confirmed", 0) == confirmed })
+	_, pids := d.startWork(time.Hour)
 	fx.signalGuard(syscall.SIGSTOP)
 	deadline := call[time.Duration](d, "SetLease", 300*time.Millisecond)
 	checkNotLate(t, fx.waitDead(pids...), deadline)

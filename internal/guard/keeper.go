@@ -1,18 +1,19 @@
 package guard
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
 )
 
@@ -38,17 +39,21 @@ const (
 // reports reliably whether any child is left.
 type keeper struct {
 	seq       int // its number
-	guard     *os.File
+	guard     *socket
 	out       outbox
 	report    *os.File
+	board     *board // nil if there is none
 	fromGuard chan incoming
 	signals   chan os.Signal
-	timer     *timer
+	timer     *boottime.Timer
 	launcher  *launcher
 	children  *childList
-	isInit    bool // this is process 1 of a PID namespace
+	groups    *cgroupWatch
+	mount     string // of the control groups of version 2; empty if it is not known
+	isInit    bool   // this is process 1 of a PID namespace
 
 	works    map[int]*task // by their numbers
+	prepared map[int]*task // those that were not started: they have no process
 	orphaned bool          // the guard is gone: the works must end, then the keeper
 }
 
@@ -64,7 +69,6 @@ func MaybeRunKeeper() {
 }
 
 func runKeeper() int {
-	runtime.LockOSThread() // a parent death signal is tied to the thread that forked
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", "keeper")
 	k, err := newKeeper()
 	if err != nil {
@@ -78,11 +82,13 @@ func runKeeper() int {
 			if sig == syscall.SIGCHLD {
 				k.reap()
 			}
+		case <-k.groups.c:
+			k.reap() // the kernel reports the end of a group before the end of its last process
 		case in := <-k.fromGuard:
 			k.receive(in)
 		case t := <-k.launcher.launched:
 			k.launched(t)
-		case <-k.timer.c:
+		case <-k.timer.C:
 		}
 		k.advance()
 	}
@@ -95,8 +101,9 @@ func runKeeper() int {
 func newKeeper() (*keeper, error) {
 	unix.CloseOnExec(SocketFD)
 	unix.CloseOnExec(reportFD)
-	if err := unix.SetNonblock(SocketFD, true); err != nil { // a stopped guard must not block the keeper
-		return nil, os.NewSyscallError("fcntl", err)
+	socket, err := newSocket(SocketFD, "guard") // a stopped guard does not block the keeper
+	if err != nil {
+		return nil, err
 	}
 	if err := harden.DisableCoreDumps(); err != nil {
 		return nil, err
@@ -105,8 +112,12 @@ func newKeeper() (*keeper, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	k := &keeper{
-		guard: os.NewFile(SocketFD, "guard"), report: os.NewFile(reportFD, "report"),
+		guard: socket, report: os.NewFile(reportFD, "report"),
 		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1, works: make(map[int]*task),
+		prepared: make(map[int]*task),
+	}
+	if k.board, err = inheritBoard(keeperBoardFD, unix.PROT_READ); err != nil {
+		return nil, err // the daemon may extend leases there
 	}
 	k.out = newOutbox(k.guard, keeperOutbox)
 	if k.isInit {
@@ -114,17 +125,21 @@ func newKeeper() (*keeper, error) {
 			return nil, err
 		}
 	}
-	var err error
 	k.launcher = newLauncher(k.isInit)
 	if k.children, err = openChildList(k.launcher.thread); err != nil {
 		return nil, err
 	}
-	if k.timer, err = newTimer(); err != nil {
+	if k.timer, err = boottime.NewTimer(); err != nil {
 		return nil, err
 	}
+	if k.groups, err = newCgroupWatch(); err != nil {
+		return nil, err
+	}
+	k.mount, _ = ownCgroup()
 	// Signals from a terminal are for the guard. They are caught and not ignored, as the work would inherit ignored signals.
 	signal.Notify(k.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)
 	protectKeeper()
+	k.board.touch() // where not all memory can be locked, the line above has dropped it
 	k.send(message{Kind: kindReady})
 	return k, nil
 }
@@ -146,8 +161,8 @@ func clearCapabilities() error {
 
 // readGuard runs until the socket ends.
 func (k *keeper) readGuard() {
-	for {
-		m, err := readFrame(k.guard)
+	for in := bufio.NewReader(k.guard); ; {
+		m, err := readFrame(in)
 		k.fromGuard <- incoming{msg: m, err: err}
 		if err != nil {
 			return
@@ -176,6 +191,11 @@ func (k *keeper) receive(in incoming) {
 				k.checkKillable(t)
 			}
 		}
+	case m.Kind == kindPrepare && t == nil:
+		k.discard(m.Seq)
+		k.prepared[m.Seq] = k.open(m)
+	case m.Kind == kindDiscard:
+		k.discard(m.Seq)
 	case m.Kind == kindStart && t == nil:
 		k.start(m)
 	case m.Kind == kindStop && t != nil:
@@ -186,14 +206,41 @@ func (k *keeper) receive(in incoming) {
 	}
 }
 
-// start opens what killing the work will need, and starts it in another goroutine: a program on a disk that hangs must not delay
-// the kill of another work.
+// open opens what killing the work will need.
+func (k *keeper) open(m message) *task {
+	t := &task{seq: m.Seq, spec: m.Spec}
+	if k.mount == "" {
+		k.mount, _ = ownCgroup()
+	}
+	if t.launchErr = t.openGroup(m.Dir, k.mount); m.Spec == nil {
+		t.launchErr = errors.New("it was not prepared")
+	}
+	return t
+}
+
+// discard forgets a prepared work.
+func (k *keeper) discard(seq int) {
+	if t := k.prepared[seq]; t != nil {
+		t.close()
+		delete(k.prepared, seq)
+	}
+}
+
+// start starts a work, which may have been prepared, in another goroutine: a program on a disk that hangs must not delay the kill of
+// another work.
 func (k *keeper) start(m message) {
-	t := &task{seq: m.Seq, spec: m.Spec, lease: m.At}
-	if err := t.openGroup(m.Dir); err != nil {
-		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: err.Error()})
+	t := k.prepared[m.Seq]
+	if t == nil {
+		t = k.open(m)
+	}
+	delete(k.prepared, m.Seq)
+	t.lease, t.slot = m.At, m.Slot
+	if t.launchErr != nil {
+		t.close()
+		k.send(message{Kind: kindStarted, Seq: m.Seq, Error: t.launchErr.Error()})
 		return
 	}
+	k.groups.add(t.group)
 	k.works[t.seq] = t
 	k.launcher.add(t)
 }
@@ -295,10 +342,12 @@ func (k *keeper) workOf(pid int) *task {
 	return nil
 }
 
-// exited handles the exit of the main process of a work.
+// exited handles the exit of the main process of a work. Usually nothing else is left of it: both are then reported in one write.
 func (k *keeper) exited(t *task, status syscall.WaitStatus) {
 	t.reaped, t.nextSweep = true, 0
-	k.send(message{Kind: kindExited, Seq: t.seq, Status: exitText(status)})
+	if !k.orphaned {
+		k.out.add(message{Kind: kindExited, Seq: t.seq, Status: exitText(status)})
+	}
 }
 
 // advance does everything that is due.
@@ -311,7 +360,7 @@ func (k *keeper) advance() {
 	}
 	k.out.flush()
 	k.launcher.next()
-	k.timer.set(k.nextCheck())
+	k.timer.Set(k.nextCheck())
 }
 
 // send sends the guard a message without waiting: a guard that does not read is stopped or hung.

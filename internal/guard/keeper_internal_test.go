@@ -24,13 +24,13 @@ func newBareKeeper(t *testing.T) (k *keeper, guard *os.File) {
 		t.Fatal(err)
 	}
 	k = &keeper{guard: near, out: newOutbox(near, keeperOutbox), works: make(map[int]*task), launcher: &launcher{exits: make(map[int]syscall.WaitStatus)}}
-	if k.timer, err = newTimer(); err != nil {
+	if k.timer, err = boottime.NewTimer(); err != nil {
 		t.Fatal(err)
 	}
 	if k.children, err = openChildList(0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { k.timer.close(); k.children.close(); near.Close(); far.Close() })
+	t.Cleanup(func() { k.timer.Close(); k.children.close(); near.Close(); far.Close() })
 	return k, far
 }
 
@@ -145,6 +145,7 @@ func TestKeeperReap(t *testing.T) {
 	checkReaped := func(what string, reports ...string) {
 		t.Helper()
 		eventually(t, "the exit of all children", k.reap)
+		k.out.flush()
 		if got := (&bareGuard{t: t}).sent(far); !slices.Equal(got, reports) {
 			t.Errorf("%s: sent %q", what, got)
 		}
@@ -168,8 +169,40 @@ func TestKeeperReap(t *testing.T) {
 	k.works[7], k.launcher.current = w, w
 	checkReaped("while it is started")
 	k.launched(w)
+	k.out.flush()
 	if got := (&bareGuard{t: t}).sent(far); !w.reaped || !slices.Equal(got, []string{"started 7", "exited 7 was killed by signal 9 (killed)"}) {
 		t.Errorf("sent %q", got)
+	}
+}
+
+// writes counts what is written at once.
+type writes []string
+
+func (w *writes) Write(data []byte) (int, error) {
+	*w = append(*w, string(data))
+	return len(data), nil
+}
+
+// The exit of the main process and the death of the work are reported in one write. If something is left of the work, the exit is
+// reported before the keeper waits for its death.
+func TestKeeperReportsExitAndDeathTogether(t *testing.T) {
+	for _, left := range []bool{false, true} {
+		k, _ := newBareKeeper(t)
+		var sent writes
+		k.out.socket = &sent
+		cmd, p := sleeper(t)
+		w := &task{seq: 7, pid: p.Pid, lease: boottime.Now() + time.Hour}
+		k.works[7] = w
+		if left {
+			w.group = &cgroup{killFD: -1, eventsFD: -1} // it may be populated
+		}
+		cmd.Process.Kill()
+		eventually(t, "the exit of the main process", k.reap)
+		k.advance()
+		k.timer.Set(0)
+		if len(sent) != 1 || !strings.Contains(sent[0], `"exited"`) || strings.Contains(sent[0], `"dead"`) == left {
+			t.Errorf("with something left: %t: wrote %q", left, sent)
+		}
 	}
 }
 

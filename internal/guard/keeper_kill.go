@@ -13,6 +13,7 @@ import (
 
 // enforce kills the work if it may not run any longer, and reports its death.
 func (k *keeper) enforce(t *task) {
+	k.readLease(t)
 	if !t.needsSweep() && t.leaseExpired() || past(t.killAt) {
 		t.killing = true
 	}
@@ -30,6 +31,17 @@ func (k *keeper) enforce(t *task) {
 	k.send(message{Kind: kindDead, Seq: t.seq, Output: t.output.close()})
 	delete(k.works, t.seq)
 	t.close()
+}
+
+// readLease takes a later lease from the board when the one that is known has ended. The guard need not be able to act for that.
+func (k *keeper) readLease(t *task) {
+	if t.needsSweep() || boottime.Now() < t.lease+keeperDelay {
+		return
+	}
+	if at := k.board.extended(t.slot, t.lease); at != t.lease {
+		t.lease, t.lastChance = at, false
+		k.checkKillable(t)
+	}
 }
 
 // nextCheck returns when advance has to be called next; 0 if only after an event.
@@ -59,6 +71,7 @@ func (k *keeper) sweep(t *task) (dead bool) {
 			return false
 		}
 		k.kill(t)
+		k.out.flush() // an exit that was not reported yet
 		t.sweeps++
 		if t.sweeps > eagerSweeps || t.group != nil { // the kernel kills a control group at once
 			t.delaySweep()

@@ -35,7 +35,7 @@ func newBareGuard(t *testing.T) *bareGuard {
 	runtime.LockOSThread() // see openChildList
 	t.Cleanup(runtime.UnlockOSThread)
 	b := &bareGuard{t: t, logText: new(strings.Builder)}
-	pair := func() (near, far *os.File) {
+	pair := func() (near *socket, far *os.File) {
 		near, far, err := socketpair()
 		if err != nil {
 			t.Fatal(err)
@@ -402,7 +402,7 @@ func TestKillOfControlGroups(t *testing.T) {
 	b.expect("a control group", nil, []string{"kill 7"})
 	cmd.Wait()
 	eventually(t, "the death of all", func() bool { return !c.populated() })
-	b.workDied(w)
+	b.workDied(w, "")
 	b.expect("its end", []string{"dead 7"}, nil)
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) || b.l.work != nil || b.logText.Len() != 0 {
 		t.Errorf("its control group was not removed: %v; log: %s", err, b.logText)

@@ -23,6 +23,10 @@ type Leadership struct {
 	// updating is held while the hooks, the release or the work change, see [Client].
 	updating sync.Mutex
 
+	starting sync.Mutex   // guards the following, see Prepare
+	prepared *preparation // nil if nothing is prepared
+	last     *preparation // the one that was discarded last
+
 	// The client's mu guards the following.
 	abandoned  bool
 	closed     bool
@@ -32,6 +36,7 @@ type Leadership struct {
 	confirmed  time.Duration // the deadline that the guard has confirmed
 	requested  time.Duration // the deadline that the guard was sent last; 0 for none
 	unsent     bool          // requested has not been sent yet
+	onBoard    bool          // the guard finds requested on the board
 	overdue    time.Duration // if the guard has not killed the work by then, it is lost; 0 before the deadline
 	hooks      []Spec
 	release    json.RawMessage
@@ -65,7 +70,14 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 		return
 	}
 	shorter := deadline < l.requested || l.requested == 0
+	l.readConfirmed() // while the lease is on the board: a message may take it from there
 	l.requested = deadline
+	c.board.setDeadline(l.slot(), deadline)
+	if l.onBoard = !shorter && !l.unsent && l.readsBoard(); l.onBoard { // in force from now on
+		c.armTimer()
+		c.mu.Unlock()
+		return
+	}
 	if !l.unsent {
 		l.unsent, c.unconfirmed = true, append(c.unconfirmed, l)
 	}
@@ -78,6 +90,21 @@ func (l *Leadership) SetLease(deadline time.Duration) {
 		runtime.Gosched() // the leases of other groups were renewed with this one: the first to continue sends them all
 	}
 	c.sendLeases()
+}
+
+// slot returns the leadership's slot of the board; 0 for none. The caller must hold the client's mu.
+func (l *Leadership) slot() int {
+	if l.c.slot == 0 {
+		return 0
+	}
+	return l.c.slot + l.id
+}
+
+// readsBoard reports whether guard and keeper look at the board when the lease that they know has ended: they know the work, and nothing
+// has to be done earlier than that, as for a unit or for a watchdog device. The caller must hold the client's mu.
+func (l *Leadership) readsBoard() bool {
+	w := l.running
+	return w != nil && w.pid != 0 && w.unit == nil && !l.c.usesDevice && l.confirmed != 0 && l.c.board.valid(l.slot())
 }
 
 // SetRelease sets the transaction that releases this leadership. If the daemon dies, the guard sends it before it closes the

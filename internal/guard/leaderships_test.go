@@ -365,3 +365,38 @@ func TestHangingStartDelaysNoKill(t *testing.T) {
 	k.seq = 77
 	k.expect(kindStarted, "")
 }
+
+// A program whose disk hangs keeps the thread that starts it, and the Go runtime cannot take the processor from that: another one must be
+// left for the kill. A frozen control group has the same effect.
+func TestHangingExecDelaysNoKill(t *testing.T) {
+	t.Parallel()
+	k := startTestKeeper(t, CgroupContainment)
+	pids := k.startSpreadWork(boottime.Now() + time.Hour)
+	first := k.seq
+	other, err := newCgroup(delegatedCgroup(), 78)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.remove(); other.close() })
+	freeze := func(state string) {
+		if err := os.WriteFile(filepath.Join(other.dir, "cgroup.freeze"), []byte(state), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	freeze("1")
+	defer freeze("0")
+	k.send(message{Kind: kindStart, Seq: 78, At: boottime.Now() + time.Hour, Dir: other.dir, Spec: &Spec{
+		Path: "/bin/true", Argv: []string{"true"}, Env: k.env(), StateFile: filepath.Join(k.dir, "state-78"),
+	}})
+	eventually(t, "the start", func() bool {
+		procs, err := os.ReadFile(filepath.Join(other.dir, "cgroup.procs"))
+		return err == nil && len(procs) > 0
+	})
+	k.send(message{Kind: kindKill, Seq: first})
+	k.seq = first
+	k.expect(kindKilling, "")
+	k.expectDead("was killed", pids)
+	freeze("0")
+	k.seq = 78
+	k.expect(kindStarted, "")
+}

@@ -251,7 +251,16 @@ func (d *DaemonRPC) SetLease(ahead time.Duration, at *time.Duration) error {
 func (d *DaemonRPC) Confirmed(_ int, at *time.Duration) error {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
+	d.l.readConfirmed()
 	*at = d.l.confirmed
+	return nil
+}
+
+// OnBoard reports whether the last lease is only on the board.
+func (d *DaemonRPC) OnBoard(_ int, on *bool) error {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	*on = d.l.onBoard
 	return nil
 }
 
@@ -304,6 +313,45 @@ func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 		return err
 	}
 	d.w, *pid = w, w.Pid()
+	return nil
+}
+
+// Prepare prepares work, and returns its number once it is prepared.
+func (d *DaemonRPC) Prepare(opt WorkOptions, seq *int) error {
+	d.l.Prepare(opt)
+	p := d.l.prepared
+	if p == nil {
+		return errors.New("nothing is prepared")
+	}
+	<-p.done
+	*seq = p.work.seq
+	return p.err
+}
+
+// Discard discards what was prepared, and waits until the guard has done so.
+func (d *DaemonRPC) Discard(_ int, _ *int) error {
+	d.l.Discard()
+	if p := d.l.last; p != nil {
+		<-p.gone
+	}
+	return nil
+}
+
+// DiscardSoon discards what was prepared, and does not wait.
+func (d *DaemonRPC) DiscardSoon(_ int, _ *int) error {
+	d.l.Discard()
+	return nil
+}
+
+// PreparedIsDead reports whether the guard has refused to start what it has prepared.
+func (d *DaemonRPC) PreparedIsDead(_ int, dead *bool) error {
+	*dead = isClosed(d.l.prepared.work.dead)
+	return nil
+}
+
+// Seq returns the number of the work.
+func (d *DaemonRPC) Seq(_ int, seq *int) error {
+	*seq = d.w.seq
 	return nil
 }
 

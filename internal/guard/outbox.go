@@ -3,14 +3,13 @@ package guard
 import (
 	"errors"
 	"io"
-	"os"
 	"syscall"
 )
 
 // outbox sends messages over a socket without waiting for the peer. What does not fit into the socket's buffer is kept, up to a
 // limit, until flush is called again.
 type outbox struct {
-	socket *os.File
+	socket io.Writer // which returns an error when it would have to wait
 	limit  int
 	unsent []byte
 }
@@ -23,7 +22,7 @@ const (
 )
 
 // newOutbox returns an outbox whose first messages need no new memory.
-func newOutbox(socket *os.File, limit int) outbox {
+func newOutbox(socket io.Writer, limit int) outbox {
 	return outbox{socket: socket, limit: limit, unsent: make([]byte, 0, 8<<10)}
 }
 
@@ -32,20 +31,26 @@ var errUnread = errors.New("the peer does not read its messages")
 
 // send sends a message or keeps it. An error means that the message is lost: the peer is gone, or hung.
 func (o *outbox) send(m message) error {
-	if len(o.unsent) > o.limit {
-		return errUnread
-	}
-	var err error
-	if o.unsent, err = appendFrame(o.unsent, m); err != nil {
+	if err := o.add(m); err != nil {
 		return err
 	}
 	return o.flush()
 }
 
+// add keeps a message until flush is called, which sends it in one write with the others that were kept.
+func (o *outbox) add(m message) error {
+	if len(o.unsent) > o.limit {
+		return errUnread
+	}
+	var err error
+	o.unsent, err = appendFrame(o.unsent, m)
+	return err
+}
+
 // flush sends what fits into the socket's buffer.
 func (o *outbox) flush() error {
 	for len(o.unsent) > 0 {
-		n, err := nonblockingWriter{o.socket}.Write(o.unsent)
+		n, err := o.socket.Write(o.unsent)
 		o.unsent = o.unsent[:copy(o.unsent, o.unsent[n:])]
 		switch {
 		case err == nil, errors.Is(err, io.ErrShortWrite):

@@ -16,7 +16,8 @@ import (
 
 // Resources that package harden reserves for the guard and the keeper.
 const (
-	guardProcs   = 2       // the main goroutine, and those that read and log
+	guardProcs   = 1       // with more, each message would wake a thread in vain that looks for work; a call that waits leaves its processor to others
+	keeperProcs  = 2       // the thread that starts a program keeps its processor until the program is executed, which a disk may delay
 	guardThreads = 8       // at most six were ever seen in use
 	guardHeap    = 1 << 20 // the garbage collector runs before this is used up, see guardGC
 	guardGC      = 25      // percent; the first collection starts at this share of 4 MB
@@ -52,7 +53,7 @@ func (g *guard) makeRealtime(pid int) {
 func protectKeeper() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
-		OOMScore: harden.OOMScoreGuard, Procs: guardProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
+		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -122,7 +123,7 @@ func (g *guard) runUntilWorkEnds(l *leadership) error {
 			g.receiveFromDaemon(in)
 		case in := <-g.fromKeeper:
 			g.receiveFromKeeper(in)
-		case <-g.timer.c:
+		case <-g.timer.C:
 		case <-limit.C:
 			return fmt.Errorf("process %d did not die within %s", l.work.pid, rehearsalTimeout)
 		}

@@ -55,16 +55,6 @@ func TestRespawnDelayGrows(t *testing.T) {
 	}
 }
 
-// remainingTime returns the time until a timer fires; 0 if it is disarmed.
-func remainingTime(t *testing.T, tm *timer) time.Duration {
-	t.Helper()
-	var spec unix.ItimerSpec
-	if err := unix.TimerfdGettime(tm.fd, &spec); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(spec.Value.Nano())
-}
-
 // The guard's timer fires when something is due, and not before.
 func TestGuardSetTimer(t *testing.T) {
 	const h = time.Hour
@@ -98,14 +88,14 @@ func TestGuardSetTimer(t *testing.T) {
 		"an exiting keeper, later":       {func(b *bareGuard, now time.Duration) { b.keeper.exitBy, b.heartbeatDeadline = now+2*h, now+h }, h},
 	} {
 		b := newBareGuard(t)
-		tm, err := newTimer()
+		tm, err := boottime.NewTimer()
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.timer = tm
 		c.change(b, boottime.Now())
 		b.setTimer()
-		if got := remainingTime(t, tm); c.want == 0 && got != 0 || c.want != 0 && (got > c.want || got <= c.want-time.Minute) {
+		if got := tm.Remaining(); c.want == 0 && got != 0 || c.want != 0 && (got > c.want || got <= c.want-time.Minute) {
 			t.Errorf("%s: fires in %s, want %s", name, got, c.want)
 		}
 		b.give(b.l, &work{}) // without a lease it is due at once
@@ -113,7 +103,7 @@ func TestGuardSetTimer(t *testing.T) {
 		if b.setTimer(); !fires(t, tm) {
 			t.Errorf("%s: the timer does not fire for work without a lease", name)
 		}
-		tm.close()
+		tm.Close()
 	}
 }
 
@@ -241,7 +231,7 @@ func TestAdvance(t *testing.T) {
 	} {
 		b := newBareGuard(t)
 		var err error
-		if b.timer, err = newTimer(); err != nil {
+		if b.timer, err = boottime.NewTimer(); err != nil {
 			t.Fatal(err)
 		}
 		d := b.daemon
@@ -273,14 +263,14 @@ func TestAdvance(t *testing.T) {
 		if w.killing == c.alive || !c.alive && w.nextSweep == 0 {
 			t.Errorf("%s: %+v", name, w)
 		}
-		b.timer.close()
+		b.timer.Close()
 	}
 	b := newBareGuard(t)
 	var err error
-	if b.timer, err = newTimer(); err != nil {
+	if b.timer, err = boottime.NewTimer(); err != nil {
 		t.Fatal(err)
 	}
-	defer b.timer.close()
+	defer b.timer.Close()
 	b.stopping = true
 	if b.advance(); b.noRespawn {
 		t.Error("noRespawn is set while the daemon runs")

@@ -33,6 +33,8 @@ type Spec struct {
 	StateFile string `json:"state_file,omitempty"`
 	// Input is the standard input; the default is none.
 	Input []byte `json:"input,omitempty"`
+	// Reset makes the work run only while the watchdog device is armed; nil without a device.
+	Reset *ResetSpec `json:"reset,omitempty"`
 	// Timeout limits the run time of a pending hook, see [Client.SetPendingHooks]; 0 for other work.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
@@ -54,6 +56,7 @@ type task struct {
 	stateFile   *os.File      // nil for none
 	unkillable  string        // the reported reason why it cannot be killed; empty for none
 	lease       time.Duration
+	slot        int  // of the board; 0 for none
 	lastChance  bool // the lease has ended, and the guard gets drainTime to extend it
 
 	// The launcher's goroutine uses the following while launching is set.
@@ -76,13 +79,12 @@ func (t *task) launch() (err error) {
 	return t.exec()
 }
 
-// openGroup opens the control group dir, which killing the work will need; none if dir is empty.
-func (t *task) openGroup(dir string) (err error) {
+// openGroup opens the control group dir, which killing the work will need; none if dir is empty. The hierarchy is mounted at mount.
+func (t *task) openGroup(dir, mount string) (err error) {
 	if dir == "" {
 		return nil
 	}
 	if t.group, err = openCgroup(dir); err == nil {
-		mount, _ := ownCgroup()
 		t.group.path = strings.TrimPrefix(dir, mount)
 	}
 	return err

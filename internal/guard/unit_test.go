@@ -185,9 +185,7 @@ func TestEnsureDeadKillsUnit(t *testing.T) {
 		f, err := ReadSessionFile(fx.credentials().File)
 		return err == nil && len(f.Leaderships) == 1 && f.Leaderships[0].Unit != nil
 	})
-	fx.stopProcesses(d.pid) // otherwise it may still notice the end of the guard, and kill the unit
-	fx.signalGuard(syscall.SIGKILL)
-	syscall.Kill(d.pid, syscall.SIGKILL)
+	fx.killAtOnce(d.pid, fx.cmd.Process.Pid) // otherwise one of them may still notice the end of the other, and kill the unit
 	f, err := ReadSessionFile(fx.credentials().File)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,10 @@ type work struct {
 	spec         *Spec
 	keeper       *keeperProcess // nil if systemd runs it
 	prepared     bool           // everything that a kill needs is open
+	loaded       bool           // its keeper has the specification
+	arming       bool           // it waits for the watchdog device
+	order        int            // the number of the order that arms the device
+	armBy        time.Duration  // the device must be armed by then
 	launched     bool           // some of it may run
 	pid          int
 	status       string        // how the main process ended; empty while it runs
@@ -114,6 +118,7 @@ func (g *guard) prepare(m message) {
 	l := g.find(m.Leadership)
 	err := ErrAbandoned
 	if l != nil {
+		g.readLease(l) // what the board says since the last work
 		err = g.mayPrepare(l, m.Spec)
 	}
 	if err != nil {
@@ -121,14 +126,23 @@ func (g *guard) prepare(m message) {
 		return
 	}
 	w := g.newWork(l, m.Seq, m.Spec)
-	if w.spec.Unit == nil {
-		err = g.assignKeeper(w)
-	} else if w.unit, err = newUnitKiller(*w.spec.Unit); err == nil {
-		g.finishPrepare(w)
+	if err = g.armDevice(w); err == nil {
+		err = g.openWork(w)
 	}
 	if err != nil {
 		g.refuse(w, err)
 	}
+}
+
+// openWork opens what the work needs, except for the watchdog device.
+func (g *guard) openWork(w *work) (err error) {
+	if w.spec.Unit == nil {
+		return g.assignKeeper(w)
+	}
+	if w.unit, err = newUnitKiller(*w.spec.Unit); err == nil {
+		g.tryFinishPrepare(w)
+	}
+	return err
 }
 
 // mayPrepare returns an error if a leadership may have no work now: it has some, or another instance of the group has (S1).
@@ -147,12 +161,19 @@ func (g *guard) mayPrepare(l *leadership, s *Spec) error {
 	return nil
 }
 
-// assignKeeper gives the work a keeper. If that is ready, the work is prepared; otherwise keeperIsReady does it.
+// assignKeeper gives the work a keeper. If that is not ready, keeperIsReady goes on.
 func (g *guard) assignKeeper(w *work) (err error) {
-	if w.keeper, err = g.keeperFor(w.leadership); err == nil && w.keeper.ready {
-		g.finishPrepare(w)
+	if w.keeper, err = g.keeperFor(w.leadership); err == nil {
+		g.tryFinishPrepare(w)
 	}
 	return err
+}
+
+// tryFinishPrepare calls finishPrepare once all that the work waits for is there.
+func (g *guard) tryFinishPrepare(w *work) {
+	if !w.prepared && !w.arming && (w.unit != nil || w.keeper.ready) {
+		g.finishPrepare(w)
+	}
 }
 
 // finishPrepare creates the control group. A pending hook is then started at once; for other work the daemon, which can now find
@@ -173,8 +194,32 @@ func (g *guard) finishPrepare(w *work) {
 	m := message{Kind: kindPrepared}
 	if w.unit == nil {
 		m.Containment = containmentRecord(g.opt.Containment, w)
+		if err := g.load(w); err != nil {
+			g.refuse(w, err)
+			return
+		}
 	}
 	g.reply(w, m)
+}
+
+// load sends the keeper what it needs to start the work, except for a lease. Until it is told to start, nothing of the work runs.
+func (g *guard) load(w *work) error {
+	m := w.startMessage()
+	m.Kind = kindPrepare
+	if err := w.keeper.out.send(m); err != nil {
+		return fmt.Errorf("the keeper: %w", err)
+	}
+	w.loaded = true
+	return nil
+}
+
+// startMessage makes a keeper start the work that it does not know yet.
+func (w *work) startMessage() message {
+	m := message{Kind: kindStart, Seq: w.task, Spec: w.spec}
+	if w.group != nil {
+		m.Dir = w.group.dir
+	}
+	return m
 }
 
 // containmentRecord describes how the work is contained.
@@ -214,7 +259,7 @@ func (g *guard) request(w *work, m message) {
 		g.start(w)
 	case m.Kind == kindStart:
 	case !w.launched:
-		g.workDied(w)
+		g.workDied(w, "")
 	case w.killing:
 	case m.Grace <= 0: // always so in a kill message
 		g.startKilling(w)
@@ -228,6 +273,7 @@ func (g *guard) request(w *work, m message) {
 
 // start starts prepared work, if there is a lease for it.
 func (g *guard) start(w *work) {
+	g.readLease(w.leadership)
 	if enforced && (w.leadership.lease == 0 || past(w.leadership.lease)) {
 		g.refuse(w, errNoLease)
 		return
@@ -247,12 +293,12 @@ func (g *guard) start(w *work) {
 
 // launch makes the keeper start prepared work.
 func (g *guard) launch(w *work) {
-	m := message{Kind: kindStart, Seq: w.task, Spec: w.spec, At: w.leadership.lease}
-	if w.hookDeadline != 0 {
-		m.At = w.hookDeadline
+	m := message{Kind: kindStart, Seq: w.task}
+	if !w.loaded {
+		m = w.startMessage()
 	}
-	if w.group != nil {
-		m.Dir = w.group.dir
+	if m.At, m.Slot = w.leadership.lease, w.leadership.slot; w.hookDeadline != 0 {
+		m.At, m.Slot = w.hookDeadline, 0
 	}
 	if err := w.keeper.out.send(m); err != nil {
 		g.refuse(w, fmt.Errorf("the keeper: %w", err))
@@ -261,10 +307,10 @@ func (g *guard) launch(w *work) {
 	w.launched = true
 }
 
-// workDied handles the death of the work and reports it to the daemon.
-func (g *guard) workDied(w *work) {
+// workDied handles the death of the work and reports it to the daemon, which does not wait for the removal of the control group.
+func (g *guard) workDied(w *work, output string) {
+	g.reply(w, message{Kind: kindDead, Output: output})
 	g.releaseWork(w)
-	g.reply(w, message{Kind: kindDead})
 }
 
 // releaseWork releases the resources of work that is dead or was never started.
@@ -272,6 +318,9 @@ func (g *guard) releaseWork(w *work) {
 	w.leadership.work = nil
 	if w.unit != nil {
 		w.unit.close()
+	}
+	if w.loaded && !w.launched {
+		w.keeper.send(message{Kind: kindDiscard, Seq: w.task})
 	}
 	if err := w.group.remove(); err != nil {
 		g.log.Warn("cannot remove a control group", "err", err)

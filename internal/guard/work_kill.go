@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"syscall"
@@ -13,6 +14,9 @@ import (
 func (g *guard) enforce(w *work, now time.Duration) {
 	l := w.leadership
 	if enforced && w.launched && w.hookDeadline == 0 && l.lease != 0 {
+		if !g.mustEnd(l) {
+			g.readLease(l)
+		}
 		l.leaseEnd = lastChance(l.lease, l.leaseEnd, now)
 	}
 	if w.killing {
@@ -54,17 +58,17 @@ func (g *guard) sweep(w *work) {
 	w.nextSweep = boottime.Now() + nextDelay(&w.sweepDelay)
 	switch {
 	case !w.launched:
-		g.workDied(w)
+		g.workDied(w, "")
 	case w.unit != nil:
 		if w.unit.sweep(w.killing) {
 			g.reply(w, message{Kind: kindExited, Status: w.unitStatus()})
-			g.workDied(w)
+			g.workDied(w, "")
 		}
 	case (w.keeper.dead || w.keeper.retired) && g.isWorkDead(w):
 		if w.status == "" {
 			g.reply(w, message{Kind: kindExited, Status: "was killed with its keeper"})
 		}
-		g.workDied(w)
+		g.workDied(w, "")
 	default:
 		g.kill(w)
 	}
@@ -127,10 +131,14 @@ func (g *guard) kill(w *work) {
 }
 
 // giveUp kills a keeper that is hung, and this process adopts what is left of its work. If other works run there, each in a
-// control group, it only gets no more of them, since they would die with it.
+// control group, it only gets no more of them, since they would die with it. Work that is only prepared gets another keeper.
 func (g *guard) giveUp(k *keeperProcess, w *work) {
 	for _, l := range g.leaderships {
-		if other := l.work; w.group != nil && other != nil && other != w && other.keeper == k && !other.killing {
+		switch other := l.work; {
+		case other == nil || other == w || other.keeper != k:
+		case !other.launched:
+			g.refuse(other, errors.New("its keeper is hung"))
+		case w.group != nil && !other.killing:
 			k.retired = true
 		}
 	}

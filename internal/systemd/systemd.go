@@ -205,6 +205,20 @@ func runJob(ctx context.Context, what string, begin func(*systemd.Conn, chan<- s
 	}
 }
 
+// UsesWatchdog reports whether systemd uses a watchdog device itself (RuntimeWatchdogSec=).
+func UsesWatchdog(ctx context.Context) (bool, error) {
+	c, err := connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	text, err := c.GetManagerProperty("RuntimeWatchdogUSec") // as in "@t 10000000"
+	if err != nil {
+		return false, explain(ctx, "cannot read RuntimeWatchdogUSec from systemd", err)
+	}
+	return text != "@t 0", nil // the largest number stands for the timeout that the device has
+}
+
 // ExitStatus describes how the unit's main process ended, as in "exited with status 3"; empty if systemd does not know or does
 // not answer.
 func ExitStatus(ctx context.Context, name string) string {

@@ -3,6 +3,7 @@ package systemd
 import (
 	"bufio"
 	"context"
+	"math"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -72,6 +73,7 @@ func newFakeManager(t *testing.T) *fakeManager {
 	m := &fakeManager{conn: conn, properties: unitProperties(), result: "done"}
 	for _, export := range []struct{ path, face string }{
 		{"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"},
+		{"/org/freedesktop/systemd1", "org.freedesktop.DBus.Properties"},
 		{"/org/freedesktop/systemd1/unit/app_2eservice", "org.freedesktop.DBus.Properties"},
 	} {
 		if err := conn.Export(m, dbus.ObjectPath(export.path), export.face); err != nil {
@@ -141,6 +143,13 @@ func (m *fakeManager) GetAll(string) (map[string]dbus.Variant, *dbus.Error) {
 		all[name] = dbus.MakeVariant(value)
 	}
 	return all, m.refusal
+}
+
+// Get returns a property of systemd itself.
+func (m *fakeManager) Get(_, name string) (dbus.Variant, *dbus.Error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return dbus.MakeVariant(m.properties[name]), m.refusal
 }
 
 func (m *fakeManager) job(what string) (dbus.ObjectPath, *dbus.Error) {
@@ -257,6 +266,17 @@ func TestJobs(t *testing.T) {
 	checkError(t, Start(withTimeout(t, time.Minute), "app.service"), "cannot start app.service", "polkit", "Interactive authentication required.")
 	m.setJobResult("done", dbus.NewError("org.freedesktop.systemd1.TransactionIsDestructive", []any{"zkelectd.service has a stop job"}))
 	checkError(t, Start(withTimeout(t, time.Minute), "app.service"), "cannot start app.service", "has a stop job")
+}
+
+// A watchdog device that systemd uses itself is found, also with the timeout that the device has.
+func TestUsesWatchdog(t *testing.T) {
+	m := newFakeManager(t)
+	for usec, want := range map[uint64]bool{0: false, 10_000_000: true, math.MaxUint64: true} {
+		m.set("RuntimeWatchdogUSec", usec)
+		if got, err := UsesWatchdog(withTimeout(t, time.Minute)); err != nil || got != want {
+			t.Errorf("%d: %t, %v", usec, got, err)
+		}
+	}
 }
 
 func TestExitStatus(t *testing.T) {

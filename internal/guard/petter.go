@@ -1,0 +1,271 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/watchdogdev"
+)
+
+// DeviceSpec says how to use a watchdog device.
+type DeviceSpec struct {
+	Path    string        `json:"path"`
+	Timeout time.Duration `json:"timeout"`
+	// Interval is the time between two pets.
+	Interval time.Duration `json:"interval"`
+	// NoWayOut permits a device that cannot be stopped.
+	NoWayOut bool `json:"nowayout,omitempty"`
+	// Running permits a device whose timer runs: one that this process itself could not stop.
+	Running bool `json:"-"`
+}
+
+// DeviceState is what the guard has found out about a watchdog device.
+type DeviceState struct {
+	Info watchdogdev.Info `json:"info"`
+	// Armed reports whether the guard has the device open.
+	Armed bool `json:"armed,omitempty"`
+	// Error says why the device cannot be used, or that it could not be petted; empty if there is none.
+	Error string `json:"error,omitempty"`
+	// Busy reports whether another process has the device open, as far as is known.
+	Busy bool `json:"busy,omitempty"`
+}
+
+// resetDevice is an open watchdog device.
+type resetDevice interface {
+	Pet() error
+	Close(stop bool) error
+}
+
+// openDevice opens a watchdog device.
+func openDevice(s DeviceSpec) (resetDevice, watchdogdev.Info, error) {
+	d, info, err := watchdogdev.Open(s.Path, s.Timeout, watchdogdev.Use{NoWayOut: s.NoWayOut, Running: s.Running})
+	if err != nil {
+		return nil, info, err // not d, which is a nil pointer
+	}
+	return d, info, nil
+}
+
+// petFreely is the limit while all work is dead.
+const petFreely = time.Duration(math.MaxInt64)
+
+// finalLead is how long before the limit the last pet is made, so that it is not late.
+const finalLead = 20 * time.Millisecond
+
+// petter pets the watchdog device, in a thread of its own: a driver may block, and a kill must not wait for it. It pets only until a
+// limit that the guard sets, and reads the clock before each pet. So when the guard, this thread, or the whole host stands still, the
+// host is reset at most the device's timeout after the limit.
+type petter struct {
+	open   func(DeviceSpec) (resetDevice, watchdogdev.Info, error)
+	now    func() time.Duration // CLOCK_BOOTTIME
+	limit  atomic.Int64         // on that clock: see setLimit
+	wanted atomic.Pointer[deviceOrder]
+	result atomic.Pointer[deviceResult]
+	kick   chan struct{} // there is a new limit or order
+	news   chan struct{} // there is a new result
+	quit   chan struct{}
+	done   chan struct{}
+	timer  *boottime.Timer
+
+	// The thread owns the following.
+	order    *deviceOrder // the last one that was carried out
+	device   resetDevice  // nil while it is closed
+	state    DeviceState
+	interval time.Duration
+	timeout  time.Duration
+	lastPet  time.Duration // when the last attempt to pet was over
+}
+
+// deviceOrder is what the guard wants of the device. The newest one replaces those that were not carried out.
+type deviceOrder struct {
+	number int
+	spec   *DeviceSpec // nil to stop the device
+	check  bool        // stop it again at once
+}
+
+// deviceResult answers an order: resetBy is when the host would be reset if there were no further pet, at the latest.
+type deviceResult struct {
+	number  int
+	state   DeviceState
+	resetBy time.Duration
+}
+
+func newPetter() (*petter, error) {
+	t, err := boottime.NewTimer()
+	if err != nil {
+		return nil, err
+	}
+	p := &petter{
+		open: openDevice, now: boottime.Now, kick: make(chan struct{}, 1), news: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}), timer: t,
+	}
+	p.limit.Store(int64(petFreely))
+	return p, nil
+}
+
+// setLimit sets until when the device may be petted. It neither waits nor allocates.
+func (p *petter) setLimit(at time.Duration) {
+	if time.Duration(p.limit.Swap(int64(at))) != at {
+		p.wake()
+	}
+}
+
+// submit has an order carried out; a result with its number follows.
+func (p *petter) submit(o *deviceOrder) {
+	p.wanted.Store(o)
+	p.wake()
+}
+
+func (p *petter) wake() {
+	select {
+	case p.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run carries out orders and pets until quit is closed. Then it stops the device, unless work lives.
+func (p *petter) run() {
+	defer close(p.done)
+	runtime.LockOSThread()
+	for {
+		if o := p.wanted.Load(); o != nil && o != p.order {
+			p.order = o
+			p.carryOut(*o)
+		}
+		p.timer.Set(p.petIfDue())
+		select {
+		case <-p.kick:
+		case <-p.timer.C:
+		case <-p.quit:
+			p.stop()
+			p.timer.Close()
+			return
+		}
+	}
+}
+
+// carryOut opens or stops the device, and reports the result.
+func (p *petter) carryOut(o deviceOrder) {
+	if o.spec != nil {
+		p.arm(*o.spec)
+	}
+	if o.spec == nil || o.check && p.state.Armed {
+		p.stop()
+	}
+	p.report()
+}
+
+// report publishes the state.
+func (p *petter) report() {
+	p.result.Store(&deviceResult{number: p.order.number, state: p.state, resetBy: p.lastPet + p.timeout})
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// arm opens the device. If it is open, the timeout that it has stays in force.
+func (p *petter) arm(s DeviceSpec) {
+	if p.device != nil {
+		p.interval = min(p.interval, s.Interval)
+		p.pet()
+		return
+	}
+	d, info, err := p.open(s)
+	p.state = DeviceState{Info: info}
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.device, p.timeout, p.interval, p.lastPet = d, s.Timeout, s.Interval, p.now()
+	p.state.Armed = true
+}
+
+// fail records an error.
+func (p *petter) fail(err error) {
+	var busy *watchdogdev.BusyError
+	var running *watchdogdev.RunningError
+	p.state.Error, p.state.Busy = err.Error(), errors.As(err, &busy) || errors.As(err, &running)
+}
+
+// petIfDue pets the device if it is time to, and returns when to look again; 0 if only after an order or a new limit.
+func (p *petter) petIfDue() time.Duration {
+	if due := p.nextPet(); due == 0 || p.now() < due {
+		return due
+	}
+	failed := p.state.Error
+	p.pet()
+	if p.state.Error != failed {
+		p.report()
+	}
+	return p.nextPet()
+}
+
+// nextPet returns when the next pet is due: after the interval, or just before the limit; 0 if the last one was made.
+func (p *petter) nextPet() time.Duration {
+	due, limit := p.lastPet+p.interval, time.Duration(p.limit.Load())
+	switch {
+	case p.device == nil || p.now() > limit:
+		return 0
+	case due <= limit:
+		return due
+	case p.lastPet >= limit-finalLead:
+		return 0
+	}
+	return limit - finalLead
+}
+
+// pet pets the device unless the limit has passed. The clock is read last, right before the call.
+func (p *petter) pet() {
+	if p.now() > time.Duration(p.limit.Load()) {
+		return
+	}
+	err := p.device.Pet()
+	p.lastPet = p.now()
+	p.state.Error = ""
+	if err != nil {
+		p.state.Error = fmt.Sprintf("cannot pet %s: %v", p.state.Info.Path, err)
+	}
+}
+
+// stop stops the device if all work is dead. A device that does not stop stays open and is petted, else it would reset the host.
+func (p *petter) stop() {
+	if p.device == nil || p.state.Info.NoWayOut || time.Duration(p.limit.Load()) != petFreely {
+		return
+	}
+	if err := p.device.Close(true); err != nil {
+		p.state.Error = err.Error()
+		p.reopen()
+		return
+	}
+	p.device, p.state.Armed = nil, false
+}
+
+// reopen opens a device again that goes on although it was closed.
+func (p *petter) reopen() {
+	d, _, err := p.open(DeviceSpec{Path: p.state.Info.Path, Timeout: p.timeout, Interval: p.interval, NoWayOut: true, Running: true})
+	if err != nil {
+		p.device, p.state.Armed = nil, false
+		return
+	}
+	p.device, p.state.Info.NoWayOut, p.lastPet = d, true, p.now()
+}
+
+// exitDeviceTimeout is how long the guard waits at its end for a device that is being stopped.
+const exitDeviceTimeout = time.Second
+
+// close ends the thread. It reports whether the thread ended in time: a driver may block.
+func (p *petter) close() bool {
+	close(p.quit)
+	t := time.NewTimer(exitDeviceTimeout)
+	defer t.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}

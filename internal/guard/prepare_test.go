@@ -1,0 +1,203 @@
+package guard
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Nothing of prepared work runs before Start, and Start needs a lease (S1).
+func TestPreparedWorkRunsOnlyWithALease(t *testing.T) {
+	t.Parallel()
+	for _, by := range allContainments {
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
+		work := fx.shell("echo $$ >$D/main; exec sleep 1000")
+		ran := func(when string) {
+			t.Helper()
+			if pids := pidsWithEnv([]string{workEnv(fx.dir)}); len(pids) > 0 || read(filepath.Join(fx.dir, "main")) != "" {
+				t.Errorf("%s, %s: processes %v of the work run", by, when, pids)
+			}
+		}
+		call[int](d, "Prepare", work)
+		ran("prepared")
+		if text := read(workStateFile(fx.credentials().File, call[int](d, "ID", 0))); text != stateDead {
+			t.Errorf("%s: the state file says %q", by, text)
+		}
+		if _, err := tryCall[int](d, "Start", work); err == nil || !strings.Contains(err.Error(), errNoLease.Error()) {
+			t.Errorf("%s: started without a lease: %v", by, err)
+		}
+		ran("without a lease")
+		call[time.Duration](d, "SetLease", time.Hour)
+		seq := call[int](d, "Prepare", work)
+		ran("prepared with a lease")
+		pid := call[int](d, "Start", work)
+		if got := call[int](d, "Seq", 0); got != seq {
+			t.Errorf("%s: Start has prepared the work again: %d, not %d", by, got, seq)
+		}
+		if !alive(pid) {
+			t.Errorf("%s: the work does not run", by)
+		}
+		call[int](d, "Kill", 0)
+		if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 {
+			t.Errorf("%s: %v", by, e)
+		}
+	}
+}
+
+// What was prepared and not started is discarded, also if other work starts. Nothing of it is left.
+func TestPreparedWorkIsDiscarded(t *testing.T) {
+	t.Parallel()
+	requireCgroups(t)
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
+	first, second := fx.shell("echo first >>$D/ran; exec sleep 1000"), fx.shell("echo second >>$D/ran; exec sleep 1000")
+	groups := func(what string, want int) {
+		t.Helper()
+		eventually(t, what, func() bool { return len(fx.cgroups()) == want })
+	}
+	call[int](d, "Discard", 0)
+	call[int](d, "Prepare", first)
+	groups("the control group", 1)
+	call[int](d, "Discard", 0)
+	call[int](d, "Discard", 0)
+	groups("its removal", 0)
+	call[int](d, "Prepare", first)
+	call[int](d, "Start", second)
+	groups("only that of the work", 1)
+	eventually(t, "the start", func() bool { return read(filepath.Join(fx.dir, "ran")) == "second\n" })
+	if _, err := tryCall[int](d, "Prepare", first); err == nil {
+		t.Error("prepared while other work runs")
+	}
+	call[int](d, "Kill", 0)
+	call[ExitInfo](d, "Dead", 0)
+	call[int](d, "Prepare", first)
+	call[int](d, "Discard", 0)
+	groups("the removal of all", 0)
+	if text := read(filepath.Join(fx.dir, "ran")); text != "second\n" {
+		t.Errorf("%q ran", text)
+	}
+}
+
+// Prepared work ends with its leadership, its daemon, and its guard, like every other.
+func TestPreparedWorkEndsWithItsOwners(t *testing.T) {
+	t.Parallel()
+	requireCgroups(t)
+	for name, end := range map[string]func(*fixture, *remoteDaemon){
+		"leadership": func(_ *fixture, d *remoteDaemon) { call[int](d, "Abandon", 0); call[int](d, "Gone", 0) },
+		"daemon":     func(fx *fixture, d *remoteDaemon) { d.callNoWait("Exit", 0); fx.guardExitStatus() },
+	} {
+		fx := startGuard(t)
+		d := fx.nextDaemon()
+		call[time.Duration](d, "SetLease", time.Hour)
+		call[int](d, "Prepare", fx.shell("touch $D/ran"))
+		end(fx, d)
+		eventually(t, name+": the removal of the control group", func() bool { return len(fx.cgroups()) == 0 })
+		if _, err := os.Stat(filepath.Join(fx.dir, "ran")); err == nil {
+			t.Errorf("%s: it ran", name)
+		}
+	}
+	fx := startGuard(t, "RESPAWN=no")
+	d := fx.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
+	call[int](d, "Prepare", fx.shell("touch $D/ran"))
+	fx.signalGuard(9)
+	call[string](d, "Lost", 0)
+	call[int](d, "Discard", 0)
+	if _, err := tryCall[int](d, "Start", fx.shell("touch $D/ran")); err == nil {
+		t.Errorf("started without a guard: %v", err)
+	}
+}
+
+// If the keeper dies after the preparation, a new one starts the work, whether or not what was prepared is discarded before.
+func TestKeeperDiesAfterPreparation(t *testing.T) {
+	t.Parallel()
+	for _, by := range allContainments {
+		for _, discard := range []bool{false, true} {
+			fx := startGuard(t, "CONTAINMENT="+string(by))
+			d := fx.nextDaemon()
+			call[time.Duration](d, "SetLease", time.Hour)
+			work := fx.shell("exec sleep 1000")
+			call[int](d, "Prepare", work)
+			keeper := fx.keeperPid()
+			fx.killAtOnce(keeper)
+			eventually(t, "the refusal", func() bool { return call[bool](d, "PreparedIsDead", 0) })
+			if discard {
+				call[int](d, "DiscardSoon", 0)
+			}
+			if pid, err := tryCall[int](d, "Start", work); err != nil || !alive(pid) {
+				t.Errorf("%s, discarded: %t: %v", by, discard, err)
+				continue
+			}
+			call[int](d, "Kill", 0)
+			call[ExitInfo](d, "Dead", 0)
+		}
+	}
+}
+
+// A guard that is stopped is lost if Start waits for the end of what was discarded.
+func TestGuardStoppedAfterPreparation(t *testing.T) {
+	t.Parallel()
+	fx := startGuard(t)
+	d := fx.nextDaemon()
+	call[time.Duration](d, "SetLease", time.Hour)
+	work := fx.shell("touch $D/ran")
+	call[int](d, "Prepare", work)
+	fx.signalGuard(syscall.SIGSTOP)
+	call[int](d, "DiscardSoon", 0)
+	if _, err := tryCall[int](d, "Start", work); err == nil || !strings.Contains(err.Error(), ErrLost.Error()) {
+		t.Errorf("start: %v", err)
+	}
+	if read(filepath.Join(fx.dir, "ran")) != "" {
+		t.Error("it ran")
+	}
+	d.checkGuardLost("it does not discard work that was prepared")
+}
+
+// A program that was removed after the preparation leaves nothing prepared.
+func TestProgramRemovedAfterPreparation(t *testing.T) {
+	c := newClient(t)
+	program := filepath.Join(t.TempDir(), "work")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	opt := WorkOptions{Command: []string{program}}
+	c.l.Prepare(opt)
+	seq := c.expect(kindPrepare).Seq
+	c.send(message{Kind: kindPrepared, Seq: seq, Containment: &ContainmentRecord{Mode: KeeperContainment}})
+	<-c.l.prepared.done
+	os.Remove(program)
+	if _, err := c.l.Start(opt); err == nil {
+		t.Fatal("started")
+	}
+	if m := c.expect(kindKill); m.Seq != seq {
+		t.Errorf("%+v", m)
+	}
+	c.send(message{Kind: kindDead, Seq: seq})
+	<-c.l.last.gone
+}
+
+// If a leadership ends before the guard gets the message to prepare work, nobody waits for the answer: the guard is not lost.
+func TestLeadershipEndsBeforePreparation(t *testing.T) {
+	c := newClient(t)
+	c.writing.Lock() // delays the message
+	c.l.Prepare(WorkOptions{Command: []string{"/bin/true"}})
+	c.mu.Lock()
+	c.l.abandoned, c.l.closed = true, true
+	c.mu.Unlock()
+	c.send(message{Kind: kindGone, Leadership: c.l.id})
+	<-c.l.Dead()
+	c.writing.Unlock()
+	seq := c.expect(kindPrepare).Seq
+	c.send(message{Kind: kindPrepared, Seq: seq, Error: ErrAbandoned.Error()})
+	p := c.l.prepared
+	if <-p.done; !errors.Is(p.err, ErrAbandoned) || c.Err() != nil {
+		t.Errorf("%v; the guard: %v", p.err, c.Err())
+	}
+}

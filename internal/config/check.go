@@ -59,7 +59,10 @@ func (c *Config) check(report func(key, format string, args ...any)) {
 	work.checkChild(report)
 	c.checkNone(report)
 	work.checkUnit(report)
+	c.checkFencing(report)
+	c.checkFailsafe(report)
 	c.HTTP.check(report)
+	c.Device.check(report)
 	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level) {
 		report("log.level", "%q is not one of debug, info, warn, error", c.Log.Level)
 	}

@@ -18,22 +18,25 @@ import (
 
 // Config is a valid configuration.
 type Config struct {
-	Node      Node      `mapstructure:"node"`
-	ZooKeeper ZooKeeper `mapstructure:"zookeeper"`
-	Election  Election  `mapstructure:"election"`
-	Policy    Policy    `mapstructure:"policy"`
-	Slots     Slots     `mapstructure:"slots"`
-	Health    Health    `mapstructure:"health"`
-	Score     Score     `mapstructure:"score"`
-	Child     Child     `mapstructure:"child"`
-	Guard     Guard     `mapstructure:"guard"`
-	Hooks     Hooks     `mapstructure:"hooks"`
-	HTTP      HTTP      `mapstructure:"http"`
-	Log       Log       `mapstructure:"log"`
-	Recorder  Recorder  `mapstructure:"recorder"`
-	Reload    Reload    `mapstructure:"reload"`
-	Host      Capacity  `mapstructure:"host"`
-	Moves     Moves     `mapstructure:"moves"`
+	Node      Node           `mapstructure:"node"`
+	ZooKeeper ZooKeeper      `mapstructure:"zookeeper"`
+	Election  Election       `mapstructure:"election"`
+	Policy    Policy         `mapstructure:"policy"`
+	Slots     Slots          `mapstructure:"slots"`
+	Health    Health         `mapstructure:"health"`
+	Score     Score          `mapstructure:"score"`
+	Child     Child          `mapstructure:"child"`
+	Guard     Guard          `mapstructure:"guard"`
+	Device    WatchdogDevice `mapstructure:"watchdog_device"`
+	Hooks     Hooks          `mapstructure:"hooks"`
+	Fencing   Fencing        `mapstructure:"fencing"`
+	Failsafe  Failsafe       `mapstructure:"failsafe"`
+	HTTP      HTTP           `mapstructure:"http"`
+	Log       Log            `mapstructure:"log"`
+	Recorder  Recorder       `mapstructure:"recorder"`
+	Reload    Reload         `mapstructure:"reload"`
+	Host      Capacity       `mapstructure:"host"`
+	Moves     Moves          `mapstructure:"moves"`
 	// GroupsDir is the directory with the group files; empty for one group.
 	GroupsDir string `mapstructure:"groups_dir"`
 }
@@ -48,6 +51,7 @@ type Node struct {
 	// Weight is the share of leaderships in relation to other nodes, MaxLeaders the largest number of them; 0 for no limit.
 	Weight     float64 `mapstructure:"weight"`
 	MaxLeaders int     `mapstructure:"max_leaders"`
+	StateDir   string  `mapstructure:"state_dir"`
 }
 
 // Capacity is what this host does at once.
@@ -186,7 +190,7 @@ func (c Config) RecorderDir(getenv func(string) string) string {
 	if !c.Recorder.Enabled {
 		return ""
 	}
-	state, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
+	state := unitState(getenv)
 	switch {
 	case c.Recorder.Dir != "":
 		return c.Recorder.Dir
@@ -194,6 +198,12 @@ func (c Config) RecorderDir(getenv func(string) string) string {
 		return filepath.Join(state, "recorder")
 	}
 	return runtimeFile(getenv, "recorder")
+}
+
+// unitState returns the unit's state directory; empty if systemd has created none.
+func unitState(getenv func(string) string) string {
+	dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":")
+	return dir
 }
 
 // SessionFile returns the path of the session file; empty if there is none.

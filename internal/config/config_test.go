@@ -281,6 +281,10 @@ func TestApplyReload(t *testing.T) {
 			f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
 		case map[string]string:
 			f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+		case Tables:
+			f.Set(reflect.ValueOf(Tables{"x": {"y": "z"}}))
+		case []FencingLevel:
+			f.Set(reflect.ValueOf([]FencingLevel{{Agent: "x"}}))
 		case map[string]int:
 			f.Set(reflect.ValueOf(map[string]int{"x": 1}))
 		default:

@@ -242,6 +242,10 @@ func fromNode(k kind, n *yaml.Node) (any, error) {
 		return fromPairs(k, pairs)
 	case choices:
 		return strategies(n)
+	case tables:
+		return tablesOf(n)
+	case levels:
+		return levelsOf(n)
 	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("must be a %s", k)

@@ -23,6 +23,8 @@ const (
 	texts    kind = "map of strings"
 	integers kind = "map of integers"
 	choices  kind = "list of {when, use}"
+	tables   kind = "map of maps of strings"
+	levels   kind = "list of {command} or {agent, options, secrets, nodes}"
 )
 
 // Key describes a setting: its default, its meaning, and whether a reload applies it.
@@ -44,12 +46,12 @@ const (
 )
 
 // groupSections have the settings that belong to a group.
-var groupSections = []string{"election", "policy", "slots", "health", "score", "child", "hooks"}
+var groupSections = []string{"election", "policy", "slots", "health", "score", "child", "hooks", "fencing", "failsafe"}
 
-// Scope returns where the setting belongs. All work on a host has the same containment.
+// Scope returns where the setting belongs. All work on a host has the same containment, and all groups have one listener.
 func (k Key) Scope() Scope {
 	section, _, _ := strings.Cut(k.Name, ".")
-	if slices.Contains(groupSections, section) && k.Name != "child.containment" {
+	if slices.Contains(groupSections, section) && k.Name != "child.containment" && k.Name != failsafeListen {
 		return GroupScope
 	}
 	return HostScope
@@ -70,7 +72,7 @@ const envPrefix = "ZKELECTD_"
 
 // Keys returns all settings, in the order of the reference.
 func Keys() []Key {
-	return slices.Concat(hostKeys(), zooKeeperKeys(), electionKeys(), policyKeys(), checkKeys(), childKeys(), guardKeys(), serviceKeys())
+	return slices.Concat(hostKeys(), zooKeeperKeys(), electionKeys(), policyKeys(), checkKeys(), childKeys(), guardKeys(), deviceKeys(), fencingKeys(), failsafeKeys(), serviceKeys())
 }
 
 // hostKeys describe the host, and how it takes part in groups.
@@ -83,6 +85,7 @@ func hostKeys() []Key {
 		{"node.observer", boolean, false, true, "With true this daemon is an observer: it never leads, but it can be the elector."},
 		{"node.weight", number, 1.0, true, "The share of leaderships that the policies spread and fewest give this host, in relation to the other hosts: with 2 it leads twice as many groups as a host with 1. From 0.001 to 1000. See docs/policies.md."},
 		{"node.max_leaders", integer, 0, true, "This host is not elected in further groups while it leads this many; each slot counts as one. It keeps what it leads. 0 for no limit."},
+		{"node.state_dir", text, "", false, "The directory, on a disk of this host, for what must survive a restart of the host: what it has promised in failsafe mode. An absolute path. One daemon uses it at a time; it is created only for groups with failsafe.enabled, and used for those that have had it. Default: systemd's $STATE_DIRECTORY, else /var/lib/zkelectd."},
 		{"groups_dir", text, "", false, "A directory with a file NAME.yaml for each group of this host. zookeeper.root is then the znode above the roots of the groups. Without it, the configuration is that of one group. See docs/groups.md."},
 		{"host.max_starting", integer, 0, false, "How many takeovers may start their work at once on this host; the others wait their turn as leaders that are not READY. With 0: 2 per core, and at least 8. Only with groups_dir."},
 		{"moves.spread", duration, time.Duration(0), false, "The time over which the groups of which this host is the elector spread their preemptions, each by a time that depends on its name and term; requests of operators do not wait. There is also no preemption for this time after a member has vanished. Default: 1m with groups_dir, else 0s. Set the same on all hosts."},
@@ -208,6 +211,22 @@ func guardKeys() []Key {
 		{"hooks.on_leader_change", list, []string{}, true, "A command that runs on every member, leading or not, when it sees that another term leads or that nobody leads any more, and once at the start. If it is slow, only the newest change waits. See docs/configuration.md."},
 		{"hooks.on_heir", list, []string{}, true, "A command that runs when this host becomes the heir, which is elected next if the leader is lost, and when it is no longer the heir; in order and one at a time, with JSON on its standard input. See docs/configuration.md."},
 		{"hooks.timeout", duration, 10 * time.Second, false, "A hook that runs for longer is killed."},
+	}
+}
+
+// fencingKeys describe how a candidate makes sure that the host of a lost leader is off.
+func fencingKeys() []Key {
+	return []Key{
+		{"fencing.command", list, []string{}, false, "A command that switches off the node of a leader that was lost, and exits with 0 only if it is certainly off. It gets the node as JSON on its standard input and in ZKELECTD_FENCE_*. This host runs it as a candidate, while it waits until every older lease is over. See docs/fencing.md."},
+		{"fencing.agent", text, "", false, "Instead of fencing.command: a fence agent of ClusterLabs, as in fence_ipmilan, or the absolute path of one."},
+		{"fencing.options", texts, map[string]string{}, false, "Options of the agent for all nodes."},
+		{"fencing.secrets", texts, map[string]string{}, false, "Options of the agent whose values are in files, as in {password: /etc/zkelectd/ipmi-password}; mode 0600 or 0400. As with zookeeper.auth.file, a name without a slash is a systemd credential."},
+		{"fencing.nodes", tables, Tables{}, false, "The nodes that the agent can fence, by node.id, with their own options, as in {n1: {ip: 192.0.2.1}}."},
+		{"fencing.levels", levels, []FencingLevel{}, false, "Several ways to fence a node, as a list; each has a command, or agent, options, secrets and nodes. They are tried in this order until one succeeds."},
+		{"fencing.timeout", duration, time.Minute, false, "How long each level may take; from 1s to 5m."},
+		{"fencing.monitor", duration, 5 * time.Minute, false, "How often the agents are asked whether fencing would work; from 1m to 1h, or 0s for never. If it would not, that is a Problem of this node."},
+		{"fencing.required", boolean, false, false, "With true this host takes over from a leader that was lost only after that node was fenced. If that fails, it gives up, with a strike, and another node is elected."},
+		{"fencing.skip_wait", boolean, false, false, "With true the lease wait for a node ends when it was fenced. Only where success means that the host is off: not for agents that cut it off from its network or its storage. See docs/fencing.md."},
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,6 +20,10 @@ func (c Config) Redacted() Config {
 			argv = append(argv, notShown)
 		}
 		fields[p.Key].Set(reflect.ValueOf(argv))
+	}
+	c.Fencing.Levels = slices.Clone(c.Fencing.Levels)
+	for i, l := range c.Fencing.Levels {
+		c.Fencing.Levels[i] = l.redacted()
 	}
 	env := make(map[string]string)
 	for name := range c.Child.Env {
@@ -44,6 +49,9 @@ func (c Config) Secrets() []string {
 		if argv, ok := fields[p.Key].Interface().([]string); ok {
 			all = append(all, argv[1:]...)
 		}
+	}
+	for _, l := range c.Fencing.Levels {
+		all = append(all, l.Command[min(1, len(l.Command)):]...)
 	}
 	for _, f := range fields {
 		if f.Kind() != reflect.String || !strings.Contains(f.String(), "://") {

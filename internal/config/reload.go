@@ -37,7 +37,7 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 	}
 	if m.dir == "" {
 		r := reloadOne(m, running)
-		return r, r.Host.CheckWork()
+		return r, cmp.Or(r.Host.CheckWork(), r.Host.CheckFailsafe())
 	}
 	d := m.readDir()
 	empty := d.missing && allowRemovals && !first
@@ -55,7 +55,7 @@ func ReloadHost(src Sources, running Host, allowRemovals bool) (Reloaded, error)
 			refuseKind(now.Config, f.cfg, cmp.Or(f.source["slots.count"], f.path), &f.errs)
 		}
 	}
-	d.refuseNoWork()
+	d.refuseForDaemon()
 	d.refuseConflicts(m.root(), running)
 	d.refuseCircles(running)
 	r := d.reloaded(m, running)

@@ -21,6 +21,9 @@ func (c Config) Rules() cluster.Rules {
 		ApartStrict: p.ApartStrict,
 		Failback:    e.Failback.Mode, MaxPreemptions: e.MaxPreemptions, PreemptionWindow: cluster.Duration(e.PreemptionWindow),
 	}
+	if c.Failsafe.Enabled {
+		r.Failsafe = cluster.FailsafeRules{Enabled: true, Max: cluster.Duration(c.Failsafe.Max)}
+	}
 	if e.Failback.Mode == cluster.FailbackDelayed {
 		r.FailbackDelay = cluster.Duration(e.Failback.Delay)
 	}
@@ -49,6 +52,9 @@ func (c Config) withRules(r cluster.Rules) Config {
 	if r.ExecTimeout > 0 {
 		p.Exec.Timeout = time.Duration(r.ExecTimeout)
 	}
+	if f := r.Failsafe; f.Enabled {
+		c.Failsafe.Enabled, c.Failsafe.Max = true, time.Duration(f.Max)
+	}
 	return c
 }
 
@@ -57,7 +63,7 @@ func ofRules(key string) bool {
 	switch key {
 	case "policy.revision", "policy.exec.command":
 		return false
-	case "election.max_preemptions", "election.preemption_window":
+	case "election.max_preemptions", "election.preemption_window", failsafeEnabled, failsafeMax:
 		return true
 	}
 	return strings.HasPrefix(key, "policy.") || strings.HasPrefix(key, "election.failback.")

@@ -48,15 +48,15 @@ func fromText(k kind, s string) (any, error) {
 			return []string{}, nil
 		}
 		return strings.Split(s, ","), nil
-	case choices:
+	case choices, tables, levels:
 		if s == "" {
-			return []cluster.Strategy{}, nil
+			return map[kind]any{choices: []cluster.Strategy{}, tables: Tables{}, levels: []FencingLevel{}}[k], nil
 		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(s), &doc); err != nil || len(doc.Content) != 1 {
-			return nil, fmt.Errorf("%q is not a list in YAML", s)
+			return nil, fmt.Errorf("%q is not a %s in YAML", s, map[kind]string{choices: "list", tables: "map", levels: "list"}[k])
 		}
-		return strategies(doc.Content[0])
+		return fromNode(k, doc.Content[0])
 	}
 	var pairs [][2]string
 	for item := range strings.SplitSeq(s, ",") {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -54,12 +55,16 @@ func (m *mainFile) unset() []string {
 // Setting returns the value of a setting as text.
 func (c Config) Setting(key string) string { return shown(c.settings()[key]) }
 
-// refuseNoWork reports groups without work.
-func (d *directory) refuseNoWork() {
+// refuseForDaemon reports groups that a daemon does not run, although commands can use their configuration.
+func (d *directory) refuseForDaemon() {
 	for _, f := range d.files {
-		if len(f.errs) == 0 && !f.cfg.hasWork() {
+		if len(f.errs) > 0 {
+			continue
+		}
+		if !f.cfg.hasWork() {
 			f.errs.add(f.path, childCommand, noWork)
 		}
+		f.cfg.checkFailsafeHost(func(key, reason string) { f.errs.add(cmp.Or(f.source[key], f.path), key, "%s", reason) })
 	}
 }
 
@@ -74,6 +79,7 @@ func (c Config) Programs() []Program {
 		"health.exec": c.Health.Exec, "score.exec": c.Score.Exec, "policy.exec.command": c.Policy.Exec.Command,
 		"hooks.pre_start": c.Hooks.PreStart, "hooks.post_stop": c.Hooks.PostStop, "hooks.on_change": c.Hooks.OnChange,
 		"hooks.on_leader_change": c.Hooks.OnLeaderChange, "hooks.on_heir": c.Hooks.OnHeir, "child.prepare.command": c.Child.Prepare.Command,
+		"fencing.command": c.Fencing.Command,
 	} {
 		if len(argv) > 0 {
 			all = append(all, Program{key, argv[0]})

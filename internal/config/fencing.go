@@ -1,0 +1,276 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"zkelectd/internal/suggest"
+)
+
+// Fencing configures how this host, as a candidate, switches off the node of a leader that was lost.
+type Fencing struct {
+	// FencingLevel is the only level, if Levels is empty.
+	FencingLevel `mapstructure:",squash"`
+	Levels       []FencingLevel `mapstructure:"levels"`
+	Timeout      time.Duration  `mapstructure:"timeout"`
+	Monitor      time.Duration  `mapstructure:"monitor"`
+	Required     bool           `mapstructure:"required"`
+	SkipWait     bool           `mapstructure:"skip_wait"`
+}
+
+// FencingLevel is one way to fence nodes: a command or a fence agent.
+type FencingLevel struct {
+	Command []string `mapstructure:"command" yaml:"command,omitempty"`
+	Agent   string   `mapstructure:"agent" yaml:"agent,omitempty"`
+	// Options are those of the agent, for all nodes; those of Nodes are for one. Secrets are options whose values are in files.
+	Options map[string]string `mapstructure:"options" yaml:"options,omitempty"`
+	Secrets map[string]string `mapstructure:"secrets" yaml:"secrets,omitempty"`
+	Nodes   Tables            `mapstructure:"nodes" yaml:"nodes,omitempty"`
+}
+
+// Tables are maps by name.
+type Tables = map[string]map[string]string
+
+// empty reports whether the level says nothing.
+func (l FencingLevel) empty() bool {
+	return len(l.Command) == 0 && l.Agent == "" && len(l.Options) == 0 && len(l.Secrets) == 0 && len(l.Nodes) == 0
+}
+
+// Order returns the levels in the order in which they are tried, with the names of their settings.
+func (f Fencing) Order() (levels []FencingLevel, settings []string) {
+	if len(f.Levels) == 0 && !f.empty() {
+		return []FencingLevel{f.FencingLevel}, []string{"fencing"}
+	}
+	for i := range f.Levels {
+		settings = append(settings, fmt.Sprintf("fencing.levels[%d]", i))
+	}
+	return f.Levels, settings
+}
+
+// The limits of fencing.
+const (
+	maxLevels      = 4
+	minFenceTime   = time.Second
+	maxFenceTime   = 5 * time.Minute
+	minMonitorTime = time.Minute
+	maxMonitorTime = time.Hour
+)
+
+// agentName matches the names of ClusterLabs' fence agents.
+var agentName = regexp.MustCompile(`^fence_[A-Za-z0-9_.-]+$`)
+
+// optionName matches the names of their options.
+var optionName = regexp.MustCompile(`^[a-z][A-Za-z0-9_-]*$`)
+
+// ownOptions are options that zkelectd sets.
+var ownOptions = []string{"action", "option", "nodename"}
+
+// secretOption matches the names of options whose values must not be in a configuration file.
+var secretOption = regexp.MustCompile(`(?i)passw|secret|token|(^|_)key$|community`)
+
+func (c *Config) checkFencing(report func(string, string, ...any)) {
+	f := &c.Fencing
+	levels, settings := f.Order()
+	if len(f.Levels) > 0 && !f.empty() {
+		report("fencing.levels", "cannot be set together with fencing.command or fencing.agent: write those as the first level")
+		return
+	}
+	if len(levels) == 0 {
+		for key, set := range map[string]bool{"fencing.required": f.Required, "fencing.skip_wait": f.SkipWait} {
+			if set {
+				report(key, "has no effect: set fencing.command, fencing.agent or fencing.levels as well")
+			}
+		}
+	}
+	if len(levels) > maxLevels {
+		report("fencing.levels", "has %d levels; at most %d are possible", len(levels), maxLevels)
+	}
+	if f.Timeout < minFenceTime || f.Timeout > maxFenceTime {
+		report("fencing.timeout", "%s is not between %s and %s", f.Timeout, minFenceTime, maxFenceTime)
+	}
+	if f.Monitor != 0 && (f.Monitor < minMonitorTime || f.Monitor > maxMonitorTime) {
+		report("fencing.monitor", "%s is neither 0s nor between %s and %s", f.Monitor, minMonitorTime, maxMonitorTime)
+	}
+	if f.Required && c.Election.TrustSessionEnd {
+		report("fencing.required", "cannot be set together with election.trust_session_end: after the end of a session no wait would be owed, so nothing would be fenced")
+	}
+	for i, l := range levels {
+		key := settings[i]
+		l.check(func(name, format string, args ...any) {
+			at := "fencing." + name
+			if len(f.Levels) > 0 {
+				at, format = "fencing.levels", strings.TrimPrefix(key, "fencing.levels")+"."+name+": "+format
+			}
+			report(at, format, args...)
+		})
+	}
+}
+
+// check checks one level, and calls report with the name of the setting in it.
+func (l FencingLevel) check(report func(string, string, ...any)) {
+	switch {
+	case len(l.Command) > 0 && l.Agent != "":
+		report("agent", "cannot be set together with a command: write two levels")
+	case l.Agent == "" && len(l.Command) == 0:
+		report("agent", "is not set, and neither is a command")
+	case len(l.Command) > 0:
+		if l.Command[0] == "" {
+			report("command", "the program, its first element, is empty")
+		}
+		for name, set := range map[string]bool{"options": len(l.Options) > 0, "secrets": len(l.Secrets) > 0, "nodes": len(l.Nodes) > 0} {
+			if set {
+				report(name, "belongs to an agent: a command receives the node as JSON and in its environment")
+			}
+		}
+		return
+	case !agentName.MatchString(filepath.Base(l.Agent)) || strings.Contains(l.Agent, "/") && !filepath.IsAbs(l.Agent):
+		report("agent", "%q is neither the name of a fence agent, as in fence_ipmilan, nor an absolute path to one", l.Agent)
+	}
+	if l.Agent != "" && len(l.Nodes) == 0 {
+		report("nodes", "is empty: name each node with its options, as in {n1: {ip: 192.0.2.1}}")
+	}
+	l.checkOptions(report)
+}
+
+func (l FencingLevel) checkOptions(report func(string, string, ...any)) {
+	check := func(where, prefix string, options map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(options)) {
+			value := options[name]
+			switch {
+			case !optionName.MatchString(name):
+				report(where, "%s%q is not the name of an option", prefix, name)
+			case slices.Contains(ownOptions, name):
+				report(where, "%s%s is an option that zkelectd sets", prefix, name)
+			case secretOption.MatchString(name) && where != "secrets" && !strings.HasSuffix(name, "_script"):
+				report(where, "%s%s may be a secret: write it into a file of mode 0600, and name that in secrets, as in {%s: /etc/zkelectd/fence-secret}", prefix, name, name)
+			case strings.ContainsAny(value, "\n\r\x00"):
+				report(where, "%s%s: an agent's option is one line", prefix, name)
+			case where == "secrets" && value == "":
+				report(where, "%s names no file", name)
+			}
+		}
+	}
+	check("options", "", l.Options)
+	check("secrets", "", l.Secrets)
+	for _, node := range slices.Sorted(maps.Keys(l.Nodes)) {
+		if err := CheckName(node); err != nil {
+			report("nodes", "%q %v", node, err)
+		}
+		check("nodes", node+": ", l.Nodes[node])
+	}
+	for name := range l.Secrets {
+		if _, twice := l.Options[name]; twice {
+			report("secrets", "%s is also in options", name)
+		}
+	}
+}
+
+// tablesOf returns the maps in a YAML node.
+func tablesOf(n *yaml.Node) (Tables, error) {
+	all := make(Tables)
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return all, nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, errors.New("must be a map of maps, as in {n1: {ip: 192.0.2.1}}")
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("%q is given twice", name)
+		}
+		v, err := fromNode(texts, n.Content[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all[name], _ = v.(map[string]string)
+	}
+	return all, nil
+}
+
+// levelsOf returns the fencing levels in a YAML node.
+func levelsOf(n *yaml.Node) ([]FencingLevel, error) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, errors.New("must be a list, as in [{agent: fence_ipmilan, nodes: {n1: {ip: 192.0.2.1}}}, {command: [/usr/local/bin/power-off]}]")
+	}
+	all := make([]FencingLevel, 0, len(n.Content))
+	for i, item := range n.Content {
+		l, err := levelOf(item)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// levelKinds are the settings of a level.
+var levelKinds = map[string]kind{"command": list, "agent": text, "options": texts, "secrets": texts, "nodes": tables}
+
+func levelOf(n *yaml.Node) (l FencingLevel, err error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.MappingNode {
+		return l, errors.New("must be a map with command, or with agent, options, secrets and nodes")
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		k, known := levelKinds[name]
+		if !known {
+			hint := ""
+			if near := suggest.Nearest(name, slices.Sorted(maps.Keys(levelKinds))); near != "" {
+				hint = "; did you mean " + near + "?"
+			}
+			return l, fmt.Errorf("%q is not a setting of a level%s", name, hint)
+		}
+		if seen[name] {
+			return l, fmt.Errorf("%q is given twice", name)
+		}
+		seen[name] = true
+		v, err := fromNode(k, n.Content[i+1])
+		if err != nil {
+			return l, fmt.Errorf("%s: %w", name, err)
+		}
+		l.set(name, v)
+	}
+	return l, nil
+}
+
+func (l *FencingLevel) set(name string, v any) {
+	switch v := v.(type) {
+	case []string:
+		l.Command = v
+	case string:
+		l.Agent = v
+	case Tables:
+		l.Nodes = v
+	case map[string]string:
+		if name == "options" {
+			l.Options = v
+		} else {
+			l.Secrets = v
+		}
+	}
+}
+
+// redacted returns the level without the arguments of its command.
+func (l FencingLevel) redacted() FencingLevel {
+	if len(l.Command) > 0 {
+		argv := []string{l.Command[0]}
+		for range l.Command[1:] {
+			argv = append(argv, notShown)
+		}
+		l.Command = argv
+	}
+	return l
+}

@@ -24,10 +24,14 @@ const outputDelay = 100 * time.Millisecond
 // Command is a program with its arguments and environment.
 type Command struct {
 	Argv, Env []string
+	// Dir is the working directory; empty for that of this process.
+	Dir string
 	// Input is the standard input.
 	Input []byte
 	// MaxOutput is how many bytes of the standard output Run returns. With 0 they are part of an error's text instead.
 	MaxOutput int
+	// OutputInErrors makes an error contain the standard output if there is nothing on the standard error, also with MaxOutput.
+	OutputInErrors bool
 	// MaxErrorText is how many bytes of output an error contains; 0 stands for 4096.
 	MaxErrorText int
 }
@@ -57,7 +61,7 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 		out = &boundedBuffer{max: c.MaxOutput}
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, bytes.NewReader(c.Input), out, text
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, bytes.NewReader(c.Input), out, text
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = outputDelay
@@ -68,7 +72,11 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // for ErrWaitDelay, the process that held the output open is dead now
-		return nil, &Error{Err: err, Text: strings.TrimSpace(text.buf.String())}
+		said := strings.TrimSpace(text.buf.String())
+		if said == "" && c.OutputInErrors { // some programs say on their standard output why they have failed
+			said = strings.TrimSpace(string(out.buf.Bytes()[:min(out.buf.Len(), text.max)]))
+		}
+		return nil, &Error{Err: err, Text: said}
 	case c.MaxOutput == 0:
 		return nil, nil
 	}

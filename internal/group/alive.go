@@ -9,12 +9,12 @@ import (
 
 // A loop that has nothing to do has no timers: the host asks it from time to time to show that it is alive.
 
-// Beat makes each loop that has done nothing lately show that it is alive. It is to be called twice in each [status.PublishInterval].
+// Beat makes each loop that has done nothing lately show that it is alive. Between two calls may lie 3/2 of [status.PublishInterval].
 // It is safe for concurrent use, and does not block.
 func (i *Instance) Beat() {
 	now := boottime.Now()
 	for _, m := range i.members {
-		if now-m.shownAt() < status.PublishInterval(i.budget.Session)*3/4 {
+		if now-m.shownAt() < status.PublishInterval(i.budget.Session)/4 {
 			continue // such as one that renews a lease
 		}
 		select {
@@ -51,16 +51,17 @@ type live struct {
 	session, connected, openTree       bool
 	unhealthy, containment, unkillable string
 	drift                              drift
+	device                             *status.WatchdogDevice
 }
 
 func (m *Member) live() live {
 	g := m.group
 	return live{
 		!m.over && m.session.Err() == nil, m.session.Connected(), m.registrar().openTree.Load(), g.opt.Health.UnhealthyReason(),
-		string(g.opt.Containment()), m.guard.Unkillable(), m.registrar().driftSeen(),
+		string(g.opt.Containment()), m.guard.Unkillable(), m.registrar().driftSeen(), g.watchdogDevice(),
 	}
 }
 
 func liveFields(v *status.Daemon) live {
-	return live{v.Session, v.Connected, v.OpenTree, v.Unhealthy, v.Containment, v.Unkillable, drift{v.Drift, v.SlotsDrift}}
+	return live{v.Session, v.Connected, v.OpenTree, v.Unhealthy, v.Containment, v.Unkillable, drift{v.Drift, v.SlotsDrift}, v.WatchdogDevice}
 }

@@ -15,6 +15,7 @@ import (
 	"zkelectd/internal/policy"
 	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
+	"zkelectd/internal/transition"
 	"zkelectd/internal/watchdog"
 )
 
@@ -25,6 +26,7 @@ type electorRole struct {
 	budget     cluster.Budget
 	log        *slog.Logger
 	background *background
+	hold       func()
 	reread     func()
 	table      *slotTable
 	number     int         // of the slot
@@ -42,6 +44,7 @@ type electorRole struct {
 	heir     heirWriter
 	retry    elector.Retry
 
+	again    time.Duration  // when evaluate is to be called if nothing happens; 0 for never
 	active   bool           // this member has been the elector in this session
 	compiled *policy.Policy // the policy in force
 	source   int64          // Modified of the record that compiled was made from
@@ -54,6 +57,9 @@ type electorRole struct {
 	// noSuccessor is set if the elected member is about to end, and nobody can replace it.
 	noSuccessor bool
 
+	// elected is called in the loop after an ELECT that took effect.
+	elected func(cluster.Elected)
+
 	succeeded bool    // other members had registered before this one
 	moves     Limiter // of preemptions; nil for none
 	move      *permit // for a preemption; nil if there is none
@@ -65,7 +71,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 	opt := m.opt.Elector
 	opt.LastKnown, opt.Epoch, opt.Group = &g.memory, m.instance.epoch(), g.opt.Name
 	e := &electorRole{
-		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, reread: m.reader.Reread,
+		conn: m.session, paths: g.opt.Paths, budget: m.budget, log: g.log, background: m.background, hold: m.reader.Hold, reread: m.rereadAsElector,
 		table: m.table(), number: m.number,
 		settings: &g.settings, placement: g.opt.Placement, rank: g.opt.Rank, core: elector.New(opt), moves: m.opt.Limits.Moves, wake: m.wake,
 		watchdog: watchdog.New(watchdog.Options{
@@ -77,6 +83,7 @@ func newElectorRole(g *Group, m *Member) *electorRole {
 			memory: &g.memory, count: g.opt.Counters.term,
 		},
 	}
+	e.elected = m.electedOther
 	e.heir = heirWriter{
 		conn: m.session, paths: g.opt.Paths, log: g.log, timeout: m.budget.Session, background: m.background, reread: m.reader.Reread, core: e.core,
 	}
@@ -114,6 +121,13 @@ func (e *electorRole) evaluate(now time.Duration, snap cluster.Snapshot) time.Du
 	return wake
 }
 
+// concerns reports whether an event of the machine may change what the elector decides now. A RENEW that was answered changes only the
+// leadership of this member: an idle leader that is the elector as well would rank all members at each of them.
+func (e *electorRole) concerns(ev transition.Event, now time.Duration) bool {
+	r, renewed := ev.(transition.RenewDone)
+	return !renewed || r.Err != nil || e.again != 0 && now >= e.again
+}
+
 // decide makes a decision from a new snapshot and starts at most one write.
 func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Duration {
 	if at := e.retry.Wait(&snap, e.table.others(e.number), now); at > 0 {
@@ -127,7 +141,7 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	}
 	if !snap.Policy.Exists {
 		rec := e.settings.policyRecord(1)
-		e.write("publishing the policy", snap, false, cluster.Op{Kind: cluster.OpCreate, Path: e.paths.Policy(), Data: cluster.Encode(&rec)})
+		e.write("publishing the policy", snap, false, func() {}, cluster.Op{Kind: cluster.OpCreate, Path: e.paths.Policy(), Data: cluster.Encode(&rec)})
 		return 0
 	}
 	found := e.calls.Observe(snap, now)
@@ -150,6 +164,11 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
 	}
 	d := e.decideWithLimits(in)
+	if d.Elect != nil && d.Elect.Cause == cluster.CausePreempt && e.table.outdated(snap.At) { // no recovery waits for that
+		e.endMove()
+		e.reread()
+		return cluster.Earliest(resizeWake, cluster.Earliest(wake, found.Wake))
+	}
 	e.report(d)
 	e.noSuccessor = d.NoSuccessor
 	e.carryOut(d, snap, in.Others)
@@ -182,15 +201,17 @@ func (e *electorRole) consult(in *elector.Input) (ready bool, wake time.Duration
 func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others []cluster.SlotState) {
 	var ops []cluster.Op
 	var what string
-	repair := false
+	repair, done := false, func() {}
 	switch {
 	case d.Elect != nil:
 		e.log.Info("electing", "leader", d.Elect.Node, "term", d.Elect.Term, "cause", d.Elect.Cause, "reason", d.Elect.Reason)
 		if f := d.Fence; f != nil && !snap.Fence.Readable() {
 			e.log.Warn(e.newFenceText(f, snap), "term", f.Term)
 		}
+		e.table.decide(snap.At)
 		e.placement.Elected(d.Elect.Node) // at once: another group may decide before this is written
 		what, ops, repair = "ELECT", e.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect.Cause == cluster.CauseRepair
+		done = func() { e.elected(*d.Elect) }
 	case d.Revoke != nil:
 		e.log.Warn("revoking", "holder", d.Revoke.Node, "term", d.Revoke.Term, "reason", d.Revoke.Reason)
 		what, ops = "REVOKE", e.paths.RevokeTx(snap, *d.Revoke)
@@ -202,7 +223,7 @@ func (e *electorRole) carryOut(d elector.Decision, snap cluster.Snapshot, others
 	default:
 		return
 	}
-	e.write(what, snap, repair, ops...)
+	e.write(what, snap, repair, done, ops...)
 }
 
 // place notes who is elected, unless a decision is being written.
@@ -266,9 +287,11 @@ func eligibility(r policy.Ranking) map[string]status.SiteCounts {
 }
 
 // write runs one transaction that was made from snap. It does not apply its effect to snap: the watch delivers it. A refusal
-// usually means that the snapshot is outdated. repair marks an election that only repairs the records.
-func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops ...cluster.Op) {
+// usually means that the snapshot is outdated. repair marks an election that only repairs the records. done is called once the
+// transaction has taken effect.
+func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, done func(), ops ...cluster.Op) {
 	e.busy = true
+	e.hold()
 	others := e.table.others(e.number)
 	var err error
 	e.background.run(e.budget.Session, func(ctx context.Context) {
@@ -276,6 +299,9 @@ func (e *electorRole) write(what string, snap cluster.Snapshot, repair bool, ops
 	}, func() {
 		e.busy = false
 		e.settled = boottime.Now()
+		if err == nil {
+			done()
+		}
 		e.reread()
 		pause := e.budget.Renew / 4
 		switch {

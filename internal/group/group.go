@@ -105,6 +105,8 @@ type Options struct {
 	// GuardErr returns an error if the guard is lost.
 	GuardErr func() error
 	Health   Health
+	// Device returns what is shown of the watchdog device; nil if none is configured. It may be nil.
+	Device   func() *status.WatchdogDevice
 	Counters *Counters
 	Log      *slog.Logger
 	// Feed receives the changes of the view.
@@ -137,6 +139,9 @@ type InstanceOptions struct {
 	Work    worker.Spec
 	Restart Restart
 	Limits  Limits
+	Fencing Fencing
+	// Failsafe is nil if the instance takes no part in failsafe mode.
+	Failsafe *Failsafe
 }
 
 // Restart limits the restarts of work that ends by itself.
@@ -163,6 +168,7 @@ type Group struct {
 	// usesLoads is set while this host's member is the elector and its policy needs the loads.
 	usesLoads atomic.Bool
 	others    chan struct{} // what is elected in other groups has changed
+	failsafe  failsafeActivity
 }
 
 // New returns a group.
@@ -244,6 +250,7 @@ func (s *Settings) policyRecord(revision int64) cluster.Policy {
 func (g *Group) announce(a transition.Announce) {
 	g.log.Info("now "+string(a.Phase), "term", a.Term, "reason", a.Reason)
 	change := g.change(a.Phase, a.Term, a.Reason)
+	change.Fencing = a.Fencing
 	g.feed.Add(status.EventState, change)
 	g.opt.OnChange(encodeChange(change))
 }

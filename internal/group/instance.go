@@ -30,7 +30,9 @@ type Instance struct {
 	resized atomic.Bool  // the slots are no longer those of the instance
 	ending  chan struct{}
 	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
-	since   time.Time                    // of the record that was registered
+	// failsafe is nil until this node can be asked for promises.
+	failsafe atomic.Pointer[cluster.FailsafeNode]
+	since    time.Time // of the record that was registered
 
 	mu      sync.Mutex
 	stopped bool // Stop was called
@@ -119,6 +121,15 @@ func (i *Instance) AliveUntil() time.Duration {
 // Run runs the event loops of all members. It returns when all work is dead and all leaderships are released. The error is the first
 // reason for the end. It is a [PanicError] if a loop has panicked: then work may still run, and the instance must be abandoned.
 func (i *Instance) Run() error {
+	err := i.run()
+	var panicked *PanicError
+	if !errors.As(err, &panicked) {
+		i.awaitSuccessors()
+	}
+	return err
+}
+
+func (i *Instance) run() error {
 	if len(i.members) == 1 {
 		return i.members[0].Run()
 	}
@@ -169,7 +180,7 @@ func (i *Instance) Apply(next Settings, auditACLs bool) bool {
 // record returns the node's record.
 func (i *Instance) record() cluster.Node {
 	rec := i.members[0].group.record(i.members[0].session, i.id)
-	rec.Queued = i.queued.Load() > 0
+	rec.Queued, rec.Failsafe = i.queued.Load() > 0, i.failsafe.Load()
 	if a := i.leaving.Load(); a != nil {
 		rec.Leaving = a.reason
 	}

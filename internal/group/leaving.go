@@ -1,6 +1,9 @@
 package group
 
 import (
+	"slices"
+	"time"
+
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/transition"
 )
@@ -12,19 +15,105 @@ type announcement struct {
 	err    error
 }
 
-// publishLeaving announces the end of the instance, unless another member has done so, and reports the outcome to the machine.
+// publishLeaving announces the end of the instance, and reports the outcome to the machine. If this member is the elector, it elects
+// its successor at once.
 func (m *Member) publishLeaving(reason string) {
-	a, first := m.instance.announce(reason)
-	if first {
-		m.background.spawn(func() { m.instance.publishAnnouncement(a) })
-	}
+	a := m.announceEnd(reason)
+	m.complete()
 	m.background.spawn(func() {
 		select {
 		case <-a.over:
-			m.report(transition.LeavingPublished{Err: a.err})
+			m.background.runInLoop(func() {
+				m.pendingEvents = append(m.pendingEvents, transition.LeavingPublished{Err: a.err})
+			})
 		case <-m.background.ctx.Done():
 		}
 	})
+}
+
+// withOwnEnd returns the members with the announcement of this node, which may not have been written or read yet.
+func (m *Member) withOwnEnd(members []cluster.Member) []cluster.Member {
+	a := m.instance.leaving.Load()
+	at := slices.IndexFunc(members, func(o cluster.Member) bool { return o.Name == m.self.Name })
+	if a == nil || at < 0 {
+		return members
+	}
+	members = slices.Clone(members)
+	members[at].Node.Record.Leaving = a.reason
+	return members
+}
+
+// electedOther stops the work of a leader that has elected another member, before it has read that.
+func (m *Member) electedOther(rec cluster.Elected) {
+	if rec.Incarnation != m.self.Name {
+		m.handedOver.Store(true)
+		m.pendingEvents = append(m.pendingEvents, transition.Replaced{Term: rec.Term, Node: rec.Node, Reason: rec.Reason})
+	}
+}
+
+// rereadAsElector reads again after a write of the elector, unless this member ends because that has elected its successor.
+func (m *Member) rereadAsElector() {
+	if m.table() != nil || m.instance.leaving.Load() == nil || !m.handedOver.Load() {
+		m.reader.Reread()
+	}
+}
+
+// successorTime is how long a member that has handed leadership over waits before its registration ends.
+const successorTime = 50 * time.Millisecond
+
+// awaitSuccessors leaves the servers to the members that take over now: the end of this registration makes others read the group.
+func (i *Instance) awaitSuccessors() {
+	m := i.members[0]
+	handedOver := slices.ContainsFunc(i.members, func(m *Member) bool { return m.handedOver.Load() })
+	if !handedOver || i.leaving.Load() == nil || m.session.Err() != nil {
+		return
+	}
+	t := time.NewTimer(successorTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-m.session.Done():
+	}
+}
+
+// announceEnd announces the end of the instance, unless another member has done so. Only electors need the announcement: a member that is
+// the elector itself writes it only if it does not end soon.
+func (m *Member) announceEnd(reason string) *announcement {
+	a, first := m.instance.announce(reason)
+	var delay time.Duration
+	if m.table() == nil && m.snap.Elector {
+		delay = announceDelay
+	}
+	if first {
+		m.background.spawn(func() {
+			if m.pause(delay) {
+				m.instance.publishAnnouncement(a)
+			} else {
+				a.end(cluster.ErrNotSent)
+			}
+		})
+	}
+	return a
+}
+
+// announceDelay is how long a leaver that is the elector delays its announcement: the servers elect its successor first.
+const announceDelay = 20 * time.Millisecond
+
+// pause waits, and reports whether the loop has not ended before that.
+func (m *Member) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-m.background.ctx.Done():
+		return false
+	}
+}
+
+func (a *announcement) end(err error) {
+	a.err = err
+	close(a.over)
 }
 
 // announce returns the announcement of the instance, and whether this call has begun it.
@@ -38,12 +127,8 @@ func (i *Instance) announce(reason string) (a *announcement, first bool) {
 
 // publishAnnouncement makes the first member, which keeps the record of the node, write it.
 func (i *Instance) publishAnnouncement(a *announcement) {
-	end := func(err error) {
-		a.err = err
-		close(a.over)
-	}
 	first := i.members[0]
-	if !first.background.runInLoop(func() { first.node.publishNow(end) }) {
-		end(cluster.ErrNotSent)
+	if !first.background.runInLoop(func() { first.node.publishNow(a.end) }) {
+		a.end(cluster.ErrNotSent)
 	}
 }

@@ -30,8 +30,8 @@ func (m *Member) loads() map[string]cluster.Load {
 	return m.group.opt.Loads()
 }
 
-// addLoads makes the snapshot from what was read and from the loads of the hosts.
-func (m *Member) addLoads() {
+// complete makes the snapshot from what was read, and adds the loads of the hosts and the end of this node.
+func (m *Member) complete() {
 	m.snap = m.read
-	m.snap.Members = cluster.WithLoads(m.read.Members, m.loads())
+	m.snap.Members = cluster.WithLoads(m.withOwnEnd(m.read.Members), m.loads())
 }

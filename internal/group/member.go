@@ -3,12 +3,14 @@ package group
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/failsafe"
 	"zkelectd/internal/recorder"
 	"zkelectd/internal/status"
 	"zkelectd/internal/transition"
@@ -43,10 +45,12 @@ type Member struct {
 	uncleaned   atomic.Int64    // the term whose pre_start hook has begun and whose post_stop hook has not ended; 0 for none
 	// owed is what a successor owes to this member, once its machine has ended: then its work is dead and undone. nil before.
 	owed       atomic.Pointer[time.Duration]
+	handedOver atomic.Bool  // another member was elected while this one led, and takes over
 	node       *publication // nil unless it is the first member
 	background *background  // all goroutines of this loop except the work
 	ended      atomic.Bool  // Run has returned
 
+	endFencing    func() // nil until a node is fenced
 	events        chan transition.Event
 	pendingEvents []transition.Event // handled before any other event
 	timer         *time.Timer
@@ -54,14 +58,16 @@ type Member struct {
 	takeover takeover
 	permits  chan struct{} // a permit may have been granted
 
-	wall    time.Time // of the event that the machine handles
-	counts  status.MemberCounts
-	read    cluster.Snapshot // as the reader has delivered it
-	snap    cluster.Snapshot // with the loads of the hosts
-	started int64            // the term of the work that was started last
-	gated   bool             // the machine has not got snap, see [Member.see]
-	over    bool             // the work is dead and the loop has ended
-	closing string           // why the membership ends; empty while it does not
+	wall     time.Time // of the event that the machine handles
+	counts   status.MemberCounts
+	read     cluster.Snapshot // as the reader has delivered it
+	snap     cluster.Snapshot // with the loads of the hosts
+	prepared start            // what was prepared and not started; the zero value for none
+	started  int64            // the term of the work that was started last
+	rereads  bool             // elected, the fence and current are to be read again
+	gated    bool             // the machine has not got snap, see [Member.see]
+	over     bool             // the work is dead and the loop has ended
+	closing  string           // why the membership ends; empty while it does not
 	// quitByInstance and quitByStop say who has asked the member to end.
 	quitByInstance, quitByStop bool
 }
@@ -71,7 +77,7 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	g, opt, s, budget := l.Group, l.Options, l.Session, i.budget
 	m := &Member{
 		instance: i, number: n, group: g, opt: opt, session: s, self: i.self, budget: budget, guard: l.Guard, limit: leaseLimit{send: l.Guard.SetLease},
-		reader:   zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Clock: boottime.Now, Log: g.log}),
+		reader:   zkstore.NewReader(zkstore.ReaderOptions{Conn: s, Paths: g.opt.Paths, Self: i.self, Failsafe: opt.Failsafe != nil, Clock: boottime.Now, Log: g.log}),
 		cuts:     make(chan transition.LeaseCut, 4),
 		renewals: make(chan renewed, 1),
 		stops:    make(chan string, 4),
@@ -83,16 +89,16 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 		timer:    time.NewTimer(time.Hour),
 	}
 	m.machine = transition.New(transition.Options{
-		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, API: g.settings.Node.API, Budget: budget,
+		Paths: g.opt.Paths, Self: i.self, Site: g.settings.Node.Site, Host: g.opt.Identity.Host, Fencing: opt.Fencing.machine(), API: g.settings.Node.API, Budget: budget,
 		Epoch: i.epoch(), TrustSessionEnd: opt.TrustSessionEnd, Wall: func() time.Time { return m.wall },
 		RestartMax: opt.Restart.Max, RestartWindow: opt.Restart.Window, RestartBackoff: opt.Restart.Backoff,
-		Admission: opt.Limits.Starts != nil,
+		Admission: opt.Limits.Starts != nil, Failsafe: opt.Failsafe.machine(),
 	})
 	m.background = newBackground(ctx, m.panicked)
 	if n == 0 {
 		m.node = &publication{
-			session: s, log: g.log, paths: g.opt.Paths, self: i.self, timeout: budget.Session, background: m.background, record: i.record,
-			known: true, since: i.since, // at version 0
+			writer: zkstore.NewNodeWriter(s, g.opt.Paths, i.self, i.since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
+			background: m.background, record: i.record,
 		}
 	}
 	m.elector = newElectorRole(g, m)
@@ -204,6 +210,9 @@ func (m *Member) handleNext() error {
 		m.step(ev)
 	case r := <-m.renewals:
 		m.observeWrite(r.took, r.Err)
+		if r.Err != nil && m.opt.Failsafe != nil {
+			m.opt.Failsafe.Agent.Suspect()
+		}
 		m.step(r.RenewDone)
 	case f := <-m.background.results:
 		f()
@@ -220,7 +229,7 @@ func (m *Member) handleNext() error {
 	case <-m.group.changed:
 		m.publishNode()
 	case <-m.group.loads:
-		m.addLoads()
+		m.complete()
 		m.step(transition.Tick{})
 	}
 	return nil
@@ -242,8 +251,12 @@ func (m *Member) quit(reason string, byInstance bool) {
 	} else {
 		m.quitByStop = true
 	}
-	if !skip {
-		m.step(transition.Quit{Reason: reason, Failed: m.group.opt.GuardErr() != nil})
+	if skip {
+		return
+	}
+	m.step(transition.Quit{Reason: reason, Failed: m.group.opt.GuardErr() != nil})
+	if m.table() != nil && m.machine.Term() != 0 {
+		m.announceEnd(reason) // the end of this work may take long, and the other slots would be led by a member that ends
 	}
 }
 
@@ -254,6 +267,7 @@ func (m *Member) begin() {
 	m.publish()
 	m.group.running.Store(m)
 	m.background.spawn(func() { m.reader.Run(m.background.ctx) })
+	m.beginFailsafe()
 }
 
 // publishNode publishes the record of the node, which all members of the instance share.
@@ -277,7 +291,10 @@ func (m *Member) finish() {
 // observe records a new snapshot.
 func (m *Member) observe(snap cluster.Snapshot) {
 	m.read = snap
-	m.addLoads()
+	if e := snap.Elected; m.machine.Term() != 0 && e.Readable() {
+		m.handedOver.Store(e.Record.Incarnation != m.self.Name)
+	}
+	m.complete()
 	m.group.opt.Health.NoteResponse(snap.At)
 	m.table().update(m.number, &snap)
 	m.group.memory.Update(&snap)
@@ -314,15 +331,25 @@ func (m *Member) step(ev transition.Event) {
 			m.beginEnd(e.Reason)
 		}
 		m.wall = time.Now()
-		for _, a := range m.calls.Step(boottime.Now(), m.wall, next) {
+		actions := m.calls.Step(boottime.Now(), m.wall, next)
+		for _, a := range actions {
 			m.perform(a)
 		}
+		m.noteFailsafe(next, actions)
 	}
+	if m.rereads && (m.machine.Phase() != transition.Ended || m.lingers()) { // not earlier: nobody looks at a snapshot before
+		m.reader.Reread()
+	}
+	m.rereads = false
+	m.prepareStart()
 	m.checkTakeover()
 	now := boottime.Now()
 	wake := m.machine.Wake()
 	if m.closing == "" || m.lingers() {
-		wake = cluster.Earliest(m.elector.evaluate(now, m.snap), wake)
+		if m.elector.concerns(ev, now) {
+			m.elector.again = m.elector.evaluate(now, m.snap)
+		}
+		wake = cluster.Earliest(m.elector.again, wake)
 		if m.elector.noSuccessor && m.machine.AwaitsSuccessor() {
 			m.step(transition.NoSuccessor{})
 			return
@@ -347,6 +374,8 @@ func (m *Member) perform(a transition.Action) {
 		m.limit.set(a.Deadline)
 	case transition.AskToStart:
 		m.askToStart(a)
+	case transition.Fence:
+		m.fence(a)
 	case transition.RunPreStart:
 		m.group.opt.BeforeWork()
 		m.uncleaned.Store(a.Term)
@@ -358,11 +387,13 @@ func (m *Member) perform(a transition.Action) {
 		if a.Term == m.started {
 			m.group.opt.Counters.Update(func(t *status.Totals) { t.Restarts++ })
 		}
-		m.started = a.Term
+		m.started, m.prepared = a.Term, start{}
 		m.handle(m.worker.Start(a.Term))
 	case transition.StopTask:
+		m.stopFencing()
 		m.worker.Stop(a.Grace)
 	case transition.KillTask:
+		m.stopFencing()
 		m.worker.Kill()
 	case transition.PublishLeaving:
 		m.publishLeaving(a.Reason)
@@ -370,7 +401,7 @@ func (m *Member) perform(a transition.Action) {
 		m.session.CloseWith(a.Ops...)
 		m.guard.SetRelease(cluster.EncodeTx(a.Ops))
 	case transition.Reread:
-		m.reader.Reread()
+		m.rereads = true
 	case transition.End:
 		m.beginEnd(a.Reason)
 	case transition.Announce:
@@ -379,6 +410,12 @@ func (m *Member) perform(a transition.Action) {
 			m.uncleaned.Store(0)
 			m.worker.ClearPendingHooks()
 		}
+	case transition.SendRound:
+		m.sendRound(a)
+	case transition.Remember:
+		m.remember(a)
+	case transition.CurrentGone:
+		m.opt.Failsafe.Agent.Gone(failsafe.Group(m.group.opt.Paths), a.Term)
 	case transition.Note:
 		m.group.log.Warn(a.Text)
 	}
@@ -386,6 +423,8 @@ func (m *Member) perform(a transition.Action) {
 
 func (m *Member) send(a transition.Send) {
 	timeout := max(0, a.Deadline-boottime.Now())
+	m.reader.Hold()
+	m.rereads = false // its outcome follows, and then it is read again
 	m.background.spawn(func() {
 		ctx, cancel := context.WithTimeout(m.background.ctx, timeout)
 		defer cancel()
@@ -394,6 +433,7 @@ func (m *Member) send(a transition.Send) {
 		m.observeWrite(boottime.Now()-began, err)
 		m.report(transition.TxDone{Tx: a.Tx, Results: results, Err: err})
 	})
+	runtime.Gosched() // to that: the rest of this step does not delay it
 }
 
 func (m *Member) observeWrite(took time.Duration, err error) {

@@ -52,13 +52,38 @@ func (memorySession) AuditACLs(context.Context, cluster.Paths) (zkstore.ACLAudit
 	return zkstore.ACLAudit{}, nil
 }
 
-// fakeGuard records the leases. It runs nothing: the group of the tests has no work.
+// fakeGuard records the leases, and what it is asked to start. It runs nothing.
 type fakeGuard struct {
 	mu     sync.Mutex
 	leases []time.Duration
+	calls  []guardCall
+}
+
+// guardCall is a call about work: "prepare", "discard", "start", or "lease" and "no lease".
+type guardCall struct {
+	name string
+	opt  guard.WorkOptions
+}
+
+func (g *fakeGuard) note(name string, opt guard.WorkOptions) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, guardCall{name, opt})
+}
+
+// names returns the names of the calls.
+func (g *fakeGuard) names() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []string
+	for _, c := range g.calls {
+		all = append(all, c.name)
+	}
+	return all
 }
 
 func (g *fakeGuard) SetLease(deadline time.Duration) {
+	g.note(map[bool]string{true: "lease", false: "no lease"}[deadline != 0], guard.WorkOptions{})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leases = append(g.leases, deadline)
@@ -77,8 +102,11 @@ func (*fakeGuard) SetRelease(json.RawMessage)               {}
 func (*fakeGuard) Unkillable() string                       { return "" }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
-func (*fakeGuard) Start(guard.WorkOptions) (*guard.Work, error) {
-	return nil, errors.New("there is no work")
+func (g *fakeGuard) Prepare(opt guard.WorkOptions)          { g.note("prepare", opt) }
+func (g *fakeGuard) Discard()                               { g.note("discard", guard.WorkOptions{}) }
+func (g *fakeGuard) Start(opt guard.WorkOptions) (*guard.Work, error) {
+	g.note("start", opt)
+	return nil, errors.New("it runs nothing")
 }
 
 type healthy struct{}
@@ -118,14 +146,20 @@ func memberOptions(work worker.Spec) InstanceOptions {
 	}
 }
 
-// join runs a member without a stop timeout, which does not wait for its successor when it leaves.
+// join runs a member that does not wait for its successor when it leaves.
 func join(t *testing.T, server *clustertest.Server, id string) *member {
 	t.Helper()
 	return joinWithStop(t, server, id, 0)
 }
 
-// joinWithStop is join with a stop timeout: with one, the member waits for its successor.
+// joinWithStop is join with a stop timeout. If that is not 0, the member waits for its successor, however long that takes.
 func joinWithStop(t *testing.T, server *clustertest.Server, id string, stop time.Duration) *member {
+	t.Helper()
+	return joinWithWork(t, server, id, stop, worker.Spec{}, func(s memorySession) Session { return s })
+}
+
+// joinWithWork is joinWithStop with work and with a session that is made from the one in memory.
+func joinWithWork(t *testing.T, server *clustertest.Server, id string, stop time.Duration, work worker.Spec, session func(memorySession) Session) *member {
 	t.Helper()
 	conn := server.Connect()
 	paths := cluster.Paths{Root: "/g"}
@@ -139,12 +173,13 @@ func joinWithStop(t *testing.T, server *clustertest.Server, id string, stop time
 	if err != nil {
 		t.Fatal(err)
 	}
+	budget.Handover = 0
 	if stop > 0 {
 		budget.Handover = time.Hour // the machine may be slow
 	}
 	instance, err := Register(t.Context(), Registration{
 		Settings: m.group.opt.Settings, Budget: budget,
-		Leaderships: []Leadership{{Group: m.group, Session: memorySession{conn}, Guard: m.guard, Options: memberOptions(worker.Spec{})}},
+		Leaderships: []Leadership{{Group: m.group, Session: session(memorySession{conn}), Guard: m.guard, Options: memberOptions(work)}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,13 +15,9 @@ const retryPublication = 10 * time.Second
 
 // publication keeps the node's record up to date, with one write at a time.
 type publication struct {
-	session interface {
-		cluster.ReadWriter
-		cluster.Owner
-	}
+	writer     *zkstore.NodeWriter // used by the write under way
 	log        *slog.Logger
-	paths      cluster.Paths
-	self       cluster.Incarnation
+	znode      string
 	timeout    time.Duration
 	background *background
 	record     func() cluster.Node
@@ -31,11 +26,6 @@ type publication struct {
 	stale bool // the record in ZooKeeper is outdated
 	// waiting are called with the outcome of the next write.
 	waiting []func(error)
-
-	// What the write under way uses: whether version and since are those of the record in ZooKeeper.
-	known   bool
-	version int32
-	since   time.Time
 }
 
 // publishNow is publish for a record that an election waits for; done is called in the loop with the outcome of the write.
@@ -58,14 +48,14 @@ func (p *publication) publish() {
 		priority = zkstore.PriorityRecovery
 	}
 	var err error
-	p.background.run(p.timeout, func(ctx context.Context) { err = p.write(zkstore.WithPriority(ctx, priority), rec) }, func() {
+	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zkstore.WithPriority(ctx, priority), rec) }, func() {
 		p.busy = false
 		for _, done := range waiting {
 			done(err)
 		}
 		if err != nil {
 			p.stale = true
-			p.log.Warn("the change of this node is not published yet", "znode", p.paths.Node(p.self.ID), "err", err)
+			p.log.Warn("the change of this node is not published yet", "znode", p.znode, "err", err)
 		}
 		switch {
 		case len(p.waiting) > 0, err == nil && p.stale:
@@ -74,36 +64,6 @@ func (p *publication) publish() {
 			p.retryLater()
 		}
 	})
-}
-
-// write writes the record. Usually nothing but this has written it, so its version is known and it need not be read.
-func (p *publication) write(ctx context.Context, rec cluster.Node) error {
-	if p.known {
-		err := p.set(ctx, rec)
-		if !errors.Is(err, cluster.ErrBadVersion) {
-			return err
-		}
-	}
-	path := p.paths.Node(p.self.ID)
-	data, stat, err := p.session.Get(ctx, path, false)
-	if err != nil {
-		return err
-	}
-	if stat.Owner != p.session.SessionID() {
-		return fmt.Errorf("it belongs to session 0x%x", stat.Owner)
-	}
-	p.version, p.since = stat.Version, cluster.ReadStored[cluster.Node](path, data, stat, true).Record.Since
-	return p.set(ctx, rec)
-}
-
-// set writes the record if its version is known. Otherwise, or after an unknown outcome, it must be read first.
-func (p *publication) set(ctx context.Context, rec cluster.Node) error {
-	rec.Since = p.since
-	results, err := p.session.Do(ctx, p.paths.NodeTx(p.self.Name, p.version, rec)...)
-	if p.known = err == nil; p.known {
-		p.version = results[1].Version
-	}
-	return err
 }
 
 // retryLater publishes the record again after a while.

@@ -179,10 +179,18 @@ func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, ow
 
 // identityError wraps an error in a [PermanentError] unless a retry may succeed.
 func identityError(err error) error {
-	for _, transient := range []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, transient) {
-			return err
-		}
+	if IsTransient(err) {
+		return err
 	}
 	return &PermanentError{err}
+}
+
+// IsTransient reports whether err says that ZooKeeper has not answered, so that a retry may succeed.
+func IsTransient(err error) bool {
+	for _, transient := range []error{cluster.ErrNotSent, cluster.ErrUnknown, cluster.ErrSessionEnded, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, transient) {
+			return true
+		}
+	}
+	return false
 }

@@ -19,9 +19,10 @@ type slotTable struct {
 	slots cluster.Slots // as the instance was registered for
 	poke  []chan struct{}
 
-	mu     sync.Mutex
-	rows   []slotRow
-	writer int // the member that may write as the elector; -1 for none
+	mu      sync.Mutex
+	rows    []slotRow
+	writer  int           // the member that may write as the elector; -1 for none
+	decided time.Duration // [cluster.Snapshot.At] of the newest snapshot by which a member has decided
 }
 
 // slotRow is the row of one slot.
@@ -150,6 +151,27 @@ func (t *slotTable) end(n int) {
 			t.wake(i)
 		}
 	}
+}
+
+// decide records that a member decides by a snapshot of that time.
+func (t *slotTable) decide(at time.Duration) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decided = max(t.decided, at)
+}
+
+// outdated reports whether a member has decided by a newer snapshot than one of that time. Who goes by that decision must have read as
+// much: it may have been made because a node is leaving, which without its slot looks like the best one for the others.
+func (t *slotTable) outdated(at time.Duration) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return at < t.decided
 }
 
 // admit reports whether the n-th member may take over its slot: per_node works at most run on a host. From then on it counts as
@@ -286,7 +308,7 @@ func (e *electorRole) resize(now time.Duration, snap cluster.Snapshot) (busy boo
 	}
 	e.log.Info("resizing the group", "transaction", string(d.Step), "slot", d.Slot)
 	r.readAt = 0 // it may change what has no watch
-	e.write(string(d.Step), snap, false, d.Ops...)
+	e.write(string(d.Step), snap, false, func() {}, d.Ops...)
 	return true, 0
 }
 

@@ -105,15 +105,30 @@ func TestTableOfSlots(t *testing.T) {
 	none.update(0, &snap)
 	none.leave(0)
 	none.end(0)
-	if !none.begin(0) || !none.admit(0) || none.others(0) != nil || none.pokes(0) != nil {
+	none.decide(1)
+	if !none.begin(0) || !none.admit(0) || none.others(0) != nil || none.pokes(0) != nil || none.outdated(0) {
 		t.Error("a group without slots is affected")
 	}
 }
 
-// slotSession is the part of a slot in a session, with hints for this slot.
+// Who preempts must have read as much as those who have decided for other slots.
+func TestOutdatedSnapshots(t *testing.T) {
+	table := newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 2}}, 2)
+	if table.outdated(0) {
+		t.Error("nobody has decided")
+	}
+	table.decide(7)
+	table.decide(5)
+	if !table.outdated(6) || table.outdated(7) {
+		t.Error("the newest decision does not count")
+	}
+}
+
+// slotSession is the part of a slot in a session, with all hints of the session.
 type slotSession struct {
 	memorySession
-	wake chan struct{}
+	wake  chan struct{}
+	share func() // gives what the session has to all parts
 
 	mu    sync.Mutex
 	hints cluster.Hints
@@ -122,6 +137,7 @@ type slotSession struct {
 func (s *slotSession) Wake() <-chan struct{} { return s.wake }
 
 func (s *slotSession) TakeHints() cluster.Hints {
+	s.share()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.hints
@@ -129,10 +145,29 @@ func (s *slotSession) TakeHints() cluster.Hints {
 	return h
 }
 
-// shareSession returns two parts of a session, which both get all hints.
+func (s *slotSession) add(h cluster.Hints) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hints.All = s.hints.All || h.All
+	for path := range h.Paths {
+		s.hints.Add(path)
+	}
+}
+
+// shareSession returns two parts of a session. As with a real one, a part that has read something gets all hints of earlier changes: what
+// is read is only complete with those.
 func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
+	var sharing sync.Mutex // nobody misses hints that another one is sharing
+	share := func() {
+		sharing.Lock()
+		defer sharing.Unlock()
+		h := conn.TakeHints()
+		for _, s := range parts {
+			s.add(h)
+		}
+	}
 	for n := range parts {
-		parts[n] = &slotSession{memorySession: memorySession{conn}, wake: make(chan struct{}, 1)}
+		parts[n] = &slotSession{memorySession: memorySession{conn}, wake: make(chan struct{}, 1), share: share}
 	}
 	go func() { // ends with the session
 		for {
@@ -141,14 +176,7 @@ func shareSession(conn *clustertest.Session) (parts [2]*slotSession) {
 			case <-conn.Done():
 				return
 			}
-			hints := conn.TakeHints()
 			for _, s := range parts {
-				s.mu.Lock()
-				s.hints.All = s.hints.All || hints.All
-				for path := range hints.Paths {
-					s.hints.Add(path)
-				}
-				s.mu.Unlock()
 				select {
 				case s.wake <- struct{}{}:
 				default:
@@ -177,6 +205,7 @@ func joinSlotsWithStop(t *testing.T, server *clustertest.Server, id string, stop
 	if err != nil {
 		t.Fatal(err)
 	}
+	budget.Handover = 0
 	if stop > 0 {
 		budget.Handover = time.Hour // the machine may be slow
 	}
@@ -224,6 +253,9 @@ func TestASlotHasAnElectorWhileAnotherStops(t *testing.T) {
 	first.until(t, "b leads slot 0", leads(b, 0))
 	if a.members[1].Done() {
 		t.Error("slot 1 has ended")
+	}
+	if n := record(t, server, "a"); n.Leaving != "the test" {
+		t.Errorf("others may be moved to a member that ends: %+v", n)
 	}
 	if err := os.WriteFile(free, nil, 0o600); err != nil {
 		t.Fatal(err)

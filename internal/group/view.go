@@ -27,6 +27,10 @@ func (m *Member) View() status.Daemon {
 		Loop: !m.over, Session: !m.over && m.session.Err() == nil, Connected: m.session.Connected(),
 		Unhealthy: g.opt.Health.UnhealthyReason(), Child: m.machine.Running(), Unit: m.opt.Work.Unit,
 		Containment: string(g.opt.Containment()), Unkillable: m.guard.Unkillable(), OpenTree: m.registrar().openTree.Load(),
+		WatchdogDevice: g.watchdogDevice(),
+	}
+	if node, since := m.machine.Fencing(); node != "" {
+		v.Fencing = &status.Fencing{Node: node, Since: since}
 	}
 	if m.snap.Elected.Readable() {
 		e := m.snap.Elected.Record
@@ -42,6 +46,14 @@ func (m *Member) View() status.Daemon {
 		v.Sites, v.Paused, v.PausedHard = m.elector.sites, pause != nil, pause != nil && pause.Hard
 	}
 	return v
+}
+
+// watchdogDevice returns what is shown of the watchdog device; nil if none is configured.
+func (g *Group) watchdogDevice() *status.WatchdogDevice {
+	if g.opt.Device == nil {
+		return nil
+	}
+	return g.opt.Device()
 }
 
 // holder returns the holder of leadership, nil if this member does not know it.

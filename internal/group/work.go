@@ -22,7 +22,7 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 	opt, node := m.group.opt, m.group.settings.Node
 	f := workenv.Fencing{Node: node.ID, Site: node.Site, Group: opt.Resource, Term: strconv.FormatInt(term, 10), Root: opt.Paths.Root}
 	// Another host chose these texts: what a unit cannot have as a variable must not keep it from starting.
-	if o := m.machine.Origin(); m.machine.Term() == term && workenv.CheckValue(string(o.Cause)) == nil {
+	if o := m.machine.Origin(); (m.machine.Term() == term || m.machine.MayStart() == term) && workenv.CheckValue(string(o.Cause)) == nil {
 		f.Cause, f.PreviousClean = string(o.Cause), o.Clean
 		if workenv.CheckValue(o.Node) == nil {
 			f.PreviousLeader = o.Node
@@ -49,6 +49,30 @@ func workEvent(ev worker.Event) transition.Event {
 		return transition.ChildDead{Status: ev.Status}
 	}
 	panic("group: an unknown event of the worker")
+}
+
+// start is a start of the work: its term, and what preceded it.
+type start struct {
+	term   int64
+	origin transition.Origin
+}
+
+// prepareStart prepares the start of the work of a term that may follow, usually while this member waits until its predecessor has
+// released, and discards what was prepared for another. Only StartChild starts it, and the guard only under a lease.
+func (m *Member) prepareStart() {
+	next := start{term: m.machine.MayStart()}
+	if next.term != 0 {
+		next.origin = m.machine.Origin()
+	}
+	switch {
+	case next == m.prepared:
+		return
+	case next.term == 0:
+		m.worker.Discard()
+	default:
+		m.worker.Prepare(next.term)
+	}
+	m.prepared = next
 }
 
 // handle queues events for the machine; step handles them before any other event.

@@ -20,12 +20,12 @@ var ErrStuckLoops = errors.New("too many event loops are stuck: the daemon must 
 // that.
 func (s *session) beat() (stop func()) {
 	h := s.host
-	every := min(s.granted/8, status.PublishInterval(s.granted)/2)
+	latest := status.PublishInterval(s.granted) * 3 / 2
 	if watchdog := h.opt.Guard.WatchdogInterval(); watchdog > 0 {
-		every = min(every, watchdog)
+		latest = min(latest, watchdog)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	done, awake := make(chan struct{}), s.zk.Awake()
 	reconnects := 0
 	beat := func() {
 		now := boottime.Now()
@@ -44,20 +44,36 @@ func (s *session) beat() (stop func()) {
 	beat()
 	go func() { // ends with stop
 		defer close(done)
-		t := time.NewTicker(every)
+		t := time.NewTimer(latest)
 		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				beat()
-			case <-ctx.Done():
+		for last := boottime.Now(); ; last = boottime.Now() {
+			if !awaitBeat(ctx, t.C, awake, last+latest*3/5) {
 				return
 			}
+			beat()
+			t.Reset(latest)
 		}
 	}()
 	return func() {
 		cancel()
 		<-done
+	}
+}
+
+// awaitBeat waits until the timer fires, or until the session is awake after a time: a ping or a renewal comes before the timer. It
+// returns false if ctx ends first.
+func awaitBeat(ctx context.Context, timer <-chan time.Time, awake <-chan struct{}, after time.Duration) bool {
+	for {
+		select {
+		case <-timer:
+			return true
+		case <-awake:
+			if boottime.Now() >= after {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 

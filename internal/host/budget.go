@@ -1,11 +1,15 @@
 package host
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/losses"
+	"zkelectd/internal/operator"
 )
 
 // grants holds the smallest session timeout that any server has granted to this daemon. A server that granted it once may grant
@@ -44,12 +48,24 @@ func (h *Host) leaseBase(granted time.Duration) time.Duration {
 	return base
 }
 
-// logBudget logs the timing of the leaderships.
+// logBudget logs the timing of the leaderships, and what becomes of the group after a loss.
 func (r *resource) logBudget(b cluster.Budget) {
-	text := b.Text(r.config().Election.TrustSessionEnd)
+	level := slog.LevelDebug
 	if r.host.single() {
-		r.log.Info(text)
-		return
+		level = slog.LevelInfo
 	}
-	r.log.Debug(text)
+	r.log.Log(context.Background(), level, b.Text())
+	r.log.LogAttrs(context.Background(), level, "time from a loss until the next leader may start its work", lossAttrs(operator.Losses(r.config(), b, false))...)
+}
+
+// lossAttrs says how long each loss takes, or why it is not survived.
+func lossAttrs(table []losses.Loss) (attrs []slog.Attr) {
+	for _, l := range table {
+		text := l.Time()
+		if !l.Survived() {
+			text += ", not survived: " + l.Why
+		}
+		attrs = append(attrs, slog.String(string(l.Kind), text))
+	}
+	return attrs
 }

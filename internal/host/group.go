@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
@@ -34,7 +35,8 @@ type Group struct {
 	started  atomic.Pointer[config.Config] // see startedConfig; nil before there was an instance
 	leaders  *leaderWatch
 	heirs    *heirWatch
-	cache    *operator.GroupCache // answers HTTP clients, in their goroutines
+	lined    atomic.Pointer[lined] // what the service manager was shown last, if this is the only group; nil for nothing
+	cache    *operator.GroupCache  // answers HTTP clients, in their goroutines
 	conn     atomic.Pointer[zkstore.Group]
 	requests chan struct{} // holds one value while an operator request is being submitted
 }
@@ -119,6 +121,10 @@ func (g *Group) View() status.Daemon {
 	if v.Holder == nil { // this member need not know it
 		v.Holder = g.leaders.holder()
 	}
+	if f := g.Failsafe(); f.Enabled || f.TakesPart || f.Problem != "" {
+		f = f.At(boottime.Now())
+		v.Failsafe = &f
+	}
 	return v
 }
 
@@ -135,19 +141,26 @@ func (g *Group) State(ctx context.Context) (status.Group, error) { return g.cach
 func (g *Group) History(ctx context.Context) ([]cluster.PastTerm, error) { return g.cache.History(ctx) }
 
 // Explain returns the reasons why the leader was elected.
-func (g *Group) Explain(ctx context.Context) (whatif.Explanation, error) { return g.cache.Explain(ctx) }
+func (g *Group) Explain(ctx context.Context) (whatif.Explanation, error) {
+	e, err := g.cache.Explain(ctx)
+	if v := g.core.Load().View(); err == nil {
+		e.Stuck = v.Stuck()
+	}
+	return e, err
+}
 
 // DryRun says what a request would do.
 func (g *Group) DryRun(ctx context.Context, r request.Request) ([]string, error) {
 	return g.cache.DryRun(ctx, r)
 }
 
-// viewed tells the heir's hooks, and sends the view of the only group to the service manager. The status of several groups is sent with
-// each beat.
+// viewed tells the heir's hooks, and soon sends the view of the only group to the service manager. The status of several groups is sent
+// with each beat.
 func (g *Group) viewed(v status.Daemon) {
 	g.heirs.observe(v)
-	if g.host.single() {
-		g.host.service.status(g.host.line())
+	if before, now := g.lined.Load(), linedOf(v); g.host.single() && (before == nil || *before != now) {
+		g.lined.Store(&now)
+		g.host.service.statusLater(g.host.line)
 	}
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -30,6 +31,7 @@ type health struct {
 
 	mu        sync.Mutex
 	unhealthy string // why the host must not lead
+	device    string // why the watchdog device that it requires cannot be used
 	latency   average
 	sampled   time.Time // when latency was observed last
 	score     average
@@ -61,7 +63,20 @@ func (h *health) update(notify func(), change func() bool) {
 func (h *health) UnhealthyReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.unhealthy
+	return cmp.Or(h.unhealthy, h.device)
+}
+
+// setDevice records why the watchdog device that this host requires cannot be used; nil if it can.
+func (h *health) setDevice(err error) {
+	reason := ""
+	if err != nil {
+		reason = deviceError(err).Error()
+	}
+	h.update(h.onChange, func() bool {
+		changed := h.device != reason
+		h.device = reason
+		return changed
+	})
 }
 
 // ObserveRead adds the time that a read from ZooKeeper took. However many groups read, one sample counts per interval.

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"zkelectd/internal/cluster"
 	"zkelectd/internal/command"
 	"zkelectd/internal/hook"
 	"zkelectd/internal/status"
@@ -24,18 +24,12 @@ type heirWatch struct {
 	hooks *hook.Queue
 
 	mu      sync.Mutex
-	heir    bool         // as last seen
-	running *preparation // nil unless child.prepare is to run
-	last    *preparation // the one that was started last
-	failure string       // why the last one failed
+	heir    bool          // as last seen
+	view    status.Daemon // the last one
+	running *preparation  // nil unless child.prepare is to run
+	last    *preparation  // the one that was started last
+	failure string        // why the last one failed
 	closed  bool
-}
-
-// preparation is one run of child.prepare.
-type preparation struct {
-	keep   bool
-	cancel context.CancelFunc
-	done   chan struct{} // closed once its processes are dead
 }
 
 // prepareEnd is how long the start of the work waits for the processes of child.prepare, which have been killed. Only a process that
@@ -63,7 +57,7 @@ func (w *heirWatch) observe(v status.Daemon) {
 		return
 	}
 	changed := v.IsHeir != w.heir
-	w.heir = v.IsHeir
+	w.heir, w.view = v.IsHeir, v
 	if changed {
 		w.hooks.Push(w.input(v))
 	}
@@ -71,7 +65,7 @@ func (w *heirWatch) observe(v status.Daemon) {
 	switch {
 	case changed && v.IsHeir:
 		w.prepare(w.input(v))
-	case w.running != nil && !v.IsHeir && !(w.running.keep && elected):
+	case w.running != nil && !v.IsHeir && !(w.running.Keep && elected):
 		w.kill()
 	}
 }
@@ -96,53 +90,57 @@ func (w *heirWatch) beforeWork() {
 
 // prepare starts child.prepare, once the run before is dead. The caller holds the lock.
 func (w *heirWatch) prepare(input hook.Input) {
-	c := w.group.workConfig()
-	argv := c.Child.Prepare.Command
-	if len(argv) == 0 {
-		w.failure = "" // a reload has removed it
-	}
-	if len(argv) == 0 || w.running != nil {
+	p := w.group.workConfig().Child.Prepare
+	if len(p.Command) == 0 || w.running != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &preparation{keep: c.Child.Prepare.Keep, cancel: cancel, done: make(chan struct{})}
-	before := w.last
-	w.running, w.last = p, p
-	run := command.Command{Argv: argv, Env: append(workenv.Extend(os.Environ(), w.group.startedConfig().Child.Env), input.Env...), Input: input.Data}
-	go func() { // ends with the command, which kill ends
-		if before != nil {
-			<-before.done
-		}
-		err := ctx.Err()
-		if err == nil {
-			w.group.log.Info("child.prepare started: this host is the heir", "command", argv[0])
-			_, err = run.Run(ctx)
-		}
-		killed := ctx.Err() != nil
-		cancel()
-		close(p.done)
-		w.ended(argv[0], killed, err)
-	}()
+	child := w.group.startedConfig().Child
+	run := command.Command{Argv: p.Command, Dir: child.Dir, Env: append(workenv.Extend(os.Environ(), child.Env), input.Env...), Input: input.Data}
+	began := func() { w.group.log.Info("child.prepare started: this host is the heir", "command", p.Command[0]) }
+	w.running = startPreparation(p, run, w.last, began, w.ended)
+	w.last = w.running
+}
+
+// reconsider applies a reload: it ends a child.prepare that has changed, and starts the new one if this host is the heir. It also starts
+// one again that has failed.
+func (w *heirWatch) reconsider() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed || w.hooks == nil {
+		return
+	}
+	p := w.group.workConfig().Child.Prepare
+	same := w.running != nil && slices.Equal(w.running.Command, p.Command) && w.running.Keep == p.Keep
+	if w.failure == "" && (same || w.running == nil && !w.heir) {
+		return
+	}
+	w.failure = ""
+	w.group.resource.heirResults.Add(1) // the reload publishes the record
+	w.kill()
+	if w.heir {
+		w.prepare(w.input(w.view))
+	}
 }
 
 // ended records how child.prepare has ended.
-func (w *heirWatch) ended(name string, killed bool, err error) {
-	failure := ""
+func (w *heirWatch) ended(p *preparation, killed bool, err error) {
+	name, failure := p.Command[0], ""
 	switch {
 	case killed:
-		w.group.log.Info("child.prepare was killed: this host is no longer the heir, or its work starts", "command", name)
+		w.group.log.Info("child.prepare was killed: it has changed, this host is no longer the heir, or its work starts", "command", name)
 		return
 	case err != nil:
-		failure = fmt.Sprintf("child.prepare %s failed, and runs again when this host becomes the heir again: %v", name, err)
+		failure = fmt.Sprintf("child.prepare %s failed, so a takeover may take longer; it runs again after 'zkelectd reload' there, or when this host becomes the heir again: %v",
+			name, err)
 		w.group.counters.Update(func(t *status.Totals) { t.HookFailures++ })
-	}
-	w.mu.Lock()
-	changed := w.failure != failure
-	w.failure = failure
-	w.mu.Unlock()
-	if failure != "" {
 		w.group.log.Error("child.prepare failed", "err", err)
 	}
+	w.mu.Lock()
+	changed := w.last == p && w.failure != failure
+	if changed {
+		w.failure = failure
+	}
+	w.mu.Unlock()
 	if changed {
 		w.group.resource.heirProblem()
 	}
@@ -178,7 +176,7 @@ func (w *heirWatch) close(ctx context.Context) {
 		return
 	}
 	select {
-	case <-last.done:
+	case <-last.gone:
 	case <-ctx.Done():
 	}
 }
@@ -210,13 +208,11 @@ func (r *resource) heirProblem() {
 	}
 }
 
-// allProblems returns the problems of the host, as the node's record contains them.
-func (r *resource) allProblems() []string {
-	all := *r.problems.Load()
+// unprepared returns why the last child.prepare of the leaderships have failed, as the node's record contains it.
+func (r *resource) unprepared() []string {
+	var all []error
 	for _, g := range r.all() {
-		if err := g.heirs.problem(); err != nil && len(all) < cluster.MaxProblems {
-			all = append(all[:len(all):len(all)], problemTexts([]error{err})...)
-		}
+		all = append(all, g.heirs.problem())
 	}
-	return all
+	return problemTexts(all)
 }

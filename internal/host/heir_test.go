@@ -3,13 +3,17 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 )
 
@@ -144,9 +148,90 @@ func TestAFailedPreparationIsAProblem(t *testing.T) {
 	if text := w.problem().Error(); !strings.Contains(text, "child.prepare sh failed") || !strings.Contains(text, "no cache here") {
 		t.Errorf("problem %q", text)
 	}
-	if all := w.group.resource.settings().Node.Problems; len(all) != 1 || !strings.Contains(all[0], "no cache here") {
-		t.Errorf("the node's record has %q", all)
+	if n := w.group.resource.settings().Node; len(n.Unprepared) != 1 || !strings.Contains(n.Unprepared[0], "no cache here") || len(n.Problems) != 0 {
+		t.Errorf("the node's record has %+v", n)
 	}
 	w.sees(true, "b") // it does not run again while this host remains the heir
 	w.wrote(w.at, 1)
+	w.reconsider() // a reload, after its cause was corrected
+	w.wrote(w.at, 2)
+	w.ended()
+	wait(t, "the problem", func() bool { return w.problem() != nil }, func() string { return "" })
+	w.reload(nil)
+	if n := w.group.resource.settings().Node; len(n.Unprepared) != 0 {
+		t.Errorf("it is removed, but the node's record has %+v", n)
+	}
+}
+
+// reload changes the command.
+func (w *heirs) reload(argv []string) {
+	next := w.group.config()
+	next.Child.Prepare.Command = argv
+	w.group.inForce.Store(&next)
+	w.reconsider()
+}
+
+// A reload ends a preparation that has changed, and starts the new one.
+func TestAReloadChangesThePreparation(t *testing.T) {
+	w := watchHeirs(t, "exec sleep 1000", false)
+	w.sees(true, "b")
+	w.wrote(w.at, 1)
+	w.mu.Lock()
+	first := w.last
+	w.mu.Unlock()
+	w.reconsider() // nothing has changed
+	if !w.runs() {
+		t.Error("it must go on")
+	}
+	w.reload([]string{"sh", "-c", "echo changed >>" + w.at + "; exec sleep 1000"})
+	<-first.gone
+	if lines := w.wrote(w.at, 2); lines[1] != "changed" {
+		t.Errorf("%q", lines)
+	}
+	w.reload(nil)
+	w.ended()
+	if w.runs() {
+		t.Error("it must end")
+	}
+	w.sees(false, "b")
+	w.reload([]string{"sh", "-c", "echo again >>" + w.at})
+	if w.runs() {
+		t.Error("it must not run where this host is not the heir")
+	}
+	w.sees(true, "b")
+	w.wrote(w.at, 3)
+}
+
+// It runs like the child: in its directory, with its environment.
+func TestThePreparationRunsInTheDirectoryOfTheChild(t *testing.T) {
+	w := watchHeirs(t, "pwd >>$AT", false)
+	dir := t.TempDir()
+	next := w.group.config()
+	next.Child.Dir, next.Child.Env = dir, map[string]string{"AT": w.at}
+	w.group.inForce.Store(&next)
+	w.sees(true, "b")
+	if lines := w.wrote(w.at, 2); lines[1] != dir {
+		t.Errorf("%q, want %s", lines, dir)
+	}
+}
+
+// A process that leaves the group of child.prepare ends with it.
+func TestThePreparationEndsWithWhatHasLeftItsGroup(t *testing.T) {
+	w := watchHeirs(t, `setsid sh -c 'echo $$ >>$AT; exec sleep 1000' & wait`, false)
+	next := w.group.config()
+	next.Child.Env = map[string]string{"AT": w.at}
+	w.group.inForce.Store(&next)
+	w.sees(true, "b")
+	pid, err := strconv.Atoi(w.wrote(w.at, 2)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sees(false, "b")
+	wait(t, "the process ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) })
+}
+
+// zombie reports whether a process has ended, and its parent has not waited for it.
+func zombie(pid int) bool {
+	s, err := procinfo.ReadStat(pid)
+	return err == nil && s.Ended()
 }

@@ -19,6 +19,7 @@ import (
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/command"
 	"zkelectd/internal/config"
+	"zkelectd/internal/fencer"
 	"zkelectd/internal/group"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/recorder"
@@ -53,6 +54,10 @@ type Guard interface {
 	Notify(state string)
 	// Containment returns what keeps the processes of the work together.
 	Containment() guard.Containment
+	// CheckDevice has a watchdog device checked. DeviceState returns what the guard found last, after a value from DeviceNews.
+	CheckDevice(guard.DeviceSpec)
+	DeviceState() guard.DeviceState
+	DeviceNews() <-chan struct{}
 }
 
 // Options configures a Host.
@@ -83,6 +88,7 @@ type Host struct {
 	inForce  atomic.Pointer[config.Host] // never changed, only replaced
 	log      *slog.Logger
 	health   *health
+	device   *device         // nil if none is configured
 	counters *group.Counters // of sessions and reloads
 	service  *service
 	grants   grants                // session timeouts that servers granted
@@ -98,6 +104,10 @@ type Host struct {
 	starts, moves limiter // see [group.Limits]
 
 	placement *placement
+	failsafe  *failsafeMode
+
+	fences         fencer.Exclusive
+	fencingMonitor fencingMonitor
 
 	mu      sync.Mutex
 	groups  []*resource // sorted by name
@@ -119,7 +129,7 @@ func New(opt Options) *Host {
 		opt: opt, log: opt.Log.With("node", c.Node.ID), counters: group.NewCounters(nil), service: &service{notify: opt.Guard.Notify},
 		reloads: make(chan struct{}, 1), recheck: make(chan struct{}, 1), probes: command.NewLimit(maxProbes), hooks: command.NewLimit(maxHooks),
 	}
-	h.placement = newPlacement()
+	h.placement, h.failsafe = newPlacement(), newFailsafeMode(h)
 	h.inForce.Store(&opt.Config)
 	h.starts.max, h.moves.max = c.Host.Starting(runtime.NumCPU()), c.Moves.PerHost
 	h.health = newHealth(c, h.log)
@@ -132,6 +142,7 @@ func New(opt Options) *Host {
 	if !h.single() {
 		h.health.onMeasured = nil
 	}
+	h.device = newDevice(c.Device, opt.Guard, h.log, h.health.setDevice)
 	h.quit, h.cancel = context.WithCancel(context.Background())
 	refused := ""
 	if opt.Refused != nil {
@@ -210,9 +221,14 @@ func (h *Host) Run(ctx context.Context) error {
 	detach := context.AfterFunc(ctx, func() { h.Stop("asked to stop") })
 	defer detach()
 	defer h.cancel()
+	defer h.service.close()
 	if err := h.checkContainment(*h.inForce.Load()); err != nil {
 		return err
 	}
+	if err := h.failsafe.check(); err != nil {
+		return err
+	}
+	defer h.failsafe.close()
 	abandoned := context.AfterFunc(h.opt.Guard.Context(), func() { h.Stop("the guard is lost") })
 	defer abandoned()
 	for _, r := range h.resources() {
@@ -223,12 +239,7 @@ func (h *Host) Run(ctx context.Context) error {
 			r.close()
 		}
 	}()
-	var probes sync.WaitGroup
-	defer probes.Wait()
-	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	probes.Go(func() { h.health.probe(probing, h.config()) })
-	probes.Go(func() { h.checkWork(probing) })
+	defer h.watchHost(ctx)()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
 		err := h.runSession(ctx)
@@ -258,6 +269,21 @@ func (h *Host) Run(ctx context.Context) error {
 			t.Stop()
 		}
 		stopWaiting()
+	}
+}
+
+// watchHost checks this host and its work until stop, whether or not there is a session. It outlives ctx.
+func (h *Host) watchHost(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { h.health.probe(ctx, h.config()) })
+	running.Go(func() { h.checkWork(ctx) })
+	running.Go(func() { h.device.run(ctx) })
+	running.Go(command.KillOrphans) // of child.prepare, if this daemon's predecessor was killed
+	running.Go(func() { h.monitorFencing(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
 	}
 }
 
@@ -293,5 +319,6 @@ func (h *Host) removeGroup(name, reason string) {
 	if s != nil {
 		s.remove(r, reason)
 	}
+	h.failsafe.forget(r.root)
 	r.close()
 }

@@ -206,16 +206,24 @@ func (m *membership) runInstance() error {
 	case err != nil:
 		return err
 	}
+	part, err := m.join(m.ctx, budget)
+	if err != nil {
+		return err
+	}
+	defer part.close()
 	i := m.open()
 	defer i.closeLeaderships()
 	registration := r.registration(i, budget, slots)
+	registration.Leaderships[0].Options.Failsafe = part.options(r.config())
 	i.limits(s.host, &registration)
 	defer i.closeLimits()
 	i.Instance, err = group.Register(m.ctx, registration)
 	if err == nil {
 		r.logBudget(budget)
 		r.log.Info("registered", "incarnation", i.Incarnation(), "root", r.root)
+		end := part.begin(m.ctx, i.Incarnation())
 		err = m.serve(i, before)
+		end()
 	}
 	m.recordLeaving(i)
 	if s.zk.Err() != nil || s.ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
@@ -121,4 +122,29 @@ func TestAnEndingSessionLeavesTheOtherGroups(t *testing.T) {
 		})
 	}
 	release()
+}
+
+// While a host that is stopped waits for the work of one group, it leaves the others at once: it is no candidate and no elector there.
+func TestAStoppingHostLeavesTheGroupsThatItDoesNotLead(t *testing.T) {
+	log := pidLog{pids: new(sync.Map)}
+	f := runGroups(t, fresh(), "a", 2, func(o *Options) {
+		o.Log = slog.New(log)
+		o.Config.Groups[0].Config.Child.Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
+		o.Config.Groups[0].Config.Child.StopTimeout = 3500 * time.Millisecond // longer than it takes to leave
+	})
+	f.until("g0", "leads", status.Daemon.Leads)
+	f.until("g1", "leads", status.Daemon.Leads)
+	f.Stop("the test")
+	conn := initialSession(t)
+	members := func(name string) []string {
+		names, _, err := conn.Children(t.Context(), f.base+"/"+name+"/election", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	wait(t, "g1: the member leaves", func() bool { return len(members("g1")) == 0 })
+	if names := members("g0"); len(names) != 1 || f.view("g0").Term == 0 {
+		t.Errorf("g0 has the members %q: the host has left g1 no earlier than the end of its session", names)
+	}
 }

@@ -267,6 +267,7 @@ func (r *resource) accept(m *membership, next config.Config, refused error, file
 	}
 	for _, g := range r.all() {
 		g.leaders.reconsider()
+		g.heirs.reconsider()
 		if src := g.conn.Load(); src != nil {
 			g.cache.SetSource(&operator.Source{Session: src, Paths: g.paths, Config: after, Neighbors: g.neighbors()})
 		}
@@ -286,6 +287,10 @@ func (r *resource) accept(m *membership, next config.Config, refused error, file
 		if m != nil {
 			m.outdated.Store(true)
 		}
+	}
+	if before.Failsafe.Enabled != after.Failsafe.Enabled && m != nil {
+		r.log.Info("this host takes part in failsafe mode, or no longer does, as soon as it does not lead the group", "failsafe.enabled", after.Failsafe.Enabled)
+		m.outdated.Store(true)
 	}
 	r.apply(m, auditACLs)
 	return after

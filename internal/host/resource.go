@@ -27,6 +27,8 @@ type resource struct {
 	size       atomic.Int64             // how many slots there are; 0 for a group without slots
 	opened     bool                     // open was called
 	problems   atomic.Pointer[[]string] // see checkWork; never changed, only replaced
+	// fencingProblems are those that monitorFencing has found; nil if there are none.
+	fencingProblems atomic.Pointer[[]string]
 	// heirResults counts the changes of what child.prepare has resulted in.
 	heirResults atomic.Int64
 }
@@ -147,6 +149,11 @@ func (r *resource) idle() bool {
 		}
 	}
 	return true
+}
+
+// leads reports whether this host holds leadership in any of the groups, also while it gives it up.
+func (r *resource) leads() bool {
+	return slices.ContainsFunc(r.all(), func(g *Group) bool { return g.View().Term != 0 })
 }
 
 // survives reports whether work of an earlier daemon may still run for the resource, in any of its slots.

@@ -17,10 +17,17 @@ import (
 // service sends reports to the service manager (systemd) through the guard. It is safe for concurrent use.
 type service struct {
 	notify func(string)
+	later  sync.WaitGroup // status lines that are to be sent
 
-	mu   sync.Mutex
-	last string // status line
+	mu     sync.Mutex
+	last   string      // status line
+	timer  *time.Timer // nil unless a status line is to be sent
+	closed bool
 }
+
+// statusDelay is how long a change of the state waits for its status line: a takeover has several changes, and none of its steps waits
+// for the service manager.
+const statusDelay = 50 * time.Millisecond
 
 // ready reports that the start or a reload is complete.
 func (s *service) ready(line string) {
@@ -43,6 +50,34 @@ func (s *service) status(line string) {
 		s.last = line
 		s.notify("STATUS=" + line)
 	}
+}
+
+// statusLater sends the status line that is current after statusDelay.
+func (s *service) statusLater(line func() string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil || s.closed {
+		return
+	}
+	s.later.Add(1)
+	s.timer = time.AfterFunc(statusDelay, func() {
+		defer s.later.Done()
+		s.mu.Lock()
+		s.timer = nil // from here on a change needs another line
+		s.mu.Unlock()
+		s.status(line())
+	})
+}
+
+// close drops the status line that is to be sent.
+func (s *service) close() {
+	s.mu.Lock()
+	s.closed = true
+	if s.timer != nil && s.timer.Stop() {
+		s.later.Done()
+	}
+	s.mu.Unlock()
+	s.later.Wait()
 }
 
 // keepAlive sends a status line, and feeds the service manager's watchdog while no event loop runs. Call stop to end that.
@@ -116,6 +151,17 @@ func line(v status.Daemon, refused bool) string {
 	}
 	// Parts of it were written by other hosts: a line break would begin another message.
 	return status.Printable(text + refusedNote(refused))
+}
+
+// lined is what line shows of a view.
+type lined struct {
+	phase, elected, site string
+	elector, read        bool
+	term, electedTerm    int64
+}
+
+func linedOf(v status.Daemon) lined {
+	return lined{v.Phase, v.Elected, v.ElectedSite, v.Elector, v.SnapshotAt != 0, v.Term, v.ElectedTerm}
 }
 
 // decision describes who was elected.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
@@ -39,6 +41,7 @@ type session struct {
 	mu      sync.Mutex
 	members map[*resource]*membership
 	unleft  []*membership // that have ended, and whose members are registered until the session ends
+	waits   chan struct{} // one slot: there is one more of them, and the session waits for others
 	ending  error         // why the session ends; nil while it does not
 	ready   chan struct{} // closed once the start is complete
 }
@@ -81,8 +84,9 @@ func (h *Host) open() (*session, error) {
 		}
 		return nil, err
 	}
-	s := &session{host: h, zk: zk, began: time.Now(), granted: zk.Timeout(), ready: make(chan struct{}), members: make(map[*resource]*membership), checks: newChecks()}
+	s := &session{host: h, zk: zk, began: time.Now(), granted: zk.Timeout(), ready: make(chan struct{}), waits: make(chan struct{}, 1), members: make(map[*resource]*membership), checks: newChecks()}
 	s.base = h.leaseBase(s.granted)
+	h.device.fit(s.base)
 	s.ctx, s.cancel = context.WithCancel(h.quit)
 	return s, nil
 }
@@ -94,6 +98,8 @@ func (s *session) run(ctx context.Context) error {
 	h.setSession(s)
 	defer h.setSession(nil)
 	s.zk.OnShrink(s.base, s.cutLeases)
+	h.failsafe.setSession(s.zk)
+	defer h.failsafe.setSession(nil)
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var reloads sync.WaitGroup
 	reloads.Go(func() { h.serveReloads(beside, s) })
@@ -120,8 +126,8 @@ func (s *session) run(ctx context.Context) error {
 	return s.ending
 }
 
-// awaitMemberships waits until all memberships have ended. If the work of one group does not end, the members of the others leave:
-// they may be the oldest ones, which must elect, and they no longer do (L1).
+// awaitMemberships waits until all memberships have ended. While the work of one group takes its time to end, the members of the others
+// leave: they are still eligible, and may be the oldest ones, which must elect, and they no longer do (L1).
 func (s *session) awaitMemberships() {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { // ends with the memberships
@@ -133,12 +139,16 @@ func (s *session) awaitMemberships() {
 	for {
 		select {
 		case <-t.C:
-			s.leaveUnleft(ctx)
+		case <-s.waits:
 		case <-ctx.Done():
 			return
 		}
+		s.leaveUnleft(ctx)
 	}
 }
+
+// maxLeaves bounds how many members leave at once.
+const maxLeaves = 16
 
 // leaveUnleft sends LEAVE for those memberships that have ended without one.
 func (s *session) leaveUnleft(ctx context.Context) {
@@ -146,15 +156,21 @@ func (s *session) leaveUnleft(ctx context.Context) {
 	unleft := s.unleft
 	s.unleft = nil
 	s.mu.Unlock()
+	var leaves errgroup.Group
+	leaves.SetLimit(maxLeaves)
 	for _, m := range unleft {
-		if err := m.leave(ctx, m.unleft, errSessionEnds); err != nil {
-			s.mu.Lock()
-			s.unleft = append(s.unleft, m)
-			s.mu.Unlock()
-			continue
-		}
-		m.unleft.closeConns()
+		leaves.Go(func() error {
+			if err := m.leave(ctx, m.unleft, errSessionEnds); err != nil {
+				s.mu.Lock()
+				s.unleft = append(s.unleft, m)
+				s.mu.Unlock()
+				return nil
+			}
+			m.unleft.closeConns()
+			return nil
+		})
 	}
+	_ = leaves.Wait()
 }
 
 // errSessionEnds is why a member leaves although its session ends.
@@ -234,8 +250,18 @@ func (s *session) forget(m *membership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.members, m.resource)
-	if m.unleft != nil {
-		s.unleft = append(s.unleft, m)
+	if m.unleft == nil {
+		return
+	}
+	s.unleft = append(s.unleft, m)
+	for other := range s.members {
+		if other.leads() {
+			select {
+			case s.waits <- struct{}{}:
+			default: // the others are seen together
+			}
+			return
+		}
 	}
 }
 

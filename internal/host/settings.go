@@ -16,7 +16,7 @@ func (g *Group) options() group.Options {
 	h := g.host
 	return group.Options{
 		Name: g.name, Resource: g.resource.name, Paths: g.paths, Settings: g.settings(), Identity: group.Identify(h.opt.Guard.GuardPid()),
-		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err,
+		Containment: h.opt.Guard.Containment, GuardErr: h.opt.Guard.Err, Device: h.device.View,
 		Health: h.health, Counters: g.counters, Log: g.log, Feed: g.feed,
 		Rank: operator.AskProgram, CloseOld: h.closeOld, Loads: h.knownLoads,
 		OnChange: func(input []byte) { g.hooks.Push(hook.Input{Data: input}) }, BeforeWork: g.heirs.beforeWork, OnView: g.viewed, OnElector: g.cache.SetSnapshot,
@@ -33,10 +33,14 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 	electing.Spread, electing.Settle = c.Moves.Spread, c.Election.Settle
 	work := workSpec(c)
 	work.Ready.Limit, work.Live.Limit = g.host.probes, g.host.probes
+	if d := g.host.device; d != nil { // else the start of the work is prepared
+		work.Reset = d.spec
+	}
 	return group.InstanceOptions{
 		Elector: electing, TakeoverTimeout: c.Election.TakeoverTimeout, StrikeResetAfter: c.Election.StrikeResetAfter,
 		TrustSessionEnd: c.Election.TrustSessionEnd,
 		Work:            work, Restart: group.Restart{Max: restart.Max, Window: restart.Window, Backoff: restart.Backoff},
+		Fencing: g.host.fencing(c),
 	}
 }
 
@@ -44,7 +48,7 @@ func (g *Group) instanceOptions() group.InstanceOptions {
 func (r *resource) settings() group.Settings {
 	s := groupSettings(r.config(), r.host.opt.Secure)
 	last := r.lastReload.Load()
-	s.Node.Problems = r.allProblems()
+	s.Node.Problems, s.Node.Unprepared = r.allProblems(), r.unprepared()
 	s.Node.Version, s.Node.Reloads, s.Node.Refused, s.Node.Reloaded = r.host.opt.Version, last.count, last.refused, last.text
 	return s
 }

@@ -72,6 +72,10 @@ func alter(t *testing.T, c *config.Config, key string) {
 		f.Set(reflect.ValueOf([]cluster.Strategy{{Use: "x"}}))
 	case map[string]string:
 		f.Set(reflect.ValueOf(map[string]string{"x": "y"}))
+	case config.Tables:
+		f.Set(reflect.ValueOf(config.Tables{"x": {"y": "z"}}))
+	case []config.FencingLevel:
+		f.Set(reflect.ValueOf([]config.FencingLevel{{Agent: "x"}}))
 	case map[string]int:
 		f.Set(reflect.ValueOf(map[string]int{"x": 1}))
 	default:
@@ -84,7 +88,7 @@ func alter(t *testing.T, c *config.Config, key string) {
 func TestReloadAppliesWhatTheKeysSay(t *testing.T) {
 	// With these values, all parts of the policy have an effect.
 	base, err := config.Load(config.Sources{Env: []string{"ZKELECTD_NODE_ID=a", "ZKELECTD_POLICY_TYPE=exec", "ZKELECTD_POLICY_EXEC_COMMAND=true",
-		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80"}})
+		"ZKELECTD_ELECTION_FAILBACK_MODE=delayed", "ZKELECTD_HTTP_LISTEN=10.0.0.1:80", "ZKELECTD_FAILSAFE_ENABLED=true"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,6 +116,11 @@ func (r *resource) setProblems(found []error) {
 	if len(next) == 0 {
 		r.log.Info("this host is ready to lead: the check of the work finds no problem any more")
 	}
+	r.publishProblems()
+}
+
+// publishProblems makes the members publish the node's record with the problems in force.
+func (r *resource) publishProblems() {
 	if m := r.host.memberOf(r); m != nil {
 		if i := m.instance(); i != nil {
 			i.Apply(r.settings(), false) // if it ends, the next one registers with them

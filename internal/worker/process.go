@@ -42,6 +42,12 @@ func (w *Worker) startProcess(term int64) []Event {
 	return []Event{Started{}}
 }
 
+// processOptions specify the process with an environment.
+func (w *Worker) processOptions(env []string) guard.WorkOptions {
+	spec := w.opt.Spec
+	return guard.WorkOptions{Command: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal}
+}
+
 func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 	spec := w.opt.Spec
 	var socket *probe.Socket
@@ -52,7 +58,7 @@ func (w *Worker) launch(env []string) (*guard.Work, *probe.Socket, error) {
 		}
 		env = append(env, "NOTIFY_SOCKET="+socket.Path())
 	}
-	p, err := w.opt.Guard.Start(guard.WorkOptions{Command: spec.Command, Dir: spec.Dir, Env: env, StopSignal: spec.StopSignal})
+	p, err := w.begin(w.processOptions(env))
 	if err != nil {
 		if socket != nil {
 			socket.Close()

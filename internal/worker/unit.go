@@ -134,7 +134,7 @@ func (u *unit) permit(found systemd.Unit) (*guard.Work, error) {
 	}
 	context.AfterFunc(u.ctx, u.answers.Close)
 	g := guardUnit(found)
-	work, err := client.Start(guard.WorkOptions{Unit: &g})
+	work, err := u.worker.begin(guard.WorkOptions{Unit: &g})
 	if err != nil {
 		return nil, fmt.Errorf("cannot create the permit for %s: %w", u.name, err)
 	}

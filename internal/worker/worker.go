@@ -25,6 +25,9 @@ import (
 type Guard interface {
 	// Start starts work; a lease must be in force.
 	Start(guard.WorkOptions) (*guard.Work, error)
+	// Prepare prepares a Start that will probably follow, without a lease, and Discard discards what was prepared.
+	Prepare(guard.WorkOptions)
+	Discard()
 	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
 	SetPendingHooks(...guard.Spec) error
 	// Owners returns the processes of the guard and the daemon.
@@ -36,7 +39,7 @@ type Options struct {
 	Guard Guard
 	Log   *slog.Logger
 	Spec  Spec
-	// Fencing returns the identity and the fencing token of the work in a term. Only PreStart, Start, PostStop and
+	// Fencing returns the identity and the fencing token of the work in a term. Only Prepare, PreStart, Start, PostStop and
 	// SetPendingHooks call it.
 	Fencing func(term int64) workenv.Fencing
 	// HookTimeout bounds each hook that the guard runs after the daemon has died.
@@ -61,6 +64,9 @@ type Spec struct {
 	// Live is the liveness probe of work that is ready; it has no target if only the end of the work counts.
 	Live  probe.Watch
 	Hooks Hooks
+	// Reset returns how a watchdog device covers the work that starts now; nil if none does. It returns an error if the work must not
+	// run without. It may be nil.
+	Reset func() (*guard.ResetSpec, error)
 }
 
 // Hooks are the commands around the work; each may be empty.
@@ -151,7 +157,7 @@ func (w *Worker) env(term int64) []string {
 // is the standard input of OnChange.
 func (w *Worker) SetPendingHooks(term int64, change []byte) {
 	var specs []guard.Spec
-	add := func(key string, argv, env []string, input []byte) {
+	add := func(key string, argv []string, env func() []string, input []byte) {
 		if len(argv) == 0 {
 			return
 		}
@@ -160,10 +166,10 @@ func (w *Worker) SetPendingHooks(term int64, change []byte) {
 			w.opt.Log.Warn("a pending hook cannot be stored: if this daemon dies as the leader, it does not run", "hook", key, "err", err)
 			return
 		}
-		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env, Input: input, Timeout: w.opt.HookTimeout})
+		specs = append(specs, guard.Spec{Path: path, Argv: argv, Env: env(), Input: input, Timeout: w.opt.HookTimeout})
 	}
-	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, w.env(term), nil)
-	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, workenv.Extend(os.Environ(), w.opt.Spec.Env), change)
+	add("hooks.post_stop", w.opt.Spec.Hooks.PostStop, func() []string { return w.env(term) }, nil)
+	add("hooks.on_change", w.opt.Spec.Hooks.OnChange, func() []string { return workenv.Extend(os.Environ(), w.opt.Spec.Env) }, change)
 	w.pending = len(specs) > 0
 	if w.pending {
 		w.opt.Guard.SetPendingHooks(specs...)
@@ -190,7 +196,7 @@ func (w *Worker) PreStart(term int64) []Event {
 	if len(argv) == 0 {
 		return []Event{HookDone{}}
 	}
-	h, err := w.opt.Guard.Start(guard.WorkOptions{Command: argv, Env: w.env(term), Capture: true})
+	h, err := w.begin(guard.WorkOptions{Command: argv, Env: w.env(term), Capture: true})
 	if err != nil {
 		return []Event{HookDone{Err: w.logHook(fmt.Errorf("hooks.pre_start %s failed: %w", argv[0], err))}}
 	}
@@ -210,6 +216,17 @@ func (w *Worker) PreStart(term int64) []Event {
 		w.opt.Report(HookDone{Err: w.logHook(w.preStartError(argv[0], h, late))})
 	})
 	return nil
+}
+
+// begin starts a piece of work, which the watchdog device covers.
+func (w *Worker) begin(opt guard.WorkOptions) (*guard.Work, error) {
+	if reset := w.opt.Spec.Reset; reset != nil {
+		var err error
+		if opt.Reset, err = reset(); err != nil {
+			return nil, err
+		}
+	}
+	return w.opt.Guard.Start(opt)
 }
 
 // preStartError returns an error unless the hook succeeded.
@@ -247,6 +264,18 @@ func (w *Worker) PostStop(term int64) []Event {
 	})
 	return nil
 }
+
+// Prepare does what can be done for the start of a process before there is a lease: nothing of the work runs. Start uses it, or
+// Discard ends it.
+func (w *Worker) Prepare(term int64) {
+	s := w.opt.Spec
+	if s.Unit == "" && len(s.Command) > 0 && len(s.Hooks.PreStart) == 0 && s.Reset == nil && !s.Ready.Notify {
+		w.opt.Guard.Prepare(w.processOptions(w.env(term)))
+	}
+}
+
+// Discard discards what Prepare has prepared, if it was not started. It does not wait.
+func (w *Worker) Discard() { w.opt.Guard.Discard() }
 
 // Start starts the work, and reports when it becomes ready and when it ends.
 func (w *Worker) Start(term int64) []Event {

@@ -1,0 +1,129 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
+	"zkelectd/internal/status"
+	"zkelectd/internal/transition"
+)
+
+// Failsafe is an instance's part in failsafe mode (docs/protocol.md, Failsafe).
+type Failsafe struct {
+	Agent FailsafeAgent
+	// Node is what this node publishes once it can answer leaders, and Start is random for each instance. Without an address the instance
+	// only agrees to successors, see [transition.Failsafe].
+	Node  cluster.FailsafeNode
+	Start uint64
+}
+
+// FailsafeAgent asks the other daemons for promises, and keeps what this one has promised; *agent.Agent implements it.
+type FailsafeAgent interface {
+	// Send asks members in a round. done gets a reply to each message, in another goroutine.
+	Send(p cluster.Paths, messages []failsafe.Message, limit time.Duration, done func(failsafe.Reply))
+	// Veto makes the daemon refuse every later promise for a term of a group, as soon as it is not bound any more. It returns when that
+	// is stored.
+	Veto(ctx context.Context, group string, term int64) error
+	// Gone notes that current of a term was seen to be gone, and Suspect that ZooKeeper may be unreachable.
+	Gone(group string, term int64)
+	Suspect()
+}
+
+// machine returns the options of the machine; nil if the instance takes no part.
+func (f *Failsafe) machine() *transition.Failsafe {
+	if f == nil {
+		return nil
+	}
+	return &transition.Failsafe{Key: f.Node.Key, Start: f.Start, Passive: !f.Node.CanPromise()}
+}
+
+// failsafeActivity is what leaders on this host have done in failsafe mode.
+type failsafeActivity struct {
+	mu    sync.Mutex
+	since time.Duration // since when the lease lasts by what members have promised; 0 if it does not
+	asks  []string      // the nodes that must promise before the lease of the leader can be extended
+}
+
+// FailsafeActivity returns since when, on CLOCK_BOOTTIME, this host leads the group by what the other members have promised, 0 if it does
+// not; and the nodes that would have to promise that, none if it does not lead, or nothing can extend its lease. It is safe for
+// concurrent use.
+func (g *Group) FailsafeActivity() (since time.Duration, asks []string) {
+	a := &g.failsafe
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since, a.asks
+}
+
+func (a *failsafeActivity) set(since time.Duration, asks []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.since, a.asks = since, asks
+}
+
+// sendRound asks members for promises. A reply after a third of the lease comes too late to be of use.
+func (m *Member) sendRound(a transition.SendRound) {
+	f := m.opt.Failsafe
+	f.Agent.Suspect()
+	m.group.opt.Counters.Update(func(t *status.Totals) { t.Failsafe.Rounds++ })
+	f.Agent.Send(m.group.opt.Paths, a.Messages, m.budget.Lease/3, func(r failsafe.Reply) { m.report(transition.RoundReply{Reply: r}) })
+}
+
+// remember refuses later promises in another goroutine, as that may have to wait and writes to a disk.
+func (m *Member) remember(a transition.Remember) {
+	name := failsafe.Group(m.group.opt.Paths)
+	m.background.spawn(func() {
+		err := m.opt.Failsafe.Agent.Veto(m.background.ctx, name, a.Term)
+		m.report(transition.Remembered{Term: a.Term, Err: err})
+	})
+}
+
+// beginFailsafe publishes that this node can be asked for promises: leaders count on it from then on, so it must not come earlier.
+func (m *Member) beginFailsafe() {
+	m.group.failsafe.set(0, nil)
+	if f := m.opt.Failsafe; f != nil && m.node != nil {
+		m.instance.failsafe.Store(&f.Node)
+		m.publishNode()
+	}
+}
+
+// noteFailsafe counts what an event of failsafe mode has led to, and logs when the mode begins to matter and when it ends.
+func (m *Member) noteFailsafe(ev transition.Event, actions []transition.Action) {
+	if m.opt.Failsafe == nil {
+		return
+	}
+	if r, ok := ev.(transition.RoundReply); ok {
+		extended := hasLease(actions)
+		m.group.opt.Counters.Update(func(t *status.Totals) { t.Failsafe.Count(string(r.Reply.Reason), extended) })
+	}
+	asks := m.machine.Promisers()
+	nodes := make([]string, len(asks))
+	for i, x := range asks {
+		nodes[i] = x.ID
+	}
+	before, _ := m.group.FailsafeActivity()
+	now := time.Duration(0)
+	if m.machine.Extended() {
+		now = cmp.Or(before, boottime.Now())
+	}
+	m.group.failsafe.set(now, nodes)
+	switch log := m.group.log.With("term", m.machine.Term()); {
+	case before == 0 && now != 0:
+		log.Warn("ZooKeeper does not answer: the work goes on, because all other members have promised to let nobody take over", "members", nodes)
+	case before != 0 && now == 0 && m.machine.Phase() == transition.Leading:
+		log.Info("ZooKeeper answers again: the lease is one by ZooKeeper", "after", (boottime.Now() - before).Round(time.Millisecond))
+	}
+}
+
+func hasLease(actions []transition.Action) bool {
+	for _, a := range actions {
+		if _, is := a.(transition.Lease); is {
+			return true
+		}
+	}
+	return false
+}

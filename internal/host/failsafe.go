@@ -1,0 +1,316 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/failsafe"
+	"zkelectd/internal/failsafe/agent"
+	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/group"
+	"zkelectd/internal/status"
+)
+
+// failsafeMode is the host's part of failsafe mode, for all groups that take part. Its agent is opened for the first of them, and outlives
+// sessions.
+type failsafeMode struct {
+	host  *Host
+	agent atomic.Pointer[agent.Agent]     // nil until a group needs it
+	zk    atomic.Pointer[zkstore.Session] // nil while there is no session
+
+	// auditPace is how often each group's keys are checked for an ACL that lets others read them.
+	auditPace time.Duration
+
+	opening sync.Mutex
+	closed  bool
+	handler http.Handler // of the agent
+}
+
+const keysAuditPace = time.Minute
+
+func newFailsafeMode(h *Host) *failsafeMode { return &failsafeMode{host: h, auditPace: keysAuditPace} }
+
+// dir returns the state directory.
+func (f *failsafeMode) dir() string { return f.host.config().StateDir(os.Getenv) }
+
+// open returns the agent, and opens it unless it is. It returns nil if the host ends.
+func (f *failsafeMode) open() (*agent.Agent, error) {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	if a := f.agent.Load(); a != nil || f.closed {
+		return a, nil
+	}
+	a, err := agent.Open(agent.Options{Node: f.host.config().Node.ID, StateDir: f.dir(), Clock: boottime.Now, Log: f.host.log})
+	if err != nil {
+		return nil, err
+	}
+	a.SetProbe(f.probe)
+	f.handler = a.Handler()
+	f.agent.Store(a)
+	return a, nil
+}
+
+// check opens the agent if the daemon's only group needs it: what its host may have promised must be known.
+func (f *failsafeMode) check() error {
+	if !f.host.single() || !f.host.config().Failsafe.Enabled {
+		return nil
+	}
+	_, err := f.open()
+	return needsStateDir(err)
+}
+
+func needsStateDir(err error) error {
+	if err != nil {
+		err = fmt.Errorf("failsafe.enabled needs node.state_dir: %w", err)
+	}
+	return err
+}
+
+// close closes the agent.
+func (f *failsafeMode) close() {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.closed, f.handler = true, nil
+	if a := f.agent.Swap(nil); a != nil {
+		a.Close()
+	}
+}
+
+// setSession sets the session by which the agent finds out whether ZooKeeper answers; nil for none.
+func (f *failsafeMode) setSession(zk *zkstore.Session) {
+	if f.zk.Store(zk); zk != nil {
+		zk.OnDisconnect(f.suspect)
+	}
+}
+
+func (f *failsafeMode) suspect() {
+	if a := f.agent.Load(); a != nil {
+		a.Suspect()
+	}
+}
+
+// probe sends a write that changes nothing, but goes through the quorum.
+func (f *failsafeMode) probe(ctx context.Context) error {
+	zk := f.zk.Load()
+	if zk == nil {
+		return cluster.ErrNotSent
+	}
+	_, err := zk.Do(zkstore.WithPriority(ctx, zkstore.PriorityLease), cluster.Op{Kind: cluster.OpCheck, Path: f.host.config().ZooKeeper.Root, Version: cluster.AnyVersion})
+	return err
+}
+
+// HandleFailsafe returns a handler that answers the other daemons in failsafe mode, once a group of this host takes part, and passes other
+// requests on to next.
+func (h *Host) HandleFailsafe(next http.Handler) http.Handler {
+	f := h.failsafe
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.opening.Lock()
+		handler := f.handler
+		f.opening.Unlock()
+		if r.URL.Path != peer.Path || handler == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// participation is the part of a resource in failsafe mode, for one instance.
+type participation struct {
+	agent    *agent.Agent
+	resource *resource
+	conn     *zkstore.Group // nil if the instance asks nobody, and promises nothing: it only agrees to successors
+	known    agent.Group    // as last set
+	audit    time.Duration  // when to look next whether others can read the keys
+}
+
+// join prepares an instance of a resource for failsafe mode; nil if its configuration does not enable that, or the group cannot use it.
+func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation, error) {
+	f, r, c := m.session.host.failsafe, m.resource, m.resource.config()
+	switch {
+	case c.Slots.Enabled():
+		return nil, nil
+	case !c.Failsafe.Enabled:
+		f.forget(r.root)
+		return m.agree(), nil
+	}
+	a, err := f.open()
+	if err = needsStateDir(err); err == nil && a == nil {
+		err = errors.New("the host ends")
+	}
+	if err == nil {
+		if err = c.CheckFailsafeStop(m.session.base); err != nil {
+			err = fmt.Errorf("child.stop_timeout: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, &group.PermanentError{Err: err}
+	}
+	if err := errors.Join(a.SetBudget(b), a.TakePart(failsafe.Group(r.paths()))); err != nil {
+		return nil, err
+	}
+	p := &participation{agent: a, resource: r, conn: m.session.zk.Group(r.paths()), known: agent.Group{Paths: r.paths(), Enabled: true}}
+	keys, err := zkstore.EnsureFailsafeKeys(ctx, p.conn, r.paths(), c.Node.ID)
+	if group.IsTransient(err) {
+		p.conn.Close()
+		return nil, err
+	}
+	p.known.Secrets, p.known.SecretsErr = keys.Secrets(), err
+	a.SetGroup(p.known)
+	if err != nil {
+		r.log.Error("this host takes no part in failsafe mode: without ZooKeeper it does not lead, and other leaders do not count on it", "err", err)
+		p.conn.Close()
+		return m.agree(), nil
+	}
+	return p, nil
+}
+
+// agree prepares an instance that takes no part in failsafe mode. If an earlier one may have, the last leader may have counted on its
+// promises: then nobody leads before this host, or another one, has agreed to a successor. It returns nil if there was none.
+func (m *membership) agree() *participation {
+	f, r := m.session.host.failsafe, m.resource
+	took, err := agent.TookPart(f.dir(), failsafe.Group(r.paths()))
+	var a *agent.Agent
+	if took && err == nil {
+		a, err = f.open()
+	}
+	if err != nil {
+		r.log.Warn("this host cannot agree to a successor of a leader that it has promised something in failsafe mode: if the group has no leader now, "+
+			"repair its state directory and restart this daemon", "err", err)
+	}
+	if a == nil {
+		return nil
+	}
+	return &participation{agent: a, resource: r}
+}
+
+// forget ends what the agent does for a group that no longer takes part.
+func (f *failsafeMode) forget(root string) {
+	if a := f.agent.Load(); a != nil {
+		a.RemoveGroup(root)
+	}
+}
+
+// options returns what an instance needs for its part; nil for none.
+func (p *participation) options(c config.Config) *group.Failsafe {
+	if p == nil {
+		return nil
+	}
+	node := cluster.FailsafeNode{Key: p.agent.Key()}
+	if p.conn != nil {
+		node.Address = c.FailsafeAddress()
+	}
+	return &group.Failsafe{Agent: p.agent, Start: rand.Uint64(), Node: node}
+}
+
+// begin makes this host answer leaders under an incarnation, and follows what it needs to know about the group. Call end when the
+// incarnation is over.
+func (p *participation) begin(ctx context.Context, incarnation string) (end func()) {
+	if p == nil || p.conn == nil {
+		return func() {}
+	}
+	name := failsafe.Group(p.known.Paths)
+	p.agent.Promises().Register(name, incarnation)
+	p.known.Self = incarnation
+	p.agent.SetGroup(p.known)
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() {
+		zkstore.FollowFailsafe(ctx, p.conn, p.known.Paths, failsafePace, func(now zkstore.FailsafeGroup) { p.update(ctx, now) })
+	})
+	return func() {
+		cancel()
+		following.Wait()
+		p.agent.Promises().Register(name, "")
+		p.known.Self = ""
+		p.agent.SetGroup(p.known)
+	}
+}
+
+// failsafePace is the least time between two readings of what has changed in a group.
+const failsafePace = time.Second
+
+// update passes on what is known about the group.
+func (p *participation) update(ctx context.Context, now zkstore.FailsafeGroup) {
+	next := p.known
+	if now.Policy.Readable() {
+		next.Enabled = now.Policy.Record.Failsafe.Enabled
+	}
+	switch {
+	case now.Keys.Readable():
+		next.Secrets, next.SecretsErr = now.Keys.Record.Secrets(), nil
+	case !now.Keys.Exists: // somebody has deleted them
+		keys, err := zkstore.EnsureFailsafeKeys(ctx, p.conn, next.Paths, p.resource.config().Node.ID)
+		next.Secrets, next.SecretsErr = keys.Secrets(), err
+	default:
+		next.SecretsErr = now.Keys.Err
+	}
+	next.Peers = nil
+	for i := range now.Members {
+		x := &now.Members[i]
+		if x.Superseded || x.Name == next.Self || !x.Node.Readable() || x.Node.Record.Leaving != "" {
+			continue
+		}
+		next.Peers = append(next.Peers, agent.Peer{ID: x.ID, Incarnation: x.Name, Failsafe: x.Node.Record.Failsafe})
+	}
+	p.auditKeys(ctx, &next)
+	if !reflect.DeepEqual(next, p.known) {
+		p.known = next
+		p.agent.SetGroup(next)
+	}
+}
+
+// auditKeys finds out from time to time whether somebody has changed the ACL of the keys since they were read: it has no watch. Whoever
+// reads them could promise in the name of a member.
+func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
+	now := boottime.Now()
+	if now < p.audit {
+		return
+	}
+	path := g.Paths.FailsafeKeys()
+	read, _, err := p.conn.Exposure(ctx, path)
+	if err != nil {
+		return // the next call asks again
+	}
+	p.audit = now + p.resource.host.failsafe.auditPace
+	before := g.Exposed
+	if g.Exposed = ""; read {
+		g.Exposed = fmt.Sprintf("all clients can read znode %s, and whoever has read the key can promise in the name of a member: run 'zkelectd acl apply', and then "+
+			"'zkelectd failsafe rotate-keys' twice, more than a minute apart", path)
+	}
+	if read && before == "" {
+		p.resource.log.Error("the key of failsafe mode is no secret any more", "err", g.Exposed)
+	}
+}
+
+// close ends the access to ZooKeeper.
+func (p *participation) close() {
+	if p != nil && p.conn != nil {
+		p.conn.Close()
+	}
+}
+
+// Failsafe returns what is shown of failsafe mode in the group.
+func (g *Group) Failsafe() status.Failsafe {
+	a := g.host.failsafe.agent.Load()
+	if a == nil || g.paths.Slot != "" {
+		return status.Failsafe{}
+	}
+	r, name := a.Readiness(g.root), failsafe.Group(g.paths)
+	v := status.Failsafe{Enabled: r.Enabled, Ready: r.Ready, Unready: r.Unready, Problem: r.Problem, TakesPart: r.TakesPart}
+	v.ActiveSince, v.Asks = g.core.Load().FailsafeActivity()
+	v.Outage, v.BoundUntil = a.Promises().Outage(boottime.Now()), a.Promises().Bound(name)
+	return v
+}

@@ -1,0 +1,661 @@
+package host
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/failsafe/peer"
+	"zkelectd/internal/faultproxy"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+// outageSession is the session timeout of these tests. The lease is 1.8 s, and a member finds out in 300 ms that ZooKeeper does not
+// answer.
+const outageSession = 4 * time.Second
+
+// fleet is several hosts of one group on a server of their own, which can be killed.
+type fleet struct {
+	t      *testing.T
+	server *zkserver.Server
+	root   string
+	dir    string
+	auth   string
+	hosts  []*safeHost
+	env    []string         // further settings of the hosts that are started next
+	open   bool             // the znodes are open to all clients
+	setUp  func(host *Host) // called with each host before it starts; nil for nothing
+}
+
+// safeHost is a host with its listener for the other members.
+type safeHost struct {
+	only
+	id   string
+	http *httptest.Server
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	s, err := zkserver.Start(t.Context(), zkserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop() })
+	f := &fleet{t: t, server: s, root: fresh(), dir: t.TempDir()}
+	f.auth = filepath.Join(f.dir, "auth")
+	if err := os.WriteFile(f.auth, []byte("z:secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// starts returns how often the work has started, on any host.
+func (f *fleet) starts() int {
+	data, _ := os.ReadFile(filepath.Join(f.dir, "starts"))
+	return strings.Count(string(data), "start")
+}
+
+// start starts hosts, each with a lower priority than those before. stop stops the last one.
+func (f *fleet) start(failsafe bool, ids ...string) (stop func()) {
+	f.t.Helper()
+	for i, id := range ids {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		cfg := load(f.t, append([]string{"ZKELECTD_NODE_ID=" + id, "ZKELECTD_ZOOKEEPER_ROOT=" + f.root, "ZKELECTD_ZOOKEEPER_SERVERS=" + f.server.Addr(),
+			"ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + outageSession.String(), "ZKELECTD_ZOOKEEPER_ACL=private", "ZKELECTD_ZOOKEEPER_AUTH_FILE=" + f.auth,
+			fmt.Sprintf("ZKELECTD_NODE_PRIORITY=%d", 100-i-10*len(f.hosts)), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms",
+			"ZKELECTD_CHILD_COMMAND=sh,-c,echo start >>" + filepath.Join(f.dir, "starts") + "; exec sleep 1000",
+			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", failsafe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
+			"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, id)}, f.env...)...)
+		if len(f.hosts) == 0 {
+			access := operator.Access(cfg.Config, os.Getenv)
+			if f.open {
+				access = zkstore.Access{}
+			}
+			f.initialize(access)
+		}
+		stop = f.run(id, cfg, listener)
+	}
+	return stop
+}
+
+// run runs a host that answers the others at a listener. stop stops it.
+func (f *fleet) run(id string, cfg config.Host, listener net.Listener) (stop func()) {
+	f.t.Helper()
+	h := &safeHost{id: id, only: newOnly(Options{Config: cfg, Log: slog.New(slog.NewTextHandler(logTo{f.t, id}, nil)), Guard: guardClient})}
+	if f.setUp != nil {
+		f.setUp(h.Host)
+	}
+	h.http = httptest.NewUnstartedServer(h.HandleFailsafe(http.NotFoundHandler()))
+	h.http.Listener.Close()
+	h.http.Listener = listener
+	h.http.Start()
+	f.hosts = append(f.hosts, h)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Run(context.Background())
+	}()
+	stop = sync.OnceFunc(func() {
+		h.Stop("the test is over")
+		<-ended
+		h.http.Close()
+	})
+	f.t.Cleanup(stop)
+	return stop
+}
+
+// logTo writes a host's log to the test's.
+type logTo struct {
+	t  *testing.T
+	id string
+}
+
+func (l logTo) Write(line []byte) (int, error) {
+	l.t.Logf("%s: %s", l.id, line)
+	return len(line), nil
+}
+
+func (f *fleet) session(access zkstore.Access) *zkstore.Session {
+	f.t.Helper()
+	s, err := zkstore.Open(f.t.Context(), zkstore.Options{Servers: []string{f.server.Addr()}, Timeout: 10 * time.Second, Access: access})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+func (f *fleet) initialize(access zkstore.Access) {
+	f.t.Helper()
+	s := f.session(access)
+	defer s.Close(context.Background())
+	if err := zkstore.Init(f.t.Context(), s, cluster.Paths{Root: f.root}, "the test"); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// leads waits until a host leads with the promises of others.
+func (f *fleet) leads(h *safeHost, with ...string) {
+	f.t.Helper()
+	wait(f.t, fmt.Sprint(h.id, " leads with the promises of ", with), func() bool {
+		s := h.Failsafe()
+		return h.View().Leads() && slices.Equal(s.Asks, with)
+	}, func() string { return fmt.Sprintf("%+v %+v", h.View(), h.Failsafe()) })
+}
+
+// outage kills the server, and calls check until the outage has lasted for a time.
+func (f *fleet) outage(lasts time.Duration, check func() error) {
+	f.t.Helper()
+	began := boottime.Now()
+	f.server.Kill()
+	f.watch(began+lasts, check)
+	if err := f.server.Restart(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// watch calls check until a time.
+func (f *fleet) watch(until time.Duration, check func() error) {
+	f.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for boottime.Now() < until {
+		if err := check(); err != nil {
+			f.t.Fatal(err)
+		}
+		<-tick.C
+	}
+}
+
+// unchanged returns a check that a host leads in the same term with the work that was started once.
+func (f *fleet) unchanged(h *safeHost) func() error {
+	term, starts, began := h.View().Term, f.starts(), boottime.Now()
+	return func() error {
+		v := h.View()
+		if !v.Leads() || v.Term != term || !v.Child || f.starts() != starts {
+			return fmt.Errorf("%s after %s: leads %t in term %d (%d before), work runs: %t, %d starts (%d before); %+v; %+v", h.id,
+				boottime.Now()-began, v.Leads(), v.Term, term, v.Child, f.starts(), starts, h.Failsafe(), h.Totals().Failsafe)
+		}
+		return nil
+	}
+}
+
+// The leader works on through a long outage if all others promise, whoever has left before, and stops if one of them is lost during it.
+func TestOutageInFailsafeMode(t *testing.T) {
+	f := newFleet(t)
+	f.start(true, "a", "b", "c")
+	a, c := f.hosts[0], f.hosts[2]
+	f.leads(a, "b", "c")
+	wait(t, "all are ready", func() bool {
+		return !slices.ContainsFunc(f.hosts, func(h *safeHost) bool { return !h.Failsafe().Ready })
+	}, func() string { return fmt.Sprintf("%+v %+v %+v", a.Failsafe(), f.hosts[1].Failsafe(), c.Failsafe()) })
+	check := f.unchanged(a)
+	f.outage(10*outageSession, check)
+	if n := a.Totals().Failsafe; n.Extended == 0 || n.Promised < 2*n.Extended {
+		t.Errorf("counted %+v", n)
+	}
+	wait(t, "ZooKeeper has renewed the lease", func() bool { return a.Failsafe().ActiveSince == 0 && a.View().Connected })
+	f.watch(boottime.Now()+2*outageSession, check) // the end of an outage stops nobody
+
+	t.Log("a member dies before the outage")
+	access := operator.Access(a.Group.config(), os.Getenv)
+	dead := f.session(access)
+	_, err := zkstore.Register(t.Context(), dead, cluster.Paths{Root: f.root}, cluster.Node{
+		ID: "d", SessionTimeout: cluster.Duration(outageSession), Failsafe: &cluster.FailsafeNode{Key: "x", Address: "127.0.0.1:1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.leads(a, "b", "c", "d")
+	dead.Close(context.Background())
+	f.leads(a, "b", "c")
+	f.outage(2*outageSession, check)
+	wait(t, "ZooKeeper has renewed the lease", func() bool { return a.Failsafe().ActiveSince == 0 && a.View().Connected })
+
+	t.Log("a member is lost during the outage")
+	f.server.Kill()
+	wait(t, "the lease is extended", func() bool { return a.Failsafe().ActiveSince != 0 })
+	c.http.Close()
+	lost := boottime.Now()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if took := boottime.Now() - lost; took > cluster.Lease(outageSession)+time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if err := f.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "somebody leads again", func() bool {
+		return slices.ContainsFunc(f.hosts, func(h *safeHost) bool { return h.View().Leads() })
+	})
+	if n := f.starts(); n != 2 {
+		t.Errorf("the work was started %d times", n)
+	}
+}
+
+// Without failsafe mode the same outage stops the leader.
+func TestOutageWithoutFailsafeMode(t *testing.T) {
+	f := newFleet(t)
+	f.start(false, "a", "b")
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	f.server.Kill()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if s := a.Failsafe(); s.Enabled || s.TakesPart {
+		t.Errorf("%+v", s)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "a")); !os.IsNotExist(err) {
+		t.Errorf("a state directory was created: %v", err)
+	}
+	if err := f.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joins is how often a member joins just before an outage.
+var joins = flag.Int("failsafe.joins", 3, "how often a member joins just before an outage")
+
+// A member that joins just before an outage does not stop the leader, at whatever moment that is: it must promise from the moment at which
+// SETM may have named it.
+func TestOutageWhileAMemberJoins(t *testing.T) {
+	f := newFleet(t)
+	f.start(true, "a", "b")
+	a := f.hosts[0]
+	f.leads(a, "b")
+	for i := range *joins {
+		check := f.unchanged(a)
+		id := fmt.Sprintf("c%d", i)
+		stop := f.start(true, id)
+		c := f.hosts[2]
+		wait(t, "it registers", func() bool { return c.View().Incarnation != "" })
+		if pause := rand.N(600 * time.Millisecond); i%2 == 0 {
+			f.watch(boottime.Now()+pause, check)
+		} else {
+			f.leads(a, "b", id)
+		}
+		t.Logf("outage %d: %+v", i, a.Failsafe().Asks)
+		f.outage(outageSession, check)
+		wait(t, "ZooKeeper has renewed the lease", func() bool { return a.Failsafe().ActiveSince == 0 && a.View().Connected })
+		f.leads(a, "b", id)
+		stop()
+		f.hosts = f.hosts[:2]
+		f.leads(a, "b")
+		check()
+	}
+}
+
+// With a limit the leader stops although all others promise, and anybody may take over.
+func TestLimitOfAnOutage(t *testing.T) {
+	f := newFleet(t)
+	const limit = 4 * time.Second
+	f.env = []string{"ZKELECTD_FAILSAFE_MAX=" + limit.String()}
+	f.start(true, "a", "b")
+	a := f.hosts[0]
+	f.leads(a, "b")
+	f.server.Kill()
+	began := boottime.Now()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if took := boottime.Now() - began; took < cluster.Lease(outageSession)+500*time.Millisecond || took > limit+500*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if err := f.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In a tree that is open to everybody the key would be no secret: the host takes part in the group, but not in failsafe mode.
+func TestNoFailsafeModeInAnOpenTree(t *testing.T) {
+	f := newFleet(t)
+	f.open = true
+	f.start(true, "a")
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	if s := a.Failsafe(); !s.Enabled || s.TakesPart || s.Ready || !strings.Contains(s.Problem, "acl apply") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A host that cannot read what it has promised does not start.
+func TestDamagedFailsafeState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	path := filepath.Join(dir, "failsafe.json")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := load(t, "ZKELECTD_FAILSAFE_ENABLED=true", "ZKELECTD_NODE_STATE_DIR="+dir)
+	err := New(Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Guard: guardClient}).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// A reload enables failsafe mode: a standby takes part at once, and a leader as soon as it no longer leads.
+func TestFailsafeModeByReload(t *testing.T) {
+	f := newFleet(t)
+	f.setUp = func(h *Host) {
+		next := h.opt.Config.Config
+		next.Failsafe.Enabled = true
+		if next.Node.ID == "a" {
+			next.Node.Priority = 1 // b is better then
+		}
+		h.opt.Reload = func(config.Host) (Reloaded, error) { return reloaded(h, next), nil }
+	}
+	f.start(false, "a", "b")
+	a, b := f.hosts[0], f.hosts[1]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	until(t, b.only, "b is a member", func(v status.Daemon) bool { return v.Elected == "a" })
+	b.Reload()
+	wait(t, "b takes part", func() bool { return b.Failsafe().TakesPart })
+	if s := a.Failsafe(); s.TakesPart {
+		t.Errorf("a: %+v", s)
+	}
+	a.Reload()
+	f.leads(b, "a")
+}
+
+// Servers that are silent, instead of refusing connections, are an outage, too: nothing says so but the replies that do not come.
+func TestSilentOutage(t *testing.T) {
+	f := newFleet(t)
+	f.start(true, "a", "b", "c")
+	a := f.hosts[0]
+	f.leads(a, "b", "c")
+	f.server.Pause()
+	t.Cleanup(f.server.Resume)
+	f.watch(boottime.Now()+3*outageSession, f.unchanged(a))
+}
+
+// A leader that alone is cut off from ZooKeeper does not lead forever: ZooKeeper answers the others, so they promise nothing.
+func TestLeaderAloneCutOff(t *testing.T) {
+	f := newFleet(t)
+	proxy, err := faultproxy.New(f.server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	f.env = []string{fmt.Sprintf("ZKELECTD_ZOOKEEPER_SERVERS=127.0.0.1:%d", proxy.Port())}
+	f.start(true, "a")
+	f.env = nil
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	f.start(true, "b", "c")
+	b := f.hosts[1]
+	f.leads(a, "b", "c")
+	proxy.SetMode(faultproxy.BlackHole)
+	began := boottime.Now()
+	wait(t, "the leader has stopped", func() bool { return !a.View().Child })
+	if took := boottime.Now() - began; took > cluster.Lease(outageSession)+500*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if n := a.Totals().Failsafe; n.Extended != 0 || n.Refused == 0 {
+		t.Errorf("counted %+v", n)
+	}
+	until(t, b.only, "b leads", status.Daemon.Leads)
+	proxy.SetMode(faultproxy.Pass)
+}
+
+// Of a host with many groups, those with failsafe mode lead on in an outage, and the others stop. They share the agent and its messages.
+func TestOutageOfManyGroups(t *testing.T) {
+	const n = 8
+	f := newFleet(t)
+	for i, id := range []string{"a", "b"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(f.dir, "of-"+id)
+		files := map[string]string{
+			"zkelectd.yaml": fmt.Sprintf("node: {id: %s, priority: %d, state_dir: %s}\nzookeeper: {servers: [%q], root: %s, session_timeout: %s, acl: private, auth: {file: %s}}\n"+
+				"groups_dir: %s\nfailsafe: {listen: %q}\n", id, 100-i, filepath.Join(f.dir, id), f.server.Addr(), f.root, outageSession, f.auth, filepath.Join(dir, "groups"), listener.Addr()),
+			"groups/plain.yaml": "child: {command: [sleep, '1000'], stop_timeout: 100ms}\n",
+		}
+		for g := range n {
+			files[fmt.Sprintf("groups/g%d.yaml", g)] = "child: {command: [sleep, '1000'], stop_timeout: 100ms}\nfailsafe: {enabled: true}\n"
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "groups"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg, _, err := config.LoadHost(config.Sources{File: filepath.Join(dir, "zkelectd.yaml")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.run(id, cfg, listener)
+	}
+	a := f.hosts[0].Host
+	led := func() (led int) {
+		for g := range n {
+			x := a.group(fmt.Sprint("g", g))
+			if v := x.View(); v.Leads() && v.Child && slices.Equal(x.Failsafe().Asks, []string{"b"}) {
+				led++
+			}
+		}
+		return led
+	}
+	wait(t, "a leads all groups", func() bool { return led() == n && a.group("plain").View().Leads() }, func() string { return fmt.Sprint(led()) })
+	f.outage(2*outageSession, func() error {
+		if got := led(); got != n {
+			return fmt.Errorf("a leads %d of %d groups", got, n)
+		}
+		return nil
+	})
+	if a.group("plain").View().Child {
+		t.Error("the group without failsafe mode has not stopped")
+	}
+	if s := a.group("plain").Failsafe(); s.Enabled || s.TakesPart {
+		t.Errorf("plain: %+v", s)
+	}
+	wait(t, "a leads all groups", func() bool { return led() == n })
+	a.removeGroup("g0", "the test is over")
+	for name, want := range map[string]string{"g0": "has no group with this root", "g1": "does not have the signature"} {
+		if got := f.hosts[0].answers(t, f.root+"/"+name); !strings.Contains(got, want) {
+			t.Errorf("about %s it answers %s", name, got)
+		}
+	}
+}
+
+// lose makes the group lose its leader in an outage, with what the others have promised to it: all hosts end without a release.
+func (f *fleet) lose(stops ...func()) {
+	f.t.Helper()
+	f.server.Kill()
+	var stopping sync.WaitGroup
+	for _, stop := range stops {
+		stopping.Go(stop)
+	}
+	stopping.Wait()
+	if err := f.server.Restart(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// state returns what status shows of failsafe mode.
+func (f *fleet) state(h *safeHost) *status.GroupFailsafe {
+	f.t.Helper()
+	g, err := h.State(f.t.Context())
+	if err != nil {
+		return nil
+	}
+	return g.Failsafe
+}
+
+// Hosts that are started again without failsafe mode, after their leader was lost in it, still agree to a successor.
+func TestTurnedOffAfterTheLeaderWasLost(t *testing.T) {
+	f := newFleet(t)
+	stopA := f.start(true, "a")
+	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
+	stopB, stopC := f.start(true, "b"), f.start(true, "c")
+	f.leads(f.hosts[0], "b", "c")
+	f.lose(stopA, stopB, stopC)
+	f.start(false, "x") // has promised nothing, and may not lead before another one agrees
+	x := f.hosts[3]
+	until(t, x.only, "x is elected", func(v status.Daemon) bool { return v.Elected == "x" })
+	wait(t, "x waits", func() bool { s := f.state(x); return s != nil && s.Stuck })
+	if x.View().Leads() {
+		t.Fatal("x leads")
+	}
+	f.start(false, "b")
+	wait(t, "somebody leads", func() bool { return x.View().Leads() || f.hosts[4].View().Leads() }, func() string { return fmt.Sprintf("%+v", f.state(x)) })
+	b := f.hosts[4]
+	if s := b.Failsafe(); s.Enabled || s.TakesPart || len(s.Asks) > 0 {
+		t.Errorf("b: %+v", s)
+	}
+}
+
+// The same for a group of two hosts, of which the last leader is lost for good.
+func TestTurnedOffAndTheLeaderLostForGood(t *testing.T) {
+	f := newFleet(t)
+	stopA := f.start(true, "a")
+	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
+	stopB := f.start(true, "b")
+	f.leads(f.hosts[0], "b")
+	f.lose(stopA, stopB)
+	f.start(false, "b")
+	until(t, f.hosts[2].only, "b leads", status.Daemon.Leads)
+}
+
+// Without its state directory a host cannot agree, and says so. It does once it has its directory again.
+func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
+	f := newFleet(t)
+	stopA := f.start(true, "a")
+	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
+	stopB := f.start(true, "b")
+	f.leads(f.hosts[0], "b")
+	f.lose(stopA, stopB)
+	f.env = []string{"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, "another")}
+	stopB = f.start(false, "b")
+	b := f.hosts[2]
+	problems := func() string {
+		g, err := b.State(t.Context())
+		return fmt.Sprint(err, strings.Join(g.Problems, "; "))
+	}
+	wait(t, "b is stuck, and says why", func() bool {
+		s := f.state(b)
+		return s != nil && s.Stuck && strings.Contains(problems(), "b is registered, but without the state directory that it had")
+	}, problems)
+	stopB()
+	f.env = nil
+	f.start(false, "b")
+	until(t, f.hosts[3].only, "b leads", status.Daemon.Leads)
+}
+
+// A reload turns failsafe mode off: the leader asks nobody any more, and all hosts forget the group for it.
+func TestTurnedOffByReload(t *testing.T) {
+	f := newFleet(t)
+	f.setUp = func(h *Host) {
+		next := h.opt.Config.Config
+		next.Failsafe.Enabled = false
+		h.opt.Reload = func(config.Host) (Reloaded, error) { return reloaded(h, next), nil }
+	}
+	f.start(true, "a", "b")
+	a, b := f.hosts[0], f.hosts[1]
+	f.leads(a, "b")
+	check := f.unchanged(a)
+	if got := b.answers(t, f.root); !strings.Contains(got, "does not have the signature") {
+		t.Errorf("b answers %q", got)
+	}
+	b.Reload()
+	f.leads(a)
+	wait(t, "b takes no part", func() bool { return strings.Contains(b.answers(t, f.root), "has no group with this root") }, func() string { return b.answers(t, f.root) })
+	if s := b.Failsafe(); s.Enabled || s.TakesPart || s.Problem != "" {
+		t.Errorf("b: %+v", s)
+	}
+	a.Reload()
+	wait(t, "the fence names nobody", func() bool { return f.state(a) == nil }, func() string { return fmt.Sprintf("%+v", f.state(a)) })
+	if err := check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// answers returns why a host does not answer a question about a group that has no signature.
+func (h *safeHost) answers(t *testing.T, root string) string {
+	t.Helper()
+	question := fmt.Sprintf(`{"v":1,"kind":"probe","from":"x","to":%q,"nonce":"AAAAAAAAAAAAAAAAAAAAAA==","messages":[{"group":%q}]}`, h.id, root)
+	w := httptest.NewRecorder()
+	h.HandleFailsafe(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, peer.Path, strings.NewReader(question)))
+	return w.Body.String()
+}
+
+// Once the host has ended, it answers nobody.
+func TestNoAnswersAfterTheEnd(t *testing.T) {
+	f := newFleet(t)
+	stop := f.start(true, "a")
+	a := f.hosts[0]
+	until(t, a.only, "a leads", status.Daemon.Leads)
+	ask := func() int {
+		w := httptest.NewRecorder()
+		a.HandleFailsafe(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, peer.Path, strings.NewReader("{}")))
+		return w.Code
+	}
+	if got := ask(); got != http.StatusBadRequest {
+		t.Errorf("answered %d", got)
+	}
+	stop()
+	if got := ask(); got != http.StatusNotFound {
+		t.Errorf("after the end: answered %d", got)
+	}
+}
+
+// Somebody makes the key readable for everybody while it is in use: the members say so until that is repaired.
+func TestExposedKey(t *testing.T) {
+	f := newFleet(t)
+	f.setUp = func(h *Host) { h.failsafe.auditPace = time.Millisecond }
+	f.start(true, "a", "b")
+	a := f.hosts[0]
+	f.leads(a, "b")
+	wait(t, "a is ready", func() bool { return a.Failsafe().Ready })
+	conn, _, err := zk.Connect([]string{f.server.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.AddAuth("digest", []byte("z:secret")); err != nil {
+		t.Fatal(err)
+	}
+	path := cluster.Paths{Root: f.root}.FailsafeKeys()
+	closed, _, err := conn.GetACL(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(list []zk.ACL) {
+		t.Helper()
+		if _, err := conn.SetACL(path, list, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(append(zk.WorldACL(zk.PermRead), closed...))
+	for _, h := range f.hosts {
+		wait(t, h.id+" says so", func() bool { return strings.Contains(h.Failsafe().Problem, "all clients can read znode "+path) })
+		if s := h.Failsafe(); s.Ready || !s.TakesPart {
+			t.Errorf("%s: %+v", h.id, s)
+		}
+	}
+	change(closed)
+	wait(t, "it is repaired", func() bool { return a.Failsafe().Problem == "" })
+}

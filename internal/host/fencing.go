@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"zkelectd/internal/config"
+	"zkelectd/internal/fencer"
+	"zkelectd/internal/group"
+	"zkelectd/internal/operator"
+	"zkelectd/internal/status"
+)
+
+// fencing returns how an instance of the group fences.
+func (h *Host) fencing(c config.Config) group.Fencing {
+	f := operator.Fencing(c)
+	return group.Fencing{
+		Enabled: f.Enabled(), Required: c.Fencing.Required, SkipWait: c.Fencing.SkipWait, Limit: f.Limit(),
+		Fence: func(ctx context.Context, t fencer.Target, run fencer.Runner) (string, error) {
+			return h.fences.Fence(ctx, t.Node+" "+fingerprint(f), func(ctx context.Context) (string, error) { return f.Fence(ctx, t, run) })
+		},
+	}
+}
+
+// fingerprint returns a text that is the same for the same way to fence.
+func fingerprint(f fencer.Config) string { return fmt.Sprintf("%+v", f) }
+
+// monitored is what the last monitor of one configuration has found.
+type monitored struct {
+	at    time.Time
+	texts []string
+}
+
+// fencingMonitor asks from time to time whether fencing would work.
+type fencingMonitor struct {
+	found map[string]monitored // by fingerprint
+}
+
+// monitorFencing asks the fence agents of all groups whether they would work, until ctx ends. What they say is a problem of the node.
+func (h *Host) monitorFencing(ctx context.Context) {
+	m := &h.fencingMonitor
+	m.found = make(map[string]monitored)
+	t := time.NewTimer(fencingFirst)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		m.round(ctx, h)
+		t.Reset(fencingPace)
+	}
+}
+
+// Timing of the monitor: when it begins, and how often it looks whether the agents of a group are due.
+const (
+	fencingFirst = 2 * time.Second
+	fencingPace  = 5 * time.Second
+)
+
+// round monitors what is due.
+func (m *fencingMonitor) round(ctx context.Context, h *Host) {
+	used, failed := make(map[string]bool), 0
+	for _, r := range h.resources() {
+		c := r.config()
+		f := operator.Fencing(c)
+		key := fingerprint(f)
+		if !f.Enabled() || c.Fencing.Monitor == 0 {
+			r.setFencingProblems(nil)
+			continue
+		}
+		last, known := m.found[key]
+		if !used[key] && (!known || time.Since(last.at) >= c.Fencing.Monitor) {
+			texts := last.texts
+			if h.fences.Monitor(ctx, func(ctx context.Context) { texts = monitor(ctx, f, c) }) {
+				last = monitored{time.Now(), texts}
+				m.found[key] = last
+			}
+		}
+		if !used[key] {
+			failed += len(last.texts)
+		}
+		used[key] = true
+		r.setFencingProblems(last.texts)
+	}
+	for key := range m.found {
+		if !used[key] {
+			delete(m.found, key)
+		}
+	}
+	h.counters.Update(func(t *status.Totals) { t.Unfenceable = failed })
+}
+
+// monitor returns why nodes could not be fenced. First it validates the options: a device that answers proves nothing about them.
+func monitor(ctx context.Context, f fencer.Config, c config.Config) (texts []string) {
+	for _, err := range f.Check(ctx, c.Fencing.SkipWait, fencer.Run) {
+		texts = append(texts, err.Error())
+	}
+	if len(texts) > 0 {
+		return texts
+	}
+	for _, node := range f.Nodes() {
+		if node == c.Node.ID { // no member fences itself
+			continue
+		}
+		if err := f.Monitor(ctx, node, fencer.Run); err != nil {
+			texts = append(texts, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return texts
+}
+
+// setFencingProblems records and publishes why fencing would not work.
+func (r *resource) setFencingProblems(texts []string) {
+	before := r.fencingProblems.Load()
+	if before != nil && slices.Equal(*before, texts) || before == nil && len(texts) == 0 {
+		return
+	}
+	r.fencingProblems.Store(&texts)
+	for _, text := range texts {
+		if before == nil || !slices.Contains(*before, text) {
+			r.log.Warn("fencing would not work: correct it before a failover", "reason", text)
+		}
+	}
+	if len(texts) == 0 {
+		r.log.Info("fencing would work: its monitor finds no problem any more")
+	}
+	r.publishProblems()
+}
+
+// allProblems returns why this host could not start the work, or could not fence, as the node's record contains them.
+func (r *resource) allProblems() []string {
+	all := *r.problems.Load()
+	texts := r.fencingProblems.Load()
+	if texts == nil || len(*texts) == 0 {
+		return all
+	}
+	var errs []error
+	for _, text := range slices.Concat(all, *texts) {
+		errs = append(errs, errors.New(text))
+	}
+	return problemTexts(errs)
+}

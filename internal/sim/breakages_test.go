@@ -36,6 +36,14 @@ type breakage struct {
 	heirs bool
 	// leaving makes a world in which little but leaders that leave goes wrong.
 	leaving bool
+	// fencing is set if it is one of fencing. It makes a world in which hosts fence each other.
+	fencing bool
+	// failsafe is set if it is one of failsafe mode.
+	failsafe bool
+	// calmOutage makes a world in which nothing goes wrong by itself.
+	calmOutage bool
+	// passive is set if some daemons of its world have turned failsafe mode off.
+	passive bool
 	// one, three and slots are the seeds of schedules with one group, with three groups per host, and with slots, that notice it: that
 	// saves searching.
 	one, three, slots uint64
@@ -49,11 +57,11 @@ var breakages = []breakage{
 	{name: releasedUnclean, by: "S1", one: 685, three: 168},
 	{name: releaseEarly, by: "S1", one: 8, three: 0},
 	{name: weakRenew, by: "S1", rare: true, one: 11029, three: 730},
-	{name: inMemory, by: "L2", one: 300, three: 2},
+	{name: inMemory, by: "L2", one: 355, three: 2},
 	{name: blameCandidate, by: "L2", one: 1, three: 5},
 	{name: noAmnesty, by: "L1 L3", one: 24, three: 19},
 	{name: noRevoke, by: "L1 L2", one: 1, three: 112},
-	{name: noDamping, by: "damping", one: 82, three: 662},
+	{name: noDamping, by: "damping", one: 1851, three: 771},
 	{name: newCircumstances, by: "S3 L4", one: 1, three: 0},
 	{name: noHysteresis, by: "S3", one: 1382, three: 329},
 	{name: softPause, by: "pause", one: 1410, three: 460},
@@ -77,7 +85,7 @@ var breakages = []breakage{
 	{name: deleteAlone, by: "S1", one: 5, three: 2},
 	{name: newBeforeDead, by: "S1", one: 659, three: 235},
 	{name: adoptAny, by: "S2", control: leaveLater, one: 25, three: 2},
-	{name: abandonedActs, by: "S1", one: 5, three: 164},
+	{name: abandonedActs, by: "S1", one: 5, three: 204},
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
 	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 59},
 	{name: claimsDeath, by: "S1", hanging: true, one: 1, three: 23},
@@ -92,9 +100,15 @@ var breakages = []breakage{
 	{name: noGate, by: "per_node", slotted: true, slots: 34},
 	{name: forgottenFence, by: "S1", slotted: true, slots: 10},
 	{name: forgottenCurrent, by: "L1", slotted: true, slots: 10},
-	{name: leavingEligible, by: "leaving", leaving: true, one: 30},
-	{name: endlessHandover, by: "L1", leaving: true},
+	{name: leavingEligible, by: "leaving", leaving: true, one: 75},
+	{name: endlessHandover, by: "L1", leaving: true, one: 5},
 	{name: currentTaken, by: "S1 S2", leaving: true},
+	{name: workBeforeReply, by: "S1"},
+	{name: workWhenPrepared, by: "S1", leaving: true},
+	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 625},
+	{name: fencedForAnother, by: "S1", fencing: true, rare: true, one: 8114},
+	{name: fencesOn, by: "fencing", fencing: true, one: 16, three: 23},
+	{name: fencedPreempts, by: "fencing", fencing: true, one: 83, three: 54},
 }
 
 // hunted are those that no schedule has noticed yet: other checks may stand in for what they remove. -sim.hunt searches for them.
@@ -167,10 +181,20 @@ const (
 	earlySchedule       = "a scheduled move that is carried out at once"
 	blindControl        = "CONTROL without the check of its version"
 	lateSchedule        = "a scheduled move that is carried out however late"
+	workBeforeReply     = "work that starts before ACQUIRE is answered"
+	workWhenPrepared    = "work that starts when its start is prepared"
 	leavingEligible     = "a node that is about to end still eligible"
 	endlessHandover     = "a leader that waits for its successor without a limit"
 	currentTaken        = "ACQUIRE that takes current from its holder"
 	extendAll           = "a new lease for one group that extends the leases of all"
+)
+
+// The breakages of fencing.
+const (
+	failedFencing    = "a lease wait that ends although fencing has failed"
+	fencedForAnother = "a lease wait owed for another holder that fencing ends"
+	fencesOn         = "fencing that goes on after its term"
+	fencedPreempts   = "a fenced node that preempts at once"
 )
 
 // sees returns the snapshot for the machine.
@@ -182,6 +206,9 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 			s.Fence.Record.State = cluster.FenceReleased
 		}
 	}
+	if b.name == fencedForAnother {
+		blamesLast(&s.Fence.Record)
+	}
 	if b.name == holderGone {
 		s.FenceAlive = false
 	}
@@ -191,13 +218,15 @@ func (b breakage) sees(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == anyEpoch && l.m.number > 0 && s.Slots.Readable() {
 		s.Slots.Record.Next, s.Slots.Record.Epoch = nil, l.in.known.Epoch
 	}
-	return s
+	return b.unpromised(s)
 }
 
 // sends returns the operations to send for the machine's transaction.
 func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 	ops := append([]cluster.Op(nil), a.Ops...)
 	switch {
+	case a.Tx == transition.TxVeto:
+		return b.vetoed(ops)
 	case b.name == noOwnIncarnation:
 		return l.m.g.blind(ops)
 	case b.name == currentTaken && a.Tx == transition.TxAcquire && l.m.g.check.readCurrent().Exists:
@@ -214,6 +243,21 @@ func (b breakage) sends(l *loop, a transition.Send) []cluster.Op {
 		}
 	}
 	return b.relax(l.m.g, ops)
+}
+
+// startsEarly starts work that may be prepared, before its member has a lease, and kills it if it is not to be started. The guard, which
+// refuses that, is broken as well.
+func (b breakage) startsEarly(l *loop) {
+	if b.name != workBeforeReply && b.name != workWhenPrepared {
+		return
+	}
+	term := l.machine.MayStart()
+	switch {
+	case term == 0 && l.m.work != nil && !l.m.work.hook && !l.machine.Running():
+		l.m.kill()
+	case term != 0 && l.m.work == nil && !l.m.unguarded && !l.in.refused() && (b.name == workWhenPrepared || l.machine.Phase() == transition.Acquiring):
+		l.startWork(term, false)
+	}
 }
 
 // lingers reports whether an instance of an old epoch goes on, for a while.
@@ -320,6 +364,9 @@ func (b breakage) relax(g *group, ops []cluster.Op) []cluster.Op {
 func (b breakage) judges(l *loop, s cluster.Snapshot) cluster.Snapshot {
 	if b.name == inMemory {
 		s.Elected.Record.Exclusions = l.elector.kept
+	}
+	if b.name == fencedPreempts {
+		s.Fence.Record.Fencing = nil
 	}
 	if b.name == leavingEligible {
 		s.Members = slices.Clone(s.Members)
@@ -479,6 +526,7 @@ func (b breakage) elects(l *loop, ops []cluster.Op, rec *cluster.Elected) []clus
 			if ops[i].Path == l.m.g.known.leader && ops[i].Data != nil {
 				f := cluster.ReadFence(ops[i].Path, ops[i].Data, cluster.Stat{Version: 1}, true).Record
 				f.LeaseWait = cluster.Duration(l.m.budget.LeaseWait)
+				f.Owed = min(f.Owed, f.LeaseWait)
 				ops[i].Data = cluster.Encode(&f)
 			}
 		}
@@ -495,7 +543,7 @@ func (b breakage) revokes(g *group, ops []cluster.Op) []cluster.Op {
 	if b.name == noOwnIncarnation {
 		ops = g.blind(ops)
 	}
-	return b.relax(g, ops)
+	return b.relax(g, b.forgetPromises(g, ops))
 }
 
 // blind makes the first check, that of the sender's incarnation, always succeed.

@@ -39,6 +39,9 @@ type checker struct {
 	pardons       map[string]int64
 	schedules     map[int64]*scheduledMove // by request number
 	controlLost   bool                     // it could not be read at some time
+	fencedTerm    int64
+	fencedNodes   map[string]time.Duration // when the leader of that term had fenced them
+	extended      map[int64]extension      // by rounds, by term
 	held          map[int64]bool           // the requested elections that were held, by request number
 }
 
@@ -157,6 +160,7 @@ func (c *checker) decided(rec cluster.Elected) {
 	}
 	c.elected = rec.Term
 	c.checkRules(rec)
+	c.checkFenced(rec)
 	full := c.decisions[decision{rec.Term, rec.By}]
 	if full == nil || w.traits.losing { // a daemon that has missed notifications is not to blame
 		return
@@ -217,6 +221,7 @@ func (c *checker) changed() {
 		c.free = c.w.now
 	}
 	c.requested()
+	c.noteFenced()
 	c.term, c.fenced, c.owner = elected.Record.Term, c.readFence().Record.Term, current.Stat.Owner
 }
 

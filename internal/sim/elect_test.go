@@ -61,7 +61,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	}
 	if !snap.Policy.Exists {
 		rec := m.g.own(1)
-		l.write("publishing the policy", snap, false, []cluster.Op{{Kind: cluster.OpCreate, Path: m.g.known.policy, Data: cluster.Encode(&rec)}})
+		l.write("publishing the policy", snap, false, func() {}, []cluster.Op{{Kind: cluster.OpCreate, Path: m.g.known.policy, Data: cluster.Encode(&rec)}})
 		return 0
 	}
 	snap = m.w.broken.judges(l, snap)
@@ -110,17 +110,23 @@ func (l *loop) carryOut(d elector.Decision, snap cluster.Snapshot, others []clus
 	switch {
 	case d.Elect != nil:
 		m.w.log("%s: elects %s in term %d: %s", m.name, d.Elect.Incarnation, d.Elect.Term, d.Elect.Reason)
-		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, m.w.broken.elects(l, m.g.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect))
+		e := d.Elect
+		done := func() {
+			if e.Incarnation != l.self.Name {
+				l.inline = append(l.inline, transition.Replaced{Term: e.Term, Node: e.Node, Reason: e.Reason})
+			}
+		}
+		l.write("ELECT", snap, d.Elect.Cause == cluster.CauseRepair, done, m.w.broken.elects(l, m.g.paths.ElectTx(snap, *d.Elect, d.Fence, others...), d.Elect))
 	case d.Revoke != nil:
 		m.w.log("%s: revokes %s: %s", m.name, d.Revoke.Incarnation, d.Revoke.Reason)
-		l.write("REVOKE", snap, false, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
+		l.write("REVOKE", snap, false, func() {}, m.w.broken.revokes(m.g, m.g.paths.RevokeTx(snap, *d.Revoke)))
 	case d.Control != nil:
-		l.write("CONTROL", snap, false, m.w.broken.controls(l, m.g.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)))
+		l.write("CONTROL", snap, false, func() {}, m.w.broken.controls(l, m.g.paths.ControlTx(snap.Self.Name, snap.Control, *d.Control)))
 	}
 }
 
 // write stands in for electorRole.write of package group.
-func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []cluster.Op) {
+func (l *loop) write(what string, snap cluster.Snapshot, repair bool, applied func(), ops []cluster.Op) {
 	m, e := l.m, &l.elector
 	e.busy = true
 	others, done := l.others(), false
@@ -133,6 +139,9 @@ func (l *loop) write(what string, snap cluster.Snapshot, repair bool, ops []clus
 			e.busy = false
 			e.settled = m.clock()
 			l.reader.reread()
+			if rep.err == nil {
+				applied()
+			}
 			switch pause := m.budget.Renew / 4; {
 			case rep.err != nil:
 				e.retry.Failed(what, &snap, others, rep.err, false, e.settled, pause)

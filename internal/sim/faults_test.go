@@ -18,7 +18,7 @@ type faultKind struct {
 	do         func(w *world, m *member)
 }
 
-var faultKinds = slices.Concat(coreFaults, reportFaults, requestFaults, starvation, losses, forgeries, instanceFaults)
+var faultKinds = slices.Concat(coreFaults, reportFaults, requestFaults, starvation, dataLosses, forgeries, instanceFaults)
 
 var coreFaults = []faultKind{
 	{name: "connection reset", shared: true, do: func(_ *world, m *member) { m.reset() }},
@@ -69,6 +69,7 @@ func (w *world) plan() {
 			r.planFocused()
 		}
 	}
+	w.planFailsafe()
 	w.planHanging()
 	w.planLeaving()
 }
@@ -108,6 +109,7 @@ func (w *world) heal() {
 	w.log("the faults have ended")
 	w.calm = true
 	w.restore()
+	w.healPeers()
 	t := &w.traits
 	t.slow, t.lateWatch, t.lostWatch, t.lateWrites, t.dying, t.failing, t.handoverFault, t.deletedDecision, t.interrupted = 0, 0, 0, 0, 0, 0, 0, 0, 0
 	for i, h := range w.hosts {
@@ -120,7 +122,7 @@ func (w *world) heal() {
 			}
 			m.stalls = t.stuck && m.stalls && i == 0
 		}
-		if !h.hangs() || h.session == nil || h.ending() {
+		if !h.hangs() || h.session == nil || h.ending() || w.failsafe != nil { // an outage may have kept its instance from ending
 			h.thaw()
 		}
 		for _, m := range h.residents {

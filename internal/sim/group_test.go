@@ -29,10 +29,10 @@ type resource struct {
 	residents []*resident // one on each host
 }
 
-// shape is how many groups the hosts have, and whether the first one has slots.
+// shape is how many groups the hosts have, whether the first one has slots, and whether they use failsafe mode.
 type shape struct {
-	groups int
-	slots  bool
+	groups          int
+	slots, failsafe bool
 }
 
 // group is one leadership of a resource, and what is checked about it.

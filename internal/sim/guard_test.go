@@ -26,6 +26,9 @@ func (h *host) crash(guarded bool) {
 	h.thaw()
 	h.w.log("%s: the daemon dies, guarded: %v", h.id, guarded)
 	h.alive, h.paused, h.waiting = false, false, nil
+	for _, m := range h.members {
+		m.endFencing()
+	}
 	s := h.session
 	if s != nil {
 		s.ended = "dead"
@@ -62,6 +65,7 @@ func (h *host) killGuard() {
 	h.w.log("%s: the guard dies", h.id)
 	h.unguarded = true
 	for _, m := range h.members {
+		m.endFencing()
 		if w := m.work; w != nil && !w.dying {
 			w.dying = true
 			h.w.after(h.w.between(0, 20*time.Millisecond), func() {
@@ -180,6 +184,9 @@ func (m *member) extend(deadline time.Duration) {
 		return
 	}
 	m.w.at(m.when(deadline)+m.guardDelay(time.Duration(killTakes*float64(m.timeout)/m.rate)), func() {
+		if m.lease == deadline && m.clock() >= m.lease {
+			m.endFencing()
+		}
 		if m.lease == deadline && m.work != nil && m.clock() >= m.lease {
 			m.w.log("%s: the lease ends, the guard kills the work", m.name)
 			m.kill()

@@ -25,7 +25,7 @@ func (w *world) planHanging() {
 			for _, g := range w.groups {
 				leaders = append(leaders, g.check.working...)
 			}
-			if len(leaders) == 0 || w.hangs() {
+			if len(leaders) == 0 || w.hangs() || w.failsafe != nil && w.down { // then nothing would end its instance
 				return
 			}
 			m := leaders[rng.IntN(len(leaders))]

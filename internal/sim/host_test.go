@@ -43,6 +43,8 @@ type host struct {
 	session *session // nil while there is none
 	leaving bool     // it exits when its session has ended
 
+	failsafe failsafeHost
+
 	// The guard.
 	unguarded bool          // the guard is dead
 	starved   time.Duration // until then it acts late
@@ -101,6 +103,7 @@ func (h *host) start() {
 	for _, m := range h.members {
 		m.memory = new(cluster.LastKnown)
 	}
+	h.beginPromises()
 	h.w.log("%s: the daemon starts", h.id)
 	h.begin()
 }
@@ -121,6 +124,7 @@ func (h *host) begin() {
 
 func (h *host) register() {
 	h.session = h.open()
+	h.setBudget()
 	for _, m := range h.residents {
 		m.r.changed()
 		m.join()

@@ -50,6 +50,7 @@ func (m *resident) join() {
 // drop forgets the instance.
 func (m *resident) drop() {
 	m.instance = nil
+	m.registerPromises("")
 	for _, x := range m.members {
 		x.loop = nil
 	}
@@ -109,6 +110,7 @@ func (in *instance) begin(self cluster.Incarnation) {
 		m.g.check.registers(self, in.id())
 		in.loops = append(in.loops, in.newLoop(m))
 	}
+	in.m.registerPromises(self.Name)
 	for _, l := range in.loops {
 		l.reader.resume()
 	}
@@ -124,7 +126,7 @@ func (in *instance) newLoop(m *member) *loop {
 	m.loop = l
 	l.machine = transition.New(transition.Options{
 		Paths: m.g.paths, Self: in.self, Site: m.site, Budget: m.budget, Epoch: in.known.Epoch,
-		TrustSessionEnd: m.trusts(), Wall: m.w.wall,
+		TrustSessionEnd: m.trusts(), Wall: m.w.wall, Fencing: m.host.fencing(), Failsafe: in.failsafe(),
 		RestartMax: 1, RestartWindow: time.Minute, RestartBackoff: 200 * time.Millisecond,
 	})
 	l.elector = electorRole{
@@ -218,6 +220,7 @@ func (in *instance) abandon(why string) {
 		if in.refused() {
 			in.s.renewer.merger.Withdraw(l.number)
 		}
+		l.m.endFencing()
 		l.m.kill()
 	}
 	in.ended()

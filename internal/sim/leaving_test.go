@@ -1,10 +1,14 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/transition"
 )
 
@@ -28,6 +32,7 @@ func (l *loop) publishLeaving(reason string) {
 	m.w.log("%s: announces that it leaves", m.name)
 	m.faultWhileLeaving()
 	if a := in.announced; a != nil {
+		l.snap = l.withOwnEnd(l.snap)
 		if a.over {
 			l.reportLeaving(a.err)
 		} else {
@@ -37,23 +42,43 @@ func (l *loop) publishLeaving(reason string) {
 	}
 	a := &announcement{reason: reason, waiting: []*loop{l}}
 	in.announced = a
-	finish := func(rep reply) {
+	l.snap = l.withOwnEnd(l.snap)
+	finish := func(err error) {
 		if a.over {
 			return
 		}
-		a.over, a.err = true, rep.err
+		a.over, a.err = true, err
 		for _, other := range a.waiting {
-			other.reportLeaving(rep.err)
+			other.reportLeaving(err)
 		}
 	}
-	rec := m.record()
-	// Any version: in these schedules others than the daemon write its record on its behalf, and it would read the record again.
-	l.s.send(&request{from: in, ops: in.m.r.groups[0].paths.NodeTx(l.self.Name, cluster.AnyVersion, rec), done: finish})
-	m.w.at(m.when(m.clock()+m.timeout), func() { l.process(func() { finish(reply{err: cluster.ErrUnknown}) }) })
+	in.run(func(c *conn) {
+		// In these schedules others than the daemon write its record as well, on its behalf: then it has another version.
+		err := zkstore.NewNodeWriter(c, m.r.groups[0].paths, in.self, time.Time{}).Write(context.Background(), m.record())
+		if !errors.Is(err, errStopped) {
+			finish(err)
+		}
+	})
+	m.w.at(m.when(m.clock()+m.timeout), func() { l.process(func() { finish(cluster.ErrUnknown) }) })
 }
 
+// reportLeaving reports the outcome.
 func (l *loop) reportLeaving(err error) {
 	l.soon(func() { l.step(transition.LeavingPublished{Err: err}) })
+}
+
+// withOwnEnd adds the announcement of this node: an elector does not wait for that to elect its successor.
+func (l *loop) withOwnEnd(snap cluster.Snapshot) cluster.Snapshot {
+	if l.in.announced == nil {
+		return snap
+	}
+	snap.Members = slices.Clone(snap.Members)
+	for i := range snap.Members {
+		if member := &snap.Members[i]; member.Name == l.self.Name {
+			member.Node.Record.Leaving = l.in.announced.reason
+		}
+	}
+	return snap
 }
 
 // longestHandover is how long a leader may wait for its successor.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
 	"zkelectd/internal/transition"
 )
 
@@ -23,16 +24,18 @@ type loop struct {
 	snap    cluster.Snapshot
 	newest  cluster.Snapshot // not handled yet
 	offered bool
-	gated   bool          // snap is held back from the machine
-	waiting bool          // it wants to write as the elector
-	live    bool          // the work is running, or may begin
-	looking bool          // it is about to look again
-	ending  bool          // it is to end because the resource has another size
-	leaving time.Duration // when it began to wait for its successor, on the host's clock; 0 if it did not
-	alone   bool          // its elector has found no successor
-	done    bool          // its machine has ended
-	over    bool          // closed, or about to be
-	early   bool          // the child was reported dead before it was
+	gated   bool               // snap is held back from the machine
+	waiting bool               // it wants to write as the elector
+	live    bool               // the work is running, or may begin
+	looking bool               // it is about to look again
+	ending  bool               // it is to end because the resource has another size
+	leaving time.Duration      // when it began to wait for its successor, on the host's clock; 0 if it did not
+	byRound bool               // the event is a reply to a round
+	round   []failsafe.Request // the last one
+	alone   bool               // its elector has found no successor
+	done    bool               // its machine has ended
+	over    bool               // closed, or about to be
+	early   bool               // the child was reported dead before it was
 	hints   cluster.Hints
 
 	hung    bool     // it handles nothing
@@ -75,7 +78,7 @@ func (l *loop) offer(snap cluster.Snapshot) {
 	}
 	l.offered = true
 	l.soon(func() {
-		l.offered, l.snap = false, l.newest
+		l.offered, l.snap = false, l.withOwnEnd(l.newest)
 		l.saw()
 	})
 }
@@ -131,10 +134,11 @@ func (l *loop) step(ev transition.Event) {
 	for len(l.inline) > 0 {
 		next := l.inline[0]
 		l.inline = l.inline[1:]
-		for _, a := range l.machine.Step(l.m.clock(), next) {
+		for _, a := range l.m.w.broken.steps(l, next) {
 			l.perform(a)
 		}
 	}
+	l.m.w.broken.startsEarly(l)
 	l.checkLeaving()
 	l.checkLive()
 	if l.machine.Phase() == transition.Ended {
@@ -183,11 +187,14 @@ func (l *loop) perform(a transition.Action) {
 			return
 		}
 		if deadline := a.Deadline; deadline != 0 {
+			l.extendedByRound(deadline)
 			m.extend(cluster.Earliest(deadline, l.s.cut))
 			m.w.broken.extends(m)
 		} else {
 			m.extend(0)
 		}
+	case transition.Fence:
+		l.fence(a)
 	case transition.RunPreStart:
 		l.preStart(a.Term)
 	case transition.RunPostStop:
@@ -198,10 +205,17 @@ func (l *loop) perform(a transition.Action) {
 		l.stopTask(a.Grace)
 	case transition.KillTask:
 		if !l.in.refused() {
+			m.endFencing()
 			m.kill()
 		}
 	case transition.PublishLeaving:
 		l.publishLeaving(a.Reason)
+	case transition.SendRound:
+		l.sendRound(a)
+	case transition.Remember:
+		l.remember(a.Term)
+	case transition.CurrentGone:
+		l.currentGone(a.Term)
 	case transition.Entrust:
 		if !l.in.refused() {
 			l.s.final[m.g.number] = a.Ops
@@ -240,6 +254,9 @@ func (l *loop) send(a transition.Send) {
 	if a.Tx == transition.TxAcquire {
 		l.in.interrupt()
 		m.cross()
+	}
+	if a.Tx == transition.TxSetMembers {
+		m.w.faultDuringSetMembers(m)
 	}
 	l.s.send(&request{from: l.in, ops: m.w.broken.sends(l, a), done: report})
 }

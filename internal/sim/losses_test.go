@@ -6,8 +6,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// losses are losses of ZooKeeper's data: it is deleted, or the servers come back without it.
-var losses = []faultKind{
+// dataLosses are losses of ZooKeeper's data: it is deleted, or the servers come back without it.
+var dataLosses = []faultKind{
 	{name: "fence deleted", tampering: true, uniform: true, do: func(w *world, m *member) { m.g.remove(m.g.known.leader) }},
 	{name: "fence deleted under a leader cut off", tampering: true, uniform: true, do: func(w *world, m *member) {
 		m.g.isolate()

@@ -35,6 +35,7 @@ type member struct {
 	slowest bool          // its next kill takes the longest time allowed
 	lease   time.Duration // on the host's clock
 	work    *work
+	fencing *fencingRun
 
 	// How its takeovers and its child behave.
 	stalls   bool // never becomes ready

@@ -35,6 +35,7 @@ func (m *resident) record() cluster.Node {
 			n.Leaving = a.reason
 		}
 	}
+	n.Failsafe = m.failsafeNode()
 	if m.report.measured {
 		latency, score := m.noisy(m.report.latency), m.noisy(m.report.score)
 		n.Latency, n.Score = &latency, &score

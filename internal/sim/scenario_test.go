@@ -11,7 +11,7 @@ import (
 // it. Then no member is eligible, and the checks must not demand a leader.
 func TestNoLeaderIfExecNamesNoneAfterAFailure(t *testing.T) {
 	const seed = 1795320200651571620 // with this seed the program leaves n1 out
-	w := newWorld(seed, shape{1, false}, breakage{}, nil)
+	w := newWorld(seed, shape{groups: 1}, breakage{}, nil)
 	g := w.groups[0]
 	defer w.closeReaders()
 	if g.hash("n1")%16 != 0 || len(w.hosts) != 3 {

@@ -10,7 +10,11 @@ import (
 
 // apply applies a transaction at the server and checks the promises.
 func (w *world) apply(s *session, ops []cluster.Op) ([]cluster.Result, error) {
+	before := w.fencesBefore(ops)
 	results, fired, err := w.tree.Apply(s.id, ops)
+	if err == nil {
+		w.checkSuccession(before)
+	}
 	if w.trace != nil {
 		w.log("%s: %s -> %v", s.h.id, describe(ops), err)
 	}

@@ -225,6 +225,7 @@ func (s *session) disconnected() {
 		return
 	}
 	s.up = false
+	s.h.suspect()
 	lost := s.pending
 	s.pending = nil
 	for _, r := range lost {

@@ -19,6 +19,9 @@ func (w *world) bound() time.Duration {
 		}
 	}
 	limit := 2*longest + 3*w.traits.takeover + 40*time.Second
+	if w.fencing != nil {
+		limit += 2*longest + w.fencing.longest // a host that was fenced comes back
+	}
 	if w.traits.losing {
 		limit += netInterval * 5 / 4
 	}
@@ -41,6 +44,9 @@ func (w *world) bound() time.Duration {
 	}
 	if w.traits.stuck || w.traits.refusesRelease || w.hangs() {
 		limit *= 2 // it is tried in between
+	}
+	if w.failsafe != nil {
+		limit += w.failsafe.patience(w)
 	}
 	return limit
 }
@@ -185,6 +191,10 @@ func (g *group) mayStay(p *policy.Policy, in policy.Input, rec cluster.Elected, 
 	r, rules := p.Rank(in), p.Rules
 	best, _ := r.Best()
 	paused := requests.Pause != nil || damaged
+	fence := g.check.readFence().Record
+	if fence.WasFenced(best.ID) && g.w.now-g.check.fencedNodes[best.ID] < g.w.traits.exclusion+g.w.bound() {
+		return true
+	}
 	if entry, _ := r.Find(rec.Incarnation); !entry.Eligible() {
 		asked := slices.ContainsFunc(entry.Refusals, func(x policy.Refusal) bool {
 			return x.Filter == policy.HealthFilter || x.Filter == policy.CordonFilter

@@ -17,6 +17,7 @@ var (
 	groups      = flag.Int("sim.groups", 0, "how many groups the hosts have; 0: one, or several in some of the schedules")
 	runFor      = flag.Duration("sim.for", 3*time.Second, "how long to try new schedules")
 	slotted     = flag.Bool("sim.slots", false, "the first group has slots; with sim.groups")
+	failsafes   = flag.Bool("sim.failsafe", false, "the groups use failsafe mode; with sim.groups")
 	hunt        = flag.Bool("sim.hunt", false, "search for schedules that notice the breakages that none has noticed yet")
 	maxFailures = flag.Int("sim.failures", 1, "stop after this many schedules have failed")
 	from        = flag.Uint64("sim.from", 0, "the first seed; 0 takes it from the clock")
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) {
 
 // play runs one schedule.
 func play(seed uint64, s shape, broken breakage, trace func(string)) *world {
+	if broken.calmOutage {
+		return playOutage(seed, broken, trace)
+	}
 	w := newWorld(seed, s, broken, trace)
 	w.log("seed %d: %s", seed, w.traits)
 	w.plan()
@@ -56,15 +60,19 @@ const several = 3
 func shapeOf(seed uint64) shape {
 	switch {
 	case *groups > 0:
-		return shape{*groups, *slotted}
+		return shape{groups: *groups, slots: *slotted, failsafe: *failsafes}
+	case seed%8 == 2:
+		return shape{groups: 1, failsafe: true}
+	case seed%24 == 6:
+		return shape{groups: several, failsafe: true}
 	case seed%12 == 1:
-		return shape{2, true}
+		return shape{groups: 2, slots: true}
 	case seed%3 == 1:
-		return shape{1, true}
+		return shape{groups: 1, slots: true}
 	case seed%3 == 0:
-		return shape{several, false}
+		return shape{groups: several}
 	}
-	return shape{1, false}
+	return shape{groups: 1}
 }
 
 // report reports a failed schedule with the end of its trace.
@@ -73,7 +81,7 @@ func report(t *testing.T, seed uint64, s shape) {
 	var lines []string
 	w := play(seed, s, breakage{}, func(line string) { lines = append(lines, line) })
 	const most = 120
-	t.Errorf("%s\nreplay with: go test ./internal/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v\n%s", w.failure, seed, s.groups, s.slots,
+	t.Errorf("%s\nreplay with: go test ./internal/sim -run TestSimulation -sim.seed=%d -sim.groups=%d -sim.slots=%v -sim.failsafe=%v\n%s", w.failure, seed, s.groups, s.slots, s.failsafe,
 		strings.Join(lines[max(0, len(lines)-most):], "\n"))
 }
 
@@ -152,7 +160,7 @@ func TestBreakages(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			b.find(t, b.one, shape{1, false})
+			b.find(t, b.one, shape{groups: 1})
 		})
 	}
 }
@@ -165,7 +173,7 @@ func TestBreakagesInSeveralGroups(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			b.find(t, b.three, shape{several, false})
+			b.find(t, b.three, shape{groups: several})
 		})
 	}
 }
@@ -182,7 +190,7 @@ func TestBreakagesInSlots(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			b.find(t, b.slots, shape{1, true})
+			b.find(t, b.slots, shape{groups: 1, slots: true})
 		})
 	}
 }
@@ -208,9 +216,9 @@ func (b breakage) noticed(t *testing.T, seed uint64, s shape) bool {
 	t.Helper()
 	w := play(seed, s, b, nil)
 	by, _, _ := strings.Cut(w.failure, ":")
-	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, scheduled: b.scheduled, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, granting: b.granting}, nil).failure != "" {
+	if w.failure == "" || !strings.Contains(b.by, by) || play(seed, s, breakage{name: b.control, timed: b.timed, scheduled: b.scheduled, slotted: b.slotted, hanging: b.hanging, leaving: b.leaving, fencing: b.fencing, calmOutage: b.calmOutage, passive: b.passive, granting: b.granting}, nil).failure != "" {
 		return false
 	}
-	t.Logf("noticed by seed %d: %s", seed, w.failure)
+	t.Logf("%s: noticed by seed %d: %s", b.name, seed, w.failure)
 	return true
 }

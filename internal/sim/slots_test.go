@@ -133,7 +133,7 @@ func (l *loop) resize() (busy bool, wake time.Duration) {
 	m.w.faults["resize: "+string(d.Step)]++
 	m.w.log("%s: %s %s", m.name, d.Step, d.Slot)
 	if ops := m.w.broken.commits(m.r, d); len(ops) > 0 {
-		l.write(string(d.Step), snap, false, ops)
+		l.write(string(d.Step), snap, false, func() {}, ops)
 	}
 	return true, 0
 }

@@ -71,7 +71,9 @@ func (l *loop) startChild(term int64) {
 		return
 	}
 	l.early = false
-	l.startWork(term, false)
+	if m.work == nil { // else it runs already, by a breakage
+		l.startWork(term, false)
+	}
 	l.inline = append(l.inline, transition.ChildStarted{})
 	w := m.work
 	if !m.stalls {
@@ -94,6 +96,9 @@ func (l *loop) startChild(term int64) {
 func (l *loop) stopTask(grace time.Duration) {
 	m := l.m
 	w := m.work
+	if !l.in.refused() {
+		m.endFencing()
+	}
 	if w == nil || l.in.refused() {
 		return
 	}

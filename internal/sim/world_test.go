@@ -39,8 +39,10 @@ type world struct {
 	era       int           // how often they have lost it
 	calm      bool          // the faults have stopped
 	faults    map[string]int
-	leavers   *rand.Rand // nil unless leaders leave again and again
-	unhanging bool       // no work hangs
+	leavers   *rand.Rand     // nil unless leaders leave again and again
+	fencing   *fencingTraits // nil if no host fences another
+	unhanging bool           // no work hangs
+	failsafe  *failsafeWorld
 	trace     func(line string)
 	failure   string
 }
@@ -60,9 +62,13 @@ func newWorld(seed uint64, s shape, broken breakage, trace func(string)) *world 
 	if broken.slotted {
 		w.focusOnSlots()
 	}
+	if s.failsafe {
+		w.focusOnFailsafe()
+	}
 	if broken.leaving {
 		w.traits.total = 0
 	}
+	w.fencing = w.drawFencing()
 	w.tree.Clock = w.serverTime
 	setup := w.tree.Open()
 	for i := range s.groups {

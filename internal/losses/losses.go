@@ -1,0 +1,278 @@
+// Package losses computes how long a group has no leader after a loss: its leader's daemon, the host, the network, ZooKeeper. It also says
+// which losses a configuration does not survive. All of it follows from the configuration; nothing is measured.
+//
+// Each figure counts from the loss until the next leader may start its work, and is an upper bound under these conditions: there is one loss
+// at a time, another member is eligible, all hosts have the same session timeout, and the group is not paused hard. What it does not
+// contain are the round trips to ZooKeeper, which take milliseconds, and the takeover: the start of the work takes as long as the work needs,
+// at most election.takeover_timeout before another member is tried.
+package losses
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// Config is what the figures follow from.
+type Config struct {
+	Budget cluster.Budget
+	// TrustSessionEnd is set if a successor takes the end of a session as the end of the work.
+	TrustSessionEnd bool
+	// Hooks is how many hooks the guard runs after the death of its daemon; each of them may take K.
+	Hooks    int
+	Fencing  Fencing
+	Device   Device
+	Failsafe Failsafe
+	// Alone is set if it is known that no other member may lead.
+	Alone bool
+}
+
+// Fencing is how a candidate switches off the host of a lost leader.
+type Fencing struct {
+	Enabled, Required, SkipWait bool
+	// Limit is how long it may take for one host, with all levels.
+	Limit time.Duration
+}
+
+// Device is a watchdog device that resets a host whose work outlives its lease.
+type Device struct {
+	// Used is set if there may be one that fits the lease, Required if no host leads without it.
+	Used, Required bool
+}
+
+// Failsafe lets a leader work on while ZooKeeper is away.
+type Failsafe struct {
+	Enabled bool
+	// Max is for how long after the last write that ZooKeeper has acknowledged; 0 for as long as it takes.
+	Max time.Duration
+}
+
+// Kind is what is lost.
+type Kind string
+
+// The losses.
+const (
+	Daemon     Kind = "daemon"
+	Host       Kind = "host"
+	Partition  Kind = "partition"
+	ZooKeeper  Kind = "zookeeper"
+	StandStill Kind = "stand_still"
+)
+
+// Words describes what is lost, for people.
+func (k Kind) Words() string {
+	switch k {
+	case Daemon:
+		return "the leader's daemon dies"
+	case Host:
+		return "its host is lost"
+	case Partition:
+		return "it is cut off from ZooKeeper"
+	case ZooKeeper:
+		return "all ZooKeeper servers are lost"
+	case StandStill:
+		return "its host stands still, and may go on later"
+	}
+	return string(k)
+}
+
+// Outcome is what becomes of the group.
+type Outcome string
+
+// The outcomes.
+const (
+	// NextLeader: another leader may start its work after Within.
+	NextLeader Outcome = "next_leader"
+	// SameLeader: the leader works on.
+	SameLeader Outcome = "same_leader"
+	// NoLeader: nobody leads until what was lost is back, and Within after that.
+	NoLeader Outcome = "no_leader"
+	// TwoLeaders: another leader may start its work after Within, and nothing makes sure that the old work has ended by then (S1).
+	TwoLeaders Outcome = "two_leaders"
+)
+
+// Part is one of the times that add up to [Loss.Within], or the longer one of two.
+type Part struct {
+	What string           `json:"what"`
+	For  cluster.Duration `json:"for"`
+}
+
+// Loss says what becomes of the group after a loss.
+type Loss struct {
+	Kind    Kind    `json:"loss"`
+	Outcome Outcome `json:"outcome"`
+	// Within counts from the loss, with [NoLeader] from its end; 0 with [SameLeader].
+	Within cluster.Duration `json:"within"`
+	Parts  []Part           `json:"parts,omitempty"`
+	// Why says what the outcome rests on, or why the loss is not survived.
+	Why string `json:"why"`
+}
+
+// Survived reports whether the group has one leader again, without anybody's help.
+func (l Loss) Survived() bool { return l.Outcome == NextLeader || l.Outcome == SameLeader }
+
+// Time says how long it takes.
+func (l Loss) Time() string {
+	within := round(time.Duration(l.Within)).String()
+	switch l.Outcome {
+	case SameLeader:
+		return "0s"
+	case NoLeader:
+		return within + " after it is back"
+	}
+	return within
+}
+
+// Sum says how the time adds up.
+func (l Loss) Sum() string {
+	var parts []string
+	for _, p := range l.Parts {
+		parts = append(parts, fmt.Sprintf("%s %s", p.What, round(time.Duration(p.For))))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// round rounds to what people read.
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+// Table returns what becomes of a group with this configuration after each loss.
+func Table(c Config) []Loss {
+	return []Loss{c.daemon(), c.host(), c.partition(), c.zookeeper(), c.standStill()}
+}
+
+// loss returns a loss whose time is the sum of the parts; those of no time are left out.
+func loss(k Kind, o Outcome, why string, parts ...Part) Loss {
+	l := Loss{Kind: k, Outcome: o, Why: why}
+	for _, p := range parts {
+		if p.For > 0 {
+			l.Within += p.For
+			l.Parts = append(l.Parts, p)
+		}
+	}
+	return l
+}
+
+// daemon: the guard, which sees the death at once, kills the work within K. Then it runs the pending hooks, each for at most K, one after
+// another, and releases, so no lease is waited for (docs/protocol.md, Transactions: FINAL). If the group has no other member, the guard
+// starts the daemon again, and it is elected. If the work can't be killed or a hook fails, the guard does not release: then the loss is
+// like that of the host.
+func (c Config) daemon() Loss {
+	b := c.Budget
+	return loss(Daemon, NextLeader, "the guard kills the work, and releases; if it cannot, this is like the loss of the host",
+		Part{"kill", cluster.Duration(b.Kill)}, Part{"hooks", cluster.Duration(time.Duration(c.Hooks) * b.Kill)})
+}
+
+// expiry: a server ends a session at most a tick after T, counted from the last that it has heard from the client; that is before the loss.
+func (c Config) expiry() Part { return Part{"end of the session", cluster.Duration(c.Budget.Failover)} }
+
+// wait is what a candidate that has acquired leadership waits for before it starts its work: W, counted from its ACQUIRE, which it sends when the session
+// has ended. The end of the session is enough if it is trusted; then nothing is fenced either. Fencing runs at the same time as W, and is bounded
+// by its limit: with required the work starts when both are over, and with skip_wait as well when the host is fenced, so W does not matter.
+// Without required a fencing that fails costs nothing, and one that succeeds can only make it shorter.
+func (c Config) wait() Part {
+	f, w := c.Fencing, c.Budget.LeaseWait
+	switch {
+	case c.TrustSessionEnd:
+		return Part{}
+	case f.Enabled && f.Required && f.SkipWait, f.Enabled && f.Required && f.Limit > w:
+		return Part{"fencing", cluster.Duration(f.Limit)}
+	}
+	return Part{"lease wait", cluster.Duration(w)}
+}
+
+// proof says what S1 rests on if a host that is lost might work on.
+func (c Config) proof() string {
+	f := c.Fencing
+	switch {
+	case c.TrustSessionEnd:
+		return "rests on the end of the session, and on the lost host's guard"
+	case f.Enabled && f.Required && f.SkipWait:
+		return "rests on fencing alone; nobody leads if no host can fence it"
+	case f.Enabled && f.Required:
+		return "rests on fencing, and on the lease; nobody leads if no host can fence it"
+	case f.Enabled && f.SkipWait:
+		return "rests on the lease, or on fencing, which makes it shorter if it succeeds"
+	}
+	return "rests on the lease, which the lost host's guard enforces"
+}
+
+// host: the session ends, a successor is elected at once, and acquires. In failsafe mode it needs a right to (docs/protocol.md, Failsafe): what a member has promised
+// lasts W, which is shorter than T, and it promises nothing while ZooKeeper answers it. So that adds nothing.
+func (c Config) host() Loss {
+	why := c.proof()
+	if c.Failsafe.Enabled {
+		why += "; nobody leads if all members that may veto are lost as well"
+	}
+	return c.after(Host, why)
+}
+
+// partition: as for the host. The leader's work ends with its lease, D after the last RENEW, before the session. In failsafe mode the
+// members that reach ZooKeeper refuse to promise anything.
+func (c Config) partition() Loss {
+	why := c.proof()
+	switch {
+	case c.Failsafe.Enabled && c.Failsafe.Max > 0:
+		why += fmt.Sprintf("; if the leader is cut off together with all members that have promised, it works on for at most %s, and nobody else leads meanwhile", c.Failsafe.Max)
+	case c.Failsafe.Enabled:
+		why += "; if the leader is cut off together with all members that have promised, it works on, and nobody else leads"
+	}
+	return c.after(Partition, why)
+}
+
+// after is the loss of a leader that ends with its session.
+func (c Config) after(k Kind, why string) Loss {
+	outcome := NextLeader
+	if c.Alone {
+		outcome, why = NoLeader, "no other member may lead"
+	}
+	return loss(k, outcome, why, c.expiry(), c.wait())
+}
+
+// zookeeper: without failsafe mode the leader stops its work before its lease ends, D after the last RENEW at the latest. When a quorum of the servers is
+// back, it counts every session from the beginning. A leader's host that reaches the servers before the session ends releases at once; otherwise the rest is
+// as for its host. In failsafe mode the leader works on while all members that have promised answer.
+func (c Config) zookeeper() Loss {
+	f, limit := c.Failsafe, ""
+	switch {
+	case !f.Enabled:
+		return loss(ZooKeeper, NoLeader, fmt.Sprintf("the leader stops within its lease, %s, and nobody leads until ZooKeeper is back", round(c.Budget.Lease)), c.expiry(), c.wait())
+	case c.Alone:
+		return loss(ZooKeeper, NoLeader, "no other member can promise to let nobody take over: the leader stops within its lease", c.expiry(), c.wait())
+	case f.Max > 0:
+		limit = fmt.Sprintf(", for at most %s", f.Max)
+	}
+	return loss(ZooKeeper, SameLeader, "the leader works on"+limit+" while every other member answers it; it stops within its lease if one does not")
+}
+
+// standStill: to the others this is a lost host. But its guard stands still, too: when the host goes on, its work runs until the guard
+// is scheduled, and without that for as long as only the guard stands still. A device resets the host within K after the end of the lease, so
+// before a successor starts its work (cluster.Reset); required fencing switches it off before that.
+func (c Config) standStill() Loss {
+	f, d := c.Fencing, c.Device
+	fenced := f.Enabled && f.Required
+	var why string
+	switch {
+	case fenced && d.Required:
+		why = "the watchdog device resets the host, and fencing switches it off"
+	case fenced:
+		why = "fencing switches the host off; nobody leads if no host can fence it"
+	case d.Required:
+		why = "the watchdog device resets the host; not a virtual machine that is paused with its device"
+	case d.Used:
+		return c.unsafe("two leaders may work if the watchdog device cannot be used: watchdog_device.mode is automatic, not required")
+	default:
+		return c.unsafe("two leaders may work: nothing ends the old work, as watchdog_device.mode or fencing.required would")
+	}
+	return c.after(StandStill, why)
+}
+
+// unsafe is a host that stands still while nothing ends its work. Alone in its group, it has no successor that could work as well.
+func (c Config) unsafe(why string) Loss {
+	l := c.after(StandStill, why)
+	if l.Outcome == NextLeader {
+		l.Outcome = TwoLeaders
+	}
+	return l
+}

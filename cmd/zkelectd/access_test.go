@@ -20,9 +20,9 @@ import (
 const password = "hunter2-of-the-tree"
 
 // newClosedFleet returns a fleet with a private or readable tree, and its own root.
-func newClosedFleet(t *testing.T, acl zkstore.ACL) *fleet {
+func newClosedFleet(t *testing.T, acl zkstore.ACL, servers ...string) *fleet {
 	t.Helper()
-	f := newFleet(t)
+	f := newFleet(t, servers...)
 	if err := f.session.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/config"
+	"zkelectd/internal/fencer"
 	"zkelectd/internal/hostcheck"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/policy"
@@ -20,7 +22,7 @@ import (
 
 func checkCommand() *cobra.Command {
 	var offline, effective bool
-	var name string
+	var name, output string
 	cmd := &cobra.Command{
 		Use:   "check [flags] [-- command args...]",
 		Short: "Check a configuration, and print the effective one",
@@ -34,9 +36,15 @@ and must start only while this host leads. Run it as the daemon's user: others m
 see other files. It then reads the groups in ZooKeeper, and warns about problems of
 the policy there: a site without members, or no eligible member. If ZooKeeper does
 not answer, it says what was not checked; the exit status is about the rest.
+It also prints how long the group has no leader after each loss, and which losses
+the configuration does not survive; with groups_dir, -o json does that for all
+groups, and -g for one.
 --offline checks the configuration alone, for another host than this one.`,
 		Args: childArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
 			h, _, err := config.LoadHost(sources(cmd, args))
 			if err != nil {
 				return err
@@ -45,35 +53,41 @@ not answer, it says what was not checked; the exit status is about the rest.
 			if err != nil {
 				return err
 			}
-			for _, warning := range h.Warnings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(warning))
-			}
-			for _, key := range h.Unset {
-				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
-			}
-			if err := h.CheckWork(); err != nil { // no error: the command may be given to run
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning: 'zkelectd run' refuses this configuration:", printable(err.Error()))
-			}
-			if err := checkBudgets(h); err != nil {
+			warnOf(cmd.ErrOrStderr(), h)
+			if err := errors.Join(h.CheckFailsafe(), checkBudgets(h)); err != nil {
 				return err
 			}
+			alone := make(map[string]bool)
 			if offline {
 				fmt.Fprintln(cmd.ErrOrStderr(), "not checked: programs, files and units of this host, and the groups in ZooKeeper (--offline)")
 			} else {
 				if err := errors.Join(checkFiles(h.Config), checkHost(cmd.Context(), h)); err != nil {
 					return err
 				}
-				checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
+				alone = checkGroups(cmd.Context(), cmd.ErrOrStderr(), h)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), text)
-			return err
+			return printChecked(cmd.OutOrStdout(), h, checked{name: name, effective: effective, json: output == "json", text: text, alone: alone})
 		},
 	}
 	config.RegisterFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&offline, "offline", false, "check the configuration alone: neither programs, files and units of this host, nor the groups in ZooKeeper")
 	cmd.Flags().BoolVar(&effective, "effective", false, "print the effective settings of the host, or with -g those of a group")
 	cmd.Flags().StringVarP(&name, "group", "g", "", "print the effective settings of this group")
+	outputFlag(cmd, &output)
 	return cmd
+}
+
+// warnOf prints what is doubtful in a configuration that can be read.
+func warnOf(w io.Writer, h config.Host) {
+	for _, warning := range h.Warnings {
+		fmt.Fprintln(w, "warning:", printable(warning))
+	}
+	for _, key := range h.Unset {
+		fmt.Fprintf(w, "warning: %s is not set: the default is %s\n", key, h.Config.Setting(key))
+	}
+	if err := h.CheckWork(); err != nil { // no error: the command may be given to run
+		fmt.Fprintln(w, "warning: 'zkelectd run' refuses this configuration:", printable(err.Error()))
+	}
 }
 
 // effectiveText returns what check prints: the settings of the only group, of the group with that name or of the host, or a list of
@@ -107,7 +121,8 @@ func ofGroup(h config.Host, g config.Group, err error) error {
 	return fmt.Errorf("%s: %w", g.File, err)
 }
 
-// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows.
+// checkBudgets returns an error for each group whose stop timeout is longer than the lease allows, and one for a required
+// watchdog device that does not fit it.
 func checkBudgets(h config.Host) error {
 	var errs []error
 	for _, g := range h.Groups {
@@ -115,7 +130,20 @@ func checkBudgets(h config.Host) error {
 		_, err := cluster.NewBudget(session, g.Config.StopTimeout(session))
 		errs = append(errs, ofGroup(h, g, err))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, checkDeviceFits(h.Config))...)
+}
+
+// checkDeviceFits returns an error if a watchdog device that is required does not fit the lease.
+func checkDeviceFits(c config.Config) error {
+	if c.Device.Mode != config.DeviceRequired {
+		return nil // the work runs without it, and status says why
+	}
+	b, err := cluster.NewBudget(c.ZooKeeper.LeaseBase(c.ZooKeeper.SessionTimeout), 0)
+	if err != nil {
+		return nil // as reported for each group
+	}
+	_, err = b.NewReset(c.Device.Timeout, c.Device.Margin)
+	return err
 }
 
 // checkHost returns an error for each program, directory and unit that this host does not have.
@@ -125,13 +153,23 @@ func checkHost(ctx context.Context, h config.Host) error {
 		for _, err := range hostcheck.Group(ctx, g.Config) {
 			errs = append(errs, ofGroup(h, g, err))
 		}
+		errs = append(errs, checkFencing(ctx, h, g)...)
 	}
 	return errors.Join(errs...)
 }
 
+// checkFencing returns an error for each option that a fence agent does not know, or lacks. No agent talks to its device for that.
+func checkFencing(ctx context.Context, h config.Host, g config.Group) (errs []error) {
+	for _, err := range operator.Fencing(g.Config).Check(ctx, g.Config.Fencing.SkipWait, fencer.Run) {
+		errs = append(errs, ofGroup(h, g, err))
+	}
+	return errs
+}
+
 // checkGroups warns about problems of the policies with the members of the groups. If they cannot be reached, it says
-// what was not checked.
-func checkGroups(ctx context.Context, w io.Writer, h config.Host) {
+// what was not checked. It returns the groups, by name, in which no other member than this node may lead.
+func checkGroups(ctx context.Context, w io.Writer, h config.Host) (alone map[string]bool) {
+	alone = make(map[string]bool)
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	cfg := h.Config
@@ -141,11 +179,12 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) {
 	s, err := connect(ctx, cfg, h.From)
 	if err != nil {
 		fmt.Fprintln(w, "warning: not checked: the groups in ZooKeeper, and the policy with their members:", printable(err.Error()))
-		return
+		return alone
 	}
 	defer s.Close(ctx)
 	for _, one := range h.Groups {
-		warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+		snap, warnings, err := policyWarnings(ctx, groupAt(s, one.Config, one.Name, one.Config.ZooKeeper.Root))
+		alone[one.Name] = err == nil && len(snap.Members) > 0 && !othersMayLead(snap, one.Config.Node.ID)
 		if err != nil {
 			warnings = []string{"not checked: the policy with the group's members: " + err.Error()}
 		}
@@ -153,24 +192,30 @@ func checkGroups(ctx context.Context, w io.Writer, h config.Host) {
 			fmt.Fprintln(w, "warning:", printable(ofGroup(h, one, errors.New(text)).Error()))
 		}
 	}
+	return alone
+}
+
+// othersMayLead reports whether the group has a member besides this node that does not say of itself that it may not lead.
+func othersMayLead(s cluster.Snapshot, node string) bool {
+	return slices.ContainsFunc(s.Members, func(m cluster.Member) bool { return m.ID != node && m.Node.Record.Ineligible == "" })
 }
 
 // checkTimeout bounds how long check reads the groups.
 const checkTimeout = 3 * time.Second
 
-// policyWarnings returns the problems that the configured policy has with the group's members.
-func policyWarnings(ctx context.Context, g group) ([]string, error) {
+// policyWarnings returns the group as it was read, and the problems that the configured policy has with its members.
+func policyWarnings(ctx context.Context, g group) (cluster.Snapshot, []string, error) {
 	snap, err := g.read(ctx)
 	if err != nil {
-		return nil, err
+		return snap, nil, err
 	}
 	compiled, err := policy.New(cluster.Policy{Rules: g.cfg.Rules()})
 	if err != nil {
-		return nil, nil // refused with the configuration
+		return snap, nil, nil // refused with the configuration
 	}
 	warnings := compiled.Problems(snap.Members)
 	if err := operator.CheckEligible(g.cfg, snap, cluster.Policy{Rules: g.cfg.Rules()}); err != nil {
 		warnings = append(warnings, err.Error())
 	}
-	return warnings, nil
+	return snap, warnings, nil
 }

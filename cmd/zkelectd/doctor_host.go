@@ -26,6 +26,7 @@ func (c *checkup) lookAtHost(ctx context.Context) {
 	c.findDaemon()
 	view := c.askDaemon(ctx)
 	c.facts.Host = c.guardFacts(view)
+	c.askFailsafe(ctx)
 	c.lookAtDirectories(ctx)
 }
 
@@ -112,14 +113,48 @@ func (c *checkup) askDaemon(ctx context.Context) (view status.Response) {
 	if err != nil {
 		return view
 	}
-	path := "/v1/status"
-	if len(c.host.Groups) > 1 {
-		path = "/v1/groups/" + url.PathEscape(c.host.Groups[0].Name) + "/status"
-	}
-	if body, err := endpoint.Read(ctx, path, maxAnswer); err == nil {
+	if body, err := endpoint.Read(ctx, c.statusPath(0), maxAnswer); err == nil {
 		_ = json.Unmarshal(body, &view) // what it does not say is not known
 	}
 	return view
+}
+
+// statusPath returns where the daemon answers with its view of the i-th group.
+func (c *checkup) statusPath(i int) string {
+	if len(c.host.Groups) > 1 {
+		return "/v1/groups/" + url.PathEscape(c.host.Groups[i].Name) + "/status"
+	}
+	return "/v1/status"
+}
+
+// askFailsafe asks the daemon whether failsafe mode would work, in the groups whose policy enables it.
+func (c *checkup) askFailsafe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	d, cfg := &c.facts.Daemon, c.host.Config
+	endpoint, err := endpointOf(cfg)
+	switch {
+	case d.Pid == 0:
+		err = errors.New("the daemon does not run here")
+	case d.Endpoint == "":
+		err = errors.New("http.listen is not set, so the daemon cannot be asked")
+	case d.EndpointErr != nil:
+		err = d.EndpointErr
+	}
+	for i := range c.facts.Groups {
+		out := &c.facts.Groups[i]
+		if out.Node = cfg.Node.ID; out.View.Failsafe == nil && out.Err == nil {
+			continue
+		}
+		var view status.Response
+		if out.FailsafeErr = err; err == nil {
+			var body []byte
+			if body, out.FailsafeErr = endpoint.Read(ctx, c.statusPath(i), maxAnswer); out.FailsafeErr == nil {
+				out.FailsafeErr = json.Unmarshal(body, &view)
+			}
+		}
+		out.Failsafe = view.Failsafe
+	}
 }
 
 // maxAnswer bounds what is read from the daemon.
@@ -144,6 +179,7 @@ func (c *checkup) guardFacts(view status.Response) doctor.Host {
 	}
 	h := doctor.Host{
 		Containment: cfg.Child.Containment, InUse: view.Containment, Unkillable: view.Unkillable, Groups: len(c.host.Groups), Realtime: cfg.Guard.Realtime,
+		WatchdogDevice: view.WatchdogDevice,
 	}
 	h.Delegated, h.DelegatedErr = guard.Delegated(d.Pid)
 	limits, err := hostcheck.Limits(d.Pid)

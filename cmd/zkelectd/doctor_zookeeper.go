@@ -92,6 +92,7 @@ func (c *checkup) readConfig() {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%s is not set: the default is %s", key, h.Config.Setting(key)))
 		}
 		c.noWork = h.CheckWork()
+		out.Errors = append(out.Errors, separate(h.CheckFailsafe())...)
 	}
 	out.Groups = len(c.host.Groups)
 	if out.Usable {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
 )
 
@@ -44,6 +45,7 @@ func explainNow(ctx context.Context, w io.Writer, g group, output string) error 
 		return err
 	}
 	e := whatif.Explain(q)
+	e.Stuck = withLease(ctx, g.name, status.Of(g.paths.Root, q.Snapshot)).Stuck
 	if output == "json" {
 		return printJSON(w, e)
 	}
@@ -78,6 +80,12 @@ func explanationHead(b *strings.Builder, e whatif.Explanation) {
 	}
 	if e.Waiting != "" {
 		fmt.Fprintf(b, "Waiting  %s\n", printable(e.Waiting))
+	}
+	if e.Stuck != "" {
+		fmt.Fprintf(b, "Stuck    %s\n", printable(e.Stuck))
+	}
+	for _, r := range e.Fencing {
+		fmt.Fprintf(b, "Fencing  %s\n", printable(r.String()))
 	}
 	fmt.Fprintf(b, "Policy   %s, revision %d\n", e.PolicyType, e.Revision)
 	if c := e.Circumstances; c.Cause != "" {
@@ -167,6 +175,9 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	}
 	fmt.Fprintf(w, "Leader   %s (site %s), term %d: %s\n", printable(t.Node), printable(t.Site), t.Term, printable(t.Outcome))
 	fmt.Fprintf(w, "Why      %s: %s\n", printable(string(t.Cause)), printable(t.Reason))
+	for _, r := range t.Fencing {
+		fmt.Fprintf(w, "Fencing  %s\n", printable(r.String()))
+	}
 	if t.Wait != "" {
 		fmt.Fprintf(w, "Waited   %s\n", printable(t.Wait))
 	}

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 )
 
@@ -54,5 +56,33 @@ func TestTheHeirLeadsNext(t *testing.T) {
 	f.until("c leads", leads("c"))
 	f.eventually("c is told that it is no longer the heir", func() bool { return strings.HasSuffix(read(f.told("c")), "true a\nfalse c\n") },
 		func() string { return read(f.told("c")) })
+	f.checkInvariants()
+}
+
+// A daemon that is killed leaves nothing of child.prepare behind for long, not even what has left its process group.
+func TestThePreparationEndsWithItsDaemon(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	config := func(prepare string) string {
+		return fmt.Sprintf("child: {command: [ledger-child], env: {LEDGER: LEDGERFILE}, stop_timeout: 400ms, prepare: {command: [sh, -c, %q]}}\n", prepare)
+	}
+	f.configure("a", "dc1", 100, config("true"))
+	f.start("a")
+	f.until("a leads", leads("a"))
+	f.configure("b", "dc1", 99, config("setsid sh -c 'echo $$ >>"+f.warmed("b")+"; exec sleep 1000' & exec sleep 1000"))
+	f.start("b")
+	pids := func() []string { return strings.Fields(read(f.warmed("b"))) }
+	f.eventually("b prepares", func() bool { return exists(f.warmed("b")) && len(pids()) == 1 })
+	first, err := strconv.Atoi(pids()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(f.daemon("b"), syscall.SIGKILL)
+	f.eventually("the preparation ends", func() bool { return procinfo.Arguments(first) == nil })
+	f.eventually("b prepares again", func() bool { return len(pids()) == 2 })
+	f.daemons["b"].signal(syscall.SIGTERM)
+	f.exit("b")
+	last, _ := strconv.Atoi(pids()[1])
+	f.eventually("the second one ends", func() bool { return procinfo.Arguments(last) == nil })
 	f.checkInvariants()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func historyCommand() *cobra.Command {
 	var n int
 	var output string
-	var following, drills bool
+	var following, drills, fencings bool
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List the last terms: who led, why, by whom, and how long the group had no leader",
@@ -25,7 +26,9 @@ as an elector saw them: TO READY is from the decision to READY, LEADERLESS how l
 there was no READY leader; "-" means that no elector saw both ends.
 
 With --follow it prints new terms as they come; -o json then prints an object per line.
-With --gamedays it lists the reports of 'zkelectd gameday move' and the other drills instead.`, cluster.MaxHistory),
+With --gamedays it lists the reports of 'zkelectd gameday move' and the other drills instead,
+and with --fencing what people have fenced with the command fence. What candidates have
+fenced is in the REASON of their terms.`, cluster.MaxHistory),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -38,6 +41,9 @@ With --gamedays it lists the reports of 'zkelectd gameday move' and the other dr
 				return withOneLeader(cmd, func(ctx context.Context, g group) error {
 					if drills {
 						return showGameDays(ctx, cmd.OutOrStdout(), g, n, output)
+					}
+					if fencings {
+						return showFencings(ctx, cmd.OutOrStdout(), g, n, output)
 					}
 					return showHistory(ctx, cmd.OutOrStdout(), g, n, output, following)
 				})
@@ -52,48 +58,54 @@ With --gamedays it lists the reports of 'zkelectd gameday move' and the other dr
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many of the last terms")
 	cmd.Flags().BoolVar(&following, "follow", false, "print each new term, until interrupted")
 	cmd.Flags().BoolVar(&drills, "gamedays", false, "list the last drills instead of terms")
-	cmd.MarkFlagsMutuallyExclusive("follow", "gamedays")
+	cmd.Flags().BoolVar(&fencings, "fencing", false, "list what people have fenced instead of terms")
+	cmd.MarkFlagsMutuallyExclusive("follow", "gamedays", "fencing")
 	outputFlag(cmd, &output)
 	return cmd
 }
 
 func showHistory(ctx context.Context, w io.Writer, g group, n int, output string, following bool) error {
-	h, err := g.history(ctx, following)
+	if following {
+		watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
+		return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, last: n})
+	}
+	h, err := g.history(ctx, false)
 	if err != nil {
 		return err
 	}
-	terms := h.Terms[max(0, len(h.Terms)-n):]
-	if output == "json" && !following {
+	terms := lastTerms(&h, n)
+	if output == "json" {
 		return printJSON(w, append([]cluster.PastTerm{}, terms...))
 	}
 	if err := printTerms(w, terms, output, true); err != nil {
 		return err
 	}
-	if !following {
-		return appendSchedules(ctx, w, g)
-	}
-	watched := func(ctx context.Context, g group) (cluster.History, error) { return g.history(ctx, true) }
-	return follow(ctx, g, watched, &newTerms{notices: notices{w: os.Stderr}, out: w, output: output, shown: h})
+	return appendSchedules(ctx, w, g)
 }
 
-// newTerms is the display of history --follow. A gap misses no term, as the electors have recorded those in it.
+func lastTerms(h *cluster.History, n int) []cluster.PastTerm { return h.Terms[max(0, len(h.Terms)-n):] }
+
+// newTerms is the display of history --follow: the last terms, then each new one. A gap misses no term, as the electors have recorded
+// those in it.
 type newTerms struct {
 	notices
 	out    io.Writer
 	output string
-	shown  cluster.History
+	last   int              // how many terms it shows at first
+	shown  *cluster.History // nil before the first
 }
 
 func (n *newTerms) show(h cluster.History) error {
-	for _, t := range h.Terms {
-		if _, shown := n.shown.Find(t.Term); !shown {
-			if err := printTerms(n.out, []cluster.PastTerm{t}, n.output, false); err != nil {
-				return err
-			}
-		}
+	terms, head := lastTerms(&h, n.last), true
+	if n.shown != nil {
+		head = false
+		terms = slices.DeleteFunc(slices.Clone(h.Terms), func(t cluster.PastTerm) bool {
+			_, shown := n.shown.Find(t.Term)
+			return shown
+		})
 	}
-	n.shown = h
-	return nil
+	n.shown = &h
+	return printTerms(n.out, terms, n.output, head)
 }
 
 func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool) error {
@@ -119,6 +131,12 @@ func printTerms(w io.Writer, terms []cluster.PastTerm, output string, head bool)
 		}
 		if p.Wait != "" {
 			reason += " [waited " + p.Wait + "]"
+		}
+		for _, r := range p.Fencing {
+			reason += " [" + r.String() + "]"
+		}
+		if p.Forced != nil {
+			reason += " [" + p.Forced.String() + "]"
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Term, p.Time.Local().Format("2006-01-02 15:04:05"), printable(p.Node), printable(p.Site), printable(string(p.Cause)),
 			printable(by), formatDuration(p.ToReady), formatDuration(p.Leaderless), printable(reason))

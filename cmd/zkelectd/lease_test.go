@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"zkelectd/internal/cluster"
@@ -39,9 +40,9 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 	forged, asked := countingServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+victim+"/leader", http.StatusFound)
 	})
-	var root string // of the group that is asked about
+	var root atomic.Value // of the group that is asked about
 	honest, _ := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"root":%q,"node":"evil","term":7,"lease_remaining":"1.5s"}`, root)
+		fmt.Fprintf(w, `{"root":%q,"node":"evil","term":7,"lease_remaining":"1.5s"}`, root.Load())
 	})
 	_, port, _ := net.SplitHostPort(victim)
 	for name, c := range map[string]struct {
@@ -58,7 +59,7 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		"the leader's": {current: honest, node: honest, host: here, lease: true},
 	} {
 		f := newFleet(t)
-		root = f.paths.Root
+		root.Store(f.paths.Root)
 		ephemeral := func(path string, r any) cluster.Op {
 			op := cluster.Op{Kind: cluster.OpCreate, Path: path, Ephemeral: true}
 			switch r := r.(type) {
@@ -83,5 +84,43 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 		if victims.Load() != 0 || asked.Load() != c.asked {
 			t.Errorf("%s: the victim was asked %d times, the address in the tree %d times", name, victims.Swap(0), asked.Load())
 		}
+	}
+}
+
+// Explain says that a holder can't give up leadership because its work can't be killed, and that the elected member waits for it.
+func TestExplainSaysWhatIsStuck(t *testing.T) {
+	t.Parallel()
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(t)
+	term := int64(7)
+	api, _ := countingServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"root":%q,"node":"old","term":%d,"unkillable":"process 9 runs as user 0"}`, f.paths.Root, term)
+	})
+	f.configure("new", "dc1", 100, "")
+	f.start("new")
+	f.until("new leads", leads("new"))
+	fence := f.snapshot().Fence.Record
+	current := f.snapshot().Current.Record
+	f.daemons["new"].signal(syscall.SIGSTOP)
+	defer f.daemons["new"].signal(syscall.SIGCONT)
+	const incarnation = "old-n_0000000099"
+	current.Term, current.Node, current.Incarnation, current.API = term, "old", incarnation, api
+	f.write(
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Incarnation(incarnation), Ephemeral: true},
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Node("old"), Ephemeral: true, Data: cluster.Encode(&cluster.Node{ID: "old", Site: "dc1", Host: here, API: api})},
+		cluster.Op{Kind: cluster.OpDelete, Path: f.paths.Current(), Version: cluster.AnyVersion},
+		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Current(), Ephemeral: true, Data: cluster.Encode(&current)},
+	)
+	out, err := f.run("explain")
+	for _, want := range []string{"Waiting  until old gives up leadership, which it has held since term 7", "Stuck    the work of old can't be killed, and old releases nothing while it runs: process 9 runs as user 0"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: lacks %q (the fence: %+v)\n%s", err, want, fence, out)
+		}
+	}
+	if out, err := f.run("explain", "-o", "json"); err != nil || !strings.Contains(out, `"stuck": "the work of old can't be killed`) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -38,7 +38,8 @@ func majorFaults(t *testing.T, pid int) uint64 {
 // actors are the processes that can kill the child when its lease ends: each does if the others are stopped.
 var actors = []string{"guard", "keeper", "daemon"}
 
-// leaseEnds stops all but one of the actors, and checks that this one kills the child when the lease ends. It returns the others.
+// leaseEnds stops all but one of the actors, and checks that this one kills the child when the lease ends. It returns the others. The
+// daemon goes on renewing the lease, so it kills the child because the guard is hung, which it notices later.
 func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 	f.t.Helper()
 	child := f.child(id)
@@ -55,7 +56,11 @@ func (f *fleet) leaseEnds(id, acts string) (stopped []int) {
 	f.waitForDeath(child)
 	took := boottime.Now() - from
 	f.t.Logf("the child is dead %s after the last renewal or later, with %d major faults", took.Round(time.Millisecond), majorFaults(f.t, acting)-faults)
-	if took > 2500*time.Millisecond { // the lease is 1.8 s
+	limit := 2500 * time.Millisecond // the lease is 1.8 s
+	if acts == "daemon" {
+		limit += time.Second
+	}
+	if took > limit {
 		f.t.Errorf("the child lived on for %s", took)
 	}
 	if took < 200*time.Millisecond { // 0.3 s of it had passed, or more if renewals came late

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,22 @@ type pageState struct {
 	members []whatif.RankedMember
 	heir    string
 	terms   []cluster.PastTerm
+	// failsafe is what n1 says of failsafe mode, and err why it cannot read the group; both may be nil. They are read and set under mu.
+	mu       sync.Mutex
+	failsafe *status.Failsafe
+	err      error
+}
+
+func (p *pageState) outage(f *status.Failsafe, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failsafe, p.err = f, err
+}
+
+func (p *pageState) inOutage() (*status.Failsafe, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failsafe, p.err
 }
 
 var stateSites = []string{"fra", "ams", "waw"}
@@ -102,9 +119,13 @@ func (p *pageState) serve(name string) *httpapi.Group {
 			if p.group.Leader == v.Node && p.group.State == "READY" {
 				v.Phase, v.Term, v.LeaseRemaining, v.Lease = "leading", p.group.Term, cluster.Duration(2*time.Second), cluster.Duration(2700*time.Millisecond)
 			}
+			v.Failsafe, _ = p.inOutage()
 			return v
 		},
-		Group:   func(context.Context) (status.Group, error) { return p.group, nil },
+		Group: func(context.Context) (status.Group, error) {
+			_, err := p.inOutage()
+			return p.group, err
+		},
 		History: func(context.Context) ([]cluster.PastTerm, error) { return p.terms, nil },
 		Explain: func(context.Context) (whatif.Explanation, error) {
 			return whatif.Explanation{
@@ -364,5 +385,40 @@ func TestSlotsInABrowser(t *testing.T) {
 	p.click("#slots a[href='?group=ingest%2F5']")
 	p.shows("#leader .name", "n6")
 	p.shows("#all-groups", "All groups")
+	p.checkConsole()
+}
+
+// In an outage the page of the leader says that it works on, by whose promises and since when; that of another member, what it has
+// promised. The history marks a term that a person has declared to be over.
+func TestFailsafeModeInABrowser(t *testing.T) {
+	t.Parallel()
+	states := pageStates()
+	state := states["steady"]
+	state.group.Failsafe = &status.GroupFailsafe{Members: []string{"n2", "n3"}}
+	state.failsafe = &status.Failsafe{Enabled: true, TakesPart: true, Ready: true, Asks: []string{"n2", "n3"}}
+	state.terms[3].Forced = &cluster.Forced{By: "ann@host", Reason: "rack 7 has burned down", Time: time.Now()}
+	addr := serveStates(t, states)
+	p := (&fleet{t: t}).open(addr)
+	p.visit(addr, "steady")
+	p.shows("#leader .reasons", "ready would work on without ZooKeeper, by promises of n2, n3")
+	p.shows("#history .forced", "forced ann@host has declared that no work of this term is left: rack 7 has burned down")
+	p.until("one term is marked", "document.querySelectorAll('#history .forced').length === 1")
+
+	active := *state.failsafe
+	active.Active, active.ActiveFor = true, cluster.Duration(3*time.Minute)
+	state.outage(&active, errors.New("ZooKeeper does not answer"))
+	p.shows("#banner", "Failsafe mode: n1 works on without ZooKeeper, by the promises of n2, n3.")
+	p.until("it says since when", `/active ZooKeeper does not answer, and n1 works on because n2, n3 promised to let nobody take over, since 3 min ago/.test(document.querySelector('#leader .reasons').innerText)`)
+	p.emulate("prefers-color-scheme", "dark")
+	if faint := evaluate[[]string](p, fmt.Sprintf(faintText, "")); len(faint) > 0 {
+		t.Errorf("the contrast is too low: %q", faint)
+	}
+	p.wholePicture("failsafe-dark", 1200)
+
+	state.outage(&status.Failsafe{Enabled: true, TakesPart: true, Outage: true, BoundFor: cluster.Duration(time.Second)}, errors.New("ZooKeeper does not answer"))
+	p.shows("#banner", "Failsafe mode: n1 has promised the leader to let nobody take over.")
+	state.outage(nil, nil)
+	p.until("it is live", live)
+	p.shows("#leader .reasons", "on works on without ZooKeeper if all of these promise to let nobody take over: n2, n3")
 	p.checkConsole()
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -206,8 +207,13 @@ func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logg
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	api := httpapi.New(apiOptions(h, auth, hosts))
+	peers := httpapi.Endpoint{Addr: cfg.Failsafe.Listen, Setting: "failsafe.listen", Log: log}
+	if peers.Addr == "" {
+		api = h.HandleFailsafe(api)
+	}
 	err := service{
-		host: h, listener: listener, handler: httpapi.New(apiOptions(h, auth, hosts)), files: watchedFiles(cmd, cfg), signals: signals, reload: true,
+		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg), signals: signals, reload: true,
 	}.run(cmd.Context())
 	switch {
 	case errors.Is(err, guard.ErrLost):
@@ -223,6 +229,7 @@ func connectGuard(log *slog.Logger) (*guard.Client, error) {
 	if err := harden.DisableCoreDumps(); err != nil {
 		log.Warn("core dumps are not disabled: a core of the daemon would contain its passwords and keys", "err", err)
 	}
+	debug.SetGCPercent(daemonGC)
 	harden.Protect(harden.Options{
 		OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
 		Log: log.With("process", "daemon"),
@@ -242,7 +249,8 @@ func exitWithGuard(g *guard.Client) (stop func() bool) {
 const (
 	daemonProcs   = 4
 	daemonThreads = 16
-	daemonHeap    = 4 << 20 // the first collection is due there
+	daemonHeap    = 2 << 20 // the first collection is due there, see daemonGC
+	daemonGC      = 50      // percent; the first collection starts at this share of 4 MB
 )
 
 // apiOptions returns the options of the daemon's HTTP API.
@@ -306,7 +314,8 @@ type service struct {
 	host     *host.Host
 	listener httpapi.Endpoint
 	handler  http.Handler
-	files    []string // their changes cause a reload
+	peers    httpapi.Endpoint // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
+	files    []string         // their changes cause a reload
 	signals  <-chan os.Signal
 	reload   bool // SIGHUP asks for a reload, not to stop
 }
@@ -327,6 +336,9 @@ func (s service) run(ctx context.Context) error {
 	})
 	if s.listener.Addr != "" {
 		g.Go(func() error { return s.listener.Serve(running, s.handler) })
+	}
+	if s.peers.Addr != "" {
+		g.Go(func() error { return s.peers.Serve(running, s.host.HandleFailsafe(http.NotFoundHandler())) })
 	}
 	if len(s.files) > 0 {
 		g.Go(func() error { return config.Watch(running, s.files, s.host.Reload) })

@@ -107,26 +107,54 @@ var changes = map[string]struct {
 	"few files":                 {func(f *Facts) { f.Host.Limits.Files = 256 }, "open files", Warn, "256 files"},
 	"few processes":             {func(f *Facts) { f.Host.TasksMax = 40 }, "processes", Warn, "30 tasks of at most 40"},
 	"unknown limits of tasks":   {func(f *Facts) { f.Host.TasksErr = errors.New("no cgroup") }, "processes", Warn, "could not be checked because no cgroup"},
-	"no real-time priority":     {func(f *Facts) { f.Host.Realtime, f.Host.Scheduler = true, "SCHED_OTHER" }, "real-time priority", Warn, "SCHED_OTHER"},
-	"a full disk":               {func(f *Facts) { f.Directories[0].Free = 0 }, "disk /run/zkelectd", Fail, "the file system is full"},
-	"an almost full disk":       {func(f *Facts) { f.Directories[0].Free = 10 << 20 }, "disk /run/zkelectd", Warn, "almost full"},
-	"no inodes":                 {func(f *Facts) { f.Directories[0].TotalFiles = 1000 }, "disk /run/zkelectd", Fail, "0 of 1000 inodes"},
-	"a disk that hangs":         {func(f *Facts) { f.Directories[0].Err = errors.New("it hangs") }, "disk /run/zkelectd", Warn, "could not be checked because it hangs"},
-	"no recording":              {func(f *Facts) { f.Recorder.Files = 0 }, "recorder /var/lib/zkelectd/recorder", Warn, "no recording"},
-	"a long stop":               {func(f *Facts) { f.Groups[0].Stop = time.Minute }, "timing billing", Fail, "stop"},
-	"a missing program":         {func(f *Facts) { f.Groups[0].ProgramErrs = []error{errors.New("child.command: /x does not exist")} }, "programs billing", Fail, "/x does not exist"},
-	"what the daemon reports":   {func(f *Facts) { f.Groups[0].Reported = []string{"child.dir: no"} }, "programs billing", Fail, "child.dir: no"},
-	"an open tree":              {func(f *Facts) { f.Groups[0].OpenTree = true }, "permissions billing", Warn, "anyone"},
-	"another ACL":               {func(f *Facts) { f.Groups[0].Mismatched = []string{"/b/policy"} }, "permissions billing", Warn, "/b/policy"},
-	"a member without access":   {func(f *Facts) { f.Groups[0].LockedOut = []string{"n2"} }, "permissions billing", Fail, "n2"},
-	"no leader":                 {func(f *Facts) { f.Groups[0].View.State, f.Groups[0].View.NoLeader = "NONE", "all are cordoned" }, "leader billing", Fail, "no leader: all are cordoned"},
-	"a takeover":                {func(f *Facts) { f.Groups[0].View.State = "PROGRESS" }, "leader billing", Warn, "PROGRESS"},
-	"a problem":                 {func(f *Facts) { f.Groups[0].View.Problems = []string{"the roster is damaged"} }, "leader billing", Warn, "the roster is damaged"},
-	"a slot without leader":     {func(f *Facts) { f.Groups[0].Slots, f.Groups[0].Leaderless = 4, []string{"3"} }, "leader billing", Fail, "1 of 4 slots have no READY leader: 3"},
+	"a device that is not used": {func(f *Facts) {
+		f.Host.WatchdogDevice = &status.WatchdogDevice{Device: "/dev/watchdog", State: status.DeviceUnusable, Reason: "busy"}
+	}, "watchdog device /dev/watchdog", Warn, "nothing resets this host if it stands still: busy"},
+	"a required device": {func(f *Facts) {
+		f.Host.WatchdogDevice = &status.WatchdogDevice{Device: "/dev/watchdog", State: status.DeviceUnusable, Required: true, Reason: "busy"}
+	}, "watchdog device /dev/watchdog", Fail, "does not lead: busy"},
+	"a weak device": {func(f *Facts) {
+		f.Host.WatchdogDevice = &status.WatchdogDevice{Device: "/dev/watchdog", State: status.DeviceReady, Identity: "softdog", Warnings: []string{"is software"}}
+	}, "watchdog device /dev/watchdog", Warn, "softdog: is software"},
+	"no real-time priority":   {func(f *Facts) { f.Host.Realtime, f.Host.Scheduler = true, "SCHED_OTHER" }, "real-time priority", Warn, "SCHED_OTHER"},
+	"a full disk":             {func(f *Facts) { f.Directories[0].Free = 0 }, "disk /run/zkelectd", Fail, "the file system is full"},
+	"an almost full disk":     {func(f *Facts) { f.Directories[0].Free = 10 << 20 }, "disk /run/zkelectd", Warn, "almost full"},
+	"no inodes":               {func(f *Facts) { f.Directories[0].TotalFiles = 1000 }, "disk /run/zkelectd", Fail, "0 of 1000 inodes"},
+	"a disk that hangs":       {func(f *Facts) { f.Directories[0].Err = errors.New("it hangs") }, "disk /run/zkelectd", Warn, "could not be checked because it hangs"},
+	"no recording":            {func(f *Facts) { f.Recorder.Files = 0 }, "recorder /var/lib/zkelectd/recorder", Warn, "no recording"},
+	"a long stop":             {func(f *Facts) { f.Groups[0].Stop = time.Minute }, "timing billing", Fail, "stop"},
+	"a missing program":       {func(f *Facts) { f.Groups[0].ProgramErrs = []error{errors.New("child.command: /x does not exist")} }, "programs billing", Fail, "/x does not exist"},
+	"what the daemon reports": {func(f *Facts) { f.Groups[0].Reported = []string{"child.dir: no"} }, "programs billing", Fail, "child.dir: no"},
+	"an open tree":            {func(f *Facts) { f.Groups[0].OpenTree = true }, "permissions billing", Warn, "anyone"},
+	"another ACL":             {func(f *Facts) { f.Groups[0].Mismatched = []string{"/b/policy"} }, "permissions billing", Warn, "/b/policy"},
+	"a member without access": {func(f *Facts) { f.Groups[0].LockedOut = []string{"n2"} }, "permissions billing", Fail, "n2"},
+	"no leader":               {func(f *Facts) { f.Groups[0].View.State, f.Groups[0].View.NoLeader = "NONE", "all are cordoned" }, "leader billing", Fail, "no leader: all are cordoned"},
+	"a takeover":              {func(f *Facts) { f.Groups[0].View.State = "PROGRESS" }, "leader billing", Warn, "PROGRESS"},
+	"a problem":               {func(f *Facts) { f.Groups[0].View.Problems = []string{"the roster is damaged"} }, "leader billing", Warn, "the roster is damaged"},
+	"a slot without leader":   {func(f *Facts) { f.Groups[0].Slots, f.Groups[0].Leaderless = 4, []string{"3"} }, "leader billing", Fail, "1 of 4 slots have no READY leader: 3"},
 	"a lost member": {func(f *Facts) {
 		f.Groups[0].View.Expected, f.Groups[0].View.Absent = 3, []status.AbsentMember{{Node: "n3", State: "lost"}}
 	}, "members billing", Warn, "2 of 3 expected; lost: n3"},
-	"a member of other version":    {func(f *Facts) { f.Groups[0].Members[1].Version = "v0" }, "versions billing", Warn, "v0: n2; v1: n1"},
+	"a member of other version": {func(f *Facts) { f.Groups[0].Members[1].Version = "v0" }, "versions billing", Warn, "v0: n2; v1: n1"},
+	"a group that is stuck in failsafe mode": {func(f *Facts) {
+		f.Groups[0].View.Failsafe = &status.GroupFailsafe{WaitsFor: []string{"n8", "n9"}, Stuck: true}
+	}, "failsafe mode billing", Fail, "none of these nodes, which can say otherwise, is registered with the state directory that it had: n8, n9"},
+	"a member that would not promise": {func(f *Facts) {
+		f.Groups[0].View.Failsafe = &status.GroupFailsafe{Members: []string{"n2"}}
+		f.Groups[0].Node, f.Groups[0].View.Members = "n1", []status.Member{{Node: "n1"}, {Node: "n2"}}
+		f.Groups[0].Failsafe = &status.Failsafe{Unready: map[string]string{"n2": "no answer"}}
+	}, "failsafe mode billing", Warn, "n2 would not promise, so without ZooKeeper the leader would stop: no answer"},
+	"a daemon without failsafe mode": {func(f *Facts) {
+		f.Groups[0].View.Failsafe = &status.GroupFailsafe{}
+	}, "failsafe mode billing", Warn, "the daemon of this host takes no part"},
+	"a daemon that does not say": {func(f *Facts) {
+		f.Groups[0].View.Failsafe = &status.GroupFailsafe{}
+		f.Groups[0].FailsafeErr = errors.New("no endpoint")
+	}, "failsafe mode billing", Warn, "could not be checked because no endpoint"},
+	"no key for failsafe mode": {func(f *Facts) {
+		f.Groups[0].View.Failsafe = &status.GroupFailsafe{Members: []string{"n2"}}
+		f.Groups[0].Failsafe = &status.Failsafe{Enabled: true, Problem: "the tree is open"}
+	}, "failsafe mode billing", Warn, "it would not work if this host led: the tree is open"},
 	"another policy here":          {func(f *Facts) { f.Groups[0].Drift = []string{"policy.type: priority -> expr"} }, "policy billing", Warn, "policy.type"},
 	"another policy on a member":   {func(f *Facts) { f.Groups[0].Members[1].PolicyDrift = true }, "policy billing", Warn, "n2"},
 	"a group that cannot be read":  {func(f *Facts) { f.Groups[0].ACLErr = errors.New("no answer") }, "permissions billing", Warn, "could not be checked because no answer"},
@@ -192,5 +220,17 @@ func TestGroupsThatCannotBeRead(t *testing.T) {
 		if string(last.Result)+" "+last.Check != what || !strings.Contains(last.Seen, g.Err.Error()) {
 			t.Errorf("%s: %+v", what, last)
 		}
+	}
+}
+
+// The daemon says that it leads by promises although the group cannot be read.
+func TestALeaderWithoutZooKeeperIsFound(t *testing.T) {
+	f := healthy()
+	f.Groups[0].Err = errors.New("there is no session with ZooKeeper")
+	f.Groups[0].Failsafe = &status.Failsafe{Enabled: true, Active: true, Asks: []string{"n2", "n3"}}
+	if !slices.ContainsFunc(Diagnose(f), func(found Finding) bool {
+		return found.Result == Warn && strings.Contains(found.String(), "ACTIVE: this host leads without ZooKeeper, by the promises of n2, n3")
+	}) {
+		t.Error("it is not found")
 	}
 }

@@ -116,6 +116,8 @@ type Host struct {
 	Realtime     bool
 	Scheduler    string
 	SchedulerErr error
+	// WatchdogDevice is what the daemon reports of its watchdog device; nil if none is configured.
+	WatchdogDevice *status.WatchdogDevice
 }
 
 // Directory is a directory that the daemon writes to.
@@ -159,6 +161,11 @@ type Group struct {
 	LockedOut  []string
 	ACLErr     error
 	View       status.Group
+	// Node is the id of this host. Failsafe is failsafe mode as its daemon sees it, FailsafeErr why that is not known; both are nil if the
+	// daemon takes no part in it.
+	Node        string
+	Failsafe    *status.Failsafe
+	FailsafeErr error
 	// Eligible is how many members can lead under the policy in force; Leaderless names the slots without a leader, of Slots.
 	Eligible   int
 	Leaderless []string

@@ -21,9 +21,10 @@ func (g Group) findings(base time.Duration, version string) []Finding {
 	case g.NotJoined:
 		return append(all, Finding{Fail, "members", g.Name, g.Err.Error(), "start the daemon on the hosts of the group"})
 	case g.Err != nil:
-		return append(all, unknown("group", g.Name, g.Err, ""))
+		return append(append(all, unknown("group", g.Name, g.Err, "")), g.active()...)
 	}
-	return append(all, g.permissions(), g.leadership(), g.members(), g.versions(version), g.policy())
+	all = append(all, g.permissions(), g.leadership(), g.members(), g.versions(version), g.policy())
+	return append(all, g.failsafe()...)
 }
 
 func (g Group) timing(base time.Duration) Finding {

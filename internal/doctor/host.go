@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+
+	"zkelectd/internal/status"
 )
 
 func (d Daemon) findings(version string) []Finding {
@@ -43,7 +46,7 @@ func (h Host) findings() []Finding {
 	if h.Err != nil {
 		return []Finding{unknown("limits of the guard", "", h.Err, "start the daemon, and run this as its user or as root")}
 	}
-	return []Finding{h.containment(), h.memory(), h.files(), h.tasks(), h.realtime()}
+	return []Finding{h.containment(), h.memory(), h.files(), h.tasks(), h.realtime(), h.watchdogDevice()}
 }
 
 func (h Host) containment() Finding {
@@ -128,6 +131,22 @@ func (h Host) realtime() Finding {
 			"set LimitRTPRIO=1 and RestrictRealtime=no in the unit, and permit sched_setattr in its SystemCallFilter=; then restart it"}
 	}
 	return good(check, "", "the guard runs with %s", h.Scheduler)
+}
+
+func (h Host) watchdogDevice() Finding {
+	const check = "watchdog device"
+	w := h.WatchdogDevice
+	switch {
+	case w == nil:
+		return good(check, "", "not configured (watchdog_device.mode)")
+	case w.State == status.DeviceUnusable && w.Required:
+		return Finding{Fail, check, w.Device, "it is required and cannot be used, so this host does not lead: " + w.Reason, "see docs/watchdog-device.md"}
+	case w.State == status.DeviceUnusable:
+		return Finding{Warn, check, w.Device, "it is not used, so nothing resets this host if it stands still: " + w.Reason, "see docs/watchdog-device.md"}
+	case len(w.Warnings) > 0:
+		return Finding{Warn, check, w.Device, w.Identity + ": " + strings.Join(w.Warnings, "; "), "see docs/watchdog-device.md"}
+	}
+	return good(check, w.Device, "%s (%s), timeout %s: it resets this host at most %s after the end of a lease", w.State, w.Identity, w.Timeout, w.ResetAfterLease)
 }
 
 // How much of a file system must be free.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,11 @@ func TestDashboardUsesExportedMetrics(t *testing.T) {
 	for _, name := range []string{"datasource", "group"} {
 		if !slices.ContainsFunc(dashboard.Templating.List, func(v struct{ Name, Type string }) bool { return v.Name == name }) {
 			t.Errorf("there is no variable %s", name)
+		}
+	}
+	for _, name := range []string{"zkelectd_is_leader", "zkelectd_failsafe_active", "zkelectd_failsafe_ready", "zkelectd_failsafe_rounds_total"} {
+		if !strings.Contains(string(data), name) {
+			t.Errorf("no panel shows %s", name)
 		}
 	}
 	chosen := source{"prometheus", "${datasource}"}

@@ -101,7 +101,7 @@ func electorOnly(derive func(groupData, emitter)) func(groupData, emitter) {
 
 const gauge, counter, histogram = "gauge", "counter", "histogram"
 
-// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it.
+// metrics lists all metrics. A daemon that neither leads nor elects a group exports eight series for it, and two more with failsafe mode.
 var metrics = slices.Concat(groupMetrics, hostMetrics)
 
 var groupMetrics = []metric{
@@ -120,6 +120,22 @@ var groupMetrics = []metric{
 	}},
 	{"zkelectd_heir", gauge, nil, "1 if this daemon is elected next if the leader is lost, as the elector has published it, and its data is fresh. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.CheckHeir() == nil })},
 	{"zkelectd_child_unkillable", gauge, nil, "1 if part of the leader-only work cannot be killed: until it has ended, leadership is not released and the session stays open. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Unkillable != "" })},
+	{"zkelectd_watchdog_device", gauge, []string{"state"}, "Always 1, with the state of the device that resets this host if the work outlives its lease: ready, armed (work runs) or unusable (nothing resets this host if it stands still, and with watchdog_device.mode: required it does not lead). Not exported if none is configured.", nil, func(g groupData, emit emitter) {
+		if g.WatchdogDevice != nil {
+			emit(1.0, g.WatchdogDevice.State)
+		}
+	}},
+	{"zkelectd_failsafe_active", gauge, nil, "1 while this daemon leads without ZooKeeper, by the promises of the other members. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
+		if g.Failsafe != nil && g.Failsafe.Enabled {
+			emit(boolToFloat(g.Failsafe.Active))
+		}
+	}},
+	{"zkelectd_failsafe_ready", gauge, nil, "1 if failsafe mode would work if this daemon led now: all other members that take part would promise. Only where failsafe mode is enabled.", nil, func(g groupData, emit emitter) {
+		if g.Failsafe != nil && g.Failsafe.Enabled {
+			emit(boolToFloat(g.Failsafe.Ready))
+		}
+	}},
+	{"zkelectd_failsafe_member_unready", gauge, []string{"member"}, "1 for each other member that would not promise, at most 16. Not exported otherwise.", nil, unready},
 	{"zkelectd_newer_records", gauge, nil, "1 if a newer version has written a record that this daemon does not understand: it neither elects nor takes over. Upgrade this host. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Newer != "" })},
 	{"zkelectd_policy_drift", gauge, nil, "1 if the policy in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.Drift != "" })},
 	{"zkelectd_slots_drift", gauge, nil, "1 if slots.count or slots.per_node in this daemon's configuration is not the one in force. Not exported otherwise.", nil, ifTrue(func(g groupData) bool { return g.SlotsDrift != "" })},
@@ -146,6 +162,18 @@ var hostMetrics = []metric{
 	{"zkelectd_session_expirations_total", counter, nil, "Sessions that ended although the daemon was not stopping: expired, closed from outside, or abandoned.", value(func(h hostData) uint64 { return h.totals.SessionsLost }), nil},
 	{"zkelectd_session_reconnects_total", counter, nil, "How often the daemon reconnected to ZooKeeper without losing its session.", value(func(h hostData) uint64 { return h.totals.Reconnects }), nil},
 	{"zkelectd_hook_failures_total", counter, nil, "Runs of the hooks on_change, on_leader_change and on_heir of all groups that have failed, or were killed after hooks.timeout, and failed runs of child.prepare. The log names the group.", value(func(h hostData) uint64 { return h.totals.HookFailures }), nil},
+	{"zkelectd_fencing_total", counter, []string{"result"}, "Nodes of lost leaders that this daemon has tried to fence before it took over: it succeeded (success) or it is not certain that the node is off (failure).", func(h hostData, emit emitter) {
+		emit(float64(h.totals.Fenced.Succeeded), "success")
+		emit(float64(h.totals.Fenced.Failed), "failure")
+	}, nil},
+	{"zkelectd_fencing_unavailable", gauge, nil, "How many nodes this daemon could not fence, as fencing.monitor has found last: nodes that their agent could not reach, or settings that are wrong.", value(func(h hostData) float64 { return float64(h.totals.Unfenceable) }), nil},
+	{"zkelectd_failsafe_rounds_total", counter, nil, "Rounds in which this daemon, as a leader that ZooKeeper did not answer, has asked all members for promises.", value(func(h hostData) uint64 { return h.totals.Failsafe.Rounds }), nil},
+	{"zkelectd_failsafe_extensions_total", counter, nil, "Rounds in which all members have promised in time, so that the lease was extended.", value(func(h hostData) uint64 { return h.totals.Failsafe.Extended }), nil},
+	{"zkelectd_failsafe_replies_total", counter, []string{"result"}, "Members that this daemon has asked in rounds: they have promised (promised) or refused (refused), or could not be reached (unreachable).", func(h hostData, emit emitter) {
+		emit(float64(h.totals.Failsafe.Promised), "promised")
+		emit(float64(h.totals.Failsafe.Refused), "refused")
+		emit(float64(h.totals.Failsafe.Unreachable), "unreachable")
+	}, nil},
 	{"zkelectd_zookeeper_request_duration_seconds", histogram, []string{"operation"}, "How long ZooKeeper took to answer: read is a read every few seconds, write are the writes of this daemon as the leader.", func(h hostData, emit emitter) {
 		emit(h.totals.Reads, "read")
 		emit(h.totals.Writes, "write")
@@ -169,6 +197,22 @@ func failedTransitions(g groupData) (n uint64) {
 		}
 	}
 	return n
+}
+
+// maxUnready bounds the series of the members that would not promise: anyone who can register members sets their ids.
+const maxUnready = 16
+
+func unready(g groupData, emit emitter) {
+	if g.Failsafe == nil || !g.Failsafe.Enabled {
+		return
+	}
+	labels := make(map[string]bool) // several members may have the same label
+	for _, member := range slices.Sorted(maps.Keys(g.Failsafe.Unready)) {
+		if l := label(member); !labels[l] && len(labels) < maxUnready {
+			labels[l] = true
+			emit(1.0, l)
+		}
+	}
 }
 
 func members(g groupData, emit emitter) {

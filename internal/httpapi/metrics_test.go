@@ -19,6 +19,7 @@ import (
 func someTotals() status.Totals {
 	t := status.Totals{
 		Transitions: map[status.Transition]uint64{{Cause: "failure", Result: "ready"}: 2, {Cause: "overdue", Result: "failed"}: 1},
+		Failsafe:    status.FailsafeCounts{Rounds: 5, Extended: 4, Promised: 9, Refused: 1},
 		Sessions:    3, SessionsLost: 2, Reconnects: 5, HookFailures: 3, Restarts: 4, Reloaded: time.Unix(1700000000, 0), ReloadFailed: true,
 	}
 	t.ToReady.Observe(30 * time.Millisecond)
@@ -32,6 +33,8 @@ func leadingElector() status.Daemon {
 	v := leader()
 	v.Elector, v.Paused, v.PausedHard, v.Child, v.Blocked, v.Drift, v.SlotsDrift = true, true, true, true, "paused", "it differs", "they differ"
 	v.Unkillable, v.Newer = "pid 7", "/c/leader"
+	v.WatchdogDevice = &status.WatchdogDevice{State: status.DeviceArmed}
+	v.Failsafe = &status.Failsafe{Enabled: true, Active: true, Unready: map[string]string{"b": "no answer"}}
 	v.Sites = map[string]status.SiteCounts{"dc1": {Eligible: 2, Ineligible: 1, Excluded: 1}, "d\xffc2": {Eligible: 1}}
 	return v
 }
@@ -66,8 +69,9 @@ func TestMetrics(t *testing.T) {
 			`zkelectd_zookeeper_request_duration_seconds_count{operation="read"} 1`, "zkelectd_session_expirations_total 2", "zkelectd_session_reconnects_total 5", "zkelectd_hook_failures_total 3",
 			"zkelectd_child_up{group=\"c\"} 1", "zkelectd_child_restarts_total{group=\"c\"} 4", "zkelectd_config_last_reload_successful 0", "zkelectd_config_last_reload_success_timestamp_seconds 1.7e+09",
 			"zkelectd_policy_drift{group=\"c\"} 1", "zkelectd_slots_drift{group=\"c\"} 1", `zkelectd_group_info{group="c",node="a",root="/c",site="dc1"} 1`, `zkelectd_node_info{node="a",site="dc1"} 1`, `zkelectd_groups{state="leading"} 1`, `zkelectd_failed_transitions_total{group="c"} 1`, `zkelectd_build_info{goversion=`,
+			`zkelectd_failsafe_active{group="c"} 1`, `zkelectd_failsafe_ready{group="c"} 0`, `zkelectd_failsafe_member_unready{group="c",member="b"} 1`, `zkelectd_failsafe_rounds_total 5`, `zkelectd_failsafe_extensions_total 4`, `zkelectd_failsafe_replies_total{result="promised"} 9`,
 		}, nil},
-		"a standby":                                    {standby(), []string{"zkelectd_is_leader{group=\"c\"} 0", "zkelectd_is_elector{group=\"c\"} 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused", "zkelectd_policy_drift", "zkelectd_slots_drift"}},
+		"a standby":                                    {standby(), []string{"zkelectd_is_leader{group=\"c\"} 0", "zkelectd_is_elector{group=\"c\"} 0", "zkelectd_session_up 1"}, []string{"zkelectd_members", "zkelectd_paused", "zkelectd_policy_drift", "zkelectd_slots_drift", "zkelectd_failsafe_active", "zkelectd_failsafe_ready"}},
 		"a leader that is stuck":                       {stuck(), []string{"zkelectd_is_leader{group=\"c\"} 0", `zkelectd_state{group="c",state="stuck"} 1`, "zkelectd_view_age_seconds 3600", "zkelectd_session_up 0"}, nil},
 		"an elector that is stuck":                     {silent, []string{"zkelectd_is_elector{group=\"c\"} 0"}, []string{"zkelectd_paused"}},
 		"the child of a stuck daemon during the lease": {hung, []string{"zkelectd_child_up{group=\"c\"} 1"}, nil},
@@ -177,7 +181,7 @@ func TestSeriesPerGroupAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 26 || len(series) != len(names) {
+	if series["g006"] != 8 || series["g008"] != 8 || series["g007"] <= 8 || series["g007"] > 29 || len(series) != len(names) {
 		t.Errorf("series: %d of a standby, %d of a parked group, %d of a leader that elects; %d groups", series["g006"], series["g008"], series["g007"], len(series))
 	}
 	for _, want := range []string{

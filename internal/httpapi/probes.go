@@ -19,6 +19,10 @@ type probeResponse struct {
 	// NotReady lists the groups in which the daemon is not ready, if it has several.
 	NotReady       []string         `json:"not_ready,omitempty"`
 	LeaseRemaining cluster.Duration `json:"lease_remaining,omitempty"`
+	// Unkillable, Fencing and Failsafe are those of [status.Daemon]: `zkelectd status` asks the leader for them here.
+	Unkillable string           `json:"unkillable,omitempty"`
+	Fencing    *status.Fencing  `json:"fencing,omitempty"`
+	Failsafe   *status.Failsafe `json:"failsafe,omitempty"`
 }
 
 // probeChecks are the probes. Each check returns nil for yes, or the reason for no.
@@ -55,7 +59,10 @@ func (a *api) probeRoutes() []groupRoute {
 func (a *api) probe(check func(status.Daemon) error) groupHandler {
 	return func(w http.ResponseWriter, _ *http.Request, g *Group) {
 		v := g.view()
-		code, body := http.StatusOK, probeResponse{stamp: stampOf(v), Root: v.Root, Answer: true, LeaseRemaining: v.LeaseRemaining}
+		code, body := http.StatusOK, probeResponse{
+			stamp: stampOf(v), Root: v.Root, Answer: true, LeaseRemaining: v.LeaseRemaining, Unkillable: v.Unkillable,
+			Fencing: v.Fencing, Failsafe: v.Failsafe,
+		}
 		if err := check(v); err != nil {
 			code, body.Answer, body.Reason = http.StatusServiceUnavailable, false, err.Error()
 		}

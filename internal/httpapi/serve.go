@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -17,17 +18,30 @@ import (
 type Endpoint struct {
 	// Addr is host:port or unix:/path.
 	Addr string
-	Web  WebConfig
-	Log  *slog.Logger
+	// Setting is the one that Addr is from, as errors name it; empty for http.listen.
+	Setting string
+	Web     WebConfig
+	Log     *slog.Logger
 }
 
 // Serve listens and serves requests until ctx is done. It returns when all connections and goroutines have ended.
 func (e Endpoint) Serve(ctx context.Context, handler http.Handler) error {
-	listener, err := listen(ctx, e.Addr)
+	listener, err := e.listen(ctx)
 	if err != nil {
 		return err
 	}
 	return e.serve(ctx, listener, handler, maxConns)
+}
+
+func (e Endpoint) listen(ctx context.Context) (net.Listener, error) {
+	if e.Setting == "" {
+		return listen(ctx, e.Addr)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w; choose another address", e.Setting, e.Addr, err)
+	}
+	return l, nil
 }
 
 // maxConns limits the number of connections: each needs a file descriptor, and the daemon must always have enough of them for

@@ -1,7 +1,7 @@
 // The card of the leader: on the left who leads, on the right who is next and who led before.
 import { elapsed, formatGoDuration, formatTime, parseDuration } from './clock.js';
 import { byID, el, render, setText } from './dom.js';
-import { chip, isLive, nodeName, pageURL, pauseOf, requestButton, timeAgo, timeSince, today } from './parts.js';
+import { chip, isLive, nodeName, outageOf, pageURL, pauseOf, requestButton, timeAgo, timeSince, today } from './parts.js';
 import { lastFailover, reignBar, reigns } from './reigns.js';
 import { model } from './source.js';
 
@@ -26,7 +26,7 @@ export function renderLeader() {
   const data = {
     state: g.state, leader: g.leader, site: g.site, term: g.term, since: g.since, cause: g.cause, reason: g.reason, next: g.next, waiting: g.waiting,
     blocked: (e.term === g.term && e.preemption_blocked) || s.preemption_blocked || '', note: g.no_leader || s.note || '', paused: pauseOf(g), here: s.node, live: isLive(),
-    today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
+    failsafe: failsafeOf(g, s), today: today(), leaderlessSince: model.leaderlessSince, link: pageURL(g.api, own.host), elector: g.elector, heir: heirOf(g, e), failover: lastFailover(), terms: (model.terms || []).length, reigns: reigns(),
   };
   byID('leader').className = g.leader ? g.state.toLowerCase() : 'none';
   render(body, data, (d) => [el('div', { class: 'leader-facts' }, leaderFacts(d)), el('dl', { class: 'reasons' }, leaderContext(d))]);
@@ -38,6 +38,25 @@ function heirOf(g, e) {
   if (g.leader && g.heir) return { node: g.heir, site: g.heir_site || '', known: true };
   const m = g.members.find((m) => m.node === e.heir) || {};
   return { node: e.heir || '', site: m.site || '', known: Boolean(g.leader) && e.leader === g.leader };
+}
+
+// failsafeOf returns what is shown of failsafe mode: {state, level, text, since}; null if the group does not use it.
+function failsafeOf(g, s) {
+  const f = g.failsafe;
+  const own = s.failsafe || {};
+  const outage = outageOf(s);
+  if (outage) {
+    return outage.leads ? { state: 'active', level: 'in-force', text: `ZooKeeper does not answer, and ${outage.leads} works on because ${outage.members.join(', ')} promised to let nobody take over`, since: outage.since }
+      : { state: 'active', level: 'in-force', text: `ZooKeeper does not answer, and ${s.node} has promised the leader to let nobody take over` };
+  }
+  if (!f) return null;
+  const members = (f.members || []).join(', ');
+  if ((f.waits_for || []).length) return { state: f.stuck ? 'stuck' : 'waits', level: 'in-force', text: `the last leader may still work, until ${f.waits_for.join(' or ')} says otherwise` };
+  if (!members) return { state: 'not ready', level: 'in-force', text: 'without ZooKeeper the leader would stop: nobody could promise to let nobody else take over' };
+  if (s.node === g.leader && own.enabled) {
+    return own.ready ? { state: 'ready', level: 'ready', text: `would work on without ZooKeeper, by promises of ${members}` } : { state: 'not ready', level: 'in-force', text: 'without ZooKeeper the leader would stop' };
+  }
+  return { state: 'on', level: '', text: `works on without ZooKeeper if all of these promise to let nobody take over: ${members}` };
 }
 
 const fact = (name, ...value) => el('div', null, el('dt', null, name), el('dd', null, ...value));
@@ -70,6 +89,7 @@ function leaderContext(d) {
   if (d.reason) add(d.leader ? 'Why it leads' : 'The last decision', d.cause ? chip('cause', d.cause) : '', ` ${d.reason}`);
   if (d.blocked) add('Preemption blocked', d.blocked);
   if (d.paused) add('Paused', pauseText(d.paused));
+  if (d.failsafe) add('Failsafe mode', chip(d.failsafe.level, d.failsafe.state), ` ${d.failsafe.text}`, d.failsafe.since ? [', since ', timeAgo(d.failsafe.since), ' ago'] : '');
   if (d.failover) add('Last failover', failoverText(d.failover));
   else if (d.terms) add('Last failover', el('span', { class: 'muted' }, `none in the last ${d.terms === 1 ? 'term' : `${d.terms} terms`}`));
   if (d.reigns) add(['Who led in the last ', timeAgo(d.reigns.begin)], ...reignBar(d.reigns, d.leader));

@@ -1,5 +1,5 @@
 // Parts that several views of the page share.
-import { formatAge, formatTime } from './clock.js';
+import { formatAge, formatTime, parseDuration } from './clock.js';
 import { el } from './dom.js';
 import { model } from './source.js';
 
@@ -57,6 +57,13 @@ export function rankOf(node) {
 export function identityOf(m) {
   const order = ((rankOf(m.node) || {}).scores || []).find((s) => s.ranker === 'oldest');
   return [m.host, m.pid && `pid ${m.pid}`, order && order.words, `incarnation ${m.incarnation}`].filter(Boolean).join(', ');
+}
+
+// outageOf returns what the daemon of this page does in failsafe mode while ZooKeeper is away: {leads, members, since}; null if nothing.
+export function outageOf(s) {
+  const f = (s && s.failsafe) || {};
+  if (f.active) return { leads: s.node, members: f.asks || [], since: model.failsafeSince };
+  return f.outage && parseDuration(f.bound_for) > 0 ? { leads: '', members: [], since: null } : null;
 }
 
 // table returns a table, which scrolls if it is too wide. The roles keep it a table for screen readers, whatever its layout.

@@ -1,6 +1,6 @@
 // The page's data, and whether it is up to date. An event only reports that something has changed; the page then requests the
 // status. It also polls every few seconds, because only the elector and the leader get events about leadership.
-import { updateClockSkew, parseDuration, timestamp, elapsed } from './clock.js';
+import { daemonTime, updateClockSkew, parseDuration, timestamp, elapsed } from './clock.js';
 
 const heartbeatTimeout = 30000; // ms without an event or heartbeat after which the connection counts as lost
 const maxResponseAge = 15000; // ms; the maximum age of the last response about the group
@@ -22,6 +22,7 @@ export const model = {
   explanation: null,
   explainError: '',
   lease: null, // this daemon's lease, if it leads: {term, holds, reason, left, requestedAt}
+  failsafeSince: null, // since when this daemon leads without ZooKeeper, in failsafe mode; null if it does not
   leaderlessSince: null, // when this page saw that there is no leader: {at, before}; before: that was already so at the first response
   stale: { since: 0, why: '' }, // why the page is not live; '' while it is
   retryAt: 0,
@@ -174,6 +175,8 @@ async function readGroup() {
   lastResponse = timestamp();
   model.status = body;
   model.groupError = body.group_error || '';
+  const f = body.failsafe || {};
+  model.failsafeSince = f.active ? model.failsafeSince || Math.round(daemonTime() - (parseDuration(f.active_for) || 0)) : null;
   if (!body.group_status) return;
   setGroup(body.group_status);
   const now = JSON.stringify(body.group_status, (name, value) => (['remaining', 'latency_ms', 'score'].includes(name) ? undefined : value));

@@ -3,7 +3,7 @@ import { daemonTime, formatAge, formatDuration, formatGoDuration, formatTime, pa
 import { byID, el, render, renderList, setText } from './dom.js';
 import { renderLeader, renderLease } from './leader.js';
 import { initMembers, renderMembers, withEnd } from './members.js';
-import { chip, countdown, isCordon, isLive, requestButton, setRequestHandler, table, timeAgo, today } from './parts.js';
+import { chip, countdown, isCordon, isLive, outageOf, requestButton, setRequestHandler, table, timeAgo, today } from './parts.js';
 import { renderRanking } from './ranking.js';
 import { model } from './source.js';
 import { renderSummary } from './summary.js';
@@ -58,9 +58,12 @@ function renderBanner() {
   const { since, why } = model.stale;
   box.hidden = isLive() || why === 'connecting';
   if (box.hidden) return render(box, '', () => []);
-  render(box, [since, why], () => [
+  const outage = outageOf(model.status);
+  render(box, [since, why, outage], () => [
     el('strong', null, `Not live since ${formatTime(since)}`),
     `: ${why}. The information below is old, and no lease is confirmed.`,
+    outage && el('strong', { class: 'failsafe' }, outage.leads ? `Failsafe mode: ${outage.leads} works on without ZooKeeper, by the promises of ${outage.members.join(', ')}.`
+      : `Failsafe mode: ${model.status.node} has promised the leader to let nobody take over.`),
     el('button', { type: 'button', 'data-act': 'again', onclick: () => reconnect() }, 'Try now'),
   ]);
 }
@@ -110,6 +113,7 @@ function renderHistory() {
       t.previous && t.previous !== t.node ? el('span', { class: 'muted' }, ` after ${t.previous}`) : null, ' ', chip('cause', t.cause)),
     el('p', null, t.reason),
     t.outcome && t.outcome !== 'READY' ? el('p', { class: 'bad' }, t.outcome) : null,
+    t.forced ? el('p', { class: 'bad forced' }, chip('in-force', 'forced'), ` ${t.forced.by} has declared that no work of this term is left${t.forced.reason ? `: ${t.forced.reason}` : ''}`) : null,
     el('p', { class: 'muted figures' }, timeAgo(Date.parse(t.time)), ` ago · ${[`term ${t.term}`, t.by && `by ${t.by}`, t.leaderless && `${formatGoDuration(t.leaderless)} without a leader`, t.to_ready && `ready after ${formatGoDuration(t.to_ready)}`].filter(Boolean).join(' · ')}`)));
 }
 

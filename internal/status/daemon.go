@@ -36,6 +36,12 @@ type Daemon struct {
 	// can't be killed, empty if there is none: while it runs nothing is released.
 	Containment string `json:"containment,omitempty"`
 	Unkillable  string `json:"unkillable,omitempty"`
+	// WatchdogDevice is the device that resets the host if the work outlives its lease; nil if none is configured.
+	WatchdogDevice *WatchdogDevice `json:"watchdog_device,omitempty"`
+	// Failsafe is nil unless the policy or the host's configuration enables failsafe mode.
+	Failsafe *Failsafe `json:"failsafe,omitempty"`
+	// Fencing is the node that this daemon switches off right now, because it takes over from it; nil if there is none.
+	Fencing *Fencing `json:"fencing,omitempty"`
 	// Term is the term of the leadership that it holds, 0 for none.
 	Term int64 `json:"term,omitempty"`
 	// LeaseEnds is on the host's CLOCK_BOOTTIME. LeaseRemaining is filled in by [Daemon.At].
@@ -84,6 +90,14 @@ type Daemon struct {
 	LastResponseAge cluster.Duration `json:"last_response_age,omitempty"`
 }
 
+// Fencing is a node that is being fenced.
+type Fencing struct {
+	Node string `json:"node"`
+	// Since is on the host's CLOCK_BOOTTIME. For, the time since then, is filled in by [Daemon.At].
+	Since time.Duration    `json:"-"`
+	For   cluster.Duration `json:"for"`
+}
+
 // The values of [Daemon.Membership].
 const (
 	MembershipJoining = "joining"
@@ -120,6 +134,9 @@ func (d Daemon) At(now time.Duration) Daemon {
 	}
 	if d.RespondedAt > 0 {
 		d.LastResponseAge = cluster.Duration(now - d.RespondedAt)
+	}
+	if f := d.Fencing; f != nil { // the view is shared
+		d.Fencing = &Fencing{Node: f.Node, Since: f.Since, For: cluster.Duration(now - f.Since)}
 	}
 	return d
 }

@@ -25,7 +25,7 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 	}{
 		"a new group":   {s: read("", "", "", "")},
 		"damaged fence": {read("x", "", "", ""), []string{"znode /c/leader "}, "upgrade"},
-		"newer fence":   {read(`{"v":2}`, "", "", ""), []string{"upgrade this host, or stop its daemon: until then it neither elects nor takes over"}, "repair"},
+		"newer fence":   {read(`{"v":3}`, "", "", ""), []string{"upgrade this host, or stop its daemon: until then it neither elects nor takes over"}, "repair"},
 		"newer elected": {read("", `{"v":2}`, "", ""), []string{"znode /c/leader/elected", "neither elects nor takes over"}, "repair"},
 		"policy":        {read("", "", "x", ""), []string{"the policy is damaged", "policy does not replace a healthy leader", "'zkelectd repair policy'"}, "upgrade"},
 		"newer policy":  {read("", "", `{"v":2}`, ""), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},

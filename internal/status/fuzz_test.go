@@ -104,3 +104,23 @@ func TestUnkillableWorkIsAProblem(t *testing.T) {
 		}
 	}
 }
+
+// Only the leader knows whom it is fencing.
+func TestFencingUnderWay(t *testing.T) {
+	const own = `{"node":"b","root":"/c","term":7,"fencing":{"node":"a","for":"1.234s"}}`
+	g := Group{Root: "/c", Leader: "b", Term: 7}
+	if got := g.WithLease(strings.NewReader(own)).Waiting; got != "b has been fencing a for 1.2s" {
+		t.Error(got)
+	}
+	g.Waiting = "waits 3s"
+	if got := g.WithLease(strings.NewReader(own)).Waiting; got != "waits 3s; b has been fencing a for 1.2s" {
+		t.Error(got)
+	}
+	if got := g.WithLease(strings.NewReader(strings.Replace(own, `"b"`, `"n"`, 1))).Waiting; got != "waits 3s" {
+		t.Error(got)
+	}
+	view := Daemon{Fencing: &Fencing{Node: "a", Since: time.Second}}
+	if view.At(3*time.Second).Fencing.For != cluster.Duration(2*time.Second) || view.Fencing.For != 0 {
+		t.Errorf("%+v", view.Fencing)
+	}
+}

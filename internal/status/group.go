@@ -61,6 +61,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.describeDroppedSchedules(s)
 	g.describeRefusedReloads(s)
 	g.describeHosts(s)
+	g.describeFailsafe(s)
 	return g
 }
 
@@ -78,7 +79,7 @@ func (g *Group) describeLeadership(s cluster.Snapshot) {
 	}
 	c := s.Current.Record
 	g.State, g.Leader, g.Site, g.Term, g.Since = string(c.State), c.Node, c.Site, c.Term, timeOrNil(c.Time)
-	g.API, g.APIHost, g.Waiting = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s))
+	g.API, g.APIHost, g.Waiting, g.Fencing = c.API, apiHost(s), cmp.Or(s.Waiting(), queued(s)), s.Fenced()
 	if e := s.Elected; e.Readable() && e.Record.Term != c.Term {
 		// A handover is in progress, or was while this was read: the reason is not this leader's.
 		g.Next = fmt.Sprintf("%s, term %d (%s: %s)", e.Record.Node, e.Record.Term, e.Record.Cause, e.Record.Reason)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -14,8 +15,8 @@ import (
 // maxLease is longer than any lease: session timeouts end at ten minutes.
 const maxLease = 10 * time.Minute
 
-// WithLease returns g with what only the leader knows, if answer is the leader's: what remains of its lease, and whether its
-// work can't be killed. The address may belong to another daemon by now, or to another program.
+// WithLease returns g with what only the leader knows, if answer is the leader's: what remains of its lease, which node it is fencing, and
+// whether its work can't be killed. The address may belong to another daemon by now, or to another program.
 func (g Group) WithLease(answer io.Reader) Group {
 	var d struct {
 		Daemon
@@ -31,10 +32,27 @@ func (g Group) WithLease(answer io.Reader) Group {
 	} else {
 		g = g.Unconfirmed(fmt.Sprintf("%s answers: %s", g.Leader, cmp.Or(d.Reason, "it has no lease")))
 	}
-	if d.Unkillable != "" {
-		g.Problems = append(slices.Clone(g.Problems), fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable))
+	if g.Failsafe != nil && d.Failsafe != nil {
+		view := *g.Failsafe
+		view.Leader, g.Failsafe = d.Failsafe, &view
+		g.Problems = append(slices.Clone(g.Problems), d.Failsafe.Problems()...)
+	}
+	if d.Fencing != nil {
+		g.Waiting = strings.TrimPrefix(fmt.Sprintf("%s; %s has been fencing %s for %s", g.Waiting, d.Node, d.Fencing.Node,
+			time.Duration(d.Fencing.For).Round(100*time.Millisecond)), "; ")
+	}
+	if g.Stuck = d.Stuck(); g.Stuck != "" {
+		g.Problems = append(slices.Clone(g.Problems), g.Stuck)
 	}
 	return g
+}
+
+// Stuck says why this member can't give up leadership; empty if it can, or has none.
+func (d *Daemon) Stuck() string {
+	if d.Unkillable == "" || d.Term == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the work of %s can't be killed, and %[1]s releases nothing while it runs: %s", d.Node, d.Unkillable)
 }
 
 // Unconfirmed returns g with why the leader has not confirmed its lease, if ZooKeeper says that it leads.

@@ -89,20 +89,26 @@ func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
 		if e.Outcome != cluster.ScheduleDropped || e.Acknowledged || s.Slot != "" && e.Slot != s.Slot {
 			continue
 		}
-		slot := ""
+		slot, name := "", path.Base(g.Root)
 		if e.Slot != "" {
-			slot = "slot " + e.Slot + ": "
+			slot, name = "slot "+e.Slot+": ", name+"/"+e.Slot
 		}
-		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with 'zkelectd move', or acknowledge this with 'zkelectd move --cancel'", slot, e.Describe(e.Time)))
+		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with 'zkelectd move -g %[3]s', or acknowledge this with 'zkelectd move --cancel -g %[3]s'",
+			slot, e.Describe(e.Time), name))
 	}
 }
 
-// describeHosts adds the members that could not start the work, or not run a hook or a probe, to the problems.
+// describeHosts adds the members that could not start the work, or not run a hook or a probe, or whose preparation has failed, to the
+// problems.
 func (g *Group) describeHosts(s cluster.Snapshot) {
 	for _, m := range s.Members {
 		all := m.Node.Record.Problems
 		for _, why := range all[:min(len(all), cluster.MaxProblems)] {
 			g.Problems = append(g.Problems, fmt.Sprintf("%s is not ready to lead: %s ('zkelectd check --config /etc/zkelectd.yaml' on that host)", m.ID, why))
+		}
+		failed := m.Node.Record.Unprepared
+		for _, why := range failed[:min(len(failed), cluster.MaxProblems)] {
+			g.Problems = append(g.Problems, m.ID+": "+why)
 		}
 	}
 }

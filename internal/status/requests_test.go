@@ -74,7 +74,14 @@ func TestScheduledMoves(t *testing.T) {
 	}
 	s.Slot = ""
 	s.Control.Record.EndSchedule(m, cluster.ScheduleDropped, "b: sick", now)
-	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "was dropped: b: sick; order it again with 'zkelectd move'") || len(g.Passing) != 0 {
+	hint := "was dropped: b: sick; order it again with 'zkelectd move -g c', or acknowledge this with 'zkelectd move --cancel -g c'"
+	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], hint) || len(g.Passing) != 0 {
+		t.Errorf("%q", g.Problems)
+	}
+	inSlot := s
+	inSlot.Slot = "3"
+	inSlot.Control.Record.EndSchedule(other, cluster.ScheduleDropped, "b: sick", now)
+	if g := Of("/x/c", inSlot); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "'zkelectd move --cancel -g c/3'") {
 		t.Errorf("%q", g.Problems)
 	}
 	s.Control.Record.AcknowledgeSchedules("")

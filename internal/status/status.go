@@ -20,6 +20,8 @@ type Change struct {
 	State  string    `json:"state"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
+	// Fencing has the attempts of this daemon to fence earlier leaders in the term.
+	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
 }
 
 // Group is the whole group, as read from ZooKeeper.
@@ -56,6 +58,12 @@ type Group struct {
 	HeirSite string `json:"heir_site,omitempty"`
 	// Waiting says how long, and why, a leader that takes over waits before it starts its work; empty if it does not wait.
 	Waiting string `json:"waiting,omitempty"`
+	// Stuck says why the holder can't give up leadership, as it has answered; see [Group.WithLease]. It is one of Problems, too.
+	Stuck string `json:"-"`
+	// Fencing has the attempts of the leader to fence earlier ones.
+	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
+	// Failsafe is nil unless the policy enables failsafe mode, or the last leader may be in it.
+	Failsafe *GroupFailsafe `json:"failsafe,omitempty"`
 	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what holds that member
 	// back, until when, and what to do. Both are forecasts, and empty otherwise.
 	NoLeader string   `json:"no_leader,omitempty"`

@@ -51,6 +51,10 @@ func (d Daemon) Problems() []string {
 	add("a process of the work cannot be killed: ", d.Unkillable)
 	add("this daemon is too old for a record: ", d.Newer)
 	add("this host is unhealthy: ", d.Unhealthy)
+	if d.WatchdogDevice != nil && !d.WatchdogDevice.Required { // else the host is unhealthy
+		add("the watchdog device is not used: ", d.WatchdogDevice.Reason)
+	}
+	all = append(all, d.Failsafe.Problems()...)
 	add("", d.Drift)
 	add("", d.SlotsDrift)
 	return all

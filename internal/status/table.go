@@ -41,6 +41,10 @@ func (g Group) writeSummary(b *strings.Builder) {
 		row("Why", g.Cause+": "+g.Reason)
 	}
 	row("Waiting", g.Waiting)
+	for _, r := range g.Fencing {
+		row("Fencing", r.String())
+	}
+	row("Failsafe", g.Failsafe.text())
 	row("Next", g.Next)
 	row("Heir", g.heirText())
 	row("Blocked", g.Blocked)

@@ -22,6 +22,12 @@ type Totals struct {
 	HookFailures uint64
 	// Restarts counts the restarts in place of a child that had exited by itself.
 	Restarts uint64
+	// Fenced counts the nodes that this daemon has fenced as a candidate.
+	Fenced Attempts
+	// Unfenceable counts the nodes that this daemon could not fence, as their agents have said last.
+	Unfenceable int
+	// Failsafe counts what leaders of this daemon have asked in failsafe mode.
+	Failsafe FailsafeCounts
 	// Reads and Writes are the response times of ZooKeeper: for the periodic read, and for the transactions of this daemon's own
 	// leadership.
 	Reads  Histogram
@@ -29,6 +35,18 @@ type Totals struct {
 	// Reloaded is when the running configuration was read. ReloadFailed reports whether a newer one has been refused since.
 	Reloaded     time.Time
 	ReloadFailed bool
+}
+
+// Attempts counts what may fail.
+type Attempts struct{ Succeeded, Failed uint64 }
+
+// Add counts an attempt that has ended with an error, or with nil.
+func (a *Attempts) Add(err error) {
+	if err != nil {
+		a.Failed++
+	} else {
+		a.Succeeded++
+	}
 }
 
 // Transition is a kind of decision: its cause, and its result, [ResultReady] or [ResultFailed].

@@ -38,7 +38,7 @@ func packages(t *testing.T) map[string]pkg {
 // The core is pure, so that millions of schedules can be simulated.
 func TestCoreIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "cluster/renewal", "policy", "elector", "transition", "watchdog", "termlog", "whatif", "request"} {
+	for _, name := range []string{"cluster", "cluster/renewal", "policy", "elector", "failsafe", "transition", "watchdog", "termlog", "whatif", "request", "losses"} {
 		p, ok := all["internal/"+name]
 		if !ok {
 			t.Fatalf("internal/%s is missing", name)

@@ -18,21 +18,26 @@ var arrows = map[string]string{
 	"internal/cluster/renewal": "cluster",
 	"internal/policy":          "cluster",
 	"internal/elector":         "cluster policy",
-	"internal/transition":      "cluster",
+	"internal/failsafe":        "cluster",
+	"internal/transition":      "cluster failsafe",
 	"internal/watchdog":        "cluster",
 	"internal/termlog":         "cluster",
 	"internal/whatif":          "cluster elector policy watchdog",
 	"internal/request":         "cluster policy suggest whatif",
 
+	// Failsafe mode.
+	"internal/failsafe/peer":  "",
+	"internal/failsafe/agent": "cluster failsafe failsafe/peer statedir",
+
 	// ZooKeeper.
-	"internal/cluster/zkstore":     "boottime cluster cluster/renewal secretfile",
+	"internal/cluster/zkstore":     "boottime cluster cluster/renewal nowait secretfile",
 	"internal/cluster/clustertest": "cluster cluster/renewal",
 
 	// One daemon.
-	"internal/host":      "boottime cluster cluster/zkstore command config elector group guard hook hostcheck operator policy probe recorder request status whatif workenv worker",
+	"internal/host":      "boottime cluster cluster/zkstore command config elector failsafe failsafe/agent failsafe/peer fencer group guard hook hostcheck losses operator policy probe recorder request status systemd watchdogdev whatif workenv worker",
 	"internal/hostcheck": "admission config",
-	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector guard policy procinfo recorder status termlog transition watchdog workenv worker",
-	"internal/worker":    "admission guard hook probe systemd workenv",
+	"internal/group":     "boottime cluster cluster/renewal cluster/zkstore elector failsafe fencer guard policy procinfo recorder status termlog transition watchdog workenv worker",
+	"internal/worker":    "admission fencer guard hook probe systemd workenv",
 	"internal/config":    "cluster policy secretfile suggest workenv",
 
 	// Jobs that run once.
@@ -44,41 +49,48 @@ var arrows = map[string]string{
 	"internal/replay":   "cluster corejson elector policy recorder transition watchdog",
 
 	// The guard, and what it needs.
-	"internal/guard":     "boottime harden procinfo",
-	"internal/harden":    "",
-	"internal/admission": "guard systemd workenv",
-	"internal/systemd":   "",
+	"internal/guard":       "boottime harden nowait procinfo watchdogdev",
+	"internal/harden":      "nowait",
+	"internal/admission":   "guard systemd workenv",
+	"internal/systemd":     "",
+	"internal/watchdogdev": "",
 
 	// Operators.
-	"internal/operator": "cluster cluster/zkstore config elector hook policy request status whatif workenv",
+	"internal/operator": "cluster cluster/zkstore config elector fencer hook losses policy request status whatif workenv",
 	"internal/status":   "cluster policy",
 	"internal/doctor":   "cluster status",
 	"internal/gameday":  "cluster status",
+	"internal/losses":   "cluster",
 	"internal/httpapi":  "cluster page procinfo request secretfile status whatif",
 	"internal/page":     "",
 
 	// Tools.
 	"internal/asynclog":   "",
-	"internal/boottime":   "",
-	"internal/command":    "harden",
+	"internal/boottime":   "nowait",
+	"internal/nowait":     "",
+	"internal/command":    "harden procinfo",
+	"internal/fencer":     "command secretfile suggest",
 	"internal/hook":       "command",
 	"internal/probe":      "command",
 	"internal/procinfo":   "",
 	"internal/secretfile": "",
+	"internal/statedir":   "secretfile",
 	"internal/support":    "",
 	"internal/suggest":    "",
 	"internal/workenv":    "",
 
 	// Demo and tests.
-	"internal/zkserver":   "",
-	"internal/demo":       "cluster cluster/zkstore status workenv zkserver",
-	"internal/faultproxy": "",
-	"internal/hostfault":  "",
-	"internal/testhelper": "",
-	"internal/arch":       "",
-	"internal/sim":        "",
-	"internal/faults":     "",
-	"internal/recipes":    "",
+	"internal/zkserver":     "",
+	"internal/demo":         "cluster cluster/zkstore status workenv zkserver",
+	"internal/faultproxy":   "",
+	"internal/hostfault":    "",
+	"internal/testhelper":   "",
+	"internal/arch":         "",
+	"internal/sim":          "",
+	"internal/faults":       "",
+	"internal/recipes":      "",
+	"internal/vmtest":       "",
+	"internal/vmtest/guest": "",
 }
 
 func TestImportArrows(t *testing.T) {

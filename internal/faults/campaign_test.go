@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestCampaign(t *testing.T) {
-	runCampaign(t, 1, *count, allFaults)
+	runCampaign(t, 1, *count, allFaults, nil)
 }
 
 // The groups of a host share a session and a guard, so a fault of one must not end the work of another, and S1 must hold in each.
@@ -73,15 +73,15 @@ func TestCampaignOfGroups(t *testing.T) {
 	if testhelper.Race {
 		groups = 3 // beside other tests, more daemons with the race detector do not get the processor in time
 	}
-	runCampaign(t, groups, max(1, *count/4), slices.Concat(allFaults, groupFaults))
+	runCampaign(t, groups, max(1, *count/4), slices.Concat(allFaults, groupFaults), nil)
 }
 
-func runCampaign(t *testing.T, groups, n int, faults []fault) {
+func runCampaign(t *testing.T, groups, n int, faults []fault, fix func(*node)) *fleet {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d, repeat with: go test ./internal/faults -run '^%s$' -faults.n=%d -faults.seed=%d", *seed, t.Name(), *count, *seed)
-	f := newFleet(t, testhelper.BuildZkelectd(t, binDir, ""), *seed, groups, func(*node) {})
+	f := newFleet(t, fleetOptions{binary: testhelper.BuildZkelectd(t, binDir, ""), seed: *seed, groups: groups, fix: fix})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +96,7 @@ func runCampaign(t *testing.T, groups, n int, faults []fault) {
 	c.settle()
 	c.report()
 	f.checkRecordings()
+	return f
 }
 
 // campaign records the faults injected into a fleet, and how long it took to settle.
@@ -121,15 +122,24 @@ func (c *campaign) settle() {
 	c.since = nil
 }
 
+// choose returns a kind of fault.
+func (c *campaign) choose() fault {
+	from := c.faults
+	if *only != "" && c.rng.Float64() < 0.95 {
+		from = slices.DeleteFunc(slices.Clone(from), func(k fault) bool { return !strings.Contains(k.name, *only) })
+	}
+	if len(from) == 0 {
+		c.t.Fatalf("no fault has %q in its name", *only)
+	}
+	return from[c.rng.IntN(len(from))]
+}
+
 // round injects some faults at once, keeps them for up to three session timeouts, and ends them. It returns how many there were.
 func (c *campaign) round(together int) (injected int) {
 	var heals []func()
 	var names []string
 	for range together {
-		k := c.faults[c.rng.IntN(len(c.faults))]
-		if *only != "" && !strings.Contains(k.name, *only) && c.rng.Float64() < 0.95 {
-			continue
-		}
+		k := c.choose()
 		heal, err := k.inject(c.fleet)
 		switch {
 		case errors.Is(err, errNotPromised):
@@ -237,7 +247,7 @@ func sum(m map[string]int) (n int) {
 // Without enforcement of leases, a daemon that is stopped for long is replaced while its child still runs. The campaign must
 // notice that.
 func TestCampaignNoticesMissingEnforcement(t *testing.T) {
-	f := newFleet(t, testhelper.BuildZkelectd(t, binDir, "noenforcement"), 1, 1, func(*node) {})
+	f := newFleet(t, fleetOptions{binary: testhelper.BuildZkelectd(t, binDir, "noenforcement"), seed: 1, groups: 1})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +265,9 @@ func TestCampaignNoticesMissingEnforcement(t *testing.T) {
 // With the containment keeper, a hidden grandchild survives if guard, keeper and daemon are killed at once, as docs/safety.md
 // says. The campaign must notice that, too.
 func TestCampaignNoticesHiddenGrandchildren(t *testing.T) {
-	f := newFleet(t, testhelper.BuildZkelectd(t, binDir, ""), 1, 1, func(n *node) { n.containment, n.hidesChildren = "keeper", true })
+	f := newFleet(t, fleetOptions{binary: testhelper.BuildZkelectd(t, binDir, ""), seed: 1, groups: 1, fix: func(n *node) {
+		n.containment, n.hidesChildren = "keeper", true
+	}})
 	if _, err := f.converge(t.Context()); err != nil {
 		t.Fatal(err)
 	}

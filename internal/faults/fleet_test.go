@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,11 +30,21 @@ const (
 // takeover, and the exclusions that follow, each with a margin for a slow machine.
 const settleTimeout = 60 * time.Second
 
+// fleetOptions describe a fleet.
+type fleetOptions struct {
+	binary string
+	groups int
+	seed   uint64      // chooses the properties of each node
+	fix    func(*node) // may change them
+	// failsafe closes the tree, and turns failsafe mode on in all groups but the last.
+	failsafe bool
+}
+
 // fleet is an ensemble and four nodes on two sites, with one group or several.
 type fleet struct {
+	fleetOptions
 	t           *testing.T
 	dir         string
-	binary      string
 	rng         *rand.Rand
 	ensemble    *zkserver.Ensemble
 	serverLinks map[[2]int][]*faultproxy.Proxy // the connections between servers, by from and to
@@ -51,10 +62,13 @@ type node struct {
 	site    string
 	prio    int
 	proxies []*faultproxy.Proxy // to each server
+	peer    peerLink            // from the other nodes; only with failsafe mode
+	api     string              // the address of its HTTP API; only with failsafe mode
 	wg      sync.WaitGroup
 
 	containment   string
 	hidesChildren bool                     // its children always daemonize
+	fences        bool                     // the host of a lost leader
 	disk          *hostfault.Disk          // contains the program
 	memory, cpu   hostfault.ControlGroup   // of all its processes
 	emptyGroups   []hostfault.ControlGroup // below cpu, to be removed
@@ -67,17 +81,18 @@ type node struct {
 	mu      sync.Mutex
 	pid     int // of the guard; 0 while none runs
 	stopped bool
+	lost    bool // it is not started again
 	down    chan struct{}
 }
 
-// newFleet starts a fleet with a number of groups. The seed chooses the properties of each node, which fix may change.
-func newFleet(t *testing.T, binary string, seed uint64, groups int, fix func(*node)) *fleet {
+// newFleet starts a fleet.
+func newFleet(t *testing.T, opt fleetOptions) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "zkelectd-faults-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, dir: dir, binary: binary, rng: rand.New(rand.NewPCG(seed, 1)), serverLinks: make(map[[2]int][]*faultproxy.Proxy)}
+	f := &fleet{fleetOptions: opt, t: t, dir: dir, rng: rand.New(rand.NewPCG(opt.seed, 1)), serverLinks: make(map[[2]int][]*faultproxy.Proxy)}
 	t.Cleanup(f.close)
 	f.ensemble, err = zkserver.StartEnsemble(t.Context(), 3, zkserver.Options{PeerPort: func(from, to, port int) (int, error) {
 		p, err := faultproxy.New(fmt.Sprintf("127.0.0.1:%d", port))
@@ -90,21 +105,24 @@ func newFleet(t *testing.T, binary string, seed uint64, groups int, fix func(*no
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.session, err = zkstore.Open(t.Context(), zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err != nil {
+	f.write(authFile, []byte("faults:secret\n"))
+	if f.session, err = f.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.write(hogArgument, make([]byte, 4<<20))
-	f.addGroups(groups)
+	f.addGroups(opt.groups)
 	for i := range 4 {
 		n := &node{
 			f: f, id: fmt.Sprintf("n%d", i+1), site: fmt.Sprintf("dc%d", i/2+1), prio: 100 - i, down: make(chan struct{}),
 			containment: containments[f.rng.IntN(len(containments))], killed: make(map[string]time.Time), starvedPids: make(map[int]bool),
 			hidesChildren: f.rng.Float64() < 0.5,
 		}
-		if groups > 1 && n.containment == "keeper" {
+		if opt.groups > 1 && n.containment == "keeper" {
 			n.containment = "pidns" // several groups need containment by the kernel
 		}
-		fix(n)
+		if opt.fix != nil {
+			opt.fix(n)
+		}
 		f.nodes = append(f.nodes, n)
 		n.setUp()
 		for _, addr := range f.ensemble.Addrs() {
@@ -120,10 +138,31 @@ func newFleet(t *testing.T, binary string, seed uint64, groups int, fix func(*no
 			}
 		}
 		t.Logf("%s: %s, containment %s, children daemonize: %t", n.id, n.site, n.containment, n.hidesChildren)
+	}
+	if opt.failsafe {
+		f.linkPeers()
+	}
+	for _, n := range f.nodes {
 		n.configure()
 		n.wg.Go(n.supervise)
 	}
 	return f
+}
+
+// authFile is the name of the file with the identity of all daemons and the campaign.
+const authFile = "auth"
+
+// access is how the fleet's znodes are protected.
+func (f *fleet) access() zkstore.Access {
+	if !f.failsafe {
+		return zkstore.Access{}
+	}
+	return zkstore.Access{ACL: zkstore.ACLPrivate, Auth: zkstore.AuthFile{Path: f.file(authFile)}}
+}
+
+// open opens a session of the campaign's own.
+func (f *fleet) open(ctx context.Context) (*zkstore.Session, error) {
+	return zkstore.Open(ctx, zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute, Access: f.access()})
 }
 
 // containments are the settings from which the seed chooses; auto would depend on the machine.
@@ -180,6 +219,7 @@ func (f *fleet) close() {
 			p.Close()
 		}
 	}
+	f.unlinkPeers()
 	if f.session != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -232,13 +272,50 @@ func (n *node) supervise() {
 		n.mu.Lock()
 		n.pid = 0
 		n.mu.Unlock()
-		pause := time.NewTimer(restartPause)
+		n.pause()
+	}
+}
+
+// pause waits before a restart, as a service manager does, and while the node is lost.
+func (n *node) pause() {
+	tick := time.NewTicker(restartPause)
+	defer tick.Stop()
+	for {
 		select {
-		case <-pause.C:
+		case <-tick.C:
 		case <-n.down:
-			pause.Stop()
+			return
+		}
+		if !n.isLost() {
+			return
 		}
 	}
+}
+
+func (n *node) isLost() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lost
+}
+
+// lose kills all processes of the node at once. It is started again only by the returned function.
+func (n *node) lose() (restore func()) {
+	set := func(lost bool) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.lost = lost
+	}
+	set(true)
+	n.memory.Kill(sameTime)
+	for _, who := range zkelectdProcesses {
+		n.killed[who] = time.Now()
+	}
+	return func() { set(false) }
+}
+
+// present returns the nodes that are not lost.
+func (f *fleet) present() []*node {
+	return slices.DeleteFunc(slices.Clone(f.nodes), (*node).isLost)
 }
 
 // shutDown stops all nodes for good, if that has not been done.

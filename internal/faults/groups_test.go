@@ -24,12 +24,14 @@ type group struct {
 	paths    cluster.Paths
 	sites    map[string]int
 	revision int // of the policy
+	failsafe bool
 }
 
 // addGroups creates the groups of a fleet. The best site of every second group is dc2.
 func (f *fleet) addGroups(n int) {
 	for i := range n {
 		g := &group{f: f, name: filepath.Base(root), paths: cluster.Paths{Root: root}, sites: map[string]int{"dc1": 2 - i%2, "dc2": 1 + i%2}}
+		g.failsafe = f.failsafe && i < n-1
 		if n > 1 {
 			g.name = fmt.Sprintf("g%02d", i+1)
 			g.paths.Root = root + "/" + g.name
@@ -75,13 +77,21 @@ func (n *node) configure() {
 	for _, p := range n.proxies {
 		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", p.Port()))
 	}
-	host := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d}
-zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s}
+	session, least, own, further := sessionTimeout, minSessionTimeout, "", ""
+	if n.f.failsafe {
+		session, least, own = outageSession, outageSession, ", state_dir: "+n.f.file(n.id+".state")
+		further = fmt.Sprintf(", acl: private, auth: {file: %s}", n.f.file(authFile))
+	}
+	host := fmt.Sprintf(`node: {id: %s, site: %s, priority: %d%s}
+zookeeper: {servers: [%s], root: %s, session_timeout: %s, min_session_timeout: %s%s}
 log: {level: debug}
 recorder: {dir: %s}
-`, n.id, n.site, n.prio, strings.Join(servers, ", "), root, sessionTimeout, minSessionTimeout, n.recordings())
+`, n.id, n.site, n.prio, own, strings.Join(servers, ", "), root, session, least, further, n.recordings())
 	containment := fmt.Sprintf("containment: %s", n.containment)
 	if len(n.f.groups) > 1 {
+		if n.f.failsafe {
+			host += fmt.Sprintf("failsafe: {listen: %s}\nhttp: {listen: %s}\n", n.peer.address, n.api)
+		}
 		host += fmt.Sprintf("groups_dir: %s\nmoves: {spread: 0s}\ndefaults: {election: {settle: 0s}}\nchild: {%s}\n", n.groupsDir(), containment)
 		if err := os.MkdirAll(n.groupsDir(), 0o700); err != nil {
 			n.f.t.Fatal(err)
@@ -91,6 +101,9 @@ recorder: {dir: %s}
 		}
 	} else {
 		host += n.settings(n.f.groups[0], ", "+containment)
+	}
+	if n.fences {
+		host += n.fencing()
 	}
 	n.f.write(n.id+".yaml", []byte(host))
 }
@@ -104,8 +117,9 @@ func (n *node) groupFile(g *group) string { return filepath.Join(n.id+".d", g.na
 func (n *node) settings(g *group, child string) string {
 	return fmt.Sprintf(`election: {takeover_timeout: %s, exclusion: 500ms, strike_reset_after: 2s, max_preemptions: 0}
 policy: {sites: {dc1: %d, dc2: %d}}
+failsafe: {enabled: %t}
 child: {command: [%s, %s, %s], env: {LEDGER: %s}, stop_timeout: 300ms%s}
-`, takeover, g.sites["dc1"], g.sites["dc2"], self, childArgument, g.name, g.ledger(), child)
+`, takeover, g.sites["dc1"], g.sites["dc2"], g.failsafe, self, childArgument, g.name, g.ledger(), child)
 }
 
 // reload makes the daemon read its configuration.
@@ -176,8 +190,10 @@ func (g *group) whyUnsettled(ctx context.Context) string {
 		return err.Error()
 	case !snap.Ready():
 		return "no member is READY"
-	case len(snap.Members) != len(f.nodes):
-		return fmt.Sprintf("%d of %d members are registered", len(snap.Members), len(f.nodes))
+	case len(snap.Members) != len(f.present()):
+		return fmt.Sprintf("%d of %d members are registered", len(snap.Members), len(f.present()))
+	case g.failsafe && !asks(snap, len(f.present())-1):
+		return "the leader does not ask all others for promises"
 	case !snap.Policy.Readable():
 		return "there is no policy"
 	}

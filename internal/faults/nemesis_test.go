@@ -15,7 +15,7 @@ type fault struct {
 }
 
 // allFaults are the faults for a fleet with any number of groups.
-var allFaults = slices.Concat(processFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
+var allFaults = slices.Concat(processFaults, stopFaults, machineFaults, networkFaults, serverFaults, znodeFaults, requests)
 
 var errNotPromised = errors.New("docs/safety.md promises nothing for this combination of faults")
 

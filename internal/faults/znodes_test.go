@@ -107,7 +107,7 @@ func (f *fleet) tree(ctx context.Context, path string) ([]string, error) {
 func (f *fleet) client(ctx context.Context) *zkstore.Session {
 	select {
 	case <-f.session.Done():
-		if s, err := zkstore.Open(ctx, zkstore.Options{Servers: f.ensemble.Addrs(), Timeout: 2 * time.Minute}); err == nil {
+		if s, err := f.open(ctx); err == nil {
 			f.session = s
 		}
 	default:

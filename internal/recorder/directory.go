@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +52,7 @@ func (d *directory) open() (*os.File, fileState, error) {
 	states := [2]fileState{}
 	for i, path := range paths {
 		var err error
-		if files[i], err = openOwn(path); err == nil {
+		if files[i], err = secretfile.OpenOwn(path); err == nil {
 			states[i], err = examine(files[i])
 		}
 		if err != nil {
@@ -93,7 +92,7 @@ func cut(file *os.File, state fileState) error {
 }
 
 func (d *directory) next() (*os.File, error) {
-	file, err := openOwn(d.older)
+	file, err := secretfile.OpenOwn(d.older)
 	if err == nil {
 		if err = file.Truncate(0); err != nil {
 			file.Close()
@@ -112,7 +111,7 @@ func (d *directory) next() (*os.File, error) {
 
 // acquire creates, checks and locks the directory.
 func (d *directory) acquire() error {
-	if d.lock != nil && checkLinked(d.lock) == nil {
+	if d.lock != nil && secretfile.CheckLinked(d.lock) == nil {
 		return nil
 	}
 	d.close()
@@ -122,7 +121,7 @@ func (d *directory) acquire() error {
 	if err := secretfile.CheckDirectory(d.dir); err != nil {
 		return fmt.Errorf("%s %w", d.dir, err)
 	}
-	lock, err := openOwn(filepath.Join(d.dir, url.PathEscape(d.node)+".lock"))
+	lock, err := secretfile.OpenOwn(filepath.Join(d.dir, url.PathEscape(d.node)+".lock"))
 	if err != nil {
 		return err
 	}
@@ -142,51 +141,6 @@ func (d *directory) close() {
 		d.lock.Close()
 		d.lock = nil
 	}
-}
-
-// checkLinked returns an error if a file was removed while it was open: what is written to it is lost.
-func checkLinked(file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Nlink == 0 {
-		return fmt.Errorf("%s was removed", file.Name())
-	}
-	return nil
-}
-
-// openOwn opens or creates a file that only this user can read. It follows no symbolic link, and writes to no file that has another
-// name or another owner.
-func openOwn(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil {
-		err = checkOwn(info)
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("%s %w", path, err)
-	}
-	return file, nil
-}
-
-func checkOwn(info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok || !info.Mode().IsRegular():
-		return errors.New("is not a regular file")
-	case stat.Nlink != 1:
-		return errors.New("has another name (a hard link): remove it")
-	case int(stat.Uid) != os.Geteuid():
-		return errors.New("belongs to another user: remove it")
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("has mode %#o, so others can read it: remove it", info.Mode().Perm())
-	}
-	return nil
 }
 
 // examine returns where a file can be continued. A file that is no recording is written anew.

@@ -16,6 +16,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/secretfile"
 )
 
 // MinSize is the smallest size of a recording, in bytes.
@@ -303,7 +304,7 @@ func (r *Recorder) flush() error {
 	if err := r.stream.Flush(); err != nil {
 		return err
 	}
-	if err := checkLinked(r.out); err != nil {
+	if err := secretfile.CheckLinked(r.out); err != nil {
 		return err
 	}
 	r.frame = appendFrame(r.frame[:0], frameChunk, r.chunk.Bytes())

@@ -1,7 +1,7 @@
 # The default location of Go, if it is not on the PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
-.PHONY: build image dist reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test demo test alerts lint units bench sim fuzz faults mutants ci clean help
+.PHONY: build image dist reproducible package-test systemd-test release-check vulncheck verify sign compose-test deploy-check recipes-test vm-test fence-test demo test alerts lint units bench sim fuzz faults outages mutants ci clean help
 
 build: ## build bin/zkelectd, a static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/zkelectd ./cmd/zkelectd
@@ -38,12 +38,15 @@ demo: build ## run four daemons on two sites that elect, hand over, fail and rec
 	@scripts/install-zookeeper.sh
 	bin/zkelectd demo $(DEMO_ARGS)
 
+# The tests that take longest, in order; go test starts them first.
+LONGEST := zkelectd/cmd/zkelectd zkelectd/internal/host zkelectd/internal/faults
+
 test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-tools.sh
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	@packages=$$(go list ./... | grep -v /internal/sim); if [ -z "$(RERUN)" ]; then \
+	@packages="$(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))"; if [ -z "$(RERUN)" ]; then \
 		go test -race -timeout 20m $$packages; \
 	else \
 		go tool -modfile=scripts/lint.mod gotestsum --format=pkgname-and-test-fails $(RERUN) --packages="$$packages" -- -race -timeout 20m; \
@@ -69,13 +72,28 @@ fuzz: ## run all fuzz tests (FOR=60s in total); a failing input is kept as a tes
 faults: ## inject faults into real daemons and servers (FAULTS=200), and check that two leaders never work at the same time
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
-	go test ./internal/faults -count=1 -v -timeout 0 -faults.n=$(FAULTS)
+	go test ./internal/faults -count=1 -v -timeout 0 -skip '^TestOutages' -faults.n=$(FAULTS) # see outages
+
+OUTAGES ?= 60
+
+outages: ## let all servers of groups in failsafe mode be away (OUTAGES=60), with further faults
+	@scripts/install-tools.sh
+	@scripts/install-zookeeper.sh
+	go test ./internal/faults -count=1 -v -timeout 0 -run '^TestOutages$$' -faults.outages=$(OUTAGES)
 
 recipes-test: ## run the recipes of docs/recipes with real servers and programs (RECIPE=cron-job for one of them)
 	@scripts/install-tools.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-recipes.sh
 	go test ./internal/recipes -count=1 -v -timeout 30m -run "Real/^$(RECIPE)" -recipes.real
+
+vm-test: ## reset virtual machines by their watchdog device, and fence one from another, with QEMU and Debian's kernel (VM_ARGS='-vmtest.n 1 -run Real/kernel')
+	@scripts/install-zookeeper.sh
+	@packages=$$(scripts/install-vm.sh) && go test ./internal/vmtest -count=1 -v -timeout 2h -vmtest.real "$$packages" $(VM_ARGS)
+
+fence-test: ## test with the real fence agents of ClusterLabs, which it installs
+	@scripts/install-fence-agents.sh
+	go test ./internal/fencer -count=1 -v -run TestRealAgents -fencer.real
 
 mutants: ## mutation testing of the core (MUTANTS=200 SEED=7: a sample of so many in each package)
 	@scripts/install-zookeeper.sh
@@ -116,7 +134,7 @@ ci: verify lint units deploy-check test ## run everything that CI runs, with fix
 	$(MAKE) demo DEMO_ARGS=--once
 	$(MAKE) compose-test
 
-release-check: vulncheck reproducible package-test systemd-test recipes-test mutants ## run the additional tests for a release: needs root, overlays and control groups
+release-check: vulncheck reproducible package-test systemd-test recipes-test vm-test fence-test outages mutants ## run the additional tests for a release: needs root, overlays and control groups
 
 clean: ## remove bin and dist
 	rm -rf bin dist

@@ -40,6 +40,7 @@ func main() {
 	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
 	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
+	quick := flag.Bool("quick", false, "do not measure packets and bytes in scale, which takes some minutes for each size")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: bench [flags]\nPrints a table. A missed goal is marked; the exit status is 0 nevertheless.")
@@ -54,7 +55,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	t := &table{}
-	for _, p := range parts(ctx, t, options{*binary, *rounds, *programs, *sizes}, guardClient) {
+	for _, p := range parts(ctx, t, options{*binary, *rounds, *programs, *sizes, *quick}, guardClient) {
 		if !slices.Contains(strings.Split(*only, ","), p.name) {
 			continue
 		}
@@ -71,6 +72,7 @@ type options struct {
 	binary           string
 	rounds, programs int
 	sizes            string
+	quick            bool
 }
 
 // part is one of the things to measure.
@@ -94,8 +96,8 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
 		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
-		{"scale", func() error { return scale(ctx, t, guardClient, o.sizes, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
-		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                       // a part of groups
+		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
+		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"zkelectd/internal/procinfo"
-	"zkelectd/internal/zkserver"
 )
 
 // node is a running zkelectd; cmd is its guard.
@@ -116,55 +115,6 @@ func gone(ctx context.Context, pid int) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// idle measures memory and processor time of an idle leader and an idle standby.
-func idle(ctx context.Context, t *table, binary string) error {
-	const span = 20 * time.Second
-	g, err := newGroup(ctx, zkserver.Options{})
-	if err != nil {
-		return err
-	}
-	defer g.close()
-	type watched struct {
-		role          string
-		pid           int
-		memory, share float64 // goals
-		before        float64
-	}
-	var processes []watched
-	for i, role := range []string{"leader", "standby"} {
-		n, err := g.spawn(binary, role, 6*time.Second)
-		if err != nil {
-			return err
-		}
-		defer n.kill()
-		if err := g.members(ctx, i+1); err != nil {
-			return err
-		}
-		if err := g.leads(ctx, "leader"); err != nil {
-			return err
-		}
-		daemon, err := n.daemon()
-		if err != nil {
-			return err
-		}
-		processes = append(processes, watched{role + "'s daemon", daemon, 25, 0.2, 0}, watched{role + "'s guard", n.cmd.Process.Pid, 6, 0.05, 0})
-	}
-	for i := range processes {
-		processes[i].before = cpu(processes[i].pid)
-	}
-	select {
-	case <-time.After(span):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for _, p := range processes {
-		percent, memory := (cpu(p.pid)-p.before)/span.Seconds()*100, rss(p.pid)
-		t.add("idle "+p.role+", resident memory", fmt.Sprintf("%.1f MB", memory), "", fmt.Sprintf("<= %g MB", p.memory), memory <= p.memory)
-		t.add("idle "+p.role+", processor", fmt.Sprintf("%.2f %% of a core", percent), fmt.Sprintf("over %s", span), fmt.Sprintf("<= %g %%", p.share), percent <= p.share)
-	}
-	return nil
 }
 
 // cpu returns the processor time that a process has used so far, in seconds. A tick is 10 ms.

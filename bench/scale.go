@@ -37,51 +37,67 @@ type scaled struct {
 type traffic struct{ packets, bytes float64 }
 
 // scale measures groups of several sizes, with all members in this process, and compares each with the first size.
-func scale(ctx context.Context, t *table, guardClient *guard.Client, sizes string, rounds int) error {
+func scale(ctx context.Context, t *table, guardClient *guard.Client, o options, rounds int) error {
 	var first scaled
-	for field := range strings.SplitSeq(sizes, ",") {
+	for field := range strings.SplitSeq(o.sizes, ",") {
 		size, err := strconv.Atoi(field)
 		if err != nil || size < 4 {
 			return fmt.Errorf("-sizes: %q is not a number of at least 4", field)
 		}
-		s, err := scaleAt(ctx, guardClient, size, rounds)
+		s, err := scaleAt(ctx, guardClient, size, rounds, o.quick)
 		if err != nil {
 			return fmt.Errorf("%d members: %w", size, err)
 		}
 		if first.size == 0 {
 			first = s
 		}
-		s.report(t, first)
+		r := scaleReport{t, s, first}
+		r.times()
+		if !o.quick {
+			r.traffic()
+		}
 	}
 	return nil
 }
 
-// report adds the figures, compared with those of the first size.
-func (s scaled) report(t *table, first scaled) {
-	row := func(what, figure string, value, base float64, goal string, met bool) {
-		t.add(fmt.Sprintf("%d members: %s", s.size, what), figure, fmt.Sprintf("%.2f times that at %d", value/base, first.size), goal, met)
-	}
+// scaleReport adds the figures of a size, compared with those of the first one.
+type scaleReport struct {
+	*table
+	scaled
+	first scaled
+}
+
+func (r scaleReport) row(what, figure string, value, base float64, goal string, met bool) {
+	r.add(fmt.Sprintf("%d members: %s", r.size, what), figure, fmt.Sprintf("%.2f times that at %d", value/base, r.first.size), goal, met)
+}
+
+func (r scaleReport) times() {
+	s, first := r.scaled, r.first
 	duration := func(what string, d, base time.Duration, goal string, met bool) {
-		row(what, ms(d), float64(d), float64(base), goal, met)
+		r.row(what, ms(d), float64(d), float64(base), goal, met)
 	}
-	each := func(value float64, of scaled) float64 { return value / float64(of.size) }
 	duration("leader's session ended to READY, p50", s.leader, first.leader, "<= 2 times", s.leader <= 2*first.leader)
 	duration("the same, of the elector as well, p50", s.both, first.both, "<= 2 times", s.both <= 2*first.both)
 	duration("a decision, and its encoding, p50", s.decision, first.decision, "<= 5 ms", s.decision <= 5*time.Millisecond)
+}
+
+func (r scaleReport) traffic() {
+	s, first := r.scaled, r.first
+	each := func(value float64, of scaled) float64 { return value / float64(of.size) }
 	packets, met := s.event.packets, s.event.packets <= first.event.packets+10
-	row("packets for a member coming and leaving", fmt.Sprintf("%.0f", packets), packets, first.event.packets, "<= 10 more", met)
-	row("bytes of that", kilobytes(s.event.bytes), s.event.bytes, first.event.bytes, "", true)
+	r.row("packets for a member coming and leaving", fmt.Sprintf("%.0f", packets), packets, first.event.packets, "<= 10 more", met)
+	r.row("bytes of that", kilobytes(s.event.bytes), s.event.bytes, first.event.bytes, "", true)
 	packets = each(s.election.packets, s)
-	row("packets of a failover, each member", fmt.Sprintf("%.1f", packets), packets, each(first.election.packets, first), "", true)
+	r.row("packets of a failover, each member", fmt.Sprintf("%.1f", packets), packets, each(first.election.packets, first), "", true)
 	bytes := each(s.election.bytes, s)
-	row("bytes of a failover, each member", kilobytes(bytes), bytes, each(first.election.bytes, first), "", true)
-	duration("server killed and restarted, all sessions back", s.back, first.back, "", true)
+	r.row("bytes of a failover, each member", kilobytes(bytes), bytes, each(first.election.bytes, first), "", true)
+	r.row("server killed and restarted, all sessions back", ms(s.back), float64(s.back), float64(first.back), "", true)
 	met = s.restart <= 1.2*first.restart
-	row("packets of that, each member", fmt.Sprintf("%.1f", s.restart), s.restart, first.restart, "<= 1.2 times", met)
+	r.row("packets of that, each member", fmt.Sprintf("%.1f", s.restart), s.restart, first.restart, "<= 1.2 times", met)
 	if s.size > first.size {
 		reads := (s.electorReads - first.electorReads) / float64(s.size-first.size)
 		what := fmt.Sprintf("%d members: reads of the elector for each member, then", s.size)
-		t.add(what, fmt.Sprintf("%.2f", reads), "", "<= 1.1", reads <= 1.1)
+		r.add(what, fmt.Sprintf("%.2f", reads), "", "<= 1.1", reads <= 1.1)
 	}
 }
 
@@ -107,7 +123,7 @@ func (k sessionKeeper) SetSession(c guard.Credentials) {
 	k.crowd.sessions[k.id] = c
 }
 
-func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int) (s scaled, err error) {
+func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, quick bool) (s scaled, err error) {
 	s.size = size
 	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * scaleTimeout})
 	if err != nil {
@@ -116,15 +132,25 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int) (
 	g.guard = guardClient
 	defer g.close()
 	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}
+	traffic := func(measure func() error) func() error {
+		if quick {
+			return func() error { return nil }
+		}
+		return measure
+	}
+	measured := windows
+	if quick {
+		measured = 0
+	}
 	for _, step := range []func() error{
 		func() error { return c.gather(ctx, size) },
-		func() (err error) { s.event, err = c.events(ctx, size); return },
+		traffic(func() (err error) { s.event, err = c.events(ctx, size); return }),
 		func() (err error) { s.decision, err = c.decision(ctx); return },
-		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds, windows); return },
+		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds, measured); return },
 		func() error { return c.expire(ctx, firstNode) }, // from here on the leader is the oldest member, so the elector
 		func() error { return c.members(ctx, size) },
 		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds, 0); return },
-		func() error { return c.restarted(ctx, &s) },
+		traffic(func() error { return c.restarted(ctx, &s) }),
 	} {
 		if err := step(); err != nil {
 			return s, err

@@ -267,10 +267,10 @@ func (h faultyLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return h
 }
 
-// Whatever happens to some of 200 groups, the others keep their leaderships: a loop that panics or is stuck is abandoned, and a member
+// Whatever happens to some of 50 groups, the others keep their leaderships: a loop that panics or is stuck is abandoned, and a member
 // whose registration was deleted leaves. A new instance of each registers in the same session.
 func TestFaultsOfOneGroupLeaveTheOthersAlone(t *testing.T) {
-	const groups = 200
+	const groups = 50
 	free := make(chan struct{})
 	t.Cleanup(func() { close(free) })
 	var panicked, stuck atomic.Bool

@@ -96,8 +96,9 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
 		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
-		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
-		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
+		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }},  // takes long, and 8 GB with 2,000 members
+		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                  // a part of groups
+		{"others", func() error { return compareWithLock(ctx, t, o.binary, o.rounds, true) }}, // a part of handover, and needs etcd
 	}
 }
 

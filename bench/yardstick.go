@@ -21,7 +21,7 @@ import (
 // announced is the leader-only command of this comparison. It writes its first line into a pipe when it starts, and its last one when
 // it is asked to stop; $0 is its name and $1 the pipe.
 const announced = `exec 3>"$1"
-trap 'echo "last $0 $$" >&3; exit 0' TERM
+trap 'echo "last $0 $$" >&3; kill $!; exit 0' TERM
 echo "first $0 $$" >&3
 while :; do sleep 1000 & wait $!; done`
 
@@ -32,21 +32,25 @@ type line struct {
 	at         time.Time
 }
 
-// contest compares zkelectd with a plain lock. Both have two members on the same server.
+// contest compares zkelectd with a plain lock, and on demand with the lock of etcd. Each has two members. zkelectd and the plain lock
+// have the same server.
 type contest struct {
 	g      *group
+	etcd   *etcd // nil if it does not take part
 	binary string
 	pipe   string
 	lines  chan line
 	sides  []*side
 }
 
-// side is one of the two.
+// side is one of those.
 type side struct {
 	name    string
-	path    string // of the znode that has one child for each member
+	count   func(context.Context) (int, error) // counts its members
 	spawn   func(member string) (*exec.Cmd, error)
+	stopOne func(*exec.Cmd) error // stops the leader
 	killOne func(*exec.Cmd) error // kills the leader with -9
+	endOne  func(*exec.Cmd) error // ends a member when the contest is over
 	members map[string]*exec.Cmd
 	leader  string
 	work    int // the pid of the command that runs
@@ -56,13 +60,13 @@ type side struct {
 }
 
 // compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command runs: after SIGTERM
-// to the leader, and after kill -9.
-func compareWithLock(ctx context.Context, t *table, binary string, rounds int) error {
-	c, err := newContest(ctx, binary)
+// to the leader, and after kill -9. With others it measures the lock of etcd, too.
+func compareWithLock(ctx context.Context, t *table, binary string, rounds int, others bool) error {
+	c, err := newContest(ctx, binary, others)
+	defer c.close()
 	if err != nil {
 		return err
 	}
-	defer c.close()
 	for range rounds {
 		for _, s := range c.sides {
 			if err := c.terminate(ctx, s); err != nil {
@@ -82,12 +86,13 @@ func compareWithLock(ctx context.Context, t *table, binary string, rounds int) e
 	return nil
 }
 
-func newContest(ctx context.Context, binary string) (*contest, error) {
-	g, err := newGroup(ctx, zkserver.Options{})
-	if err != nil {
-		return nil, err
+// newContest starts all members. The contest is to be closed even after an error.
+func newContest(ctx context.Context, binary string, others bool) (*contest, error) {
+	c := &contest{binary: binary, lines: make(chan line, 16)}
+	var err error
+	if c.g, err = newGroup(ctx, zkserver.Options{}); err != nil {
+		return c, err
 	}
-	c := &contest{g: g, binary: binary, lines: make(chan line, 16)}
 	dir, err := os.MkdirTemp("", "zkelectd-bench-")
 	if err != nil {
 		return c, err
@@ -102,38 +107,66 @@ func newContest(ctx context.Context, binary string) (*contest, error) {
 	}
 	go c.read(f)
 	c.sides = []*side{
-		{name: "zkelectd", path: g.paths.Election(), spawn: c.spawnNode, killOne: killDaemon},
-		{name: "plain lock", path: plainLockPath, spawn: c.spawnLock, killOne: func(cmd *exec.Cmd) error { return cmd.Process.Kill() }},
+		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawnNode, stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
+		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
+	}
+	if others {
+		if c.etcd, err = startEtcd(ctx); err != nil {
+			return c, err
+		}
+		c.sides = append(c.sides, c.etcdSide(ctx))
 	}
 	for _, s := range c.sides {
-		s.members, s.leader = make(map[string]*exec.Cmd), "a"
-		for i, member := range []string{"a", "b"} {
-			if s.members[member], err = s.spawn(member); err != nil {
-				return c, err
-			}
-			if i == 0 {
-				first, err := c.next(ctx, "first", s.name)
-				if err != nil {
-					return c, err
-				}
-				s.work = first.pid
-			}
-			if err := c.settle(ctx, s, i+1); err != nil {
-				return c, err
-			}
+		if err := c.start(ctx, s); err != nil {
+			return c, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return c, nil
 }
 
+// etcdSide is the side of etcdctl lock. SIGTERM to it would leave the command running, so the command itself is stopped.
+func (c *contest) etcdSide(ctx context.Context) *side {
+	s := &side{name: "etcdctl lock", count: c.etcd.members, killOne: killProcess, endOne: killProcess}
+	s.spawn = func(string) (*exec.Cmd, error) { return c.etcd.spawn(ctx, c.command(s.name)) }
+	s.stopOne = func(*exec.Cmd) error { return syscall.Kill(s.work, syscall.SIGTERM) }
+	return s
+}
+
+// start starts the members of a side.
+func (c *contest) start(ctx context.Context, s *side) (err error) {
+	s.members, s.leader = make(map[string]*exec.Cmd), "a"
+	for i, member := range []string{"a", "b"} {
+		if s.members[member], err = s.spawn(member); err != nil {
+			return err
+		}
+		if i == 0 {
+			first, err := c.next(ctx, "first", s.name)
+			if err != nil {
+				return err
+			}
+			s.work = first.pid
+		}
+		if err := c.settle(ctx, s, i+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *contest) close() {
 	for _, s := range c.sides {
 		for _, cmd := range s.members {
-			cmd.Process.Signal(syscall.SIGTERM)
+			s.endOne(cmd)
 			cmd.Wait()
 		}
+		if s.work != 0 { // not every side ends its command
+			syscall.Kill(s.work, syscall.SIGTERM)
+		}
 	}
-	c.g.close()
+	c.etcd.stop()
+	if c.g != nil {
+		c.g.close()
+	}
 	if c.pipe != "" {
 		os.RemoveAll(filepath.Dir(c.pipe))
 	}
@@ -186,6 +219,18 @@ func (c *contest) spawnLock(string) (*exec.Cmd, error) {
 	return spawnLock(c.g.server.Addr(), c.command("plain lock"))
 }
 
+func terminateProcess(cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGTERM) }
+
+func killProcess(cmd *exec.Cmd) error { return cmd.Process.Kill() }
+
+// children counts the members at a znode that has one child for each.
+func (c *contest) children(path string) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		names, _, err := c.g.session.Children(ctx, path, false)
+		return len(names), err
+	}
+}
+
 // killDaemon kills the daemon; its guard survives, kills the command, and is then stopped by the caller.
 func killDaemon(cmd *exec.Cmd) error {
 	pid, err := (&node{cmd}).daemon()
@@ -202,11 +247,10 @@ func (c *contest) settle(ctx context.Context, s *side, n int) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for count := 0; count != n; {
-		names, _, err := c.g.session.Children(ctx, s.path, false)
-		if err != nil {
+		var err error
+		if count, err = s.count(ctx); err != nil {
 			return err
 		}
-		count = len(names)
 		<-tick.C
 	}
 	select {
@@ -224,7 +268,7 @@ const settling = 300 * time.Millisecond
 func (c *contest) terminate(ctx context.Context, s *side) error {
 	old := s.members[s.leader]
 	began := time.Now()
-	if err := old.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.stopOne(old); err != nil {
 		return err
 	}
 	last, err := c.next(ctx, "last", s.name)
@@ -256,7 +300,7 @@ func (c *contest) kill(ctx context.Context, s *side) error {
 	s.kills, s.work = append(s.kills, first.at.Sub(began)), first.pid
 	if stat, err := procinfo.ReadStat(work); err == nil && !stat.Ended() {
 		s.survived++
-		syscall.Kill(-work, syscall.SIGKILL)
+		syscall.Kill(work, syscall.SIGTERM)
 	}
 	old.Process.Signal(syscall.SIGTERM)
 	return c.replace(ctx, s, old)
@@ -277,26 +321,42 @@ func (c *contest) replace(ctx context.Context, s *side, old *exec.Cmd) (err erro
 }
 
 func (c *contest) report(t *table, rounds, killed int) {
-	ours, plain := c.sides[0], c.sides[1]
 	for _, s := range c.sides {
 		for _, all := range [][]time.Duration{s.handovers, s.gaps, s.kills} {
 			slices.Sort(all)
 		}
 	}
-	row := func(what string, ours, plain []time.Duration, q, goal float64) {
-		a, b := quantile(ours, q), quantile(plain, q)
-		against := fmt.Sprintf("%.2f of a plain lock's %s", share(a, b), ms(b))
-		if goal == 0 {
+	ours, plain := c.sides[0], c.sides[1]
+	c.compare(t, ours, plain, rounds, killed, true)
+	for _, other := range c.sides[2:] {
+		c.compare(t, ours, other, rounds, killed, false)
+	}
+}
+
+// compare adds the rows of zkelectd beside another side. The goals are those against the plain lock.
+func (c *contest) compare(t *table, ours, other *side, rounds, killed int, goals bool) {
+	row := func(what string, ours, theirs []time.Duration, q, goal float64) {
+		a, b := quantile(ours, q), quantile(theirs, q)
+		against := fmt.Sprintf("%.2f of %s's %s", share(a, b), other.article(), ms(b))
+		if goal == 0 || !goals {
 			t.add(what, ms(a), against, "", true)
 			return
 		}
 		t.add(what, ms(a), against, fmt.Sprintf("<= %g of it", goal), share(a, b) <= goal)
 	}
-	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", rounds), ours.handovers, plain.handovers, 0.5, 1.5)
-	row("SIGTERM to the next command's first line, p99", ours.handovers, plain.handovers, 0.99, 1.5)
-	row("gap between the commands, p50", ours.gaps, plain.gaps, 0.5, 1)
-	row("gap between the commands, p99", ours.gaps, plain.gaps, 0.99, 1.5)
-	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, plain.kills, 0.5, 0)
+	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", rounds), ours.handovers, other.handovers, 0.5, 1.5)
+	row("SIGTERM to the next command's first line, p99", ours.handovers, other.handovers, 0.99, 1.5)
+	row("gap between the commands, p50", ours.gaps, other.gaps, 0.5, 1)
+	row("gap between the commands, p99", ours.gaps, other.gaps, 0.99, 1.5)
+	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, other.kills, 0.5, 0)
 	t.add("kill -9: the old command still runs beside the next", fmt.Sprintf("%d of %d", ours.survived, killed),
-		fmt.Sprintf("%d of %d with a plain lock", plain.survived, killed), "0", ours.survived == 0)
+		fmt.Sprintf("%d of %d with %s", other.survived, killed, other.article()), "0", ours.survived == 0)
+}
+
+// article is a side's name as part of a sentence.
+func (s *side) article() string {
+	if s.name == "plain lock" {
+		return "a plain lock"
+	}
+	return s.name
 }

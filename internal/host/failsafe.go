@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -144,7 +145,7 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 		return nil, nil
 	case !c.Failsafe.Enabled:
 		f.forget(r.root)
-		return m.agree(), nil
+		return m.agree(ctx)
 	}
 	a, err := f.open()
 	if err = needsStateDir(err); err == nil && a == nil {
@@ -172,14 +173,26 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 	if err != nil {
 		r.log.Error("this host takes no part in failsafe mode: without ZooKeeper it does not lead, and other leaders do not count on it", "err", err)
 		p.conn.Close()
-		return m.agree(), nil
+		return m.agree(ctx)
 	}
 	return p, nil
 }
 
+// promisesUnknownError reports that this host must not take part in a group, because it cannot know what it has promised there.
+type promisesUnknownError struct{ err error }
+
+func (e *promisesUnknownError) Error() string {
+	return fmt.Sprintf("the group uses failsafe mode, and it is not known what this host has promised in it: %v. Until it is, this host neither leads nor agrees to "+
+		"another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the directory is not that of this "+
+		"daemon, set node.state_dir", e.err)
+}
+
+func (e *promisesUnknownError) Unwrap() error { return e.err }
+
 // agree prepares an instance that takes no part in failsafe mode. If an earlier one may have, the last leader may have counted on its
-// promises: then nobody leads before this host, or another one, has agreed to a successor. It returns nil if there was none.
-func (m *membership) agree() *participation {
+// promises: then nobody leads before this host, or another one, has agreed to a successor. It returns nil if there was none, and a
+// [promisesUnknownError] if that cannot be found out: no answer does not mean that nothing was promised.
+func (m *membership) agree(ctx context.Context) (*participation, error) {
 	f, r := m.session.host.failsafe, m.resource
 	took, err := agent.TookPart(f.dir(), failsafe.Group(r.paths()))
 	var a *agent.Agent
@@ -187,13 +200,26 @@ func (m *membership) agree() *participation {
 		a, err = f.open()
 	}
 	if err != nil {
-		r.log.Warn("this host cannot agree to a successor of a leader that it has promised something in failsafe mode: if the group has no leader now, "+
-			"repair its state directory and restart this daemon", "err", err)
+		return nil, m.checkUnused(ctx, err)
 	}
 	if a == nil {
-		return nil
+		return nil, nil
 	}
-	return &participation{agent: a, resource: r}
+	return &participation{agent: a, resource: r}, nil
+}
+
+// checkUnused returns an error if the group uses failsafe mode; unknown is why this host does not know what it has promised there.
+func (m *membership) checkUnused(ctx context.Context, unknown error) error {
+	conn := m.session.zk.Group(m.resource.paths())
+	defer conn.Close()
+	used, err := zkstore.UsesFailsafe(ctx, conn, m.resource.paths())
+	if used {
+		return &promisesUnknownError{unknown}
+	}
+	if err == nil && !errors.Is(unknown, fs.ErrPermission) { // the default directory may be that of another user's daemon
+		m.resource.log.Warn("the state of failsafe mode cannot be read; this group does not use the mode", "err", unknown)
+	}
+	return err
 }
 
 // forget ends what the agent does for a group that no longer takes part.

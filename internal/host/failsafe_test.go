@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -563,6 +564,60 @@ func TestTurnedOffWithoutTheStateDirectory(t *testing.T) {
 	f.env = nil
 	f.start(false, "b")
 	until(t, f.hosts[3].only, "b leads", status.Daemon.Leads)
+}
+
+// A host that cannot know what it has promised takes no part in a group that uses failsafe mode, and says why. Once its state can be read,
+// it takes part by itself.
+func TestTurnedOffWithAnUnreadableState(t *testing.T) {
+	f := newFleet(t)
+	stopA := f.start(true, "a")
+	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
+	stopB := f.start(true, "b")
+	f.leads(f.hosts[0], "b")
+	f.lose(stopA, stopB)
+	path := filepath.Join(f.dir, "b", "failsafe.json")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, damage := range []struct {
+		says       string
+		do, repair func() error
+	}{
+		{"chmod 0600 " + path, func() error { return os.Chmod(path, 0o644) }, func() error { return os.Chmod(path, 0o600) }},
+		{path + " is not a failsafe state", func() error { return os.WriteFile(path, good[:9], 0o600) }, func() error { return os.WriteFile(path, good, 0o600) }},
+	} {
+		if err := damage.do(); err != nil {
+			t.Fatal(err)
+		}
+		stopB = f.start(false, "b")
+		b := f.hosts[len(f.hosts)-1]
+		until(t, b.only, "b is refused, and says why", func(v status.Daemon) bool {
+			return v.Membership == status.MembershipRefused && strings.Contains(v.MembershipReason, damage.says)
+		})
+		if v := b.View(); v.Incarnation != "" || v.Leads() {
+			t.Errorf("b takes part: %+v", v)
+		}
+		if err := damage.repair(); err != nil {
+			t.Fatal(err)
+		}
+		until(t, b.only, "b is a member", func(v status.Daemon) bool { return v.Incarnation != "" })
+		stopB()
+	}
+	f.start(false, "b")
+	b := f.hosts[len(f.hosts)-1]
+	until(t, b.only, "b leads", status.Daemon.Leads)
+}
+
+// In a group without failsafe mode it does not matter what a state directory contains.
+func TestUnreadableStateWithoutFailsafeMode(t *testing.T) {
+	f := newFleet(t)
+	dir := filepath.Join(f.dir, "a")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "failsafe.json"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f.start(false, "a")
+	until(t, f.hosts[0].only, "a leads", status.Daemon.Leads)
 }
 
 // A reload turns failsafe mode off: the leader asks nobody any more, and all hosts forget the group for it.

@@ -121,6 +121,7 @@ func (m *membership) run() {
 		began := time.Now()
 		err := m.runInstance()
 		var permanent *group.PermanentError
+		var unknown *promisesUnknownError
 		switch {
 		case m.ctx.Err() != nil || err == nil:
 			return
@@ -137,7 +138,7 @@ func (m *membership) run() {
 			m.settle()
 			m.await(0)
 			continue
-		case errors.As(err, &permanent), errors.Is(err, errSurvivor):
+		case errors.As(err, &permanent), errors.Is(err, errSurvivor), errors.As(err, &unknown):
 			r.setMembership(status.MembershipRefused, err.Error())
 		default:
 			r.log.Warn("the membership ended; registering again", "reason", err)

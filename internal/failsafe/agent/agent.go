@@ -127,10 +127,10 @@ func readState(dir *statedir.Dir) (failsafe.State, error) {
 }
 
 // TookPart reports whether the daemon with that state directory may have taken part in failsafe mode in a group. It creates and locks
-// nothing. A directory of another user is not that of this daemon.
+// nothing. With an error that is not known: a directory that this daemon may not read can be its own nevertheless.
 func TookPart(dir, group string) (bool, error) {
 	data, err := statedir.Read(dir, stateFile)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {

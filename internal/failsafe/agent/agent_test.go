@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
@@ -420,6 +424,27 @@ func TestTookPart(t *testing.T) {
 	}
 	if got, err := TookPart(dir, "/a"); err == nil || got {
 		t.Errorf("damaged: %t, %v", got, err)
+	}
+}
+
+// A directory that the daemon may not read says nothing: its owner may just have changed.
+func TestTookPartWithoutPermission(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o000); err != nil {
+		t.Fatal(err)
+	}
+	var got bool
+	var err error
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		runtime.LockOSThread()         // and never unlocked, so that the thread ends with this function
+		unix.SetfsuidRetUid(1<<16 - 2) // root may read anything
+		got, err = TookPart(dir, "/a")
+	}()
+	<-asked
+	if got || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), filepath.Join(dir, stateFile)) {
+		t.Errorf("%t, %v", got, err)
 	}
 }
 

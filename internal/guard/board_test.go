@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,6 +171,32 @@ func TestGuardReadsTheBoard(t *testing.T) {
 func (b *bareGuard) extended(now time.Duration) time.Duration {
 	b.enforce(b.leaderships[1].work, now)
 	return b.leaderships[1].lease
+}
+
+// A guard says once that the board has no more slots.
+func TestFullBoard(t *testing.T) {
+	b := newBareGuard(t)
+	b.board, _ = newTestBoard(t, unix.PROT_READ)
+	b.daemon.slot = boardSlots - 4
+	for id, logged := range []int{2: 0, 3: 0, 4: 1, 5: 1} {
+		if id < 2 {
+			continue // the bare guard has the first leadership
+		}
+		if err := b.open(b.daemon, message{Leadership: id, Name: "h"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.logText.String(), "restart zkelectd when convenient"); n != logged {
+			t.Errorf("leadership %d: logged %d times, want %d", id, n, logged)
+		}
+		if slot := b.leaderships[id-1].slot; b.board.valid(slot) != (id < 4) {
+			t.Errorf("leadership %d has slot %d", id, slot)
+		}
+	}
+	b.board, b.boardFull = nil, false
+	b.useSlot(boardSlots)
+	if n := strings.Count(b.logText.String(), "restart zkelectd when convenient"); n != 1 {
+		t.Errorf("without a board: %s", b.logText)
+	}
 }
 
 // The board counts for work that is to be started, too: it may have been written since the last message.

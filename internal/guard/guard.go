@@ -71,7 +71,8 @@ type guard struct {
 	forker       *forker
 	board        *board // nil if there is none
 	boardFile    *os.File
-	nextSlot     int // the first slot of the board that no daemon has used
+	nextSlot     int  // the first slot of the board that no daemon has used
+	boardFull    bool // it is logged that the board has no more slots
 	children     *childList
 	notifier     *notifier
 	device       device

@@ -66,8 +66,7 @@ func (g *guard) startDaemon() error {
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
 	d := &daemon{pid: pid, socket: near, out: newOutbox(near, daemonOutbox), startedAt: boottime.Now(), slot: g.nextSlot}
-	g.nextSlot = d.slot + 1
-	g.board.reset(d.slot)
+	g.useSlot(d.slot)
 	g.daemon, g.respawnAt, g.heartbeatDeadline, g.heartbeatEnd = d, 0, 0, 0
 	g.sendToDaemon(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: g.opt.Containment}, Keepers: g.opt.Keepers, Survivors: g.survivors(), Slot: d.slot})
 	go g.readDaemon(d)

@@ -51,11 +51,21 @@ func (g *guard) open(d *daemon, m message) error {
 	l := &leadership{id: m.Leadership, name: m.Name, daemon: d}
 	if d.slot != 0 {
 		l.slot = d.slot + l.id
-		g.nextSlot = max(g.nextSlot, l.slot+1)
-		g.board.reset(l.slot)
+		g.useSlot(l.slot)
 	}
 	g.leaderships = append(g.leaderships, l)
 	return nil
+}
+
+// useSlot makes a slot of the board ready for a leadership or a heartbeat. It logs once that the board has no more slots.
+func (g *guard) useSlot(slot int) {
+	g.nextSlot = max(g.nextSlot, slot+1)
+	g.board.reset(slot)
+	if g.board != nil && !g.board.valid(slot) && !g.boardFull {
+		g.boardFull = true
+		g.log.Warn("all places for leases in shared memory have been used: for further registrations the daemon sends a message for each renewal, which costs "+
+			"more and changes nothing else; restart zkelectd when convenient, and there are new places", "places", boardSlots-1)
+	}
 }
 
 // abandon makes the guard refuse everything for a leadership from now on. enforce then kills its work.

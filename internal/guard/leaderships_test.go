@@ -385,6 +385,12 @@ func TestHangingExecDelaysNoKill(t *testing.T) {
 	}
 	freeze("1")
 	defer freeze("0")
+	bound := time.AfterFunc(testTimeout/2, func() { // a thread that waits for the program can be killed only once that is thawed
+		t.Error("the kill of other work waits for a program that hangs while it is started")
+		freeze("0")
+		k.cmd.Process.Kill()
+	})
+	defer bound.Stop()
 	k.send(message{Kind: kindStart, Seq: 78, At: boottime.Now() + time.Hour, Dir: other.dir, Spec: &Spec{
 		Path: "/bin/true", Argv: []string{"true"}, Env: k.env(), StateFile: filepath.Join(k.dir, "state-78"),
 	}})

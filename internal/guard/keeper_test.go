@@ -27,8 +27,8 @@ type keeperFixture struct {
 	seq         int
 }
 
-// startTestKeeper starts a keeper and waits until it is ready.
-func startTestKeeper(t *testing.T, c Containment) *keeperFixture {
+// startTestKeeper starts a keeper, with further variables in its environment, and waits until it is ready.
+func startTestKeeper(t *testing.T, c Containment, env ...string) *keeperFixture {
 	t.Helper()
 	k := &keeperFixture{containment: c, fixture: &fixture{t: t, dir: t.TempDir(), startTimes: make(map[int]uint64)}, cmd: exec.Command("/proc/self/exe", keeperArgument)}
 	near, far, err := socketpair()
@@ -43,6 +43,7 @@ func startTestKeeper(t *testing.T, c Containment) *keeperFixture {
 	defer reportWriter.Close()
 	k.socket, k.report = near, report
 	t.Cleanup(func() { near.Close(); report.Close() })
+	k.cmd.Env = append(os.Environ(), env...)
 	k.cmd.ExtraFiles, k.cmd.SysProcAttr = []*os.File{far, reportWriter}, &syscall.SysProcAttr{Setpgid: true}
 	if c == PidnsContainment {
 		inNewPIDNamespace(k.cmd.SysProcAttr)

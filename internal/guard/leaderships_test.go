@@ -367,10 +367,16 @@ func TestHangingStartDelaysNoKill(t *testing.T) {
 }
 
 // A program whose disk hangs keeps the thread that starts it, and the Go runtime cannot take the processor from that: another one must be
-// left for the kill. A frozen control group has the same effect.
+// left for the kill, even on a host with a single one. A frozen control group has the same effect.
 func TestHangingExecDelaysNoKill(t *testing.T) {
 	t.Parallel()
-	k := startTestKeeper(t, CgroupContainment)
+	for name, env := range map[string][]string{"as many processors as there are": nil, "one processor": {"GOMAXPROCS=1"}} {
+		t.Run(name, func(t *testing.T) { hangingExecDelaysNoKill(t, env...) })
+	}
+}
+
+func hangingExecDelaysNoKill(t *testing.T, env ...string) {
+	k := startTestKeeper(t, CgroupContainment, env...)
 	pids := k.startSpreadWork(boottime.Now() + time.Hour)
 	first := k.seq
 	other, err := newCgroup(delegatedCgroup(), 78)

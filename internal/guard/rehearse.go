@@ -53,7 +53,7 @@ func (g *guard) makeRealtime(pid int) {
 func protectKeeper() {
 	debug.SetGCPercent(guardGC)
 	harden.Protect(harden.Options{
-		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
+		OOMScore: harden.OOMScoreGuard, Procs: keeperProcs, LeastProcs: keeperProcs, Threads: guardThreads, Heap: guardHeap, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

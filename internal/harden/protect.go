@@ -18,6 +18,8 @@ type Options struct {
 	OOMScore int
 	// Procs bounds GOMAXPROCS, and with it how many threads the runtime may need at once.
 	Procs int
+	// LeastProcs is the least GOMAXPROCS, even on a host with fewer processors.
+	LeastProcs int
 	// Threads is how many threads are started in advance.
 	Threads int
 	// Heap is how many bytes of heap are touched in advance.
@@ -57,7 +59,7 @@ var (
 // Protect protects this process for the rest of its life, as far as permitted. Call it once, early.
 func Protect(opt Options) State {
 	_ = time.Now().String() // reads the time zone file
-	runtime.GOMAXPROCS(min(opt.Procs, runtime.GOMAXPROCS(0)))
+	runtime.GOMAXPROCS(max(opt.LeastProcs, min(opt.Procs, runtime.GOMAXPROCS(0))))
 	startThreads(opt.Threads)
 	score, scoreErr := lowerScore(opt.OOMScore)
 	debug.FreeOSMemory()

@@ -12,6 +12,7 @@ import (
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/failsafe"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/testhelper"
 )
@@ -63,6 +64,8 @@ type outages struct {
 	kept    int             // how often a leader has worked on through a whole outage
 	ended   map[string]int  // by the end's name
 	stopped []time.Duration // how long after a fault the work had stopped
+	answers *answers
+	doubts  []doubt
 }
 
 // Leaders in failsafe mode work on through outages of ZooKeeper as long as all members promise, and stop when one does not. Whatever
@@ -83,6 +86,9 @@ func TestOutages(t *testing.T) {
 	f := newFleet(t, fleetOptions{binary: testhelper.BuildZkelectd(t, binDir, ""), seed: *seed, groups: groups, failsafe: true})
 	o := &outages{campaign: &campaign{fleet: f, began: time.Now(), injected: make(map[string]int), settled: make(map[string][]time.Duration)}, ended: make(map[string]int)}
 	o.settle()
+	var end func()
+	o.answers, end = f.watchAnswers()
+	t.Cleanup(end) // before the servers are stopped
 	for i := 0; i < n; i++ {
 		kind := outageKinds[i%len(outageKinds)]
 		if i >= len(outageKinds) {
@@ -100,6 +106,7 @@ func TestOutages(t *testing.T) {
 	t.Logf("the work that had to stop was dead after %s (%d times); leaders that have worked on through an outage: %d, whose sessions had expired: %d; ends: %v",
 		summary(o.stopped), len(o.stopped), o.kept, o.expired, o.ended)
 	f.checkRecordings()
+	o.checkDoubts()
 }
 
 // Members that promise whatever they are asked, and take over all the same, have a leader work on that alone is cut off. The campaign must
@@ -152,7 +159,7 @@ func (o *outages) run(k outage) {
 		more, stops := k.during(o)
 		heal = both(more, heal)
 		if stops != nil {
-			o.mustStop(before, at, stops)
+			o.mustStop(before, at, w.name == "", stops)
 		}
 		o.wait(time.Duration(o.rng.Int64N(int64(2 * outageSession))))
 	}
@@ -165,6 +172,9 @@ func (o *outages) run(k outage) {
 		o.logTraffic(asked, boottime.Now()-began)
 	}
 	e.run(o, up, heal)
+	if w.name != "" {
+		o.answers.cutOff(boottime.Now())
+	}
 	if k.during == nil {
 		if _, err := o.converge(o.t.Context()); err != nil {
 			o.t.Error(err)
@@ -247,7 +257,7 @@ func (o *outages) mustGoOn(before map[*group]work, when string) {
 	o.t.Helper()
 	for g, w := range before {
 		if now := w.leader.child(g); g.failsafe && now != w.child {
-			o.t.Errorf("%s, %s: the work of %s in term %d has stopped (process %d, now %d)", g.name, when, w.leader.id, w.term, w.child, now)
+			o.doubt(g, w.leader, preempted(w.term, boottime.Now()), "%s the work of %s in term %d has stopped (process %d, now %d)", when, w.leader.id, w.term, w.child, now)
 		}
 	}
 }
@@ -266,7 +276,7 @@ func (o *outages) mustHaveGoneOn(before map[*group]work, keeps bool) {
 		case now[g].session != w.session && !keeps:
 			o.kept, o.expired = o.kept+1, o.expired+1
 		default:
-			o.t.Errorf("%s: after the outage %+v leads, before it was %+v", g.name, now[g], w)
+			o.doubt(g, w.leader, preempted(w.term, boottime.Now()), "after the outage %+v leads, before it was %+v", now[g], w)
 		}
 	}
 }
@@ -282,27 +292,61 @@ func (o *outages) controlMustStop(before map[*group]work) {
 }
 
 // mustStop waits until the leases are over, and checks that the work of those leaders has stopped that must, and that of the others not.
-func (o *outages) mustStop(before map[*group]work, at time.Duration, stops func(*node) bool) {
+func (o *outages) mustStop(before map[*group]work, at time.Duration, cut bool, stops func(*node) bool) {
 	o.t.Helper()
 	b, err := cluster.NewBudget(outageSession, 300*time.Millisecond)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	end := at + b.Lease + b.Kill + slack
+	takes := b.Lease + b.Kill + slack
+	stopped := func(g *group) bool { return before[g].leader.child(g) != before[g].child }
 	dead := make(map[*group]bool)
-	for boottime.Now() < end {
+	all := func() bool { // that must stop have stopped
 		for g, w := range before {
-			if g.failsafe && stops(w.leader) && !dead[g] && w.leader.child(g) != w.child {
+			if g.failsafe && stops(w.leader) && !dead[g] && stopped(g) {
 				dead[g] = true
 				o.stopped = append(o.stopped, boottime.Now()-at)
 			}
 		}
+		return !slices.ContainsFunc(o.groups, func(g *group) bool { return g.failsafe && stops(before[g].leader) && !dead[g] })
+	}
+	for boottime.Now() < at+takes {
+		all()
 		o.wait(10 * time.Millisecond)
 	}
+	if cut {
+		o.mustStopAfterStall(before, at, takes, stops, all)
+	}
 	for g, w := range before {
-		now := w.leader.child(g) != w.child
-		if g.failsafe && now != stops(w.leader) {
-			o.t.Errorf("%s: %s after the fault the work of %s has stopped: %t", g.name, boottime.Now()-at, w.leader.id, now)
+		switch now := stopped(g); {
+		case !g.failsafe || now == stops(w.leader):
+		case now:
+			o.doubt(g, w.leader, preempted(w.term, boottime.Now()), "%s after the fault the work of %s has stopped", boottime.Now()-at, w.leader.id)
+		default:
+			o.t.Errorf("%s: %s after the fault the work of %s has not stopped", g.name, boottime.Now()-at, w.leader.id)
+		}
+	}
+}
+
+// mustStopAfterStall waits longer if ZooKeeper itself has answered nobody: then members promise as in an outage, and for a session timeout
+// after it. The recordings must show that they did.
+func (o *outages) mustStopAfterStall(before map[*group]work, at, takes time.Duration, stops func(*node) bool, all func() bool) {
+	o.t.Helper()
+	late := make(map[*group]bool)
+	all()
+	for g, w := range before {
+		late[g] = g.failsafe && stops(w.leader) && w.leader.child(g) == w.child
+	}
+	for limit := at + settleTimeout; !all() && boottime.Now() < limit; o.wait(10 * time.Millisecond) {
+		stall := o.answers.lastStall(boottime.Now())
+		if stall < at-outageSession || boottime.Now() > stall+failsafe.Patience(cluster.Lease(outageSession))+outageSession+takes {
+			break
+		}
+	}
+	for g, w := range before {
+		if late[g] && w.leader.child(g) != w.child {
+			o.doubt(g, w.leader, promised(at, boottime.Now()), "the work of %s has stopped %s after the fault only; the servers had last answered nobody at %s after it",
+				w.leader.id, boottime.Now()-at, o.answers.lastStall(boottime.Now())-at)
 		}
 	}
 }
@@ -376,6 +420,7 @@ var outageKinds = []outage{
 	{name: "random faults", during: randomFaults},
 	{name: "the leader alone is cut off", ways: noOutage, during: cutLeader},
 	{name: "the leader and a member are cut off", ways: noOutage, during: cutTwo},
+	{name: "the leader alone is cut off, and ZooKeeper pauses", ways: noOutage, during: cutLeaderInAPause},
 	{name: "all members work, any outage"},
 }
 
@@ -437,6 +482,15 @@ func loseLeader(o *outages) (func(), func(*node) bool) {
 
 // cutLeader cuts a leader off from the servers alone: the others must refuse to promise. Leaders on other nodes must not notice.
 func cutLeader(o *outages) (func(), func(*node) bool) { return cutSome(o.groups[0].leader()) }
+
+// cutLeaderInAPause lets the servers answer nobody for the first lease as well: then the members do promise, but not for ever.
+func cutLeaderInAPause(o *outages) (func(), func(*node) bool) {
+	heal, stops := cutLeader(o)
+	resume := pauseServers(o)
+	o.wait(cluster.Lease(outageSession))
+	resume()
+	return heal, stops
+}
 
 func cutTwo(o *outages) (func(), func(*node) bool) {
 	return cutSome(o.groups[0].leader(), o.follower())

@@ -1,0 +1,243 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/failsafe"
+	"zkelectd/internal/recorder"
+	"zkelectd/internal/replay"
+)
+
+// answers is whether the servers answer the campaign, which is no daemon: a slow machine can keep ZooKeeper from answering anybody for long
+// enough that members rightly promise although no fault was injected.
+type answers struct {
+	limit time.Duration // an answer that takes longer shows that there was none
+
+	mu      sync.Mutex
+	asked   time.Duration // when the write without an answer was sent; 0 if there is none
+	stalled time.Duration // until when the servers have answered nobody, or not the daemons; 0 if they always have
+}
+
+// lastStall returns until when the servers have last answered nobody: now if they do not answer; 0 if they always have.
+func (a *answers) lastStall(now time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked != 0 && now >= a.asked+a.limit {
+		return now
+	}
+	return a.stalled
+}
+
+func (a *answers) ask(now time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asked == 0 {
+		a.asked = now
+	}
+}
+
+func (a *answers) answered(now time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now >= a.asked+a.limit {
+		a.stalled = now
+	}
+	a.asked = 0
+}
+
+// cutOff notes that an outage has ended, whatever the campaign itself has noticed.
+func (a *answers) cutOff(now time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stalled = max(a.stalled, now)
+}
+
+// watchAnswers sends a write every 20 ms, and notes how long the servers take. Call end to end it.
+func (f *fleet) watchAnswers() (a *answers, end func()) {
+	a = &answers{limit: failsafe.Patience(cluster.Lease(outageSession)) * 3 / 4} // a member is asked again and again, and may see less of it
+	session, err := f.open(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	stop := repeatUntil(20*time.Millisecond, func() {
+		a.ask(boottime.Now())
+		if session.Err() != nil {
+			next, err := f.open(ctx)
+			if err != nil {
+				return
+			}
+			session = next
+		}
+		if _, err := session.Do(ctx, cluster.Op{Kind: cluster.OpCheck, Path: root, Version: cluster.AnyVersion}); err == nil {
+			a.answered(boottime.Now())
+		}
+	})
+	return a, func() {
+		cancel()
+		stop()
+		session.Close(context.WithoutCancel(ctx))
+	}
+}
+
+// doubt is something that only the recording of the leader can excuse. An overlap is never excused.
+type doubt struct {
+	group   *group
+	leader  *node
+	what    string
+	excused func(recorded) bool
+}
+
+// recorded is what a node has recorded about a group.
+type recorded struct {
+	// replaced is, by the term, when the node has first known that the elector had chosen another node because that is better.
+	replaced map[int64]time.Duration
+	// extended are the times at which promises have extended the lease.
+	extended []time.Duration
+}
+
+// preempted excuses that a leader has stopped its work: it knew by then that the elector had chosen a better node.
+func preempted(term int64, by time.Duration) func(recorded) bool {
+	return func(r recorded) bool {
+		at, known := r.replaced[term+1]
+		return known && at <= by
+	}
+}
+
+// promised excuses that a leader goes on: all members have promised that in a time.
+func promised(from, to time.Duration) func(recorded) bool {
+	return func(r recorded) bool {
+		for _, at := range r.extended {
+			if from <= at && at <= to {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+var chosen = regexp.MustCompile(`^elect(?:ed)? (\S+) in term (\d+) \(` + string(cluster.CausePreempt) + `: `)
+
+// see takes in a line of the timeline.
+func (r *recorded) see(l replay.Line) error {
+	at, err := time.ParseDuration(l.Boottime)
+	if err != nil {
+		return err
+	}
+	if found := chosen.FindStringSubmatch(l.Text); found != nil && (l.What == "read" || l.What == "elector") && found[1] != l.Node {
+		term, err := strconv.ParseInt(found[2], 10, 64)
+		if err != nil {
+			return err
+		}
+		if _, known := r.replaced[term]; !known {
+			r.replaced[term] = at
+		}
+	}
+	if event, actions, _ := strings.Cut(l.Text, " -> "); l.What == "member" && strings.HasPrefix(event, "RoundReply") && strings.Contains(actions, "Lease{") {
+		r.extended = append(r.extended, at)
+	}
+	return nil
+}
+
+// recorded returns what a node has recorded about a group.
+func (n *node) recorded(g *group) (r recorded, err error) {
+	r.replaced = make(map[int64]time.Duration)
+	files, err := recorder.Files(n.recordings())
+	if err != nil {
+		return r, err
+	}
+	var unread error
+	err = recorder.Read(files, &replay.Timeline{All: true, Group: g.name, Show: func(l replay.Line) {
+		if l.Group == g.name && unread == nil {
+			unread = r.see(l)
+		}
+	}})
+	if err == nil {
+		err = unread
+	}
+	return r, err
+}
+
+// doubt notes what the recording must excuse.
+func (o *outages) doubt(g *group, leader *node, excused func(recorded) bool, format string, args ...any) {
+	o.t.Helper()
+	d := doubt{g, leader, fmt.Sprintf(format, args...), excused}
+	o.t.Logf("%s: to be excused by the recording of %s: %s", g.name, leader.id, d.what)
+	o.doubts = append(o.doubts, d)
+}
+
+// checkDoubts fails for what no recording excuses. The fleet must have been shut down.
+func (o *outages) checkDoubts() {
+	o.t.Helper()
+	for _, d := range o.doubts {
+		r, err := d.leader.recorded(d.group)
+		if err != nil {
+			o.t.Errorf("%s: the recording of %s: %v", d.group.name, d.leader.id, err)
+		}
+		if !d.excused(r) {
+			o.t.Errorf("%s: %s (the recording of %s shows no reason: replaced %v, lease extended by promises %d times)", d.group.name, d.what, d.leader.id, r.replaced, len(r.extended))
+		}
+	}
+}
+
+// The recording excuses only what it shows.
+func TestRecordingExcuses(t *testing.T) {
+	r := recorded{replaced: make(map[int64]time.Duration)}
+	for _, l := range []replay.Line{
+		{Boottime: "1m1s", Node: "n1", What: "read", Text: "elected n1 in term 7 (failure: n2 is gone); members n1"},
+		{Boottime: "1m2s", Node: "n1", What: "read", Text: "elected n2 in term 9 (move: an operator)"},
+		{Boottime: "1m3s", Node: "n1", What: "read", Text: "elected n1 in term 11 (preempt: better)"},
+		{Boottime: "1m4s", Node: "n1", What: "read", Text: "elected n2 in term 8 (preempt: better)"},
+		{Boottime: "1m5s", Node: "n1", What: "elector", Text: "elect n2 in term 8 (preempt: better)"},
+		{Boottime: "1m6s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}}`},
+		{Boottime: "1m7s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}} -> Lease{"Deadline":1}, Renew{}`},
+		{Boottime: "1m8s", Node: "n1", What: "member", Text: `RenewDone{} -> Lease{"Deadline":1}`},
+	} {
+		if err := r.see(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(s int) time.Duration { return time.Minute + time.Duration(s)*time.Second }
+	for name, c := range map[string]struct{ got, want bool }{
+		"replaced":            {preempted(7, at(4))(r), true},
+		"not yet replaced":    {preempted(7, at(3))(r), false},
+		"another term":        {preempted(6, at(9))(r), false},
+		"moved":               {preempted(8, at(9))(r), false},
+		"chosen again":        {preempted(10, at(9))(r), false},
+		"promised":            {promised(at(6), at(8))(r), true},
+		"promised before":     {promised(at(8), at(9))(r), false},
+		"promised only later": {promised(at(1), at(6))(r), false},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: excused %t", name, c.got)
+		}
+	}
+	if err := r.see(replay.Line{Boottime: "x"}); err == nil {
+		t.Error("a line without a time is accepted")
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	a := &answers{limit: 10}
+	for i, s := range []struct {
+		do   func(time.Duration)
+		at   time.Duration
+		want time.Duration
+	}{
+		{a.ask, 100, 0}, {a.answered, 105, 0}, {a.ask, 110, 0}, {a.ask, 115, 0}, {a.ask, 120, 120}, {a.answered, 130, 130}, {a.ask, 140, 130}, {a.answered, 141, 130},
+		{a.cutOff, 150, 150}, {a.cutOff, 149, 150},
+	} {
+		if s.do(s.at); a.lastStall(s.at) != s.want {
+			t.Errorf("step %d: %d, want %d", i, a.lastStall(s.at), s.want)
+		}
+	}
+}

@@ -243,11 +243,11 @@ func TestRepair(t *testing.T) {
 	f.eventually("a history", func() bool { _, _, err := f.session.Get(t.Context(), f.paths.History(), false); return err == nil })
 	f.write(overwrite(f.paths.Policy(), "garbage"), overwrite(f.paths.History(), "garbage"),
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte("garbage")})
-	f.failsWith("'zkelectd repair policy --file /etc/zkelectd.yaml'", "policy", "apply", f.file("b"))
-	f.failsWith("'zkelectd repair control' empties the record", "resume")
-	f.failsWith("'zkelectd repair control' empties the record", "reelect")
+	f.failsWith(f.hint("'zkelectd repair policy --file /etc/zkelectd.yaml'"), "policy", "apply", f.file("b"))
+	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "resume")
+	f.failsWith(f.hint("'zkelectd repair control'")+" empties the record", "reelect")
 	problems := strings.Join(f.until("a status", func(status.Group) bool { return true }).Problems, "\n")
-	for _, want := range []string{"policy does not replace a healthy leader", "'zkelectd repair policy'", "'zkelectd repair control'"} {
+	for _, want := range []string{"policy does not replace a healthy leader", f.hint("'zkelectd repair policy'"), f.hint("'zkelectd repair control'")} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("status does not say %q: %s", want, problems)
 		}

@@ -86,8 +86,8 @@ func TestForgedNumbersOfRequests(t *testing.T) {
 			f.join("a", "b")
 			record := fmt.Sprintf(`{"v":1,"last":%s}`, last)
 			f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Control(), Data: []byte(record)})
-			f.failsWith("'zkelectd repair control' empties", "pause", "--reason", "x")
-			f.failsWith("'zkelectd repair control' empties", "move", "--to", "b")
+			f.failsWith(f.hint("'zkelectd repair control'")+" empties", "pause", "--reason", "x")
+			f.failsWith(f.hint("'zkelectd repair control'")+" empties", "move", "--to", "b")
 			if out, err := f.run("repair", "control"); err != nil || !strings.Contains(out, "emptied") {
 				t.Fatalf("%v: %s", err, out)
 			}

@@ -98,7 +98,7 @@ func TestGamedayRefusals(t *testing.T) {
 	if out, err := f.run("pause"); err != nil {
 		t.Fatal(out)
 	}
-	refused("the group is paused: run 'zkelectd resume' first", "daemon", "--yes")
+	refused("the group is paused: run "+f.hint("'zkelectd resume'")+" first", "daemon", "--yes")
 	if out, err := f.run("resume"); err != nil {
 		t.Fatal(out)
 	}

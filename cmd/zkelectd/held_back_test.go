@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
+
+// hint returns a hint as it is shown for the group.
+func (f *fleet) hint(command string) string { return cluster.InGroup(command, path.Base(f.paths.Root)) }
 
 // exits runs a command that must exit with a status, and returns its output.
 func (f *fleet) exits(want int, args ...string) string {
@@ -69,7 +74,7 @@ func TestAnOperatorsPolicyIsNotDamped(t *testing.T) {
 		f.until("b leads by the new policy", leads("b"))
 	}
 	manual := apply("manual.yaml", 100, 300, ", failback: {mode: manual}")
-	want := "a would be better than b (site dc2 has 300 against site dc1 has 100), but failback is manual; 'zkelectd reelect' moves leadership now\n"
+	want := "a would be better than b (site dc2 has 300 against site dc1 has 100), but failback is manual; " + f.hint("'zkelectd reelect'") + " moves leadership now\n"
 	for _, args := range [][]string{{"policy", "apply", manual, "--dry-run"}, {"policy", "apply", manual}, {"status"}, {"explain"}} {
 		if out := f.exits(0, args...); !strings.Contains(out, want) {
 			t.Errorf("%v: %s", args, out)
@@ -105,7 +110,7 @@ func TestNoLeaderIsNoError(t *testing.T) {
 		}
 	}
 	out := f.exits(0, "explain")
-	if !strings.HasPrefix(out, "Leader   none\nWhy      paused hard by ") || !strings.Contains(out, "freeze: a is gone; there is no election until 'zkelectd resume'") {
+	if !strings.HasPrefix(out, "Leader   none\nWhy      paused hard by ") || !strings.Contains(out, "freeze: a is gone; there is no election until "+f.hint("'zkelectd resume'")) {
 		t.Errorf("explain: %s", out)
 	}
 	if strings.Contains(out, "b: ;") || strings.Contains(out, "b: \n") {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"mvdan.cc/sh/v3/syntax"
+
+	"zkelectd/internal/cluster"
 )
 
 var (
@@ -151,4 +153,24 @@ func TestExamplesCanBeTyped(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A hint about one of several groups can be typed, too.
+func TestHintsInAGroupCanBeTyped(t *testing.T) {
+	t.Parallel()
+	found := 0
+	hints(t, func(at, command string) {
+		line := verb.ReplaceAllString(command, "1")
+		cmd, _, err := root().Find(strings.Fields(line)[1:])
+		if err != nil || cmd.Flags().Lookup("group") == nil && cmd.InheritedFlags().Lookup("group") == nil || strings.Contains(line, " -g ") || strings.Contains(line, "--help") {
+			return
+		}
+		found++
+		if err := typed(strings.Trim(cluster.InGroup("'"+line+"'", "ingest/3"), "'")); err != nil {
+			t.Errorf("%s: %q: %v", at, line, err)
+		}
+	})
+	if found < 20 {
+		t.Errorf("only %d hints were found", found)
+	}
 }

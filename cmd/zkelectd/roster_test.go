@@ -30,7 +30,7 @@ func TestLostMembersAreRemembered(t *testing.T) {
 	f.until("all are expected", func(g status.Group) bool { return g.Expected == 3 && len(g.Absent) == 0 })
 	f.crash("c")
 	f.until("c is lost", absentAs("c", "lost"))
-	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ('zkelectd forget c'") || !strings.Contains(out, "LOST ") {
+	if out, err := f.run("status"); err != nil || !strings.Contains(out, "2 of 3 expected; lost: c ("+f.hint("'zkelectd forget c'")) || !strings.Contains(out, "LOST ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.logged("a", "a member is lost")

@@ -257,7 +257,7 @@ func (f *fleet) pausedHard(end func(leader string)) bool {
 	end(leader)
 	f.waitForDeath(child)
 	f.eventually("no leader is elected", func() bool {
-		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until 'zkelectd resume'")
+		return strings.Contains(f.daemons["a"].output()+f.daemons["b"].output(), "there is no election until "+f.hint("'zkelectd resume'"))
 	})
 	return true
 }

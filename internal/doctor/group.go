@@ -88,11 +88,12 @@ func (g Group) permissions() Finding {
 }
 
 func (g Group) leadership() Finding {
-	const check, advice = "leader", "'zkelectd explain' shows the verdict on each member"
+	const check = "leader"
+	advice := cluster.InGroup("'zkelectd explain'", g.Name) + " shows the verdict on each member"
 	v := g.View
 	if g.Slots > 0 {
 		if len(g.Leaderless) > 0 {
-			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s", len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see 'zkelectd status'"}
+			return Finding{Fail, check, g.Name, fmt.Sprintf("%d of %d slots have no READY leader: %s", len(g.Leaderless), g.Slots, listed(g.Leaderless)), "see " + cluster.InGroup("'zkelectd status'", g.Name)}
 		}
 		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
 	}
@@ -110,7 +111,7 @@ func problems(check, object string, all []string, seen string) Finding {
 	if len(all) == 0 {
 		return good(check, object, "%s", seen)
 	}
-	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see 'zkelectd status', and 'Problems in the status' in docs/operations.md"}
+	return Finding{Warn, check, object, seen + ", but: " + strings.Join(all, "; "), "see " + cluster.InGroup("'zkelectd status'", object) + ", and 'Problems in the status' in docs/operations.md"}
 }
 
 func nonEmpty(texts ...string) []string {
@@ -123,7 +124,7 @@ func (g Group) members() Finding {
 	switch {
 	case len(lost) > 0:
 		return Finding{Warn, check, g.Name, fmt.Sprintf("%d of %d expected; lost: %s", present, g.View.Expected, listed(lost)),
-			"start them again, or run 'zkelectd forget --lost' if they do not come back"}
+			"start them again, or run " + cluster.InGroup("'zkelectd forget --lost'", g.Name) + " if they do not come back"}
 	case present < 2:
 		return Finding{Warn, check, g.Name, plural(present, "member"), "nobody can take over: start the daemon on another host"}
 	}

@@ -210,7 +210,8 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	switch {
 	case active.Pause != nil && active.Pause.Hard:
 		if g.ended {
-			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until 'zkelectd resume'", active.Pause.Request, g.reason)
+			d.Note = fmt.Sprintf("paused hard %s: %s; there is no election until %s", active.Pause.Request, g.reason,
+				cluster.InGroup("'zkelectd resume'", cluster.GroupOf(e.opt.Group)))
 		}
 		return d
 	case unread != nil && g.ended:

@@ -45,7 +45,7 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 	s := &b.in.Snapshot
 	g := ineligibility(s.Elected.Record, entry, active)
 	if active.Pause != nil && g.cause == cluster.CauseIneligible {
-		d.block(g.reason, pausedError(active.Pause, b.in))
+		d.block(g.reason, e.pausedError(active.Pause, b.in))
 		return nil
 	}
 	b.ended, b.circumstances = true, circumstances(s, g)
@@ -118,8 +118,10 @@ type heldError struct {
 
 func (e *heldError) Error() string { return e.reason }
 
-// reelectRemedy is what an operator can do about failback and damping.
-const reelectRemedy = "'zkelectd reelect' moves leadership now"
+// reelectRemedy returns what an operator can do about failback and damping.
+func (e *Elector) reelectRemedy() string {
+	return cluster.InGroup("'zkelectd reelect'", e.opt.Group) + " moves leadership now"
+}
 
 // block records what holds a better member back.
 func (d *Decision) block(fact string, err error) {
@@ -131,16 +133,16 @@ func (d *Decision) block(fact string, err error) {
 }
 
 // pausedError says that a pause holds a better member back.
-func pausedError(p *cluster.Pause, in Input) *heldError {
-	e := &heldError{reason: fmt.Sprintf("policy does not replace a healthy leader: paused %s", p.Request)}
+func (e *Elector) pausedError(p *cluster.Pause, in Input) *heldError {
+	held := &heldError{reason: fmt.Sprintf("policy does not replace a healthy leader: paused %s", p.Request)}
 	if p.ID != 0 {
-		e.remedy = "'zkelectd resume' ends the pause"
+		held.remedy = cluster.InGroup("'zkelectd resume'", cluster.GroupOf(e.opt.Group)) + " ends the pause"
 	}
 	if p.For > 0 { // an estimate, for people
 		left := min(time.Duration(p.Remaining), p.Time.Add(time.Duration(p.For)).Sub(in.Wall))
-		e.until = in.Now + max(0, left)
+		held.until = in.Now + max(0, left)
 	}
-	return e
+	return held
 }
 
 // newRevision reports whether the policy in force was published after the present decision. What follows from it is an operator's
@@ -155,12 +157,12 @@ func newRevision(in Input) bool {
 func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.Member, active *activeRequests, d *Decision) error {
 	rules := b.in.Policy.Rules
 	if active.Pause != nil {
-		return pausedError(active.Pause, b.in)
+		return e.pausedError(active.Pause, b.in)
 	}
 	if s := &b.in.Snapshot; s.Policy.Exists && s.Policy.Err != nil {
 		hint := ""
 		if s.Policy.Newer() == nil {
-			hint = "; 'zkelectd repair policy' repairs it"
+			hint = "; " + cluster.InGroup("'zkelectd repair policy'", cluster.GroupOf(e.opt.Group)) + " repairs it"
 		}
 		return fmt.Errorf("policy does not replace a healthy leader: the policy in ZooKeeper cannot be read: %w%s", s.Policy.Err, hint)
 	}
@@ -175,12 +177,12 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	}
 	switch rules.Failback {
 	case cluster.FailbackManual:
-		return &heldError{reason: "failback is manual", remedy: reelectRemedy}
+		return &heldError{reason: "failback is manual", remedy: e.reelectRemedy()}
 	case cluster.FailbackDelayed:
 		delay := time.Duration(rules.FailbackDelay)
 		if due := e.eligible[best.Name] + delay; due > b.in.Now {
 			d.Wake = cluster.Earliest(d.Wake, due)
-			return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: reelectRemedy, until: due}
+			return &heldError{reason: fmt.Sprintf("failback is delayed until it has been eligible for %s", delay), remedy: e.reelectRemedy(), until: due}
 		}
 	}
 	recent := e.recentPreemptions(b.in.Snapshot.Elected.Record.Preemptions, b.in)
@@ -192,7 +194,7 @@ func (e *Elector) checkPreemption(b rankingInput, r rankedMembers, best cluster.
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
 		reason: fmt.Sprintf("policy has replaced the leader %d times within %s; election.max_preemptions allows no more", len(recent), window),
-		remedy: reelectRemedy, until: until,
+		remedy: e.reelectRemedy(), until: until,
 	}
 }
 
@@ -210,7 +212,7 @@ func (e *Elector) checkFenced(best cluster.Member, in Input, d *Decision) error 
 	d.Wake = cluster.Earliest(d.Wake, until)
 	return &heldError{
 		reason: fmt.Sprintf("%s has fenced it in term %d, and a fenced node replaces no healthy leader for %s", f.Node, f.Term, e.opt.Exclusion),
-		remedy: reelectRemedy, until: until,
+		remedy: e.reelectRemedy(), until: until,
 	}
 }
 

@@ -4,6 +4,7 @@ package gameday
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -83,9 +84,9 @@ func Refusals(d Drill, g status.Group, past cluster.GameDays, now time.Time) []s
 	for _, r := range g.Requests {
 		switch {
 		case strings.HasSuffix(r.Kind, "pause"):
-			add("the group is paused: run 'zkelectd resume' first")
+			add("the group is paused: run %s first", cluster.InGroup("'zkelectd resume'", path.Base(g.Root)))
 		case r.Kind == "reelect", r.Kind == "move" && d == Move:
-			add("a %s is in force, which the drill would replace: wait for its end, or run 'zkelectd reelect'", r.Kind)
+			add("a %s is in force, which the drill would replace: wait for its end, or run %s", r.Kind, cluster.InGroup("'zkelectd reelect'", path.Base(g.Root)))
 		}
 	}
 	if other, found := past.UnderWay(now); found {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -76,7 +77,8 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	if old.Newer() != nil {
 		return next, false, fmt.Errorf("the policy is not replaced: %w", old.Err)
 	} else if old.Exists && old.Err != nil {
-		return next, false, fmt.Errorf("the policy is not replaced: %w; 'zkelectd repair policy --file /etc/zkelectd.yaml' replaces it by the policy of that file", old.Err)
+		return next, false, fmt.Errorf("the policy is not replaced: %w; %s replaces it by the policy of that file", old.Err,
+			cluster.InGroup("'zkelectd repair policy --file /etc/zkelectd.yaml'", path.Base(p.Config.ZooKeeper.Root)))
 	}
 	rec := old.Record
 	next = PolicyRecord(p.Config, 0)

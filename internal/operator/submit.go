@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -89,7 +90,7 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		snap := q.Snapshot
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
 			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the same time, %s; "+
-				"see 'zkelectd status', and submit yours again if it is still wanted", c.LastRequest)}
+				"see %s, and submit yours again if it is still wanted", c.LastRequest, cluster.InGroup("'zkelectd status'", path.Base(s.Paths.Root)))}
 		}
 		last = snap.Control.Record.Last
 		plan, err := planner(q)
@@ -107,7 +108,7 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// The elector has updated the remaining times or the roster, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return plan, fmt.Errorf("the connection was lost while znode %s was written; 'zkelectd status' shows whether it was: %w", s.Paths.Control(), err)
+			return plan, fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", s.Paths.Control(), cluster.InGroup("'zkelectd status'", path.Base(s.Paths.Root)), err)
 		default:
 			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}

@@ -107,7 +107,7 @@ func (d *draft) othersRefused(out whatif.Outcome, added cluster.Cordon) string {
 			if c.Site != "" {
 				target = "--site " + c.Site
 			}
-			return why + fmt.Sprintf("; 'zkelectd uncordon %s' lets %s be elected again", target, e.Member.ID)
+			return why + fmt.Sprintf("; %s lets %s be elected again", d.inGroup(fmt.Sprintf("'zkelectd uncordon %s'", target)), e.Member.ID)
 		}
 	}
 	return why
@@ -123,7 +123,7 @@ func (d *draft) addCordon(c cluster.Cordon) error {
 		return true
 	})
 	if d.next.Full() {
-		return errors.New("there are too many cordons: uncordon some of the nodes and sites that 'zkelectd status' lists first")
+		return fmt.Errorf("there are too many cordons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	c.Request = d.newRequest()
 	if c.StepDown {

@@ -1,7 +1,6 @@
 package request
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +38,8 @@ type draft struct {
 }
 
 func newDraft(q whatif.Question, o Options) (*draft, error) {
-	const cannot, repair = "requests cannot be submitted", "'zkelectd repair control' empties the record"
+	const cannot = "requests cannot be submitted"
+	repair := cluster.InGroup("'zkelectd repair control'", cluster.GroupOf(q.Options.Group)) + " empties the record"
 	if control := q.Snapshot.Control; control.Newer() != nil {
 		return nil, fmt.Errorf("%s: %w", cannot, control.Err)
 	} else if control.Err != nil {
@@ -78,7 +78,7 @@ func (d *draft) finish(what string) (Plan, error) {
 	}
 	d.next.LastRequest = fmt.Sprintf("%s by %s", what, d.options.By)
 	if adds && tooLarge(d.next) {
-		return Plan{}, errors.New("there are too many requests with long reasons: uncordon some of the nodes and sites that 'zkelectd status' lists first")
+		return Plan{}, fmt.Errorf("there are too many requests with long reasons: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	d.plan.Control = d.next
 	return d.plan, nil
@@ -99,7 +99,7 @@ func (d *draft) forecast() whatif.Outcome {
 // checkNoHardPause returns an error if a hard pause would keep the request from having an effect.
 func (d *draft) checkNoHardPause() error {
 	if p := d.next.Pause; p != nil && p.Hard {
-		return fmt.Errorf("the group is paused hard %s; run 'zkelectd resume' first", p.Request)
+		return fmt.Errorf("the group is paused hard %s; run %s first", p.Request, d.resumeHint())
 	}
 	return nil
 }

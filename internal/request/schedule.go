@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -82,20 +81,16 @@ func (d *draft) scheduled() []cluster.ScheduledMove { return d.next.ScheduledIn(
 
 // cancelHint returns the command that cancels the scheduled move. It names the group, or the slot, if that is known.
 func (d *draft) cancelHint() string {
-	if d.q.Options.Group == "" {
-		return "'zkelectd move --cancel'"
-	}
-	return fmt.Sprintf("'zkelectd move --cancel -g %s'", d.q.Options.Group)
+	return cluster.InGroup("'zkelectd move --cancel'", d.q.Options.Group)
 }
 
-// resumeHint returns the command that ends a pause, which is one of all slots.
-func (d *draft) resumeHint() string {
-	group, _, _ := strings.Cut(d.q.Options.Group, "/")
-	if group == "" {
-		return "'zkelectd resume'"
-	}
-	return fmt.Sprintf("'zkelectd resume -g %s'", group)
+// inGroup completes a hint that is about the whole group.
+func (d *draft) inGroup(hint string) string {
+	return cluster.InGroup(hint, cluster.GroupOf(d.q.Options.Group))
 }
+
+// resumeHint returns the command that ends a pause.
+func (d *draft) resumeHint() string { return d.inGroup("'zkelectd resume'") }
 
 // checkFutureTarget returns an error unless the target is a member, or a node that may come back.
 func (d *draft) checkFutureTarget(node, site string) error {

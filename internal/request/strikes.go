@@ -1,7 +1,7 @@
 package request
 
 import (
-	"errors"
+	"fmt"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/whatif"
@@ -33,7 +33,7 @@ func ClearStrikes(q whatif.Question, o Options, node string) (Plan, error) {
 		return Plan{}, &NotAffectedError{Reason: node + " has no strikes" + didYouMean(node, nodes), Done: true}
 	}
 	if d.next.Full() {
-		return Plan{}, errors.New("there are too many requests: uncordon some of the nodes and sites that 'zkelectd status' lists first")
+		return Plan{}, fmt.Errorf("there are too many requests: uncordon some of the nodes and sites that %s lists first", d.inGroup("'zkelectd status'"))
 	}
 	for _, c := range cleared {
 		slot := c.Slot

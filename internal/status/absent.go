@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -66,7 +67,7 @@ func age(d time.Duration) string {
 const maxLostNamed = 5
 
 // membersLine says how many of the expected members are there, and which ones are lost; empty if all are.
-func membersLine(present, expected int, all []AbsentMember) string {
+func membersLine(root string, present, expected int, all []AbsentMember) string {
 	if present >= expected {
 		return ""
 	}
@@ -79,5 +80,10 @@ func membersLine(present, expected int, all []AbsentMember) string {
 	if more := len(lost) - maxLostNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s; lost: %s ('zkelectd forget %s' if it does not come back)", line, named, lost[0])
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup(fmt.Sprintf("'zkelectd forget %s'", lost[0]), path.Base(root)))
+}
+
+// clearStrikes returns the command that clears the strikes of a node in the group below root, or in one of its slots.
+func clearStrikes(root, slot, node string) string {
+	return cluster.InGroup(fmt.Sprintf("'zkelectd clear-strikes %s'", node), path.Join(path.Base(root), slot))
 }

@@ -27,9 +27,9 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 		"damaged fence": {read("x", "", "", ""), []string{"znode /c/leader "}, "upgrade"},
 		"newer fence":   {read(`{"v":3}`, "", "", ""), []string{"upgrade this host, or stop its daemon: until then it neither elects nor takes over"}, "repair"},
 		"newer elected": {read("", `{"v":2}`, "", ""), []string{"znode /c/leader/elected", "neither elects nor takes over"}, "repair"},
-		"policy":        {read("", "", "x", ""), []string{"the policy is damaged", "policy does not replace a healthy leader", "'zkelectd repair policy'"}, "upgrade"},
+		"policy":        {read("", "", "x", ""), []string{"the policy is damaged", "policy does not replace a healthy leader", "'zkelectd repair policy -g c'"}, "upgrade"},
 		"newer policy":  {read("", "", `{"v":2}`, ""), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
-		"control":       {read("", "", "", "x"), []string{"policy does not replace a healthy leader", "'zkelectd repair control'"}, "upgrade"},
+		"control":       {read("", "", "", "x"), []string{"policy does not replace a healthy leader", "'zkelectd repair control -g c'"}, "upgrade"},
 		"newer control": {read("", "", "", `{"v":2}`), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
 	} {
 		g := Of("/c", c.s)

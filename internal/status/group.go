@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -55,7 +56,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
 	if g.closed = s.Slots.Record.Closed(); g.closed != "" {
-		g.closed += "; no slot has a leader until it ends: see 'zkelectd slots show'"
+		g.closed += "; no slot has a leader until it ends: see " + cluster.InGroup("'zkelectd slots show'", path.Base(g.Root))
 		g.addPassing(g.closed)
 	}
 	g.describeDroppedSchedules(s)

@@ -74,8 +74,9 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 		g.addPassing(s.Roster.Err.Error() + ": members that are lost are not shown; the elector writes it anew")
 	}
 	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, and each elector ranks by its own "+
-		"configuration; 'zkelectd repair policy' repairs it")
-	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; 'zkelectd repair control' empties the record")
+		"configuration; "+cluster.InGroup("'zkelectd repair policy'", path.Base(g.Root))+" repairs it")
+	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; "+
+		cluster.InGroup("'zkelectd repair control'", path.Base(g.Root))+" empties the record")
 }
 
 // addPassing adds a problem that passes by itself.

@@ -235,7 +235,7 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 		row("Slots", fmt.Sprintf("%s; %d of %d have a READY leader; epoch %d", cluster.SlotSize{Count: g.Count, PerNode: g.PerNode}, ready, g.Count, g.Epoch))
 		row("Spares", cmp.Or(strings.Join(g.Spares(), ", "), "none: every member that can lead leads a slot"))
 	}
-	row("Members", membersLine(len(g.Members), g.Expected, g.Absent))
+	row("Members", membersLine(g.Root, len(g.Members), g.Expected, g.Absent))
 	row("Policy", g.Policy)
 	if g.OpenTree {
 		row("Open", openTree)
@@ -246,7 +246,7 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 	for _, s := range g.Slots {
 		for _, x := range s.Exclusions {
 			if !x.Expired {
-				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s ('zkelectd clear-strikes %[1]s' clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason))
+				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, s.Slot, x.Node)))
 			}
 		}
 	}

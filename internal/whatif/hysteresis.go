@@ -25,8 +25,8 @@ func heldByHysteresis(q Question, out Outcome) string {
 	if !without.HasLeader() || without.Leader.Name == out.Leader.Name || difference == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s would be better than %s (%s), but not by the %d %% that policy.hysteresis demands; 'zkelectd move --to %[1]s' moves leadership there",
-		without.Leader.ID, out.Leader.ID, difference, percent)
+	return fmt.Sprintf("%s would be better than %s (%s), but not by the %d %% that policy.hysteresis demands; %s moves leadership there",
+		without.Leader.ID, out.Leader.ID, difference, percent, cluster.InGroup(fmt.Sprintf("'zkelectd move --to %s'", without.Leader.ID), q.Options.Group))
 }
 
 // measured reports whether a ranking uses measurements, to which the hysteresis applies.

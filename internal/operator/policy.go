@@ -36,7 +36,7 @@ type Proposal struct {
 // PublishPolicy puts a policy in force, unless it is in force already, and returns the record. An explicit revision must be
 // higher than the one in force.
 func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.Paths, p Proposal) (cluster.Policy, error) {
-	path := paths.Policy()
+	znode := paths.Policy()
 	for {
 		snap, err := zkstore.ReadAll(ctx, conn, paths, false)
 		if err != nil {
@@ -49,7 +49,7 @@ func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 		if !needed {
 			return next, nil
 		}
-		op := cluster.Op{Kind: cluster.OpCreate, Path: path, Data: cluster.Encode(&next)}
+		op := cluster.Op{Kind: cluster.OpCreate, Path: znode, Data: cluster.Encode(&next)}
 		if snap.Policy.Exists {
 			op.Kind, op.Version = cluster.OpSet, snap.Policy.Stat.Version
 		}
@@ -60,7 +60,7 @@ func PublishPolicy(ctx context.Context, conn cluster.ReadWriter, paths cluster.P
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// Another policy was published meanwhile: check this one against it.
 		default:
-			return next, fmt.Errorf("cannot write znode %s: %w", path, err)
+			return next, fmt.Errorf("cannot write znode %s: %w", znode, err)
 		}
 	}
 }

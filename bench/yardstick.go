@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/procinfo"
 	"zkelectd/internal/zkserver"
 )
@@ -41,6 +43,9 @@ type contest struct {
 	pipe   string
 	lines  chan line
 	sides  []*side
+
+	elector *node // the elector of led; nil before it is started
+	led     *side // zkelectd in another group, whose leaders are never its elector; nil before it is started
 }
 
 // side is one of those.
@@ -68,7 +73,7 @@ func compareWithLock(ctx context.Context, t *table, binary string, rounds int, o
 		return err
 	}
 	for range rounds {
-		for _, s := range c.sides {
+		for _, s := range append(slices.Clip(c.sides), c.led) {
 			if err := c.terminate(ctx, s); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -107,7 +112,7 @@ func newContest(ctx context.Context, binary string, others bool) (*contest, erro
 	}
 	go c.read(f)
 	c.sides = []*side{
-		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawnNode, stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
+		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"), stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
 		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
 	}
 	if others {
@@ -121,7 +126,34 @@ func newContest(ctx context.Context, binary string, others bool) (*contest, erro
 			return c, fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
+	if err := c.startLed(ctx); err != nil {
+		return c, fmt.Errorf("%s: %w", ledName, err)
+	}
 	return c, nil
+}
+
+// ledName is the name of the side whose leaders are never the elector.
+const ledName = "another elector"
+
+// startLed starts that side. The oldest member of its group is the elector, and an observer.
+func (c *contest) startLed(ctx context.Context) (err error) {
+	g := &group{server: c.g.server, session: c.g.session, paths: cluster.Paths{Root: "/led"}}
+	if err := zkstore.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
+		return err
+	}
+	if c.elector, err = g.spawnWork(g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
+		return err
+	}
+	members := c.children(g.paths.Election())
+	count := func(ctx context.Context) (int, error) {
+		n, err := members(ctx)
+		return n - 1, err // without the elector
+	}
+	c.led = &side{name: ledName, count: count, spawn: c.spawner(g, ledName), stopOne: terminateProcess, endOne: terminateProcess}
+	if err := c.settle(ctx, c.led, 0); err != nil {
+		return err
+	}
+	return c.start(ctx, c.led)
 }
 
 // etcdSide is the side of etcdctl lock. SIGTERM to it would leave the command running, so the command itself is stopped.
@@ -154,7 +186,11 @@ func (c *contest) start(ctx context.Context, s *side) (err error) {
 }
 
 func (c *contest) close() {
-	for _, s := range c.sides {
+	sides := slices.Clip(c.sides)
+	if c.led != nil {
+		sides = append(sides, c.led)
+	}
+	for _, s := range sides {
 		for _, cmd := range s.members {
 			s.endOne(cmd)
 			cmd.Wait()
@@ -162,6 +198,9 @@ func (c *contest) close() {
 		if s.work != 0 { // not every side ends its command
 			syscall.Kill(s.work, syscall.SIGTERM)
 		}
+	}
+	if c.elector != nil {
+		c.elector.stop()
 	}
 	c.etcd.stop()
 	if c.g != nil {
@@ -207,12 +246,17 @@ func (c *contest) command(name string) []string {
 	return []string{"sh", "-c", announced, mark(name), c.pipe}
 }
 
-func (c *contest) spawnNode(member string) (*exec.Cmd, error) {
-	n, err := c.g.spawnWork(c.g.server.Addr(), c.binary, member, plainLockTimeout, c.command("zkelectd"), "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
-	if err != nil {
-		return nil, err
+// spawner returns what starts a node of a group for a side.
+func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd, error) {
+	return func(member string) (*exec.Cmd, error) {
+		// A command that is killed because the machine is busy writes no last line.
+		n, err := g.spawnWork(g.server.Addr(), c.binary, member, plainLockTimeout, c.command(side),
+			"ZKELECTD_ELECTION_FAILBACK_MODE=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
+		if err != nil {
+			return nil, err
+		}
+		return n.cmd, nil
 	}
-	return n.cmd, nil
 }
 
 func (c *contest) spawnLock(string) (*exec.Cmd, error) {
@@ -246,7 +290,7 @@ func (c *contest) settle(ctx context.Context, s *side, n int) error {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for count := 0; count != n; {
+	for count := -1; count != n; {
 		var err error
 		if count, err = s.count(ctx); err != nil {
 			return err
@@ -321,13 +365,26 @@ func (c *contest) replace(ctx context.Context, s *side, old *exec.Cmd) (err erro
 }
 
 func (c *contest) report(t *table, rounds, killed int) {
-	for _, s := range c.sides {
+	for _, s := range append(slices.Clip(c.sides), c.led) {
 		for _, all := range [][]time.Duration{s.handovers, s.gaps, s.kills} {
 			slices.Sort(all)
 		}
 	}
 	ours, plain := c.sides[0], c.sides[1]
 	c.compare(t, ours, plain, rounds, killed, true)
+	for _, row := range []struct {
+		what string
+		all  []time.Duration
+		own  []time.Duration
+	}{
+		{"SIGTERM to the next first line, another host elects", c.led.handovers, ours.handovers},
+		{"gap between the commands, another host elects", c.led.gaps, ours.gaps},
+	} {
+		for _, q := range []float64{0.5, 0.99} {
+			a, b := quantile(row.all, q), quantile(row.own, q)
+			t.add(fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
+		}
+	}
 	for _, other := range c.sides[2:] {
 		c.compare(t, ours, other, rounds, killed, false)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"zkelectd/internal/command"
 	"zkelectd/internal/secretfile"
 )
 
@@ -53,7 +54,7 @@ func (l *Level) fenceByAgent(ctx context.Context, t Target, run Runner) error {
 		case r.Code == statusOff:
 			return nil
 		case i+1 < statusTries:
-			if err := sleep(ctx, statusPause); err != nil {
+			if err := command.Pause(ctx, statusPause); err != nil {
 				return err
 			}
 		case r.Code == statusOn:
@@ -61,17 +62,6 @@ func (l *Level) fenceByAgent(ctx context.Context, t Target, run Runner) error {
 		default:
 			return fmt.Errorf("action=off succeeded, but action=status cannot tell whether the node is off: %w", r.check())
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -22,6 +22,11 @@ const kinds = {
   'clear-strikes': { name: 'Clear strikes', effect: (t) => `The strikes of ${t} are cleared. It may be elected again at once.` },
 };
 
+// A scheduled move is canceled by a move request without a target.
+kinds['cancel-move'] = { name: 'Cancel the move', effect: () => 'The scheduled move is canceled. The leader stays.', ofSlot: true, sentAs: 'move', fields: { cancel: true } };
+
+const sentAs = (kind) => kinds[kind].sentAs || kind;
+
 let token = sessionStorage.getItem(storageKey) || '';
 let identity = { can_operate: false, reason: '' };
 let identifiedFor = null; // the incarnation of the daemon that whoami was last sent to
@@ -157,7 +162,7 @@ function updateFields(form) {
 // requestBody returns the fields of the request.
 function requestBody(form) {
   const k = kinds[form.kind.value];
-  const body = ['pause', 'resume', 'reelect', 'step-down'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
+  const body = k.fields ? { ...k.fields } : ['pause', 'resume', 'reelect', 'step-down'].includes(form.kind.value) ? {} : { ...chosenTarget(form) };
   if (k.hasDuration && form.duration.value.trim()) body.for = form.duration.value.trim();
   if (form.reason.value.trim()) body.reason = form.reason.value.trim();
   if (k.canBeHard && form.hard.checked) body.hard = true;
@@ -167,7 +172,7 @@ function requestBody(form) {
 
 // showForecast shows what the request would do, as the daemon forecasts it. Only the newest question counts.
 async function showForecast(form) {
-  const asked = { request: form.kind.value, ...requestBody(form) };
+  const asked = { request: sentAs(form.kind.value), ...requestBody(form) };
   form.asked = asked;
   const { code, body } = await fetchJSON(`${api.group}whatif?${new URLSearchParams(asked)}`).catch(() => ({ code: 0, body: {} }));
   if (form.asked !== asked) return;
@@ -221,7 +226,7 @@ function targetOptions(g) {
 // postRequest submits a request. code is 0 if there is no response: then the request may or may not have been accepted.
 async function postRequest(kind, body) {
   try {
-    const response = await fetch(`${kinds[kind].ofSlot ? api.group : api.whole}${kind}`, {
+    const response = await fetch(`${kinds[kind].ofSlot ? api.group : api.whole}${sentAs(kind)}`, {
       method: 'POST', cache: 'no-store', headers: { 'Content-Type': 'application/json', ...credentials() }, body: JSON.stringify(body), signal: AbortSignal.timeout(responseTimeout),
     });
     const answer = await response.json();

@@ -77,7 +77,8 @@ function renderProblems() {
 }
 
 const kindTexts = { 'pause': 'paused', 'hard-pause': 'paused (hard)', 'move': 'moved to', 'scheduled-move': 'moves to', 'reelect': 'reelection requested', 'cordon': 'cordoned', 'drain': 'drained', 'step-down': 'stepped down' };
-const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
+const endingKinds = { 'pause': 'resume', 'hard-pause': 'resume', 'move': 'reelect', 'scheduled-move': 'cancel-move', 'cordon': 'uncordon', 'drain': 'uncordon', 'step-down': 'uncordon' };
+const endButtons = { 'clear-strikes': 'Clear strikes…', 'cancel-move': 'Cancel…' };
 
 // endingTarget returns the target of the request that ends r. The text "site X" may also be the name of a node.
 function endingTarget(r, g) {
@@ -100,7 +101,7 @@ function renderRequests() {
     return table('cards', 'Requests and exclusions in force', ['What', 'By', 'Why', 'Since', 'Ends', ''], rows.map((r) => [
       el('strong', null, r.what), r.by, r.why || '–', el('span', null, timeAgo(r.at), ' ago'),
       r.due ? el('span', null, `begins ${formatTime(r.due)}, in `, countdown(r.due)) : r.expired ? 'expired; the strike still counts' : r.ends ? el('span', null, countdown(r.ends), ' left') : 'no end',
-      r.end ? requestButton(r.end === 'clear-strikes' ? 'Clear strikes…' : 'End…', r.end, r.target, `End: ${r.what}`) : '',
+      r.end ? requestButton(endButtons[r.end] || 'End…', r.end, r.target, `${r.end === 'cancel-move' ? 'Cancel' : 'End'}: ${r.what}`) : '',
     ]));
   });
 }

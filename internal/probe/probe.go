@@ -40,7 +40,7 @@ func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error 
 	case r.Notify:
 		return r.withTimeout(ctx, "notify", func(ctx context.Context) error { return socket.wait(ctx) })
 	case r.Delay > 0:
-		return sleep(ctx, r.Delay)
+		return command.Pause(ctx, r.Delay)
 	case len(r.Exec) > 0:
 		return r.poll(ctx, "exec "+r.Exec[0], func(ctx context.Context) error { return tryExec(ctx, r.Exec, env) })
 	case r.HTTP != "":
@@ -49,17 +49,6 @@ func Wait(ctx context.Context, r Readiness, env []string, socket *Socket) error 
 		return r.poll(ctx, "tcp "+r.TCP, func(ctx context.Context) error { return tryTCP(ctx, r.TCP) })
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // withTimeout calls f with Timeout, and adds the name of the check to its error.
@@ -92,7 +81,7 @@ func (r Readiness) poll(ctx context.Context, what string, check func(context.Con
 				return last // this check was cut short, so its error says nothing
 			}
 			last = err
-			if sleep(ctx, r.Interval) != nil {
+			if command.Pause(ctx, r.Interval) != nil {
 				return err
 			}
 		}

@@ -86,7 +86,7 @@ func (w Watch) Run(ctx context.Context, env []string, changed func(error)) {
 				changed(err)
 			}
 		}
-		if sleep(ctx, w.Interval) != nil {
+		if command.Pause(ctx, w.Interval) != nil {
 			return
 		}
 	}

@@ -21,7 +21,7 @@ func TestElectRecord(t *testing.T) {
 		t.Fatalf("no member: %q", d.Note)
 	}
 	got := *d.Elect
-	if len(got.Ranking) != 1 || got.Ranking[0].Node != "b" || !reflect.DeepEqual(d.Ranking.Entries[0].Member, g.Members[0]) {
+	if len(got.Ranking) != 1 || got.Ranking[0].Node != "b" || !reflect.DeepEqual(*d.Ranking.Entries[0].Member, g.Members[0]) {
 		t.Errorf("ranking %+v", got.Ranking)
 	}
 	got.Ranking = nil

@@ -16,7 +16,7 @@ func TestVerdictsOfVerboseMembersFitARecord(t *testing.T) {
 		for i := range maxVerdicts + 5 {
 			m := cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("n%d", i), Name: fmt.Sprintf("n%d-n_%010d", i, i)}}
 			m.Node.Record.Site = strings.Repeat(text, 100_000)
-			r.Entries = append(r.Entries, Entry{Member: m, Scores: []Score{{Words: m.Node.Record.Site}}})
+			r.Entries = append(r.Entries, Entry{Member: &m, Scores: []Score{{Words: m.Node.Record.Site}}})
 		}
 		verdicts, omitted := r.Verdicts()
 		if data := cluster.Encode(&cluster.Elected{Ranking: verdicts}); len(data) > cluster.MaxRecord || omitted != 5 {

@@ -122,7 +122,7 @@ func (p *Policy) Rank(in Input) Ranking {
 	for i := range in.Members {
 		m := &in.Members[i]
 		e := &unsorted[i]
-		e.Member = *m
+		e.Member = m
 		for j, check := range checks {
 			if why := check(m); why != "" {
 				e.Refusals = append(e.Refusals, Refusal{filters[j].name, why})

@@ -44,7 +44,9 @@ func (r Ranking) Refusals() string {
 
 // Entry is one member's place.
 type Entry struct {
-	Member cluster.Member
+	// Member is one of [Input.Members], which must not change as long as the ranking is used: a member is too large to be copied for each
+	// of thousands.
+	Member *cluster.Member
 	// Refusals are the filters that the member does not pass; none if it is eligible.
 	Refusals []Refusal
 	// Scores are the rankers' scores, in the order of the rankers.
@@ -86,7 +88,7 @@ func (r Ranking) Best() (cluster.Member, bool) {
 	if len(r.Entries) == 0 || !r.Entries[0].Eligible() {
 		return cluster.Member{}, false
 	}
-	return r.Entries[0].Member, true
+	return *r.Entries[0].Member, true
 }
 
 // Find returns the entry of an incarnation.

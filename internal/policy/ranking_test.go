@@ -20,7 +20,7 @@ func TestRefusals(t *testing.T) {
 		var r Ranking
 		for i := range n {
 			r.Entries = append(r.Entries, Entry{
-				Member:   cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
+				Member:   &cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("m%d", i)}},
 				Refusals: []Refusal{{Reason: "it is ineligible"}},
 			})
 		}

@@ -51,13 +51,16 @@ func spreadOrder(in Input) map[string]int {
 		score float64
 	}
 	nodes := make([]node, 0, len(in.Members))
-	for _, m := range in.Members {
-		if !m.Superseded {
+	for i := range in.Members { // a member is large
+		if m := &in.Members[i]; !m.Superseded {
 			nodes = append(nodes, node{m.ID, spreadScore(in.Group, m.ID, m.Node.Record.SpreadWeight())})
 		}
 	}
 	slices.SortFunc(nodes, func(a, b node) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), cluster.CompareNodes(a.id, b.id))
+		if c := cmp.Compare(b.score, a.score); c != 0 {
+			return c
+		}
+		return cluster.CompareNodes(a.id, b.id)
 	})
 	position := make(map[string]int, len(nodes))
 	for i, n := range nodes {

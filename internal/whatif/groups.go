@@ -151,7 +151,7 @@ func BalanceOf(outcomes []Outcome) Balance {
 	for _, out := range outcomes {
 		for _, e := range out.Last.Ranking.Entries {
 			if e.Eligible() {
-				count(e.Member, 0)
+				count(*e.Member, 0)
 			}
 		}
 		if out.HasLeader() {

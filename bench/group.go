@@ -19,7 +19,8 @@ import (
 // group is a server, a session that observes it, and daemons in this process or in processes of their own.
 type group struct {
 	guard   *guard.Client
-	server  *zkserver.Server
+	server  *zkserver.Server // nil if another process runs it
+	addr    string
 	paths   cluster.Paths
 	session *zkstore.Session
 	daemons []*host.Host
@@ -31,7 +32,7 @@ func newGroup(ctx context.Context, opt zkserver.Options) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &group{server: server, paths: cluster.Paths{Root: "/bench"}}
+	g := &group{server: server, addr: server.Addr(), paths: cluster.Paths{Root: "/bench"}}
 	if g.session, err = zkstore.Open(ctx, zkstore.Options{Servers: []string{server.Addr()}, Timeout: max(opt.MaxSession, time.Minute)}); err != nil {
 		g.close()
 		return nil, err
@@ -60,7 +61,7 @@ func (g *group) join(id, site string, timeout time.Duration) (*host.Host, error)
 // joinUnder is join under another guard, with further settings.
 func (g *group) joinUnder(under host.Guard, id, site string, timeout time.Duration, env ...string) (*host.Host, error) {
 	cfg, _, err := config.LoadHost(config.Sources{Env: append([]string{
-		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.server.Addr(),
+		"ZKELECTD_NODE_ID=" + id, "ZKELECTD_NODE_SITE=" + site, "ZKELECTD_ZOOKEEPER_SERVERS=" + g.addr,
 		"ZKELECTD_ZOOKEEPER_ROOT=" + g.paths.Root, "ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + timeout.String(),
 	}, env...)})
 	if err != nil {

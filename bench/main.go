@@ -54,6 +54,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if of := os.Getenv(extrasOf); of != "" {
+		if err := runExtras(ctx, guardClient, of); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: further members:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	t := &table{}
 	for _, p := range parts(ctx, t, options{*binary, *rounds, *programs, *sizes, *quick}, guardClient) {
 		if !slices.Contains(strings.Split(*only, ","), p.name) {

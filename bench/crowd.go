@@ -1,0 +1,410 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/elector"
+	"zkelectd/internal/guard"
+	"zkelectd/internal/policy"
+	"zkelectd/internal/status"
+	"zkelectd/internal/zkserver"
+)
+
+// crowd is a group whose members' sessions can be ended from outside.
+type crowd struct {
+	*group
+	extras   *extras // nil if all members are in this process
+	mu       sync.Mutex
+	sessions map[string]guard.Credentials // by node
+}
+
+// sessionKeeper is the guard of a member. It remembers the member's session.
+type sessionKeeper struct {
+	*guard.Client
+	crowd *crowd
+	id    string
+}
+
+func (k sessionKeeper) SetSession(c guard.Credentials) {
+	k.crowd.mu.Lock()
+	defer k.crowd.mu.Unlock()
+	k.crowd.sessions[k.id] = c
+}
+
+func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, quick bool) (s scaled, err error) {
+	s.size = size
+	g, err := newGroup(ctx, zkserver.Options{Tick: tick, MaxSession: 2 * scaleTimeout})
+	if err != nil {
+		return s, err
+	}
+	g.guard = guardClient
+	c := &crowd{group: g, sessions: make(map[string]guard.Credentials)}
+	end := sync.OnceFunc(func() {
+		c.extras.stop()
+		g.close()
+	})
+	defer end()
+	traffic := func(measure func() error) func() error {
+		if quick {
+			return func() error { return nil }
+		}
+		return measure
+	}
+	measured := windows
+	if quick {
+		measured = 0
+	}
+	var last election
+	// All that are elected are in this process: in each round another member is, the oldest one.
+	cast := min(size, 2+2*rounds)
+	for _, step := range []func() error{
+		func() error { return c.gather(ctx, 0, cast) },
+		func() (err error) {
+			if cast < size {
+				c.extras, err = c.startExtras(cast, size)
+			}
+			return err
+		},
+		func() error { return c.members(ctx, size) },
+		func() (err error) { _, err = c.leader(ctx); return },
+		traffic(func() (err error) { s.event, err = c.events(ctx, size); return }),
+		func() (err error) { last, err = c.election(ctx); return },
+		func() (err error) { s.busy, err = last.decide(); return },
+		func() (err error) { s.leader, s.election, err = c.failovers(ctx, size, rounds, measured); return },
+		func() error { return c.expire(ctx, firstNode) }, // from here on the leader is the oldest member, so the elector
+		func() error { return c.members(ctx, size) },
+		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds, 0); return },
+		traffic(func() (err error) { s.restart, err = c.restarted(ctx, size); return }),
+		func() error { end(); return nil },
+		func() (err error) { s.decision, err = last.decide(); return },
+	} {
+		if err := step(); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// firstNode is the oldest member, so the elector. It never leads.
+const firstNode = "elector"
+
+// gather starts those members whose numbers are from a number to another one, some at a time, and waits until they are registered.
+func (c *crowd) gather(ctx context.Context, from, to int) error {
+	const atOnce = 20
+	for i := from; i < to; i++ {
+		id, env := fmt.Sprintf("host-%04d.example.com", i), []string(nil)
+		if i == 0 {
+			id, env = firstNode, []string{"ZKELECTD_NODE_OBSERVER=true"}
+		}
+		if err := c.add(id, env...); err != nil {
+			return err
+		}
+		if i == 0 || i%atOnce == 0 || i == to-1 {
+			if err := c.members(ctx, i+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *crowd) add(id string, env ...string) error {
+	// With the wait for the lease of a leader that has not released, the size of the group would not matter.
+	env = append(env, "ZKELECTD_ELECTION_TRUST_SESSION_END=true", "ZKELECTD_ELECTION_FAILBACK_MODE=manual")
+	_, err := c.joinUnder(sessionKeeper{c.guard, c, id}, id, "dc1", scaleTimeout, env...)
+	return err
+}
+
+// leader waits until there is a READY leader and returns its id.
+func (c *crowd) leader(ctx context.Context) (id string, err error) {
+	err = c.until(ctx, func(cur cluster.Stored[cluster.Current], _ time.Time) bool {
+		id = cur.Record.Node
+		return cur.Readable() && cur.Record.State == cluster.CurrentReady
+	})
+	return id, err
+}
+
+// expire ends the session of a member on the server.
+func (c *crowd) expire(ctx context.Context, id string) error {
+	c.mu.Lock()
+	s := c.sessions[id]
+	c.mu.Unlock()
+	return zkstore.CloseSession(ctx, zkstore.SessionHandle{Servers: []string{c.server.Addr()}, Session: s.ID, Password: s.Password})
+}
+
+// during returns the traffic while f runs.
+func (c *crowd) during(ctx context.Context, f func() error) (traffic, error) {
+	before, err := c.traffic(ctx)
+	if err != nil {
+		return traffic{}, err
+	}
+	if err := f(); err != nil {
+		return traffic{}, err
+	}
+	after, err := c.traffic(ctx)
+	return traffic{after.packets - before.packets, after.bytes - before.bytes}, err
+}
+
+// window is as long as the interval at which the members check what they know, so that each window has one check of each member.
+const window = status.CheckInterval
+
+// windows is how often the traffic of an event is measured.
+const windows = 3
+
+// extra returns the traffic in a window that begins with f, less that in the next one, in which nothing happens.
+func (c *crowd) extra(ctx context.Context, f func() error) (traffic, error) {
+	spent, err := c.during(ctx, func() error {
+		began := time.Now()
+		if err := f(); err != nil {
+			return err
+		}
+		return waitFor(ctx, window-time.Since(began))
+	})
+	if err != nil {
+		return traffic{}, err
+	}
+	calm, err := c.during(ctx, func() error { return waitFor(ctx, window) })
+	return traffic{spent.packets - calm.packets, spent.bytes - calm.bytes}, err
+}
+
+// middle returns the medians.
+func middle(all []traffic) traffic {
+	median := func(of func(traffic) float64) float64 {
+		var values []float64
+		for _, t := range all {
+			values = append(values, of(t))
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return traffic{median(func(t traffic) float64 { return t.packets }), median(func(t traffic) float64 { return t.bytes })}
+}
+
+// traffic returns the server's packets, and the bytes that the processes of the members have read and written: nearly all of them are
+// the members'.
+func (c *crowd) traffic(ctx context.Context) (traffic, error) {
+	stats, err := c.server.Stats(ctx)
+	if err != nil {
+		return traffic{}, err
+	}
+	all := traffic{packets: float64(stats["zk_packets_received"] + stats["zk_packets_sent"])}
+	pids := []int{os.Getpid()}
+	if c.extras != nil {
+		pids = append(pids, c.extras.pid)
+	}
+	for _, pid := range pids {
+		path := fmt.Sprintf("/proc/%d/io", pid)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return traffic{}, err
+		}
+		var read, written float64
+		if _, err := fmt.Sscanf(string(data), "rchar: %g\nwchar: %g", &read, &written); err != nil {
+			return traffic{}, fmt.Errorf("%s: %w", path, err)
+		}
+		all.bytes += read + written
+	}
+	return all, nil
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// events measures what a member that comes and leaves costs.
+func (c *crowd) events(ctx context.Context, size int) (traffic, error) {
+	var all []traffic
+	for i := range windows {
+		spent, err := c.extra(ctx, func() error {
+			if err := c.add(fmt.Sprintf("unrelated%d", i)); err != nil {
+				return err
+			}
+			if err := c.members(ctx, size+1); err != nil {
+				return err
+			}
+			c.daemons[len(c.daemons)-1].Stop("it leaves")
+			return nil
+		})
+		if err != nil {
+			return traffic{}, err
+		}
+		all = append(all, spent)
+	}
+	return middle(all), nil
+}
+
+// election is a group in which the leader is lost, with the same group before.
+type election struct {
+	paths        cluster.Paths
+	policy       *policy.Policy
+	before, lost cluster.Snapshot
+}
+
+// election returns the election that would follow the loss of the leader.
+func (c *crowd) election(ctx context.Context) (election, error) {
+	snap, err := zkstore.ReadAll(ctx, c.session, c.paths, false)
+	if err != nil {
+		return election{}, err
+	}
+	e := election{paths: c.paths, before: snap, lost: snap}
+	leader := snap.Elected.Record.Incarnation
+	e.lost.Members = slices.DeleteFunc(slices.Clone(snap.Members), func(m cluster.Member) bool { return m.Name == leader })
+	e.lost.Current = cluster.Stored[cluster.Current]{}
+	e.policy, err = policy.New(snap.Policy.Record)
+	return e, err
+}
+
+// decide measures the election of a successor, and the encoding of its transaction.
+func (l election) decide() (time.Duration, error) {
+	var took []time.Duration
+	for range 50 {
+		e := elector.New(elector.Options{})
+		e.Decide(elector.Input{Snapshot: l.before, Policy: l.policy, Now: boottime.Now(), Wall: time.Now()}) // it remembers the members
+		began := time.Now()
+		d := e.Decide(elector.Input{Snapshot: l.lost, Policy: l.policy, Now: boottime.Now(), Wall: began})
+		if d.Elect == nil {
+			return 0, fmt.Errorf("no decision: %s%s", d.Note, d.Newer)
+		}
+		l.paths.ElectTx(l.lost, *d.Elect, d.Fence)
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return quantile(took, 0.5), nil
+}
+
+// failovers ends the session of one leader after another, and measures the time without a leader, and in some rounds the traffic.
+func (c *crowd) failovers(ctx context.Context, size, rounds, windows int) (median failovers, spent traffic, err error) {
+	var elected, ready []time.Duration
+	var all []traffic
+	for i := range rounds {
+		leader, err := c.leader(ctx)
+		if err != nil {
+			return median, spent, err
+		}
+		lose := func() error {
+			if err := c.expire(ctx, leader); err != nil {
+				return err
+			}
+			f, err := c.failover(ctx, leader)
+			elected, ready = append(elected, f.elected), append(ready, f.ready)
+			return err
+		}
+		if i < windows {
+			spent, err = c.extra(ctx, lose)
+			all = append(all, spent)
+		} else {
+			err = lose()
+		}
+		if err != nil {
+			return median, spent, err
+		}
+		if err := c.members(ctx, size); err != nil { // it is back
+			return median, spent, err
+		}
+		if err := waitFor(ctx, time.Second); err != nil { // the roster is written
+			return median, spent, err
+		}
+	}
+	if windows > 0 {
+		spent = middle(all)
+	}
+	slices.Sort(elected)
+	slices.Sort(ready)
+	return failovers{quantile(elected, 0.5), quantile(ready, 0.5)}, spent, nil
+}
+
+// failover waits until a leader is gone and another member is READY, and measures both on the clock of this machine, which is the
+// server's, too: a leader is gone when this session sees it.
+func (c *crowd) failover(ctx context.Context, from string) (f failovers, err error) {
+	var gone time.Time
+	err = c.until(ctx, func(cur cluster.Stored[cluster.Current], now time.Time) bool {
+		if gone.IsZero() && (!cur.Exists || cur.Record.Node != from) {
+			gone = now
+		}
+		f.ready = now.Sub(gone)
+		return cur.Readable() && cur.Record.Node != from && cur.Record.State == cluster.CurrentReady
+	})
+	if err != nil {
+		return f, err
+	}
+	_, stat, err := c.session.Get(ctx, c.paths.Elected(), false)
+	f.elected = max(0, stat.Time.Sub(gone))
+	if *verbose {
+		fmt.Fprintf(os.Stderr, "bench: %s is gone: elected after %s, READY after %s\n", from, f.elected, f.ready)
+	}
+	return f, err
+}
+
+// restarted restarts the server, and waits until all members are connected again and have read what they need.
+func (c *crowd) restarted(ctx context.Context, size int) (r restart, err error) {
+	leader, err := c.leader(ctx) // the elector as well
+	if err != nil {
+		return r, err
+	}
+	_, before, err := c.session.Get(ctx, c.paths.Elected(), false)
+	if err != nil {
+		return r, err
+	}
+	began := time.Now()
+	if err := c.server.Restart(ctx); err != nil {
+		return r, err
+	}
+	r.down, began = time.Since(began), time.Now()
+	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		stats, err := c.server.Stats(limited)
+		if err == nil && stats["zk_num_alive_connections"] > int64(size) { // the observing session, too
+			break
+		}
+		if err := waitFor(limited, 20*time.Millisecond); err != nil {
+			return r, fmt.Errorf("%d sessions have come back: %w", stats["zk_num_alive_connections"], err)
+		}
+	}
+	r.back = time.Since(began)
+	if err := waitFor(ctx, window); err != nil {
+		return r, err
+	}
+	all, err := c.traffic(ctx) // the server counts from its start
+	if err != nil {
+		return r, err
+	}
+	requests, err := received(ctx, c.server)
+	if err != nil {
+		return r, err
+	}
+	calm, err := c.during(ctx, func() error { return waitFor(ctx, window) })
+	if err != nil {
+		return r, err
+	}
+	later, err := received(ctx, c.server)
+	if err != nil {
+		return r, err
+	}
+	c.mu.Lock()
+	session := c.sessions[leader].ID
+	c.mu.Unlock()
+	beyond := func(session int64) float64 { return float64(2*requests[session] - later[session]) }
+	for s := range requests {
+		if s != c.session.SessionID() {
+			r.requests += beyond(s)
+		}
+	}
+	r.packets, r.electorReads = (all.packets-calm.packets)/float64(size), beyond(session)
+	_, after, err := c.session.Get(ctx, c.paths.Elected(), false)
+	r.sameTerm = after.Version == before.Version
+	return r, err
+}

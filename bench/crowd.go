@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func scaleAt(ctx context.Context, guardClient *guard.Client, size, rounds int, q
 		func() error { return c.members(ctx, size) },
 		func() (err error) { s.both, _, err = c.failovers(ctx, size, rounds, 0); return },
 		traffic(func() (err error) { s.restart, err = c.restarted(ctx, size); return }),
-		func() error { end(); return nil },
+		func() error { end(); runtime.GC(); return nil }, // what the group leaves behind is not the decision's
 		func() (err error) { s.decision, err = last.decide(); return },
 	} {
 		if err := step(); err != nil {

@@ -1,0 +1,143 @@
+package transition
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+// Only a member without any work acquires, or prepares for it (S1).
+func TestWhoMayAcquire(t *testing.T) {
+	elected := func() *script {
+		s := newScript(t)
+		s.m.snap, s.m.fresh, s.m.now = s.saw(current("old", 4)).Snapshot, true, s.now
+		return s
+	}
+	if s := elected(); !s.m.mayAcquire() || s.m.MayStart() != 7 {
+		t.Fatal("an elected member may not acquire")
+	}
+	for name, change := range map[string]func(*Machine){
+		"it holds a term":            func(m *Machine) { m.term.held = true },
+		"it gives a term up":         func(m *Machine) { m.term.stop = &Stop{} },
+		"its membership is over":     func(m *Machine) { m.ended = "expired" },
+		"it is about to end":         func(m *Machine) { m.quit = &Stop{} },
+		"a transaction is under way": func(m *Machine) { m.tx.pending = TxVeto },
+		"it undoes its work":         func(m *Machine) { m.term.task = taskClean },
+		"its snapshot is old":        func(m *Machine) { m.fresh = false },
+	} {
+		s := elected()
+		change(s.m)
+		if s.m.vacant() || s.m.mayAcquire() || s.m.awaitsCurrent() {
+			t.Errorf("%s: may acquire", name)
+		}
+		s.m.snap.Current.Exists = false
+		if s.m.acquire(); len(s.m.out) != 0 {
+			t.Errorf("%s: %+v", name, s.m.out)
+		}
+	}
+}
+
+// A resize that is seen before the reply to ACQUIRE does not make the machine forget what it has sent.
+func TestAResizeWhileACQUIREIsUnderWay(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	s.on(s.saw(func(snap *cluster.Snapshot) {
+		snap.Slot, snap.Slots.Exists, snap.Slots.Record.Epoch = "0", true, 9
+	}))
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	if s.m.Term() != 7 {
+		t.Errorf("holds term %d", s.m.Term())
+	}
+}
+
+// A leader announces its end only while its work goes on.
+func TestWhoAnnouncesItsEnd(t *testing.T) {
+	begin := func() *script {
+		s := newScript(t)
+		s.m.opt.Budget.Handover = 200 * time.Millisecond
+		s.lead()
+		return s
+	}
+	s := begin()
+	s.on(ChildFailed{Err: fmt.Errorf("failed")}, "StopTask")
+	s.on(Quit{Reason: "stop"})
+
+	s = begin()
+	s.on(SessionEnded{Reason: "expired"}, "KillTask")
+	s.on(Quit{Reason: "stop"})
+
+	s = begin()
+	s.on(ChildDead{Status: "exited"}) // it will be started again
+	s.on(Quit{Reason: "stop"}, "RunPostStop")
+
+	s = begin()
+	if got := s.on(Quit{Reason: "a reason"}, "PublishLeaving")[0]; got != (PublishLeaving{Reason: "a reason"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever has lost its term posts no RENEW while its work stops.
+func TestNoRENEWAfterTheTermIsLost(t *testing.T) {
+	for name, change := range map[string]func(*cluster.Snapshot){
+		"current is gone":         func(s *cluster.Snapshot) { s.Current.Exists = false },
+		"the decision is gone":    func(s *cluster.Snapshot) { s.Elected.Exists = false },
+		"the decision is damaged": func(s *cluster.Snapshot) { s.Elected.Err = fmt.Errorf("damaged") },
+		"replaced":                replacedBy("other", 8),
+	} {
+		s := newScript(t)
+		s.lead()
+		s.on(s.saw(append(s.mine(), change)...), "StopTask")
+		if s.withdrawn(); !s.m.term.replaced {
+			t.Errorf("%s: not noted", name)
+		}
+	}
+	s := newScript(t)
+	s.lead()
+	s.on(Replaced{Term: 8, Node: "other", Reason: "moved"}, "StopTask")
+	if stop := s.m.term.stop; !stop.Requested || !strings.Contains(stop.Reason, "replaced by other in term 8: moved") {
+		t.Errorf("%+v", stop)
+	}
+}
+
+// A RELEASE whose reply was lost has taken effect if current is gone, also if the term ended before its work began.
+func TestALostReplyToTheReleaseOfATermWithoutWork(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(fence("old", 6, cluster.FenceRevoked)), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease")
+	s.on(s.saw(fence("me", 7, cluster.FenceHeld), current("me", session), replacedBy("other", 8)), "RELEASE")
+	s.on(TxDone{Tx: TxRelease, Err: cluster.ErrUnknown})
+	s.on(s.saw(fence("me", 7, cluster.FenceUnclean), replacedBy("other", 8)), "Lease")
+	if s.m.Phase() != Standby {
+		t.Errorf("phase %s", s.m.Phase())
+	}
+}
+
+// What a takeover writes says why it happens, and how long it waits.
+func TestWhatATakeoverWrites(t *testing.T) {
+	s := newScript(t)
+	tx := sent(t, s.on(s.saw(fence("old", 6, cluster.FenceRevoked), func(snap *cluster.Snapshot) {
+		snap.Elected.Record.Cause, snap.Elected.Record.Reason = cluster.CauseFailure, "old is gone"
+		snap.Fence.Record.LeaseWait = cluster.Duration(4*time.Second + 123456789)
+	}), "ACQUIRE"))
+	written := cluster.ReadStored[cluster.Current]("/c/leader/current", tx.Ops[cluster.ResultCurrent].Data, cluster.Stat{}, true).Record
+	if written.Cause != cluster.CauseFailure || written.Reason != "old is gone" {
+		t.Errorf("%+v", written)
+	}
+	if got := s.m.term.fence.Wait; !strings.HasPrefix(got, "4.12s because the lease of old") {
+		t.Error(got)
+	}
+}
+
+func TestFINALSaysWhyItWasSent(t *testing.T) {
+	s := newScript(t)
+	s.on(s.saw(), "ACQUIRE")
+	for _, a := range s.on(done(TxAcquire), "Lease", "RunPreStart") {
+		if e, is := a.(Entrust); is && strings.Contains(string(e.Ops[1].Data), "its daemon died or lost its session as the leader") {
+			return
+		}
+	}
+	t.Error("no FINAL says so")
+}

@@ -85,6 +85,26 @@ func TestACutLeaseStaysCut(t *testing.T) {
 	}
 }
 
+// Work does not begin when the lease is over, however late it is admitted (S1).
+func TestAdmittedAtTheEndOfTheLease(t *testing.T) {
+	s := newScript(t)
+	s.m.opt.Admission = true
+	s.on(s.saw(), "ACQUIRE")
+	s.on(done(TxAcquire), "Lease", "AskToStart")
+	s.now = s.m.Deadline()
+	s.on(Admitted{Term: 7}, "RELEASE")
+}
+
+// Whoever has elected another one posts no RENEW while its work stops.
+func TestNoRENEWAfterTheOwnElectionOfAnother(t *testing.T) {
+	s := newScript(t)
+	s.lead()
+	s.on(Replaced{Term: 8, Node: "other", Reason: "moved"}, "StopTask")
+	if s.withdrawn(); !s.m.term.replaced {
+		t.Error("not noted")
+	}
+}
+
 // A decision that this member makes while its own ACQUIRE is under way is about a term that it may be about to hold.
 func TestAnElectionWhileACQUIREIsUnderWay(t *testing.T) {
 	s := newScript(t)

@@ -57,13 +57,15 @@ func TestWhoMustPromise(t *testing.T) {
 		change func(*cluster.Snapshot)
 		want   string // empty: no SETM; "nobody": an empty set
 	}{
-		"all members":                {func(*cluster.Snapshot) {}, "a b"},
-		"in the order of their ids":  {func(s *cluster.Snapshot) { s.Members[0], s.Members[1] = s.Members[1], s.Members[0] }, "a b"},
-		"a superseded incarnation":   {func(s *cluster.Snapshot) { s.Members[0].Superseded = true }, "b"},
-		"a damaged node":             {func(s *cluster.Snapshot) { s.Members[0].Node.Err = fmt.Errorf("damaged") }, "b"},
-		"a member that leaves":       {func(s *cluster.Snapshot) { s.Members[0].Node.Record.Leaving = "stopped" }, "b"},
-		"a member that can't lead":   {func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible = "observer" }, "b"},
-		"nobody else can lead":       {func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible, s.Members[1].Node.Record.Ineligible = "observer", "observer" }, "a b"},
+		"all members":               {func(*cluster.Snapshot) {}, "a b"},
+		"in the order of their ids": {func(s *cluster.Snapshot) { s.Members[0], s.Members[1] = s.Members[1], s.Members[0] }, "a b"},
+		"a superseded incarnation":  {func(s *cluster.Snapshot) { s.Members[0].Superseded = true }, "b"},
+		"a damaged node":            {func(s *cluster.Snapshot) { s.Members[0].Node.Err = fmt.Errorf("damaged") }, "b"},
+		"a member that leaves":      {func(s *cluster.Snapshot) { s.Members[0].Node.Record.Leaving = "stopped" }, "b"},
+		"a member that can't lead":  {func(s *cluster.Snapshot) { s.Members[0].Node.Record.Ineligible = "observer" }, "b"},
+		"nobody else can lead": {func(s *cluster.Snapshot) {
+			s.Members[0].Node.Record.Ineligible, s.Members[1].Node.Record.Ineligible = "observer", "observer"
+		}, "a b"},
 		"a shorter session timeout":  {func(s *cluster.Snapshot) { s.Members[0].Node.Record.SessionTimeout = cluster.Duration(5 * time.Second) }, "b"},
 		"nobody is left":             {func(s *cluster.Snapshot) { s.Members = s.Members[2:] }, "nobody"},
 		"the policy has no failsafe": {func(s *cluster.Snapshot) { s.Policy.Record.Failsafe.Enabled = false }, "nobody"},

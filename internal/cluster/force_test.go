@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,10 @@ func TestOnlyAStuckGroupIsForced(t *testing.T) {
 		"vetoed":            {func(s *Snapshot) { s.Fence.Record.Failsafe.Veto = "n2" }, "n2 has already allowed another member"},
 		"a stranger's veto": {func(s *Snapshot) { s.Fence.Record.Failsafe.Veto = "n9" }, ""},
 		"no fence":          {func(s *Snapshot) { s.Fence = Stored[Fence]{} }, "the fence is missing or damaged"},
+		"a damaged fence":   {func(s *Snapshot) { s.Fence.Err = errors.New("damaged") }, "the fence is missing or damaged"},
+		"a candidate": {func(s *Snapshot) {
+			s.Current.Exists, s.Current.Record.Term = true, 8
+		}, "znode current exists, of term 8"},
 		"a newer fence": {func(s *Snapshot) {
 			s.Fence = ReadStored[Fence]("/g/leader", []byte(`{"v":3}`), Stat{}, true)
 		}, "upgrade this host"},

@@ -113,17 +113,47 @@ func (t *tab) shows(selector, text string) {
 }
 
 // click clicks as a user does: elements that are hidden or covered cannot be clicked. An update of the page may replace the element
-// before the click: then it is looked for again.
+// before the click, or move it away from under the mouse: then it is looked for again.
 func (t *tab) click(selector string) {
 	t.f.t.Helper()
 	t.f.eventually("a click on "+selector, func() bool {
-		err := within(t.ctx, func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector))) })
-		if err != nil && !strings.Contains(err.Error(), "(-32000)") { // not the error of a node that has gone
+		err := within(t.ctx, func(ctx context.Context) error {
+			_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(awaitClick, selector)))
+			if err != nil {
+				return err
+			}
+			return chromedp.Do(ctx, chromedp.Click(chromedp.CSS(selector)))
+		})
+		if err != nil && !isGone(err) {
+			t.f.t.Fatal(err)
+		}
+		return err == nil && t.clicked()
+	})
+}
+
+// awaitClick notes whether the next click meets an element. It outlives the page that a click leaves.
+const awaitClick = `sessionStorage.removeItem('clicked'),
+	document.addEventListener('click', (e) => { if (e.target.closest(%q)) sessionStorage.setItem('clicked', 'yes'); }, { capture: true, once: true }),
+	true`
+
+// clicked reports whether the last click has met its element.
+func (t *tab) clicked() (yes bool) {
+	t.f.t.Helper()
+	t.f.eventually("an answer of the page", func() bool {
+		err := within(t.ctx, func(ctx context.Context) (err error) {
+			yes, err = chromedp.Run(ctx, chromedp.Evaluate[bool]("sessionStorage.getItem('clicked') === 'yes'"))
+			return err
+		})
+		if err != nil && !isGone(err) {
 			t.f.t.Fatal(err)
 		}
 		return err == nil
 	})
+	return yes
 }
+
+// isGone tells the error of a node or a page that has gone.
+func isGone(err error) bool { return strings.Contains(err.Error(), "(-32000)") }
 
 func (t *tab) console() []string {
 	t.mu.Lock()

@@ -106,9 +106,10 @@ func TestUnknownTargetsAreAnsweredWithTheNearest(t *testing.T) {
 
 // --force ignores policy, cordons and health, but no exclusion: the refusal says what to do.
 func TestForcedMoveToAnExcludedNode(t *testing.T) {
-	const want = "; run 'zkelectd clear-strikes b1' first: a forced move does not ignore an exclusion"
+	const want = "; run 'zkelectd clear-strikes b1 -g ingest' first: a forced move does not ignore an exclusion"
 	for _, force := range []bool{false, true} {
 		h := group(t).leads("a1")
+		h.q.Options.Group = "ingest/3" // strikes are cleared in the whole group
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b1", Strikes: 1, For: cluster.Duration(time.Hour), Term: 3, Reason: "slow", Time: wall}}
 		o := bob()
 		o.Force = force

@@ -83,7 +83,8 @@ func membersLine(root string, present, expected int, all []AbsentMember) string 
 	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup(fmt.Sprintf("'zkelectd forget %s'", lost[0]), path.Base(root)))
 }
 
-// clearStrikes returns the command that clears the strikes of a node in the group below root, or in one of its slots.
-func clearStrikes(root, slot, node string) string {
-	return cluster.InGroup(fmt.Sprintf("'zkelectd clear-strikes %s'", node), path.Join(path.Base(root), slot))
+// clearStrikes returns the command that clears the strikes of a node in the group below root: in all of its slots, as a request of
+// this kind needs the whole group.
+func clearStrikes(root, node string) string {
+	return cluster.InGroup(fmt.Sprintf("'zkelectd clear-strikes %s'", node), path.Base(root))
 }

@@ -246,7 +246,7 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 	for _, s := range g.Slots {
 		for _, x := range s.Exclusions {
 			if !x.Expired {
-				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, s.Slot, x.Node)))
+				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, x.Node)))
 			}
 		}
 	}

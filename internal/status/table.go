@@ -58,7 +58,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	for _, x := range g.Exclusions {
 		if !x.Expired {
-			row("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s (%s clears it)", x.Node, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, "", x.Node)))
+			row("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s (%s clears it)", x.Node, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, x.Node)))
 		}
 	}
 	for _, p := range g.Problems {

@@ -52,6 +52,22 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The commands in refusals name the slot of the drill, except where they need its whole group.
+func TestRefusalsNameTheSlot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ slot, kind, want string }{
+		{"", "reelect", "or run 'zkelectd reelect -g ingest'"},
+		{"3", "reelect", "or run 'zkelectd reelect -g ingest/3'"},
+		{"3", "move", "or run 'zkelectd reelect -g ingest/3'"},
+		{"3", "hard-pause", "run 'zkelectd resume -g ingest' first"},
+	} {
+		g := status.Group{Root: "/prod/ingest", Slot: c.slot, Requests: []status.Request{{Kind: c.kind}}}
+		if got := Refusals(Move, g, cluster.GameDays{}, noon); !strings.HasSuffix(strings.Join(got, ""), c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
 func request(kind string) func(*status.Group) {
 	return func(g *status.Group) { g.Requests = []status.Request{{Kind: kind}} }
 }

@@ -86,7 +86,7 @@ func Refusals(d Drill, g status.Group, past cluster.GameDays, now time.Time) []s
 		case strings.HasSuffix(r.Kind, "pause"):
 			add("the group is paused: run %s first", cluster.InGroup("'zkelectd resume'", path.Base(g.Root)))
 		case r.Kind == "reelect", r.Kind == "move" && d == Move:
-			add("a %s is in force, which the drill would replace: wait for its end, or run %s", r.Kind, cluster.InGroup("'zkelectd reelect'", path.Base(g.Root)))
+			add("a %s is in force, which the drill would replace: wait for its end, or run %s", r.Kind, cluster.InGroup("'zkelectd reelect'", path.Join(path.Base(g.Root), g.Slot)))
 		}
 	}
 	if other, found := past.UnderWay(now); found {

@@ -19,8 +19,10 @@ import (
 
 var (
 	hint = regexp.MustCompile(`'(zkelectd [^']*)'`)
-	// verb is a verb of a format, which stands for a name or a number; placeholder is a word that nobody can type as it is.
+	// verb is a verb of a format, which stands for a name or a number, as an action does in a template; placeholder is a word that
+	// nobody can type as it is.
 	verb        = regexp.MustCompile(`%(\[\d\])?[sdqv]`)
+	action      = regexp.MustCompile(`{{[^}]*}}`)
 	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|…|\.\.\.`)
 )
 
@@ -102,7 +104,7 @@ func hints(t *testing.T, f func(at, command string)) {
 		}
 	}
 	texts(t, func(at token.Position, text string) { find(at.String(), text) })
-	find("alerts.yml", strings.ReplaceAll(read("../../deploy/prometheus/alerts.yml"), "$labels", "labels"))
+	find("alerts.yml", action.ReplaceAllString(read("../../deploy/prometheus/alerts.yml"), "%s"))
 }
 
 // A reader types each 'zkelectd …' in a message or a help text as it is: it must be a complete command.

@@ -182,9 +182,9 @@ func (m *membership) join(ctx context.Context, b cluster.Budget) (*participation
 type promisesUnknownError struct{ err error }
 
 func (e *promisesUnknownError) Error() string {
-	return fmt.Sprintf("the group uses failsafe mode, and it is not known what this host has promised in it: %v. Until it is, this host neither leads nor agrees to "+
-		"another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the directory is not that of this "+
-		"daemon, set node.state_dir", e.err)
+	return fmt.Sprintf("the last leader may still rest on promises, and it is not known what this host has promised: %v. Until it is, or that leader has ended, this host "+
+		"neither leads nor agrees to another leader. Repair the state directory, and the host takes part again by itself, or after 'zkelectd reload' at once; if the "+
+		"directory is not that of this daemon, set node.state_dir", e.err)
 }
 
 func (e *promisesUnknownError) Unwrap() error { return e.err }
@@ -194,30 +194,33 @@ func (e *promisesUnknownError) Unwrap() error { return e.err }
 // [promisesUnknownError] if that cannot be found out: no answer does not mean that nothing was promised.
 func (m *membership) agree(ctx context.Context) (*participation, error) {
 	f, r := m.session.host.failsafe, m.resource
-	took, err := agent.TookPart(f.dir(), failsafe.Group(r.paths()))
-	var a *agent.Agent
-	if took && err == nil {
-		a, err = f.open()
-	}
-	if err != nil {
-		return nil, m.checkUnused(ctx, err)
-	}
+	a := f.agent.Load() // what it has in memory needs no file
 	if a == nil {
+		took, err := agent.TookPart(f.dir(), failsafe.Group(r.paths()))
+		if took && err == nil {
+			a, err = f.open()
+		}
+		if err != nil {
+			return nil, m.checkUnbound(ctx, err)
+		}
+	}
+	if a == nil || !a.TookPart(failsafe.Group(r.paths())) {
 		return nil, nil
 	}
 	return &participation{agent: a, resource: r}, nil
 }
 
-// checkUnused returns an error if the group uses failsafe mode; unknown is why this host does not know what it has promised there.
-func (m *membership) checkUnused(ctx context.Context, unknown error) error {
+// checkUnbound returns an error if promises still bind in the group; unknown is why this host does not know its own. Where none bind, an
+// instance without a state directory harms nobody: later leaders do not count on it.
+func (m *membership) checkUnbound(ctx context.Context, unknown error) error {
 	conn := m.session.zk.Group(m.resource.paths())
 	defer conn.Close()
-	used, err := zkstore.UsesFailsafe(ctx, conn, m.resource.paths())
-	if used {
+	bind, err := zkstore.PromisesBind(ctx, conn, m.resource.paths())
+	if bind {
 		return &promisesUnknownError{unknown}
 	}
 	if err == nil && !errors.Is(unknown, fs.ErrPermission) { // the default directory may be that of another user's daemon
-		m.resource.log.Warn("the state of failsafe mode cannot be read; this group does not use the mode", "err", unknown)
+		m.resource.log.Warn("the state of failsafe mode cannot be read; no promises of this group bind any more", "err", unknown)
 	}
 	return err
 }

@@ -133,30 +133,16 @@ func readFailsafeKeys(ctx context.Context, conn cluster.Reader, p cluster.Paths,
 	return cluster.ReadStored[cluster.FailsafeKeys](path, data, stat, err == nil), nil
 }
 
-// UsesFailsafe reports whether the group uses failsafe mode: its policy enables it, or members may have promised something to the last
-// leader. A fence that cannot be read proves nothing, so it counts as one with promises.
-func UsesFailsafe(ctx context.Context, conn cluster.Reader, p cluster.Paths) (bool, error) {
-	read := func(path string) (data []byte, stat cluster.Stat, exists bool, err error) {
-		data, stat, err = conn.Get(ctx, path, false)
-		if err != nil && !errors.Is(err, cluster.ErrNoNode) {
-			return nil, stat, false, fmt.Errorf("cannot read znode %s: %w", path, err)
-		}
-		return data, stat, err == nil, nil
+// PromisesBind reports whether members may have promised something to the last leader of the group that still binds them. A fence that
+// cannot be read proves nothing, so it counts as one that does.
+func PromisesBind(ctx context.Context, conn cluster.Reader, p cluster.Paths) (bool, error) {
+	data, stat, err := conn.Get(ctx, p.Leader(), false)
+	if err != nil && !errors.Is(err, cluster.ErrNoNode) {
+		return false, fmt.Errorf("cannot read znode %s: %w", p.Leader(), err)
 	}
-	data, stat, exists, err := read(p.Leader())
-	if err != nil {
-		return false, err
-	}
-	fence := cluster.ReadFence(p.Leader(), data, stat, exists)
-	if fence.Err != nil && !errors.Is(fence.Err, cluster.ErrNeverWritten) || fence.Record.CheckSuccession() != nil {
-		return true, nil
-	}
-	data, stat, exists, err = read(p.Policy())
-	if err != nil {
-		return false, err
-	}
-	policy := cluster.ReadStored[cluster.Policy](p.Policy(), data, stat, exists)
-	return policy.Record.Failsafe.Enabled, nil
+	fence := cluster.ReadFence(p.Leader(), data, stat, err == nil)
+	damaged := fence.Err != nil && !errors.Is(fence.Err, cluster.ErrNeverWritten)
+	return damaged || fence.Record.CheckSuccession() != nil, nil
 }
 
 // FailsafeGroup is what a host with failsafe mode knows of a group: enough to ask its members, and to answer them.

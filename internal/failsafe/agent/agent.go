@@ -143,6 +143,13 @@ func TookPart(dir, group string) (bool, error) {
 	return state.TookPart(group), nil
 }
 
+// TookPart is the function of that name for the state of a running daemon.
+func (a *Agent) TookPart(group string) bool {
+	a.storing.Lock()
+	defer a.storing.Unlock()
+	return a.stored.TookPart(group)
+}
+
 // TakePart stores that the daemon takes part in a group. It must do so before it promises anything there.
 func (a *Agent) TakePart(group string) error {
 	return a.Remember(failsafe.State{Groups: []string{group}})

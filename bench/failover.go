@@ -41,7 +41,7 @@ func failover(ctx context.Context, t *table, binary string, rounds int) error {
 func stoppedHost(ctx context.Context, t *table, binary string, rounds int) error {
 	const timeout = 6 * time.Second
 	whole, _, err := losses(ctx, lossOptions{
-		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) },
+		binary: binary, timeout: timeout, rounds: rounds, lose: func(_ *faultproxy.Proxy, n *node) { n.cmd.Process.Signal(syscall.SIGTERM) }, ends: true,
 	})
 	if err != nil {
 		return err
@@ -133,6 +133,8 @@ type lossOptions struct {
 	env     []string
 	// lose makes the leader fail.
 	lose func(*faultproxy.Proxy, *node)
+	// ends says that the leader ends by itself. It is given the time to leave, as a host that is shut down is.
+	ends bool
 	// measureChild measures how long the child of the old leader lives.
 	measureChild bool
 }
@@ -171,6 +173,9 @@ func losses(ctx context.Context, opt lossOptions) (whole, dead []time.Duration, 
 			return nil, nil, err
 		}
 		whole, dead = append(whole, ready), append(dead, childDead)
+		if opt.ends {
+			nodes[leader].cmd.Wait()
+		}
 		nodes[leader].close()
 		if nodes[leader], err = g.spawnProxied(opt, leader); err != nil {
 			return nil, nil, err

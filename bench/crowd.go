@@ -268,7 +268,7 @@ func (c *crowd) election(ctx context.Context) (election, error) {
 	return e, err
 }
 
-// decide measures the election of a successor, and the encoding of its transaction.
+// decide returns how long the elector takes to choose a successor and to encode the transaction, as a median.
 func (l election) decide() (time.Duration, error) {
 	var took []time.Duration
 	for range 50 {

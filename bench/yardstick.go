@@ -135,7 +135,7 @@ func newContest(ctx context.Context, binary string, others bool) (*contest, erro
 // ledName is the name of the side whose leaders are never the elector.
 const ledName = "another elector"
 
-// startLed starts that side. The oldest member of its group is the elector, and an observer.
+// startLed starts the side in which another host elects. That host is an observer: it elects, since it is the oldest member, but never leads.
 func (c *contest) startLed(ctx context.Context) (err error) {
 	g := &group{server: c.g.server, session: c.g.session, paths: cluster.Paths{Root: "/led"}}
 	if err := zkstore.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {

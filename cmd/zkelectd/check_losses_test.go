@@ -14,7 +14,8 @@ import (
 	"zkelectd/internal/status"
 )
 
-// check says what the group does not survive, as does the log at start; alone, it does not survive the loss of its host.
+// zkelectd check and the log at start name the losses that the configuration does not survive. A single member does not survive the loss of
+// its host.
 func TestCheckSaysWhatALossCosts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/nowait"
 )
 
 // Options configure [Run].
@@ -268,7 +269,7 @@ func (g *guard) handleSignal(sig syscall.Signal) {
 func (g *guard) reap() {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WALL, nil)
+		pid, err := nowait.Wait4(&status)
 		g.noChildren = errors.Is(err, syscall.ECHILD)
 		switch {
 		case pid <= 0:

@@ -15,6 +15,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
+	"zkelectd/internal/nowait"
 )
 
 // keeperArgument is the command line argument with which the program is started as the keeper.
@@ -317,7 +318,7 @@ func processUser(pid int) string {
 func (k *keeper) reap() (none bool) {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WALL, nil)
+		pid, err := nowait.Wait4(&status)
 		switch {
 		case errors.Is(err, syscall.ECHILD):
 			return true

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +18,11 @@ type conn struct {
 	net.Conn
 	raw syscall.RawConn
 	in  *bufio.Reader
+
+	writing sync.Mutex // held during a write; locked before mu
+	mu      sync.Mutex
+	writeBy time.Time // the deadline for writes; zero for none
+	waits   bool      // a write waits: the runtime knows writeBy
 }
 
 // readSize is how much is read at once: a reply to a client that reads its length first then costs one call, and not two.
@@ -63,7 +70,52 @@ func (r receiver) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
+// SetWriteDeadline sets the deadline for writes. The runtime gets it when a write has to wait: a timer that is set and stopped for each
+// write would wake the process later nevertheless.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeBy = t
+	if c.waits {
+		return c.Conn.SetWriteDeadline(t)
+	}
+	return nil
+}
+
+// SetDeadline sets both deadlines.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// setWaits records whether a write waits.
+func (c *conn) setWaits(to bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waits == to {
+		return
+	}
+	c.waits = to
+	if to {
+		c.Conn.SetWriteDeadline(c.writeBy)
+	} else {
+		c.Conn.SetWriteDeadline(time.Time{})
+	}
+}
+
+// writeExpired reports whether the deadline for writes is over.
+func (c *conn) writeExpired() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.writeBy.IsZero() && !time.Now().Before(c.writeBy)
+}
+
 func (c *conn) Write(b []byte) (n int, err error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.writeExpired() {
+		return 0, c.failure("write", os.ErrDeadlineExceeded)
+	}
+	defer c.setWaits(false)
 	closed := c.raw.Write(func(fd uintptr) bool {
 		for n < len(b) {
 			var sent int
@@ -73,7 +125,11 @@ func (c *conn) Write(b []byte) (n int, err error) {
 				break
 			}
 		}
-		return !errors.Is(err, unix.EAGAIN)
+		if !errors.Is(err, unix.EAGAIN) {
+			return true
+		}
+		c.setWaits(true)
+		return false
 	})
 	switch {
 	case closed != nil:

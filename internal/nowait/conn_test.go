@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -90,6 +91,37 @@ func TestConnDeadlines(t *testing.T) {
 	c.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 	if n, err := c.Write(much); n == 0 || n == 32<<20 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("sent %d bytes to a peer that does not read: %v", n, err)
+	}
+	if n, err := c.Write(one); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("sent %d bytes after the deadline: %v", n, err)
+	}
+	c.SetWriteDeadline(time.Time{})
+	go io.Copy(io.Discard, other)
+	if n, err := c.Write(much); n != 32<<20 || err != nil {
+		t.Errorf("sent %d bytes without a deadline: %v", n, err)
+	}
+}
+
+// A deadline that is set while a write waits ends the write, also if there was another one before.
+func TestConnDeadlineOfAWaitingWrite(t *testing.T) {
+	for _, first := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		c, _ := connect(t)
+		c.SetWriteDeadline(first)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Write(make([]byte, 32<<20))
+			done <- err
+		}()
+		n := c.(*conn)
+		for waits := false; !waits; runtime.Gosched() {
+			n.mu.Lock()
+			waits = n.waits
+			n.mu.Unlock()
+		}
+		c.SetWriteDeadline(time.Now())
+		if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %s: %v", first, err)
+		}
 	}
 }
 

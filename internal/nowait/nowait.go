@@ -6,6 +6,7 @@
 package nowait
 
 import (
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,17 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 		return -1, errno
 	}
 	return int(n), nil
+}
+
+// Wait4 is [unix.Wait4] for any child, with WNOHANG and without the usage of resources.
+func Wait4(status *syscall.WaitStatus) (pid int, err error) {
+	var raw int32
+	child, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&raw)), unix.WNOHANG|unix.WALL, 0, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	*status = syscall.WaitStatus(raw)
+	return int(child), nil
 }
 
 // ClockGettime is [unix.ClockGettime].

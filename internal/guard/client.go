@@ -35,7 +35,6 @@ type Client struct {
 	socket           *socket
 	guard            int // the guard's pid
 	watchdogInterval time.Duration
-	timer            *time.Timer
 	owners           []Process       // the guard and this process
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
@@ -46,6 +45,7 @@ type Client struct {
 	hello      chan struct{} // closed once the guard's first message has arrived, or the guard is lost
 	greeted    sync.Once
 	ended      chan struct{} // closed once the socket has been read to its end
+	closed     chan struct{} // closed by Close
 
 	writing sync.Mutex
 	// updating is held while the session changes, until the guard and the session file have that: what is set last is sent and
@@ -53,8 +53,9 @@ type Client struct {
 	updating sync.Mutex
 
 	mu          sync.Mutex
-	seq         int // of the last work
-	leadership  int // the id of the last leadership
+	timer       *boottime.Timer // for checkExpired; nil once the client is closed
+	seq         int             // of the last work
+	leadership  int             // the id of the last leadership
 	leaderships map[int]*Leadership
 	unconfirmed []*Leadership // whose leases have to be sent
 	containment Containment
@@ -87,7 +88,7 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
-		hello: make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), leaderships: make(map[int]*Leadership)}
+		hello: make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -98,7 +99,10 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	}
 	c.report = newKeeperReport(os.NewFile(uintptr(fd+1), "keepers"))
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.timer = time.AfterFunc(time.Hour, c.checkExpired)
+	if c.timer, err = boottime.NewTimer(); err != nil {
+		return nil, err
+	}
+	go c.checkLeases(c.timer.C) // until Close
 	go c.read()
 	go c.report.read()
 	return c, nil
@@ -106,7 +110,13 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 
 // Close closes the socket. The guard then kills the work and expects the daemon to exit.
 func (c *Client) Close() {
-	c.timer.Stop()
+	c.mu.Lock()
+	if c.timer != nil {
+		c.timer.Close()
+		c.timer = nil
+		close(c.closed)
+	}
+	c.mu.Unlock()
 	c.socket.Close()
 	c.report.pipe.Close()
 }

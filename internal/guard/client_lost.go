@@ -17,22 +17,35 @@ import (
 
 // This file contains what the daemon does if the guard is lost: it notices that, kills the work, and proves its death.
 
-// armTimer sets the timer for checkExpired. The caller must hold mu.
+// armTimer sets the timer for checkExpired. It is not one of the Go runtime: that would wake the process also at the times of deadlines
+// that were extended. The caller must hold mu.
 func (c *Client) armTimer() {
-	c.timer.Stop()
-	if !enforced || c.Err() != nil {
+	if c.timer == nil || !enforced {
 		return
 	}
 	var at time.Duration
-	for _, l := range c.leaderships {
-		if l.overdue != 0 {
-			at = earliest(at, l.overdue)
-		} else {
-			at = earliest(at, l.killedBy())
+	if c.Err() == nil {
+		for _, l := range c.leaderships {
+			l.readConfirmed()
+			if l.overdue != 0 {
+				at = earliest(at, l.overdue)
+			} else {
+				at = earliest(at, l.killedBy())
+			}
 		}
 	}
-	if at != 0 {
-		c.timer.Reset(max(0, at-boottime.Now()))
+	c.timer.Set(at)
+}
+
+// checkLeases calls checkExpired when the timer fires, until Close.
+func (c *Client) checkLeases(fired <-chan struct{}) {
+	for {
+		select {
+		case <-fired:
+			c.checkExpired()
+		case <-c.closed:
+			return
+		}
 	}
 }
 
@@ -62,9 +75,9 @@ func (l *Leadership) killedBy() time.Duration {
 }
 
 // checkExpired detects work that still runs after its deadline. The guard is hung then, and the daemon kills all works in its
-// place. The timer's clock stops while the host is suspended, but that of the lease does not, so the time is checked again. If
-// this process was paused, a confirmation may still be unread, so the guard gets drainTime; and guardOverdue if it has to read a lease
-// from the board that is not over, as it may have been paused, too.
+// place. The timer may have fired for a deadline that was extended meanwhile, so the time is checked again. If this process was paused,
+// a confirmation may still be unread, so the guard gets drainTime; and guardOverdue if it has to read a lease from the board that is
+// not over, as it may have been paused, too.
 func (c *Client) checkExpired() {
 	c.mu.Lock()
 	lost, now := false, boottime.Now()
@@ -98,7 +111,7 @@ func (c *Client) loseGuard(cause error) {
 		return
 	}
 	c.cancel(cause)
-	c.timer.Stop()
+	c.armTimer()
 	var works []*Work
 	for _, l := range c.leaderships {
 		if w := l.running; w != nil {

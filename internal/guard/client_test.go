@@ -454,3 +454,14 @@ func TestKeeperReportProvesDeath(t *testing.T) {
 		}
 	}
 }
+
+// What is set after Close reaches nobody, and does no harm.
+func TestClosedClient(t *testing.T) {
+	c := newClient(t)
+	if _, _, err := c.start(WorkOptions{Command: []string{"sleep"}}, message{Pid: noPid}); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	c.l.SetLease(boottime.Now() + time.Hour)
+	c.Close()
+}

@@ -47,7 +47,7 @@ func (s *session) beat() (stop func()) {
 		t := time.NewTimer(latest)
 		defer t.Stop()
 		for last := boottime.Now(); ; last = boottime.Now() {
-			if !awaitBeat(ctx, t.C, awake, last+latest*3/5) {
+			if !awake.Wait(t.C, last+latest*3/5, ctx.Done()) { // a ping or a renewal comes before the timer
 				return
 			}
 			beat()
@@ -57,23 +57,6 @@ func (s *session) beat() (stop func()) {
 	return func() {
 		cancel()
 		<-done
-	}
-}
-
-// awaitBeat waits until the timer fires, or until the session is awake after a time: a ping or a renewal comes before the timer. It
-// returns false if ctx ends first.
-func awaitBeat(ctx context.Context, timer <-chan time.Time, awake <-chan struct{}, after time.Duration) bool {
-	for {
-		select {
-		case <-timer:
-			return true
-		case <-awake:
-			if boottime.Now() >= after {
-				return true
-			}
-		case <-ctx.Done():
-			return false
-		}
 	}
 }
 

@@ -61,7 +61,7 @@ func TestNeedlessPings(t *testing.T) {
 		if got := <-sent; got != want {
 			t.Errorf("%s: sent %q", c.name, got)
 		}
-		for _, ch := range []<-chan struct{}{awake, other} {
+		for _, ch := range []chan struct{}{awake.c, other.c} {
 			select {
 			case <-ch:
 				if !c.awake {
@@ -73,5 +73,33 @@ func TestNeedlessPings(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Who waits is not woken before it is time, and a signal from before is none.
+func TestAwakeWhenItIsTime(t *testing.T) {
+	s := bareSession(t, io.Discard)
+	a := s.Awake()
+	s.signalAwake(1)
+	never, over := make(chan time.Time), make(chan struct{})
+	close(over)
+	at := boottime.Now() + time.Hour
+	for len(a.c) > 0 { // the signal may be received, or over be noticed first
+		if a.Wait(never, at, over) {
+			t.Fatal("an early signal counts")
+		}
+	}
+	s.signalAwake(at - 1)
+	if len(a.c) != 0 {
+		t.Error("a signal before it is time")
+	}
+	s.signalAwake(at)
+	if len(a.c) != 1 || !a.Wait(never, 0, nil) {
+		t.Error("no signal when it is time")
+	}
+	fired := make(chan time.Time, 1)
+	fired <- time.Time{}
+	if !a.Wait(fired, at, nil) {
+		t.Error("the timer does not count")
 	}
 }

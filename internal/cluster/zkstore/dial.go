@@ -137,7 +137,7 @@ func (w *wireConn) Write(b []byte) (int, error) {
 	if requested {
 		w.sendOrClose(b)
 		if ping || renewal {
-			w.s.signalAwake()
+			w.s.signalAwake(now)
 		}
 		return len(b), nil
 	}

@@ -2,37 +2,36 @@ package zkstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
 	"zkelectd/internal/boottime"
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/renewal"
 )
 
 // renewer sends the RENEWs of all groups of a session, merged. No group can delay those of the others: a group only posts
 // requests, and the renewer takes no lock that is held for longer than a computation, uses no disk and logs nothing.
+//
+// An idle leader does little else than this, so a renewal needs few goroutines, and no timer of the Go runtime: one of those wakes
+// two threads, also at the time of a deadline that was stopped long before.
 type renewer struct {
-	wake    chan struct{}
-	results chan renewed
 	sending atomic.Bool // a batch is about to be sent
-	timer   *boottime.Timer
 
-	mu     sync.Mutex
-	merger *renewal.Merger
-	done   map[int]func(renewal.Result) // of the request that each group posted last
-}
+	delivering sync.Mutex // held while results are delivered, so that they keep their order; locked before mu
 
-// renewed is the outcome of a batch.
-type renewed struct {
-	batch renewal.Batch
-	err   error
+	mu      sync.Mutex
+	timer   *boottime.Timer // nil while run does not run
+	merger  *renewal.Merger
+	done    map[int]func(renewal.Result) // of the request that each group posted last
+	pending map[*renewal.Batch]struct{}  // batches whose results have not been delivered
 }
 
 func newRenewer() *renewer {
 	return &renewer{
-		wake: make(chan struct{}, 1), results: make(chan renewed), merger: renewal.NewMerger(rand.Float64),
-		done: make(map[int]func(renewal.Result)),
+		merger: renewal.NewMerger(rand.Float64), done: make(map[int]func(renewal.Result)), pending: make(map[*renewal.Batch]struct{}),
 	}
 }
 
@@ -48,10 +47,7 @@ func (g *Group) Renew(r renewal.Request, done func(renewal.Result)) {
 	}
 	n.merger.Post(boottime.Now(), g.id, r)
 	n.done[g.id] = done
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.setTimer()
 }
 
 // takeSending reports, once for the batches that are sent together, whether one has just been sent.
@@ -70,47 +66,87 @@ func (n *renewer) withdraw(g *Group) {
 	delete(n.done, g.id)
 }
 
-// run sends what is due until the session has ended. Its timer is not one of the Go runtime, which wakes two threads.
-func (n *renewer) run(s *Session) {
-	defer n.timer.Close()
-	for {
+// setTimer sets the timer for what is due next: a batch, or the deadline of one that was sent. The caller holds n.mu.
+func (n *renewer) setTimer() {
+	if n.timer == nil {
+		return
+	}
+	at := n.merger.Wake()
+	for b := range n.pending {
+		at = cluster.Earliest(at, b.Deadline)
+	}
+	n.timer.Set(at)
+}
+
+// run sends what is due until the session has ended.
+func (n *renewer) run(s *Session, timer *boottime.Timer) {
+	n.mu.Lock()
+	n.timer = timer
+	n.setTimer()
+	n.mu.Unlock()
+	defer func() {
 		n.mu.Lock()
-		now := boottime.Now()
-		due, next := n.merger.Take(now), n.merger.Wake()
-		n.mu.Unlock()
-		n.send(s, due)
-		n.timer.Set(next)
+		defer n.mu.Unlock()
+		n.timer = nil
+		timer.Close()
+	}()
+	for {
 		select {
-		case <-n.wake:
-		case <-n.timer.C:
-		case r := <-n.results:
-			n.send(s, n.deliver(r))
+		case <-timer.C:
 		case <-s.done:
 			return
+		}
+		now := boottime.Now()
+		var late []*renewal.Batch
+		n.mu.Lock()
+		due := n.merger.Take(now)
+		for b := range n.pending {
+			if now >= b.Deadline {
+				late = append(late, b)
+			}
+		}
+		n.mu.Unlock()
+		n.send(s, due) // sets the timer
+		for _, b := range late {
+			n.deliver(s, b, errNoReply)
 		}
 	}
 }
 
+// errNoReply is the outcome of a batch whose reply has not come by its deadline.
+var errNoReply = fmt.Errorf("%w: no reply in time", cluster.ErrUnknown)
+
+// leaseContext is the context of RENEWs. It has no deadline: run observes that of each batch.
+var leaseContext = WithPriority(context.Background(), PriorityLease)
+
 // send sends batches, all at once.
 func (n *renewer) send(s *Session, batches []renewal.Batch) {
-	for _, b := range batches {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range batches {
+		b := &batches[i]
+		n.pending[b] = struct{}{}
 		n.sending.Store(true)
-		s.goroutines.Go(func() {
-			ctx, cancel := context.WithTimeout(WithPriority(context.Background(), PriorityLease), b.Deadline-boottime.Now())
-			defer cancel()
-			_, err := s.own.Do(ctx, b.Ops...)
-			select {
-			case n.results <- renewed{b, err}:
-			case <-s.done:
-			}
-		})
+		go func() { // ends with the reply, or the session at the latest
+			_, err := s.own.do(leaseContext, b.Ops, callLibrary[multiReply])
+			n.deliver(s, b, err)
+		}()
 	}
+	n.setTimer()
 }
 
-// deliver delivers the results of a batch, and returns what must be sent again.
-func (n *renewer) deliver(r renewed) (again []renewal.Batch) {
+// deliver delivers the results of a batch, and sends what must be sent again. Only the first outcome of a batch counts, and none after
+// the session's end.
+func (n *renewer) deliver(s *Session, b *renewal.Batch, err error) {
+	n.delivering.Lock()
+	defer n.delivering.Unlock()
 	n.mu.Lock()
-	answers, again := n.merger.Done(boottime.Now(), r.batch, r.err)
+	if _, first := n.pending[b]; !first || s.Err() != nil {
+		n.mu.Unlock()
+		return
+	}
+	delete(n.pending, b)
+	answers, again := n.merger.Done(boottime.Now(), *b, err)
 	done := make([]func(renewal.Result), len(answers))
 	for i, a := range answers {
 		done[i] = n.done[a.ID]
@@ -120,5 +156,5 @@ func (n *renewer) deliver(r renewed) (again []renewal.Batch) {
 	for i, a := range answers {
 		done[i](a.Result)
 	}
-	return again
+	n.send(s, again)
 }

@@ -159,3 +159,30 @@ func TestRenewalsWithoutAConnection(t *testing.T) {
 	}
 	px.set(false, false)
 }
+
+// A server that does not answer does not keep a group waiting beyond the deadline of its lease. What comes later is discarded.
+func TestRenewalsWithoutAReply(t *testing.T) {
+	px := newProxy(t, shared.Addr())
+	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 20 * time.Second})
+	g := lead(t, s, 1)[0]
+	px.set(true, false)
+	results := make(chan renewal.Result, 2)
+	now := boottime.Now()
+	deadline := now + 200*time.Millisecond
+	g.Renew(renewal.Request{Ops: g.p.RenewTx(g.held), Due: now, Deadline: deadline}, func(r renewal.Result) { results <- r })
+	r := <-results
+	if !errors.Is(r.Err, cluster.ErrUnknown) || r.Sent < now || boottime.Now() < deadline || !s.Connected() {
+		t.Errorf("%+v, connected: %t", r, s.Connected())
+	}
+	px.set(false, false)
+	px.cut() // the library returns
+	eventually(t, "another connection", func() bool { return s.Connected() && s.Reconnects() > 0 })
+	for _, r := range renewAll([]led{g}) {
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	if len(results) != 0 {
+		t.Errorf("a second result: %+v", <-results)
+	}
+}

@@ -69,7 +69,7 @@ func (s *Session) runSafetyNet() {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for last := boottime.Now(); ; last = boottime.Now() {
-		if !s.awaitTurn(timer.C, awake, last+wait*3/4) {
+		if !awake.Wait(timer.C, last+wait*3/4, s.done) {
 			return
 		}
 		if len(pass) == 0 {
@@ -84,29 +84,32 @@ func (s *Session) runSafetyNet() {
 	}
 }
 
-// awaitTurn waits until the timer fires, or until the session is awake after a time. It returns false if the session ends first.
-func (s *Session) awaitTurn(timer <-chan time.Time, awake <-chan struct{}, after time.Duration) bool {
-	for {
-		select {
-		case <-timer:
-			return true
-		case <-awake:
-			if boottime.Now() >= after {
-				return true
-			}
-		case <-s.done:
-			return false
-		}
-	}
+// watchCheck is the check of a watch.
+type watchCheck struct {
+	watch  watch
+	armed  *armedWatch
+	exists bool
+	stat   cluster.Stat
+	err    error
 }
 
-// checkWatches checks watches all at once.
+// checkWatches compares znodes with what was read when their watches were set. If one has changed without an event, a watch was lost:
+// then everything of its group is read again. All znodes are read before the first one is compared, so that the reader of a group is
+// woken once.
 func (s *Session) checkWatches(watches []watch) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
+	defer cancel()
+	checks := make([]watchCheck, len(watches))
 	var all sync.WaitGroup
-	for _, w := range watches {
-		all.Go(func() { s.checkWatch(w) })
+	for i, w := range watches {
+		all.Go(func() { checks[i] = s.readWatched(ctx, w) })
 	}
 	all.Wait()
+	for _, c := range checks {
+		if c.armed != nil && c.err == nil && s.compare(c.watch, c.armed, c.exists, c.stat) {
+			s.opt.Log.Warn("a watch was lost, everything is read again", "znode", c.watch.path)
+		}
+	}
 }
 
 func (s *Session) armedWatches() []watch {
@@ -120,17 +123,14 @@ func (s *Session) armedWatches() []watch {
 	return all
 }
 
-// checkWatch compares a znode with what was read when its watch was set. If it has changed without an event, a watch was lost: then
-// everything of its group is read again.
-func (s *Session) checkWatch(w watch) {
+// readWatched reads a znode if its watch is armed.
+func (s *Session) readWatched(ctx context.Context, w watch) watchCheck {
 	s.mu.Lock()
-	a := s.armed[w]
+	c := watchCheck{watch: w, armed: s.armed[w]}
 	s.mu.Unlock()
-	if a == nil {
-		return
+	if c.armed == nil {
+		return c
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
-	defer cancel()
 	type reply struct {
 		exists bool
 		stat   *zk.Stat
@@ -139,12 +139,8 @@ func (s *Session) checkWatch(w watch) {
 		exists, stat, err := s.zk.Exists(w.path)
 		return reply{exists, stat}, err
 	})
-	if err != nil {
-		return
-	}
-	if s.compare(w, a, r.exists, statOf(r.stat)) {
-		s.opt.Log.Warn("a watch was lost, everything is read again", "znode", w.path)
-	}
+	c.exists, c.stat, c.err = r.exists, statOf(r.stat), err
+	return c
 }
 
 // compare compares a check with what was read when watch a was set, and reports whether the watch was lost.

@@ -49,18 +49,18 @@ func TestLostWatchIsNoticed(t *testing.T) {
 		} else {
 			_, stat, err = s.Get(t.Context(), c.w.path, false)
 		}
-		s.checkWatch(c.w)
+		s.checkWatches([]watch{c.w})
 		s.noteRead(c.w, a, stat, err)
-		s.checkWatch(c.w)
+		s.checkWatches([]watch{c.w})
 		if g.TakeHints().All || s.armed[c.w] != a {
 			t.Errorf("%s: nothing has changed", name)
 		}
 		c.change()
-		s.checkWatch(c.w)
+		s.checkWatches([]watch{c.w})
 		if !g.TakeHints().All || s.armed[c.w] != nil {
 			t.Errorf("%s: the change is not noticed", name)
 		}
-		s.checkWatch(c.w) // not armed any more
+		s.checkWatches([]watch{c.w}) // not armed any more
 		if g.TakeHints().All || neighbor.TakeHints().All || s.armed[watch{q.Leader(), false}] == nil {
 			t.Errorf("%s: others are hinted", name)
 		}

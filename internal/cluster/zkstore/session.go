@@ -74,7 +74,7 @@ type Session struct {
 	handles        int                 // created so far
 	writes         map[*pendingWrite]struct{}
 	armed          map[watch]*armedWatch
-	awake          []chan struct{} // see Awake
+	awake          []*Awake
 	deleted        map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
 }
 
@@ -107,7 +107,6 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 		return nil, err
 	}
 	s := newSession(opt)
-	s.renewer.timer = timer
 	s.identities, s.acl = opt.identities, opt.Access.ACL.entries(opt.identities)
 	s.hosts = &hostProvider{s: s, servers: slices.Clone(opt.Servers)}
 	rand.Shuffle(len(s.hosts.servers), func(i, j int) {
@@ -122,7 +121,7 @@ func Open(ctx context.Context, opt Options) (*Session, error) {
 	}
 	s.zk = conn
 	s.goroutines.Go(func() { s.supervise(events) })
-	s.goroutines.Go(func() { s.renewer.run(s) })
+	s.goroutines.Go(func() { s.renewer.run(s, timer) })
 	s.goroutines.Go(s.runSafetyNet)
 	if err := s.waitEstablished(ctx); err != nil {
 		s.end(err)
@@ -212,27 +211,6 @@ func (s *Session) Reconnects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reconnects
-}
-
-// Awake returns a channel that receives right after a ping or RENEWs were sent: whatever has to be done from time to time costs less
-// then, since this process and the connection are awake anyway. It has one receiver, until the session has ended.
-func (s *Session) Awake() <-chan struct{} {
-	c := make(chan struct{}, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.awake = append(s.awake, c)
-	return c
-}
-
-func (s *Session) signalAwake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.awake {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // Done returns a channel that is closed when the session has ended.

@@ -100,6 +100,9 @@ func TestConnDeadlines(t *testing.T) {
 	if n, err := c.Write(much); n != 32<<20 || err != nil {
 		t.Errorf("sent %d bytes without a deadline: %v", n, err)
 	}
+	if c.(*conn).waits {
+		t.Error("the runtime gets the deadlines of writes that do not wait")
+	}
 }
 
 // A deadline that is set while a write waits ends the write, also if there was another one before.

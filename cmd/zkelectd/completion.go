@@ -192,7 +192,7 @@ func members(ctx context.Context, cmd *cobra.Command) (nodes, sites []string) {
 	found := newTargets()
 	all.each(ctx, func(ctx context.Context, _ int, g group) {
 		if g.manyLeaders() {
-			if read, err := operator.ReadSlotGroup(ctx, g.session, g.paths, false); err == nil {
+			if read, err := operator.ReadSlotGroup(ctx, g.session, g.name, g.paths, false); err == nil {
 				found.add(read.Shared)
 			}
 		} else if snap, err := zkstore.ReadAll(ctx, g.session, g.paths, false); err == nil {

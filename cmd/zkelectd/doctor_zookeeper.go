@@ -218,8 +218,8 @@ func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (c
 		if err != nil {
 			return snap, err
 		}
-		out.View = status.Of(g.paths.Root, snap)
-		if q, err := operator.Question(g.cfg, snap); err == nil {
+		out.View = status.Of(g.name, g.paths.Root, snap)
+		if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
 			out.View = operator.WithForecast(out.View, q)
 			out.Eligible = operator.Eligible(q)
 		}

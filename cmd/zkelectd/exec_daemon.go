@@ -284,6 +284,7 @@ func (d *execDaemon) watch(ctx context.Context, session *zkstore.Session) {
 // longer for a leader.
 func (d *execDaemon) whoRuns(ctx context.Context, conn cluster.Reader, late bool) execResult {
 	paths := cluster.Paths{Root: d.cfg.ZooKeeper.Root}
+	hint := cluster.InGroup("'zkelectd status --root %s'", "", paths.Root)
 	data, stat, err := conn.Get(ctx, paths.Current(), false)
 	current := cluster.ReadStored[cluster.Current](paths.Current(), data, stat, err == nil)
 	switch other := current.Readable() && current.Record.Node != d.cfg.Node.ID; {
@@ -294,9 +295,9 @@ func (d *execDaemon) whoRuns(ctx context.Context, conn cluster.Reader, late bool
 	case err != nil && !errors.Is(err, cluster.ErrNoNode):
 		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v", err)}
 	case current.Exists && !current.Readable():
-		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see 'zkelectd status --root %s'", current.Err, paths.Root)}
+		return execResult{Failed: fmt.Sprintf("it is not known which host runs it: %v; see %s", current.Err, hint)}
 	case !current.Exists:
-		return execResult{Failed: fmt.Sprintf("no host was elected within %s: see 'zkelectd status --root %s'", electionTimeout, paths.Root)}
+		return execResult{Failed: fmt.Sprintf("no host was elected within %s: see %s", electionTimeout, hint)}
 	}
 	return execResult{}
 }

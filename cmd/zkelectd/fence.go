@@ -99,7 +99,7 @@ func (g group) fence(ctx context.Context, in io.Reader, w io.Writer, f fencer.Co
 	if last := snap.Fence.Record; last.Node == node {
 		target.Term, target.Host = last.Term, cmp.Or(target.Host, last.Host)
 		target.Site, target.Address = cmp.Or(target.Site, last.Site), cmp.Or(target.Address, last.API)
-		if status.Of(g.paths.Root, snap).Leader == node {
+		if status.Of(g.name, g.paths.Root, snap).Leader == node {
 			role = fmt.Sprintf("LEADS %s in term %d", g.name, last.Term)
 		}
 	}

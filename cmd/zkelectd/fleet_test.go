@@ -264,7 +264,7 @@ func (f *fleet) until(what string, ok func(status.Group) bool) status.Group {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
 		snap, err := zkstore.ReadAll(ctx, f.session, f.paths, false)
-		g = status.Of(f.paths.Root, snap)
+		g = status.Of(f.groupName(), f.paths.Root, snap)
 		return err == nil && ok(g)
 	}, func() string { return g.Table() })
 	return g

@@ -104,7 +104,7 @@ func planDrill(ctx context.Context, g group, kind gameday.Drill, opt gamedayOpti
 	if err != nil {
 		return nil, err
 	}
-	view := operator.WithForecast(status.Of(g.paths.Root, q.Snapshot), q)
+	view := operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q)
 	if why := gameday.Refusals(kind, view, past.Record, time.Now()); len(why) > 0 {
 		return nil, refuse("nothing was done: %s", strings.Join(why, "; "))
 	}

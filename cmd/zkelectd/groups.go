@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -71,7 +70,8 @@ func oneLeader(g group) error {
 	if !g.manyLeaders() {
 		return nil
 	}
-	return fmt.Errorf("the group %s has a leader for each slot: name a slot, as in -g %[1]s/0; 'zkelectd status -g %[1]s' lists them", g.name)
+	return fmt.Errorf("the group %s has a leader for each slot: name a slot, as in -g %s; %s lists them",
+		g.name, cluster.ShellWord(g.name+"/0"), cluster.InGroup("'zkelectd status'", g.name))
 }
 
 // wholeGroup is the permission of a command that is about a whole group.
@@ -80,7 +80,7 @@ func wholeGroup(g group) error {
 		return nil
 	}
 	name := strings.TrimSuffix(g.name, "/"+g.paths.Slot)
-	return fmt.Errorf("this concerns all slots of the group %s, not only slot %s: use -g %[1]s", name, g.paths.Slot)
+	return fmt.Errorf("this concerns all slots of the group %s, not only slot %s: use -g %s", name, g.paths.Slot, cluster.ShellWord(name))
 }
 
 // choice is how a command names a group.
@@ -187,7 +187,7 @@ func findGroups(ctx context.Context, s *zkstore.Session, h config.Host, by choic
 	}
 	switch {
 	case len(groups) == 0: // a new root
-		all.addRoot(path.Base(base), base)
+		all.addRoot(cluster.NameOf(base), base)
 	case single && groups[0].Err == nil:
 		all.addRoot(groups[0].Name, groups[0].Root)
 		all.groups[0].kind = cmp.Or(groups[0].Kind, all.groups[0].kind)
@@ -292,7 +292,7 @@ func loadHost(cmd *cobra.Command, file string) (config.Host, error) {
 func loadFrom(cmd *cobra.Command, src config.Sources) (config.Host, error) {
 	h, ignored, err := config.LoadCommand(src)
 	if ignored != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, 'zkelectd check --config %s' shows why\n", src.File)
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: files of groups are ignored, %s shows why\n", cluster.InGroup("'zkelectd check --config %s'", "", src.File))
 	}
 	if warning := h.From.IgnoredWarning(); warning != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable(warning))

@@ -73,7 +73,7 @@ func (f *fleet) untilAt(root, what string, ok func(status.Group) bool) {
 		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
 		defer cancel()
 		snap, err := zkstore.ReadAll(ctx, f.session, cluster.Paths{Root: root}, false)
-		g = status.Of(root, snap)
+		g = status.Of(cluster.NameOf(root), root, snap)
 		return err == nil && ok(g)
 	}, func() string { return g.Table() })
 }

@@ -88,7 +88,7 @@ func (s selection) showGroups(ctx context.Context, w io.Writer, output string) e
 
 // summary returns the status of one of several groups.
 func (g group) summary(ctx context.Context) groupStatus {
-	out := groupStatus{Name: g.name, Group: status.Group{Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
+	out := groupStatus{Name: g.name, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
 	snap, err := cluster.Snapshot{}, g.err
 	if err == nil {
 		snap, err = g.read(ctx)
@@ -98,8 +98,8 @@ func (g group) summary(ctx context.Context) groupStatus {
 		out.Error = err.Error()
 		return out
 	}
-	out.Group = status.Of(g.paths.Root, snap)
-	if q, err := operator.Question(g.cfg, snap); err == nil {
+	out.Group = status.Of(g.name, g.paths.Root, snap)
+	if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
 		out.Group = operator.WithForecast(out.Group, q)
 		out.Eligible = operator.Eligible(q)
 	}

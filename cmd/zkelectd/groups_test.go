@@ -170,7 +170,7 @@ func TestDrainOfAllGroups(t *testing.T) {
 	last := int64(0)
 	for _, name := range e.names { // one after the other
 		s := e.fleets[name].snapshot()
-		if !leads("n2")(status.Of("", s)) || s.Elected.Stat.Modified < last {
+		if !leads("n2")(status.Of("", "", s)) || s.Elected.Stat.Modified < last {
 			t.Errorf("%s: elected %s in %d, before the last one was READY in %d", name, s.Elected.Record.Node, s.Elected.Stat.Modified, last)
 		}
 		last = s.Current.Stat.Modified

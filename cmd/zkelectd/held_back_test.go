@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,7 +15,9 @@ import (
 )
 
 // hint returns a hint as it is shown for the group.
-func (f *fleet) hint(command string) string { return cluster.InGroup(command, path.Base(f.paths.Root)) }
+func (f *fleet) hint(command string) string { return cluster.InGroup(command, f.groupName()) }
+
+func (f *fleet) groupName() string { return cluster.NameOf(f.paths.Root) }
 
 // exits runs a command that must exit with a status, and returns its output.
 func (f *fleet) exits(want int, args ...string) string {

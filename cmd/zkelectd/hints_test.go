@@ -7,11 +7,14 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 
 	"zkelectd/internal/cluster"
@@ -26,8 +29,9 @@ var (
 	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|…|\.\.\.`)
 )
 
-// texts calls f for each text in the sources of the program, with the parts of a sum put together.
-func texts(t *testing.T, f func(at token.Position, text string)) {
+// texts calls f for each text in the sources of the program, with the parts of a sum put together. completed is set for a hint that
+// cluster.InGroup completes.
+func texts(t *testing.T, f func(at token.Position, text string, completed bool)) {
 	t.Helper()
 	for _, dir := range []string{".", "../../internal"} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -39,10 +43,20 @@ func texts(t *testing.T, f func(at token.Position, text string)) {
 			if err != nil {
 				return err
 			}
+			completed := make(map[ast.Node]bool)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if call, ok := n.(*ast.CallExpr); ok && completes(call.Fun) {
+					if text, ok := constant(call.Args[0]); ok {
+						completed[call.Args[0]] = true
+						f(files.Position(n.Pos()), text, true)
+					}
+				}
+				return true
+			})
 			ast.Inspect(file, func(n ast.Node) bool {
 				text, ok := constant(n)
-				if ok {
-					f(files.Position(n.Pos()), text)
+				if ok && !completed[n] {
+					f(files.Position(n.Pos()), text, false)
 				}
 				return !ok
 			})
@@ -52,6 +66,12 @@ func texts(t *testing.T, f func(at token.Position, text string)) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// completes reports whether a function completes a hint.
+func completes(f ast.Expr) bool {
+	name, ok := f.(*ast.SelectorExpr)
+	return ok && strings.EqualFold(name.Sel.Name, "InGroup")
 }
 
 // constant returns the text of a string literal or of a sum; what is not constant in it stands for a word.
@@ -103,7 +123,7 @@ func hints(t *testing.T, f func(at, command string)) {
 			f(at, m[1])
 		}
 	}
-	texts(t, func(at token.Position, text string) { find(at.String(), text) })
+	texts(t, func(at token.Position, text string, _ bool) { find(at.String(), text) })
 	find("alerts.yml", action.ReplaceAllString(read("../../deploy/prometheus/alerts.yml"), "%s"))
 }
 
@@ -157,22 +177,84 @@ func TestExamplesCanBeTyped(t *testing.T) {
 	})
 }
 
-// A hint about one of several groups can be typed, too.
-func TestHintsInAGroupCanBeTyped(t *testing.T) {
+// parsed returns what the program understands if a line is typed as it is.
+func parsed(t *testing.T, line string) *cobra.Command {
+	t.Helper()
+	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil || len(file.Stmts) != 1 {
+		t.Fatalf("%s: %v", line, err)
+	}
+	call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok {
+		t.Fatalf("%s is not one command", line)
+	}
+	words, err := expand.Fields(nil, call.Args...)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	cmd, rest, err := root().Find(words[1:])
+	if err == nil {
+		err = cmd.ParseFlags(rest)
+	}
+	if err == nil {
+		err = cmd.ValidateArgs(cmd.Flags().Args())
+	}
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+	return cmd
+}
+
+// A hint acts on the group, and on the node, that it is about, whatever their names are; so nothing but cluster.InGroup puts names in.
+func TestHintsActOnWhatTheyNameHere(t *testing.T) {
 	t.Parallel()
-	found := 0
-	hints(t, func(at, command string) {
-		line := verb.ReplaceAllString(command, "1")
-		cmd, _, err := root().Find(strings.Fields(line)[1:])
-		if err != nil || cmd.Flags().Lookup("group") == nil && cmd.InheritedFlags().Lookup("group") == nil || strings.Contains(line, " -g ") || strings.Contains(line, "--help") {
+	found, named := 0, 0
+	texts(t, func(at token.Position, text string, completed bool) {
+		if !completed {
+			for _, m := range hint.FindAllString(text, -1) {
+				if strings.Contains(m, " -g ") || slices.ContainsFunc(verb.FindAllString(m, -1), func(v string) bool { return !strings.HasSuffix(v, "d") }) {
+					t.Errorf("%s: %s has a name that is not quoted: use cluster.InGroup", at, m)
+				}
+			}
+			return
+		}
+		if !hint.MatchString(text) {
+			t.Errorf("%s: %q is not a hint", at, text)
 			return
 		}
 		found++
-		if err := typed(strings.Trim(cluster.InGroup("'"+line+"'", "ingest/3"), "'")); err != nil {
-			t.Errorf("%s: %q: %v", at, line, err)
+		const group = "it's; $(group)"
+		cmd, _, err := root().Find(strings.Fields(strings.Trim(text, "'"))[1:])
+		if err != nil {
+			t.Errorf("%s: %v", at, err)
+			return
+		}
+		var args []any
+		words := strings.Fields(strings.Trim(text, "'"))
+		for i, w := range words {
+			if w != "%s" {
+				continue
+			}
+			value := "-no \"de\" *"
+			if f := cmd.Flags().Lookup(strings.TrimLeft(words[i-1], "-")); f != nil && f.Value.Type() == "int" {
+				value = "7"
+			}
+			args = append(args, value)
+		}
+		cmd = parsed(t, strings.TrimSuffix(strings.TrimPrefix(cluster.InGroup(text, group, args...), "'"), "'"))
+		var seen []string
+		cmd.Flags().Visit(func(f *pflag.Flag) { seen = append(seen, f.Value.String()) })
+		for _, value := range append(args, group) {
+			named++
+			if !slices.Contains(append(seen, cmd.Flags().Args()...), value.(string)) {
+				t.Errorf("%s: %s does not name %q, but %q and %q", at, text, value, seen, cmd.Flags().Args())
+			}
+		}
+		if f := cmd.Flags().Lookup("group"); f == nil || f.Value.String() != group {
+			t.Errorf("%s: %s acts on another group", at, text)
 		}
 	})
-	if found < 20 {
-		t.Errorf("only %d hints were found", found)
+	if found < 30 || named < 35 {
+		t.Errorf("only %d hints with %d names were found", found, named)
 	}
 }

@@ -91,7 +91,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 }
 
-func (f *fleet) table() string { return status.Of(f.paths.Root, f.snapshot()).Table() }
+func (f *fleet) table() string { return status.Of(f.groupName(), f.paths.Root, f.snapshot()).Table() }
 
 // logsZnode waits until a daemon logs the path of a znode.
 func (f *fleet) logsZnode(path string) {

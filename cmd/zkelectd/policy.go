@@ -108,7 +108,7 @@ groups_dir, which may come from defaults, use --config and -g without FILE.`,
 				if err != nil {
 					return err
 				}
-				p := operator.Proposal{Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
+				p := operator.Proposal{Group: g.name, Config: cfg, By: whoami(), Revision: cfg.Policy.Revision, Force: force}
 				return g.applyPolicy(ctx, cmd.OutOrStdout(), p, dry)
 			})
 		},

@@ -156,7 +156,7 @@ func newBalance(changes []*groupChange, questions []whatif.Question) balance {
 // plan plans the reelection of one group.
 func (b balance) plan(c *groupChange, q whatif.Question, req request.Request) {
 	if q.Slots != nil {
-		c.NotAffected, c.Messages = true, []string{"skipped, because it has slots: to move the first one, run 'zkelectd reelect -g " + c.Group + "/0'"}
+		c.NotAffected, c.Messages = true, []string{"skipped, because it has slots: to move the first one, run " + cluster.InGroup("'zkelectd reelect'", c.Group+"/0")}
 		return
 	}
 	c.placement = elector.Placement{Load: make(map[string]policy.NodeLoad), Peers: maps.Clone(b.elected), Relations: b.relations}

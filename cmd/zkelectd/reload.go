@@ -94,7 +94,7 @@ func (r reloading) checkFlags(h config.Host) error {
 // one reloads a daemon with one group.
 func (r reloading) one(ctx context.Context, w io.Writer, g group) error {
 	if r.force {
-		rec, err := g.publish(ctx, operator.Proposal{Config: g.cfg, By: g.cfg.Node.ID, Revision: g.cfg.Policy.Revision, Force: true})
+		rec, err := g.publish(ctx, operator.Proposal{Group: g.name, Config: g.cfg, By: g.cfg.Node.ID, Revision: g.cfg.Policy.Revision, Force: true})
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ func (f *fleet) leadership(what string) cluster.Snapshot {
 		snap = f.snapshot()
 		return snap.Ready() && snap.Current.Readable() && snap.Current.Record.State == cluster.CurrentReady &&
 			snap.Current.Record.Term == snap.Elected.Record.Term
-	}, func() string { return status.Of(f.paths.Root, snap).Table() })
+	}, func() string { return status.Of(f.groupName(), f.paths.Root, snap).Table() })
 	return snap
 }
 
@@ -120,7 +120,7 @@ func TestLeadershipWipedUnderAChildThatIgnoresTerm(t *testing.T) {
 			f.until("b has joined", func(g status.Group) bool { return len(g.Members) == 2 })
 			old := f.child("a")
 			f.write(wipe(f.paths)...)
-			g := status.Of(f.paths.Root, f.leadership("a leadership again"))
+			g := status.Of(f.groupName(), f.paths.Root, f.leadership("a leadership again"))
 			f.waitForWork(g.Leader)
 			f.waitForDeath(old)
 			f.checkInvariants()

@@ -93,7 +93,7 @@ func TestScheduledMovesAreCarriedOutDroppedAndCanceled(t *testing.T) {
 	if time.Now().Before(due) {
 		t.Errorf("it was carried out before %s", due)
 	}
-	if g := status.Of(f.paths.Root, f.snapshot()); g.Cause != string(cluster.CauseMove) || !strings.HasPrefix(g.Reason, "moved to b, scheduled for ") {
+	if g := status.Of(f.groupName(), f.paths.Root, f.snapshot()); g.Cause != string(cluster.CauseMove) || !strings.HasPrefix(g.Reason, "moved to b, scheduled for ") {
 		t.Errorf("%s: %s", g.Cause, g.Reason)
 	}
 	if all := f.schedules(); len(all) != 2 || all[0].State != "carried-out" {
@@ -112,7 +112,7 @@ func TestScheduledMovesAreCarriedOutDroppedAndCanceled(t *testing.T) {
 		t.Error(out)
 	}
 	f.exits(0, "move", "--cancel")
-	if g := status.Of(f.paths.Root, f.snapshot()); len(g.Problems) > 0 {
+	if g := status.Of(f.groupName(), f.paths.Root, f.snapshot()); len(g.Problems) > 0 {
 		t.Errorf("acknowledged, problems %q", g.Problems)
 	}
 	f.checkInvariants()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ func openGroup(ctx context.Context, cfg config.Config, from config.From) (group,
 	if err != nil {
 		return group{}, err
 	}
-	g := groupAt(s, cfg, path.Base(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
+	g := groupAt(s, cfg, cluster.NameOf(cfg.ZooKeeper.Root), cfg.ZooKeeper.Root)
 	if err := g.adoptACL(ctx); err != nil {
 		closeQuietly(ctx, s)
 		return group{}, err

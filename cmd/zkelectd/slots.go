@@ -87,7 +87,7 @@ func (g group) slotsState(read operator.SlotGroup) slotsState {
 	rec := read.Shared.Slots.Record
 	return slotsState{
 		Root: g.paths.Root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, By: rec.By, Reason: rec.Reason, Time: rec.Time,
-		Resize: status.OfSlots(g.paths.Root, read.Shared, read.Snapshots).Resize, Drift: operator.SlotsDrift(g.name, g.cfg.Slots, read.Shared.Slots),
+		Resize: status.OfSlots(g.name, g.paths.Root, read.Shared, read.Snapshots).Resize, Drift: operator.SlotsDrift(g.name, g.cfg.Slots, read.Shared.Slots),
 	}
 }
 
@@ -307,7 +307,7 @@ func (r *resize) await(ctx context.Context, g group, before cluster.Snapshot) er
 // members register again after it.
 func resizeProgress(g group, read operator.SlotGroup, before cluster.Snapshot) (text string, done bool) {
 	rec := read.Shared.Slots.Record
-	view := status.OfSlots(g.paths.Root, read.Shared, read.Snapshots)
+	view := status.OfSlots(g.name, g.paths.Root, read.Shared, read.Snapshots)
 	if view.Resize != nil {
 		return "waits " + view.Resize.Waits, false
 	}

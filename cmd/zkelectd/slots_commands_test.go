@@ -43,11 +43,11 @@ func (f slotCommands) prints(succeeds bool, args []string, patterns ...string) {
 }
 
 func (f slotCommands) view() status.SlotGroup {
-	read, err := operator.ReadSlotGroup(f.t.Context(), f.session, f.paths, false)
+	read, err := operator.ReadSlotGroup(f.t.Context(), f.session, f.name, f.paths, false)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return status.OfSlots(f.paths.Root, read.Shared, read.Snapshots)
+	return status.OfSlots(f.name, f.paths.Root, read.Shared, read.Snapshots)
 }
 
 // untilLed waits until all slots have a READY leader, and returns how many each node leads.

@@ -16,7 +16,7 @@ import (
 func (g group) readSlots(ctx context.Context, watch bool) (operator.SlotGroup, error) {
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
-	return operator.ReadSlotGroup(ctx, g.session, g.paths, watch)
+	return operator.ReadSlotGroup(ctx, g.session, g.name, g.paths, watch)
 }
 
 // slotView returns the status of the group with its slots, from what was read.
@@ -68,7 +68,7 @@ func (g group) followSlots(ctx context.Context, f func(operator.SlotGroup) error
 
 // slotSummaries returns the status of each slot, or one line with an error.
 func (g group) slotSummaries(ctx context.Context) []groupStatus {
-	none := groupStatus{Name: g.name, Group: status.Group{Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
+	none := groupStatus{Name: g.name, Group: status.Group{Name: cluster.GroupOf(g.name), Root: g.paths.Root, State: status.StateNone, Members: []status.Member{}}}
 	read, err := operator.SlotGroup{}, g.err
 	if err == nil {
 		read, err = g.readSlots(ctx, false)
@@ -86,7 +86,7 @@ func (g group) slotSummaries(ctx context.Context) []groupStatus {
 	questions, err := read.Questions(g.cfg, nil)
 	var all []groupStatus
 	for i, s := range read.Snapshots {
-		one := groupStatus{Name: g.name + "/" + s.Slot, Group: status.Of(g.paths.Root, s), joined: true}
+		one := groupStatus{Name: g.name + "/" + s.Slot, Group: status.Of(g.name, g.paths.Root, s), joined: true}
 		if err == nil {
 			out := whatif.Run(questions[i])
 			one.Eligible = eligible(out)

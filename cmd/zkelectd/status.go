@@ -90,7 +90,7 @@ func runCheck(cmd *cobra.Command) error {
 func showStatus(ctx context.Context, w io.Writer, g group, output string, watch bool) error {
 	shown := screen{w: w, output: output}
 	if watch {
-		viewer := status.NewViewer(g.paths.Root)
+		viewer := status.NewViewer(g.name, g.paths.Root)
 		return followStatus(ctx, g, readWatched, &shown, viewer.Group)
 	}
 	view, err := g.view(ctx)
@@ -153,10 +153,10 @@ func (g group) view(ctx context.Context) (status.Group, error) {
 	q, err := g.submitter().Question(ctx)
 	if err != nil {
 		snap, err := g.read(ctx)
-		return status.Of(g.paths.Root, snap), err
+		return status.Of(g.name, g.paths.Root, snap), err
 	}
 	q.Ask = nil // status must not start the ranking program
-	return operator.WithForecast(status.Of(g.paths.Root, q.Snapshot), q), nil
+	return operator.WithForecast(status.Of(g.name, g.paths.Root, q.Snapshot), q), nil
 }
 
 // screen prints views, each unless it equals the one before.
@@ -259,7 +259,7 @@ func withLeader(cmd *cobra.Command, f func(ctx context.Context, g group, leader 
 		snap, err := g.read(ctx)
 		var leader status.Group
 		if c := snap.Current; c.Readable() && c.Record.State == cluster.CurrentReady {
-			leader = status.Of(g.paths.Root, snap)
+			leader = status.Of(g.name, g.paths.Root, snap)
 		}
 		// Without a record that can be read, the answer is not known. No other problem of the group matters.
 		if err := errors.Join(err, snap.Current.Err); err != nil {

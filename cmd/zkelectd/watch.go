@@ -51,7 +51,7 @@ type leadershipLines struct {
 }
 
 func (l *leadershipLines) show(s cluster.Snapshot) error {
-	view := status.Of("", s)
+	view := status.Of("", "", s)
 	now := leadership{Term: view.Term, Node: view.Leader, Site: view.Site, State: view.State, Reason: view.Reason}
 	if now == l.last {
 		return nil

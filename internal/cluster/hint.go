@@ -1,21 +1,73 @@
 package cluster
 
 import (
-	"regexp"
+	"fmt"
+	"path"
 	"strings"
+	"unicode"
 )
 
-// typedAsItIs matches the names of groups and slots that no shell splits, expands or unquotes.
-var typedAsItIs = regexp.MustCompile(`^[A-Za-z0-9._/-]+$`)
-
-// InGroup completes a hint, a command in quotes such as 'zkelectd resume', with the group, which has to be named where there are several.
-// An empty one is not known, and leaves the hint as it is; so does one that would have to be quoted in a
-// shell, as the last part of a root may.
-func InGroup(hint, group string) string {
-	if !typedAsItIs.MatchString(group) {
-		return hint
+// InGroup completes a hint, a command in quotes such as 'zkelectd forget %s', for a reader who types it as it is: each %s becomes the
+// next argument, and -g names the group, or the slot. The name is the one that the configuration gives to the group, which is not
+// always a part of its root; an empty one is not known, and leaves the hint without it. The options for the connection are the reader's
+// own.
+func InGroup(hint, group string, args ...any) string {
+	var words, dashed []string
+	for _, w := range strings.Fields(strings.Trim(hint, "'")) {
+		if w == "%s" {
+			text := fmt.Sprint(args[0])
+			w, args = ShellWord(text), args[1:]
+			if strings.HasPrefix(text, "-") && !strings.HasPrefix(words[len(words)-1], "-") {
+				dashed = append(dashed, w) // an argument that would be taken for an option
+				continue
+			}
+		}
+		words = append(words, w)
 	}
-	return strings.TrimSuffix(hint, "'") + " -g " + group + "'"
+	if group != "" {
+		words = append(words, "-g", ShellWord(group))
+	}
+	if dashed != nil {
+		words = append(append(words, "--"), dashed...)
+	}
+	return "'" + strings.Join(words, " ") + "'"
+}
+
+// ShellWord returns text as a reader types it in a POSIX shell: as it is, if no shell splits, expands or unquotes it.
+func ShellWord(text string) string {
+	if text == "" {
+		return "''"
+	}
+	var b strings.Builder
+	if strings.ContainsFunc(text, unicode.IsControl) { // no backslash keeps a newline; only damaged records have one
+		b.WriteString("$'")
+		for _, c := range []byte(text) {
+			if c >= ' ' && c != '\'' && c != '\\' && c < unicode.MaxASCII {
+				b.WriteByte(c)
+			} else {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		}
+		return b.String() + "'"
+	}
+	for _, r := range text {
+		if r < unicode.MaxASCII && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_./:@%+,-", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// NameOf returns the name of the only group of a host, or of a root: only groups below a root have names of their own.
+func NameOf(root string) string { return path.Base(root) }
+
+// SlotName returns the name of a slot, such as ingest/3, in a group with that name; of the group itself if there is no slot.
+func SlotName(group, slot string) string {
+	if group == "" || slot == "" {
+		return group
+	}
+	return group + "/" + slot
 }
 
 // GroupOf returns the name of the group of a slot, such as ingest/3, or of a group: what concerns all slots is said of the group.

@@ -3,10 +3,11 @@ package config
 import (
 	"cmp"
 	"maps"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"zkelectd/internal/cluster"
 )
 
 // Host is the configuration of a daemon with all its groups.
@@ -90,7 +91,7 @@ func LoadHost(src Sources) (Host, []byte, error) {
 		if len(m.errs) > 0 {
 			return Host{}, nil, m.errs
 		}
-		h := one(m.cfg, src.File, path.Base(m.cfg.ZooKeeper.Root))
+		h := one(m.cfg, src.File, cluster.NameOf(m.cfg.ZooKeeper.Root))
 		h.Unset = m.unset()
 		return h, m.content, nil
 	}

@@ -3,9 +3,10 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"zkelectd/internal/cluster"
 )
 
 // Reloaded is what a reload changes.
@@ -94,7 +95,7 @@ func refuseKind(before, after Config, source string, errs *Errors) {
 
 // reloadOne returns the reloaded configuration of a daemon with one group. Its root needs a restart, so its name stays.
 func reloadOne(m *mainFile, running Host) Reloaded {
-	name := filepath.Base(m.root())
+	name := cluster.NameOf(m.root())
 	r := Reloaded{Content: m.content}
 	switch {
 	case len(running.Groups) == 0:

@@ -60,7 +60,7 @@ type fleet struct {
 func Run(ctx context.Context, opt Options) (err error) {
 	f := &fleet{
 		opt: opt, paths: cluster.Paths{Root: root}, daemons: make(map[string]*process),
-		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), viewer: status.NewViewer(root), token: rand.Text(),
+		sites: map[string]int{"dc1": 200, "dc2": 100}, views: make(chan status.Group, 1), viewer: status.NewViewer(cluster.NameOf(root), root), token: rand.Text(),
 	}
 	if f.dir, err = os.MkdirTemp("", "zkelectd-demo-"); err != nil {
 		return err

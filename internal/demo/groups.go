@@ -105,7 +105,7 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 	if out, err := f.command(ctx, "drain", id, "--wait", "--yes"); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	f.say("\n   'zkelectd drain %s --wait' returns after %s: %s leads none: its three groups and its slot are on other hosts\n", id, ms(time.Since(began)), id)
+	f.say("\n   %s returns after %s: %s leads none: its three groups and its slot are on other hosts\n", cluster.InGroup("'zkelectd drain %s --wait'", "", id), ms(time.Since(began)), id)
 	if err := f.untilSlotsAreEven(ctx, id); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (f *fleet) drainAndReturn(ctx context.Context, id string) error {
 	if err := f.untilSlotsAreEven(ctx, ""); err != nil {
 		return err
 	}
-	f.say("\n   'zkelectd uncordon %s': %s after that it leads its three groups and a slot again\n", id, ms(time.Since(began)))
+	f.say("\n   %s: %s after that it leads its three groups and a slot again\n", cluster.InGroup("'zkelectd uncordon %s'", "", id), ms(time.Since(began)))
 	return f.showGroups(ctx)
 }
 
@@ -168,7 +168,7 @@ func (f *fleet) readGroup(ctx context.Context, name string) (status.Group, error
 	if err != nil {
 		return status.Group{}, err
 	}
-	return status.NewViewer(groupPaths(name).Root).Group(s), nil
+	return status.NewViewer(name, groupPaths(name).Root).Group(s), nil
 }
 
 // showGroups prints the status of all groups.

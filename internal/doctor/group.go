@@ -163,10 +163,10 @@ func (g Group) policy() Finding {
 	switch {
 	case len(g.Drift) > 0:
 		return Finding{Warn, check, g.Name, "the policy of this configuration is not the one in force: " + listed(g.Drift),
-			fmt.Sprintf("'zkelectd policy diff -g %s' shows the difference, 'zkelectd policy apply' puts that of a file in force", g.Name)}
+			cluster.InGroup("'zkelectd policy diff'", g.Name) + " shows the difference, " + cluster.InGroup("'zkelectd policy apply'", g.Name) + " puts that of this configuration in force"}
 	case len(drifted) > 0:
 		return Finding{Warn, check, g.Name, "these members have another policy in their configuration than the one in force: " + listed(drifted),
-			fmt.Sprintf("there, run 'zkelectd policy diff --config /etc/zkelectd.yaml -g %s'", g.Name)}
+			"there, run " + cluster.InGroup("'zkelectd policy diff --config /etc/zkelectd.yaml'", g.Name)}
 	case g.Policy == "":
 		return unknown(check, g.Name, errors.New("no policy has been published yet"), "")
 	}

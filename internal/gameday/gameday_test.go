@@ -61,7 +61,7 @@ func TestRefusalsNameTheSlot(t *testing.T) {
 		{"3", "move", "or run 'zkelectd reelect -g ingest/3'"},
 		{"3", "hard-pause", "run 'zkelectd resume -g ingest' first"},
 	} {
-		g := status.Group{Root: "/prod/ingest", Slot: c.slot, Requests: []status.Request{{Kind: c.kind}}}
+		g := status.Group{Name: "ingest", Root: "/prod/other", Slot: c.slot, Requests: []status.Request{{Kind: c.kind}}}
 		if got := Refusals(Move, g, cluster.GameDays{}, noon); !strings.HasSuffix(strings.Join(got, ""), c.want) {
 			t.Errorf("%+v: %q", c, got)
 		}

@@ -4,7 +4,6 @@ package gameday
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -84,9 +83,9 @@ func Refusals(d Drill, g status.Group, past cluster.GameDays, now time.Time) []s
 	for _, r := range g.Requests {
 		switch {
 		case strings.HasSuffix(r.Kind, "pause"):
-			add("the group is paused: run %s first", cluster.InGroup("'zkelectd resume'", path.Base(g.Root)))
+			add("the group is paused: run %s first", cluster.InGroup("'zkelectd resume'", g.Name))
 		case r.Kind == "reelect", r.Kind == "move" && d == Move:
-			add("a %s is in force, which the drill would replace: wait for its end, or run %s", r.Kind, cluster.InGroup("'zkelectd reelect'", path.Join(path.Base(g.Root), g.Slot)))
+			add("a %s is in force, which the drill would replace: wait for its end, or run %s", r.Kind, cluster.InGroup("'zkelectd reelect'", cluster.SlotName(g.Name, g.Slot)))
 		}
 	}
 	if other, found := past.UnderWay(now); found {

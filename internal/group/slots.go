@@ -344,6 +344,6 @@ func slotsText(own cluster.SlotSize, inForce cluster.Stored[cluster.Slots], name
 	if !inForce.Readable() || inForce.Record.Next != nil || inForce.Record.SlotSize == own {
 		return ""
 	}
-	return fmt.Sprintf("%s are in force, those of this configuration are %s; 'zkelectd slots set --count %d --per-node %d -g %s' changes them",
-		inForce.Record.SlotSize, own, own.Count, own.PerNode, name)
+	return fmt.Sprintf("%s are in force, those of this configuration are %s; %s changes them",
+		inForce.Record.SlotSize, own, cluster.InGroup("'zkelectd slots set --count %s --per-node %s'", name, own.Count, own.PerNode))
 }

@@ -50,7 +50,7 @@ func (r *resource) newGroup(p cluster.Paths) *Group {
 	if p.Slot != "" {
 		g.name, g.log = r.name+"/"+p.Slot, r.host.log.With("group", r.name+"/"+p.Slot)
 	}
-	g.cache = operator.NewGroupCache(g.paths.Root)
+	g.cache = operator.NewGroupCache(g.name, g.paths.Root)
 	g.leaders, g.heirs = newLeaderWatch(g), newHeirWatch(g)
 	g.renew()
 	return g

@@ -167,7 +167,7 @@ func (r *resource) publishPolicy(ctx context.Context, s *session, next config.Co
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*s.granted)
 	defer cancel()
-	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
+	rec, err := operator.PublishPolicy(ctx, conn, r.paths(), operator.Proposal{Group: r.name, Config: next, By: next.Node.ID, Revision: next.Policy.Revision})
 	if err == nil {
 		r.log.Info("policy in force for the group", "revision", rec.Revision, "by", rec.By)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"sync/atomic"
 	"time"
 
@@ -65,9 +64,9 @@ type cached[T any] struct {
 	err   error
 }
 
-// NewGroupCache returns a cache for the group below root, without a source.
-func NewGroupCache(root string) *GroupCache {
-	return &GroupCache{viewer: status.NewViewer(root), busy: make(chan struct{}, 1)}
+// NewGroupCache returns a cache for the group, or the slot, name below root, without a source.
+func NewGroupCache(name, root string) *GroupCache {
+	return &GroupCache{viewer: status.NewViewer(name, root), busy: make(chan struct{}, 1)}
 }
 
 // SetSource changes what is read from; nil for nothing, while there is no session.
@@ -131,7 +130,7 @@ func (c *GroupCache) Group(ctx context.Context) (status.Group, error) {
 		}
 	}
 	if src := c.source.Load(); src != nil && snap.Slot != "" {
-		if drift := SlotsDrift(path.Base(src.Paths.Root), src.Config.Slots, snap.Slots); drift != "" {
+		if drift := SlotsDrift(cluster.GroupOf(src.Group), src.Config.Slots, snap.Slots); drift != "" {
 			view.Problems = append(view.Problems, drift)
 		}
 	}
@@ -185,7 +184,7 @@ func (c *GroupCache) place(ctx context.Context, q *whatif.Question) {
 
 func (c *GroupCache) slotGroup(ctx context.Context) (SlotGroup, error) {
 	return load(ctx, c, &c.slots, func(ctx context.Context, src *Source) (SlotGroup, error) {
-		return ReadSlotGroup(ctx, src.Session, src.Paths, false)
+		return ReadSlotGroup(ctx, src.Session, src.Group, src.Paths, false)
 	})
 }
 
@@ -195,7 +194,7 @@ func (c *GroupCache) slotsQuestion(ctx context.Context, conf config.Config) (wha
 	if err != nil {
 		return whatif.Question{}, err
 	}
-	q, err := question(conf, g.Shared, &c.policies)
+	q, err := question(g.Name, conf, g.Shared, &c.policies)
 	if err == nil {
 		q.Slots, err = g.Questions(conf, unasked)
 	}
@@ -219,5 +218,5 @@ func (c *GroupCache) question(ctx context.Context) (whatif.Question, error) {
 	if src = c.source.Load(); src == nil {
 		return whatif.Question{}, ErrNoSession
 	}
-	return question(src.Config, snap, &c.policies)
+	return question(src.Group, src.Config, snap, &c.policies)
 }

@@ -24,7 +24,7 @@ func (c *connected) Connected() bool { return !c.lost.Load() }
 
 // cacheOf returns a cache of an empty group.
 func cacheOf() (*GroupCache, *connected) {
-	c, s := NewGroupCache("/g"), &connected{Session: clustertest.NewServer().Connect()}
+	c, s := NewGroupCache("g", "/g"), &connected{Session: clustertest.NewServer().Connect()}
 	c.SetSource(&Source{Session: s, Paths: cluster.Paths{Root: "/g"}})
 	return c, s
 }

@@ -2,8 +2,8 @@ package operator
 
 import (
 	"context"
-	"strings"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/elector"
 	"zkelectd/internal/policy"
 	"zkelectd/internal/whatif"
@@ -20,16 +20,12 @@ type Neighbors struct {
 
 // place completes a question.
 func (n Neighbors) place(ctx context.Context, q *whatif.Question) {
-	name, _, _ := strings.Cut(n.Group, "/")
 	var p elector.Placement
 	if n.Others != nil {
 		p = n.Others(ctx, policy.RelationsOf(q.Policy.Rules))
 	}
 	set := func(q *whatif.Question) {
-		q.Placement, q.Options.Group = p, name
-		if q.Snapshot.Slot != "" {
-			q.Options.Group += "/" + q.Snapshot.Slot
-		}
+		q.Placement, q.Options.Group = p, cluster.SlotName(cluster.GroupOf(n.Group), q.Snapshot.Slot)
 	}
 	set(q)
 	for i := range q.Slots {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -24,6 +23,8 @@ func (e *NoEligibleError) Error() string {
 
 // Proposal is a policy to be published for the whole group.
 type Proposal struct {
+	// Group is the name of the group.
+	Group string
 	// Config has the policy, By is who publishes it.
 	Config config.Config
 	By     string
@@ -78,7 +79,7 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 		return next, false, fmt.Errorf("the policy is not replaced: %w", old.Err)
 	} else if old.Exists && old.Err != nil {
 		return next, false, fmt.Errorf("the policy is not replaced: %w; %s replaces it by the policy of that file", old.Err,
-			cluster.InGroup("'zkelectd repair policy --file /etc/zkelectd.yaml'", path.Base(p.Config.ZooKeeper.Root)))
+			cluster.InGroup("'zkelectd repair policy --config /etc/zkelectd.yaml'", p.Group))
 	}
 	rec := old.Record
 	next = PolicyRecord(p.Config, 0)

@@ -22,13 +22,15 @@ func ElectorOptions(c config.Config) elector.Options {
 	return elector.Options{Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion)}
 }
 
-// Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks.
-func Question(c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
-	return question(c, snap, new(policy.Cache))
+// Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name is
+// that of the group, or of one of its slots.
+func Question(name string, c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
+	return question(name, c, snap, new(policy.Cache))
 }
 
-func question(c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
+func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
 	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
+	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)
 	q.Options.Epoch = snap.Slots.Record.Epoch // as an elector that was started for these slots
 	rec := snap.Policy.Record
 	if !snap.Policy.Readable() {

@@ -17,6 +17,7 @@ import (
 
 // SlotGroup is a group with slots, as read.
 type SlotGroup struct {
+	Name  string
 	Paths cluster.Paths
 	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of slots.
 	Shared cluster.Snapshot
@@ -36,10 +37,10 @@ func ReadSlots(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch
 	return cluster.ReadSlots(paths.Slots(), data, stat, err == nil), nil
 }
 
-// ReadSlotGroup returns a group with slots. It reads the decisions before the members, as a daemon does. If watch is true, it sets
-// watches.
-func ReadSlotGroup(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch bool) (SlotGroup, error) {
-	g := SlotGroup{Paths: cluster.Paths{Root: paths.Root}}
+// ReadSlotGroup returns a group with slots. name is that of the group, or of one of its slots. It reads the decisions before the members,
+// as a daemon does. If watch is true, it sets watches.
+func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, watch bool) (SlotGroup, error) {
+	g := SlotGroup{Name: cluster.GroupOf(name), Paths: cluster.Paths{Root: paths.Root}}
 	record, err := ReadSlots(ctx, r, g.Paths, watch)
 	if err != nil {
 		return g, err
@@ -115,7 +116,7 @@ func (g SlotGroup) Question(c config.Config, slot string, policies *policy.Cache
 	if err != nil {
 		return whatif.Question{}, err
 	}
-	q, err := question(c, snap, policies)
+	q, err := question(g.Name, c, snap, policies)
 	for _, other := range g.Snapshots {
 		if other.Slot != slot {
 			q.Others = append(q.Others, other.SlotState())
@@ -126,7 +127,7 @@ func (g SlotGroup) Question(c config.Config, slot string, policies *policy.Cache
 
 // Status returns the view of the group. For each slot without a leader, it says why none can be elected, by the policy of c.
 func (g SlotGroup) Status(c config.Config) status.SlotGroup {
-	view := status.OfSlots(g.Paths.Root, g.Shared, g.Snapshots)
+	view := status.OfSlots(g.Name, g.Paths.Root, g.Shared, g.Snapshots)
 	questions, err := g.Questions(c, nil)
 	if view.Resize != nil || err != nil {
 		return view
@@ -148,8 +149,8 @@ func SlotsDrift(name string, c config.Slots, inForce cluster.Stored[cluster.Slot
 	if !inForce.Readable() || rec.Next != nil || !c.Enabled() || own == rec.SlotSize {
 		return ""
 	}
-	return fmt.Sprintf("the configuration of this host has %s, but %s are in force: correct slots there, or run 'zkelectd slots set --count %d --per-node %d -g %s'",
-		own, rec.SlotSize, own.Count, own.PerNode, name)
+	return fmt.Sprintf("the configuration of this host has %s, but %s are in force: correct slots there, or run %s",
+		own, rec.SlotSize, cluster.InGroup("'zkelectd slots set --count %s --per-node %s'", name, own.Count, own.PerNode))
 }
 
 // CheckResize returns an error unless a group with those slots can be given another size.

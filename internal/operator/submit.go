@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -48,14 +47,14 @@ func (s Submitter) question(ctx context.Context) (whatif.Question, error) {
 	if err != nil {
 		return whatif.Question{}, err
 	}
-	q, err := Question(s.Config, snap)
+	q, err := Question(s.Group, s.Config, snap)
 	q.Ask = Asker(ctx, s.Config)
 	return q, err
 }
 
 // slotQuestion returns the question for one slot, or for the whole group. It reads the group under limited.
 func (s Submitter) slotQuestion(ctx, limited context.Context) (whatif.Question, error) {
-	g, err := ReadSlotGroup(limited, s.Conn, s.Paths, false)
+	g, err := ReadSlotGroup(limited, s.Conn, s.Group, s.Paths, false)
 	if err != nil {
 		return whatif.Question{}, err
 	}
@@ -72,7 +71,7 @@ func (s Submitter) slotQuestion(ctx, limited context.Context) (whatif.Question, 
 	if err != nil {
 		return whatif.Question{}, err
 	}
-	q, err := Question(s.Config, g.Shared)
+	q, err := Question(s.Group, s.Config, g.Shared)
 	q.Ask, q.Slots = ask, questions
 	return q, err
 }
@@ -90,7 +89,7 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		snap := q.Snapshot
 		if c := snap.Control.Record; last >= 0 && c.Last != last {
 			return request.Plan{}, &request.RefusedError{Err: fmt.Errorf("not done: there was another request at the same time, %s; "+
-				"see %s, and submit yours again if it is still wanted", c.LastRequest, cluster.InGroup("'zkelectd status'", path.Base(s.Paths.Root)))}
+				"see %s, and submit yours again if it is still wanted", c.LastRequest, cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)))}
 		}
 		last = snap.Control.Record.Last
 		plan, err := planner(q)
@@ -108,7 +107,7 @@ func (s Submitter) Submit(ctx context.Context, planner func(whatif.Question) (re
 		case errors.Is(err, cluster.ErrBadVersion), errors.Is(err, cluster.ErrNodeExists):
 			// The elector has updated the remaining times or the roster, or another operator was faster.
 		case errors.Is(err, cluster.ErrUnknown):
-			return plan, fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", s.Paths.Control(), cluster.InGroup("'zkelectd status'", path.Base(s.Paths.Root)), err)
+			return plan, fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", s.Paths.Control(), cluster.InGroup("'zkelectd status'", cluster.GroupOf(s.Group)), err)
 		default:
 			return plan, fmt.Errorf("cannot write znode %s: %w", s.Paths.Control(), err)
 		}

@@ -103,11 +103,11 @@ func (d *draft) othersRefused(out whatif.Outcome, added cluster.Cordon) string {
 			if !c.Matches(e.Member.ID, e.Member.Node.Record.Site) {
 				continue
 			}
-			target := c.Node
+			hint := d.inGroup("'zkelectd uncordon %s'", c.Node)
 			if c.Site != "" {
-				target = "--site " + c.Site
+				hint = d.inGroup("'zkelectd uncordon --site %s'", c.Site)
 			}
-			return why + fmt.Sprintf("; %s lets %s be elected again", d.inGroup(fmt.Sprintf("'zkelectd uncordon %s'", target)), e.Member.ID)
+			return why + fmt.Sprintf("; %s lets %s be elected again", hint, e.Member.ID)
 		}
 	}
 	return why

@@ -91,7 +91,7 @@ func (d *draft) moveRefusal(m *cluster.Move, out whatif.Outcome) error {
 	if forced := d.forecast(); !d.options.Force && m.Matches(forced.Leader.ID, forced.Leader.Node.Record.Site) {
 		why += "; --force moves it anyway"
 	} else if excluded != "" {
-		why += fmt.Sprintf("; run %s first: a forced move does not ignore an exclusion", d.inGroup(fmt.Sprintf("'zkelectd clear-strikes %s'", excluded)))
+		why += fmt.Sprintf("; run %s first: a forced move does not ignore an exclusion", d.inGroup("'zkelectd clear-strikes %s'", excluded))
 	}
 	return fmt.Errorf("leadership cannot move to %s: %s", m.Target(), why)
 }

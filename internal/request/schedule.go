@@ -85,8 +85,8 @@ func (d *draft) cancelHint() string {
 }
 
 // inGroup completes a hint that is about the whole group.
-func (d *draft) inGroup(hint string) string {
-	return cluster.InGroup(hint, cluster.GroupOf(d.q.Options.Group))
+func (d *draft) inGroup(hint string, args ...any) string {
+	return cluster.InGroup(hint, cluster.GroupOf(d.q.Options.Group), args...)
 }
 
 // resumeHint returns the command that ends a pause.

@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ func age(d time.Duration) string {
 const maxLostNamed = 5
 
 // membersLine says how many of the expected members are there, and which ones are lost; empty if all are.
-func membersLine(root string, present, expected int, all []AbsentMember) string {
+func membersLine(group string, present, expected int, all []AbsentMember) string {
 	if present >= expected {
 		return ""
 	}
@@ -80,11 +79,11 @@ func membersLine(root string, present, expected int, all []AbsentMember) string 
 	if more := len(lost) - maxLostNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup(fmt.Sprintf("'zkelectd forget %s'", lost[0]), path.Base(root)))
+	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
 }
 
-// clearStrikes returns the command that clears the strikes of a node in the group below root: in all of its slots, as a request of
+// clearStrikes returns the command that clears the strikes of a node in a group: in all of its slots, as a request of
 // this kind needs the whole group.
-func clearStrikes(root, node string) string {
-	return cluster.InGroup(fmt.Sprintf("'zkelectd clear-strikes %s'", node), path.Base(root))
+func clearStrikes(group, node string) string {
+	return cluster.InGroup("'zkelectd clear-strikes %s'", group, node)
 }

@@ -32,7 +32,7 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 		"control":       {read("", "", "", "x"), []string{"policy does not replace a healthy leader", "'zkelectd repair control -g c'"}, "upgrade"},
 		"newer control": {read("", "", "", `{"v":2}`), []string{"upgrade this host: until then policy does not replace a healthy leader"}, "repair"},
 	} {
-		g := Of("/c", c.s)
+		g := Of("c", "/own/x", c.s)
 		got := g.Problems
 		if len(g.Passing) > 0 {
 			t.Errorf("%s passes by itself: %q", name, g.Passing)
@@ -52,7 +52,7 @@ func TestDamageSaysWhatToDo(t *testing.T) {
 // The elector writes a damaged roster anew, so nobody needs to act; a roster of a newer format needs somebody.
 func TestADamagedRosterPasses(t *testing.T) {
 	for text, passes := range map[string]bool{"x": true, `{"v":99}`: false} {
-		g := Of("/c", cluster.Snapshot{Roster: cluster.ReadStored[cluster.Roster]("/c/roster", []byte(text), cluster.Stat{}, true)})
+		g := Of("c", "/own/x", cluster.Snapshot{Roster: cluster.ReadStored[cluster.Roster]("/c/roster", []byte(text), cluster.Stat{}, true)})
 		if len(g.Problems) != 1 || slices.Equal(g.Passing, g.Problems) != passes {
 			t.Errorf("%s: %q, of which %q pass", text, g.Problems, g.Passing)
 		}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -52,7 +51,7 @@ func (g *Group) describeFailsafe(s cluster.Snapshot) {
 	view.WaitsFor = append([]string{f.Node}, view.Members...)
 	if view.Stuck = s.CheckStuck() == nil; view.Stuck {
 		g.Problems = append(g.Problems, fmt.Sprintf("%s may still work in failsafe mode (term %d), and none of the nodes that can say otherwise is registered (%s): start one of them%s; "+
-			"if all are lost for good, see 'zkelectd force --dry-run -g %s'", f.Node, f.Term, strings.Join(view.WaitsFor, ", "), stateless(s, view.WaitsFor), path.Base(g.Root)))
+			"if all are lost for good, see %s", f.Node, f.Term, strings.Join(view.WaitsFor, ", "), stateless(s, view.WaitsFor), cluster.InGroup("'zkelectd force --dry-run'", g.Name)))
 	}
 }
 

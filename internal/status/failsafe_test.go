@@ -58,7 +58,7 @@ func TestFailsafeModeIsShown(t *testing.T) {
 	} {
 		s := failsafeGroup()
 		c.change(&s)
-		g := Of("/zk/c", s)
+		g := Of("c", "/own/x", s)
 		table := g.Table()
 		if c.line == "" && strings.Contains(table, "Failsafe") || !strings.Contains(table, c.line) {
 			t.Errorf("%s: no %q in\n%s", name, c.line, table)
@@ -72,14 +72,14 @@ func TestFailsafeModeIsShown(t *testing.T) {
 
 // What the leader's daemon answers completes the view, which others may share.
 func TestTheLeaderSaysWhetherFailsafeModeWouldWork(t *testing.T) {
-	shared := Of("/zk/c", failsafeGroup())
+	shared := Of("c", "/own/x", failsafeGroup())
 	for answer, want := range map[string]string{
 		`{"enabled":true,"active":false,"ready":true}`:                               "ready: would work on without ZooKeeper, by promises of n2",
 		`{"enabled":true,"active":false,"ready":false,"unready":{"n2":"no answer"}}`: "Problem  failsafe mode would not work: n2 would not promise: no answer",
 		`{"enabled":true,"active":false,"ready":false,"problem":"the tree is open"}`: "Problem  failsafe mode would not work: the tree is open",
 		`{"enabled":true,"active":true,"ready":true,"unready":null,"new":1}`:         "ACTIVE: ZooKeeper does not answer the leader",
 	} {
-		g := shared.WithLease(strings.NewReader(`{"node":"n1","term":7,"root":"/zk/c","lease_remaining":"1s","failsafe":` + answer + `}`))
+		g := shared.WithLease(strings.NewReader(`{"node":"n1","term":7,"root":"/own/x","lease_remaining":"1s","failsafe":` + answer + `}`))
 		if table := g.Table(); !strings.Contains(table, want) {
 			t.Errorf("%s: no %q in\n%s", answer, want, table)
 		}

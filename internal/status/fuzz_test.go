@@ -46,7 +46,7 @@ func FuzzTable(f *testing.F) {
 				{ID: words, Site: site}, {ID: site, Site: words, Left: &cluster.Left{How: cluster.LeftHow(words), Time: time.Unix(1, 0)}}}}},
 			Policy: cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{By: words, Rules: cluster.Rules{Type: words}}},
 		}
-		table := Of("/c", s).Table()
+		table := Of("c", "/c", s).Table()
 		for _, r := range table {
 			if r != '\n' && !unicode.IsPrint(r) {
 				t.Fatalf("%q %q %q: the table holds %q:\n%q", id, site, words, r, table)

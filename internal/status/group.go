@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -20,19 +19,19 @@ const (
 // Viewer derives views of one group from its snapshots. It compiles the policy only when that changes, and is safe for
 // concurrent use.
 type Viewer struct {
-	root     string
-	policies policy.Cache
+	name, root string
+	policies   policy.Cache
 }
 
-// NewViewer returns a viewer for the group below root.
-func NewViewer(root string) *Viewer { return &Viewer{root: root} }
+// NewViewer returns a viewer for the group below root. name is that of the group, or of one of its slots.
+func NewViewer(name, root string) *Viewer { return &Viewer{name: cluster.GroupOf(name), root: root} }
 
 // Of returns the view of a group from a single snapshot.
-func Of(root string, s cluster.Snapshot) Group { return NewViewer(root).Group(s) }
+func Of(name, root string, s cluster.Snapshot) Group { return NewViewer(name, root).Group(s) }
 
 // Group returns the view of the group from a snapshot that includes the members.
 func (v *Viewer) Group(s cluster.Snapshot) Group {
-	g := Group{Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
+	g := Group{Name: v.name, Root: v.root, Slot: s.Slot, Slots: s.Slots.Record.Count, State: StateNone, Members: []Member{}}
 	g.describeLeadership(s)
 	g.describeHeir(s)
 	inForce := ""
@@ -56,7 +55,7 @@ func (v *Viewer) Group(s cluster.Snapshot) Group {
 	g.describePolicy(s, &v.policies)
 	g.describeDamage(s)
 	if g.closed = s.Slots.Record.Closed(); g.closed != "" {
-		g.closed += "; no slot has a leader until it ends: see " + cluster.InGroup("'zkelectd slots show'", path.Base(g.Root))
+		g.closed += "; no slot has a leader until it ends: see " + cluster.InGroup("'zkelectd slots show'", g.Name)
 		g.addPassing(g.closed)
 	}
 	g.describeDroppedSchedules(s)

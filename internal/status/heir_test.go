@@ -35,7 +35,7 @@ func TestTheStatusNamesTheHeir(t *testing.T) {
 		"gone":                   {withHeir(7, &cluster.Heir{Node: "d", Incarnation: "d"}, cluster.HeirRecord{}), "", ""},
 		"no leader":              {withHeir(7, &b, cluster.HeirRecord{}).Without(func(m cluster.Member) bool { return m.ID == "a" }), "", ""},
 	} {
-		g := Of("/c", test.snap)
+		g := Of("c", "/c", test.snap)
 		line := ""
 		for row := range strings.Lines(g.Table()) {
 			if strings.HasPrefix(row, "Heir ") {

@@ -3,7 +3,6 @@ package status
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 
 	"zkelectd/internal/cluster"
@@ -37,8 +36,8 @@ func (g *Group) describePolicy(s cluster.Snapshot, policies *policy.Cache) {
 		}
 	}
 	if len(drifted) > 0 {
-		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml -g %s' shows the difference)",
-			strings.Join(drifted, ", "), path.Base(g.Root)))
+		g.Problems = append(g.Problems, fmt.Sprintf("the policy in the configuration of %s is not the one in force (there, %s shows the difference)",
+			strings.Join(drifted, ", "), cluster.InGroup("'zkelectd policy diff --config /etc/zkelectd.yaml'", g.Name)))
 	}
 }
 
@@ -74,9 +73,9 @@ func (g *Group) describeDamage(s cluster.Snapshot) {
 		g.addPassing(s.Roster.Err.Error() + ": members that are lost are not shown; the elector writes it anew")
 	}
 	operators(s.Policy.Err, s.Policy.Newer(), ": the policy is damaged, so policy does not replace a healthy leader, and each elector ranks by its own "+
-		"configuration; "+cluster.InGroup("'zkelectd repair policy'", path.Base(g.Root))+" repairs it")
+		"configuration; "+cluster.InGroup("'zkelectd repair policy'", g.Name)+" repairs it")
 	operators(s.Control.Err, s.Control.Newer(), ": the requests of operators are damaged, so policy does not replace a healthy leader; "+
-		cluster.InGroup("'zkelectd repair control'", path.Base(g.Root))+" empties the record")
+		cluster.InGroup("'zkelectd repair control'", g.Name)+" empties the record")
 }
 
 // addPassing adds a problem that passes by itself.
@@ -90,12 +89,12 @@ func (g *Group) describeDroppedSchedules(s cluster.Snapshot) {
 		if e.Outcome != cluster.ScheduleDropped || e.Acknowledged || s.Slot != "" && e.Slot != s.Slot {
 			continue
 		}
-		slot, name := "", path.Base(g.Root)
+		slot, name := "", cluster.SlotName(g.Name, e.Slot)
 		if e.Slot != "" {
-			slot, name = "slot "+e.Slot+": ", name+"/"+e.Slot
+			slot = "slot " + e.Slot + ": "
 		}
-		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with 'zkelectd move -g %[3]s', or acknowledge this with 'zkelectd move --cancel -g %[3]s'",
-			slot, e.Describe(e.Time), name))
+		g.Problems = append(g.Problems, fmt.Sprintf("%s%s; order it again with %s, or acknowledge this with %s",
+			slot, e.Describe(e.Time), cluster.InGroup("'zkelectd move'", name), cluster.InGroup("'zkelectd move --cancel'", name)))
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRequestsAreListed(t *testing.T) {
 		},
 		ClearedStrikes: []cluster.ClearedStrikes{{Request: request(7, now, 0, 0), Node: "a"}},
 	}}
-	g := Of("/c", s)
+	g := Of("c", "/own/x", s)
 	var got []string
 	for _, o := range g.Requests {
 		got = append(got, o.String())
@@ -49,10 +49,10 @@ func TestRequestsAreListed(t *testing.T) {
 		}
 	}
 	s.Control.Record.Pause.Hard = true
-	if o := Of("/c", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, no member is elected, by ann@host") {
+	if o := Of("c", "/own/x", s).Requests[0]; o.Kind != "hard-pause" || !strings.HasPrefix(o.String(), "PAUSED HARD, no member is elected, by ann@host") {
 		t.Errorf("%+v", o)
 	}
-	if requests := Of("/c", ready(snapshot())).Requests; len(requests) != 0 {
+	if requests := Of("c", "/own/x", ready(snapshot())).Requests; len(requests) != 0 {
 		t.Errorf("without any: %+v", requests)
 	}
 }
@@ -64,28 +64,28 @@ func TestScheduledMoves(t *testing.T) {
 	other := m
 	other.Slot = "3"
 	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Scheduled: []cluster.ScheduledMove{m, other}}}
-	all := Of("/c", s).Requests
+	all := Of("c", "/own/x", s).Requests
 	want := "moves to b at " + m.At.Local().Format("2006-01-02 15:04:05 MST") + " (in 3h0m), by ann@host (new kernel)"
 	if len(all) != 2 || all[0].String() != want || all[0].Kind != KindScheduledMove || all[0].Due == nil || all[1].Slot != "3" {
 		t.Errorf("%+v, want %q", all, want)
 	}
-	if s.Slot = "3"; len(Of("/c", s).Requests) != 1 {
-		t.Errorf("in a slot: %+v", Of("/c", s).Requests)
+	if s.Slot = "3"; len(Of("c", "/own/x", s).Requests) != 1 {
+		t.Errorf("in a slot: %+v", Of("c", "/own/x", s).Requests)
 	}
 	s.Slot = ""
 	s.Control.Record.EndSchedule(m, cluster.ScheduleDropped, "b: sick", now)
 	hint := "was dropped: b: sick; order it again with 'zkelectd move -g c', or acknowledge this with 'zkelectd move --cancel -g c'"
-	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], hint) || len(g.Passing) != 0 {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], hint) || len(g.Passing) != 0 {
 		t.Errorf("%q", g.Problems)
 	}
 	inSlot := s
 	inSlot.Slot = "3"
 	inSlot.Control.Record.EndSchedule(other, cluster.ScheduleDropped, "b: sick", now)
-	if g := Of("/x/c", inSlot); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "'zkelectd move --cancel -g c/3'") {
+	if g := Of("c", "/own/x", inSlot); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "'zkelectd move --cancel -g c/3'") {
 		t.Errorf("%q", g.Problems)
 	}
 	s.Control.Record.AcknowledgeSchedules("")
-	if g := Of("/c", s); len(g.Problems) != 0 {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 0 {
 		t.Errorf("acknowledged: %q", g.Problems)
 	}
 }
@@ -96,7 +96,7 @@ func TestRequestsAreInTheTable(t *testing.T) {
 		Pause: &cluster.Pause{Request: cluster.Request{ID: 1, By: "ann\x1b[31m@host"}}, Cordons: []cluster.Cordon{{Request: request(2, time.Now(), 0, 0), Node: "b"}},
 	}}
 	s.Elected.Record.Exclusions = nil
-	table := Of("/c", s).WideTable()
+	table := Of("c", "/own/x", s).WideTable()
 	for _, want := range []string{"PAUSED, policy does not replace a healthy leader", "cordon b, by ann@host (new kernel)", "cordoned by ann@host: new kernel"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
@@ -141,7 +141,7 @@ func TestRemainingTimeOfARequest(t *testing.T) {
 func TestUnreadableRequestsAreAProblem(t *testing.T) {
 	s := ready(snapshot())
 	s.Control = cluster.ReadStored[cluster.Control]("/c/control", []byte(`{"v":9,"pause":{"id":1}}`), cluster.Stat{}, true)
-	g := Of("/c", s)
+	g := Of("c", "/own/x", s)
 	if len(g.Requests) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "znode /c/control has format version 9") || !strings.Contains(g.Problems[0], "upgrade this host") {
 		t.Errorf("%+v, %q", g.Requests, g.Problems)
 	}
@@ -158,11 +158,11 @@ func TestPolicyIsDescribed(t *testing.T) {
 	} {
 		s := ready(snapshot())
 		s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Revision: 3, By: "ann@host", Rules: rules}}
-		if g := Of("/c", s); g.Policy != want || len(g.Problems) != 0 {
+		if g := Of("c", "/own/x", s); g.Policy != want || len(g.Problems) != 0 {
 			t.Errorf("%q, want %q; problems %q", g.Policy, want, g.Problems)
 		}
 	}
-	if g := Of("/c", ready(snapshot())); g.Policy != "" {
+	if g := Of("c", "/own/x", ready(snapshot())); g.Policy != "" {
 		t.Errorf("without one: %q", g.Policy)
 	}
 }
@@ -174,7 +174,7 @@ func TestPolicyProblems(t *testing.T) {
 	} {
 		s := ready(snapshot())
 		s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Record: cluster.Policy{Rules: rules}}
-		if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], want) {
+		if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], want) {
 			t.Errorf("%q, want %q", g.Problems, want)
 		}
 	}
@@ -187,24 +187,24 @@ func TestDriftIsAProblem(t *testing.T) {
 	for _, m := range []int{0, 1} {
 		s.Members[m].Node.Record.PolicyDigest = rules.Digest()
 	}
-	if g := Of("/c", s); len(g.Problems) != 0 || g.Members[0].Drift || g.Members[1].Drift {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 0 || g.Members[0].Drift || g.Members[1].Drift {
 		t.Errorf("without drift: %q", g.Problems)
 	}
 	s.Members[0].Node.Record.PolicyDigest = "" // of a version that does not tell
-	if g := Of("/c", s); len(g.Problems) != 0 {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 0 {
 		t.Errorf("without a digest: %q", g.Problems)
 	}
 	s.Members[1].Node.Record.PolicyDigest = cluster.Rules{Type: "first"}.Digest()
-	g := Of("/c", s)
+	g := Of("c", "/own/x", s)
 	if len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "the policy in the configuration of a is not the one in force (there, 'zkelectd policy diff --config /etc/zkelectd.yaml -g c' shows the difference)") || !g.Members[0].Drift || g.Members[1].Drift {
 		t.Errorf("of one: %q, %+v", g.Problems, g.Members)
 	}
 	s.Members[0].Node.Record.PolicyDigest = "00000000"
-	if g := Of("/c", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "configuration of a, b is not") {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 1 || !strings.Contains(g.Problems[0], "configuration of a, b is not") {
 		t.Errorf("of both: %q", g.Problems)
 	}
 	s.Policy = cluster.Stored[cluster.Policy]{}
-	if g := Of("/c", s); len(g.Problems) != 0 || g.Members[0].Drift {
+	if g := Of("c", "/own/x", s); len(g.Problems) != 0 || g.Members[0].Drift {
 		t.Errorf("without a policy in force: %q", g.Problems)
 	}
 }
@@ -215,13 +215,13 @@ func TestMemberView(t *testing.T) {
 	s.Elected.Record.Exclusions = nil
 	b := &s.Members[0].Node.Record
 	b.Latency, b.Score, b.Unhealthy = &latency, &score, "no disk"
-	g := Of("/c", s)
+	g := Of("c", "/own/x", s)
 	m := g.Members[1]
 	if m.Node != "b" || m.Health != "unhealthy: no disk" || m.Eligible != "unhealthy: no disk" || *m.Latency != latency || *m.Score != score || g.Members[0].Latency != nil || g.Members[0].Score != nil {
 		t.Errorf("%+v", g.Members)
 	}
 	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Site: "dc1", Drain: true}}}}
-	g = Of("/c", s)
+	g = Of("c", "/own/x", s)
 	if g.Members[0].Health != "ok" || g.Members[0].Eligible != "site dc1 is drained by ann@host: new kernel" || g.Members[1].Health != "unhealthy: no disk" {
 		t.Errorf("%q and %q", g.Members[0].Health, g.Members[1].Health)
 	}

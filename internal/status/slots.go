@@ -14,6 +14,7 @@ import (
 
 // SlotGroup is a whole group with slots, as read from ZooKeeper.
 type SlotGroup struct {
+	Name string `json:"-"`
 	Root string `json:"root"`
 	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch changes with each resize.
 	Count   int   `json:"count"`
@@ -78,10 +79,10 @@ type SlotMember struct {
 
 // OfSlots returns the view of a group with slots. shared has what the slots share: the members, the policy, the requests and the
 // record of slots; snapshots has one for each slot, in their order.
-func OfSlots(root string, shared cluster.Snapshot, snapshots []cluster.Snapshot) SlotGroup {
+func OfSlots(name, root string, shared cluster.Snapshot, snapshots []cluster.Snapshot) SlotGroup {
 	rec := shared.Slots.Record
-	g := SlotGroup{Root: root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, Slots: []Slot{}, Members: []SlotMember{}}
-	viewer := NewViewer(root)
+	g := SlotGroup{Name: name, Root: root, Count: rec.Count, PerNode: rec.PerNode, Epoch: rec.Epoch, Slots: []Slot{}, Members: []SlotMember{}}
+	viewer := NewViewer(name, root)
 	whole := viewer.Group(withoutLeadership(shared))
 	g.Elector, g.Policy, g.Requests, g.OpenTree = whole.Elector, whole.Policy, whole.Requests, whole.OpenTree
 	g.Absent, g.Expected = whole.Absent, whole.Expected
@@ -235,7 +236,7 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 		row("Slots", fmt.Sprintf("%s; %d of %d have a READY leader; epoch %d", cluster.SlotSize{Count: g.Count, PerNode: g.PerNode}, ready, g.Count, g.Epoch))
 		row("Spares", cmp.Or(strings.Join(g.Spares(), ", "), "none: every member that can lead leads a slot"))
 	}
-	row("Members", membersLine(g.Root, len(g.Members), g.Expected, g.Absent))
+	row("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
 	row("Policy", g.Policy)
 	if g.OpenTree {
 		row("Open", openTree)
@@ -246,7 +247,7 @@ func (g SlotGroup) writeSummary(b *strings.Builder) {
 	for _, s := range g.Slots {
 		for _, x := range s.Exclusions {
 			if !x.Expired {
-				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, x.Node)))
+				row("Excluded", fmt.Sprintf("%s in slot %s, strike %d, for %s: %s (%s clears it)", x.Node, s.Slot, x.Strikes, x.For, x.Reason, clearStrikes(g.Name, x.Node)))
 			}
 		}
 	}

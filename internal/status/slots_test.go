@@ -30,8 +30,8 @@ func slotsOf() (shared cluster.Snapshot, all []cluster.Snapshot) {
 
 func TestOfSlots(t *testing.T) {
 	shared, all := slotsOf()
-	g := OfSlots("/c", shared, all)
-	if g.Root != "/c" || g.Count != 3 || g.PerNode != 2 || g.Epoch != 4 || g.Resize != nil || len(g.Slots) != 3 || len(g.Members) != 2 {
+	g := OfSlots("c", "/own/x", shared, all)
+	if g.Root != "/own/x" || g.Count != 3 || g.PerNode != 2 || g.Epoch != 4 || g.Resize != nil || len(g.Slots) != 3 || len(g.Members) != 2 {
 		t.Fatalf("%+v", g)
 	}
 	for i, want := range []struct{ state, leader string }{{"READY", "a"}, {StateNone, ""}, {"PROGRESS", "b"}} {
@@ -59,11 +59,11 @@ func TestSpare(t *testing.T) {
 	shared, all := slotsOf()
 	all[2] = all[1] // b leads nothing
 	all[2].Slot = "2"
-	if g := OfSlots("/c", shared, all); !slices.Equal(g.Spares(), []string{"b"}) || !strings.Contains(g.Table(), "Spares   b\n") {
+	if g := OfSlots("c", "/own/x", shared, all); !slices.Equal(g.Spares(), []string{"b"}) || !strings.Contains(g.Table(), "Spares   b\n") {
 		t.Errorf("%q\n%s", g.Spares(), g.Table())
 	}
 	all[0].Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 2, Reason: "stalled"}}
-	g := OfSlots("/c", shared, all)
+	g := OfSlots("c", "/own/x", shared, all)
 	if len(g.Spares()) != 0 || !strings.Contains(g.Table(), "Excluded b in slot 0, strike 2") || !strings.Contains(g.Table(), "('zkelectd clear-strikes b -g c' clears it)") {
 		t.Errorf("a member that is excluded in a slot is a spare, or the hint does not name the whole group: %q\n%s", g.Spares(), g.Table())
 	}
@@ -76,7 +76,7 @@ func TestWhatAResizeWaitsFor(t *testing.T) {
 	shared.Slots.Record.By = "root@h"
 	waits := func() string {
 		t.Helper()
-		g := OfSlots("/c", shared, all)
+		g := OfSlots("c", "/own/x", shared, all)
 		if g.Resize == nil || g.Resize.Count != 5 || len(g.Problems) == 0 || !strings.Contains(g.Problems[0], g.Resize.Waits) || !slices.Equal(g.Passing, g.Problems[:1]) {
 			t.Fatalf("%+v", g)
 		}
@@ -108,7 +108,7 @@ func TestDamagedRecordOfSlotsIsShown(t *testing.T) {
 		`{"v":99}`: "znode /c/slots has format version 99, this zkelectd reads up to 1: upgrade this host: until then no slot gets another leader; leaders keep working",
 	} {
 		shared.Slots = cluster.ReadSlots("/c/slots", []byte(data), cluster.Stat{Version: 3}, true)
-		g := OfSlots("/c", shared, nil) // without a record nobody knows the slots
+		g := OfSlots("c", "/own/x", shared, nil) // without a record nobody knows the slots
 		table := g.Table()
 		if !slices.Contains(g.Problems, want) || len(g.Spares()) > 0 || !strings.Contains(table, "Slots    not known, see Problem\n") || strings.Contains(table, "no slots yet") {
 			t.Errorf("%q\n%s", g.Problems, table)

@@ -26,6 +26,8 @@ type Change struct {
 
 // Group is the whole group, as read from ZooKeeper.
 type Group struct {
+	// Name is the name of the group, without a slot.
+	Name string `json:"-"`
 	Root string `json:"root"`
 	// Slot is the slot that this is about, Slots how many there are; empty and 0 for a group with one leader.
 	Slot  string `json:"slot,omitempty"`

@@ -51,7 +51,7 @@ func TestStates(t *testing.T) {
 		"released":         {released, StateNone, ""},
 		"elected but gone": {gone, StateNone, ""},
 	} {
-		if g := Of("/c", c.s); g.State != c.state || g.Leader != c.leader {
+		if g := Of("c", "/c", c.s); g.State != c.state || g.Leader != c.leader {
 			t.Errorf("%s: %s %q, want %s %q", name, g.State, g.Leader, c.state, c.leader)
 		}
 	}
@@ -60,7 +60,7 @@ func TestStates(t *testing.T) {
 func TestHandoverInProgress(t *testing.T) {
 	s := ready(snapshot())
 	s.Elected.Record.Term, s.Elected.Record.Node, s.Elected.Record.Reason = 8, "b", "b is better"
-	g := Of("/c", s)
+	g := Of("c", "/c", s)
 	if g.Leader != "a" || g.Term != 7 || g.Reason != "" || !strings.Contains(g.Table(), "Next     b, term 8 (first: b is better)") {
 		t.Errorf("%+v\n%s", g, g.Table())
 	}
@@ -69,15 +69,15 @@ func TestHandoverInProgress(t *testing.T) {
 func TestWaitIsShownWhileItLasts(t *testing.T) {
 	s := ready(snapshot())
 	s.Fence.Record.Wait = "3s, as a\tb"
-	if g := Of("/c", s); g.Waiting != "" {
+	if g := Of("c", "/c", s); g.Waiting != "" {
 		t.Errorf("READY, and waiting %s", g.Waiting)
 	}
 	s.Fence.Record.State, s.Current.Record.State = cluster.FenceHeld, cluster.CurrentProgress
-	if g := Of("/c", s); g.Waiting != s.Fence.Record.Wait || !strings.Contains(g.Table(), "\nWaiting  3s, as a?b\n") {
+	if g := Of("c", "/c", s); g.Waiting != s.Fence.Record.Wait || !strings.Contains(g.Table(), "\nWaiting  3s, as a?b\n") {
 		t.Errorf("%q:\n%s", g.Waiting, g.Table())
 	}
 	s.Fence.Record.Term--
-	if g := Of("/c", s); g.Waiting != "" {
+	if g := Of("c", "/c", s); g.Waiting != "" {
 		t.Errorf("the wait of an earlier term: %s", g.Waiting)
 	}
 }
@@ -88,11 +88,11 @@ func TestQueuedTakeoverIsShown(t *testing.T) {
 	for i := range s.Members {
 		s.Members[i].Node.Record.Queued = s.Members[i].ID == "a"
 	}
-	if g := Of("/c", s); !g.Members[0].Queued || g.Members[1].Queued || g.Waiting != "a starts the work of other groups first (host.max_starting)" {
+	if g := Of("c", "/c", s); !g.Members[0].Queued || g.Members[1].Queued || g.Waiting != "a starts the work of other groups first (host.max_starting)" {
 		t.Errorf("%q, %+v", g.Waiting, g.Members)
 	}
 	s.Current.Record.State = cluster.CurrentReady // in a group with slots, another slot is queued
-	if g := Of("/c", s); g.Waiting != "" {
+	if g := Of("c", "/c", s); g.Waiting != "" {
 		t.Errorf("READY, and waiting: %q", g.Waiting)
 	}
 }
@@ -101,7 +101,7 @@ func TestTableSaysWhoAndWhy(t *testing.T) {
 	s := ready(snapshot())
 	s.Policy = cluster.Stored[cluster.Policy]{Exists: true, Err: errors.New("znode /c/policy is empty")}
 	s.Members[0].Node.Record.Site = "evil\x1b[31m\tsite"
-	table := Of("/c", s).WideTable()
+	table := Of("c", "/c", s).WideTable()
 	for _, want := range []string{
 		"Leader   a (site dc1), term 7", "Why      first: first election", "Problem  znode /c/policy is empty", "leader", "elector",
 		"1. priority 7", "strike 2: stalled",
@@ -132,7 +132,7 @@ func TestClearedOrExpiredStrikeIsNotInForce(t *testing.T) {
 		c.x.Node, c.x.Strikes = "b", 1
 		s.Elected.Record.Exclusions = []cluster.Exclusion{c.x}
 		s.Control.Record.ClearedStrikes = c.cleared
-		g := Of("/c", s)
+		g := Of("c", "/c", s)
 		if (len(g.Exclusions) == 1) != c.listed || strings.Contains(g.Members[1].Eligible, "excluded") != c.excluded || strings.Contains(g.Table(), "Excluded b") != c.excluded {
 			t.Errorf("%s: %+v\n%s", name, g.Exclusions, g.Table())
 		}
@@ -146,7 +146,7 @@ func TestOpenTreeIsShown(t *testing.T) {
 			{Incarnation: cluster.Incarnation{ID: "a"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "a", OpenTree: open}}},
 			{Incarnation: cluster.Incarnation{ID: "b"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: "b"}}},
 		}}
-		g := Of("/cluster", snap)
+		g := Of("cluster", "/cluster", snap)
 		if shown := strings.Contains(g.Table(), "\nOpen     anyone who can reach ZooKeeper can stop this group, or lock it out"); g.OpenTree != open || shown != open {
 			t.Errorf("open %t: %t, in the table %t", open, g.OpenTree, shown)
 		}
@@ -181,7 +181,7 @@ func TestHealthAgreesWithTheRanking(t *testing.T) {
 		if (name == "nothing") != entry.Eligible() {
 			t.Errorf("%s: ranked as %q", name, want)
 		}
-		for _, m := range Of("/c", s).Members {
+		for _, m := range Of("c", "/c", s).Members {
 			if m.Incarnation == "b-1" && m.Eligible != want {
 				t.Errorf("%s: eligible is %q, not %q", name, m.Eligible, want)
 			}

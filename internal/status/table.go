@@ -48,7 +48,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	row("Next", g.Next)
 	row("Heir", g.heirText())
 	row("Blocked", g.Blocked)
-	row("Members", membersLine(g.Root, len(g.Members), g.Expected, g.Absent))
+	row("Members", membersLine(g.Name, len(g.Members), g.Expected, g.Absent))
 	row("Policy", g.Policy)
 	if g.OpenTree {
 		row("Open", openTree)
@@ -58,7 +58,7 @@ func (g Group) writeSummary(b *strings.Builder) {
 	}
 	for _, x := range g.Exclusions {
 		if !x.Expired {
-			row("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s (%s clears it)", x.Node, x.Strikes, x.For, x.Reason, clearStrikes(g.Root, x.Node)))
+			row("Excluded", fmt.Sprintf("%s, strike %d, for %s: %s (%s clears it)", x.Node, x.Strikes, x.For, x.Reason, clearStrikes(g.Name, x.Node)))
 		}
 	}
 	for _, p := range g.Problems {

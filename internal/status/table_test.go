@@ -15,7 +15,7 @@ func TestNarrowTable(t *testing.T) {
 	s.Elected.Record.Exclusions = nil
 	s.Members[0].Node.Record.Unhealthy = "health.exec df: exit status 1"
 	s.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{Cordons: []cluster.Cordon{{Request: request(1, time.Now(), 0, 0), Node: "a"}}}}
-	g := Of("/c", s)
+	g := Of("c", "/c", s)
 	_, members, _ := strings.Cut(g.Table(), "\n\n")
 	for line := range strings.SplitSeq(members, "\n") {
 		if len(line) > 80 {

@@ -26,7 +26,7 @@ func heldByHysteresis(q Question, out Outcome) string {
 		return ""
 	}
 	return fmt.Sprintf("%s would be better than %s (%s), but not by the %d %% that policy.hysteresis demands; %s moves leadership there",
-		without.Leader.ID, out.Leader.ID, difference, percent, cluster.InGroup(fmt.Sprintf("'zkelectd move --to %s'", without.Leader.ID), q.Options.Group))
+		without.Leader.ID, out.Leader.ID, difference, percent, cluster.InGroup("'zkelectd move --to %s'", q.Options.Group, without.Leader.ID))
 }
 
 // measured reports whether a ranking uses measurements, to which the hysteresis applies.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -132,7 +131,7 @@ var ErrNoGroup = errors.New("there is no group")
 // Groups returns the groups of the zookeeper.root base, in the order of their names; none if there are none yet. If base is itself
 // the root of a group, single is set, and that is the only one.
 func Groups(ctx context.Context, conn cluster.Reader, base string) (groups []NamedGroup, single bool, err error) {
-	self := NamedGroup{Name: path.Base(base), Root: base, Kind: cluster.KindSingle}
+	self := NamedGroup{Name: cluster.NameOf(base), Root: base, Kind: cluster.KindSingle}
 	read, err := readIdentity(ctx, conn, base)
 	if err != nil {
 		return nil, false, err

@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/clustertest"
+	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/config"
+	"zkelectd/internal/request"
+	"zkelectd/internal/whatif"
+)
+
+// Hints name a group as its configuration does, also if it has a root of its own.
+func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
+	p := cluster.Paths{Root: "/own/x"}
+	hints := func(name, text string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if !strings.Contains(text, w) || strings.Contains(text, "-g x") {
+				t.Errorf("%s: no %s in %s", name, w, text)
+			}
+		}
+	}
+
+	damaged := groupWith(nil)
+	damaged.Policy = cluster.ReadStored[cluster.Policy](p.Policy(), []byte("x"), cluster.Stat{}, true)
+	if _, err := (Proposal{Group: "billing", Config: configured(t, "ZKELECTD_ZOOKEEPER_ROOT=/own/x")}).Next(damaged); err == nil {
+		t.Error("a damaged policy was replaced")
+	} else {
+		hints("policy", err.Error(), "'zkelectd repair policy --config /etc/zkelectd.yaml -g billing'")
+	}
+
+	s := clustertest.NewServer().Connect()
+	if err := zkstore.EnsureTree(t.Context(), s, p); err != nil {
+		t.Fatal(err)
+	}
+	of := Neighbors{Group: "billing"}
+	submitter := Submitter{Conn: s, Paths: p, Config: configured(t), Neighbors: of, Read: time.Second, Write: time.Second}
+	crossed := func(q whatif.Question) (request.Plan, error) {
+		other := q.Snapshot.Control.Record.Clone()
+		other.Next(cluster.Request{By: "ann@host"})
+		if _, err := s.Do(t.Context(), p.ControlTx("", q.Snapshot.Control, other)...); err != nil {
+			t.Fatal(err)
+		}
+		return request.Request{Kind: request.KindPause, Options: request.Options{By: "bob@host"}}.Plan(q)
+	}
+	if _, err := submitter.Submit(t.Context(), crossed); err == nil {
+		t.Error("two requests at once were accepted")
+	} else {
+		hints("submit", err.Error(), "see 'zkelectd status -g billing'")
+	}
+
+	of.Group += "/3"
+	c := NewGroupCache(of.Group, p.Root)
+	c.SetSource(&Source{Session: &connected{Session: s}, Paths: p.OfSlot(3), Config: config.Config{Slots: config.Slots{Count: 3}}, Neighbors: of})
+	damaged.Slot, damaged.Slots = "3", cluster.Stored[cluster.Slots]{Exists: true, Record: cluster.NewSlots(cluster.SlotSize{Count: 4, PerNode: 2}, "n1", time.Unix(1000, 0))}
+	c.SetSnapshot(&damaged)
+	view, err := c.Group(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints("cache", strings.Join(view.Problems, "\n"), "'zkelectd repair policy -g billing'", "'zkelectd slots set --count 3 --per-node 3 -g billing'")
+
+	for name, q := range map[string]func() (whatif.Question, error){
+		"question":      func() (whatif.Question, error) { return Question("billing", configured(t), groupWith(nil)) },
+		"slot question": func() (whatif.Question, error) { return Question("billing/3", configured(t), damaged) },
+	} {
+		if got, err := q(); err != nil || got.Options.Group != cluster.SlotName("billing", got.Snapshot.Slot) {
+			t.Errorf("%s: %q, %v", name, got.Options.Group, err)
+		}
+	}
+}

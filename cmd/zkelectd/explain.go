@@ -168,7 +168,7 @@ func explainTerm(ctx context.Context, w io.Writer, g group, term int64, output s
 	}
 	t, ok := h.Find(term)
 	if !ok {
-		return fmt.Errorf("term %d is not in the history; 'zkelectd history -n %d' lists those that are", term, cluster.MaxHistory)
+		return fmt.Errorf("term %d is not in the history; %s lists those that are", term, cluster.InGroup("'zkelectd history -n %s'", g.name, cluster.MaxHistory))
 	}
 	if output == "json" {
 		return printJSON(w, t)

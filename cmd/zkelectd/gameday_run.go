@@ -85,7 +85,7 @@ func (d *drill) run(ctx context.Context) error {
 	case err != nil:
 		rec.Result = gameday.Aborted
 	default:
-		rec.Result, err = gameday.Interrupted, errors.New("interrupted; see 'zkelectd status'")
+		rec.Result, err = gameday.Interrupted, errors.New("interrupted; see "+cluster.InGroup("'zkelectd status'", d.group.name))
 	}
 	err = errors.Join(err, d.restore())
 	return errors.Join(err, d.report(context.WithoutCancel(ctx), rec))

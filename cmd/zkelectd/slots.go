@@ -264,11 +264,12 @@ func (g group) closeForResize(ctx context.Context, read cluster.Stored[cluster.S
 	ctx, cancel := withAnswerTimeout(ctx)
 	defer cancel()
 	_, err := g.session.Do(ctx, g.paths.SlotsTx("", read, next)...)
+	show := cluster.InGroup("'zkelectd slots show'", g.name)
 	switch {
 	case errors.Is(err, cluster.ErrBadVersion):
-		return fmt.Errorf("znode %s has changed in the meantime: see 'zkelectd slots show', and run this again if it is still wanted", g.paths.Slots())
+		return fmt.Errorf("znode %s has changed in the meantime: see %s, and run this again if it is still wanted", g.paths.Slots(), show)
 	case errors.Is(err, cluster.ErrUnknown):
-		return fmt.Errorf("the connection was lost while znode %s was written; 'zkelectd slots show' shows whether it was: %w", g.paths.Slots(), err)
+		return fmt.Errorf("the connection was lost while znode %s was written; %s shows whether it was: %w", g.paths.Slots(), show, err)
 	case err != nil:
 		return fmt.Errorf("cannot write znode %s: %w", g.paths.Slots(), err)
 	}

@@ -23,7 +23,8 @@ func (f Forced) String() string {
 }
 
 // CheckStuck returns why the group is not stuck in failsafe mode, nil if it is: nobody may acquire before a member that has promised
-// something, or the last leader's node, has vetoed that, and none of them is registered. All members must have been read.
+// something, or the last leader's node, has vetoed that, and none of them is registered with the state that it had. All members must have been
+// read.
 func (s *Snapshot) CheckStuck() error {
 	f := &s.Fence.Record
 	switch {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/status"
 )
 
@@ -18,7 +19,7 @@ func (g Group) failsafe() []Finding {
 		return []Finding{{Fail, check, g.Name, "the last leader may still work, and none of these nodes, which can say otherwise, is registered with the state directory that it had: " + listed(view.WaitsFor),
 			"start one of them; see 'All hosts are lost for good' in docs/failsafe.md"}}
 	case g.FailsafeErr != nil:
-		return []Finding{unknown(check, g.Name, g.FailsafeErr, "'zkelectd status' says what the leader has found")}
+		return []Finding{unknown(check, g.Name, g.FailsafeErr, cluster.InGroup("'zkelectd status'", g.Name)+" says what the leader has found")}
 	case own == nil:
 		return []Finding{{Warn, check, g.Name, "the policy enables it, but the daemon of this host takes no part: its configuration does not have failsafe.enabled", advice}}
 	case own.Problem != "":

@@ -316,8 +316,8 @@ func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	p.audit = now + p.resource.host.failsafe.auditPace
 	before := g.Exposed
 	if g.Exposed = ""; read {
-		g.Exposed = fmt.Sprintf("all clients can read znode %s, and whoever has read the key can promise in the name of a member: run 'zkelectd acl apply', and then "+
-			"'zkelectd failsafe rotate-keys' twice, more than a minute apart", path)
+		g.Exposed = fmt.Sprintf("all clients can read znode %s, and whoever has read the key can promise in the name of a member: run %s, and then %s "+
+			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl apply'", p.resource.name), cluster.InGroup("'zkelectd failsafe rotate-keys'", p.resource.name))
 	}
 	if read && before == "" {
 		p.resource.log.Error("the key of failsafe mode is no secret any more", "err", g.Exposed)

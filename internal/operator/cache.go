@@ -146,8 +146,10 @@ func (c *GroupCache) History(ctx context.Context) ([]cluster.PastTerm, error) {
 }
 
 // unasked answers instead of the ranking program of an exec policy, which HTTP clients must not be able to start.
-func unasked(policy.Input) *policy.Answer {
-	return &policy.Answer{Err: "the HTTP API does not run it; 'zkelectd explain' does"}
+func unasked(name string) func(policy.Input) *policy.Answer {
+	return func(policy.Input) *policy.Answer {
+		return &policy.Answer{Err: "the HTTP API does not run it; " + cluster.InGroup("'zkelectd explain'", name) + " does"}
+	}
 }
 
 // Explain returns why the leader is the leader. It does not run the ranking program of an exec policy.
@@ -157,7 +159,7 @@ func (c *GroupCache) Explain(ctx context.Context) (whatif.Explanation, error) {
 		return whatif.Explanation{}, err
 	}
 	c.place(ctx, &q)
-	q.Ask = unasked
+	q.Ask = unasked(q.Options.Group)
 	return whatif.Explain(q), nil
 }
 
@@ -171,7 +173,7 @@ func (c *GroupCache) DryRun(ctx context.Context, r request.Request) ([]string, e
 		return nil, err
 	}
 	c.place(ctx, &q)
-	q.Ask = unasked
+	q.Ask = unasked(q.Options.Group)
 	return DryRun(q, r)
 }
 
@@ -196,7 +198,7 @@ func (c *GroupCache) slotsQuestion(ctx context.Context, conf config.Config) (wha
 	}
 	q, err := question(g.Name, conf, g.Shared, &c.policies)
 	if err == nil {
-		q.Slots, err = g.Questions(conf, unasked)
+		q.Slots, err = g.Questions(conf, unasked(g.Name))
 	}
 	return q, err
 }

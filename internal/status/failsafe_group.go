@@ -15,7 +15,7 @@ type GroupFailsafe struct {
 	// Outside are the members that take no part.
 	Outside []string `json:"outside,omitempty"`
 	// WaitsFor are the nodes of which one must agree before there is another leader; none if that is not needed. Stuck is set if none of
-	// them is registered.
+	// them is registered with the state directory that it had.
 	WaitsFor []string `json:"waits_for,omitempty"`
 	Stuck    bool     `json:"stuck,omitempty"`
 	// Leader is what the leader's daemon has answered; nil if it was not asked, or has not answered.

@@ -24,6 +24,7 @@ import (
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
+	"zkelectd/internal/failsafe"
 	"zkelectd/internal/failsafe/peer"
 	"zkelectd/internal/faultproxy"
 	"zkelectd/internal/operator"
@@ -77,7 +78,7 @@ func (f *fleet) starts() int {
 }
 
 // start starts hosts, each with a lower priority than those before. stop stops the last one.
-func (f *fleet) start(failsafe bool, ids ...string) (stop func()) {
+func (f *fleet) start(safe bool, ids ...string) (stop func()) {
 	f.t.Helper()
 	for i, id := range ids {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,7 +89,7 @@ func (f *fleet) start(failsafe bool, ids ...string) (stop func()) {
 			"ZKELECTD_ZOOKEEPER_SESSION_TIMEOUT=" + outageSession.String(), "ZKELECTD_ZOOKEEPER_ACL=private", "ZKELECTD_ZOOKEEPER_AUTH_FILE=" + f.auth,
 			fmt.Sprintf("ZKELECTD_NODE_PRIORITY=%d", 100-i-10*len(f.hosts)), "ZKELECTD_CHILD_STOP_TIMEOUT=100ms",
 			"ZKELECTD_CHILD_COMMAND=sh,-c,echo start >>" + filepath.Join(f.dir, "starts") + "; exec sleep 1000",
-			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", failsafe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
+			fmt.Sprintf("ZKELECTD_FAILSAFE_ENABLED=%t", safe), "ZKELECTD_FAILSAFE_LISTEN=" + listener.Addr().String(),
 			"ZKELECTD_NODE_STATE_DIR=" + filepath.Join(f.dir, id)}, f.env...)...)
 		if len(f.hosts) == 0 {
 			access := operator.Access(cfg.Config, os.Getenv)
@@ -722,4 +723,36 @@ func TestExposedKey(t *testing.T) {
 	}
 	change(closed)
 	wait(t, "it is repaired", func() bool { return a.Failsafe().Problem == "" })
+}
+
+// What the agent has in memory counts, not its file: that may be gone, or damaged, while the daemon runs, and what this host has promised
+// binds it all the same.
+func TestTheAgentInMemoryIsAskedBeforeItsFile(t *testing.T) {
+	for name, spoil := range map[string]func(file string) error{
+		"gone":           os.Remove,
+		"damaged":        func(file string) error { return os.WriteFile(file, []byte("{"), 0o600) },
+		"open to others": func(file string) error { return os.Chmod(file, 0o644) },
+	} {
+		dir := t.TempDir()
+		h := newOnly(Options{Config: load(t, "ZKELECTD_NODE_ID=a", "ZKELECTD_ZOOKEEPER_ROOT=/g", "ZKELECTD_NODE_STATE_DIR="+dir), Log: slog.New(slog.DiscardHandler), Guard: guardClient})
+		f := h.failsafe
+		a, err := f.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.close)
+		m := &membership{session: &session{host: h.Host}, resource: h.Group.resource}
+		if err := errors.Join(a.TakePart(failsafe.Group(cluster.Paths{Root: "/other"})), spoil(filepath.Join(dir, "failsafe.json"))); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := m.agree(t.Context()); p != nil || err != nil {
+			t.Errorf("%s, and it took no part in the group: %+v, %v", name, p, err)
+		}
+		if err := errors.Join(a.TakePart(failsafe.Group(m.resource.paths())), spoil(filepath.Join(dir, "failsafe.json"))); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := m.agree(t.Context()); err != nil || p == nil || p.agent != a {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -101,8 +102,20 @@ type doubt struct {
 type recorded struct {
 	// replaced is, by the term, when the node has first known that the elector had chosen another node because that is better.
 	replaced map[int64]time.Duration
-	// extended are the times at which promises have extended the lease.
+	// extended are the times at which promises have extended the lease, in their order.
 	extended []time.Duration
+}
+
+// decisions are what all nodes have recorded about who was elected in each term of a group.
+type decisions struct {
+	last map[int64]decision // the last that an elector made for the term
+	read map[int64]decision // what somebody has read
+}
+
+// decision is an election. at is when its elector made it, by; both are zero for one that was read.
+type decision struct {
+	node, cause, by string
+	at              time.Duration
 }
 
 // preempted excuses that a leader has stopped its work: it knew by then that the elector had chosen a better node.
@@ -113,34 +126,86 @@ func preempted(term int64, by time.Duration) func(recorded) bool {
 	}
 }
 
-// promised excuses that a leader goes on: all members have promised that in a time.
-func promised(from, to time.Duration) func(recorded) bool {
+// promised excuses that a leader, which has no other lease after from, still works at a time: all members have promised that again and
+// again, so that the work has never gone on for longer than it takes to stop it after a promise.
+func promised(from, to, takes time.Duration) func(recorded) bool {
 	return func(r recorded) bool {
+		last := from
 		for _, at := range r.extended {
-			if from <= at && at <= to {
-				return true
+			if last <= at && at <= min(to, last+takes) {
+				last = at
 			}
 		}
-		return false
+		return last > from && to <= last+takes
 	}
 }
 
-var chosen = regexp.MustCompile(`^elect(?:ed)? (\S+) in term (\d+) \(` + string(cluster.CausePreempt) + `: `)
+var chosen = regexp.MustCompile(`^elect(?:ed)? (\S+) in term (\d+) \((\w+): `)
 
-// see takes in a line of the timeline.
+// chosenIn returns the election that a line of the timeline is about; known is false if it is about none.
+func chosenIn(l replay.Line) (term int64, d decision, known bool, err error) {
+	at, err := time.ParseDuration(l.Boottime)
+	if err != nil {
+		return 0, d, false, err
+	}
+	found := chosen.FindStringSubmatch(l.Text)
+	if found == nil || l.What != "read" && l.What != "elector" {
+		return 0, d, false, nil
+	}
+	term, err = strconv.ParseInt(found[2], 10, 64)
+	return term, decision{found[1], found[3], l.Node, at}, err == nil, err
+}
+
+// see takes in a line of the timeline of any node.
+func (all *decisions) see(l replay.Line) error {
+	term, d, known, err := chosenIn(l)
+	switch {
+	case !known:
+	case l.What == "read":
+		all.read[term] = decision{node: d.node, cause: d.cause}
+	case d.at >= all.last[term].at:
+		all.last[term] = d
+	}
+	return err
+}
+
+// written returns when a node has made decisions that were written, by the term: somebody has read them, and nobody has decided again for
+// that term, which no elector does that has read an earlier decision.
+func (all *decisions) written(by string) map[int64]decision {
+	written := make(map[int64]decision)
+	for term, d := range all.last {
+		if r := all.read[term]; d.by == by && r.node == d.node && r.cause == d.cause {
+			written[term] = d
+		}
+	}
+	return written
+}
+
+// decided adds what the node itself has decided, and written: it may have stopped before it has read that.
+func (r *recorded) decided(written map[int64]decision) {
+	for term, d := range written {
+		r.replace(term, d)
+	}
+}
+
+func (r *recorded) replace(term int64, d decision) {
+	if at, known := r.replaced[term]; d.cause == string(cluster.CausePreempt) && d.node != d.by && (!known || d.at < at) {
+		r.replaced[term] = d.at
+	}
+}
+
+// see takes in a line of the timeline of the node.
 func (r *recorded) see(l replay.Line) error {
 	at, err := time.ParseDuration(l.Boottime)
 	if err != nil {
 		return err
 	}
-	if found := chosen.FindStringSubmatch(l.Text); found != nil && (l.What == "read" || l.What == "elector") && found[1] != l.Node {
-		term, err := strconv.ParseInt(found[2], 10, 64)
-		if err != nil {
-			return err
-		}
-		if _, known := r.replaced[term]; !known {
-			r.replaced[term] = at
-		}
+	term, d, known, err := chosenIn(l)
+	if err != nil {
+		return err
+	}
+	if known && l.What == "read" {
+		r.replace(term, d)
 	}
 	if event, actions, _ := strings.Cut(l.Text, " -> "); l.What == "member" && strings.HasPrefix(event, "RoundReply") && strings.Contains(actions, "Lease{") {
 		r.extended = append(r.extended, at)
@@ -149,22 +214,30 @@ func (r *recorded) see(l replay.Line) error {
 }
 
 // recorded returns what a node has recorded about a group.
-func (n *node) recorded(g *group) (r recorded, err error) {
-	r.replaced = make(map[int64]time.Duration)
+func (n *node) recorded(g *group) (recorded, error) {
+	r := recorded{replaced: make(map[int64]time.Duration)}
+	err := n.timeline(g, r.see)
+	all := decisions{make(map[int64]decision), make(map[int64]decision)}
+	for _, any := range n.f.nodes {
+		err = errors.Join(err, any.timeline(g, all.see))
+	}
+	r.decided(all.written(n.id))
+	return r, err
+}
+
+// timeline calls see with what a node has recorded about a group, until there is an error.
+func (n *node) timeline(g *group, see func(replay.Line) error) error {
 	files, err := recorder.Files(n.recordings())
 	if err != nil {
-		return r, err
+		return err
 	}
 	var unread error
 	err = recorder.Read(files, &replay.Timeline{All: true, Group: g.name, Show: func(l replay.Line) {
 		if l.Group == g.name && unread == nil {
-			unread = r.see(l)
+			unread = see(l)
 		}
 	}})
-	if err == nil {
-		err = unread
-	}
-	return r, err
+	return errors.Join(err, unread)
 }
 
 // doubt notes what the recording must excuse.
@@ -192,6 +265,7 @@ func (o *outages) checkDoubts() {
 // The recording excuses only what it shows.
 func TestRecordingExcuses(t *testing.T) {
 	r := recorded{replaced: make(map[int64]time.Duration)}
+	all := decisions{make(map[int64]decision), make(map[int64]decision)}
 	for _, l := range []replay.Line{
 		{Boottime: "1m1s", Node: "n1", What: "read", Text: "elected n1 in term 7 (failure: n2 is gone); members n1"},
 		{Boottime: "1m2s", Node: "n1", What: "read", Text: "elected n2 in term 9 (move: an operator)"},
@@ -201,28 +275,60 @@ func TestRecordingExcuses(t *testing.T) {
 		{Boottime: "1m6s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}}`},
 		{Boottime: "1m7s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}} -> Lease{"Deadline":1}, Renew{}`},
 		{Boottime: "1m8s", Node: "n1", What: "member", Text: `RenewDone{} -> Lease{"Deadline":1}`},
+		{Boottime: "1m9s", Node: "n1", What: "member", Text: `RoundReply{"Reply":{"ok":true}} -> Lease{"Deadline":1}, Renew{}`},
+		// Written, and read by the new leader only.
+		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 21 (preempt: better)"},
+		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 21 (preempt: better)"},
+		// Never written.
+		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 23 (preempt: better)"},
+		// Written by another elector, for another reason, or again.
+		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 25 (preempt: better)"},
+		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n3 in term 25 (preempt: better)"},
+		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 27 (preempt: better)"},
+		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 27 (failure: n1 is gone)"},
+		{Boottime: "1m1s", Node: "n1", What: "elector", Text: "elect n2 in term 29 (preempt: better)"},
+		{Boottime: "1m8s", Node: "n3", What: "elector", Text: "elect n2 in term 29 (preempt: better)"},
+		{Boottime: "1m9s", Node: "n2", What: "read", Text: "elected n2 in term 29 (preempt: better)"},
 	} {
-		if err := r.see(l); err != nil {
+		err := all.see(l)
+		if l.Node == "n1" && err == nil {
+			err = r.see(l)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	r.decided(all.written("n1"))
 	at := func(s int) time.Duration { return time.Minute + time.Duration(s)*time.Second }
 	for name, c := range map[string]struct{ got, want bool }{
-		"replaced":            {preempted(7, at(4))(r), true},
-		"not yet replaced":    {preempted(7, at(3))(r), false},
-		"another term":        {preempted(6, at(9))(r), false},
-		"moved":               {preempted(8, at(9))(r), false},
-		"chosen again":        {preempted(10, at(9))(r), false},
-		"promised":            {promised(at(6), at(8))(r), true},
-		"promised before":     {promised(at(8), at(9))(r), false},
-		"promised only later": {promised(at(1), at(6))(r), false},
+		"replaced":                {preempted(7, at(4))(r), true},
+		"not yet replaced":        {preempted(7, at(3))(r), false},
+		"another term":            {preempted(6, at(9))(r), false},
+		"moved":                   {preempted(8, at(9))(r), false},
+		"chosen again":            {preempted(10, at(9))(r), false},
+		"decided and written":     {preempted(20, at(1))(r), true},
+		"not yet decided":         {preempted(20, at(0))(r), false},
+		"never written":           {preempted(22, at(9))(r), false},
+		"written otherwise":       {preempted(24, at(9))(r), false},
+		"for another reason":      {preempted(26, at(9))(r), false},
+		"decided again":           {preempted(28, at(9))(r), false},
+		"promised":                {promised(at(6), at(8), 2*time.Second)(r), true},
+		"promised twice":          {promised(at(6), at(11), 2*time.Second)(r), true},
+		"promised before":         {promised(at(10), at(11), 2*time.Second)(r), false},
+		"promised too long ago":   {promised(at(6), at(12), 2*time.Second)(r), false},
+		"promised only later":     {promised(at(1), at(6), 9*time.Second)(r), false},
+		"promised after a gap":    {promised(at(4), at(8), 2*time.Second)(r), false},
+		"promised with a gap":     {promised(at(6), at(10), 1500*time.Millisecond)(r), false},
+		"promised by a long kill": {promised(at(6), at(16), 9*time.Second)(r), true},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: excused %t", name, c.got)
 		}
 	}
-	if err := r.see(replay.Line{Boottime: "x"}); err == nil {
-		t.Error("a line without a time is accepted")
+	for _, see := range []func(replay.Line) error{r.see, all.see} {
+		if see(replay.Line{Boottime: "x"}) == nil {
+			t.Error("a line without a time is accepted")
+		}
 	}
 }
 

@@ -300,12 +300,17 @@ func (o *outages) mustStop(before map[*group]work, at time.Duration, cut bool, s
 	}
 	takes := b.Lease + b.Kill + slack
 	stopped := func(g *group) bool { return before[g].leader.child(g) != before[g].child }
-	dead := make(map[*group]bool)
+	dead, alive := make(map[*group]bool), make(map[*group]time.Duration)
 	all := func() bool { // that must stop have stopped
 		for g, w := range before {
-			if g.failsafe && stops(w.leader) && !dead[g] && stopped(g) {
-				dead[g] = true
+			if !g.failsafe || !stops(w.leader) || dead[g] {
+				continue
+			}
+			now := boottime.Now()
+			if dead[g] = stopped(g); dead[g] {
 				o.stopped = append(o.stopped, boottime.Now()-at)
+			} else {
+				alive[g] = now
 			}
 		}
 		return !slices.ContainsFunc(o.groups, func(g *group) bool { return g.failsafe && stops(before[g].leader) && !dead[g] })
@@ -315,7 +320,7 @@ func (o *outages) mustStop(before map[*group]work, at time.Duration, cut bool, s
 		o.wait(10 * time.Millisecond)
 	}
 	if cut {
-		o.mustStopAfterStall(before, at, takes, stops, all)
+		o.mustStopAfterStall(before, at, takes, alive, all)
 	}
 	for g, w := range before {
 		switch now := stopped(g); {
@@ -329,14 +334,9 @@ func (o *outages) mustStop(before map[*group]work, at time.Duration, cut bool, s
 }
 
 // mustStopAfterStall waits longer if ZooKeeper itself has answered nobody: then members promise as in an outage, and for a session timeout
-// after it. The recordings must show that they did.
-func (o *outages) mustStopAfterStall(before map[*group]work, at, takes time.Duration, stops func(*node) bool, all func() bool) {
+// after it. The recordings must show that they did, as long as the leader went on. alive is when each work was last seen, which all updates.
+func (o *outages) mustStopAfterStall(before map[*group]work, at, takes time.Duration, alive map[*group]time.Duration, all func() bool) {
 	o.t.Helper()
-	late := make(map[*group]bool)
-	all()
-	for g, w := range before {
-		late[g] = g.failsafe && stops(w.leader) && w.leader.child(g) == w.child
-	}
 	for limit := at + settleTimeout; !all() && boottime.Now() < limit; o.wait(10 * time.Millisecond) {
 		stall := o.answers.lastStall(boottime.Now())
 		if stall < at-outageSession || boottime.Now() > stall+failsafe.Patience(cluster.Lease(outageSession))+outageSession+takes {
@@ -344,9 +344,9 @@ func (o *outages) mustStopAfterStall(before map[*group]work, at, takes time.Dura
 		}
 	}
 	for g, w := range before {
-		if late[g] && w.leader.child(g) != w.child {
-			o.doubt(g, w.leader, promised(at, boottime.Now()), "the work of %s has stopped %s after the fault only; the servers had last answered nobody at %s after it",
-				w.leader.id, boottime.Now()-at, o.answers.lastStall(boottime.Now())-at)
+		if seen := alive[g]; seen > at+takes && w.leader.child(g) != w.child {
+			o.doubt(g, w.leader, promised(at, seen, takes), "the work of %s was still seen %s after the fault; the servers had last answered nobody at %s after it",
+				w.leader.id, seen-at, o.answers.lastStall(boottime.Now())-at)
 		}
 	}
 }

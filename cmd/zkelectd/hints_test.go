@@ -45,9 +45,12 @@ func texts(t *testing.T, f func(at token.Position, text string, completed bool))
 			}
 			completed := make(map[ast.Node]bool)
 			ast.Inspect(file, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok && completes(call.Fun) {
+				if call, ok := n.(*ast.CallExpr); ok && completes(call.Fun) > 0 {
 					if text, ok := constant(call.Args[0]); ok {
 						completed[call.Args[0]] = true
+						if values := len(call.Args) - completes(call.Fun); values != strings.Count(text, "%s") {
+							t.Errorf("%s: %s gets %d values", files.Position(n.Pos()), text, values)
+						}
 						f(files.Position(n.Pos()), text, true)
 					}
 				}
@@ -68,10 +71,13 @@ func texts(t *testing.T, f func(at token.Position, text string, completed bool))
 	}
 }
 
-// completes reports whether a function completes a hint.
-func completes(f ast.Expr) bool {
-	name, ok := f.(*ast.SelectorExpr)
-	return ok && strings.EqualFold(name.Sel.Name, "InGroup")
+// completes returns how many arguments a function that completes a hint has before the values, 0 for another function: the hint and, unless
+// it is a method, the group.
+func completes(f ast.Expr) int {
+	if name, ok := f.(*ast.SelectorExpr); ok {
+		return map[string]int{"InGroup": 2, "inGroup": 1}[name.Sel.Name]
+	}
+	return 0
 }
 
 // constant returns the text of a string literal or of a sum; what is not constant in it stands for a word.
@@ -236,7 +242,12 @@ func TestHintsActOnWhatTheyNameHere(t *testing.T) {
 				continue
 			}
 			value := "-no \"de\" *"
-			if f := cmd.Flags().Lookup(strings.TrimLeft(words[i-1], "-")); f != nil && f.Value.Type() == "int" {
+			option := strings.TrimLeft(words[i-1], "-")
+			f := cmd.Flags().Lookup(option)
+			if f == nil && len(option) == 1 {
+				f = cmd.Flags().ShorthandLookup(option)
+			}
+			if f != nil && f.Value.Type() == "int" {
 				value = "7"
 			}
 			args = append(args, value)

@@ -301,8 +301,8 @@ func (p *participation) update(ctx context.Context, now zkstore.FailsafeGroup) {
 	}
 }
 
-// auditKeys finds out from time to time whether somebody has changed the ACL of the keys since they were read: it has no watch. Whoever
-// reads them could promise in the name of a member.
+// auditKeys checks from time to time whether the ACL of the keys has changed since they were read, because an ACL has no watch. A client
+// that reads the keys could send promises as a member.
 func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	now := boottime.Now()
 	if now < p.audit {
@@ -316,7 +316,7 @@ func (p *participation) auditKeys(ctx context.Context, g *agent.Group) {
 	p.audit = now + p.resource.host.failsafe.auditPace
 	before := g.Exposed
 	if g.Exposed = ""; read {
-		g.Exposed = fmt.Sprintf("all clients can read znode %s, and whoever has read the key can promise in the name of a member: run %s, and then %s "+
+		g.Exposed = fmt.Sprintf("all clients can read znode %s, and any client that has read the key can send promises as a member: run %s, and then %s "+
 			"twice, more than a minute apart", path, cluster.InGroup("'zkelectd acl apply'", p.resource.name), cluster.InGroup("'zkelectd failsafe rotate-keys'", p.resource.name))
 	}
 	if read && before == "" {

@@ -78,7 +78,7 @@ func (p Proposal) next(snap cluster.Snapshot) (next cluster.Policy, needed bool,
 	if old.Newer() != nil {
 		return next, false, fmt.Errorf("the policy is not replaced: %w", old.Err)
 	} else if old.Exists && old.Err != nil {
-		return next, false, fmt.Errorf("the policy is not replaced: %w; %s replaces it by the policy of that file", old.Err,
+		return next, false, fmt.Errorf("the policy is not replaced: %w; %s replaces it by the policy in that file", old.Err,
 			cluster.InGroup("'zkelectd repair policy --config /etc/zkelectd.yaml'", p.Group))
 	}
 	rec := old.Record

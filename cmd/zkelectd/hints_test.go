@@ -212,7 +212,7 @@ func parsed(t *testing.T, line string) *cobra.Command {
 }
 
 // A hint acts on the group, and on the node, that it is about, whatever their names are; so nothing but cluster.InGroup puts names in.
-func TestHintsActOnWhatTheyNameHere(t *testing.T) {
+func TestHintsActOnWhatTheyName(t *testing.T) {
 	t.Parallel()
 	found, named := 0, 0
 	texts(t, func(at token.Position, text string, completed bool) {

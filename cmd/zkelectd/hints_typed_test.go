@@ -35,7 +35,7 @@ func TestHintsOfTheStatusWork(t *testing.T) {
 		}
 		return f
 	}
-	// The last part of its root is the name of the other group.
+	// The root of billing ends in "mail", which is the name of the other group.
 	billing, mail := damaged("billing", fmt.Sprintf("/own/r%d/mail", groups.Add(1))), damaged("mail", base+"/mail")
 	dir := filepath.Join(billing.dir, "groups")
 	file := filepath.Join(billing.dir, "main.yaml")

@@ -7,10 +7,9 @@ import (
 	"unicode"
 )
 
-// InGroup completes a hint, a command in quotes such as 'zkelectd forget %s', for a reader who types it as it is: each %s becomes the
-// next argument, and -g names the group, or the slot. The name is the one that the configuration gives to the group, which is not
-// always a part of its root; an empty one is not known, and leaves the hint without it. The options for the connection are the reader's
-// own.
+// InGroup completes a hint, which is a command in quotes such as 'zkelectd forget %s', so that it works when it is typed. It replaces
+// each %s by the next argument, and adds -g with the name of the group or slot. That is the name in the configuration: the root of a group
+// may end in another one. If group is empty, its name is not known, and the hint has no -g. InGroup adds no options for the connection.
 func InGroup(hint, group string, args ...any) string {
 	var words, dashed []string
 	for _, w := range strings.Fields(strings.Trim(hint, "'")) {
@@ -39,7 +38,7 @@ func ShellWord(text string) string {
 		return "''"
 	}
 	var b strings.Builder
-	if strings.ContainsFunc(text, unicode.IsControl) { // no backslash keeps a newline; only damaged records have one
+	if strings.ContainsFunc(text, unicode.IsControl) { // a shell drops a newline after a backslash; only damaged records contain one
 		b.WriteString("$'")
 		for _, c := range []byte(text) {
 			if c >= ' ' && c != '\'' && c != '\\' && c < unicode.MaxASCII {

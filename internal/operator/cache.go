@@ -64,7 +64,7 @@ type cached[T any] struct {
 	err   error
 }
 
-// NewGroupCache returns a cache for the group, or the slot, name below root, without a source.
+// NewGroupCache returns a cache for the group below root, without a source. name is the name of the group or of one of its slots.
 func NewGroupCache(name, root string) *GroupCache {
 	return &GroupCache{viewer: status.NewViewer(name, root), busy: make(chan struct{}, 1)}
 }

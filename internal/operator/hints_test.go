@@ -13,7 +13,7 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// Hints name a group as its configuration does, also if it has a root of its own.
+// Hints use the name that a group has in the configuration, even if its root ends in another name.
 func TestHintsNameTheGroupNotItsRoot(t *testing.T) {
 	p := cluster.Paths{Root: "/own/x"}
 	hints := func(name, text string, want ...string) {

@@ -22,8 +22,8 @@ func ElectorOptions(c config.Config) elector.Options {
 	return elector.Options{Exclusion: c.Election.Exclusion, ExclusionMax: max(c.Election.Exclusion, maxExclusion)}
 }
 
-// Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name is
-// that of the group, or of one of its slots.
+// Question returns the question for a forecast of snap, under the policy by which an elector with this configuration ranks. name
+// is the name of the group or of one of its slots.
 func Question(name string, c config.Config, snap cluster.Snapshot) (whatif.Question, error) {
 	return question(name, c, snap, new(policy.Cache))
 }

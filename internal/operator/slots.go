@@ -17,7 +17,7 @@ import (
 
 // SlotGroup is a group with slots, as read.
 type SlotGroup struct {
-	Name  string
+	Name  string // of the group
 	Paths cluster.Paths
 	// Shared has what all slots share: the members, the policy, the requests of the whole group, and the record of slots.
 	Shared cluster.Snapshot
@@ -37,8 +37,8 @@ func ReadSlots(ctx context.Context, r cluster.Reader, paths cluster.Paths, watch
 	return cluster.ReadSlots(paths.Slots(), data, stat, err == nil), nil
 }
 
-// ReadSlotGroup returns a group with slots. name is that of the group, or of one of its slots. It reads the decisions before the members,
-// as a daemon does. If watch is true, it sets watches.
+// ReadSlotGroup returns a group with slots. name is the name of the group or of one of its slots. ReadSlotGroup reads the decisions before
+// the members, as a daemon does. If watch is true, it sets watches.
 func ReadSlotGroup(ctx context.Context, r cluster.Reader, name string, paths cluster.Paths, watch bool) (SlotGroup, error) {
 	g := SlotGroup{Name: cluster.GroupOf(name), Paths: cluster.Paths{Root: paths.Root}}
 	record, err := ReadSlots(ctx, r, g.Paths, watch)

@@ -82,8 +82,8 @@ func membersLine(group string, present, expected int, all []AbsentMember) string
 	return fmt.Sprintf("%s; lost: %s (%s if it does not come back)", line, named, cluster.InGroup("'zkelectd forget %s'", group, lost[0]))
 }
 
-// clearStrikes returns the command that clears the strikes of a node in a group: in all of its slots, as a request of
-// this kind needs the whole group.
+// clearStrikes returns the command that clears the strikes of a node. It names the whole group, because the command refuses a single
+// slot.
 func clearStrikes(group, node string) string {
 	return cluster.InGroup("'zkelectd clear-strikes %s'", group, node)
 }

@@ -23,7 +23,7 @@ type Viewer struct {
 	policies   policy.Cache
 }
 
-// NewViewer returns a viewer for the group below root. name is that of the group, or of one of its slots.
+// NewViewer returns a viewer for the group below root. name is the name of the group or of one of its slots.
 func NewViewer(name, root string) *Viewer { return &Viewer{name: cluster.GroupOf(name), root: root} }
 
 // Of returns the view of a group from a single snapshot.

@@ -14,6 +14,7 @@ import (
 
 // SlotGroup is a whole group with slots, as read from ZooKeeper.
 type SlotGroup struct {
+	// Name is the name of the group.
 	Name string `json:"-"`
 	Root string `json:"root"`
 	// Count is how many slots there are, PerNode how many of them one node can lead. Epoch changes with each resize.

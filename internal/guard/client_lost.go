@@ -17,8 +17,8 @@ import (
 
 // This file contains what the daemon does if the guard is lost: it notices that, kills the work, and proves its death.
 
-// armTimer sets the timer for checkExpired. It is not one of the Go runtime: that would wake the process also at the times of deadlines
-// that were extended. The caller must hold mu.
+// armTimer sets the timer for checkExpired. It is a timerfd, because a timer of the Go runtime also wakes the process at the times of
+// deadlines that were extended. The caller must hold mu.
 func (c *Client) armTimer() {
 	if c.timer == nil || !enforced {
 		return

@@ -70,8 +70,8 @@ func (r receiver) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// SetWriteDeadline sets the deadline for writes. The runtime gets it when a write has to wait: a timer that is set and stopped for each
-// write would wake the process later nevertheless.
+// SetWriteDeadline sets the deadline for writes. The runtime gets it only when a write has to wait: it would wake the process at the time of
+// each deadline, even if that was removed before.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

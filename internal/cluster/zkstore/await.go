@@ -65,8 +65,8 @@ func await[T any](ctx context.Context, r request, f func() (T, error)) (T, error
 	return zero, over
 }
 
-// callLibrary is [await] for a goroutine that may wait until the library returns, which is with the session's end at the latest. It saves the
-// second goroutine; ctx bounds only how long the request waits for its turn.
+// callLibrary is [await] without a second goroutine. It returns when the library does, which is at the session's end at the latest. ctx
+// limits only how long the request waits for its turn.
 func callLibrary[T any](ctx context.Context, r request, f func() (T, error)) (T, error) {
 	var zero T
 	if err := r.group.s.Err(); err != nil {

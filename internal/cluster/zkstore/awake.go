@@ -41,7 +41,7 @@ func (a *Awake) Wait(timer <-chan time.Time, after time.Duration, done <-chan st
 	}
 }
 
-// signalAwake wakes those for whom it is time.
+// signalAwake signals each Awake whose time has come.
 func (s *Session) signalAwake(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,7 +76,7 @@ func TestNeedlessPings(t *testing.T) {
 	}
 }
 
-// Who waits is not woken before it is time, and a signal from before is none.
+// A waiter is not woken before its time, and a signal that was sent before counts for nothing.
 func TestAwakeWhenItIsTime(t *testing.T) {
 	s := bareSession(t, io.Discard)
 	a := s.Awake()

@@ -160,7 +160,7 @@ func TestRenewalsWithoutAConnection(t *testing.T) {
 	px.set(false, false)
 }
 
-// A server that does not answer does not keep a group waiting beyond the deadline of its lease. What comes later is discarded.
+// If a server does not answer, the result is an error at the deadline of the lease. A later reply is discarded.
 func TestRenewalsWithoutAReply(t *testing.T) {
 	px := newProxy(t, shared.Addr())
 	s := open(t, Options{Servers: []string{px.addr()}, Timeout: 20 * time.Second})

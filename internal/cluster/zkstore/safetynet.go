@@ -93,9 +93,9 @@ type watchCheck struct {
 	err    error
 }
 
-// checkWatches compares znodes with what was read when their watches were set. If one has changed without an event, a watch was lost:
-// then everything of its group is read again. All znodes are read before the first one is compared, so that the reader of a group is
-// woken once.
+// checkWatches compares znodes with what was read when their watches were set. If one has changed without an event, its watch was lost,
+// and the group's reader must read everything again. All znodes are read first and compared afterwards: a reader is woken once then, and
+// not once for each znode.
 func (s *Session) checkWatches(watches []watch) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.Timeout())
 	defer cancel()

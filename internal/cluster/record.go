@@ -269,8 +269,8 @@ type Elected struct {
 	// PreviousNode and PreviousSite are those of the decision before; empty in the first one.
 	PreviousNode string `json:"previous_node,omitempty"`
 	PreviousSite string `json:"previous_site,omitempty"`
-	// Ranking has a verdict for each member, the best first, those that are not eligible last. RankingOmitted is how many were
-	// left out to keep the record small.
+	// Ranking has a verdict for each member, the best first, those that are not eligible last; in a large group only for the first.
+	// RankingOmitted is how many were left out to keep the record small.
 	Ranking        []Verdict   `json:"ranking"`
 	RankingOmitted int         `json:"ranking_omitted,omitempty"`
 	Exclusions     []Exclusion `json:"exclusions,omitempty"`

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -150,15 +151,27 @@ func TestTheDifferenceIsTheFirstRankerWhoseScoresDiffer(t *testing.T) {
 	}
 }
 
+// All members of a large group read the record, so it has only the first verdicts: that of the elected member and those of the next ones.
 func TestLargeGroupsKeepTheRecordSmall(t *testing.T) {
-	var in Input
-	for i := range 5000 {
-		in.Members = append(in.Members, member(strings.Repeat("n", 20), strings.Repeat("s", 20), 1, int32(i)))
-	}
-	verdicts, omitted := policyOf(t, cluster.Rules{}).Rank(in).Verdicts()
-	rec := cluster.Elected{Ranking: verdicts, RankingOmitted: omitted}
-	if size := len(cluster.Encode(&rec)); size > 256<<10 || len(verdicts)+omitted != 5000 {
-		t.Errorf("a record of %d bytes, %d verdicts and %d omitted", size, len(verdicts), omitted)
+	for members, want := range map[int]int{0: 0, 1: 1, 12: 12, 13: 13, 50: 50, 51: 12, 5000: 12} {
+		var in Input
+		for i := range members {
+			in.Members = append(in.Members, member(fmt.Sprintf("host-%06d.example.com", i), strings.Repeat("s", 20), i, int32(i)))
+		}
+		r := policyOf(t, cluster.Rules{}).Rank(in)
+		verdicts, omitted := r.Verdicts()
+		if len(verdicts) != want || len(verdicts)+omitted != members {
+			t.Errorf("%d members: %d verdicts and %d omitted, want %d verdicts", members, len(verdicts), omitted, want)
+		}
+		for i, v := range verdicts {
+			if v.Rank != i+1 || v.Incarnation != r.Entries[i].Member.Name {
+				t.Errorf("%d members: verdict %d is %+v", members, i, v)
+			}
+		}
+		rec := cluster.Elected{Ranking: verdicts, RankingOmitted: omitted}
+		if size := len(cluster.Encode(&rec)); members == 5000 && size > 3<<10 {
+			t.Errorf("a record of %d bytes", size)
+		}
 	}
 }
 

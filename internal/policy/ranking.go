@@ -101,12 +101,19 @@ func (r Ranking) Find(incarnation string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// maxVerdicts bounds the record of a large group: each of its members reads it after each election.
-const maxVerdicts = 50
+// Each member reads the elected record after each election. So that of a group with more than maxVerdicts members holds only the first
+// verdicts: those of the member that is elected, and of those that come next.
+const (
+	maxVerdicts   = 50
+	firstVerdicts = 12
+)
 
 // Verdicts returns the ranking as the elected record holds it, and how many members were left out.
 func (r Ranking) Verdicts() (verdicts []cluster.Verdict, omitted int) {
-	n := min(len(r.Entries), maxVerdicts)
+	n := len(r.Entries)
+	if n > maxVerdicts {
+		n = firstVerdicts
+	}
 	verdicts = make([]cluster.Verdict, 0, n)
 	for i, e := range r.Entries[:n] {
 		v := cluster.Verdict{Node: e.Member.ID, Site: clip(e.Member.Node.Record.Site), Incarnation: e.Member.Name, Reason: clip(e.RefusalReason())}

@@ -62,7 +62,8 @@ func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {
 	return list
 }
 
-// lastVerdict returns what the last decision recorded for the member, "" if it has joined since.
+// lastVerdict returns what the last decision recorded for the member, "" if it has joined since, or if the decision leaves
+// its verdict out.
 func lastVerdict(s cluster.Snapshot, m cluster.Member) string {
 	for _, v := range s.Elected.Record.Ranking {
 		if v.Incarnation == m.Name && v.Rank > 0 {

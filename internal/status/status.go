@@ -119,7 +119,7 @@ type Member struct {
 	PID         int        `json:"pid"`
 	Incarnation string     `json:"incarnation"`
 	Since       *time.Time `json:"since,omitempty"`
-	// Reason is the member's verdict in the last decision.
+	// Reason is the member's verdict in the last decision; empty if the decision does not hold one, see [policy.Ranking.Verdicts].
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -276,6 +277,29 @@ func TestExplanationNamesTheHeir(t *testing.T) {
 	q.Change.Without = []string{"a2", "b1", "b2"}
 	if e := Explain(q); e.Leader != "a1" || e.Heir != "" {
 		t.Errorf("alone: %+v", e)
+	}
+}
+
+// The record of a large group leaves most verdicts out. An explanation has all of them.
+func TestExplanationOfALargeGroupHasAllMembers(t *testing.T) {
+	var s cluster.Snapshot
+	for i := range 60 {
+		s.Members = append(s.Members, member(fmt.Sprintf("n%02d", i), "dc1", int32(i), 100-i))
+	}
+	s.Members[59].Node.Record.Unhealthy = "no disk"
+	s = led(s, "n00")
+	verdicts, omitted := compiled(t, cluster.Rules{}).Rank(policy.Input{Members: s.Members}).Verdicts()
+	if s.Elected.Record.Ranking, s.Elected.Record.RankingOmitted = verdicts, omitted; omitted != 48 {
+		t.Fatalf("%d verdicts are left out", omitted)
+	}
+	e := Explain(question(t, s))
+	for i, m := range e.Members {
+		if want := (i + 1) % 60; m.Node != fmt.Sprintf("n%02d", i) || m.Rank != want || (m.Rank == 0) != (len(m.Refusals) > 0) || len(m.Scores) == 0 {
+			t.Errorf("member %d: %+v", i, m)
+		}
+	}
+	if len(e.Members) != 60 || !slices.Contains(e.Changes, "n40 comes after n00: priority 100 against priority 60") {
+		t.Errorf("%d members: %q", len(e.Members), e.Changes)
 	}
 }
 

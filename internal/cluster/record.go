@@ -285,6 +285,9 @@ type Elected struct {
 	Time time.Time `json:"time"`
 }
 
+// RankedMembers returns how many members the group had when the decision was made. A forged record may make it negative.
+func (e *Elected) RankedMembers() int { return len(e.Ranking) + e.RankingOmitted }
+
 // Preemption is a term in which policy replaced a healthy leader. Time is when, by the elector's clock; for people.
 type Preemption struct {
 	Term int64     `json:"term"`

@@ -36,11 +36,11 @@ func (u *startup) await(in Input, g attemptEnd, settle time.Duration) (reason st
 // complete reports whether all members of the last election are registered. It returns false if they are not known. Of a large group
 // only the best are known by name: then as many members as before count.
 func complete(s *cluster.Snapshot) bool {
-	last := s.Elected.Record
+	last := &s.Elected.Record
 	registered := make(map[string]bool, len(s.Members))
 	for i := range s.Members {
 		registered[s.Members[i].ID] = true
 	}
 	missing := func(v cluster.Verdict) bool { return !registered[v.Node] }
-	return len(last.Ranking) > 0 && len(registered) >= len(last.Ranking)+last.RankingOmitted && !slices.ContainsFunc(last.Ranking, missing)
+	return len(last.Ranking) > 0 && len(registered) >= last.RankedMembers() && !slices.ContainsFunc(last.Ranking, missing)
 }

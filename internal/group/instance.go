@@ -32,7 +32,8 @@ type Instance struct {
 	leaving atomic.Pointer[announcement] // nil until the instance announces that it is about to end
 	// failsafe is nil until this node can be asked for promises.
 	failsafe atomic.Pointer[cluster.FailsafeNode]
-	since    time.Time // of the record that was registered
+	// registered is the record of the node that was registered.
+	registered cluster.Node
 
 	mu      sync.Mutex
 	stopped bool // Stop was called
@@ -40,7 +41,7 @@ type Instance struct {
 }
 
 func newInstance(ctx context.Context, r Registration, registered cluster.Node, self cluster.Incarnation) *Instance {
-	i := &Instance{id: registered.Instance, since: registered.Since, self: self, budget: r.Budget, ending: make(chan struct{})}
+	i := &Instance{id: registered.Instance, registered: registered, self: self, budget: r.Budget, ending: make(chan struct{})}
 	if r.Slots.Count > 0 {
 		i.table = newSlotTable(r.Slots, len(r.Leaderships))
 	}

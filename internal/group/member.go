@@ -97,8 +97,9 @@ func newMember(ctx context.Context, i *Instance, n int, l Leadership) *Member {
 	m.background = newBackground(ctx, m.panicked)
 	if n == 0 {
 		m.node = &publication{
-			writer: zkstore.NewNodeWriter(s, g.opt.Paths, i.self, i.since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
-			background: m.background, record: i.record,
+			writer: zkstore.NewNodeWriter(s, g.opt.Paths, i.self, i.registered.Since), log: g.log, znode: g.opt.Paths.Node(i.self.ID), timeout: budget.Session,
+			background: m.background, record: i.record, members: func() int { return m.read.Elected.Record.RankedMembers() },
+			turns: randomTurn(), written: &i.registered,
 		}
 	}
 	m.elector = newElectorRole(g, m)

@@ -21,9 +21,13 @@ type publication struct {
 	timeout    time.Duration
 	background *background
 	record     func() cluster.Node
+	members    func() int // returns how many members the group has
+	turns      time.Time  // see randomTurn
 
-	busy  bool
-	stale bool // the record in ZooKeeper is outdated
+	written    *cluster.Node // the record in ZooKeeper, apart from its Since; nil if that is not known
+	busy       bool
+	stale      bool // the record in ZooKeeper is outdated
+	awaitsTurn bool // see awaitTurn
 	// waiting are called with the outcome of the next write.
 	waiting []func(error)
 }
@@ -34,14 +38,24 @@ func (p *publication) publishNow(done func(error)) {
 	p.publish()
 }
 
-// publish writes the record, at once or after the current write.
+// publish writes the record, at once or after the current write. A change of the latency alone may wait, see latencyTurn.
 func (p *publication) publish() {
 	p.stale = true
 	if p.busy {
 		return
 	}
+	rec := p.record()
+	if wait := p.untilTurn(rec); wait > 0 {
+		p.awaitTurn(wait)
+		return
+	}
+	p.write(rec)
+}
+
+// write writes a record. No other write may be under way.
+func (p *publication) write(rec cluster.Node) {
 	p.busy, p.stale = true, false
-	rec, waiting := p.record(), p.waiting
+	waiting := p.waiting
 	p.waiting = nil
 	priority := zkstore.PriorityNormal
 	if len(waiting) > 0 {
@@ -49,35 +63,35 @@ func (p *publication) publish() {
 	}
 	var err error
 	p.background.run(p.timeout, func(ctx context.Context) { err = p.writer.Write(zkstore.WithPriority(ctx, priority), rec) }, func() {
-		p.busy = false
+		p.busy, p.written = false, &rec
 		for _, done := range waiting {
 			done(err)
 		}
 		if err != nil {
-			p.stale = true
+			p.stale, p.written = true, nil
 			p.log.Warn("the change of this node is not published yet", "znode", p.znode, "err", err)
 		}
 		switch {
 		case len(p.waiting) > 0, err == nil && p.stale:
 			p.publish()
 		case err != nil:
-			p.retryLater()
-		}
-	})
-}
-
-// retryLater publishes the record again after a while.
-func (p *publication) retryLater() {
-	p.background.spawn(func() {
-		t := time.NewTimer(retryPublication)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			p.background.runInLoop(func() {
+			p.after(retryPublication, func() {
 				if p.stale {
 					p.publish()
 				}
 			})
+		}
+	})
+}
+
+// after calls f in the loop after a while, unless the loop has ended.
+func (p *publication) after(d time.Duration, f func()) {
+	p.background.spawn(func() {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			p.background.runInLoop(f)
 		case <-p.background.ctx.Done():
 		}
 	})

@@ -27,7 +27,7 @@ func (c *Collector) Spread() time.Duration {
 			return 0
 		}
 	}
-	members := len(s.Elected.Record.Ranking) + s.Elected.Record.RankingOmitted
+	members := s.Elected.Record.RankedMembers()
 	if h.All || members < spreadFrom || s.SelfLost || c.needsLeadership() || c.next || s.SelfIsHeir() {
 		return 0
 	}

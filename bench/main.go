@@ -39,7 +39,7 @@ func main() {
 	rounds := flag.Int("rounds", 50, "how many planned handovers and killed daemons to measure; of stopped daemons and lost hosts a tenth")
 	programs := flag.Int("load", 8, "how many programs keep the processors busy while kill is measured")
 	binary := flag.String("binary", "bin/zkelectd", "the zkelectd to run")
-	only := flag.String("only", "handover,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
+	only := flag.String("only", "handover,distant,daemon,stopped,kill,host,packets,idle,failover,trust,load,disturb,groups", "what to measure, separated by commas")
 	quick := flag.Bool("quick", false, "do not measure packets and bytes in scale, which takes some minutes for each size")
 	sizes := flag.String("sizes", "10,100,500,2000", "the sizes of the groups in scale; the first is what the others are compared with")
 	flag.Usage = func() {
@@ -92,6 +92,7 @@ type part struct {
 func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) []part {
 	return []part{
 		{"handover", func() error { return handover(ctx, t, o.binary, o.rounds) }},
+		{"distant", func() error { return distant(ctx, t, o.binary, o.rounds) }},
 		{"daemon", func() error { return killedDaemon(ctx, t, o.binary, o.rounds) }},
 		{"stopped", func() error { return stoppedDaemon(ctx, t, o.binary, max(5, o.rounds/5)) }},
 		{"kill", func() error { return leaseKill(ctx, t, o.binary, max(10, o.rounds*4/5), o.programs) }},
@@ -103,9 +104,11 @@ func parts(ctx context.Context, t *table, o options, guardClient *guard.Client) 
 		{"disturb", func() error { return disturb(ctx, t, o.binary, max(4, o.rounds/5)) }},
 		{"load", func() error { return load(ctx, t, o.binary, guardClient) }},
 		{"groups", func() error { return groups(ctx, t, o.binary) }},
-		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }},  // takes long, and 8 GB with 2,000 members
-		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                  // a part of groups
-		{"others", func() error { return compareWithLock(ctx, t, o.binary, o.rounds, true) }}, // a part of handover, and needs etcd
+		{"scale", func() error { return scale(ctx, t, guardClient, o, max(5, o.rounds/5)) }}, // takes long, and 8 GB with 2,000 members
+		{"idlegroups", func() error { return idleGroups(ctx, t, o.binary) }},                 // a part of groups
+		{"others", func() error { // a part of handover, and needs etcd
+			return compareWithLock(ctx, t, contestOptions{binary: o.binary, rounds: o.rounds, others: true})
+		}},
 	}
 }
 

@@ -37,15 +37,24 @@ type line struct {
 // contest compares zkelectd with a plain lock, and on demand with the lock of etcd. Each has two members. zkelectd and the plain lock
 // have the same server.
 type contest struct {
-	g      *group
-	etcd   *etcd // nil if it does not take part
-	binary string
-	pipe   string
-	lines  chan line
-	sides  []*side
+	contestOptions
+	g     *group
+	far   *farServer // what the members connect to instead of the server; nil if that is near
+	etcd  *etcd      // nil if it does not take part
+	pipe  string
+	lines chan line
+	sides []*side
 
 	elector *node // the elector of led; nil before it is started
 	led     *side // zkelectd in another group, whose leaders are never its elector; nil before it is started
+}
+
+// contestOptions configure a contest.
+type contestOptions struct {
+	binary   string
+	rounds   int
+	others   bool          // with the lock of etcd
+	distance time.Duration // to the server and back; 0 if it is near
 }
 
 // side is one of those.
@@ -65,21 +74,24 @@ type side struct {
 }
 
 // compareWithLock measures, alternately for zkelectd and for a plain lock, how long it takes until the next command runs: after SIGTERM
-// to the leader, and after kill -9. With others it measures the lock of etcd, too.
-func compareWithLock(ctx context.Context, t *table, binary string, rounds int, others bool) error {
-	c, err := newContest(ctx, binary, others)
+// to the leader, and, if the server is near, after kill -9.
+func compareWithLock(ctx context.Context, t *table, o contestOptions) error {
+	c, err := newContest(ctx, o)
 	defer c.close()
 	if err != nil {
 		return err
 	}
-	for range rounds {
+	for range c.rounds {
 		for _, s := range append(slices.Clip(c.sides), c.led) {
 			if err := c.terminate(ctx, s); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
-	killed := max(3, rounds/10)
+	killed := max(3, c.rounds/10)
+	if c.distance > 0 {
+		killed = 0
+	}
 	for range killed {
 		for _, s := range c.sides {
 			if err := c.kill(ctx, s); err != nil {
@@ -87,16 +99,21 @@ func compareWithLock(ctx context.Context, t *table, binary string, rounds int, o
 			}
 		}
 	}
-	c.report(t, rounds, killed)
+	c.report(t, killed)
 	return nil
 }
 
 // newContest starts all members. The contest is to be closed even after an error.
-func newContest(ctx context.Context, binary string, others bool) (*contest, error) {
-	c := &contest{binary: binary, lines: make(chan line, 16)}
+func newContest(ctx context.Context, o contestOptions) (*contest, error) {
+	c := &contest{contestOptions: o, lines: make(chan line, 16)}
 	var err error
 	if c.g, err = newGroup(ctx, zkserver.Options{}); err != nil {
 		return c, err
+	}
+	if c.distance > 0 {
+		if c.far, err = newFarServer(c.g.server.Addr(), c.distance); err != nil {
+			return c, err
+		}
 	}
 	dir, err := os.MkdirTemp("", "zkelectd-bench-")
 	if err != nil {
@@ -115,7 +132,7 @@ func newContest(ctx context.Context, binary string, others bool) (*contest, erro
 		{name: "zkelectd", count: c.children(c.g.paths.Election()), spawn: c.spawner(c.g, "zkelectd"), stopOne: terminateProcess, killOne: killDaemon, endOne: terminateProcess},
 		{name: "plain lock", count: c.children(plainLockPath), spawn: c.spawnLock, stopOne: terminateProcess, killOne: killProcess, endOne: terminateProcess},
 	}
-	if others {
+	if c.others {
 		if c.etcd, err = startEtcd(ctx); err != nil {
 			return c, err
 		}
@@ -141,7 +158,7 @@ func (c *contest) startLed(ctx context.Context) (err error) {
 	if err := zkstore.Init(ctx, g.session, g.paths, "the benchmark"); err != nil {
 		return err
 	}
-	if c.elector, err = g.spawnWork(g.server.Addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
+	if c.elector, err = g.spawnWork(c.addr(), c.binary, "elector", plainLockTimeout, []string{"true"}, "ZKELECTD_NODE_OBSERVER=true"); err != nil {
 		return err
 	}
 	members := c.children(g.paths.Election())
@@ -185,6 +202,14 @@ func (c *contest) start(ctx context.Context, s *side) (err error) {
 	return nil
 }
 
+// addr returns what the members connect to.
+func (c *contest) addr() string {
+	if c.far != nil {
+		return c.far.Addr()
+	}
+	return c.g.server.Addr()
+}
+
 func (c *contest) close() {
 	sides := slices.Clip(c.sides)
 	if c.led != nil {
@@ -205,6 +230,9 @@ func (c *contest) close() {
 	c.etcd.stop()
 	if c.g != nil {
 		c.g.close()
+	}
+	if c.far != nil {
+		c.far.close()
 	}
 	if c.pipe != "" {
 		os.RemoveAll(filepath.Dir(c.pipe))
@@ -250,7 +278,7 @@ func (c *contest) command(name string) []string {
 func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd, error) {
 	return func(member string) (*exec.Cmd, error) {
 		// A command that is killed because the machine is busy writes no last line.
-		n, err := g.spawnWork(g.server.Addr(), c.binary, member, plainLockTimeout, c.command(side),
+		n, err := g.spawnWork(c.addr(), c.binary, member, plainLockTimeout, c.command(side),
 			"ZKELECTD_ELECTION_FAILBACK_MODE=manual", "ZKELECTD_CHILD_STOP_TIMEOUT=1s")
 		if err != nil {
 			return nil, err
@@ -260,7 +288,7 @@ func (c *contest) spawner(g *group, side string) func(member string) (*exec.Cmd,
 }
 
 func (c *contest) spawnLock(string) (*exec.Cmd, error) {
-	return spawnLock(c.g.server.Addr(), c.command("plain lock"))
+	return spawnLock(c.addr(), c.command("plain lock"))
 }
 
 func terminateProcess(cmd *exec.Cmd) error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -364,14 +392,14 @@ func (c *contest) replace(ctx context.Context, s *side, old *exec.Cmd) (err erro
 	return c.settle(ctx, s, 2)
 }
 
-func (c *contest) report(t *table, rounds, killed int) {
+func (c *contest) report(t *table, killed int) {
 	for _, s := range append(slices.Clip(c.sides), c.led) {
 		for _, all := range [][]time.Duration{s.handovers, s.gaps, s.kills} {
 			slices.Sort(all)
 		}
 	}
 	ours, plain := c.sides[0], c.sides[1]
-	c.compare(t, ours, plain, rounds, killed, true)
+	c.compare(t, ours, plain, killed, true)
 	for _, row := range []struct {
 		what string
 		all  []time.Duration
@@ -386,12 +414,12 @@ func (c *contest) report(t *table, rounds, killed int) {
 		}
 	}
 	for _, other := range c.sides[2:] {
-		c.compare(t, ours, other, rounds, killed, false)
+		c.compare(t, ours, other, killed, false)
 	}
 }
 
 // compare adds the rows of zkelectd beside another side. The goals are those against the plain lock.
-func (c *contest) compare(t *table, ours, other *side, rounds, killed int, goals bool) {
+func (c *contest) compare(t *table, ours, other *side, killed int, goals bool) {
 	row := func(what string, ours, theirs []time.Duration, q, goal float64) {
 		a, b := quantile(ours, q), quantile(theirs, q)
 		against := fmt.Sprintf("%.2f of %s's %s", share(a, b), other.article(), ms(b))
@@ -401,10 +429,13 @@ func (c *contest) compare(t *table, ours, other *side, rounds, killed int, goals
 		}
 		t.add(what, ms(a), against, fmt.Sprintf("<= %g of it", goal), share(a, b) <= goal)
 	}
-	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", rounds), ours.handovers, other.handovers, 0.5, 1.5)
+	row(fmt.Sprintf("SIGTERM to the next command's first line, p50 of %d", c.rounds), ours.handovers, other.handovers, 0.5, 1.5)
 	row("SIGTERM to the next command's first line, p99", ours.handovers, other.handovers, 0.99, 1.5)
 	row("gap between the commands, p50", ours.gaps, other.gaps, 0.5, 1)
 	row("gap between the commands, p99", ours.gaps, other.gaps, 0.99, 1.5)
+	if killed == 0 {
+		return
+	}
 	row(fmt.Sprintf("kill -9 to the next command's first line, p50 of %d", killed), ours.kills, other.kills, 0.5, 0)
 	t.add("kill -9: the old command still runs beside the next", fmt.Sprintf("%d of %d", ours.survived, killed),
 		fmt.Sprintf("%d of %d with %s", other.survived, killed, other.article()), "0", ours.survived == 0)

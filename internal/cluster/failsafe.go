@@ -142,12 +142,12 @@ func (f *Failsafe) validate() error {
 	return nil
 }
 
-// SetMembersTx returns SETM: RENEW that also writes the fence, with the members that must promise from now on. The result at
-// [ResultFence] is that of the write.
+// SetMembersTx returns SETM: RENEW that also writes the fence, with the members that must promise from now on.
 func (p Paths) SetMembersTx(h HeldVersions, fence Fence) []Op {
 	ops := p.RenewTx(h)
-	ops[ResultFence] = Op{Kind: OpSet, Path: p.Leader(), Version: h.Fence, Data: Encode(&fence)}
-	return ops
+	write, again := p.overwrite(h.Fence, fence)
+	ops[ResultFence] = write
+	return append(ops, again...)
 }
 
 // VetoTx returns VETO: the fence stays as it is in snap, and says in addition that the node vetoes. The node must be a member that
@@ -157,7 +157,8 @@ func (p Paths) VetoTx(snap Snapshot, id string) []Op {
 	fs := *fence.Failsafe
 	fs.Veto = id
 	fence.Failsafe = &fs
-	return []Op{p.alive(snap.Self.Name), {Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)}}
+	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
+	return append([]Op{p.alive(snap.Self.Name), write}, again...)
 }
 
 // ProbeTx returns a write that changes nothing, but goes through the quorum: its answer proves that the quorum can be reached.

@@ -122,17 +122,17 @@ func LeaseWait(session time.Duration) time.Duration {
 
 // The versions of the fence in a new leader znode, see writeFence.
 const (
-	termWrites = 8  // more often than one term writes the fence: HELD, READY, and its end
+	termWrites = 16 // by more than one term raises the version: HELD, READY, and its end, see [CleanVersion]
 	termCycle  = 64 // this many terms in a row have different versions
 )
 
-// writeFence returns the operations that write the fence: a single one if there is a fence (docs/protocol.md, Transactions).
+// writeFence returns the operations that write the fence: over the present one, if there is a fence (docs/protocol.md, Transactions).
 // If leader was deleted and created again, its versions begin at 0, and a late transaction of an earlier holder could match
 // one of them. Therefore a new znode is written several times, so that its versions are above those of the termCycle terms
 // before it.
 func (p Paths) writeFence(read Stored[Fence], f Fence, term int64) []Op {
 	if read.Exists && !errors.Is(read.Err, ErrNeverWritten) {
-		return []Op{{Kind: OpSet, Path: p.Leader(), Version: read.Stat.Version, Data: Encode(&f)}}
+		return p.rewrite(read.Stat.Version, f)
 	}
 	return firstWrite(p.Leader(), read.Exists, read.Stat.Version, termWrites*(uint64(term)%termCycle), Encode(&f))
 }

@@ -88,7 +88,8 @@ func (f Fence) forced(by Forced) Fence {
 // not exist, and only an ACQUIRE creates it, which changes the fence. past is the history with its znode's stat; nil leaves it alone.
 func (p Paths) ForceTx(snap Snapshot, by Forced, past *Stored[History]) []Op {
 	fence := snap.Fence.Record.forced(by)
-	ops := []Op{{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)}}
+	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
+	ops := append([]Op{write}, again...)
 	if past != nil {
 		next := past.Record
 		ops = append(ops, Op{Kind: OpSet, Path: p.History(), Version: past.Stat.Version, Data: EncodeHistory(&next)})

@@ -52,7 +52,7 @@ func (p Paths) LeaveTx(d Departure) ([]Op, error) {
 		case !f.Exists:
 		case d.leads(l):
 			fence := d.release(l)
-			checks, released = append(checks, Op{Kind: OpSet, Path: paths.Leader(), Version: f.Stat.Version, Data: Encode(&fence)}), true
+			checks, released = append(checks, paths.release(f.Stat.Version, fence)...), true
 		case l.Slot != "" && l.Elected.Readable() && l.Elected.Record.Node != d.ID:
 			// No ACQUIRE of this member can take effect any more, and the fences of many slots change all the time.
 		default:

@@ -38,17 +38,18 @@ func (p Paths) ElectTx(snap Snapshot, next Elected, fence *Fence, others ...Slot
 	return append(ops, p.checkSlots(snap)...)
 }
 
-// AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. The results at [ResultFence] and
-// [ResultCurrent] are those of the two writes. In a slot, the group's slots must not have changed: after a resize, another
-// slot may do the work of this one (S1).
+// AcquireTx returns ACQUIRE: the candidate writes the fence and creates current in one step. In a slot, the group's slots must not have
+// changed: after a resize, another slot may do the work of this one (S1).
 func (p Paths) AcquireTx(snap Snapshot, fence Fence, current Current) []Op {
 	fence.Failsafe = nil // nobody has promised anything yet
-	return append([]Op{
+	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
+	ops := append([]Op{
 		p.alive(snap.Self.Name),
 		{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version},
-		{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)},
+		write,
 		{Kind: OpCreate, Path: p.Current(), Data: Encode(&current), Ephemeral: true},
 	}, p.checkSlots(snap)...)
+	return append(ops, again...)
 }
 
 // HeldVersions holds the versions that fence a holder's transactions. Self is its incarnation.
@@ -61,12 +62,13 @@ type HeldVersions struct {
 
 // ReadyTx returns READY.
 func (p Paths) ReadyTx(h HeldVersions, fence Fence, current Current) []Op {
-	return []Op{
+	write, again := p.overwrite(h.Fence, fence)
+	return append([]Op{
 		p.alive(h.Self),
 		{Kind: OpCheck, Path: p.Elected(), Version: h.Elected},
-		{Kind: OpSet, Path: p.Leader(), Version: h.Fence, Data: Encode(&fence)},
+		write,
 		{Kind: OpSet, Path: p.Current(), Version: h.Current, Data: Encode(&current)},
-	}
+	}, again...)
 }
 
 // RenewTx returns RENEW. It changes nothing, but it goes through the quorum, which the lease depends on (S1; docs/protocol.md,
@@ -80,14 +82,12 @@ func (p Paths) RenewTx(h HeldVersions) []Op {
 	}
 }
 
-// ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release.
+// ReleaseTx returns RELEASE. It does not check elected: a holder that was replaced must be able to release. Afterwards the version of
+// leader is that of [CleanVersion] if, and only if, the fence is RELEASED.
 func (p Paths) ReleaseTx(h HeldVersions, fence Fence) []Op {
 	fence.Failsafe = nil // the work is dead: nobody has to promise anything any more
-	return []Op{
-		p.alive(h.Self),
-		{Kind: OpSet, Path: p.Leader(), Version: h.Fence, Data: Encode(&fence)},
-		{Kind: OpDelete, Path: p.Current(), Version: h.Current},
-	}
+	ops := append([]Op{p.alive(h.Self)}, p.release(h.Fence, fence)...)
+	return append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: h.Current})
 }
 
 // FinalTx returns FINAL: RELEASE on behalf of a holder that cannot send it, sent just before its session is closed, once its
@@ -109,11 +109,12 @@ func (p Paths) RevokeTx(snap Snapshot, fence Fence) []Op {
 	if p.Slot == "" || snap.Elected.Exists {
 		ops = append(ops, Op{Kind: OpCheck, Path: p.Elected(), Version: snap.Elected.Stat.Version})
 	}
-	ops = append(ops, Op{Kind: OpSet, Path: p.Leader(), Version: snap.Fence.Stat.Version, Data: Encode(&fence)})
+	write, again := p.overwrite(snap.Fence.Stat.Version, fence)
+	ops = append(ops, write)
 	if p.Slot == "" || snap.Current.Exists {
 		ops = append(ops, Op{Kind: OpDelete, Path: p.Current(), Version: snap.Current.Stat.Version})
 	}
-	return ops
+	return append(ops, again...)
 }
 
 // ControlTx returns CONTROL: it writes the requests, for an elector, whose incarnation is self, or for an operator's command
@@ -141,7 +142,7 @@ func (p Paths) HistoryTx(self string, stat Stat, exists bool, next History) []Op
 	return []Op{p.alive(self), write}
 }
 
-// The indexes of the two writes in the results of ACQUIRE and READY.
+// The indexes of the two writes in ACQUIRE and READY. The fence may be written once more, see [Paths.LastFenceWrite].
 const (
 	ResultFence   = 2
 	ResultCurrent = 3

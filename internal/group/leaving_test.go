@@ -60,7 +60,7 @@ type deafSession struct {
 
 func (s deafSession) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
 	p := cluster.Paths{Root: "/g"}
-	if i := slices.IndexFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet && op.Path == p.Leader() }); i >= 0 {
+	if i := p.LastFenceWrite(ops); i >= 0 {
 		s.released.Store(cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: 1}, true).Record.Reason)
 	}
 	return s.memorySession.Do(ctx, ops...)

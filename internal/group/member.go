@@ -203,6 +203,11 @@ func (m *Member) handleNext() error {
 	case snap := <-m.reader.Snapshots():
 		m.observe(snap)
 		m.see(snap)
+	case <-m.reader.Vacated():
+		m.step(transition.CurrentHint{})
+		if m.machine.Phase() != transition.Acquiring {
+			m.reader.Reread()
+		}
 	case <-m.table().pokes(m.number):
 		m.poked()
 	case cut := <-m.cuts:

@@ -46,6 +46,9 @@ type loop struct {
 func (l *loop) hint(path string) {
 	l.hints.Add(path)
 	l.wake()
+	if path == l.m.g.known.current {
+		l.soon(func() { l.step(transition.CurrentHint{}) })
+	}
 }
 
 // hintAll tells the loop that watches may have been lost.
@@ -252,6 +255,9 @@ func (l *loop) send(a transition.Send) {
 		})
 	})
 	if a.Tx == transition.TxAcquire {
+		if l.snap.Current.Exists {
+			m.w.faults["ACQUIRE before a read"]++
+		}
 		l.in.interrupt()
 		m.cross()
 	}

@@ -1,7 +1,6 @@
 package transition
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -39,8 +38,8 @@ func TestLeaseCutEndsTheSessionInOrder(t *testing.T) {
 	s.after(400 * time.Millisecond)
 	s.on(ChildDead{Status: "exited with status 0"}, "RunPostStop")
 	release := s.on(HookDone{}, "RELEASE")
-	if f := string(sent(t, release).Ops[1].Data); !strings.Contains(f, shrunk) || !strings.Contains(f, `"requested":true`) {
-		t.Errorf("released with %s", f)
+	if f := released(t, sent(t, release)); f.Reason != shrunk || !f.Requested {
+		t.Errorf("released with %+v", f)
 	}
 	s.on(done(TxRelease), "Lease", "End")
 	if s.m.Phase() != Ended {

@@ -336,10 +336,11 @@ func (m *Machine) withdraw() {
 	}
 }
 
-// acquire sends ACQUIRE when this incarnation is elected and current does not exist (docs/protocol.md, Taking over). The
-// member's own child is dead, since the machine is in standby.
+// acquire sends ACQUIRE when this incarnation is elected and current does not exist, or probably does not (docs/protocol.md, Taking over).
+// The member's own child is dead, since the machine is in standby.
 func (m *Machine) acquire() {
-	s := &m.snap
+	s, hinted := m.snap, m.currentHint
+	m.currentHint = false
 	if !m.vacant() {
 		return
 	}
@@ -348,18 +349,24 @@ func (m *Machine) acquire() {
 		m.end(fmt.Sprintf("elected in term %d after it has led in term %d", s.Elected.Record.Term, m.lastTerm))
 		return
 	}
-	if !m.mayAcquire() || s.Current.Exists {
+	if !m.mayAcquire() {
 		return
+	}
+	if s.Current.Exists {
+		var ready bool
+		if s, ready = s.AfterRelease(); !ready || !hinted {
+			return
+		}
 	}
 	if m.now < m.retryAt && m.refusedAcquire == (attempt{s.Elected.Stat.Version, s.Fence.Stat.Version}) {
 		return
 	}
-	if !m.maySucceed() {
+	if !m.maySucceed(&s.Fence.Record) {
 		return
 	}
 	b := m.opt.Budget
 	wall := m.opt.Wall()
-	owed, why, earlier := m.owes()
+	owed, why, earlier := m.owes(&s)
 	m.term.fence = cluster.Fence{
 		Header: s.Fence.Record.Header,
 		Term:   s.Elected.Record.Term, Node: m.opt.Self.ID, Site: m.opt.Site, Host: m.opt.Host, API: m.opt.API, Incarnation: m.opt.Self.Name,
@@ -376,8 +383,8 @@ func (m *Machine) acquire() {
 		PreviousLeader: m.term.origin.Node, PreviousClean: m.term.origin.Clean, Time: wall,
 	}
 	m.term.holding = cluster.HeldVersions{Self: m.opt.Self.Name, Elected: s.Elected.Stat.Version}
-	m.term.fenceBefore = s.Fence.Stat.Version
-	m.send(TxAcquire, m.opt.Paths.AcquireTx(*s, m.term.fence, m.term.current), m.now+b.Lease)
+	m.term.fenceBefore, m.term.fenceRead = s.Fence.Stat.Version, m.snap.Fence.Stat.Version
+	m.send(TxAcquire, m.opt.Paths.AcquireTx(s, m.term.fence, m.term.current), m.now+b.Lease)
 }
 
 // vacant reports whether this member holds nothing and does nothing, and knows the group.
@@ -402,7 +409,7 @@ func (m *Machine) origin(clean bool) Origin {
 // send sends a transaction. Until its outcome is known there is no RENEW, whose versions it may change.
 func (m *Machine) send(tx Tx, ops []cluster.Op, deadline time.Duration) {
 	m.withdraw()
-	m.tx.pending, m.tx.sent = tx, m.now
+	m.tx = transaction{pending: tx, sent: m.now, fence: m.opt.Paths.LastFenceWrite(ops)}
 	m.do(Send{Tx: tx, Ops: ops, Deadline: deadline})
 }
 

@@ -135,7 +135,7 @@ func TestFINALSaysWhyItWasSent(t *testing.T) {
 	s := newScript(t)
 	s.on(s.saw(), "ACQUIRE")
 	for _, a := range s.on(done(TxAcquire), "Lease", "RunPreStart") {
-		if e, is := a.(Entrust); is && strings.Contains(string(e.Ops[1].Data), "its daemon died or lost its session as the leader") {
+		if e, is := a.(Entrust); is && lastFence(t, s.m.opt.Paths, e.Ops).Record.Reason == "its daemon died or lost its session as the leader" {
 			return
 		}
 	}

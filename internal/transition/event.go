@@ -83,6 +83,8 @@ type (
 		Deadline time.Duration
 		Reason   string
 	}
+	// CurrentHint reports that current has changed since it was read, and probably is gone.
+	CurrentHint struct{}
 	// SessionEnded reports that the session is over, or must be treated as over.
 	SessionEnded struct{ Reason string }
 	// Tick reports that time has passed.
@@ -189,6 +191,9 @@ func (e TxDone) apply(m *Machine) {
 	}
 	m.tx.pending = TxNone
 	m.readAgain()
+	if e.Err == nil && e.Tx != TxRelease && e.Tx != TxVeto && len(e.Results) <= m.tx.fence { // the recording of another version
+		e.Err = cluster.ErrUnknown
+	}
 	switch {
 	case e.Err == nil:
 		m.applied(e)
@@ -202,7 +207,7 @@ func (e TxDone) apply(m *Machine) {
 		}
 		m.failed()
 		if m.term.unresolved == TxAcquire {
-			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceBefore}
+			m.pendingAcquire = pendingAcquire{m.term.fence.Term, m.term.fenceRead, m.term.fenceBefore}
 		}
 	default:
 		m.refused(e)
@@ -214,10 +219,10 @@ func (m *Machine) applied(e TxDone) {
 	switch e.Tx {
 	case TxAcquire:
 		m.retryAt = 0 // the pause after an earlier ACQUIRE must not delay READY
-		m.acquired(e.Results[cluster.ResultFence].Version, 0)
+		m.acquired(e.Results[m.tx.fence].Version, 0)
 	case TxReady:
 		if m.term.held { // current may have been deleted since, and a snapshot may have shown that before the reply came
-			m.term.holding.Fence = e.Results[cluster.ResultFence].Version
+			m.term.holding.Fence = e.Results[m.tx.fence].Version
 			m.term.holding.Current = e.Results[cluster.ResultCurrent].Version
 			m.declared()
 		}
@@ -227,7 +232,7 @@ func (m *Machine) applied(e TxDone) {
 		}
 	case TxSetMembers:
 		if m.term.held { // likewise
-			m.membersSet(m.term.failsafe.sending, e.Results[cluster.ResultFence].Version)
+			m.membersSet(m.term.failsafe.sending, e.Results[m.tx.fence].Version)
 			m.extend(m.tx.sent)
 		}
 	}
@@ -241,7 +246,10 @@ func (m *Machine) refused(e TxDone) {
 	m.term.unresolved = e.Tx
 	switch e.Tx {
 	case TxAcquire:
-		m.refusedAcquire = attempt{m.snap.Elected.Stat.Version, m.snap.Fence.Stat.Version}
+		if m.term.fenceRead != m.term.fenceBefore {
+			return // it was sent before a read, which follows now
+		}
+		m.refusedAcquire = attempt{m.term.holding.Elected, m.term.fenceBefore}
 		m.retryAt = m.now + m.opt.Budget.Renew
 	case TxRelease, TxVeto:
 		m.retryAt = m.now + m.opt.Budget.Renew/4
@@ -393,5 +401,7 @@ func (e SessionEnded) apply(m *Machine) {
 	}
 	m.tx.pending = TxNone // there will be no reply
 }
+
+func (CurrentHint) apply(m *Machine) { m.currentHint = true }
 
 func (Tick) apply(*Machine) {}

@@ -264,12 +264,11 @@ func (m *Machine) sawGone() {
 }
 
 // right returns the right by which this member may acquire over the fence.
-func (m *Machine) right() cluster.Succession {
+func (m *Machine) right(f *cluster.Fence) cluster.Succession {
 	key := ""
 	if m.opt.Failsafe != nil {
 		key = m.opt.Failsafe.Key
 	}
-	f := &m.snap.Fence.Record
 	right := f.Succession(m.opt.Self.ID, key)
 	if right == cluster.SuccessionFree && key != "" && f.State == cluster.FenceRevoked && f.Failsafe == nil {
 		return cluster.SuccessionMember // the fence was lost, and with it whether this member has promised something
@@ -279,9 +278,8 @@ func (m *Machine) right() cluster.Succession {
 
 // maySucceed reports whether nobody works on in the fence's term because of what members have promised, and whoever is bound by that has
 // made sure of it (S1).
-func (m *Machine) maySucceed() bool {
-	f := &m.snap.Fence.Record
-	switch m.right() {
+func (m *Machine) maySucceed(f *cluster.Fence) bool {
+	switch m.right(f) {
 	case cluster.SuccessionFree, cluster.SuccessionOwner:
 		return true
 	case cluster.SuccessionMember:

@@ -230,8 +230,8 @@ func TestFencingIsEntrusted(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("%+v", actions)
 	}
-	if text := string(actions[i].(Entrust).Ops[1].Data); !strings.Contains(text, `"fenced":true`) {
-		t.Errorf("FINAL: %s", text)
+	if f := lastFence(t, s.m.opt.Paths, actions[i].(Entrust).Ops).Record; len(f.Earlier) != 1 || !f.Earlier[0].Fenced {
+		t.Errorf("FINAL: %+v", f)
 	}
 }
 

@@ -57,6 +57,9 @@ func (w *world) step(t *rapid.T, ev Event) {
 			if a.Tx == TxAcquire && !w.m.snap.Fence.Readable() {
 				t.Fatal("ACQUIRE over a fence that cannot be read")
 			}
+			if a.Tx == TxAcquire {
+				w.checkAhead(t, ev, a.Ops[cluster.ResultFence].Version)
+			}
 			if len(w.renew.Ops) > 0 {
 				t.Fatalf("%s while a RENEW is posted", a.Tx)
 			}
@@ -94,6 +97,16 @@ func (w *world) step(t *rapid.T, ev Event) {
 	}
 	if w.running && w.leased != 0 && w.now >= w.leased && !w.m.term.killSent {
 		t.Fatal("the child outlives its lease")
+	}
+}
+
+// checkAhead checks that while current exists, only a clean release of the leader that was read lets an ACQUIRE take effect.
+func (w *world) checkAhead(t *rapid.T, ev Event, version int32) {
+	s := &w.m.snap
+	_, hinted := ev.(CurrentHint)
+	clean := hinted && s.Fence.Record.State == cluster.FenceReady && version == cluster.CleanVersion(s.Fence.Stat.Version)
+	if version != s.Fence.Stat.Version && !clean || s.Current.Exists && !clean {
+		t.Fatalf("ACQUIRE over version %d after %T, when version %d was read", version, ev, s.Fence.Stat.Version)
 	}
 }
 
@@ -144,7 +157,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 				}
 				continue
 			}
-			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "renew", "renewed", "hook", "ready", "dead", "failed", "quit", "ended", "cut"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"time", "wake", "saw", "saw", "tx", "tx", "renew", "renewed", "hook", "ready", "dead", "failed", "quit", "ended", "cut", "hint"}).Draw(t, "event") {
 			case "time":
 				w.now += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "passes"))
 				w.step(t, Tick{})
@@ -193,6 +206,8 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 					}
 					w.step(t, LeaseCut{Deadline: at, Reason: "a server grants less"})
 				}
+			case "hint":
+				w.step(t, CurrentHint{})
 			case "ended":
 				if rapid.IntRange(0, 9).Draw(t, "really ended") == 0 {
 					w.pending = TxNone
@@ -249,6 +264,7 @@ func (w *world) snapshot(t *rapid.T) cluster.Snapshot {
 		current("me", session)(&s)
 	case "other's":
 		current("other", 1)(&s)
+		s.Current.Record.State = rapid.SampledFrom([]cluster.CurrentState{cluster.CurrentProgress, cluster.CurrentReady}).Draw(t, "current state")
 	}
 	return s
 }

@@ -45,8 +45,8 @@ func TestALeaverStopsWhenItsSuccessorIsElected(t *testing.T) {
 	}
 	s.on(ChildDead{}, "RunPostStop")
 	release := sent(t, s.on(HookDone{}, "RELEASE"))
-	if text := string(release.Ops[1].Data); !strings.Contains(text, "replaced by other in term 8") || !strings.Contains(text, `"RELEASED"`) {
-		t.Errorf("released: %s", text)
+	if f := released(t, release); !strings.Contains(f.Reason, "replaced by other in term 8") || f.State != cluster.FenceReleased {
+		t.Errorf("released: %+v", f)
 	}
 	s.on(done(TxRelease), "Lease", "End")
 }
@@ -63,8 +63,8 @@ func TestALeaverStopsWhenItHasElectedItsSuccessor(t *testing.T) {
 	s.on(s.saw(fence("me", 7, cluster.FenceReady), current("me", session), replacedBy("other", 8)))
 	s.on(ChildDead{}, "RunPostStop")
 	release := sent(t, s.on(HookDone{}, "RELEASE"))
-	if text := string(release.Ops[1].Data); !strings.Contains(text, "replaced by other in term 8: me leaves") || !strings.Contains(text, `"RELEASED"`) || !strings.Contains(text, `"requested":true`) {
-		t.Errorf("released: %s", text)
+	if f := released(t, release); f.Reason != "replaced by other in term 8: me leaves" || f.State != cluster.FenceReleased || !f.Requested {
+		t.Errorf("released: %+v", f)
 	}
 	s.on(done(TxRelease), "Lease", "End")
 	s.on(Replaced{Term: 9, Node: "other"})

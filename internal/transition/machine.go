@@ -90,6 +90,8 @@ type Machine struct {
 	tx      transaction
 	retryAt time.Duration // a transaction that failed is not repeated before this
 
+	currentHint bool // there was a CurrentHint in this step
+
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome
 	lastTerm       int64          // the last term acquired; none is acquired twice, even if the fence forgets it
@@ -114,6 +116,7 @@ type Machine struct {
 type transaction struct {
 	pending Tx            // TxNone if none is under way
 	sent    time.Duration // when the last one was sent
+	fence   int           // the index of the last operation of it that writes the fence; -1 if none does
 }
 
 // termState is what a machine knows and does about one term.
@@ -125,6 +128,7 @@ type termState struct {
 	current     cluster.Current
 	holding     cluster.HeldVersions
 	fenceBefore int32 // the version of the fence that ACQUIRE replaces
+	fenceRead   int32 // the version that was read; a lower one if ACQUIRE was sent before a read
 	unresolved  Tx    // the transaction whose outcome must be read back
 	lease       lease
 	replaced    bool // RENEW would be refused
@@ -183,10 +187,11 @@ type final struct {
 	led     bool
 }
 
-// pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced.
+// pendingAcquire identifies an ACQUIRE by its term and the version of the fence that it would have replaced. read is the version that was
+// read before.
 type pendingAcquire struct {
-	term  int64
-	fence int32
+	term        int64
+	read, fence int32
 }
 
 // New returns a machine in [Standby].
@@ -336,7 +341,8 @@ func (m *Machine) elected() bool {
 // maybeAcquired reports whether a term may have been acquired by an ACQUIRE whose reply was lost, and whose fence has been
 // wiped since.
 func (m *Machine) maybeAcquired(term int64) bool {
-	return m.pendingAcquire.term == term && m.pendingAcquire.fence != m.snap.Fence.Stat.Version
+	p, now := m.pendingAcquire, m.snap.Fence.Stat.Version
+	return p.term == term && (now < p.read || now > p.fence)
 }
 
 func (m *Machine) do(a Action) { m.out = append(m.out, a) }

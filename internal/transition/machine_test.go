@@ -225,13 +225,17 @@ func TestReleaseDoesNotLowerTheTerm(t *testing.T) {
 // released decodes the fence that a transaction leaves behind.
 func released(t *testing.T, tx Send) cluster.Fence {
 	t.Helper()
-	for _, op := range tx.Ops {
-		if op.Kind == cluster.OpSet && op.Path == "/c/leader" {
-			return cluster.ReadFence(op.Path, op.Data, cluster.Stat{}, true).Record
-		}
+	return lastFence(t, cluster.Paths{Root: "/c"}, tx.Ops).Record
+}
+
+// lastFence decodes the fence that operations leave behind.
+func lastFence(t *testing.T, p cluster.Paths, ops []cluster.Op) cluster.Stored[cluster.Fence] {
+	t.Helper()
+	i := p.LastFenceWrite(ops)
+	if i < 0 {
+		t.Fatal("the fence is not written")
 	}
-	t.Fatal("the fence is not written")
-	return cluster.Fence{}
+	return cluster.ReadFence(p.Leader(), ops[i].Data, cluster.Stat{Version: ops[i].Version + 1, Time: time.Now()}, true)
 }
 
 func TestOthersStayInStandby(t *testing.T) {

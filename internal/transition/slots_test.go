@@ -67,7 +67,7 @@ func TestALeaderStopsForAResize(t *testing.T) {
 		s.on(s.saw(append(s.mine(), change)...), "StopTask")
 		s.on(ChildDead{Status: "exited"}, "RunPostStop")
 		release := sent(t, s.on(HookDone{}, "RELEASE"))
-		f := cluster.ReadFence(s.m.opt.Paths.Leader(), release.Ops[1].Data, cluster.Stat{Time: time.Now()}, true).Record
+		f := lastFence(t, s.m.opt.Paths, release.Ops).Record
 		if f.State != cluster.FenceReleased || !f.Requested || (name == "closed" && !strings.Contains(f.Reason, "resize to 4 slots requested by ann")) {
 			t.Errorf("%s: left behind: %+v", name, f)
 		}

@@ -39,6 +39,7 @@ type Collector struct {
 	predecessor     string
 	next            bool            // the predecessor was the first in the list: when it goes, this daemon is the elector
 	half            bool            // of the fence and current, which usually change together, a hint has named only one
+	vacated         bool            // a hint has named current while another member led and this daemon was elected
 	leaving         bool            // a hint has named the predecessor, which does not change: it is probably gone
 	ahead           bool            // this pass has read what an elector needs in one round, in any order
 	lastDenied      string          // the permission error that was logged last
@@ -68,7 +69,7 @@ func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
 		c.snap.At, c.ahead = c.opt.Clock(), false
 		c.invalidate(c.opt.Source.TakeHints())
-		c.half = false
+		c.half, c.vacated = false, false
 		complete := c.read(ctx)
 		hints := c.opt.Source.TakeHints()
 		c.invalidate(hints)
@@ -120,7 +121,24 @@ func (c *Collector) invalidate(h cluster.Hints) {
 		c.half = c.snap.Leadership && !h.Has(p.Leader()) != !h.Has(p.Current()) && !c.half
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
+		c.vacated = c.vacated || h.Has(p.Current()) && c.awaitsRelease()
 	}
+	if p := c.opt.Paths; h.Has(p.Elected()) || h.Has(p.Slots()) || h.Has(p.Incarnation(c.opt.Self.Name)) {
+		c.vacated = false // perhaps another member is elected
+	}
+}
+
+// awaitsRelease reports whether this daemon is elected and another one leads.
+func (c *Collector) awaitsRelease() bool {
+	_, led := c.snap.AfterRelease()
+	return led && c.snap.Elected.Readable() && c.snap.Elected.Record.Incarnation == c.opt.Self.Name && !c.snap.HoldsCurrent()
+}
+
+// takeVacated reports, once, whether the leader that this daemon waits for has probably released.
+func (c *Collector) takeVacated() bool {
+	was := c.vacated
+	c.vacated = false
+	return was
 }
 
 // read updates the snapshot. It returns false if a read failed.

@@ -99,15 +99,20 @@ func (l *FinalTx) done(results []byte) {
 	l.Applied = l.Err == nil
 }
 
-// readBack determines the outcome of a transaction that may have taken effect, by what it sets. The outcome stays unknown if that
+// readBack determines the outcome of a transaction that may have taken effect, by what it sets last. The outcome stays unknown if that
 // cannot be read, or if somebody has written since.
 func (l *FinalTx) readBack(conn net.Conn) {
-	i := slices.IndexFunc(l.Ops, func(op cluster.Op) bool { return op.Kind == cluster.OpSet })
-	if i < 0 {
+	var last cluster.Op
+	for _, op := range l.Ops {
+		if op.Kind == cluster.OpSet {
+			last = op
+		}
+	}
+	if last.Path == "" {
 		return
 	}
 	const noWatch = 0
-	path := []byte(l.Ops[i].Path)
+	path := []byte(last.Path)
 	request := append(append(binary.BigEndian.AppendUint32(nil, uint32(len(path))), path...), noWatch)
 	if err := writeRequest(conn, 1, wireOpGetData, request); err != nil {
 		return
@@ -117,7 +122,7 @@ func (l *FinalTx) readBack(conn net.Conn) {
 		return
 	}
 	n := binary.BigEndian.Uint32(reply)
-	if data := reply[4:]; uint64(n) <= uint64(len(data)) && bytes.Equal(data[:n], l.Ops[i].Data) {
+	if data := reply[4:]; uint64(n) <= uint64(len(data)) && bytes.Equal(data[:n], last.Data) {
 		l.Applied, l.Err = true, nil
 	}
 }

@@ -50,7 +50,7 @@ func TestFinalTx(t *testing.T) {
 	}{
 		"applied":         {func(*SessionHandle) {}, nil, ""},
 		"another version": {func(e *SessionHandle) { e.Finals[0].Ops[1].Version++ }, cluster.ErrBadVersion, "set "},
-		"current is gone": {func(e *SessionHandle) { e.Finals[0].Ops[2].Path += "x" }, cluster.ErrNoNode, "delete "},
+		"current is gone": {func(e *SessionHandle) { e.Finals[0].Ops[len(e.Finals[0].Ops)-1].Path += "x" }, cluster.ErrNoNode, "delete "},
 		"left already":    {func(e *SessionHandle) { e.Finals[0].Ops[0].Path += "x" }, cluster.ErrNoNode, "delete "},
 		"no credentials":  {func(e *SessionHandle) { e.Access.Auth.Path = filepath.Join(t.TempDir(), "gone") }, cluster.ErrNoAuth, "cannot be read"},
 		"never sent":      {func(e *SessionHandle) { e.Finals[0].Ops[0].Kind = cluster.OpCreate }, errUnsupportedOp, "create "},

@@ -10,8 +10,8 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// hintSource has hints and no data.
-type hintSource struct{ paths []string }
+// hintSource has hints and no data. Those of later come after those of paths.
+type hintSource struct{ paths, later []string }
 
 func (*hintSource) Read(context.Context, []*Read) {}
 
@@ -19,7 +19,7 @@ func (s *hintSource) TakeHints() (h cluster.Hints) {
 	for _, path := range s.paths {
 		h.Add(path)
 	}
-	s.paths = nil
+	s.paths, s.later = s.later, nil
 	return h
 }
 

@@ -42,6 +42,7 @@ type Reader struct {
 	collector *Collector
 	out       chan cluster.Snapshot
 	force     chan struct{}
+	vacated   chan struct{}
 	held      atomic.Int64 // by then a read follows in any case, see Hold
 }
 
@@ -52,13 +53,18 @@ func NewReader(opt ReaderOptions) *Reader {
 		collector: NewCollector(CollectorOptions{
 			Source: sessionSource{opt.Conn}, Paths: opt.Paths, Self: opt.Self, Session: opt.Conn.SessionID(), Failsafe: opt.Failsafe, Clock: opt.Clock, Log: opt.Log,
 		}),
-		out:   make(chan cluster.Snapshot, 1),
-		force: make(chan struct{}, 1),
+		out:     make(chan cluster.Snapshot, 1),
+		force:   make(chan struct{}, 1),
+		vacated: make(chan struct{}, 1),
 	}
 }
 
 // Snapshots returns the channel that delivers the newest snapshot. A newer snapshot replaces one that was not received.
 func (r *Reader) Snapshots() <-chan cluster.Snapshot { return r.out }
+
+// Vacated returns the channel that receives when this daemon waits for the leader to release, and the leader probably has. The next read
+// waits a moment for an ACQUIRE, see [Reader.Hold], or for Reread.
+func (r *Reader) Vacated() <-chan struct{} { return r.vacated }
 
 // Reread requests that elected, the fence and current are read again. A new snapshot follows. It does not block.
 func (r *Reader) Reread() {

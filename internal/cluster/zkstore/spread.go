@@ -44,7 +44,9 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 	if spread == 0 {
 		if r.collector.half {
 			r.pause(ctx, maxTwin, r.conn.Wake())
+			r.collector.Spread()
 		}
+		r.offerCurrent(ctx)
 		return
 	}
 	turn := time.NewTimer(jitteredTurn(spread))
@@ -64,6 +66,22 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 			return
 		case <-r.conn.Done():
 			return
+		}
+	}
+}
+
+// offerCurrent lets this daemon acquire leadership before it reads that the leader has released, if it may.
+func (r *Reader) offerCurrent(ctx context.Context) {
+	if !r.collector.takeVacated() {
+		return
+	}
+	select {
+	case r.vacated <- struct{}{}:
+	default:
+	}
+	if !r.pause(ctx, maxTwin, nil) {
+		if left := time.Duration(r.held.Load()) - r.collector.opt.Clock(); left > 0 {
+			r.pause(ctx, left, nil)
 		}
 	}
 }

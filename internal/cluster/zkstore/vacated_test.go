@@ -1,0 +1,153 @@
+package zkstore
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+const oldLeader = "x-n_0000000009"
+
+// current creates the claim of a holder.
+func (s *raceSource) current(state cluster.CurrentState, incarnation string) cluster.Op {
+	data := cluster.Encode(&cluster.Current{Term: 5, Incarnation: incarnation, State: state})
+	return cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: data}
+}
+
+// A hint at current, while another member leads and this daemon is elected, means that it has probably released.
+func TestWhenCurrentIsVacated(t *testing.T) {
+	leader, current, elected := cluster.Paths.Leader, cluster.Paths.Current, cluster.Paths.Elected
+	type path = func(cluster.Paths) string
+	self := func(s *raceSource) path { return func(p cluster.Paths) string { return p.Incarnation(s.self.Name) } }
+	waits := func(s *raceSource) {
+		s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, oldLeader), s.current(cluster.CurrentReady, oldLeader))
+	}
+	for name, c := range map[string]struct {
+		group func(*raceSource)
+		hints func(*raceSource) [][]path // those that come together; nil for all
+		want  bool
+	}{
+		"both":            {waits, func(*raceSource) [][]path { return [][]path{{leader, current}} }, true},
+		"current":         {waits, func(*raceSource) [][]path { return [][]path{{current}} }, true},
+		"one by one":      {waits, func(*raceSource) [][]path { return [][]path{{leader}, {current}} }, true},
+		"in any order":    {waits, func(*raceSource) [][]path { return [][]path{{current}, {leader}} }, true},
+		"only the fence":  {waits, func(*raceSource) [][]path { return [][]path{{leader}} }, false},
+		"a new election":  {waits, func(*raceSource) [][]path { return [][]path{{leader, current, elected}} }, false},
+		"an election too": {waits, func(*raceSource) [][]path { return [][]path{{current}, {elected}} }, false},
+		"a resize":        {waits, func(*raceSource) [][]path { return [][]path{{current, cluster.Paths.Slots}} }, false},
+		"its own end":     {waits, func(s *raceSource) [][]path { return [][]path{{current, self(s)}} }, false},
+		"a reconnect":     {waits, func(*raceSource) [][]path { return [][]path{nil} }, false},
+		"another is elected": {func(s *raceSource) {
+			s.do(s.elect(cluster.OpCreate, 6, "b-n_0000000008"), s.fence(cluster.FenceReady, oldLeader), s.current(cluster.CurrentReady, oldLeader))
+		}, func(*raceSource) [][]path { return [][]path{{leader, current}} }, false},
+		"a candidate": {func(s *raceSource) {
+			s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceHeld, oldLeader), s.current(cluster.CurrentProgress, oldLeader))
+		}, func(*raceSource) [][]path { return [][]path{{leader, current}} }, false},
+		"this daemon leads": {func(s *raceSource) {
+			s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, s.self.Name))
+			claim := s.current(cluster.CurrentReady, s.self.Name)
+			claim.Ephemeral = true
+			if _, err := s.Do(s.t.Context(), claim); err != nil {
+				s.t.Fatal(err)
+			}
+		}, func(*raceSource) [][]path { return [][]path{{leader, current}} }, false},
+	} {
+		s := newRaceSource(t)
+		c.group(s)
+		hinted := &hintingSource{raceSource: s}
+		reader := NewCollector(CollectorOptions{
+			Source: hinted, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
+			Failsafe: true, // it reads the fence in any case
+		})
+		if snap, complete := reader.Collect(t.Context()); !complete || !snap.Leadership || reader.takeVacated() {
+			t.Fatalf("%s: before the hints", name)
+		}
+		hint := func() {
+			for _, together := range c.hints(s) {
+				hinted.next.All = together == nil
+				for _, path := range together {
+					hinted.next.Add(path(s.p))
+				}
+				reader.Spread()
+			}
+		}
+		hint()
+		if got := reader.takeVacated(); got != c.want || reader.takeVacated() {
+			t.Errorf("%s: vacated %t", name, got)
+		}
+		hint()
+		if _, complete := reader.Collect(t.Context()); !complete || reader.takeVacated() {
+			t.Errorf("%s: also after it was read", name)
+		}
+	}
+}
+
+// A reader offers current before it reads that the leader has released. The reads wait a moment for an ACQUIRE, and then for its reply.
+func TestReadsWaitForAnACQUIRE(t *testing.T) {
+	for name, c := range map[string]struct {
+		react func(*Reader)
+		want  time.Duration
+	}{
+		"nothing is done":           {func(*Reader) {}, maxTwin},
+		"it may not acquire":        {(*Reader).Reread, 0},
+		"it sends ACQUIRE":          {(*Reader).Hold, maxHold},
+		"ACQUIRE is answered":       {func(r *Reader) { r.Hold(); time.AfterFunc(maxHold/2, r.Reread) }, maxHold / 2},
+		"ACQUIRE is answered early": {func(r *Reader) { r.Hold(); time.AfterFunc(maxTwin/2, r.Reread) }, maxTwin / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, hints, took := pausingReader(t)
+				p := r.collector.opt.Paths
+				waitsForLeader(r)
+				hints.paths = []string{p.Leader()}
+				if d := took(); d != maxTwin || len(r.Vacated()) > 0 {
+					t.Errorf("after a hint at the fence it waits %s, and offers %d times", d, len(r.Vacated()))
+				}
+				hints.paths, r.collector.half = []string{p.Leader(), p.Current()}, false
+				go func() {
+					<-r.Vacated()
+					c.react(r)
+				}()
+				if d := took(); d != c.want {
+					t.Errorf("it waits %s, want %s", d, c.want)
+				}
+				synctest.Wait()
+				if r.held.Store(0); took() != 0 || len(r.Vacated()) > 0 {
+					t.Error("it offers current again")
+				}
+			})
+		})
+	}
+}
+
+// The second of the hints may come late. An offer that is not taken up stays, and blocks nobody.
+func TestCurrentIsOfferedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, hints, took := pausingReader(t)
+		p := r.collector.opt.Paths
+		waitsForLeader(r)
+		hints.paths, hints.later = []string{p.Leader()}, []string{p.Current()}
+		time.AfterFunc(maxTwin/2, func() { r.conn.(idleSession).wake <- struct{}{} })
+		if d := took(); d != maxTwin/2+maxTwin || len(r.Vacated()) != 1 {
+			t.Errorf("it waits %s, and offers current %d times", d, len(r.Vacated()))
+		}
+		hints.paths = []string{p.Leader(), p.Current()}
+		if d := took(); d != maxTwin || len(r.Vacated()) != 1 {
+			t.Errorf("it waits %s, and offers current %d times", d, len(r.Vacated()))
+		}
+	})
+}
+
+// waitsForLeader makes a reader know that another member leads, and that this daemon is elected.
+func waitsForLeader(r *Reader) {
+	c := r.collector
+	r.vacated = make(chan struct{}, 1)
+	c.opt.Self = cluster.Incarnation{Name: "me"}
+	c.snap.Elected = cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 6, Incarnation: "me"}}
+	c.snap.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 5, Incarnation: oldLeader, State: cluster.FenceReady}}
+	c.snap.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 5, Incarnation: oldLeader, State: cluster.CurrentReady}}
+	c.snap.Current.Stat.Owner, c.snap.Session = 1, 2
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -89,9 +88,6 @@ func (f *farServer) forward(from, to net.Conn) {
 			way <- parcel{time.Now().Add(f.oneWay), buf[:n]}
 		}
 		if err != nil {
-			if err != io.EOF {
-				to.Close()
-			}
 			return
 		}
 	}

@@ -142,3 +142,59 @@ func TestACandidateWaitsForALeaderThatHasNotReleased(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// lateSession is that of a candidate whose answers about the fence and current come late, from its election on. It has no others.
+type lateSession struct {
+	blindSession
+	held chan string   // receives what was read
+	open chan struct{} // closed when the answers come
+}
+
+func (s lateSession) Get(ctx context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
+	p := cluster.Paths{Root: "/g"}
+	data, stat, err := s.blindSession.Get(ctx, path, watch)
+	if path != p.Leader() && path != p.Current() {
+		return data, stat, err
+	}
+	text, electedStat, electedErr := s.memorySession.Get(ctx, p.Elected(), false)
+	elected := cluster.ReadStored[cluster.Elected](p.Elected(), text, electedStat, electedErr == nil)
+	select {
+	case <-s.open:
+	default:
+		if elected.Record.Node == "b" {
+			s.held <- path
+			<-s.open
+		}
+	}
+	return data, stat, err
+}
+
+// The leader releases while the candidate still reads that it leads: also then the candidate sends ACQUIRE without a further read.
+func TestACandidateAcquiresFromWhatItReadLate(t *testing.T) {
+	for range 5 { // the loop takes what waits in any order
+		server, state, letGo := clustertest.NewServer(), &blindState{}, make(chan struct{})
+		held, open := make(chan string, 16), make(chan struct{})
+		a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return holding{s, letGo} })
+		a.until(t, "a leads", status.Daemon.Leads)
+		b := joinWithWork(t, server, "b", 0, worker.Spec{}, func(s memorySession) Session { return lateSession{blindSession{s, state}, held, open} })
+		a.until(t, "a sees b", func(v status.Daemon) bool { return v.Sites["dc1"].Eligible == 2 })
+		before := version(t, server)
+		a.Stop("maintenance")
+		for seen := map[string]bool{}; len(seen) < 2; {
+			seen[<-held] = true
+		}
+		close(letGo)
+		a.until(t, "the release", func(status.Daemon) bool { return version(t, server) == cluster.CleanVersion(before) })
+		see, busy := state.close(), make(chan struct{})
+		b.background.runInLoop(func() { <-busy })
+		close(open)
+		a.until(t, "the offer", func(status.Daemon) bool { return len(b.reader.Snapshots()) > 0 && len(b.reader.Vacated()) > 0 })
+		close(busy)
+		b.until(t, "ACQUIRE", func(status.Daemon) bool { return len(state.sent()) > 0 })
+		see()
+		b.until(t, "b leads", status.Daemon.Leads)
+		if all := state.sent(); len(all) != 1 || all[0].version != cluster.CleanVersion(before) {
+			t.Errorf("%+v after version %d", all, before)
+		}
+	}
+}

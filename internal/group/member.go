@@ -204,10 +204,7 @@ func (m *Member) handleNext() error {
 		m.observe(snap)
 		m.see(snap)
 	case <-m.reader.Vacated():
-		m.step(transition.CurrentHint{})
-		if m.machine.Phase() != transition.Acquiring {
-			m.reader.Reread()
-		}
+		m.acquireEarly()
 	case <-m.table().pokes(m.number):
 		m.poked()
 	case cut := <-m.cuts:
@@ -239,6 +236,20 @@ func (m *Member) handleNext() error {
 		m.step(transition.Tick{})
 	}
 	return nil
+}
+
+// acquireEarly lets the machine acquire leadership before the release of the leader is read.
+func (m *Member) acquireEarly() {
+	select {
+	case snap := <-m.reader.Snapshots(): // ACQUIRE is made from this one
+		m.observe(snap)
+		m.see(snap)
+	default:
+	}
+	m.step(transition.CurrentHint{})
+	if m.machine.Phase() != transition.Acquiring {
+		m.reader.Reread()
+	}
 }
 
 // beginEnd records why the membership ends.

@@ -410,7 +410,7 @@ func (c *contest) report(t *table, killed int) {
 	} {
 		for _, q := range []float64{0.5, 0.99} {
 			a, b := quantile(row.all, q), quantile(row.own, q)
-			t.add(fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
+			t.add(c.where()+fmt.Sprintf("%s, p%.0f", row.what, 100*q), ms(a), fmt.Sprintf("%.2f of a leader's that elects its successor itself, %s", share(a, b), ms(b)), "", true)
 		}
 	}
 	for _, other := range c.sides[2:] {
@@ -418,9 +418,18 @@ func (c *contest) report(t *table, killed int) {
 	}
 }
 
+// where is how the rows begin: it tells how far the server is.
+func (c *contest) where() string {
+	if c.distance == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s away: ", c.distance)
+}
+
 // compare adds the rows of zkelectd beside another side. The goals are those against the plain lock.
 func (c *contest) compare(t *table, ours, other *side, killed int, goals bool) {
 	row := func(what string, ours, theirs []time.Duration, q, goal float64) {
+		what = c.where() + what
 		a, b := quantile(ours, q), quantile(theirs, q)
 		against := fmt.Sprintf("%.2f of %s's %s", share(a, b), other.article(), ms(b))
 		if goal == 0 || !goals {

@@ -93,11 +93,11 @@ func (c *Collector) InvalidateLeadership() {
 // torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
 // A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
 // Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
-// any change: the members may have been read before elected. If the leader has vacated current, the snapshot shows the moment before: an
-// ACQUIRE is made from that.
+// any change: the members may have been read before elected. If this daemon awaits the release that it sees, the snapshot shows the
+// moment before: an ACQUIRE is made from that.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
-	changed := h.Has(p.Elected()) || (h.Has(p.Leader()) || h.Has(p.Current())) && !c.vacated
+	changed := h.Has(p.Elected()) || (h.Has(p.Leader()) || h.Has(p.Current())) && !c.awaitsRelease()
 	return changed || c.ahead && len(h.Paths) > 0 || c.tornPromisers(h)
 }
 

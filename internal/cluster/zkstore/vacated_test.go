@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -150,4 +151,60 @@ func waitsForLeader(r *Reader) {
 	c.snap.Fence = cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 5, Incarnation: oldLeader, State: cluster.FenceReady}}
 	c.snap.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 5, Incarnation: oldLeader, State: cluster.CurrentReady}}
 	c.snap.Current.Stat.Owner, c.snap.Session = 1, 2
+}
+
+// The leader releases while this daemon still reads that it leads: that is not thrown away, whichever hint comes first.
+func TestAReleaseDuringAReadIsNotReadAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		during, later []string // hints
+		reads         int      // of the fence
+	}{
+		"both":                  {during: []string{"/g/leader", "/g/leader/current"}, reads: 1},
+		"the fence first":       {during: []string{"/g/leader"}, later: []string{"/g/leader/current"}, reads: 1},
+		"current first":         {during: []string{"/g/leader/current"}, later: []string{"/g/leader"}, reads: 1},
+		"and another is chosen": {during: []string{"/g/leader", "/g/leader/current", "/g/leader/elected"}, reads: 2},
+	} {
+		s := newRaceSource(t)
+		s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, oldLeader), s.current(cluster.CurrentReady, oldLeader))
+		source := &lateHints{raceSource: s, hints: [][]string{nil, c.during}}
+		reader := NewCollector(CollectorOptions{
+			Source: source, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
+		})
+		snap, complete := reader.Collect(t.Context())
+		if !complete || snap.Fence.Record.State != cluster.FenceReady || source.reads != c.reads {
+			t.Errorf("%s: %d reads, fence %s", name, source.reads, snap.Fence.Record.State)
+		}
+		source.hints = [][]string{c.later}
+		reader.Spread()
+		if got := reader.takeVacated(); got != (c.reads == 1) {
+			t.Errorf("%s: vacated %t", name, got)
+		}
+	}
+}
+
+// lateHints gives one list of hints after the other, and counts the reads of the fence.
+type lateHints struct {
+	*raceSource
+	hints [][]string
+	reads int
+}
+
+func (s *lateHints) Read(ctx context.Context, reads []*Read) {
+	for _, read := range reads {
+		if read.Path == s.p.Leader() {
+			s.reads++
+		}
+	}
+	s.raceSource.Read(ctx, reads)
+}
+
+func (s *lateHints) TakeHints() (h cluster.Hints) {
+	if len(s.hints) == 0 {
+		return h
+	}
+	for _, path := range s.hints[0] {
+		h.Add(path)
+	}
+	s.hints = s.hints[1:]
+	return h
 }

@@ -10,7 +10,7 @@ const (
 )
 
 // CleanVersion returns the version that a clean RELEASE gives to a fence that has this version now. No other write leaves that
-// version.
+// version, except by hand.
 func CleanVersion(version int32) int32 {
 	return (version + cleanDistance + cleanStep - 1) / cleanStep * cleanStep
 }

@@ -122,7 +122,7 @@ func LeaseWait(session time.Duration) time.Duration {
 
 // The versions of the fence in a new leader znode, see writeFence.
 const (
-	termWrites = 16 // by more than one term raises the version: HELD, READY, and its end, see [CleanVersion]
+	termWrites = 16 // more than HELD, READY and the end of a term raise the version, see [CleanVersion]
 	termCycle  = 64 // this many terms in a row have different versions
 )
 

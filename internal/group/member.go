@@ -246,7 +246,7 @@ func (m *Member) acquireEarly() {
 		m.see(snap)
 	default:
 	}
-	m.step(transition.CurrentHint{})
+	m.step(transition.ReleaseHint{})
 	if m.machine.Phase() != transition.Acquiring {
 		m.reader.Reread()
 	}

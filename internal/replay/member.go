@@ -17,7 +17,7 @@ import (
 // types are the types of the values of interfaces in a recording.
 var types = corejson.TypesOf(
 	transition.Saw{}, transition.TxDone{}, transition.RenewDone{}, transition.Admitted{}, transition.Fenced{}, transition.HookDone{}, transition.ChildStarted{},
-	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.CurrentHint{}, transition.LeavingPublished{}, transition.NoSuccessor{}, transition.Replaced{},
+	transition.ChildReady{}, transition.ChildFailed{}, transition.ChildDead{}, transition.Quit{}, transition.ReleaseHint{}, transition.LeavingPublished{}, transition.NoSuccessor{}, transition.Replaced{},
 	transition.LeaseCut{}, transition.SessionEnded{}, transition.Tick{}, transition.RoundReply{}, transition.Remembered{},
 	transition.Send{}, transition.Renew{}, transition.Lease{}, transition.AskToStart{}, transition.Fence{}, transition.RunPreStart{}, transition.RunPostStop{},
 	transition.StartChild{}, transition.StopTask{}, transition.KillTask{}, transition.PublishLeaving{}, transition.Entrust{}, transition.Reread{}, transition.End{},

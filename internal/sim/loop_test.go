@@ -46,8 +46,8 @@ type loop struct {
 func (l *loop) hint(path string) {
 	l.hints.Add(path)
 	l.wake()
-	if path == l.m.g.known.current {
-		l.soon(func() { l.step(transition.CurrentHint{}) })
+	if path == l.m.g.known.current || path == l.m.g.known.leader {
+		l.soon(func() { l.step(transition.ReleaseHint{}) })
 	}
 }
 

@@ -28,7 +28,7 @@ func TestAHintIsEnoughToAcquire(t *testing.T) {
 	for read, want := range map[int32]int32{10: 16, 12: 16, 13: 24} {
 		s := newScript(t)
 		s.on(s.saw(ready("old", read)))
-		version, f := over(t, s.on(CurrentHint{}, "ACQUIRE"))
+		version, f := over(t, s.on(ReleaseHint{}, "ACQUIRE"))
 		if version != want || f.Term != 7 || f.Incarnation != "me" || f.State != cluster.FenceHeld || f.Owed != 0 || f.Earlier != nil || f.Wait != "" {
 			t.Errorf("over version %d: %+v", version, f)
 		}
@@ -38,7 +38,7 @@ func TestAHintIsEnoughToAcquire(t *testing.T) {
 		if s.m.Phase() != Acquiring {
 			t.Errorf("phase %s", s.m.Phase())
 		}
-		s.on(CurrentHint{}) // only one at a time
+		s.on(ReleaseHint{}) // only one at a time
 		s.on(done(TxAcquire), "Lease", "RunPreStart")
 		if s.m.Term() != 7 || s.m.term.holding.Fence != 11 {
 			t.Errorf("term %d, versions %+v", s.m.Term(), s.m.term.holding)
@@ -69,10 +69,10 @@ func TestWhenAHintIsNotEnough(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
 			s.on(s.saw(ready("old", 10), change))
-			s.on(CurrentHint{})
+			s.on(ReleaseHint{})
 		})
 	}
-	t.Run("nothing is read", func(t *testing.T) { newScript(t).on(CurrentHint{}) })
+	t.Run("nothing is read", func(t *testing.T) { newScript(t).on(ReleaseHint{}) })
 	t.Run("no hint", func(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(ready("old", 10)))
@@ -82,12 +82,12 @@ func TestWhenAHintIsNotEnough(t *testing.T) {
 		s := newScript(t)
 		s.on(s.saw(ready("old", 10)))
 		s.on(Quit{Reason: "stop"}, "End")
-		s.on(CurrentHint{})
+		s.on(ReleaseHint{})
 	})
 	t.Run("an earlier hint", func(t *testing.T) { // it was about what was read then
 		s := newScript(t)
 		s.on(s.saw(ready("old", 10), replacedBy("other", 7)))
-		s.on(CurrentHint{})
+		s.on(ReleaseHint{})
 		s.on(s.saw(ready("old", 10)))
 		s.on(Tick{})
 	})
@@ -100,7 +100,7 @@ func TestAHintInFailsafeMode(t *testing.T) {
 	}
 	s := newScript(t)
 	s.on(s.saw(ready("old", 10), bound))
-	if _, f := over(t, s.on(CurrentHint{}, "ACQUIRE")); f.Failsafe != nil {
+	if _, f := over(t, s.on(ReleaseHint{}, "ACQUIRE")); f.Failsafe != nil {
 		t.Errorf("%+v", f)
 	}
 }
@@ -118,7 +118,7 @@ func TestARefusedACQUIREOnAHintDelaysNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t)
 			s.on(s.saw(ready("old", 10)))
-			s.on(CurrentHint{}, "ACQUIRE")
+			s.on(ReleaseHint{}, "ACQUIRE")
 			s.on(refused(TxAcquire, 2, cluster.ErrBadVersion))
 			if s.m.Phase() == Acquiring || s.m.Wake() != 0 {
 				t.Errorf("phase %s, wakes after %s", s.m.Phase(), s.m.Wake()-s.now)
@@ -131,11 +131,11 @@ func TestARefusedACQUIREOnAHintDelaysNothing(t *testing.T) {
 	t.Run("it leads on", func(t *testing.T) { // and releases later
 		s := newScript(t)
 		s.on(s.saw(ready("old", 10)))
-		s.on(CurrentHint{}, "ACQUIRE")
+		s.on(ReleaseHint{}, "ACQUIRE")
 		s.on(refused(TxAcquire, 3, cluster.ErrNodeExists))
 		s.on(s.saw(ready("old", 10)))
 		s.on(Tick{})
-		s.on(CurrentHint{}, "ACQUIRE")
+		s.on(ReleaseHint{}, "ACQUIRE")
 	})
 	t.Run("a refused one from what was read", func(t *testing.T) {
 		s := newScript(t)
@@ -143,7 +143,7 @@ func TestARefusedACQUIREOnAHintDelaysNothing(t *testing.T) {
 		s.on(refused(TxAcquire, 2, cluster.ErrBadVersion))
 		s.on(s.saw(fence("old", 6, cluster.FenceReleased))) // it would be refused again
 		s.on(s.saw(ready("old", 10)))
-		s.on(CurrentHint{}, "ACQUIRE") // it replaces another version
+		s.on(ReleaseHint{}, "ACQUIRE") // it replaces another version
 	})
 }
 
@@ -160,7 +160,7 @@ func TestAnACQUIREOnAHintOfUnknownOutcome(t *testing.T) {
 	start := func(t *testing.T) *script {
 		s := newScript(t)
 		s.on(s.saw(ready("old", 10)))
-		s.on(CurrentHint{}, "ACQUIRE")
+		s.on(ReleaseHint{}, "ACQUIRE")
 		s.on(TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
 		s.after(s.b.Renew)
 		return s
@@ -181,7 +181,7 @@ func TestAnACQUIREOnAHintOfUnknownOutcome(t *testing.T) {
 	t.Run("it did not, and the old one leads on", func(t *testing.T) {
 		s := start(t)
 		s.on(s.saw(ready("old", 10)))
-		s.on(CurrentHint{}, "ACQUIRE")
+		s.on(ReleaseHint{}, "ACQUIRE")
 	})
 	// It may have taken effect, and the fence was written by somebody else since: the term is not acquired twice.
 	for name, version := range map[string]int32{"after it": 18, "right after it": 17, "leader was deleted": 9} {

@@ -339,8 +339,8 @@ func (m *Machine) withdraw() {
 // acquire sends ACQUIRE when this incarnation is elected and current does not exist, or probably does not (docs/protocol.md, Taking over).
 // The member's own child is dead, since the machine is in standby.
 func (m *Machine) acquire() {
-	s, hinted := m.snap, m.currentHint
-	m.currentHint = false
+	s, hinted := m.snap, m.releaseHint
+	m.releaseHint = false
 	if !m.vacant() {
 		return
 	}

@@ -83,8 +83,8 @@ type (
 		Deadline time.Duration
 		Reason   string
 	}
-	// CurrentHint reports that current has changed since it was read, and probably is gone.
-	CurrentHint struct{}
+	// ReleaseHint reports that the fence or current has changed since the leader was read: it has probably released.
+	ReleaseHint struct{}
 	// SessionEnded reports that the session is over, or must be treated as over.
 	SessionEnded struct{ Reason string }
 	// Tick reports that time has passed.
@@ -402,6 +402,6 @@ func (e SessionEnded) apply(m *Machine) {
 	m.tx.pending = TxNone // there will be no reply
 }
 
-func (CurrentHint) apply(m *Machine) { m.currentHint = true }
+func (ReleaseHint) apply(m *Machine) { m.releaseHint = true }
 
 func (Tick) apply(*Machine) {}

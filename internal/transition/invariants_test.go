@@ -103,7 +103,7 @@ func (w *world) step(t *rapid.T, ev Event) {
 // checkAhead checks that while current exists, only a clean release of the leader that was read lets an ACQUIRE take effect.
 func (w *world) checkAhead(t *rapid.T, ev Event, version int32) {
 	s := &w.m.snap
-	_, hinted := ev.(CurrentHint)
+	_, hinted := ev.(ReleaseHint)
 	clean := hinted && s.Fence.Record.State == cluster.FenceReady && version == cluster.CleanVersion(s.Fence.Stat.Version)
 	if version != s.Fence.Stat.Version && !clean || s.Current.Exists && !clean {
 		t.Fatalf("ACQUIRE over version %d after %T, when version %d was read", version, ev, s.Fence.Stat.Version)
@@ -207,7 +207,7 @@ func TestNothingBreaksTheInvariants(t *testing.T) {
 					w.step(t, LeaseCut{Deadline: at, Reason: "a server grants less"})
 				}
 			case "hint":
-				w.step(t, CurrentHint{})
+				w.step(t, ReleaseHint{})
 			case "ended":
 				if rapid.IntRange(0, 9).Draw(t, "really ended") == 0 {
 					w.pending = TxNone

@@ -90,7 +90,7 @@ type Machine struct {
 	tx      transaction
 	retryAt time.Duration // a transaction that failed is not repeated before this
 
-	currentHint bool // there was a CurrentHint in this step
+	releaseHint bool // there was a ReleaseHint in this step
 
 	refusedAcquire attempt        // the last ACQUIRE that was refused
 	pendingAcquire pendingAcquire // the last ACQUIRE of unknown outcome

@@ -39,7 +39,7 @@ type Collector struct {
 	predecessor     string
 	next            bool            // the predecessor was the first in the list: when it goes, this daemon is the elector
 	half            bool            // of the fence and current, which usually change together, a hint has named only one
-	vacated         bool            // a hint has named current while another member led and this daemon was elected
+	vacated         bool            // a hint has named the fence or current while another member led and this daemon was elected
 	leaving         bool            // a hint has named the predecessor, which does not change: it is probably gone
 	ahead           bool            // this pass has read what an elector needs in one round, in any order
 	lastDenied      string          // the permission error that was logged last
@@ -62,8 +62,8 @@ func NewCollector(opt CollectorOptions) *Collector {
 	}
 }
 
-// Collect reads everything that is not valid, until the whole snapshot is consistent. It returns false if a read failed;
-// the next call repeats that read.
+// Collect reads everything that is not valid, until the whole snapshot is consistent: the decision, the fence and current are those of
+// one moment. It returns false if a read failed; the next call repeats that read.
 func (c *Collector) Collect(ctx context.Context) (cluster.Snapshot, bool) {
 	for {
 		// Take the time before the hints: every earlier change is then either read now, or hinted and read again.
@@ -93,8 +93,9 @@ func (c *Collector) InvalidateLeadership() {
 // torn reports whether the reads before h may mix the states before and after a change of elected, the fence or current.
 // A server delivers a watch event before it returns any newer data, so a snapshot without such a hint is consistent.
 // Versions would not be enough: those of a znode that was deleted and created again start over. After reads in one round, it reports
-// any change: the members may have been read before elected. If this daemon awaits the release that it sees, the snapshot shows the
-// moment before: an ACQUIRE is made from that.
+// any change: the members may have been read before elected. If this daemon awaits a release, the snapshot shows the moment before it,
+// except that members, roster and control may be newer: an ACQUIRE is made from that, and ZooKeeper refuses every other write that checks
+// the fence.
 func (c *Collector) torn(h cluster.Hints) bool {
 	p := c.opt.Paths
 	changed := h.Has(p.Elected()) || (h.Has(p.Leader()) || h.Has(p.Current())) && !c.awaitsRelease()
@@ -104,6 +105,7 @@ func (c *Collector) torn(h cluster.Hints) bool {
 func (c *Collector) invalidate(h cluster.Hints) {
 	if h.All {
 		clear(c.valid)
+		c.half, c.vacated = false, false
 		return
 	}
 	for path := range h.Paths {
@@ -123,9 +125,9 @@ func (c *Collector) invalidate(h cluster.Hints) {
 		c.half = c.snap.Leadership && !h.Has(p.Leader()) != !h.Has(p.Current()) && !c.half
 		delete(c.valid, p.Leader())
 		delete(c.valid, p.Current())
-		c.vacated = c.vacated || h.Has(p.Current()) && c.awaitsRelease()
+		c.vacated = c.awaitsRelease()
 	}
-	if p := c.opt.Paths; h.Has(p.Elected()) || h.Has(p.Slots()) || h.Has(p.Incarnation(c.opt.Self.Name)) {
+	if p := c.opt.Paths; !c.valid[p.Elected()] || p.Slot != "" && !c.valid[p.Slots()] || !c.valid[p.Incarnation(c.opt.Self.Name)] {
 		c.vacated = false // perhaps another member is elected
 	}
 }

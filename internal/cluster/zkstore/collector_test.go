@@ -24,9 +24,11 @@ type raceSource struct {
 	hinting              bool
 }
 
-func newRaceSource(t *testing.T) *raceSource {
+func newRaceSource(t *testing.T) *raceSource { return newRaceSourceAt(t, cluster.Paths{Root: "/g"}) }
+
+func newRaceSourceAt(t *testing.T, p cluster.Paths) *raceSource {
 	server := clustertest.NewServer()
-	s := &raceSource{Session: server.Connect(), server: server, t: t, p: cluster.Paths{Root: "/g"}, admin: server.Connect(), before: make(map[string]func())}
+	s := &raceSource{Session: server.Connect(), server: server, t: t, p: p, admin: server.Connect(), before: make(map[string]func())}
 	for _, path := range s.p.Skeleton() {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: path})
 	}

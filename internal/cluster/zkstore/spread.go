@@ -42,11 +42,10 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 	}
 	spread := r.collector.Spread()
 	if spread == 0 {
-		if r.collector.half {
+		if !r.offerCurrent(ctx) && r.collector.half {
 			r.pause(ctx, maxTwin, r.conn.Wake())
 			r.collector.Spread()
 		}
-		r.offerCurrent(ctx)
 		return
 	}
 	turn := time.NewTimer(jitteredTurn(spread))
@@ -71,9 +70,9 @@ func (r *Reader) awaitTurn(ctx context.Context) {
 }
 
 // offerCurrent lets this daemon acquire leadership before it reads that the leader has released, if it may.
-func (r *Reader) offerCurrent(ctx context.Context) {
+func (r *Reader) offerCurrent(ctx context.Context) (offered bool) {
 	if !r.collector.takeVacated() {
-		return
+		return false
 	}
 	select {
 	case r.vacated <- struct{}{}:
@@ -84,6 +83,7 @@ func (r *Reader) offerCurrent(ctx context.Context) {
 			r.pause(ctx, left, nil)
 		}
 	}
+	return true
 }
 
 // maxTwin is how long a reader waits for the second of two hints that come together. A snapshot that was read between them would be torn.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/procinfo"
 	"zkelectd/internal/status"
 )
 
@@ -43,6 +46,18 @@ func TestAPortInUseEndsTheDaemonWithAReason(t *testing.T) {
 	f.checkInvariants()
 }
 
+// standsStill reports whether all threads of a process are stopped, which may take longer than to send the signal.
+func standsStill(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, thread := range threads {
+		tid, _ := strconv.Atoi(thread.Name())
+		if s, err := procinfo.ReadStat(tid); err != nil || s.State != 'T' {
+			return false
+		}
+	}
+	return err == nil
+}
+
 // A daemon without a loop, because no server answers, and a daemon that is stopped either serve metrics or do not. They never
 // serve old values.
 func TestMetricsWhileTheLoopIsStuck(t *testing.T) {
@@ -66,6 +81,7 @@ func TestMetricsWhileTheLoopIsStuck(t *testing.T) {
 
 	daemon := f.daemon("a")
 	syscall.Kill(daemon, syscall.SIGSTOP)
+	f.eventually("all threads of a stand still", func() bool { return standsStill(daemon) })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if resp, err := f.request(ctx, "a", "/metrics"); err == nil {

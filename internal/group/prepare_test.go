@@ -67,6 +67,33 @@ func TestTheStartIsNotPrepared(t *testing.T) {
 	}
 }
 
+// The heir prepares the start of its work when nothing has happened for a moment, and discards that when it is the heir no more. When it
+// is elected, it prepares for its term without discarding anything.
+func TestTheHeirPrepares(t *testing.T) {
+	t.Parallel()
+	for _, elected := range []bool{true, false} {
+		server := clustertest.NewServer()
+		a := joinWithWork(t, server, "a", generous, worker.Spec{}, func(s memorySession) Session { return s })
+		a.until(t, "a leads", status.Daemon.Leads)
+		b := joinWithWork(t, server, "b", 0, worker.Spec{Command: []string{"/bin/work"}}, func(s memorySession) Session { return s })
+		b.until(t, "b prepares", func(status.Daemon) bool { return b.guard.heir.Load() != nil })
+		if got := b.guard.names(); len(got) > 0 {
+			t.Errorf("before: %q", got)
+		}
+		want := []string{"discard"}
+		if elected {
+			want = []string{"prepare", "lease", "start"}
+			a.Stop("maintenance")
+		} else {
+			b.Stop("it is not needed")
+		}
+		b.until(t, want[0], func(status.Daemon) bool { return len(b.guard.names()) >= len(want) })
+		if got := b.guard.names()[:len(want)]; !slices.Equal(got, want) {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
 // holding delays RELEASE until it is let go.
 type holding struct {
 	memorySession

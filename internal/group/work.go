@@ -2,7 +2,9 @@ package group
 
 import (
 	"strconv"
+	"time"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/workenv"
 	"zkelectd/internal/worker"
@@ -51,28 +53,53 @@ func workEvent(ev worker.Event) transition.Event {
 	panic("group: an unknown event of the worker")
 }
 
-// start is a start of the work: its term, and what preceded it.
+// start is a start of the work: its term, and what preceded it. On the heir they are not known yet.
 type start struct {
 	term   int64
 	origin transition.Origin
+	heir   bool
 }
 
-// prepareStart prepares the start of the work of a term that may follow, usually while this member waits until its predecessor has
-// released, and discards what was prepared for another. Only StartChild starts it, and the guard only under a lease.
+// heirCalm is how long a member must have been the heir before it prepares: what it does then must not delay a takeover.
+const heirCalm = 200 * time.Millisecond
+
+// prepareStart prepares the start of the work of a term that may follow: on the heir, and while this member waits until its
+// predecessor has released. It discards what was prepared for another. Only StartChild starts it, and the guard only under a lease.
 func (m *Member) prepareStart() {
 	next := start{term: m.machine.MayStart()}
-	if next.term != 0 {
-		next.origin = m.machine.Origin()
+	switch heir := m.isHeir(); {
+	case next.term != 0:
+		next.origin, m.heirSince = m.machine.Origin(), 0
+	case !heir:
+		m.heirSince = 0
+	case m.heirSince == 0:
+		m.heirSince = boottime.Now()
+	default:
+		next.heir = boottime.Now() >= m.heirSince+heirCalm
 	}
 	switch {
 	case next == m.prepared:
 		return
+	case next.heir:
+		m.worker.PrepareHeir(m.snap.Elected.Record.Term + 1)
 	case next.term == 0:
 		m.worker.Discard()
 	default:
 		m.worker.Prepare(next.term)
 	}
 	m.prepared = next
+}
+
+// prepareAt returns when the heir prepares; 0 if it does not, or has done so.
+func (m *Member) prepareAt() time.Duration {
+	if m.heirSince == 0 || m.prepared != (start{}) {
+		return 0
+	}
+	return m.heirSince + heirCalm
+}
+
+func (m *Member) isHeir() bool {
+	return m.closing == "" && m.machine.Phase() == transition.Standby && m.snap.SelfIsHeir()
 }
 
 // handle queues events for the machine; step handles them before any other event.

@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -10,16 +11,27 @@ import (
 type preparation struct {
 	work *Work
 	spec *Spec
-	done chan struct{} // closed once it is prepared, or has failed
+	done chan struct{} // closed once it is prepared with the environment of spec, or has failed
 	err  error         // why it has failed; set before done is closed
 	gone chan struct{} // closed once it was discarded, and the guard knows that
 }
 
+// PrepareHeir is Prepare for work that may never start. It does nothing if that would keep one more process alive.
+func (l *Leadership) PrepareHeir(opt WorkOptions) {
+	if l.c.Containment() == CgroupContainment {
+		l.Prepare(opt)
+	}
+}
+
 // Prepare prepares the start of work, for which there need not be a lease yet. It does not wait. The next Start uses that if it starts
-// the same work. Each other Start, and Discard, discard it.
+// the same work. Each other Start, and Discard, discard it. A second Prepare for the same work only changes the environment.
 func (l *Leadership) Prepare(opt WorkOptions) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
+	w, spec, err := l.newWork(opt)
+	if err == nil && l.adapt(spec) {
+		return
+	}
 	l.discard()
 	if p := l.last; p != nil {
 		select {
@@ -28,16 +40,57 @@ func (l *Leadership) Prepare(opt WorkOptions) {
 			return // the guard would refuse it
 		}
 	}
-	w, spec, err := l.newWork(opt)
 	if err != nil || l.begin(w) != nil {
 		return // Start reports it
 	}
-	p := &preparation{work: w, spec: spec, done: make(chan struct{}), gone: make(chan struct{})}
+	done := make(chan struct{})
+	p := &preparation{work: w, spec: spec, done: done, gone: make(chan struct{})}
 	l.prepared = p
 	go func() { // ends with the guard's answer, or without a guard
-		defer close(p.done)
+		defer close(done) // adapt replaces p.done
 		p.err = w.prepare(spec)
 	}()
+}
+
+// adapt gives the prepared work the environment of spec. It returns false if other work is prepared, or none. The caller must hold
+// starting.
+func (l *Leadership) adapt(spec *Spec) bool {
+	p := l.prepared
+	if p == nil || p.failed() {
+		return false
+	}
+	same := *spec
+	same.Env = p.spec.Env
+	switch {
+	case !reflect.DeepEqual(p.spec, &same):
+		return false
+	case slices.Equal(p.spec.Env, spec.Env):
+		return true
+	}
+	before, next := p.done, make(chan struct{})
+	p.spec, p.done = spec, next
+	go func() { // ends when the preparation does
+		defer close(next)
+		if <-before; p.err == nil {
+			p.work.setEnv(spec.Env)
+		}
+	}()
+	return true
+}
+
+// failed reports whether it is known that the work cannot be started any more.
+func (p *preparation) failed() bool {
+	select {
+	case <-p.work.dead: // its keeper has died
+		return true
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.err != nil
+	default:
+		return false
+	}
 }
 
 // Discard discards work that was prepared and not started. It does not wait.
@@ -54,9 +107,10 @@ func (l *Leadership) discard() {
 		return
 	}
 	l.prepared, l.last = nil, p
+	done := p.done
 	go func() { // ends with the guard's answer, or without a guard
 		defer close(p.gone)
-		if <-p.done; p.err == nil {
+		if <-done; p.err == nil {
 			p.work.Kill()
 			<-p.work.dead
 		}
@@ -69,14 +123,11 @@ func (l *Leadership) takePrepared(spec *Spec) *preparation {
 	l.starting.Lock()
 	defer l.starting.Unlock()
 	if p := l.prepared; p != nil {
+		l.adapt(spec)
 		<-p.done
-		select {
-		case <-p.work.dead: // its keeper has died
-		default:
-			if p.err == nil && reflect.DeepEqual(p.spec, spec) {
-				l.prepared = nil
-				return p
-			}
+		if !p.failed() && reflect.DeepEqual(p.spec, spec) {
+			l.prepared = nil
+			return p
 		}
 		l.discard()
 	}

@@ -137,6 +137,23 @@ func (w *Work) prepare(spec *Spec) error {
 	return nil
 }
 
+// environment returns the environment variables by which the processes of the work can be found.
+func (w *Work) environment() []string {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	return w.env
+}
+
+// setEnv gives prepared work another environment. Before any of it runs, the files have what is needed to find it.
+func (w *Work) setEnv(env []string) {
+	c := w.c
+	c.mu.Lock()
+	w.env = identifyingEnv(env)
+	c.mu.Unlock()
+	c.send(message{Kind: kindEnv, Seq: w.seq, Env: env})
+	w.leadership.lockAndSave()
+}
+
 // start makes the guard start the prepared work, unless there is no lease.
 func (w *Work) start() error {
 	c := w.c

@@ -17,13 +17,14 @@ import (
 // kind is the type of a message.
 type kind string
 
-// Messages from the daemon to the guard. The guard passes prepare, start, stop, kill and lease on to a keeper, with its own numbers for
+// Messages from the daemon to the guard. The guard passes prepare, env, start, stop, kill and lease on to a keeper, with its own numbers for
 // the works.
 const (
 	kindOpen         kind = "open"          // there is a new leadership: Leadership and Name
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
 	kindClose        kind = "close"         // forget Leadership, whose work is dead
 	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
+	kindEnv          kind = "env"           // the prepared work gets the environment Env
 	kindStart        kind = "start"         // start the prepared work
 	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
 	kindKill         kind = "kill"          // kill the work now
@@ -67,6 +68,7 @@ type message struct {
 	At           time.Duration      `json:"at,omitempty"`
 	Grace        time.Duration      `json:"grace,omitempty"`
 	Spec         *Spec              `json:"spec,omitempty"`
+	Env          []string           `json:"env,omitempty"`
 	Session      *Credentials       `json:"session,omitempty"`
 	Release      json.RawMessage    `json:"release,omitempty"`
 	PendingHooks []Spec             `json:"pending_hooks,omitempty"`

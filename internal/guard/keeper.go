@@ -195,6 +195,10 @@ func (k *keeper) receive(in incoming) {
 	case m.Kind == kindPrepare && t == nil:
 		k.discard(m.Seq)
 		k.prepared[m.Seq] = k.open(m)
+	case m.Kind == kindEnv:
+		if p := k.prepared[m.Seq]; p != nil && p.spec != nil {
+			p.spec.Env = m.Env
+		}
 	case m.Kind == kindDiscard:
 		k.discard(m.Seq)
 	case m.Kind == kindStart && t == nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +48,76 @@ func TestPreparedWorkRunsOnlyWithALease(t *testing.T) {
 		if e := call[ExitInfo](d, "Dead", 0); len(e.StillAlive) > 0 {
 			t.Errorf("%s: %v", by, e)
 		}
+	}
+}
+
+// Prepared work may get another environment, which its files name before any of it runs.
+func TestPreparedWorkGetsAnotherEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, by := range allContainments {
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
+		in := func(term string) WorkOptions {
+			work := fx.shell("echo $ZKELECTD_TERM >$D/term; exec sleep 1000")
+			work.Env = append(work.Env, "ZKELECTD_TERM="+term)
+			return work
+		}
+		seq := call[int](d, "Prepare", in("8"))
+		if got := call[int](d, "Prepare", in("9")); got != seq {
+			t.Errorf("%s: prepared again", by)
+		}
+		if text := read(leadershipFile(fx.credentials().File, call[int](d, "ID", 0))); !strings.Contains(text, "ZKELECTD_TERM=9") {
+			t.Errorf("%s: the file says %s", by, text)
+		}
+		call[time.Duration](d, "SetLease", time.Hour)
+		call[int](d, "Start", in("10"))
+		if got := call[int](d, "Seq", 0); got != seq {
+			t.Errorf("%s: Start has prepared it again", by)
+		}
+		eventually(t, "the start", func() bool { return read(filepath.Join(fx.dir, "term")) == "10\n" })
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
+	}
+}
+
+// The heir may be elected just when it prepares: the new environment follows, and the start waits for that.
+func TestTheEnvironmentChangesWhileWorkIsPrepared(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		c := newClient(t)
+		c.l.Prepare(WorkOptions{Command: []string{"/bin/true"}, Env: []string{"ZKELECTD_TERM=8"}})
+		c.l.Prepare(WorkOptions{Command: []string{"/bin/true"}, Env: []string{"ZKELECTD_TERM=9"}})
+		done := c.l.prepared.done
+		seq := c.expect(kindPrepare).Seq
+		select {
+		case <-done:
+			t.Fatal("prepared without the answer of the guard")
+		default:
+		}
+		c.send(message{Kind: kindPrepared, Seq: seq})
+		if m := c.expect(kindEnv); m.Seq != seq || !slices.Equal(m.Env, []string{"ZKELECTD_TERM=9"}) {
+			t.Errorf("%+v", m)
+		}
+		<-done
+	}
+}
+
+// An heir prepares nothing that would keep a process of its own.
+func TestWhatAnHeirPrepares(t *testing.T) {
+	for by, want := range map[Containment]bool{CgroupContainment: true, PidnsContainment: false, KeeperContainment: false} {
+		c := newClient(t)
+		c.send(message{Kind: kindHello, Containment: &ContainmentRecord{Mode: by}})
+		eventually(t, "the hello", func() bool { return c.Containment() != "" })
+		if c.l.PrepareHeir(WorkOptions{Command: []string{"/bin/true"}}); !want {
+			if c.l.prepared != nil {
+				t.Errorf("%s: prepared", by)
+			}
+			continue
+		}
+		seq := c.expect(kindPrepare).Seq
+		c.send(message{Kind: kindPrepared, Seq: seq, Error: errStillRuns.Error()})
+		<-c.l.prepared.done
 	}
 }
 

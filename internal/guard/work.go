@@ -255,9 +255,11 @@ func (g *guard) refuse(w *work, err error) {
 // request carries out a message about existing work.
 func (g *guard) request(w *work, m message) {
 	switch {
+	case m.Kind == kindEnv && w.prepared && !w.launched:
+		g.setEnv(w, m.Env)
 	case m.Kind == kindStart && w.prepared && !w.launched:
 		g.start(w)
-	case m.Kind == kindStart:
+	case m.Kind == kindEnv, m.Kind == kindStart:
 	case !w.launched:
 		g.workDied(w, "")
 	case w.killing:
@@ -267,6 +269,16 @@ func (g *guard) request(w *work, m message) {
 		w.killAt = boottime.Now() + m.Grace
 		if w.unit == nil { // the daemon asks systemd to stop a unit
 			w.keeper.send(message{Kind: kindStop, Seq: w.task, Grace: m.Grace})
+		}
+	}
+}
+
+// setEnv gives prepared work another environment.
+func (g *guard) setEnv(w *work, env []string) {
+	w.spec.Env = env
+	if w.loaded {
+		if err := w.keeper.out.send(message{Kind: kindEnv, Seq: w.task, Env: env}); err != nil {
+			g.refuse(w, fmt.Errorf("the keeper: %w", err))
 		}
 	}
 }

@@ -198,3 +198,20 @@ func TestACandidateAcquiresFromWhatItReadLate(t *testing.T) {
 		}
 	}
 }
+
+// holding delays RELEASE until it is let go.
+type holding struct {
+	memorySession
+	letGo chan struct{}
+}
+
+func (s holding) Do(ctx context.Context, ops ...cluster.Op) ([]cluster.Result, error) {
+	current := (cluster.Paths{Root: "/g"}).Current()
+	if slices.ContainsFunc(ops, func(op cluster.Op) bool { return op.Kind == cluster.OpDelete && op.Path == current }) {
+		select {
+		case <-s.letGo:
+		case <-ctx.Done():
+		}
+	}
+	return s.memorySession.Do(ctx, ops...)
+}

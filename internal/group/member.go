@@ -58,17 +58,15 @@ type Member struct {
 	takeover takeover
 	permits  chan struct{} // a permit may have been granted
 
-	wall      time.Time // of the event that the machine handles
-	counts    status.MemberCounts
-	read      cluster.Snapshot // as the reader has delivered it
-	snap      cluster.Snapshot // with the loads of the hosts
-	prepared  start            // what was prepared and not started; the zero value for none
-	heirSince time.Duration    // since when it has been the heir; 0 if it is not
-	started   int64            // the term of the work that was started last
-	rereads   bool             // elected, the fence and current are to be read again
-	gated     bool             // the machine has not got snap, see [Member.see]
-	over      bool             // the work is dead and the loop has ended
-	closing   string           // why the membership ends; empty while it does not
+	wall    time.Time // of the event that the machine handles
+	counts  status.MemberCounts
+	read    cluster.Snapshot // as the reader has delivered it
+	snap    cluster.Snapshot // with the loads of the hosts
+	started int64            // the term of the work that was started last
+	rereads bool             // elected, the fence and current are to be read again
+	gated   bool             // the machine has not got snap, see [Member.see]
+	over    bool             // the work is dead and the loop has ended
+	closing string           // why the membership ends; empty while it does not
 	// quitByInstance and quitByStop say who has asked the member to end.
 	quitByInstance, quitByStop bool
 }
@@ -359,10 +357,9 @@ func (m *Member) step(ev transition.Event) {
 		m.reader.Reread()
 	}
 	m.rereads = false
-	m.prepareStart()
 	m.checkTakeover()
 	now := boottime.Now()
-	wake := cluster.Earliest(m.prepareAt(), m.machine.Wake())
+	wake := m.machine.Wake()
 	if m.closing == "" || m.lingers() {
 		if m.elector.concerns(ev, now) {
 			m.elector.again = m.elector.evaluate(now, m.snap)
@@ -405,7 +402,7 @@ func (m *Member) perform(a transition.Action) {
 		if a.Term == m.started {
 			m.group.opt.Counters.Update(func(t *status.Totals) { t.Restarts++ })
 		}
-		m.started, m.prepared = a.Term, start{}
+		m.started = a.Term
 		m.handle(m.worker.Start(a.Term))
 	case transition.StopTask:
 		m.stopFencing()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,7 +57,6 @@ type fakeGuard struct {
 	mu     sync.Mutex
 	leases []time.Duration
 	calls  []guardCall
-	heir   atomic.Pointer[guard.WorkOptions] // what the heir has prepared last
 }
 
 // guardCall is a call about work: "prepare", "discard", "start", or "lease" and "no lease".
@@ -104,9 +102,6 @@ func (*fakeGuard) SetRelease(json.RawMessage)               {}
 func (*fakeGuard) Unkillable() string                       { return "" }
 func (*fakeGuard) SetPendingHooks(...guard.Spec) error      { return nil }
 func (*fakeGuard) Owners() (guardian, daemon guard.Process) { return guardian, daemon }
-func (g *fakeGuard) Prepare(opt guard.WorkOptions)          { g.note("prepare", opt) }
-func (g *fakeGuard) PrepareHeir(opt guard.WorkOptions)      { g.heir.Store(&opt) }
-func (g *fakeGuard) Discard()                               { g.note("discard", guard.WorkOptions{}) }
 func (g *fakeGuard) Start(opt guard.WorkOptions) (*guard.Work, error) {
 	g.note("start", opt)
 	return nil, errors.New("it runs nothing")

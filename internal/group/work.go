@@ -2,9 +2,7 @@ package group
 
 import (
 	"strconv"
-	"time"
 
-	"zkelectd/internal/boottime"
 	"zkelectd/internal/transition"
 	"zkelectd/internal/workenv"
 	"zkelectd/internal/worker"
@@ -24,7 +22,7 @@ func (m *Member) fencing(term int64) workenv.Fencing {
 	opt, node := m.group.opt, m.group.settings.Node
 	f := workenv.Fencing{Node: node.ID, Site: node.Site, Group: opt.Resource, Term: strconv.FormatInt(term, 10), Root: opt.Paths.Root}
 	// Another host chose these texts: what a unit cannot have as a variable must not keep it from starting.
-	if o := m.machine.Origin(); (m.machine.Term() == term || m.machine.MayStart() == term) && workenv.CheckValue(string(o.Cause)) == nil {
+	if o := m.machine.Origin(); m.machine.Term() == term && workenv.CheckValue(string(o.Cause)) == nil {
 		f.Cause, f.PreviousClean = string(o.Cause), o.Clean
 		if workenv.CheckValue(o.Node) == nil {
 			f.PreviousLeader = o.Node
@@ -51,55 +49,6 @@ func workEvent(ev worker.Event) transition.Event {
 		return transition.ChildDead{Status: ev.Status}
 	}
 	panic("group: an unknown event of the worker")
-}
-
-// start is a start of the work: its term, and what preceded it. On the heir they are not known yet.
-type start struct {
-	term   int64
-	origin transition.Origin
-	heir   bool
-}
-
-// heirCalm is how long a member must have been the heir before it prepares: what it does then must not delay a takeover.
-const heirCalm = 200 * time.Millisecond
-
-// prepareStart prepares the start of the work of a term that may follow: on the heir, and while this member waits until its
-// predecessor has released. It discards what was prepared for another. Only StartChild starts it, and the guard only under a lease.
-func (m *Member) prepareStart() {
-	next := start{term: m.machine.MayStart()}
-	switch heir := m.isHeir(); {
-	case next.term != 0:
-		next.origin, m.heirSince = m.machine.Origin(), 0
-	case !heir:
-		m.heirSince = 0
-	case m.heirSince == 0:
-		m.heirSince = boottime.Now()
-	default:
-		next.heir = boottime.Now() >= m.heirSince+heirCalm
-	}
-	switch {
-	case next == m.prepared:
-		return
-	case next.heir:
-		m.worker.PrepareHeir(m.snap.Elected.Record.Term + 1)
-	case next.term == 0:
-		m.worker.Discard()
-	default:
-		m.worker.Prepare(next.term)
-	}
-	m.prepared = next
-}
-
-// prepareAt returns when the heir prepares; 0 if it does not, or has done so.
-func (m *Member) prepareAt() time.Duration {
-	if m.heirSince == 0 || m.prepared != (start{}) {
-		return 0
-	}
-	return m.heirSince + heirCalm
-}
-
-func (m *Member) isHeir() bool {
-	return m.closing == "" && m.machine.Phase() == transition.Standby && m.snap.SelfIsHeir()
 }
 
 // handle queues events for the machine; step handles them before any other event.

@@ -172,7 +172,7 @@ func (w *Work) awaitDeath(cause error) {
 			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work",
 				"group", w.leadership.name, "reason", err)
 		}
-		for _, pid := range pidsWithEnv(w.environment()) {
+		for _, pid := range pidsWithEnv(w.env) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		w.wakeKeeper()

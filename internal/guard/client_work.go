@@ -56,18 +56,15 @@ type Work struct {
 func (l *Leadership) Start(opt WorkOptions) (*Work, error) {
 	w, spec, err := l.newWork(opt)
 	if err != nil {
-		l.Discard()
 		return nil, err
 	}
-	if p := l.takePrepared(spec); p != nil {
-		w = p.work
-	} else if err = l.begin(w); err == nil {
-		err = w.prepare(spec)
+	if err = l.begin(w); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = w.start()
+	if err = w.prepare(spec); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	if err = w.start(); err != nil {
 		return nil, err
 	}
 	harden.RefreshLocks() // from here on this process may have to act
@@ -137,23 +134,6 @@ func (w *Work) prepare(spec *Spec) error {
 	return nil
 }
 
-// environment returns the environment variables by which the processes of the work can be found.
-func (w *Work) environment() []string {
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	return w.env
-}
-
-// setEnv gives prepared work another environment. Before any of it runs, the files have what is needed to find it.
-func (w *Work) setEnv(env []string) {
-	c := w.c
-	c.mu.Lock()
-	w.env = identifyingEnv(env)
-	c.mu.Unlock()
-	c.send(message{Kind: kindEnv, Seq: w.seq, Env: env})
-	w.leadership.lockAndSave()
-}
-
 // start makes the guard start the prepared work, unless there is no lease.
 func (w *Work) start() error {
 	c := w.c
@@ -207,7 +187,6 @@ func (w *Work) receive(m message) {
 	case kindPrepared, kindStarted:
 		if m.Error != "" {
 			w.end(errors.New(m.Error))
-			w.finish("was not started") // Discard waits for that if a keeper dies
 			return
 		}
 		if m.Kind == kindPrepared {

@@ -98,14 +98,14 @@ func TestGuardHandlesMessages(t *testing.T) {
 	b.opt.Containment = PidnsContainment              // without control groups
 	b.task = 20
 	for seq, l := range map[int]lease{11: {1, at}, 12: {2, 0}, 13: {2, boottime.Now()}} {
-		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, []string{fmt.Sprint("prepare ", b.task+1)})
+		accept(message{Kind: kindPrepare, Leadership: l.ID, Seq: seq, Spec: program}, []string{fmt.Sprint("prepared ", seq)}, nil)
 		w := b.findWork(seq)
 		if w == nil || w.launched || w.leadership.id != l.ID {
 			t.Fatalf("%+v", w)
 		}
 		w.leadership.lease = l.At
 		if seq != 11 {
-			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, []string{fmt.Sprint("discard ", w.task)})
+			accept(message{Kind: kindStart, Seq: seq}, []string{fmt.Sprint("started ", seq, " there is no lease")}, nil)
 			if other.keeper = nil; other.work != nil {
 				t.Error("there is work although none was started")
 			}

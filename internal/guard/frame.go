@@ -17,14 +17,13 @@ import (
 // kind is the type of a message.
 type kind string
 
-// Messages from the daemon to the guard. The guard passes prepare, env, start, stop, kill and lease on to a keeper, with its own numbers for
+// Messages from the daemon to the guard. The guard passes start, stop, kill and lease on to a keeper, with its own numbers for
 // the works.
 const (
 	kindOpen         kind = "open"          // there is a new leadership: Leadership and Name
 	kindAbandon      kind = "abandon"       // kill the work of Leadership and refuse everything else for it
 	kindClose        kind = "close"         // forget Leadership, whose work is dead
 	kindPrepare      kind = "prepare"       // prepare to start the work Spec of Leadership, and number it Seq
-	kindEnv          kind = "env"           // the prepared work gets the environment Env
 	kindStart        kind = "start"         // start the prepared work
 	kindStop         kind = "stop"          // ask the work to stop; kill it after Grace
 	kindKill         kind = "kill"          // kill the work now
@@ -38,9 +37,6 @@ const (
 	kindDevice       kind = "device"        // check the watchdog device Device; to the daemon: its state DeviceState
 	kindConfig       kind = "config"        // the last good configuration, for the next daemon: Config
 )
-
-// kindDiscard is a message from the guard to a keeper: the prepared work with number Seq is not started.
-const kindDiscard kind = "discard"
 
 // Messages from the guard to the daemon, and from the keeper to the guard.
 const (
@@ -68,7 +64,6 @@ type message struct {
 	At           time.Duration      `json:"at,omitempty"`
 	Grace        time.Duration      `json:"grace,omitempty"`
 	Spec         *Spec              `json:"spec,omitempty"`
-	Env          []string           `json:"env,omitempty"`
 	Session      *Credentials       `json:"session,omitempty"`
 	Release      json.RawMessage    `json:"release,omitempty"`
 	PendingHooks []Spec             `json:"pending_hooks,omitempty"`

@@ -210,7 +210,7 @@ func (g *guard) handle(m message) error {
 			return fmt.Errorf("%w: unexpected or incomplete prepare message %d", errProtocol, m.Seq)
 		}
 		g.prepare(m)
-	case kindEnv, kindStart, kindStop, kindKill:
+	case kindStart, kindStop, kindKill:
 		if w := g.findWork(m.Seq); w != nil {
 			g.request(w, m)
 		}

@@ -54,7 +54,6 @@ type keeper struct {
 	isInit    bool   // this is process 1 of a PID namespace
 
 	works    map[int]*task // by their numbers
-	prepared map[int]*task // those that were not started: they have no process
 	orphaned bool          // the guard is gone: the works must end, then the keeper
 }
 
@@ -115,7 +114,6 @@ func newKeeper() (*keeper, error) {
 	k := &keeper{
 		guard: socket, report: os.NewFile(reportFD, "report"),
 		fromGuard: make(chan incoming), signals: make(chan os.Signal, 16), isInit: os.Getpid() == 1, works: make(map[int]*task),
-		prepared: make(map[int]*task),
 	}
 	if k.board, err = inheritBoard(keeperBoardFD, unix.PROT_READ); err != nil {
 		return nil, err // the daemon may extend leases there
@@ -192,15 +190,6 @@ func (k *keeper) receive(in incoming) {
 				k.checkKillable(t)
 			}
 		}
-	case m.Kind == kindPrepare && t == nil:
-		k.discard(m.Seq)
-		k.prepared[m.Seq] = k.open(m)
-	case m.Kind == kindEnv:
-		if p := k.prepared[m.Seq]; p != nil && p.spec != nil {
-			p.spec.Env = m.Env
-		}
-	case m.Kind == kindDiscard:
-		k.discard(m.Seq)
 	case m.Kind == kindStart && t == nil:
 		k.start(m)
 	case m.Kind == kindStop && t != nil:
@@ -217,28 +206,13 @@ func (k *keeper) open(m message) *task {
 	if k.mount == "" {
 		k.mount, _ = ownCgroup()
 	}
-	if t.launchErr = t.openGroup(m.Dir, k.mount); m.Spec == nil {
-		t.launchErr = errors.New("it was not prepared")
-	}
+	t.launchErr = t.openGroup(m.Dir, k.mount)
 	return t
 }
 
-// discard forgets a prepared work.
-func (k *keeper) discard(seq int) {
-	if t := k.prepared[seq]; t != nil {
-		t.close()
-		delete(k.prepared, seq)
-	}
-}
-
-// start starts a work, which may have been prepared, in another goroutine: a program on a disk that hangs must not delay the kill of
-// another work.
+// start starts a work in another goroutine: a program on a disk that hangs must not delay the kill of another work.
 func (k *keeper) start(m message) {
-	t := k.prepared[m.Seq]
-	if t == nil {
-		t = k.open(m)
-	}
-	delete(k.prepared, m.Seq)
+	t := k.open(m)
 	t.lease, t.slot = m.At, m.Slot
 	if t.launchErr != nil {
 		t.close()

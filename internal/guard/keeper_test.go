@@ -259,41 +259,6 @@ func TestKeeperReportsExit(t *testing.T) {
 	}
 }
 
-// The keeper starts work as it was prepared, and nothing of it before. What was discarded cannot be started.
-func TestKeeperStartsPreparedWork(t *testing.T) {
-	t.Parallel()
-	k := startTestKeeper(t, KeeperContainment)
-	before := len(descriptors(strconv.Itoa(k.cmd.Process.Pid)))
-	lease := boottime.Now() + time.Hour
-	prepare := func() {
-		k.seq++
-		k.send(message{Kind: kindPrepare, Seq: k.seq, Spec: &Spec{
-			Path: "/bin/sh", Argv: []string{"sh", "-c", "echo $$ >$D/main; echo it runs; exec sleep 1000"}, Env: k.env(), StopSignal: syscall.SIGTERM, StateFile: k.stateFile(), Capture: true,
-		}})
-	}
-	prepare()
-	k.expectNothing("prepared")
-	if text := read(filepath.Join(k.dir, "main")) + read(k.stateFile()); text != "" {
-		t.Errorf("prepared work has written %q", text)
-	}
-	k.send(message{Kind: kindStart, Seq: k.seq, At: lease})
-	k.expect(kindStarted, "")
-	k.rememberStart(k.pidFromFile("main"))
-	k.send(message{Kind: kindKill, Seq: k.seq})
-	k.expect(kindKilling, "")
-	k.expectDead("", []int{k.pidFromFile("main")})
-	prepare()
-	k.send(message{Kind: kindDiscard, Seq: k.seq})
-	k.send(message{Kind: kindStart, Seq: k.seq, At: lease})
-	k.expect(kindStarted, "it was not prepared")
-	prepare()
-	k.send(message{Kind: kindStart, Seq: k.seq, At: boottime.Now()})
-	k.expect(kindStarted, errNoLease.Error())
-	if after := len(descriptors(strconv.Itoa(k.cmd.Process.Pid))); after > before {
-		t.Errorf("open file descriptors grew from %d to %d", before, after)
-	}
-}
-
 // The keeper does not spin, whether there is work or not.
 func TestKeeperSleeps(t *testing.T) {
 	t.Parallel()

@@ -23,10 +23,6 @@ type Leadership struct {
 	// updating is held while the hooks, the release or the work change, see [Client].
 	updating sync.Mutex
 
-	starting sync.Mutex   // guards the following, see Prepare
-	prepared *preparation // nil if nothing is prepared
-	last     *preparation // the one that was discarded last
-
 	// The client's mu guards the following.
 	abandoned  bool
 	closed     bool

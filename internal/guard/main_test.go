@@ -316,45 +316,6 @@ func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 	return nil
 }
 
-// Prepare prepares work, and returns its number once it is prepared.
-func (d *DaemonRPC) Prepare(opt WorkOptions, seq *int) error {
-	d.l.Prepare(opt)
-	p := d.l.prepared
-	if p == nil {
-		return errors.New("nothing is prepared")
-	}
-	<-p.done
-	*seq = p.work.seq
-	return p.err
-}
-
-// Discard discards what was prepared, and waits until the guard has done so.
-func (d *DaemonRPC) Discard(_ int, _ *int) error {
-	d.l.Discard()
-	if p := d.l.last; p != nil {
-		<-p.gone
-	}
-	return nil
-}
-
-// DiscardSoon discards what was prepared, and does not wait.
-func (d *DaemonRPC) DiscardSoon(_ int, _ *int) error {
-	d.l.Discard()
-	return nil
-}
-
-// PreparedIsDead reports whether the guard has refused to start what it has prepared.
-func (d *DaemonRPC) PreparedIsDead(_ int, dead *bool) error {
-	*dead = isClosed(d.l.prepared.work.dead)
-	return nil
-}
-
-// Seq returns the number of the work.
-func (d *DaemonRPC) Seq(_ int, seq *int) error {
-	*seq = d.w.seq
-	return nil
-}
-
 // Unkillable returns the reason why the work cannot be killed.
 func (d *DaemonRPC) Unkillable(_ int, why *string) error {
 	*why = d.l.Unkillable()

@@ -18,7 +18,6 @@ type work struct {
 	spec         *Spec
 	keeper       *keeperProcess // nil if systemd runs it
 	prepared     bool           // everything that a kill needs is open
-	loaded       bool           // its keeper has the specification
 	arming       bool           // it waits for the watchdog device
 	order        int            // the number of the order that arms the device
 	armBy        time.Duration  // the device must be armed by then
@@ -194,23 +193,8 @@ func (g *guard) finishPrepare(w *work) {
 	m := message{Kind: kindPrepared}
 	if w.unit == nil {
 		m.Containment = containmentRecord(g.opt.Containment, w)
-		if err := g.load(w); err != nil {
-			g.refuse(w, err)
-			return
-		}
 	}
 	g.reply(w, m)
-}
-
-// load sends the keeper what it needs to start the work, except for a lease. Until it is told to start, nothing of the work runs.
-func (g *guard) load(w *work) error {
-	m := w.startMessage()
-	m.Kind = kindPrepare
-	if err := w.keeper.out.send(m); err != nil {
-		return fmt.Errorf("the keeper: %w", err)
-	}
-	w.loaded = true
-	return nil
 }
 
 // startMessage makes a keeper start the work that it does not know yet.
@@ -255,11 +239,9 @@ func (g *guard) refuse(w *work, err error) {
 // request carries out a message about existing work.
 func (g *guard) request(w *work, m message) {
 	switch {
-	case m.Kind == kindEnv && w.prepared && !w.launched:
-		g.setEnv(w, m.Env)
 	case m.Kind == kindStart && w.prepared && !w.launched:
 		g.start(w)
-	case m.Kind == kindEnv, m.Kind == kindStart:
+	case m.Kind == kindStart:
 	case !w.launched:
 		g.workDied(w, "")
 	case w.killing:
@@ -269,16 +251,6 @@ func (g *guard) request(w *work, m message) {
 		w.killAt = boottime.Now() + m.Grace
 		if w.unit == nil { // the daemon asks systemd to stop a unit
 			w.keeper.send(message{Kind: kindStop, Seq: w.task, Grace: m.Grace})
-		}
-	}
-}
-
-// setEnv gives prepared work another environment.
-func (g *guard) setEnv(w *work, env []string) {
-	w.spec.Env = env
-	if w.loaded {
-		if err := w.keeper.out.send(message{Kind: kindEnv, Seq: w.task, Env: env}); err != nil {
-			g.refuse(w, fmt.Errorf("the keeper: %w", err))
 		}
 	}
 }
@@ -303,12 +275,9 @@ func (g *guard) start(w *work) {
 	harden.RefreshLocks()
 }
 
-// launch makes the keeper start prepared work.
+// launch makes the keeper start the work.
 func (g *guard) launch(w *work) {
-	m := message{Kind: kindStart, Seq: w.task}
-	if !w.loaded {
-		m = w.startMessage()
-	}
+	m := w.startMessage()
 	if m.At, m.Slot = w.leadership.lease, w.leadership.slot; w.hookDeadline != 0 {
 		m.At, m.Slot = w.hookDeadline, 0
 	}
@@ -330,9 +299,6 @@ func (g *guard) releaseWork(w *work) {
 	w.leadership.work = nil
 	if w.unit != nil {
 		w.unit.close()
-	}
-	if w.loaded && !w.launched {
-		w.keeper.send(message{Kind: kindDiscard, Seq: w.task})
 	}
 	if err := w.group.remove(); err != nil {
 		g.log.Warn("cannot remove a control group", "err", err)

@@ -105,7 +105,6 @@ var breakages = []breakage{
 	{name: currentTaken, by: "S1 S2", leaving: true},
 	{name: blindAhead, by: "S1", one: 2651, three: 1501},
 	{name: workBeforeReply, by: "S1"},
-	{name: workWhenPrepared, by: "S1", leaving: true},
 	{name: failedFencing, by: "S1", fencing: true, rare: true, one: 680},
 	{name: fencedForAnother, by: "S1", fencing: true, rare: true, one: 905},
 	{name: fencesOn, by: "fencing", fencing: true, one: 37, three: 1},
@@ -184,7 +183,6 @@ const (
 	lateSchedule        = "a scheduled move that is carried out however late"
 	blindAhead          = "ACQUIRE that takes any end of the leader to be a clean release"
 	workBeforeReply     = "work that starts before ACQUIRE is answered"
-	workWhenPrepared    = "work that starts when its start is prepared"
 	leavingEligible     = "a node that is about to end still eligible"
 	endlessHandover     = "a leader that waits for its successor without a limit"
 	currentTaken        = "ACQUIRE that takes current from its holder"
@@ -256,18 +254,18 @@ func (b breakage) anyEnd(g *group, ops []cluster.Op) []cluster.Op {
 	return slices.DeleteFunc(ops, func(op cluster.Op) bool { return op.Path == g.known.leader && op.Version != cluster.AnyVersion })
 }
 
-// startsEarly starts work that may be prepared, before its member has a lease, and kills it if it is not to be started. The guard, which
+// startsEarly starts work with ACQUIRE, before its member has a lease, and kills it if it is not to be started. The guard, which
 // refuses that, is broken as well.
 func (b breakage) startsEarly(l *loop) {
-	if b.name != workBeforeReply && b.name != workWhenPrepared {
+	if b.name != workBeforeReply {
 		return
 	}
-	term := l.machine.MayStart()
+	acquiring := l.machine.Phase() == transition.Acquiring
 	switch {
-	case term == 0 && l.m.work != nil && !l.m.work.hook && !l.machine.Running():
+	case !acquiring && l.machine.Term() == 0 && l.m.work != nil && !l.m.work.hook && !l.machine.Running():
 		l.m.kill()
-	case term != 0 && l.m.work == nil && !l.m.unguarded && !l.in.refused() && (b.name == workWhenPrepared || l.machine.Phase() == transition.Acquiring):
-		l.startWork(term, false)
+	case acquiring && l.m.work == nil && !l.m.unguarded && !l.in.refused():
+		l.startWork(l.snap.Elected.Record.Term, false)
 	}
 }
 

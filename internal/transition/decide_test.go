@@ -9,14 +9,14 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// Only a member without any work acquires, or prepares for it (S1).
+// Only a member without any work acquires (S1).
 func TestWhoMayAcquire(t *testing.T) {
 	elected := func() *script {
 		s := newScript(t)
 		s.m.snap, s.m.fresh, s.m.now = s.saw(current("old", 4)).Snapshot, true, s.now
 		return s
 	}
-	if s := elected(); !s.m.mayAcquire() || s.m.MayStart() != 7 {
+	if s := elected(); !s.m.mayAcquire() {
 		t.Fatal("an elected member may not acquire")
 	}
 	for name, change := range map[string]func(*Machine){
@@ -30,7 +30,7 @@ func TestWhoMayAcquire(t *testing.T) {
 	} {
 		s := elected()
 		change(s.m)
-		if s.m.vacant() || s.m.mayAcquire() || s.m.awaitsCurrent() {
+		if s.m.vacant() || s.m.mayAcquire() {
 			t.Errorf("%s: may acquire", name)
 		}
 		s.m.snap.Current.Exists = false

@@ -273,13 +273,8 @@ func (m *Machine) Term() int64 {
 	return m.term.number
 }
 
-// Origin returns what preceded the term that is held, or that MayStart returns. Until its ACQUIRE, Clean is what to expect.
-func (m *Machine) Origin() Origin {
-	if m.awaitsCurrent() {
-		return m.origin(m.snap.Fence.Record.Owed == 0)
-	}
-	return m.term.origin
-}
+// Origin returns what preceded the term that is held, or whose ACQUIRE is under way.
+func (m *Machine) Origin() Origin { return m.term.origin }
 
 // Deadline returns when the lease ends, 0 if no term is held.
 func (m *Machine) Deadline() time.Duration {
@@ -288,25 +283,6 @@ func (m *Machine) Deadline() time.Duration {
 	}
 	return m.term.lease.deadline
 }
-
-// MayStart returns the term whose work may be started next: it is held and its work was not started, its ACQUIRE is under way, or this
-// member is elected and waits until current is gone. 0 if there is none. Until StartChild, no work may run.
-func (m *Machine) MayStart() int64 {
-	switch t := &m.term; {
-	case m.ended != "":
-		return 0
-	case m.tx.pending == TxAcquire:
-		return t.fence.Term
-	case t.held && t.stop == nil && t.task <= taskLaunch:
-		return t.number
-	case m.awaitsCurrent():
-		return m.snap.Elected.Record.Term
-	}
-	return 0
-}
-
-// awaitsCurrent reports whether this member is elected and would send ACQUIRE if current was gone.
-func (m *Machine) awaitsCurrent() bool { return m.mayAcquire() && m.snap.Current.Exists }
 
 // Running reports whether the child's process group exists.
 func (m *Machine) Running() bool { return m.term.running }

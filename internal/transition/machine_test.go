@@ -608,77 +608,18 @@ func TestQuitWithoutZooKeeper(t *testing.T) {
 	}
 }
 
-// What precedes a term is known before its ACQUIRE, as far as it can be: the predecessor may still end otherwise.
-func TestOriginBeforeAcquire(t *testing.T) {
-	for _, owed := range []cluster.Duration{0, 5} {
-		s := newScript(t)
-		s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1), func(snap *cluster.Snapshot) {
-			snap.Elected.Record.Cause, snap.Fence.Record.Owed = cluster.CauseStopped, owed
-		}))
-		want := Origin{Cause: cluster.CauseStopped, Node: "old", Clean: owed == 0}
-		if got := s.m.Origin(); got != want {
-			t.Errorf("%+v, not %+v", got, want)
-		}
-		if owed != 0 {
-			continue
-		}
-		s.on(s.saw(fence("old", 6, cluster.FenceReleased), func(snap *cluster.Snapshot) { snap.Elected.Record.Cause = cluster.CauseStopped }), "ACQUIRE")
-		if got := s.m.Origin(); got != want {
-			t.Errorf("with ACQUIRE: %+v, not %+v", got, want)
-		}
-		s.on(done(TxAcquire), "Lease", "RunPreStart")
-		if got := s.m.Origin(); got != want {
-			t.Errorf("acquired: %+v, not %+v", got, want)
-		}
+// What precedes a term is known from its ACQUIRE on.
+func TestOrigin(t *testing.T) {
+	s := newScript(t)
+	want := Origin{Cause: cluster.CauseStopped, Node: "old", Clean: true}
+	s.on(s.saw(fence("old", 6, cluster.FenceReleased), func(snap *cluster.Snapshot) {
+		snap.Elected.Record.Cause = cluster.CauseStopped
+	}), "ACQUIRE")
+	if got := s.m.Origin(); got != want {
+		t.Errorf("with ACQUIRE: %+v, not %+v", got, want)
 	}
-}
-
-// The work of a term may be started from the moment when only its predecessor is in the way to its start, unless the term ends before.
-func TestMayStart(t *testing.T) {
-	acquired := func(s *script) {
-		s.on(s.saw(), "ACQUIRE")
-		s.on(done(TxAcquire), "Lease", "RunPreStart")
-	}
-	for name, c := range map[string]struct {
-		do   func(s *script)
-		want int64
-	}{
-		"elected, not yet seen":            {func(*script) {}, 0},
-		"the predecessor has not released": {func(s *script) { s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1))) }, 7},
-		"then it has": {func(s *script) {
-			s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-			s.on(s.saw(fence("old", 6, cluster.FenceReleased)), "ACQUIRE")
-		}, 7},
-		"another is elected instead": {func(s *script) {
-			s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-			s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1), replacedBy("other", 8)))
-		}, 0},
-		"the membership ends meanwhile": {func(s *script) {
-			s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-			s.m.Step(s.now, Quit{Reason: "stop"})
-		}, 0},
-		"the session ends meanwhile": {func(s *script) {
-			s.on(s.saw(fence("old", 6, cluster.FenceReady), current("old", 1)))
-			s.m.Step(s.now, SessionEnded{Reason: "expired"})
-		}, 0},
-		"the fence is unreadable": {func(s *script) {
-			s.on(s.saw(current("old", 1), func(snap *cluster.Snapshot) { snap.Fence.Err = errRefused }))
-		}, 0},
-		"ACQUIRE is under way": {func(s *script) { s.on(s.saw(), "ACQUIRE") }, 7},
-		"ACQUIRE is refused":   {func(s *script) { s.on(s.saw(), "ACQUIRE"); s.m.Step(s.now, TxDone{Tx: TxAcquire, Err: errRefused}) }, 0},
-		"its outcome is unknown": {func(s *script) {
-			s.on(s.saw(), "ACQUIRE")
-			s.m.Step(s.now, TxDone{Tx: TxAcquire, Err: cluster.ErrUnknown})
-		}, 0},
-		"the session has ended":  {func(s *script) { s.on(s.saw(), "ACQUIRE"); s.m.Step(s.now, SessionEnded{Reason: "expired"}) }, 0},
-		"acquired":               {acquired, 7},
-		"acquired, then stopped": {func(s *script) { acquired(s); s.m.Step(s.now, Quit{Reason: "stop"}) }, 0},
-		"the work is started":    {func(s *script) { acquired(s); s.on(HookDone{}, "StartChild") }, 0},
-		"it has ended by now":    {func(s *script) { acquired(s); s.on(HookDone{}, "StartChild"); s.m.Step(s.now, ChildDead{}) }, 0},
-	} {
-		s := newScript(t)
-		if c.do(s); s.m.MayStart() != c.want {
-			t.Errorf("%s: %d, not %d", name, s.m.MayStart(), c.want)
-		}
+	s.on(done(TxAcquire), "Lease", "RunPreStart")
+	if got := s.m.Origin(); got != want {
+		t.Errorf("acquired: %+v, not %+v", got, want)
 	}
 }

@@ -25,11 +25,6 @@ import (
 type Guard interface {
 	// Start starts work; a lease must be in force.
 	Start(guard.WorkOptions) (*guard.Work, error)
-	// Prepare prepares a Start that will probably follow, without a lease, and Discard discards what was prepared. PrepareHeir
-	// is for a Start that may never follow.
-	Prepare(guard.WorkOptions)
-	PrepareHeir(guard.WorkOptions)
-	Discard()
 	// SetPendingHooks sets the hooks that the guard runs if this daemon dies as the leader; none clears them.
 	SetPendingHooks(...guard.Spec) error
 	// Owners returns the processes of the guard and the daemon.
@@ -41,7 +36,7 @@ type Options struct {
 	Guard Guard
 	Log   *slog.Logger
 	Spec  Spec
-	// Fencing returns the identity and the fencing token of the work in a term. Only Prepare, PreStart, Start, PostStop and
+	// Fencing returns the identity and the fencing token of the work in a term. Only PreStart, Start, PostStop and
 	// SetPendingHooks call it.
 	Fencing func(term int64) workenv.Fencing
 	// HookTimeout bounds each hook that the guard runs after the daemon has died.
@@ -266,30 +261,6 @@ func (w *Worker) PostStop(term int64) []Event {
 	})
 	return nil
 }
-
-// Prepare does what can be done for the start of a process before there is a lease: nothing of the work runs. Start uses it, or
-// Discard ends it.
-func (w *Worker) Prepare(term int64) {
-	if w.preparable() {
-		w.opt.Guard.Prepare(w.processOptions(w.env(term)))
-	}
-}
-
-// PrepareHeir is Prepare on the heir, whose term is not known yet: it may be another one than this, or never begin.
-func (w *Worker) PrepareHeir(term int64) {
-	if w.preparable() {
-		w.opt.Guard.PrepareHeir(w.processOptions(w.env(term)))
-	}
-}
-
-// preparable reports whether all that the work needs is known before it may start.
-func (w *Worker) preparable() bool {
-	s := w.opt.Spec
-	return s.Unit == "" && len(s.Command) > 0 && len(s.Hooks.PreStart) == 0 && s.Reset == nil && !s.Ready.Notify
-}
-
-// Discard discards what Prepare has prepared, if it was not started. It does not wait.
-func (w *Worker) Discard() { w.opt.Guard.Discard() }
 
 // Start starts the work, and reports when it becomes ready and when it ends.
 func (w *Worker) Start(term int64) []Event {

@@ -48,15 +48,14 @@ func (f filter) bindWithMove(in Input) func(m *cluster.Member) string {
 	}
 }
 
-// recordFilter, leavingFilter and softFilters apply under every policy.
+// hardFilters and softFilters apply under every policy. An observer has no work to start, so no force makes it lead.
 var (
-	recordFilter  = memberFilter("record", checkRecord)
-	leavingFilter = memberFilter(LeavingFilter, checkLeaving)
-	softFilters   = []filter{
+	hardFilters = []filter{
+		memberFilter("record", checkRecord),
+		memberFilter(LeavingFilter, checkLeaving),
 		memberFilter("eligible", func(m *cluster.Member, _ *Input) string { return m.Node.Record.Ineligible }),
-		memberFilter(HealthFilter, checkHealth),
-		memberFilter(CordonFilter, checkCordons),
 	}
+	softFilters = []filter{memberFilter(HealthFilter, checkHealth), memberFilter(CordonFilter, checkCordons)}
 )
 
 // CheckMember returns an error that says why a member is not eligible under any policy: because of its record,
@@ -64,7 +63,7 @@ var (
 // the policy and exclusions.
 func CheckMember(m cluster.Member, cordons []cluster.Cordon) error {
 	in := Input{Cordons: cordons}
-	for _, f := range append([]filter{recordFilter, leavingFilter}, softFilters...) {
+	for _, f := range slices.Concat(hardFilters, softFilters) {
 		if why := f.bind(in)(&m); why != "" {
 			return errors.New(why)
 		}
@@ -90,12 +89,9 @@ func filters(rules cluster.Rules) ([]filter, error) {
 		}
 		soft = append(soft, f)
 	}
-	all := []filter{
-		recordFilter,
-		leavingFilter,
+	all := append(slices.Clone(hardFilters),
 		memberFilter("barred", func(m *cluster.Member, in *Input) string { return in.Barred[m.Name] }),
-		memberFilter(ExcludedFilter, func(m *cluster.Member, in *Input) string { return in.Excluded[m.ID] }),
-	}
+		memberFilter(ExcludedFilter, func(m *cluster.Member, in *Input) string { return in.Excluded[m.ID] }))
 	for _, f := range soft {
 		f.soft = true
 		all = append(all, f)

@@ -66,7 +66,7 @@ func TestAForcedMoveOverridesOnlySoftFilters(t *testing.T) {
 		rules  cluster.Rules
 		change func(m *cluster.Member, in *Input)
 	}{
-		"ineligible":     {soft, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Record.Ineligible = "full" }},
+		"observer":       {hard, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Record.Ineligible = "an observer" }},
 		"unhealthy":      {soft, cluster.Rules{}, func(m *cluster.Member, _ *Input) { m.Node.Record.Unhealthy = "sick" }},
 		"cordoned":       {soft, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Cordons = []cluster.Cordon{{Node: "b"}} }},
 		"drained":        {soft, cluster.Rules{}, func(_ *cluster.Member, in *Input) { in.Cordons = []cluster.Cordon{{Site: "dc2", Drain: true}} }},

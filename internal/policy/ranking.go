@@ -154,12 +154,15 @@ func (e Entry) words() string {
 	return strings.Join(all, ", ")
 }
 
-// Difference describes why a ranks before b: the first ranker whose scores differ.
+// Difference describes why a ranks before b: b is not eligible, or the first ranker whose scores differ.
 func (r Ranking) Difference(a, b string) string {
 	x, okX := r.Find(a)
 	y, okY := r.Find(b)
-	if !okX || !okY {
+	switch {
+	case !okX || !okY:
 		return ""
+	case !y.Eligible():
+		return fmt.Sprintf("%s is not eligible: %s", y.Member.ID, y.RefusalReason())
 	}
 	for i := range min(len(x.Scores), len(y.Scores)) {
 		s, t := x.Scores[i], y.Scores[i]

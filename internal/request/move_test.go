@@ -79,7 +79,8 @@ func TestForceIsAdvisedOnlyWhereItHelps(t *testing.T) {
 		h.q.Snapshot.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b2", Strikes: 2, For: cluster.Duration(time.Hour), Term: 3, Reason: "stalled"}}
 	}
 	missing := func(h *testGroup) { h.q.Snapshot.Members[3].Node.Exists = false }
-	for name, spoil := range map[string]func(*testGroup){"excluded": struck, "without a record": missing} {
+	observer := func(h *testGroup) { h.node("b2").Ineligible = "an observer" }
+	for name, spoil := range map[string]func(*testGroup){"excluded": struck, "without a record": missing, "an observer": observer} {
 		for _, force := range []bool{false, true} {
 			h := group(t).leads("a1")
 			spoil(h)
@@ -139,6 +140,20 @@ func TestReelect(t *testing.T) {
 	plan, err = h.planFor(reelect(bob()))
 	if err != nil || len(plan.Messages) != 1 || !strings.HasPrefix(plan.Messages[0], "no member is eligible: a1: unhealthy: no disk") {
 		t.Errorf("%v, %q", err, plan.Messages)
+	}
+}
+
+// What keeps the leader from being elected again is the reason, not a comparison that it would win.
+func TestAReelectionSaysWhyTheLeaderIsNotEligible(t *testing.T) {
+	h := group(t).leads("a1")
+	h.node("a1").Ineligible = "an observer"
+	plan, err := h.planFor(reelect(bob()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "reelection requested by bob@host: test: a2 is better than a1: a1 is not eligible: an observer"
+	if d := h.decision(plan); d.Elect == nil || d.Elect.Reason != want {
+		t.Errorf("%+v", d.Elect)
 	}
 }
 

@@ -43,11 +43,7 @@ test: alerts ## run all tests, with real ZooKeeper servers and the race detector
 	@scripts/install-dbus.sh
 	@scripts/install-zookeeper.sh
 	@scripts/install-chromium.sh
-	@packages="$(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))"; if [ -z "$(RERUN)" ]; then \
-		go test -race -timeout 20m $$packages; \
-	else \
-		go tool -modfile=scripts/lint.mod gotestsum --format=pkgname-and-test-fails $(RERUN) --packages="$$packages" -- -race -timeout 20m; \
-	fi
+	go test -race -timeout 20m $(LONGEST) $$(go list ./... | grep -vxF -e zkelectd/internal/sim $(LONGEST:%=-e %))
 	go test -run TestMemoryLimit ./cmd/zkelectd # with a memory limit that is too low for the race detector
 	go test ./internal/sim $(SIM_FROM) # without the race detector: each schedule runs in one goroutine
 
@@ -117,12 +113,10 @@ bench: build ## measure handover, failover, traffic and footprint
 	@scripts/install-zookeeper.sh
 	go run ./bench $(BENCH_ARGS)
 
-# A change is not refused for what an older one broke: CI draws the same inputs each time, and make test draws new ones. Of up to
-# ten failed tests CI runs each once more, and says so at the end; not after a data race. Ten: one that loses a guard takes the rest of its
-# package with it.
+# A change is not refused for what an older one broke: CI draws the same inputs each time, and make test draws new ones. Nothing runs
+# twice: a test that fails once is a bug of the test or of the product.
 ci: export RAPID_SEED = 1
 ci: export SIM_FROM = -sim.from=1
-ci: export RERUN = --rerun-fails=1 --rerun-fails-max-failures=10 --rerun-fails-abort-on-data-race --rerun-fails-run-root-test
 ci: verify lint units deploy-check test ## run everything that CI runs, with fixed seeds
 	$(MAKE) sim FOR=40s SIM_ARGS='-run ^TestSimulation$$$$ $(SIM_FROM)' # make test runs the rest
 	$(MAKE) fuzz FOR=20s

@@ -63,7 +63,7 @@ func (g *group) renewed(ctx context.Context, root string) (m renewed, err error)
 	if err := zkstore.Init(ctx, g.session, p, "the benchmark"); err != nil {
 		return m, err
 	}
-	const self = "n1-n_0000000000"
+	const self = "n1-0000000000000001-n_0000000000"
 	_, fence, err := g.session.Get(ctx, p.Leader(), false)
 	if err != nil {
 		return m, err

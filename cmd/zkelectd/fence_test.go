@@ -140,7 +140,7 @@ func TestInitRefusesAGroupThatIsInUse(t *testing.T) {
 		return cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(data)}
 	}
 	for name, op := range map[string]func(p cluster.Paths) cluster.Op{
-		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-n_0000000001"), "") },
+		"incarnation": func(p cluster.Paths) cluster.Op { return create(p.Incarnation("a-0000000000000001-n_0000000001"), "") },
 		"node":        func(p cluster.Paths) cluster.Op { return create(p.Node("a"), "x") },
 		"elected":     func(p cluster.Paths) cluster.Op { return create(p.Elected(), "x") },
 		"current":     func(p cluster.Paths) cluster.Op { return create(p.Current(), "x") },

@@ -30,7 +30,7 @@ func (f *fleet) strand() int64 {
 	f.failsWith("nobody has promised anything to a", "force")
 	snap := f.snapshot()
 	fence := snap.Fence.Record
-	fence.Failsafe = &cluster.Failsafe{Key: "key-a", Members: []cluster.FailsafeMember{{ID: "c", Incarnation: "c-n_0000000099", Key: "key-c"}}}
+	fence.Failsafe = &cluster.Failsafe{Key: "key-a", Members: []cluster.FailsafeMember{{ID: "c", Incarnation: "c-0000000000000001-n_0000000099", Key: "key-c"}}}
 	f.write(cluster.Op{Kind: cluster.OpSet, Path: f.paths.Leader(), Version: snap.Fence.Stat.Version, Data: cluster.Encode(&fence)})
 	return fence.Term
 }

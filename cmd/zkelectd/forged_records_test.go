@@ -46,8 +46,8 @@ func TestForgedHistorySuppressesNoTerm(t *testing.T) {
 	f.checkInvariants()
 }
 
-// The next elector skips thousands of incarnations that no session owns and that are older than all others, by their negative
-// sequence numbers.
+// The next elector skips thousands of incarnations that no session owns and that are older than all others, by their sequence
+// numbers and names.
 func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -56,7 +56,7 @@ func TestThousandsOfForgedElectorsAreSkipped(t *testing.T) {
 	for i := 0; i < forged; i += 500 {
 		var ops []cluster.Op
 		for j := range 500 {
-			ops = append(ops, cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/evil-n_%010d", f.paths.Election(), -1-i-j)})
+			ops = append(ops, cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%04d-0000000000000001-n_0000000000", f.paths.Election(), i+j)})
 		}
 		f.write(ops...)
 	}
@@ -129,7 +129,7 @@ const controlCharacters = "x\u009b2J\u0085\u202egnp.exe\u2066\u200f\u061c\U000e0
 func (f *fleet) register(i int, rec cluster.Node) []cluster.Op {
 	return []cluster.Op{
 		{Kind: cluster.OpCreate, Path: f.paths.Node(rec.ID), Data: cluster.Encode(&rec), Ephemeral: true},
-		{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%s-n_%010d", f.paths.Election(), rec.ID, 1_000_000+i), Data: []byte{}, Ephemeral: true},
+		{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%s-0000000000000001-n_%010d", f.paths.Election(), rec.ID, 1_000_000+i), Data: []byte{}, Ephemeral: true},
 	}
 }
 

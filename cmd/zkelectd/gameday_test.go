@@ -138,8 +138,8 @@ func TestGamedayOfAForgedRecord(t *testing.T) {
 		n := cluster.Node{ID: "n1", Host: procinfo.Hostname(), PID: sleeper.Process.Pid, Boot: boot, Started: started}
 		change(&n)
 		var s cluster.Snapshot
-		s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "n1-n_0000000001", ID: "n1"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: n}}}
-		s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Node: "n1", Incarnation: "n1-n_0000000001"}}
+		s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "n1-0000000000000001-n_0000000001", ID: "n1"}, Node: cluster.Stored[cluster.Node]{Exists: true, Record: n}}}
+		s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Node: "n1", Incarnation: "n1-0000000000000001-n_0000000001"}}
 		if _, err := newLocalLeader(s, group{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -70,7 +70,7 @@ func TestHostileRecords(t *testing.T) {
 			if _, err := vandal.Create(f.paths.Node("evil"), []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := vandal.Create(f.paths.Election()+"/evil-n_", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+			if _, err := vandal.Create(f.paths.Election()+"/evil-0000000000000001-n_", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
 			g := f.until("the forged member is seen", func(g status.Group) bool { return len(g.Members) == 3 && g.Leader != "" })
@@ -141,7 +141,7 @@ func TestForgedElectorIsSkipped(t *testing.T) {
 	if err := zkstore.EnsureTree(t.Context(), f.session, f.paths); err != nil {
 		t.Fatal(err)
 	}
-	forged := f.paths.Election() + "/evil-n_0000000000"
+	forged := f.paths.Election() + "/evil-0000000000000001-n_0000000000"
 	f.write(cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Election() + "/used-up"},
 		cluster.Op{Kind: cluster.OpCreate, Path: forged}, cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Node("evil"), Data: []byte(`{"v":1,"id":"evil"}`)})
 	for i, id := range []string{"a", "b"} {

@@ -70,7 +70,7 @@ func TestStatusAsksOnlyTheLeader(t *testing.T) {
 			}
 			return op
 		}
-		const incarnation = "evil-n_0000000000"
+		const incarnation = "evil-0000000000000001-n_0000000000"
 		f.write(
 			ephemeral(f.paths.Election()+"/"+incarnation, nil),
 			ephemeral(f.paths.Node("evil"), &cluster.Node{ID: "evil", Site: "dc1", Host: c.host, API: c.node}),
@@ -106,7 +106,7 @@ func TestExplainSaysWhatIsStuck(t *testing.T) {
 	current := f.snapshot().Current.Record
 	f.daemons["new"].signal(syscall.SIGSTOP)
 	defer f.daemons["new"].signal(syscall.SIGCONT)
-	const incarnation = "old-n_0000000099"
+	const incarnation = "old-0000000000000001-n_0000000099"
 	current.Term, current.Node, current.Incarnation, current.API = term, "old", incarnation, api
 	f.write(
 		cluster.Op{Kind: cluster.OpCreate, Path: f.paths.Incarnation(incarnation), Ephemeral: true},

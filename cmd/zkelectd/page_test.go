@@ -350,7 +350,7 @@ func TestMarkupInABrowser(t *testing.T) {
 	}
 	f.start("a")
 	f.until("it leads", leads(id))
-	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
+	f.write(f.paths.RegisterTx(cluster.Node{ID: strings.Repeat("W", 128), Instance: cluster.NewInstance(1), Site: strings.Repeat("<b>", 40), Host: "<i>host", Unhealthy: reason})...)
 	f.submit("pause", "--reason", reason, "--for", "1h")
 	p := f.open(f.proxy("a"))
 	p.shows("#leader .name", id)

@@ -90,7 +90,7 @@ func TestSecondResizeDuringTheFirst(t *testing.T) {
 	f.write(overwrite(f.paths.OfSlot(2).Leader(), string(cluster.Encode(&cluster.Fence{State: cluster.FenceReleased, RevokeTimeout: cluster.Duration(time.Minute), Time: time.Now()}))))
 	f.write(cluster.Op{
 		Kind: cluster.OpCreate, Path: held, Ephemeral: true,
-		Data: cluster.Encode(&cluster.Current{Node: "n9", Term: 1, State: cluster.CurrentReady, Incarnation: "n9-n_0000000009"}),
+		Data: cluster.Encode(&cluster.Current{Node: "n9", Term: 1, State: cluster.CurrentReady, Incarnation: "n9-0000000000000001-n_0000000009"}),
 	})
 	f.prints(true, []string{"slots", "set", "--count", "3", "--per-node", "2", "--yes", "--reason", "first"}, "the resize has begun")
 	waits := func(resize string) {

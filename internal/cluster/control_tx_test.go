@@ -10,7 +10,7 @@ import (
 func TestControlIsWrittenByItsVersion(t *testing.T) {
 	p := Paths{Root: "/c"}
 	read := Stored[Control]{Exists: true, Stat: Stat{Version: 6}}
-	const alive = "check /c/election/n1-n_0000000001@-1"
+	const alive = "check /c/election/n1-0000000000000001-n_0000000001@-1"
 	for name, c := range map[string]struct {
 		self string
 		read Stored[Control]
@@ -18,8 +18,8 @@ func TestControlIsWrittenByItsVersion(t *testing.T) {
 	}{
 		"an operator's first":  {"", Stored[Control]{Stat: Stat{Version: 9}}, []string{"create /c/control@0"}},
 		"an operator's next":   {"", read, []string{"set /c/control@6"}},
-		"an elector's first":   {"n1-n_0000000001", Stored[Control]{}, []string{alive, "create /c/control@0"}},
-		"an elector's further": {"n1-n_0000000001", read, []string{alive, "set /c/control@6"}},
+		"an elector's first":   {"n1-0000000000000001-n_0000000001", Stored[Control]{}, []string{alive, "create /c/control@0"}},
+		"an elector's further": {"n1-0000000000000001-n_0000000001", read, []string{alive, "set /c/control@6"}},
 	} {
 		ops := p.ControlTx(c.self, c.read, Control{Last: 42})
 		var got []string

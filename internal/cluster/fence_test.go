@@ -65,12 +65,12 @@ func TestAnUnreadableFenceIsRewrittenAsRevoked(t *testing.T) {
 func TestARewrittenFenceNamesTheLastHolder(t *testing.T) {
 	wall := time.Unix(1_800_000_000, 0).UTC()
 	seen := Snapshot{Fence: Stored[Fence]{Exists: true, Record: Fence{
-		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
+		Term: 12, Node: "a", Site: "dc1", Incarnation: "a-0000000000000001-n_0000000001", State: FenceReady, Owed: Duration(8 * time.Second), LeaseWait: Duration(7 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second)}}}
 	known := func(m *LastKnown) { m.Update(&seen) }
 	unknown := func(*LastKnown) {}
 	want := Fence{
-		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
+		Term: 19, Node: "a", Site: "dc1", Incarnation: "a-0000000000000001-n_0000000001", State: FenceRevoked, LeaseWait: Duration(8 * time.Second),
 		Kill: Duration(time.Second), RevokeTimeout: Duration(4 * time.Second), Time: wall,
 		Owed: Duration(8 * time.Second), // to whoever may have led since
 	}

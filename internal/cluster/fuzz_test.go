@@ -111,7 +111,7 @@ func FuzzHistory(f *testing.F) {
 
 // Every name under election is an incarnation or foreign, and none is lost.
 func FuzzIncarnations(f *testing.F) {
-	f.Add("a-n_0000000001\na-n_0000000002\nfoo\n-n_0000000003\nb-n_-2147483648")
+	f.Add("a-0000000000000001-n_0000000001\na-0000000000000001-n_0000000002\nfoo\n-0000000000000001-n_0000000003\nb-0000000000000001-n_-2147483648")
 	f.Fuzz(func(t *testing.T, text string) {
 		names := make(map[string]int)
 		for name := range strings.SplitSeq(text, "\n") {
@@ -119,7 +119,7 @@ func FuzzIncarnations(f *testing.F) {
 		}
 		in, foreign := ParseIncarnations(strings.Split(text, "\n"))
 		for _, i := range in {
-			if names[i.Name]--; i.ID == "" || !strings.HasPrefix(i.Name, i.ID+sequenceMark) {
+			if names[i.Name]--; i.ID == "" || !strings.HasPrefix(i.Name, i.ID+"-") || !strings.Contains(i.Name, sequenceMark) {
 				t.Errorf("%q is of %q", i.Name, i.ID)
 			}
 		}
@@ -136,7 +136,7 @@ func FuzzIncarnations(f *testing.F) {
 
 // Whatever is in the roster, what an elector writes in its place can be read, has its members, and does not change again.
 func FuzzRoster(f *testing.F) {
-	r := Roster{Nodes: []RosterNode{{ID: "b", Site: "dc1"}, {ID: "c", Left: &Left{How: LeftStopped, Incarnation: "c-n_0000000001"}}}}
+	r := Roster{Nodes: []RosterNode{{ID: "b", Site: "dc1"}, {ID: "c", Left: &Left{How: LeftStopped, Incarnation: "c-0000000000000001-n_0000000001"}}}}
 	f.Add(Encode(&r), "a", "b")
 	f.Add(packed(f, Encode(&r)), "b", "c")
 	f.Add([]byte(`{"v":1,"nodes":[{"id":"b"},{"id":"b"},{"id":""},{"id":"\u0000","left":{"how":"x"}}]}`), "a", "")

@@ -22,7 +22,7 @@ func past(term int64) PastTerm {
 	ready, without := Duration(2*time.Second), Duration(0)
 	return PastTerm{
 		Term: term, Node: "a", Site: "dc1", Previous: "b", Cause: CauseFailure, Reason: fmt.Sprintf("reason %d", term), By: "ann@host",
-		Elector: "b-n_0000000001", Outcome: "READY", ToReady: &ready, Leaderless: &without, PolicyRevision: 3,
+		Elector: "b-0000000000000001-n_0000000001", Outcome: "READY", ToReady: &ready, Leaderless: &without, PolicyRevision: 3,
 		Circumstances: Circumstances{Cause: CauseFailure, Node: "b", Site: "dc2", Failed: []string{"dc2"}}, Time: noon,
 	}
 }

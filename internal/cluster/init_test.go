@@ -25,7 +25,7 @@ func TestEachTraceOfUsePreventsInit(t *testing.T) {
 		"nothing at all":      {UsageEvidence{}, nil},
 		"a new group":         {UsageEvidence{Snapshot: fresh}, nil},
 		"initialized already": {UsageEvidence{Snapshot: fence(`{"v":1,"state":"RELEASED"}`, 1)}, nil},
-		"one incarnation":     {UsageEvidence{Snapshot: fresh, Incarnations: []string{"a-n_0000000001"}}, []string{"znode /c/election has 1 incarnations (such as a-n_0000000001)"}},
+		"one incarnation":     {UsageEvidence{Snapshot: fresh, Incarnations: []string{"a-0000000000000001-n_0000000001"}}, []string{"znode /c/election has 1 incarnations (such as a-0000000000000001-n_0000000001)"}},
 		"incarnations":        {UsageEvidence{Snapshot: fresh, Incarnations: []string{"a", "b"}}, []string{"znode /c/election has 2 incarnations (such as a)"}},
 		"one node":            {UsageEvidence{Snapshot: fresh, Nodes: []string{"a"}}, []string{"znode /c/nodes has 1 nodes (such as a)"}},
 		"nodes":               {UsageEvidence{Snapshot: fresh, Nodes: []string{"a", "b"}}, []string{"znode /c/nodes has 2 nodes (such as a)"}},

@@ -15,7 +15,7 @@ import (
 
 const (
 	session = 7
-	own     = "n1-n_0000000001"
+	own     = "n1-0000000000000001-n_0000000001"
 )
 
 var group = cluster.Paths{Root: "/c"}
@@ -64,7 +64,7 @@ func TestLeave(t *testing.T) {
 		"unclean":     {state(cluster.FenceUnclean), check + " " + current + " " + self + " " + node},
 		"revoked":     {state(cluster.FenceRevoked), check + " " + current + " " + self + " " + node},
 		"another leads": {func(d *cluster.Departure) {
-			d.Leaderships[0].Fence.Record.Incarnation = "n2-n_0000000002"
+			d.Leaderships[0].Fence.Record.Incarnation = "n2-0000000000000001-n_0000000002"
 			d.Leaderships[0].Current.Stat.Owner = 8
 		}, check + " " + self + " " + node},
 		"a standby": {func(d *cluster.Departure) {
@@ -73,17 +73,17 @@ func TestLeave(t *testing.T) {
 		}, check + " " + self + " " + node},
 		"a slot of another": {func(d *cluster.Departure) {
 			l := &d.Leaderships[0]
-			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-n_0000000002", 8
+			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n2"}}
 		}, self + " " + node},
 		"a slot that it is elected for": {func(d *cluster.Departure) {
 			l := &d.Leaderships[0]
-			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-n_0000000002", 8
+			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Node: "n1"}}
 		}, "check /c/slots/3@4 " + self + " " + node},
 		"a slot without a readable decision": {func(d *cluster.Departure) {
 			l := &d.Leaderships[0]
-			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-n_0000000002", 8
+			l.Fence.Record.Incarnation, l.Current.Stat.Owner = "n2-0000000000000001-n_0000000002", 8
 			l.Slot, l.Elected = "3", cluster.Stored[cluster.Elected]{Exists: true, Err: cluster.ErrInvalid}
 		}, "check /c/slots/3@4 " + self + " " + node},
 		"a slot that another is elected for": {func(d *cluster.Departure) {
@@ -97,7 +97,9 @@ func TestLeave(t *testing.T) {
 		"no node":                {func(d *cluster.Departure) { d.Node.Exists = false }, set + " " + current + " " + self},
 		"no incarnation":         {func(d *cluster.Departure) { d.Incarnations = nil }, set + " " + current + " " + node},
 		"an unknown incarnation": {func(d *cluster.Departure) { d.Self = "" }, set + " " + current + " " + self + " " + node},
-		"two incarnations":       {func(d *cluster.Departure) { d.Incarnations = append(d.Incarnations, "n1-n_0000000009") }, set + " " + current + " " + self + " delete /c/election/n1-n_0000000009@-1 " + node},
+		"two incarnations": {func(d *cluster.Departure) {
+			d.Incarnations = append(d.Incarnations, "n1-0000000000000001-n_0000000009")
+		}, set + " " + current + " " + self + " delete /c/election/n1-0000000000000001-n_0000000009@-1 " + node},
 		"only the fence": {func(d *cluster.Departure) {
 			d.Incarnations, d.Leaderships[0].Current.Exists, d.Node.Exists = nil, false, false
 		}, set},
@@ -107,7 +109,7 @@ func TestLeave(t *testing.T) {
 		}, ""},
 		"nothing, and no fence": {func(d *cluster.Departure) { *d = cluster.Departure{ID: "n1", Session: session} }, ""},
 		"never known, others lead": {func(d *cluster.Departure) {
-			d.Leaderships = []cluster.Leadership{{Fence: fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-n_0000000002"})}}
+			d.Leaderships = []cluster.Leadership{{Fence: fenceOf(cluster.Fence{State: cluster.FenceReady, Incarnation: "n2-0000000000000001-n_0000000002"})}}
 			*d = cluster.Departure{ID: "n1", Session: session, Leaderships: d.Leaderships}
 		}, ""},
 	} {
@@ -187,7 +189,7 @@ func newLeaver(t *testing.T) *leaver {
 	fence := cluster.Fence{Term: 6, State: cluster.FenceReleased}
 	l.do(admin, cluster.Op{Kind: cluster.OpSet, Path: group.Leader(), Data: cluster.Encode(&fence)})
 	l.id = l.tree.Open()
-	self := l.do(l.id, group.RegisterTx(cluster.Node{ID: "n1"})...)[1].Path[len(group.Election())+1:]
+	self := l.do(l.id, group.RegisterTx(cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})...)[1].Path[len(group.Election())+1:]
 	elected := cluster.Elected{Term: 7, Incarnation: self}
 	l.do(admin, cluster.Op{Kind: cluster.OpCreate, Path: group.Elected(), Data: cluster.Encode(&elected)})
 	l.snap = cluster.Snapshot{Self: cluster.Incarnation{Name: self, ID: "n1"}}

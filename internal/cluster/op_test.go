@@ -20,7 +20,7 @@ func TestTxErrorNamesTheOperation(t *testing.T) {
 // Every transaction carries the records that it writes.
 func TestTransactionsCarryTheirRecords(t *testing.T) {
 	p := Paths{Root: "/c"}
-	node, next, fence, current, control := Node{ID: "n1"}, Elected{Term: 8}, Fence{Term: 8}, Current{Term: 8}, Control{Last: 8}
+	node, next, fence, current, control := Node{ID: "n1", Instance: NewInstance(1)}, Elected{Term: 8}, Fence{Term: 8}, Current{Term: 8}, Control{Last: 8}
 	var s Snapshot
 	s.Fence.Exists = true
 	last := func(ops []Op) Op { return ops[p.LastFenceWrite(ops)] }
@@ -53,7 +53,7 @@ func TestTransactionsCarryTheirRecords(t *testing.T) {
 // A transaction that is sent for a dead daemon is exactly the one that it has handed over, or none.
 func TestEncodeTx(t *testing.T) {
 	p := Paths{Root: "/c"}
-	ops := p.FinalTx(HeldVersions{Self: "n1-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
+	ops := p.FinalTx(HeldVersions{Self: "n1-0000000000000001-n_0000000001", Fence: 4, Current: 5}, Fence{Term: 8, State: FenceReleased})
 	if again, err := DecodeTx(EncodeTx(ops)); err != nil || !reflect.DeepEqual(again, ops) {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,51 +130,63 @@ func (p Paths) Persistent() []string {
 // ACLProbe returns the prefix of the ephemerals with which 'zkelectd acl apply' tries an ACL before it sets it.
 func (p Paths) ACLProbe() string { return p.Root + "/acl-probe-" }
 
-const sequenceMark = "-n_"
-
-// Incarnation identifies one registration of a node: the name of its ephemeral sequential znode, which is never reused.
+// Incarnation identifies one registration of a node: the name of its ephemeral sequential znode. The name contains the random id of
+// the instance, so it is never used again, even if the sequence begins again: after election was deleted, in a copy of the data, or at
+// the end of the counter. Checks inside transactions see names only.
 type Incarnation struct {
-	// Name is <id>-n_<seq>, the name of the child of election.
+	// Name is <id>-<instance>-n_<seq>, the name of the child of election.
 	Name string
 	// ID is the node's id.
 	ID string
-	// Seq is the sequence number that ZooKeeper assigned. It has 32 bits and wraps.
+	// Seq is the sequence number that ZooKeeper assigned. It has 32 bits.
 	Seq int32
+}
+
+// sequenceEnd is where the sequence numbers below election end: ZooKeeper gives this one to every later registration.
+const sequenceEnd = math.MaxInt32
+
+// AtSequenceEnd reports whether the counter below election has reached its end, so that later incarnations are not in order.
+func (i Incarnation) AtSequenceEnd() bool { return i.Seq == sequenceEnd || i.Seq < 0 }
+
+const sequenceMark = "-n_"
+
+// instanceDigits is the length of the id of an instance.
+const instanceDigits = 16
+
+// NewInstance returns the id of an instance from 64 random bits, which must be new for each instance.
+func NewInstance(random uint64) string { return fmt.Sprintf("%0*x", instanceDigits, random) }
+
+// incarnationPrefix returns the name of the node's incarnation up to the sequence number.
+func (n *Node) incarnationPrefix() string { return n.ID + "-" + n.Instance + sequenceMark }
+
+// Registered reports whether i is the incarnation that was registered together with the record.
+func (n *Node) Registered(i Incarnation) bool {
+	return i.ID == n.ID && strings.HasPrefix(i.Name, n.incarnationPrefix())
 }
 
 // ParseIncarnation parses the name of a child of election. The error says why a foreign znode is not an incarnation.
 func ParseIncarnation(name string) (Incarnation, error) {
 	i := strings.LastIndex(name, sequenceMark)
-	if i <= 0 {
-		return Incarnation{}, fmt.Errorf("%q is not an incarnation: want <id>%s<sequence>", name, sequenceMark)
+	dash := i - instanceDigits - 1
+	if dash <= 0 || name[dash] != '-' || strings.Trim(name[dash+1:i], "0123456789abcdef") != "" {
+		return Incarnation{}, fmt.Errorf("%q is not an incarnation: want <id>-<%d hexadecimal digits>%s<sequence>", name, instanceDigits, sequenceMark)
 	}
 	digits := name[i+len(sequenceMark):]
 	seq, err := strconv.ParseInt(digits, 10, 32)
 	if err != nil || len(digits) < 10 || digits[0] == '+' {
 		return Incarnation{}, fmt.Errorf("%q is not an incarnation: %q is not a ZooKeeper sequence number", name, digits)
 	}
-	return Incarnation{Name: name, ID: name[:i], Seq: int32(seq)}, nil
+	return Incarnation{Name: name, ID: name[:dash], Seq: int32(seq)}, nil
 }
 
-// OldestFirst sorts a list by the sequence numbers of its incarnations; the first one is the elector (docs/protocol.md,
-// Electing). The counter has 32 bits and wraps, so the numbers lie on a circle, and the oldest one follows the widest gap.
-// Daemons that see the same names get the same order even if forged numbers are spread over the circle; comparing pairs by
-// their difference would not be transitive then.
+// OldestFirst sorts a list by the sequence numbers of its incarnations; the first one is the elector (docs/protocol.md, Electing).
+// Numbers are compared as unsigned ones, since those after the end of the counter may be negative. Equal numbers, as at the end of the
+// counter, are sorted by name: daemons that see the same names get the same order.
 func OldestFirst[T any](list []T, incarnation func(T) Incarnation) {
-	seq := func(i int) uint32 { return uint32(incarnation(list[i]).Seq) }
 	slices.SortFunc(list, func(a, b T) int {
 		x, y := incarnation(a), incarnation(b)
 		return cmp.Or(cmp.Compare(uint32(x.Seq), uint32(y.Seq)), cmp.Compare(x.Name, y.Name))
 	})
-	first, widest := 0, uint32(0)
-	for i := range list {
-		gap := seq(i) - seq((i+len(list)-1)%len(list)) // across the wrap, for the first
-		if gap > widest {
-			first, widest = i, gap
-		}
-	}
-	sorted := slices.Concat(list[first:], list[:first])
-	copy(list, sorted)
 }
 
 // ParseIncarnations parses the children of election and returns the incarnations, oldest first, and the foreign names, so

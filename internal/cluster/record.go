@@ -174,8 +174,8 @@ type Node struct {
 	PID     int    `json:"pid"`
 	Boot    string `json:"boot,omitempty"`
 	Started uint64 `json:"started,omitempty"`
-	// Instance is a random id of this registration. A session may register several times, one after another, and the owner of the
-	// znode does not tell them apart.
+	// Instance is the random id of this registration, see [NewInstance], which the name of its incarnation contains. A session may
+	// register several times, one after another, and the owner of the znode does not tell them apart.
 	Instance string `json:"instance,omitempty"`
 	// SessionTimeout is the negotiated session timeout.
 	SessionTimeout Duration `json:"session_timeout"`

@@ -18,7 +18,7 @@ func after(d time.Duration) time.Time { return rosterStart.Add(d) }
 func rosterMembers(names ...string) (list []Member) {
 	for _, name := range names {
 		id, seq, _ := strings.Cut(name, "/")
-		in := Incarnation{Name: fmt.Sprintf("%s-n_%010s", id, seq), ID: id}
+		in := Incarnation{Name: fmt.Sprintf("%s-0000000000000001-n_%010s", id, seq), ID: id}
 		list = append(list, Member{Incarnation: in, Node: Stored[Node]{Exists: true, Record: Node{ID: id, Site: "dc1"}}})
 	}
 	return list
@@ -52,13 +52,13 @@ func TestRosterRemembersMembers(t *testing.T) {
 	see("a b lost 2m0s c", "c/3", "a/2")
 	see("a b c", "c/3", "a/2", "b/4")
 	see("a b c", "c/5", "a/2", "b/4")
-	r = r.Leaving("b", "dc1", Left{How: LeftStopped, Time: after(7 * time.Minute), Incarnation: "b-n_0000000004"})
+	r = r.Leaving("b", "dc1", Left{How: LeftStopped, Time: after(7 * time.Minute), Incarnation: "b-0000000000000001-n_0000000004"})
 	see("a b stopped 7m0s c", "c/5", "a/2", "b/4") // it is about to end
 	see("a b stopped 7m0s c", "c/5", "a/2")
 	see("a b c", "c/5", "a/2", "b/6")
-	r = r.Leaving("b", "dc1", Left{How: LeftRemoved, Time: after(10 * time.Minute), Incarnation: "b-n_0000000006"})
+	r = r.Leaving("b", "dc1", Left{How: LeftRemoved, Time: after(10 * time.Minute), Incarnation: "b-0000000000000001-n_0000000006"})
 	see("a b c", "c/5", "a/2", "b/6", "b/7") // the same node has registered again
-	r = r.Leaving("new", "dc1", Left{How: LeftRemoved, Time: after(11 * time.Minute), Incarnation: "new-n_0000000008"})
+	r = r.Leaving("new", "dc1", Left{How: LeftRemoved, Time: after(11 * time.Minute), Incarnation: "new-0000000000000001-n_0000000008"})
 	see("a b c new removed 11m0s", "c/5", "a/2", "b/7")
 }
 
@@ -141,8 +141,8 @@ func TestAbsent(t *testing.T) {
 func TestRosterTx(t *testing.T) {
 	p := Paths{Root: "/c", Slot: "3"}
 	read := Stored[Roster]{Exists: true, Stat: Stat{Version: 7}}
-	ops := p.RosterTx("a-n_0000000001", read, Roster{})
-	if len(ops) != 2 || ops[0].Kind != OpCheck || ops[0].Path != "/c/election/a-n_0000000001" || ops[1].Kind != OpSet || ops[1].Path != "/c/roster" || ops[1].Version != 7 {
+	ops := p.RosterTx("a-0000000000000001-n_0000000001", read, Roster{})
+	if len(ops) != 2 || ops[0].Kind != OpCheck || ops[0].Path != "/c/election/a-0000000000000001-n_0000000001" || ops[1].Kind != OpSet || ops[1].Path != "/c/roster" || ops[1].Version != 7 {
 		t.Errorf("%+v", ops)
 	}
 	if ops := p.RosterTx("", Stored[Roster]{}, Roster{}); len(ops) != 1 || ops[0].Kind != OpCreate {

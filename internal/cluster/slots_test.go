@@ -176,7 +176,7 @@ func TestLeaveWithSlots(t *testing.T) {
 	d := departing(func(d *cluster.Departure) {
 		d.Leaderships[0].Slot = "0"
 		second := cluster.Leadership{Slot: "1", Owed: time.Second, Fence: fenceOf(cluster.Fence{Incarnation: own, State: cluster.FenceReady})}
-		third := cluster.Leadership{Slot: "2", Fence: fenceOf(cluster.Fence{Incarnation: "n2-n_0000000002", State: cluster.FenceReady})}
+		third := cluster.Leadership{Slot: "2", Fence: fenceOf(cluster.Fence{Incarnation: "n2-0000000000000001-n_0000000002", State: cluster.FenceReady})}
 		third.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 8}}
 		d.Leaderships = append(d.Leaderships, second, third, cluster.Leadership{Slot: "3"})
 	})

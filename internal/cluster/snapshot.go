@@ -72,7 +72,7 @@ type Snapshot struct {
 type Member struct {
 	Incarnation
 	Node Stored[Node]
-	// Superseded is set if the same node has a newer incarnation.
+	// Superseded is set if the record of the node is that of another incarnation.
 	Superseded bool
 }
 

@@ -7,7 +7,7 @@ package cluster
 func (p Paths) RegisterTx(n Node) []Op {
 	return []Op{
 		{Kind: OpCreate, Path: p.Node(n.ID), Data: Encode(&n), Ephemeral: true},
-		{Kind: OpCreate, Path: p.Incarnation(n.ID + sequenceMark), Data: []byte{}, Ephemeral: true, Sequential: true},
+		{Kind: OpCreate, Path: p.Incarnation(n.incarnationPrefix()), Data: []byte{}, Ephemeral: true, Sequential: true},
 	}
 }
 
@@ -148,8 +148,8 @@ const (
 	ResultCurrent = 3
 )
 
-// alive returns a check that an incarnation exists. Its data never changes and its name is never reused, so any version
-// will do.
+// alive returns a check that an incarnation exists. Its data never changes and its name is never used again, so any
+// version will do.
 func (p Paths) alive(incarnation string) Op {
 	return Op{Kind: OpCheck, Path: p.Incarnation(incarnation), Version: AnyVersion}
 }

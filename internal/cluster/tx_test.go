@@ -8,7 +8,7 @@ import (
 // Each check closes a hole (docs/protocol.md, Transactions): this table keeps checks from being dropped.
 func TestTransactionsCarryEveryCheck(t *testing.T) {
 	p := Paths{Root: "/c"}
-	snap := Snapshot{Self: Incarnation{Name: "n1-n_0000000001", ID: "n1"}}
+	snap := Snapshot{Self: Incarnation{Name: "n1-0000000000000001-n_0000000001", ID: "n1"}}
 	snap.Elected = Stored[Elected]{Exists: true, Stat: Stat{Version: 3}}
 	snap.Fence.Stat.Version, snap.Current.Stat.Version = 4, 5
 	h := HeldVersions{Self: snap.Self.Name, Elected: 3, Fence: 4, Current: 5}
@@ -16,14 +16,14 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 	fresh, bound := snap, snap
 	bound.Fence.Record.Failsafe = &Failsafe{}
 	fresh.Elected = Stored[Elected]{}
-	self, other := "check /c/election/n1-n_0000000001@-1", "check /c/election/n2-n_0000000002@-1"
+	self, other := "check /c/election/n1-0000000000000001-n_0000000001@-1", "check /c/election/n2-0000000000000001-n_0000000002@-1"
 	for name, c := range map[string]struct {
 		ops  []Op
 		want []string
 	}{
-		"REGISTER":    {p.RegisterTx(Node{ID: "n1"}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-n_@0 ephemeral sequential"}},
-		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-n_0000000002"}, &Fence{}), []string{self, other, "set /c/leader@4..8", "create /c/leader/elected@0"}},
-		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
+		"REGISTER":    {p.RegisterTx(Node{ID: "n1", Instance: NewInstance(1)}), []string{"create /c/nodes/n1@0 ephemeral", "create /c/election/n1-0000000000000001-n_@0 ephemeral sequential"}},
+		"first ELECT": {p.ElectTx(fresh, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, &Fence{}), []string{self, other, "set /c/leader@4..8", "create /c/leader/elected@0"}},
+		"ELECT":       {p.ElectTx(snap, Elected{Incarnation: "n2-0000000000000001-n_0000000002"}, nil), []string{self, other, "check /c/leader@4", "set /c/leader/elected@3"}},
 		"ACQUIRE":     {p.AcquireTx(snap, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "create /c/leader/current@0 ephemeral"}},
 		"READY":       {p.ReadyTx(h, Fence{}, Current{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "set /c/leader/current@5"}},
 		"RENEW":       {p.RenewTx(h), []string{self, "check /c/leader/elected@3", "check /c/leader@4", "check /c/leader/current@5"}},
@@ -34,7 +34,7 @@ func TestTransactionsCarryEveryCheck(t *testing.T) {
 		"an unclean":  {p.ReleaseTx(h, Fence{State: FenceUnclean}), []string{self, "set /c/leader@4", "delete /c/leader/current@5"}},
 		"history":     {p.HistoryTx(snap.Self.Name, Stat{Version: 6}, true, History{}), []string{self, "set /c/history@6"}},
 		"its first":   {p.HistoryTx(snap.Self.Name, Stat{}, false, History{}), []string{self, "create /c/history@0"}},
-		"FINAL":       {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-n_0000000001@-1", "set /c/leader@4..7", "delete /c/leader/current@5"}},
+		"FINAL":       {p.FinalTx(h, Fence{State: FenceReleased}), []string{"delete /c/election/n1-0000000000000001-n_0000000001@-1", "set /c/leader@4..7", "delete /c/leader/current@5"}},
 		"REVOKE":      {p.RevokeTx(snap, Fence{}), []string{self, "check /c/leader/elected@3", "set /c/leader@4", "delete /c/leader/current@5"}},
 	} {
 		got := Brief(c.ops, func(op Op) string {

@@ -47,7 +47,7 @@ func sample() core {
 	return core{
 		opt: func() {},
 		snap: cluster.Snapshot{
-			At: 5 * time.Second, Self: cluster.Incarnation{ID: "n1", Name: "n1-n_0000000001"},
+			At: 5 * time.Second, Self: cluster.Incarnation{ID: "n1", Name: "n1-0000000000000001-n_0000000001"},
 			Elected: cluster.Stored[cluster.Elected]{Exists: true, Err: &cluster.NewerVersionError{Path: "/a", Version: 7}},
 			Members: []cluster.Member{{Node: cluster.Stored[cluster.Node]{Record: cluster.Node{
 				ID: "a<b>\"\u00e4", Labels: map[string]string{"b": "1", "a": "2"}, Since: time.Date(2026, 1, 2, 3, 4, 5, 6, zone),

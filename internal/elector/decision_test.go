@@ -13,7 +13,7 @@ import (
 // A decision keeps unknown fields, names its elector and the previous leader, and has the next term.
 func TestElectRecord(t *testing.T) {
 	g := newGroup("a", "b").sites("dc1", "dc2").leads("a", 7)
-	g.Self.Name = "elector-n_0000000001"
+	g.Self.Name = "elector-0000000000000001-n_0000000001"
 	g.Elected.Record.Unknown = map[string]json.RawMessage{"kept": json.RawMessage("1")}
 	g.Members = g.Members[1:]
 	d := newElector().Decide(g.input(t))
@@ -184,7 +184,7 @@ func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
 			if d := e.Decide(after.input(t)); d.Elect != nil || d.Ranking.Entries[len(d.Ranking.Entries)-1].RefusalReason() != "it is stopping, as requested" {
 				t.Errorf("elected %+v", d.Elect)
 			}
-			// Its next incarnation may be elected, even under the same name.
+			// Its next incarnation may be elected.
 			gone := newGroup("b").leads("b", 8)
 			e.Decide(gone.input(t))
 			if d := e.Decide(after.input(t)); d.Elect == nil || d.Elect.Node != "a" {

@@ -16,7 +16,7 @@ func largeGroup(n int) *group {
 		id := fmt.Sprintf("host-%04d.example.com", i)
 		latency := float64(i % 7)
 		g.Members = append(g.Members, cluster.Member{
-			Incarnation: cluster.Incarnation{Name: fmt.Sprintf("%s-n_%010d", id, i), ID: id, Seq: int32(i)},
+			Incarnation: cluster.Incarnation{Name: fmt.Sprintf("%s-0000000000000001-n_%010d", id, i), ID: id, Seq: int32(i)},
 			Node: cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{
 				ID: id, Site: fmt.Sprintf("dc%d", i%5), Priority: 100, Latency: &latency, Labels: map[string]string{"rack": fmt.Sprint(i % 40)},
 			}},

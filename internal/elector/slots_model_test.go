@@ -174,7 +174,7 @@ func (m *modelMember) join() {
 
 func (m *modelMember) register() {
 	record := m.w.slots().Record
-	results, err := m.w.apply(m.session, modelPaths.RegisterTx(cluster.Node{ID: m.id})...)
+	results, err := m.w.apply(m.session, modelPaths.RegisterTx(cluster.Node{ID: m.id, Instance: cluster.NewInstance(1)})...)
 	if err != nil {
 		return // its last session has not ended yet
 	}

@@ -84,8 +84,8 @@ func TestPromises(t *testing.T) {
 	t.Parallel()
 	s := snapshot(7, "n1", cluster.CurrentReady, noon)
 	s.Fence.Record = cluster.Fence{LeaseWait: cluster.Duration(3 * time.Second), Kill: cluster.Duration(time.Second), RevokeTimeout: cluster.Duration(5 * time.Second)}
-	s.Current.Record.Incarnation = "n1-n_0000000001"
-	s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "n1-n_0000000001", ID: "n1"}}}
+	s.Current.Record.Incarnation = "n1-0000000000000001-n_0000000001"
+	s.Members = []cluster.Member{{Incarnation: cluster.Incarnation{Name: "n1-0000000000000001-n_0000000001", ID: "n1"}}}
 	s.Members[0].Node.Record.SessionTimeout = cluster.Duration(4 * time.Second)
 	l := LimitsOf(s, false, 10*time.Second)
 	for d, want := range map[Drill]time.Duration{Move: 15 * time.Second, Daemon: 11 * time.Second, Child: 11 * time.Second, Network: 19 * time.Second} {

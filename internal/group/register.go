@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,7 +81,7 @@ func Prepare(ctx context.Context, p Preparation) (cluster.Slots, error) {
 // Register waits until the servers end that session, without a time limit. It never replaces a running daemon. The error is a
 // [PermanentError] if a retry cannot resolve it; then nothing is registered.
 func Register(ctx context.Context, r Registration) (*Instance, error) {
-	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, rand.Text()
+	g, s, id := r.Leaderships[0].Group, r.Leaderships[0].Session, newInstanceID()
 	for _, l := range r.Leaderships {
 		l.Group.settings = r.Settings
 	}
@@ -91,6 +92,10 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 		self, err := zkstore.Register(ctx, s, g.opt.Paths, rec)
 		var taken *zkstore.TakenError
 		if err == nil {
+			if self.AtSequenceEnd() {
+				g.log.Error("ZooKeeper's counter of registrations has reached its end: the group works on, but several members at once may be its elector",
+					"znode", g.opt.Paths.Election(), "advice", "when an interruption is possible, stop all daemons of the group, delete that znode, and start them again")
+			}
 			return newInstance(ctx, r, rec, self), nil
 		} else if !errors.As(err, &taken) {
 			return nil, permanent(err)
@@ -114,6 +119,13 @@ func Register(ctx context.Context, r Registration) (*Instance, error) {
 			return nil, err
 		}
 	}
+}
+
+// newInstanceID returns a new id of an instance.
+func newInstanceID() string {
+	var random [8]byte
+	rand.Read(random[:]) // never fails
+	return cluster.NewInstance(binary.BigEndian.Uint64(random[:]))
 }
 
 // Limits of the wait for an id that another session has registered.

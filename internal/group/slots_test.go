@@ -309,7 +309,7 @@ func TestAHostThatIsFullIsQueued(t *testing.T) {
 	conn := clustertest.NewServer().Connect()
 	defer conn.Close(context.Background())
 	g := newGroup("a", cluster.Paths{Root: "/g"}.OfSlot(1))
-	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}, 2)}
+	i := &Instance{ending: make(chan struct{}), self: cluster.Incarnation{Name: "a-0000000000000001-n_0000000001", ID: "a"}, table: newSlotTable(cluster.Slots{SlotSize: cluster.SlotSize{Count: 2, PerNode: 1}}, 2)}
 	var err error
 	if i.budget, err = cluster.NewBudget(sessionTimeout, 0); err != nil {
 		t.Fatal(err)

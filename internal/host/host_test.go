@@ -274,7 +274,7 @@ func TestUnclosedSessionIsClosed(t *testing.T) {
 	if err := zkstore.EnsureTree(t.Context(), old, paths); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
+	if _, err := zkstore.Register(t.Context(), old, paths, cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: me.Host, Boot: me.Boot, PID: me.PID, Started: me.Started}); err != nil {
 		t.Fatal(err)
 	}
 	h, _ := runWith(t, root, "a", func(h *Host) {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // standby returns the fresh view of a healthy standby.
 func standby() status.Daemon {
 	return status.Daemon{
-		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
+		Node: "a", Site: "dc1", Root: "/c", Incarnation: "a-0000000000000001-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true,
 		SessionTimeout: cluster.Duration(6 * time.Second), PublishedAt: 1, SnapshotAt: 1, RespondedAt: 1, Elected: "b", ElectedTerm: 7,
 	}
 }

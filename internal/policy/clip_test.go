@@ -14,7 +14,7 @@ func TestVerdictsOfVerboseMembersFitARecord(t *testing.T) {
 	for _, text := range []string{"x", "<", "\x01", "é", "\xff", `"`} {
 		var r Ranking
 		for i := range maxVerdicts {
-			m := cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("n%d", i), Name: fmt.Sprintf("n%d-n_%010d", i, i)}}
+			m := cluster.Member{Incarnation: cluster.Incarnation{ID: fmt.Sprintf("n%d", i), Name: fmt.Sprintf("n%d-0000000000000001-n_%010d", i, i)}}
 			m.Node.Record.Site = strings.Repeat(text, 100_000)
 			r.Entries = append(r.Entries, Entry{Member: &m, Scores: []Score{{Words: m.Node.Record.Site}}})
 		}

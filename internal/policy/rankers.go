@@ -56,9 +56,9 @@ var incumbentRanker = memberRanker{"incumbent", func(m *cluster.Member, in *Inpu
 	return 0, ""
 }}
 
-// oldestRanker compares each sequence with that of the first member: differences stay right when the counter wraps.
-var oldestRanker = memberRanker{"oldest", func(m *cluster.Member, in *Input) (float64, string) {
-	return 0 - float64(m.Seq-in.Members[0].Seq), "sequence " + strconv.Itoa(int(m.Seq))
+// oldestRanker ranks the members as [cluster.OldestFirst] does.
+var oldestRanker = memberRanker{"oldest", func(m *cluster.Member, _ *Input) (float64, string) {
+	return 0 - float64(uint32(m.Seq)), "sequence " + strconv.Itoa(int(m.Seq))
 }}
 
 // otherSiteRanker ranks the sites at which a leader or candidate has failed behind the others.

@@ -204,7 +204,7 @@ func TestEveryTypeIsDescribed(t *testing.T) {
 func TestIDsRankInNaturalOrder(t *testing.T) {
 	var members []cluster.Member
 	for i, id := range []string{"n10", "n9", "n1", "n2"} {
-		name := fmt.Sprintf("%s-n_%010d", id, i)
+		name := fmt.Sprintf("%s-0000000000000001-n_%010d", id, i)
 		members = append(members, cluster.Member{
 			Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: int32(i)},
 			Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id}},

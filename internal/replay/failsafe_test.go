@@ -25,7 +25,7 @@ func TestFailsafeModeIsReplayed(t *testing.T) {
 	snap.MembersRead, snap.Policy.Exists, snap.Policy.Record.Failsafe.Enabled = true, true, true
 	snap.Fence.Record = cluster.Fence{Term: 5, Incarnation: h.self.Name, State: cluster.FenceReady}
 	snap.Current = cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 7}, Record: cluster.Current{Term: 5, Incarnation: h.self.Name, State: cluster.CurrentReady}}
-	snap.Members = []cluster.Member{{Incarnation: cluster.Incarnation{ID: "b", Name: "b-n_0000000002"}, Node: cluster.Stored[cluster.Node]{
+	snap.Members = []cluster.Member{{Incarnation: cluster.Incarnation{ID: "b", Name: "b-0000000000000001-n_0000000002"}, Node: cluster.Stored[cluster.Node]{
 		Exists: true, Record: cluster.Node{SessionTimeout: cluster.Duration(budget.Session), Failsafe: &cluster.FailsafeNode{Key: "kb", Address: "b:7"}},
 	}}}
 	h.step(at+6, transition.Saw{Snapshot: snap})

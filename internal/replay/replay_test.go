@@ -211,7 +211,7 @@ func TestViolationsAreNoticed(t *testing.T) {
 		first, _ := dirs(t)
 		a := newHost(t, first, "a", boot)
 		s := a.snapshot(time.Second, 5, 100)
-		s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 5, Incarnation: "z-n_0000000009"}}
+		s.Current = cluster.Stored[cluster.Current]{Exists: true, Record: cluster.Current{Term: 5, Incarnation: "z-0000000000000001-n_0000000009"}}
 		a.step(time.Second, transition.Saw{Snapshot: s})
 		a.close()
 		if got := violated(t, report(t, first)); got != "S2: only the elected incarnation held leadership" {

@@ -41,7 +41,7 @@ func TestRequestsWithoutALeader(t *testing.T) {
 // A move does not wait for the end of a cordon: the elector ends a move whose target is not eligible.
 func TestMoveToACordonedNodeIsRefused(t *testing.T) {
 	h := group(t)
-	h.q.Snapshot.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-n_0000000000", Cause: cluster.CauseFirst})
+	h.q.Snapshot.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-0000000000000001-n_0000000000", Cause: cluster.CauseFirst})
 	for _, id := range []string{"a1", "a2", "b1", "b2"} {
 		c := h.control()
 		o := ann(0)

@@ -36,7 +36,7 @@ func drawGroup(t *rapid.T) *testGroup {
 	case "elected":
 		h.elects(who)
 	case "gone":
-		s.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-n_0000000000", Cause: cluster.CauseFirst})
+		s.Elected = exists(cluster.Elected{Term: 7, Node: "gone", Site: "dc1", Incarnation: "gone-0000000000000001-n_0000000000", Cause: cluster.CauseFirst})
 	}
 	if s.Elected.Exists {
 		for _, id := range ids {

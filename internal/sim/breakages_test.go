@@ -36,6 +36,8 @@ type breakage struct {
 	heirs bool
 	// leaving makes a world in which little but leaders that leave goes wrong.
 	leaving bool
+	// restored makes a world in which the sequence numbers of incarnations come again.
+	restored bool
 	// fencing is set if it is one of fencing. It makes a world in which hosts fence each other.
 	fencing bool
 	// failsafe is set if it is one of failsafe mode.
@@ -84,7 +86,7 @@ var breakages = []breakage{
 	{name: leaveLateCurrent, by: "L1", one: 672, three: 186},
 	{name: deleteAlone, by: "S1", one: 8, three: 19},
 	{name: newBeforeDead, by: "S1", one: 659, three: 235},
-	{name: adoptAny, by: "S2", control: leaveLater, one: 25, three: 2},
+	{name: sameInstance, by: "S1 S2", restored: true},
 	{name: abandonedActs, by: "S1", one: 295, three: 164},
 	{name: extendAll, by: "S1", rare: true, merged: true, three: 3848},
 	{name: neverOverdue, by: "L1 L2", hanging: true, one: 7, three: 30},
@@ -172,8 +174,7 @@ const (
 	leaveForeignCurrent = "LEAVE that deletes current whoever owns it"
 	leaveLateCurrent    = "LEAVE that does not delete a late current"
 	deleteAlone         = "LEAVE that does not set the fence"
-	adoptAny            = "REGISTER that adopts any registration of the same session"
-	leaveLater          = "a new instance before LEAVE is confirmed" // harmless without another breakage
+	sameInstance        = "instances without an id of their own"
 	newBeforeDead       = "a new instance before the work of the last one is dead"
 	abandonedActs       = "an abandoned instance that may still act"
 	neverOverdue        = "an instance that stays while its work hangs"
@@ -309,9 +310,6 @@ func (b breakage) extends(m *member) {
 	}
 }
 
-// leavesLater reports whether a new instance begins before LEAVE of the last one is confirmed.
-func (b breakage) leavesLater() bool { return b.name == leaveLater || b.name == adoptAny }
-
 // leaves changes what LEAVE is made from.
 func (b breakage) leaves(d cluster.Departure) cluster.Departure {
 	for i := range d.Leaderships {
@@ -347,14 +345,12 @@ func (b breakage) departs(r *resource, ops []cluster.Op) []cluster.Op {
 	return ops
 }
 
-// registered returns a registration as read by an instance that wants to register.
-func (b breakage) registered(c *conn, path string, data []byte) []byte {
-	if b.name != adoptAny || path != c.in.m.r.groups[0].paths.Node(c.in.m.id) {
-		return data
+// identifies returns the number that tells an instance of a host from others.
+func (b breakage) identifies(number uint64) uint64 {
+	if b.name == sameInstance {
+		return 0
 	}
-	rec := cluster.ReadStored[cluster.Node](path, data, cluster.Stat{}, true).Record
-	rec.Instance = c.in.id()
-	return cluster.Encode(&rec)
+	return number
 }
 
 // relax removes version checks.

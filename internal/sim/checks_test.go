@@ -130,7 +130,6 @@ func (c *checker) applied(s *session, ops []cluster.Op, results []cluster.Result
 		case op.Kind == cluster.OpCreate && op.Sequential:
 			c.joined[s.h.id] = w.now
 			s.selves[c.g.resource.number] = results[i].Path[len(c.g.known.election)+1:]
-			delete(c.instances, c.g.self(s)) // the name of one in a tree that was deleted
 		}
 	}
 	c.changed()

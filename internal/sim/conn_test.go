@@ -89,7 +89,7 @@ func isEnd(err error) bool {
 // Get implements [cluster.Reader].
 func (c *conn) Get(_ context.Context, path string, watch bool) ([]byte, cluster.Stat, error) {
 	rep := c.wait(&request{path: path, watch: watch})
-	return c.in.m.w.broken.registered(c, path, rep.data), rep.stat, rep.err
+	return rep.data, rep.stat, rep.err
 }
 
 // Children implements [cluster.Reader].

@@ -72,6 +72,7 @@ func (w *world) plan() {
 	w.planFailsafe()
 	w.planHanging()
 	w.planLeaving()
+	w.planRestores()
 }
 
 func (g *group) plan() {

@@ -68,7 +68,7 @@ func (m *member) tamperWithHeir() {
 	if m.w.broken.name != "" {
 		return
 	}
-	op := cluster.Op{Kind: cluster.OpSet, Path: m.g.known.heir, Data: []byte(`{"v":1,"term":7,"node":"h9","incarnation":"h9-n_0000000001"}`)}
+	op := cluster.Op{Kind: cluster.OpSet, Path: m.g.known.heir, Data: []byte(`{"v":1,"term":7,"node":"h9","incarnation":"h9-0000000000000001-n_0000000001"}`)}
 	switch m.w.rng.IntN(20) {
 	case 0:
 		op.Data = []byte("garbage")

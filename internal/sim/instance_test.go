@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -139,7 +138,9 @@ func (in *instance) newLoop(m *member) *loop {
 }
 
 // id returns the instance's id, which is unique.
-func (in *instance) id() string { return fmt.Sprintf("%d-%d", in.s.id, in.number) }
+func (in *instance) id() string {
+	return cluster.NewInstance(in.m.w.broken.identifies(uint64(in.s.id)<<32 | uint64(in.number)))
+}
 
 // over reports whether the instance has ended: it only has to leave.
 func (in *instance) over() bool {
@@ -197,10 +198,6 @@ func (in *instance) ended() {
 		if m.over() {
 			m.sessionOver()
 		}
-	case len(in.loops) > 0 && m.w.broken.leavesLater():
-		in.close()
-		m.drop()
-		m.join()
 	case !m.runs() || m.w.broken.name == newBeforeDead:
 		in.leave()
 	}

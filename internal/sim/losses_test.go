@@ -79,14 +79,21 @@ func (g *group) isolate() {
 
 // lose makes the servers lose their data. Clients with a session are refused from then on, because they have seen newer data.
 func (w *world) lose() {
-	w.log("the servers are empty")
-	w.tree.Lose()
+	w.log("the servers have lost their data; copied: %t", w.copied)
+	emptied := w.emptied || !w.copied
+	if emptied {
+		w.tree.Lose()
+	} else {
+		w.tree.Copy()
+	}
 	w.cache = newCaches()
-	w.emptied = false
+	w.emptied, w.copied = false, false
 	w.era++
 	for _, g := range w.groups {
 		g.check.recordsChanged()
-		g.check.wiped()
+		if emptied {
+			g.check.wiped()
+		}
 	}
 }
 
@@ -103,7 +110,7 @@ func (s *session) refused() {
 	s.reconnect()
 }
 
-// wiped forgets names that may be reused.
+// wiped forgets records that are gone.
 func (c *checker) wiped() {
 	clear(c.decisions)
 	clear(c.deciding)

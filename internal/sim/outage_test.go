@@ -83,7 +83,7 @@ func (w *world) restore() {
 	w.log("the servers are back")
 	w.down = false
 	w.drawSkew()
-	if w.emptied {
+	if w.emptied || w.copied {
 		w.lose()
 	}
 	for _, s := range w.all {

@@ -66,15 +66,12 @@ func (c *checker) decides(rec *cluster.Elected) {
 	}
 }
 
-// registers checks that no two instances share an incarnation. It forgets what an earlier one of the same name has decided: the
-// tree was deleted in between.
+// registers checks that no two instances share an incarnation.
 func (c *checker) registers(in cluster.Incarnation, instance string) {
 	if other, ok := c.instances[in.Name]; ok {
 		c.g.fail("S2: instances %s and %s share the incarnation %s", other, instance, in.Name)
 	}
 	c.instances[in.Name] = instance
-	delete(c.deciding, in.Name)
-	delete(c.founded, in.Name)
 }
 
 // known reports whether any elector has read a request that was submitted at a time, and nothing older is in flight.

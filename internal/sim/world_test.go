@@ -36,6 +36,7 @@ type world struct {
 	skews     []skewed      // its changes
 	skew      time.Duration // of the clock of the server that orders writes
 	emptied   bool          // the servers will have lost their data when they return
+	copied    bool          // they will have a copy of its persistent znodes
 	era       int           // how often they have lost it
 	calm      bool          // the faults have stopped
 	faults    map[string]int

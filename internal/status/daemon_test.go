@@ -12,7 +12,7 @@ import (
 func viewOf(change func(*Daemon)) Daemon {
 	const now = time.Minute
 	d := Daemon{
-		Node: "a", Incarnation: "a-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
+		Node: "a", Incarnation: "a-0000000000000001-n_0000000000", Phase: "standby", Loop: true, Session: true, Connected: true, SessionTimeout: cluster.Duration(6 * time.Second),
 		PublishedAt: now - 100*time.Millisecond, SnapshotAt: now - 20*time.Second, RespondedAt: now - 5*time.Second,
 	}
 	change(&d)

@@ -19,7 +19,7 @@ type exact struct {
 func newExact(t *testing.T) *exact {
 	e := &exact{script: newScript(t)}
 	opt := e.m.opt
-	opt.Self, opt.Host, opt.API = cluster.Incarnation{Name: "me-n_0000000004", ID: "me"}, "host", "host:1"
+	opt.Self, opt.Host, opt.API = cluster.Incarnation{Name: "me-0000000000000001-n_0000000004", ID: "me"}, "host", "host:1"
 	opt.Wall = func() time.Time { return time.Unix(0, 0).Add(e.now) }
 	e.m = New(opt)
 	e.snap = cluster.Snapshot{

@@ -17,7 +17,7 @@ var wall = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // member returns a member of a group.
 func member(id, site string, seq int32, priority int) cluster.Member {
-	name := fmt.Sprintf("%s-n_%010d", id, seq)
+	name := fmt.Sprintf("%s-0000000000000001-n_%010d", id, seq)
 	return cluster.Member{
 		Incarnation: cluster.Incarnation{Name: name, ID: id, Seq: seq},
 		Node:        cluster.Stored[cluster.Node]{Exists: true, Record: cluster.Node{ID: id, Site: site, Priority: priority}},

@@ -66,14 +66,14 @@ func mergedRenewals(t *testing.T, e Env) {
 	const groups = 5
 	var paths [groups]cluster.Paths
 	post := func(id int) {
-		ops := paths[id].RenewTx(cluster.HeldVersions{Self: "a-n_0000000000"})
+		ops := paths[id].RenewTx(cluster.HeldVersions{Self: "a-0000000000000001-n_0000000000"})
 		m.Post(0, id, renewal.Request{Ops: ops, Due: time.Second, Deadline: time.Minute + time.Duration(id)})
 	}
 	for id := range groups {
 		p := cluster.Paths{Root: fmt.Sprintf("%s/g%d", e.Root, id)}
 		paths[id] = p
 		do(t, c, op(cluster.OpCreate, p.Root, 0), op(cluster.OpCreate, p.Election(), 0), op(cluster.OpCreate, p.Leader(), 0),
-			op(cluster.OpCreate, p.Elected(), 0), ephemeral(p.Current()), ephemeral(p.Incarnation("a-n_0000000000")))
+			op(cluster.OpCreate, p.Elected(), 0), ephemeral(p.Current()), ephemeral(p.Incarnation("a-0000000000000001-n_0000000000")))
 	}
 	// round sends all requests, and returns the results and the number of transactions.
 	round := func() (results map[int]error, sent int) {
@@ -97,7 +97,7 @@ func mergedRenewals(t *testing.T, e Env) {
 	}
 	// One group has a new decision, one has lost its incarnation, and one has lost current.
 	do(t, c, op(cluster.OpSet, paths[1].Elected(), 0))
-	do(t, c, op(cluster.OpDelete, paths[3].Incarnation("a-n_0000000000"), 0))
+	do(t, c, op(cluster.OpDelete, paths[3].Incarnation("a-0000000000000001-n_0000000000"), 0))
 	do(t, c, op(cluster.OpDelete, paths[4].Current(), 0))
 	results, sent := round()
 	for id, want := range []error{nil, cluster.ErrBadVersion, nil, cluster.ErrNoNode, cluster.ErrNoNode} {

@@ -119,7 +119,7 @@ func TestLeave(t *testing.T) {
 				if err := zkstore.EnsureTree(t.Context(), d.syncer, d.paths); err != nil {
 					t.Fatal(err)
 				}
-				d.register(t, "i1")
+				d.register(t, cluster.NewInstance(1))
 				fence := cluster.Fence{Term: 6, State: cluster.FenceReleased}
 				elected := cluster.Elected{Term: 7, Node: "n1", Incarnation: d.self.Name}
 				d.do(t, cluster.Op{Kind: cluster.OpSet, Path: d.paths.Leader(), Data: cluster.Encode(&fence)},
@@ -221,12 +221,12 @@ func leaveForeign(t *testing.T, d *departure) {
 
 func leaveAndReturn(t *testing.T, d *departure) {
 	var older *zkstore.OlderInstanceError
-	if _, err := zkstore.Register(t.Context(), d.syncer, d.paths, cluster.Node{ID: "n1", Instance: "i2"}); !errors.As(err, &older) {
+	if _, err := zkstore.Register(t.Context(), d.syncer, d.paths, cluster.Node{ID: "n1", Instance: cluster.NewInstance(2)}); !errors.As(err, &older) {
 		t.Errorf("a second instance beside the first: %v", err)
 	}
 	first := d.self
 	d.leave(t)
-	d.register(t, "i2")
+	d.register(t, cluster.NewInstance(2))
 	if d.self == first {
 		t.Error("it has the old incarnation")
 	}

@@ -5,6 +5,7 @@ package clustertest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type znode struct {
 	data     []byte
 	stat     cluster.Stat
 	children map[string]struct{}
-	creates  int32 // the next sequence number, which wraps
+	creates  int32 // the next sequence number, which stops at its end
 }
 
 // Fired is a watch that has fired.
@@ -91,6 +92,26 @@ func (t *Tree) Lose() {
 	last, clock := t.last, t.Clock
 	*t = *NewTree()
 	t.last, t.Clock = last, clock
+}
+
+// Copy empties the tree like Lose, and creates its persistent znodes again, as tools that copy data do: versions and sequence
+// numbers start again as well.
+func (t *Tree) Copy() {
+	old := t.nodes
+	t.Lose()
+	for _, path := range slices.Sorted(maps.Keys(old)) {
+		if n := old[path]; path != "/" && n.stat.Owner == 0 {
+			_, _, _ = t.create(0, cluster.Op{Kind: cluster.OpCreate, Path: path, Data: n.data})
+			t.zxid++
+		}
+	}
+}
+
+// EndSequence makes every later sequential child of a znode get the last number.
+func (t *Tree) EndSequence(path string) {
+	if n := t.nodes[path]; n != nil {
+		n.creates = math.MaxInt32
+	}
 }
 
 // Get returns a znode's data; it sets a watch even if the znode does not exist.
@@ -223,10 +244,13 @@ func (t *Tree) create(session int64, op cluster.Op) (cluster.Result, func(), err
 		n.stat.Owner = session
 	}
 	t.put(path, n)
-	parent.creates++
+	before := parent.creates
+	if before < math.MaxInt32 {
+		parent.creates++
+	}
 	return cluster.Result{Path: path}, func() {
 		t.remove(path)
-		parent.creates--
+		parent.creates = before
 	}, nil
 }
 

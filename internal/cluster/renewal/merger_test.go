@@ -17,7 +17,7 @@ func zero() float64 { return 0 }
 
 func request(name string, due, deadline time.Duration) Request {
 	p := cluster.Paths{Root: "/" + name}
-	return Request{Ops: p.RenewTx(cluster.HeldVersions{Self: "n1-n_0000000001"}), Due: due, Deadline: deadline}
+	return Request{Ops: p.RenewTx(cluster.HeldVersions{Self: "n1-0000000000000001-n_0000000001"}), Due: due, Deadline: deadline}
 }
 
 // posted returns a merger with n groups, all due at 10 s and with a lease until 60 s.
@@ -66,7 +66,7 @@ func TestTheFirstDueRequestTakesAllAlong(t *testing.T) {
 	}
 	got := m.Take(5 * time.Second)
 	wantIDs(t, got, []int{2, 1, 3}) // the lease that ends first comes first
-	if b := got[0]; len(b.Ops) != 12 || b.Sent != 5*time.Second || b.Deadline != time.Minute || b.Ops[0].Path != "/b/election/n1-n_0000000001" {
+	if b := got[0]; len(b.Ops) != 12 || b.Sent != 5*time.Second || b.Deadline != time.Minute || b.Ops[0].Path != "/b/election/n1-0000000000000001-n_0000000001" {
 		t.Errorf("the batch is %+v", b)
 	}
 	if m.Wake() != 0 || m.Take(time.Hour) != nil {
@@ -214,7 +214,7 @@ func TestWithdrawnAndReplacedBeforeTheyAreSent(t *testing.T) {
 	m.Withdraw(7)
 	got := m.Take(10 * time.Second)
 	wantIDs(t, got, []int{1, 2})
-	if got[0].Ops[0].Path != "/new/election/n1-n_0000000001" {
+	if got[0].Ops[0].Path != "/new/election/n1-0000000000000001-n_0000000001" {
 		t.Errorf("sent %v", got[0].Ops[0])
 	}
 }

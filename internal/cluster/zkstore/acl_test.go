@@ -26,7 +26,7 @@ func credentialsFile(t *testing.T, text string) AuthFile {
 // createAllZnodes creates every znode that a group can have, as its daemons do, and returns the paths.
 func createAllZnodes(t *testing.T, s *Session, p cluster.Paths) []string {
 	t.Helper()
-	in, err := Register(t.Context(), s, p, cluster.Node{ID: "n1"})
+	in, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestWrongPasswordErrorHasAHint(t *testing.T) {
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the password is in %v", err)
 	}
-	_, err = Register(t.Context(), impostor, p, cluster.Node{ID: "n1"})
+	_, err = Register(t.Context(), impostor, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 	contains(t, err, "create "+p.Node("n1"), "its parent "+p.Nodes(), "zookeeper.auth.file")
 }
 
@@ -114,7 +114,7 @@ func TestUnreadableMemberDoesNotBlockOthers(t *testing.T) {
 	p := root(t, open(t, Options{}))
 	elector := join(t, p, "elector")
 	closedOff := open(t, Options{Access: Access{Auth: credentialsFile(t, "somebody:else"), ACL: ACLPrivate}})
-	if _, err := Register(t.Context(), closedOff, p, cluster.Node{ID: "closed"}); err != nil {
+	if _, err := Register(t.Context(), closedOff, p, cluster.Node{ID: "closed", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 	elector.until(t, "both", func(s cluster.Snapshot) bool { return s.Elector && len(s.Members) == 2 })
@@ -189,7 +189,7 @@ func TestLockedOutGroupNeedsTheSuperuser(t *testing.T) {
 	p := root(t, member)
 	outsider := open(t, Options{Servers: servers, Access: Access{Auth: credentialsFile(t, "outsider:secret"), ACL: ACLPrivate}})
 	register := func() error {
-		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1"})
+		_, err := Register(t.Context(), member, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 		return err
 	}
 	if _, err := outsider.zk.SetACL(p.Election(), outsider.createACL(""), -1); err != nil {

@@ -36,7 +36,7 @@ func newFollower(t *testing.T) *fakeSource {
 // newElector returns a follower whose predecessor is gone.
 func newElector(t *testing.T) *fakeSource {
 	f := newFollower(t)
-	f.leave("elector-n_0000000000")
+	f.leave("elector-0000000000000001-n_0000000000")
 	return f
 }
 
@@ -65,7 +65,7 @@ func (f *fakeSource) TakeHints() cluster.Hints {
 // join registers another daemon; leave deletes a daemon's node and incarnation.
 func (f *fakeSource) join(id string) cluster.Incarnation {
 	f.t.Helper()
-	in, err := Register(f.t.Context(), f.admin, f.p, cluster.Node{ID: id})
+	in, err := Register(f.t.Context(), f.admin, f.p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -111,13 +111,13 @@ func (f *fakeSource) collects(what string, want ...string) cluster.Snapshot {
 // A daemon that is neither elected nor the elector reads and watches its own registration, its predecessor and elected.
 func TestFollowerReads(t *testing.T) {
 	f := newFollower(t)
-	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"))
+	f.do(f.elect(cluster.OpCreate, 6, "x-0000000000000001-n_0000000009"))
 	own := []string{"election/" + f.self.Name, "leader/elected", "nodes/a", "heir"}
-	first := append(slices.Clone(own), "election", "election/elector-n_0000000000", "election/elector-n_0000000000") // the second time with a watch
+	first := append(slices.Clone(own), "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000") // the second time with a watch
 	if snap := f.collects("at first", first...); snap.Elector || snap.Leadership || snap.SelfLost || snap.Elected.Record.Term != 6 {
 		t.Errorf("%+v", snap)
 	}
-	for _, path := range []string{f.p.Elected(), f.p.Node("a"), f.p.Incarnation(f.self.Name), f.p.Incarnation("elector-n_0000000000")} {
+	for _, path := range []string{f.p.Elected(), f.p.Node("a"), f.p.Incarnation(f.self.Name), f.p.Incarnation("elector-0000000000000001-n_0000000000")} {
 		if !f.watched[path] {
 			t.Errorf("%s is not watched", path)
 		}
@@ -126,7 +126,7 @@ func TestFollowerReads(t *testing.T) {
 		t.Error("the whole group is watched")
 	}
 	f.collects("nothing new")
-	f.do(f.fence(cluster.FenceHeld, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current()})
+	f.do(f.fence(cluster.FenceHeld, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current()})
 	b := f.join("b")
 	f.collects("what does not concern it")
 	f.do(f.elect(cluster.OpSet, 7, b.Name))
@@ -138,9 +138,9 @@ func TestFollowerReads(t *testing.T) {
 	f.collector.InvalidateLeadership()
 	f.collects("leadership was forgotten", "election/"+f.self.Name, "leader/elected")
 	f.collector.InvalidateAll()
-	f.collects("all was forgotten", append(own, "election/elector-n_0000000000")...)
+	f.collects("all was forgotten", append(own, "election/elector-0000000000000001-n_0000000000")...)
 	f.lost = true
-	f.collects("hints were lost", append(own, "election/elector-n_0000000000")...)
+	f.collects("hints were lost", append(own, "election/elector-0000000000000001-n_0000000000")...)
 	f.do(f.elect(cluster.OpSet, 8, f.self.Name))
 	if snap := f.collects("its own election", "leader", "leader/current", "leader/elected"); !snap.Leadership || !snap.Current.Exists {
 		t.Errorf("%+v", snap)
@@ -161,8 +161,8 @@ func TestFollowerReads(t *testing.T) {
 	f.collects("elected again", "leader", "leader/current", "leader/elected")
 	f.do(f.elect(cluster.OpSet, 11, b.Name))
 	f.collects("the election of another", "leader/elected")
-	f.leave("elector-n_0000000000")
-	if snap := f.collects("its predecessor has gone", "control", "election", "election/elector-n_0000000000",
+	f.leave("elector-0000000000000001-n_0000000000")
+	if snap := f.collects("its predecessor has gone", "control", "election", "election/elector-0000000000000001-n_0000000000",
 		"leader", "leader/current", "leader/elected", "nodes/b", "policy", "roster"); !snap.Elector || len(snap.Members) != 2 {
 		t.Errorf("%+v", snap)
 	}
@@ -175,10 +175,10 @@ func TestFollowerReads(t *testing.T) {
 // another one.
 func TestNextElectorReadsInOneRound(t *testing.T) {
 	f := newFollower(t)
-	f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"), f.fence(cluster.FenceReleased, "elector-n_0000000000"))
+	f.do(f.elect(cluster.OpCreate, 6, "elector-0000000000000001-n_0000000000"), f.fence(cluster.FenceReleased, "elector-0000000000000001-n_0000000000"))
 	f.join("b")
 	f.collector.Collect(t.Context())
-	f.leave("elector-n_0000000000")
+	f.leave("elector-0000000000000001-n_0000000000")
 	f.rounds = 0
 	snap, complete := f.collector.Collect(t.Context())
 	if !complete || !snap.Elector || !snap.Leadership || len(snap.Members) != 2 || snap.Fence.Record.State != cluster.FenceReleased || snap.Elected.Record.Term != 6 {
@@ -197,13 +197,13 @@ func TestNextElectorReadsInOneRound(t *testing.T) {
 // The reads of that round come in any order, so a change of any of them while they are under way means that they are not of one state.
 func TestNextElectorsReadsAreNotTorn(t *testing.T) {
 	f := newFollower(t)
-	f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"))
+	f.do(f.elect(cluster.OpCreate, 6, "elector-0000000000000001-n_0000000000"))
 	f.do(cluster.Op{Kind: cluster.OpCreate, Path: f.p.Policy(), Data: cluster.Encode(&cluster.Policy{Revision: 1})})
 	f.collector.Collect(t.Context())
-	f.leave("elector-n_0000000000")
+	f.leave("elector-0000000000000001-n_0000000000")
 	f.before[f.p.Elected()] = func() { // the policy was read before
 		f.do(cluster.Op{Kind: cluster.OpSet, Path: f.p.Policy(), Version: cluster.AnyVersion, Data: cluster.Encode(&cluster.Policy{Revision: 2})},
-			f.fence(cluster.FenceReleased, "elector-n_0000000000"))
+			f.fence(cluster.FenceReleased, "elector-0000000000000001-n_0000000000"))
 	}
 	snap, complete := f.collector.Collect(t.Context())
 	if !complete || snap.Fence.Record.State != cluster.FenceReleased || snap.Policy.Record.Revision != 2 {
@@ -215,9 +215,9 @@ func TestNextElectorsReadsAreNotTorn(t *testing.T) {
 func TestNextElectorAfterAFailedRound(t *testing.T) {
 	for _, path := range []string{"election", "leader/elected", "policy", "leader"} {
 		f := newFollower(t)
-		f.do(f.elect(cluster.OpCreate, 6, "elector-n_0000000000"))
+		f.do(f.elect(cluster.OpCreate, 6, "elector-0000000000000001-n_0000000000"))
 		f.collector.Collect(t.Context())
-		f.leave("elector-n_0000000000")
+		f.leave("elector-0000000000000001-n_0000000000")
 		f.failing[f.p.Root+"/"+path] = cluster.ErrUnknown
 		if snap, complete := f.collector.Collect(t.Context()); complete {
 			t.Errorf("%s: %+v", path, snap)
@@ -232,9 +232,9 @@ func TestNextElectorAfterAFailedRound(t *testing.T) {
 // The fence and current of an elected member are read in one round with elected.
 func TestElectedMemberReadsInOneRound(t *testing.T) {
 	f := newFollower(t)
-	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceReady, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
+	f.do(f.elect(cluster.OpCreate, 6, f.self.Name), f.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
 	f.collector.Collect(t.Context())
-	f.do(f.fence(cluster.FenceReleased, "x-n_0000000009"), cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
+	f.do(f.fence(cluster.FenceReleased, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
 	f.rounds = 0
 	if snap := f.collects("the release", "leader", "leader/current"); snap.Current.Exists || f.rounds != 1 {
 		t.Errorf("%d rounds: %+v", f.rounds, snap)
@@ -250,8 +250,8 @@ func TestHeirReadsInOneRound(t *testing.T) {
 			e := cluster.Elected{Term: term, Incarnation: incarnation, Heir: &cluster.Heir{Incarnation: heir}}
 			f.do(cluster.Op{Kind: kind, Path: f.p.Elected(), Version: cluster.AnyVersion, Data: cluster.Encode(&e)})
 		}
-		decide(cluster.OpCreate, 6, "elector-n_0000000000", f.self.Name)
-		f.do(f.fence(cluster.FenceReady, "elector-n_0000000000"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
+		decide(cluster.OpCreate, 6, "elector-0000000000000001-n_0000000000", f.self.Name)
+		f.do(f.fence(cluster.FenceReady, "elector-0000000000000001-n_0000000000"), cluster.Op{Kind: cluster.OpCreate, Path: f.p.Current(), Data: []byte("{}")})
 		if snap, _ := f.collector.Collect(t.Context()); snap.Leadership || !snap.SelfIsHeir() {
 			t.Fatalf("%+v", snap)
 		}
@@ -260,7 +260,7 @@ func TestHeirReadsInOneRound(t *testing.T) {
 		}
 		f.rounds = 0
 		if !elected {
-			decide(cluster.OpSet, 7, "b-n_0000000008", f.self.Name)
+			decide(cluster.OpSet, 7, "b-0000000000000001-n_0000000008", f.self.Name)
 			if snap := f.collects("another is elected", "leader/elected", "leader", "leader/current"); snap.Leadership || snap.Fence.Exists || f.rounds != 1 {
 				t.Errorf("%d rounds: %+v", f.rounds, snap)
 			}
@@ -271,7 +271,7 @@ func TestHeirReadsInOneRound(t *testing.T) {
 			t.Errorf("%d rounds: %+v", f.rounds, snap)
 		}
 		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Current(), Version: cluster.AnyVersion})
-		if snap := f.collects("current is gone", "leader", "leader/current", "leader", "leader/current", "election/elector-n_0000000000"); snap.Current.Exists {
+		if snap := f.collects("current is gone", "leader", "leader/current", "leader", "leader/current", "election/elector-0000000000000001-n_0000000000"); snap.Current.Exists {
 			t.Errorf("%+v", snap)
 		}
 	}
@@ -292,7 +292,7 @@ func TestHolderReads(t *testing.T) {
 	if snap, _ := f.collector.Collect(t.Context()); snap.FenceAlive || !snap.HoldsCurrent() {
 		t.Errorf("%+v", snap)
 	}
-	f.do(f.elect(cluster.OpSet, 7, "x-n_0000000009"))
+	f.do(f.elect(cluster.OpSet, 7, "x-0000000000000001-n_0000000009"))
 	if snap := f.collects("another is elected", "leader/elected"); !snap.HoldsCurrent() {
 		t.Errorf("%+v", snap)
 	}
@@ -359,9 +359,10 @@ func TestElectorReads(t *testing.T) {
 	if snap := f.collects("it is back", "election", "nodes/c"); len(snap.Members) != 3 || !snap.Members[2].Node.Readable() {
 		t.Errorf("%+v", snap.Members)
 	}
-	second := cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation("b-n_0000000099"), Ephemeral: true}
+	second := cluster.Op{Kind: cluster.OpCreate, Path: f.p.Incarnation("b-0000000000000002-n_0000000099"), Ephemeral: true}
+	f.set(f.p.Node("b"), `{"v":1,"id":"b","instance":"0000000000000002"}`)
 	f.do(second)
-	snap = f.collects("a second incarnation of one", "election")
+	snap = f.collects("a second incarnation of one", "election", "nodes/b")
 	for _, m := range snap.Members {
 		if m.Superseded != (m.Name == b.Name) || !m.Node.Readable() {
 			t.Errorf("%+v", m)
@@ -398,13 +399,13 @@ func TestFailedReadsAreRetried(t *testing.T) {
 	failed("a refusal", cluster.ErrNoAuth, "ERROR")
 	failed("it again", cluster.ErrNoAuth, "DEBUG")
 	f.failing = map[string]error{}
-	f.collects("that alone is read again", "leader/elected", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
+	f.collects("that alone is read again", "leader/elected", "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000", "heir")
 	failed("a new refusal", cluster.ErrNoAuth, "ERROR")
 	f.failing = map[string]error{}
 	f.collector.Collect(t.Context())
 	f.collector.InvalidateAll()
 	f.reads, f.failing[f.p.Incarnation(f.self.Name)] = nil, cluster.ErrNotSent
-	f.before[f.p.Node("a")] = func() { f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009")) }
+	f.before[f.p.Node("a")] = func() { f.do(f.elect(cluster.OpCreate, 6, "x-0000000000000001-n_0000000009")) }
 	if _, complete := f.collector.Collect(t.Context()); complete || len(f.reads) != 3 || len(f.before) != 0 {
 		t.Errorf("reads went on after a failure: %t, %q", complete, f.reads) // though elected has changed
 	}
@@ -422,16 +423,16 @@ func TestFailedReadsAreRetried(t *testing.T) {
 func TestElectorWithFailedReads(t *testing.T) {
 	f := newElector(t)
 	f.join("b")
-	f.do(f.elect(cluster.OpCreate, 6, "x-n_0000000009"), f.fence(cluster.FenceReady, "x-n_0000000009"))
+	f.do(f.elect(cluster.OpCreate, 6, "x-0000000000000001-n_0000000009"), f.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"))
 	for _, path := range []string{
 		f.p.Elected(), f.p.Leader(), f.p.Current(), f.p.Election(), f.p.Policy(), f.p.Control(), f.p.Node("a"), f.p.Node("b"),
-		f.p.Incarnation(f.self.Name), f.p.Incarnation("x-n_0000000009"),
+		f.p.Incarnation(f.self.Name), f.p.Incarnation("x-0000000000000001-n_0000000009"),
 	} {
 		for _, err := range []error{cluster.ErrNotSent, context.Canceled, cluster.ErrNoAuth} {
 			f.collector = NewCollector(f.collector.opt)
 			f.failing = map[string]error{path: err}
 			snap, complete := f.collector.Collect(t.Context())
-			if before := []string{f.p.Leader(), f.p.Current(), f.p.Incarnation("x-n_0000000009")}; snap.Elector && slices.Contains(before, path) {
+			if before := []string{f.p.Leader(), f.p.Current(), f.p.Incarnation("x-0000000000000001-n_0000000009")}; snap.Elector && slices.Contains(before, path) {
 				t.Errorf("%s, %v: it became the elector without reading that", path, err)
 			}
 			if complete != (path == f.p.Node("b") && errors.Is(err, cluster.ErrNoAuth)) {
@@ -446,7 +447,7 @@ func TestElectorWithFailedReads(t *testing.T) {
 	f.failing = map[string]error{f.p.Node("b"): cluster.ErrNoAuth}
 	f.set(f.p.Node("b"), "{}")
 	f.collector.Collect(t.Context())
-	f.do(f.fence(cluster.FenceReleased, "x-n_0000000009"))
+	f.do(f.fence(cluster.FenceReleased, "x-0000000000000001-n_0000000009"))
 	f.collector.Collect(t.Context())
 	snap := f.collects("a member that may not be read", "nodes/b")
 	if m := snap.Members[1]; m.Node.Readable() || !m.Node.Exists || !errors.Is(m.Node.Err, cluster.ErrNoAuth) || !strings.Contains(m.Node.Err.Error(), f.p.Node("b")) {

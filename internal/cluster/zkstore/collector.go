@@ -387,13 +387,10 @@ func (c *Collector) fetchWith(ctx context.Context, others []*Read, targets ...ta
 
 // joinMembers joins the incarnations, oldest first, with the records of their nodes.
 func joinMembers(names []cluster.Incarnation, nodes map[string]cluster.Stored[cluster.Node]) []cluster.Member {
-	newest := make(map[string]string, len(names))
-	for _, in := range names {
-		newest[in.ID] = in.Name
-	}
 	list := make([]cluster.Member, 0, len(names))
 	for _, in := range names {
-		list = append(list, cluster.Member{Incarnation: in, Node: nodes[in.ID], Superseded: newest[in.ID] != in.Name})
+		n := nodes[in.ID]
+		list = append(list, cluster.Member{Incarnation: in, Node: n, Superseded: n.Readable() && !n.Record.Registered(in)})
 	}
 	return list
 }

@@ -15,7 +15,7 @@ func TestAMemberHasTheKeyOfItsOwnDaemon(t *testing.T) {
 		s := newRaceSource(t)
 		register := func(key string) (end func()) {
 			host := s.server.Connect()
-			if _, err := Register(t.Context(), host, s.p, cluster.Node{ID: "b", Failsafe: &cluster.FailsafeNode{Key: key, Address: "b:7"}}); err != nil {
+			if _, err := Register(t.Context(), host, s.p, cluster.Node{ID: "b", Instance: cluster.NewInstance(1), Failsafe: &cluster.FailsafeNode{Key: key, Address: "b:7"}}); err != nil {
 				t.Fatal(err)
 			}
 			return func() { s.server.Expire(host.SessionID()) }

@@ -42,7 +42,7 @@ func TestCollectorOfASlot(t *testing.T) {
 		do(cluster.Op{Kind: cluster.OpCreate, Path: path})
 	}
 	source := &orderedSource{Session: server.Connect()}
-	self, err := Register(t.Context(), source.Session, p, cluster.Node{ID: "a"})
+	self, err := Register(t.Context(), source.Session, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

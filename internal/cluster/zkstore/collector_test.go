@@ -32,11 +32,11 @@ func newRaceSourceAt(t *testing.T, p cluster.Paths) *raceSource {
 	for _, path := range s.p.Skeleton() {
 		s.do(cluster.Op{Kind: cluster.OpCreate, Path: path})
 	}
-	if _, err := Register(t.Context(), s.admin, s.p, cluster.Node{ID: "elector"}); err != nil { // so that the collector reads more than once
+	if _, err := Register(t.Context(), s.admin, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)}); err != nil { // so that the collector reads more than once
 		t.Fatal(err)
 	}
 	var err error
-	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "a"}); err != nil {
+	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -99,9 +99,9 @@ func (s *raceSource) collect() cluster.Snapshot {
 // again start over, so a transaction based on the first read could be applied.
 func TestSnapshotIsNotTorn(t *testing.T) {
 	s := newRaceSource(t)
-	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-n_0000000009"))
+	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-0000000000000001-n_0000000009"))
 	s.before[s.p.Current()] = func() {
-		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Elected(), Version: cluster.AnyVersion}, s.elect(cluster.OpCreate, 7, "b-n_0000000008"))
+		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Elected(), Version: cluster.AnyVersion}, s.elect(cluster.OpCreate, 7, "b-0000000000000001-n_0000000008"))
 	}
 	snap := s.collect()
 	if e := snap.Elected; e.Record.Term != 7 || e.Stat.Version != 0 {
@@ -113,11 +113,11 @@ func TestSnapshotIsNotTorn(t *testing.T) {
 func TestSnapshotHasLateChanges(t *testing.T) {
 	for name, change := range map[string]func(*raceSource){
 		"elected": func(s *raceSource) { s.do(s.elect(cluster.OpSet, 7, s.self.Name)) },
-		"fence":   func(s *raceSource) { s.do(s.fence(cluster.FenceRevoked, "x-n_0000000009")) },
+		"fence":   func(s *raceSource) { s.do(s.fence(cluster.FenceRevoked, "x-0000000000000001-n_0000000009")) },
 		"current": func(s *raceSource) { s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")}) },
 	} {
 		s := newRaceSource(t)
-		s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-n_0000000009"))
+		s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReleased, "x-0000000000000001-n_0000000009"))
 		s.before[s.p.Election()] = func() { change(s) }
 		snap := s.collect()
 		if seen := map[string]bool{
@@ -134,8 +134,8 @@ func TestLeadershipIsReadAgainWhenNeededAgain(t *testing.T) {
 	c := NewCollector(CollectorOptions{
 		Source: s, Paths: s.p, Self: s.self, Session: s.SessionID(), Clock: func() time.Duration { return 1 }, Log: slog.New(slog.DiscardHandler),
 	})
-	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, "x-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")})
-	for i, who := range []string{s.self.Name, "x-n_0000000009", s.self.Name} {
+	s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceReady, "x-0000000000000001-n_0000000009"), cluster.Op{Kind: cluster.OpCreate, Path: s.p.Current(), Data: []byte("{}")})
+	for i, who := range []string{s.self.Name, "x-0000000000000001-n_0000000009", s.self.Name} {
 		s.do(s.elect(cluster.OpSet, int64(7+i), who))
 		snap, complete := c.Collect(t.Context())
 		mine := who == s.self.Name
@@ -188,7 +188,7 @@ func TestHolderIsNotReadIfCurrentIsBack(t *testing.T) {
 // If the incarnation of the holder exists, its lease may still run. If it is gone, the session has ended, and so has the lease.
 func TestHolderIsReadIfCurrentIsMissing(t *testing.T) {
 	for _, state := range []cluster.FenceState{cluster.FenceHeld, cluster.FenceReady} {
-		for holder, alive := range map[string]bool{"": true, "gone-n_0000000009": false} {
+		for holder, alive := range map[string]bool{"": true, "gone-0000000000000001-n_0000000009": false} {
 			s := newRaceSource(t)
 			if holder == "" {
 				holder = s.self.Name
@@ -206,7 +206,7 @@ func TestLossOfTheWholeTreeIsDetected(t *testing.T) {
 	for _, elector := range []bool{false, true} {
 		s := newRaceSource(t)
 		if elector {
-			s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation("elector-n_0000000000"), Version: cluster.AnyVersion})
+			s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation("elector-0000000000000001-n_0000000000"), Version: cluster.AnyVersion})
 		}
 		wipe := func() {
 			names, _, err := s.admin.Children(t.Context(), s.p.Election(), false)
@@ -253,11 +253,11 @@ func TestThousandsOfForgedIncarnationsAreIgnored(t *testing.T) {
 	s := newRaceSource(t)
 	s.Session, s.admin = s.admin, s.Session
 	var err error
-	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "elector"}); err != nil {
+	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range forged {
-		s.do(cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/evil-n_%010d", s.p.Election(), -1-i)})
+		s.do(cluster.Op{Kind: cluster.OpCreate, Path: fmt.Sprintf("%s/%04d-0000000000000001-n_0000000000", s.p.Election(), i)})
 	}
 	source := &countingSource{raceSource: s}
 	c := NewCollector(CollectorOptions{
@@ -273,7 +273,7 @@ func TestThousandsOfForgedIncarnationsAreIgnored(t *testing.T) {
 
 // Groups without a leader, and those that this daemon leads, are read before others.
 func TestReadPriority(t *testing.T) {
-	self := cluster.Incarnation{ID: "a", Name: "a-n_0000000001"}
+	self := cluster.Incarnation{ID: "a", Name: "a-0000000000000001-n_0000000001"}
 	elected := cluster.Stored[cluster.Elected]{Exists: true, Record: cluster.Elected{Term: 7, Incarnation: self.Name}}
 	fence := cluster.Stored[cluster.Fence]{Exists: true, Record: cluster.Fence{Term: 7, Incarnation: self.Name, State: cluster.FenceReady}}
 	current := cluster.Stored[cluster.Current]{Exists: true, Stat: cluster.Stat{Owner: 2}}

@@ -66,7 +66,7 @@ func TestPasswordRotationOnALiveSession(t *testing.T) {
 
 	rewrite(t, file, "zkelectd:old\nzkelectd:new\n")
 	applyCredentials(t, s, p, access)
-	other, err := Register(t.Context(), s, p, cluster.Node{ID: "n2"})
+	other, err := Register(t.Context(), s, p, cluster.Node{ID: "n2", Instance: cluster.NewInstance(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestPasswordRotationOnALiveSession(t *testing.T) {
 
 	rewrite(t, file, "zkelectd:new\n")
 	applyCredentials(t, s, p, access)
-	third, err := Register(t.Context(), s, p, cluster.Node{ID: "n3"})
+	third, err := Register(t.Context(), s, p, cluster.Node{ID: "n3", Instance: cluster.NewInstance(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

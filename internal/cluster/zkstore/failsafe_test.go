@@ -11,8 +11,8 @@ import (
 func TestPromisesBind(t *testing.T) {
 	promised := func(change func(*cluster.Fence)) []byte {
 		f := cluster.Fence{
-			Term: 3, Node: "a", Incarnation: "a-n_0000000001", State: cluster.FenceReady,
-			Failsafe: &cluster.Failsafe{Key: "ka", Members: []cluster.FailsafeMember{{ID: "b", Incarnation: "b-n_0000000002", Key: "kb"}}},
+			Term: 3, Node: "a", Incarnation: "a-0000000000000001-n_0000000001", State: cluster.FenceReady,
+			Failsafe: &cluster.Failsafe{Key: "ka", Members: []cluster.FailsafeMember{{ID: "b", Incarnation: "b-0000000000000001-n_0000000002", Key: "kb"}}},
 		}
 		change(&f)
 		return cluster.Encode(&f)

@@ -59,7 +59,7 @@ func TestLeaveOfManySlots(t *testing.T) {
 		const count, conflicts = 40, 5
 		f, p := slotted(t, count)
 		defer f.Close(context.Background())
-		self, err := Register(t.Context(), f.Session, p.OfSlot(0), cluster.Node{ID: "n1"})
+		self, err := Register(t.Context(), f.Session, p.OfSlot(0), cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 		if err != nil {
 			t.Fatal(err)
 		}

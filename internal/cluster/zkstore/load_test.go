@@ -96,7 +96,7 @@ func TestReadAllKnowsTheLoads(t *testing.T) {
 	if err := EnsureTree(t.Context(), host, p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Register(t.Context(), host, p, cluster.Node{ID: "a"}); err != nil {
+	if _, err := Register(t.Context(), host, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{false, true} {

@@ -11,14 +11,14 @@ import (
 // A follower determines its predecessor again after a failed read.
 func TestFollowerThatCannotReadItsPredecessor(t *testing.T) {
 	f := newFollower(t)
-	before := f.p.Incarnation("elector-n_0000000000")
+	before := f.p.Incarnation("elector-0000000000000001-n_0000000000")
 	f.failing = map[string]error{before: cluster.ErrNotSent}
 	if _, complete := f.collector.Collect(t.Context()); complete {
 		t.Error("complete without its predecessor")
 	}
 	f.failing = nil
-	f.collects("again", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
-	f.leave("elector-n_0000000000")
+	f.collects("again", "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000", "heir")
+	f.leave("elector-0000000000000001-n_0000000000")
 	f.failing = map[string]error{f.p.Election(): cluster.ErrNotSent}
 	if _, complete := f.collector.Collect(t.Context()); complete {
 		t.Error("complete without the list")
@@ -34,11 +34,11 @@ func TestElectorWithoutAList(t *testing.T) {
 	f := newElector(t)
 	f.collector.Collect(t.Context())
 	f.before[f.p.Election()] = func() {
-		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("b-n_0000000002"), Version: cluster.AnyVersion},
+		f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("b-0000000000000001-n_0000000002"), Version: cluster.AnyVersion},
 			cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation(f.self.Name), Version: cluster.AnyVersion},
 			cluster.Op{Kind: cluster.OpDelete, Path: f.p.Election(), Version: cluster.AnyVersion})
 	}
-	if b := f.join("b"); b.Name != "b-n_0000000002" {
+	if b := f.join("b"); b.Name != "b-0000000000000001-n_0000000002" {
 		t.Fatal(b.Name)
 	}
 	if snap, complete := f.collector.Collect(t.Context()); !complete || !snap.SelfLost || len(snap.Members) != 0 {
@@ -83,13 +83,13 @@ func TestInvalidIncarnationsAreIgnored(t *testing.T) {
 	for i := range 3 {
 		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
 	}
-	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-n_0000000000", "election/elector-n_0000000000", "heir")
+	f.collects("a follower", "election/"+f.self.Name, "leader/elected", "nodes/a", "election", "election/elector-0000000000000001-n_0000000000", "election/elector-0000000000000001-n_0000000000", "heir")
 	if f.log.Len() != 0 {
 		t.Errorf("a follower logs %s", f.log.String())
 	}
 	// Its predecessor is created again, and no session owns it.
-	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("elector-n_0000000000"), Version: cluster.AnyVersion})
-	f.create(f.p.Incarnation("elector-n_0000000000"))
+	f.do(cluster.Op{Kind: cluster.OpDelete, Path: f.p.Incarnation("elector-0000000000000001-n_0000000000"), Version: cluster.AnyVersion})
+	f.create(f.p.Incarnation("elector-0000000000000001-n_0000000000"))
 	warned := func(what string, times int, words ...string) {
 		t.Helper()
 		f.log.Reset()
@@ -106,7 +106,7 @@ func TestInvalidIncarnationsAreIgnored(t *testing.T) {
 			}
 		}
 	}
-	warned("ignored", 2, "no session owns", "first="+f.p.Incarnation("elector-n_0000000000"), "foreign znodes", "znode="+f.p.Election(), "count=3", "first=foreign0")
+	warned("ignored", 2, "no session owns", "first="+f.p.Incarnation("elector-0000000000000001-n_0000000000"), "foreign znodes", "znode="+f.p.Election(), "count=3", "first=foreign0")
 	for i := 3; i < 6; i++ {
 		f.create(f.p.Incarnation(fmt.Sprintf("foreign%d", i)))
 		warned("some more", 0)

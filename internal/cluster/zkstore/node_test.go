@@ -19,7 +19,7 @@ func TestTheNodesRecordIsWrittenOverAnotherVersion(t *testing.T) {
 	if err := EnsureTree(t.Context(), conn, p); err != nil {
 		t.Fatal(err)
 	}
-	self, err := Register(t.Context(), conn, p, cluster.Node{ID: "a", Since: time.Unix(7, 0)})
+	self, err := Register(t.Context(), conn, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Since: time.Unix(7, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type readingDaemon struct {
 func join(t *testing.T, p cluster.Paths, id string) *readingDaemon {
 	t.Helper()
 	s := open(t, Options{})
-	in, err := Register(t.Context(), s, p, cluster.Node{ID: id, Site: "dc1"})
+	in, err := Register(t.Context(), s, p, cluster.Node{ID: id, Instance: cluster.NewInstance(1), Site: "dc1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 		follower := join(t, p, "follower")
 		for i := range size {
 			s := open(t, Options{})
-			if _, err := Register(t.Context(), s, p, cluster.Node{ID: fmt.Sprintf("n%d", i)}); err != nil {
+			if _, err := Register(t.Context(), s, p, cluster.Node{ID: fmt.Sprintf("n%d", i), Instance: cluster.NewInstance(1)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestOnlyNeighborsNoticeAMember(t *testing.T) {
 		atElector, atFollower := elector.quiet(t, 0), follower.quiet(t, 0)
 
 		s := open(t, Options{})
-		if _, err := Register(t.Context(), s, p, cluster.Node{ID: "unrelated"}); err != nil {
+		if _, err := Register(t.Context(), s, p, cluster.Node{ID: "unrelated", Instance: cluster.NewInstance(1)}); err != nil {
 			t.Fatal(err)
 		}
 		elector.until(t, "its coming", func(s cluster.Snapshot) bool { return len(s.Members) == size+3 })
@@ -210,7 +210,7 @@ func TestLostRegistrationIsReadBack(t *testing.T) {
 	px.set(true, false)
 	lost := make(chan error, 1)
 	go func() {
-		_, err := Register(t.Context(), s, p, cluster.Node{ID: "a"})
+		_, err := Register(t.Context(), s, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
 		lost <- err
 	}()
 	other := open(t, Options{})
@@ -227,7 +227,7 @@ func TestLostRegistrationIsReadBack(t *testing.T) {
 	var in cluster.Incarnation
 	eventually(t, "the registration is read back", func() bool {
 		var err error
-		in, err = Register(t.Context(), s, p, cluster.Node{ID: "a"})
+		in, err = Register(t.Context(), s, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
 		return err == nil
 	})
 	names, _, err := other.Children(t.Context(), p.Election(), false)

@@ -111,7 +111,7 @@ func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node
 	}
 	in, _ := cluster.ParseIncarnations(names)
 	for _, i := range in {
-		if i.ID != node.ID {
+		if !node.Registered(i) {
 			continue
 		}
 		path := p.Incarnation(i.Name)

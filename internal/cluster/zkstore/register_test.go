@@ -35,7 +35,7 @@ func (r *failingSession) Children(ctx context.Context, path string, watch bool) 
 func TestRegisterReadsBack(t *testing.T) {
 	s := newRaceSource(t)
 	conn := &failingSession{registrar: s.Session}
-	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a"}) }
+	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}) }
 	own := s.p.Incarnation(s.self.Name)
 	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {
 		conn.failing = map[string]error{path: cluster.ErrNotSent}
@@ -45,10 +45,10 @@ func TestRegisterReadsBack(t *testing.T) {
 		}
 	}
 	conn.failing = nil
-	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("a-n_0000000000"), Ephemeral: true}) // owned by another session, and older
-	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("b-n_0000000077"), Ephemeral: true})
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("a-0000000000000001-n_0000000000"), Ephemeral: true}) // owned by another session, and older
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: s.p.Incarnation("b-0000000000000001-n_0000000077"), Ephemeral: true})
 	for _, err := range []error{nil, cluster.ErrNoAuth} {
-		conn.failing = map[string]error{s.p.Incarnation("a-n_0000000000"): err}
+		conn.failing = map[string]error{s.p.Incarnation("a-0000000000000001-n_0000000000"): err}
 		if in, err := again(); err != nil || in != s.self {
 			t.Errorf("%+v, %v", in, err)
 		}
@@ -60,30 +60,44 @@ func TestRegisterReadsBack(t *testing.T) {
 		contains(t, err, s.p.Node("a"), "its incarnation was deleted")
 	}
 	conn.failing = nil
-	for instance, want := range map[string]string{"other": s.p.Node("a") + ` belongs to instance "", which has not left`, "": ""} {
-		var older *OlderInstanceError
-		_, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: instance})
-		if (want != "") != errors.As(err, &older) {
-			t.Errorf("instance %q: %v", instance, err)
-		}
-		if older != nil {
-			contains(t, err, want)
-		}
+	var older *OlderInstanceError
+	_, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(2)})
+	if contains(t, err, s.p.Node("a")+` belongs to instance "0000000000000001", which has not left`); !errors.As(err, &older) {
+		t.Error(err)
 	}
 	if _, err := s.Do(t.Context(), cluster.Op{Kind: cluster.OpSet, Path: s.p.Node("a"), Version: cluster.AnyVersion, Data: []byte("garbage")}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := again()
-	var older *OlderInstanceError
+	_, err = again()
 	if contains(t, err, "this session already holds", s.p.Node("a")); !errors.As(err, &older) {
 		t.Errorf("an unreadable record: %v", err)
 	}
 	var taken *TakenError
-	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector"}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
+	if _, err := Register(t.Context(), conn, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)}); !errors.As(err, &taken) || taken.Session != s.admin.SessionID() || taken.Path != s.p.Node("elector") {
 		t.Errorf("%v", err)
 	}
-	_, err = Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a"})
+	_, err = Register(t.Context(), conn, cluster.Paths{Root: "/none"}, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
 	contains(t, err, "cannot register below /none")
+}
+
+// The name of an incarnation is never used again, even if the sequence begins again.
+func TestNamesAreNotUsedAgain(t *testing.T) {
+	s := newRaceSource(t)
+	used := make(map[string]bool)
+	for i := range uint64(3) {
+		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Node("a"), Version: cluster.AnyVersion})
+		names, _, _ := s.admin.Children(t.Context(), s.p.Election(), false)
+		for _, name := range names {
+			s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Incarnation(name), Version: cluster.AnyVersion})
+		}
+		s.do(cluster.Op{Kind: cluster.OpDelete, Path: s.p.Election(), Version: cluster.AnyVersion},
+			cluster.Op{Kind: cluster.OpCreate, Path: s.p.Election()})
+		self, err := Register(t.Context(), s.Session, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(10 + i)})
+		if err != nil || self.Seq != 0 || used[self.Name] {
+			t.Fatalf("%+v, %v, after %v", self, err, used)
+		}
+		s.self, used[self.Name] = self, true
+	}
 }
 
 // The first dial is immediate. Later ones wait, and longer for each round in which no server answered.

@@ -19,9 +19,9 @@ func ledGroup(t *testing.T, conn cluster.ReadWriter, base, name string, state cl
 	if err := EnsureTree(t.Context(), conn, p); err != nil {
 		t.Fatal(err)
 	}
-	fence := cluster.Fence{Term: 7, Node: "a", Incarnation: "a-n_0000000000", State: state, LeaseWait: cluster.Duration(3 * time.Second)}
+	fence := cluster.Fence{Term: 7, Node: "a", Incarnation: "a-0000000000000001-n_0000000000", State: state, LeaseWait: cluster.Duration(3 * time.Second)}
 	put(t, conn, p.Leader(), string(cluster.Encode(&fence)))
-	put(t, conn, p.Elected(), string(cluster.Encode(&cluster.Elected{Term: 8, Node: "a", Incarnation: "a-n_0000000000"})))
+	put(t, conn, p.Elected(), string(cluster.Encode(&cluster.Elected{Term: 8, Node: "a", Incarnation: "a-0000000000000001-n_0000000000"})))
 	put(t, conn, p.Policy(), `{"v":1,"type":"first","revision":4}`)
 	put(t, conn, p.Control(), `{"v":1,"last":5,"pause":{"id":5,"by":"ann"}}`)
 	put(t, conn, p.Roster(), `{"v":1,"nodes":[{"id":"a","site":"dc1","first_seen":"2026-05-04T12:00:00Z"}]}`)
@@ -48,7 +48,7 @@ func checkAbandoned(t *testing.T, conn registrar, p cluster.Paths) {
 	if err := EnsureTree(t.Context(), conn, p); err != nil {
 		t.Fatal(err)
 	}
-	if in, err := Register(t.Context(), conn, p, cluster.Node{ID: "a"}); err != nil || in.Name != "a-n_0000000000" {
+	if in, err := Register(t.Context(), conn, p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil || in.Name != "a-0000000000000001-n_0000000000" {
 		t.Fatal(in, err)
 	}
 	snap, err := ReadAll(t.Context(), conn, p, false)
@@ -84,7 +84,7 @@ func TestRelocateAGroupAndBack(t *testing.T) {
 		refuses(t, conn, "/", "billing", old.Root, "/zkelectd/billing")
 		late := server.Connect()
 		checkAbandoned(t, late, old)
-		if _, err := RelocateGroup(t.Context(), conn, next, old, "", "bob"); !hasMembers(err, "a", "a-n_0000000000") {
+		if _, err := RelocateGroup(t.Context(), conn, next, old, "", "bob"); !hasMembers(err, "a", "a-0000000000000001-n_0000000000") {
 			t.Errorf("%s: back to a root with a member: %v", state, err)
 		}
 		late.Close(t.Context())
@@ -111,19 +111,19 @@ func TestRelocateANamedGroup(t *testing.T) {
 	old := ledGroup(t, conn, "/zkelectd", "billing", cluster.FenceReleased)
 	other := cluster.Paths{Root: "/elsewhere"}
 	member := server.Connect()
-	if _, err := Register(t.Context(), member, old, cluster.Node{ID: "a"}); err != nil {
+	if _, err := Register(t.Context(), member, old, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RelocateGroup(t.Context(), conn, old, other, old.Root, "bob"); !hasMembers(err, "a", "a-n_0000000000") {
+	if _, err := RelocateGroup(t.Context(), conn, old, other, old.Root, "bob"); !hasMembers(err, "a", "a-0000000000000001-n_0000000000") {
 		t.Errorf("with a member: %v", err)
 	}
 	member.Close(t.Context())
 	joins := &interrupted{conn, old.Election(), 2, func() {
-		if _, err := Register(t.Context(), server.Connect(), old, cluster.Node{ID: "b"}); err != nil {
+		if _, err := Register(t.Context(), server.Connect(), old, cluster.Node{ID: "b", Instance: cluster.NewInstance(1)}); err != nil {
 			t.Fatal(err)
 		}
 	}}
-	if err := relocateOn(t, joins, old, other); !hasMembers(err, "b", "b-n_0000000001") {
+	if err := relocateOn(t, joins, old, other); !hasMembers(err, "b", "b-0000000000000001-n_0000000001") {
 		t.Errorf("with a member that joins: %v", err)
 	}
 	if _, _, err := conn.Get(t.Context(), other.Control(), false); !errors.Is(err, cluster.ErrNoNode) {

@@ -50,7 +50,7 @@ func lead(t testing.TB, s *Session, n int) []led {
 	for i := range groups {
 		p := root(t, s)
 		all.Go(func() {
-			self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1"})
+			self, err := Register(t.Context(), s, p, cluster.Node{ID: "n1", Instance: cluster.NewInstance(1)})
 			if err != nil {
 				t.Error(err)
 				return

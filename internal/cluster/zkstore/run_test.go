@@ -58,9 +58,9 @@ func TestReaderDeliversTheNewestSnapshot(t *testing.T) {
 		if snap := <-r.Snapshots(); snap.Self != s.self || snap.Session != s.SessionID() || snap.SelfLost || snap.Elected.Exists {
 			t.Errorf("%+v", snap)
 		}
-		s.do(s.elect(cluster.OpCreate, 6, "x-n_0000000009"))
+		s.do(s.elect(cluster.OpCreate, 6, "x-0000000000000001-n_0000000009"))
 		synctest.Wait()
-		s.do(s.elect(cluster.OpSet, 7, "x-n_0000000009"))
+		s.do(s.elect(cluster.OpSet, 7, "x-0000000000000001-n_0000000009"))
 		synctest.Wait()
 		if snap := <-r.Snapshots(); snap.Elected.Record.Term != 7 {
 			t.Errorf("term %d", snap.Elected.Record.Term)
@@ -85,7 +85,7 @@ func TestReaderDeliversTheNewestSnapshot(t *testing.T) {
 		before = conn.reads.Load()
 		reread := r.Reread
 		conn.during.Store(&reread)
-		s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009"))
+		s.do(s.elect(cluster.OpSet, 8, "x-0000000000000001-n_0000000009"))
 		synctest.Wait()
 		<-r.Snapshots()
 		if n := conn.reads.Load() - before; n != 3 { // elected first
@@ -242,9 +242,11 @@ func TestFollow(t *testing.T) {
 		seen error // what the third callback returns
 		want func(s *raceSource) error
 	}{
-		"canceled":           {end: func(_ *raceSource, stop context.CancelFunc) { stop() }, want: func(*raceSource) error { return nil }},
-		"the callback fails": {end: func(s *raceSource, _ context.CancelFunc) { s.do(s.elect(cluster.OpSet, 8, "x-n_0000000009")) }, seen: stopped, want: func(*raceSource) error { return stopped }},
-		"the session ends":   {end: func(s *raceSource, _ context.CancelFunc) { s.Session.Close(s.t.Context()) }, want: func(s *raceSource) error { return s.Session.Err() }},
+		"canceled": {end: func(_ *raceSource, stop context.CancelFunc) { stop() }, want: func(*raceSource) error { return nil }},
+		"the callback fails": {end: func(s *raceSource, _ context.CancelFunc) {
+			s.do(s.elect(cluster.OpSet, 8, "x-0000000000000001-n_0000000009"))
+		}, seen: stopped, want: func(*raceSource) error { return stopped }},
+		"the session ends": {end: func(s *raceSource, _ context.CancelFunc) { s.Session.Close(s.t.Context()) }, want: func(s *raceSource) error { return s.Session.Err() }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newRaceSource(t)
@@ -265,7 +267,7 @@ func TestFollow(t *testing.T) {
 			if looks != 1 {
 				t.Errorf("%s: %d looks at first", name, looks)
 			}
-			s.do(s.elect(cluster.OpCreate, 7, "x-n_0000000009"))
+			s.do(s.elect(cluster.OpCreate, 7, "x-0000000000000001-n_0000000009"))
 			synctest.Wait()
 			if looks != 2 || term != 7 {
 				t.Errorf("%s: %d looks, term %d", name, looks, term)

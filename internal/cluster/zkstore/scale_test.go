@@ -15,12 +15,12 @@ func TestElectorReadsEachRecordOnce(t *testing.T) {
 	s := newRaceSource(t)
 	s.Session, s.admin = s.admin, s.Session
 	var err error
-	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "elector"}); err != nil {
+	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: "elector", Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 	join := func(id string) (in cluster.Incarnation) {
 		t.Helper()
-		if in, err = Register(t.Context(), s.admin, s.p, cluster.Node{ID: id}); err != nil {
+		if in, err = Register(t.Context(), s.admin, s.p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)}); err != nil {
 			t.Fatal(err)
 		}
 		return in

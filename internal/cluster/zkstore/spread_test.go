@@ -12,7 +12,7 @@ import (
 // In a large group, those that an election does not concern read it later. All others read at once: the heir, the elected, the holder,
 // the elector and its successor, and whoever has another reason to read.
 func TestOnlyTheUnconcernedReadLater(t *testing.T) {
-	const other, leader = "x-n_0000000009", "b-n_0000000008"
+	const other, leader = "x-0000000000000001-n_0000000009", "b-0000000000000001-n_0000000008"
 	large := make([]cluster.Verdict, 50)
 	for name, c := range map[string]struct {
 		elected cluster.Elected
@@ -90,7 +90,7 @@ func heirOf(e *cluster.Elected) *string {
 func (s *raceSource) register(t *testing.T, id string) {
 	t.Helper()
 	var err error
-	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: id}); err != nil {
+	if s.self, err = Register(t.Context(), s.Session, s.p, cluster.Node{ID: id, Instance: cluster.NewInstance(1)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-const oldLeader = "x-n_0000000009"
+const oldLeader = "x-0000000000000001-n_0000000009"
 
 // current creates the claim of a holder.
 func (s *raceSource) current(state cluster.CurrentState, incarnation string) cluster.Op {
@@ -46,7 +46,7 @@ func TestWhenCurrentIsVacated(t *testing.T) {
 		"a reconnect":     {waits, func(*raceSource) [][]path { return [][]path{nil} }, false},
 		"and a reconnect": {waits, func(*raceSource) [][]path { return [][]path{{current}, nil} }, false},
 		"another is elected": {func(s *raceSource) {
-			s.do(s.elect(cluster.OpCreate, 6, "b-n_0000000008"), s.fence(cluster.FenceReady, oldLeader), s.current(cluster.CurrentReady, oldLeader))
+			s.do(s.elect(cluster.OpCreate, 6, "b-0000000000000001-n_0000000008"), s.fence(cluster.FenceReady, oldLeader), s.current(cluster.CurrentReady, oldLeader))
 		}, func(*raceSource) [][]path { return [][]path{{leader, current}} }, false},
 		"a candidate": {func(s *raceSource) {
 			s.do(s.elect(cluster.OpCreate, 6, s.self.Name), s.fence(cluster.FenceHeld, oldLeader), s.current(cluster.CurrentProgress, oldLeader))

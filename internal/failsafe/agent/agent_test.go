@@ -149,7 +149,7 @@ func TestRound(t *testing.T) {
 func TestRoundForAnotherIncarnation(t *testing.T) {
 	a, b := start(t, "n1"), start(t, "n2")
 	join(a, b)
-	round(t, a, func(m *failsafe.Message) { m.Member = "n2-n_0000000000" }, refusedFor(failsafe.ReasonIncarnation), b)
+	round(t, a, func(m *failsafe.Message) { m.Member = "n2-0000000000000001-n_0000000000" }, refusedFor(failsafe.ReasonIncarnation), b)
 }
 
 // A message that cannot be sent, or is not answered, has a reply, too: the leader and people must know.
@@ -179,7 +179,7 @@ func TestForeignRequests(t *testing.T) {
 		"another group":    func(r *failsafe.Request) { r.Group = "/zkelectd/other/leader" },
 		"below the group":  func(r *failsafe.Request) { r.Group = root + "/leader/elected" },
 		"a slot":           func(r *failsafe.Request) { r.Group = root + "/slots/1" },
-		"another holder":   func(r *failsafe.Request) { r.Holder = "n3-n_0000000001" },
+		"another holder":   func(r *failsafe.Request) { r.Holder = "n3-0000000000000001-n_0000000001" },
 		"no holder":        func(r *failsafe.Request) { r.Holder = "" },
 		"a dry run inside": func(r *failsafe.Request) { r.Dry = true },
 	} {
@@ -231,13 +231,13 @@ func TestReadiness(t *testing.T) {
 		t.Logf("bound until %s", bound) // by its start only
 	}
 	b.http.Close()
-	c.Promises().Register(root+"/leader", "n3-n_0000000009")
+	c.Promises().Register(root+"/leader", "n3-0000000000000001-n_0000000009")
 	a.tryAll()
 	awaitReadiness(t, a, func(r Readiness) bool {
 		return !r.Ready && strings.Contains(r.Unready["n2"], "does not answer") && strings.Contains(r.Unready["n3"], "registered again")
 	})
 	g := *a.group(root)
-	g.Peers = []Peer{{ID: "n4", Incarnation: "n4-n_0000000004"}}
+	g.Peers = []Peer{{ID: "n4", Incarnation: "n4-0000000000000001-n_0000000004"}}
 	a.SetGroup(g)
 	awaitReadiness(t, a, func(r Readiness) bool {
 		return !r.Ready && len(r.Unready) == 1 && strings.Contains(r.Unready["n4"], "takes no part")

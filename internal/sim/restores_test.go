@@ -1,0 +1,50 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"zkelectd/internal/cluster"
+)
+
+const restoresSeed = 0x72657374
+
+// restores are what makes the sequence numbers of incarnations come again.
+var restores = []faultKind{
+	{name: "election deleted", do: func(_ *world, m *member) { m.g.recreate(m.g.known.election) }},
+	{name: "persistent znodes copied", do: func(w *world, _ *member) {
+		w.outage(w.between(0, 4*time.Second))
+		w.copied = true
+	}},
+	{name: "counter at its end", do: func(w *world, m *member) { w.tree.EndSequence(m.g.known.election) }},
+}
+
+// planRestores plans restores in some of the worlds. They are survived only if no host accepts the end of a session as the end of the
+// work.
+func (w *world) planRestores() {
+	rng := rand.New(rand.NewPCG(w.seed, restoresSeed))
+	if !w.broken.restored && (w.broken.name != "" || rng.IntN(4) > 0) || !w.noneTrusts() {
+		return
+	}
+	for at := draw(rng, 4*time.Second); at < w.traits.busy; at += draw(rng, 10*time.Second) {
+		g, k := w.groups[rng.IntN(len(w.groups))], &restores[rng.IntN(len(restores))]
+		m := g.members[rng.IntN(len(g.members))]
+		w.at(at, func() {
+			if w.calm || w.down {
+				return
+			}
+			w.faults[k.name]++
+			w.log("FAULT %s (%s)", k.name, m.name)
+			if len(g.check.working) > 0 && rng.IntN(2) == 0 {
+				g.isolate()
+			}
+			k.do(w, m)
+		})
+	}
+}
+
+// recreate deletes a znode and everything under it at once, and creates it again.
+func (g *group) recreate(path string) {
+	g.remove(path)
+	g.tamper(cluster.Op{Kind: cluster.OpCreate, Path: path})
+}

@@ -155,6 +155,11 @@ type holderWatch struct {
 // alive.
 func (w *holderWatch) observe(ctx context.Context, taken *zkstore.TakenError, own time.Duration) (time.Duration, error) {
 	rec := taken.Node.Record
+	if taken.Session == 0 {
+		w.log.Error("this node id cannot be registered yet", "err", taken)
+		w.pause = min(max(2*w.pause, takenLogFirst), takenLogMax)
+		return w.pause, nil
+	}
 	if w.me.otherAlive(rec) {
 		return 0, fmt.Errorf("%w: that process is running; give this daemon another node.id (--id)", taken)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/procinfo"
 )
 
 // taken is a registration by another session, last changed at zxid modified.
@@ -62,6 +63,31 @@ func TestOwnOldSessionIsAwaitedWithoutLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A registration that no session owns never ends by itself. It is named at growing intervals, whatever its record claims.
+func TestRegistrationWithoutSessionIsNamedAtGrowingIntervals(t *testing.T) {
+	me := Identify(os.Getpid())
+	other := cluster.Node{ID: "a", Host: me.Host, Boot: me.Boot, PID: os.Getppid()}
+	other.Started, _ = procinfo.StartTime(other.PID)
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := holderWatch{me: me, log: slog.New(slog.NewTextHandler(&log, nil)), closeOld: func(context.Context, int64) { t.Error("closes a session") }}
+		began := time.Now()
+		for i := int64(0); time.Since(began) < time.Hour; i++ {
+			x := taken(other, i)
+			x.Session, x.Err = 0, cluster.ErrNotEmpty
+			next, err := w.observe(t.Context(), x, 6*time.Second)
+			if err != nil || next < time.Second || next > takenLogMax {
+				t.Fatalf("after %s: %s, %v", time.Since(began), next, err)
+			}
+			<-time.After(next)
+		}
+		text := log.String()
+		if n := strings.Count(text, "\n"); n > 70 || !strings.Contains(text, "no session owns znode /c/nodes/a") || !strings.Contains(text, "deleteall /c/nodes/a") {
+			t.Errorf("%d lines: %.600s", n, text)
+		}
+	})
 }
 
 // Writes long after its session would have ended prove that a daemon on another host is alive.

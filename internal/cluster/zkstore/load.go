@@ -16,19 +16,23 @@ import (
 func WriteLoad(ctx context.Context, conn registrar, base, id string, rec cluster.Load) error {
 	path := cluster.Loads(base) + "/" + id
 	_, stat, err := conn.Get(ctx, path, false)
-	op := cluster.Op{Kind: cluster.OpSet, Path: path, Version: stat.Version, Data: cluster.Encode(&rec)}
+	set := cluster.Op{Kind: cluster.OpSet, Path: path, Version: stat.Version, Data: cluster.Encode(&rec)}
+	create := cluster.Op{Kind: cluster.OpCreate, Path: path, Data: set.Data, Ephemeral: true}
+	ops := []cluster.Op{set}
 	switch {
 	case errors.Is(err, cluster.ErrNoNode):
 		if err := ensureZnode(ctx, conn, cluster.Loads(base)); err != nil {
 			return err
 		}
-		op.Kind, op.Ephemeral = cluster.OpCreate, true
+		ops = []cluster.Op{create}
 	case err != nil:
 		return fmt.Errorf("cannot read znode %s: %w", path, err)
+	case stat.Owner == 0: // of a copy of the data: nobody else would delete it
+		ops = []cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: stat.Version}, create}
 	case stat.Owner != conn.SessionID():
 		return fmt.Errorf("znode %s belongs to session 0x%x", path, stat.Owner)
 	}
-	if _, err := conn.Do(ctx, op); err != nil {
+	if _, err := conn.Do(ctx, ops...); err != nil {
 		return fmt.Errorf("cannot write znode %s: %w", path, err)
 	}
 	return nil

@@ -190,7 +190,7 @@ func TestReadAllAgreesWithTheElector(t *testing.T) {
 func TestTakenID(t *testing.T) {
 	p := root(t, open(t, Options{}))
 	first, second := open(t, Options{}), open(t, Options{})
-	node := cluster.Node{ID: "a", Host: "host1", PID: 4711}
+	node := cluster.Node{ID: "a", Instance: cluster.NewInstance(1), Host: "host1", PID: 4711}
 	if _, err := Register(t.Context(), first, p, node); err != nil {
 		t.Fatal(err)
 	}

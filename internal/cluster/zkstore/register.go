@@ -9,15 +9,21 @@ import (
 	"zkelectd/internal/cluster"
 )
 
-// TakenError is returned by [Register] while another session holds the node id.
+// TakenError is returned by [Register] while another session holds the node id, or a znode that no session owns.
 type TakenError struct {
 	Path    string
 	Node    cluster.Stored[cluster.Node]
 	Session int64
+	// Err is why that znode could not be deleted, if Session is 0.
+	Err error
 }
 
 func (e *TakenError) Error() string {
 	n := e.Node.Record
+	if e.Session == 0 {
+		return fmt.Sprintf("no session owns znode %s, so no daemon uses it, but it cannot be deleted (%v): delete it with 'deleteall %s' in zkCli.sh",
+			e.Path, e.Err, e.Path)
+	}
 	if e.Node.Err != nil {
 		return fmt.Sprintf("%v (session 0x%x holds it)", e.Node.Err, e.Session)
 	}
@@ -78,16 +84,32 @@ type registrar interface {
 // *[OlderInstanceError] while another instance of this session does. If an earlier call with the same instance has registered but
 // lost the reply, it returns that incarnation.
 func Register(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node) (cluster.Incarnation, error) {
-	results, err := conn.Do(ctx, p.RegisterTx(node)...)
-	switch {
-	case err == nil:
-		name := strings.TrimPrefix(results[1].Path, p.Election()+"/")
-		return cluster.ParseIncarnation(name)
-	case errors.Is(err, cluster.ErrNodeExists):
+	in, err := register(ctx, conn, p, p.RegisterTx(node))
+	if errors.Is(err, cluster.ErrNodeExists) {
 		return findRegistration(ctx, conn, p, node)
-	default:
+	}
+	return in, err
+}
+
+// register sends a transaction that ends with REGISTER.
+func register(ctx context.Context, conn registrar, p cluster.Paths, ops []cluster.Op) (cluster.Incarnation, error) {
+	results, err := conn.Do(ctx, ops...)
+	if err != nil {
 		return cluster.Incarnation{}, fmt.Errorf("cannot register below %s: %w", p.Root, err)
 	}
+	return cluster.ParseIncarnation(strings.TrimPrefix(results[len(results)-1].Path, p.Election()+"/"))
+}
+
+// replaceRecord performs REGISTER over a record of the node that no session owns, such as one in a copy of the data: nobody uses it, and it would
+// never go away.
+func replaceRecord(ctx context.Context, conn registrar, p cluster.Paths, node cluster.Node, found cluster.Stored[cluster.Node]) (cluster.Incarnation, error) {
+	path := p.Node(node.ID)
+	in, err := register(ctx, conn, p, append([]cluster.Op{{Kind: cluster.OpDelete, Path: path, Version: found.Stat.Version}}, p.RegisterTx(node)...))
+	var refused *cluster.TxError
+	if errors.As(err, &refused) && refused.Index == 0 {
+		return in, &TakenError{Path: path, Node: found, Err: refused.Err}
+	}
+	return in, err
 }
 
 // findRegistration determines who holds the id: this instance, by a REGISTER whose reply was lost, or another one.
@@ -99,6 +121,8 @@ func findRegistration(ctx context.Context, conn registrar, p cluster.Paths, node
 	}
 	found := cluster.ReadStored[cluster.Node](path, data, stat, true)
 	switch {
+	case stat.Owner == 0:
+		return replaceRecord(ctx, conn, p, node, found)
 	case stat.Owner != conn.SessionID():
 		return cluster.Incarnation{}, &TakenError{Path: path, Session: stat.Owner, Node: found}
 	case !found.Readable() || found.Record.Instance != node.Instance:

@@ -35,7 +35,9 @@ func (r *failingSession) Children(ctx context.Context, path string, watch bool) 
 func TestRegisterReadsBack(t *testing.T) {
 	s := newRaceSource(t)
 	conn := &failingSession{registrar: s.Session}
-	again := func() (cluster.Incarnation, error) { return Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)}) }
+	again := func() (cluster.Incarnation, error) {
+		return Register(t.Context(), conn, s.p, cluster.Node{ID: "a", Instance: cluster.NewInstance(1)})
+	}
 	own := s.p.Incarnation(s.self.Name)
 	for path, words := range map[string]string{s.p.Node("a"): "cannot read znode", s.p.Election(): "cannot list znode", own: "cannot read znode"} {
 		conn.failing = map[string]error{path: cluster.ErrNotSent}
@@ -97,6 +99,30 @@ func TestNamesAreNotUsedAgain(t *testing.T) {
 			t.Fatalf("%+v, %v, after %v", self, err, used)
 		}
 		s.self, used[self.Name] = self, true
+	}
+}
+
+// A record that no session owns, as in a copy of the data, is replaced. If that is refused, the error says what to delete.
+func TestRegisterReplacesARecordWithoutSession(t *testing.T) {
+	s := newRaceSource(t)
+	path := s.p.Node("b")
+	s.do(cluster.Op{Kind: cluster.OpCreate, Path: path, Data: []byte(`{"v":1,"id":"b"}`)}, cluster.Op{Kind: cluster.OpCreate, Path: path + "/child"})
+	register := func() (cluster.Incarnation, error) {
+		return Register(t.Context(), s.Session, s.p, cluster.Node{ID: "b", Instance: cluster.NewInstance(1)})
+	}
+	var taken *TakenError
+	if _, err := register(); !errors.As(err, &taken) || taken.Session != 0 {
+		t.Fatal(err)
+	} else {
+		contains(t, err, "no session owns znode "+path, cluster.ErrNotEmpty.Error(), "deleteall "+path)
+	}
+	s.do(cluster.Op{Kind: cluster.OpDelete, Path: path + "/child"})
+	in, err := register()
+	if err != nil || in.ID != "b" {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	if _, stat, err := s.admin.Get(t.Context(), path, false); err != nil || stat.Owner != s.SessionID() {
+		t.Errorf("%+v, %v", stat, err)
 	}
 }
 

@@ -391,7 +391,7 @@ func TestAccessibilityInABrowser(t *testing.T) {
 	f.startWithPages("a")
 	const many = 500
 	for i := range many {
-		n := cluster.Node{ID: fmt.Sprintf("host-%03d", i), Site: fmt.Sprintf("dc%d", 1+i%3), Host: "host.example.com", PID: i}
+		n := cluster.Node{ID: fmt.Sprintf("host-%03d", i), Instance: cluster.NewInstance(1), Site: fmt.Sprintf("dc%d", 1+i%3), Host: "host.example.com", PID: i}
 		if i%50 == 0 {
 			n.Unhealthy = "the disk is full"
 		}

@@ -225,7 +225,7 @@ func TestOutageInFailsafeMode(t *testing.T) {
 	access := operator.Access(a.Group.config(), os.Getenv)
 	dead := f.session(access)
 	_, err := zkstore.Register(t.Context(), dead, cluster.Paths{Root: f.root}, cluster.Node{
-		ID: "d", SessionTimeout: cluster.Duration(outageSession), Failsafe: &cluster.FailsafeNode{Key: "x", Address: "127.0.0.1:1"},
+		ID: "d", Instance: cluster.NewInstance(1), SessionTimeout: cluster.Duration(outageSession), Failsafe: &cluster.FailsafeNode{Key: "x", Address: "127.0.0.1:1"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -305,12 +305,7 @@ func (c *collection) addRecordings(ctx context.Context) {
 func (c *collection) addJournal(ctx context.Context) {
 	unit := "zkelectd"
 	if pid := c.facts.Daemon.Pid; pid != 0 {
-		for _, part := range slices.Backward(strings.Split(readText(fmt.Sprintf("/proc/%d/cgroup", pid)), "/")) {
-			if part = strings.TrimSpace(part); strings.HasSuffix(part, ".service") {
-				unit = part
-				break
-			}
-		}
+		unit = cmp.Or(procinfo.Unit(pid), unit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()

@@ -45,11 +45,11 @@ var arrows = map[string]string{
 
 	// The flight recorder.
 	"internal/corejson": "cluster",
-	"internal/recorder": "boottime cluster corejson elector policy secretfile transition watchdog",
+	"internal/recorder": "boottime cluster corejson elector filelock policy secretfile transition watchdog",
 	"internal/replay":   "cluster corejson elector policy recorder transition watchdog",
 
 	// The guard, and what it needs.
-	"internal/guard":       "boottime harden nowait procinfo watchdogdev",
+	"internal/guard":       "boottime filelock harden nowait procinfo watchdogdev",
 	"internal/harden":      "nowait",
 	"internal/admission":   "guard systemd workenv",
 	"internal/systemd":     "",
@@ -70,11 +70,12 @@ var arrows = map[string]string{
 	"internal/nowait":     "",
 	"internal/command":    "harden procinfo",
 	"internal/fencer":     "command secretfile suggest",
+	"internal/filelock":   "procinfo secretfile",
 	"internal/hook":       "command",
 	"internal/probe":      "command",
 	"internal/procinfo":   "",
 	"internal/secretfile": "",
-	"internal/statedir":   "secretfile",
+	"internal/statedir":   "filelock secretfile",
 	"internal/support":    "",
 	"internal/suggest":    "",
 	"internal/workenv":    "",

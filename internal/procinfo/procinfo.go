@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,6 +94,20 @@ func Arguments(pid int) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+}
+
+// Unit returns the systemd unit of a process, as its control group names it; empty if there is none.
+func Unit(pid int) string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return ""
+	}
+	for _, part := range slices.Backward(strings.FieldsFunc(string(data), func(r rune) bool { return r == '/' || r == '\n' })) {
+		if strings.HasSuffix(part, ".service") || strings.HasSuffix(part, ".scope") {
+			return part
+		}
+	}
+	return ""
 }
 
 // BootID returns the id of the current boot of this host.

@@ -2,15 +2,14 @@ package recorder
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"zkelectd/internal/filelock"
 	"zkelectd/internal/secretfile"
 )
 
@@ -31,10 +30,10 @@ type fileState struct {
 }
 
 // inUseError is the error of a directory that another daemon of the same node records to.
-type inUseError struct{ path string }
+type inUseError struct{ held error }
 
 func (e *inUseError) Error() string {
-	return e.path + " is in use by another zkelectd with this node id: set recorder.dir in one of them"
+	return e.held.Error() + ", so it is in use by another zkelectd with this node id: set recorder.dir in one of them"
 }
 
 // paths returns the paths of the two files.
@@ -118,19 +117,12 @@ func (d *directory) acquire() error {
 	if err := os.Mkdir(d.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := secretfile.CheckDirectory(d.dir); err != nil {
-		return fmt.Errorf("%s %w", d.dir, err)
+	lock, err := filelock.Lock(context.Background(), filepath.Join(d.dir, url.PathEscape(d.node)+".lock"), 0)
+	if errors.As(err, new(*filelock.HeldError)) {
+		return &inUseError{err}
 	}
-	lock, err := secretfile.OpenOwn(filepath.Join(d.dir, url.PathEscape(d.node)+".lock"))
 	if err != nil {
 		return err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return &inUseError{d.dir}
-		}
-		return fmt.Errorf("cannot lock %s: %w", lock.Name(), err)
 	}
 	d.lock = lock
 	return nil

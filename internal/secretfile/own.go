@@ -27,15 +27,23 @@ func OpenOwn(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckOwn(file); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// CheckOwn returns an error unless an open file is one that [OpenOwn] would return.
+func CheckOwn(file *os.File) error {
 	info, err := file.Stat()
 	if err == nil {
 		err = checkOwn(info)
 	}
 	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("%s %w", path, err)
+		return fmt.Errorf("%s %w", file.Name(), err)
 	}
-	return file, nil
+	return nil
 }
 
 func checkOwn(info fs.FileInfo) error {

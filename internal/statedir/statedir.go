@@ -3,14 +3,14 @@
 package statedir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"zkelectd/internal/filelock"
 	"zkelectd/internal/secretfile"
 )
 
@@ -28,41 +28,21 @@ func Open(path string) (*Dir, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("the state directory cannot be created: %w", err)
 	}
-	if err := secretfile.CheckDirectory(path); err != nil {
-		return nil, fmt.Errorf("the state directory %s %w", path, err)
-	}
-	lock, err := secretfile.OpenOwn(filepath.Join(path, lockName))
+	lock, err := filelock.Lock(context.Background(), filepath.Join(path, lockName), 0)
 	if err != nil {
+		if errors.As(err, new(*filelock.HeldError)) {
+			return nil, fmt.Errorf("the state directory %s is in use by another zkelectd: stop it, or set another node.state_dir: %w", path, err)
+		}
 		return nil, fmt.Errorf("the state directory cannot be locked: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("the state directory %s is in use by another zkelectd: stop it, or set another node.state_dir", path)
-		}
-		return nil, fmt.Errorf("the state directory cannot be locked: %s: %w", lock.Name(), err)
-	}
-	d := &Dir{path: path, lock: lock}
-	if err := d.CheckLocked(); err != nil {
-		lock.Close()
-		return nil, err
-	}
-	return d, nil
+	return &Dir{path: path, lock: lock}, nil
 }
 
 // CheckLocked returns an error unless the directory is still locked for other processes: its lock, or the directory itself, may have been
 // removed or replaced, and another process may have locked the new one.
 func (d *Dir) CheckLocked() error {
-	own, err := d.lock.Stat()
-	if err != nil {
-		return fmt.Errorf("the lock of the state directory cannot be checked: %w", err)
-	}
-	there, err := os.Lstat(d.lock.Name())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the lock of the state directory cannot be checked: %w", err)
-	}
-	if err != nil || !os.SameFile(own, there) {
-		return fmt.Errorf("%s was removed or replaced while it was locked, so another zkelectd may use the state directory: restart this one", d.lock.Name())
+	if err := filelock.Check(d.lock); err != nil {
+		return fmt.Errorf("%w, so another zkelectd may use the state directory: restart this one", err)
 	}
 	return nil
 }

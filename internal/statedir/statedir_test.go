@@ -97,7 +97,7 @@ func TestRefusedDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		file:                             "is not a directory",
+		file:                             "not a directory",
 		shared:                           "can be changed by others",
 		filepath.Join(base, "no", "way"): "cannot be created",
 	} {

@@ -176,7 +176,7 @@ func TestReleaseFromOutside(t *testing.T) {
 		out, err := exec.Command("zkelectd", "release", "--session-file", file).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := release(); err == nil || !strings.Contains(out, fmt.Sprintf("the guard still runs as process %d", f.daemons["a"].cmd.Process.Pid)) {
+	if out, err := release(); err == nil || !strings.Contains(out, "in use by another zkelectd") || !strings.Contains(out, fmt.Sprintf("process %d", f.daemons["a"].cmd.Process.Pid)) {
 		t.Errorf("%v: %s", err, out)
 	}
 	f.crash("a")
@@ -188,7 +188,7 @@ func TestReleaseFromOutside(t *testing.T) {
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file is left: %v", err)
 	}
-	if out, err := release(); err != nil || out != "" {
+	if out, err := release(); err != nil || !strings.Contains(out, "nothing to release") || !strings.Contains(out, file) {
 		t.Errorf("nothing to do: %v, %s", err, out)
 	}
 	f.daemons["b"].signal(syscall.SIGTERM)

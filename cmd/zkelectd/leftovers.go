@@ -7,11 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"zkelectd/internal/cluster"
 	"zkelectd/internal/guard"
 	"zkelectd/internal/hook"
 )
@@ -19,57 +17,24 @@ import (
 // killTimeout bounds how long the rest of the work may take to die once it is killed.
 const killTimeout = 5 * time.Second
 
-// cleanUpTimeout bounds how long another process may take to clean up the same leftovers.
-const cleanUpTimeout = time.Minute
+// lockSessionFile locks a session file. It waits for the kill margin at most: that long the processes of a zkelectd
+// that was killed may take to end. The timeout in the file is only what its writer said, but the wait changes nothing
+// else.
+func lockSessionFile(ctx context.Context, file string) (*os.File, error) {
+	f, _ := guard.ReadSessionFile(file) // whoever has the lock reports the error
+	return guard.LockSessionFile(ctx, file, cluster.KillMargin(f.Session.Timeout))
+}
 
-// cleanUpLeftovers cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session. The
-// session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded.
+// errNothingLeft reports that the last zkelectd has left nothing behind.
+var errNothingLeft = errors.New("nothing to clean up: the last zkelectd has closed its session")
+
+// cleanUpLeftovers cleans up after a dead zkelectd: it kills its work, runs its pending hooks and closes its session.
+// The session is closed only if the kernel reports all of the work as dead, and if the hooks have succeeded. The caller
+// must have locked the file: the hooks must not run twice, and nobody else's files may be removed.
 func cleanUpLeftovers(ctx context.Context, file string, out io.Writer) error {
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil // ended cleanly
-	}
-	unlock, err := lockLeftovers(ctx, filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return cleanUpLocked(ctx, file, out)
-}
-
-// lockLeftovers keeps 'zkelectd release' and a start from cleaning up at the same time: the later one would run the hooks
-// again, and overwrite the session file of the daemon that the other has started. It locks the directory, since root must
-// not leave a file there that the daemon's user cannot open.
-func lockLeftovers(ctx context.Context, dir string) (unlock func(), err error) {
-	lock, err := os.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot lock what a dead zkelectd left behind: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, cleanUpTimeout)
-	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { lock.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			lock.Close()
-			return nil, fmt.Errorf("cannot lock the directory %s: %w", dir, err)
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			lock.Close()
-			return nil, fmt.Errorf("another zkelectd is still cleaning up (it holds a lock on the directory %s): try again once it has ended", dir)
-		}
-	}
-}
-
-func cleanUpLocked(ctx context.Context, file string, out io.Writer) error {
 	f, err := guard.ReadSessionFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // ended cleanly
+		return errNothingLeft
 	}
 	if err != nil {
 		return err

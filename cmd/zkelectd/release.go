@@ -2,11 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/config"
+	"zkelectd/internal/guard"
 )
 
 func releaseCommand() *cobra.Command {
@@ -18,8 +20,9 @@ func releaseCommand() *cobra.Command {
 its guard, so that the next leader need not wait for the session to expire. It
 is meant for ExecStopPost= in a systemd unit. It kills what is left of the
 leader-only work, and runs hooks.post_stop if it is pending. It refuses while the
-guard or the daemon still runs, or while it can't be proven that all of the
-work is dead. Without a session file it does nothing.`,
+guard or the daemon still runs, for which it waits for the kill margin at most, or
+while it can't be proven that all of the work is dead. It says so if there is
+nothing to release.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&file, "session-file", config.Config{}.SessionFile(os.Getenv), "the session file of zkelectd (zookeeper.session_file)")
@@ -27,7 +30,20 @@ work is dead. Without a session file it does nothing.`,
 		if file == "" {
 			return errors.New("--session-file is not set: name the zookeeper.session_file of the daemon")
 		}
-		return cleanUpLeftovers(cmd.Context(), file, cmd.OutOrStdout())
+		if !guard.SessionFileUsed(file) {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: zkelectd has never run with the session file %s\n", file)
+			return err
+		}
+		lock, err := lockSessionFile(cmd.Context(), file)
+		if err != nil {
+			return err
+		}
+		defer lock.Close()
+		err = cleanUpLeftovers(cmd.Context(), file, cmd.OutOrStdout())
+		if errors.Is(err, errNothingLeft) {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing to release: there is no session file %s, so the last zkelectd has closed its session\n", file)
+		}
+		return err
 	}
 	return cmd
 }

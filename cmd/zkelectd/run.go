@@ -71,16 +71,13 @@ that of the daemon.`,
 		if err := harden.DisableCoreDumps(); err != nil {
 			log.Warn("core dumps are not disabled: a core of the guard would contain its session's password", "err", err)
 		}
-		if file := cfg.SessionFile(os.Getenv); file != "" {
-			var result strings.Builder
-			if err := cleanUpLeftovers(cmd.Context(), file, &result); err != nil {
-				log.Error("cannot clean up after a zkelectd that died here", "file", file, "err", err)
-			} else if result.Len() > 0 {
-				log.Warn("cleaned up after a zkelectd that died here", "file", file, "result", strings.TrimSpace(result.String()))
-			}
+		lock, err := takeSessionFile(cmd.Context(), cfg.SessionFile(os.Getenv), log)
+		if err != nil {
+			return err
 		}
+		defer lock.Close()
 		status, err := guard.Run(guard.Options{
-			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once,
+			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, SessionLock: lock,
 			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
 			Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
@@ -90,6 +87,29 @@ that of the daemon.`,
 		return nil
 	}
 	return cmd
+}
+
+// takeSessionFile locks a session file, and cleans up after a zkelectd that died here. It returns nil if there is no
+// such file. An error means that another zkelectd uses it.
+func takeSessionFile(ctx context.Context, file string, log *slog.Logger) (*os.File, error) {
+	if file == "" {
+		return nil, nil
+	}
+	lock, err := lockSessionFile(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	var result strings.Builder
+	switch err := cleanUpLeftovers(ctx, file, &result); {
+	case errors.Is(err, guard.ErrOwnersMayRun): // the lock was removed while they held it
+		lock.Close()
+		return nil, fmt.Errorf("%s: %w", file, err)
+	case err != nil && !errors.Is(err, errNothingLeft):
+		log.Error("cannot clean up after a zkelectd that died here", "file", file, "err", err)
+	case err == nil:
+		log.Warn("cleaned up after a zkelectd that died here", "file", file, "result", strings.TrimSpace(result.String()))
+	}
+	return lock, nil
 }
 
 // closeSession releases the leaderships that a session held, and closes the session. Its owner and its work are dead. It

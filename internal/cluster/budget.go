@@ -39,8 +39,8 @@ type Budget struct {
 // Lease returns D for a session timeout.
 func Lease(session time.Duration) time.Duration { return session * 45 / 100 }
 
-// kill returns K for a session timeout.
-func kill(session time.Duration) time.Duration { return max(session*15/100, MinKill) }
+// KillMargin returns K for a session timeout.
+func KillMargin(session time.Duration) time.Duration { return max(session*15/100, MinKill) }
 
 // tick returns the longest tick that a server granting this session timeout can have: it grants at least two ticks, and
 // clients cannot see the tick.
@@ -55,7 +55,7 @@ func expiry(session time.Duration) time.Duration {
 // SafeLease returns how long work may go on after the sending of a request that made the server apply this session timeout:
 // D, or less if D and K do not fit, down to 0 (docs/protocol.md, The timeout can change).
 func SafeLease(session time.Duration) time.Duration {
-	return max(0, min(Lease(session), expiry(session)-kill(session)))
+	return max(0, min(Lease(session), expiry(session)-KillMargin(session)))
 }
 
 // longestStop returns the longest stop timeout that the lease of a session timeout allows: with it, a RENEW is sent every D/6,
@@ -88,7 +88,7 @@ func handover(stop time.Duration) time.Duration {
 // NewBudget computes the budget. It returns an error with the figures if they would not be safe (S1): among other things the
 // child must be able to stop in what is left of the lease when a decision to replace it arrives just before a renewal.
 func NewBudget(session, stop time.Duration) (Budget, error) {
-	b := Budget{Lease: Lease(session), Kill: kill(session), Stop: stop, Handover: handover(stop)}.Granted(session)
+	b := Budget{Lease: Lease(session), Kill: KillMargin(session), Stop: stop, Handover: handover(stop)}.Granted(session)
 	b.Grace = min(stop, b.Lease/2)
 	b.Renew = min(b.Lease/3, (b.Lease-b.Grace)/3)
 	b.LeaseWait = time.Duration(float64(b.Lease+b.Kill) * (1 + Drift) / (1 - Drift))

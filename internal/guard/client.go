@@ -36,6 +36,7 @@ type Client struct {
 	guard            int // the guard's pid
 	watchdogInterval time.Duration
 	owners           []Process       // the guard and this process
+	sessionFile      string          // empty if there is none
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
 	report           *keeperReport
@@ -88,7 +89,8 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
-		hello: make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership)}
+		sessionFile: inheritLock(fd + lockFD - SocketFD),
+		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -309,8 +311,10 @@ func (c *Client) ReportAlive() { c.send(message{Kind: kindAlive}) }
 // Notify passes a state in the format of sd_notify(3) on to the service manager, if there is one.
 func (c *Client) Notify(state string) { c.send(message{Kind: kindNotify, Notify: state}) }
 
-// SetSession gives the guard what it needs to close the session after the daemon's death, and writes the session file.
+// SetSession gives the guard what it needs to close the session after the daemon's death, and writes the session file
+// that the guard has locked.
 func (c *Client) SetSession(s Credentials) {
+	s.File = c.sessionFile
 	c.updating.Lock()
 	defer c.updating.Unlock()
 	c.mu.Lock()

@@ -11,7 +11,7 @@ import (
 // it. A stale release would cost the group its failover in milliseconds.
 func TestSessionUpdatesFromTwoGoroutines(t *testing.T) {
 	c := newClient(t)
-	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})
 	c.expect(kindSession)
 	for i := range 300 {
 		var both sync.WaitGroup

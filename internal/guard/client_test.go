@@ -72,6 +72,7 @@ func newClient(t *testing.T) *clientFixture {
 	if c.Client, err = Connect(fd, slog.New(slog.NewTextHandler(c.logText, nil))); err != nil {
 		t.Fatal(err)
 	}
+	c.sessionFile = c.file
 	c.l = c.NewLeadership("g")
 	c.expect(kindOpen)
 	t.Cleanup(func() {
@@ -179,7 +180,7 @@ func TestClientMessages(t *testing.T) {
 	if m := c.expect(kindPendingHooks); m.Leadership != c.l.id || !reflect.DeepEqual(m.PendingHooks, []Spec{hook}) {
 		t.Errorf("%+v", m)
 	}
-	own := Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file}
+	own := Credentials{Servers: []string{"a:1"}, ID: 5}
 	c.SetSession(own)
 	if m := c.expect(kindSession); m.Session == nil || m.Session.ID != 5 {
 		t.Errorf("%+v", m)
@@ -231,7 +232,8 @@ func TestClientMessages(t *testing.T) {
 	}
 	c.ClearSession() // none
 	c.expect(kindSession)
-	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6, File: filepath.Join(c.file, "none", "session")})
+	c.sessionFile = filepath.Join(c.file, "none", "session")
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 6})
 	if c.expect(kindSession); !strings.Contains(c.logText.String(), "will not find this session") {
 		t.Errorf("log: %s", c.logText)
 	}
@@ -287,7 +289,7 @@ func TestClientWork(t *testing.T) {
 	if c.CheckGroups(1) != nil || c.CheckGroups(2) == nil {
 		t.Error("several groups are permitted with one keeper, or one is not")
 	}
-	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5, File: c.file})
+	c.SetSession(Credentials{Servers: []string{"a:1"}, ID: 5})
 	c.expect(kindSession)
 	if f, err := ReadSessionFile(c.file); err != nil || len(f.Survivors) != 1 || f.Survivors[0].Name != "old" {
 		t.Errorf("%+v, %v", f, err)

@@ -27,6 +27,9 @@ type Options struct {
 	// read again. It is nil if there is no file.
 	Config     []byte
 	ConfigOnce bool
+	// SessionLock is the lock of the session file, see [LockSessionFile], which the daemon shares; nil if there is no
+	// session file.
+	SessionLock *os.File
 	// Result is passed on to the daemon, which takes it with [ResultFile]; nil for none.
 	Result *os.File
 	// Containment selects how the work is contained; the default is [Auto].

@@ -53,7 +53,8 @@ func (g *guard) startDaemon() error {
 		defer config.Close()
 		attr.Env = append(attr.Env, configVariable+"=yes")
 	}
-	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), descriptor(g.boardFile)) // at configFD, resultFD and boardFD
+	// At configFD, resultFD, boardFD and lockFD.
+	attr.Files = append(attr.Files, descriptor(config), descriptor(g.opt.Result), descriptor(g.boardFile), descriptor(g.opt.SessionLock))
 	var pid int
 	err = g.forker.do(func() error {
 		return harden.WithChildScore(func() (err error) {

@@ -69,8 +69,15 @@ func TestMain(m *testing.M) {
 }
 
 func beGuard(dir string) int {
+	lock, err := LockSessionFile(context.Background(), filepath.Join(dir, "session"), 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer lock.Close()
 	status, err := Run(Options{
-		Path: filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
+		SessionLock: lock,
+		Path:        filepath.Join(dir, "daemon"), Argv: os.Args, Respawn: os.Getenv("RESPAWN") == "yes",
 		Containment: Containment(os.Getenv("CONTAINMENT")), Keepers: os.Getenv("KEEPERS") == "yes",
 		Close: func(_ context.Context, c Credentials) (string, error) { return "", recordClosedSession(dir, c) },
 		Log:   newLog(),

@@ -31,7 +31,7 @@ func (f SessionFile) EnsureDead(timeout time.Duration) error {
 		return errors.New("the session file does not name the guard and the daemon, which may still run")
 	}
 	if err := retryFor(min(timeout, exitTime), f.checkOwnersEnded); err != nil {
-		return fmt.Errorf("%w; stop that first", err)
+		return fmt.Errorf("%w: %w; stop that first", ErrOwnersMayRun, err)
 	}
 	units, err := f.unitKillers()
 	defer func() {
@@ -92,6 +92,9 @@ func (f SessionFile) killWorks(units []*unitKiller) error {
 	}
 	return errors.Join(errs...)
 }
+
+// ErrOwnersMayRun reports that guard or daemon run, or that this could not be determined.
+var ErrOwnersMayRun = errors.New("the session is in use")
 
 // ErrWorkMayRun reports that guard and daemon have ended, but that the death of their work is not proven.
 var ErrWorkMayRun = errors.New("some of the work may still run")

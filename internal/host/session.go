@@ -55,7 +55,7 @@ func (h *Host) runSession(ctx context.Context) error {
 	defer h.closeSession(ctx, s.zk)
 	c := h.config()
 	h.opt.Guard.SetSession(guard.Credentials{
-		Servers: c.ZooKeeper.Servers, ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted, File: c.SessionFile(os.Getenv),
+		Servers: c.ZooKeeper.Servers, ID: s.zk.SessionID(), Password: s.zk.Password(), Timeout: s.granted,
 		Access: operator.EncodeAccess(operator.Access(c, os.Getenv)),
 	})
 	h.counters.Update(func(t *status.Totals) { t.Sessions++ })

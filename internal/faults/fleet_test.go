@@ -245,14 +245,12 @@ func (f *fleet) file(name string) string { return filepath.Join(f.dir, name) }
 // supervise runs until shutDown.
 func (n *node) supervise() {
 	for {
-		cmd := exec.Command("sh", "-c", `echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
-			"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"))
 		log, err := os.OpenFile(n.f.file(n.id+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
 			n.f.t.Error(err)
 			return
 		}
-		cmd.Stdout, cmd.Stderr = log, log
+		cmd := n.command(log)
 		n.mu.Lock()
 		if n.stopped {
 			n.mu.Unlock()
@@ -274,6 +272,14 @@ func (n *node) supervise() {
 		n.mu.Unlock()
 		n.pause()
 	}
+}
+
+// command returns the command that starts the node's zkelectd.
+func (n *node) command(log *os.File) *exec.Cmd {
+	cmd := exec.Command("sh", "-c", `echo 0 >"$1"/cgroup.procs && echo 0 >"$2"/cgroup.procs && exec "$3" run --config "$4"`,
+		"sh", n.memory.Dir, n.cpu.Dir, n.disk.Program, n.f.file(n.id+".yaml"))
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd
 }
 
 // pause waits before a restart, as a service manager does, and while the node is lost.

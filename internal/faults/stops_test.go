@@ -1,6 +1,9 @@
 package faults
 
 import (
+	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -10,6 +13,39 @@ import (
 var stopFaults = []fault{
 	{"SIGTERM to several daemons", stopSeveral},
 	{"rolling restart of the daemons", restartDaemons},
+	{"second start", startAgain()},
+	{"second start, kill -9 of guard and daemon", startAgain(guardProcess, daemonProcess)},
+}
+
+// startAgain starts a node's zkelectd a second time, as by hand, kills some of the first one's processes, and later
+// ends the second one.
+func startAgain(who ...string) func(*fleet) (func(), error) {
+	return func(f *fleet) (func(), error) {
+		n := f.victim()
+		first := n.pids()[guardProcess]
+		if len(who) > 0 && !n.isPromised(who, nil) {
+			return nil, errNotPromised
+		}
+		path := n.f.file(n.id + ".second")
+		log, err := os.Create(path)
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close()
+		second := n.command(log)
+		if err := second.Start(); err != nil {
+			return nil, err
+		}
+		n.wg.Go(func() { // ends with the second one, which shutDown kills
+			second.Wait()
+			text, err := os.ReadFile(path)
+			if ran := strings.Contains(string(text), "containment chosen"); err != nil || ran && len(first) > 0 && slices.Equal(first, n.pids()[guardProcess]) {
+				f.t.Errorf("%s was started a second time while it ran: %v, %s", n.id, err, text)
+			}
+		})
+		n.kill(who...)
+		return func() { signal(syscall.SIGINT, second.Process.Pid) }, nil
+	}
 }
 
 // stopSeveral sends SIGTERM to two daemons or more within a short time, and to some of them twice: the second one ends the work without

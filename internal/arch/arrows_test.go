@@ -69,7 +69,7 @@ var arrows = map[string]string{
 	"internal/boottime":   "nowait",
 	"internal/nowait":     "",
 	"internal/command":    "harden procinfo",
-	"internal/fencer":     "command secretfile suggest",
+	"internal/fencer":     "command secretfile suggest workenv",
 	"internal/filelock":   "procinfo secretfile",
 	"internal/hook":       "command",
 	"internal/probe":      "command",

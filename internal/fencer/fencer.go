@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"zkelectd/internal/workenv"
 )
 
 // Config says how nodes are fenced. The zero value fences none.
@@ -124,7 +126,7 @@ func (l *Level) fence(ctx context.Context, t Target, run Runner) error {
 	if err != nil {
 		return err
 	}
-	r, err := run(ctx, Program{Argv: l.Command, Env: append(os.Environ(), t.env()...), Input: append(input, '\n')})
+	r, err := run(ctx, Program{Argv: l.Command, Env: append(workenv.Clean(os.Environ()), t.env()...), Input: append(input, '\n')})
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,23 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
+// Commands and agents get neither systemd's credentials nor the daemon's settings.
+func TestWhatFencesGetsNoCredentials(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", "/run/credentials/zkelectd.service")
+	t.Setenv("ZKELECTD_ZOOKEEPER_AUTH_FILE", "zookeeper")
+	path, _ := script(t, "status) exit 2;;", all...)
+	for _, l := range []Level{{Setting: "fencing", Command: []string{path}}, level(path).Levels[0]} {
+		var got []string
+		_, err := Config{Timeout: time.Minute, Levels: []Level{l}}.Fence(t.Context(), target, func(ctx context.Context, p Program) (Result, error) {
+			got = append(got, p.Env...)
+			return Run(ctx, p)
+		})
+		if text := strings.Join(got, " "); err != nil || !strings.Contains(text, "PATH=") || strings.Contains(text, "CREDENTIALS_DIRECTORY") || strings.Contains(text, "AUTH_FILE") {
+			t.Errorf("%s: %v, got %s", l.Name(), err, text)
+		}
+	}
+}
+
 func TestACommandGetsTheNode(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	path := agent(t, "power-off", `cat > `+out+`; echo "$ZKELECTD_FENCE_NODE $ZKELECTD_FENCE_HOST $ZKELECTD_FENCE_SITE $ZKELECTD_FENCE_TERM $ZKELECTD_FENCE_ADDRESS $ZKELECTD_FENCE_GROUP $ZKELECTD_FENCE_BY $1" >> `+out)

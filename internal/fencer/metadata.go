@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"zkelectd/internal/suggest"
+	"zkelectd/internal/workenv"
 )
 
 // metadata is what an agent says about itself.
@@ -53,7 +54,7 @@ func (l *Level) metadata(ctx context.Context, run Runner) (m metadata, err error
 	if err != nil {
 		return m, err
 	}
-	r, err := run(ctx, Program{Argv: []string{path}, Env: os.Environ(), Input: []byte("action=metadata\n")})
+	r, err := run(ctx, Program{Argv: []string{path}, Env: workenv.Clean(os.Environ()), Input: []byte("action=metadata\n")})
 	if err == nil {
 		err = r.check()
 	}

@@ -83,12 +83,11 @@ func execCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		address := oneshot.NewAddress()
-		cfg, err := jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, address, args)
+		cfg, err := jobConfig(h.Config, execRoot(cmd, h)+"/"+name, level, args)
 		if err != nil {
 			return err
 		}
-		return opt.run(cfg, address, skipStatus)
+		return opt.run(cfg, skipStatus)
 	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{statusNotRun, err} })
 	config.RegisterConnection(cmd.Flags())
@@ -188,7 +187,7 @@ func (o *execOptions) args() []string {
 }
 
 // jobConfig returns the configuration of the daemon that runs a job: of the host's own it has the connection and the node.
-func jobConfig(own config.Config, root, level, address string, job []string) (config.Config, error) {
+func jobConfig(own config.Config, root, level string, job []string) (config.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return config.Config{}, err
@@ -204,7 +203,7 @@ func jobConfig(own config.Config, root, level, address string, job []string) (co
 	}
 	cfg.Node.MaxLeaders = 0
 	cfg.Election.Failback.Mode = cluster.FailbackManual // nobody replaces a host that runs the job
-	cfg.Child.Command = append([]string{program, execJobName, address, "--"}, job...)
+	cfg.Child.Command = append([]string{program, execJobName, "--"}, job...)
 	cfg.Child.Restart.Max = 0
 	cfg.Child.Containment, cfg.Guard.Realtime = own.Child.Containment, own.Guard.Realtime
 	cfg.Recorder.Enabled = false
@@ -212,8 +211,8 @@ func jobConfig(own config.Config, root, level, address string, job []string) (co
 	return config.Load(config.Sources{File: execSource, Content: []byte(cfg.YAML())})
 }
 
-// run runs the guard, whose daemon listens at an address and leaves its result, and returns the outcome as an error.
-func (o *execOptions) run(cfg config.Config, address string, skipStatus int) error {
+// run runs the guard, whose daemon leaves its result, and returns the outcome as an error.
+func (o *execOptions) run(cfg config.Config, skipStatus int) error {
 	if err := operator.Access(cfg, os.Getenv).Check(); err != nil {
 		return err
 	}
@@ -230,7 +229,7 @@ func (o *execOptions) run(cfg config.Config, address string, skipStatus int) err
 	result := os.NewFile(uintptr(fd), "zkelectd-exec-result")
 	defer result.Close()
 	_, err = guard.Run(guard.Options{
-		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName, address}, o.args()...),
+		Path: "/proc/self/exe", Argv: append([]string{os.Args[0], execDaemonName}, o.args()...),
 		Config: []byte(cfg.YAML()), ConfigOnce: true, Result: result,
 		Containment: guard.Containment(cfg.Child.Containment), Realtime: cfg.Guard.Realtime, Close: closeSession,
 		Log: log.With("node", cfg.Node.ID, "process", "guard"),

@@ -33,23 +33,23 @@ const (
 // execJobCommand is the child of exec's daemon: it starts the job once the daemon permits it.
 func execJobCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: execJobName + " SOCKET -- command args...", Hidden: true, Args: cobra.MinimumNArgs(2),
+		Use: execJobName + " -- command args...", Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			term, err := strconv.ParseInt(os.Getenv("ZKELECTD_TERM"), 10, 64)
 			if err != nil {
 				return fmt.Errorf("ZKELECTD_TERM: %w", err)
 			}
-			return oneshot.RunJob(args[0], term, args[1:])
+			return oneshot.RunJob(term, args)
 		},
 	}
 }
 
-// execDaemonCommand is the daemon of exec: it listens for its child at an address, and leaves its result for its guard.
+// execDaemonCommand is the daemon of exec: it listens for its child, and leaves its result for its guard.
 func execDaemonCommand() *cobra.Command {
 	var opt execOptions
-	cmd := &cobra.Command{Use: execDaemonName + " SOCKET", Hidden: true, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: execDaemonName, Hidden: true, Args: cobra.NoArgs}
 	opt.register(cmd)
-	cmd.RunE = finalStatus(func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = finalStatus(func(cmd *cobra.Command, _ []string) error {
 		signals := make(chan os.Signal, 8)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
 		h, _, err := config.LoadHost(config.Sources{File: execSource, Content: guard.ReadStartConfig().Main})
@@ -66,7 +66,7 @@ func execDaemonCommand() *cobra.Command {
 		}
 		defer g.Close()
 		defer exitWithGuard(g)()
-		gate, err := oneshot.NewGate(args[0], jobInput())
+		gate, err := oneshot.NewGate(jobInput())
 		if err != nil {
 			return err
 		}

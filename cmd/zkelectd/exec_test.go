@@ -40,6 +40,19 @@ func (f *fleet) execCommand(host, script string, flags ...string) *exec.Cmd {
 	return cmd
 }
 
+// No other user can learn the address at which the daemon will listen, and take it. The job does not get it either.
+func TestExecShowsNoAddress(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.exec("n1", `env >"$RUNS"; cat /proc/[0-9]*/cmdline >>"$RUNS"`)
+	if status := f.exit("n1"); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	if shown := read(f.runs()); !strings.Contains(shown, execJobName) || strings.Contains(shown, "@zkelectd-exec-") {
+		t.Errorf("shown: %q", shown)
+	}
+}
+
 // Hosts that start a job at the same time run it once, and each knows how it ended. One that starts later does not repeat it.
 func TestExecRunsAJobOnce(t *testing.T) {
 	t.Parallel()

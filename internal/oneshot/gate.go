@@ -40,13 +40,39 @@ type Gate struct {
 	closed bool
 }
 
-// NewAddress returns the address of a new socket. It has no file, which would remain if the daemon were killed.
-func NewAddress() string { return "@zkelectd-exec-" + rand.Text() }
-
-// NewGate listens at an address of [NewAddress]. The job gets input as its standard input; nil for none.
-func NewGate(address string, input *os.File) (*Gate, error) {
+// NewGate listens at a new address, for processes that inherit this one's environment. The address has no file, which
+// would remain if the daemon were killed, and is chosen only when it is taken: other users can see abstract addresses,
+// and could take one that they knew before. The job gets input as its standard input; nil for none.
+func NewGate(input *os.File) (*Gate, error) {
+	address := "@zkelectd-exec-" + rand.Text()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
-	return &Gate{listener: l, input: input}, err
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Setenv(addressVariable, address); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &Gate{listener: l, input: input}, nil
+}
+
+// addressVariable is the environment variable with the address of a gate. Unlike an argument, only this user can see
+// it.
+const addressVariable = "EXEC_JOB_ADDRESS"
+
+// dial connects with the gate of the daemon, and takes its variable out of the environment.
+func dial() (*net.UnixConn, error) {
+	address := os.Getenv(addressVariable)
+	os.Unsetenv(addressVariable) // the job does not get it
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the daemon of zkelectd exec: %w", err)
+	}
+	if user, err := peerUser(conn); err != nil || user != os.Geteuid() { // the daemon has ended, and somebody has taken its address
+		conn.Close()
+		return nil, errors.Join(fmt.Errorf("user %d answers at %s instead of the daemon", user, address), err)
+	}
+	return conn, nil
 }
 
 // Close lets the starter end. It may be called while Serve runs, and more than once.
@@ -122,13 +148,13 @@ const (
 // signalDelay is how long the starter may take to notice a signal that has ended the job.
 const signalDelay = 100 * time.Millisecond
 
-// RunJob is the work: it asks the daemon at an address, runs the job if it may, and reports how the job has ended. Then it waits for the
-// signal with which the daemon stops the work, so that the daemon does not take the end for a failure. The guard sends that signal to
-// the job as well.
-func RunJob(address string, term int64, argv []string) error {
+// RunJob is the work: it asks the daemon, runs the job if it may, and reports how the job has ended. Then it waits for
+// the signal with which the daemon stops the work, so that the daemon does not take the end for a failure. The guard
+// sends that signal to the job as well.
+func RunJob(term int64, argv []string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
+	conn, err := dial()
 	if err != nil {
 		return err
 	}

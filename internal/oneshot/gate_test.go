@@ -6,22 +6,23 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 )
 
 func newGate(t *testing.T, input *os.File) (*Gate, string) {
 	t.Helper()
-	address := NewAddress()
-	g, err := NewGate(address, input)
+	t.Setenv(addressVariable, "") // restored at the end
+	g, err := NewGate(input)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
-	return g, address
+	return g, os.Getenv(addressVariable)
 }
 
-func dial(t *testing.T, address string) *net.UnixConn {
+func dialAs(t *testing.T, address string) *net.UnixConn {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {
@@ -40,7 +41,7 @@ func TestGatePassesTheInput(t *testing.T) {
 	w.WriteString("input")
 	w.Close()
 	g, address := newGate(t, r)
-	from := &fileReader{conn: dial(t, address)}
+	from := &fileReader{conn: dialAs(t, address)}
 	in, out := json.NewDecoder(from), json.NewEncoder(from.conn)
 	go func() {
 		out.Encode(message{Term: 7})
@@ -70,7 +71,7 @@ func TestGateIsClosedWhileItServes(t *testing.T) {
 			_, err := g.Serve(func(int64) error { return nil })
 			served <- err
 		}()
-		conn := dial(t, address)
+		conn := dialAs(t, address)
 		for range i { // each time a little later
 			runtime.Gosched()
 		}
@@ -112,11 +113,46 @@ func TestGateServesNoOtherUser(t *testing.T) {
 		if err := <-refused; err != nil {
 			t.Error(err)
 		}
-		json.NewEncoder(dial(t, address)).Encode(message{Term: 8})
+		json.NewEncoder(dialAs(t, address)).Encode(message{Term: 8})
 	}()
 	stop := errors.New("stop")
 	var term int64
 	if _, err := g.Serve(func(got int64) error { term = got; return stop }); !errors.Is(err, stop) || term != 8 {
 		t.Errorf("term %d, %v", term, err)
 	}
+}
+
+// A job runs only if the daemon's own user permits it.
+func TestAJobAsksNoOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root can act as another user
+	}
+	const address = "@zkelectd-exec-test"
+	t.Setenv(addressVariable, address)
+	listening := make(chan error)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			listening <- errno
+			return
+		}
+		l, err := net.Listen("unix", address)
+		listening <- err
+		if err == nil {
+			defer l.Close()
+			if conn, err := l.Accept(); err == nil {
+				json.NewEncoder(conn).Encode(message{Run: true})
+				conn.Close()
+			}
+		}
+	}()
+	if err := <-listening; err != nil {
+		t.Fatal(err)
+	}
+	if err := RunJob(7, []string{"false"}); err == nil || !strings.Contains(err.Error(), "user 65534 answers at "+address) {
+		t.Errorf("%v", err)
+	}
+	<-ended
 }

@@ -242,7 +242,7 @@ func recordingsIn(dir string) (n int, size int64, err error) {
 		return 0, 0, err
 	}
 	for _, file := range files {
-		info, err := os.Stat(file)
+		info, err := os.Lstat(file)
 		if err != nil {
 			return 0, 0, err
 		}

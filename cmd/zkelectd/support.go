@@ -23,6 +23,7 @@ import (
 	"zkelectd/internal/operator"
 	"zkelectd/internal/procinfo"
 	"zkelectd/internal/recorder"
+	"zkelectd/internal/secretfile"
 	"zkelectd/internal/support"
 )
 
@@ -291,7 +292,7 @@ func (c *collection) addRecordings(ctx context.Context) {
 			return false, err
 		}
 		for _, file := range files {
-			data, err := os.ReadFile(file)
+			data, err := secretfile.ReadFound(file, support.MaxSize)
 			c.bundle.Binary("recorder/"+filepath.Base(file), "a flight recording, for the commands recorder show and verify", data, err)
 		}
 		return true, nil

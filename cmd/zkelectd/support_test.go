@@ -41,11 +41,14 @@ func TestSupportBundleHasNoSecrets(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(f.recordings("n1"), "*.zkrec"))
 		return err == nil && len(files) > 0
 	})
+	if err := os.Symlink(auth, filepath.Join(f.recordings("n1"), "n2.a.zkrec")); err != nil { // as the daemon's user may, for root to read
+		t.Fatal(err)
+	}
 	file := filepath.Join(f.dir, "report.tar.gz")
 	support := exec.Command("zkelectd", "support", "--config", f.file("n1"), "-o", file)
 	support.Env = append(os.Environ(), f.env...)
 	out, err := support.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "wrote "+file) {
+	if err != nil || !strings.Contains(string(out), "wrote "+file) || !strings.Contains(string(out), "n2.a.zkrec is a symbolic link") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/secretfile"
@@ -26,14 +27,18 @@ type found struct {
 // maxFile bounds how much is read from a file, in bytes.
 const maxFile = 1 << 20
 
+// pipeTimeout bounds how long a configuration that is a pipe, as in --config <(...), may take.
+const pipeTimeout = 30 * time.Second
+
 // readFile returns the content of a file, or nil if it cannot be read.
 func readFile(path string, errs *Errors) []byte {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // else a FIFO without a writer would block
 	if err != nil {
 		errs.add(path, "", "cannot be read: %v", errors.Unwrap(err))
 		return nil
 	}
 	defer file.Close()
+	_ = file.SetReadDeadline(time.Now().Add(pipeTimeout)) // of a regular file it has none, and needs none
 	data, err := readTrusted(path, file)
 	if err != nil {
 		errs.add(path, "", "%v", err)

@@ -514,6 +514,15 @@ func mkfifo(t testing.TB, path string) {
 	}
 }
 
+// Nothing waits for a FIFO that nobody writes to.
+func TestAConfigurationThatIsAFIFO(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "zkelectd.yaml")
+	mkfifo(t, path)
+	if _, _, err := LoadHost(Sources{File: path}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestExampleOfGroupsLoads(t *testing.T) {
 	dir, err := filepath.Abs("../../configs/groups.d")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -133,7 +132,7 @@ func (r ContainmentRecord) killAndCheck() error {
 // checkStateFile returns nil if the state file says that all of the work is dead. The keeper has written that, or the daemon,
 // before any work started. A missing file proves nothing.
 func (r ContainmentRecord) checkStateFile() error {
-	text, err := os.ReadFile(r.StateFile)
+	text, err := readTrusted(r.StateFile)
 	if err == nil && string(text) == stateDead {
 		return nil
 	}

@@ -155,7 +155,14 @@ func readTrusted(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not trusted: its owner is user %d and its mode %04o, so others could have written the programs in it, which would run as user %d; "+
 			"run this command as user %d", path, stat.Uid, stat.Mode&0o7777, own, stat.Uid)
 	}
-	return io.ReadAll(file)
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFrame+1))
+	if err == nil && len(data) > maxFrame {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFrame)
+	}
+	return data, err
 }
 
 // ReadSessionFile reads a session file.

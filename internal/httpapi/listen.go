@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/secretfile"
 )
 
 // unixPrefix is the prefix of addresses that are paths of unix sockets.
@@ -46,6 +48,9 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("%w; create the directory first (RuntimeDirectory= in a systemd unit)", err)
 	}
 	defer dir.Close()
+	if err := secretfile.CheckDirectory(dir.Name()); err != nil {
+		return nil, fmt.Errorf("its directory %w", err)
+	}
 	if err := lockDir(ctx, dir); err != nil {
 		return nil, err
 	}

@@ -57,6 +57,17 @@ func TestServeOnUnixSocket(t *testing.T) {
 	}
 }
 
+// Who can write in the directory could replace the socket.
+func TestNoSocketInASharedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := serveAt(t.Context(), "unix:"+filepath.Join(dir, "s"), handlerFor(leader())); err == nil || !strings.Contains(err.Error(), "its directory can be changed by others") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestOnlySocketsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")

@@ -38,9 +38,13 @@ func IsRecording(path string) (bool, error) {
 	return err == nil, nil
 }
 
-// openRegular opens a file for reading. Anything else might block.
+// openRegular opens a file for reading. Anything else might block, and the user whose directory it is in may have put a
+// link there.
 func openRegular(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, which is not followed: name the file itself", path)
+	}
 	if err != nil {
 		return nil, err
 	}

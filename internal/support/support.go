@@ -44,8 +44,8 @@ func (b *Bundle) Hide(secret string) {
 	}
 }
 
-// maxSize bounds the bundle, before it is compressed.
-const maxSize = 64 << 20
+// MaxSize bounds the bundle, before it is compressed.
+const MaxSize = 64 << 20
 
 // removed stands for a secret.
 var removed = []byte("(secret removed)")
@@ -62,8 +62,8 @@ func (b *Bundle) Text(name, what string, text []byte, err error) {
 func (b *Bundle) Binary(name, what string, data []byte, err error) { b.add(name, what, data, err) }
 
 func (b *Bundle) add(name, what string, data []byte, err error) {
-	if err == nil && b.size+len(data) > maxSize {
-		err = fmt.Errorf("the bundle would be larger than %d MiB", maxSize>>20)
+	if err == nil && b.size+len(data) > MaxSize {
+		err = fmt.Errorf("the bundle would be larger than %d MiB", MaxSize>>20)
 	}
 	if err != nil {
 		b.Missing(name, err)

@@ -19,7 +19,7 @@ func TestBundle(t *testing.T) {
 	b.Hide("short")
 	b.Text("log.txt", "the log", []byte("it has a secret of a user, in short"), nil)
 	b.Text("none.txt", "nothing", nil, errors.New("no permission for a secret of a user\nat all"))
-	b.Binary("big", "too large", make([]byte, maxSize+1), nil)
+	b.Binary("big", "too large", make([]byte, MaxSize+1), nil)
 	b.Binary("data", "a recording", []byte{0, 1}, nil)
 	if err := b.Close("What this is."); err != nil {
 		t.Fatal(err)

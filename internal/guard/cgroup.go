@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -216,8 +217,27 @@ func (c *cgroup) populated() bool {
 	return err != nil || !bytes.Contains(text[:n], notPopulated)
 }
 
-// remove removes the group, which must be empty.
+// remove removes the group, which must be empty, and the groups that the work has created in it.
 func (c *cgroup) remove() error {
+	err := c.removeItself()
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	var dirs []string
+	filepath.WalkDir(c.dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil // what cannot be listed cannot be removed
+	})
+	for _, dir := range slices.Backward(dirs) {
+		err = os.Remove(dir)
+	}
+	return err // of the last one, which contains the others
+}
+
+// removeItself removes a group that contains no others. That takes the same time whatever the work has done.
+func (c *cgroup) removeItself() error {
 	if c == nil {
 		return nil
 	}

@@ -376,3 +376,36 @@ func TestCgroupNamesAreUnique(t *testing.T) {
 		t.Errorf("only %v", names)
 	}
 }
+
+// Control groups that the work has created in its own are killed and removed with it; also those that a dead guard has
+// left behind.
+func TestWorkWithGroupsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	requireCgroups(t)
+	fx := startGuard(t, "CONTAINMENT=cgroup")
+	d := fx.nextDaemon()
+	mount, _ := ownCgroup()
+	call[time.Duration](d, "SetLease", time.Hour)
+	opt := fx.shell(`g=$M$(sed -n s/^0:://p /proc/self/cgroup)
+		mkdir -p $g/a/b $g/c/d/e $g/f
+		sh -c "echo \$\$ >$g/a/b/cgroup.procs; echo \$\$ >$D/inner; exec sleep 1000" & exec sleep 1000`)
+	opt.Env = append(opt.Env, "M="+mount)
+	call[int](d, "Start", opt)
+	inner := d.pidFromFile("inner")
+	fx.rememberStart(inner)
+	call[int](d, "Kill", 0)
+	call[ExitInfo](d, "Dead", 0)
+	if fx.alive(inner) {
+		t.Error("the process in the inner group is alive")
+	}
+	eventually(t, "the removal of the control groups", func() bool { return len(fx.cgroups()) == 0 })
+
+	parent := filepath.Join(delegatedCgroup(), fmt.Sprintf("own-groups-test-%d", os.Getpid()))
+	if err := os.MkdirAll(filepath.Join(parent, cgroupPrefix+"left", "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	clearCgroups(parent)
+	if err := os.Remove(parent); err != nil {
+		t.Errorf("something was left behind: %v", err)
+	}
+}

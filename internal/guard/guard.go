@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -105,6 +106,8 @@ type guard struct {
 	respawnDelay   time.Duration
 	closingSession bool
 	noChildren     bool // wait4 has reported that this process has no children
+
+	removals sync.WaitGroup // of control groups that contain others
 }
 
 // Run starts the daemon and guards it until it has exited for good. It returns the exit status for this process: that of the
@@ -186,6 +189,7 @@ func newGuard(opt Options) (*guard, error) {
 
 func (g *guard) close() {
 	signal.Stop(g.signals)
+	g.removals.Wait()
 	g.closeDevice()
 	g.notifier.close()
 	g.timer.Close()

@@ -300,10 +300,23 @@ func (g *guard) releaseWork(w *work) {
 	if w.unit != nil {
 		w.unit.close()
 	}
-	if err := w.group.remove(); err != nil {
-		g.log.Warn("cannot remove a control group", "err", err)
-	}
+	g.removeGroup(w.group)
 	w.group.close()
+}
+
+// removeGroup removes a control group. It does not wait for the removal of those in it, of which the work may have
+// created many.
+func (g *guard) removeGroup(c *cgroup) {
+	err := c.removeItself()
+	if err == nil {
+		return
+	}
+	log := g.log
+	g.removals.Go(func() {
+		if err := c.remove(); err != nil {
+			log.Warn("cannot remove a control group", "err", err)
+		}
+	})
 }
 
 // reportUnkillable handles the report that a process of the work cannot be killed, or, if reason is empty, that this is resolved.

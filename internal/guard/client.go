@@ -37,6 +37,7 @@ type Client struct {
 	watchdogInterval time.Duration
 	owners           []Process       // the guard and this process
 	sessionFile      string          // empty if there is none
+	firstFile        int             // the files of a leadership have this number plus its id; a daemon adds fewer than one in a microsecond
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
 	report           *keeperReport
@@ -90,7 +91,8 @@ func Connect(fd int, log *slog.Logger) (*Client, error) {
 	}
 	c := &Client{log: log, socket: socket, guard: int(guard.Pid), watchdogInterval: watchdogInterval(log), board: shared,
 		sessionFile: inheritLock(fd + lockFD - SocketFD),
-		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership)}
+		hello:       make(chan struct{}), deviceNews: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}), leaderships: make(map[int]*Leadership),
+		firstFile: int(boottime.Now() / time.Microsecond)}
 	// The guard comes first: an operator who reads that it still runs stops it, and with it the daemon.
 	for _, owner := range []Process{{Role: "guard", Pid: c.guard}, {Role: "daemon", Pid: os.Getpid()}} {
 		p, ok := Identify(owner.Role, owner.Pid)
@@ -320,11 +322,12 @@ func (c *Client) SetSession(s Credentials) {
 	c.mu.Lock()
 	c.session = &s
 	all := slices.Collect(maps.Values(c.leaderships))
+	survivors := c.survivors
 	c.mu.Unlock()
 	c.writeSessionFile()
-	if s.File != "" { // files of an earlier session, or of an earlier daemon with survivors, are now obsolete
-		removeLeadershipFiles(s.File, func(path string) bool {
-			return slices.ContainsFunc(all, func(l *Leadership) bool { return leadershipFile(s.File, l.id) == path })
+	if s.File != "" { // files of an earlier session are now obsolete, and records of survivors are in the file of this one
+		removeLeadershipFiles(s.File, survivors, func(path string) bool {
+			return slices.ContainsFunc(all, func(l *Leadership) bool { return leadershipFile(s.File, l.file) == path })
 		})
 	}
 	for _, l := range all {

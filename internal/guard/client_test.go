@@ -211,7 +211,7 @@ func TestClientMessages(t *testing.T) {
 	if text := c.logText.String(); text != "" {
 		t.Errorf("log: %s", text)
 	}
-	own1 := leadershipFile(c.file, c.l.id)
+	own1 := leadershipFile(c.file, c.l.file)
 	os.Remove(own1)
 	os.Mkdir(own1, 0o700) // a file cannot replace it
 	if err := c.l.SetPendingHooks(); err == nil || !strings.Contains(c.logText.String(), "will not find this session") {
@@ -314,7 +314,7 @@ func TestClientWork(t *testing.T) {
 	}
 	path, _ := filepath.EvalSymlinks(sent.Spec.Path)
 	if s := sent.Spec; !strings.HasPrefix(path, "/") || !slices.Equal(s.Argv, opt.Command) || s.Dir != "/" || !slices.Equal(s.Env, opt.Env) ||
-		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file, c.l.id) || s.Unit != nil {
+		s.StopSignal != syscall.SIGTERM || !s.Capture || s.StateFile != workStateFile(c.file, c.l.file) || s.Unit != nil {
 		t.Errorf("sent %+v", s)
 	}
 	f, err := ReadSessionFile(c.file)

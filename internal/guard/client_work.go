@@ -89,7 +89,7 @@ func (l *Leadership) newWork(opt WorkOptions) (w *Work, spec *Spec, err error) {
 	if opt.Unit == nil {
 		w.env = identifyingEnv(opt.Env) // no process leaves a unit's control group
 		if path := l.c.sessionPath(); path != "" {
-			spec.StateFile = workStateFile(path, l.id)
+			spec.StateFile = workStateFile(path, l.file)
 		}
 	}
 	return w, spec, nil

@@ -17,6 +17,7 @@ var ErrAbandoned = errors.New("the leadership was abandoned")
 type Leadership struct {
 	c    *Client
 	id   int
+	file int // the number in the names of its files, which no other daemon's leadership has
 	name string
 	dead chan struct{} // see Dead
 
@@ -45,7 +46,7 @@ func (c *Client) NewLeadership(name string) *Leadership {
 	defer c.writing.Unlock()
 	c.mu.Lock()
 	c.leadership++
-	l := &Leadership{c: c, id: c.leadership, name: name, dead: make(chan struct{})}
+	l := &Leadership{c: c, id: c.leadership, file: c.firstFile + c.leadership, name: name, dead: make(chan struct{})}
 	c.leaderships[l.id] = l
 	c.mu.Unlock()
 	c.write(message{Kind: kindOpen, Leadership: l.id, Name: name})
@@ -157,7 +158,7 @@ func (l *Leadership) save() error {
 	if path == "" || over {
 		return nil
 	}
-	return l.c.logUnsaved(writePrivate(leadershipFile(path, l.id), r))
+	return l.c.logUnsaved(writePrivate(leadershipFile(path, l.file), r))
 }
 
 // Unkillable returns which process of the work cannot be killed, and why; empty if no such process is known.
@@ -208,7 +209,7 @@ func (l *Leadership) removeFiles() {
 	l.updating.Lock()
 	defer l.updating.Unlock()
 	if path := l.c.sessionPath(); path != "" {
-		os.Remove(leadershipFile(path, l.id))
-		os.Remove(workStateFile(path, l.id))
+		os.Remove(leadershipFile(path, l.file))
+		os.Remove(workStateFile(path, l.file))
 	}
 }

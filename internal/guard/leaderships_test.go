@@ -257,6 +257,16 @@ func TestSurvivor(t *testing.T) {
 			t.Errorf("%+v, %v", f, err)
 		}
 		next.startIn("other", "exec sleep 1000")
+		for range 3 { // also those with the ids that the dead daemon has used
+			call[int](next, "Replace", "another")
+			call[time.Duration](next, "SetLease", time.Hour)
+			call[int](next, "Start", fx.shell("exit 0"))
+			call[ExitInfo](next, "Dead", 0)
+			call[int](next, "Close", 0)
+		}
+		if state := f.Survivors[0].Containment.StateFile; read(state) != stateRunning {
+			t.Errorf("the state file of the survivor, %s, says %q", state, read(state))
+		}
 		next.use("hung")
 		call[time.Duration](next, "SetLease", time.Hour)
 		if _, err := tryCall[int](next, "Start", fx.shell("echo >$D/ran")); err == nil || !strings.Contains(err.Error(), errStillRuns.Error()) {

@@ -226,6 +226,12 @@ func (d *DaemonRPC) ID(_ int, id *int) error {
 	return nil
 }
 
+// File returns the number of the files of the leadership in use.
+func (d *DaemonRPC) File(_ int, number *int) error {
+	*number = d.l.file
+	return nil
+}
+
 // PrepareUnchecked sends a prepare message that the client would not send, for the leadership in use.
 func (d *DaemonRPC) PrepareUnchecked(opt WorkOptions, _ *int) error {
 	d.c.send(message{Kind: kindPrepare, Leadership: d.l.id, Seq: 1000, Spec: &Spec{Path: "/bin/sleep", Argv: opt.Command, Env: opt.Env}})

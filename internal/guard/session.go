@@ -129,11 +129,17 @@ func leadershipFiles(session string) (records, states []string, err error) {
 	return records, states, nil
 }
 
-// removeLeadershipFiles removes the files of all leaderships that belong to a session file, except those that keep returns true for.
-func removeLeadershipFiles(session string, keep func(path string) bool) {
+// removeLeadershipFiles removes the files of all leaderships that belong to a session file, except those that keep
+// returns true for, and the state files of survivors: nothing else proves that those are dead.
+func removeLeadershipFiles(session string, survivors []LeadershipRecord, keep func(path string) bool) {
 	records, states, _ := leadershipFiles(session) // an error would mean that there are none
+	survives := func(path string) bool {
+		return slices.ContainsFunc(survivors, func(r LeadershipRecord) bool {
+			return r.Containment != nil && r.Containment.StateFile == path
+		})
+	}
 	for _, path := range append(records, states...) {
-		if !keep(strings.TrimSuffix(path, stateSuffix)) {
+		if !keep(strings.TrimSuffix(path, stateSuffix)) && !survives(path) {
 			os.Remove(path)
 		}
 	}
@@ -247,6 +253,6 @@ func RemoveSessionFile(c Credentials) {
 	}
 	if f, err := ReadSessionFile(c.File); err == nil && f.Session.ID == c.ID {
 		os.Remove(c.File)
-		removeLeadershipFiles(c.File, func(string) bool { return false })
+		removeLeadershipFiles(c.File, f.Survivors, func(string) bool { return false })
 	}
 }

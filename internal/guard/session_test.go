@@ -59,7 +59,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if r.Containment == nil || r.Containment.Mode != CgroupContainment || r.Containment.Keeper.Pid != fx.keeperPid() || r.Containment.Group == "" || r.Containment.Inode == 0 {
 		t.Errorf("containment %+v", r.Containment)
 	}
-	if text := read(workStateFile(c.File, 1)); text != stateRunning {
+	if text := read(workStateFile(c.File, call[int](d, "File", 0))); text != stateRunning {
 		t.Errorf("the state file says %q", text)
 	}
 	call[int](d, "Kill", 0)
@@ -68,7 +68,7 @@ func TestSessionFileFollowsTheSession(t *testing.T) {
 	if _, err := ReadSessionFile(c.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if _, err := os.Stat(workStateFile(c.File, 1)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(workStateFile(c.File, call[int](d, "File", 0))); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(fx.dir, ".zkelectd*")); len(left) > 0 {
@@ -198,7 +198,7 @@ func TestMissingStateFileProvesNothing(t *testing.T) {
 	c := fx.credentials()
 	call[int](d, "SetSession", c)
 	_, pids := d.startUntraceableWork(time.Hour)
-	if err := os.Remove(workStateFile(c.File, 1)); err != nil {
+	if err := os.Remove(workStateFile(c.File, call[int](d, "File", 0))); err != nil {
 		t.Fatal(err)
 	}
 	fx.killAtOnce(d.pid, fx.keeperPid(), fx.cmd.Process.Pid)

@@ -60,6 +60,9 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 	if c.MaxOutput > 0 {
 		out = &boundedBuffer{max: c.MaxOutput}
 	}
+	if err := harden.AwaitProgram(ctx, c.Argv[0], c.Dir); err != nil {
+		return nil, &Error{Err: err}
+	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, bytes.NewReader(c.Input), out, text
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -22,6 +22,7 @@ import (
 const (
 	sendTimeout  = time.Second            // for the guard to read a message
 	startTimeout = 5 * time.Second        // for the guard to answer a start message
+	pingTimeout  = time.Second            // for a guard whose answer is late to answer anything
 	guardOverdue = 150 * time.Millisecond // for the guard to kill the work after the end of the lease
 	guardLate    = time.Second            // for the guard to read a later lease from the board: nothing depends on when it does
 )
@@ -67,6 +68,7 @@ type Client struct {
 	slot        int         // of the board, for the heartbeat; 0 for none, or while it is not known
 	heartbeat   time.Duration
 	fed         time.Duration // when a heartbeat was sent that feeds the service manager's watchdog
+	heard       time.Duration // when the guard's last message was read
 	survivors   []LeadershipRecord
 	session     *Credentials
 }
@@ -210,6 +212,7 @@ func (c *Client) read() {
 func (c *Client) receive(m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = boottime.Now()
 	switch m.Kind {
 	case kindHello:
 		c.containment, c.keepers, c.survivors, c.slot = m.Containment.Mode, m.Keepers, m.Survivors, m.Slot
@@ -248,6 +251,13 @@ func (c *Client) receive(m message) {
 			}
 		}
 	}
+}
+
+// hasHeardSince reports whether a message from the guard was read after a point in time.
+func (c *Client) hasHeardSince(at time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard > at
 }
 
 // send sends a message to the guard. It reports no errors: the reading side notices that the guard is gone.

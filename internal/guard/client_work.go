@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
 )
 
@@ -118,7 +119,7 @@ func (l *Leadership) begin(w *Work) error {
 func (w *Work) prepare(spec *Spec) error {
 	c := w.c
 	c.send(message{Kind: kindPrepare, Leadership: w.leadership.id, Seq: w.seq, Spec: spec})
-	if err := w.await(nil); err != nil {
+	if err := w.await(); err != nil {
 		return err
 	}
 	if spec.StateFile != "" {
@@ -146,31 +147,32 @@ func (w *Work) start() error {
 	c.armTimer()
 	c.mu.Unlock()
 	c.send(message{Kind: kindStart, Seq: w.seq})
-	if err := w.await(w.Kill); err != nil {
+	if err := w.await(); err != nil {
 		return err
 	}
 	w.leadership.lockAndSave()
 	return nil
 }
 
-// await waits for the guard's next answer. When that is late, it calls expedite, if that is not nil, and waits again; then it gives
-// up on the guard.
-func (w *Work) await(expedite func()) error {
-	limit := time.NewTicker(startTimeout)
+// await waits for the guard's next answer. Work whose answer is late is killed, such as a program on a disk that hangs.
+// That ends this leadership only: the guard is given up if it answers nothing at all.
+func (w *Work) await() error {
+	limit := time.NewTimer(startTimeout)
 	defer limit.Stop()
-	for waiting := true; waiting; {
+	for asked := time.Duration(0); ; limit.Reset(pingTimeout) {
 		select {
 		case err := <-w.answers:
 			return err
 		case <-limit.C:
 		}
-		if waiting = expedite != nil; waiting {
-			expedite()
-			expedite = nil
+		if asked != 0 && !w.c.hasHeardSince(asked) {
+			w.c.loseGuard(fmt.Errorf("%w: it answers nothing", ErrLost))
+			return <-w.answers
 		}
+		asked = boottime.Now()
+		w.Kill()
+		w.c.send(message{Kind: kindLease}) // which the guard confirms
 	}
-	w.c.loseGuard(fmt.Errorf("%w: it does not start the work", ErrLost))
-	return <-w.answers
 }
 
 // lockAndSave writes the leadership's file.

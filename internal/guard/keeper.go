@@ -86,6 +86,8 @@ func runKeeper() int {
 			k.reap() // the kernel reports the end of a group before the end of its last process
 		case in := <-k.fromGuard:
 			k.receive(in)
+		case t := <-k.launcher.read:
+			k.launcher.programRead(t)
 		case t := <-k.launcher.launched:
 			k.launched(t)
 		case <-k.timer.C:
@@ -210,7 +212,8 @@ func (k *keeper) open(m message) *task {
 	return t
 }
 
-// start starts a work in another goroutine: a program on a disk that hangs must not delay the kill of another work.
+// start starts a work in other goroutines: a program on a disk that hangs must not delay the kill of another work, nor
+// its start.
 func (k *keeper) start(m message) {
 	t := k.open(m)
 	t.lease, t.slot = m.At, m.Slot

@@ -17,9 +17,11 @@ func (k *keeper) enforce(t *task) {
 	if !t.needsSweep() && t.leaseExpired() || past(t.killAt) {
 		t.killing = true
 	}
-	if t.killing && k.launcher.cancel(t) {
-		k.failed(t, errKilledEarly)
-		return
+	if t.killing {
+		if err := k.launcher.cancel(t); err != nil {
+			k.failed(t, err)
+			return
+		}
 	}
 	if !k.sweep(t) {
 		return

@@ -1,17 +1,24 @@
 package guard
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"zkelectd/internal/harden"
 )
 
-// launcher starts works, one after the other, on a separate thread. That lasts as long as the process: the parent death signal,
-// which makes the work die with the keeper, is sent when the forking thread exits. Only launch runs in another goroutine.
+// launcher starts works, one after the other, on a separate thread. That lasts as long as the process: the parent death
+// signal, which makes the work die with the keeper, is sent when the forking thread exits. Only launch runs in another
+// goroutine. It gets no work before the program was read: one whose disk hangs would delay all others, see
+// [harden.ReadProgram].
 type launcher struct {
 	thread   int // its id
+	reading  []*task
+	read     chan *task // their programs were read
 	waiting  []*task
 	current  *task // nil if none is being started
 	requests chan *task
@@ -21,7 +28,7 @@ type launcher struct {
 
 // newLauncher starts the launcher's thread, without ambient capabilities if drop is set.
 func newLauncher(drop bool) *launcher {
-	s := &launcher{requests: make(chan *task, 1), launched: make(chan *task), exits: make(map[int]syscall.WaitStatus)}
+	s := &launcher{read: make(chan *task), requests: make(chan *task, 1), launched: make(chan *task), exits: make(map[int]syscall.WaitStatus)}
 	thread := make(chan int)
 	go s.run(thread, drop) // lasts as long as the process
 	s.thread = <-thread
@@ -40,11 +47,22 @@ func (s *launcher) run(thread chan<- int, drop bool) {
 	}
 }
 
-// add starts a work as soon as the earlier ones have been started.
+// add starts a work once its program was read and earlier ones have been started.
 func (s *launcher) add(t *task) {
 	t.launching = true
-	s.waiting = append(s.waiting, t)
-	s.next()
+	s.reading = append(s.reading, t)
+	go func() { // ends when the disk answers, or with the process
+		harden.ReadProgram(t.spec.Path, t.spec.Dir)
+		s.read <- t
+	}()
+}
+
+// programRead goes on with a work whose program was read, unless it was canceled meanwhile.
+func (s *launcher) programRead(t *task) {
+	if remove(&s.reading, t) {
+		s.waiting = append(s.waiting, t)
+		s.next()
+	}
 }
 
 // next starts the next work, if none is being started.
@@ -71,11 +89,23 @@ func (s *launcher) keep(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// cancel removes a work that still waits to be started, and reports whether it did.
-func (s *launcher) cancel(t *task) bool {
-	i := slices.Index(s.waiting, t)
+// cancel removes a work that is not being started yet. The error says why it was not started; it is nil if the work is
+// not there.
+func (s *launcher) cancel(t *task) error {
+	switch {
+	case remove(&s.reading, t):
+		return fmt.Errorf("%w: its program %s has not been read yet; does the disk answer?", errKilledEarly, t.spec.Path)
+	case remove(&s.waiting, t):
+		return errKilledEarly
+	}
+	return nil
+}
+
+// remove removes a task from a list, and reports whether it was there.
+func remove(list *[]*task, t *task) bool {
+	i := slices.Index(*list, t)
 	if i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
+		*list = slices.Delete(*list, i, i+1)
 	}
 	return i >= 0
 }

@@ -329,6 +329,21 @@ func (d *DaemonRPC) Start(opt WorkOptions, pid *int) error {
 	return nil
 }
 
+// StartIn is Start for the leadership with a name, whichever is in use.
+func (d *DaemonRPC) StartIn(arg StartArg, pid *int) error {
+	w, err := d.leaderships[arg.Name].l.Start(arg.Options)
+	if err == nil {
+		*pid = w.Pid()
+	}
+	return err
+}
+
+// StartArg is the argument of [DaemonRPC.StartIn].
+type StartArg struct {
+	Name    string
+	Options WorkOptions
+}
+
 // Unkillable returns the reason why the work cannot be killed.
 func (d *DaemonRPC) Unkillable(_ int, why *string) error {
 	*why = d.l.Unkillable()

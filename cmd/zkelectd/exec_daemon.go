@@ -81,8 +81,8 @@ func execDaemonCommand() *cobra.Command {
 	return cmd
 }
 
-// jobInput returns the standard input for the job; nil if it is a terminal, because the job, which has its own process group, would be
-// stopped when it reads from it.
+// jobInput returns the standard input for the job; nil if it is a terminal, because the job, which has its own session,
+// would take from the shell what is typed there.
 func jobInput() *os.File {
 	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
 		return nil

@@ -52,8 +52,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run runs the command in a new process group, and kills the whole group when the command exits or ctx ends. If the
-// command fails, the error is an [*Error].
+// Run runs the command in a new session, without a terminal that could stop it, and kills its process group when the
+// command exits or ctx ends. If the command fails, the error is an [*Error].
 func (c Command) Run(ctx context.Context) ([]byte, error) {
 	text := &boundedBuffer{max: cmp.Or(c.MaxErrorText, maxErrorText)}
 	out := text
@@ -65,7 +65,7 @@ func (c Command) Run(ctx context.Context) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, bytes.NewReader(c.Input), out, text
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = outputDelay
 	err := harden.Run(cmd)

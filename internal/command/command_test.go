@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"zkelectd/internal/hostfault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +38,55 @@ func TestRun(t *testing.T) {
 	c.MaxOutput = 100
 	if out, err := c.Run(t.Context()); err != nil || string(out) != "in\nb\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A command cannot be stopped by a terminal: it has a session of its own, which has none.
+func TestNoTerminal(t *testing.T) {
+	c := shell("set -- $(cat /proc/$$/stat); echo $(($6 - $$)) $7; exec </dev/tty")
+	c.MaxOutput, c.OutputInErrors = 100, true
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/dev/tty") {
+		t.Errorf("the terminal can be opened: %v", err)
+	}
+	c = shell("set -- $(cat /proc/$$/stat); echo $(($6 - $$)) $7")
+	c.MaxOutput = 100
+	if out, err := c.Run(t.Context()); err != nil || string(out) != "0 0\n" {
+		t.Errorf("the session and the terminal are %q, %v", out, err)
+	}
+}
+
+// A command on a disk that does not answer, or in a directory there, ends with its context, and keeps no other from
+// being started.
+func TestProgramOnAHangingDisk(t *testing.T) {
+	sleep, err := filepath.EvalSymlinks("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := hostfault.MountDisk(t.TempDir(), sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.Stall(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	hanging := make(chan error, 1)
+	go func() {
+		_, err := Command{Argv: []string{disk.Program, "1000"}}.Run(ctx)
+		hanging <- err
+	}()
+	for tick := time.NewTicker(time.Millisecond); disk.Waited() == 0; {
+		<-tick.C
+	}
+	if _, err := shell("exit 0").Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	runtime.GC() // a fork that waits for the disk would keep it from running
+	cancel()
+	if err := <-hanging; !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), disk.Program+" cannot be read: does its disk answer?") {
+		t.Errorf("%v", err)
+	}
+	if err := disk.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -296,3 +296,13 @@ func contextSwitches(pid int) (n int) {
 	}
 	return n
 }
+
+// The work has a session of its own, without a terminal: one of zkelectd would stop it, without a word, when it reads
+// from there.
+func TestWorkHasNoTerminal(t *testing.T) {
+	t.Parallel()
+	k := startTestKeeper(t, KeeperContainment)
+	k.start("set -- $(cat /proc/$$/stat); echo $(($6 - $$)) $7", boottime.Now()+time.Hour)
+	k.expect(kindExited, StatusSuccess)
+	k.expect(kindDead, "0 0\n")
+}

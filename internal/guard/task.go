@@ -108,7 +108,9 @@ func (t *task) exec() error {
 	}
 	attr := &syscall.ProcAttr{
 		Dir: t.spec.Dir, Env: t.spec.Env, Files: files,
-		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil, CgroupFD: t.group.fd()},
+		// A session of its own has no terminal: the kernel would stop a process group in the background that reads from
+		// one.
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, UseCgroupFD: t.group != nil, CgroupFD: t.group.fd()},
 	}
 	err = withChildLimits(func() (err error) {
 		t.pid, err = syscall.ForkExec(t.spec.Path, t.spec.Argv, attr)

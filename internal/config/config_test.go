@@ -84,6 +84,15 @@ func TestEmptyFileIsRefused(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+	path := file(t, "{}\n")
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{path, path + ".absent"} { // it is not known what they contain
+		if _, err := Load(Sources{File: path}); err == nil || strings.Contains(err.Error(), "is empty") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }
 
 func TestDefaults(t *testing.T) {

@@ -149,7 +149,9 @@ func readMain(src Sources) *mainFile {
 		if m.content = src.Content; m.content == nil {
 			m.content = readFile(src.File, &m.errs)
 		}
-		m.settings, m.defaults = parseFile(src.File, m.content, &m.errs)
+		if m.content != nil { // otherwise it is known why
+			m.settings, m.defaults = parseFile(src.File, m.content, &m.errs)
+		}
 	}
 	all := readLayers(src, m.settings, &m.errs)
 	all.refuseStrangers(src, &m.errs)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zkelectd/internal/demo"
+	"zkelectd/internal/guard"
 )
 
 func demoCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func demoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(cmd.Context(), guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 			defer stop()
 			err = demo.Run(ctx, demo.Options{Binary: binary, Once: once, Out: cmd.OutOrStdout()})
 			if err != nil && ctx.Err() != nil {
@@ -40,7 +41,7 @@ func demoChildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo-child", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(cmd.Context(), guard.NotIgnored(os.Interrupt, syscall.SIGTERM)...)
 			defer stop()
 			opt.Out = cmd.OutOrStdout()
 			return demo.Child(ctx, opt)

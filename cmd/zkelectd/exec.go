@@ -44,7 +44,8 @@ are those of the configuration, as for other commands.
 The command runs as the child of 'zkelectd run' does: on one host at a time, and no longer
 than the lease. If ZooKeeper is lost, the command is stopped, then killed. The same
 happens if any process of exec is killed, or if exec gets a SIGTERM, SIGINT, SIGHUP or
-SIGQUIT. The command gets the standard input of exec, unless that is a terminal.
+SIGQUIT; except those that were ignored when it was started, as by nohup. The command
+gets the standard input of exec, unless that is a terminal, and has no other terminal.
 
 --once-per keeps a host that starts late from repeating a run that another host has ended:
 there is no other run for this time after the start of the last one, by the clock of the

@@ -206,6 +206,29 @@ func TestExecIsStoppedBySignals(t *testing.T) {
 	}
 }
 
+// Signals that were ignored when exec was started, as by nohup or for a command in the background, stay ignored.
+func TestExecKeepsIgnoredSignals(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	cmd := f.execCommand("n1", `echo started >>"$RUNS"; until [ -e "$RUNS.go" ]; do sleep 0.05; done; exit 7`, "--once-per", "0s")
+	ignoring := exec.Command("sh", append([]string{"-c", `trap "" HUP INT QUIT; exec "$0" "$@"`}, cmd.Args...)...)
+	ignoring.Env = cmd.Env
+	f.startCommand("n1", ignoring)
+	f.eventually("the job runs", func() bool { return f.countRuns("started") == 1 })
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		f.daemons["n1"].signal(sig)
+	}
+	f.eventually("the signals are delivered", func() bool {
+		return strings.Contains(read(fmt.Sprintf("/proc/%d/status", f.daemons["n1"].cmd.Process.Pid)), "ShdPnd:\t0000000000000000\n")
+	})
+	if err := os.WriteFile(f.runs()+".go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.exit("n1"); got != 7 {
+		t.Errorf("exit status %d\n%s", got, f.daemons["n1"].output())
+	}
+}
+
 // Completion offers the jobs, and not the groups of the configuration.
 func TestExecCompletesJobs(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/fencer"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 )
@@ -45,7 +46,7 @@ The exit status is 0 if the node is certainly off, and 1 if that is not certain.
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only ask the agents whether they could fence the node")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return withOneLeader(cmd, func(ctx context.Context, g group) error {
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 			defer stop()
 			f := operator.Fencing(g.cfg)
 			if !f.Enabled() {

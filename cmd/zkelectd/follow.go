@@ -14,11 +14,12 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/guard"
 )
 
 // untilInterrupted calls f, and ends it when the user interrupts the command, which is no error.
 func untilInterrupted(cmd *cobra.Command, f func() error) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(cmd.Context(), guard.NotIgnored(os.Interrupt, syscall.SIGTERM)...)
 	defer stop()
 	cmd.SetContext(ctx)
 	if err := f(); ctx.Err() == nil {

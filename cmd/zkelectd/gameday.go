@@ -17,6 +17,7 @@ import (
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/gameday"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/status"
 	"zkelectd/internal/whatif"
@@ -83,7 +84,7 @@ The exit status is 0 if all promises were kept, 1 if not, 2 if the drill was giv
 			if err := d.confirm(cmd.InOrStdin()); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 			defer stop()
 			return d.run(ctx)
 		})

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,6 +55,7 @@ that of the daemon.`,
 	config.RegisterFlags(cmd.Flags())
 	noRespawn := cmd.Flags().Bool("no-respawn", false, "exit when the daemon dies, instead of starting it again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		signals := guard.CatchReload()
 		from := sources(cmd, args)
 		if err := from.Read(); err != nil {
 			return err
@@ -79,7 +81,7 @@ that of the daemon.`,
 		status, err := guard.Run(guard.Options{
 			Path: "/proc/self/exe", Argv: daemonArgs(os.Args), Respawn: !*noRespawn, Config: from.Content, ConfigOnce: from.Once, SessionLock: lock,
 			Containment: guard.Containment(cfg.Child.Containment), Keepers: cfg.Guard.Keepers, Realtime: cfg.Guard.Realtime, Close: closeSession,
-			Log: log.With("node", cfg.Node.ID, "process", "guard"),
+			Signals: signals, Log: log.With("node", cfg.Node.ID, "process", "guard"),
 		})
 		if status != 0 || err != nil {
 			return exitError{status, err}
@@ -178,6 +180,9 @@ func daemonCommand() *cobra.Command {
 	config.RegisterFlags(cmd.Flags())
 	cmd.Flags().Bool("no-respawn", false, "") // used by the guard
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, signalAllowingRemovals)
+		defer signal.Stop(signals)
 		given := guard.ReadStartConfig() // takes its variable out of the environment, which is read next
 		from := sources(cmd, args)
 		from.Content, from.Once = given.Main, given.Once
@@ -194,14 +199,16 @@ func daemonCommand() *cobra.Command {
 			return err
 		}
 		defer g.Close()
-		return own.run(cmd, g, log, level)
+		return own.run(cmd, g, log, level, signals)
 	}
 	cmd.RunE = finalStatus(cmd.RunE)
 	return cmd
 }
 
 // run runs the daemon with its settings until it is stopped.
-func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logger, level *slog.LevelVar) error {
+func (s *daemonSettings) run(
+	cmd *cobra.Command, g *guard.Client, log *slog.Logger, level *slog.LevelVar, signals <-chan os.Signal,
+) error {
 	cfg := s.host.Config
 	auth := httpapi.NewAuthenticator(s.access.web, log)
 	hosts := httpapi.NewHosts(cfg.HTTP.Listen, cfg.Node.ID)
@@ -222,18 +229,15 @@ func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logg
 		Reload: func(running config.Host) (host.Reloaded, error) { return s.reload(running, commit) },
 	})
 	defer exitWithGuard(g)()
-	defer s.serveRemovals(h.Reload)()
 	listener := httpapi.Endpoint{Addr: cfg.HTTP.Listen, Web: s.access.web, Log: log}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer signal.Stop(signals)
 	api := httpapi.New(apiOptions(h, auth, hosts))
 	peers := httpapi.Endpoint{Addr: cfg.Failsafe.Listen, Setting: "failsafe.listen", Log: log}
 	if peers.Addr == "" {
 		api = h.HandleFailsafe(api)
 	}
 	err := service{
-		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg), signals: signals, reload: true,
+		host: h, listener: listener, handler: api, peers: peers, files: watchedFiles(cmd, cfg),
+		signals: signals, reload: true, removals: &s.allowRemovals,
 	}.run(cmd.Context())
 	switch {
 	case errors.Is(err, guard.ErrLost):
@@ -244,7 +248,8 @@ func (s *daemonSettings) run(cmd *cobra.Command, g *guard.Client, log *slog.Logg
 	return err
 }
 
-// connectGuard prepares this process for its work as a daemon, and connects it with its guard.
+// connectGuard prepares this process for its work as a daemon, and connects it with its guard. It must handle signals
+// by then.
 func connectGuard(log *slog.Logger) (*guard.Client, error) {
 	if err := harden.DisableCoreDumps(); err != nil {
 		log.Warn("core dumps are not disabled: a core of the daemon would contain its passwords and keys", "err", err)
@@ -254,7 +259,11 @@ func connectGuard(log *slog.Logger) (*guard.Client, error) {
 		OOMScore: harden.OOMScoreDaemon, Procs: daemonProcs, Threads: daemonThreads, Heap: daemonHeap,
 		Log: log.With("process", "daemon"),
 	})
-	return guard.Connect(guard.SocketFD, log)
+	g, err := guard.Connect(guard.SocketFD, log)
+	if err == nil {
+		g.ReportAlive() // it handles signals
+	}
+	return g, err
 }
 
 // exitWithGuard makes this process exit some time after it has lost its guard. The work is dead by then, but no guard is left to kill
@@ -337,7 +346,8 @@ type service struct {
 	peers    httpapi.Endpoint // for the other daemons in failsafe mode; empty for none, or if the listener is for them, too
 	files    []string         // their changes cause a reload
 	signals  <-chan os.Signal
-	reload   bool // SIGHUP asks for a reload, not to stop
+	reload   bool         // SIGHUP and signalAllowingRemovals ask for a reload, not to stop
+	removals *atomic.Bool // set by the latter, for one reload
 }
 
 // run runs the host, its listener if it has an address, and the watch of its files if there are any, and handles signals.
@@ -367,10 +377,14 @@ func (s service) run(ctx context.Context) error {
 		for {
 			select {
 			case sig := <-s.signals:
-				if sig == syscall.SIGHUP && s.reload {
-					s.host.Reload()
-				} else {
+				switch {
+				case !s.reload || sig != syscall.SIGHUP && sig != signalAllowingRemovals:
 					s.host.Stop("stopped by " + sig.String())
+				case sig == signalAllowingRemovals:
+					s.removals.Store(true)
+					fallthrough
+				default:
+					s.host.Reload()
 				}
 			case <-done:
 				return nil

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/zkserver"
@@ -198,4 +201,28 @@ func TestServiceWithoutAServer(t *testing.T) {
 	if slices.ContainsFunc(a.received, func(s string) bool { return strings.Contains(s, "READY=1") }) {
 		t.Errorf("received %q", a.received)
 	}
+}
+
+// A request to reload that arrives before the guard runs does not end zkelectd.
+func TestReloadWhileTheConfigurationIsRead(t *testing.T) {
+	t.Parallel()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	f := newFleet(t)
+	cmd := exec.Command("zkelectd", "run", "--config", "/dev/stdin", "--no-child")
+	cmd.Stdin = in
+	p := f.startCommand("n1", cmd)
+	fmt.Fprint(out, "node: {id: n1")
+	f.eventually("it reads", func() bool {
+		left, err := unix.IoctlGetInt(int(out.Fd()), unix.TIOCINQ)
+		return err == nil && left == 0
+	})
+	p.signal(syscall.SIGHUP)
+	fmt.Fprintf(out, "}\nzookeeper: {servers: [%s], root: %s}\n", f.servers[0], f.paths.Root)
+	out.Close()
+	f.until("it leads", leads("n1"))
 }

@@ -38,7 +38,7 @@ type Client struct {
 	watchdogInterval time.Duration
 	owners           []Process       // the guard and this process
 	sessionFile      string          // empty if there is none
-	firstFile        int             // the files of a leadership have this number plus its id; a daemon adds fewer than one in a microsecond
+	firstFile        int             // plus the id of a leadership: the number of its files; grows by less than one in a microsecond
 	ctx              context.Context // canceled when the guard is lost
 	cancel           context.CancelCauseFunc
 	report           *keeperReport
@@ -318,6 +318,7 @@ func (c *Client) Heartbeat(until time.Duration) {
 }
 
 // ReportAlive shows that the daemon is alive while it has no session, and therefore no deadline for its next heartbeat.
+// The first call also shows that it handles signals: only then does the guard pass on requests to reload.
 func (c *Client) ReportAlive() { c.send(message{Kind: kindAlive}) }
 
 // Notify passes a state in the format of sd_notify(3) on to the service manager, if there is one.

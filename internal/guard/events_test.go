@@ -497,6 +497,7 @@ func TestSignalHandling(t *testing.T) {
 	}
 	for sig, ends := range map[syscall.Signal]bool{syscall.SIGTERM: true, syscall.SIGHUP: false, syscall.SIGUSR1: false} {
 		b := newBareGuard(t)
+		b.daemon.listens = true
 		b.handleSignal(sig)
 		if pid := b.daemon.pid; b.stopping != ends || b.noRespawn || b.exitStatus != 0 {
 			t.Errorf("%s: %+v", sig, b.guard)

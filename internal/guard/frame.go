@@ -29,7 +29,7 @@ const (
 	kindKill         kind = "kill"          // kill the work now
 	kindLease        kind = "lease"         // the works of these leaderships, and of no others, may run until then: Leases; later ones may be on the board
 	kindHeartbeat    kind = "heartbeat"     // the daemon sends the next heartbeat before At, or a later time on the board
-	kindAlive        kind = "alive"         // the daemon is alive, but has no session to set a deadline by
+	kindAlive        kind = "alive"         // the daemon is alive and handles signals; needed without a session to set a deadline by
 	kindNotify       kind = "notify"        // pass Notify on to the service manager
 	kindSession      kind = "session"       // the session to close after the daemon's death: Session
 	kindRelease      kind = "release"       // the transaction that releases Leadership, to be sent before that: Release

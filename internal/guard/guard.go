@@ -43,6 +43,8 @@ type Options struct {
 	Respawn bool
 	// Close sends the releases and closes a session on the server. It returns the outcome of the releases; empty if there were none.
 	Close func(ctx context.Context, c Credentials) (leadership string, err error)
+	// Signals comes from [CatchReload] if signals may have arrived before; nil otherwise.
+	Signals chan os.Signal
 	// Log must never block (see package asynclog): anything that delays the guard delays a kill.
 	Log *slog.Logger
 }
@@ -99,9 +101,10 @@ type guard struct {
 	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
 	heartbeatEnd      time.Duration // when that is enforced, see lastChance; 0 before the deadline
 
-	stopping       bool // the guard was asked to exit
-	noRespawn      bool // no daemon is started any more
-	exitStatus     int  // of the last daemon
+	early          []syscall.Signal // requests for a reload that have arrived before the daemon handled them
+	stopping       bool             // the guard was asked to exit
+	noRespawn      bool             // no daemon is started any more
+	exitStatus     int              // of the last daemon
 	respawnAt      time.Duration
 	respawnDelay   time.Duration
 	closingSession bool
@@ -157,7 +160,7 @@ func newGuard(opt Options) (*guard, error) {
 	}
 	g := &guard{
 		opt: opt, log: opt.Log,
-		nextSlot: 1, signals: make(chan os.Signal, 16), fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
+		nextSlot: 1, signals: opt.Signals, fromDaemon: make(chan incoming), fromKeeper: make(chan incoming), closeResults: make(chan closeResult, 1),
 	}
 	if err := g.setUpContainment(); err != nil {
 		return nil, err
@@ -183,7 +186,11 @@ func newGuard(opt Options) (*guard, error) {
 		g.log.Warn("the daemon sends a message for each renewal of a lease", "err", err)
 	}
 	g.notifier = newNotifier(opt.Log)
-	signal.Notify(g.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT, syscall.SIGCHLD)
+	if g.signals == nil {
+		g.signals = CatchReload()
+	}
+	signal.Notify(g.signals, syscall.SIGCHLD)
+	signal.Notify(g.signals, NotIgnored(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGQUIT)...)
 	return g, nil
 }
 
@@ -253,23 +260,6 @@ func lastChance(deadline, last, now time.Duration) time.Duration {
 		return now + drainTime
 	}
 	return last
-}
-
-// handleSignal passes signals on to the daemon and takes note of those that ask the guard to exit.
-func (g *guard) handleSignal(sig syscall.Signal) {
-	if sig == syscall.SIGCHLD {
-		g.reap()
-		return
-	}
-	if sig != syscall.SIGHUP && sig != syscall.SIGUSR1 {
-		g.stopping = true
-		g.notifier.notifyStopping()
-	}
-	if g.daemon != nil {
-		syscall.Kill(g.daemon.pid, sig)
-	} else if g.stopping {
-		g.noRespawn, g.exitStatus = true, 128+int(sig)
-	}
 }
 
 // reap waits for exited children: the daemon, keepers, and processes that this subreaper inherited from a dead keeper.

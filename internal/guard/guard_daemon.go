@@ -19,6 +19,7 @@ type daemon struct {
 	socket       *socket
 	startedAt    time.Duration
 	socketClosed bool // its socket has been read to the end
+	listens      bool // it handles signals
 	abandoned    bool // no message from it counts any more, and its work must be killed
 	killing      bool // it is to be killed, until it is dead
 
@@ -187,6 +188,7 @@ func (g *guard) handle(m message) error {
 		}
 		g.notifier.feedWatchdog()
 	case kindAlive:
+		g.daemonListens()
 		g.notifier.feedWatchdog()
 	case kindNotify:
 		g.notifier.notify(m.Notify)

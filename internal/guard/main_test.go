@@ -141,6 +141,7 @@ func beDaemon(dir string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	d.c.ReportAlive()
 	d.Use("g", nil)
 	conn, err := net.Dial("unix", filepath.Join(dir, "control"))
 	if err != nil {

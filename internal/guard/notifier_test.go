@@ -123,6 +123,9 @@ func TestDaemonFeedsWatchdog(t *testing.T) {
 	if every := call[ServiceInfo](d, "Service", 0).WatchdogInterval; every != watchdog/4 {
 		t.Errorf("watchdog interval %s", every)
 	}
+	connected := boottime.Now()
+	m.expect("WATCHDOG=1")
+	eventually(t, "the time of the next message", func() bool { return boottime.Now() > connected+2*watchdog/4 })
 	m.expectNothing(d) // the guard alone does not feed it
 	for _, sign := range []string{"Heartbeat", "ReportAlive"} {
 		sent := boottime.Now()

@@ -3,6 +3,7 @@ package guard
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,28 @@ func TestSignalsReachTheDaemon(t *testing.T) {
 		d.callNoWait("Exit", 0)
 		if status := fx.guardExitStatus(); status != 0 {
 			t.Errorf("exit status %d", status)
+		}
+	}
+}
+
+// A request to reload that arrives while the daemon starts does not end it: the daemon gets it as soon as it handles
+// signals.
+func TestReloadWhileTheDaemonStarts(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1} {
+		fx := startGuard(t)
+		eventually(t, "the start of the daemon", func() bool {
+			return slices.ContainsFunc(childrenOf(fx.cmd.Process.Pid), func(pid int) bool {
+				return !slices.Contains(commandLine(pid), keeperArgument)
+			})
+		})
+		fx.signalGuard(sig)
+		d := fx.nextDaemon()
+		if got := call[int](d, "Signal", 0); got != int(sig) {
+			t.Errorf("got signal %d, want %d", got, sig)
+		}
+		if log := read(filepath.Join(fx.dir, "log")); strings.Contains(log, "the daemon has died") {
+			t.Errorf("%s has ended the daemon", sig)
 		}
 	}
 }

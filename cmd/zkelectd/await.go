@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/cluster/zkstore"
+	"zkelectd/internal/guard"
 	"zkelectd/internal/operator"
 	"zkelectd/internal/request"
 )
@@ -61,10 +65,39 @@ func awaitSlots(ctx context.Context, g group, plan request.Plan, timeout time.Du
 		return nil
 	case err != nil:
 		return err
-	case ctx.Err() != nil:
-		return errors.New("interrupted; the request stays in force")
 	}
-	return exitError{statusTimedOut, fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)}
+	return unfinished(ctx, g, plan, timeout, last)
+}
+
+// interruptible returns a context that ends with the first signal that asks this process to end; a second one ends it
+// at once.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, guard.NotIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// unfinished returns the error of a request that has not taken effect before the timeout, or before the end of ctx. It
+// says how to end what stays in force.
+func unfinished(ctx context.Context, g group, plan request.Plan, timeout time.Duration, last string) error {
+	why := fmt.Sprintf("not done after %s (--timeout)", timeout)
+	if ctx.Err() != nil {
+		why = "interrupted"
+	}
+	end := ""
+	if m := plan.Control.Move; m != nil && m.ID == plan.ID {
+		end = "; to end it: " + cluster.InGroup("'zkelectd reelect'", g.name)
+	}
+	for _, c := range plan.Control.Cordons {
+		switch {
+		case c.ID != plan.ID:
+		case c.Node != "":
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --node %s'", g.name, c.Node)
+		default:
+			end = "; to end it: " + cluster.InGroup("'zkelectd uncordon --site %s'", g.name, c.Site)
+		}
+	}
+	return exitError{statusTimedOut, fmt.Errorf("%s; the request stays in force%s (%s)", why, end, last)}
 }
 
 // await follows a request until it has taken effect, and reports each step.
@@ -95,10 +128,8 @@ func await(ctx context.Context, g group, plan request.Plan, timeout time.Duratio
 	case errors.Is(err, errDone):
 	case err != nil:
 		return err
-	case ctx.Err() != nil:
-		return errors.New("interrupted; the request stays in force")
 	default:
-		return exitError{statusTimedOut, fmt.Errorf("not done after %s (--timeout); the request stays in force: %s", timeout, last)}
+		return unfinished(ctx, g, plan, timeout, last)
 	}
 	rec := end.Current.Record
 	r.Leader, r.Site, r.Term, r.Took = rec.Node, rec.Site, rec.Term, cluster.Duration(time.Since(began))

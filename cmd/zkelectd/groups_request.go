@@ -172,17 +172,23 @@ func (r *rollout) confirm(n int) error {
 // one, the groups that have not begun are left alone.
 func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 	var stuck atomic.Bool
+	waiting, stop := interruptible(ctx)
+	defer stop()
 	var running errgroup.Group
 	running.SetLimit(r.command.parallel)
 	for i, c := range todo {
 		// If there are groups left to begin, one must wait for this one.
 		wait := c.moves() && (r.command.wait || i+r.command.parallel < len(todo))
 		running.Go(func() error {
+			if waiting.Err() != nil {
+				c.fail(exitError{statusFailed, errors.New("not submitted, because this was interrupted")})
+				return nil
+			}
 			if stuck.Load() {
 				c.fail(exitError{statusFailed, errors.New("not submitted, because leadership has not moved in another group")})
 				return nil
 			}
-			moved, err := r.submit(ctx, c, wait)
+			moved, err := r.submit(ctx, waiting, c, wait)
 			if err != nil {
 				c.fail(err)
 			}
@@ -196,9 +202,9 @@ func (r *rollout) submitAll(ctx context.Context, todo []*groupChange) {
 	_ = running.Wait() // each change has its own error
 }
 
-// submit submits the request in one group. It opens a session for the group, which writes with the ACL of the group's root. moved
-// is false if the request is in force, but leadership has not moved.
-func (r *rollout) submit(ctx context.Context, c *groupChange, wait bool) (moved bool, err error) {
+// submit submits the request in one group, and waits until waiting ends. It opens a session for the group, which writes
+// with the ACL of the group's root. moved is false if the request is in force, but leadership has not moved.
+func (r *rollout) submit(ctx, waiting context.Context, c *groupChange, wait bool) (moved bool, err error) {
 	g, err := openGroup(ctx, c.g.cfg, c.g.from)
 	if err != nil {
 		return true, err
@@ -234,7 +240,7 @@ func (r *rollout) submit(ctx context.Context, c *groupChange, wait bool) (moved 
 		c.report.before = before.Current.Record.Term
 	}
 	c.report.json = true // the steps of many groups would be mixed up
-	err = awaitGroup(ctx, g, plan, r.command.timeout, done, &c.report)
+	err = awaitGroup(waiting, g, plan, r.command.timeout, done, &c.report)
 	return err == nil, err
 }
 

@@ -139,6 +139,12 @@ func (c *requestCommand) submits(build func(args []string) request.Request, done
 
 // submit submits the request in one group.
 func (c *requestCommand) submit(ctx context.Context, g group, req request.Request, done completion) error {
+	waiting := ctx
+	if c.wait {
+		var stop context.CancelFunc
+		waiting, stop = interruptible(ctx) // from here on: the request may be in force
+		defer stop()
+	}
 	before := c.leadersTerm(ctx, g)
 	plan, err := c.planOrSubmit(ctx, g, req)
 	if done := nothingToDo(err); done != "" {
@@ -149,7 +155,7 @@ func (c *requestCommand) submit(ctx context.Context, g group, req request.Reques
 	r := report{Request: plan.ID, Messages: plan.Messages, out: c.cmd.OutOrStdout(), json: c.output == "json", before: before}
 	r.say(plan.Messages...)
 	if c.wait && done != nil && plan.ID != 0 {
-		err = awaitGroup(ctx, g, plan, c.timeout, done, &r)
+		err = awaitGroup(waiting, g, plan, c.timeout, done, &r)
 	}
 	return errors.Join(err, r.finish())
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"zkelectd/internal/cluster"
+	"zkelectd/internal/cluster/zkstore"
 	"zkelectd/internal/config"
 	"zkelectd/internal/request"
 	"zkelectd/internal/status"
@@ -196,4 +197,32 @@ func TestSignalOfAnotherUsersDaemon(t *testing.T) {
 	if err := <-failed; err == nil || err.Error() != "cannot signal process 1 of a: operation not permitted: it runs as another user; use sudo" {
 		t.Error(err)
 	}
+}
+
+// Whoever interrupts a command that waits reads what stays in force and how to end it.
+func TestInterruptWhileWaiting(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.join("a")
+	for _, args := range [][]string{{"drain", "a", "--force"}, {"drain", "dc1", "--force"}} {
+		id := "drain " + args[1]
+		f.startCommand(id, exec.Command("zkelectd", append(args, "--wait", "--zk", f.servers[0], "--root", f.paths.Root)...))
+		f.eventually("the request is in force", f.drained)
+		f.daemons[id].signal(syscall.SIGINT)
+		code, out := f.exit(id), f.daemons[id].output()
+		_, end, _ := strings.Cut(out, "interrupted; the request stays in force; to end it: '")
+		end, _, found := strings.Cut(end, "'")
+		if code != statusTimedOut || !found || !strings.HasPrefix(end, "zkelectd uncordon ") {
+			t.Fatalf("exit status %d\n%s", code, out)
+		}
+		if out, err := f.run(strings.Fields(end)[1:]...); err != nil || f.drained() {
+			t.Errorf("%s: %v, %s", end, err, out)
+		}
+	}
+}
+
+// drained reports whether a drain is in force.
+func (f *fleet) drained() bool {
+	snap, err := zkstore.ReadAll(f.t.Context(), f.session, f.paths, false)
+	return err == nil && len(snap.Control.Record.Cordons) > 0
 }

@@ -35,6 +35,7 @@ func (s *Session) noteHangUp(addr string, err error) {
 func (s *Session) markDisconnected() {
 	if s.connected {
 		s.connected, s.disconnectedAt = false, time.Now()
+		s.reportAt, s.reportPause = s.disconnectedAt.Add(outageReport), outageReport
 		select {
 		case s.disconnected <- struct{}{}:
 		default: // supervise has not taken the last one yet

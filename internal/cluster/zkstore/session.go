@@ -64,18 +64,21 @@ type Session struct {
 	hangUps        int
 	hangUpServer   string
 	disconnectedAt time.Time
-	probing        bool
-	refusals       int // consecutive probes that found that the servers know the session but refuse it
-	lastDial       time.Time
-	lostAt         time.Time
-	serverErrors   map[string]error
-	gone           bool                // the server no longer has the session
-	groups         map[string][]*Group // by root
-	handles        int                 // created so far
-	writes         map[*pendingWrite]struct{}
-	armed          map[watch]*armedWatch
-	awake          []*Awake
-	deleted        map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
+	// reportAt is when an attempt to connect again that fails is logged next, and reportPause what came before it.
+	reportAt     time.Time
+	reportPause  time.Duration
+	probing      bool
+	refusals     int // consecutive probes that found that the servers know the session but refuse it
+	lastDial     time.Time
+	lostAt       time.Time
+	serverErrors map[string]error
+	gone         bool                // the server no longer has the session
+	groups       map[string][]*Group // by root
+	handles      int                 // created so far
+	writes       map[*pendingWrite]struct{}
+	armed        map[watch]*armedWatch
+	awake        []*Awake
+	deleted      map[string]bool // znodes that a watch has reported as deleted, and that were not read since; see [Session.takeDeleted]
 }
 
 // watch identifies a watch on a znode: on its children, or on its data and existence.
@@ -143,7 +146,7 @@ func newSession(opt Options) *Session {
 
 // waitEstablished waits for the first handshake and then presents the identities.
 func (s *Session) waitEstablished(ctx context.Context) error {
-	interval := 2 * time.Second
+	interval := outageReport
 	report := time.NewTimer(interval)
 	defer report.Stop()
 	for {
@@ -340,7 +343,6 @@ func (s *Session) handshakeDone(h handshake, addr string, requestedAt time.Durat
 // noteServerError records the last error of a server.
 func (s *Session) noteServerError(addr string, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.failures++
 	s.serverErrors[addr] = err
 	for old := range maps.Keys(s.serverErrors) {
@@ -348,7 +350,27 @@ func (s *Session) noteServerError(addr string, err error) {
 			delete(s.serverErrors, old)
 		}
 	}
+	due, since := s.outageDue(time.Now()), s.disconnectedAt
+	s.mu.Unlock()
+	if due {
+		s.opt.Log.Warn("the connection to ZooKeeper is lost, and no server answers: still trying",
+			"since", since.Format(time.RFC3339), "tried", s.describeServerErrors())
+	}
 }
+
+// outageDue reports whether the loss of the connection is to be logged: some seconds after it, then at growing
+// intervals. The caller holds s.mu.
+func (s *Session) outageDue(now time.Time) bool {
+	if s.connected || s.handshake.session == 0 || now.Before(s.reportAt) { // waitEstablished logs what precedes the session
+		return false
+	}
+	s.reportPause = min(2*s.reportPause, time.Minute)
+	s.reportAt = now.Add(s.reportPause)
+	return true
+}
+
+// outageReport is how long nothing is logged after the loss of the connection: most are over by then.
+const outageReport = 2 * time.Second
 
 // logger logs the library's messages at debug level: the session itself logs what matters.
 type logger struct{ log *slog.Logger }

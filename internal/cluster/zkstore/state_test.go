@@ -438,3 +438,38 @@ func TestSessionEvents(t *testing.T) {
 	}
 	contains(t, s.Err(), "expired, or closed from elsewhere")
 }
+
+// The loss of the connection is logged, also where nothing depends on it, such as on a standby. Short interruptions are
+// not.
+func TestOutageIsLogged(t *testing.T) {
+	t.Parallel()
+	log := new(strings.Builder)
+	s := bareSession(t, log)
+	s.opt.Servers = []string{"zk1:2181"}
+	fail := func() int {
+		s.noteServerError("zk1:2181", errors.New("it hangs"))
+		return strings.Count(log.String(), "the connection to ZooKeeper is lost")
+	}
+	s.connected = true
+	if s.markDisconnected(); fail() != 0 {
+		t.Errorf("the loss of a session that has not begun: %s", log)
+	}
+	s.handshake.session, s.connected = 7, true
+	s.markDisconnected()
+	if fail() != 0 {
+		t.Errorf("logged at once: %s", log)
+	}
+	for want := 1; want < 3; want++ {
+		s.reportAt = time.Now().Add(-time.Millisecond)
+		if n := fail(); n != want || fail() != want || !strings.Contains(log.String(), "zk1:2181: it hangs") {
+			t.Errorf("%d times: %s", n, log)
+		}
+		if left := time.Until(s.reportAt); left < time.Duration(want)*outageReport {
+			t.Errorf("again after %s", left)
+		}
+	}
+	s.connected = true
+	if s.markDisconnected(); fail() != 2 {
+		t.Errorf("the next loss is logged at once: %s", log)
+	}
+}

@@ -71,10 +71,12 @@ type Options struct {
 // maxScrapes limits concurrent requests for /metrics.
 const maxScrapes = 4
 
-// readMethods and writeMethods are the methods that a route accepts.
+// These are the methods that a route accepts. A probe answers OPTIONS as it answers GET: HAProxy's check sends OPTIONS by default, and
+// would take any other answer for yes.
 var (
-	readMethods  = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-	writeMethods = []string{http.MethodPost, http.MethodOptions}
+	readMethods  = []string{http.MethodGet, http.MethodHead}
+	probeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
+	writeMethods = []string{http.MethodPost}
 )
 
 // api serves the requests.
@@ -169,20 +171,16 @@ func (a *api) handler() http.Handler {
 	return http.MaxBytesHandler(setSecurityHeaders(a.admit(joinSlot(mux))), maxBody)
 }
 
-// allowMethods returns a handler that checks the method, answers OPTIONS, and serves the route.
+// allowMethods returns a handler that checks the method and serves the route.
 func (a *api) allowMethods(to route) http.HandlerFunc {
 	allow := strings.Join(to.methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case !slices.Contains(to.methods, r.Method):
+		if !slices.Contains(to.methods, r.Method) {
 			w.Header().Set("Allow", allow)
 			a.respond(w, http.StatusMethodNotAllowed, a.newFailure(r.Method+" is not allowed here"))
-		case r.Method == http.MethodOptions:
-			w.Header().Set("Allow", allow)
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			to.serve(w, r)
+			return
 		}
+		to.serve(w, r)
 	}
 }
 

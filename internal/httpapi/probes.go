@@ -50,7 +50,7 @@ func ProbePaths() []string {
 func (a *api) probeRoutes() []groupRoute {
 	routes := make([]groupRoute, len(probeChecks))
 	for i, q := range probeChecks {
-		routes[i] = groupRoute{q.path, readMethods, a.probe(q.check)}
+		routes[i] = groupRoute{q.path, probeMethods, a.probe(q.check)}
 	}
 	return routes
 }

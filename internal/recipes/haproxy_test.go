@@ -12,7 +12,9 @@ func init() { recipes["haproxy"] = runHAProxy }
 // Writes reach the leader only, reads the standbys only.
 func runHAProxy(t *testing.T) {
 	p := newProxied(t, "haproxy/zkelectd.yaml")
-	argv := append(p.network.in("proxy"), "/usr/sbin/haproxy", "-db", "-f", p.write("haproxy.cfg", p.example("haproxy/haproxy.cfg")))
+	// HAProxy's default check sends OPTIONS: the path alone must do as well.
+	config := p.write("haproxy.cfg", p.example("haproxy/haproxy.cfg", "httpchk GET /leader", "httpchk /leader"))
+	argv := append(p.network.in("proxy"), "/usr/sbin/haproxy", "-db", "-f", config)
 	p.start("haproxy", exec.CommandContext(t.Context(), argv[0], argv[1:]...))
 	p.failovers()
 

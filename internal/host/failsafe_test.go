@@ -476,7 +476,7 @@ func TestOutageOfManyGroups(t *testing.T) {
 	}
 	wait(t, "a leads all groups", func() bool { return led() == n })
 	a.removeGroup("g0", "the test is over")
-	for name, want := range map[string]string{"g0": "has no group with this root", "g1": "does not have the signature"} {
+	for name, want := range map[string]string{"g0": "no such group", "g1": "no such group"} {
 		if got := f.hosts[0].answers(t, f.root+"/"+name); !strings.Contains(got, want) {
 			t.Errorf("about %s it answers %s", name, got)
 		}

@@ -250,7 +250,9 @@ func TestReadinessWithoutTheKey(t *testing.T) {
 	g := *b.group(root)
 	g.Secrets, g.SecretsErr = nil, errors.New("the tree is open")
 	b.SetGroup(g)
-	awaitReadiness(t, a, func(r Readiness) bool { return !r.Ready && strings.Contains(r.Unready["n2"], "has not read the key") })
+	awaitReadiness(t, a, func(r Readiness) bool {
+		return !r.Ready && strings.Contains(r.Unready["n2"], "has not read the group's key")
+	})
 	if r := b.Readiness(root); r.Ready || r.Problem != "the tree is open" {
 		t.Errorf("%+v", r)
 	}

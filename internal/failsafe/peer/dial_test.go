@@ -14,7 +14,7 @@ import (
 func TestNameServersThatSayNothing(t *testing.T) {
 	secret := [][]byte{[]byte("secret")}
 	server := httptest.NewServer(NewHandler(ServerOptions{
-		Node: "n2", Secrets: func(string) ([][]byte, error) { return secret, nil },
+		Node: "n2", Secrets: func(string) [][]byte { return secret },
 		Answer: func(Kind, string, string, []byte) ([]byte, error) { return []byte("yes"), nil },
 	}))
 	defer server.Close()

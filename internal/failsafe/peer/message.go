@@ -64,6 +64,8 @@ func printable(text string) string {
 const (
 	maxBody     = 512 << 10
 	maxMessages = 2048
+	maxName     = 1 << 10 // of a node or a group
+	maxQuestion = 4 << 10 // of a message of a request
 	nonceSize   = 16
 	maxSeals    = 2 // keys in use at the same time, see [cluster.FailsafeKeys]
 )
@@ -109,9 +111,11 @@ func seal(secrets [][]byte, parts ...[]byte) [][]byte {
 	return codes
 }
 
-// verify reports whether one of the seals is that of the text under one of the keys, in a time that does not depend on the keys.
+// verify reports whether one of the seals is that of the text under one of the keys, in a time that does not depend on the keys. It
+// computes nothing for a text that cannot have a valid seal.
 func verify(secrets, seals [][]byte, parts ...[]byte) bool {
-	if len(seals) > maxSeals {
+	notSeal := func(s []byte) bool { return len(s) != sha256.Size }
+	if len(seals) == 0 || len(seals) > maxSeals || slices.ContainsFunc(seals, notSeal) {
 		return false
 	}
 	valid := false

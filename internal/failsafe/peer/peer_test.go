@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,13 +34,8 @@ func serve(t *testing.T, secrets map[string][][]byte) *echo {
 	t.Helper()
 	e := &echo{conns: make(map[net.Conn]bool)}
 	e.http = httptest.NewUnstartedServer(NewHandler(ServerOptions{
-		Node: "n2",
-		Secrets: func(group string) ([][]byte, error) {
-			if s, ok := secrets[group]; ok {
-				return s, nil
-			}
-			return nil, fmt.Errorf("%s is not a group of this host", group)
-		},
+		Node:    "n2",
+		Secrets: func(group string) [][]byte { return secrets[group] },
 		Answer: func(kind Kind, from, group string, body []byte) ([]byte, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -98,7 +94,7 @@ func TestAllGroupsInOneRequest(t *testing.T) {
 		if string(got[0].Body) != "round n1 /a one" || string(got[1].Body) != "round n1 /b two" {
 			t.Errorf("answers %q, %q: %v, %v", got[0].Body, got[1].Body, got[0].Err, got[1].Err)
 		}
-		for i, want := range map[int]string{2: "is not a group of this host", 3: "not now"} {
+		for i, want := range map[int]string{2: "no such group", 3: "not now"} {
 			if got[i].Body != nil || got[i].Err == nil || !strings.Contains(got[i].Err.Error(), want) {
 				t.Errorf("answer %d: %q, %v", i, got[i].Body, got[i].Err)
 			}
@@ -252,28 +248,110 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// Clients that send slowly, and hold as many connections as they can, do not keep a peer from being answered.
-func TestSlowClients(t *testing.T) {
+// Clients that never finish a request do not keep a peer from being answered, from however many addresses they come.
+func TestUnfinishedRequests(t *testing.T) {
 	e := serve(t, map[string][][]byte{"/a": {secret}})
-	var conns []net.Conn
-	for range maxRequests {
-		conn, err := net.Dial("tcp", e.address())
+	for i := range 2 * maxReads {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i/4))}}
+		conn, err := from.DialContext(t.Context(), "tcp", e.address())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", Path)
-		conns = append(conns, conn)
 	}
-	for _, conn := range conns { // each is refused at once, or when its time is over
-		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if answer, err := io.ReadAll(conn); err != nil || !bytes.Contains(answer, []byte("HTTP/1.1 ")) {
-			t.Fatalf("%q, %v", answer, err)
+	c := newClient(t)
+	for range 20 {
+		got, err := c.Ask(soon(t), Round, "n2", e.address(), []Message{{"/a", []byte("x"), [][]byte{secret}}})
+		if err != nil || got[0].Err != nil {
+			t.Fatalf("%v, %v", got, err)
 		}
 	}
-	got, err := newClient(t).Ask(soon(t), Round, "n2", e.address(), []Message{{"/a", []byte("x"), [][]byte{secret}}})
-	if err != nil || got[0].Err != nil {
-		t.Errorf("%v, %v", got, err)
+}
+
+// At the limit, the oldest read of the network with the most reads is interrupted, and an IPv6 network counts as one client.
+func TestWhichReadIsInterrupted(t *testing.T) {
+	var s server
+	var interrupted []string
+	begin := func(remote string) *read {
+		network := networkOf(&http.Request{RemoteAddr: remote})
+		return s.begin(&read{network, func() { interrupted = append(interrupted, remote) }})
+	}
+	peer := begin("192.0.2.1:1")
+	for i := range maxReads - 1 {
+		begin(fmt.Sprintf("[2001:db8::%x]:1", i))
+	}
+	for i := range 3 {
+		begin(fmt.Sprintf("192.0.2.2:%d", i))
+	}
+	if want := []string{"[2001:db8::0]:1", "[2001:db8::1]:1", "[2001:db8::2]:1"}; !slices.Equal(interrupted, want) {
+		t.Errorf("interrupted %q, not %q", interrupted, want)
+	}
+	if s.end(peer); len(s.reads) != maxReads-1 {
+		t.Errorf("%d reads are left", len(s.reads))
+	}
+}
+
+// What nobody has authenticated costs little: fields are bounded, and nothing is hashed for a message without a seal.
+func TestRequestsWithoutASeal(t *testing.T) {
+	long := strings.Repeat("x", maxName+1)
+	s := server{opt: ServerOptions{Node: "n2"}}
+	for name, change := range map[string]func(*request){
+		"sender":   func(r *request) { r.From = long },
+		"group":    func(r *request) { r.Messages[1].Group = long },
+		"question": func(r *request) { r.Messages[1].Body = make([]byte, maxQuestion+1) },
+	} {
+		r := request{V: version, Kind: Round, From: "n1", To: "n2", Nonce: newNonce(), Messages: make([]sealed, 2)}
+		if err := s.check(r); err != nil {
+			t.Fatal(err)
+		}
+		if change(&r); s.check(r) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	question := []byte("question")
+	for name, seals := range map[string][][]byte{"none": nil, "empty": {{}}, "short": {make([]byte, 31)}} {
+		hashed := testing.AllocsPerRun(1, func() { verify([][]byte{secret}, seals, question) })
+		if hashed > 0 {
+			t.Errorf("%s: the question was hashed", name)
+		}
+	}
+}
+
+// A page in a browser gets no answer, and nobody without the key learns the name of this node or its groups.
+func TestStrangersLearnNothing(t *testing.T) {
+	e := serve(t, map[string][][]byte{"/a": {secret}})
+	ask := func(to, group, origin string) (int, string) {
+		t.Helper()
+		body := capture(t, Round, to, group, "x", [][]byte{foreign})
+		r, err := http.NewRequestWithContext(soon(t), http.MethodPost, "http://"+e.address()+Path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		a, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		text, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode, string(text)
+	}
+	if code, _ := ask("n2", "/a", "http://evil.example"); code != http.StatusForbidden {
+		t.Errorf("a page: status %d", code)
+	}
+	if _, text := ask("n1", "/a", ""); strings.Contains(text, "n2") {
+		t.Errorf("to another node: %s", text)
+	}
+	_, known := ask("n2", "/a", "")
+	_, unknown := ask("n2", "/b", "")
+	if strings.ReplaceAll(known, "/a", "/b") != unknown {
+		t.Errorf("a group that it has: %s; one that it does not have: %s", known, unknown)
 	}
 }
 

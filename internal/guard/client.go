@@ -71,6 +71,8 @@ type Client struct {
 	heard       time.Duration // when the guard's last message was read
 	survivors   []LeadershipRecord
 	session     *Credentials
+
+	search func(root int, except ...int) []int // for killDescendants; nil for descendants
 }
 
 // Connect returns a client that uses the socket to the guard at file descriptor fd, and the keeper's pipe at fd+1. The process

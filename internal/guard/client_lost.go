@@ -103,7 +103,7 @@ func (c *Client) checkExpired() {
 }
 
 // loseGuard gives the guard up for good and kills it, as a guard that is merely slow must not start anything later. Its keepers
-// and this process then kill all works.
+// and this process then kill all works. What kills them without a list of processes comes first.
 func (c *Client) loseGuard(cause error) {
 	c.mu.Lock()
 	if c.Err() != nil {
@@ -111,6 +111,11 @@ func (c *Client) loseGuard(cause error) {
 		return
 	}
 	c.cancel(cause)
+	for _, l := range c.leaderships {
+		if l.running != nil && l.running.handle != nil {
+			l.running.handle.group.kill()
+		}
+	}
 	c.armTimer()
 	var works []*Work
 	for _, l := range c.leaderships {
@@ -121,6 +126,13 @@ func (c *Client) loseGuard(cause error) {
 		}
 	}
 	c.mu.Unlock()
+	for _, w := range works {
+		w.wakeKeeper()
+		if w.unit != nil {
+			w.killer, _ = newUnitKiller(*w.unit) // cannot fail, as the guard has created one for the same unit
+			w.killer.sweep(true)
+		}
+	}
 	if os.Getppid() == c.guard { // the kernel ignores the SIGKILL if the guard is process 1 of a container
 		c.killDescendants(works)
 		syscall.Kill(c.guard, syscall.SIGKILL)
@@ -131,9 +143,16 @@ func (c *Client) loseGuard(cause error) {
 	c.log.Error("killing the work: "+cause.Error(), "guard", c.guard, "works", len(works))
 }
 
+// searchTime limits how long the daemon searches for works below a hung guard before it kills the guard.
+const searchTime = 50 * time.Millisecond
+
 // killDescendants kills the works among the descendants of a hung guard, while they can still be found there. It spares this
 // process and their keepers, which have to report the death of the works.
 func (c *Client) killDescendants(works []*Work) {
+	search := c.search
+	if search == nil {
+		search = descendants
+	}
 	var keepers []int
 	c.mu.Lock()
 	for _, w := range works {
@@ -142,9 +161,9 @@ func (c *Client) killDescendants(works []*Work) {
 		}
 	}
 	c.mu.Unlock()
-	for again, sweeps := len(works) > 0, 0; again && sweeps < eagerSweeps; sweeps++ {
+	for again, end := len(works) > 0, boottime.Now()+searchTime; again && boottime.Now() < end; {
 		again = false
-		for _, pid := range descendants(c.guard, os.Getpid()) {
+		for _, pid := range search(c.guard, os.Getpid()) {
 			if s, err := procinfo.ReadStat(pid); !slices.Contains(keepers, pid) && err == nil && !s.Ended() {
 				again = syscall.Kill(pid, syscall.SIGKILL) == nil || again
 			}
@@ -156,14 +175,14 @@ func (c *Client) killDescendants(works []*Work) {
 // is Dead closed, since neither may the session be closed nor leadership be released while a process may run (A3).
 func (w *Work) awaitDeath(cause error) {
 	w.guardLostAt = boottime.Now()
-	var killer *unitKiller // nil unless systemd runs the work
-	if w.unit != nil {
-		killer, _ = newUnitKiller(*w.unit) // cannot fail, as the guard has created one for the same unit
-		defer killer.close()
+	if w.killer != nil {
+		defer w.killer.close()
 	}
+	var scan processScan
+	defer scan.close()
 	warned := false
-	for pause := minSweepDelay; ; pause = min(2*pause, maxSweepDelay) {
-		err := w.killAndCheck(killer)
+	for pause := minSweepDelay; ; {
+		err := w.killAndCheck()
 		if err == nil {
 			break
 		}
@@ -172,11 +191,15 @@ func (w *Work) awaitDeath(cause error) {
 			w.c.log.Error("the work may still run: leadership is not released, and the session is left to expire; stop what is left of the work",
 				"group", w.leadership.name, "reason", err)
 		}
-		for _, pid := range pidsWithEnv(w.env) {
+		w.wakeKeeper()
+		pids, last := scan.next()
+		for _, pid := range withAnyEnv(pids, [][]string{w.env}) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
-		w.wakeKeeper()
-		time.Sleep(pause)
+		if last {
+			time.Sleep(pause)
+			pause = min(2*pause, maxSweepDelay)
+		}
 	}
 	w.c.mu.Lock()
 	w.end(cause)
@@ -200,12 +223,12 @@ func (w *Work) wakeKeeper() {
 }
 
 // killAndCheck kills what it can find and returns nil once all of the work is dead.
-func (w *Work) killAndCheck(killer *unitKiller) error {
+func (w *Work) killAndCheck() error {
 	switch {
 	case !w.startSent:
 		return nil
 	case w.unit != nil:
-		if killer.sweep(true) {
+		if w.killer.sweep(true) {
 			return nil
 		}
 		return fmt.Errorf("the unit %s may still run", w.unit.Name)

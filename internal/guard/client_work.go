@@ -39,6 +39,7 @@ type Work struct {
 	env         []string           // environment variables by which its processes can be found
 	containment *ContainmentRecord // nil until it is prepared
 	handle      *containmentHandle
+	killer      *unitKiller   // once the guard is lost; nil unless systemd runs the work
 	guardLostAt time.Duration // when the guard was lost
 	seq         int
 	startSent   bool // some of it may run

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"zkelectd/internal/boottime"
-	"zkelectd/internal/nowait"
 )
 
 // Options configure [Run].
@@ -81,6 +79,7 @@ type guard struct {
 	nextSlot     int  // the first slot of the board that no daemon has used
 	boardFull    bool // it is logged that the board has no more slots
 	children     *childList
+	reaper       reaper
 	notifier     *notifier
 	device       device
 	report       *os.File // the pipe by which keepers report to the daemon if this process is dead
@@ -264,24 +263,15 @@ func lastChance(deadline, last, now time.Duration) time.Duration {
 
 // reap waits for exited children: the daemon, keepers, and processes that this subreaper inherited from a dead keeper.
 func (g *guard) reap() {
-	for {
-		var status syscall.WaitStatus
-		pid, err := nowait.Wait4(&status)
-		g.noChildren = errors.Is(err, syscall.ECHILD)
-		switch {
-		case pid <= 0:
-			return
-		case g.daemon != nil && pid == g.daemon.pid:
+	g.noChildren = g.reaper.reap(func(pid int, status syscall.WaitStatus) {
+		if g.daemon != nil && pid == g.daemon.pid {
 			g.daemonExited(status)
-		default:
-			for _, k := range g.keepers {
-				if pid == k.pid {
-					g.keeperExited(k, status)
-					break
-				}
-			}
+			return
 		}
-	}
+		if i := slices.IndexFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid }); i >= 0 {
+			g.keeperExited(g.keepers[i], status)
+		}
+	})
 }
 
 // advance does everything that is due. Kills come first: the works before the daemon, since only they are bound by S1.
@@ -298,7 +288,7 @@ func (g *guard) advance() {
 		d.abandoned, d.killing, g.heartbeatDeadline, g.heartbeatEnd = true, true, 0, 0
 		g.enforceAll()
 	}
-	if g.hasWork() {
+	if g.hasWork() || g.reaper.more {
 		g.reap()
 		for _, l := range g.leaderships {
 			if l.work != nil {
@@ -361,6 +351,9 @@ func (g *guard) setTimer() {
 	}
 	if unsent {
 		at = earliest(at, boottime.Now()+flushInterval)
+	}
+	if g.reaper.more {
+		at = 1
 	}
 	g.timer.Set(at)
 }

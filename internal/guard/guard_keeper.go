@@ -34,6 +34,7 @@ type keeperProcess struct {
 const (
 	keeperStartTimeout = 4 * time.Second        // for it to start; shorter than startTimeout
 	assistAfter        = 5 * time.Millisecond   // the guard then helps it kill the work
+	assistLater        = 50 * time.Millisecond  // the same if it has confirmed the kill, so that both do not compete for a processor
 	keeperHungAfter    = 500 * time.Millisecond // a keeper that has not confirmed a kill by then is hung
 )
 
@@ -245,7 +246,8 @@ func (g *guard) hostPid(k *keeperProcess, pid int) int {
 	if g.opt.Containment != PidnsContainment {
 		return pid
 	}
-	for _, p := range childrenOf(k.pid) {
+	children, _ := childrenOf(k.pid, portionOpened)
+	for _, p := range children {
 		if innermostPid(p) == pid {
 			return p
 		}

@@ -55,6 +55,20 @@ func TestKilledGuard(t *testing.T) {
 	}
 }
 
+// What a daemon does without a list of processes comes before its search for the descendants of a hung guard, which
+// may take longer the more of them there are: it kills the control group, or continues the keeper.
+func TestDaemonKillsBeforeItSearches(t *testing.T) {
+	t.Parallel()
+	for _, by := range []Containment{CgroupContainment, KeeperContainment} {
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		d := fx.nextDaemon()
+		_, pids := d.startUntraceableWork(time.Second)
+		call[int](d, "HangSearch", 0)
+		fx.stopProcesses(fx.cmd.Process.Pid, fx.keeperPid())
+		fx.waitDead(pids...)
+	}
+}
+
 // The daemon continues a keeper that is stopped when the guard is killed. The kernel does not if orphans are adopted by a process
 // of the same session, such as a shell that is process 1 of a container.
 func TestDaemonWakesStoppedKeeper(t *testing.T) {

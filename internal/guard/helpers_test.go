@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/procinfo"
 )
@@ -245,8 +247,9 @@ func (fx *fixture) hostPidFromFile(name string) (pid int) {
 func (fx *fixture) keeperPid() (pid int) {
 	fx.t.Helper()
 	eventually(fx.t, "the keeper", func() bool {
-		for _, p := range childrenOf(fx.cmd.Process.Pid) {
-			if slices.Contains(commandLine(p), keeperArgument) && (pid == 0 || len(childrenOf(p)) > 0) {
+		all, _ := childrenOf(fx.cmd.Process.Pid, portionOpened)
+		for _, p := range all {
+			if below, _ := childrenOf(p, portionOpened); slices.Contains(commandLine(p), keeperArgument) && (pid == 0 || len(below) > 0) {
 				pid = p
 			}
 		}
@@ -409,4 +412,21 @@ func descriptors(pid string) []string {
 // openFiles counts the open files of the guard and of the daemon.
 func (d *remoteDaemon) openFiles() (guard, daemon int) {
 	return len(descriptors(strconv.Itoa(d.cmd.Process.Pid))), len(descriptors(strconv.Itoa(d.pid)))
+}
+
+// readable reports whether there is something to read now.
+func readable(t *testing.T, f *os.File) (yes bool) {
+	t.Helper()
+	conn, err := f.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, _ := unix.Poll(fds, 0)
+			yes = n > 0
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return yes
 }

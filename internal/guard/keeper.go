@@ -15,7 +15,6 @@ import (
 
 	"zkelectd/internal/boottime"
 	"zkelectd/internal/harden"
-	"zkelectd/internal/nowait"
 )
 
 // keeperArgument is the command line argument with which the program is started as the keeper.
@@ -49,6 +48,7 @@ type keeper struct {
 	timer     *boottime.Timer
 	launcher  *launcher
 	children  *childList
+	reaper    reaper
 	groups    *cgroupWatch
 	mount     string // of the control groups of version 2; empty if it is not known
 	isInit    bool   // this is process 1 of a PID namespace
@@ -297,21 +297,13 @@ func processUser(pid int) string {
 
 // reap waits for exited children. It reports whether the kernel says that this process has no children left.
 func (k *keeper) reap() (none bool) {
-	for {
-		var status syscall.WaitStatus
-		pid, err := nowait.Wait4(&status)
-		switch {
-		case errors.Is(err, syscall.ECHILD):
-			return true
-		case pid <= 0: // none has exited, or wait4 failed
-			return false
-		}
+	return k.reaper.reap(func(pid int, status syscall.WaitStatus) {
 		if t := k.workOf(pid); t != nil {
 			k.exited(t, status)
 		} else {
 			k.launcher.keep(pid, status)
 		}
-	}
+	})
 }
 
 // workOf returns the work whose main process has a pid and was not reaped; nil if there is none.
@@ -332,13 +324,17 @@ func (k *keeper) exited(t *task, status syscall.WaitStatus) {
 	}
 }
 
-// advance does everything that is due.
+// advance does everything that is due. Before anything that needs a list of processes, which may take longer the more
+// processes there are, all work that may not run any longer is killed as far as that is possible without one.
 func (k *keeper) advance() {
-	if len(k.works) == 0 {
+	for _, t := range k.works {
+		k.enforce(t)
+	}
+	if len(k.works) == 0 || k.reaper.more {
 		k.reap()
 	}
 	for _, t := range k.works {
-		k.enforce(t)
+		k.conclude(t)
 	}
 	k.out.flush()
 	k.launcher.next()

@@ -124,6 +124,7 @@ func TestKeeperEnforce(t *testing.T) {
 		}
 		k.works[7] = &w
 		k.enforce(&w)
+		k.conclude(&w)
 		if got := (&bareGuard{t: t}).sent(far); w.killing != c.killing || !slices.Equal(got, c.sent) || (len(k.works) == 0) != (c.sent != nil) {
 			t.Errorf("%s: killing: %t, sent %q, works %+v", name, w.killing, got, k.works)
 		}
@@ -252,6 +253,56 @@ func TestKeeperSweep(t *testing.T) {
 		t.Errorf("after %d sweeps, with pauses, %+v", w.sweeps, w)
 	}
 }
+
+// Work whose processes exit faster than they can be waited for does not delay its own kill, nor that of other work:
+// the keeper kills first, waits for a limited number of exits at a time, and goes on at once.
+func TestExitsDelayNoKill(t *testing.T) {
+	k, _ := newBareKeeper(t)
+	_, p := sleeper(t)
+	group := pipeGroup(t)
+	k.works[7] = &task{seq: 7, pid: noPid, killing: true, lease: 1}
+	k.works[8] = &task{seq: 8, pid: noPid, lease: 1, lastChance: true, group: group.cgroup}
+	exits := 0
+	k.reaper.wait4 = func(*syscall.WaitStatus) (int, error) {
+		if exits++; exits == 1 {
+			if got := group.written(); got != "1" {
+				t.Errorf("before the first wait %q was written to cgroup.kill of the other work", got)
+			}
+			p.waitDead(t)
+		}
+		if exits > 1000*portionReaped {
+			return -1, syscall.ECHILD
+		}
+		return noPid + exits, nil
+	}
+	k.advance()
+	p.waitDead(t)
+	if exits == 0 || exits > 4*eagerSweeps*portionReaped {
+		t.Errorf("waited for %d processes", exits)
+	}
+	if at := k.nextCheck(); at != 1 {
+		t.Errorf("goes on at %s", at)
+	}
+}
+
+// killedGroup is a control group that only records that it was killed.
+type killedGroup struct {
+	*cgroup
+	r *os.File
+}
+
+func pipeGroup(t *testing.T) killedGroup {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "kill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return killedGroup{&cgroup{killFD: int(f.Fd()), eventsFD: -1}, f}
+}
+
+// written returns what was written to cgroup.kill.
+func (g killedGroup) written() string { return read(g.r.Name()) }
 
 // Each way of killing works without the others: by the process group of a main process that was not reaped, whose id cannot be
 // reused; by children; and by the process groups of children.

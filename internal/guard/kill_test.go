@@ -91,17 +91,14 @@ func (b *bareGuard) give(l *leadership, w *work) *work {
 func (b *bareGuard) sent(f *os.File) []string {
 	b.t.Helper()
 	var all []string
-	for {
-		f.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // messages are available immediately
+	for readable(b.t, f) { // messages are available immediately
 		m, err := readFrame(f)
 		if err != nil {
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				b.t.Fatal(err)
-			}
-			return all
+			b.t.Fatal(err)
 		}
 		all = append(all, strings.TrimSpace(fmt.Sprint(m.Kind, " ", m.Seq, " ", m.Status, m.Error, m.Output)))
 	}
+	return all
 }
 
 // expect checks the messages that were sent to daemon and keeper since the last call.

@@ -205,6 +205,12 @@ func (d *DaemonRPC) Gone(_ int, _ *int) error {
 	return nil
 }
 
+// HangSearch makes the daemon's search for the descendants of its guard last as long as the daemon.
+func (d *DaemonRPC) HangSearch(_ int, _ *int) error {
+	d.c.search = func(int, ...int) []int { select {} }
+	return nil
+}
+
 // Extend sends the leases of leaderships that the client would not send.
 func (d *DaemonRPC) Extend(leases []LeaseArg, _ *int) error {
 	m := message{Kind: kindLease}

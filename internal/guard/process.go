@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"zkelectd/internal/nowait"
 	"zkelectd/internal/procinfo"
 )
 
@@ -49,9 +50,9 @@ func (o *childList) close() {
 	}
 }
 
-// forEach calls f for each child it finds. It may miss some if another thread waits for children meanwhile. It reports false if the
-// list could not be read to its end.
-func (o *childList) forEach(f func(pid int)) (complete bool) {
+// forEach calls f for each child it finds, until f returns false. It may miss some if another thread waits for
+// children meanwhile. It reports false if it has not read the list to its end.
+func (o *childList) forEach(f func(pid int) (more bool)) (complete bool) {
 	complete = true
 	for _, fd := range o.files {
 		pid := 0
@@ -66,7 +67,9 @@ func (o *childList) forEach(f func(pid int)) (complete bool) {
 				if c >= '0' && c <= '9' {
 					pid = 10*pid + int(c-'0')
 				} else if pid != 0 {
-					f(pid)
+					if !f(pid) {
+						return false
+					}
 					pid = 0
 				}
 			}
@@ -75,15 +78,56 @@ func (o *childList) forEach(f func(pid int)) (complete bool) {
 	return complete
 }
 
-// descendants returns the descendants of root that it finds, without the processes in except and their descendants. It is
-// good enough to kill them, but proves nothing. It includes zombies, as other threads of such a process may still run.
-func descendants(root int, except ...int) []int {
-	var all []int
+// These limit one portion of what a kill does with a list of processes, so that its length does not depend on the
+// work: meanwhile other work may have to be killed, and work that keeps forking runs on. The rest follows with the
+// next portion.
+const (
+	portionReaped = 64      // exited children that are waited for
+	portionListed = 4 << 10 // processes in a list
+	portionOpened = 64      // files that are opened for a list
+)
+
+// reaper waits for exited children in portions.
+type reaper struct {
+	wait4 func(*syscall.WaitStatus) (pid int, err error) // nil for that of package nowait
+	any   bool                                           // the last portion was not empty
+	more  bool                                           // the last portion was full: others may have exited
+}
+
+// reap waits for one portion of the exited children, and calls exited for each. It reports whether the kernel says
+// that this process has no children left.
+func (r *reaper) reap(exited func(pid int, status syscall.WaitStatus)) (none bool) {
+	wait4 := r.wait4
+	if wait4 == nil {
+		wait4 = nowait.Wait4
+	}
+	r.any, r.more = false, false
+	for range portionReaped {
+		var status syscall.WaitStatus
+		pid, err := wait4(&status)
+		if pid <= 0 { // none has exited, or wait4 failed
+			return errors.Is(err, syscall.ECHILD)
+		}
+		r.any = true
+		exited(pid, status)
+	}
+	r.more = true
+	return false
+}
+
+// descendants returns one portion of the descendants of root, without the processes in except and their descendants:
+// the nearest. It is good enough to kill them, but proves nothing. It includes zombies, as other threads of such a
+// process may still run.
+func descendants(root int, except ...int) []int { return nearest(childrenOf, root, except...) }
+
+// nearest is descendants with a function that returns children of a process and how many files it has opened, limit at
+// most.
+func nearest(children func(pid, limit int) (all []int, opened int), root int, except ...int) (all []int) {
 	next := []int{root}
-	for len(next) > 0 {
-		pid := next[0]
-		next = next[1:]
-		for _, c := range childrenOf(pid) {
+	for left := portionOpened; len(next) > 0 && left > 0 && len(all) < portionListed; {
+		found, opened := children(next[0], left)
+		next, left = next[1:], left-opened
+		for _, c := range found {
 			if !slices.Contains(except, c) {
 				next, all = append(next, c), append(all, c)
 			}
@@ -92,25 +136,30 @@ func descendants(root int, except ...int) []int {
 	return all
 }
 
-// childrenOf returns the children of a process, as far as they can be read.
-func childrenOf(pid int) []int {
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+// childrenOf returns children of a process, as far as they can be read with limit files, and how many files it has
+// opened.
+func childrenOf(pid, limit int) (all []int, opened int) {
+	threads, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
-		return nil
+		return nil, 1
 	}
-	var all []int
-	for _, path := range lists {
-		data, err := os.ReadFile(path)
+	defer threads.Close()
+	names, _ := threads.Readdirnames(limit) // those that were read before an error
+	for _, tid := range names {
+		list, err := os.Open(fmt.Sprintf("/proc/%d/task/%s/children", pid, tid))
 		if err != nil {
 			continue // the thread has ended
 		}
+		data, _ := io.ReadAll(io.LimitReader(list, 8*portionListed))
+		list.Close()
+		data = data[:bytes.LastIndexByte(data, ' ')+1] // the limit may have cut a number
 		for _, field := range bytes.Fields(data) {
 			if child, err := strconv.Atoi(string(field)); err == nil {
 				all = append(all, child)
 			}
 		}
 	}
-	return all
+	return all, 1 + len(names)
 }
 
 // Process identifies a process of one boot of the host, even if its pid is reused.
@@ -177,19 +226,34 @@ func hasExited(pidfd int) bool {
 	return errors.Is(unix.PidfdSendSignal(pidfd, 0, nil, 0), unix.ESRCH)
 }
 
-// allPids returns the pids of all processes.
-func allPids() []int {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil
-	}
-	var all []int
-	for _, dir := range dirs {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			all = append(all, pid)
+// processScan lists all processes in portions. It must be closed.
+type processScan struct{ dir *os.File }
+
+// next returns the pids of one portion, and whether it is the last one. Then next begins again.
+func (s *processScan) next() (pids []int, last bool) {
+	if s.dir == nil {
+		var err error
+		if s.dir, err = os.Open("/proc"); err != nil {
+			return nil, true
 		}
 	}
-	return all
+	names, err := s.dir.Readdirnames(portionOpened)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	if err != nil { // the end, usually
+		s.close()
+	}
+	return pids, err != nil
+}
+
+func (s *processScan) close() {
+	if s.dir != nil {
+		s.dir.Close()
+		s.dir = nil
+	}
 }
 
 // identifyingEnv returns the variables of an environment that distinguish one run of the work from every other: its node, root
@@ -209,13 +273,20 @@ func identifyingEnv(env []string) []string {
 func pidsWithEnv(vars []string) []int { return pidsWithAnyEnv([][]string{vars}) }
 
 // pidsWithAnyEnv is pidsWithEnv for several sets of variables: a process must have all of one set.
-func pidsWithAnyEnv(sets [][]string) []int {
-	sets = slices.DeleteFunc(sets, func(vars []string) bool { return len(vars) == 0 })
-	if len(sets) == 0 {
-		return nil
+func pidsWithAnyEnv(sets [][]string) (all []int) {
+	var scan processScan
+	for {
+		pids, last := scan.next()
+		if all = append(all, withAnyEnv(pids, sets)...); last {
+			return all
+		}
 	}
-	var all []int
-	for _, pid := range allPids() {
+}
+
+// withAnyEnv returns those of pids that have all variables of one set in their environment.
+func withAnyEnv(pids []int, sets [][]string) (all []int) {
+	sets = slices.DeleteFunc(sets, func(vars []string) bool { return len(vars) == 0 })
+	for _, pid := range pids {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if err != nil || pid == os.Getpid() {
 			continue

@@ -37,7 +37,8 @@ func TestReloadWhileTheDaemonStarts(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1} {
 		fx := startGuard(t)
 		eventually(t, "the start of the daemon", func() bool {
-			return slices.ContainsFunc(childrenOf(fx.cmd.Process.Pid), func(pid int) bool {
+			all, _ := childrenOf(fx.cmd.Process.Pid, portionOpened)
+			return slices.ContainsFunc(all, func(pid int) bool {
 				return !slices.Contains(commandLine(pid), keeperArgument)
 			})
 		})

@@ -219,9 +219,6 @@ const (
 	maxSweepDelay = 20 * time.Millisecond
 )
 
-// delaySweep schedules the next sweep.
-func (t *task) delaySweep() { t.nextSweep = boottime.Now() + nextDelay(&t.sweepDelay) }
-
 // nextDelay doubles the delay between two sweeps, up to a maximum, and returns it.
 func nextDelay(delay *time.Duration) time.Duration {
 	*delay = min(max(minSweepDelay, 2**delay), maxSweepDelay)

@@ -42,10 +42,12 @@ func (g *guard) enforce(w *work, now time.Duration) {
 	g.log.Error(reason, "group", l.name, w.logAttr())
 }
 
+// startKilling kills the work as far as that needs no list of processes, which may take longer the more processes
+// there are: other work may have to be killed as well. sweep does the rest.
 func (g *guard) startKilling(w *work) {
 	w.killing = true
 	if w.launched {
-		g.kill(w)
+		g.killAtOnce(w)
 		g.reply(w, message{Kind: kindKilling})
 	}
 }
@@ -54,6 +56,9 @@ func (g *guard) startKilling(w *work) {
 func (g *guard) sweep(w *work) {
 	if !w.needsSweep() || boottime.Now() < w.nextSweep {
 		return
+	}
+	if g.reaper.any { // it may keep forking
+		w.sweepDelay = 0
 	}
 	w.nextSweep = boottime.Now() + nextDelay(&w.sweepDelay)
 	switch {
@@ -90,9 +95,7 @@ func (g *guard) isWorkDead(w *work) bool {
 // hasOrphans reports whether this process has, or may have, children other than the daemon and the keepers. The list of children
 // is complete: only this goroutine waits for them, so none is removed while it is read.
 func (g *guard) hasOrphans() bool {
-	found := false
-	complete := g.children.forEach(func(pid int) { found = found || !g.isOwn(pid) })
-	return found || !complete
+	return !g.children.forEach(g.isOwn)
 }
 
 // isOwn reports whether a process is the daemon or a keeper.
@@ -100,33 +103,41 @@ func (g *guard) isOwn(pid int) bool {
 	return g.daemon != nil && pid == g.daemon.pid || slices.ContainsFunc(g.keepers, func(k *keeperProcess) bool { return k.pid == pid })
 }
 
-// kill kills the work by all available means: it kills the control group, asks the keeper, assists a keeper that does not act,
-// and gives up one that is hung. The first steps need no file to be opened.
-func (g *guard) kill(w *work) {
+// killAtOnce kills the control group of the work, or its unit, and asks its keeper to kill it.
+func (g *guard) killAtOnce(w *work) {
 	if w.unit != nil {
 		w.unit.sweep(true)
 		return
 	}
 	w.group.kill()
-	k := w.keeper
 	if w.killStarted == 0 {
 		w.killStarted = boottime.Now()
-		k.send(message{Kind: kindKill, Seq: w.task})
+		w.keeper.send(message{Kind: kindKill, Seq: w.task})
 	}
+}
+
+// kill kills the work by all available means: after killAtOnce it assists a keeper that does not act, and gives up one
+// that is hung.
+func (g *guard) kill(w *work) {
+	g.killAtOnce(w)
+	if w.unit != nil {
+		return
+	}
+	k := w.keeper
 	waited := boottime.Now() - w.killStarted
 	switch {
 	case k.dead:
 		g.killOrphans()
-	case waited < assistAfter:
+	case waited < assistAfter, w.confirmed && waited < assistLater:
 	case waited > keeperHungAfter && !w.confirmed && !k.retired:
 		g.giveUp(k, w)
-	case w.group == nil:
-		for _, pid := range descendants(k.pid) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-		syscall.Kill(k.pid, syscall.SIGCONT)
 	default:
 		syscall.Kill(k.pid, syscall.SIGCONT)
+		if w.group == nil {
+			for _, pid := range descendants(k.pid) {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
 	}
 }
 
@@ -152,13 +163,16 @@ func (g *guard) giveUp(k *keeperProcess, w *work) {
 	syscall.Kill(k.pid, syscall.SIGKILL)
 }
 
-// killOrphans kills what a dead keeper has left behind: all descendants of this process except the daemon, the keepers, and their
-// own.
+// killOrphans kills what a dead keeper has left behind, in one portion: descendants of this process except the daemon,
+// the keepers, and their own.
 func (g *guard) killOrphans() {
-	g.children.forEach(func(pid int) {
+	listed := 0
+	g.children.forEach(func(pid int) (more bool) {
 		if !g.isOwn(pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
+		listed++
+		return listed < portionListed
 	})
 	for _, pid := range descendants(os.Getpid(), g.ownPids()...) {
 		syscall.Kill(pid, syscall.SIGKILL)

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -277,6 +278,13 @@ func TestEnsureDead(t *testing.T) {
 	}
 	r.Containment = nil
 	checkError(t, "no work has ever run", f.EnsureDead(0))
+
+	marker = "ZKELECTD_ROOT=" + dir + "/hook"
+	hook, left := sleeper(t, func(cmd *exec.Cmd) { cmd.Env = []string{marker} })
+	r.PendingHooks = []Spec{{Env: []string{"PATH=/bin", marker}}}
+	checkError(t, "a hook that the daemon was running", f.EnsureDead(0), fmt.Sprintf("process %d, which a hook", left.Pid))
+	hook.Wait()
+	checkError(t, "after its end", f.EnsureDead(0))
 }
 
 // EnsureDead gives the owners of a session exitTime to exit, or the timeout if that is shorter.

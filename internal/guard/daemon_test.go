@@ -175,6 +175,31 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 	}
 }
 
+// What a hook or a probe of a dead daemon has started is dead before a pending hook runs and before the session is
+// closed, even if it has left its process group and its parent.
+func TestGuardEndsWhatItInherits(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"same group":      "sh -c 'echo $$ >$D/left; exec sleep 1000' & wait",
+		"another session": `setsid sh -c 'sh -c "echo \$\$ >$D/left; exec sleep 1000" &'; exec sleep 1000`,
+	} {
+		fx := startGuard(t)
+		d := fx.nextDaemon()
+		call[int](d, "SetSession", fx.credentials())
+		check := "kill -0 $(cat $D/left) && echo >$D/beside; echo >$D/ran"
+		hook := Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", check}, Env: fx.env(), Timeout: time.Minute}
+		call[int](d, "SetPendingHooks", []Spec{hook})
+		call[int](d, "Hook", fx.shell(script))
+		left := fx.pidFromFile("left")
+		syscall.Kill(d.pid, syscall.SIGKILL)
+		fx.nextDaemon()
+		d.checkSessionClosed([]int{left})
+		if ran, beside := read(fx.dir+"/ran") != "", read(fx.dir+"/beside") != ""; !ran || beside {
+			t.Errorf("%s: the pending hook ran: %t; beside what was left: %t", name, ran, beside)
+		}
+	}
+}
+
 // The work of a daemon that closes its socket is killed at once, not only when the daemon exits.
 func TestWorkIsKilledWhenSocketCloses(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,8 @@ type guard struct {
 	session           *Credentials
 	leaveSession      bool          // the session of the dead daemon is left to expire: work survives, or a hook has failed
 	survivedAt        time.Duration // work of the dead daemon that still runs then survives it
+	inheritedAt       time.Duration // when to kill again what the dead daemon has left behind; 0 if nothing is left
+	inheritedDelay    time.Duration
 	lastConfig        []byte        // the last good configuration file; nil until a daemon has sent one
 	heartbeatDeadline time.Duration // without a heartbeat by then the daemon is hung; 0 for no deadline
 	heartbeatEnd      time.Duration // when that is enforced, see lastChance; 0 before the deadline
@@ -288,7 +290,7 @@ func (g *guard) advance() {
 		d.abandoned, d.killing, g.heartbeatDeadline, g.heartbeatEnd = true, true, 0, 0
 		g.enforceAll()
 	}
-	if g.hasWork() || g.reaper.more {
+	if g.hasWork() || g.inheritedAt != 0 || g.reaper.more {
 		g.reap()
 		for _, l := range g.leaderships {
 			if l.work != nil {
@@ -296,6 +298,7 @@ func (g *guard) advance() {
 			}
 		}
 	}
+	g.endInherited()
 	g.limitPets()
 	g.tendDevice()
 	g.runPendingHooks()
@@ -337,7 +340,7 @@ func (g *guard) setTimer() {
 		}
 	}
 	if g.daemon == nil {
-		at = earliest(at, g.respawnAt)
+		at = earliest(at, g.respawnAt, g.inheritedAt)
 		if g.deadDaemon == nil {
 			at = earliest(at, g.survivedAt)
 		}

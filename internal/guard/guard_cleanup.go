@@ -27,8 +27,26 @@ func (g *guard) cleanUpAndRespawn() {
 	}
 }
 
-// isCleaningUp reports whether work of the dead daemon that has not survived it, or a hook, still runs, or must run.
+// endInherited kills what this subreaper has inherited from the dead daemon, until nothing is left: programs of hooks
+// and probes that were running, and what they have started. A hook that undoes pre_start runs again, and a successor
+// may begin, only after that.
+func (g *guard) endInherited() {
+	switch {
+	case g.inheritedAt == 0:
+	case g.noChildren || !g.hasOrphans():
+		g.inheritedAt, g.inheritedDelay = 0, 0
+	case past(g.inheritedAt):
+		g.killOrphans()
+		g.inheritedAt = boottime.Now() + nextDelay(&g.inheritedDelay)
+	}
+}
+
+// isCleaningUp reports whether work of the dead daemon that has not survived it, or a hook, still runs, or must run,
+// or something else that it has left behind still runs.
 func (g *guard) isCleaningUp() bool {
+	if g.inheritedAt != 0 {
+		return true
+	}
 	for _, l := range g.leaderships {
 		if !l.survivor && (l.work != nil || len(l.hooks) > 0) {
 			return true
@@ -109,6 +127,9 @@ const hooksAtOnce = 8
 // runPendingHooks starts hooks that the daemon owed (A5 in docs/protocol.md) and that only this process can run now. The work of
 // their leadership is dead, and its session is still open, so the group has no other leader yet.
 func (g *guard) runPendingHooks() {
+	if g.inheritedAt != 0 {
+		return
+	}
 	running := 0
 	for _, l := range g.leaderships {
 		if l.work != nil && l.work.hookDeadline != 0 {

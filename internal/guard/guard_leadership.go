@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -195,6 +196,11 @@ func (g *guard) nameSurvivors() {
 		return
 	}
 	g.survivedAt = 0
+	if g.inheritedAt != 0 {
+		g.inheritedAt, g.leaveSession = 0, true
+		g.log.Error("programs of the dead daemon's hooks or probes cannot be killed: its session is left to expire; "+
+			"see the children of this process with 'ps axo pid,ppid,stat,args'", "pid", os.Getpid())
+	}
 	for _, l := range g.leaderships {
 		if w := l.work; w != nil && w.hookDeadline == 0 && !l.survivor {
 			l.survivor, g.leaveSession = true, true
@@ -214,4 +220,7 @@ func (g *guard) survival() time.Duration {
 }
 
 // daemonIsDead makes advance end everything that belonged to the daemon.
-func (g *guard) daemonIsDead() { g.survivedAt = boottime.Now() + g.survival() }
+func (g *guard) daemonIsDead() {
+	g.survivedAt = boottime.Now() + g.survival()
+	g.inheritedAt = 1
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/rpc"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -203,6 +204,13 @@ func (d *DaemonRPC) Close(_ int, _ *int) error {
 func (d *DaemonRPC) Gone(_ int, _ *int) error {
 	<-d.l.Dead()
 	return nil
+}
+
+// Hook starts a program as the daemon starts its hooks.
+func (d *DaemonRPC) Hook(opt WorkOptions, _ *int) error {
+	cmd := exec.Command(opt.Command[0], opt.Command[1:]...)
+	cmd.Env, cmd.SysProcAttr = opt.Env, &syscall.SysProcAttr{Setpgid: true}
+	return cmd.Start()
 }
 
 // HangSearch makes the daemon's search for the descendants of its guard last as long as the daemon.

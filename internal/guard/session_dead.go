@@ -59,7 +59,8 @@ func (f SessionFile) unitKillers() (all []*unitKiller, err error) {
 	return all, err
 }
 
-// killWorks kills what it can find of the works of all leaderships, and returns nil once nothing is left.
+// killWorks kills what it can find of the works of all leaderships, and of their pending hooks, which the daemon may
+// have been running. It returns nil once nothing is left.
 func (f SessionFile) killWorks(units []*unitKiller) error {
 	var errs []error
 	for _, k := range units {
@@ -68,8 +69,11 @@ func (f SessionFile) killWorks(units []*unitKiller) error {
 		}
 	}
 	var works []LeadershipRecord
-	var envs [][]string
+	var envs, hooks [][]string
 	for _, r := range f.all() {
+		for _, hook := range r.PendingHooks {
+			hooks = append(hooks, identifyingEnv(hook.Env))
+		}
 		if r.Containment == nil { // none has ever run
 			continue
 		}
@@ -84,6 +88,10 @@ func (f SessionFile) killWorks(units []*unitKiller) error {
 	}
 	for _, pid := range pidsWithAnyEnv(envs) {
 		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for _, pid := range pidsWithAnyEnv(hooks) {
+		syscall.Kill(pid, syscall.SIGKILL)
+		errs = append(errs, fmt.Errorf("process %d, which a hook of the dead daemon has started, still runs", pid))
 	}
 	for _, r := range works {
 		if err := r.Containment.killAndCheck(); err != nil {

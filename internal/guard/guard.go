@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -224,6 +225,7 @@ func (g *guard) chooseContainment(parent string) error {
 	if *c == "" {
 		*c = Auto
 	}
+	reason := errors.New("child.containment is keeper")
 	if *c == Auto || *c == CgroupContainment {
 		trial, err := newCgroup(g.cgroupParent, 0)
 		switch {
@@ -234,9 +236,13 @@ func (g *guard) chooseContainment(parent string) error {
 		case *c == CgroupContainment:
 			return fmt.Errorf("child.containment is cgroup, but no control group can be created: %w", err)
 		default:
-			*c = KeeperContainment
-			g.log.Info("the work gets no control group; if guard, daemon and keeper are all killed at once, some of it may survive", "reason", err)
+			*c, reason = KeeperContainment, err
 		}
+	}
+	if *c == KeeperContainment {
+		g.log.Warn("the work gets no control group: work that forks very fast may outlive the lease, root can leave "+
+			"it through another PID namespace, and if guard and keeper are killed at once some of it may survive",
+			"reason", reason, "advice", "delegate control groups (Delegate=yes); docs/safety.md has the limits")
 	}
 	if *c != CgroupContainment {
 		g.cgroupParent = ""

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -148,6 +149,37 @@ func TestGuardIsProcessOne(t *testing.T) {
 				fail(fx, fx.keeperPid())
 				checkNotLate(t, fx.waitDead(pids...), deadline)
 			})
+		}
+	}
+}
+
+// Work that enters the PID namespace of another process leaves a keeper, but no control group, as docs/safety.md says.
+func TestWorkInAnotherPIDNamespace(t *testing.T) {
+	t.Parallel()
+	for _, by := range []Containment{CgroupContainment, KeeperContainment} {
+		fx := startGuard(t, "CONTAINMENT="+string(by))
+		other := exec.Command("unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "exec sleep 1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { other.Process.Kill(); other.Wait() }) // ends the namespace
+		var inside []int
+		eventually(t, "the namespace", func() bool {
+			inside, _ = childrenOf(other.Process.Pid, portionOpened)
+			return len(inside) == 1 && strings.HasPrefix(read(fmt.Sprintf("/proc/%d/cmdline", inside[0])), "sleep")
+		})
+		d := fx.nextDaemon()
+		call[time.Duration](d, "SetLease", time.Hour)
+		call[int](d, "Start", fx.shell(fmt.Sprintf(`nsenter --target %d --pid sh -c '(setsid sh -c "exec sleep 1001" &)'; exec sleep 1000`, inside[0])))
+		var left []int
+		eventually(t, "the process there", func() bool {
+			left, _ = childrenOf(inside[0], portionOpened)
+			return len(left) == 1 && read(fmt.Sprintf("/proc/%d/cmdline", left[0])) == "sleep\x001001\x00"
+		})
+		call[int](d, "Kill", 0)
+		call[ExitInfo](d, "Dead", 0)
+		if survives := by == KeeperContainment; alive(left[0]) != survives {
+			t.Errorf("%s: alive: %t: update the table", by, !survives)
 		}
 	}
 }

@@ -11,6 +11,9 @@ func (x Exclusion) Describe() string {
 	return fmt.Sprintf("excluded for %s after strike %d: %s", x.For, x.Strikes, x.Reason)
 }
 
+// Failed reports whether the node counts as one that has failed: the time of its exclusion is not over.
+func (x Exclusion) Failed() bool { return !x.Expired || x.Suspended }
+
 // Strike returns the exclusions with one more strike against node (docs/protocol.md, The watchdog). The duration starts at
 // base and doubles with each strike up to limit (L2). list is not changed.
 func Strike(list []Exclusion, node, reason string, term int64, base, limit time.Duration, wall time.Time) []Exclusion {
@@ -21,10 +24,13 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 		i = len(list) - 1
 	}
 	e := &list[i]
+	if !e.Failed() || e.Since.IsZero() {
+		e.Since = wall
+	}
 	e.Strikes = min(e.Strikes+1, maxStrikes)
 	// The shift is bounded so that it cannot overflow; limit is reached long before.
 	e.For = Duration(min(base<<min(e.Strikes-1, 20), limit))
-	e.Term, e.Reason, e.Expired, e.Time = term, reason, false, wall
+	e.Term, e.Reason, e.Expired, e.Suspended, e.Time = term, reason, false, false, wall
 	return list
 }
 
@@ -32,7 +38,31 @@ func Strike(list []Exclusion, node, reason string, term int64, base, limit time.
 func MarkExpired(list []Exclusion, expired func(Exclusion) bool) []Exclusion {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i].Expired = list[i].Expired || expired(list[i])
+		if expired(list[i]) {
+			list[i].Expired, list[i].Suspended = true, false
+		}
+	}
+	return list
+}
+
+// Limit returns the exclusions with that of a node not longer than limit. list is not changed.
+func Limit(list []Exclusion, node string, limit time.Duration) []Exclusion {
+	list = slices.Clone(list)
+	for i := range list {
+		if list[i].Node == node {
+			list[i].For = min(list[i].For, Duration(limit))
+		}
+	}
+	return list
+}
+
+// Suspend returns the exclusions with those of the nodes suspended. list is not changed.
+func Suspend(list []Exclusion, nodes func(node string) bool) []Exclusion {
+	list = slices.Clone(list)
+	for i := range list {
+		if x := &list[i]; !x.Expired && nodes(x.Node) {
+			x.Expired, x.Suspended = true, true
+		}
 	}
 	return list
 }

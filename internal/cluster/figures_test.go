@@ -84,7 +84,7 @@ func TestStrikesDouble(t *testing.T) {
 			if strikes < 7 {
 				want = time.Minute << (strikes - 1)
 			}
-			if got := (Exclusion{Node: node, Strikes: strikes, For: Duration(want), Term: int64(10 + strikes), Reason: "failed", Time: wall}); !reflect.DeepEqual(list[at], got) {
+			if got := (Exclusion{Node: node, Strikes: strikes, For: Duration(want), Term: int64(10 + strikes), Reason: "failed", Time: wall, Since: wall}); !reflect.DeepEqual(list[at], got) {
 				t.Fatalf("%s:\n got %+v\nwant %+v", node, list[at], got)
 			}
 		}
@@ -98,6 +98,17 @@ func TestStrikesDouble(t *testing.T) {
 	}
 	if all := MarkExpired(others, func(Exclusion) bool { return true }); !all[1].Expired || len(all) != 2 {
 		t.Errorf("%+v", all)
+	}
+	suspended := Suspend(others, func(node string) bool { return node == "c" })
+	if x := suspended[1]; !x.Expired || !x.Suspended || !x.Failed() || suspended[0].Failed() {
+		t.Errorf("suspended: %+v", suspended)
+	}
+	if over := MarkExpired(suspended, func(Exclusion) bool { return true }); over[1].Failed() {
+		t.Errorf("a suspended exclusion whose time is over still counts: %+v", over)
+	}
+	later := Strike(suspended, "c", "failed", 99, time.Minute, time.Hour, wall.Add(time.Hour))
+	if x := Strike(later, "c", "failed", 99, time.Minute, time.Hour, wall.Add(2*time.Hour))[1]; !x.Since.Equal(wall.Add(time.Hour)) || x.Expired || x.Suspended {
+		t.Errorf("struck again: %+v", x)
 	}
 	if !reflect.DeepEqual(others, before) {
 		t.Errorf("the input was changed: %+v", others)

@@ -401,12 +401,16 @@ type Exclusion struct {
 	Strikes int    `json:"strikes"`
 	// For is how long the node is excluded, counted from when an elector first saw the strike.
 	For Duration `json:"for"`
-	// Expired is set once the exclusion has ended or was suspended because no member was eligible; the strikes still count.
-	Expired bool `json:"expired,omitempty"`
+	// Expired is set once the exclusion has ended or was suspended; the strikes still count. Suspended is set until For is over if it was
+	// suspended, because nobody was left who had not failed.
+	Expired   bool `json:"expired,omitempty"`
+	Suspended bool `json:"suspended,omitempty"`
 	// Term is the term of the last strike.
 	Term   int64     `json:"term"`
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
+	// Since is the time of the first strike since the node last had none that counted.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // MaxRecord bounds the size of a record to half of what a server accepts. Unknown fields are kept when a record is rewritten,

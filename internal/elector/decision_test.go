@@ -194,17 +194,6 @@ func TestAMemberReleasedOnRequestIsNotElectedAgain(t *testing.T) {
 	}
 }
 
-// Retries double from half a second to half a minute.
-func TestRetryDelay(t *testing.T) {
-	for strikes, want := range map[int]time.Duration{
-		0: 0, 1: 0, 2: 500 * time.Millisecond, 3: time.Second, 7: 16 * time.Second, 8: 30 * time.Second, 100: 30 * time.Second,
-	} {
-		if got := retryDelay(strikes); got != want {
-			t.Errorf("%d strikes: %s, want %s", strikes, got, want)
-		}
-	}
-}
-
 // Only a drain of the leader's own node or site replaces it; a cordon does not.
 func TestDrained(t *testing.T) {
 	o := &activeRequests{Control: cluster.Control{Cordons: []cluster.Cordon{

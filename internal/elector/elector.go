@@ -37,10 +37,9 @@ type Input struct {
 	// Now is the elector's monotonic time, Wall its wall clock, which is only written into records for people.
 	Now  time.Duration
 	Wall time.Time
-	// Overdue, Revoke, Exclusions and Age are the watchdog's findings.
+	// Overdue, Revoke and Exclusions are the watchdog's findings.
 	Overdue, Revoke string
 	Exclusions      []cluster.Exclusion
-	Age             []time.Duration
 	// Answer is the ranking program's answer to [Elector.Question]; nil while there is none.
 	Answer *policy.Answer
 	// Others are all other slots of the group, in any order, as this daemon has read them last. If some are missing, there is no
@@ -74,6 +73,8 @@ type Decision struct {
 	AwaitsRoom bool
 	// NoSuccessor reports that the elected member is about to leave, and that nobody can replace it now: it need not wait.
 	NoSuccessor bool
+	// Failing is set if every member that could lead has failed: then the pause between two attempts grows.
+	Failing *Failing
 	// Note is the reason why no member is elected although there should be a leader; empty otherwise.
 	Note string
 	// Awaiting is the group whose decision must be known before the election that is due; empty if there is none. Nothing is written
@@ -186,7 +187,7 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 	b := e.rankingInput(in, g, active)
 	r := e.rank(b)
 	e.trackEligible(r.Ranking, in)
-	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake}
+	d := Decision{Ranking: r.Ranking, Circumstances: b.circumstances, Wake: r.wake, Failing: r.failures.failing(s.Elected.Record.Node, g.ended)}
 	if why := active.endLostMove(r.Ranking, in.Wall); why != "" && g.ended {
 		g.reason += "; " + why
 	}
@@ -219,6 +220,9 @@ func (e *Elector) decide(in Input, g attemptEnd, active *activeRequests) Decisio
 		return d
 	case g.ended && !ok:
 		d.Note = "no member is eligible: " + r.Refusals()
+		if d.Failing != nil {
+			d.Note = d.Failing.String()
+		}
 		if r.DependsOnOthers() {
 			d.Wake = cluster.Earliest(d.Wake, in.Now+placementInterval)
 		}

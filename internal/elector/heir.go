@@ -23,10 +23,8 @@ const maxHeirMembers = 250
 
 // AwaitsRetry reports whether no member is eligible, but one will soon be, as only a strike is against it.
 func (d Decision) AwaitsRetry(s cluster.Snapshot) bool {
-	struck := func(e policy.Entry) bool {
-		return len(e.Refusals) == 1 && e.Refusals[0].Filter == policy.ExcludedFilter
-	}
-	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Eligible) && slices.ContainsFunc(d.Ranking.Entries, struck)
+	return s.Elected.Readable() && !slices.ContainsFunc(d.Ranking.Entries, policy.Entry.Eligible) &&
+		slices.ContainsFunc(d.Ranking.Entries, policy.Entry.EligibleOrExcluded)
 }
 
 // Heir returns the member that would be elected if the leader was lost, nil if there is no leader to succeed. It changes nothing. A
@@ -48,7 +46,7 @@ func (e *Elector) heirTo(in Input, elected cluster.Elected) *cluster.Heir {
 	f := e.forecaster()
 	in.Overdue, in.Revoke, in.NoRoom, in.Succeeded = "", "", "", true
 	if elected.Term != in.Snapshot.Elected.Record.Term {
-		in.Exclusions, in.Age = elected.Exclusions, agesOf(elected.Exclusions, in)
+		in.Exclusions = elected.Exclusions
 	}
 	if elected.Incarnation == in.Snapshot.Self.Name {
 		// The elector is lost as well, with what it has measured.
@@ -56,7 +54,7 @@ func (e *Elector) heirTo(in Input, elected cluster.Elected) *cluster.Heir {
 		opt.LastKnown = f.lastKnown
 		f = New(opt)
 		f.forecast, f.startup.over = true, true
-		in.Exclusions, in.Age = elected.Exclusions, nil
+		in.Exclusions = elected.Exclusions
 	}
 	in.Snapshot = in.Snapshot.AfterElection(elected).Without(func(m cluster.Member) bool { return m.ID == elected.Node })
 	in.Others = f.afterLossOf(elected.Node, in)
@@ -75,19 +73,6 @@ func (e *Elector) forecaster() *Elector {
 	return &f
 }
 
-// agesOf returns how old exclusions are; a new one is 0 old.
-func agesOf(list []cluster.Exclusion, in Input) []time.Duration {
-	ages := make([]time.Duration, len(list))
-	for i, x := range list {
-		for j, known := range in.Exclusions {
-			if known.Node == x.Node && known.Term == x.Term && j < len(in.Age) {
-				ages[i] = in.Age[j]
-			}
-		}
-	}
-	return ages
-}
-
 // nextElection returns the next election, nil if there will be none.
 func (e *Elector) nextElection(in Input) *cluster.Elected {
 	for range maxForecast {
@@ -98,10 +83,6 @@ func (e *Elector) nextElection(in Input) *cluster.Elected {
 		case d.Control != nil:
 			in.Snapshot.Control.Record = *d.Control
 		case d.Wake > in.Now && (d.Awaiting != "" || d.Note != "" && d.AwaitsRetry(in.Snapshot)):
-			in.Age = slices.Clone(in.Age)
-			for i := range in.Age {
-				in.Age[i] += d.Wake - in.Now
-			}
 			in.Now = d.Wake
 		default:
 			return nil
@@ -124,7 +105,7 @@ func (e *Elector) afterLossOf(node string, in Input) []cluster.SlotState {
 		next.Snapshot.Slot, next.Snapshot.Elected, next.Snapshot.Fence, next.Snapshot.Current = o.Slot, o.Elected, o.Fence, o.Current
 		next.Snapshot = next.Snapshot.AfterElection(o.Elected.Record)
 		next.Snapshot.Current = cluster.Stored[cluster.Current]{}
-		next.Exclusions, next.Age = o.Elected.Record.Exclusions, nil
+		next.Exclusions = o.Elected.Record.Exclusions
 		next.Others = slices.Concat(others[:i], others[i+1:], []cluster.SlotState{in.Snapshot.SlotState()})
 		if elected := e.forecaster().nextElection(next); elected != nil {
 			after := next.Snapshot.AfterElection(*elected)

@@ -1,25 +1,11 @@
 package elector
 
 import (
-	"slices"
 	"testing"
-	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
 )
-
-// An exclusion is one of a node in a term: another one of the same node, or of the same term, has its own age.
-func TestTheAgesOfExclusions(t *testing.T) {
-	in := Input{
-		Exclusions: []cluster.Exclusion{{Node: "a", Term: 5}, {Node: "b", Term: 5}, {Node: "a", Term: 6}, {Node: "c", Term: 6}},
-		Age:        []time.Duration{1, 2, 3},
-	}
-	list := []cluster.Exclusion{{Node: "a", Term: 6}, {Node: "b", Term: 6}, {Node: "b", Term: 5}, {Node: "a", Term: 5}, {Node: "c", Term: 6}}
-	if got, want := agesOf(list, in), []time.Duration{3, 0, 2, 1, 0}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
 
 // Only a strike ends by itself.
 func TestWhichDecisionAwaitsARetry(t *testing.T) {

@@ -18,6 +18,8 @@ type scenario struct {
 	in Input
 	// terms are the decisions so far.
 	terms []cluster.Elected
+	// ages are how long the exclusions have been known.
+	ages []time.Duration
 }
 
 func (g *group) scenario(t rapid.TB, rules ...cluster.Rules) *scenario {
@@ -89,21 +91,22 @@ func (h *scenario) exclude(list []cluster.Exclusion) {
 	ages := make([]time.Duration, len(list))
 	for i, x := range list {
 		for j, old := range h.in.Exclusions {
-			if j < len(h.in.Age) && old.Node == x.Node && old.Strikes == x.Strikes && old.Term == x.Term {
-				ages[i] = h.in.Age[j]
+			if j < len(h.ages) && old.Node == x.Node && old.Strikes == x.Strikes && old.Term == x.Term {
+				ages[i] = h.ages[j]
 			}
 		}
 	}
-	h.in.Exclusions, h.in.Age = slices.Clone(list), ages
+	h.in.Exclusions, h.ages = slices.Clone(list), ages
 }
 
 // pass lets time pass, also for the exclusions.
 func (h *scenario) pass(d time.Duration) {
 	h.in.Now += d
-	for i := range h.in.Age {
-		h.in.Age[i] += d
-		x := &h.in.Exclusions[i]
-		x.Expired = x.Expired || h.in.Age[i] >= time.Duration(x.For)
+	for i := range h.ages {
+		h.ages[i] += d
+		if x := &h.in.Exclusions[i]; h.ages[i] >= time.Duration(x.For) {
+			x.Expired, x.Suspended = true, false
+		}
 	}
 }
 

@@ -210,7 +210,7 @@ func TestClearStrikes(t *testing.T) {
 			{Node: "a", Strikes: 2, For: cluster.Duration(time.Hour), Term: 6, Reason: "y"},
 		}
 		h := g.scenario(t)
-		h.in.Exclusions, h.in.Age = g.Elected.Record.Exclusions, make([]time.Duration, 2)
+		h.in.Exclusions = g.Elected.Record.Exclusions
 		c.f.Request = by(1)
 		h.control(cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{c.f}})
 		rec := h.leader(c.leader, c.cause)
@@ -233,20 +233,6 @@ func TestClearStrikesForTheCurrentTermIsKept(t *testing.T) {
 		if left := len(h.requests().ClearedStrikes); left != want {
 			t.Errorf("up to term %d: %d clear-strikes requests are left, want %d", up, left, want)
 		}
-	}
-}
-
-func TestClearedStrikesKeepTheAgesOfTheOthers(t *testing.T) {
-	in := newGroup("a", "b").elected("x", 9).fence("x", 9, cluster.FenceReady).input(t)
-	in.Exclusions = []cluster.Exclusion{
-		{Node: "c", Strikes: 1, For: cluster.Duration(time.Minute), Term: 6},
-		{Node: "a", Strikes: 3, For: cluster.Duration(time.Minute), Term: 7},
-		{Node: "b", Strikes: 3, For: cluster.Duration(time.Minute), Term: 8},
-	}
-	in.Age = []time.Duration{0, 900 * time.Millisecond, 0}
-	in.Snapshot.Control = cluster.Stored[cluster.Control]{Exists: true, Record: cluster.Control{ClearedStrikes: []cluster.ClearedStrikes{{Request: by(1), Node: "c", Term: 7}}}}
-	if d := newElector().Decide(in); d.Elect != nil || d.Wake != in.Now+100*time.Millisecond {
-		t.Errorf("elected %+v, wakes after %s", d.Elect, d.Wake-in.Now)
 	}
 }
 

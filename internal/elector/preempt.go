@@ -49,14 +49,19 @@ func (e *Elector) replaceIneligible(b rankingInput, entry policy.Entry, active *
 		return nil
 	}
 	b.ended, b.circumstances = true, circumstances(s, g)
-	r := b.rankWithoutAmnesty() // no amnesty: a node that has just failed is no better than a leader that at least works
+	r := e.rank(b)
 	best, ok := r.Best()
+	why := excluded(b.exclusions)[best.ID]
 	switch {
 	case !ok:
 		d.Blocked.Reason = g.reason + ", but no other member is eligible: " + r.Refusals()
 		return nil
 	case best.Name == s.Elected.Record.Incarnation:
 		d.Blocked.Reason = g.reason + ", but the next election would elect it again"
+		return nil
+	case why != "" && (g.cause == cluster.CauseIneligible || g.cause == cluster.CauseUnhealthy):
+		// A node that has just failed is no better than a leader that at least works. Whoever wants that leader to go says so.
+		d.Blocked.Reason = fmt.Sprintf("%s, but only members that have failed could replace it: %s: %s", g.reason, best.ID, why)
 		return nil
 	case e.awaits(b, d):
 		return nil

@@ -1,9 +1,7 @@
 package elector
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"zkelectd/internal/cluster"
@@ -18,7 +16,7 @@ type rankingInput struct {
 	stopping      map[string]string
 	circumstances cluster.Circumstances
 	exclusions    []cluster.Exclusion
-	ages          []time.Duration // of those exclusions that were known before
+	struck        bool // the attempt has ended with a strike
 	cordons       []cluster.Cordon
 	move          *cluster.Move
 	reelect       bool
@@ -29,6 +27,7 @@ type rankedMembers struct {
 	policy.Ranking
 	exclusions []cluster.Exclusion
 	wake       time.Duration
+	failures   *failures // nil if a member could lead that has not failed
 }
 
 // input returns it as the policy takes it.
@@ -54,8 +53,8 @@ func (e *Elector) rankingInput(in Input, g attemptEnd, active *activeRequests) r
 	s := &in.Snapshot
 	e.trackStopping(in)
 	b := rankingInput{in: in, group: e.opt.Group, ended: g.ended, stopping: e.stopping, circumstances: circumstances(s, g), cordons: active.Cordons, move: active.Move}
-	b.exclusions, b.ages = active.clearStrikes(in.Exclusions, in.Age)
-	if g.strike {
+	b.exclusions = active.clearStrikes(in.Exclusions)
+	if b.struck = g.strike; b.struck {
 		rec := s.Elected.Record
 		b.exclusions = cluster.Strike(b.exclusions, rec.Node, g.reason, rec.Term, e.opt.Exclusion, e.opt.ExclusionMax, in.Wall)
 	}
@@ -99,32 +98,38 @@ func (e *Elector) Question(in Input) (policy.Input, bool) {
 	return q, in.Policy.WantsAnswer(q)
 }
 
-// rankWithoutAmnesty ranks the members without suspending any exclusion.
-func (b rankingInput) rankWithoutAmnesty() rankedMembers {
-	return rankedMembers{Ranking: b.in.Policy.Rank(b.input()), exclusions: b.exclusions}
-}
-
-// rank ranks the members. If the exclusions leave no eligible member, they are suspended (L3; docs/protocol.md, The watchdog):
-// all but that of the last failure, then all.
+// rank ranks the members. It is the one answer to whether a member could lead, and why not. While a member is left that has not failed,
+// exclusions are in force. When all have failed, they are suspended in turn, so that the group recovers by itself (L3;
+// docs/protocol.md, The watchdog): those of the members with the fewest strikes, but that of the last failure only if it is alone. And
+// then the next attempt is delayed.
 func (e *Elector) rank(b rankingInput) rankedMembers {
-	pin, unchanged := b.input(), b.rankWithoutAmnesty()
-	if _, ok := unchanged.Best(); ok || len(pin.Excluded) == 0 {
-		return unchanged
+	pin := b.input()
+	r := rankedMembers{Ranking: b.in.Policy.Rank(pin), exclusions: b.exclusions}
+	r.failures = failuresOf(r.Ranking, b.exclusions)
+	if r.failures == nil {
+		return r
 	}
-	last := latest(b.exclusions)
-	for _, spared := range []string{last, ""} {
-		suspended := cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return x.Node != spared })
-		pin.Excluded = excluded(suspended)
-		wait := e.retries(b, suspended, pin.Excluded)
-		unchanged.wake = cluster.Earliest(unchanged.wake, wait)
-		r := rankedMembers{Ranking: b.in.Policy.Rank(pin), wake: unchanged.wake}
-		if _, ok := r.Best(); ok {
-			// A node that must wait stays excluded: otherwise it would preempt the one that is elected now.
-			r.exclusions = cluster.MarkExpired(b.exclusions, func(x cluster.Exclusion) bool { return pin.Excluded[x.Node] == "" })
+	if begin := e.endedSince + r.failures.pause(); b.struck {
+		r.exclusions = r.failures.limit(b.exclusions, e.opt)
+		if b.in.Now < begin {
+			pin.Excluded = r.failures.reasons()
+			r.Ranking, r.wake = b.in.Policy.Rank(pin), begin
 			return r
 		}
 	}
-	return unchanged
+	if _, ok := r.Best(); ok {
+		return r
+	}
+	for _, nodes := range []func(string) bool{r.failures.next, r.failures.has} {
+		suspended := r
+		suspended.exclusions = cluster.Suspend(r.exclusions, nodes)
+		pin.Excluded = excluded(suspended.exclusions)
+		suspended.Ranking = b.in.Policy.Rank(pin)
+		if _, ok := suspended.Best(); ok {
+			return suspended
+		}
+	}
+	return r
 }
 
 // excluded maps the excluded nodes to the reasons.
@@ -136,40 +141,4 @@ func excluded(list []cluster.Exclusion) map[string]string {
 		}
 	}
 	return m
-}
-
-// latest returns the node with the latest strike.
-func latest(list []cluster.Exclusion) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return slices.MaxFunc(list, func(a, b cluster.Exclusion) int { return int(a.Term - b.Term) }).Node
-}
-
-// retries keeps nodes with several strikes out for a moment although the amnesty has suspended their exclusions: work that
-// cannot start anywhere must not use up terms. It returns when the first of them may try again.
-func (e *Elector) retries(b rankingInput, list []cluster.Exclusion, excluded map[string]string) time.Duration {
-	var wake time.Duration
-	for i, x := range list {
-		if _, already := excluded[x.Node]; already {
-			continue
-		}
-		age := b.in.Now - e.endedSince // for a strike that is not in the record yet
-		if i < len(b.ages) && x.Term != b.in.Snapshot.Elected.Record.Term {
-			age = b.ages[i]
-		}
-		if wait := retryDelay(x.Strikes) - age; wait > 0 {
-			excluded[x.Node] = fmt.Sprintf("it may try again %s after its last strike: %s", retryDelay(x.Strikes), x.Reason)
-			wake = cluster.Earliest(wake, b.in.Now+wait)
-		}
-	}
-	return wake
-}
-
-// retryDelay returns 0 for a first strike, then half a second, doubling up to half a minute.
-func retryDelay(strikes int) time.Duration {
-	if strikes <= 1 {
-		return 0
-	}
-	return min(500*time.Millisecond<<min(strikes-2, 10), 30*time.Second)
 }

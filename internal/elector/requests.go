@@ -151,18 +151,11 @@ func moveObstacle(m cluster.Move, r policy.Ranking) string {
 	return why
 }
 
-// clearStrikes returns the exclusions, and their ages, without the strikes that operators have cleared.
-func (active *activeRequests) clearStrikes(list []cluster.Exclusion, ages []time.Duration) (kept []cluster.Exclusion, keptAges []time.Duration) {
-	for i, x := range list {
-		if slices.ContainsFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) }) {
-			continue
-		}
-		kept = append(kept, x)
-		if i < len(ages) {
-			keptAges = append(keptAges, ages[i])
-		}
-	}
-	return kept, keptAges
+// clearStrikes returns the exclusions without the strikes that operators have cleared.
+func (active *activeRequests) clearStrikes(list []cluster.Exclusion) []cluster.Exclusion {
+	return slices.DeleteFunc(slices.Clone(list), func(x cluster.Exclusion) bool {
+		return slices.ContainsFunc(active.ClearedStrikes, func(f cluster.ClearedStrikes) bool { return f.Covers(x) })
+	})
 }
 
 // drained returns the cause and the request by which a leader's node or site is drained.

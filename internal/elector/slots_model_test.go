@@ -363,7 +363,7 @@ func (m *modelMember) elect(slot int) {
 	in.Others = slices.DeleteFunc(in.Others, func(o cluster.SlotState) bool { return cluster.SlotNumber(o.Slot) >= s.Slots.Record.Count })
 	for _, x := range s.Elected.Record.Exclusions {
 		x.Expired = x.Expired || m.w.fair
-		in.Exclusions, in.Age = append(in.Exclusions, x), append(in.Age, time.Hour)
+		in.Exclusions = append(in.Exclusions, x)
 	}
 	d := m.electors[slot].Decide(in)
 	if d.Elect == nil {

@@ -154,7 +154,7 @@ func (e *electorRole) decide(now time.Duration, snap cluster.Snapshot) time.Dura
 	}
 	in := elector.Input{
 		Snapshot: snap, Policy: e.policy(snap), Now: now, Wall: time.Now(),
-		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
+		Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions,
 		Others: e.table.others(e.number),
 	}
 	in.Placement = e.placement.Others(policy.RelationsOf(in.Policy.Rules).Peers())

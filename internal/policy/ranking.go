@@ -66,6 +66,11 @@ type Score struct {
 // Eligible reports whether the member is eligible.
 func (e Entry) Eligible() bool { return len(e.Refusals) == 0 }
 
+// EligibleOrExcluded reports whether the member is eligible, or would be without an exclusion.
+func (e Entry) EligibleOrExcluded() bool {
+	return e.Eligible() || len(e.Refusals) == 1 && e.Refusals[0].Filter == ExcludedFilter
+}
+
 // RefusalReason returns the first reason why the member is not eligible; empty if it is.
 func (e Entry) RefusalReason() string {
 	if e.Eligible() {

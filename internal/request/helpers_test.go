@@ -136,7 +136,7 @@ func (h *testGroup) decision(plan Plan) elector.Decision {
 func (h *testGroup) elector(s cluster.Snapshot) elector.Decision {
 	rec := s.Elected.Record
 	return elector.New(h.q.Options).Decide(elector.Input{
-		Snapshot: s, Policy: h.q.Policy, Now: time.Hour, Wall: wall, Exclusions: rec.Exclusions, Age: make([]time.Duration, len(rec.Exclusions)),
+		Snapshot: s, Policy: h.q.Policy, Now: time.Hour, Wall: wall, Exclusions: rec.Exclusions,
 	})
 }
 

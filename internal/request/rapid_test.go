@@ -2,7 +2,6 @@ package request
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -94,8 +93,7 @@ func (h *testGroup) settles(plan Plan) string {
 	var passed time.Duration
 	for range 60 {
 		rec := s.Elected.Record
-		ages := slices.Repeat([]time.Duration{passed}, len(rec.Exclusions))
-		d := e.Decide(elector.Input{Snapshot: s, Policy: h.q.Policy, Now: time.Hour + passed, Wall: wall, Exclusions: rec.Exclusions, Age: ages})
+		d := e.Decide(elector.Input{Snapshot: s, Policy: h.q.Policy, Now: time.Hour + passed, Wall: wall, Exclusions: rec.Exclusions})
 		switch {
 		case d.Elect != nil:
 			led := &testGroup{t: h.t, q: h.q}

@@ -68,7 +68,7 @@ var breakages = []breakage{
 	{name: noHysteresis, by: "S3", one: 1382, three: 309},
 	{name: softPause, by: "pause", one: 1410, three: 460},
 	{name: noPause, by: "pause", one: 904, three: 460},
-	{name: noCordon, by: "L4", one: 50, three: 53},
+	{name: noCordon, by: "L4", one: 264, three: 53},
 	{name: noMove, by: "L4", one: 165, three: 54},
 	{name: noFailback, by: "failback", one: 31, three: 1},
 	{name: noElection, by: "L4", one: 3, three: 47},

@@ -79,7 +79,7 @@ func (l *loop) decide(snap cluster.Snapshot) time.Duration {
 	found := e.watchdog.Observe(m.w.broken.watches(l, snap), now)
 	in := elector.Input{
 		Snapshot: snap, Policy: l.policy(snap), Now: now, Wall: m.w.wall(),
-		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions, Age: found.Age,
+		Others: others, Overdue: found.Overdue, Revoke: found.Revoke, Exclusions: found.Exclusions,
 	}
 	ready, wake := l.consult(&in)
 	if !ready {

@@ -27,9 +27,8 @@ type Findings struct {
 	Overdue string
 	// Revoke is the reason why the holder's current must be deleted; empty if it must not.
 	Revoke string
-	// Exclusions are those of the elected record, brought up to date. Age is, by index, how long each has been known.
+	// Exclusions are those of the elected record, brought up to date.
 	Exclusions []cluster.Exclusion
-	Age        []time.Duration
 	// Wake is when the findings may change without an event; 0 means never.
 	Wake time.Duration
 }
@@ -41,7 +40,13 @@ type Watchdog struct {
 	queued      queue     // the candidate of that term waits for room on its host
 	held        condition // a replaced holder keeps current
 	leading     condition // a leader has been READY
-	seen        map[strike]time.Duration
+	seen        map[strike]seenStrike
+}
+
+// seenStrike is since when a strike has been known, and whether its node has led for long enough since.
+type seenStrike struct {
+	since   time.Duration
+	cleared bool
 }
 
 type strike struct {
@@ -65,7 +70,7 @@ func (c *condition) hold(key string, now time.Duration) {
 
 // New returns a watchdog that has seen nothing.
 func New(opt Options) *Watchdog {
-	return &Watchdog{opt: opt, seen: make(map[strike]time.Duration)}
+	return &Watchdog{opt: opt, seen: make(map[strike]seenStrike)}
 }
 
 // Observe returns the findings for a snapshot, read by the elector, at the monotonic time now.
@@ -202,23 +207,25 @@ func (w *Watchdog) exclusions(s cluster.Snapshot, now time.Duration, f *Findings
 	} else {
 		w.leading.hold("", now)
 	}
-	seen := make(map[strike]time.Duration, len(s.Elected.Record.Exclusions))
+	seen := make(map[strike]seenStrike, len(s.Elected.Record.Exclusions))
 	for _, e := range s.Elected.Record.Exclusions {
 		key := strike{e.Node, e.Strikes, e.Term}
-		since, known := w.seen[key]
-		if !known {
-			since = now
+		known, before := w.seen[key]
+		if !before {
+			known.since = now
 		}
-		seen[key] = since
-		if e.Node == leader && now-w.leading.since >= w.opt.StrikeResetAfter {
+		// The record keeps the strike until the next election, which may be the one after this leader has failed again.
+		known.cleared = known.cleared || e.Node == leader && now-w.leading.since >= w.opt.StrikeResetAfter
+		seen[key] = known
+		if known.cleared {
 			continue
 		}
-		if !e.Expired {
-			e.Expired = now-since >= time.Duration(e.For)
-			wake(since + time.Duration(e.For))
+		if over := known.since + time.Duration(e.For); now >= over {
+			e.Expired, e.Suspended = true, false
+		} else if e.Failed() {
+			wake(over)
 		}
 		f.Exclusions = append(f.Exclusions, e)
-		f.Age = append(f.Age, now-since)
 	}
 	w.seen = seen
 }

@@ -146,11 +146,29 @@ func TestExclusionsEndAndAreCleared(t *testing.T) {
 		t.Errorf("at once: %+v, wake %s", f.Exclusions, f.Wake)
 	}
 	f = w.Observe(s, time.Minute)
-	if len(f.Exclusions) != 2 || !f.Exclusions[1].Expired || f.Age[1] != time.Minute {
-		t.Errorf("after a minute: %+v %v", f.Exclusions, f.Age)
+	if len(f.Exclusions) != 2 || !f.Exclusions[1].Expired {
+		t.Errorf("after a minute: %+v", f.Exclusions)
 	}
 	f = w.Observe(s, resetAfter)
 	if len(f.Exclusions) != 1 || f.Exclusions[0].Node != "b" {
 		t.Errorf("a leader still has its strikes after %s: %+v", resetAfter, f.Exclusions)
+	}
+	// The record still has them when the leader fails again.
+	s.Fence.Record.State, s.Current = cluster.FenceReleased, cluster.Stored[cluster.Current]{}
+	if f = w.Observe(s, resetAfter+time.Second); len(f.Exclusions) != 1 || f.Exclusions[0].Node != "b" {
+		t.Errorf("a leader has its strikes again once it has failed: %+v", f.Exclusions)
+	}
+}
+
+// A suspended exclusion counts as a failure until its time is over.
+func TestASuspendedExclusionEnds(t *testing.T) {
+	w := newWatchdog()
+	s := holds(elected("a", 7), "a", 7, cluster.FenceReady)
+	s.Elected.Record.Exclusions = []cluster.Exclusion{{Node: "b", Strikes: 1, For: cluster.Duration(time.Minute), Expired: true, Suspended: true}}
+	if f := w.Observe(s, 0); !f.Exclusions[0].Failed() || f.Wake != time.Minute {
+		t.Errorf("at once: %+v, wake %s", f.Exclusions, f.Wake)
+	}
+	if f := w.Observe(s, time.Minute); f.Exclusions[0].Failed() || !f.Exclusions[0].Expired {
+		t.Errorf("after a minute: %+v", f.Exclusions)
 	}
 }

@@ -32,7 +32,7 @@ func newForecasts(questions []Question) *forecasts {
 		if r := policy.RelationsOf(q.Policy.Rules); len(r.Peers()) > 0 {
 			f.relations[q.Options.Group] = r
 		}
-		f.questions[i].Snapshot = applyChange(q.Snapshot, q.Change, q.Wall)
+		f.questions[i].Snapshot = q.applyChange()
 		if q.Snapshot.Elected.Readable() {
 			f.leads[i] = q.Snapshot.Elected.Record.Node
 		}

@@ -126,7 +126,7 @@ func TestForecastSettles(t *testing.T) {
 			t.Fatalf("does not settle: %q", causes(out))
 		}
 		then := q
-		then.Snapshot = applyChange(q.Snapshot, q.Change, wall)
+		then.Snapshot = q.applyChange()
 		then.Change = Change{}
 		for _, step := range out.Steps {
 			then.Snapshot = then.Snapshot.AfterElection(step)

@@ -15,7 +15,7 @@ func RunSlots(questions []Question) []Outcome {
 	qs := slices.Clone(questions)
 	outcomes := make([]Outcome, len(qs))
 	for i := range qs {
-		qs[i].Snapshot = applyChange(qs[i].Snapshot, qs[i].Change, qs[i].Wall)
+		qs[i].Snapshot = qs[i].applyChange()
 	}
 	for range maxRounds {
 		changed := false

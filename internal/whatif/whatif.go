@@ -38,6 +38,8 @@ type Question struct {
 	Ask func(policy.Input) *policy.Answer
 	// Placement is what is known of other groups.
 	Placement elector.Placement
+	// StrikeResetAfter is how long a leader must have been READY before its strikes are cleared; 0 if that is not known.
+	StrikeResetAfter time.Duration
 	// Wall is the time of the forecast's records.
 	Wall time.Time
 }
@@ -63,14 +65,23 @@ func (o Outcome) HasLeader() bool { return o.Leader.Name != "" }
 func (o Outcome) Refusals() string { return cmp.Or(o.Last.Ranking.Refusals(), o.Last.Note) }
 
 // WhyNoLeader says why there is no leader.
-func (o Outcome) WhyNoLeader() string { return cmp.Or(o.Last.Note, o.Refusals()) }
+func (o Outcome) WhyNoLeader() string { return cmp.Or(o.Last.Note, o.Refusals(), o.Last.Newer) }
+
+// Succession returns the forecast for the loss of the leader, or for now if there is none: the one answer to who could lead instead, and
+// why the others could not.
+func Succession(q Question, leader string) Outcome {
+	if leader != "" {
+		q.Change.Without = append(slices.Clone(q.Change.Without), leader)
+	}
+	return Run(q)
+}
 
 // maxSteps ends a forecast that does not settle, which would be an error of a ranking program.
 const maxSteps = 40
 
 // Run returns the forecast.
 func Run(q Question) Outcome {
-	q.Snapshot = applyChange(q.Snapshot, q.Change, q.Wall)
+	q.Snapshot = q.applyChange()
 	out, _ := settle(q)
 	if out.Blocked == "" {
 		out.Blocked = heldByHysteresis(q, out)
@@ -89,7 +100,7 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 	for range maxSteps {
 		found := wd.Observe(s, now)
 		in := elector.Input{
-			Snapshot: s, Policy: q.Policy, Now: now, Wall: q.Wall, Exclusions: found.Exclusions, Age: found.Age, Others: q.Others,
+			Snapshot: s, Policy: q.Policy, Now: now, Wall: q.Wall, Exclusions: found.Exclusions, Others: q.Others,
 			Placement: q.Placement,
 		}
 		if question, wanted := core.Question(in); wanted && q.Ask != nil {
@@ -112,8 +123,11 @@ func settle(q Question) (Outcome, cluster.Snapshot) {
 	return out, s
 }
 
-// applyChange returns the changed snapshot. It does not modify s.
-func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot {
+// applyChange returns the changed snapshot. It does not modify the one of q. Only the elector measures how long a strike counts, so what
+// follows from the times in the records is an estimate.
+func (q Question) applyChange() cluster.Snapshot {
+	s, c := q.Snapshot, q.Change
+	s.Elected.Record.Exclusions = q.cleared()
 	gone := func(m cluster.Member) bool {
 		return slices.Contains(c.Without, m.ID) || slices.Contains(c.WithoutSites, m.Node.Record.Site)
 	}
@@ -122,9 +136,6 @@ func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot 
 	if len(s.Members) > 0 {
 		s.Self = s.Members[0].Incarnation
 	}
-	s.Elected.Record.Exclusions = cluster.MarkExpired(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
-		return !x.Time.IsZero() && !wall.Before(x.Time.Add(time.Duration(x.For))) // an estimate: only the elector keeps the time
-	})
 	control := s.Control.Record.Clone()
 	for i, id := range slices.Concat(c.Cordon, c.Drain) {
 		control.Cordons = append(control.Cordons, cluster.Cordon{Request: control.Next(hypothesis), Node: id, Drain: i >= len(c.Cordon)})
@@ -133,6 +144,16 @@ func applyChange(s cluster.Snapshot, c Change, wall time.Time) cluster.Snapshot 
 		s.Control.Exists, s.Control.Record = true, control
 	}
 	return s
+}
+
+// cleared returns the exclusions, with those marked whose time is over, and without those of a leader that has led for long enough.
+func (q Question) cleared() []cluster.Exclusion {
+	s, since := &q.Snapshot, q.Snapshot.Current.Record.Time
+	forgiven := s.Ready() && q.StrikeResetAfter > 0 && !since.IsZero() && q.Wall.Sub(since) >= q.StrikeResetAfter
+	list := cluster.MarkExpired(s.Elected.Record.Exclusions, func(x cluster.Exclusion) bool {
+		return !x.Time.IsZero() && q.Wall.Sub(x.Time) >= time.Duration(x.For)
+	})
+	return slices.DeleteFunc(list, func(x cluster.Exclusion) bool { return forgiven && x.Node == s.Elected.Record.Node })
 }
 
 // hypothesis is the request of a hypothetical cordon.

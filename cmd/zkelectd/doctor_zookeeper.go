@@ -221,7 +221,7 @@ func (c *checkup) readStatus(ctx context.Context, out *doctor.Group, g group) (c
 		out.View = status.Of(g.name, g.paths.Root, snap)
 		if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
 			out.View = operator.WithForecast(out.View, q)
-			out.Eligible = operator.Eligible(q)
+			out.Eligible = out.View.EligibleMembers()
 		}
 		return snap, nil
 	}

@@ -101,7 +101,7 @@ func (g group) summary(ctx context.Context) groupStatus {
 	out.Group = status.Of(g.name, g.paths.Root, snap)
 	if q, err := operator.Question(g.name, g.cfg, snap); err == nil {
 		out.Group = operator.WithForecast(out.Group, q)
-		out.Eligible = operator.Eligible(q)
+		out.Eligible = out.EligibleMembers()
 	}
 	return out
 }

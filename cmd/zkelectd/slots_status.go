@@ -88,28 +88,17 @@ func (g group) slotSummaries(ctx context.Context) []groupStatus {
 	for i, s := range read.Snapshots {
 		one := groupStatus{Name: g.name + "/" + s.Slot, Group: status.Of(g.name, g.paths.Root, s), joined: true}
 		if err == nil {
-			out := whatif.Run(questions[i])
-			one.Eligible = eligible(out)
 			if s.Slots.Record.Next == nil {
 				one.Group = operator.WithForecast(one.Group, questions[i])
 			}
 		}
+		one.Eligible = one.EligibleMembers()
 		if drift := operator.SlotsDrift(g.name, g.cfg.Slots, s.Slots); i == 0 && drift != "" {
 			one.Problems = append(one.Problems, drift)
 		}
 		all = append(all, one)
 	}
 	return all
-}
-
-// eligible returns how many members may lead in an outcome.
-func eligible(out whatif.Outcome) (n int) {
-	for _, e := range out.Last.Ranking.Entries {
-		if e.Eligible() {
-			n++
-		}
-	}
-	return n
 }
 
 // listSlots returns the line of a group with slots in the list of all groups.

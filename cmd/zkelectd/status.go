@@ -33,7 +33,8 @@ member leads, -g NAME/SLOT one slot.
 
 With --check it prints one line, and exits as a monitoring plugin (Nagios, Icinga): 0 if each
 group has a READY leader and an eligible standby, 1 for a warning (a takeover, a hard pause,
-nobody could take over, any other problem), 2 if a group has no leader, 3 if that is not known.`,
+nobody could take over, any other problem), 2 if a group has no leader or each member that could
+lead has failed, 3 if that is not known.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != outputWide {

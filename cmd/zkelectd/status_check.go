@@ -86,6 +86,8 @@ func checkGroup(g groupStatus) checkResult {
 		return checkResult{checkUnknown, g.Error}
 	case g.Error != "":
 		return checkResult{checkCritical, "no leader: " + g.Error}
+	case g.Failing != "": // a leader that is READY has just failed, and is likely to fail again
+		return checkResult{checkCritical, strings.Join(g.Problems, "; ")}
 	case g.State == status.StateNone && g.NoLeader != "":
 		return checkResult{checkCritical, "no leader: " + g.NoLeader}
 	case g.State == status.StateNone:

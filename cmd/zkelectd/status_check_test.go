@@ -20,6 +20,8 @@ func summaryOf(name, state string, eligible int, problems ...string) groupStatus
 func TestStatusCheck(t *testing.T) {
 	t.Parallel()
 	ready := string(cluster.CurrentReady)
+	failing := summaryOf("f", ready, 3, "every member that could lead has failed")
+	failing.Failing = "every member that could lead has failed"
 	good, alone := summaryOf("a", ready, 3), summaryOf("b", ready, 1, "nobody could take over from n1: n2: un|healthy")
 	none := summaryOf("c", status.StateNone, 0, "nobody leads: no daemon is registered")
 	broken, unjoined := summaryOf("d", status.StateNone, 0), summaryOf("e", status.StateNone, 0)
@@ -32,6 +34,7 @@ func TestStatusCheck(t *testing.T) {
 		want   string
 	}{
 		{[]groupStatus{good}, checkOK, "ZKELECTD OK - n1 leads in term 7, 3 of 3 members are eligible"},
+		{[]groupStatus{failing}, checkCritical, "ZKELECTD CRITICAL - every member that could lead has failed"},
 		{[]groupStatus{alone}, checkWarning, "ZKELECTD WARNING - nobody could take over from n1: n2: un/healthy"},
 		{[]groupStatus{none}, checkCritical, "ZKELECTD CRITICAL - no leader; nobody leads: no daemon is registered"},
 		{[]groupStatus{broken}, checkUnknown, "ZKELECTD UNKNOWN - record of a newer version"},

@@ -97,6 +97,10 @@ func (g Group) leadership() Finding {
 		}
 		return problems(check, g.Name, v.Problems, fmt.Sprintf("each of %d slots has a READY leader", g.Slots))
 	}
+	if v.Failing != "" {
+		return Finding{Fail, check, g.Name, v.Failing, "find out what their work needs and does not have; then " +
+			cluster.InGroup("'zkelectd clear-strikes --all'", g.Name) + " ends the pauses at once"}
+	}
 	if v.State == status.StateNone {
 		return Finding{Fail, check, g.Name, strings.Join(append([]string{"no leader"}, nonEmpty(v.NoLeader)...), ": "), advice}
 	}

@@ -1,9 +1,9 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
@@ -11,16 +11,22 @@ import (
 	"zkelectd/internal/whatif"
 )
 
-// WithForecast adds to the view of a group what the view alone does not know: why nobody can lead, and what holds a better member
-// back.
+// WithForecast adds to the view of a group what the view alone does not know: who could lead, why nobody can, and what holds a better
+// member back.
 func WithForecast(view status.Group, q whatif.Question) status.Group {
 	out := whatif.Run(q)
+	next := out
+	if view.State != status.StateNone {
+		next = whatif.Succession(q, view.Leader)
+	}
 	view.Members = slices.Clone(view.Members)
 	for i := range view.Members {
 		m := &view.Members[i]
-		if e, ok := out.Last.Ranking.Find(m.Incarnation); ok && m.IsEligible() && !e.Eligible() {
-			m.Eligible = e.RefusalReason()
-		}
+		m.Eligible = canLead(*m, view.Leader, out, next)
+	}
+	if f := out.Last.Failing; f != nil {
+		view.Failing = f.String()
+		view.Problems = append(view.Problems, view.Failing)
 	}
 	switch {
 	case view.State == status.StateNone && len(view.Members) == 0:
@@ -29,29 +35,45 @@ func WithForecast(view status.Group, q whatif.Question) status.Group {
 		view.NoLeader = out.WhyNoLeader()
 		view.Problems = append(view.Problems, "nobody leads: "+view.NoLeader)
 	case view.State == string(cluster.CurrentReady) && !out.Last.Ranking.Unanswered:
-		view.Problems = append(view.Problems, noStandby(view.Leader, out)...)
+		view.Problems = append(view.Problems, noStandby(view, next)...)
 	}
 	view.Blocked = blocked(q, out)
 	return view
 }
 
-// noStandby returns a problem if no member could take over from the leader.
-func noStandby(leader string, out whatif.Outcome) []string {
-	var why []string
-	for _, e := range out.Last.Ranking.Entries {
-		switch {
-		case e.Member.ID == leader:
-		case e.Eligible():
-			return nil
-		default:
-			why = append(why, e.Member.ID+": "+e.RefusalReason())
+// canLead returns yes, or why a member could not lead. out is the forecast for now, next the one for the loss of the leader.
+func canLead(m status.Member, leader string, out, next whatif.Outcome) string {
+	now, known := out.Last.Ranking.Find(m.Incarnation)
+	switch then, remains := next.Last.Ranking.Find(m.Incarnation); {
+	case !known:
+		return m.Eligible
+	case remains && !then.Eligible():
+		return then.RefusalReason()
+	case now.Eligible():
+		return status.CanLead
+	case remains:
+		return fmt.Sprintf("only if %s is lost: %s", leader, now.RefusalReason())
+	}
+	return now.RefusalReason()
+}
+
+// noStandby returns a problem if no member could take over from the leader, or only one that has failed.
+func noStandby(view status.Group, next whatif.Outcome) []string {
+	if slices.ContainsFunc(view.Members, func(m status.Member) bool { return m.Node != view.Leader && m.IsEligible() }) && next.HasLeader() {
+		return nil
+	}
+	if !next.HasLeader() {
+		why := "there is no other member"
+		if r := next.Last.Ranking; len(r.Entries) > 0 {
+			why = cmp.Or(r.Refusals(), next.WhyNoLeader())
 		}
+		return []string{fmt.Sprintf("nobody could take over from %s: %s", view.Leader, why)}
 	}
-	problem := "nobody could take over from " + leader
-	if len(why) > 0 {
-		problem += ": " + strings.Join(why, "; ")
+	i := slices.IndexFunc(view.Members, func(m status.Member) bool { return m.Incarnation == next.Leader.Name })
+	if i < 0 {
+		return nil
 	}
-	return []string{problem}
+	return []string{fmt.Sprintf("no other member is eligible: %s: %s", next.Leader.ID, view.Members[i].Eligible)}
 }
 
 // blocked returns what holds a better member back; empty if the forecast does not know which member is better.

@@ -94,14 +94,3 @@ func Leader(s cluster.Snapshot) string {
 	}
 	return ""
 }
-
-// Eligible returns how many members may lead.
-func Eligible(q whatif.Question) int {
-	n := 0
-	for _, e := range whatif.Run(q).Last.Ranking.Entries {
-		if e.Eligible() {
-			n++
-		}
-	}
-	return n
-}

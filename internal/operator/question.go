@@ -29,7 +29,7 @@ func Question(name string, c config.Config, snap cluster.Snapshot) (whatif.Quest
 }
 
 func question(name string, c config.Config, snap cluster.Snapshot, policies *policy.Cache) (whatif.Question, error) {
-	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), Wall: time.Now()}
+	q := whatif.Question{Snapshot: snap, Options: ElectorOptions(c), StrikeResetAfter: c.Election.StrikeResetAfter, Wall: time.Now()}
 	q.Options.Group = cluster.SlotName(cluster.GroupOf(name), snap.Slot)
 	q.Options.Epoch = snap.Slots.Record.Epoch // as an elector that was started for these slots
 	rec := snap.Policy.Record

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"zkelectd/internal/cluster"
 	"zkelectd/internal/policy"
@@ -30,8 +31,9 @@ func StepDown(q whatif.Question, o Options) (Plan, error) {
 	}
 	out := d.forecast()
 	if !out.HasLeader() || out.Leader.ID == node {
-		return Plan{}, fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, c))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, c.Matches))
 	}
+	d.mentionFailure(out.Leader.ID)
 	d.addMessage("%s (%s) steps down and will not be elected%s; %s (%s) takes over", node, site, d.duration(),
 		out.Leader.ID, out.Leader.Node.Record.Site)
 	return d.finish("step-down of " + node)
@@ -79,25 +81,35 @@ func (d *draft) finishDrain(c cluster.Cordon) (Plan, error) {
 	case !leads:
 		d.addMessage("%s; leadership does not move", effect)
 	case out.HasLeader() && !c.Matches(out.Leader.ID, out.Leader.Node.Record.Site):
+		d.mentionFailure(out.Leader.ID)
 		d.addMessage("%s, and leadership moves from %s (%s) to %s (%s)", effect, leader, at, out.Leader.ID, out.Leader.Node.Record.Site)
 	case !d.options.Force:
-		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", d.othersRefused(out, c))
+		return Plan{}, fmt.Errorf("no other member is eligible: %s; --force drains it as soon as another one is", d.othersRefused(out, c.Matches))
 	default:
 		d.addMessage("%s; %s leads until another member is eligible", effect, leader)
 	}
 	return d.finish("drain of " + c.Target())
 }
 
-// othersRefused says why the members that an added cordon does not concern are not eligible, and how to end an earlier cordon of one.
-func (d *draft) othersRefused(out whatif.Outcome, added cluster.Cordon) string {
+// mentionFailure warns of a successor that has just failed, and takes over only because nobody else is left.
+func (d *draft) mentionFailure(id string) {
+	for _, x := range d.q.Snapshot.Elected.Record.Exclusions {
+		if x.Node == id && !x.Expired && d.q.Wall.Sub(x.Time) < time.Duration(x.For) {
+			d.addMessage("nobody is left who has not failed: %s had strike %d: %s", id, x.Strikes, x.Reason)
+		}
+	}
+}
+
+// othersRefused says why the members besides those that must give way are not eligible, and how to end the cordon of one.
+func (d *draft) othersRefused(out whatif.Outcome, givesWay func(id, site string) bool) string {
 	others := out.Last.Ranking
 	others.Entries = slices.DeleteFunc(slices.Clone(others.Entries), func(e policy.Entry) bool {
-		return added.Matches(e.Member.ID, e.Member.Node.Record.Site)
+		return givesWay(e.Member.ID, e.Member.Node.Record.Site)
 	})
 	if len(others.Entries) == 0 {
 		return "there is none"
 	}
-	why := cmp.Or(others.Refusals(), out.Last.Note)
+	why := cmp.Or(others.Refusals(), out.Last.Note, out.Last.Blocked.Reason, out.Last.Newer)
 	for _, e := range others.Entries {
 		for _, c := range d.q.Snapshot.Control.Record.Cordons {
 			if !c.Matches(e.Member.ID, e.Member.Node.Record.Site) {

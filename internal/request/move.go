@@ -80,7 +80,7 @@ func (d *draft) bestOther() (string, error) {
 			return e.Member.ID, nil
 		}
 	}
-	return "", fmt.Errorf("no other member is eligible: %s", out.Refusals())
+	return "", fmt.Errorf("no other member is eligible: %s", d.othersRefused(out, func(id, _ string) bool { return id == leader }))
 }
 
 // moveRefusal returns an error that says why m would not have the wanted outcome.
@@ -139,7 +139,7 @@ func Reelect(q whatif.Question, o Options) (Plan, error) {
 	leader, at := d.leader()
 	switch out := d.forecast(); {
 	case !out.HasLeader():
-		d.addMessage("no member is eligible: %s", out.Refusals())
+		d.addMessage("%s", out.WhyNoLeader())
 	case out.Leader.ID == leader:
 		d.addMessage("%s (%s) is the best and stays", leader, at)
 	default:

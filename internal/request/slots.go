@@ -71,7 +71,7 @@ func (d *draft) finishSlotDrain(c cluster.Cordon) (Plan, error) {
 		case out.HasLeader() && !c.Matches(then.ID, then.Node.Record.Site):
 			d.addMessage("slot %s moves from %s (%s) to %s (%s)", s.Slot, node, site, then.ID, then.Node.Record.Site)
 		default:
-			stuck = append(stuck, fmt.Sprintf("slot %s: %s", s.Slot, d.othersRefused(out, c)))
+			stuck = append(stuck, fmt.Sprintf("slot %s: %s", s.Slot, d.othersRefused(out, c.Matches)))
 			d.addMessage("slot %s stays with %s until another member can lead it", s.Slot, node)
 		}
 	}

@@ -17,10 +17,10 @@ func viewMember(s cluster.Snapshot, m cluster.Member, elector bool, inForce stri
 	}
 }
 
-// What is said of a member without anything to report.
+// What is said of a member without anything to report. CanLead is that of [Member.Eligible].
 const (
-	healthy     = "ok"
-	canBeLeader = "yes"
+	healthy = "ok"
+	CanLead = "yes"
 )
 
 // health returns ok, or what the health probe reports.
@@ -32,7 +32,17 @@ func health(m cluster.Member) string {
 }
 
 // IsEligible reports whether the member is eligible, unless the policy has a filter against it.
-func (m Member) IsEligible() bool { return m.Eligible == canBeLeader }
+func (m Member) IsEligible() bool { return m.Eligible == CanLead }
+
+// EligibleMembers returns how many members could lead.
+func (g Group) EligibleMembers() (n int) {
+	for _, m := range g.Members {
+		if m.IsEligible() {
+			n++
+		}
+	}
+	return n
+}
 
 // eligible returns yes, or why the member is not eligible under any policy.
 func eligible(s cluster.Snapshot, m cluster.Member) string {
@@ -44,7 +54,7 @@ func eligible(s cluster.Snapshot, m cluster.Member) string {
 	if err := policy.CheckMember(m, s.Control.Record.Cordons); err != nil {
 		return err.Error()
 	}
-	return canBeLeader
+	return CanLead
 }
 
 func roles(s cluster.Snapshot, m cluster.Member, elector bool) []string {

@@ -66,6 +66,9 @@ type Group struct {
 	Fencing []cluster.FencingResult `json:"fencing,omitempty"`
 	// Failsafe is nil unless the policy enables failsafe mode, or the last leader may be in it.
 	Failsafe *GroupFailsafe `json:"failsafe,omitempty"`
+	// Failing says that every member that could lead has failed, since when, and the last reason; empty otherwise. It is one of Problems,
+	// too.
+	Failing string `json:"failing,omitempty"`
 	// NoLeader says why nobody leads, and none can be elected. Blocked is a sentence: who would lead instead, what holds that member
 	// back, until when, and what to do. Both are forecasts, and empty otherwise.
 	NoLeader string   `json:"no_leader,omitempty"`
@@ -104,7 +107,7 @@ type Member struct {
 	Heir bool `json:"heir,omitempty"`
 	// Health is ok, or what the health probe of its host reports.
 	Health string `json:"health"`
-	// Eligible is yes, or why the member is not eligible under any policy.
+	// Eligible is yes, or why the member could not lead.
 	Eligible string `json:"eligible"`
 	// Latency is in milliseconds; it and Score are nil if not known.
 	Latency *float64 `json:"latency_ms,omitempty"`

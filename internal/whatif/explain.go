@@ -3,7 +3,6 @@ package whatif
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"zkelectd/internal/cluster"
@@ -72,8 +71,11 @@ func Explain(q Question) Explanation {
 	if c, rec := q.Snapshot.Current, q.Snapshot.Elected; c.Readable() && rec.Readable() && c.Record.Term < rec.Record.Term {
 		e.Waiting = fmt.Sprintf("until %s gives up leadership, which it has held since term %d", c.Record.Node, c.Record.Term)
 	}
-	next := afterLoss(q, out)
-	e.Heir, e.Changes = next.Leader.ID, describeChanges(out, next)
+	next := Succession(q, out.Leader.ID)
+	e.Changes = describeChanges(out, next)
+	if out.HasLeader() {
+		e.Heir = next.Leader.ID
+	}
 	if rec := q.Snapshot.Elected.Record; !out.HasLeader() {
 		e.NoLeader = out.WhyNoLeader()
 	} else if q.Snapshot.Elected.Readable() {
@@ -130,21 +132,12 @@ func describeChanges(out, next Outcome) []string {
 	return lines
 }
 
-// afterLoss returns the outcome if the leader is lost; zero if there is none.
-func afterLoss(q Question, out Outcome) Outcome {
-	if !out.HasLeader() {
-		return Outcome{}
-	}
-	q.Change.Without = append(slices.Clone(q.Change.Without), out.Leader.ID)
-	return Run(q)
-}
-
 // describeLoss says what the loss of the leader would lead to.
 func describeLoss(leader string, next Outcome) string {
 	if next.HasLeader() {
 		return fmt.Sprintf("if %s is lost, %s (%s) leads", leader, next.Leader.ID, next.Leader.Node.Record.Site)
 	}
-	return fmt.Sprintf("if %s is lost, there is no leader", leader)
+	return fmt.Sprintf("if %s is lost, there is no leader: %s", leader, next.WhyNoLeader())
 }
 
 // compare says why the member of an entry is not the leader; better is set if it is ranked before it.

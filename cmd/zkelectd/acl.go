@@ -186,7 +186,11 @@ func (g group) applyACLs(ctx context.Context, w io.Writer, dry, force bool) erro
 		return nil
 	}
 	changed := 0
-	err = g.session.ApplyACLs(ctx, g.paths, func(z zkstore.ZnodeACL) {
+	err = g.session.ApplyACLs(ctx, g.paths, whoami(), func(z zkstore.ZnodeACL) {
+		if z.NewKeys {
+			fmt.Fprintf(w, "%s: replaced the keys of failsafe mode, which others could read or write\n", printable(z.Path))
+			return
+		}
 		changed++
 		fmt.Fprintf(w, "%s: changed %s\n", printable(z.Path), printable(z.ACL))
 	})

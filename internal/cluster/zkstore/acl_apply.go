@@ -24,7 +24,11 @@ type ZnodeACL struct {
 	// Error is why the ACL could not be read; empty if it was.
 	Error string `json:"error,omitempty"`
 
+	// NewKeys is set in what ApplyACLs reports if it has replaced the keys in the znode.
+	NewKeys bool `json:"-"`
+
 	version int32
+	others  int32 // permissions of identities that the configured ACL does not name
 	gone    bool
 }
 
@@ -66,7 +70,8 @@ func (s *Session) ACLs(ctx context.Context, p cluster.Paths) ([]ZnodeACL, error)
 	for i, path := range paths {
 		g.Go(func() error {
 			list, version, err := s.getACL(gctx, path)
-			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, s.createACL(path)), version: version}
+			own := s.createACL(path)
+			all[i] = ZnodeACL{Path: path, ACL: formatACL(list), Configured: err == nil && sameACL(list, own), version: version, others: others(list, own)}
 			switch {
 			case err == nil:
 				return nil
@@ -94,18 +99,28 @@ const maxPasses = 5
 
 // ApplyACLs sets the ACL of every znode of the group to the one that the session creates znodes with, and calls done for each
 // that it has changed. If another client changes an ACL in the meantime, it reads it again. It returns nil once a pass finds
-// nothing to change. After an error it can be called again: it changes only ACLs that differ.
-func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, done func(ZnodeACL)) error {
+// nothing to change. After an error it can be called again: it changes only ACLs that differ. Keys of failsafe mode that others could
+// read or write are replaced, by the operator by.
+func (s *Session) ApplyACLs(ctx context.Context, p cluster.Paths, by string, done func(ZnodeACL)) error {
 	if err := s.testACL(ctx, p); err != nil {
 		return err
 	}
+	keys := keyReplacement{s: s, paths: p, by: by}
 	for range maxPasses {
 		all, err := s.ACLs(ctx, p)
 		if err != nil {
 			return err
 		}
+		replaced, err := keys.update(ctx, all)
+		switch {
+		case err != nil:
+			return err
+		case replaced:
+			done(ZnodeACL{Path: p.FailsafeKeys(), NewKeys: true})
+			all = slices.DeleteFunc(all, func(z ZnodeACL) bool { return z.Path == p.FailsafeKeys() })
+		}
 		todo := slices.DeleteFunc(slices.Clone(all), func(z ZnodeACL) bool { return z.Configured || z.Error != "" })
-		if len(todo) == 0 {
+		if len(todo) == 0 && !replaced {
 			return inaccessible(all)
 		}
 		if err := s.setACLs(ctx, todo, done); err != nil {

@@ -58,7 +58,7 @@ func TestPasswordRotationOnALiveSession(t *testing.T) {
 	after := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:new"), ACL: ACLPrivate}})
 	apply := func() int {
 		changed := 0
-		if err := s.ApplyACLs(t.Context(), p, func(ZnodeACL) { changed++ }); err != nil {
+		if err := s.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) { changed++ }); err != nil {
 			t.Fatal(err)
 		}
 		return changed
@@ -202,8 +202,8 @@ func TestApplyACLs(t *testing.T) {
 	}
 	// Two run concurrently: each ACL is set with its version, and a znode that the other has changed first is already correct.
 	done := make(chan error, 1)
-	go func() { done <- second.ApplyACLs(t.Context(), p, func(ZnodeACL) {}) }()
-	if err := errors.Join(s.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), <-done); err != nil {
+	go func() { done <- second.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) {}) }()
+	if err := errors.Join(s.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) {}), <-done); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range all {
@@ -216,7 +216,7 @@ func TestApplyACLs(t *testing.T) {
 	if err != nil || len(listed) != len(all) || listed[5].ACL != want || !listed[5].Configured {
 		t.Errorf("%+v, %v", listed, err)
 	}
-	contains(t, free.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), "cannot test the ACL below "+p.Root, "set zookeeper.auth.file")
+	contains(t, free.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) {}), "cannot test the ACL below "+p.Root, "set zookeeper.auth.file")
 }
 
 // An ACL that another client has changed since it was read is not overwritten.
@@ -248,7 +248,7 @@ func TestApplyACLsDespiteAForeignZnode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
-	contains(t, s.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), "znode "+p.Node("evil"), "delete it")
+	contains(t, s.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) {}), "znode "+p.Node("evil"), "delete it")
 	if canRead(t, free, p.Root) || canRead(t, free, p.Leader()) {
 		t.Error("the ACLs of the others are not set")
 	}
@@ -264,7 +264,7 @@ func TestApplyACLsRefusesToLockTheGroupOut(t *testing.T) {
 	free := open(t, Options{Servers: []string{server.Addr()}})
 	p := root(t, free)
 	s := open(t, Options{Servers: []string{server.Addr()}, Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
-	contains(t, s.ApplyACLs(t.Context(), p, func(ZnodeACL) {}), "nothing was changed", "SHA-1")
+	contains(t, s.ApplyACLs(t.Context(), p, "ann@host", func(ZnodeACL) {}), "nothing was changed", "SHA-1")
 	if !canRead(t, free, p.Root) || !canRead(t, free, p.Leader()) {
 		t.Error("an ACL was changed")
 	}

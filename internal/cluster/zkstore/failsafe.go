@@ -84,10 +84,10 @@ func checkClosed(ctx context.Context, conn secretSession, p cluster.Paths) error
 	return err
 }
 
-// checkSecret returns an error if clients without credentials can read the keys.
+// checkSecret returns an error if clients without credentials can read or change the keys.
 func checkSecret(ctx context.Context, conn secretSession, path string) error {
-	read, _, err := conn.Exposure(ctx, path)
-	if read {
+	read, change, err := conn.Exposure(ctx, path)
+	if read || change {
 		return &OpenTreeError{path}
 	}
 	return err

@@ -80,7 +80,7 @@ func TestACLsOfLoads(t *testing.T) {
 	}
 	private := open(t, Options{Access: Access{Auth: credentialsFile(t, "zkelectd:right"), ACL: ACLPrivate}})
 	changed := make(map[string]bool)
-	if err := private.ApplyACLs(t.Context(), p, func(z ZnodeACL) { changed[z.Path] = true }); err != nil {
+	if err := private.ApplyACLs(t.Context(), p, "ann@host", func(z ZnodeACL) { changed[z.Path] = true }); err != nil {
 		t.Fatal(err)
 	}
 	if !changed[p.Loads()] || !changed[p.Loads()+"/n1"] || !changed[p.Root] {
